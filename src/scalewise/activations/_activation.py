@@ -1,0 +1,108 @@
+r"""What the theory needs to know of an activation function.
+
+An [`Activation`][] is data: derivatives that run on NumPy arrays (the theory needs no tracing), a
+JAX-traceable version of the function itself (networks are differentiated), and the facts that decide
+which Gaussian engine may be used: where it has kinks, its parity, whether it is scale-invariant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["Activation", "Kink"]
+
+Derivative = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
+
+
+@dataclass(frozen=True)
+class Kink:
+    r"""A point where $\sigma$ or $\sigma'$ jumps.
+
+    Args:
+        location: Where, in units of the preactivation.
+        jump: $\sigma(\kappa^+)-\sigma(\kappa^-)$.
+        slope_jump: $\sigma'(\kappa^+)-\sigma'(\kappa^-)$.
+    """
+
+    location: float
+    jump: float = 0.0
+    slope_jump: float = 0.0
+
+
+@dataclass(frozen=True)
+class Activation:
+    r"""An activation function $\sigma$ and what is known of it.
+
+    Make one with [`scalewise.activation`][]; the constructor is for the catalogue.
+
+    Attributes:
+        name: As the user wrote it, parameters included: ``"leaky_relu(0.1)"``.
+        derivatives: $\sigma,\sigma',\sigma'',\sigma'''$ on float64 arrays of any shape; at a kink
+            the derivative is taken almost everywhere (no delta function).
+        traceable: Returns $\sigma$ as a JAX function. A thunk, so that the theory of a built-in
+            activation never imports JAX.
+        kinks: Where $\sigma$ or its first derivative jumps, in increasing order.
+        breaks: Where a higher derivative jumps: quadrature splits there, no delta function arises.
+        slopes: $(a_-,a_+)$ if $\sigma(z)=a_\pm z$ on either side of 0, else ``None``.
+        parity: $+1$ even, $-1$ odd, $0$ neither or unknown.
+        taylor: $\sigma_0,\dots,\sigma_5$ with $\sigma(z)=\sum_p\sigma_pz^p/p!$, or ``None`` where
+            $\sigma$ has a kink at 0.
+        family: Key of the closed forms in ``scalewise.gaussian`` (``None``: there are none).
+        parameter: The parameter of the family (slope of ``leaky_relu``, power of ``monomial``).
+
+    Source: PDLT (2.9)-(2.17), (5.80).
+    """
+
+    name: str
+    derivatives: tuple[Derivative, Derivative, Derivative, Derivative] = field(repr=False)
+    traceable: Callable[[], Callable[[Any], Any]] = field(repr=False)
+    kinks: tuple[Kink, ...] = ()
+    breaks: tuple[float, ...] = ()
+    slopes: tuple[float, float] | None = None
+    parity: int = 0
+    taylor: tuple[float, ...] | None = None
+    family: str | None = None
+    parameter: float | None = None
+
+    def __call__(self, z: Any) -> Float[np.ndarray, "..."]:
+        r"""$\sigma(z)$ in float64."""
+        return self.derivatives[0](np.asarray(z, dtype=np.float64))
+
+    def derivative(self, z: Any, order: int = 1) -> Float[np.ndarray, "..."]:
+        r"""$\sigma^{(k)}(z)$, $k\le3$, almost everywhere.
+
+        Args:
+            z: Preactivations, any shape.
+            order: $k$, from 0 to 3.
+        """
+        if order not in range(4):
+            raise ValueError(f"`order` must be 0, 1, 2 or 3; got {order}.")
+        return self.derivatives[order](np.asarray(z, dtype=np.float64))
+
+    @property
+    def split_points(self) -> tuple[float, ...]:
+        """Where a quadrature rule must be split: kinks and breaks, in increasing order."""
+        return tuple(sorted({k.location for k in self.kinks} | set(self.breaks)))
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the Hermite series may be used: no kink and no break."""
+        return not self.split_points
+
+    @property
+    def is_continuous(self) -> bool:
+        r"""Whether $\sigma$ itself has no jump."""
+        return all(kink.jump == 0.0 for kink in self.kinks)
+
+    @property
+    def is_scale_invariant(self) -> bool:
+        r"""Whether $\sigma(\lambda z)=\lambda\sigma(z)$ for every $\lambda>0$, PDLT (2.13)."""
+        return self.slopes is not None
+
+    def __str__(self) -> str:
+        return self.name

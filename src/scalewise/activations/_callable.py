@@ -1,0 +1,166 @@
+"""User callables as activations: derivatives by autodiff, kinks declared or refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scalewise.activations._activation import Activation, Derivative, Kink
+
+__all__ = ["from_callable"]
+
+_PROBE = np.linspace(-8.0, 8.0, 1601)
+
+
+def from_callable(
+    function: Callable[[Any], Any], kinks: tuple[float, ...], name: str | None
+) -> Activation:
+    """Build an `Activation` from a JAX-traceable elementwise callable."""
+    label = name or getattr(function, "__name__", "activation")
+    if any(not math.isfinite(k) for k in kinks):
+        raise ValueError(f"`kinks` must be finite numbers; got {kinks}.")
+    derivatives = tuple(_evaluator(function, order, label) for order in range(4))
+    values = [derivative(_PROBE) for derivative in derivatives]
+    _refuse_bad_values(label, values, kinks)
+    _refuse_undeclared_kink(label, derivatives, kinks)
+    records = tuple(_kink(derivatives, k) for k in sorted(kinks))
+    return Activation(
+        label,
+        derivatives,  # pyright: ignore[reportArgumentType]
+        lambda: function,
+        kinks=tuple(k for k in records if k.jump or k.slope_jump),
+        breaks=tuple(k.location for k in records if not (k.jump or k.slope_jump)),
+        slopes=_slopes(derivatives[0], kinks),
+        parity=_parity(values[0]),
+        taylor=None if 0.0 in kinks else _taylor(function),
+    )
+
+
+def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Derivative:
+    import jax
+    import jax.numpy as jnp
+
+    def nth(z: Any) -> Any:
+        def step(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            return lambda u: jax.jvp(f, (u,), (jnp.ones_like(u),))[1]
+
+        g = function
+        for _ in range(order):
+            g = step(g)
+        return g(z)
+
+    compiled = jax.jit(nth)
+
+    def evaluate(z: np.ndarray) -> np.ndarray:
+        # Sizes are padded to powers of two so that JAX compiles a handful of shapes, not hundreds.
+        flat = np.ravel(z)
+        padded = np.zeros(max(256, 1 << max(flat.size - 1, 0).bit_length()))
+        padded[: flat.size] = flat
+        with jax.enable_x64(True):
+            result = compiled(padded)
+            if getattr(result, "shape", None) != padded.shape:
+                raise ValueError(
+                    f"The activation {label!r} must return an array of the shape it is given; for "
+                    f"shape {padded.shape} it returned {getattr(result, 'shape', type(result))}. "
+                    "Write it as an elementwise function of one array."
+                )
+            out = np.asarray(result, dtype=np.float64)
+        return out[: flat.size].reshape(np.shape(z))
+
+    return evaluate
+
+
+def _refuse_bad_values(label: str, values: list[np.ndarray], kinks: tuple[float, ...]) -> None:
+    for order, value in enumerate(values):
+        bad = ~np.isfinite(value) & ~np.isin(_PROBE, kinks)
+        if bad.any():
+            where = _PROBE[np.argmax(bad)]
+            what = "value" if order == 0 else f"derivative of order {order}"
+            raise ValueError(
+                f"The activation {label!r} must be finite for every real argument; its {what} at "
+                f"z = {where:g} is {value[np.argmax(bad)]}. Rewrite it so that it (and its "
+                "derivatives, see jax.numpy.where) stays finite there."
+            )
+
+
+def _locate_jump(derivative: Derivative, left: float, right: float) -> tuple[float, float]:
+    """Bisect towards the larger difference; what is left at the end is a jump, not a slope."""
+    for _ in range(60):
+        middle = 0.5 * (left + right)
+        if not left < middle < right or right - left < 1e-10:
+            break
+        a, b, c = derivative(np.array([left, middle, right]))
+        left, right = (left, middle) if abs(b - a) > abs(c - b) else (middle, right)
+    a, c = derivative(np.array([left, right]))
+    return 0.5 * (left + right), float(c - a)
+
+
+def _refuse_undeclared_kink(
+    label: str, derivatives: tuple[Derivative, ...], kinks: tuple[float, ...]
+) -> None:
+    for order, derivative in enumerate(derivatives):
+        # An irrational offset keeps the probe off round numbers, where kinks like to sit.
+        grid = np.linspace(-12.0, 12.0, 4801) + 0.0012345
+        value = derivative(grid)
+        scale = max(float(np.max(np.abs(value))), 1e-300)
+        steps = np.abs(np.diff(value))
+        for index in np.argsort(steps)[::-1][:6]:
+            left, right = float(grid[index]), float(grid[index + 1])
+            if any(left - 1e-9 <= k <= right + 1e-9 for k in kinks):
+                continue
+            where, jump = _locate_jump(derivative, left, right)
+            if abs(jump) > 1e-6 * scale:
+                what = "itself" if order == 0 else f"has a derivative of order {order} that"
+                verb = "jumps" if order == 0 else "jumps"
+                place = round(where, 6) + 0.0
+                raise ValueError(
+                    f"The activation {label!r} {what} {verb} by {jump:.3g} at z = {place:g}, a kink "
+                    f"that was not declared; pass kinks=({', '.join(map(repr, [*kinks, place]))},)."
+                )
+
+
+def _kink(derivatives: tuple[Derivative, ...], location: float) -> Kink:
+    h = 1e-9 * max(1.0, abs(location))
+    sides = np.array([location - h, location + h])
+
+    def jump(order: int) -> float:
+        low, high = derivatives[order](sides)
+        size = float(high - low)
+        return size if abs(size) > 1e-6 * max(1.0, abs(low), abs(high)) else 0.0
+
+    return Kink(location, jump(0), jump(1))
+
+
+def _slopes(value: Derivative, kinks: tuple[float, ...]) -> tuple[float, float] | None:
+    if any(k != 0.0 for k in kinks):
+        return None
+    z = np.array([0.25, 1.0, 3.0, 17.0, 400.0])
+    plus, minus = value(z) / z, value(-z) / -z
+    if np.ptp(plus) > 1e-12 * max(1.0, abs(plus[0])) or np.ptp(minus) > 1e-12 * max(
+        1.0, abs(minus[0])
+    ):
+        return None
+    return float(minus[1]), float(plus[1])
+
+
+def _parity(values: np.ndarray) -> int:
+    scale = float(np.max(np.abs(values)))
+    if np.max(np.abs(values + values[::-1])) <= 1e-13 * scale:
+        return -1
+    return 1 if np.max(np.abs(values - values[::-1])) <= 1e-13 * scale else 0
+
+
+def _taylor(function: Callable[[Any], Any]) -> tuple[float, ...]:
+    import jax
+    import jax.numpy as jnp
+
+    with jax.enable_x64(True):
+        coefficients, f = [], function
+        for order in range(6):
+            coefficients.append(float(f(jnp.zeros((), dtype=jnp.float64))))
+            if order < 5:
+                f = jax.grad(f)
+    return tuple(coefficients)

@@ -1,0 +1,221 @@
+"""The network whose behaviour is predicted and measured: shape and hyperparameters, no weights."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalewise.activations import Activation, activation
+from scalewise.criticality import Criticality, criticality
+
+__all__ = ["MLP"]
+
+PerLayer = float | Sequence[float]
+
+
+@dataclass(frozen=True, init=False)
+class MLP:
+    r"""A multilayer perceptron at initialisation, in PDLT's parametrisation.
+
+    $$z^{(1)}=b^{(1)}+W^{(1)}x,\qquad z^{(\ell+1)}=b^{(\ell+1)}+W^{(\ell+1)}\sigma(z^{(\ell)}),
+    \qquad f(x)=z^{(L)},$$
+    $$b^{(\ell)}_i\sim N(0,C_b^{(\ell)}),\qquad W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),$$
+    and learning rates $\lambda_b^{(\ell)}$ for biases, $\lambda_W^{(\ell)}/n_{\ell-1}$ for weights.
+
+    Args:
+        depth: $L$, the number of weight layers, at least 1.
+        width: Width of every hidden layer, or the $L-1$ hidden widths. Ignored for depth 1.
+        activation: Name, callable or `Activation`.
+        input_dim: $n_0$.
+        output_dim: $n_L$.
+        C_b: Bias variance, one number or one per layer; at least 0.
+        C_W: Rescaled weight variance, one number or one per layer; positive.
+        lambda_b: Learning-rate factor of the biases; at least 0.
+        lambda_W: Learning-rate factor of the weights; at least 0.
+
+    Raises:
+        ValueError: If a size is below 1, a variance or rate is negative or not finite, or a list
+            has the wrong length. The message names the argument and the value.
+
+    Source: PDLT (2.5), (2.19)-(2.20), (8.6).
+
+    Example:
+        >>> import scalewise as sw
+        >>> net = sw.MLP(4, 128, "tanh", input_dim=64, output_dim=10)
+        >>> net.widths
+        (64, 128, 128, 128, 10)
+    """
+
+    depth: int
+    hidden_widths: tuple[int, ...]
+    activation: Activation
+    input_dim: int
+    output_dim: int
+    C_b: tuple[float, ...]
+    C_W: tuple[float, ...]
+    lambda_b: tuple[float, ...]
+    lambda_W: tuple[float, ...]
+    criticality: Criticality | None
+
+    def __init__(
+        self,
+        depth: int,
+        width: int | Sequence[int],
+        activation: str | Activation | Callable[[Any], Any],
+        *,
+        input_dim: int,
+        output_dim: int,
+        C_b: PerLayer = 0.0,
+        C_W: PerLayer = 1.0,
+        lambda_b: PerLayer = 1.0,
+        lambda_W: PerLayer = 1.0,
+    ) -> None:
+        depth = _size("depth", depth, "counts weight layers")
+        store = object.__setattr__
+        store(self, "depth", depth)
+        store(self, "hidden_widths", _hidden_widths(width, depth))
+        store(self, "activation", _activation(activation))
+        store(self, "input_dim", _size("input_dim", input_dim, "is the number of features"))
+        store(self, "output_dim", _size("output_dim", output_dim, "is the number of outputs"))
+        store(self, "C_b", _per_layer("C_b", C_b, depth))
+        store(self, "C_W", _per_layer("C_W", C_W, depth, positive=True))
+        store(self, "lambda_b", _per_layer("lambda_b", lambda_b, depth))
+        store(self, "lambda_W", _per_layer("lambda_W", lambda_W, depth))
+        store(self, "criticality", None)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        r"""$(n_0,n_1,\dots,n_L)$."""
+        return (self.input_dim, *self.hidden_widths, self.output_dim)
+
+    @property
+    def parameters(self) -> int:
+        r"""$P=\sum_\ell(n_\ell+n_\ell n_{\ell-1})$, PDLT (2.7).
+
+        Example:
+            >>> import scalewise as sw
+            >>> sw.MLP(4, 5, "tanh", input_dim=4, output_dim=1).parameters
+            91
+        """
+        n = self.widths
+        return sum(n[i] * (1 + n[i - 1]) for i in range(1, len(n)))
+
+    @property
+    def aspect_ratio(self) -> float:
+        r"""$r=L/n$ with $1/n$ the mean of $1/n_\ell$ over the hidden layers; 0 for depth 1."""
+        hidden = self.hidden_widths
+        return self.depth * sum(1 / n for n in hidden) / len(hidden) if hidden else 0.0
+
+    def at_criticality(self) -> MLP:
+        """The same network with the critical `C_b`, `C_W` of its activation in every layer.
+
+        Returns:
+            A copy whose `criticality` holds the record the numbers come from.
+
+        Raises:
+            ValueError: If the activation has no critical point; the message says why.
+        """
+        record = criticality(self.activation)
+        if record.C_b is None or record.C_W is None:
+            raise ValueError(
+                f"{self.activation.name!r} has no critical initialisation: {record.reason} "
+                "Set C_b and C_W yourself, or choose another activation."
+            )
+        copy = replace_layers(self, C_b=record.C_b, C_W=record.C_W)
+        object.__setattr__(copy, "criticality", record)
+        return copy
+
+    def at_width(self, width: int | Sequence[int]) -> MLP:
+        """The same network with other hidden widths."""
+        copy = replace_layers(self)
+        object.__setattr__(copy, "hidden_widths", _hidden_widths(width, self.depth))
+        object.__setattr__(copy, "criticality", self.criticality)
+        return copy
+
+    def attributes(self) -> dict[str, object]:
+        """What a result must carry to be computed again: plain numbers, text and lists."""
+        return {
+            "depth": self.depth,
+            "hidden_widths": list(self.hidden_widths),
+            "activation": self.activation.name,
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "C_b": list(self.C_b),
+            "C_W": list(self.C_W),
+            "lambda_b": list(self.lambda_b),
+            "lambda_W": list(self.lambda_W),
+        }
+
+    def __str__(self) -> str:
+        hidden = sorted(set(self.hidden_widths))
+        width = "none" if not hidden else hidden[0] if len(hidden) == 1 else self.hidden_widths
+        return (
+            f"MLP(depth={self.depth}, width={width}, activation={self.activation.name!r}, "
+            f"input_dim={self.input_dim}, output_dim={self.output_dim})"
+        )
+
+
+def replace_layers(
+    net: MLP,
+    *,
+    C_b: PerLayer | None = None,
+    C_W: PerLayer | None = None,
+    lambda_b: PerLayer | None = None,
+    lambda_W: PerLayer | None = None,
+) -> MLP:
+    """A copy of `net` with some hyperparameters replaced; the record of criticality is dropped."""
+    return MLP(
+        net.depth,
+        net.hidden_widths,
+        net.activation,
+        input_dim=net.input_dim,
+        output_dim=net.output_dim,
+        C_b=net.C_b if C_b is None else C_b,
+        C_W=net.C_W if C_W is None else C_W,
+        lambda_b=net.lambda_b if lambda_b is None else lambda_b,
+        lambda_W=net.lambda_W if lambda_W is None else lambda_W,
+    )
+
+
+def _activation(source: Any) -> Activation:
+    return activation(source)
+
+
+def _size(name: str, value: Any, meaning: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(
+            f"`MLP.{name}` {meaning} and must be a whole number of at least 1; got {value!r}."
+        )
+    return int(value)
+
+
+def _hidden_widths(width: Any, depth: int) -> tuple[int, ...]:
+    meaning = "is a number of neurons"
+    if not isinstance(width, Sequence) or isinstance(width, str):
+        return (_size("width", width, meaning),) * (depth - 1)
+    if len(width) != depth - 1:
+        raise ValueError(
+            f"`MLP.width` needs one width for each of the {depth - 1} hidden layers of a network "
+            f"of depth {depth}; got {len(width)}. Give {depth - 1}, or one number for all."
+        )
+    return tuple(_size("width", n, meaning) for n in width)
+
+
+def _per_layer(name: str, value: Any, depth: int, *, positive: bool = False) -> tuple[float, ...]:
+    many = not isinstance(value, numbers.Real)
+    values = tuple(value) if many else (value,) * depth
+    if len(values) != depth:
+        raise ValueError(
+            f"`MLP.{name}` needs one number for each of the {depth} layers; got {len(values)}. "
+            f"Give {depth}, or one number for all."
+        )
+    rule = "positive and finite" if positive else "finite and at least 0"
+    for layer, v in enumerate(values, 1):
+        good = isinstance(v, numbers.Real) and math.isfinite(v) and (v > 0 if positive else v >= 0)
+        if not good:
+            place = f" in layer {layer}" if many else ""
+            raise ValueError(f"`MLP.{name}` must be {rule}; got {v!r}{place}.")
+    return tuple(float(v) for v in values)
