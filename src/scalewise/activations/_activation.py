@@ -69,11 +69,11 @@ class Activation:
     family: str | None = None
     parameter: float | None = None
 
-    def __call__(self, z: Any) -> Float[np.ndarray, "..."]:
+    def __call__(self, z: Any) -> Float[np.ndarray, ...]:
         r"""$\sigma(z)$ in float64."""
         return self.derivatives[0](np.asarray(z, dtype=np.float64))
 
-    def derivative(self, z: Any, order: int = 1) -> Float[np.ndarray, "..."]:
+    def derivative(self, z: Any, order: int = 1) -> Float[np.ndarray, ...]:
         r"""$\sigma^{(k)}(z)$, $k\le3$, almost everywhere.
 
         Args:
