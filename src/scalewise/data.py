@@ -1,0 +1,247 @@
+"""Real data as a checked array of shape (samples, features)."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+__all__ = ["load_inputs"]
+
+DATA_FOLDER = "SCALEWISE_DATA"
+
+
+def load_inputs(
+    source: Any,
+    *,
+    samples: int | None = None,
+    seed: int = 0,
+    standardize: bool | None = None,
+) -> Float[np.ndarray, "sample feature"]:
+    r"""Inputs for `predict` and `measure`: a named data set, a file or an array, checked.
+
+    Standardising subtracts the mean of each feature and divides everything by one number,
+    $$x_{i;\alpha}\to\frac{x_{i;\alpha}-\bar x_i}{s},\qquad
+    s^2=\frac1{N n_0}\sum_{\alpha,i}(x_{i;\alpha}-\bar x_i)^2,$$
+    both taken over the whole source before samples are chosen, so that the mean of
+    $|x_\alpha|^2/n_0$ over the source is 1 and no feature is inflated relative to another.
+
+    Args:
+        source: ``"digits"`` (1797 images of 8 x 8, bundled with scikit-learn), ``"mnist"`` or
+            ``"cifar2"`` (training images; ``mnist.npz`` and ``cifar2.npz`` in the folder named by
+            the environment variable ``SCALEWISE_DATA``), the path of a ``.npy`` or ``.csv`` file
+            (comma-separated, with or without one header line), or any array of shape
+            ``(samples, features)``.
+        samples: How many rows to choose at random without replacement; all, in order, for ``None``.
+        seed: Seed of that choice, at least 0.
+        standardize: Whether to standardise; ``None`` means yes for the named data sets and no for
+            files and arrays, whose scale is the user's business.
+
+    Returns:
+        Shape ``(samples, features)``, C-contiguous float64, every entry finite; a copy.
+
+    Raises:
+        ValueError: If the source is unknown, missing or not a table of finite numbers, `samples` is
+            below 1 or more than there are, or a constant source is to be standardised.
+        TypeError: If the source holds something that is not a real number.
+        ImportError: If ``"digits"`` is asked for and scikit-learn is not installed.
+
+    Example:
+        >>> import scalewise as sw
+        >>> sw.load_inputs("digits", samples=8, seed=0).shape
+        (8, 64)
+        >>> sw.load_inputs([[1, 2], [3, 4]])
+        array([[1., 2.],
+               [3., 4.]])
+    """
+    named = isinstance(source, str) and source in _NAMED
+    if named:
+        table = _NAMED[source]()
+    elif isinstance(source, str | os.PathLike):
+        table = _read_file(Path(source), source)
+    else:
+        table = _as_table(source, "`source`")
+    _refuse_bad_numbers(table)
+    rows = _choose(len(table), samples, seed)
+    x = np.array(table[rows], dtype=np.float64, order="C")
+    if named if standardize is None else standardize:
+        mean, scale = _mean_and_scale(table)
+        x = (x - mean) / scale
+    return x
+
+
+def _digits() -> np.ndarray:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "`load_inputs('digits')` takes the images from scikit-learn, which is not installed; "
+            "install it with: python -m pip install 'scalewise[data]'"
+        ) from error
+    return np.asarray(load_digits(return_X_y=True)[0])
+
+
+def _archive(name: str) -> Callable[[], np.ndarray]:
+    def read() -> np.ndarray:
+        folder = os.environ.get(DATA_FOLDER)
+        if not folder:
+            raise ValueError(
+                f"`load_inputs({name!r})` reads {name}.npz from the folder named by the "
+                f"environment variable {DATA_FOLDER}, which is not set. Set it to that folder, or "
+                "use 'digits', which needs no files."
+            )
+        path = Path(folder) / f"{name}.npz"
+        if not path.is_file():
+            raise ValueError(
+                f"`load_inputs({name!r})` found no {name}.npz in {folder}, the folder named by the "
+                f"environment variable {DATA_FOLDER}. Put the file there (key 'train_images', one "
+                "image per entry), or use 'digits', which needs no files."
+            )
+        with np.load(path, allow_pickle=False) as archive:
+            if "train_images" not in archive:
+                raise ValueError(
+                    f"{path} must hold an array called 'train_images'; it holds "
+                    f"{', '.join(archive) or 'nothing'}."
+                )
+            images = archive["train_images"]
+        return _as_table(images.reshape(len(images), -1), f"`train_images` of {path}")
+
+    return read
+
+
+_NAMED: dict[str, Callable[[], np.ndarray]] = {
+    "digits": _digits,
+    "mnist": _archive("mnist"),
+    "cifar2": _archive("cifar2"),
+}
+
+
+def _read_file(path: Path, source: Any) -> np.ndarray:
+    readers = {".npy": _read_npy, ".csv": _read_csv}
+    if path.suffix.lower() not in readers:
+        raise ValueError(
+            f"`source` must be one of {', '.join(_NAMED)}, the path of a .npy or .csv file, or an "
+            f"array of shape (samples, features); got {str(source)!r}."
+        )
+    if not path.is_file():
+        raise ValueError(f"`source` names the file {str(source)!r}, which does not exist.")
+    return readers[path.suffix.lower()](path)
+
+
+def _read_npy(path: Path) -> np.ndarray:
+    try:
+        table = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path} could not be read as an array of numbers ({error}). Write it with numpy.save "
+            "from an array whose dtype is a number."
+        ) from error
+    return _as_table(table, str(path))
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    text = path.read_text(encoding="utf-8-sig")
+    lines = [line for line in text.splitlines() if line.strip()]
+    header = bool(lines) and _is_header(lines[0], path)
+    if len(lines) == header:
+        raise ValueError(f"{path} holds no rows of numbers. Give at least one sample.")
+    try:
+        table = np.loadtxt(lines[header:], delimiter=",", ndmin=2, dtype=np.float64)
+    except ValueError as error:
+        detail = str(error).split(";")[0].rstrip(".")
+        raise ValueError(
+            f"{path} must hold one sample per line, numbers separated by commas, as many on every "
+            f"line; after the header, if any, reading failed: {detail}."
+        ) from error
+    return table
+
+
+def _is_header(line: str, path: Path) -> bool:
+    """Text only is a header, numbers only are data; a mixture, which may be either, is refused."""
+    numeric = [_is_number(cell) for cell in line.split(",")]
+    if any(numeric) and not all(numeric):
+        cell = line.split(",")[numeric.index(False)].strip()
+        raise ValueError(
+            f"The first line of {path} mixes numbers with text ({cell!r}), so it is neither a "
+            "header nor a sample. Remove the column or the line."
+        )
+    return not any(numeric)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_table(values: Any, name: str) -> Shaped[np.ndarray, "sample feature"]:
+    try:
+        table = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be an array of shape (samples, features); its rows differ in length."
+        ) from error
+    if table.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must hold real numbers; got an array of dtype {table.dtype}. Convert it, for "
+            "example with numpy.asarray(x, dtype=float)."
+        )
+    if table.ndim != 2:
+        raise ValueError(
+            f"{name} must have shape (samples, features); got an array of {table.ndim} dimensions "
+            f"with shape {table.shape}. Reshape it, for example with x.reshape(len(x), -1)."
+        )
+    if table.size == 0:
+        raise ValueError(f"{name} is empty: it has shape {table.shape}. Give at least one sample.")
+    return table
+
+
+def _refuse_bad_numbers(table: np.ndarray) -> None:
+    if table.dtype.kind != "f":
+        return
+    bad = ~np.isfinite(table)
+    if bad.any():
+        row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        raise ValueError(
+            f"`source` must hold finite numbers; the entry in row {row}, column {column} (counted "
+            f"from 0) is {table[row, column]}. Remove or replace it."
+        )
+
+
+def _choose(available: int, samples: int | None, seed: int) -> Any:
+    if samples is None:
+        return slice(None)
+    if isinstance(samples, bool) or not isinstance(samples, numbers.Integral) or samples < 1:
+        raise ValueError(f"`samples` must be a whole number of at least 1; got {samples!r}.")
+    if samples > available:
+        raise ValueError(
+            f"`samples` asks for {samples} samples, but the source has {available}. Ask for at "
+            f"most {available}, or leave `samples` out to take all."
+        )
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise ValueError(f"`seed` must be a whole number of at least 0; got {seed!r}.")
+    return np.random.default_rng(seed).choice(available, size=int(samples), replace=False)
+
+
+def _mean_and_scale(table: np.ndarray) -> tuple[np.ndarray, float]:
+    """Mean of each feature and the one scale, in blocks: a large set is never copied to float64."""
+    mean = table.mean(axis=0, dtype=np.float64)
+    with np.errstate(over="ignore"):  # an overflow is refused below
+        total = sum(
+            float(np.sum((table[start : start + 1024] - mean) ** 2))
+            for start in range(0, len(table), 1024)
+        )
+    scale = float(np.sqrt(total / table.size))
+    if not np.isfinite(scale) or scale <= 0:
+        raise ValueError(
+            "`standardize` needs inputs that differ from one another and whose squares are finite; "
+            f"their spread about the mean is {scale:g}. Pass standardize=False."
+        )
+    return mean, scale

@@ -1,0 +1,243 @@
+"""Golden and property tests of `load_inputs`: real data, files, arrays, and every refusal."""
+
+import builtins
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalewise.data import load_inputs
+
+TABLE = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5], [-1.0, 0.25, 1e-3], [7.0, 8.0, 9.0]])
+
+
+# Named data sets
+
+
+def test_digits_are_the_whole_set_standardised() -> None:
+    x = load_inputs("digits")
+    assert x.shape == (1797, 64)
+    assert x.dtype == np.float64
+    assert x.flags.c_contiguous
+    # Rounding of a mean over 10^5 numbers of order one.
+    np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(np.mean(x**2), 1, rtol=1e-12)
+
+
+def test_digits_are_scaled_by_one_number_and_not_feature_by_feature() -> None:
+    raw = load_inputs("digits", standardize=False)
+    x = load_inputs("digits")
+    assert raw.min() == 0
+    assert raw.max() == 16
+    np.testing.assert_allclose(
+        np.diff(x, axis=0) * (raw[:, 20].std() / x[:, 20].std()), np.diff(raw, axis=0), atol=1e-12
+    )
+
+
+def test_samples_are_scaled_by_the_whole_set() -> None:
+    everything = load_inputs("digits")
+    some = load_inputs("digits", samples=5, seed=3)
+    rows = np.random.default_rng(3).choice(1797, size=5, replace=False)
+    np.testing.assert_array_equal(some, everything[rows])
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mnist", (2, 2)), ("cifar2", (2, 2, 3))])
+def test_archives_are_read_from_the_folder_of_the_variable(name, shape, tmp_path, monkeypatch):
+    images = np.arange(5 * np.prod(shape)).astype(np.uint8).reshape(5, *shape)
+    np.savez(tmp_path / f"{name}.npz", train_images=images)
+    monkeypatch.setenv("SCALEWISE_DATA", str(tmp_path))
+    raw = load_inputs(name, standardize=False)
+    np.testing.assert_array_equal(raw, images.reshape(5, -1).astype(float))
+    x = load_inputs(name)
+    centred = raw - raw.mean(axis=0)
+    np.testing.assert_allclose(x, centred / np.sqrt(np.mean(centred**2)), rtol=1e-14)
+
+
+def test_archive_without_the_variable_names_it(monkeypatch) -> None:
+    monkeypatch.delenv("SCALEWISE_DATA", raising=False)
+    with pytest.raises(ValueError, match=r"SCALEWISE_DATA, which is not set.*use 'digits'"):
+        load_inputs("mnist")
+
+
+def test_archive_that_is_not_there_names_the_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SCALEWISE_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match=r"no cifar2\.npz in .*SCALEWISE_DATA"):
+        load_inputs("cifar2")
+
+
+def test_archive_without_images_says_what_it_holds(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SCALEWISE_DATA", str(tmp_path))
+    np.savez(tmp_path / "mnist.npz", labels=np.zeros(3))
+    with pytest.raises(ValueError, match=r"'train_images'; it holds labels"):
+        load_inputs("mnist")
+
+
+def test_digits_without_scikit_learn_say_how_to_install_it(monkeypatch) -> None:
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("sklearn"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    for name in [n for n in sys.modules if n.startswith("sklearn")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install 'scalewise\[data\]'"):
+        load_inputs("digits")
+
+
+# Files and arrays
+
+
+def test_npy_file(tmp_path) -> None:
+    np.save(tmp_path / "x.npy", TABLE.astype(np.float32))
+    x = load_inputs(tmp_path / "x.npy")
+    assert x.dtype == np.float64
+    np.testing.assert_array_equal(x, TABLE.astype(np.float32))
+
+
+@pytest.mark.parametrize("header", ["", "a,b,c\n", '\ufeff"pixel 1","pixel 2","pixel 3"\r\n'])
+def test_csv_file_with_and_without_header(header, tmp_path) -> None:
+    body = "\n".join(",".join(repr(float(v)) for v in row) for row in TABLE)
+    path = tmp_path / "x.CSV"
+    path.write_text(header + body + "\n\n", encoding="utf-8")
+    np.testing.assert_array_equal(load_inputs(str(path)), TABLE)
+
+
+def test_csv_file_with_one_column_and_one_row(tmp_path) -> None:
+    (tmp_path / "column.csv").write_text("height\n1\n2\n")
+    (tmp_path / "row.csv").write_text("1,2")
+    assert load_inputs(tmp_path / "column.csv").tolist() == [[1.0], [2.0]]
+    assert load_inputs(tmp_path / "row.csv").tolist() == [[1.0, 2.0]]
+
+
+def test_arrays_are_left_as_they_are_and_copied() -> None:
+    fortran = np.asfortranarray(TABLE)
+    x = load_inputs(fortran)
+    np.testing.assert_array_equal(x, TABLE)
+    assert x.flags.c_contiguous
+    x[0, 0] = 99
+    assert fortran[0, 0] == 1
+    own = TABLE.copy()
+    load_inputs(own)[0, 0] = 99
+    assert own[0, 0] == 1
+
+
+def test_arrays_are_standardised_when_asked() -> None:
+    x = load_inputs(TABLE, standardize=True)
+    np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-14)
+    np.testing.assert_allclose(np.mean(x**2), 1, rtol=1e-14)
+
+
+@given(
+    st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))),
+    st.integers(0, 2**32),
+)
+def test_a_choice_has_no_repeats_and_depends_on_the_seed_alone(size, seed) -> None:
+    available, samples = size
+    table = np.arange(available, dtype=float)[:, None]
+    x = load_inputs(table, samples=samples, seed=seed)
+    assert x.shape == (samples, 1)
+    assert len(np.unique(x)) == samples
+    np.testing.assert_array_equal(x, load_inputs(table, samples=samples, seed=seed))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("value", "where"), [(np.nan, r"row 2, column 1 .*is nan"), (-np.inf, r"column 1 .*is -inf")]
+)
+def test_bad_numbers_are_refused_with_their_place(value, where) -> None:
+    table = TABLE.copy()
+    table[2, 1] = value
+    with pytest.raises(ValueError, match=where):
+        load_inputs(table, samples=1)
+
+
+def test_bad_numbers_in_a_file_are_refused(tmp_path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,nan\n")
+    with pytest.raises(ValueError, match=r"row 1, column 1"):
+        load_inputs(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (np.zeros(3), r"`source` must have shape \(samples, features\).*1 dimensions.*\(3,\)"),
+        (np.zeros((2, 2, 2)), r"3 dimensions with shape \(2, 2, 2\).*reshape"),
+        (np.zeros((0, 4)), r"`source` is empty: it has shape \(0, 4\)"),
+        (np.zeros((4, 0)), r"is empty"),
+        ([[1, 2], [3]], r"rows differ in length"),
+        ("imagenet", r"one of digits, mnist, cifar2, the path.*got 'imagenet'"),
+        ("absent.npy", r"'absent\.npy', which does not exist"),
+    ],
+)
+def test_wrong_sources_are_refused(source, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_inputs(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        np.array([[1, None]], dtype=object),
+        [["1", "2"]],
+        np.ones((2, 2), complex),
+        {"x": 1},
+    ],
+)
+def test_what_is_not_a_number_is_refused(source) -> None:
+    with pytest.raises(TypeError, match=r"must hold real numbers; got an array of dtype"):
+        load_inputs(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"holds no rows of numbers"),
+        ("a,b\n", r"holds no rows of numbers"),
+        ("1,b\n3,4\n", r"first line .* mixes numbers with text \('b'\)"),
+        ("1,2\n3\n", r"as many on every line"),
+        ("1,2\n3,x\n", r"reading failed: could not convert string 'x'"),
+    ],
+)
+def test_csv_files_that_are_no_tables_are_refused(text, message, tmp_path) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_inputs(tmp_path / "x.csv")
+
+
+def test_npy_files_that_are_no_tables_are_refused(tmp_path) -> None:
+    np.save(tmp_path / "x.npy", np.array([{}]), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"could not be read as an array of numbers"):
+        load_inputs(tmp_path / "x.npy")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"could not be read"):
+        load_inputs(tmp_path / "empty.npy")
+
+
+@pytest.mark.parametrize("samples", [0, -1, True])
+def test_a_bad_number_of_samples_is_refused(samples) -> None:
+    with pytest.raises(ValueError, match=r"`samples` must be a whole number of at least 1; got"):
+        load_inputs(TABLE, samples=samples)
+
+
+def test_more_samples_than_there_are_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"asks for 5 samples, but the source has 4"):
+        load_inputs(TABLE, samples=5)
+
+
+@pytest.mark.parametrize("seed", [-1, True])
+def test_a_bad_seed_is_refused(seed) -> None:
+    with pytest.raises(ValueError, match=r"`seed` must be a whole number of at least 0; got"):
+        load_inputs(TABLE, samples=2, seed=seed)
+
+
+@pytest.mark.parametrize("table", [np.ones((3, 2)), np.array([[1.0, 2.0]]), 1e200 * TABLE])
+def test_a_source_without_spread_cannot_be_standardised(table) -> None:
+    with pytest.raises(ValueError, match=r"`standardize` needs inputs that differ"):
+        load_inputs(table, standardize=True)
