@@ -1,0 +1,231 @@
+"""The record of a comparison: rows, verdict, and how it is told."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+
+__all__ = ["Comparison", "Entry", "Scores", "plain", "summarise", "tabulate"]
+
+_NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of the theory beside its measurement.
+
+    Attributes:
+        observable: Name in the table of observables.
+        layer: Counted from 1.
+        samples: Sample indices, counted from 0.
+        predicted: By the theory, in the units of the observable.
+        measured: Mean over the ensemble.
+        sem: Standard error of that mean, with the numerical error of the theory added in squares.
+        bias: Stated size of the first neglected order.
+        z: Difference in standard errors.
+        z_excess: What the difference exceeds the bias by, in standard errors; 0 within the bias.
+        exact: Whether there is nothing random to compare; then `z` is 0 if the two numbers agree to
+            the rounding of the measurement, and larger than the limit in proportion if not.
+    """
+
+    observable: str
+    layer: int
+    samples: tuple[int, ...]
+    predicted: float
+    measured: float
+    sem: float
+    bias: float
+    z: float
+    z_excess: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far a theory and an ensemble are apart, in standard errors.
+
+    Attributes:
+        table: One row (dimension ``entry``) per distinct number, worst first. Variables as in
+            `Entry`; ``samples`` has a second dimension and is padded with -1.
+        z: For every observable its z-scores over all its dimensions, repeated entries included.
+        predicted: The theory as it was compared, with ``<name>_bias``.
+        summary: Per observable (dimension ``observable``) the number of random entries ``count``,
+            ``max_z``, ``max_z_excess``, ``rms_z``, the fractions ``within_1`` and ``within_2``
+            standard errors, and the counts ``exact`` and ``exact_failures``.
+        tolerance: In standard errors, as asked for.
+        limit: The tolerance, raised so that fewer than 0.001 false alarms are expected among all
+            entries if the theory is right and the errors are normal.
+        passed: Whether no entry lies beyond its bias by more than `limit` standard errors, and
+            every exact entry agrees to rounding.
+    """
+
+    table: xr.Dataset = field(repr=False)
+    z: xr.Dataset = field(repr=False)
+    predicted: xr.Dataset = field(repr=False)
+    summary: xr.Dataset = field(repr=False)
+    tolerance: float
+    limit: float
+    passed: bool
+
+    def worst(self, n: int = 10) -> tuple[Entry, ...]:
+        """The `n` entries that are furthest beyond their bias, worst first."""
+        rows = self.table.isel(entry=slice(0, n))
+        return tuple(
+            Entry(
+                str(rows["observable"].values[i]),
+                int(rows["layer"].values[i]),
+                tuple(int(s) for s in rows["samples"].values[i] if s >= 0),
+                **{name: float(rows[name].values[i]) for name in _NUMBERS},
+                exact=bool(rows["exact"].values[i]),
+            )
+            for i in range(rows.sizes["entry"])
+        )
+
+    def to_dict(self, rows: int = 20) -> dict[str, Any]:
+        """Plain numbers and text for JSON: the verdict, the summary and the worst entries."""
+        summary = {
+            str(name): {key: plain(self.summary[key].values[i]) for key in self.summary.data_vars}
+            for i, name in enumerate(self.summary["observable"].values)
+        }
+        worst = [{**vars(entry), "samples": list(entry.samples)} for entry in self.worst(rows)]
+        return {
+            "passed": self.passed,
+            "limit": self.limit,
+            "tolerance": self.tolerance,
+            "entries": self.table.sizes["entry"],
+            "summary": summary,
+            "worst": worst,
+        }
+
+    def __str__(self) -> str:
+        verdict = "agree" if self.passed else "DISAGREE"
+        lines = [
+            f"Theory and ensemble {verdict}: {self.table.sizes['entry']} entries, limit "
+            f"{self.limit:.2f} standard errors beyond the stated bias.",
+            f"{'observable':<20}{'entries':>8}{'max |z|':>9}{'excess':>8}{'rms z':>7}{'<1σ':>6}"
+            f"{'<2σ':>6}{'exact':>8}{'failed':>7}",
+        ]
+        for i, name in enumerate(self.summary["observable"].values):
+            row = {str(key): self.summary[key].values[i] for key in self.summary.data_vars}
+            lines.append(
+                f"{name:<20}{row['count']:>8d}{row['max_z']:>9.2f}{row['max_z_excess']:>8.2f}"
+                f"{row['rms_z']:>7.2f}{row['within_1']:>6.0%}{row['within_2']:>6.0%}"
+                f"{row['exact']:>8d}{row['exact_failures']:>7d}"
+            )
+        lines.append("Worst entries:")
+        for e in self.worst(5):
+            place = f"{e.observable}[layer {e.layer}; {', '.join(map(str, e.samples))}]"
+            lines.append(
+                f"  {place:<40} predicted {e.predicted:.6g}, measured {e.measured:.6g} "
+                f"± {e.sem:.2g}, bias {e.bias:.2g}: z = {e.z:+.2f}, beyond bias {e.z_excess:+.2f}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One observable, compared: arrays over all its dimensions."""
+
+    name: str
+    layers: np.ndarray
+    predicted: np.ndarray
+    measured: np.ndarray
+    sem: np.ndarray
+    bias: np.ndarray
+    floor: np.ndarray
+
+    @property
+    def exact(self) -> Bool[np.ndarray, "..."]:
+        return self.sem <= self.floor
+
+    @property
+    def distinct(self) -> Bool[np.ndarray, "..."]:
+        mask = _distinct(self.predicted.ndim - 1, self.predicted.shape[-1])
+        return np.broadcast_to(mask, self.predicted.shape)
+
+    def z(self, limit: float, *, beyond_bias: bool) -> Float[np.ndarray, "..."]:
+        difference = self.measured - self.predicted
+        size = np.abs(difference)
+        # A failed exact entry has no standard error; it counts `limit` per rounding tolerance.
+        failed = np.where(size > self.floor, limit * size / self.floor, 0.0)
+        random = np.maximum(size - (self.bias if beyond_bias else 0.0), 0.0)
+        sem = np.where(self.exact, 1.0, self.sem)
+        return np.sign(difference) * np.where(self.exact, failed, random / sem)
+
+
+def tabulate(scores: Sequence[Scores], limit: float) -> xr.Dataset:
+    legs = max(s.predicted.ndim for s in scores) - 1
+    columns: dict[str, list[np.ndarray]] = {
+        key: [] for key in ("observable", "layer", "samples", *_NUMBERS, "exact")
+    }
+    for s in scores:
+        index = np.nonzero(s.distinct)
+        samples = np.full((len(index[0]), legs), -1)
+        samples[:, : len(index) - 1] = np.stack(index[1:], axis=1)
+        z, excess = (s.z(limit, beyond_bias=flag) for flag in (False, True))
+        columns["observable"].append(np.full(len(index[0]), s.name, dtype=object))
+        columns["layer"].append(s.layers[index[0]])
+        columns["samples"].append(samples)
+        columns["exact"].append(s.exact[index])
+        values = (s.predicted, s.measured, s.sem, s.bias, z, excess)
+        for key, value in zip(_NUMBERS, values, strict=True):
+            columns[key].append(value[index])
+    stacked = {key: np.concatenate(parts) for key, parts in columns.items()}
+    order = np.lexsort((-np.abs(stacked["z"]), -np.abs(stacked["z_excess"])))
+    return xr.Dataset(
+        {
+            key: (("entry", "leg") if key == "samples" else ("entry",), value[order])
+            for key, value in stacked.items()
+        }
+    )
+
+
+def summarise(table: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
+    rows: dict[str, list[float]] = {}
+    for name in names:
+        mine = table["observable"].values == name
+        exact = mine & table["exact"].values
+        z = np.abs(table["z"].values[mine & ~exact])
+        excess = np.abs(table["z_excess"].values[mine & ~exact])
+        some = bool(z.size)
+        row = {
+            "count": z.size,
+            "max_z": z.max() if some else 0.0,
+            "max_z_excess": excess.max() if some else 0.0,
+            "rms_z": math.sqrt(float(np.mean(z**2))) if some else 0.0,
+            "within_1": float(np.mean(z <= 1)) if some else 1.0,
+            "within_2": float(np.mean(z <= 2)) if some else 1.0,
+            "exact": int(exact.sum()),
+            "exact_failures": int((table["z"].values[exact] != 0).sum()),
+        }
+        for key, value in row.items():
+            rows.setdefault(key, []).append(value)
+    return xr.Dataset(
+        {key: ("observable", np.array(values)) for key, values in rows.items()},
+        coords={"observable": list(names)},
+    )
+
+
+def _distinct(legs: int, samples: int) -> Bool[np.ndarray, "..."]:
+    """One representative of the entries that are equal by symmetry."""
+    index = np.indices((samples,) * legs)
+    half = legs // 2
+    mask = np.ones((samples,) * legs, dtype=bool)
+    for legs_of_half in (range(half), range(half, legs)):
+        for a, b in zip(legs_of_half, list(legs_of_half)[1:], strict=False):
+            mask &= index[a] <= index[b]
+    weight = samples ** np.arange(half - 1, -1, -1).reshape(-1, *([1] * legs))
+    first, second = (
+        (index[part] * weight).sum(axis=0) for part in (slice(half), slice(half, None))
+    )
+    return mask & (first <= second)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return list(value) if isinstance(value, tuple) else value

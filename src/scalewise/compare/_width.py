@@ -1,0 +1,206 @@
+r"""What the theory says of networks of a finite width, and of ensembles extrapolated in the width.
+
+Nothing here knows what an observable means. A result is a Dataset; a variable of it has a dimension
+``layer`` and an even number of sample dimensions, and is read as a matrix over half of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from scalewise.observables import OBSERVABLES
+
+__all__ = [
+    "BASE_OF",
+    "at_infinite_width",
+    "at_width",
+    "error_of",
+    "natural_scale",
+    "present",
+    "require_kind",
+]
+
+_CORRECTION_OF = {"kernel": "metric_nlo"}
+BASE_OF = {correction: base for base, correction in _CORRECTION_OF.items()}
+
+
+def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr.Dataset:
+    r"""The prediction for networks of a given finite width: leading order plus $1/n$.
+
+    $$G^{(\ell)}=K^{(\ell)}+\frac{1}{n_{\ell-1}}G^{\{1\}(\ell)}\pm
+    \big(\epsilon^{(\ell)}\big)^2\sqrt{K_{aa}K_{bb}},\qquad
+    \epsilon^{(\ell)}=\max_a\frac{V_{(aa)(aa)}^{(\ell)}}{n_{\ell-1}\,(K_{aa}^{(\ell)})^2}.$$
+
+    Layer 1 is exact and has no correction. What is known to leading order only (the vertex, the
+    NTK, a kernel without its ``metric_nlo``) keeps its value and gets the bias $\epsilon^{(\ell)}$
+    times its own scale $\sqrt{X_{ii}X_{jj}}$, with $i$, $j$ the halves of its sample indices.
+
+    Args:
+        theory: What `predict` returned.
+        width: $n$ of the first hidden layer (the ratios of the hidden widths are kept), or all
+            hidden widths in those ratios, or ``None`` for the network's own.
+
+    Returns:
+        A Dataset over the same dimensions with ``kind="theory at width"``. ``metric_nlo`` is folded
+        into ``kernel``. For every observable ``<name>_bias`` is the stated size of the first order
+        that was neglected, in the units of the observable: a scale, not a bound.
+
+    Raises:
+        ValueError: If `theory` is not a prediction, or the widths are not whole numbers in the
+            ratios that the prediction was made for.
+
+    Source: PDLT (4.104)-(4.106); $\epsilon$ is the relative variance of the metric, (4.76).
+
+    Example:
+        >>> import scalewise as sw
+        >>> import numpy as np
+        >>> net = sw.MLP(3, 64, "linear", input_dim=2, output_dim=1)
+        >>> finite = sw.at_width(sw.predict(net, np.eye(2)), 128)
+        >>> finite.attrs["kind"], finite.attrs["hidden_widths"]
+        ('theory at width', [128, 128])
+    """
+    require_kind(theory, "theory", "theory", "predict")
+    hidden = _hidden_widths(theory, width)
+    widths = (theory.attrs["input_dim"], *hidden, theory.attrs["output_dim"])
+    layers = np.asarray(theory["layer"].values, dtype=int)
+    below = np.array([float(widths[layer - 1]) for layer in layers])
+    epsilon = _expansion(theory, hidden)
+    out: dict[str, xr.Variable] = {}
+    for name in present(theory):
+        base = BASE_OF.get(name)
+        if base is not None and base in theory:
+            continue
+        value, error = theory[name].variable, error_of(theory, name)
+        order = epsilon
+        correction = _CORRECTION_OF.get(name)
+        if correction is not None and correction in theory:
+            share = _column(np.where(layers == 1, 0.0, 1.0 / below), value.ndim)
+            value = value.copy(data=value.values + share * theory[correction].values)
+            error = np.hypot(error, share * error_of(theory, correction))
+            order = epsilon**2
+        out[name] = value
+        if error.any():
+            out[f"{name}_error"] = _companion(theory, name, error, "numerical error of")
+        bias = _column(order, value.ndim) * natural_scale(theory[name].values)
+        out[f"{name}_bias"] = _companion(theory, name, bias, "stated finite-width bias of")
+    out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilon)
+    attrs = {**theory.attrs, "kind": "theory at width", "hidden_widths": list(hidden)}
+    return xr.Dataset(out, coords=theory.coords, attrs=attrs)
+
+
+def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
+    """The coefficients themselves, with the bias that the extrapolation leaves in them."""
+    degree = int(ensemble.attrs["extrapolation_degree"])
+    widths = sorted(ensemble.attrs["widths"])[: degree + 1]
+    # A weighted fit of degree d is a mean, with positive weights, of the interpolations through
+    # d+1 of its points; the remainder of one interpolation is largest at the smallest widths.
+    epsilons = np.stack([_expansion(theory, _hidden_widths(theory, w)) for w in widths])
+    intercept = np.prod(epsilons, axis=0)
+    slope = np.zeros_like(intercept)
+    for i in range(len(widths)):
+        slope += np.prod(np.delete(epsilons, i, axis=0), axis=0)
+    own = _expansion(theory, theory.attrs["hidden_widths"])
+    below = np.array([1.0, *theory.attrs["hidden_widths"]])[
+        np.asarray(theory["layer"].values, dtype=int) - 1
+    ]
+    out: dict[str, xr.Variable] = {}
+    for name in present(theory):
+        data = theory[name]
+        base = BASE_OF.get(name)
+        if base is None:
+            order, scale = intercept, natural_scale(data.values)
+        elif base in theory:
+            order, scale = slope * own * below, natural_scale(theory[base].values)
+        else:
+            order, scale = slope, natural_scale(data.values)
+        out[name] = data.variable
+        if f"{name}_error" in theory:
+            out[f"{name}_error"] = theory[f"{name}_error"].variable
+        out[f"{name}_bias"] = _companion(
+            theory, name, _column(order, data.ndim) * scale, "stated extrapolation bias of"
+        )
+    attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
+    return xr.Dataset(out, coords=theory.coords, attrs=attrs)
+
+
+def _expansion(theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "layer"]:
+    """The expansion parameter of every layer, at other hidden widths in the same ratios."""
+    if "expansion_parameter" not in theory:
+        raise ValueError(
+            "`theory` has no variable `expansion_parameter`, so its finite-width bias is unknown; "
+            "pass what `predict` returned."
+        )
+    own = theory.attrs["hidden_widths"]
+    ratio = own[0] / hidden[0] if len(own) else 1.0
+    return np.asarray(theory["expansion_parameter"].values, dtype=np.float64) * ratio
+
+
+def _hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> list[int]:
+    own = [int(n) for n in theory.attrs["hidden_widths"]]
+    if width is None or not own:
+        return own
+    if isinstance(width, Sequence | np.ndarray):
+        wanted = [int(n) for n in width]
+        fits = len(wanted) == len(own) and all(n >= 1 for n in wanted)
+        # Integers: cross-multiplied ratios are exact.
+        if not fits or any(a * own[0] != b * wanted[0] for a, b in zip(wanted, own, strict=True)):
+            raise ValueError(
+                f"`width` must keep the ratios of the hidden widths {own} that the theory was made "
+                f"for, because its 1/n terms depend on them; got {wanted}. Predict again for the "
+                "new shape."
+            )
+        return wanted
+    if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
+        raise ValueError(
+            f"`width` is a number of neurons and must be a whole number of at least 1; "
+            f"got {width!r}."
+        )
+    if any((n * int(width)) % own[0] for n in own):
+        raise ValueError(
+            f"`width` = {width} does not keep the ratios of the hidden widths {own} whole; choose "
+            "a width for which they are, or predict again for the new shape."
+        )
+    return [n * int(width) // own[0] for n in own]
+
+
+def natural_scale(
+    values: Float[np.ndarray, "layer *samples"],
+) -> Float[np.ndarray, "layer *samples"]:
+    r"""$\sqrt{|X_{ii}X_{jj}|}$ with $i$, $j$ the two halves of the sample indices."""
+    shape = values.shape
+    half = int(np.prod(shape[1 : 1 + (len(shape) - 1) // 2], dtype=int))
+    matrix = np.asarray(values, dtype=np.float64).reshape(shape[0], half, half)
+    root = np.sqrt(np.abs(np.einsum("lii->li", matrix)))
+    return (root[:, :, None] * root[:, None, :]).reshape(shape)
+
+
+def _column(values: np.ndarray, ndim: int) -> np.ndarray:
+    return np.asarray(values, dtype=np.float64).reshape(-1, *([1] * (ndim - 1)))
+
+
+def present(data: xr.Dataset) -> list[str]:
+    return [name for name in OBSERVABLES if name in data]
+
+
+def error_of(data: xr.Dataset, name: str) -> np.ndarray:
+    if f"{name}_error" in data:
+        values = data[f"{name}_error"].transpose(*data[name].dims).values
+        return np.asarray(values, dtype=np.float64)
+    return np.zeros(data[name].shape)
+
+
+def _companion(theory: xr.Dataset, name: str, values: np.ndarray, what: str) -> xr.Variable:
+    data = theory[name]
+    attrs = {"units": data.attrs.get("units", ""), "long_name": f"{what} {name}"}
+    return xr.Variable(data.dims, values, attrs)
+
+
+def require_kind(data: Any, name: str, kind: str, maker: str) -> None:
+    found = data.attrs.get("kind") if isinstance(data, xr.Dataset) else type(data).__name__
+    if found != kind:
+        raise ValueError(
+            f"`{name}` must be what `{maker}` returned (kind {kind!r}); got {found!r}."
+        )
