@@ -1,0 +1,287 @@
+r"""Gaussian expectations by quadrature split at kinks: any activation, one or two inputs, slowly.
+
+With $z_a=\sqrt A\,x$ and $z_b=\sqrt B\,(cx+\sqrt{1-c^2}\,y)$ a pair expectation is an outer integral
+over $x$ of an inner one over $y$. The inner one is split where $z_b$ meets a kink; the outer one
+where $z_a$ does, and where the mean of $z_b$ does, because the inner integral bends there on the scale
+$\sqrt{1-c^2}$. Both are graded towards their splits. At $|c|=1$ there is nothing left to integrate
+over $y$.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float
+
+from scalewise.activations import Activation
+from scalewise.gaussian._geometry import PairGeometry
+from scalewise.gaussian._kinks import corner_terms, corners_of, tilted_third
+from scalewise.gaussian._panels import HALF_RANGE, conditional_means, normal_panels
+
+__all__ = ["kinked_pair_moments", "line_rule", "pair_quadrature", "single_quadrature"]
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+_LINE_LEVEL = 2
+_LINE_CAP = 6
+_PAIR_CAP = 3
+_ROUNDOFF = 4e-15
+
+
+def line_rule(
+    K: Float[np.ndarray, "*batch"], splits: Sequence[float] = (), level: int = _LINE_LEVEL
+) -> tuple[Float[np.ndarray, "*batch node"], Float[np.ndarray, "*batch node"]]:
+    r"""Nodes and weights with $\sum_jw_jf(z_j)=\langle f(z)\rangle_{z\sim N(0,K)}$.
+
+    Args:
+        K: Variances, at least 0; preactivation².
+        splits: Where $f$ or a derivative of it jumps; 0 is always added.
+        level: Each level doubles the nodes.
+
+    Returns:
+        $z_j$ (preactivation) and $w_j$ (dimensionless), the nodes along the last axis.
+    """
+    spread = np.sqrt(K)[..., None]
+    x, w = normal_panels(_in_deviations(np.array([0.0, *splits]), spread), level)
+    return spread * x, w
+
+
+def single_quadrature(
+    function: Function, K: npt.ArrayLike, splits: Sequence[float] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""$\langle f(z)\rangle_{z\sim N(0,K)}$ and its estimated absolute error.
+
+    Args:
+        function: $f$, elementwise on arrays.
+        K: Variances, any shape, at least 0.
+        splits: Where $f$ or a derivative of it jumps.
+
+    Returns:
+        Value and error in the shape of `K`. The level is doubled until two levels agree to 1e-13 of
+        $\langle|f|\rangle$; typical accuracy is 1e-14 of that.
+    """
+    variance = np.asarray(K, dtype=np.float64)
+    flat = np.atleast_1d(variance.ravel())
+    value, error, change = np.zeros_like(flat), np.zeros_like(flat), np.zeros_like(flat)
+    todo = np.arange(flat.size)
+    for level in range(1, _LINE_CAP + 1):
+        z, w = line_rule(flat[todo], splits, level)
+        f = function(z)
+        fine, size = np.sum(w * f, axis=-1), np.sum(w * np.abs(f), axis=-1)
+        change = np.abs(fine - value[todo])
+        value[todo] = fine
+        error[todo] = change + _ROUNDOFF * size + _tail(function, flat[todo])
+        todo = todo[(change > 1e-13 * size) | (level == 1)]
+        if todo.size == 0:
+            break
+    return value.reshape(variance.shape), error.reshape(variance.shape)
+
+
+def pair_quadrature(
+    function_a: Function,
+    function_b: Function,
+    A: npt.ArrayLike,
+    B: npt.ArrayLike,
+    C: npt.ArrayLike,
+    splits: Sequence[float] = (),
+    *,
+    rtol: float = 1e-11,
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""$\langle f(z_a)g(z_b)\rangle$ of two jointly Gaussian variables, and its estimated error.
+
+    Args:
+        function_a: $f$, elementwise on arrays.
+        function_b: $g$.
+        A: Variances of $z_a$, positive; preactivation².
+        B: Variances of $z_b$.
+        C: Covariances, $C^2\le AB$; $|c|=1$ included. The three broadcast.
+        splits: Where $f$ or $g$ or a derivative of them jumps.
+        rtol: The level is doubled until two levels agree to this part of
+            $\sqrt{\langle f^2\rangle_A\langle g^2\rangle_B}$, or a cap is reached: the error tells.
+
+    Returns:
+        Value and estimated absolute error, in the broadcast shape.
+    """
+    pair = PairGeometry.of(A, B, C)
+    value, error = _pair_table([function_a], [function_b], pair.flat, splits, rtol)
+    return value[0, 0].reshape(pair.C.shape), error[0, 0].reshape(pair.C.shape)
+
+
+def kinked_pair_moments(
+    activation: Activation,
+    A: npt.ArrayLike,
+    B: npt.ArrayLike,
+    C: npt.ArrayLike,
+    orders: Sequence[tuple[int, int]],
+) -> tuple[dict[tuple[int, int], np.ndarray], dict[tuple[int, int], np.ndarray]]:
+    r"""$M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$ of an activation with kinks.
+
+    Derivatives are distributions: $\sigma''$ is its value almost everywhere plus
+    $\sum_\kappa[\sigma']_\kappa\,\delta(z-\kappa)$, and so on. The regular parts are integrated; a delta
+    function leaves a density times an expectation conditional on $z_a=\kappa$. Nothing is divided by
+    $1-c^2$. The fourth derivative is traded for the third by Stein's identity in $z_a$ alone.
+
+    Args:
+        activation: With its `split_points`.
+        A: Variances of $z_a$, positive; preactivation².
+        B: Variances of $z_b$.
+        C: Covariances, $C^2\le AB$; the three broadcast.
+        orders: Pairs $(p,q)$ out of (0,0), (1,1), (2,0), (0,2), (2,2), (3,1), (1,3), (4,0), (0,4).
+
+    Returns:
+        Values and estimated absolute errors by order, in the broadcast shape. Where two kinks meet
+        at $|c|=1$ the density of two delta functions diverges; below $1-c^2=10^{-13}$ it is left out
+        (the finite part).
+
+    Raises:
+        ValueError: If $\sigma$ itself jumps and an order other than (0,0) is asked for, or an order
+            is not one of the nine.
+    """
+    _refuse(activation, orders)
+    pair = PairGeometry.of(A, B, C)
+    shape, flat = pair.C.shape, pair.flat
+    values, errors = _upper_moments(activation, flat, [(p, q) for p, q in orders if p >= q])
+    mirror = [(q, p) for p, q in orders if p < q]
+    if mirror:
+        for store, found in zip(
+            (values, errors), _upper_moments(activation, flat.swapped, mirror), strict=True
+        ):
+            store.update({(q, p): found[p, q] for p, q in mirror})
+    return (
+        {order: values[order].reshape(shape) for order in orders},
+        {order: errors[order].reshape(shape) for order in orders},
+    )
+
+
+def _refuse(activation: Activation, orders: Sequence[tuple[int, int]]) -> None:
+    for p, q in orders:
+        if (max(p, q), min(p, q)) not in _REGULAR:
+            raise ValueError(
+                f"`orders` must be pairs (p, q) out of {tuple(_REGULAR)} or their mirror images; "
+                f"got {(p, q)}."
+            )
+    jumps = [kink.location for kink in activation.kinks if kink.jump]
+    if jumps and any(order != (0, 0) for order in orders):
+        raise ValueError(
+            f"The activation {activation.name!r} must be continuous for moments of its derivatives; "
+            f"it jumps at z = {', '.join(f'{k:g}' for k in jumps)}, where its derivative is a delta "
+            "function and the moments diverge for coincident inputs. Ask for order (0, 0) only, or "
+            "replace the jump by a steep ramp."
+        )
+
+
+# The regular part of M_pq: (a function of z_a, a function of z_b). Functions 0 to 3 are derivatives
+# of sigma; 4 and 5 are z r(z) and r(z) for the tilted third derivative r of `tilted_third`.
+_REGULAR: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {
+    (0, 0): ((0, 0),),
+    (1, 1): ((1, 1),),
+    (2, 0): ((2, 0),),
+    (2, 2): ((2, 2),),
+    (3, 1): ((3, 1),),
+    (4, 0): ((4, 0), (5, 1)),
+}
+
+
+def _upper_moments(
+    activation: Activation, pair: PairGeometry, orders: Sequence[tuple[int, int]]
+) -> tuple[dict[tuple[int, int], np.ndarray], dict[tuple[int, int], np.ndarray]]:
+    """Values and errors of the orders with p at least q, for one flat batch of pairs."""
+    corners = corners_of(activation)
+    third = tilted_third(activation)
+    functions = [*activation.derivatives, lambda z: z * third(z), third]
+    terms = {term for order in orders for term in _REGULAR[order]}
+    legs_a, legs_b = sorted({i for i, _ in terms}), sorted({j for _, j in terms})
+    if not terms:
+        return {}, {}
+    table, table_error = _pair_table(
+        [functions[i] for i in legs_a],
+        [functions[j] for j in legs_b],
+        pair,
+        activation.split_points,
+    )
+    # M_40 by Stein: <z_a r_a sigma_b>/A - (C/A) <r_a sigma'_b>
+    factor = {(4, 0): 1 / pair.A, (5, 1): -pair.C / pair.A}
+    values, errors = {}, {}
+    for order in orders:
+        value, error = corner_terms(activation, corners, pair, order)
+        for term in _REGULAR[order]:
+            place = legs_a.index(term[0]), legs_b.index(term[1])
+            value = value + factor.get(term, 1.0) * table[place]
+            error = error + np.abs(factor.get(term, 1.0)) * table_error[place]
+        values[order], errors[order] = value, error
+    return values, errors
+
+
+def _pair_table(
+    functions_a: Sequence[Function],
+    functions_b: Sequence[Function],
+    pair: PairGeometry,
+    splits: Sequence[float],
+    rtol: float = 1e-11,
+) -> tuple[Float[np.ndarray, "leg_a leg_b pair"], Float[np.ndarray, "leg_a leg_b pair"]]:
+    """All products of a function of z_a with a function of z_b, each pair to the level it needs."""
+    size_a, tail_a = _norm(functions_a, pair.A, splits)
+    size_b, tail_b = _norm(functions_b, pair.B, splits)
+    size = size_a[:, None] * size_b
+    # Cauchy-Schwarz: what lies beyond the range of the rule
+    tail = tail_a[:, None] * size_b + size_a[:, None] * tail_b
+    value, error = np.zeros_like(size), np.zeros_like(size)
+    todo = np.arange(pair.C.size)
+    for level in range(_PAIR_CAP + 1):
+        fine = np.empty((*size.shape[:2], todo.size))
+        for k, index in enumerate(todo):
+            fine[..., k] = _nested(functions_a, functions_b, pair.at(index), splits, level)
+        change = np.abs(fine - value[..., todo])
+        value[..., todo] = fine
+        error[..., todo] = change + _ROUNDOFF * size[..., todo] + tail[..., todo]
+        loose = (change > rtol * size[..., todo]).any(axis=(0, 1))
+        todo = todo[loose | (level == 0)]
+        if todo.size == 0:
+            break
+    return value, error
+
+
+def _nested(
+    functions_a: Sequence[Function],
+    functions_b: Sequence[Function],
+    pair: PairGeometry,
+    splits: Sequence[float],
+    level: int,
+) -> Float[np.ndarray, "leg_a leg_b"]:
+    """The table of one pair at one level."""
+    root_a, root_b = np.sqrt(pair.A), np.sqrt(pair.B)
+    cosine, kinks = pair.cosine, np.array([0.0, *splits])
+    points = np.concatenate(
+        [_in_deviations(kinks, root_a), _in_deviations(kinks[kinks != 0], cosine * root_b)]
+    )
+    x, w = normal_panels(points, level)
+    x, w = x[w > 0], w[w > 0]
+    inner = conditional_means(
+        functions_b, root_b * cosine * x, np.full_like(x, root_b * pair.sine), splits, level
+    )
+    outer = np.stack([w * f(root_a * x) for f in functions_a])
+    return outer @ inner.T
+
+
+def _in_deviations(points: np.ndarray, spread: np.ndarray | float) -> np.ndarray:
+    """Points in units of a standard deviation; far away where that is 0."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.nan_to_num(points / spread, nan=0.0)
+
+
+def _tail(function: Function, K: np.ndarray) -> np.ndarray:
+    """An estimate of what lies beyond the range: density times value at its ends."""
+    end = HALF_RANGE * np.sqrt(K)
+    return np.exp(-0.5 * HALF_RANGE**2) * (np.abs(function(end)) + np.abs(function(-end)))
+
+
+def _norm(
+    functions: Sequence[Function], K: np.ndarray, splits: Sequence[float]
+) -> tuple[Float[np.ndarray, "leg pair"], Float[np.ndarray, "leg pair"]]:
+    """Root mean square of each function, within the range and beyond it."""
+    z, w = line_rule(K, splits, 1)
+    inside = np.stack([np.sqrt(np.sum(w * f(z) ** 2, axis=-1)) for f in functions])
+    beyond = np.stack([np.sqrt(_tail(lambda z, f=f: f(z) ** 2, K)) for f in functions])
+    return inside, beyond
