@@ -1,0 +1,6 @@
+"""The report: pictures and words. It reads results and computes nothing physical."""
+
+from scalewise.report._page import result_record, write_report
+from scalewise.report._results import Results
+
+__all__ = ["Results", "result_record", "write_report"]

@@ -1,0 +1,69 @@
+"""How signals travel through the depth: the kernel, on and off its diagonal."""
+
+import numpy as np
+from markupsafe import Markup
+
+from scalewise.report._results import Results
+from scalewise.report._style import Figure, Panel, draw
+
+__all__ = ["signal_figure"]
+
+
+def signal_figure(results: Results) -> Figure | None:
+    """Variance of the preactivations, and how alike two inputs remain."""
+    if not results.holds("kernel"):
+        return None
+    panels = [_variance(results)]
+    caption = "On the left, how large the preactivations are, for the shortest and the longest input and one "
+        "in between."
+    if results.samples > 1:
+        panels.append(_alike(results))
+        caption += (
+            " On the right, how alike a network finds two inputs: 1 means that it can no longer "
+            "tell them apart, 0 that they have nothing in common."
+        )
+    return Figure("signal", tuple(panels), Markup(caption))
+
+
+def _variance(results: Results) -> Panel:
+    with draw("variance", "Variance of the preactivations through the layers") as sheet:
+        for a in results.few_samples(3):
+            sheet.draft.compared(
+                results.layers,
+                results.predicted("kernel", a, a),
+                results.bias("kernel", a, a),
+                *results.measured("kernel", a, a),
+                label=results.input_label(a),
+            )
+        diagonal = np.einsum("laa->la", results.comparison.predicted["kernel"].values)
+        if diagonal.max() > 8 * diagonal.min() > 0:
+            sheet.draft.log("y")
+        else:
+            sheet.ax.set_ylim(bottom=0)
+        sheet.draft.layers(results.layers)
+        sheet.ax.set_ylabel("preactivation²")
+    return sheet.panel("Kernel <i>K<sub>aa</sub></i> of single inputs")
+
+
+def _alike(results: Results) -> Panel:
+    with draw("alike", "Correlation of pairs of inputs through the layers") as sheet:
+        lowest = 0.0
+        for a, b in results.few_pairs(4):
+            root = np.sqrt(results.predicted("kernel", a, a) * results.predicted("kernel", b, b))
+            mean, sem = results.measured("kernel", a, b)
+            line = results.predicted("kernel", a, b) / root
+            lowest = min(lowest, float(line.min()))
+            sheet.draft.compared(
+                results.layers,
+                line,
+                results.bias("kernel", a, b) / root,
+                None if mean is None else mean / root,
+                None if sem is None else sem / root,
+                label=f"{a}, {b}",
+            )
+        sheet.ax.set_ylim(1.15 * lowest, 1.04)
+        sheet.draft.layers(results.layers)
+        sheet.ax.set_ylabel("correlation")
+    return sheet.panel(
+        "Correlation <i>K<sub>ab</sub></i> ∕ √(<i>K<sub>aa</sub>K<sub>bb</sub></i>) of pairs"
+    )

@@ -1,0 +1,208 @@
+"""The sentences of a report: the verdict, the critical point, what the aspect ratio implies."""
+
+import math
+import re
+from collections.abc import Iterable
+
+from markupsafe import Markup, escape
+
+from scalewise.report._aspect import LARGE, SMALL
+from scalewise.report._results import Results
+
+__all__ = [
+    "aspect_words",
+    "count",
+    "critical_words",
+    "number",
+    "one_or_all",
+    "typeset",
+    "verdict",
+]
+
+_NAMES = {
+    "kernel": "kernel",
+    "metric_nlo": "1/n correction of the kernel",
+    "four_point_vertex": "four-point vertex",
+    "ntk": "neural tangent kernel",
+}
+_MINUS = "−"
+_THIN = "\u202f"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits, in the typography of running text."""
+    if not math.isfinite(value):
+        return str(value)
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        power = str(int(exponent)).translate(_SUPERSCRIPT)
+        text = f"{mantissa}{_THIN}×{_THIN}10{power}"
+    return text.replace("-", _MINUS)
+
+
+def count(value: int) -> str:
+    """A whole number with thin spaces between the thousands."""
+    return f"{value:,}".replace(",", _THIN) if value >= 10_000 else str(value)
+
+
+def typeset(text: str) -> Markup:
+    """A sentence written for a terminal, with its formulas in the letters of the field."""
+    for plain, letter in (("sigma", "σ"), ("chi_parallel", "χ∥"), ("chi_perp", "χ⊥")):
+        text = text.replace(plain, letter)
+    text = re.sub(r"\^(\d+)", lambda m: m.group(1).translate(_SUPERSCRIPT), text)
+    text = re.sub(r"<([^<>]*)>", r"⟨\1⟩", text).replace("'", "′").replace("...", "…")
+    text = re.sub(r"(?<=[\s=(])-(?=[\d\s])", _MINUS, text)
+    # What is left of markup is ours: letters with an index.
+    told = re.sub(r"\b([CAK])_([A-Za-z0-9])\b", r"<i>\1<sub>\2</sub></i>", str(escape(text)))
+    told = re.sub(r"⟩_([A-Za-z0-9])", r"⟩<sub>\1</sub>", told)
+    return Markup(re.sub(r"\bK(?![\w<])", "<i>K</i>", told))
+
+
+def one_or_all(values: Iterable[float]) -> str:
+    """One number if all are equal, else all of them."""
+    told = [repr(v) if isinstance(v, int) else f"{v:.12g}" for v in values]
+    if not told:
+        return "none"
+    return f"{told[0]} in every layer" if len(set(told)) == 1 else ", ".join(told)
+
+
+def verdict(results: Results) -> Markup:
+    """What a reader who reads one paragraph should take away."""
+    outcome, net = results.comparison, results.net
+    attrs = results.ensemble.attrs
+    names = [_NAMES.get(str(n), str(n)) for n in outcome.z.data_vars]
+    worst = outcome.worst(1)[0]
+    where = _extrapolation(results) if attrs.get("extrapolated") else ""
+    opening = (
+        f"{count(int(attrs['networks']))} random networks of {_layers(net.depth)} were drawn and "
+        f"their {_and(names)} measured on {results.samples} "
+        f"{'input' if results.samples == 1 else 'inputs'} in every layer{where}. "
+    )
+    total = count(outcome.table.sizes["entry"])
+    lead, end = (
+        ("Theory and networks agree.", _agreeing(results))
+        if outcome.passed
+        else (
+            "Theory and networks disagree.",
+            f"the worst of {total} distinct numbers, the {_NAMES.get(worst.observable)} in layer "
+            f"{worst.layer}, is off by {number(abs(worst.z_excess))} standard errors more than the "
+            f"neglected order explains; the limit is {number(outcome.limit)}.",
+        )
+    )
+    end = end[0].upper() + end[1:]
+    return Markup("<strong>{}</strong> {}{}").format(lead, opening, end)
+
+
+def _agreeing(results: Results) -> str:
+    outcome = results.comparison
+    worst = abs(outcome.worst(1)[0].z_excess)
+    total = count(outcome.table.sizes["entry"])
+    if worst == 0:
+        return (
+            f"of {total} distinct numbers, predicted without drawing a weight, none is further "
+            "off than the stated size of the neglected order."
+        )
+    return (
+        f"of {total} distinct numbers, predicted without drawing a weight, none is off by more "
+        f"than {number(worst)} standard errors beyond the stated size of the neglected order; the "
+        f"limit is {number(outcome.limit)}."
+    )
+
+
+def critical_words(results: Results) -> Markup:
+    """Where the activation is critical and how that was found."""
+    record = results.net.criticality
+    name = escape(results.net.activation.name)
+    if record is None:
+        return Markup(
+            "The bias and weight variances of this network were chosen by hand; it is not said to "
+            "be at the critical point of {}."
+        ).format(name)
+    if record.C_b is None or record.C_W is None:
+        return Markup("{} has no critical initialisation: {}").format(name, typeset(record.reason))
+    return Markup(
+        "For {} the critical initialisation is <i>C<sub>b</sub></i> = {}, "
+        "<i>C<sub>W</sub></i> = {}{}. {}"
+    ).format(
+        name,
+        f"{record.C_b:.12g}",
+        f"{record.C_W:.12g}",
+        ""
+        if record.K_star is None
+        else Markup(", with the kernel fixed at <i>K</i>* = {}").format(f"{record.K_star:.12g}"),
+        typeset(record.found),
+    )
+
+
+def aspect_words(results: Results) -> list[Markup]:
+    """What the depth does at this width, in words, with what counts as small."""
+    net, epsilon = results.net, float(results.expansion[-1])
+    out = [
+        Markup(
+            "Depth {} over width {} is an aspect ratio <i>L</i>∕<i>n</i> of {}. At infinite width "
+            "every network would have the same metric; at this width the metric of the output "
+            "varies from network to network with a relative standard deviation of "
+            "<strong>{}</strong> (<i>ε</i> = {})."
+        ).format(
+            net.depth,
+            _width(results),
+            number(net.aspect_ratio),
+            f"{math.sqrt(max(epsilon, 0.0)):.0%}",
+            number(epsilon),
+        ),
+    ]
+    if epsilon <= 0:
+        return [
+            *out,
+            Markup("Nothing fluctuates: the metric of a single layer is fixed by the inputs."),
+        ]
+    if epsilon < SMALL:
+        judgement = (
+            f"That is small: below {SMALL} the leading order is right to about {epsilon:.0%}, and "
+            f"the kernel with its 1/n term to about {epsilon**2:.1%}."
+        )
+    elif epsilon < LARGE:
+        judgement = (
+            f"That is not small: between {SMALL} and {LARGE:g} the expansion still orders effects "
+            f"correctly, but what it neglects is about {epsilon:.0%} of the leading order and "
+            f"{epsilon**2:.0%} of the kernel."
+        )
+    else:
+        judgement = (
+            f"That is too much: from {LARGE:g} on no order is smaller than the one before, and "
+            "single networks have little to do with their mean."
+        )
+    n = net.hidden_widths[0]
+    needed = math.ceil(n * epsilon / SMALL)
+    return [
+        *out,
+        Markup("{} At this depth <i>ε</i> = {} is reached at width {}.").format(
+            judgement, SMALL, count(needed)
+        ),
+    ]
+
+
+def _layers(depth: int) -> str:
+    return f"{depth} layer" + ("s" if depth > 1 else "")
+
+
+def _width(results: Results) -> str:
+    hidden = sorted(set(results.net.hidden_widths))
+    if not hidden:
+        return "none"
+    return str(hidden[0]) if len(hidden) == 1 else f"{hidden[0]} to {hidden[-1]}"
+
+
+def _extrapolation(results: Results) -> str:
+    attrs = results.ensemble.attrs
+    widths = [str(int(w)) for w in attrs["widths"]]
+    return (
+        f", at widths {_and(widths)}, and extrapolated to infinite width by a polynomial of degree "
+        f"{int(attrs['extrapolation_degree'])} in 1/n"
+    )
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
