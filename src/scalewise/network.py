@@ -8,10 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from scalewise.activations import Activation, activation
 from scalewise.criticality import Criticality, criticality
 
-__all__ = ["MLP"]
+__all__ = ["MLP", "check_inputs", "replace_layers"]
 
 PerLayer = float | Sequence[float]
 
@@ -180,6 +183,50 @@ def replace_layers(
     )
 
 
+def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
+    """Inputs as a float64 array that `net` can take; refused if a result would not be a number.
+
+    Args:
+        net: The network.
+        x: (samples, features), anything NumPy can read as numbers.
+
+    Raises:
+        ValueError: If `x` is not a non-empty matrix of finite numbers with `net.input_dim` columns,
+            or a sample's first-layer kernel vanishes (a zero input vector with C_b = 0).
+    """
+    try:
+        array = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("`x` must be an array of numbers of shape (samples, features).") from None
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            "`x` must have shape (samples, features) with at least one of each; "
+            f"got shape {array.shape}. For a single input write x[None, :]."
+        )
+    if array.shape[1] != net.input_dim:
+        raise ValueError(
+            f"`x` has {array.shape[1]} features, but the network takes input_dim={net.input_dim}. "
+            "Change one of the two."
+        )
+    if not np.all(np.isfinite(array)):
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(
+            f"`x` must be finite; x[{row}, {column}] is {array[row, column]}. Clean the data first."
+        )
+    variance = net.C_b[0] + net.C_W[0] * np.mean(array * array, axis=1)
+    if np.any(variance == 0):
+        raise ValueError(
+            f"`x` holds a zero input vector (sample {int(np.argmin(variance))}) and C_b = 0, so its "
+            "preactivations are all 0 and have no correlation with anything. Drop that sample or "
+            "set C_b > 0 in the first layer."
+        )
+    if not np.all(np.isfinite(variance)):
+        raise ValueError(
+            f"`x` is too large: |x|²/n_0 overflows in sample {int(np.argmax(variance))}. Rescale it."
+        )
+    return array
+
+
 def _activation(source: Any) -> Activation:
     return activation(source)
 
@@ -214,8 +261,8 @@ def _per_layer(name: str, value: Any, depth: int, *, positive: bool = False) -> 
         )
     rule = "positive and finite" if positive else "finite and at least 0"
     for layer, v in enumerate(values, 1):
-        good = isinstance(v, numbers.Real) and math.isfinite(v) and (v > 0 if positive else v >= 0)
-        if not good:
+        number = float(v) if isinstance(v, numbers.Real) else math.nan
+        if not math.isfinite(number) or number < 0 or (positive and number == 0):
             place = f" in layer {layer}" if many else ""
             raise ValueError(f"`MLP.{name}` must be {rule}; got {v!r}{place}.")
     return tuple(float(v) for v in values)

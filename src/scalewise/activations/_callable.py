@@ -113,11 +113,10 @@ def _refuse_undeclared_kink(
                 continue
             where, jump = _locate_jump(derivative, left, right)
             if abs(jump) > 1e-6 * scale:
-                what = "itself" if order == 0 else f"has a derivative of order {order} that"
-                verb = "jumps" if order == 0 else "jumps"
+                what = "" if order == 0 else f"has a derivative of order {order} that "
                 place = round(where, 6) + 0.0
                 raise ValueError(
-                    f"The activation {label!r} {what} {verb} by {jump:.3g} at z = {place:g}, a kink "
+                    f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g}, a kink "
                     f"that was not declared; pass kinks=({', '.join(map(repr, [*kinks, place]))},)."
                 )
 

@@ -1,0 +1,28 @@
+r"""Gaussian expectations of activations: one interface, several engines, every error estimated."""
+
+from scalewise.gaussian._estimate import Estimate
+from scalewise.gaussian._interface import (
+    ENGINES,
+    PAIR_ORDERS,
+    pair_moment,
+    pair_moments,
+    product,
+    single_moment,
+)
+from scalewise.gaussian._joint import JointRule, joint_rule
+from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
+
+__all__ = [
+    "ENGINES",
+    "PAIR_ORDERS",
+    "Estimate",
+    "JointRule",
+    "KernelMap",
+    "Workspace",
+    "joint_rule",
+    "kernel_map",
+    "pair_moment",
+    "pair_moments",
+    "product",
+    "single_moment",
+]

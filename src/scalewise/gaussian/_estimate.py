@@ -1,0 +1,26 @@
+"""A number with its uncertainty and the engine it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["Estimate"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The value of a Gaussian expectation, its estimated absolute error, and how it was found.
+
+    Args:
+        value: The expectation, in the shape of the broadcast arguments.
+        error: Estimated absolute error, the same shape.
+        engine: ``"closed"``, ``"hermite"``, ``"quadrature"``, ``"product"`` or ``"samples"``; joined
+            by ``"+"`` where entries come from more than one.
+    """
+
+    value: Float[np.ndarray, ...]
+    error: Float[np.ndarray, ...]
+    engine: str

@@ -1,0 +1,274 @@
+"""The one interface to Gaussian expectations of up to two distinct inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from scalewise.activations import Activation, activation
+from scalewise.gaussian._closed import closed_pair_moments
+from scalewise.gaussian._estimate import Estimate
+from scalewise.gaussian._hermite import PairSeries
+from scalewise.gaussian._polar import polar_moment
+from scalewise.gaussian._quadrature import (
+    kinked_pair_moments,
+    pair_quadrature,
+    single_quadrature,
+)
+
+__all__ = ["ENGINES", "PAIR_ORDERS", "pair_moment", "pair_moments", "product", "single_moment"]
+
+ENGINES = ("auto", "closed", "hermite", "quadrature")
+PAIR_ORDERS = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+_SERIES_TOLERANCE = 1e-12
+
+
+def product(sigma: Activation, orders: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
+    r"""The function $z\mapsto\prod_i\sigma^{(p_i)}(z)$."""
+
+    def evaluate(z: np.ndarray) -> np.ndarray:
+        distinct = {p: sigma.derivatives[p](z) for p in set(orders)}
+        value = distinct[orders[0]]
+        for p in orders[1:]:
+            value = value * distinct[p]
+        return value
+
+    return evaluate
+
+
+def single_moment(
+    source: str | Activation | Callable,
+    K: float | np.ndarray,
+    orders: Sequence[int],
+    *,
+    power: int = 0,
+) -> Estimate:
+    r"""Expectation over one Gaussian preactivation of a product of derivatives of an activation.
+
+    $$\Big\langle z^m\prod_i\sigma^{(p_i)}(z)\Big\rangle_{z\sim N(0,K)}$$
+    Derivatives are taken almost everywhere: at a kink there is no delta function.
+
+    Args:
+        source: The activation.
+        K: Variances, any shape, at least 0; in units preactivation².
+        orders: $p_1,p_2,\dots$, each from 0 to 3.
+        power: $m$; $\langle zF'\rangle/2K=d\langle F\rangle/dK$, PDLT (5.53).
+
+    Returns:
+        Value and estimated absolute error, shaped like `K`; quadrature, rtol 1e-12.
+
+    Raises:
+        ValueError: If a variance is negative or not finite, or an order is not 0 to 3.
+
+    Example:
+        >>> from scalewise.gaussian import single_moment
+        >>> bool(abs(single_moment("tanh", 1.0, (0, 0)).value - 0.3942944904) < 1e-10)
+        True
+    """
+    sigma = activation(source)
+    legs = _legs(orders)
+    variance = np.asarray(K, dtype=np.float64)
+    _refuse_bad_variances("K", variance)
+    function = product(sigma, legs)
+    value, error = single_quadrature(
+        (lambda z: z**power * function(z)) if power else function, variance, sigma.split_points
+    )
+    return Estimate(value, error, "quadrature")
+
+
+def pair_moment(
+    source: str | Activation | Callable,
+    A: np.ndarray | float,
+    B: np.ndarray | float,
+    C: np.ndarray | float,
+    orders_a: Sequence[int],
+    orders_b: Sequence[int],
+) -> Estimate:
+    r"""$\langle\prod_i\sigma^{(p_i)}(z_a)\prod_j\sigma^{(q_j)}(z_b)\rangle$ for two inputs.
+
+    Derivatives almost everywhere, as in `single_moment`; for the distributional ones see
+    `pair_moments`.
+
+    Args:
+        source: The activation.
+        A: Variances of $z_a$. B: Variances of $z_b$. C: Covariances; the three broadcast.
+        B: See `A`.
+        C: See `A`.
+        orders_a: $p_1,p_2,\dots$, each from 0 to 3.
+        orders_b: $q_1,q_2,\dots$.
+
+    Returns:
+        Value and estimated error; Hermite series or quadrature, rtol 1e-10.
+
+    Raises:
+        ValueError: If the kernel is indefinite or not finite, or an order is not 0 to 3.
+    """
+    sigma = activation(source)
+    f, g = product(sigma, _legs(orders_a)), product(sigma, _legs(orders_b))
+    shape, (a, b, c) = _pairs(A, B, C)
+    if sigma.slopes is not None:
+        value = polar_moment(sigma.slopes, a, b, c, _legs(orders_a), _legs(orders_b))
+        return Estimate(value.reshape(shape), 1e-14 * np.abs(value).reshape(shape), "closed")
+    if sigma.is_smooth:
+        series = PairSeries(a, b, c)
+        value, error, size = series.moment(series.table(f), series.table(g))
+        missed = error > _SERIES_TOLERANCE * size
+    else:
+        value, error, missed = np.zeros_like(a), np.zeros_like(a), np.ones(a.shape, bool)
+    if missed.any():
+        value[missed], error[missed] = pair_quadrature(
+            f, g, a[missed], b[missed], c[missed], sigma.split_points
+        )
+    return Estimate(value.reshape(shape), error.reshape(shape), _engine_name(missed))
+
+
+def pair_moments(
+    source: str | Activation | Callable,
+    A: np.ndarray | float,
+    B: np.ndarray | float,
+    C: np.ndarray | float,
+    orders: Sequence[tuple[int, int]] = ((0, 0), (1, 1)),
+    *,
+    engine: str = "auto",
+) -> dict[tuple[int, int], Estimate]:
+    r"""The moments $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$ of pairs of inputs.
+
+    Derivatives in the sense of distributions, so that by Price's theorem the $M_{pq}$ are the
+    derivatives of $M_{00}(A,B,C)$: $\partial_C=M_{11}$, $\partial_A=\frac12M_{20}$,
+    $\partial_A\partial_B=\frac14M_{22}$, and so on. Where a kink makes one diverge at $|c|=1$, the
+    finite part is returned: its coefficient in every recursion vanishes faster.
+
+    Args:
+        source: The activation.
+        A: Variances of $z_a$, positive; preactivation².
+        B: Variances of $z_b$.
+        C: Covariances, $C^2\le AB$; the three broadcast.
+        orders: Pairs $(p,q)$ out of `PAIR_ORDERS`.
+        engine: ``"auto"`` (closed form, else Hermite series, else quadrature) or one of them.
+
+    Returns:
+        For each $(p,q)$ the value and its estimated absolute error; rtol 1e-10 of
+        $\sqrt{\langle\sigma^{(p)2}\rangle_A\langle\sigma^{(q)2}\rangle_B}$.
+
+    Raises:
+        ValueError: If the kernel is indefinite or not finite, an order is unknown, the engine asked
+            for does not serve this activation, or the moment does not exist.
+
+    Source: PDLT (4.118), (5.53); Price's theorem.
+
+    Example:
+        >>> from scalewise.gaussian import pair_moments
+        >>> float(pair_moments("relu", 1.0, 1.0, 0.0)[0, 0].value) * 2 * 3.141592653589793
+        1.0
+    """
+    sigma = activation(source)
+    wanted = tuple(orders)
+    for pq in wanted:
+        if pq not in PAIR_ORDERS:
+            raise ValueError(f"`orders` must come from {PAIR_ORDERS}; got {pq}.")
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}; got {engine!r}.")
+    shape, (a, b, c) = _pairs(A, B, C)
+    if engine in ("auto", "closed"):
+        closed = closed_pair_moments(sigma, a, b, c, wanted)
+        if closed is not None:
+            return {
+                pq: Estimate(v.reshape(shape), 1e-14 * np.abs(v).reshape(shape), "closed")
+                for pq, v in closed.items()
+            }
+        if engine == "closed":
+            raise ValueError(
+                f"{sigma.name!r} has no closed forms; use engine='auto', 'hermite' or 'quadrature'."
+            )
+    if engine == "hermite" and not sigma.is_smooth:
+        raise ValueError(
+            f"{sigma.name!r} has kinks and no convergent Hermite series; use engine='quadrature'."
+        )
+    if sigma.is_smooth:
+        return _smooth_moments(sigma, shape, (a, b, c), wanted, engine)
+    values, errors = kinked_pair_moments(sigma, a, b, c, wanted)
+    return {
+        pq: Estimate(values[pq].reshape(shape), errors[pq].reshape(shape), "quadrature")
+        for pq in wanted
+    }
+
+
+def _smooth_moments(
+    sigma: Activation,
+    shape: tuple[int, ...],
+    abc: tuple[np.ndarray, np.ndarray, np.ndarray],
+    wanted: tuple[tuple[int, int], ...],
+    engine: str,
+) -> dict[tuple[int, int], Estimate]:
+    series = PairSeries(*abc)
+    tables = {
+        p: series.table(sigma.derivatives[p], sigma.parity * (-1) ** p)
+        for p in {min(p, 3) for pq in wanted for p in pq}
+    }
+    if 3 in tables:
+        tables[4] = series.derivative(tables[3])
+    out = {}
+    for p, q in wanted:
+        value, error, size = series.moment(tables[p], tables[q])
+        missed = (error > _SERIES_TOLERANCE * size) | (engine == "quadrature")
+        if missed.any() and engine != "hermite":
+            a, b, c = (v[missed] for v in abc)
+            value[missed], error[missed] = _smooth_quadrature(sigma, p, q, a, b, c)
+        name = "hermite" if engine == "hermite" else _engine_name(missed)
+        out[p, q] = Estimate(value.reshape(shape), error.reshape(shape), name)
+    return out
+
+
+def _smooth_quadrature(
+    sigma: Activation, p: int, q: int, a: np.ndarray, b: np.ndarray, c: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One moment of a smooth activation by nested quadrature; order 4 by Stein's identity."""
+    if q == 4:
+        return _smooth_quadrature(sigma, q, p, b, a, c)
+    if p < 4:
+        return pair_quadrature(sigma.derivatives[p], sigma.derivatives[q], a, b, c)
+    # With f the third derivative: <z_a f_a sigma_b> = A <f'_a sigma_b> + C <f_a sigma'_b>.
+    third = sigma.derivatives[3]
+    inserted, e1 = pair_quadrature(lambda z: z * third(z), sigma.derivatives[0], a, b, c)
+    mixed, e2 = pair_quadrature(third, sigma.derivatives[1], a, b, c)
+    return (inserted - c * mixed) / a, (e1 + np.abs(c) * e2) / a
+
+
+def _engine_name(missed: np.ndarray) -> str:
+    if not missed.any():
+        return "hermite"
+    return "quadrature" if missed.all() else "hermite+quadrature"
+
+
+def _legs(orders: Sequence[int]) -> tuple[int, ...]:
+    legs = tuple(orders)
+    if not legs or any(p not in range(4) for p in legs):
+        raise ValueError(f"`orders` must be numbers from 0 to 3, at least one; got {legs}.")
+    return legs
+
+
+def _refuse_bad_variances(name: str, K: np.ndarray) -> None:
+    if not np.all(np.isfinite(K)) or np.any(K < 0):
+        bad = K[~(np.isfinite(K) & (K >= 0))].flat[0]
+        raise ValueError(f"`{name}` is a variance and must be finite and at least 0; got {bad}.")
+
+
+def _pairs(
+    A: np.ndarray | float, B: np.ndarray | float, C: np.ndarray | float
+) -> tuple[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    a, b, c = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (A, B, C)))
+    _refuse_bad_variances("A", a)
+    _refuse_bad_variances("B", b)
+    if not np.all(np.isfinite(c)):
+        raise ValueError("`C` must be finite; it holds NaN or infinity.")
+    excess = c * c - a * b
+    if np.any(excess > 1e-10 * a * b + 1e-300):
+        k = np.argmax(excess)
+        raise ValueError(
+            "The kernel of a pair must be positive semidefinite, C² <= A·B; got "
+            f"A={a.flat[k]:.6g}, B={b.flat[k]:.6g}, C={c.flat[k]:.6g}."
+        )
+    if np.any(a == 0) or np.any(b == 0):
+        raise ValueError("`A` and `B` must be positive: a preactivation of variance 0 was given.")
+    return a.shape, (a.ravel(), b.ravel(), c.ravel())

@@ -1,0 +1,314 @@
+r"""One layer's map $K_{ab}\mapsto(\langle\sigma_a\sigma_b\rangle,\langle\sigma'_a\sigma'_b\rangle)$ on many pairs.
+
+The hot path of the package. A map is made once per layer from the diagonal $K_{aa}$; it is then applied
+to tiles of pairs small enough to stay in cache, in place, without temporaries. Nothing here evaluates
+an activation on a pair.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.activations import Activation
+from scalewise.gaussian._closed import closed_pair_moments
+from scalewise.gaussian._hermite import hermite_table
+from scalewise.gaussian._interface import pair_moments, single_moment
+
+__all__ = ["KernelMap", "Workspace", "kernel_map"]
+
+_SNAP = 1.0 + 2e-15  # makes |c| within roundoff of 1 exactly 1, where arccos would see sqrt(eps)
+
+Tile = Float[np.ndarray, "row column"]
+
+
+class Workspace:
+    """Scratch arrays for tiles, allocated once: `take(shape)` hands out views of them."""
+
+    def __init__(self, arrays: int, size: int) -> None:
+        self._flat = np.empty((arrays, size))
+
+    def take(self, shape: tuple[int, int]) -> list[np.ndarray]:
+        """One view of the given shape per scratch array."""
+        return [flat[: shape[0] * shape[1]].reshape(shape) for flat in self._flat]
+
+
+class KernelMap(abc.ABC):
+    r"""The two pair moments that the kernel and the NTK need, for the inputs of one layer.
+
+    Args:
+        K: $K_{aa}$ of each input, positive; preactivation².
+
+    Attributes:
+        diagonal: $\langle\sigma_a^2\rangle$ for each input.
+        diagonal_slope: $\langle\sigma_a'^2\rangle$ for each input.
+    """
+
+    scratch = 5
+
+    def __init__(
+        self,
+        K: Float[np.ndarray, " input"],
+        diagonal: Float[np.ndarray, " input"],
+        diagonal_slope: Float[np.ndarray, " input"] | None,
+    ) -> None:
+        self.K = K
+        self.diagonal = diagonal
+        self.diagonal_slope = diagonal_slope
+
+    @abc.abstractmethod
+    def apply(
+        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+    ) -> None:
+        r"""Replace `C` by $\langle\sigma_a\sigma_b\rangle$; fill `slope` with $\langle\sigma'_a\sigma'_b\rangle$.
+
+        Args:
+            rows: Which inputs are $a$.
+            columns: Which inputs are $b$.
+            C: $K_{ab}$ on entry, the first moment on return.
+            slope: Where to put the second moment; ``None`` if it is not wanted.
+            work: Scratch arrays of the tile's shape.
+        """
+
+
+def kernel_map(sigma: Activation, K: Float[np.ndarray, " input"], *, slope: bool) -> KernelMap:
+    """The fastest accurate map for an activation: in-place closed form, series, or general.
+
+    Args:
+        sigma: The activation.
+        K: Variances of the inputs at this layer.
+        slope: Whether the second moment will be asked for.
+    """
+    family = _TILED.get(sigma.family or "")
+    if family is not None:
+        return family(sigma, K)
+    if sigma.family is None and sigma.is_smooth:
+        table = hermite_table(sigma.derivatives[0], K, parity=sigma.parity)
+        if table.converged:
+            return HermiteMap(sigma, K, table.coefficients)
+    return GeneralMap(sigma, K, slope=slope)
+
+
+class HermiteMap(KernelMap):
+    r"""$\sum_kh_k(K_a)h_k(K_b)c^k$ and its derivative, one Horner sum for both.
+
+    Odd and even functions have half the coefficients: the sum runs over powers of $c^2$. The order
+    is cut for every tile by the largest $|c|$ that occurs in it.
+    """
+
+    def __init__(self, sigma: Activation, K: np.ndarray, coefficients: np.ndarray) -> None:
+        start, self._stride = (int(sigma.parity < 0), 2) if sigma.parity else (0, 1)
+        self._h = np.ascontiguousarray(coefficients[start :: self._stride])
+        self._start = start
+        power = np.arange(start, len(coefficients), self._stride)
+        square = self._h * self._h
+        super().__init__(K, square.sum(axis=0), (power[:, None] * square).sum(axis=0) / K)
+        self._inverse_root = 1.0 / np.sqrt(K)
+        # What each order contributes at most, relative to the natural size of the two moments.
+        self._power = power
+        weight = np.max(square / self.diagonal, axis=1)
+        weight_slope = np.max(power[:, None] * square / (self.diagonal_slope * K), axis=1)
+        self._weight = np.maximum(weight, weight_slope)
+
+    def _terms(self, cmax: float) -> int:
+        if cmax == 0.0:
+            return min(2, len(self._weight))
+        bound = self._weight * cmax ** np.maximum(self._power - 1.0 - self._start, 0.0)
+        tail = np.cumsum(bound[::-1])[::-1]
+        return max(2, int(np.searchsorted(-tail, -1e-14)))
+
+    def apply(
+        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+    ) -> None:
+        c, u, p, term, q = work
+        np.multiply(C, self._inverse_root[rows, None], out=c)
+        c *= self._inverse_root[columns]
+        np.clip(c, -1.0, 1.0, out=c)
+        terms = min(self._terms(max(float(c.max()), -float(c.min()))), len(self._h))
+        if self._stride == 2:
+            np.multiply(c, c, out=u)
+        else:
+            u = c
+        left, right = self._h[:terms, rows, None], self._h[:terms, columns]
+        np.multiply(left[-1], right[-1], out=p)
+        if slope is None:
+            for k in range(terms - 2, -1, -1):
+                p *= u
+                np.multiply(left[k], right[k], out=term)
+                p += term
+        else:
+            q.fill(0.0)
+            for k in range(terms - 2, -1, -1):
+                q *= u
+                q += p
+                p *= u
+                np.multiply(left[k], right[k], out=term)
+                p += term
+        self._finish(c, p, q, C, slope)
+        if slope is not None:
+            slope *= self._inverse_root[rows, None]
+            slope *= self._inverse_root[columns]
+
+    def _finish(
+        self, c: np.ndarray, p: np.ndarray, q: np.ndarray, C: np.ndarray, slope: np.ndarray | None
+    ) -> None:
+        """From the polynomial p(u) and its derivative q(u) to the moment and its c-derivative."""
+        if self._stride == 1:
+            C[...] = p
+            if slope is not None:
+                slope[...] = q
+            return
+        if slope is not None:
+            np.multiply(q, c, out=slope)
+            slope *= 2.0  # d p(c²)/dc
+            if self._start == 1:
+                slope *= c
+                slope += p
+        if self._start == 1:
+            np.multiply(p, c, out=C)
+        else:
+            C[...] = p
+
+
+class ScaleInvariantMap(KernelMap):
+    r"""$\sqrt{K_aK_b}\,[A_2c+\beta(\sin\psi-\psi c)]$ and $A_2-\beta\psi$, $c=\cos\psi$: PDLT (5.159)-(5.161)."""
+
+    def __init__(self, sigma: Activation, K: np.ndarray) -> None:
+        minus, plus = sigma.slopes or (1.0, 1.0)
+        self._A2 = 0.5 * (plus * plus + minus * minus)
+        self._beta = (plus - minus) ** 2 / (2 * math.pi)
+        super().__init__(K, self._A2 * K, np.full_like(K, self._A2))
+        self._root = np.sqrt(K)
+
+    def apply(
+        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+    ) -> None:
+        if self._beta == 0.0:
+            C *= self._A2
+            if slope is not None:
+                slope.fill(self._A2)
+            return
+        c, psi, sine, *_ = work
+        np.multiply(C, (_SNAP / self._root[rows])[:, None], out=c)
+        c *= 1.0 / self._root[columns]
+        np.clip(c, -1.0, 1.0, out=c)
+        np.arccos(c, out=psi)
+        np.multiply(c, c, out=sine)
+        np.subtract(1.0, sine, out=sine)
+        np.sqrt(sine, out=sine)
+        sine *= self._beta
+        psi *= -self._beta
+        psi += self._A2
+        if slope is not None:
+            slope[...] = psi
+        c *= psi
+        c += sine
+        c *= self._root[rows, None]
+        np.multiply(c, self._root[columns], out=C)
+
+
+class ErfMap(KernelMap):
+    r"""$\frac2\pi\arcsin u$ and $\frac4\pi\Delta^{-1/2}$, $u=2C/\sqrt{(1+2A)(1+2B)}$."""
+
+    def __init__(self, sigma: Activation, K: np.ndarray) -> None:
+        super().__init__(
+            K, 2 / math.pi * np.arctan2(2 * K, np.sqrt(1 + 4 * K)), 4 / math.pi / np.sqrt(1 + 4 * K)
+        )
+        self._inverse_root = 1.0 / np.sqrt(1 + 2 * K)
+
+    def apply(
+        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+    ) -> None:
+        u, square, *_ = work
+        np.multiply(C, 2 * self._inverse_root[rows, None], out=u)
+        u *= self._inverse_root[columns]
+        if slope is not None:
+            np.multiply(u, u, out=square)
+            np.subtract(1.0, square, out=square)
+            np.sqrt(square, out=square)
+            np.divide(4 / math.pi * self._inverse_root[rows, None], square, out=slope)
+            slope *= self._inverse_root[columns]
+        np.arcsin(u, out=C)
+        C *= 2 / math.pi
+
+
+class GeluMap(KernelMap):
+    r"""GELU in closed form, no activation evaluated.
+
+    With $\alpha=1/(1+A)$, $\beta=1/(1+B)$, $u=C\sqrt{\alpha\beta}$, $\Delta=(1-u^2)/\alpha\beta$:
+    $$M_{00}=CP+\frac{E}{2\pi\sqrt\Delta},\quad M_{11}=P+\frac{C}{2\pi\sqrt\Delta}
+      \Big(2\alpha+2\beta-1+\frac E\Delta\Big),\quad P=\tfrac14+\tfrac1{2\pi}\arcsin u,\quad
+      E=AB+C^2(\alpha+\beta-1).$$
+    """
+
+    def __init__(self, sigma: Activation, K: np.ndarray) -> None:
+        moments = closed_pair_moments(sigma, K, K, K, ((0, 0), (1, 1)))
+        assert moments is not None
+        super().__init__(K, moments[0, 0], moments[1, 1])
+        self._alpha = 1.0 / (1.0 + K)
+        self._root_alpha = np.sqrt(self._alpha)
+
+    def apply(
+        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+    ) -> None:
+        u, density, E, gamma, P = work
+        np.multiply(C, self._root_alpha[rows, None], out=u)
+        u *= self._root_alpha[columns]
+        np.multiply(u, u, out=density)
+        np.subtract(1.0, density, out=density)
+        np.sqrt(density, out=density)
+        np.divide(self._root_alpha[rows, None] / (2 * math.pi), density, out=density)
+        density *= self._root_alpha[columns]  # 1/(2 pi sqrt(Delta))
+        np.add((self._alpha - 1.0)[rows, None], self._alpha[columns], out=gamma)
+        np.multiply(C, C, out=E)
+        E *= gamma
+        np.multiply(self.K[rows, None], self.K[columns], out=P)
+        E += P
+        np.arcsin(u, out=P)
+        P *= 1 / (2 * math.pi)
+        P += 0.25
+        E *= density  # E / (2 pi sqrt(Delta))
+        if slope is not None:
+            # E is now E/(2 pi sqrt(Delta)), so E density (2 pi)² is E/Delta.
+            np.multiply(E, density, out=slope)
+            slope *= 4 * math.pi**2
+            gamma *= 2.0
+            gamma += 1.0
+            slope += gamma
+            slope *= density
+            slope *= C
+            slope += P
+        C *= P
+        C += E
+
+
+class GeneralMap(KernelMap):
+    """Any activation, through `pair_moments`: allocates, and may fall back to quadrature."""
+
+    def __init__(self, sigma: Activation, K: np.ndarray, *, slope: bool) -> None:
+        self._sigma = sigma
+        first = single_moment(sigma, K, (0, 0)).value
+        second = single_moment(sigma, K, (1, 1)).value if slope else None
+        super().__init__(K, first, second)
+
+    def apply(
+        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+    ) -> None:
+        A, B = self.K[rows, None], self.K[columns]
+        limit = np.sqrt(A * B)
+        np.clip(C, -limit, limit, out=C)
+        orders = ((0, 0),) if slope is None else ((0, 0), (1, 1))
+        moments = pair_moments(self._sigma, A, B, C, orders)
+        if slope is not None:
+            slope[...] = moments[1, 1].value
+        C[...] = moments[0, 0].value
+
+
+_TILED: dict[str, type[ScaleInvariantMap] | type[ErfMap] | type[GeluMap]] = {
+    "scale_invariant": ScaleInvariantMap,
+    "erf": ErfMap,
+    "gelu": GeluMap,
+}

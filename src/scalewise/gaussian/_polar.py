@@ -1,0 +1,59 @@
+r"""Pair expectations of scale-invariant activations by angle alone.
+
+In polar coordinates $z_a=\sqrt A\,r\cos\theta$, $z_b=\sqrt B\,r\cos(\theta-\psi)$ a product of powers of
+$\sigma$ and $\sigma'$ is homogeneous in $r$, and between the four kink rays a trigonometric polynomial
+in $\theta$, which a Gauss-Legendre rule integrates exactly.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["polar_moment"]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+
+def polar_moment(
+    slopes: tuple[float, float],
+    A: Float[np.ndarray, " pair"],
+    B: Float[np.ndarray, " pair"],
+    C: Float[np.ndarray, " pair"],
+    orders_a: tuple[int, ...],
+    orders_b: tuple[int, ...],
+) -> Float[np.ndarray, " pair"]:
+    r"""$\langle\prod\sigma^{(p_i)}(z_a)\prod\sigma^{(q_j)}(z_b)\rangle$ for $\sigma(z)=a_\pm z$, up to 16 legs.
+
+    Args:
+        slopes: $(a_-,a_+)$.
+        A: Variances of $z_a$.
+        B: Variances of $z_b$.
+        C: Covariances.
+        orders_a: Orders of derivative, 0 or 1 (almost everywhere, higher ones vanish).
+        orders_b: The same for $b$.
+
+    Returns:
+        The moments, exact to roundoff.
+    """
+    if max(*orders_a, *orders_b) > 1:
+        return np.zeros_like(A)
+    p, q = orders_a.count(0), orders_b.count(0)
+    c = np.clip(C * (1 + 2e-15) / np.sqrt(A * B), -1.0, 1.0)
+    psi = np.arccos(c)
+    total = np.zeros_like(A)
+    # The rays where z_a or z_b changes sign, in order; the last sector closes the circle.
+    rays = [-math.pi / 2, psi - math.pi / 2, math.pi / 2, psi + math.pi / 2, 3 * math.pi / 2]
+    signs = [(1, -1), (1, 1), (-1, 1), (-1, -1)]
+    for (sign_a, sign_b), low, high in zip(signs, rays[:-1], rays[1:], strict=True):
+        slope_a, slope_b = slopes[sign_a > 0], slopes[sign_b > 0]
+        factor = slope_a ** len(orders_a) * slope_b ** len(orders_b)
+        half = np.asarray(0.5 * (high - low))[..., None]
+        theta = 0.5 * np.asarray(low + high)[..., None] + half * _NODES
+        wave = np.cos(theta) ** p * np.cos(theta - psi[:, None]) ** q
+        total += factor * np.sum(half * _WEIGHTS * wave, axis=-1)
+    # <r^d> for a plane Gaussian is 2^{d/2} Gamma(1 + d/2).
+    radial = 2 ** ((p + q) / 2) * math.gamma(1 + (p + q) / 2)
+    return radial * A ** (p / 2) * B ** (q / 2) * total / (2 * math.pi)

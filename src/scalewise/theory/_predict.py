@@ -1,0 +1,151 @@
+"""The verb `predict`: a network and inputs in, a labelled Dataset of what the theory says out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from scalewise._version import __version__
+from scalewise.network import MLP, check_inputs
+from scalewise.observables import SAMPLE_DIMS, as_variable, select
+from scalewise.theory.kernel_flow import kernel_flow
+from scalewise.theory.preactivation import preactivation_flow, single_input_vertex
+
+__all__ = ["predict"]
+
+Progress = Callable[[str, int, int], None]
+
+
+def predict(
+    net: MLP,
+    x: Any,
+    *,
+    observables: Sequence[str] | str | None = None,
+    layers: Sequence[int] | int | None = None,
+    progress: Progress | None = None,
+) -> xr.Dataset:
+    r"""What the theory says of a network on given inputs, layer by layer.
+
+    Args:
+        net: The network: shape, activation and hyperparameters.
+        x: Inputs (samples, features).
+        observables: Names out of ``scalewise.OBSERVABLES``; all of them if ``None``. For an
+            activation that jumps, ``ntk`` is left out unless it is named.
+        layers: Which layers to keep, from 1 to the depth, or one of them; all if ``None``.
+        progress: Called with (what, steps done, steps in all).
+
+    Returns:
+        A Dataset, float64, with dimensions ``layer`` and ``sample``, ``sample_1``, …: leading-order
+        coefficients (``kernel``, ``ntk``) and coefficients of 1/n of the layer below
+        (``metric_nlo``, ``four_point_vertex``). ``<name>_error`` is the numerical error where
+        expectations were sampled or cubed. ``expansion_parameter`` is
+        $\max_aV_{(aa)(aa)}/(n_{\ell-1}K_{aa}^2)$ at the network's own widths: the small parameter of
+        the 1/n expansion, the relative variance of the metric.
+
+    Raises:
+        ValueError: If the inputs do not fit the network, a name or a layer does not exist, or an
+            observable does not exist for this activation.
+
+    Source: PDLT (4.118), (4.119), (4.115), (8.63).
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> net = sw.MLP(3, 100, "relu", input_dim=2, output_dim=1, C_W=2.0)
+        >>> sw.predict(net, np.array([[1.0, 1.0]])).kernel.values.ravel()
+        array([2., 2., 2.])
+    """
+    if not isinstance(net, MLP):
+        raise TypeError(f"`net` must be a scalewise.MLP; got {type(net).__name__}.")
+    inputs = check_inputs(net, x)
+    names = select(observables)
+    if observables is None and not net.activation.is_continuous:
+        names = tuple(n for n in names if n != "ntk")
+    kept = _layers(net, layers)
+    fluctuations = {"four_point_vertex", "metric_nlo"} & set(names)
+    data: dict[str, xr.Variable] = {}
+
+    flow = kernel_flow(
+        net,
+        inputs,
+        layers=None if fluctuations else kept,
+        ntk="ntk" in names,
+        progress=_named(progress, "kernel and NTK"),
+    )
+    place = [flow.layers.index(layer) for layer in kept]
+    if "kernel" in names:
+        data["kernel"] = as_variable("kernel", flow.K[place])
+    if fluctuations:
+        low = preactivation_flow(
+            net,
+            flow.K,
+            metric_nlo="metric_nlo" in names,
+            progress=_named(progress, "four-point vertex"),
+        )
+        for name, value, error in (
+            ("metric_nlo", low.G1, low.G1_error),
+            ("four_point_vertex", low.V, low.V_error),
+        ):
+            if name in names and value is not None and error is not None:
+                data[name] = as_variable(name, value[place])
+                data[f"{name}_error"] = _error_of(data[name], error[place])
+    if "ntk" in names and flow.Theta is not None:
+        data["ntk"] = as_variable("ntk", flow.Theta[place])
+    data["expansion_parameter"] = _expansion_parameter(net, flow.diagonal, kept)
+    return _dataset(net, kept, len(inputs), data)
+
+
+def _layers(net: MLP, layers: Sequence[int] | int | None) -> tuple[int, ...]:
+    if layers is None:
+        return tuple(range(1, net.depth + 1))
+    kept = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
+    if not kept or any(not 1 <= layer <= net.depth for layer in kept):
+        raise ValueError(f"`layers` must be numbers from 1 to the depth {net.depth}; got {layers}.")
+    return tuple(sorted({int(layer) for layer in kept}))
+
+
+def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(what, done, total)
+
+
+def _error_of(variable: xr.Variable, error: np.ndarray) -> xr.Variable:
+    attrs = {"long_name": "Numerical error of the prediction", "units": variable.attrs["units"]}
+    return xr.Variable(variable.dims, error, attrs)
+
+
+def _expansion_parameter(net: MLP, K: np.ndarray, kept: tuple[int, ...]) -> xr.Variable:
+    # V/K² is a smooth function of K_aa alone: a few inputs, extremes included, tell its maximum.
+    order = np.argsort(K[0])
+    K = K[:, np.unique(order[np.linspace(0, len(order) - 1, 16).round().astype(int)])]
+    V = single_input_vertex(net, K)
+    below = np.array(net.widths[:-1], dtype=np.float64)[:, None]
+    ratio = np.max(V / (below * K * K), axis=1)
+    return xr.Variable(
+        ("layer",),
+        ratio[[layer - 1 for layer in kept]],
+        {
+            "symbol": "max_a V_aaaa / (n K_aa^2)",
+            "equation": "PDLT (5.128)",
+            "units": "dimensionless",
+            "long_name": "Relative variance of the metric: the small parameter of the theory.",
+        },
+    )
+
+
+def _dataset(
+    net: MLP, kept: tuple[int, ...], count: int, data: dict[str, xr.Variable]
+) -> xr.Dataset:
+    used = {d for v in data.values() for d in v.dims}
+    coords = {"layer": list(kept), **{d: np.arange(count) for d in SAMPLE_DIMS if d in used}}
+    attrs = {"kind": "theory", **net.attributes(), "scalewise": __version__}
+    dataset = xr.Dataset(data, coords, attrs)
+    for name, variable in dataset.data_vars.items():
+        if not np.all(np.isfinite(variable.values)):
+            raise FloatingPointError(
+                f"The prediction of {name!r} is not finite; please report this network: {net}."
+            )
+    return dataset

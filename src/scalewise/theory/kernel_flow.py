@@ -1,0 +1,180 @@
+r"""The kernel $K$ and the NTK $\Theta$ through all layers, for many inputs at once.
+
+$$K^{(1)}_{ab}=C_b+\frac{C_W}{n_0}x_a\!\cdot x_b,\qquad
+  K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle_{K^{(\ell)}}$$
+$$\Theta^{(1)}_{ab}=\lambda_b+\frac{\lambda_W}{n_0}x_a\!\cdot x_b,\qquad
+  \Theta^{(\ell+1)}_{ab}=\lambda_b+\lambda_W\langle\sigma_a\sigma_b\rangle_{K^{(\ell)}}
+  +C_W\langle\sigma'_a\sigma'_b\rangle_{K^{(\ell)}}\Theta^{(\ell)}_{ab}$$
+
+A pair needs only itself and its two diagonal entries from the layer below. So the diagonal goes first,
+and then each tile of pairs passes through every layer while it is in cache.
+
+Source: PDLT (4.8), (4.118), (8.23), (8.63).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.gaussian import KernelMap, Workspace, kernel_map
+from scalewise.network import MLP
+
+__all__ = ["KernelFlow", "kernel_flow"]
+
+_TILE = 1 << 15  # numbers per scratch array: a handful of them fit the second-level cache
+
+
+@dataclass(frozen=True)
+class KernelFlow:
+    r"""Kernel and NTK at the layers asked for.
+
+    Args:
+        layers: Which layers, counted from 1.
+        K: Kernels, preactivation².
+        Theta: NTKs, or ``None`` if they were not asked for.
+        diagonal: $K_{aa}$ at every layer, whichever were asked for.
+    """
+
+    layers: tuple[int, ...]
+    K: Float[np.ndarray, "layer sample sample"]
+    Theta: Float[np.ndarray, "layer sample sample"] | None
+    diagonal: Float[np.ndarray, "depth sample"]
+
+
+def kernel_flow(
+    net: MLP,
+    x: Float[np.ndarray, "sample feature"],
+    *,
+    layers: Sequence[int] | None = None,
+    ntk: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> KernelFlow:
+    """Kernel and NTK of every pair of inputs.
+
+    Args:
+        net: The network.
+        x: Checked inputs, see `scalewise.network.check_inputs`.
+        layers: Layers to keep, from 1 to the depth; all of them if ``None``.
+        ntk: Whether to carry the NTK along.
+        progress: Called with (pairs done, pairs in all).
+
+    Returns:
+        The flow; rtol 1e-10, Hermite series or closed forms.
+
+    Raises:
+        ValueError: If the NTK is asked of an activation that jumps, or a kernel overflows.
+    """
+    if ntk and not net.activation.is_continuous:
+        raise ValueError(
+            f"The NTK of {net.activation.name!r} does not exist: the activation jumps, and its "
+            "derivative is a delta function. Leave out 'ntk' in `observables`."
+        )
+    kept = tuple(range(1, net.depth + 1)) if layers is None else tuple(layers)
+    diagonal, maps = _diagonal_flow(net, x, ntk=ntk)
+    count = len(x)
+    K = np.empty((len(kept), count, count))
+    Theta = np.empty_like(K) if ntk else None
+    done, total = 0, count * (count + 1) // 2
+    for rows, columns in _tiles(count):
+        strip = _carry(net, x, maps, rows, columns, kept, ntk=ntk)
+        for slot, (k, theta) in enumerate(strip):
+            _store(K[slot], k, rows, columns)
+            if Theta is not None:
+                _store(Theta[slot], theta, rows, columns)
+        done += (rows.stop - rows.start) * (columns.stop - columns.start)
+        if progress is not None:
+            progress(min(done, total), total)
+    index = np.arange(count)
+    for slot, layer in enumerate(kept):
+        K[slot, index, index] = diagonal[layer - 1][0]
+        if Theta is not None:
+            Theta[slot, index, index] = diagonal[layer - 1][1]
+    return KernelFlow(kept, K, Theta, np.array([k for k, _ in diagonal]))
+
+
+def _diagonal_flow(
+    net: MLP, x: np.ndarray, *, ntk: bool
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[KernelMap]]:
+    """Diagonals of K and Theta at every layer, and the map from each layer to the next."""
+    square = np.einsum("af,af->a", x, x) / net.input_dim
+    K = net.C_b[0] + net.C_W[0] * square
+    Theta = net.lambda_b[0] + net.lambda_W[0] * square
+    flow, maps = [(K, Theta)], []
+    for layer in range(1, net.depth):
+        here = kernel_map(net.activation, K, slope=ntk)
+        K = net.C_b[layer] + net.C_W[layer] * here.diagonal
+        if here.diagonal_slope is not None:
+            Theta = (
+                net.lambda_b[layer]
+                + net.lambda_W[layer] * here.diagonal
+                + net.C_W[layer] * here.diagonal_slope * Theta
+            )
+        _refuse_degenerate(net, layer + 1, K)
+        flow.append((K, Theta))
+        maps.append(here)
+    return flow, maps
+
+
+def _refuse_degenerate(net: MLP, layer: int, K: np.ndarray) -> None:
+    if np.all(np.isfinite(K)) and np.all(K > 0) and np.all(K < 1e280):
+        return
+    bad = K[~(np.isfinite(K) & (K > 0) & (K < 1e280))][0]
+    raise ValueError(
+        f"The kernel of {net.activation.name!r} leaves the range of float64 at layer {layer} "
+        f"(K = {bad:.3g}): with C_b = {net.C_b[layer - 1]:g}, C_W = {net.C_W[layer - 1]:g} signals "
+        "explode or vanish. Use fewer layers, or critical hyperparameters: net.at_criticality()."
+    )
+
+
+def _tiles(count: int) -> Iterator[tuple[slice, slice]]:
+    """Strips of rows of the upper triangle, each small enough to stay in cache."""
+    start = 0
+    while start < count:
+        rows = max(1, min(count - start, _TILE // (count - start)))
+        yield slice(start, start + rows), slice(start, count)
+        start += rows
+
+
+def _carry(
+    net: MLP,
+    x: np.ndarray,
+    maps: list[KernelMap],
+    rows: slice,
+    columns: slice,
+    kept: tuple[int, ...],
+    *,
+    ntk: bool,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Take one tile of pairs through the layers; yield it at the layers kept."""
+    overlap = x[rows] @ x[columns].T / net.input_dim
+    shape = overlap.shape
+    work = Workspace(KernelMap.scratch, overlap.size).take(shape)
+    slope = np.empty(shape) if ntk else None
+    K = net.C_b[0] + net.C_W[0] * overlap
+    Theta = net.lambda_b[0] + net.lambda_W[0] * overlap
+    wanted = set(kept)
+    for layer in range(1, max(wanted) + 1):
+        if layer > 1:
+            here, i = maps[layer - 2], layer - 1
+            # The diagonal is known; at |c| = 1 it would only lengthen the series of its tile.
+            np.fill_diagonal(K, 0.0)
+            here.apply(rows, columns, K, slope, work)
+            if slope is not None:
+                slope *= net.C_W[i]
+                Theta *= slope
+                np.multiply(K, net.lambda_W[i], out=work[0])
+                Theta += work[0]
+                Theta += net.lambda_b[i]
+            K *= net.C_W[i]
+            K += net.C_b[i]
+        if layer in wanted:
+            yield K, Theta
+
+
+def _store(target: np.ndarray, tile: np.ndarray, rows: slice, columns: slice) -> None:
+    target[rows, columns] = tile
+    target[columns, rows] = tile.T

@@ -1,0 +1,281 @@
+r"""The four-point vertex $V$ and the next-to-leading-order metric $G^{\{1\}}$, many inputs.
+
+Both are pushforwards through the map $K^{(\ell)}\mapsto K^{(\ell+1)}$ (no inverse kernels). With
+$M_{pq}=\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle_{K^{(\ell)}}$, $r_\ell=n_\ell/n_{\ell-1}$ and
+$\delta$ a variation of $(K_{aa},K_{ab},K_{bb})$,
+$$(J\delta)_{ab}=\tfrac12M_{20}\,\delta_{aa}+M_{11}\,\delta_{ab}+\tfrac12M_{02}\,\delta_{bb},$$
+$$V^{(\ell+1)}=C_W^2\big[\langle\sigma\sigma\sigma\sigma\rangle-\langle\sigma\sigma\rangle
+  \langle\sigma\sigma\rangle+r_\ell\,JV^{(\ell)}J^T\big],\qquad V^{(1)}=0,$$
+$$G^{\{1\}(\ell+1)}=C_Wr_\ell\big[JG^{\{1\}(\ell)}+\tfrac12\,H\!:\!V^{(\ell)}\big],\qquad
+  G^{\{1\}(1)}=0,$$
+with $H$ the second derivative of $\langle\sigma_a\sigma_b\rangle$. Tensors are kept on unordered pairs.
+
+Source: PDLT (4.119), (4.115) in the inverse-free form that Price's theorem gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from scalewise.activations import Activation
+from scalewise.gaussian import (
+    JointRule,
+    joint_rule,
+    pair_moment,
+    pair_moments,
+    single_moment,
+)
+from scalewise.network import MLP
+
+__all__ = ["PreactivationFlow", "preactivation_flow", "single_input_vertex"]
+
+_FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
+_SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+_MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
+
+
+@dataclass(frozen=True)
+class PreactivationFlow:
+    r"""$V$ and $G^{\{1\}}$ at every layer with numerical error bars.
+
+    Args:
+        V: Four-point vertex, preactivation⁴.
+        V_error: Its estimated numerical error.
+        G1: NLO metric, preactivation²; ``None`` if it was not asked for.
+        G1_error: Its estimated numerical error.
+    """
+
+    V: Float[np.ndarray, "layer sample sample sample sample"]
+    V_error: Float[np.ndarray, "layer sample sample sample sample"]
+    G1: Float[np.ndarray, "layer sample sample"] | None
+    G1_error: Float[np.ndarray, "layer sample sample"] | None
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Unordered pairs of samples, and where each pair of two equal samples stands."""
+
+    first: Int[np.ndarray, " pair"]
+    second: Int[np.ndarray, " pair"]
+    index: Int[np.ndarray, "sample sample"]
+
+    @staticmethod
+    def of(count: int) -> Pairs:
+        r"""All pairs $a\le b$ of `count` samples."""
+        first, second = np.triu_indices(count)
+        index = np.empty((count, count), dtype=np.intp)
+        index[first, second] = index[second, first] = np.arange(first.size)
+        return Pairs(first, second, index)
+
+    @property
+    def aa(self) -> Int[np.ndarray, " pair"]:
+        """For each pair (a, b) the place of (a, a)."""
+        return self.index[self.first, self.first]
+
+    @property
+    def bb(self) -> Int[np.ndarray, " pair"]:
+        """For each pair (a, b) the place of (b, b)."""
+        return self.index[self.second, self.second]
+
+
+def preactivation_flow(
+    net: MLP,
+    K: Float[np.ndarray, "layer sample sample"],
+    *,
+    metric_nlo: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> PreactivationFlow:
+    r"""$V$ and, if asked for, $G^{\{1\}}$ at every layer.
+
+    Args:
+        net: The network; its hidden widths enter through their ratios.
+        K: The kernel at every layer, from `kernel_flow`.
+        metric_nlo: Whether to carry $G^{\{1\}}$ along.
+        progress: Called with (layers done, layers).
+
+    Returns:
+        The flow. Entries with one or two distinct inputs: rtol 1e-10. Three and four distinct: a
+        product rule for up to four inputs of a smooth activation, else shared Sobol samples, with
+        the error bar that either reports.
+
+    Raises:
+        ValueError: If the activation jumps and has no closed form.
+    """
+    count = K.shape[1]
+    pairs = Pairs.of(count)
+    shape = (net.depth, count, count)
+    V, V_error = np.zeros((2, *shape, count, count))
+    G1, G1_error = np.zeros((2, *shape))
+    vertex: np.ndarray | None = None  # by estimate and pair of pairs
+    metric: np.ndarray | None = None  # by estimate and pair
+    for layer in range(1, net.depth):
+        kernel = K[layer - 1]
+        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
+        moments = _moments(net.activation, kernel, pairs, second=metric_nlo)
+        source = _sources(net.activation, kernel, pairs, rule, moments)
+        if vertex is None:
+            vertex, metric = np.zeros_like(source), np.zeros(source.shape[:2])
+        r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
+        C_W = net.C_W[layer]
+        if metric_nlo:
+            assert metric is not None
+            push = _jacobian(moments, pairs, metric[..., None])[..., 0]
+            metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
+            G1[layer], G1_error[layer] = _unfold(rule.combine(metric), pairs, legs=2)
+        half = _jacobian(moments, pairs, vertex)
+        vertex = C_W**2 * (source + r * _jacobian(moments, pairs, half.swapaxes(1, 2)))
+        V[layer], V_error[layer] = _unfold(rule.combine(vertex), pairs, legs=4)
+        if progress is not None:
+            progress(layer, net.depth - 1)
+    return PreactivationFlow(
+        V, V_error, G1 if metric_nlo else None, G1_error if metric_nlo else None
+    )
+
+
+def _moments(
+    sigma: Activation, kernel: np.ndarray, pairs: Pairs, *, second: bool
+) -> dict[tuple[int, int], np.ndarray]:
+    a, b = pairs.first, pairs.second
+    A, B = kernel[a, a], kernel[b, b]
+    C = np.where(a == b, A, np.clip(kernel[a, b], -np.sqrt(A * B), np.sqrt(A * B)))
+    orders = _FIRST + _SECOND if second else _FIRST
+    return {pq: m.value for pq, m in pair_moments(sigma, A, B, C, orders).items()}
+
+
+def _jacobian(
+    M: dict[tuple[int, int], np.ndarray], pairs: Pairs, delta: np.ndarray
+) -> Float[np.ndarray, "estimate pair other"]:
+    r"""$J\delta$ on the first pair index of `delta` (estimate, pair, other)."""
+    return (
+        0.5 * M[2, 0][:, None] * delta[:, pairs.aa]
+        + M[1, 1][:, None] * delta
+        + 0.5 * M[0, 2][:, None] * delta[:, pairs.bb]
+    )
+
+
+def _curvature(
+    M: dict[tuple[int, int], np.ndarray], pairs: Pairs, V: np.ndarray
+) -> Float[np.ndarray, "estimate pair"]:
+    r"""$H\!:\!V=\sum V_{uv}\partial_u\partial_v\langle\sigma_a\sigma_b\rangle$, $u,v\in\{aa,ab,bb\}$."""
+    aa, bb, ab = pairs.aa, pairs.bb, np.arange(pairs.first.size)
+    return (
+        0.25 * M[4, 0] * V[:, aa, aa]
+        + 0.25 * M[0, 4] * V[:, bb, bb]
+        + M[2, 2] * (V[:, ab, ab] + 0.5 * V[:, aa, bb])
+        + M[3, 1] * V[:, aa, ab]
+        + M[1, 3] * V[:, bb, ab]
+    )
+
+
+def _sources(
+    sigma: Activation,
+    kernel: np.ndarray,
+    pairs: Pairs,
+    rule: JointRule,
+    M: dict[tuple[int, int], np.ndarray],
+) -> Float[np.ndarray, "estimate pair pair"]:
+    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ from every node set of the rule.
+
+    The part of $\sigma_a\sigma_b$ that is quadratic in $z$ is $J(zz-K)$, and what is left is
+    uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only that of the
+    rest is left to the nodes.
+    """
+    a, b = pairs.first, pairs.second
+    wick = kernel[a][:, a] * kernel[b][:, b]
+    wick += kernel[a][:, b] * kernel[b][:, a]
+    half = _jacobian(M, pairs, wick[None])
+    quadratic = _jacobian(M, pairs, half.swapaxes(1, 2))[0]
+    known = _two_input_products(sigma, kernel, pairs)
+    out = np.empty((rule.estimates, a.size, a.size))
+    for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
+        s = sigma(nodes)
+        square = (nodes[:, a] * nodes[:, b] - kernel[a, b]).T
+        rest = (s[:, a] * s[:, b] - M[0, 0]).T - _jacobian(M, pairs, square[None])[0]
+        np.matmul(rest * weights, rest.T, out=slot)
+        slot += quadratic
+        for rows, columns, value in known:
+            exact = value - M[0, 0][rows] * M[0, 0][columns]
+            slot[rows, columns] = slot[columns, rows] = exact
+    return out
+
+
+def _two_input_products(
+    sigma: Activation, kernel: np.ndarray, pairs: Pairs
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    r"""Where $\langle\sigma\sigma\sigma\sigma\rangle$ has at most two distinct inputs, and its value."""
+    K = np.diagonal(kernel)
+    aa = np.diagonal(pairs.index)
+    known = [(aa, aa, single_moment(sigma, K, (0, 0, 0, 0)).value)]
+    ab = np.flatnonzero(pairs.first != pairs.second)
+    cheap = sigma.is_smooth or sigma.is_scale_invariant
+    if ab.size and (cheap or ab.size <= _MAX_QUADRATURE_PAIRS):
+        a, b = pairs.first[ab], pairs.second[ab]
+        limit = np.sqrt(K[a] * K[b])
+        C = np.clip(kernel[a, b], -limit, limit)
+
+        def moment(p: int, q: int) -> np.ndarray:
+            return pair_moment(sigma, K[a], K[b], C, (0,) * p, (0,) * q).value
+
+        m22 = moment(2, 2)
+        known += [
+            (aa[a], aa[b], m22),
+            (ab, ab, m22),
+            (aa[a], ab, moment(3, 1)),
+            (aa[b], ab, moment(1, 3)),
+        ]
+    return known
+
+
+def _unfold(
+    combined: tuple[np.ndarray, np.ndarray], pairs: Pairs, *, legs: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """From tensors on unordered pairs to tensors on samples."""
+    i = pairs.index
+    if legs == 2:
+        return combined[0][i], combined[1][i]
+    value, error = combined
+    return value[i[:, :, None, None], i], error[i[:, :, None, None], i]
+
+
+def single_input_vertex(
+    net: MLP, K: Float[np.ndarray, "layer sample"]
+) -> Float[np.ndarray, "layer sample"]:
+    r"""$V_{(aa)(aa)}$ of each input alone, from one-dimensional integrals.
+
+    $$V^{(\ell+1)}=C_W^2\Big[\langle\sigma^4\rangle-\langle\sigma^2\rangle^2
+      +r_\ell\Big(\frac{d\langle\sigma^2\rangle}{dK}\Big)^2V^{(\ell)}\Big]$$
+
+    Args:
+        net: The network.
+        K: Diagonal kernel at every layer.
+
+    Returns:
+        The vertex, preactivation⁴; quadrature, rtol 1e-11. Any activation, kinked or not.
+
+    Source: PDLT (5.109), (5.10).
+    """
+    V = np.zeros_like(K)
+    sigma = net.activation
+    for layer in range(1, net.depth):
+        k = K[layer - 1]
+        second = single_moment(sigma, k, (0, 0)).value
+        fourth = single_moment(sigma, k, (0, 0, 0, 0)).value
+        slope = _square_slope(sigma, k)
+        r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
+        V[layer] = net.C_W[layer] ** 2 * (fourth - second**2 + r * slope**2 * V[layer - 1])
+    return V
+
+
+def _square_slope(sigma: Activation, K: np.ndarray) -> np.ndarray:
+    r"""$d\langle\sigma^2\rangle/dK=\langle z(\sigma^2)'\rangle/2K$, jumps of $\sigma$ included."""
+    inserted = 2 * single_moment(sigma, K, (0, 1), power=1).value
+    for kink in sigma.kinks:
+        if kink.jump:
+            low, high = sigma(np.nextafter(kink.location, [-np.inf, np.inf]))
+            density = np.exp(-(kink.location**2) / (2 * K)) / np.sqrt(2 * np.pi * K)
+            inserted = inserted + kink.location * (high**2 - low**2) * density
+    return inserted / (2 * K)
