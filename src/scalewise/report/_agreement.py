@@ -34,7 +34,9 @@ def _histogram(results: Results) -> Panel:
     edges = np.linspace(-reach, reach, round(4 * min(reach, 12)) + 1)
     with draw("histogram", "Histogram of z-scores against a normal curve", right=0.96) as sheet:
         ax = sheet.ax
-        ax.hist(z, bins=edges.tolist(), color=MEASURED, alpha=0.55, linewidth=0)
+        ax.hist(
+            z, bins=edges.tolist(), color=MEASURED, alpha=0.55, linewidth=0, histtype="stepfilled"
+        )
         grid = np.linspace(-reach, reach, 301)
         ax.plot(
             grid,

@@ -14,8 +14,10 @@ def signal_figure(results: Results) -> Figure | None:
     if not results.holds("kernel"):
         return None
     panels = [_variance(results)]
-    caption = "On the left, how large the preactivations are, for the shortest and the longest input and one "
-        "in between."
+    caption = (
+        "On the left, how large the preactivations are, for the shortest and the longest input and "
+        "one in between."
+    )
     if results.samples > 1:
         panels.append(_alike(results))
         caption += (
