@@ -1,12 +1,13 @@
-r"""Closed forms of $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$, one class per family.
+r"""Closed forms of $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$, a class per family.
 
-Derivatives are distributions, so by Price's theorem every $M_{pq}$ here is a derivative of $M_{00}$:
-$\partial_CM_{00}=M_{11}$, $\partial_AM_{00}=\frac12M_{20}$, $\partial_A\partial_CM_{00}=\frac12M_{31}$,
-$\partial_C^2M_{00}=M_{22}$, $\partial_A^2M_{00}=\frac14M_{40}$. Only $p\ge q$ is written down: the
-rest follows by exchanging the legs, $M_{qp}(A,B,C)=M_{pq}(B,A,C)$.
+Derivatives are distributions, so by Price's theorem every $M_{pq}$ is a derivative of $M_{00}$:
+$$\partial_CM_{00}=M_{11},\quad\partial_AM_{00}=\tfrac12M_{20},\quad\partial_C^2M_{00}=M_{22},\quad
+\partial_A\partial_CM_{00}=\tfrac12M_{31},\quad\partial_A^2M_{00}=\tfrac14M_{40}.$$
+Only $p\ge q$ is written down: the rest follows by exchanging the legs,
+$M_{qp}(A,B,C)=M_{pq}(B,A,C)$.
 
-Where $|c|=1$ and a kink make a moment diverge like a power of $1/\sqrt{1-c^2}$, that part is set to 0
-once $1-c^2<10^{-13}$ (the finite part): in every recursion its coefficient vanishes faster.
+Where $|c|=1$ and a kink make a moment diverge like a power of $1/\sqrt{1-c^2}$, that part is set to
+0 once $1-c^2<10^{-13}$ (the finite part): in every recursion its coefficient vanishes faster.
 """
 
 from __future__ import annotations
@@ -31,10 +32,6 @@ class _ClosedForm(ABC):
 
     def __init__(self, activation: Activation, pair: PairGeometry):
         self.activation, self.pair = activation, pair
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Compute what several moments share."""
 
     def moment(self, p: int, q: int) -> np.ndarray:
         method = {
@@ -67,7 +64,7 @@ class _ClosedForm(ABC):
 
 
 def _sin_minus_angle_cos(angle: np.ndarray) -> np.ndarray:
-    r"""$\sin\psi-\psi\cos\psi=\sum_{k\ge1}(-1)^{k+1}\frac{2k\,\psi^{2k+1}}{(2k+1)!}$, $\psi\in[0,\pi/2]$."""
+    r"""$\sin\psi-\psi\cos\psi=\sum_{k\ge1}(-1)^{k+1}\frac{2k}{(2k+1)!}\psi^{2k+1}$."""
     small = np.minimum(angle, 0.5)
     series, term = np.zeros_like(small), small.copy()
     for k in range(1, 8):
@@ -82,10 +79,10 @@ class _ScaleInvariant(_ClosedForm):
     $\psi$ is measured from the nearer of $c=1$ and $c=-1$, so that nothing cancels at either.
     """
 
-    def prepare(self) -> None:
-        assert self.activation.slopes is not None
-        minus, plus = self.activation.slopes
-        pair = self.pair
+    def __init__(self, activation: Activation, pair: PairGeometry):
+        super().__init__(activation, pair)
+        assert activation.slopes is not None
+        minus, plus = activation.slopes
         self.jump = (plus - minus) ** 2 / _TWO_PI
         # <sigma sigma> of coincident and of antipodal inputs, per unit of C.
         self.end = np.where(pair.C >= 0, 0.5 * (plus**2 + minus**2), plus * minus)
@@ -150,8 +147,8 @@ class _Perceptron(_ClosedForm):
 class _Erf(_ClosedForm):
     r"""$\sigma(z)=\mathrm{erf}(z)$: with $D=(1+2A)(1+2B)-4C^2$, $M_{00}=\frac2\pi\arcsin\dots$."""
 
-    def prepare(self) -> None:
-        pair = self.pair
+    def __init__(self, activation: Activation, pair: PairGeometry):
+        super().__init__(activation, pair)
         self.a, self.b = 1 + 2 * pair.A, 1 + 2 * pair.B
         self.D = 1 + 2 * (pair.A + pair.B) + 4 * pair.determinant
         self.root = np.sqrt(self.D)
@@ -185,8 +182,8 @@ class _Gelu(_ClosedForm):
     $\partial_CP=1/(2\pi\sqrt D)$; the rest is algebraic because $\sigma''=(2-z^2)\phi$.
     """
 
-    def prepare(self) -> None:
-        pair = self.pair
+    def __init__(self, activation: Activation, pair: PairGeometry):
+        super().__init__(activation, pair)
         self.a, self.b = 1 + pair.A, 1 + pair.B
         self.u = 1 / self.a + 1 / self.b
         self.D = 1 + pair.A + pair.B + pair.determinant
@@ -231,8 +228,8 @@ class _Gelu(_ClosedForm):
 class _Sin(_ClosedForm):
     r"""$\sigma(z)=\sin z$: $e^{-(A+B)/2}$ times $\sinh C$ or $\cosh C$, without overflow."""
 
-    def prepare(self) -> None:
-        pair = self.pair
+    def __init__(self, activation: Activation, pair: PairGeometry):
+        super().__init__(activation, pair)
         # |C| - (A+B)/2 = -(√A-√B)²/2 - (√(AB) - |C|) ≤ 0
         largest = 0.5 * np.exp(np.abs(pair.C) - 0.5 * (pair.A + pair.B))
         self.odd = -np.sign(pair.C) * largest * np.expm1(-2 * np.abs(pair.C))
@@ -267,7 +264,7 @@ class _Exp(_ClosedForm):
 
 
 class _Monomial(_ClosedForm):
-    r"""$\sigma(z)=z^n$: Wick's theorem, summed over the number $j$ of contractions between the legs."""
+    r"""$\sigma(z)=z^n$: Wick's theorem, summed over the number $j$ of pairings across the legs."""
 
     def M_00(self) -> np.ndarray:
         return self._wick(0, 0)
@@ -288,7 +285,8 @@ class _Monomial(_ClosedForm):
         return self._wick(4, 0)
 
     def _wick(self, p: int, q: int) -> np.ndarray:
-        # <z_a^m z_b^k> = Σ_j binom(m,j) binom(k,j) j! C^j A^{(m-j)/2} B^{(k-j)/2} (m-j-1)!! (k-j-1)!!
+        # <z_a^m z_b^k> = Σ_j binom(m,j) binom(k,j) j! (m-j-1)!! (k-j-1)!!
+        #                     C^j A^{(m-j)/2} B^{(k-j)/2}
         pair = self.pair
         assert self.activation.parameter is not None
         n = int(self.activation.parameter)
@@ -369,8 +367,8 @@ def closed_pair_moments(
         if not np.isfinite(value).all():
             worst = np.unravel_index(np.argmin(np.isfinite(value)), value.shape)
             raise ValueError(
-                f"The moment {order} of {activation.name!r} does not fit into a double at variances "
-                f"A = {pair.A[worst]:g}, B = {pair.B[worst]:g} and covariance C = "
+                f"The moment {order} of {activation.name!r} does not fit into a double at "
+                f"variances A = {pair.A[worst]:g}, B = {pair.B[worst]:g} and covariance C = "
                 f"{pair.C[worst]:g}; make the variances smaller (a smaller C_W or fewer layers)."
             )
     return moments

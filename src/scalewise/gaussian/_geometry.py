@@ -42,11 +42,11 @@ class PairGeometry:
         root: $\sqrt{AB}$.
     """
 
-    A: Float[np.ndarray, "..."]
-    B: Float[np.ndarray, "..."]
-    C: Float[np.ndarray, "..."]
-    determinant: Float[np.ndarray, "..."]
-    root: Float[np.ndarray, "..."]
+    A: Float[np.ndarray, ...]
+    B: Float[np.ndarray, ...]
+    C: Float[np.ndarray, ...]
+    determinant: Float[np.ndarray, ...]
+    root: Float[np.ndarray, ...]
 
     @classmethod
     def of(cls, A: npt.ArrayLike, B: npt.ArrayLike, C: npt.ArrayLike) -> PairGeometry:
@@ -76,12 +76,12 @@ class PairGeometry:
         return PairGeometry(*(np.asarray(getattr(self, f.name)[index]) for f in fields(self)))
 
     @property
-    def sine(self) -> Float[np.ndarray, "..."]:
+    def sine(self) -> Float[np.ndarray, ...]:
         r"""$\sin\psi=\sqrt{1-c^2}$."""
         return np.sqrt(self.determinant) / self.root
 
     @property
-    def cosine(self) -> Float[np.ndarray, "..."]:
+    def cosine(self) -> Float[np.ndarray, ...]:
         r"""$c$; exactly $\pm1$ where the two coincide."""
         c = self.C / self.root
         return np.where(self.coincident, np.sign(c), c)
@@ -96,7 +96,7 @@ class PairGeometry:
         """Whether only finite parts of singular moments are kept."""
         return self.determinant < SINGULAR * self.root**2
 
-    def singular_density(self, power: float = 0.5) -> Float[np.ndarray, "..."]:
-        r"""$(AB-C^2)^{-p}/2\pi$, finite part 0 where `singular`; $p=\frac12$: density at $(0,0)$."""
+    def singular_density(self, power: float = 0.5) -> Float[np.ndarray, ...]:
+        r"""$(AB-C^2)^{-p}/2\pi$, 0 where `singular`; for $p=\frac12$ the density at 0."""
         safe = np.where(self.singular, 1.0, self.determinant)
         return np.where(self.singular, 0.0, safe**-power / (2 * np.pi))

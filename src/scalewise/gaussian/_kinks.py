@@ -1,11 +1,11 @@
-r"""What the kinks of an activation add to $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$.
+r"""What kinks add to the moments $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$.
 
 With $r_p$ the $p$-th derivative almost everywhere and $[r]_\kappa$ its jump at $\kappa$,
 $$\sigma''=r_2+\sum_\kappa[r_1]\,\delta_\kappa,\quad
 \sigma'''=r_3+\sum_\kappa[r_2]\,\delta_\kappa+[r_1]\,\delta_\kappa',\quad
 \sigma''''=r_3'+\sum_\kappa[r_2]\,\delta'_\kappa+[r_1]\,\delta''_\kappa,$$
-and, with $N=N(\kappa;0,A)$, $\rho=C/A$, $e_q=\langle\sigma^{(q)}(z_b)\,|\,z_a=\kappa\rangle$ (so that
-$\partial_\kappa e_q=\rho\,e_{q+1}$),
+and, with $N=N(\kappa;0,A)$, $\rho=C/A$, $e_q=\langle\sigma^{(q)}(z_b)\,|\,z_a=\kappa\rangle$ (of
+which $\partial_\kappa e_q=\rho\,e_{q+1}$),
 $$\langle\delta_\kappa\,\sigma_b\rangle=Ne_0,\qquad
 \langle\delta_\kappa'\,\sigma_b\rangle=N\big[\tfrac\kappa Ae_0-\rho e_1\big],\qquad
 \langle\delta_\kappa''\,\sigma_b\rangle=N\big[\big(\tfrac{\kappa^2}{A^2}-\tfrac1A\big)e_0
@@ -65,8 +65,8 @@ def _jump(function: Callable, point: float) -> float:
 def tilted_third(activation: Activation) -> Callable[[np.ndarray], np.ndarray]:
     r"""$r(z)=r_3(z)-r_3(0^\pm)$: the third derivative less its values on either side of 0.
 
-    Stein's identity $\langle r_3'h\rangle=\langle r_3(zh/A-h')\rangle$ cancels at small $A$ whatever
-    part of $r_3$ is constant near 0. That part is taken out first: its derivative is
+    Stein's identity $\langle r_3'h\rangle=\langle r_3(zh/A-h')\rangle$ loses digits at small $A$ to
+    the part of $r_3$ that is constant near 0. That part is taken out first: its derivative is
     $[r_3]_0\,\delta_0$, which is among the corner terms.
     """
     r3 = activation.derivatives[3]
@@ -142,13 +142,13 @@ class _LegAtKink:
             for level in _LEVELS
         )
         # At |c| = 1 the law is a point, which may be a kink: its limit sees half of either side.
-        step = np.maximum(1e-15 * np.abs(self.centre), 1e-200)
+        step = np.maximum(1e-15 * np.abs(self.centre), 1e-290)
         both = 0.5 * (r_q(self.centre - step) + r_q(self.centre + step))
         value = np.where(self.pair.coincident, both, fine)
         return value, np.where(self.pair.coincident, 0.0, np.abs(fine - coarse))
 
     def delta_of_other_leg(self) -> np.ndarray:
-        r"""$\sum_{\kappa'}[r_1]_{\kappa'}N(\kappa';\rho\kappa,\tau^2)$, finite part 0 where singular."""
+        r"""$\sum_{\kappa'}[r_1]_{\kappa'}N(\kappa';\rho\kappa,\tau^2)$, 0 where singular."""
         singular = self.pair.singular
         tau = np.where(singular, 1.0, self.spread)
         total = np.zeros_like(tau)

@@ -1,8 +1,8 @@
 r"""Double-exponential quadrature on panels, graded towards every end of a panel.
 
-The map $x=\ell+L\,/(1+e^{-\pi\sinh t})$ crowds the nodes doubly exponentially at both ends of a panel,
-so a kink at an end costs nothing and a feature at a distance far smaller than the panel (tanh at
-variance $10^3$) is resolved all the same. The number of nodes doubles with each level and, for a
+The map $x=\ell+L\,/(1+e^{-\pi\sinh t})$ crowds the nodes doubly exponentially at both ends of a
+panel, so a kink at an end costs nothing and a feature much closer to the end than the panel is long
+(tanh at variance $10^3$) is resolved too. The number of nodes doubles with each level and, for a
 function analytic inside the panels, so does the number of correct digits.
 
 Source: Takahasi and Mori, Publ. RIMS 9 (1974) 721.
@@ -28,7 +28,7 @@ _BLOCK = 1 << 17  # numbers per temporary array: a megabyte, whatever the number
 
 @lru_cache(maxsize=8)
 def _tanh_sinh(level: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances from the nearer end of a unit panel, and weights, for the lower half of the nodes."""
+    """Distances from the nearer end of a unit panel and weights, for one half of the nodes."""
     half = _COARSEST << level
     step = _T_MAX / half
     t = step * np.arange(half, 0, -1)
