@@ -4,7 +4,7 @@ import numpy as np
 from markupsafe import Markup
 
 from scalewise.report._results import Results
-from scalewise.report._style import INK, MUTED, PREDICTED, Figure, Panel, draw
+from scalewise.report._style import INK, MUTED, PREDICTED, Figure, Panel, Sheet, draw
 
 __all__ = ["LARGE", "SMALL", "aspect_figure"]
 
@@ -41,7 +41,7 @@ def _layers(results: Results) -> Panel:
     return sheet.panel("Expansion parameter <i>ε</i> by layer")
 
 
-def _threshold(sheet, height: float, text: str) -> None:
+def _threshold(sheet: Sheet, height: float, text: str) -> None:
     sheet.ax.axhline(height, color=MUTED, linewidth=0.8, dashes=(2, 2))
     sheet.ax.annotate(
         f"{height:g} · {text}",

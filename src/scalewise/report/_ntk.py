@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from scalewise.report._results import Results
-from scalewise.report._style import Figure, draw
+from scalewise.report._style import ASIDE, Figure, draw
 
 __all__ = ["ntk_figure"]
 
@@ -19,12 +19,13 @@ def ntk_figure(results: Results) -> Figure | None:
     panels = []
     for key, pairs, words, legs in groups:
         with draw(key, f"Neural tangent kernel {words} through the layers") as sheet:
-            for a, b in pairs:
+            for side, (a, b) in zip(ASIDE * 2, pairs, strict=False):
                 sheet.draft.compared(
                     results.layers,
                     results.predicted(name, a, b),
                     results.bias(name, a, b),
                     *results.measured(name, a, b),
+                    aside=side if a == b else 0.0,
                     label=results.input_label(a) if a == b else f"{a}, {b}",
                 )
             low = min(float(results.predicted(name, a, b).min()) for a, b in pairs)

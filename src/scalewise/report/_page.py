@@ -85,6 +85,7 @@ def result_record(results: Results) -> dict[str, Any]:
                 "extrapolation_degree",
             )
             if key in results.ensemble.attrs
+            and (results.ensemble.attrs.get("extrapolated") or "extrapol" not in key)
         },
         "run": {key: _json(value) for key, value in results.run.items()},
         "versions": _versions(),

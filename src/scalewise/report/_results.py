@@ -79,7 +79,7 @@ class Results:
         """How a figure calls a sample, with its rank if it is the first or the last."""
         order = np.argsort(np.diag(self._first_kernel()), kind="stable")
         rank = {int(order[0]): "shortest", int(order[-1]): "longest"} if len(order) > 1 else {}
-        return f"{sample}, {rank[sample]}" if sample in rank else f"input {sample}"
+        return f"{rank[sample]} ({sample})" if sample in rank else f"input {sample}"
 
     def few_pairs(self, count: int = 4) -> list[tuple[int, int]]:
         """Some pairs of different samples, from the least to the most alike."""

@@ -13,7 +13,22 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-__all__ = ["BAND", "INK", "MEASURED", "MUTED", "PREDICTED", "Figure", "Panel", "draw", "kept"]
+__all__ = [
+    "ASIDE",
+    "BAND",
+    "INK",
+    "MEASURED",
+    "MUTED",
+    "PREDICTED",
+    "Figure",
+    "Panel",
+    "Sheet",
+    "draw",
+    "kept",
+]
+
+# Where the points of two curves that run together stand, in layers.
+ASIDE = (-0.1, 0.1)
 
 # Figures are drawn in these and the page replaces them by its own colours, light or dark.
 INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
@@ -79,7 +94,6 @@ class Draft:
     def __init__(self, ax: Axes):
         self.ax = ax
         self._labels: list[tuple[float, float, str, str]] = []
-        self._curves = 0
 
     def compared(
         self,
@@ -90,18 +104,19 @@ class Draft:
         sem: np.ndarray | None = None,
         *,
         label: str = "",
+        aside: float = 0.0,
     ) -> None:
-        """A predicted line in its band of stated bias, and measured points with error bars."""
+        """A predicted line in its band of stated bias, and measured points with error bars.
+
+        The points stand `aside` by that much, for curves that run together.
+        """
         self.ax.fill_between(
             x, predicted - bias, predicted + bias, color=BAND, alpha=0.45, linewidth=0
         )
         self.ax.plot(x, predicted, color=PREDICTED, linewidth=1.4)
-        # Points of different curves stand side by side where the curves run together.
-        side = 0.11 * (1, -1, 0)[self._curves % 3]
-        self._curves += 1
         if measured is not None:
             self.ax.errorbar(
-                x + side,
+                x + aside,
                 measured,
                 yerr=sem,
                 fmt="o",

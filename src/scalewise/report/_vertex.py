@@ -4,7 +4,7 @@ import numpy as np
 from markupsafe import Markup
 
 from scalewise.report._results import Results
-from scalewise.report._style import Figure, Panel, draw
+from scalewise.report._style import ASIDE, Figure, Panel, Sheet, draw
 
 __all__ = ["correction_figure", "vertex_figure"]
 
@@ -57,9 +57,9 @@ def _width_below(results: Results) -> np.ndarray:
 
 def _single(results: Results) -> Panel:
     with draw("vertex", "Relative variance of the metric through the layers") as sheet:
-        for a in results.few_samples(2):
+        for side, a in zip(ASIDE, results.few_samples(2), strict=False):
             unit = results.predicted("kernel", a, a) ** 2 * _width_below(results)
-            _scaled(results, sheet, (a, a, a, a), unit, results.input_label(a))
+            _scaled(results, sheet, (a, a, a, a), unit, results.input_label(a), aside=side)
         sheet.ax.set_ylim(bottom=0)
         sheet.draft.layers(results.layers)
         sheet.ax.set_ylabel("relative variance")
@@ -84,7 +84,15 @@ def _double(results: Results) -> Panel:
     )
 
 
-def _scaled(results: Results, sheet, index: tuple[int, ...], unit: np.ndarray, label: str) -> None:
+def _scaled(
+    results: Results,
+    sheet: Sheet,
+    index: tuple[int, ...],
+    unit: np.ndarray,
+    label: str,
+    *,
+    aside: float = 0.0,
+) -> None:
     mean, sem = results.measured("four_point_vertex", *index)
     sheet.draft.compared(
         results.layers,
@@ -93,4 +101,5 @@ def _scaled(results: Results, sheet, index: tuple[int, ...], unit: np.ndarray, l
         None if mean is None else mean / unit,
         None if sem is None else sem / unit,
         label=label,
+        aside=aside,
     )

@@ -57,7 +57,7 @@ def typeset(text: str) -> Markup:
     # What is left of markup is ours: letters with an index.
     told = re.sub(r"\b([CAK])_([A-Za-z0-9])\b", r"<i>\1<sub>\2</sub></i>", str(escape(text)))
     told = re.sub(r"⟩_([A-Za-z0-9])", r"⟩<sub>\1</sub>", told)
-    return Markup(re.sub(r"\bK(?![\w<])", "<i>K</i>", told))
+    return Markup(re.sub(r"\bK(?![A-Za-z0-9_<])", "<i>K</i>", told))
 
 
 def one_or_all(values: Iterable[float]) -> str:
