@@ -71,7 +71,7 @@ class Activation:
 
     def __call__(self, z: Any) -> Float[np.ndarray, ...]:
         r"""$\sigma(z)$ in float64."""
-        return self.derivatives[0](np.asarray(z, dtype=np.float64))
+        return self.derivative(z, 0)
 
     def derivative(self, z: Any, order: int = 1) -> Float[np.ndarray, ...]:
         r"""$\sigma^{(k)}(z)$, $k\le3$, almost everywhere.
@@ -82,7 +82,9 @@ class Activation:
         """
         if order not in range(4):
             raise ValueError(f"`order` must be 0, 1, 2 or 3; got {order}.")
-        return self.derivatives[order](np.asarray(z, dtype=np.float64))
+        array = np.asarray(z, dtype=np.float64)
+        # NumPy would turn an array without dimensions into a scalar on the way.
+        return np.reshape(self.derivatives[order](array.reshape(-1)), array.shape)
 
     @property
     def split_points(self) -> tuple[float, ...]:

@@ -41,15 +41,11 @@ def from_callable(
 
 def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Derivative:
     import jax
-    import jax.numpy as jnp
 
     def nth(z: Any) -> Any:
-        def step(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            return lambda u: jax.jvp(f, (u,), (jnp.ones_like(u),))[1]
-
         g = function
         for _ in range(order):
-            g = step(g)
+            g = _forward(g)
         return g(z)
 
     compiled = jax.jit(nth)
@@ -156,10 +152,20 @@ def _taylor(function: Callable[[Any], Any]) -> tuple[float, ...]:
     import jax
     import jax.numpy as jnp
 
+    def derivatives(z: Any) -> list[Any]:
+        values, f = [], function
+        for _ in range(6):
+            values.append(f(z))
+            f = _forward(f)
+        return values
+
+    # Compiled as one program: traced eagerly, the fifth derivative alone takes seconds.
     with jax.enable_x64(True):
-        coefficients, f = [], function
-        for order in range(6):
-            coefficients.append(float(f(jnp.zeros((), dtype=jnp.float64))))
-            if order < 5:
-                f = jax.grad(f)
-    return tuple(coefficients)
+        return tuple(map(float, jax.jit(derivatives)(jnp.zeros((), dtype=jnp.float64))))
+
+
+def _forward(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    import jax
+    import jax.numpy as jnp
+
+    return lambda u: jax.jvp(f, (u,), (jnp.ones_like(u),))[1]
