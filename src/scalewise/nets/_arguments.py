@@ -1,0 +1,81 @@
+"""What `measure` accepts: every rule on its arguments, and the sentence for whoever breaks it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from scalewise.nets._networks import check_has_slope
+from scalewise.network import MLP
+from scalewise.observables import select
+
+__all__ = ["check_count", "check_memory", "check_names", "check_seed", "check_size"]
+
+_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def check_names(net: MLP, observables: Any, widths: Any) -> tuple[str, ...]:
+    """The observables to measure, in the order of the table."""
+    names = select(observables)
+    if widths is None and "metric_nlo" in names:
+        if observables is not None:
+            raise ValueError(
+                "`observables` asks for 'metric_nlo', the slope of the metric in 1/n, which one width "
+                "does not show. Pass widths=[...] with two widths or more."
+            )
+        names = tuple(name for name in names if name != "metric_nlo")
+    if "ntk" in names:
+        check_has_slope(net.activation)
+    return names
+
+
+def check_count(networks: Any, names: tuple[str, ...]) -> int:
+    """The number of networks."""
+    least = 4 if "four_point_vertex" in names else 2
+    whole = isinstance(networks, (int, np.integer)) and not isinstance(networks, bool)
+    if not whole or networks < least:
+        reason = " of a covariance" if least == 4 else ""
+        raise ValueError(
+            f"`networks` must be a whole number of at least {least}, because a standard error{reason} "
+            f"takes {least} networks; got {networks!r}."
+        )
+    return int(networks)
+
+
+def check_seed(seed: Any) -> int:
+    """The seed."""
+    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 2**32:
+        raise ValueError(f"`seed` must be a whole number from 0 to 2**32 - 1; got {seed!r}.")
+    return int(seed)
+
+
+def check_size(net: MLP, samples: int, names: tuple[str, ...], budget: int) -> None:
+    """Refuse a four-point vertex that does not fit the memory."""
+    if "four_point_vertex" not in names:
+        return
+    pairs = samples * (samples + 1) // 2
+    need = 8 * net.depth * (2 * samples**4 + 9 * pairs**2)
+    if need > budget:
+        raise ValueError(
+            f"`memory` is {budget / 2**30:.3g} GiB, and 'four_point_vertex' of {samples} samples in "
+            f"{net.depth} layers takes {need / 2**30:.3g} GiB. Raise `memory`, use fewer samples, or "
+            "leave it out of `observables`."
+        )
+
+
+def check_memory(memory: int | str) -> int:
+    """Bytes, from a number or from a text such as ``"1 GiB"``."""
+    text = str(memory).strip()
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b)?", text, flags=re.IGNORECASE)
+    unit = (match.group(2) or "b").lower() if match else ""
+    if isinstance(memory, bool) or match is None or unit not in _UNITS:
+        raise ValueError(
+            f"`memory` must be a number of bytes or a text such as '1 GiB'; got {memory!r}."
+        )
+    size = int(float(match.group(1)) * _UNITS[unit])
+    if size < 1:
+        raise ValueError(f"`memory` must be positive; got {memory!r}.")
+    return size
