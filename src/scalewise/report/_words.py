@@ -92,6 +92,11 @@ def verdict(results: Results) -> Markup:
         )
     )
     end = end[0].upper() + end[1:]
+    if outcome.passed and float(results.expansion.max()) >= LARGE:
+        end += (
+            " But at this width the neglected order is as large as the leading one, so agreement "
+            "within it says little: measure wider networks."
+        )
     return Markup("<strong>{}</strong> {}{}").format(lead, opening, end)
 
 
