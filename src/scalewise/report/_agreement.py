@@ -70,7 +70,7 @@ def _by_layer(results: Results) -> Panel:
             if not present:
                 continue
             ax.plot(present, rms, style, color=MEASURED, marker="o", markersize=3)
-            sheet.draft.label(present[-1], rms[-1], str(name).replace("_", " "), MUTED)
+            sheet.draft.label(float(present[-1]), rms[-1], str(name).replace("_", " "), MUTED)
             highest = max(highest, 1.1 * max(rms))
         ax.set_ylim(0, highest)
         sheet.draft.layers(results.layers)

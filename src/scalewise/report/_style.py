@@ -217,7 +217,7 @@ class Sheet:
         return Panel(Markup(heading), self.svg)
 
 
-def power_label(value: float) -> str:
+def power_label(value: int | float) -> str:
     """A number for a logarithmic axis: 0.2, 1, 50, 10⁻⁴."""
     if 1e-3 < value < 1e4:
         return f"{value:g}"

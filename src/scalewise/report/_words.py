@@ -30,7 +30,7 @@ _THIN = "\u202f"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: int | float, digits: int = 3) -> str:
     """A number with so many significant digits, in the typography of running text."""
     if not math.isfinite(value):
         return str(value)
@@ -60,7 +60,7 @@ def typeset(text: str) -> Markup:
     return Markup(re.sub(r"\bK(?![A-Za-z0-9_<])", "<i>K</i>", told))
 
 
-def one_or_all(values: Iterable[float]) -> str:
+def one_or_all(values: Iterable[int | float]) -> str:
     """One number if all are equal, else all of them."""
     told = [repr(v) if isinstance(v, int) else f"{v:.12g}" for v in values]
     if not told:
