@@ -42,7 +42,7 @@ def polite(command: Callable[..., None]) -> Callable[..., None]:
 def main() -> None:
     """Entry point of the command ``scalewise``."""
     try:
-        code = app(standalone_mode=False)
+        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)
     except KeyboardInterrupt:
         tell.complain("Interrupted.")
         sys.exit(tell.INTERRUPTED)
@@ -58,14 +58,11 @@ def main() -> None:
 
 @app.callback(invoke_without_command=True)
 def root(
-    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="The version, and leave.")] = False,
 ) -> None:
     """Predict what a network of width n and depth L will do, and check it on real networks."""
     if version:
         typer.echo(f"scalewise {__version__}")
-    elif context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command(short_help="Predict, measure, compare; write a page.")

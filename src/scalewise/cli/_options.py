@@ -93,7 +93,7 @@ def network(
 ) -> MLP:
     """The network: critical where the variances are left out."""
     activation, depth, width, input_dim, output_dim = shape
-    hidden = [int(n) for n in _numbers("--width", width, whole=True)]
+    hidden = _whole_numbers("--width", width)
     rates = {
         "lambda_b": _one_or_many(_numbers("--lambda-b", lambda_b)),
         "lambda_W": _one_or_many(_numbers("--lambda-W", lambda_w)),
@@ -139,7 +139,7 @@ def run_ensemble(
 
     several = None
     if widths is not None:
-        several = [int(n) for n in _numbers("--widths", widths, whole=True)]
+        several = _whole_numbers("--widths", widths)
     if store is not None:
         store.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -163,13 +163,22 @@ def run_ensemble(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
+def _numbers(option: str, text: str) -> list[float]:
     try:
-        return [int(part) if whole else float(part) for part in text.split(",")]
+        return [float(part) for part in text.split(",")]
     except ValueError:
-        kind = "whole number" if whole else "number"
         raise Refusal(
-            f"{option} takes a {kind}, or {kind}s with commas between them; got {text!r}."
+            f"{option} takes a number, or numbers with commas between them; got {text!r}."
+        ) from None
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise Refusal(
+            f"{option} takes a whole number, or whole numbers with commas between them; "
+            f"got {text!r}."
         ) from None
 
 

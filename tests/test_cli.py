@@ -1,0 +1,277 @@
+"""Conformance tests of the command line: what goes where, and which exit code says what."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import scalewise.nets
+from scalewise.cli import app, main
+
+TINY = ("--depth", "3", "--width", "8", "--output-dim", "2", "--samples", "2")
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A small table of inputs, with the test's own folder as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).normal(size=(5, 4)))
+    return ("--data", "x.npy")
+
+
+def run(*words: str, code: int = 0):
+    result = CliRunner().invoke(app, list(words))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def refused(*words: str) -> str:
+    """One sentence on standard error, nothing on standard output."""
+    result = run(*words, code=2)
+    assert result.stdout == ""
+    assert result.stderr.startswith("scalewise: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+# --- criticality --------------------------------------------------------------------------------
+
+
+def test_criticality_says_the_point_or_why_there_is_none():
+    assert "C_b = 0, C_W = 2" in run("criticality", "relu").stdout
+    assert run("criticality", "sigmoid").stdout.startswith("none, because ")
+    record = json.loads(run("criticality", "tanh", "--json").stdout)
+    assert record["activation"] == "tanh"
+    assert (record["C_b"], record["C_W"], record["K_star"]) == pytest.approx((0.0, 1.0, 0.0))
+    assert json.loads(run("criticality", "sigmoid", "--json").stdout)["C_b"] is None
+    assert "No activation is called 'tan'" in refused("criticality", "tan")
+
+
+def test_the_quick_commands_do_not_wait_for_jax():
+    script = (
+        "import sys, scalewise.cli as c\n"
+        "sys.argv = ['scalewise', 'criticality', 'tanh']\n"
+        "try: c.main()\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert 'jax.numpy' not in sys.modules and 'matplotlib' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# --- predict ------------------------------------------------------------------------------------
+
+
+def test_predict_prints_a_table_and_saves(data):
+    told = run("predict", *data, *TINY, "--out", "theory.zarr").stdout
+    assert "four_point_vertex" in told
+    assert told.endswith("theory.zarr\n")
+    saved = xr.open_zarr("theory.zarr", consolidated=False)
+    assert saved.attrs["kind"] == "theory"
+    assert saved.attrs["C_W"] == [1.0] * 3
+    assert "is there already" in refused("predict", *data, *TINY, "--out", "theory.zarr")
+    run("predict", *data, *TINY, "--out", "theory.zarr", "--force", "--observables", "ntk")
+    assert "kernel" not in xr.open_zarr("theory.zarr", consolidated=False)
+
+
+def test_predict_json_is_the_dataset(data):
+    told = json.loads(run("predict", *data, *TINY, "--json", "--observables", "kernel").stdout)
+    back = xr.Dataset.from_dict(told)
+    assert back["kernel"].shape == (3, 2, 2)
+    assert back.attrs["hidden_widths"] == [8, 8]
+
+
+def test_numbers_of_every_kind_reach_the_network(data):
+    options = ("--width", "8,6", "--C-b", "0.1", "--C-W", "1,2,3", "--lambda-b", "0.5")
+    told = run("predict", *data, *TINY, *options, "--lambda-W", "1,1,2", "--json").stdout
+    attrs = json.loads(told)["attrs"]
+    assert attrs["hidden_widths"] == [8, 6]
+    assert attrs["C_b"] == [0.1] * 3
+    assert attrs["C_W"] == [1.0, 2.0, 3.0]
+    assert attrs["lambda_b"] == [0.5] * 3
+    assert attrs["lambda_W"] == [1.0, 1.0, 2.0]
+
+
+def test_one_variance_given_leaves_the_other_critical(data):
+    told = run("predict", *data, *TINY, "--activation", "relu", "--C-b", "0.3", "--json").stdout
+    attrs = json.loads(told)["attrs"]
+    assert attrs["C_b"] == [0.3] * 3
+    assert attrs["C_W"] == pytest.approx([2.0] * 3)
+
+
+# --- measure ------------------------------------------------------------------------------------
+
+
+def test_measure_saves_what_it_prints(data):
+    words = ("measure", *data, *TINY, "--networks", "8", "--seed", "5", "--observables", "kernel")
+    told = json.loads(run(*words, "--json", "--out", "e.zarr").stdout)
+    saved = xr.open_zarr("e.zarr", consolidated=False)
+    assert saved.attrs["networks"] == 8
+    assert saved.attrs["seed"] == 5
+    np.testing.assert_array_equal(told["data_vars"]["kernel"]["data"], saved["kernel"].values)
+
+
+def test_measure_extrapolates_and_compares(data):
+    words = ("measure", *data, *TINY, "--networks", "40", "--widths", "16,32", "--compare")
+    told = json.loads(run(*words, "--observables", "kernel,metric_nlo", "--json").stdout)
+    assert told["attrs"]["extrapolated"] == 1
+    assert set(told["comparison"]["summary"]) == {"kernel", "metric_nlo"}
+    assert told["comparison"]["passed"] is True
+
+
+# --- report -------------------------------------------------------------------------------------
+
+
+def test_report_writes_a_page_that_says_how_to_write_it_again(data):
+    words = ("report", *data, *TINY, "--networks", "60", "--out", "out")
+    told = json.loads(run(*words, "--json").stdout)
+    assert told["comparison"]["passed"] is True
+    page = Path("out/index.html").read_text(encoding="utf-8")
+    command = told["run"]["command"]
+    assert command in page
+    assert command.startswith("scalewise report --data x.npy --samples 2 --data-seed 0")
+    assert sorted(p.name for p in Path("out").iterdir()) == [
+        "ensemble.zarr",
+        "index.html",
+        "result.json",
+        "theory.zarr",
+    ]
+    # The command that the page names makes the same numbers.
+    again = json.loads(run(*command.split()[1:], "--out", "again", "--json").stdout)
+    assert again["comparison"] == told["comparison"]
+
+
+def test_report_of_an_activation_that_jumps_leaves_out_its_tangent_kernel(data):
+    words = ("--activation", "perceptron", "--C-b", "0", "--C-W", "1", "--networks", "60")
+    run("report", *data, *TINY, *words, "--out", "out")
+    assert "kernel was not among" in Path("out/index.html").read_text(encoding="utf-8")
+
+
+def test_disagreement_is_exit_code_1(data, monkeypatch):
+    measure = scalewise.nets.measure
+
+    def wrong(*args, **kwargs):
+        measured = measure(*args, **kwargs)
+        return measured.assign(kernel=measured["kernel"] * 3).assign_attrs(measured.attrs)
+
+    monkeypatch.setattr("scalewise.nets.measure", wrong)
+    words = ("report", *data, *TINY, "--networks", "60", "--out", "out")
+    result = run(*words, "--observables", "kernel", code=1)
+    assert "DISAGREE" in result.stdout
+    assert "Theory and ensemble disagree" in result.stderr
+    assert "Theory and networks disagree" in Path("out/index.html").read_text(encoding="utf-8")
+    words = ("measure", *data, *TINY, "--networks", "60", "--compare", "--json")
+    words = (*words, "--observables", "kernel")
+    assert json.loads(run(*words, code=1).stdout)["comparison"]["passed"] is False
+
+
+def test_an_interrupted_report_goes_on_where_it_was(data, monkeypatch):
+    tiny = (*data, *TINY, "--observables", "kernel", "--out", "out")
+    words = ("report", *tiny, "--networks", "60", "--json")
+    whole = json.loads(run(*words).stdout)["comparison"]
+    measure = scalewise.nets.measure
+
+    def interrupted(*args, progress, **kwargs):
+        def stop(done, total):
+            raise KeyboardInterrupt
+
+        return measure(*args, progress=stop, **kwargs)
+
+    monkeypatch.setattr("scalewise.nets.measure", interrupted)
+    result = run(*words, code=130)
+    assert result.stdout == ""
+    assert "run the same command again to resume from out" in result.stderr
+    monkeypatch.setattr("scalewise.nets.measure", measure)
+    assert xr.open_zarr("out/ensemble.zarr", consolidated=False).attrs["networks"] == 60
+    other = ("report", *tiny, "--networks", "61")
+    assert "networks: 60 there, 61 here" in refused(*other)
+    assert json.loads(run(*words).stdout)["comparison"] == whole
+    monkeypatch.setattr("scalewise.nets.measure", interrupted)
+    run(*words, code=130)
+    monkeypatch.setattr("scalewise.nets.measure", measure)
+    run(*other, "--force")
+
+
+def test_an_interrupted_measurement_says_what_is_kept(data, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("scalewise.nets.measure", interrupted)
+    words = ("measure", *data, *TINY)
+    assert "nothing was kept" in run(*words, code=130).stderr
+    assert "resume from run.zarr" in run(*words, "--store", "run.zarr", code=130).stderr
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--activation", "tangent"), "No activation is called 'tangent'"),
+        (("--activation", "sigmoid"), "no critical initialisation"),
+        (("--width", "0"), "`MLP.width` .* at least 1; got 0"),
+        (("--width", "8,x"), "--width takes a whole number, or whole numbers with commas"),
+        (("--depth", "0"), "`MLP.depth` counts weight layers"),
+        (("--C-W", "-1", "--C-b", "0"), "`MLP.C_W` must be positive"),
+        (("--C-b", "none"), "--C-b takes a number"),
+        (("--samples", "6"), "`samples`"),
+        (("--data", "nowhere.npy"), "nowhere.npy"),
+        (("--observables", "colour"), "does not know 'colour'; the known ones are kernel"),
+        (("--networks", "1"), "`networks` must be a whole number of at least"),
+        (("--tolerance", "0"), "--tolerance is a number of standard errors"),
+        (("--tolerance", "nan"), "--tolerance is a number of standard errors"),
+        (("--widths", "16"), "`widths`"),
+        (("--out", "x.npy"), "--out is the folder of the report, but 'x.npy' is a file"),
+    ],
+)
+def test_bad_input_gets_one_sentence(data, words, sentence):
+    assert re.search(sentence, refused("report", *data, *TINY, *words))
+
+
+def test_out_must_be_a_zarr_store(data):
+    assert "must end in .zarr" in refused("predict", *data, *TINY, "--out", "theory.nc")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["predict", "--depth", "deep"], "Invalid value for '--depth'"),
+        (["predict", "--no-such"], "No such option"),
+        (["foretell"], "No such command 'foretell'"),
+    ],
+)
+def test_typers_own_complaints_are_one_sentence_too(monkeypatch, capsys, words, sentence):
+    monkeypatch.setattr(sys, "argv", ["scalewise", *words])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert err.startswith("scalewise: ")
+    assert err.count("\n") == 1
+
+
+def test_the_entry_point_passes_exit_codes_on(monkeypatch, capsys):
+    for words, code in ((["criticality", "tanh"], 0), (["criticality", "tan"], 2), ([], 0)):
+        monkeypatch.setattr(sys, "argv", ["scalewise", *words])
+        with pytest.raises(SystemExit, match=str(code)):
+            main()
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_version_and_help():
+    assert run("--version").stdout == "scalewise 0.1.0\n"
+    for command in ("report", "predict", "measure", "criticality"):
+        assert "--json" in run(command, "--help").stdout
