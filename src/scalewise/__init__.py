@@ -3,20 +3,41 @@
 The public names; nothing else lives here. See ``docs/architecture.md`` for the rooms of the house.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from scalewise._version import __version__
 from scalewise.activations import Activation, activation
+from scalewise.compare import Comparison, at_width, compare
 from scalewise.criticality import Criticality, criticality
+from scalewise.data import load_inputs
 from scalewise.network import MLP
 from scalewise.observables import OBSERVABLES
 from scalewise.theory import predict
+
+if TYPE_CHECKING:
+    from scalewise.nets import measure
 
 __all__ = [
     "MLP",
     "OBSERVABLES",
     "Activation",
+    "Comparison",
     "Criticality",
     "__version__",
     "activation",
+    "at_width",
+    "compare",
     "criticality",
+    "load_inputs",
+    "measure",
     "predict",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Networks need JAX; the theory does not, and should not wait for its import.
+    if name == "measure":
+        from scalewise.nets import measure
+
+        return measure
+    raise AttributeError(f"module 'scalewise' has no attribute {name!r}")

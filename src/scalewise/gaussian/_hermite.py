@@ -21,7 +21,8 @@ from jaxtyping import Float
 __all__ = ["HermiteTable", "PairSeries", "hermite_table", "mehler"]
 
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
-MAX_ORDER = 4096
+MAX_ORDER = 2048
+MAX_NODES = 4096
 _ROUNDOFF = 4e-15
 
 
@@ -40,8 +41,12 @@ class HermiteTable:
     converged: bool
 
 
-@lru_cache(maxsize=16)
 def _weighted_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    small = order * nodes <= 1 << 17  # a megabyte: worth keeping
+    return (_kept_polynomials if small else _make_polynomials)(order, nodes, shift)
+
+
+def _make_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
     r"""Nodes $x_j$ of a trapezoidal rule, and $w_j\mathrm{He}_k(x_j)$ for $k<$ `order`."""
     step = 2 * HALF_RANGE / nodes
     x = -HALF_RANGE + step * (np.arange(nodes) + shift)
@@ -51,6 +56,9 @@ def _weighted_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndar
     for k in range(1, order - 1):
         table[k + 1] = (x * table[k] - math.sqrt(k) * table[k - 1]) / math.sqrt(k + 1)
     return x, table
+
+
+_kept_polynomials = lru_cache(maxsize=24)(_make_polynomials)
 
 
 def hermite_table(
@@ -79,15 +87,27 @@ def hermite_table(
     """
     order, nodes = 32, 64
     pilot = np.quantile(K, (0.0, 0.5, 1.0))
+    previous = np.inf
     while True:
         nodes, resolved = _resolving_nodes(function, pilot, order, nodes, parity)
-        _, passed = _tail(*_rule(function, pilot, order, nodes, 0.0, parity), rtol)
-        if passed or not resolved or order >= max_order:
+        h, square = _rule(function, pilot, order, nodes, 0.0, parity)
+        remainder, passed = _tail(h, square, rtol)
+        worst = float(np.max(remainder / np.sqrt(np.maximum(square, np.finfo(float).tiny))))
+        hopeless = _extrapolated(previous, worst, order, max_order) > 100 * rtol
+        if passed or not resolved or order >= max_order or hopeless:
             break
-        order *= 2
+        order, previous = 2 * order, worst
     h, square = _rule(function, K, order, nodes, 0.0, parity)
     remainder, passed = _tail(h, square, rtol)
     return HermiteTable(h, remainder, passed and resolved)
+
+
+def _extrapolated(before: float, now: float, order: int, last_order: int) -> float:
+    r"""The remainder to expect at the last order, as it falls like $e^{-\alpha\sqrt n}$ or slower."""
+    if order < 128 or not 0.0 < now < before < np.inf:
+        return 0.0 if order < 128 else now
+    rate = math.log(before / now) / (math.sqrt(order) - math.sqrt(order / 2))
+    return now * math.exp(-rate * (math.sqrt(last_order) - math.sqrt(order)))
 
 
 def _tail(h: np.ndarray, square: np.ndarray, rtol: float) -> tuple[np.ndarray, bool]:
@@ -148,13 +168,13 @@ def _resolving_nodes(
         nodes *= 2
         if np.all(np.max(np.abs(one - other), axis=0) <= 1e-10 * np.sqrt(square)):
             return nodes, True
-        if nodes >= 16 * MAX_ORDER:
+        if nodes >= MAX_NODES:
             return nodes, False
 
 
 def mehler(
-    f: Float[np.ndarray, "order pair"],
-    g: Float[np.ndarray, "order pair"],
+    f: Float[np.ndarray, "order_f pair"],
+    g: Float[np.ndarray, "order_g pair"],
     c: Float[np.ndarray, " pair"],
 ) -> Float[np.ndarray, " pair"]:
     r"""$\sum_kf_kg_kc^k$ by Horner's rule, one column of coefficients per pair."""
@@ -184,9 +204,11 @@ class PairSeries:
         self._left, self._right = inverse[: A.size], inverse[A.size :]
         self._c = np.clip(C / np.sqrt(A * B), -1.0, 1.0)
 
-    def table(self, function: Callable[[np.ndarray], np.ndarray], parity: int = 0) -> HermiteTable:
+    def table(
+        self, function: Callable[[np.ndarray], np.ndarray], parity: int = 0, rtol: float = 1e-7
+    ) -> HermiteTable:
         """Coefficients of a function at every variance that occurs."""
-        return hermite_table(function, self.variances, parity=parity)
+        return hermite_table(function, self.variances, parity=parity, rtol=rtol)
 
     def derivative(self, table: HermiteTable) -> HermiteTable:
         r"""The table of $F'$ from that of $F$: $h_k[F']=\sqrt{(k+1)/K}\,h_{k+1}[F]$."""

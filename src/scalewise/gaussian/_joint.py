@@ -22,7 +22,7 @@ __all__ = ["JointRule", "joint_rule"]
 
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
-_PRODUCT_LEVELS = {1: (96, 128), 2: (72, 96), 3: (32, 44), 4: (16, 22)}
+_PRODUCT_LEVELS = {1: (96, 128), 2: (72, 96), 3: (36, 48), 4: (20, 28)}
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
 
 
@@ -109,7 +109,7 @@ def _product_rule(points: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
     w = w / w.sum()
     nodes = np.array(list(itertools.product(x, repeat=rank))).reshape(-1, rank)
     weights = np.array(list(itertools.product(w, repeat=rank))).reshape(-1, rank).prod(axis=1)
-    keep = weights > 1e-22 * weights.max()
+    keep = weights > 1e-18 * weights.max()
     return nodes[keep], weights[keep]
 
 

@@ -20,7 +20,7 @@ from scalewise.gaussian._interface import pair_moments, single_moment
 
 __all__ = ["KernelMap", "Workspace", "kernel_map"]
 
-_SNAP = 1.0 + 2e-15  # makes |c| within roundoff of 1 exactly 1, where arccos would see sqrt(eps)
+_COINCIDENT = 1.0 - 2e-15  # arccos turns the roundoff of a correlation of 1 into its square root
 
 Tile = Float[np.ndarray, "row column"]
 
@@ -192,9 +192,12 @@ class ScaleInvariantMap(KernelMap):
                 slope.fill(self._A2)
             return
         c, psi, sine, *_ = work
-        np.multiply(C, (_SNAP / self._root[rows])[:, None], out=c)
+        np.multiply(C, (1.0 / self._root[rows])[:, None], out=c)
         c *= 1.0 / self._root[columns]
-        np.clip(c, -1.0, 1.0, out=c)
+        if c.max() > _COINCIDENT:
+            c[c > _COINCIDENT] = 1.0
+        if c.min() < -_COINCIDENT:
+            c[c < -_COINCIDENT] = -1.0
         np.arccos(c, out=psi)
         np.multiply(c, c, out=sine)
         np.subtract(1.0, sine, out=sine)

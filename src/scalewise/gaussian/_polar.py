@@ -41,8 +41,8 @@ def polar_moment(
     if max(*orders_a, *orders_b) > 1:
         return np.zeros_like(A)
     p, q = orders_a.count(0), orders_b.count(0)
-    c = np.clip(C * (1 + 2e-15) / np.sqrt(A * B), -1.0, 1.0)
-    psi = np.arccos(c)
+    c = C / np.sqrt(A * B)
+    psi = np.arccos(np.where(np.abs(c) > 1.0 - 2e-15, np.sign(c), c))
     total = np.zeros_like(A)
     # The rays where z_a or z_b changes sign, in order; the last sector closes the circle.
     rays = [-math.pi / 2, psi - math.pi / 2, math.pi / 2, psi + math.pi / 2, 3 * math.pi / 2]

@@ -1,0 +1,24 @@
+"""Small networks and inputs that several tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import scalewise as sw
+
+
+def inputs_with_kernel(K: np.ndarray) -> np.ndarray:
+    """Inputs whose first-layer kernel is K when C_b = 0 and C_W = 1."""
+    value, vector = np.linalg.eigh(np.asarray(K, dtype=float))
+    return vector * np.sqrt(np.maximum(value, 0.0)) * np.sqrt(len(value))
+
+
+def one_input(K: float = 1.0) -> np.ndarray:
+    """One input of one feature with first-layer kernel K when C_b = 0 and C_W = 1."""
+    return np.array([[np.sqrt(K)]])
+
+
+def net(depth: int, activation: str | sw.Activation, *, features: int, **rest: object) -> sw.MLP:
+    """An MLP of width 100 with one output."""
+    width = rest.pop("width", 100)
+    return sw.MLP(depth, width, activation, input_dim=features, output_dim=1, **rest)
