@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from scalewise.activations import Activation
 from scalewise.gaussian._geometry import PairGeometry
@@ -321,9 +320,9 @@ _ORDERS = ((0, 0), (1, 1), (2, 0), (2, 2), (3, 1), (4, 0))
 
 def closed_pair_moments(
     activation: Activation,
-    A: npt.ArrayLike,
-    B: npt.ArrayLike,
-    C: npt.ArrayLike,
+    A: float | np.ndarray,
+    B: float | np.ndarray,
+    C: float | np.ndarray,
     orders: Sequence[tuple[int, int]],
 ) -> dict[tuple[int, int], np.ndarray] | None:
     r"""Closed forms of $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$.
@@ -355,20 +354,20 @@ def closed_pair_moments(
                 f"got {(p, q)}."
             )
     pair = PairGeometry.of(A, B, C)
+    shape, pair = pair.C.shape, pair.flat
     form = _FAMILIES[activation.family]
     with np.errstate(over="ignore", invalid="ignore"):
         straight = form(activation, pair)
         mirrored = form(activation, pair.swapped) if any(p < q for p, q in orders) else straight
         moments = {
-            (p, q): np.asarray(straight.moment(p, q) if p >= q else mirrored.moment(q, p))
-            for p, q in orders
+            (p, q): straight.moment(p, q) if p >= q else mirrored.moment(q, p) for p, q in orders
         }
     for order, value in moments.items():
         if not np.isfinite(value).all():
-            worst = np.unravel_index(np.argmin(np.isfinite(value)), value.shape)
+            worst = np.argmin(np.isfinite(value))
             raise ValueError(
                 f"The moment {order} of {activation.name!r} does not fit into a double at "
                 f"variances A = {pair.A[worst]:g}, B = {pair.B[worst]:g} and covariance C = "
                 f"{pair.C[worst]:g}; make the variances smaller (a smaller C_W or fewer layers)."
             )
-    return moments
+    return {order: value.reshape(shape) for order, value in moments.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Float
 
 __all__ = ["COINCIDENT", "SINGULAR", "PairGeometry"]
@@ -49,17 +48,22 @@ class PairGeometry:
     root: Float[np.ndarray, ...]
 
     @classmethod
-    def of(cls, A: npt.ArrayLike, B: npt.ArrayLike, C: npt.ArrayLike) -> PairGeometry:
+    def of(
+        cls, A: float | np.ndarray, B: float | np.ndarray, C: float | np.ndarray
+    ) -> PairGeometry:
         """Broadcast the three arguments and measure the pair."""
         a, b, c = (
             np.array(x) for x in np.broadcast_arrays(*(np.asarray(x, float) for x in (A, B, C)))
         )
+        # Arrays of no dimension would turn into scalars at the first operation.
+        shape, a, b, c = a.shape, a.ravel(), b.ravel(), c.ravel()
         square, square_error = _exact_product(a, b)
         cross, cross_error = _exact_product(c, c)
         determinant = (square - cross) + (square_error - cross_error)
         determinant = np.where(determinant < COINCIDENT * square, 0.0, determinant)
         root = np.sqrt(square)
-        return cls(a, b, np.clip(c, -root, root), determinant, root)
+        c = np.clip(c, -root, root)
+        return cls(*(x.reshape(shape) for x in (a, b, c, determinant, root)))
 
     @property
     def swapped(self) -> PairGeometry:
@@ -71,9 +75,9 @@ class PairGeometry:
         """The same pairs as one-dimensional arrays."""
         return PairGeometry(*(np.ravel(getattr(self, f.name)) for f in fields(self)))
 
-    def at(self, index: npt.ArrayLike) -> PairGeometry:
-        """Some of the pairs."""
-        return PairGeometry(*(np.asarray(getattr(self, f.name)[index]) for f in fields(self)))
+    def at(self, index: slice | np.ndarray) -> PairGeometry:
+        """Some of the pairs, of a flat batch."""
+        return PairGeometry(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @property
     def sine(self) -> Float[np.ndarray, ...]:
@@ -89,12 +93,12 @@ class PairGeometry:
     @property
     def coincident(self) -> np.ndarray:
         r"""Whether $|c|=1$ as far as doubles can tell."""
-        return self.determinant == 0.0
+        return np.asarray(self.determinant == 0.0)
 
     @property
     def singular(self) -> np.ndarray:
         """Whether only finite parts of singular moments are kept."""
-        return self.determinant < SINGULAR * self.root**2
+        return np.asarray(self.determinant < SINGULAR * self.root**2)
 
     def singular_density(self, power: float = 0.5) -> Float[np.ndarray, ...]:
         r"""$(AB-C^2)^{-p}/2\pi$, 0 where `singular`; for $p=\frac12$ the density at 0."""

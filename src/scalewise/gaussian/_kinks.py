@@ -28,7 +28,7 @@ from scalewise.gaussian._panels import conditional_means
 __all__ = ["Corner", "corner_terms", "corners_of", "tilted_third"]
 
 _LEVELS = (2, 3)  # the coarser one only serves the error estimate
-_ROUNDOFF = 4e-15
+_ROUNDOFF = 1e-14
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Float
 
 from scalewise.activations import Activation
@@ -27,7 +26,7 @@ Function = Callable[[np.ndarray], np.ndarray]
 _LINE_LEVEL = 2
 _LINE_CAP = 6
 _PAIR_CAP = 3
-_ROUNDOFF = 4e-15
+_ROUNDOFF = 1e-14
 
 
 def line_rule(
@@ -49,7 +48,7 @@ def line_rule(
 
 
 def single_quadrature(
-    function: Function, K: npt.ArrayLike, splits: Sequence[float] = ()
+    function: Function, K: float | np.ndarray, splits: Sequence[float] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""$\langle f(z)\rangle_{z\sim N(0,K)}$ and its estimated absolute error.
 
@@ -83,12 +82,12 @@ def single_quadrature(
 def pair_quadrature(
     function_a: Function,
     function_b: Function,
-    A: npt.ArrayLike,
-    B: npt.ArrayLike,
-    C: npt.ArrayLike,
+    A: float | np.ndarray,
+    B: float | np.ndarray,
+    C: float | np.ndarray,
     splits: Sequence[float] = (),
     *,
-    rtol: float = 1e-11,
+    rtol: float = 1e-12,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""$\langle f(z_a)g(z_b)\rangle$ of two jointly Gaussian variables, and its estimated error.
 
@@ -112,9 +111,9 @@ def pair_quadrature(
 
 def kinked_pair_moments(
     activation: Activation,
-    A: npt.ArrayLike,
-    B: npt.ArrayLike,
-    C: npt.ArrayLike,
+    A: float | np.ndarray,
+    B: float | np.ndarray,
+    C: float | np.ndarray,
     orders: Sequence[tuple[int, int]],
 ) -> tuple[dict[tuple[int, int], np.ndarray], dict[tuple[int, int], np.ndarray]]:
     r"""$M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$ of an activation with kinks.
@@ -217,7 +216,7 @@ def _pair_table(
     functions_b: Sequence[Function],
     pair: PairGeometry,
     splits: Sequence[float],
-    rtol: float = 1e-11,
+    rtol: float = 1e-12,
 ) -> tuple[Float[np.ndarray, "leg_a leg_b pair"], Float[np.ndarray, "leg_a leg_b pair"]]:
     """All products of a function of z_a with a function of z_b, each pair to the level it needs."""
     size_a, tail_a = _norm(functions_a, pair.A, splits)
@@ -229,7 +228,7 @@ def _pair_table(
     todo = np.arange(pair.C.size)
     for level in range(_PAIR_CAP + 1):
         fine = np.empty((*size.shape[:2], todo.size))
-        for k, index in enumerate(todo):
+        for k, index in enumerate(todo[:, None]):
             fine[..., k] = _nested(functions_a, functions_b, pair.at(index), splits, level)
         change = np.abs(fine - value[..., todo])
         value[..., todo] = fine
