@@ -293,6 +293,15 @@ def test_a_jump_is_refused_beyond_the_kernel():
         kinked_pair_moments(step, 1.0, 1.0, 0.5, [(0, 0), (1, 1)])
 
 
+def test_overflow_is_refused_and_an_overflowing_norm_promises_nothing():
+    with pytest.raises(ValueError, match=r"must be a finite number; .* overflows within twelve"):
+        single_quadrature(np.exp, np.array([1.0, 1e4]))
+    # exp(12 sqrt(1e3)) is a double, its square is not.
+    value, error = pair_quadrature(np.exp, np.exp, np.float64(1e3), np.float64(1e3), np.float64(0))
+    assert np.isfinite(value)
+    assert error == np.inf
+
+
 def test_unknown_order_is_refused():
     with pytest.raises(ValueError, match=r"`orders` must be pairs .* got \(2, 1\)"):
         kinked_pair_moments(USER_RELU, 1.0, 1.0, 0.5, [(2, 1)])

@@ -27,6 +27,7 @@ _LINE_LEVEL = 2
 _LINE_CAP = 6
 _PAIR_CAP = 3
 _ROUNDOFF = 1e-14
+_BATCH = 2048  # inputs at a time, some megabytes of nodes
 
 
 def line_rule(
@@ -64,19 +65,31 @@ def single_quadrature(
     variance = np.asarray(K, dtype=np.float64)
     flat = np.atleast_1d(variance.ravel())
     value, error = np.zeros_like(flat), np.zeros_like(flat)
-    todo = np.arange(flat.size)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, flat.size, _BATCH):
+            part = slice(start, start + _BATCH)
+            value[part], error[part] = _single_batch(function, flat[part], splits)
+    _refuse_overflow(value)
+    return value.reshape(variance.shape), error.reshape(variance.shape)
+
+
+def _single_batch(
+    function: Function, K: np.ndarray, splits: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    value, error = np.zeros_like(K), np.zeros_like(K)
+    todo = np.arange(K.size)
     for level in range(1, _LINE_CAP + 1):
-        z, w = line_rule(flat[todo], splits, level)
+        z, w = line_rule(K[todo], splits, level)
         f = function(z)
         fine, size = np.sum(w * f, axis=-1), np.sum(w * np.abs(f), axis=-1)
         change = np.abs(fine - value[todo])
         value[todo] = fine
         slip, done = _error_of_finer(change, size, 1e-13)
-        error[todo] = slip + _ROUNDOFF * size + _tail(function, flat[todo])
+        error[todo] = slip + _ROUNDOFF * size + _tail(function, K[todo])
         todo = todo[~done | (level == 1)]
         if todo.size == 0:
             break
-    return value.reshape(variance.shape), error.reshape(variance.shape)
+    return value, error
 
 
 def pair_quadrature(
@@ -105,7 +118,9 @@ def pair_quadrature(
         Value and estimated absolute error, in the broadcast shape.
     """
     pair = PairGeometry.of(A, B, C)
-    value, error = _pair_table([function_a], [function_b], pair.flat, splits, rtol)
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, error = _pair_table([function_a], [function_b], pair.flat, splits, rtol)
+    _refuse_overflow(value)
     return value[0, 0].reshape(pair.C.shape), error[0, 0].reshape(pair.C.shape)
 
 
@@ -224,6 +239,7 @@ def _pair_table(
     size = size_a[:, None] * size_b
     # Cauchy-Schwarz: what lies beyond the range of the rule
     tail = tail_a[:, None] * size_b + size_a[:, None] * tail_b
+    tail = np.where(np.isnan(tail), np.inf, tail)
     value, error = np.zeros_like(size), np.zeros_like(size)
     todo = np.arange(pair.C.size)
     for level in range(_PAIR_CAP + 1):
@@ -272,7 +288,18 @@ def _error_of_finer(
     """
     ratio = np.divide(change, size, out=np.zeros_like(change), where=size > 0)
     done = ratio ** (4 / 3) <= rtol
-    return np.where(done, size * ratio ** (4 / 3), change), done
+    error = np.where(done, size * ratio ** (4 / 3), change)
+    # A norm that overflows can promise nothing.
+    return np.where(np.isfinite(size), error, np.inf), done
+
+
+def _refuse_overflow(value: np.ndarray) -> None:
+    if not np.isfinite(value).all():
+        raise ValueError(
+            "A Gaussian expectation must be a finite number; the activation, or a product of its "
+            "derivatives, overflows within twelve standard deviations. Make the variances smaller "
+            "(a smaller C_W or fewer layers), or use an activation that grows more slowly."
+        )
 
 
 def _in_deviations(points: np.ndarray, spread: np.ndarray | float) -> np.ndarray:
@@ -291,7 +318,11 @@ def _norm(
     functions: Sequence[Function], K: np.ndarray, splits: Sequence[float]
 ) -> tuple[Float[np.ndarray, "leg pair"], Float[np.ndarray, "leg pair"]]:
     """Root mean square of each function, within the range and beyond it."""
-    z, w = line_rule(K, splits, 1)
-    inside = np.stack([np.sqrt(np.sum(w * f(z) ** 2, axis=-1)) for f in functions])
-    beyond = np.stack([np.sqrt(_tail(lambda z, f=f: f(z) ** 2, K)) for f in functions])
+    inside, beyond = np.empty((2, len(functions), K.size))
+    for start in range(0, K.size, _BATCH):
+        part = slice(start, start + _BATCH)
+        z, w = line_rule(K[part], splits, 1)
+        for f, norm, tail in zip(functions, inside, beyond, strict=True):
+            norm[part] = np.sqrt(np.sum(w * f(z) ** 2, axis=-1))
+            tail[part] = np.sqrt(_tail(lambda z, f=f: f(z) ** 2, K[part]))
     return inside, beyond
