@@ -44,9 +44,6 @@ def _histogram(results: Results) -> Panel:
             color=INK,
             linewidth=1.3,
         )
-        for side in (-1, 1):
-            if results.comparison.limit < reach:
-                ax.axvline(side * results.comparison.limit, color=MUTED, dashes=(2, 2))
         ax.set_xlim(-reach, reach)
         ax.set_xlabel("z  (standard errors)")
         ax.set_ylabel("entries")
