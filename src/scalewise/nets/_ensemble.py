@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets._moments import CovarianceSums, MeanSums
+from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision, traced
 from scalewise.nets._ntk import PROBES, sample_ntk
 from scalewise.nets._progress import Reporter
+from scalewise.nets._random import network_keys
 from scalewise.nets._sampler import first_factor, sample_metrics
 from scalewise.nets._store import Store
 from scalewise.network import MLP
@@ -49,7 +49,8 @@ def metric_ensemble(net: MLP, x: np.ndarray, *, covariance: bool, dtype: str) ->
     """The metrics of every layer, without weights."""
     factor, sigma = first_factor(net, x), traced(net.activation)
     samples, widest = len(x), max(net.widths[1:])
-    floats = widest * (min(widest + 1, samples) * 2 + samples * 4) + 3 * net.depth * samples**2
+    numbers = sum(n * min(n + 1, samples) for n in net.hidden_widths)
+    floats = numbers + widest * samples * 6 + 3 * net.depth * samples**2
     return Ensemble(
         f"metric-{'-'.join(map(str, net.hidden_widths))}"[:80],
         lambda keys: sample_metrics(net, factor, keys, sigma=sigma, dtype=dtype),
@@ -65,7 +66,7 @@ def ntk_ensemble(net: MLP, x: np.ndarray, *, dtype: str) -> Ensemble:
     samples, n = len(x), net.widths
     weights = sum((n[i] + 1) * n[i + 1] for i in range(net.depth - 1))
     rows = 3 * (net.depth + 3) * samples * PROBES * max(n[1:])
-    floats = weights + 2 * samples * sum(n) + rows + 4 * net.depth * samples**2
+    floats = 2 * weights + 2 * samples * sum(n) + rows + 4 * net.depth * samples**2
     return Ensemble(
         f"ntk-{'-'.join(map(str, net.hidden_widths))}"[:80],
         lambda keys: sample_ntk(net, x, keys, sigma=sigma, dtype=dtype),
@@ -80,13 +81,6 @@ def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:
     budget = min(memory, CACHE) if jax.default_backend() == "cpu" else memory
     largest = max(1, min(networks, LARGEST_BATCH, budget // ensemble.bytes_per_network))
     return -(-networks // -(-networks // largest))
-
-
-@jax.jit
-def _keys(seed: Any, stream: Any, indices: Any) -> Any:
-    key = jax.random.key(seed, impl="threefry2x32")
-    key, _ = jax.lax.scan(lambda k, tag: (jax.random.fold_in(k, tag), None), key, stream)
-    return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
 
 
 def run(
@@ -106,23 +100,21 @@ def run(
     size = batch_size(ensemble, networks, memory)
     following, sums = 0, None
     if store is not None and (found := store.load(ensemble.name)) is not None:
-        following, sums = found[0], ensemble.sums.from_state(found[1])
+        following, sums = found[0], restore(ensemble.sums, found[1])
         report.add(following)
     while following < networks:
         used = min(size, networks - following)
         # The last batch is filled up and cut: a new size would be compiled anew.
         indices = np.arange(following, following + size, dtype=np.uint32)
         with precision(dtype):
-            keys = _keys(
-                np.uint32(seed), np.array(ensemble.stream, np.uint32), jnp.asarray(indices)
-            )
+            keys = network_keys(seed, ensemble.stream, indices)
             values = _pairs(ensemble.draw(keys)[:used], dtype)
         if sums is None:
             sums = ensemble.sums.empty(values.mean(axis=0))
         sums = sums.add(values)
         following += used
         if store is not None:
-            store.save(ensemble.name, following, sums.state())
+            store.save(ensemble.name, following, state(sums))
         report.add(used)
     assert sums is not None
     return sums

@@ -8,43 +8,16 @@ results are the same: k-statistics are invariant under a shift.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["CovarianceSums", "MeanSums"]
+__all__ = ["CovarianceSums", "MeanSums", "merge", "restore", "state"]
 
 
 @dataclass(frozen=True)
-class _Sums:
-    count: int
-    pilot: np.ndarray
-
-    @classmethod
-    def empty(cls, pilot: np.ndarray) -> Self:
-        raise NotImplementedError
-
-    def merge(self, other: Self) -> Self:
-        """The sums of both sets of networks together."""
-        if not np.array_equal(self.pilot, other.pilot):
-            raise ValueError("Sums about different pilot centres cannot be added.")
-        names = [f.name for f in fields(self) if f.name != "pilot"]
-        return replace(self, **{n: getattr(self, n) + getattr(other, n) for n in names})
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Every field as an array, to be written down."""
-        return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
-
-    @classmethod
-    def from_state(cls, state: dict[str, np.ndarray]) -> Self:
-        """The inverse of `state`."""
-        values = {f.name: np.asarray(state[f.name]) for f in fields(cls)}
-        return cls(**{**values, "count": int(values["count"])})
-
-
-@dataclass(frozen=True)
-class MeanSums(_Sums):
+class MeanSums:
     r"""$m$, $\sum_k\delta_k$ and $\sum_k\delta_k^2$ with $\delta_k=x_k-c$ about a pilot $c$.
 
     Args:
@@ -54,17 +27,19 @@ class MeanSums(_Sums):
         s2: $\sum_k\delta_k^2$, the shape of the pilot.
     """
 
+    count: int
+    pilot: np.ndarray
     s1: np.ndarray
     s2: np.ndarray
 
     @classmethod
-    def empty(cls, pilot: np.ndarray) -> Self:
+    def empty(cls, pilot: np.ndarray) -> MeanSums:
         """No network yet."""
         return cls(0, pilot, np.zeros_like(pilot), np.zeros_like(pilot))
 
-    def add(self, values: Float[np.ndarray, "network ..."]) -> Self:
+    def add(self, values: Float[np.ndarray, "network ..."]) -> MeanSums:
         """With a batch of networks more."""
-        d = values - self.pilot
+        d = np.ascontiguousarray(values - self.pilot)
         return replace(
             self,
             count=self.count + len(d),
@@ -83,7 +58,7 @@ class MeanSums(_Sums):
 
 
 @dataclass(frozen=True)
-class CovarianceSums(_Sums):
+class CovarianceSums:
     r"""Sums for the mean and the covariance matrix of $P$ variables in each of several layers.
 
     With $\delta_{ki}=x_{ki}-c_i$: $S^1_i=\sum_k\delta_{ki}$, $S^{11}_{ij}=\sum_k\delta_{ki}\delta_{kj}$,
@@ -102,20 +77,24 @@ class CovarianceSums(_Sums):
         k-statistics and their sampling cumulants).
     """
 
+    count: int
+    pilot: np.ndarray
     s1: np.ndarray
     s11: np.ndarray
     s21: np.ndarray
     s22: np.ndarray
 
     @classmethod
-    def empty(cls, pilot: np.ndarray) -> Self:
+    def empty(cls, pilot: np.ndarray) -> CovarianceSums:
         """No network yet."""
         square = np.zeros((*pilot.shape, pilot.shape[-1]))
         return cls(0, pilot, np.zeros_like(pilot), square, square, square)
 
-    def add(self, values: Float[np.ndarray, "network layer pair"]) -> Self:
+    def add(self, values: Float[np.ndarray, "network layer pair"]) -> CovarianceSums:
         """With a batch of networks more."""
-        d = np.moveaxis(values - self.pilot, 0, 1)
+        # Contiguous: the order of a sum follows the layout in memory, and a resumed run must give the
+        # numbers of an uninterrupted one to the last bit.
+        d = np.ascontiguousarray(np.moveaxis(values - self.pilot, 0, 1))
         d2 = d * d
         t, t2 = np.swapaxes(d, 1, 2), np.swapaxes(d2, 1, 2)
         return replace(
@@ -168,3 +147,27 @@ class CovarianceSums(_Sums):
         s12 = np.swapaxes(self.s21, 1, 2)
         squares = di**2 * s2j + dj**2 * s2i + 4 * di * dj * self.s11
         return self.s22 - 2 * (dj * self.s21 + di * s12) + squares - 3 * m * di**2 * dj**2
+
+
+Kind = TypeVar("Kind", MeanSums, CovarianceSums)
+
+
+def merge(one: Kind, other: Kind) -> Kind:
+    """The sums of both sets of networks together."""
+    if not np.array_equal(one.pilot, other.pilot):
+        raise ValueError("Sums about different pilot centres cannot be added.")
+    names = [f.name for f in fields(one) if f.name != "pilot"]
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in names})
+
+
+def state(sums: MeanSums | CovarianceSums) -> dict[str, np.ndarray]:
+    """Every field as an array, to be written down."""
+    return {f.name: np.asarray(getattr(sums, f.name)) for f in fields(sums)}
+
+
+def restore(
+    kind: type[MeanSums] | type[CovarianceSums], written: dict[str, np.ndarray]
+) -> MeanSums | CovarianceSums:
+    """The inverse of `state`."""
+    values = {f.name: np.asarray(written[f.name]) for f in fields(kind)}
+    return kind(**{**values, "count": int(values["count"])})

@@ -71,14 +71,15 @@ def check_has_slope(activation: Activation) -> None:
         )
 
 
-def init_weights(net: MLP, seed: int = 0, *, dtype: str = "float32") -> Parameters:
+def init_weights(net: MLP, seed: Any = 0, *, dtype: str = "float32") -> Parameters:
     r"""Draw the parameters of one network.
 
     $$W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),\qquad b^{(\ell)}_i\sim N(0,C_b^{(\ell)}).$$
 
     Args:
         net: The network.
-        seed: Same seed, same parameters.
+        seed: Same seed, same parameters; a whole number or a JAX key, traced ones too, so that
+            ``jax.vmap`` draws many networks at once.
         dtype: ``"float32"`` or ``"float64"``.
 
     Returns:
@@ -100,7 +101,8 @@ def init_weights(net: MLP, seed: int = 0, *, dtype: str = "float32") -> Paramete
     n = net.widths
     weights, biases = [], []
     with precision(dtype):
-        key = jax.random.key(seed, impl="threefry2x32")
+        is_key = isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
+        key = seed if is_key else jax.random.key(seed, impl="threefry2x32")
         for layer in range(net.depth):
             for_weights, for_biases = jax.random.split(jax.random.fold_in(key, layer))
             w = jax.random.normal(for_weights, (n[layer + 1], n[layer]), dtype)

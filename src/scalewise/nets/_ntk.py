@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.nets._networks import slope
+from scalewise.nets._random import normals, take
 from scalewise.network import MLP
 
 __all__ = ["first_ntk", "sample_ntk"]
@@ -32,33 +33,18 @@ def first_ntk(net: MLP, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
 
 @partial(jax.jit, static_argnames=("sigma", "width"))
 def _forward(
-    keys: Any, layer: Any, s: Any, C_b: Any, C_W: Any, *, sigma: Any, width: int
+    numbers: Any, offset: Any, s: Any, C_b: Any, C_W: Any, *, sigma: Any, width: int
 ) -> tuple[Any, Any, Any]:
     """Weights of one layer for each network; then the activations and slopes they lead to."""
-
-    def draw(key: Any) -> Any:
-        return jax.random.normal(jax.random.fold_in(key, layer), (s.shape[-1] + 1, width), s.dtype)
-
-    normals = jax.vmap(draw)(keys)
-    weights = jnp.sqrt(C_W / s.shape[-1]) * normals[:, :-1]
-    z = s @ weights + jnp.sqrt(C_b) * normals[:, -1:]
-    value, derivative = slope(sigma, z)
+    own = take(numbers, offset, s.shape[-1] + 1, width)
+    weights = jnp.sqrt(C_W / s.shape[-1]) * own[:, :-1]
+    value, derivative = slope(sigma, s @ weights + jnp.sqrt(C_b) * own[:, -1:])
     return weights, value, derivative
-
-
-@partial(jax.jit, static_argnames=("shape", "dtype"))
-def _signs(keys: Any, *, shape: tuple[int, ...], dtype: str) -> Any:
-    """Random signs for the last weights of every layer at once (each draw is compiled anew)."""
-
-    def draw(key: Any) -> Any:
-        return jax.random.rademacher(jax.random.fold_in(key, 0), shape, dtype)
-
-    return jax.vmap(draw)(keys)
 
 
 @partial(jax.jit, static_argnames="slots")
 def _backward(
-    new: tuple[Any, Any],
+    new: tuple[Any, Any, Any],
     flow: tuple[Any, Any, Any] | None,
     derivative: Any,
     own: tuple[Any, Any],
@@ -71,8 +57,9 @@ def _backward(
     slots is rounded up (the spare ones hold zeros), so that few shapes are compiled.
     """
     networks, samples, width = derivative.shape
-    signs, C_W = new
-    opened = jnp.sqrt(C_W / width) * signs[:, None, None, :, :width]
+    numbers, offset, C_W = new
+    probes = take(numbers, offset, PROBES, width)
+    opened = (jnp.sqrt(C_W / width) * jnp.where(probes < 0, -1, 1))[:, None, None]
     rows = jnp.broadcast_to(opened, (networks, 1, samples, PROBES, width))
     ntk = own[1][:, None]
     if flow is not None:
@@ -114,21 +101,22 @@ def sample_ntk(
     """
     n, depth = net.widths, net.depth
     number = partial(np.asarray, dtype=dtype)
+    sizes = [(n[i] + 1) * n[i + 1] for i in range(depth - 1)] + [PROBES * m for m in n[1:-1]]
+    offsets = np.cumsum([0, *sizes], dtype=np.int32)
+    numbers = normals(keys, count=int(offsets[-1]), dtype=dtype)
     s = jnp.broadcast_to(jnp.asarray(x, dtype), (len(keys), *x.shape))
     own, weights, slopes = [], [], []
     for i in range(depth):
         own.append(_own(s, number(net.lambda_b[i]), number(net.lambda_W[i])))
         if i < depth - 1:
-            w, s, derivative = _forward(
-                keys, i + 1, s, number(net.C_b[i]), number(net.C_W[i]), sigma=sigma, width=n[i + 1]
-            )
+            C = number(net.C_b[i]), number(net.C_W[i])
+            w, s, derivative = _forward(numbers, offsets[i], s, *C, sigma=sigma, width=n[i + 1])
             weights.append(w)
             slopes.append(derivative)
-    signs = _signs(keys, shape=(depth - 1, PROBES, max(n[1:-1])), dtype=dtype)
     flow, ntk = None, None
     for i in range(depth - 1, 0, -1):
+        new = numbers, offsets[depth + i - 2], number(net.C_W[i])
         slots = -(-(depth - i) // 4) * 4
-        new = signs[:, i - 1], number(net.C_W[i])
         rows, ntk = _backward(new, flow, slopes[i - 1], (own[i - 1], own[i]), slots=slots)
         flow = (rows, weights[i - 1], ntk)
     assert ntk is not None

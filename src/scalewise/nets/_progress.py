@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 __all__ = ["Progress", "Reporter"]
 
@@ -31,7 +31,7 @@ class Reporter:
         self._bar: Any = None
         self._task: Any = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Reporter:
         return self
 
     def __exit__(self, *error: object) -> None:

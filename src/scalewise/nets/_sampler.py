@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.nets._random import normals, take
 from scalewise.network import MLP
 
 __all__ = ["first_factor", "first_metric", "sample_metrics"]
@@ -37,17 +38,12 @@ def first_factor(net: MLP, x: np.ndarray) -> Float[np.ndarray, "rank sample"]:
 
 @partial(jax.jit, static_argnames=("sigma", "width"))
 def _next_layer(
-    keys: Any, layer: Any, factor: Any, C_b: Any, C_W: Any, *, sigma: Sigma, width: int
+    numbers: Any, offset: Any, factor: Any, C_b: Any, C_W: Any, *, sigma: Sigma, width: int
 ) -> tuple[Any, Any]:
     rank, samples = factor.shape[-2:]
-    dtype = factor.dtype
-
-    def draw(key: Any) -> Any:
-        return jax.random.normal(jax.random.fold_in(key, layer), (width, rank), dtype)
-
-    normals = jax.vmap(draw)(keys)
-    features = jnp.sqrt(C_W / width) * sigma(normals @ factor)
-    ones = jnp.full((len(keys), 1, samples), jnp.sqrt(C_b), dtype)
+    z = take(numbers, offset, width, rank) @ factor
+    features = jnp.sqrt(C_W / width) * sigma(z)
+    ones = jnp.full((len(factor), 1, samples), jnp.sqrt(C_b), factor.dtype)
     features = jnp.concatenate([features, ones], axis=1)
     metric = jnp.swapaxes(features, 1, 2) @ features
     # The features are a square root of the metric already, and QR only shortens it: no eigenvalue
@@ -74,17 +70,14 @@ def sample_metrics(
 
     Source: PDLT (4.69)-(4.70).
     """
+    n, samples = net.widths, factor.shape[1]
+    ranks = [len(factor), *(min(m + 1, samples) for m in n[1:])]
+    offsets = np.cumsum([0, *(ranks[i] * n[i + 1] for i in range(net.depth - 1))], dtype=np.int32)
+    numbers = normals(keys, count=int(offsets[-1]), dtype=dtype)
     state = jnp.broadcast_to(jnp.asarray(factor, dtype), (len(keys), *factor.shape))
     metrics = []
-    for layer in range(1, net.depth):
-        state, metric = _next_layer(
-            keys,
-            layer,
-            state,
-            np.asarray(net.C_b[layer], dtype),
-            np.asarray(net.C_W[layer], dtype),
-            sigma=sigma,
-            width=net.widths[layer],
-        )
+    for i in range(net.depth - 1):
+        C = (np.asarray(c[i + 1], dtype) for c in (net.C_b, net.C_W))
+        state, metric = _next_layer(numbers, offsets[i], state, *C, sigma=sigma, width=n[i + 1])
         metrics.append(metric)
     return np.asarray(jnp.stack(metrics, axis=1), dtype=np.float64)

@@ -38,7 +38,9 @@ class Store:
         if not complete:
             return None
         group: Any = zarr.open_group(complete[-1], mode="r")
-        return int(complete[-1].name[5:]), {key: array[...] for key, array in group.arrays()}
+        return int(complete[-1].name[5:]), {
+            key: np.asarray(array[...]) for key, array in group.arrays()
+        }
 
     def save(self, name: str, following: int, state: dict[str, np.ndarray]) -> None:
         """Replace what is known of an ensemble."""

@@ -1,0 +1,154 @@
+"""Golden and agreement tests of the NTK: autodiff for one network, exact means for ensembles."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from scalewise.nets import Parameters, empirical_ntk, init_weights, measure
+from scalewise.nets._networks import _ntk
+
+
+def uneven() -> sw.MLP:
+    return sw.MLP(
+        4,
+        [5, 7, 3],
+        "tanh",
+        input_dim=3,
+        output_dim=2,
+        C_b=[0.2, 0.1, 0.0, 0.4],
+        C_W=[1.3, 0.9, 1.1, 2.0],
+        lambda_b=[0.1, 0.5, 0.0, 0.9],
+        lambda_W=[1.0, 0.3, 2.0, 0.7],
+    )
+
+
+def test_one_network_against_the_jacobian_of_its_parameters():
+    net = uneven()
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((4, 3)), rng.standard_normal((2, 3))
+    parameters = init_weights(net, 7, dtype="float64")
+
+    def output(p, s):
+        for w, b in zip(p.weights[:-1], p.biases[:-1], strict=True):
+            s = jnp.tanh(s @ w.T + b)
+        return s @ p.weights[-1].T + p.biases[-1]
+
+    with jax.enable_x64(True):
+        J = jax.jit(jax.jacobian(output))(parameters, jnp.asarray(np.concatenate([x, y])))
+    exact = np.zeros((4, 2, 2, 2))
+    for i in range(net.depth):
+        weights, biases = (np.asarray(a[i]).reshape(6, 2, -1) for a in (J.weights, J.biases))
+        rate = net.lambda_W[i] / net.widths[i]
+        for factor, rows in ((rate, weights), (net.lambda_b[i], biases)):
+            exact += factor * np.einsum("aip,bjp->abij", rows[:4], rows[4:])
+    np.testing.assert_allclose(empirical_ntk(net, parameters, x, y), exact, rtol=1e-12, atol=1e-13)
+    both = empirical_ntk(net, parameters, x)
+    np.testing.assert_allclose(both, empirical_ntk(net, parameters, x, x), rtol=1e-13)
+    np.testing.assert_allclose(both, both.transpose(1, 0, 3, 2), rtol=1e-12, atol=1e-14)
+
+
+def test_single_precision_loses_no_more_than_single_precision():
+    net = uneven()
+    x = np.random.default_rng(1).standard_normal((4, 3))
+    double = init_weights(net, 1, dtype="float64")
+    single = Parameters(*(tuple(np.float32(a) for a in part) for part in double))
+    # Four layers of sums of at most seven terms of order one: some ten roundings of 6e-8.
+    low = empirical_ntk(net, single, x)
+    np.testing.assert_allclose(low, empirical_ntk(net, double, x), rtol=2e-5, atol=2e-6)
+    assert low.dtype == np.float32
+
+
+def test_the_ensemble_has_the_mean_of_single_networks():
+    # All of C_b, C_W, lambda_b, lambda_W and the width differ from layer to layer.
+    net = uneven()
+    x = np.random.default_rng(2).standard_normal((3, 3))
+    rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], "float32")
+
+    def one(seed):
+        return _ntk(init_weights(net, seed), [x.astype("float32")], rates, sigma=jnp.tanh)
+
+    drawn = np.asarray(jax.jit(jax.vmap(one))(jnp.arange(20_000)), float)
+    np.testing.assert_allclose(drawn[7], empirical_ntk(net, init_weights(net, 7), x), rtol=1e-4)
+    single = np.einsum("kabii->kab", drawn) / 2
+    result = measure(net, x, networks=20_000, observables="ntk")
+    sem = np.hypot(single.std(axis=0) / np.sqrt(len(single)), result.ntk_sem.values[-1])
+    np.testing.assert_array_less(np.abs(single.mean(axis=0) - result.ntk.values[-1]), 4 * sem)
+    # And they know it well enough for that to mean something.
+    assert np.max(sem / np.abs(np.diag(single.mean(axis=0)))) < 0.01
+
+
+@pytest.mark.parametrize(("name", "C_W"), [("relu", 2.0), ("linear", 1.0)])
+def test_the_mean_is_exact_for_scale_invariant_networks(name, C_W):
+    # At criticality C_W <s'²> = 1 and C_W <s²> = G at every width, so that with C_b = 0
+    # H^(l+1) = lambda_b + lambda_W G / C_W + H^(l), PDLT (8.63) without a correction.
+    widths = [4, 9, 6, 5, 7]
+    net = sw.MLP(6, widths, name, input_dim=2, output_dim=1, C_W=C_W, lambda_b=0.3, lambda_W=1.9)
+    x = np.array([[1.0, 1.0]])
+    result = measure(net, x, networks=20_000, observables="ntk")
+    exact = (0.3 + 1.9) * np.arange(1, 7)
+    error = np.abs(result.ntk.values.ravel() - exact)
+    np.testing.assert_array_less(error, 4 * result.ntk_sem.values.ravel() + 1e-12)
+    assert result.ntk_sem.values.ravel()[-1] < 0.02 * exact[-1]
+
+
+def test_training_the_last_layer_alone_gives_the_metric():
+    # lambda of the lower layers 0 and of the last (C_b, C_W): H^(L) = G^(L); C_b = 0.2 throughout.
+    C_b, C_W = 0.2, 1.1
+    net = sw.MLP(
+        3,
+        6,
+        "gelu",
+        input_dim=2,
+        output_dim=1,
+        C_b=C_b,
+        C_W=C_W,
+        lambda_b=[0.0, 0.0, C_b],
+        lambda_W=[0.0, 0.0, C_W],
+    )
+    x = np.array([[0.4, -1.0], [0.9, 0.3]])
+    result = measure(net, x, networks=20_000)
+    sem = np.hypot(result.ntk_sem.values[-1], result.kernel_sem.values[-1])
+    error = np.abs(result.ntk.values[-1] - result.kernel.values[-1])
+    np.testing.assert_array_less(error, 4 * sem)
+    assert np.all(result.ntk.values[:2] == 0)
+
+
+def test_the_slots_of_a_deep_network():
+    # Depth 7: two multiples of four slots, and layers that open and close a slot in between.
+    net = sw.MLP(7, 3, "linear", input_dim=1, output_dim=1)
+    result = measure(net, np.ones((1, 1)), networks=20_000, observables="ntk")
+    error = np.abs(result.ntk.values.ravel() - 2 * np.arange(1, 8))
+    np.testing.assert_array_less(error, 4 * result.ntk_sem.values.ravel() + 1e-12)
+
+
+def test_an_activation_that_jumps_is_refused():
+    net = sw.MLP(2, 5, "perceptron", input_dim=2, output_dim=1)
+    with pytest.raises(ValueError, match="'perceptron' is not defined: it jumps at z = 0"):
+        measure(net, np.eye(2), networks=10)
+    with pytest.raises(ValueError, match="Leave 'ntk' out"):
+        empirical_ntk(net, init_weights(net), np.eye(2))
+    kernel = measure(net, np.eye(2), networks=10, observables="kernel")
+    assert np.all(np.isfinite(kernel.kernel))
+
+
+def test_parameters_of_another_network_are_refused():
+    small, large = (sw.MLP(2, n, "tanh", input_dim=2, output_dim=1) for n in (5, 6))
+    with pytest.raises(ValueError, match="`parameters` must have weights of shapes"):
+        empirical_ntk(large, init_weights(small), np.eye(2))
+    with pytest.raises(ValueError, match="`dtype` must be 'float32' or 'float64'; got 'float16'"):
+        init_weights(small, dtype="float16")
+
+
+def test_weights_have_the_variance_of_their_layer():
+    net = sw.MLP(2, 400, "tanh", input_dim=300, output_dim=1, C_b=[0.5, 1.0], C_W=[2.0, 3.0])
+    parameters = init_weights(net, 0)
+    # 120000 weights and 400 biases: variances to 4 sqrt(2/count).
+    first = np.asarray(parameters.weights[0], float)
+    np.testing.assert_allclose(first.var(), 2.0 / 300, rtol=4 * np.sqrt(2 / first.size))
+    np.testing.assert_allclose(
+        np.asarray(parameters.biases[0]).var(), 0.5, rtol=4 * np.sqrt(2 / 400)
+    )
+    np.testing.assert_array_equal(first, init_weights(net, 0).weights[0])
+    assert not np.array_equal(first, init_weights(net, 1).weights[0])

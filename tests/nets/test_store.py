@@ -1,0 +1,120 @@
+"""Property tests: a run that is stopped, or killed, goes on to the same numbers."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import scalewise as sw
+from scalewise.nets import measure
+
+NET = sw.MLP(3, 6, "tanh", input_dim=2, output_dim=1)
+X = np.array([[1.0, 0.5], [-0.2, 0.8]])
+ARGUMENTS = {"networks": 400, "seed": 5, "memory": "100 kB"}
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(networks):
+    def progress(done, total):
+        assert done <= total
+        if done >= networks:
+            raise Stop
+
+    return progress
+
+
+def run(store=None, progress=False, net=NET, x=X, **changes):
+    return measure(net, x, **{**ARGUMENTS, **changes}, store=store, progress=progress)
+
+
+def test_a_stopped_run_is_resumed_bit_for_bit(tmp_path):
+    whole = run()
+    store = tmp_path / "run.zarr"
+    seen = []
+    for networks in (1, 300, 500):  # in the first ensemble, again, and in the second
+        with pytest.raises(Stop):
+            run(store, stop_after(networks))
+    resumed = run(store, lambda done, total: seen.append((done, total)))
+    assert seen[0][0] == 400  # the first ensemble was complete
+    assert seen[-1] == (800, 800)
+    xr.testing.assert_identical(resumed, whole)
+    # Once complete, nothing is drawn again, and the result is a group of its own.
+    again = []
+    xr.testing.assert_identical(run(store, lambda *counts: again.append(counts)), whole)
+    assert again == [(400, 800), (800, 800)]
+    saved = xr.open_zarr(store, group="result", consolidated=False).load()
+    xr.testing.assert_equal(saved, whole)
+    assert saved.attrs["seed"] == 5
+
+
+CHILD = """
+import os, signal, sys
+import numpy as np
+import scalewise as sw
+from scalewise.nets import _store, measure
+
+store, where = sys.argv[1:]
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+saves = [0]
+if where == "saving":
+    publish = os.rename
+    def rename(source, target):
+        saves[0] += "next-" in str(target)
+        if saves[0] == 3:
+            kill()
+        publish(source, target)
+    _store.os.rename = rename
+def progress(done, total):
+    if where == "between" and done > 450:
+        kill()
+net = sw.MLP(3, 6, "tanh", input_dim=2, output_dim=1)
+x = np.array([[1.0, 0.5], [-0.2, 0.8]])
+measure(net, x, networks=400, seed=5, memory="100 kB", store=store, progress=progress)
+"""
+
+
+def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
+    whole = run()
+    store = tmp_path / "run.zarr"
+    for where in ("saving", "between"):
+        child = subprocess.run([sys.executable, "-c", CHILD, str(store), where], check=False)
+        assert child.returncode == -signal.SIGKILL
+        if where == "saving":
+            assert list(store.rglob(".writing-*")), "killed before the rename, leaving its scraps"
+    xr.testing.assert_identical(run(store), whole)
+    assert not list(store.rglob(".writing-*"))
+
+
+def test_other_arguments_are_refused(tmp_path):
+    store = tmp_path / "run.zarr"
+    with pytest.raises(Stop):
+        run(store, stop_after(1))
+    with pytest.raises(ValueError, match=r"other arguments \(seed: 5 there, 6 here\)"):
+        run(store, seed=6)
+    with pytest.raises(ValueError, match="networks: 400 there, 500 here"):
+        run(store, networks=500)
+    with pytest.raises(ValueError, match="inputs: "):
+        run(store, x=2 * X)
+    with pytest.raises(ValueError, match=r"C_W: \[1.0, 1.0, 1.0\] there"):
+        run(store, net=sw.MLP(3, 6, "tanh", input_dim=2, output_dim=1, C_W=1.5))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="`store` must be a new path or the store of an earlier"):
+        run(tmp_path)
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_a_store_in_a_folder_yet_to_be_made(tmp_path):
+    run(Path(tmp_path) / "new" / "run.zarr", networks=8)
+    assert (tmp_path / "new" / "run.zarr" / "result").is_dir()
