@@ -52,7 +52,7 @@ def metric_ensemble(net: MLP, x: np.ndarray, *, covariance: bool, dtype: str) ->
     numbers = sum(n * min(n + 1, samples) for n in net.hidden_widths)
     floats = numbers + widest * samples * 6 + 3 * net.depth * samples**2
     return Ensemble(
-        f"metric-{'-'.join(map(str, net.hidden_widths))}"[:80],
+        f"metric-{net.hidden_widths[0]}",
         lambda keys: sample_metrics(net, factor, keys, sigma=sigma, dtype=dtype),
         CovarianceSums if covariance else MeanSums,
         (0, *net.hidden_widths),
@@ -68,7 +68,7 @@ def ntk_ensemble(net: MLP, x: np.ndarray, *, dtype: str) -> Ensemble:
     rows = 3 * (net.depth + 3) * samples * PROBES * max(n[1:])
     floats = 2 * weights + 2 * samples * sum(n) + rows + 4 * net.depth * samples**2
     return Ensemble(
-        f"ntk-{'-'.join(map(str, net.hidden_widths))}"[:80],
+        f"ntk-{net.hidden_widths[0]}",
         lambda keys: sample_ntk(net, x, keys, sigma=sigma, dtype=dtype),
         MeanSums,
         (1, *net.hidden_widths),

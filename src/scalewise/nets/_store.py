@@ -47,6 +47,8 @@ class Store:
         folder = self.path / name
         if not folder.exists():
             _publish(folder, {})
+        for leftover in folder.glob(f"{_TEMPORARY}*"):
+            shutil.rmtree(leftover)
         older = sorted(folder.glob("next-*"))
         _publish(folder / f"next-{following:012d}", state)
         for path in older:
@@ -97,8 +99,6 @@ def open_store(path: str | os.PathLike[str], configuration: dict[str, Any]) -> S
 
 
 def _temporary(final: Path) -> Path:
-    for leftover in final.parent.glob(f"{_TEMPORARY}{final.name[:4]}*"):
-        shutil.rmtree(leftover)
     return final.parent / f"{_TEMPORARY}{final.name}"
 
 
