@@ -42,7 +42,7 @@ class HermiteTable:
 
 
 def _weighted_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
-    small = order * nodes <= 1 << 17  # a megabyte: worth keeping
+    small = order * nodes <= 1 << 18  # two megabytes: worth keeping
     return (_kept_polynomials if small else _make_polynomials)(order, nodes, shift)
 
 

@@ -48,14 +48,14 @@ class JointRule:
         return len(self.points) if self.engine == "product" else SCRAMBLES
 
     def nodes(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For each estimate the nodes (node, input) and their weights (node)."""
+        """For each estimate the nodes, by input and node, and the weights of the nodes."""
         rank = self.root.shape[1]
         for k in range(self.estimates):
             if self.engine == "product":
                 u, w = _product_rule(self.points[k], rank)
             else:
                 u, w = _sobol(self.points[0], rank, self.seed + k)
-            yield u @ self.root.T, w
+            yield self.root @ u, w
 
     def combine(
         self, estimates: Float[np.ndarray, "estimate ..."]
@@ -110,11 +110,11 @@ def _product_rule(points: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
     nodes = np.array(list(itertools.product(x, repeat=rank))).reshape(-1, rank)
     weights = np.array(list(itertools.product(w, repeat=rank))).reshape(-1, rank).prod(axis=1)
     keep = weights > 1e-18 * weights.max()
-    return nodes[keep], weights[keep]
+    return np.ascontiguousarray(nodes[keep].T), weights[keep]
 
 
 @lru_cache(maxsize=2 * SCRAMBLES)
 def _sobol(points: int, rank: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     uniform = qmc.Sobol(rank, scramble=True, rng=np.random.default_rng(seed)).random(points)
     normal = special.ndtri(np.clip(uniform, 1e-16, 1 - 1e-16))
-    return normal, np.full(points, 1.0 / points)
+    return np.ascontiguousarray(normal.T), np.full(points, 1.0 / points)

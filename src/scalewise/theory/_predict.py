@@ -11,11 +11,13 @@ import xarray as xr
 from scalewise._version import __version__
 from scalewise.network import MLP, check_inputs
 from scalewise.observables import SAMPLE_DIMS, as_variable, select
+from scalewise.theory._threads import blas_threads_for
 from scalewise.theory.kernel_flow import kernel_flow
 from scalewise.theory.preactivation import preactivation_flow, single_input_vertex
 
 __all__ = ["predict"]
 
+_FLUCTUATIONS = {"four_point_vertex", "metric_nlo"}
 Progress = Callable[[str, int, int], None]
 
 
@@ -64,9 +66,22 @@ def predict(
     if observables is None and not net.activation.is_continuous:
         names = tuple(n for n in names if n != "ntk")
     kept = _layers(net, layers)
-    fluctuations = {"four_point_vertex", "metric_nlo"} & set(names)
-    data: dict[str, xr.Variable] = {}
+    fluctuations = _FLUCTUATIONS & set(names)
+    pairs = len(inputs) * (len(inputs) + 1) // 2 if fluctuations else 0
+    with blas_threads_for(pairs):
+        data = _compute(net, inputs, names, kept, progress)
+    return _dataset(net, kept, len(inputs), data)
 
+
+def _compute(
+    net: MLP,
+    inputs: np.ndarray,
+    names: tuple[str, ...],
+    kept: tuple[int, ...],
+    progress: Progress | None,
+) -> dict[str, xr.Variable]:
+    fluctuations = _FLUCTUATIONS & set(names)
+    data: dict[str, xr.Variable] = {}
     flow = kernel_flow(
         net,
         inputs,
@@ -94,7 +109,7 @@ def predict(
     if "ntk" in names and flow.Theta is not None:
         data["ntk"] = as_variable("ntk", flow.Theta[place])
     data["expansion_parameter"] = _expansion_parameter(net, flow.diagonal, kept)
-    return _dataset(net, kept, len(inputs), data)
+    return data
 
 
 def _layers(net: MLP, layers: Sequence[int] | int | None) -> tuple[int, ...]:

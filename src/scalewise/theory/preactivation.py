@@ -193,8 +193,11 @@ def _sources(
     out = np.empty((rule.estimates, a.size, a.size))
     for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
         s = sigma(nodes)
-        square = (nodes[:, a] * nodes[:, b] - kernel[a, b]).T
-        rest = (s[:, a] * s[:, b] - M[0, 0]).T - _jacobian(M, pairs, square[None])[0]
+        square = nodes[a] * nodes[b]
+        square -= kernel[a, b][:, None]
+        rest = s[a] * s[b]
+        rest -= M[0, 0][:, None]
+        rest -= _jacobian(M, pairs, square[None])[0]
         np.matmul(rest * weights, rest.T, out=slot)
         slot += quadratic
         for rows, columns, value in known:

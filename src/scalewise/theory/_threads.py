@@ -1,0 +1,27 @@
+"""How many threads the linear algebra may use.
+
+The recursions make thousands of small matrix products. A BLAS that wakes all cores for each of them
+spends more time waiting than multiplying, ten times more where the cores are busy; only the products
+over many pairs of samples are worth a second thread.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["blas_threads_for"]
+
+_MANY_PAIRS = 400
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads_for(pairs: int) -> AbstractContextManager[object]:
+    """One BLAS thread inside the context, unless there are many pairs of samples."""
+    return nullcontext() if pairs > _MANY_PAIRS else _controller().limit(limits=1, user_api="blas")

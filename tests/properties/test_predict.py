@@ -1,0 +1,142 @@
+"""Properties of `predict`: symmetries and limits that hold for every network and every input."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import scalewise as sw
+
+ACTIVATIONS = ["tanh", "relu", "gelu", "swish", "sin", "erf", "sigmoid", "softplus", "linear"]
+NAMES = ["kernel", "metric_nlo", "four_point_vertex", "ntk"]
+
+
+def rough(theory_a: np.ndarray, theory_b: np.ndarray, error: float = 1e-9) -> None:
+    scale = max(np.abs(theory_b).max(), 1e-3)
+    np.testing.assert_allclose(theory_a, theory_b, rtol=error, atol=error * scale)
+
+
+@st.composite
+def problems(draw: st.DrawFn, samples: int = 3) -> tuple[dict, np.ndarray]:
+    depth = draw(st.integers(1, 5))
+    widths = draw(st.lists(st.integers(3, 200), min_size=depth - 1, max_size=depth - 1))
+    C_b = draw(st.lists(st.floats(0.0, 0.5), min_size=depth, max_size=depth))
+    C_W = draw(st.lists(st.floats(0.3, 2.0), min_size=depth, max_size=depth))
+    spec = {
+        "depth": depth,
+        "width": widths,
+        "activation": draw(st.sampled_from(ACTIVATIONS)),
+        "C_b": C_b,
+        "C_W": C_W,
+        "lambda_b": draw(st.floats(0.0, 2.0)),
+        "lambda_W": draw(st.floats(0.0, 2.0)),
+    }
+    seed = draw(st.integers(0, 2**16))
+    return spec, np.random.default_rng(seed).normal(size=(samples, 4)) + 0.1
+
+
+def build(problem: tuple[dict, np.ndarray]) -> tuple[sw.MLP, np.ndarray]:
+    spec, x = problem
+    return sw.MLP(**spec, input_dim=4, output_dim=2), x
+
+
+@settings(max_examples=8, deadline=None)
+@given(problems())
+def test_permuting_the_samples_permutes_the_prediction(problem: tuple) -> None:
+    net, x = build(problem)
+    order = np.array([2, 0, 1])
+    here, there = sw.predict(net, x), sw.predict(net, x[order])
+    for name in NAMES:
+        dims = [d for d in here[name].dims if d != "layer"]
+        moved = here.isel(dict.fromkeys(dims, order))
+        # Three distinct inputs of a kinked activation are sampled: their error bars must cover.
+        error = np.zeros(1)
+        if f"{name}_error" in here:
+            error = moved[f"{name}_error"].values + there[f"{name}_error"].values
+        gap = np.abs(there[name].values - moved[name].values)
+        scale = max(float(np.abs(moved[name]).max()), 1e-3)
+        assert np.all(gap <= 6 * error + 2e-8 * scale)
+        assert np.all(error <= 5e-3 * scale)
+
+
+@settings(max_examples=8, deadline=None)
+@given(problems())
+def test_a_part_of_the_data_has_the_prediction_of_the_whole(problem: tuple) -> None:
+    """Marginalisation, PDLT (4.92): no observable of some samples depends on the others."""
+    net, x = build(problem)
+    part = np.array([0, 2])
+    whole, alone = sw.predict(net, x), sw.predict(net, x[part])
+    for name in NAMES:
+        dims = [d for d in whole[name].dims if d != "layer"]
+        rough(whole[name].isel(dict.fromkeys(dims, part)).values, alone[name].values)
+
+
+@settings(max_examples=8, deadline=None)
+@given(problems())
+def test_symmetries_and_positivity(problem: tuple) -> None:
+    net, x = build(problem)
+    flow = sw.predict(net, x)
+    K, Theta, V = flow.kernel.values, flow.ntk.values, flow.four_point_vertex.values
+    rough(K, K.swapaxes(1, 2))
+    rough(Theta, Theta.swapaxes(1, 2))
+    for axes in ((0, 2, 1, 3, 4), (0, 1, 2, 4, 3), (0, 3, 4, 1, 2)):
+        rough(V, V.transpose(axes))
+    for layer in range(net.depth):
+        for matrix in (K[layer], Theta[layer], V[layer].reshape(9, 9)):
+            low, *_, high = np.linalg.eigvalsh(matrix)
+            assert low >= -1e-9 * max(high, 1e-12)
+    assert np.all(V[0] == 0.0)
+    assert np.all(flow.metric_nlo.values[:2] == 0.0)
+
+
+@settings(max_examples=8, deadline=None)
+@given(problems(samples=2))
+def test_coincident_inputs_are_one_input(problem: tuple) -> None:
+    net, x = build(problem)
+    twice, once = sw.predict(net, x[[0, 1, 1]]), sw.predict(net, x)
+    for name in NAMES:
+        dims = [d for d in once[name].dims if d != "layer"]
+        for image in ([0, 1], [0, 2]):
+            rough(twice[name].isel(dict.fromkeys(dims, image)).values, once[name].values)
+        mixed = twice[name].isel({dims[0]: [0, 1], dims[1]: [0, 2]})
+        rest = {d: [0, 1] for d in dims[2:]}
+        rough(mixed.isel(rest).values, once[name].values, 1e-7)
+
+
+@pytest.mark.parametrize("name", [*ACTIVATIONS, "perceptron", "quadratic"])
+def test_orthogonal_and_opposite_inputs_are_finite(name: str) -> None:
+    x = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+    net = sw.MLP(4, 50, name, input_dim=3, output_dim=1, C_W=0.6)
+    flow = sw.predict(net, x)
+    for variable in flow.data_vars.values():
+        assert np.all(np.isfinite(variable.values))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(0.1, 10.0), st.sampled_from(["relu", "leaky_relu(0.2)", "linear"]))
+def test_rescaling_the_inputs_of_a_scale_invariant_network(factor: float, name: str) -> None:
+    """x -> c x at C_b = 0 and lambda_b = 0: K, Theta -> c², V -> c⁴."""
+    x = np.random.default_rng(0).normal(size=(2, 3))
+    net = sw.MLP(4, 50, name, input_dim=3, output_dim=1, C_W=1.5, lambda_b=0.0)
+    one, other = sw.predict(net, x), sw.predict(net, factor * x)
+    for observable, power in (("kernel", 2), ("ntk", 2), ("four_point_vertex", 4)):
+        rough(other[observable].values / factor**power, one[observable].values)
+
+
+def test_one_layer_is_linear_regression() -> None:
+    x = np.array([[1.0, 2.0], [0.0, 1.0]])
+    net = sw.MLP(1, 7, "tanh", input_dim=2, output_dim=3, C_b=0.5, C_W=2.0, lambda_b=3.0)
+    flow = sw.predict(net, x)
+    np.testing.assert_allclose(flow.kernel.values[0], 0.5 + x @ x.T)
+    np.testing.assert_allclose(flow.ntk.values[0], 3.0 + x @ x.T / 2)
+    assert flow.sizes["layer"] == 1
+
+
+def test_selected_layers_and_observables_are_the_same_numbers() -> None:
+    x = np.random.default_rng(1).normal(size=(5, 3))
+    net = sw.MLP(5, 20, "gelu", input_dim=3, output_dim=1)
+    everything = sw.predict(net, x)
+    some = sw.predict(net, x, observables=["ntk", "kernel"], layers=[2, 5])
+    assert set(some.data_vars) == {"kernel", "ntk", "expansion_parameter"}
+    for name in some.data_vars:
+        np.testing.assert_array_equal(some[name], everything[name].sel(layer=[2, 5]))
