@@ -105,23 +105,25 @@ RELU6 = PiecewiseLinear(0.0, 0.0, ((0.0, 1.0), (6.0, -1.0)))
 SOFT_SHRINK = PiecewiseLinear(0.5, 1.0, ((-0.5, -1.0), (0.5, 1.0)))
 
 
+@dataclass(frozen=True)
 class Elu:
-    """z above 0 and exp(z) - 1 below: its second derivative jumps at 0, its first does not."""
+    """z above 0 and alpha (exp(z) - 1) below: at 0 its slope jumps by 1 - alpha, and more."""
 
+    alpha: float = 1.0
     bends = ((0.0, 0.0),)
 
     def __call__(self, z, ctx):
-        return z if z > 0 else ctx.expm1(z)
+        return z if z > 0 else self.alpha * ctx.expm1(z)
 
     def mean(self, mu, tau, order: int, ctx):
         u = mu / tau
         # <e^z; z < 0>, whose derivative is itself less the density at 0
         low = ctx.exp(mu + tau * tau / 2) * ctx.ncdf(-u - tau)
         if order == 0:
-            return _ramp_mean(u, tau, 0, ctx) + low - ctx.ncdf(-u)
-        if order == 1:
-            return ctx.ncdf(u) + low
-        return low - [0, ctx.npdf(u) / tau, ctx.npdf(u) * (1 / tau - u / tau**2)][order - 2]
+            below = low - ctx.ncdf(-u)
+        else:
+            below = low - sum(_ramp_mean(u, tau, n, ctx) for n in range(2, order + 1))
+        return _ramp_mean(u, tau, order, ctx) + self.alpha * below
 
 
 def conditional(sigma, A: float, B: float, C: float, order: tuple[int, int], ctx=mp.fp):

@@ -28,6 +28,9 @@ SOFT_SHRINK = sw.activation(
 ELU = sw.activation(
     lambda z: jnp.where(z > 0, z, jnp.expm1(jnp.minimum(z, 0.0))), kinks=(0.0,), name="elu"
 )
+HALF_ELU = sw.activation(
+    lambda z: jnp.where(z > 0, z, 0.5 * jnp.expm1(jnp.minimum(z, 0.0))), kinks=(0.0,), name="half"
+)
 USER_RELU = sw.activation(lambda z: jnp.maximum(z, 0), kinks=(0.0,), name="user_relu")
 
 
@@ -197,8 +200,9 @@ def test_a_users_relu_equals_the_closed_form(order):
         (RELU6, oracle.RELU6),
         (SOFT_SHRINK, oracle.SOFT_SHRINK),
         (ELU, oracle.Elu()),
+        (HALF_ELU, oracle.Elu(0.5)),
     ],
-    ids=["hard_tanh", "relu6", "soft_shrink", "elu"],
+    ids=["hard_tanh", "relu6", "soft_shrink", "elu", "half_elu"],
 )
 def test_kinked_moments_equal_conditional_integrals(activation, reference, order):
     for A, B, c in ((0.7, 1.9, 0.4), (4.0, 0.5, -0.93)):
@@ -241,6 +245,19 @@ def test_kinked_moments_are_continuous_up_to_coincidence(side):
         assert np.all(np.isfinite(there[order]))
 
 
+@pytest.mark.parametrize("c", [-0.99999, -1 + 1e-8, -1.0])
+def test_nearly_antipodal_inputs_and_a_kink_off_centre(c):
+    # f = 0.3 + [z > 1]; both above 1 at once is out of reach, so two tails of one Gaussian remain.
+    def f(z):
+        return np.where(z > 1, 1.3, 0.3)
+
+    A, B = np.array([1.0, 0.3]), np.array([3.0, 9.0])
+    value, error = pair_quadrature(f, f, A, B, c * np.sqrt(A * B), (1.0,))
+    tails = [[0.5 * math.erfc(1 / math.sqrt(2 * K)) for K in leg] for leg in (A, B)]
+    np.testing.assert_allclose(value, 0.09 + 0.3 * np.sum(tails, axis=0), rtol=1e-13)
+    assert np.all(error < 1e-12)
+
+
 def test_coincident_hard_tanh_is_a_single_gaussian():
     K = np.array([1e-6, 0.3, 2.0, 1e3])
     found, _ = kinked_pair_moments(HARD_TANH, K, K, K, [(0, 0), (1, 1), (2, 0)])
@@ -252,6 +269,16 @@ def test_coincident_hard_tanh_is_a_single_gaussian():
     )
     np.testing.assert_allclose(found[1, 1], inside, rtol=1e-12)
     np.testing.assert_allclose(found[2, 0], -2 * density, rtol=1e-12)
+
+
+def test_at_coincidence_a_kink_sees_half_of_either_side():
+    # relu6: <delta'(z_a - 6) sigma'_b> = N(6) (6/A) <sigma'_b | z_a = 6>, and sigma' falls from 1 to 0
+    # there. The kink at 0 leaves only the singular part, which is left out.
+    A = 9.0
+    density = math.exp(-0.5 * 36 / A) / math.sqrt(2 * math.pi * A)
+    found, _ = kinked_pair_moments(RELU6, A, A, A, [(3, 1), (1, 3)])
+    for order in ((3, 1), (1, 3)):
+        np.testing.assert_allclose(found[order], -density * (6 / A) * 0.5, rtol=1e-12)
 
 
 def test_small_variance_keeps_the_digits_of_the_fourth_derivative():
