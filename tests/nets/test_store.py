@@ -73,6 +73,11 @@ if where == "saving":
             kill()
         publish(source, target)
     _store.os.rename = rename
+if where == "removing":
+    def remove(path):
+        os.unlink(path / "zarr.json")
+        kill()
+    _store.shutil.rmtree = remove
 def progress(done, total):
     if where == "between" and done > 450:
         kill()
@@ -85,7 +90,7 @@ measure(net, x, networks=400, seed=5, memory="100 kB", store=store, progress=pro
 def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
     whole = run()
     store = tmp_path / "run.zarr"
-    for where in ("saving", "between"):
+    for where in ("removing", "saving", "between"):
         child = subprocess.run([sys.executable, "-c", CHILD, str(store), where], check=False)
         assert child.returncode == -signal.SIGKILL
         if where == "saving":
