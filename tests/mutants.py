@@ -42,7 +42,6 @@ MUTANTS = (
         FLOW,
         "            K *= net.C_W[i]\n",
         "            K *= net.C_W[i - 1]\n",
-        ("tests/agreement", "tests/theory"),
     ),
     Mutant("K: input width forgotten", FLOW, "x[columns].T / net.input_dim", "x[columns].T"),
     Mutant(

@@ -131,7 +131,7 @@ def _refuse_undeclared_kink(
 
 
 def _kink(derivatives: tuple[Derivative, ...], location: float) -> Kink:
-    h = 1e-9 * max(1.0, abs(location))
+    h = 8 * np.spacing(max(1.0, abs(location)))
     sides = np.array([location - h, location + h])
 
     def jump(order: int) -> float:

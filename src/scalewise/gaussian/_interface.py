@@ -23,6 +23,8 @@ __all__ = ["ENGINES", "PAIR_ORDERS", "pair_moment", "pair_moments", "product", "
 ENGINES = ("auto", "closed", "hermite", "quadrature")
 PAIR_ORDERS = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
 _SERIES_TOLERANCE = 1e-12
+_UNCONVERGED = 1e-6
+_CLOSED = 4e-13  # the worst that cancellation does to a closed form: GELU, opposite inputs, K = 1e3
 
 
 def product(sigma: Activation, orders: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
@@ -75,7 +77,29 @@ def single_moment(
     value, error = single_quadrature(
         (lambda z: z**power * function(z)) if power else function, variance, sigma.split_points
     )
+    doubtful = error > _UNCONVERGED * np.abs(value)
+    if doubtful.any():
+        # Either the parts of the integral cancel, which is harmless, or it has not converged.
+        size = np.sqrt(single_quadrature(_square_of(function, power), variance[doubtful])[0])
+        _refuse_unconverged(sigma, variance[doubtful], error[doubtful] / np.maximum(size, 1e-300))
     return Estimate(value, error, "quadrature")
+
+
+def _square_of(function: Callable, power: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda z: z ** (2 * power) * function(z) ** 2
+
+
+def _refuse_unconverged(sigma: Activation, K: np.ndarray, relative: np.ndarray) -> None:
+    """A number that is not known to six digits is not returned: say what is probably wrong."""
+    if relative.size == 0 or np.max(relative) <= _UNCONVERGED:
+        return
+    worst = int(np.argmax(relative))
+    raise ValueError(
+        f"The expectations of {sigma.name!r} over preactivations of variance {K.flat[worst]:.3g} do "
+        f"not converge (relative error about {relative.flat[worst]:.1g}). Most likely the activation "
+        "has a kink that was not declared: name it in scalewise.activation(..., kinks=(...)). If it "
+        "has none, it varies too fast on that scale: make C_b, C_W or the inputs smaller."
+    )
 
 
 def pair_moment(
@@ -110,7 +134,7 @@ def pair_moment(
     shape, (a, b, c) = _pairs(A, B, C)
     if sigma.slopes is not None:
         value = polar_moment(sigma.slopes, a, b, c, _legs(orders_a), _legs(orders_b))
-        return Estimate(value.reshape(shape), 1e-14 * np.abs(value).reshape(shape), "closed")
+        return Estimate(value.reshape(shape), _CLOSED * np.abs(value).reshape(shape), "closed")
     if sigma.is_smooth:
         series = PairSeries(a, b, c)
         value, error, size = series.moment(series.table(f), series.table(g))
@@ -121,6 +145,11 @@ def pair_moment(
         value[missed], error[missed] = pair_quadrature(
             f, g, a[missed], b[missed], c[missed], sigma.split_points
         )
+        size = np.sqrt(
+            single_moment(sigma, a[missed], _legs(orders_a) * 2).value
+            * single_moment(sigma, b[missed], _legs(orders_b) * 2).value
+        )
+        _refuse_unconverged(sigma, a[missed], error[missed] / np.maximum(size, 1e-300))
     return Estimate(value.reshape(shape), error.reshape(shape), _engine_name(missed))
 
 
@@ -175,7 +204,7 @@ def pair_moments(
         closed = closed_pair_moments(sigma, a, b, c, wanted)
         if closed is not None:
             return {
-                pq: Estimate(v.reshape(shape), 1e-14 * np.abs(v).reshape(shape), "closed")
+                pq: Estimate(v.reshape(shape), _CLOSED * np.abs(v).reshape(shape), "closed")
                 for pq, v in closed.items()
             }
         if engine == "closed":
@@ -218,25 +247,12 @@ def _smooth_moments(
         missed = (error > _SERIES_TOLERANCE * size) | (engine == "quadrature")
         if missed.any() and engine != "hermite":
             a, b, c = (v[missed] for v in abc)
-            value[missed], error[missed] = _smooth_quadrature(sigma, p, q, a, b, c)
+            direct, doubt = kinked_pair_moments(sigma, a, b, c, [(p, q)])
+            value[missed], error[missed] = direct[p, q], doubt[p, q]
+            _refuse_unconverged(sigma, a, error[missed] / size[missed])
         name = "hermite" if engine == "hermite" else _engine_name(missed)
         out[p, q] = Estimate(value.reshape(shape), error.reshape(shape), name)
     return out
-
-
-def _smooth_quadrature(
-    sigma: Activation, p: int, q: int, a: np.ndarray, b: np.ndarray, c: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """One moment of a smooth activation by nested quadrature; order 4 by Stein's identity."""
-    if q == 4:
-        return _smooth_quadrature(sigma, q, p, b, a, c)
-    if p < 4:
-        return pair_quadrature(sigma.derivatives[p], sigma.derivatives[q], a, b, c)
-    # With f the third derivative: <z_a f_a sigma_b> = A <f'_a sigma_b> + C <f_a sigma'_b>.
-    third = sigma.derivatives[3]
-    inserted, e1 = pair_quadrature(lambda z: z * third(z), sigma.derivatives[0], a, b, c)
-    mixed, e2 = pair_quadrature(third, sigma.derivatives[1], a, b, c)
-    return (inserted - c * mixed) / a, (e1 + np.abs(c) * e2) / a
 
 
 def _engine_name(missed: np.ndarray) -> str:
