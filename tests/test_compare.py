@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import scalewise as sw
 from made_up_results import SLOPE, ensemble, network, theory
 from scalewise.compare import Comparison, at_width, compare
 from scalewise.network import MLP
@@ -336,3 +337,11 @@ def test_the_record_goes_to_json_and_back():
     assert told["summary"]["kernel"]["exact"] == 6
     assert told["entries"] == outcome.table.sizes["entry"]
     assert "agree" in str(outcome)
+
+
+def test_other_inputs_are_refused() -> None:
+    net = sw.MLP(2, 20, "tanh", input_dim=2, output_dim=1)
+    predicted = sw.predict(net, np.eye(2))
+    measured = sw.measure(net, 2 * np.eye(2), networks=10)
+    with pytest.raises(ValueError, match="of different inputs"):
+        sw.compare(predicted, measured)

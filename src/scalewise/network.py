@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from jaxtyping import Float
 from scalewise.activations import Activation, activation
 from scalewise.criticality import Criticality, criticality
 
-__all__ = ["MLP", "check_inputs", "replace_layers"]
+__all__ = ["MLP", "check_inputs", "digest_of", "replace_layers"]
 
 PerLayer = float | Sequence[float]
 
@@ -225,6 +226,11 @@ def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
             f"`x` is too large: |x|²/n_0 overflows in sample {int(np.argmax(variance))}. Rescale it."
         )
     return array
+
+
+def digest_of(x: Float[np.ndarray, "sample feature"]) -> str:
+    """A short fingerprint of the inputs, so that two results can tell whether theirs are the same."""
+    return hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()[:16]
 
 
 def _activation(source: Any) -> Activation:

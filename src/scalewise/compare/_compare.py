@@ -170,6 +170,11 @@ def _require_same(theory: xr.Dataset, ensemble: xr.Dataset) -> None:
                 f"`theory` and `ensemble` have different {dim}s: {ours.tolist()} in the theory and "
                 f"{theirs.tolist()} in the ensemble. Make both from the same network and inputs."
             )
+    if theory.attrs.get("inputs") != ensemble.attrs.get("inputs"):
+        raise ValueError(
+            "`theory` and `ensemble` are of different inputs: the values of `x` are not the same, "
+            "though their number is. Make both from the same `x`."
+        )
 
 
 def _require_finite(name: str, data: xr.DataArray) -> None:

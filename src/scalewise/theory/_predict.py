@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._version import __version__
-from scalewise.network import MLP, check_inputs
+from scalewise.network import MLP, check_inputs, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable, select
 from scalewise.theory._threads import blas_threads_for
 from scalewise.theory.kernel_flow import kernel_flow
@@ -70,7 +70,7 @@ def predict(
     pairs = len(inputs) * (len(inputs) + 1) // 2 if fluctuations else 0
     with blas_threads_for(pairs):
         data = _compute(net, inputs, names, kept, progress)
-    return _dataset(net, kept, len(inputs), data)
+    return _dataset(net, kept, inputs, data)
 
 
 def _compute(
@@ -152,11 +152,16 @@ def _expansion_parameter(net: MLP, K: np.ndarray, kept: tuple[int, ...]) -> xr.V
 
 
 def _dataset(
-    net: MLP, kept: tuple[int, ...], count: int, data: dict[str, xr.Variable]
+    net: MLP, kept: tuple[int, ...], x: np.ndarray, data: dict[str, xr.Variable]
 ) -> xr.Dataset:
     used = {d for v in data.values() for d in v.dims}
-    coords = {"layer": list(kept), **{d: np.arange(count) for d in SAMPLE_DIMS if d in used}}
-    attrs = {"kind": "theory", **net.attributes(), "scalewise": __version__}
+    coords = {"layer": list(kept), **{d: np.arange(len(x)) for d in SAMPLE_DIMS if d in used}}
+    attrs = {
+        "kind": "theory",
+        **net.attributes(),
+        "inputs": digest_of(x),
+        "scalewise": __version__,
+    }
     dataset = xr.Dataset(data, coords, attrs)
     for name, variable in dataset.data_vars.items():
         if not np.all(np.isfinite(variable.values)):
