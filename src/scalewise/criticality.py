@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -21,8 +21,8 @@ from scalewise.gaussian import single_moment
 
 __all__ = ["CriticalPoint", "Criticality", "criticality", "susceptibilities"]
 
-_SCAN = np.logspace(-6, 6, 241)
-_RANGE = "from 1e-6 to 1e6"
+_DECADES = range(-6, 6)
+_TO_A_DECADE = 20
 _NEGLIGIBLE = 1e-12
 
 
@@ -109,8 +109,9 @@ def criticality(source: str | Activation | Callable[[Any], Any]) -> Criticality:
     $$C_W=\frac1{\langle\sigma'\sigma'\rangle_{K^\star}},\qquad
     C_b=K^\star-\frac{\langle\sigma\sigma\rangle_{K^\star}}{\langle\sigma'\sigma'\rangle_{K^\star}}.$$
     Candidates are $K^\star\to0$ and every root in a scan of $K$ from 1e-6 to 1e6, twenty points to
-    a decade. One with $C_b<0$ is rejected. Of several, a stable one is taken before a half-stable
-    one, and then the smallest $K^\star$; an unstable one is never taken.
+    a decade, which ends earlier where expectations overflow or oscillate too fast. One with $C_b<0$
+    is rejected. Of several, a stable one is taken before a half-stable one, and then the smallest
+    $K^\star$; an unstable one is never taken.
 
     Args:
         source: Name, callable or `Activation`.
@@ -140,12 +141,13 @@ def criticality(source: str | Activation | Callable[[Any], Any]) -> Criticality:
     if jumps:
         where = ", ".join(f"{location:g}" for location in jumps)
         return _none(sigma, f"it jumps at z = {where}, so chi_perp is infinite for every K.")
-    candidates = (*_at_zero(sigma), *_beyond_zero(sigma))
+    scan = _scan(sigma)
+    candidates = (*_at_zero(sigma, scan.K), *_beyond_zero(sigma, scan))
     for stability in ("stable", "half-stable"):
         for point in candidates:
             if point.stability == stability:
                 return _chosen(sigma, point, candidates)
-    return _none(sigma, _why_none(sigma, candidates), candidates)
+    return _none(sigma, _why_none(scan, candidates), candidates)
 
 
 def susceptibilities(
@@ -169,7 +171,8 @@ def susceptibilities(
 
     Raises:
         ValueError: If `K` or `C_W` is negative or not finite, if the activation jumps, or if a
-            susceptibility is not finite (at K = 0: a kink at 0 where the activation is not 0).
+            susceptibility is not finite: it overflows, or K = 0 and there is a kink at 0 where the
+            activation is not 0.
 
     Source: PDLT (5.50), (5.51), (5.53). A kink at $\kappa$ adds $\sigma(\kappa)\,\Delta\sigma'\,
     p(\kappa)$ to $\langle\sigma\sigma''\rangle$, with $p$ the density of $N(0,K)$.
@@ -207,11 +210,34 @@ def susceptibilities(
     return parallel.reshape(variance.shape), perp.reshape(variance.shape)
 
 
+class _Scan(NamedTuple):
+    """Results of `_moments` at increasing K."""
+
+    K: np.ndarray
+    perp: np.ndarray
+    excess: np.ndarray
+    error: np.ndarray
+
+
+def _scan(sigma: Activation) -> _Scan:
+    """The scan, decade by decade, as far as the expectations are known."""
+    decades: list[_Scan] = []
+    for power in _DECADES:
+        K = np.logspace(power, power + 1, _TO_A_DECADE + 1)[bool(decades) :]
+        try:
+            decades.append(_Scan(K, *_moments(sigma, K)))
+        except ValueError:
+            # Too large a K for exp or sin; but at the smallest the message is about the function.
+            if not decades:
+                raise
+            break
+    return _Scan(*(np.concatenate(columns) for columns in zip(*decades, strict=True)))
+
+
 def _moments(sigma: Activation, K: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""$\langle\sigma'^2\rangle_K$, the excess $g'-\langle\sigma'^2\rangle_K$, and its error."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        perp = single_moment(sigma, K, (1, 1)).value
-        smooth = single_moment(sigma, K, (0, 2))
+    perp = single_moment(sigma, K, (1, 1)).value
+    smooth = single_moment(sigma, K, (0, 2))
     excess = smooth.value.copy()
     for kink in sigma.kinks:
         density = np.exp(-(kink.location**2) / (2 * K)) / np.sqrt(2 * np.pi * K)
@@ -257,7 +283,7 @@ def _scale_invariant(sigma: Activation) -> Criticality:
     return _chosen(sigma, point, (point,))
 
 
-def _at_zero(sigma: Activation) -> tuple[CriticalPoint, ...]:
+def _at_zero(sigma: Activation, K: np.ndarray) -> tuple[CriticalPoint, ...]:
     r"""The candidate $K^\star\to0$, if both susceptibilities can be 1 there."""
     perp, excess = _limits_at_zero(sigma)
     value = _value_at_zero(sigma)
@@ -267,7 +293,7 @@ def _at_zero(sigma: Activation) -> tuple[CriticalPoint, ...]:
         C_b = -(value * value) / perp
         note = f"K* = 0 would need C_b = -(sigma(0)/sigma'(0))^2 = {C_b:.6g}, which is negative."
         return (CriticalPoint(0.0, C_b, 1 / perp, "none", note),)
-    power, slope = _drift_at_zero(sigma, perp)
+    power, slope = _drift_at_zero(sigma, perp, K)
     stability = "unstable" if slope > 0 else "stable"
     behaviour = "K grows away from it" if slope > 0 else "K falls to it" if slope else "K stays"
     sign = "-" if slope < 0 else "+"
@@ -280,7 +306,7 @@ def _at_zero(sigma: Activation) -> tuple[CriticalPoint, ...]:
     return (CriticalPoint(0.0, 0.0, 1 / perp, stability, note),)
 
 
-def _drift_at_zero(sigma: Activation, perp: float) -> tuple[float, float]:
+def _drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> tuple[float, float]:
     r"""Power and coefficient of the first term beyond $K$ in $g(K)/\langle\sigma'^2\rangle_0$.
 
     Odd powers of $\sqrt K$ come from a kink or break at 0. If every known coefficient vanishes the
@@ -296,18 +322,16 @@ def _drift_at_zero(sigma: Activation, perp: float) -> tuple[float, float]:
         slope = 0.5 * (right[m] + (-1) ** m * left[m]) * absolute_moment / perp
         if abs(slope) > _NEGLIGIBLE:
             return m / 2, float(slope)
-    growth = single_moment(sigma, _SCAN, (0, 0)).value / (perp * _SCAN) - 1
+    growth = single_moment(sigma, K, (0, 0)).value / (perp * K) - 1
     clear = np.abs(growth) > _NEGLIGIBLE
     return 0.0, float(growth[np.argmax(clear)]) if clear.any() else 0.0
 
 
-def _beyond_zero(sigma: Activation) -> tuple[CriticalPoint, ...]:
+def _beyond_zero(sigma: Activation, scan: _Scan) -> tuple[CriticalPoint, ...]:
     r"""Every $K^\star>0$ in the scan: sign changes of $\langle\sigma\sigma''\rangle_K$, refined."""
-    perp, excess, error = _moments(sigma, _SCAN)
     # What is below its own error has no sign: an excess that is 0 throughout has no roots.
-    clear = np.isfinite(perp) & np.isfinite(excess)
-    clear[clear] &= np.abs(excess[clear]) > 10 * error[clear] + 1e-14 * perp[clear]
-    K, sign = _SCAN[clear], np.sign(excess[clear])
+    clear = np.abs(scan.excess) > 10 * scan.error + 1e-14 * scan.perp
+    K, sign = scan.K[clear], np.sign(scan.excess[clear])
     return tuple(_point(sigma, K[k], K[k + 1]) for k in range(len(K) - 1) if sign[k] != sign[k + 1])
 
 
@@ -347,10 +371,11 @@ def _none(
     return Criticality(sigma, None, None, None, None, None, "", reason, candidates)
 
 
-def _why_none(sigma: Activation, candidates: tuple[CriticalPoint, ...]) -> str:
+def _why_none(scan: _Scan, candidates: tuple[CriticalPoint, ...]) -> str:
     if candidates:
         return " ".join(point.note for point in candidates)
-    perp, excess, _ = _moments(sigma, _SCAN)
-    finite = np.isfinite(perp) & np.isfinite(excess)
-    side = "above" if np.sum(np.sign(excess[finite])) > 0 else "below"
-    return f"chi_parallel is {side} chi_perp for every K {_RANGE}, so both are never 1 together."
+    side = "above" if np.sum(np.sign(scan.excess)) > 0 else "below"
+    return (
+        f"chi_parallel is {side} chi_perp for every K from {scan.K[0]:.3g} to {scan.K[-1]:.3g}, so "
+        "both are never 1 together."
+    )
