@@ -47,8 +47,8 @@ MUTANTS = (
     Mutant(
         "K: series cut one order short",
         MAP,
-        "return max(2, int(np.searchsorted(-tail, -1e-14)))",
-        "return max(2, int(np.searchsorted(-tail, -1e-14)) // 2)",
+        "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)))",
+        "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)) // 2)",
     ),
     Mutant(
         "K: angle term of ReLU with the wrong sign",

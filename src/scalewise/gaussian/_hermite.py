@@ -21,7 +21,7 @@ from jaxtyping import Float
 __all__ = ["HermiteTable", "PairSeries", "hermite_table", "mehler"]
 
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
-MAX_ORDER = 2048
+_ORDERS = (32, 128, 512, 2048)
 MAX_NODES = 4096
 _ROUNDOFF = 4e-15
 
@@ -67,7 +67,6 @@ def hermite_table(
     *,
     parity: int = 0,
     rtol: float = 1e-7,
-    max_order: int = MAX_ORDER,
 ) -> HermiteTable:
     r"""Hermite coefficients of `function` at each variance, to the order that the tail asks for.
 
@@ -80,64 +79,71 @@ def hermite_table(
         parity: $+1$ if $F$ is even, $-1$ if odd: half the nodes do.
         rtol: Wanted remainder relative to $\sqrt{\langle F^2\rangle}$. The error of an expectation
             is a product of two remainders, so its square is what counts.
-        max_order: Where to stop if the tail does not fall fast enough.
 
     Returns:
         The table; its `converged` says whether the tail test was passed.
     """
-    order, nodes = 32, 64
     pilot = np.quantile(K, (0.0, 0.5, 1.0))
-    previous = np.inf
-    while True:
-        nodes, resolved = _resolving_nodes(function, pilot, order, nodes, parity)
-        h, square = _rule(function, pilot, order, nodes, 0.0, parity)
-        remainder, passed = _tail(h, square, rtol)
-        worst = float(np.max(remainder / np.sqrt(np.maximum(square, np.finfo(float).tiny))))
-        hopeless = _extrapolated(previous, worst, order, max_order) > 100 * rtol
-        if passed or not resolved or order >= max_order or hopeless:
+    nodes, before, needed, left_out = 128, (0, np.inf), 0, np.inf
+    order, converged = _ORDERS[0], False
+    for order in _ORDERS:
+        nodes, resolved = _resolving_nodes(function, pilot, order, nodes // 2, parity)
+        tail = _relative_tail(*_rule(function, pilot, (order, order), nodes, 0.0, parity))
+        # The last coefficients are seen to roundoff and, as they fall, bound what follows.
+        last = float(tail[-max(4, order // 8)])
+        converged = resolved and last <= rtol
+        needed = int(np.argmax(tail <= rtol)) if converged else order
+        left_out = float(tail[needed]) if converged else last
+        if converged or not resolved or _extrapolated(before, (order, last)) > 100 * rtol:
             break
-        order, previous = 2 * order, worst
-    h, square = _rule(function, K, order, nodes, 0.0, parity)
-    remainder, passed = _tail(h, square, rtol)
-    return HermiteTable(h, remainder, passed and resolved)
-
-
-def _extrapolated(before: float, now: float, order: int, last_order: int) -> float:
-    r"""The remainder to expect at the last order, as it falls like $e^{-\alpha\sqrt n}$ or slower."""
-    if order < 128 or not 0.0 < now < before < np.inf:
-        return 0.0 if order < 128 else now
-    rate = math.log(before / now) / (math.sqrt(order) - math.sqrt(order / 2))
-    return now * math.exp(-rate * (math.sqrt(last_order) - math.sqrt(order)))
-
-
-def _tail(h: np.ndarray, square: np.ndarray, rtol: float) -> tuple[np.ndarray, bool]:
-    """What the coefficients leave out, per input, and whether it is below the tolerance.
-
-    Parseval sees a remainder only above the root of roundoff; the last coefficients are seen to
-    roundoff and, as they fall, bound what follows. Both tests must pass.
-    """
-    size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
+        before = (order, last)
+    h, square = _rule(function, K, (max(needed, 2), order), nodes, 0.0, parity)
+    # Parseval sees a remainder only above the root of roundoff, but at every variance.
     parseval = np.sqrt(np.maximum(square - np.sum(h * h, axis=0), 0.0))
-    last = np.sqrt(np.sum(h[-max(4, len(h) // 8) :] ** 2, axis=0))
-    passed = bool(np.all(last <= rtol * size) & np.all(parseval <= max(1e-7, rtol) * size))
-    remainder = last if passed else np.maximum(last, parseval)
-    return np.maximum(remainder, _ROUNDOFF * size), passed
+    size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
+    converged = converged and bool(np.all(parseval <= max(1e-7, 2 * rtol) * size))
+    remainder = np.maximum(left_out, _ROUNDOFF) * size
+    return HermiteTable(h, remainder if converged else np.maximum(remainder, parseval), converged)
+
+
+def _relative_tail(h: np.ndarray, square: np.ndarray) -> Float[np.ndarray, " order"]:
+    r"""$\max_a\sqrt{\sum_{k\ge n}h_k^2/\langle F^2\rangle}$ for every $n$."""
+    energy = np.cumsum((h * h)[::-1], axis=0)[::-1]
+    return np.sqrt(np.max(energy / np.maximum(square, np.finfo(float).tiny), axis=1))
+
+
+def _extrapolated(before: tuple[int, float], now: tuple[int, float]) -> float:
+    r"""The remainder to expect at the last order: it falls like $e^{-\alpha\sqrt n}$ or slower.
+
+    Before the second order tried it is too early to tell.
+    """
+    (order_before, last_before), (order, last) = before, now
+    if order_before == 0:
+        return 0.0
+    if not 0.0 < last < last_before:
+        return last
+    rate = math.log(last_before / last) / (math.sqrt(order) - math.sqrt(order_before))
+    return last * math.exp(-rate * (math.sqrt(_ORDERS[-1]) - math.sqrt(order)))
 
 
 def _rule(
     function: Callable[[np.ndarray], np.ndarray],
     K: np.ndarray,
-    order: int,
+    order: tuple[int, int],
     nodes: int,
     shift: float,
     parity: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""$h_k$ for $k<$ `order` and $\langle F^2\rangle$ by one trapezoidal rule."""
-    x, polynomials = _weighted_polynomials(order, nodes, shift)
+    r"""$h_k$ and $\langle F^2\rangle$ by one trapezoidal rule.
+
+    `order` says how many coefficients are wanted, and of how many polynomials there is a table.
+    """
+    x, polynomials = _weighted_polynomials(order[1], nodes, shift)
+    polynomials = polynomials[: order[0]]
     if parity:
         half = slice(nodes // 2 if shift else nodes // 2 + 1, None)
         values = function(np.sqrt(K)[:, None] * x[half])
-        h = np.zeros((order, len(K)))
+        h = np.zeros((order[0], len(K)))
         own = slice(int(parity < 0), None, 2)
         h[own] = 2.0 * (polynomials[own, half] @ values.T)
         square = 2.0 * (values * values) @ polynomials[0, half]
@@ -159,15 +165,15 @@ def _resolving_nodes(
 ) -> tuple[int, bool]:
     """How many nodes the trapezoidal rule needs, and whether that many are allowed.
 
-    Such sums converge geometrically for a function analytic in a strip: two interleaved rules of a
-    step h agree when their mean, the rule of step h/2, is accurate.
+    Such sums converge geometrically for a function analytic in a strip: halving the step squares the
+    error. So where two interleaved rules agree to 1e-7, their mean is good to 1e-14.
     """
     while True:
-        one, square = _rule(function, K, order, nodes, 0.0, parity)
-        other, _ = _rule(function, K, order, nodes, 0.5, parity)
+        one, square = _rule(function, K, (order, order), nodes, 0.0, parity)
+        other, _ = _rule(function, K, (order, order), nodes, 0.5, parity)
+        if np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square)):
+            return 2 * nodes, True
         nodes *= 2
-        if np.all(np.max(np.abs(one - other), axis=0) <= 1e-10 * np.sqrt(square)):
-            return nodes, True
         if nodes >= MAX_NODES:
             return nodes, False
 

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import get_blas_funcs
 
 from scalewise.activations import Activation
 from scalewise.gaussian._closed import closed_pair_moments
@@ -20,6 +21,8 @@ from scalewise.gaussian._interface import pair_moments, single_moment
 
 __all__ = ["KernelMap", "Workspace", "kernel_map"]
 
+_SERIES_TOLERANCE = 1e-12
+(_rank_one_update,) = get_blas_funcs(("ger",), dtype=np.float64)
 _COINCIDENT = 1.0 - 2e-15  # arccos turns the roundoff of a correlation of 1 into its square root
 
 Tile = Float[np.ndarray, "row column"]
@@ -118,35 +121,32 @@ class HermiteMap(KernelMap):
             return min(2, len(self._weight))
         bound = self._weight * cmax ** np.maximum(self._power - 1.0 - self._start, 0.0)
         tail = np.cumsum(bound[::-1])[::-1]
-        return max(2, int(np.searchsorted(-tail, -1e-14)))
+        return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)))
 
     def apply(
         self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
-        c, u, p, term, q = work
+        c, u, p, q, _ = work
         np.multiply(C, self._inverse_root[rows, None], out=c)
         c *= self._inverse_root[columns]
-        np.clip(c, -1.0, 1.0, out=c)
-        terms = min(self._terms(max(float(c.max()), -float(c.min()))), len(self._h))
+        cmax = max(float(c.max()), -float(c.min()))
+        if cmax > 1.0:
+            np.clip(c, -1.0, 1.0, out=c)
+        terms = min(self._terms(min(cmax, 1.0)), len(self._h))
         if self._stride == 2:
             np.multiply(c, c, out=u)
         else:
             u = c
-        left, right = self._h[:terms, rows, None], self._h[:terms, columns]
-        np.multiply(left[-1], right[-1], out=p)
-        if slope is None:
-            for k in range(terms - 2, -1, -1):
-                p *= u
-                np.multiply(left[k], right[k], out=term)
-                p += term
-        else:
-            q.fill(0.0)
-            for k in range(terms - 2, -1, -1):
+        left, right = self._h[:terms, rows], self._h[:terms, columns]
+        np.multiply(left[-1][:, None], right[-1], out=p)
+        q.fill(0.0)
+        for k in range(terms - 2, -1, -1):
+            if slope is not None:
                 q *= u
                 q += p
-                p *= u
-                np.multiply(left[k], right[k], out=term)
-                p += term
+            p *= u
+            # p += left right^T in one pass and in place; BLAS counts along columns, hence p.T.
+            _rank_one_update(1.0, right[k], left[k], a=p.T, overwrite_a=1)
         self._finish(c, p, q, C, slope)
         if slope is not None:
             slope *= self._inverse_root[rows, None]

@@ -89,7 +89,8 @@ def _compute(
         ntk="ntk" in names,
         progress=_named(progress, "kernel and NTK"),
     )
-    place = [flow.layers.index(layer) for layer in kept]
+    # A slice where it is one: no copy of what may be large.
+    place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     if "kernel" in names:
         data["kernel"] = as_variable("kernel", flow.K[place])
     if fluctuations:

@@ -8,20 +8,16 @@ over many pairs of samples are worth a second thread.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["blas_threads_for"]
 
 _MANY_PAIRS = 400
-
-
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+# Finding the libraries takes longer than many a prediction: once, with the imports.
+_CONTROLLER = ThreadpoolController()
 
 
 def blas_threads_for(pairs: int) -> AbstractContextManager[object]:
     """One BLAS thread inside the context, unless there are many pairs of samples."""
-    return nullcontext() if pairs > _MANY_PAIRS else _controller().limit(limits=1, user_api="blas")
+    return nullcontext() if pairs > _MANY_PAIRS else _CONTROLLER.limit(limits=1, user_api="blas")

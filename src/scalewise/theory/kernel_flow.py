@@ -25,7 +25,7 @@ from scalewise.network import MLP
 
 __all__ = ["KernelFlow", "kernel_flow"]
 
-_TILE = 1 << 15  # numbers per scratch array: a handful of them fit the second-level cache
+_TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
 
 
 @dataclass(frozen=True)
