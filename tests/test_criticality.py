@@ -151,6 +151,23 @@ def test_sigmoid_keeps_its_rejected_point() -> None:
     assert (point.K_star, point.C_b, point.C_W, point.stability) == (0, -4, 16, "none")
 
 
+def test_a_point_beyond_zero_with_a_negative_bias_variance_is_rejected() -> None:
+    """swish + 1/5 has the root K* = 374.05 with C_b = -2.904."""
+    swish = activation("swish")
+    raised = dataclasses.replace(
+        swish,
+        name="raised",
+        derivatives=(lambda z: swish(z) + 0.2, *swish.derivatives[1:]),
+        taylor=(0.2, *(swish.taylor or ())[1:]),
+    )
+    point = criticality(raised)
+    assert point.C_W is None
+    assert "C_b = -2.904" in point.reason
+    (candidate,) = point.candidates
+    assert candidate.stability == "none"
+    assert candidate.K_star == pytest.approx(374.045535804090441, rel=1e-12, abs=0)
+
+
 @pytest.mark.parametrize(
     ("name", "series"),
     [
