@@ -7,7 +7,7 @@ import scalewise
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
-    {"_version"},
+    {"_version", "_threads"},
     {"activations"},
     {"gaussian"},
     {"criticality"},

@@ -17,7 +17,7 @@ from scalewise.criticality import Criticality, criticality
 
 __all__ = ["MLP", "check_inputs", "digest_of", "replace_layers"]
 
-PerLayer = float | Sequence[float]
+PerLayer = float | int | Sequence[float | int]
 
 
 @dataclass(frozen=True, init=False)

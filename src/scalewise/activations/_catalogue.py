@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -303,6 +304,7 @@ def activation(
     )
 
 
+@lru_cache(maxsize=64)  # the same object each time, so that JAX compiles its networks once
 def _by_name(text: str) -> Activation:
     match = re.fullmatch(r"\s*([a-z_]+)\s*(?:\(\s*([-+.\deE]+)\s*\))?\s*", text)
     key = match.group(1) if match else None

@@ -26,6 +26,8 @@ def check_names(net: MLP, observables: Any, widths: Any) -> tuple[str, ...]:
                 "does not show. Pass widths=[...] with two widths or more."
             )
         names = tuple(name for name in names if name != "metric_nlo")
+    if observables is None and not net.activation.is_continuous:
+        names = tuple(name for name in names if name != "ntk")
     if "ntk" in names:
         check_has_slope(net.activation)
     return names

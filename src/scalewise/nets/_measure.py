@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from scalewise._threads import blas_threads_for
 from scalewise.nets._arguments import (
     check_count,
     check_memory,
@@ -112,7 +113,7 @@ def measure(
         fixed = {"observables": list(names), "memory": budget, **_fingerprint(net, x)}
         record = open_store(store, {**attributes, **fixed})
     plans = [_plan(shape, x, names, dtype) for shape in shapes] if net.depth > 1 else []
-    with Reporter(progress, networks * sum(map(len, plans))) as report:
+    with blas_threads_for(), Reporter(progress, networks * sum(map(len, plans))) as report:
         sums = [
             [run(e, networks, seed=seed, memory=budget, dtype=dtype, store=record, report=report)
              for e in plan]

@@ -23,7 +23,8 @@ from scalewise.network import MLP
 
 __all__ = ["first_ntk", "sample_ntk"]
 
-PROBES = 4
+PROBES = 2
+_FEW_LAYERS = 5  # up to here compiling a shape for each layer costs less than carrying spare rows
 
 
 def first_ntk(net: MLP, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
@@ -116,7 +117,7 @@ def sample_ntk(
     flow, ntk = None, None
     for i in range(depth - 1, 0, -1):
         new = numbers, offsets[depth + i - 2], number(net.C_W[i])
-        slots = -(-(depth - i) // 4) * 4
+        slots = depth - i if depth <= _FEW_LAYERS else -(-(depth - i) // 4) * 4
         rows, ntk = _backward(new, flow, slopes[i - 1], (own[i - 1], own[i]), slots=slots)
         flow = (rows, weights[i - 1], ntk)
     assert ntk is not None

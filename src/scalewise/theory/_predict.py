@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.network import MLP, check_inputs, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable, select
-from scalewise.theory._threads import blas_threads_for
 from scalewise.theory.kernel_flow import kernel_flow
 from scalewise.theory.preactivation import preactivation_flow, single_input_vertex
 
