@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -21,7 +20,7 @@ from jaxtyping import Float
 __all__ = ["HermiteTable", "PairSeries", "hermite_table", "mehler"]
 
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
-_ORDERS = (32, 128, 512, 2048)
+_ORDERS = (32, 64, 128, 256, 512, 1024, 2048)
 MAX_NODES = 4096
 _ROUNDOFF = 4e-15
 
@@ -42,23 +41,26 @@ class HermiteTable:
 
 
 def _weighted_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
-    small = order * nodes <= 1 << 18  # two megabytes: worth keeping
-    return (_kept_polynomials if small else _make_polynomials)(order, nodes, shift)
-
-
-def _make_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
     r"""Nodes $x_j$ of a trapezoidal rule, and $w_j\mathrm{He}_k(x_j)$ for $k<$ `order`."""
-    step = 2 * HALF_RANGE / nodes
-    x = -HALF_RANGE + step * (np.arange(nodes) + shift)
-    table = np.empty((order, nodes))
-    table[0] = np.exp(-x * x / 2) * (step / math.sqrt(2 * math.pi))
-    table[1] = x * table[0]
-    for k in range(1, order - 1):
-        table[k + 1] = (x * table[k] - math.sqrt(k) * table[k - 1]) / math.sqrt(k + 1)
-    return x, table
+    x, table = _TABLES.get((nodes, shift), (None, None))
+    if x is None or table is None:
+        step = 2 * HALF_RANGE / nodes
+        x = -HALF_RANGE + step * (np.arange(nodes) + shift)
+        weight = np.exp(-x * x / 2) * (step / math.sqrt(2 * math.pi))
+        table = np.stack([weight, x * weight])
+    if len(table) < order:
+        known, table = table, np.empty((order, nodes))
+        table[: len(known)] = known
+        for k in range(len(known) - 1, order - 1):
+            table[k + 1] = (x * table[k] - math.sqrt(k) * table[k - 1]) / math.sqrt(k + 1)
+        if table.size <= _KEPT:
+            _TABLES[nodes, shift] = x, table
+    return x, table[:order]
 
 
-_kept_polynomials = lru_cache(maxsize=24)(_make_polynomials)
+# Grown as higher orders are asked for; a few megabytes, as there are a dozen numbers of nodes.
+_TABLES: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = {}
+_KEPT = 1 << 18
 
 
 def hermite_table(
@@ -88,7 +90,7 @@ def hermite_table(
     order, converged = _ORDERS[0], False
     for order in _ORDERS:
         nodes, resolved = _resolving_nodes(function, pilot, order, nodes // 2, parity)
-        tail = _relative_tail(*_rule(function, pilot, (order, order), nodes, 0.0, parity))
+        tail = _relative_tail(*_rule(function, pilot, order, nodes, 0.0, parity))
         # The last coefficients are seen to roundoff and, as they fall, bound what follows.
         last = float(tail[-max(4, order // 8)])
         converged = resolved and last <= rtol
@@ -97,7 +99,7 @@ def hermite_table(
         if converged or not resolved or _extrapolated(before, (order, last)) > 100 * rtol:
             break
         before = (order, last)
-    h, square = _rule(function, K, (max(needed, 2), order), nodes, 0.0, parity)
+    h, square = _rule(function, K, max(needed, 2), nodes, 0.0, parity)
     # Parseval sees a remainder only above the root of roundoff, but at every variance.
     parseval = np.sqrt(np.maximum(square - np.sum(h * h, axis=0), 0.0))
     size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
@@ -115,10 +117,10 @@ def _relative_tail(h: np.ndarray, square: np.ndarray) -> Float[np.ndarray, " ord
 def _extrapolated(before: tuple[int, float], now: tuple[int, float]) -> float:
     r"""The remainder to expect at the last order: it falls like $e^{-\alpha\sqrt n}$ or slower.
 
-    Before the second order tried it is too early to tell.
+    Before the third order tried it is too early to tell.
     """
     (order_before, last_before), (order, last) = before, now
-    if order_before == 0:
+    if order_before < 64:
         return 0.0
     if not 0.0 < last < last_before:
         return last
@@ -129,21 +131,17 @@ def _extrapolated(before: tuple[int, float], now: tuple[int, float]) -> float:
 def _rule(
     function: Callable[[np.ndarray], np.ndarray],
     K: np.ndarray,
-    order: tuple[int, int],
+    order: int,
     nodes: int,
     shift: float,
     parity: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""$h_k$ and $\langle F^2\rangle$ by one trapezoidal rule.
-
-    `order` says how many coefficients are wanted, and of how many polynomials there is a table.
-    """
-    x, polynomials = _weighted_polynomials(order[1], nodes, shift)
-    polynomials = polynomials[: order[0]]
+    r"""$h_k$ for $k<$ `order` and $\langle F^2\rangle$ by one trapezoidal rule."""
+    x, polynomials = _weighted_polynomials(order, nodes, shift)
     if parity:
         half = slice(nodes // 2 if shift else nodes // 2 + 1, None)
         values = function(np.sqrt(K)[:, None] * x[half])
-        h = np.zeros((order[0], len(K)))
+        h = np.zeros((order, len(K)))
         own = slice(int(parity < 0), None, 2)
         h[own] = 2.0 * (polynomials[own, half] @ values.T)
         square = 2.0 * (values * values) @ polynomials[0, half]
@@ -169,8 +167,8 @@ def _resolving_nodes(
     error. So where two interleaved rules agree to 1e-7, their mean is good to 1e-14.
     """
     while True:
-        one, square = _rule(function, K, (order, order), nodes, 0.0, parity)
-        other, _ = _rule(function, K, (order, order), nodes, 0.5, parity)
+        one, square = _rule(function, K, order, nodes, 0.0, parity)
+        other, _ = _rule(function, K, order, nodes, 0.5, parity)
         if np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square)):
             return 2 * nodes, True
         nodes *= 2

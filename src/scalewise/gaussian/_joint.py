@@ -16,7 +16,6 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 from scipy import special
-from scipy.stats import qmc
 
 __all__ = ["JointRule", "joint_rule"]
 
@@ -115,6 +114,8 @@ def _product_rule(points: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=2 * SCRAMBLES)
 def _sobol(points: int, rank: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    from scipy.stats import qmc  # here, because its import takes as long as many a prediction
+
     uniform = qmc.Sobol(rank, scramble=True, rng=np.random.default_rng(seed)).random(points)
     normal = special.ndtri(np.clip(uniform, 1e-16, 1 - 1e-16))
     return np.ascontiguousarray(normal.T), np.full(points, 1.0 / points)
