@@ -319,3 +319,11 @@ def test_what_is_no_activation_is_refused(monkeypatch) -> None:
 def test_activations_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         activation("tanh").name = "other"
+
+
+@pytest.mark.parametrize(
+    "function", [np.tanh, lambda z: z if z > 0 else 0 * z], ids=["numpy", "if"]
+)
+def test_a_callable_that_jax_cannot_trace_is_refused(function) -> None:
+    with pytest.raises(ValueError, match=r"JAX cannot trace the activation .* jax\.numpy"):
+        activation(function)

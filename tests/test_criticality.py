@@ -294,7 +294,7 @@ def test_limits_at_zero() -> None:
 @pytest.mark.parametrize(
     "sigma",
     [*(n for n in BUILTIN_NAMES if n not in ("perceptron", "exp")), elu, selu, hard_tanh],
-    ids=str,
+    ids=lambda a: a if isinstance(a, str) else a.__name__,
 )
 def test_chi_parallel_is_the_derivative_of_the_recursion(sigma, K) -> None:
     """Against <sigma^2 (z^2 - K)>/2K^2, PDLT (5.50): no derivative, no kink."""

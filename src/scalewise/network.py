@@ -196,9 +196,14 @@ def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
             or a sample's first-layer kernel vanishes (a zero input vector with C_b = 0).
     """
     try:
-        array = np.asarray(x, dtype=np.float64)
+        array = np.asarray(x)
+        if np.iscomplexobj(array):
+            raise TypeError
+        array = array.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError("`x` must be an array of numbers of shape (samples, features).") from None
+        raise ValueError(
+            "`x` must be an array of real numbers of shape (samples, features)."
+        ) from None
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
             "`x` must have shape (samples, features) with at least one of each; "
@@ -214,7 +219,8 @@ def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
         raise ValueError(
             f"`x` must be finite; x[{row}, {column}] is {array[row, column]}. Clean the data first."
         )
-    variance = net.C_b[0] + net.C_W[0] * np.mean(array * array, axis=1)
+    with np.errstate(over="ignore", under="ignore"):
+        variance = net.C_b[0] + net.C_W[0] * np.mean(array * array, axis=1)
     if np.any(variance == 0):
         raise ValueError(
             f"`x` holds a zero input vector (sample {int(np.argmin(variance))}) and C_b = 0, so its "
@@ -247,6 +253,8 @@ def _size(name: str, value: Any, meaning: str) -> int:
 
 def _hidden_widths(width: Any, depth: int) -> tuple[int, ...]:
     meaning = "is a number of neurons"
+    if isinstance(width, np.ndarray) and width.ndim == 1:
+        width = width.tolist()
     if not isinstance(width, Sequence) or isinstance(width, str):
         return (_size("width", width, meaning),) * (depth - 1)
     if len(width) != depth - 1:

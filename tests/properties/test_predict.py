@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import scalewise as sw
 
 ACTIVATIONS = ["tanh", "relu", "gelu", "swish", "sin", "erf", "sigmoid", "softplus", "linear"]
+X = np.array([[1.0, 2.0], [0.5, -1.0]])
 NAMES = ["kernel", "metric_nlo", "four_point_vertex", "ntk"]
 
 
@@ -140,3 +141,54 @@ def test_selected_layers_and_observables_are_the_same_numbers() -> None:
     assert set(some.data_vars) == {"kernel", "ntk", "expansion_parameter"}
     for name in some.data_vars:
         np.testing.assert_array_equal(some[name], everything[name].sel(layer=[2, 5]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": X[0]}, "shape .samples, features.*got shape .2,."),
+        ({"x": X * 1j}, "real numbers"),
+        ({"x": X * np.inf}, r"must be finite; x\[0, 0\]"),
+        ({"x": X * 0}, "zero input vector .sample 0. and C_b = 0"),
+        ({"x": X * 1e200}, "too large"),
+        ({"x": np.ones((2, 3))}, "has 3 features, but the network takes input_dim=2"),
+        ({"layers": 4}, "`layers` must be numbers from 1 to the depth 3; got 4"),
+        ({"observables": "vertex"}, "does not know 'vertex'; the known ones are kernel"),
+        ({"observables": []}, "is empty; choose from"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(arguments: dict, message: str) -> None:
+    net = sw.MLP(3, 10, "tanh", input_dim=2, output_dim=1)
+    with pytest.raises(ValueError, match=message):
+        sw.predict(net, **{"x": X, **arguments})
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-3, 20.0])
+def test_extreme_inputs_are_still_numbers(scale: float) -> None:
+    net = sw.MLP(4, 10, "tanh", input_dim=2, output_dim=1)
+    flow = sw.predict(net, scale * X)
+    for variable in flow.data_vars.values():
+        assert np.all(np.isfinite(variable.values))
+    if scale < 1:  # tanh is the identity there
+        K = flow.kernel.values[0]
+        wick = np.einsum("ac,bd->abcd", K, K) + np.einsum("ad,bc->abcd", K, K)
+        np.testing.assert_allclose(flow.four_point_vertex.values[3], 3 * wick, rtol=1e-4)
+
+
+def test_networks_that_explode_or_vanish_are_refused() -> None:
+    for name, C_W in (("relu", 20.0), ("relu", 1e-3), ("exp", 2.0), ("quadratic", 2.0)):
+        net = sw.MLP(300, 5, name, input_dim=2, output_dim=1, C_W=C_W)
+        with pytest.raises(ValueError, match=r"smaller|explode or vanish"):
+            sw.predict(net, X, observables="kernel")
+
+
+def test_a_constant_and_a_vanishing_activation() -> None:
+    one = sw.activation(lambda z: 0 * z + 1.0, name="one")
+    flow = sw.predict(sw.MLP(3, 10, one, input_dim=2, output_dim=1, C_b=0.5), X)
+    np.testing.assert_allclose(flow.kernel.values[1:], 1.5)
+    np.testing.assert_allclose(flow.four_point_vertex.values, 0.0, atol=1e-13)
+    zero = sw.activation(lambda z: 0 * z, name="zero")
+    with pytest.raises(
+        ValueError, match=r"'zero' leaves the range of float64 at layer 2 \(K = 0\)"
+    ):
+        sw.predict(sw.MLP(3, 10, zero, input_dim=2, output_dim=1), X)

@@ -62,7 +62,13 @@ def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Deriva
         padded = np.zeros(max(256, 1 << max(flat.size - 1, 0).bit_length()))
         padded[: flat.size] = flat
         with jax.enable_x64(True):
-            result = compiled(padded)
+            try:
+                result = compiled(padded)
+            except jax.errors.JAXTypeError as error:
+                raise ValueError(
+                    f"JAX cannot trace the activation {label!r}. Write it with jax.numpy instead of "
+                    "numpy, and choose between cases with jax.numpy.where instead of `if`."
+                ) from error
             if getattr(result, "shape", None) != padded.shape:
                 raise ValueError(
                     f"The activation {label!r} must return an array of the shape it is given; for "

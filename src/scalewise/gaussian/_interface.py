@@ -73,6 +73,9 @@ def single_moment(
     legs = _legs(orders)
     variance = np.asarray(K, dtype=np.float64)
     _refuse_bad_variances("K", variance)
+    if sigma.family == "exp" and power == 0:
+        exact = _log_normal(0.5 * len(legs) ** 2 * variance)
+        return Estimate(exact, _CLOSED * exact, "closed")
     function = product(sigma, legs)
     value, error = single_quadrature(
         (lambda z: z**power * function(z)) if power else function, variance, sigma.split_points
@@ -83,6 +86,16 @@ def single_moment(
         size = np.sqrt(single_quadrature(_square_of(function, power), variance[doubtful])[0])
         _refuse_unconverged(sigma, variance[doubtful], error[doubtful] / np.maximum(size, 1e-300))
     return Estimate(value, error, "quadrature")
+
+
+def _log_normal(exponent: np.ndarray) -> np.ndarray:
+    """The mean of a log-normal number, refused where a double cannot hold it."""
+    if exponent.size and np.max(exponent) > 700.0:
+        raise ValueError(
+            f"An expectation of 'exp' overflows: it is exp({np.max(exponent):.4g}). Make the variances "
+            "smaller (a smaller C_W or fewer layers), or use an activation that grows more slowly."
+        )
+    return np.exp(exponent)
 
 
 def _square_of(function: Callable, power: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -132,8 +145,12 @@ def pair_moment(
     sigma = activation(source)
     f, g = product(sigma, _legs(orders_a)), product(sigma, _legs(orders_b))
     shape, (a, b, c) = _pairs(A, B, C)
-    if sigma.slopes is not None:
-        value = polar_moment(sigma.slopes, a, b, c, _legs(orders_a), _legs(orders_b))
+    if sigma.slopes is not None or sigma.family == "exp":
+        p, q = _legs(orders_a), _legs(orders_b)
+        if sigma.slopes is not None:
+            value = polar_moment(sigma.slopes, a, b, c, p, q)
+        else:
+            value = _log_normal(0.5 * (len(p) ** 2 * a + len(q) ** 2 * b) + len(p) * len(q) * c)
         return Estimate(value.reshape(shape), _CLOSED * np.abs(value).reshape(shape), "closed")
     if sigma.is_smooth:
         series = PairSeries(a, b, c)
@@ -241,9 +258,13 @@ def _smooth_moments(
     }
     if 3 in tables:
         tables[4] = series.derivative(tables[3])
+    base = series.table(sigma.derivatives[0], sigma.parity) if 0 not in tables else tables[0]
+    square = series.moment(base, base)[2]
     out = {}
     for p, q in wanted:
         value, error, size = series.moment(tables[p], tables[q])
+        # In the recursions M_pq multiplies p + q powers of z: at tiny variances that is its scale.
+        size = np.maximum(size, square * (abc[0] * abc[1]) ** (-(p + q) / 4))
         missed = (error > _SERIES_TOLERANCE * size) | (engine == "quadrature")
         if missed.any() and engine != "hermite":
             a, b, c = (v[missed] for v in abc)

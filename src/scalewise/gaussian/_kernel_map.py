@@ -112,8 +112,10 @@ class HermiteMap(KernelMap):
         self._inverse_root = 1.0 / np.sqrt(K)
         # What each order contributes at most, relative to the natural size of the two moments.
         self._power = power
-        weight = np.max(square / self.diagonal, axis=1)
-        weight_slope = np.max(power[:, None] * square / (self.diagonal_slope * K), axis=1)
+        tiny = np.finfo(float).tiny  # a constant has no slope, and 0 none of both
+        weight = np.max(square / np.maximum(self.diagonal, tiny), axis=1)
+        slope = np.maximum(self.diagonal_slope * K, tiny)
+        weight_slope = np.max(power[:, None] * square / slope, axis=1)
         self._weight = np.maximum(weight, weight_slope)
 
     def _terms(self, cmax: float) -> int:

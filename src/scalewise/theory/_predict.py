@@ -117,7 +117,8 @@ def _layers(net: MLP, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     if layers is None:
         return tuple(range(1, net.depth + 1))
     kept = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
-    if not kept or any(not 1 <= layer <= net.depth for layer in kept):
+    whole = all(isinstance(layer, int | np.integer) for layer in kept)
+    if not kept or not whole or any(not 1 <= layer <= net.depth for layer in kept):
         raise ValueError(f"`layers` must be numbers from 1 to the depth {net.depth}; got {layers}.")
     return tuple(sorted({int(layer) for layer in kept}))
 
