@@ -463,7 +463,7 @@ def test_infinite_susceptibilities_are_refused() -> None:
     corner = activation(lambda z: 1 + jnp.abs(z), kinks=(0.0,), name="corner")
     with pytest.raises(ValueError, match=r"'corner' are not finite at K = 0.*a positive one"):
         susceptibilities(corner, 0.0, 1.0)
-    with pytest.raises(ValueError, match=r"must be a finite number.*overflows"):
+    with pytest.raises(ValueError, match=r"overflows.*Make the variances smaller"):
         susceptibilities("exp", 1e6, 1.0)
 
 

@@ -64,10 +64,11 @@ def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Deriva
         with jax.enable_x64(True):
             try:
                 result = compiled(padded)
-            except jax.errors.JAXTypeError as error:
+            except Exception as error:
                 raise ValueError(
-                    f"JAX cannot trace the activation {label!r}. Write it with jax.numpy instead of "
-                    "numpy, and choose between cases with jax.numpy.where instead of `if`."
+                    f"JAX cannot trace the activation {label!r}. Write it as a function of one array "
+                    "with jax.numpy instead of numpy, and choose between cases with jax.numpy.where "
+                    f"instead of `if`. JAX says: {str(error).splitlines()[0]}"
                 ) from error
             if getattr(result, "shape", None) != padded.shape:
                 raise ValueError(

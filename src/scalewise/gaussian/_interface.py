@@ -206,8 +206,8 @@ def pair_moments(
 
     Example:
         >>> from scalewise.gaussian import pair_moments
-        >>> float(pair_moments("relu", 1.0, 1.0, 0.0)[0, 0].value) * 2 * 3.141592653589793
-        1.0
+        >>> round(float(pair_moments("relu", 1.0, 1.0, 0.0)[0, 0].value), 12)  # 1/2 pi
+        0.159154943092
     """
     sigma = activation(source)
     wanted = tuple(orders)
@@ -263,14 +263,14 @@ def _smooth_moments(
     out = {}
     for p, q in wanted:
         value, error, size = series.moment(tables[p], tables[q])
-        # In the recursions M_pq multiplies p + q powers of z: at tiny variances that is its scale.
-        size = np.maximum(size, square * (abc[0] * abc[1]) ** (-(p + q) / 4))
         missed = (error > _SERIES_TOLERANCE * size) | (engine == "quadrature")
         if missed.any() and engine != "hermite":
             a, b, c = (v[missed] for v in abc)
             direct, doubt = kinked_pair_moments(sigma, a, b, c, [(p, q)])
             value[missed], error[missed] = direct[p, q], doubt[p, q]
-            _refuse_unconverged(sigma, a, error[missed] / size[missed])
+            # In the recursions M_pq multiplies p + q powers of z: at tiny variances that is its scale.
+            scale = np.maximum(size, square * (abc[0] * abc[1]) ** (-(p + q) / 4))
+            _refuse_unconverged(sigma, a, error[missed] / scale[missed])
         name = "hermite" if engine == "hermite" else _engine_name(missed)
         out[p, q] = Estimate(value.reshape(shape), error.reshape(shape), name)
     return out
