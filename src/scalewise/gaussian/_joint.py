@@ -21,7 +21,7 @@ __all__ = ["JointRule", "joint_rule"]
 
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
-_PRODUCT_LEVELS = {1: (96, 128), 2: (72, 96), 3: (36, 48), 4: (20, 28)}
+_PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
 
 
