@@ -138,7 +138,7 @@ MUTANTS = (
 )
 
 
-def tests_pass(sources: Path, tests: tuple[str, ...]) -> bool:
+def passes(sources: Path, tests: tuple[str, ...]) -> bool:
     """Whether the tests pass with the package taken from `sources`."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     command += ["-o", "addopts=--import-mode=importlib", *tests]
@@ -156,12 +156,12 @@ def survives(mutant: Mutant) -> bool:
         shutil.copytree(ROOT / "src" / "scalewise", sources / "scalewise")
         path = sources / "scalewise" / mutant.file
         path.write_text(path.read_text().replace(mutant.old, mutant.new))
-        return tests_pass(sources, mutant.tests)
+        return passes(sources, mutant.tests)
 
 
 def main(prefixes: list[str]) -> int:
     """Run the mutants; exit status 1 if one survives."""
-    if not tests_pass(ROOT / "src", GOLDEN):
+    if not passes(ROOT / "src", GOLDEN):
         print("The tests fail without any break; mend that first.")
         return 1
     chosen = [m for m in MUTANTS if not prefixes or m.name.startswith(tuple(prefixes))]

@@ -12,7 +12,7 @@ X = np.array([[1.0, 2.0], [0.5, -1.0]])
 NAMES = ["kernel", "metric_nlo", "four_point_vertex", "ntk"]
 
 
-def rough(theory_a: np.ndarray, theory_b: np.ndarray, error: float = 1e-9) -> None:
+def assert_close(theory_a: np.ndarray, theory_b: np.ndarray, error: float = 1e-9) -> None:
     scale = max(np.abs(theory_b).max(), 1e-3)
     np.testing.assert_allclose(theory_a, theory_b, rtol=error, atol=error * scale)
 
@@ -69,7 +69,7 @@ def test_a_part_of_the_data_has_the_prediction_of_the_whole(problem: tuple) -> N
     whole, alone = sw.predict(net, x), sw.predict(net, x[part])
     for name in NAMES:
         dims = [d for d in whole[name].dims if d != "layer"]
-        rough(whole[name].isel(dict.fromkeys(dims, part)).values, alone[name].values)
+        assert_close(whole[name].isel(dict.fromkeys(dims, part)).values, alone[name].values)
 
 
 @settings(max_examples=8, deadline=None)
@@ -78,10 +78,10 @@ def test_symmetries_and_positivity(problem: tuple) -> None:
     net, x = build(problem)
     flow = sw.predict(net, x)
     K, Theta, V = flow.kernel.values, flow.ntk.values, flow.four_point_vertex.values
-    rough(K, K.swapaxes(1, 2))
-    rough(Theta, Theta.swapaxes(1, 2))
+    assert_close(K, K.swapaxes(1, 2))
+    assert_close(Theta, Theta.swapaxes(1, 2))
     for axes in ((0, 2, 1, 3, 4), (0, 1, 2, 4, 3), (0, 3, 4, 1, 2)):
-        rough(V, V.transpose(axes))
+        assert_close(V, V.transpose(axes))
     for layer in range(net.depth):
         for matrix in (K[layer], Theta[layer], V[layer].reshape(9, 9)):
             low, *_, high = np.linalg.eigvalsh(matrix)
@@ -98,7 +98,7 @@ def test_coincident_inputs_are_one_input(problem: tuple) -> None:
     for name in NAMES:
         dims = [d for d in once[name].dims if d != "layer"]
         for image in ([0, 1], [0, 2]):
-            rough(twice[name].isel(dict.fromkeys(dims, image)).values, once[name].values)
+            assert_close(twice[name].isel(dict.fromkeys(dims, image)).values, once[name].values)
         # One index through the first copy and one through the second: three inputs to the code.
         image = {d: [0, 2] if d == dims[1] else [0, 1] for d in dims}
         gap = np.abs(twice[name].isel(image).values - once[name].values)
@@ -123,7 +123,7 @@ def test_rescaling_the_inputs_of_a_scale_invariant_network(factor: float, name: 
     net = sw.MLP(4, 50, name, input_dim=3, output_dim=1, C_W=1.5, lambda_b=0.0)
     one, other = sw.predict(net, x), sw.predict(net, factor * x)
     for observable, power in (("kernel", 2), ("ntk", 2), ("four_point_vertex", 4)):
-        rough(other[observable].values / factor**power, one[observable].values)
+        assert_close(other[observable].values / factor**power, one[observable].values)
 
 
 def test_one_layer_is_linear_regression() -> None:

@@ -40,12 +40,12 @@ class HermiteTable:
     converged: bool
 
 
-def _weighted_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
+def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     r"""Nodes $x_j$ of a trapezoidal rule, and $w_j\mathrm{He}_k(x_j)$ for $k<$ `order`."""
-    x, table = _TABLES.get((nodes, shift), (None, None))
+    x, table = _TABLES.get(nodes, (None, None))
     if x is None or table is None:
         step = 2 * HALF_RANGE / nodes
-        x = -HALF_RANGE + step * (np.arange(nodes) + shift)
+        x = -HALF_RANGE + step * np.arange(nodes)
         weight = np.exp(-x * x / 2) * (step / math.sqrt(2 * math.pi))
         table = np.stack([weight, x * weight])
     if len(table) < order:
@@ -54,12 +54,12 @@ def _weighted_polynomials(order: int, nodes: int, shift: float) -> tuple[np.ndar
         for k in range(len(known) - 1, order - 1):
             table[k + 1] = (x * table[k] - math.sqrt(k) * table[k - 1]) / math.sqrt(k + 1)
         if table.size <= _KEPT:
-            _TABLES[nodes, shift] = x, table
+            _TABLES[nodes] = x, table
     return x, table[:order]
 
 
-# Grown as higher orders are asked for; a few megabytes, as there are a dozen numbers of nodes.
-_TABLES: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = {}
+# Grown as higher orders are asked for; a few megabytes, as there are six numbers of nodes.
+_TABLES: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 _KEPT = 1 << 18
 
 
@@ -89,8 +89,8 @@ def hermite_table(
     nodes, before, needed, left_out = 128, (0, np.inf), 0, np.inf
     order, converged = _ORDERS[0], False
     for order in _ORDERS:
-        nodes, resolved = _resolving_nodes(function, pilot, order, nodes // 2, parity)
-        tail = _relative_tail(*_rule(function, pilot, order, nodes, 0.0, parity))
+        nodes, resolved = _resolving_nodes(function, pilot, order, nodes, parity)
+        tail = _relative_tail(*_rule(function, pilot, order, nodes, parity))
         # The last coefficients are seen to roundoff and, as they fall, bound what follows.
         last = float(tail[-max(4, order // 8)])
         converged = resolved and last <= rtol
@@ -99,7 +99,7 @@ def hermite_table(
         if converged or not resolved or _extrapolated(before, (order, last)) > 100 * rtol:
             break
         before = (order, last)
-    h, square = _rule(function, K, max(needed, 2), nodes, 0.0, parity)
+    h, square = _rule(function, K, max(needed, 2), nodes, parity)
     # Parseval sees a remainder only above the root of roundoff, but at every variance.
     parseval = np.sqrt(np.maximum(square - np.sum(h * h, axis=0), 0.0))
     size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
@@ -133,25 +133,31 @@ def _rule(
     K: np.ndarray,
     order: int,
     nodes: int,
-    shift: float,
     parity: int,
+    part: tuple[int, int] = (0, 1),
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""$h_k$ for $k<$ `order` and $\langle F^2\rangle$ by one trapezoidal rule."""
-    x, polynomials = _weighted_polynomials(order, nodes, shift)
-    if parity:
-        half = slice(nodes // 2 if shift else nodes // 2 + 1, None)
-        values = function(np.sqrt(K)[:, None] * x[half])
-        h = np.zeros((order, len(K)))
-        own = slice(int(parity < 0), None, 2)
-        h[own] = 2.0 * (polynomials[own, half] @ values.T)
-        square = 2.0 * (values * values) @ polynomials[0, half]
-        if not shift and parity > 0:
-            centre = function(np.zeros(1))[0]
-            h[own] += polynomials[own, nodes // 2, None] * centre
-            square += polynomials[0, nodes // 2] * centre * centre
-        return h, square
-    values = function(np.sqrt(K)[:, None] * x)
-    return polynomials @ values.T, (values * values) @ polynomials[0]
+    r"""$h_k$ for $k<$ `order` and $\langle F^2\rangle$ by one trapezoidal rule.
+
+    `part` says which nodes: from where, and every how many. With (0, 2) and (1, 2) it is one of the
+    two interleaved rules of twice the step.
+    """
+    start, stride = part
+    x, table = _weighted_polynomials(order, nodes)
+    x, table = x[start::stride], table[:, start::stride]
+    if parity == 0:
+        values = function(np.sqrt(K)[:, None] * x)
+        return stride * (table @ values.T), stride * ((values * values) @ table[0])
+    right = slice(int(np.searchsorted(x, 0.0, side="right")), None)
+    values = function(np.sqrt(K)[:, None] * x[right])
+    h = np.zeros((order, len(K)))
+    own = slice(int(parity < 0), None, 2)
+    h[own] = 2.0 * stride * (table[own, right] @ values.T)
+    square = 2.0 * stride * ((values * values) @ table[0, right])
+    if parity > 0 and right.start > 0 and x[right.start - 1] == 0.0:
+        centre = function(np.zeros(1))[0]
+        h[own] += stride * table[own, right.start - 1, None] * centre
+        square += stride * table[0, right.start - 1] * centre * centre
+    return h, square
 
 
 def _resolving_nodes(
@@ -164,16 +170,15 @@ def _resolving_nodes(
     """How many nodes the trapezoidal rule needs, and whether that many are allowed.
 
     Such sums converge geometrically for a function analytic in a strip: halving the step squares the
-    error. So where two interleaved rules agree to 1e-7, their mean is good to 1e-14.
+    error. So where the two interleaved halves of a rule agree to 1e-7, the whole is good to 1e-14.
     """
-    while True:
-        one, square = _rule(function, K, order, nodes, 0.0, parity)
-        other, _ = _rule(function, K, order, nodes, 0.5, parity)
+    while nodes <= MAX_NODES:
+        one, square = _rule(function, K, order, nodes, parity, (0, 2))
+        other, _ = _rule(function, K, order, nodes, parity, (1, 2))
         if np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square)):
-            return 2 * nodes, True
+            return nodes, True
         nodes *= 2
-        if nodes >= MAX_NODES:
-            return nodes, False
+    return MAX_NODES, False
 
 
 def mehler(
