@@ -43,7 +43,12 @@ MUTANTS = (
         "            K *= net.C_W[i]\n",
         "            K *= net.C_W[i - 1]\n",
     ),
-    Mutant("K: input width forgotten", FLOW, "x[columns].T / net.input_dim", "x[columns].T"),
+    Mutant(
+        "K: input width forgotten",
+        FLOW,
+        "    K *= net.C_W[0] / net.input_dim\n",
+        "    K *= net.C_W[0]\n",
+    ),
     Mutant(
         "K: series cut one order short",
         MAP,

@@ -11,6 +11,7 @@ from scalewise.gaussian._interface import (
 )
 from scalewise.gaussian._joint import JointRule, joint_rule
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
+from scalewise.gaussian._quadrature import line_rule
 
 __all__ = [
     "ENGINES",
@@ -21,6 +22,7 @@ __all__ = [
     "Workspace",
     "joint_rule",
     "kernel_map",
+    "line_rule",
     "pair_moment",
     "pair_moments",
     "product",

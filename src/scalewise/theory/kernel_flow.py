@@ -79,8 +79,9 @@ def kernel_flow(
     K = np.empty((len(kept), count, count))
     Theta = np.empty_like(K) if ntk else None
     done, total = 0, count * (count + 1) // 2
+    workspace = Workspace(KernelMap.scratch + 3, max(_TILE, count))
     for rows, columns in _tiles(count):
-        strip = _carry(net, x, maps, rows, columns, kept, ntk=ntk)
+        strip = _carry(net, x, maps, (rows, columns), kept, workspace, ntk=ntk)
         for slot, (k, theta) in enumerate(strip):
             _store(K[slot], k, rows, columns)
             if Theta is not None:
@@ -143,19 +144,22 @@ def _carry(
     net: MLP,
     x: np.ndarray,
     maps: list[KernelMap],
-    rows: slice,
-    columns: slice,
+    tile: tuple[slice, slice],
     kept: tuple[int, ...],
+    workspace: Workspace,
     *,
     ntk: bool,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Take one tile of pairs through the layers; yield it at the layers kept."""
-    overlap = x[rows] @ x[columns].T / net.input_dim
-    shape = overlap.shape
-    work = Workspace(KernelMap.scratch, overlap.size).take(shape)
-    slope = np.empty(shape) if ntk else None
-    K = net.C_b[0] + net.C_W[0] * overlap
-    Theta = net.lambda_b[0] + net.lambda_W[0] * overlap
+    rows, columns = tile
+    shape = (rows.stop - rows.start, columns.stop - columns.start)
+    K, Theta, derivative, *work = workspace.take(shape)
+    slope = derivative if ntk else None
+    np.matmul(x[rows], x[columns].T, out=K)
+    np.multiply(K, net.lambda_W[0] / net.input_dim, out=Theta)
+    Theta += net.lambda_b[0]
+    K *= net.C_W[0] / net.input_dim
+    K += net.C_b[0]
     wanted = set(kept)
     for layer in range(1, max(wanted) + 1):
         if layer > 1:

@@ -25,6 +25,7 @@ from scalewise.activations import Activation
 from scalewise.gaussian import (
     JointRule,
     joint_rule,
+    line_rule,
     pair_moment,
     pair_moments,
     single_moment,
@@ -35,6 +36,7 @@ __all__ = ["PreactivationFlow", "preactivation_flow", "single_input_vertex"]
 
 _FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
 _SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+_LINE_LEVEL = 3
 _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
 
 
@@ -265,20 +267,23 @@ def single_input_vertex(
     sigma = net.activation
     for layer in range(1, net.depth):
         k = K[layer - 1]
-        second = single_moment(sigma, k, (0, 0)).value
-        fourth = single_moment(sigma, k, (0, 0, 0, 0)).value
-        slope = _square_slope(sigma, k)
+        z, w = line_rule(k, sigma.split_points, _LINE_LEVEL)
+        s = sigma(z)
+        square = s * s
+        second = np.sum(w * square, axis=-1)
+        source = np.sum(w * (square - second[:, None]) ** 2, axis=-1)
+        slope = np.sum(w * z * s * sigma.derivative(z), axis=-1) / k + _jumps(sigma, k)
         r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
-        V[layer] = net.C_W[layer] ** 2 * (fourth - second**2 + r * slope**2 * V[layer - 1])
+        V[layer] = net.C_W[layer] ** 2 * (source + r * slope**2 * V[layer - 1])
     return V
 
 
-def _square_slope(sigma: Activation, K: np.ndarray) -> np.ndarray:
-    r"""$d\langle\sigma^2\rangle/dK=\langle z(\sigma^2)'\rangle/2K$, jumps of $\sigma$ included."""
-    inserted = 2 * single_moment(sigma, K, (0, 1), power=1).value
+def _jumps(sigma: Activation, K: np.ndarray) -> np.ndarray | float:
+    r"""What jumps of $\sigma$ add to $d\langle\sigma^2\rangle/dK=\langle z(\sigma^2)'\rangle/2K$."""
+    total: np.ndarray | float = 0.0
     for kink in sigma.kinks:
         if kink.jump:
             low, high = sigma(np.nextafter(kink.location, [-np.inf, np.inf]))
             density = np.exp(-(kink.location**2) / (2 * K)) / np.sqrt(2 * np.pi * K)
-            inserted = inserted + kink.location * (high**2 - low**2) * density
-    return inserted / (2 * K)
+            total = total + kink.location * (high**2 - low**2) * density / (2 * K)
+    return total
