@@ -232,3 +232,28 @@ def test_flow_is_consistent_with_the_single_input_recursion() -> None:
         np.testing.assert_allclose(
             diagonal, single_input_vertex(network, flow.diagonal), rtol=1e-9, atol=1e-13
         )
+
+
+def test_tanh_approaches_its_asymptotics_as_tabulated() -> None:
+    """K l -> 1/2, V/(K² l) -> 2/3, bare G^{1} -> -1/6, at the published distance from the limit."""
+    flow = sw.predict(net(100, "tanh", features=1), one_input()).sel(layer=100)
+    K, V, G1 = (flow[n].item() for n in ("kernel", "four_point_vertex", "metric_nlo"))
+    assert 2 * K * 100 == pytest.approx(1.02414, abs=6e-6)
+    assert V / K**2 / 100 == pytest.approx(0.64804, abs=6e-6)
+    assert G1 == pytest.approx(-0.15869, abs=6e-6)
+    deep = net(1000, "tanh", features=1)
+    diagonal = kernel_flow(deep, one_input(), layers=[1000], ntk=False).diagonal
+    vertex = single_input_vertex(deep, diagonal)
+    assert 2 * diagonal[-1, 0] * 1000 == pytest.approx(1.00333, abs=6e-6)
+    assert vertex[-1, 0] / diagonal[-1, 0] ** 2 / 1000 == pytest.approx(0.66415, abs=6e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "C_W"),
+    [("linear", 1.0), ("relu", 2.0), ("tanh", 1.0), ("sin", 1.0), ("erf", np.pi / 4)],
+)
+def test_critical_point_keeps_signals(name: str, C_W: float) -> None:
+    """PDLT (5.67), (5.90): C_b = 0 and C_W = 1/A_2 or 1/sigma_1²."""
+    network = net(3, name, features=1).at_criticality()
+    assert network.C_b == (0.0,) * 3
+    assert network.C_W == pytest.approx((C_W,) * 3, rel=1e-12, abs=0)
