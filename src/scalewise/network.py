@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.activations import Activation, activation
+from scalewise.activations import Activation
+from scalewise.activations import activation as to_activation
 from scalewise.criticality import Criticality, criticality
 
 __all__ = ["MLP", "check_inputs", "digest_of", "replace_layers"]
@@ -81,7 +82,7 @@ class MLP:
         store = object.__setattr__
         store(self, "depth", depth)
         store(self, "hidden_widths", _hidden_widths(width, depth))
-        store(self, "activation", _activation(activation))
+        store(self, "activation", to_activation(activation))
         store(self, "input_dim", _size("input_dim", input_dim, "is the number of features"))
         store(self, "output_dim", _size("output_dim", output_dim, "is the number of outputs"))
         store(self, "C_b", _per_layer("C_b", C_b, depth))
@@ -237,10 +238,6 @@ def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
 def digest_of(x: Float[np.ndarray, "sample feature"]) -> str:
     """A short fingerprint of the inputs, so that two results can tell whether theirs are the same."""
     return hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()[:16]
-
-
-def _activation(source: Any) -> Activation:
-    return activation(source)
 
 
 def _size(name: str, value: Any, meaning: str) -> int:

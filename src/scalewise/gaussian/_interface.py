@@ -74,8 +74,7 @@ def single_moment(
     variance = np.asarray(K, dtype=np.float64)
     _refuse_bad_variances("K", variance)
     if sigma.family == "exp" and power == 0:
-        exact = _log_normal(0.5 * len(legs) ** 2 * variance)
-        return Estimate(exact, _CLOSED * exact, "closed")
+        return _exact(_log_normal(0.5 * len(legs) ** 2 * variance), variance.shape)
     function = product(sigma, legs)
     value, error = single_quadrature(
         (lambda z: z**power * function(z)) if power else function, variance, sigma.split_points
@@ -130,9 +129,9 @@ def pair_moment(
 
     Args:
         source: The activation.
-        A: Variances of $z_a$. B: Variances of $z_b$. C: Covariances; the three broadcast.
-        B: See `A`.
-        C: See `A`.
+        A: Variances of $z_a$, positive; preactivation².
+        B: Variances of $z_b$.
+        C: Covariances, $C^2\le AB$; the three broadcast.
         orders_a: $p_1,p_2,\dots$, each from 0 to 3.
         orders_b: $q_1,q_2,\dots$.
 
@@ -143,15 +142,14 @@ def pair_moment(
         ValueError: If the kernel is indefinite or not finite, or an order is not 0 to 3.
     """
     sigma = activation(source)
-    f, g = product(sigma, _legs(orders_a)), product(sigma, _legs(orders_b))
+    p, q = _legs(orders_a), _legs(orders_b)
     shape, (a, b, c) = _pairs(A, B, C)
-    if sigma.slopes is not None or sigma.family == "exp":
-        p, q = _legs(orders_a), _legs(orders_b)
-        if sigma.slopes is not None:
-            value = polar_moment(sigma.slopes, a, b, c, p, q)
-        else:
-            value = _log_normal(0.5 * (len(p) ** 2 * a + len(q) ** 2 * b) + len(p) * len(q) * c)
-        return Estimate(value.reshape(shape), _CLOSED * np.abs(value).reshape(shape), "closed")
+    if sigma.slopes is not None:
+        return _exact(polar_moment(sigma.slopes, a, b, c, p, q), shape)
+    if sigma.family == "exp":
+        exponent = 0.5 * (len(p) ** 2 * a + len(q) ** 2 * b) + len(p) * len(q) * c
+        return _exact(_log_normal(exponent), shape)
+    f, g = product(sigma, p), product(sigma, q)
     if sigma.is_smooth:
         series = PairSeries(a, b, c)
         value, error, size = series.moment(series.table(f), series.table(g))
@@ -163,8 +161,8 @@ def pair_moment(
             f, g, a[missed], b[missed], c[missed], sigma.split_points
         )
         size = np.sqrt(
-            single_moment(sigma, a[missed], _legs(orders_a) * 2).value
-            * single_moment(sigma, b[missed], _legs(orders_b) * 2).value
+            single_moment(sigma, a[missed], p * 2).value
+            * single_moment(sigma, b[missed], q * 2).value
         )
         _refuse_unconverged(sigma, a[missed], error[missed] / np.maximum(size, 1e-300))
     return Estimate(value.reshape(shape), error.reshape(shape), _engine_name(missed))
@@ -220,10 +218,7 @@ def pair_moments(
     if engine in ("auto", "closed"):
         closed = closed_pair_moments(sigma, a, b, c, wanted)
         if closed is not None:
-            return {
-                pq: Estimate(v.reshape(shape), _CLOSED * np.abs(v).reshape(shape), "closed")
-                for pq, v in closed.items()
-            }
+            return {pq: _exact(value, shape) for pq, value in closed.items()}
         if engine == "closed":
             raise ValueError(
                 f"{sigma.name!r} has no closed forms; use engine='auto', 'hermite' or 'quadrature'."
@@ -258,8 +253,6 @@ def _smooth_moments(
     }
     if 3 in tables:
         tables[4] = series.derivative(tables[3])
-    base = series.table(sigma.derivatives[0], sigma.parity) if 0 not in tables else tables[0]
-    square = series.moment(base, base)[2]
     out = {}
     for p, q in wanted:
         value, error, size = series.moment(tables[p], tables[q])
@@ -269,11 +262,19 @@ def _smooth_moments(
             direct, doubt = kinked_pair_moments(sigma, a, b, c, [(p, q)])
             value[missed], error[missed] = direct[p, q], doubt[p, q]
             # In the recursions M_pq multiplies p + q powers of z: at tiny variances that is its scale.
-            scale = np.maximum(size, square * (abc[0] * abc[1]) ** (-(p + q) / 4))
-            _refuse_unconverged(sigma, a, error[missed] / scale[missed])
+            base = tables.get(0) or series.table(sigma.derivatives[0], sigma.parity)
+            square = series.moment(base, base)[2][missed]
+            scale = np.maximum(size[missed], square * (a * b) ** (-(p + q) / 4))
+            _refuse_unconverged(sigma, a, error[missed] / scale)
         name = "hermite" if engine == "hermite" else _engine_name(missed)
         out[p, q] = Estimate(value.reshape(shape), error.reshape(shape), name)
     return out
+
+
+def _exact(value: np.ndarray, shape: tuple[int, ...]) -> Estimate:
+    """A closed form: its error is what cancellation may do to it."""
+    value = np.asarray(value).reshape(shape)
+    return Estimate(value, _CLOSED * np.abs(value), "closed")
 
 
 def _engine_name(missed: np.ndarray) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from scalewise._threads import blas_threads_for
+from scalewise._version import __version__
 from scalewise.nets._arguments import (
     check_count,
     check_memory,
@@ -126,7 +126,7 @@ def measure(
         **attributes,
         "extrapolated": int(widths is not None),
         **({} if widths is None else {"extrapolation_degree": degree(len(shapes))}),
-        "scalewise": version("scalewise"),
+        "scalewise": __version__,
     }
     if record is not None:
         record.finish(result)
