@@ -12,7 +12,7 @@ import xarray as xr
 from scalewise.cli._output import INTERRUPTED, complain
 from scalewise.data import load_inputs
 from scalewise.network import MLP
-from scalewise.observables import OBSERVABLES, select
+from scalewise.observables import select
 
 Data = Annotated[str, typer.Option(help="digits, mnist, cifar2, or the path of a .npy or .csv.")]
 Samples = Annotated[int, typer.Option(help="How many inputs to draw from the data.")]
@@ -193,7 +193,7 @@ def names(text: str | None, net: MLP, *, several: bool = True) -> list[str] | No
     if net.activation.is_continuous:
         return None
     # The tangent kernel of an activation that jumps does not exist.
-    return [name for name in OBSERVABLES if name != "ntk" and (several or name != "metric_nlo")]
+    return [name for name in select(None, net.activation) if several or name != "metric_nlo"]
 
 
 def predicted_names(measured: list[str] | None) -> list[str] | None:

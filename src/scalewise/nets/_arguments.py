@@ -18,7 +18,7 @@ _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2*
 
 def check_names(net: MLP, observables: Any, widths: Any) -> tuple[str, ...]:
     """The observables to measure, in the order of the table."""
-    names = select(observables)
+    names = select(observables, net.activation)
     if widths is None and "metric_nlo" in names:
         if observables is not None:
             raise ValueError(
@@ -26,8 +26,6 @@ def check_names(net: MLP, observables: Any, widths: Any) -> tuple[str, ...]:
                 "does not show. Pass widths=[...] with two widths or more."
             )
         names = tuple(name for name in names if name != "metric_nlo")
-    if observables is None and not net.activation.is_continuous:
-        names = tuple(name for name in names if name != "ntk")
     if "ntk" in names:
         check_has_slope(net.activation)
     return names

@@ -62,9 +62,7 @@ def predict(
     if not isinstance(net, MLP):
         raise TypeError(f"`net` must be a scalewise.MLP; got {type(net).__name__}.")
     inputs = check_inputs(net, x)
-    names = select(observables)
-    if observables is None and not net.activation.is_continuous:
-        names = tuple(n for n in names if n != "ntk")
+    names = select(observables, net.activation)
     kept = _layers(net, layers)
     fluctuations = _FLUCTUATIONS & set(names)
     pairs = len(inputs) * (len(inputs) + 1) // 2 if fluctuations else 0
