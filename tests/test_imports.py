@@ -8,12 +8,15 @@ import scalewise
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
     {"_version", "_threads"},
+    {"scaling"},
     {"activations"},
     {"gaussian"},
     {"criticality"},
     {"network", "observables", "data"},
+    {"scaled"},
     {"theory", "nets"},
     {"compare"},
+    {"experiments"},
     {"report"},
     {"cli"},
     {"__main__", "__init__"},

@@ -1,0 +1,50 @@
+"""How hyperparameters scale with width and depth: exact exponents, in pure Python."""
+
+from scalewise.scaling.aspect import (
+    LIMITS,
+    Limit,
+    depth_for_gamma,
+    gamma,
+    limit_of,
+    width_for_gamma,
+)
+from scalewise.scaling.conditions import (
+    feature_learning,
+    has_equivalent_rates,
+    is_meta_critical,
+    learns_at_finite_rate,
+    maximal_initialisation,
+    maximal_updates,
+    metaparameter_of,
+)
+from scalewise.scaling.exponents import ABC, Strategy
+from scalewise.scaling.orders import OBSERVED, Order, differential_order, observable_order
+from scalewise.scaling.strategies import mean_field, meta, mup, ntk, standard, uniform
+
+__all__ = [
+    "ABC",
+    "LIMITS",
+    "OBSERVED",
+    "Limit",
+    "Order",
+    "Strategy",
+    "depth_for_gamma",
+    "differential_order",
+    "feature_learning",
+    "gamma",
+    "has_equivalent_rates",
+    "is_meta_critical",
+    "learns_at_finite_rate",
+    "limit_of",
+    "maximal_initialisation",
+    "maximal_updates",
+    "mean_field",
+    "meta",
+    "metaparameter_of",
+    "mup",
+    "ntk",
+    "observable_order",
+    "standard",
+    "uniform",
+    "width_for_gamma",
+]

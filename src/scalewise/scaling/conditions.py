@@ -1,0 +1,96 @@
+"""What a strategy is asked to satisfy: each condition is a function of its exponents."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from scalewise.scaling.exponents import Strategy
+
+__all__ = [
+    "feature_learning",
+    "has_equivalent_rates",
+    "is_meta_critical",
+    "learns_at_finite_rate",
+    "maximal_initialisation",
+    "maximal_updates",
+    "metaparameter_of",
+]
+
+_HALF = Fraction(1, 2)
+
+
+def is_meta_critical(strategy: Strategy) -> bool:
+    r"""Whether hidden preactivations neither grow nor vanish with the width: $p_{\ell<L}=0$.
+
+    Source: Yaida (3.3). $p_L$ is free and called $s$, (3.4).
+    """
+    return all(p == 0 for p in strategy.p[:-1])
+
+
+def has_equivalent_rates(strategy: Strategy) -> bool:
+    r"""Whether every layer contributes to the NTK at the same order: $q_{\ell+1}=p_{\ell+1}+q_\ell$.
+
+    Source: Yaida (3.11), the meta-principle of learning-rate equivalence.
+    """
+    p, q = strategy.p, strategy.q
+    return all(q[i + 1] == p[i + 1] + q[i] for i in range(strategy.depth - 1))
+
+
+def learns_at_finite_rate(strategy: Strategy) -> bool:
+    r"""Whether the output layer's part of $\eta\hat H$ is of order one in the width: $r=q_L$.
+
+    With `has_equivalent_rates` all of $\eta\hat H$ is.
+
+    Source: Yaida (3.14).
+    """
+    return strategy.r == strategy.q[-1]
+
+
+def metaparameter_of(strategy: Strategy) -> Fraction | None:
+    r"""$s$ if the strategy is a member of the meta-principled family up to a gauge, else ``None``.
+
+    Example:
+        >>> from scalewise.scaling import metaparameter_of, mup, standard, uniform
+        >>> metaparameter_of(mup(depth=3)), metaparameter_of(uniform("1/8", depth=3))
+        (Fraction(1, 1), Fraction(3, 4))
+        >>> metaparameter_of(standard(depth=3)) is None
+        True
+    """
+    s = strategy.p[-1]
+    conditions = (is_meta_critical, has_equivalent_rates, learns_at_finite_rate)
+    return s if 0 <= s <= 1 and all(condition(strategy) for condition in conditions) else None
+
+
+def _readout(strategy: Strategy) -> Fraction:
+    """How the last weights shrink with the width: at initialisation or by an update."""
+    return min(strategy.q[-1] - strategy.r, (strategy.p[-1] + 1) * _HALF)
+
+
+def feature_learning(strategy: Strategy) -> Fraction:
+    r"""$1+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L+1}2)$: zero where features are learnt.
+
+    Positive: features of the last hidden layer move by a vanishing power of the width. Negative: they
+    blow up. On the family it is $1-s$.
+
+    Source: Yaida, footnote 15, after Yang & Hu.
+    """
+    return 1 + min(q - strategy.r for q in strategy.q[:-1]) + _readout(strategy)
+
+
+def maximal_updates(strategy: Strategy) -> tuple[Fraction, ...]:
+    r"""$1+(q_\ell-r)+\min(q_L-r,\frac{p_L+1}2)$ of each hidden layer: zero where it is updated maximally.
+
+    Source: Yaida, footnote 15, after Yang & Hu.
+    """
+    return tuple(1 + q - strategy.r + _readout(strategy) for q in strategy.q[:-1])
+
+
+def maximal_initialisation(strategy: Strategy) -> Fraction:
+    r"""$\frac{p_L+1}2+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L+1}2)$: zero at maximal initialisation.
+
+    On the family it is $\frac{1-s}2$, so it is zero at $s=1$ only.
+
+    Source: Yaida, footnote 15, after Yang & Hu.
+    """
+    hidden = min(q - strategy.r for q in strategy.q[:-1])
+    return (strategy.p[-1] + 1) * _HALF + hidden + _readout(strategy)
