@@ -1,0 +1,25 @@
+r"""Critical initialisation of an activation: which $C_b,C_W$ neither amplify nor damp signals.
+
+The method is chosen from what is known of the function, never from its name: scale invariance gives
+a line of fixed points; the expansion at 0 decides about $K^\star\to0$; roots of one function of $K$
+give every $K^\star>0$. The universality class, its coefficients and exponents follow from the same
+numbers.
+"""
+
+from scalewise.criticality._equivalence import equivalent_rates
+from scalewise.criticality._loci import parallel_locus, perpendicular_locus, susceptibility_ratio
+from scalewise.criticality._moments import susceptibilities
+from scalewise.criticality._record import Criticality, CriticalPoint, FixedPoint
+from scalewise.criticality._search import criticality
+
+__all__ = [
+    "CriticalPoint",
+    "Criticality",
+    "FixedPoint",
+    "criticality",
+    "equivalent_rates",
+    "parallel_locus",
+    "perpendicular_locus",
+    "susceptibilities",
+    "susceptibility_ratio",
+]
