@@ -1,6 +1,7 @@
 r"""Gaussian expectations of activations: one interface, several engines, every error estimated."""
 
 from scalewise.gaussian._estimate import Estimate
+from scalewise.gaussian._four import four_point_products
 from scalewise.gaussian._interface import (
     ENGINES,
     PAIR_ORDERS,
@@ -11,6 +12,7 @@ from scalewise.gaussian._interface import (
 )
 from scalewise.gaussian._joint import JointRule, joint_rule
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
+from scalewise.gaussian._products import high_moments, pair_products
 from scalewise.gaussian._quadrature import line_rule
 
 __all__ = [
@@ -20,11 +22,14 @@ __all__ = [
     "JointRule",
     "KernelMap",
     "Workspace",
+    "four_point_products",
+    "high_moments",
     "joint_rule",
     "kernel_map",
     "line_rule",
     "pair_moment",
     "pair_moments",
+    "pair_products",
     "product",
     "single_moment",
 ]

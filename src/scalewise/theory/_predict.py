@@ -12,12 +12,13 @@ from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.network import MLP, check_inputs, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable, select
-from scalewise.theory.kernel_flow import kernel_flow
+from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.preactivation import preactivation_flow, single_input_vertex
+from scalewise.theory.tensor_flow import TENSORS, check_tensors, tensor_flow
 
 __all__ = ["predict"]
 
-_FLUCTUATIONS = {"four_point_vertex", "metric_nlo"}
+_PREACTIVATION = {"four_point_vertex", "metric_nlo"}
 Progress = Callable[[str, int, int], None]
 
 
@@ -34,16 +35,16 @@ def predict(
     Args:
         net: The network: shape, activation and hyperparameters.
         x: Inputs (samples, features).
-        observables: Names out of ``scalewise.OBSERVABLES``; all of them if ``None``. For an
-            activation that jumps, ``ntk`` is left out unless it is named.
+        observables: Names out of ``scalewise.OBSERVABLES``; kernel, NTK and the preactivations' 1/n
+            terms if ``None``; ``"all"`` for everything that exists for the activation.
         layers: Which layers to keep, from 1 to the depth, or one of them; all if ``None``.
         progress: Called with (what, steps done, steps in all).
 
     Returns:
         A Dataset, float64, with dimensions ``layer`` and ``sample``, ``sample_1``, …: leading-order
-        coefficients (``kernel``, ``ntk``) and coefficients of 1/n of the layer below
-        (``metric_nlo``, ``four_point_vertex``). ``<name>_error`` is the numerical error where
-        expectations were sampled or cubed. ``expansion_parameter`` is
+        coefficients (``kernel``, ``ntk``) and coefficients of 1/n of the layer below (all others), with
+        the sample indices in the printed order of the symbol. ``<name>_error`` is the numerical error
+        where expectations were sampled or cubed. ``expansion_parameter`` is
         $\max_aV_{(aa)(aa)}/(n_{\ell-1}K_{aa}^2)$ at the network's own widths: the small parameter of
         the 1/n expansion, the relative variance of the metric.
 
@@ -51,7 +52,7 @@ def predict(
         ValueError: If the inputs do not fit the network, a name or a layer does not exist, or an
             observable does not exist for this activation.
 
-    Source: PDLT (4.118), (4.119), (4.115), (8.63).
+    Source: PDLT (4.118), (4.119), (4.115), (8.63), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.181).
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -64,8 +65,9 @@ def predict(
     inputs = check_inputs(net, x)
     names = select(observables, net.activation)
     kept = _layers(net, layers)
-    fluctuations = _FLUCTUATIONS & set(names)
-    pairs = len(inputs) * (len(inputs) + 1) // 2 if fluctuations else 0
+    tensors = [name for name in names if name in TENSORS]
+    check_tensors(net, len(inputs), tensors)
+    pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
     with blas_threads_for(pairs):
         data = _compute(net, inputs, names, kept, progress)
     return _dataset(net, kept, inputs, data)
@@ -78,37 +80,50 @@ def _compute(
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
-    fluctuations = _FLUCTUATIONS & set(names)
+    tensors = tuple(name for name in names if name in TENSORS)
+    beyond = set(tensors) - _PREACTIVATION
     data: dict[str, xr.Variable] = {}
     flow = kernel_flow(
         net,
         inputs,
-        layers=None if fluctuations else kept,
-        ntk="ntk" in names,
+        layers=None if tensors else kept,
+        ntk="ntk" in names or bool(beyond),
         progress=_named(progress, "kernel and NTK"),
     )
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     if "kernel" in names:
         data["kernel"] = as_variable("kernel", flow.K[place])
-    if fluctuations:
-        low = preactivation_flow(
-            net,
-            flow.K,
-            metric_nlo="metric_nlo" in names,
-            progress=_named(progress, "four-point vertex"),
-        )
-        for name, value, error in (
-            ("metric_nlo", low.G1, low.G1_error),
-            ("four_point_vertex", low.V, low.V_error),
-        ):
-            if name in names and value is not None and error is not None:
-                data[name] = as_variable(name, value[place])
-                data[f"{name}_error"] = _error_of(data[name], error[place])
     if "ntk" in names and flow.Theta is not None:
         data["ntk"] = as_variable("ntk", flow.Theta[place])
+    if tensors:
+        for name, (value, error) in _tensors(net, flow, tensors, progress).items():
+            data[name] = as_variable(name, value[place])
+            data[f"{name}_error"] = _error_of(data[name], error[place])
     data["expansion_parameter"] = _expansion_parameter(net, flow.diagonal, kept)
     return data
+
+
+def _tensors(
+    net: MLP, flow: KernelFlow, names: tuple[str, ...], progress: Progress | None
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Each tensor and its error: V and G^{1} alone on unordered pairs, else all of them together."""
+    if set(names) <= _PREACTIVATION:
+        report = _named(progress, "four-point vertex")
+        low = preactivation_flow(net, flow.K, metric_nlo="metric_nlo" in names, progress=report)
+        found = {"V": (low.V, low.V_error), "G1": (low.G1, low.G1_error)}
+    else:
+        assert flow.Theta is not None
+        letters = tuple(TENSORS[name] for name in names)
+        report = _named(progress, "tensors of finite width")
+        high = tensor_flow(net, flow.K, flow.Theta, letters, progress=report)
+        found = {x: (high.values[x], high.errors[x]) for x in letters}
+    return {
+        name: (value, error)
+        for name in names
+        for value, error in (found[TENSORS[name]],)
+        if value is not None and error is not None
+    }
 
 
 def _layers(net: MLP, layers: Sequence[int] | int | None) -> tuple[int, ...]:

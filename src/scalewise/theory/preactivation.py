@@ -15,7 +15,7 @@ Source: PDLT (4.119), (4.115) in the inverse-free form that Price's theorem give
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,13 @@ from scalewise.gaussian import (
 )
 from scalewise.network import MLP
 
-__all__ = ["PreactivationFlow", "preactivation_flow", "single_input_vertex"]
+__all__ = [
+    "PreactivationFlow",
+    "PreactivationState",
+    "preactivation_flow",
+    "preactivation_steps",
+    "single_input_vertex",
+]
 
 _FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
 _SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
@@ -83,6 +89,18 @@ class Pairs:
         """For each pair (a, b) the place of (b, b)."""
         return self.index[self.second, self.second]
 
+    def two_legs(
+        self, values: Float[np.ndarray, "*estimate pair"]
+    ) -> Float[np.ndarray, "*estimate sample sample"]:
+        """From unordered pairs to samples."""
+        return values[..., self.index]
+
+    def four_legs(
+        self, values: Float[np.ndarray, "*estimate pair pair"]
+    ) -> Float[np.ndarray, "*estimate sample sample sample sample"]:
+        """From pairs of unordered pairs to samples."""
+        return values[..., self.index[:, :, None, None], self.index]
+
 
 def preactivation_flow(
     net: MLP,
@@ -108,34 +126,65 @@ def preactivation_flow(
         ValueError: If the activation jumps and has no closed form.
     """
     count = K.shape[1]
-    pairs = Pairs.of(count)
     shape = (net.depth, count, count)
     V, V_error = np.zeros((2, *shape, count, count))
     G1, G1_error = np.zeros((2, *shape))
-    vertex: np.ndarray | None = None  # by estimate and pair of pairs
-    metric: np.ndarray | None = None  # by estimate and pair
-    for layer in range(1, net.depth):
-        kernel = K[layer - 1]
-        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
-        moments = _moments(net.activation, kernel, pairs, second=metric_nlo)
-        source = _sources(net.activation, kernel, pairs, rule, moments)
-        if vertex is None:
-            vertex, metric = np.zeros_like(source), np.zeros(source.shape[:2])
-        r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
-        C_W = net.C_W[layer]
+    for layer, state in enumerate(preactivation_steps(net, K, metric_nlo=metric_nlo), 1):
+        V[layer], V_error[layer] = map(state.pairs.four_legs, state.rule.combine(state.vertex))
         if metric_nlo:
-            assert metric is not None
-            push = _jacobian(moments, pairs, metric[..., None])[..., 0]
-            metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
-            G1[layer], G1_error[layer] = _unfold(rule.combine(metric), pairs, legs=2)
-        half = _jacobian(moments, pairs, vertex)
-        vertex = C_W**2 * (source + r * _jacobian(moments, pairs, half.swapaxes(1, 2)))
-        V[layer], V_error[layer] = _unfold(rule.combine(vertex), pairs, legs=4)
+            G1[layer], G1_error[layer] = map(state.pairs.two_legs, state.rule.combine(state.metric))
         if progress is not None:
             progress(layer, net.depth - 1)
     return PreactivationFlow(
         V, V_error, G1 if metric_nlo else None, G1_error if metric_nlo else None
     )
+
+
+@dataclass(frozen=True)
+class PreactivationState:
+    r"""$V$ and $G^{\{1\}}$ of one layer, by estimate of the rule that combines them.
+
+    Args:
+        pairs: What the pair indices mean.
+        rule: Combines the estimates.
+        vertex: $V$ on unordered pairs.
+        metric: $G^{\{1\}}$ on unordered pairs.
+    """
+
+    pairs: Pairs
+    rule: JointRule
+    vertex: Float[np.ndarray, "estimate pair pair"]
+    metric: Float[np.ndarray, "estimate pair"]
+
+
+def preactivation_steps(
+    net: MLP, K: Float[np.ndarray, "layer sample sample"], *, metric_nlo: bool = True
+) -> Iterator[PreactivationState]:
+    r"""$V$ and $G^{\{1\}}$ of the layers 2, 3, …, one after the other.
+
+    Args:
+        net: The network.
+        K: The kernel at every layer.
+        metric_nlo: Whether to carry $G^{\{1\}}$ along; it stays 0 if not.
+    """
+    pairs = Pairs.of(K.shape[1])
+    vertex: np.ndarray | None = None
+    metric: np.ndarray | None = None
+    for layer in range(1, net.depth):
+        kernel = K[layer - 1]
+        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
+        moments = _moments(net.activation, kernel, pairs, second=metric_nlo)
+        source = _sources(net.activation, kernel, pairs, rule, moments)
+        if vertex is None or metric is None:
+            vertex, metric = np.zeros_like(source), np.zeros(source.shape[:2])
+        r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
+        C_W = net.C_W[layer]
+        if metric_nlo:
+            push = _jacobian(moments, pairs, metric[..., None])[..., 0]
+            metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
+        half = _jacobian(moments, pairs, vertex)
+        vertex = C_W**2 * (source + r * _jacobian(moments, pairs, half.swapaxes(1, 2)))
+        yield PreactivationState(pairs, rule, vertex, metric)
 
 
 def _moments(
@@ -233,17 +282,6 @@ def _two_input_products(
             (aa[b], ab, moment(1, 3)),
         ]
     return known
-
-
-def _unfold(
-    combined: tuple[np.ndarray, np.ndarray], pairs: Pairs, *, legs: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """From tensors on unordered pairs to tensors on samples."""
-    i = pairs.index
-    if legs == 2:
-        return combined[0][i], combined[1][i]
-    value, error = combined
-    return value[i[:, :, None, None], i], error[i[:, :, None, None], i]
 
 
 def single_input_vertex(

@@ -1,0 +1,220 @@
+r"""The tensors of finite width through all layers: what each needs of the others, and in which order.
+
+$V,G^{\{1\}}\to D\to A$; $F$, $B$, $U$ by themselves; $H^{\{1\}}$ from $V,G^{\{1\}},D,F$; $P$ from $B$, $Q$ from
+$F$; $R$ from $B,P$; $S$ from $B$; $T$ from $F,Q$. A step takes the tensors of one layer to the next.
+
+Source: PDLT ch. 8, 11, ∞.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.gaussian import JointRule
+from scalewise.network import MLP
+from scalewise.theory.ddntk import next_R, next_S, next_T, next_U
+from scalewise.theory.dntk import next_P, next_Q
+from scalewise.theory.layer import Family, Layer, is_piecewise_linear
+from scalewise.theory.ntk_statistics import next_A, next_B, next_D, next_F, next_H1
+from scalewise.theory.preactivation import preactivation_steps
+
+__all__ = ["TENSORS", "TensorFlow", "check_tensors", "tensor_flow"]
+
+TENSORS = {
+    "metric_nlo": "G1",
+    "four_point_vertex": "V",
+    "ntk_nlo": "H1",
+    "ntk_A": "A",
+    "ntk_B": "B",
+    "ntk_D": "D",
+    "ntk_F": "F",
+    "dntk_P": "P",
+    "dntk_Q": "Q",
+    "ddntk_R": "R",
+    "ddntk_S": "S",
+    "ddntk_T": "T",
+    "ddntk_U": "U",
+}
+_NEEDS = {
+    "H1": ("V", "G1", "D", "F"),
+    "A": ("V", "D"),
+    "D": ("V",),
+    "P": ("B",),
+    "Q": ("F",),
+    "R": ("B", "P"),
+    "S": ("B",),
+    "T": ("F", "Q"),
+}
+_ORDER = ("F", "B", "D", "A", "H1", "P", "Q", "R", "S", "T", "U")
+_FAMILIES: dict[str, tuple[Family, ...]] = {
+    "D": ((0, 0, 0, 0), (0, 0, 1, 1)),
+    "A": ((0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1)),
+    "F": ((0, 0, 1, 1),),
+    "B": ((1, 1, 1, 1),),
+    "P": ((2, 0, 1, 1),),
+    "Q": ((2, 0, 1, 1),),
+    "R": ((2, 0, 1, 1), (3, 1, 1, 1)),
+    "S": ((1, 1, 1, 1), (2, 2, 1, 1)),
+    "T": ((0, 0, 1, 1), (2, 0, 1, 1), (2, 2, 1, 1)),
+    "U": ((2, 2, 1, 1),),
+}
+_MEMORY = 6 * 2**30  # bytes that the tensors of one layer may take
+Tensors = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class TensorFlow:
+    """Tensors at every layer, by their letters.
+
+    Args:
+        values: Arrays with a layer axis and two or four sample axes in printed order.
+        errors: Their numerical errors, from the estimates of the nodes.
+    """
+
+    values: dict[str, Float[np.ndarray, "layer ..."]]
+    errors: dict[str, Float[np.ndarray, "layer ..."]]
+
+
+def check_tensors(net: MLP, samples: int, names: Sequence[str]) -> None:
+    """Refuse observables that do not exist for the activation, or do not fit the memory.
+
+    Args:
+        net: The network.
+        samples: How many inputs.
+        names: Observables, out of `TENSORS`.
+
+    Raises:
+        ValueError: With the reason and the remedy.
+    """
+    sigma = net.activation
+    letters = {TENSORS[name]: name for name in names}
+    if not sigma.is_continuous and letters.keys() - {"V", "G1"}:
+        name = next(name for key, name in letters.items() if key not in ("V", "G1"))
+        raise ValueError(
+            f"{name!r} does not exist for {sigma.name!r}: the activation jumps, and its derivative is "
+            "a delta function. Leave it out of `observables`."
+        )
+    if not sigma.is_smooth:
+        for letter in "RSTU":
+            if letter in letters:
+                raise ValueError(
+                    f"{letters[letter]!r} does not exist for {sigma.name!r}: the ddNTKs need three "
+                    "derivatives, and the activation has a kink. Leave it out of `observables`, or "
+                    "choose a smooth activation such as 'gelu' or 'softplus'."
+                )
+        if "H1" in letters and not sigma.is_scale_invariant:
+            raise ValueError(
+                f"'ntk_nlo' is not known for {sigma.name!r}: next to a kink the mean NTK is not an "
+                "analytic function of the kernel. Leave it out of `observables`."
+            )
+        curved = not is_piecewise_linear(sigma) and any(k.slope_jump for k in sigma.kinks)
+        for letter in "PQ":
+            if letter in letters and curved:
+                raise ValueError(
+                    f"{letters[letter]!r} does not exist for {sigma.name!r}: its second derivative "
+                    "is a delta function beside a curved part. Leave it out of `observables`, or "
+                    "choose a smooth or a piecewise linear activation."
+                )
+    numbers = 8 * samples**4 * (2 * len(_closure(letters)) + 8)
+    if (
+        samples > 2
+        and (needed := numbers * (2 if sigma.is_smooth and samples <= 4 else 16)) > _MEMORY
+    ):
+        raise ValueError(
+            f"The tensors of {samples} inputs take {needed / 2**30:.0f} GiB in each layer; predict "
+            f"{', '.join(map(repr, names))} for fewer inputs at a time (each entry depends on the "
+            "inputs of its own indices only)."
+        )
+
+
+def tensor_flow(
+    net: MLP,
+    K: Float[np.ndarray, "layer sample sample"],
+    Theta: Float[np.ndarray, "layer sample sample"],
+    letters: Sequence[str],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> TensorFlow:
+    """Every tensor asked for, at every layer.
+
+    Args:
+        net: The network.
+        K: Its kernel.
+        Theta: Its NTK.
+        letters: Which tensors, values of `TENSORS`.
+        progress: Called with (layers done, layers).
+
+    Returns:
+        The flow. Entries of one or two distinct inputs: rtol 1e-9. Three and four distinct: what the
+        nodes of `joint_rule` give, with an error bar.
+    """
+    needed = _closure(letters)
+    families = tuple(sorted({f for letter in needed for f in _FAMILIES.get(letter, ())}))
+    count = K.shape[1]
+    shapes = {x: (net.depth, *(count,) * (2 if x in ("G1", "H1") else 4)) for x in letters}
+    values = {x: np.zeros(shape) for x, shape in shapes.items()}
+    errors = {x: np.zeros(shape) for x, shape in shapes.items()}
+    state: Tensors | None = None
+    low = preactivation_steps(net, K, metric_nlo="G1" in needed) if "V" in needed else None
+    for index in range(1, net.depth):
+        layer = Layer(net.activation, K[index - 1], families)
+        if state is None:
+            state = _zeros(layer.rule, count)
+        following = _step(net, index, layer, Theta[index - 1], state, needed)
+        if low is not None:
+            upper = next(low)
+            following["V"] = upper.pairs.four_legs(upper.vertex)
+            following["G1"] = upper.pairs.two_legs(upper.metric)
+        for x in letters:
+            values[x][index], errors[x][index] = layer.rule.combine(following[x])
+        state = following
+        if progress is not None:
+            progress(index, net.depth - 1)
+    return TensorFlow(values, errors)
+
+
+def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
+    needed: set[str] = set()
+    waiting = list(letters)
+    while waiting:
+        letter = waiting.pop()
+        if letter not in needed:
+            needed.add(letter)
+            waiting += _NEEDS.get(letter, ())
+    return needed
+
+
+def _zeros(rule: JointRule, count: int) -> Tensors:
+    four = np.zeros((rule.estimates, *(count,) * 4))
+    return {x: four[..., 0, 0] if x in ("G1", "H1") else four for x in TENSORS.values()}
+
+
+def _step(
+    net: MLP, index: int, layer: Layer, Theta: np.ndarray, old: Tensors, needed: set[str]
+) -> Tensors:
+    """The tensors that follow from those of layer `index`, $V$ and $G^{1}$ apart."""
+    r = net.widths[index] / net.widths[index - 1] if index > 1 else 1.0
+    rates = {"C_W": net.C_W[index], "Theta": Theta, "r": r}
+    full = {**rates, "lambda_W": net.lambda_W[index]}
+    new: Tensors = {}
+    steps: dict[str, Callable[[], np.ndarray]] = {
+        "F": lambda: next_F(layer, old["F"], **rates),
+        "B": lambda: next_B(layer, old["B"], **rates),
+        "D": lambda: next_D(layer, old["V"], old["D"], **full),
+        "A": lambda: next_A(layer, (old["V"], old["D"], old["A"]), **full),
+        "H1": lambda: next_H1(layer, (old["V"], old["D"], old["F"]), old["G1"], old["H1"], **full),
+        "P": lambda: next_P(layer, old["P"], old["B"], **rates),
+        "Q": lambda: next_Q(layer, old["Q"], old["F"], new["F"], **full),
+        "R": lambda: next_R(layer, (old["B"], old["P"], old["R"]), **full),
+        "S": lambda: next_S(layer, old["S"], old["B"], **full),
+        "T": lambda: next_T(layer, (old["F"], old["Q"], old["T"]), **full),
+        "U": lambda: next_U(layer, old["U"], **rates),
+    }
+    for letter in _ORDER:
+        if letter in needed:
+            new[letter] = steps[letter]()
+    return new
