@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
-from scalewise.criticality import Criticality, criticality
+from scalewise.criticality import Criticality, criticality, equivalent_rates, rates_along
 
 __all__ = ["MLP", "check_inputs", "digest_of", "replace_layers"]
 
@@ -140,6 +140,57 @@ class MLP:
         object.__setattr__(copy, "criticality", self.criticality)
         return copy
 
+    def with_equivalent_learning_rates(
+        self, lambda_b: float = 1.0, lambda_W: float = 1.0, *, kernel: float | None = None
+    ) -> MLP:
+        r"""The same network with rates that let every layer contribute equally to the NTK.
+
+        $$\lambda_b^{(\ell)}=\tilde\lambda_b/L,\qquad\lambda_W^{(\ell)}=\tilde\lambda_W/L$$
+        for a scale-invariant activation (and, at $K=K^\star$, a half-stable one);
+        $$\lambda_b^{(\ell)}=\tilde\lambda_b\,\ell^{-p_\perp}L^{p_\perp-1},\qquad
+          \lambda_W^{(\ell)}=\tilde\lambda_W(L/\ell)^{p_\perp-1}$$
+        for the class $K^\star=0$, where contributions are equal asymptotically in $\ell$. The NTK
+        of the output is then independent of the depth. With `kernel` the rates are computed layer
+        by layer from the products of $\chi_\perp$ instead: for an input of that kernel all
+        contributions are exactly equal, at any hyperparameters and for any activation.
+
+        Args:
+            lambda_b: $\tilde\lambda_b$, at least 0.
+            lambda_W: $\tilde\lambda_W$, at least 0.
+            kernel: $K^{(1)}=C_b+C_W|x|^2/n_0$ of a typical input; ``None`` to use the rule of the
+                activation's class, at its critical hyperparameters.
+
+        Returns:
+            A copy; $\lambda_W^{(\ell)}$ is divided by $n_{\ell-1}$ by the network itself.
+
+        Raises:
+            ValueError: If a rate is negative or not finite; without `kernel`, if the activation has
+                no class or $C_b,C_W$ are not critical behind the first layer; with `kernel`, if the
+                signal explodes or vanishes.
+
+        Source: PDLT (9.94)-(9.96), (9.28). The rule with `kernel`, and those of half-stable points
+        and of a kink at 0, follow from the same demand; they are not printed.
+
+        Example:
+            >>> import scalewise as sw
+            >>> net = sw.MLP(4, 128, "tanh", input_dim=64, output_dim=10).at_criticality()
+            >>> net.with_equivalent_learning_rates(lambda_b=12.0).lambda_b
+            (12.0, 6.0, 4.0, 3.0)
+        """
+        for name, rate in (("lambda_b", lambda_b), ("lambda_W", lambda_W)):
+            _per_layer(name, rate, 1)
+        if kernel is not None:
+            bias, weight = rates_along(
+                self.activation, kernel, self.C_b, self.C_W, lambda_b, lambda_W
+            )
+        else:
+            record = self.criticality or criticality(self.activation)
+            bias, weight = equivalent_rates(record, self.depth, lambda_b, lambda_W)
+            _require_criticality(self, record)
+        copy = replace_layers(self, lambda_b=bias, lambda_W=weight)
+        object.__setattr__(copy, "criticality", self.criticality)
+        return copy
+
     def attributes(self) -> dict[str, object]:
         """What a result must carry to be computed again: plain numbers, text and lists."""
         return {
@@ -183,6 +234,20 @@ def replace_layers(
         lambda_b=net.lambda_b if lambda_b is None else lambda_b,
         lambda_W=net.lambda_W if lambda_W is None else lambda_W,
     )
+
+
+def _require_criticality(net: MLP, record: Criticality) -> None:
+    """Refuse hyperparameters behind the first layer that are not those of the record."""
+    C_b, C_W = record.C_b, record.C_W
+    for layer in range(1, net.depth):
+        here = (net.C_b[layer], net.C_W[layer])
+        if C_b is None or C_W is None or not np.allclose(here, (C_b, C_W), rtol=1e-9, atol=0):
+            raise ValueError(
+                f"The learning rates of the class {record.universality!r} are those at criticality, "
+                f"C_b = {C_b} and C_W = {C_W}, but layer {layer + 1} has {here}. Call "
+                "at_criticality() first, or give `kernel`, the kernel of a typical input in the "
+                "first layer."
+            )
 
 
 def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:

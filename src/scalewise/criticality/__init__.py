@@ -6,7 +6,7 @@ give every $K^\star>0$. The universality class, its coefficients and exponents f
 numbers.
 """
 
-from scalewise.criticality._equivalence import equivalent_rates
+from scalewise.criticality._equivalence import equivalent_rates, rates_along
 from scalewise.criticality._loci import parallel_locus, perpendicular_locus, susceptibility_ratio
 from scalewise.criticality._moments import susceptibilities
 from scalewise.criticality._record import Criticality, CriticalPoint, FixedPoint
@@ -20,6 +20,7 @@ __all__ = [
     "equivalent_rates",
     "parallel_locus",
     "perpendicular_locus",
+    "rates_along",
     "susceptibilities",
     "susceptibility_ratio",
 ]

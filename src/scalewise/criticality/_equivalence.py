@@ -84,6 +84,22 @@ def rates_along(
     $$\lambda_b^{(\ell)}=\frac{\tilde\lambda_b}{LP_\ell},\qquad
       \lambda_W^{(\ell)}=\frac{\tilde\lambda_W\,g^{(0)}}{LP_\ell\,g^{(\ell-1)}},\qquad
       g^{(0)}=\frac{K^{(1)}-C_b^{(1)}}{C_W^{(1)}}$$
+
+    Args:
+        sigma: The activation, continuous.
+        kernel: $K^{(1)}$ of the input, preactivation².
+        C_b: Bias variance of every layer.
+        C_W: Rescaled weight variance of every layer.
+        lambda_b: $\tilde\lambda_b$, what all biases together contribute.
+        lambda_W: $\tilde\lambda_W$; all weights together contribute $\tilde\lambda_Wg^{(0)}$.
+
+    Returns:
+        $\lambda_b^{(1)},\dots,\lambda_b^{(L)}$ and $\lambda_W^{(1)},\dots,\lambda_W^{(L)}$.
+
+    Raises:
+        ValueError: If the kernel is not greater than $C_b^{(1)}$, or the signal explodes or vanishes.
+
+    Source: derived from PDLT (9.28).
     """
     depth = len(C_W)
     if not (math.isfinite(kernel) and kernel > C_b[0]):
