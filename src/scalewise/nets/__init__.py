@@ -1,6 +1,17 @@
 """Measurement: ensembles of real networks, and unbiased estimators with their standard errors."""
 
+from scalewise.nets._empirical import empirical_ddntk, empirical_dntk
+from scalewise.nets._forward import LayerTensors, layer_tensors
 from scalewise.nets._measure import measure
 from scalewise.nets._networks import Parameters, empirical_ntk, init_weights
 
-__all__ = ["Parameters", "empirical_ntk", "init_weights", "measure"]
+__all__ = [
+    "LayerTensors",
+    "Parameters",
+    "empirical_ddntk",
+    "empirical_dntk",
+    "empirical_ntk",
+    "init_weights",
+    "layer_tensors",
+    "measure",
+]

@@ -19,6 +19,8 @@ __all__ = [
     "Parameters",
     "check_dtype",
     "check_has_slope",
+    "check_parameters",
+    "check_smooth",
     "empirical_ntk",
     "init_weights",
     "precision",
@@ -60,14 +62,39 @@ def check_dtype(dtype: Any) -> str:
     return name
 
 
-def check_has_slope(activation: Activation) -> None:
+def check_has_slope(activation: Activation, name: str = "ntk") -> None:
     """Refuse an activation whose derivative misses a delta function."""
     if not activation.is_continuous:
         jumps = ", ".join(f"{k.location:g}" for k in activation.kinks if k.jump)
         raise ValueError(
             f"The NTK of a network with the activation {activation.name!r} is not defined: it jumps "
-            f"at z = {jumps}, where its derivative is a delta function. Leave 'ntk' out of "
+            f"at z = {jumps}, where its derivative is a delta function. Leave {name!r} out of "
             "`observables`, or choose a continuous activation."
+        )
+
+
+def check_smooth(activation: Activation, name: str = "ddntk_R") -> None:
+    """Refuse an activation whose higher derivatives miss delta functions."""
+    if not activation.is_smooth:
+        kinks = ", ".join(f"{z:g}" for z in activation.split_points)
+        raise ValueError(
+            f"The ddNTKs of a network with the activation {activation.name!r} are not defined: it has "
+            f"a kink at z = {kinks}, where its higher derivatives are delta functions. Leave {name!r} "
+            "out of `observables`, or choose a smooth activation."
+        )
+
+
+def check_parameters(net: MLP, parameters: Parameters) -> None:
+    """Refuse parameters of another network."""
+    n = net.widths
+    shapes = [(n[i + 1], n[i]) for i in range(net.depth)]
+    if [w.shape for w in parameters.weights] != shapes or [b.shape for b in parameters.biases] != [
+        (m,) for m, _ in shapes
+    ]:
+        raise ValueError(
+            f"`parameters` must have weights of shapes {shapes} and one bias per row, as {net} has; "
+            f"got weights {[w.shape for w in parameters.weights]} and biases "
+            f"{[b.shape for b in parameters.biases]}."
         )
 
 
@@ -148,19 +175,10 @@ def empirical_ntk(
         (3, 3, 2, 2)
     """
     check_has_slope(net.activation)
-    n = net.widths
-    shapes = [(n[i + 1], n[i]) for i in range(net.depth)]
-    if [w.shape for w in parameters.weights] != shapes or [b.shape for b in parameters.biases] != [
-        (m,) for m, _ in shapes
-    ]:
-        raise ValueError(
-            f"`parameters` must have weights of shapes {shapes} and one bias per row, as {net} has; "
-            f"got weights {[w.shape for w in parameters.weights]} and biases "
-            f"{[b.shape for b in parameters.biases]}."
-        )
+    check_parameters(net, parameters)
     dtype = check_dtype(str(parameters.weights[0].dtype))
     inputs = [check_inputs(net, x)] + ([] if other is None else [check_inputs(net, other)])
-    rates = np.array([net.lambda_b, np.divide(net.lambda_W, n[:-1])], dtype)
+    rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], dtype)
     with precision(dtype):
         arrays = [np.asarray(a, dtype) for a in inputs]
         return np.asarray(_ntk(parameters, arrays, rates, sigma=traced(net.activation)))
