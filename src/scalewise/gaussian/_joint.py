@@ -21,6 +21,7 @@ __all__ = ["JointRule", "joint_rule"]
 
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
+MOST_POINTS = 1 << 13
 _PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
 
@@ -33,7 +34,7 @@ class JointRule:
         engine: ``"product"`` (two levels of one rule) or ``"samples"`` (independent scrambles).
         root: $R$ with $RR^T=K$: nodes are $Ru$ with $u$ standard normal.
         seed: Of the scrambles.
-        points: Points per scramble, or nodes per axis of the two product levels.
+        points: Points of each scramble, or nodes per axis of the two product levels.
     """
 
     engine: str
@@ -44,7 +45,7 @@ class JointRule:
     @property
     def estimates(self) -> int:
         """How many estimates `nodes` yields."""
-        return len(self.points) if self.engine == "product" else SCRAMBLES
+        return len(self.points)
 
     def nodes(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For each estimate the nodes, by input and node, and the weights of the nodes."""
@@ -53,7 +54,7 @@ class JointRule:
             if self.engine == "product":
                 u, w = _product_rule(self.points[k], rank)
             else:
-                u, w = _sobol(self.points[0], rank, self.seed + k)
+                u, w = _sobol(self.points[k], rank, self.seed + k)
             yield self.root @ u, w
 
     def combine(
@@ -69,13 +70,22 @@ class JointRule:
         return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
 
 
-def joint_rule(K: Float[np.ndarray, "input input"], *, smooth: bool, seed: int = 0) -> JointRule:
+def joint_rule(
+    K: Float[np.ndarray, "input input"],
+    *,
+    smooth: bool,
+    seed: int = 0,
+    points: int = MOST_POINTS,
+    scrambles: int = SCRAMBLES,
+) -> JointRule:
     r"""Nodes for expectations under $N(0,K)$.
 
     Args:
         K: Covariance, positive semidefinite; may be singular (coincident inputs).
         smooth: Whether the integrands are smooth; a product rule across a kink is quietly wrong.
         seed: Of the scrambles, if samples are used.
+        points: The most that one scramble may have, a power of two; many inputs get fewer.
+        scrambles: How many there are.
 
     Raises:
         ValueError: If `K` is not symmetric, finite and positive semidefinite.
@@ -97,9 +107,9 @@ def joint_rule(K: Float[np.ndarray, "input input"], *, smooth: bool, seed: int =
     if smooth and count <= MAX_PRODUCT_INPUTS:
         return JointRule("product", root, seed, _PRODUCT_LEVELS[root.shape[1]])
     pairs = count * (count + 1) // 2
-    budget = _SAMPLE_WORK / (SCRAMBLES * pairs * pairs)
-    exponent = int(np.clip(np.floor(np.log2(budget)), 9, 13))
-    return JointRule("samples", root, seed, (1 << exponent,))
+    budget = _SAMPLE_WORK / (scrambles * pairs * pairs)
+    exponent = int(np.clip(np.floor(np.log2(budget)), 9, np.log2(points)))
+    return JointRule("samples", root, seed, (1 << exponent,) * scrambles)
 
 
 @lru_cache(maxsize=4)

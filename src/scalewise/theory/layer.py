@@ -25,6 +25,8 @@ from scalewise.gaussian import (
 
 __all__ = ["Family", "Layer", "Tensor", "is_piecewise_linear"]
 
+# Fewer than for V alone: there are six families, and the nodes have little left to tell.
+_POINTS, _SCRAMBLES = 1 << 11, 8
 Family = tuple[int, int, int, int]
 Tensor = Float[np.ndarray, "estimate sample sample sample sample"]
 
@@ -46,7 +48,9 @@ class Layer:
     ) -> None:
         self.sigma = sigma
         self.K = K
-        self.rule: JointRule = joint_rule(K, smooth=sigma.is_smooth)
+        self.rule: JointRule = joint_rule(
+            K, smooth=sigma.is_smooth, points=_POINTS, scrambles=_SCRAMBLES
+        )
         self._pair: dict[tuple[int, int], np.ndarray] = {}
         split = self.M if sigma.is_smooth else None
         self._four = four_point_products(sigma, K, self.rule, families, split)

@@ -16,7 +16,7 @@ Source: PDLT (4.119), (4.115) in the inverse-free form that Price's theorem give
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -33,9 +33,13 @@ from scalewise.gaussian import (
 from scalewise.network import MLP
 
 __all__ = [
+    "Pairs",
     "PreactivationFlow",
     "PreactivationState",
+    "origin",
+    "pair_derivatives",
     "preactivation_flow",
+    "preactivation_step",
     "preactivation_steps",
     "single_input_vertex",
 ]
@@ -168,28 +172,54 @@ def preactivation_steps(
         metric_nlo: Whether to carry $G^{\{1\}}$ along; it stays 0 if not.
     """
     pairs = Pairs.of(K.shape[1])
-    vertex: np.ndarray | None = None
-    metric: np.ndarray | None = None
+    state: PreactivationState | None = None
     for layer in range(1, net.depth):
         kernel = K[layer - 1]
         rule = joint_rule(kernel, smooth=net.activation.is_smooth)
-        moments = _moments(net.activation, kernel, pairs, second=metric_nlo)
+        moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
         source = _sources(net.activation, kernel, pairs, rule, moments)
-        if vertex is None or metric is None:
-            vertex, metric = np.zeros_like(source), np.zeros(source.shape[:2])
-        r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
-        C_W = net.C_W[layer]
-        if metric_nlo:
-            push = _jacobian(moments, pairs, metric[..., None])[..., 0]
-            metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
-        half = _jacobian(moments, pairs, vertex)
-        vertex = C_W**2 * (source + r * _jacobian(moments, pairs, half.swapaxes(1, 2)))
-        yield PreactivationState(pairs, rule, vertex, metric)
+        state = preactivation_step(net, layer, moments, source, state or origin(pairs, rule))
+        yield state
 
 
-def _moments(
-    sigma: Activation, kernel: np.ndarray, pairs: Pairs, *, second: bool
-) -> dict[tuple[int, int], np.ndarray]:
+def origin(pairs: Pairs, rule: JointRule) -> PreactivationState:
+    """The first layer, which does not fluctuate."""
+    count = pairs.first.size
+    vertex = np.zeros((rule.estimates, count, count))
+    return PreactivationState(pairs, rule, vertex, vertex[..., 0])
+
+
+def preactivation_step(
+    net: MLP,
+    layer: int,
+    moments: dict[tuple[int, int], np.ndarray],
+    source: Float[np.ndarray, "estimate pair pair"],
+    state: PreactivationState,
+) -> PreactivationState:
+    r"""From `layer` to the next.
+
+    Args:
+        net: The network.
+        layer: Counted from 1.
+        moments: Of `pair_derivatives`; $G^{\{1\}}$ is carried along if they go to the fourth order.
+        source: $\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ by estimate.
+        state: Of `layer`.
+    """
+    pairs, vertex, metric = state.pairs, state.vertex, state.metric
+    r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
+    C_W = net.C_W[layer]
+    if (4, 0) in moments:
+        push = _jacobian(moments, pairs, metric[..., None])[..., 0]
+        metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
+    half = _jacobian(moments, pairs, vertex)
+    vertex = C_W**2 * (source + r * _jacobian(moments, pairs, half.swapaxes(1, 2)))
+    return replace(state, vertex=vertex, metric=metric)
+
+
+def pair_derivatives(
+    sigma: Activation, kernel: Float[np.ndarray, "sample sample"], pairs: Pairs, *, second: bool
+) -> dict[tuple[int, int], Float[np.ndarray, " pair"]]:
+    r"""$M_{pq}$ of all pairs, for first and, if asked for, second derivatives of $M_{00}$."""
     a, b = pairs.first, pairs.second
     A, B = kernel[a, a], kernel[b, b]
     C = np.where(a == b, A, np.clip(kernel[a, b], -np.sqrt(A * B), np.sqrt(A * B)))

@@ -20,7 +20,13 @@ from scalewise.theory.ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.dntk import next_P, next_Q
 from scalewise.theory.layer import Family, Layer, is_piecewise_linear
 from scalewise.theory.ntk_statistics import next_A, next_B, next_D, next_F, next_H1
-from scalewise.theory.preactivation import preactivation_steps
+from scalewise.theory.preactivation import (
+    Pairs,
+    PreactivationState,
+    origin,
+    pair_derivatives,
+    preactivation_step,
+)
 
 __all__ = ["TENSORS", "TensorFlow", "check_tensors", "tensor_flow"]
 
@@ -51,6 +57,7 @@ _NEEDS = {
 }
 _ORDER = ("F", "B", "D", "A", "H1", "P", "Q", "R", "S", "T", "U")
 _FAMILIES: dict[str, tuple[Family, ...]] = {
+    "V": ((0, 0, 0, 0),),
     "D": ((0, 0, 0, 0), (0, 0, 1, 1)),
     "A": ((0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1)),
     "F": ((0, 0, 1, 1),),
@@ -159,16 +166,16 @@ def tensor_flow(
     values = {x: np.zeros(shape) for x, shape in shapes.items()}
     errors = {x: np.zeros(shape) for x, shape in shapes.items()}
     state: Tensors | None = None
-    low = preactivation_steps(net, K, metric_nlo="G1" in needed) if "V" in needed else None
+    low: PreactivationState | None = None
     for index in range(1, net.depth):
         layer = Layer(net.activation, K[index - 1], families)
         if state is None:
             state = _zeros(layer.rule, count)
         following = _step(net, index, layer, Theta[index - 1], state, needed)
-        if low is not None:
-            upper = next(low)
-            following["V"] = upper.pairs.four_legs(upper.vertex)
-            following["G1"] = upper.pairs.two_legs(upper.metric)
+        if "V" in needed:
+            low = _preactivation(net, index, layer, low, metric_nlo="G1" in needed)
+            following["V"] = low.pairs.four_legs(low.vertex)
+            following["G1"] = low.pairs.two_legs(low.metric)
         for x in letters:
             values[x][index], errors[x][index] = layer.rule.combine(following[x])
         state = following
@@ -191,6 +198,18 @@ def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
 def _zeros(rule: JointRule, count: int) -> Tensors:
     four = np.zeros((rule.estimates, *(count,) * 4))
     return {x: four[..., 0, 0] if x in ("G1", "H1") else four for x in TENSORS.values()}
+
+
+def _preactivation(
+    net: MLP, index: int, layer: Layer, low: PreactivationState | None, *, metric_nlo: bool
+) -> PreactivationState:
+    r"""$V$ and $G^{\{1\}}$ of the next layer, from the expectations that the other tensors need too."""
+    pairs = low.pairs if low is not None else Pairs.of(len(layer.K))
+    moments = pair_derivatives(net.activation, layer.K, pairs, second=metric_nlo)
+    a, b = pairs.first, pairs.second
+    product = layer.four((0, 0, 0, 0))[:, a, b][:, :, a, b]
+    source = product - moments[0, 0][:, None] * moments[0, 0]
+    return preactivation_step(net, index, moments, source, low or origin(pairs, layer.rule))
 
 
 def _step(
