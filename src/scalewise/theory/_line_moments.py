@@ -1,0 +1,207 @@
+r"""Every expectation over one Gaussian preactivation that the single-input recursions need.
+
+Derivatives with respect to $K$ are expectations of derivatives of $\sigma$, by Stein's identity with
+one power of $z$ at most wherever that is possible, so that nothing cancels as $K\to0$:
+$$g=\langle\sigma^2\rangle,\quad g'=\frac{\langle z\sigma\sigma'\rangle}K,\quad
+g''=\frac{\langle z(3\sigma'\sigma''+\sigma\sigma''')\rangle}{2K},\quad
+p=\langle\sigma'^2\rangle,\quad p'=\frac{\langle z\sigma'\sigma''\rangle}K,\quad
+p''=\frac{\langle(z^2/K-1)(\sigma''^2+\sigma'\sigma''')\rangle}{2K}.$$
+These are derivatives in the sense of distributions: a kink adds its delta functions. The products
+that stand in the recursions with their derivatives as autodiff takes them, almost everywhere, are
+``s02``, ``s0112`` and ``z12``.
+
+Source: PDLT (5.53), (9.8)-(9.11), (11.58)-(11.60).
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.activations import Activation
+from scalewise.gaussian import line_rule
+
+__all__ = ["line_moments", "moment_names"]
+
+# Value, its first two derivatives in K, and Var[sigma²].
+_ANY = ("g", "g1", "g2", "vss")
+# p = <σ'²> and its derivatives; <σ'⁴>; <σ²σ'²>; Cov[σ², σ'²]; Var[σ'²]; <σσ''>; <σσ'σ'σ''>; <zσ'σ''>/K
+_CONTINUOUS = ("p", "p1", "p2", "p4", "m22", "vsp", "vpp", "s02", "s0112", "z12")
+# <σ'σ'''>; <σ''²> and its derivative in K; <σ'³σ'''>; <σ'²σ''²>
+_SMOOTH = ("s13", "s22", "s22_1", "s1113", "s1122")
+_COARSEST, _CAP = 1, 6
+_TOLERANCE = 1e-9  # a change by doubling; the error of the finer rule is its square or better
+_CHUNK = 64
+_PART = 0.01  # of what is subtracted counts as size, for the rounding error it leaves
+
+
+def moment_names(sigma: Activation) -> tuple[str, ...]:
+    """The expectations that exist: a jump leaves those of the value, a kink those without S to U."""
+    if not sigma.is_continuous:
+        return _ANY
+    return _ANY + _CONTINUOUS + (_SMOOTH if sigma.is_smooth else ())
+
+
+def line_moments(
+    sigma: Activation, K: Float[np.ndarray, " point"]
+) -> tuple[Float[np.ndarray, "moment point"], Float[np.ndarray, "moment point"]]:
+    r"""All expectations at given kernels, and the size of the integrals they come from.
+
+    Args:
+        sigma: The activation.
+        K: Kernels, positive; preactivation².
+
+    Returns:
+        Values in the order of `moment_names`, and $\langle|f|\rangle$ of each integrand, the scale of
+        their rounding error; rtol 1e-12 of that scale.
+
+    Raises:
+        ValueError: If an expectation overflows or does not converge.
+    """
+    if sigma.slopes is not None:
+        return _scale_invariant(sigma, K)
+    names = moment_names(sigma)
+    value, size = np.empty((2, len(names), K.size))
+    for start in range(0, K.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        value[:, part], size[:, part] = _converged(sigma, K[part], names)
+    return value, size
+
+
+def _converged(
+    sigma: Activation, K: np.ndarray, names: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, size = _regular(sigma, K, names, _COARSEST)
+        change, level = np.full(K.shape, np.inf), _COARSEST
+        while not np.all(change <= _TOLERANCE):
+            if level == _CAP:
+                _refuse(sigma, K, change)
+            coarse, level = value, level + 1
+            value, size = _regular(sigma, K, names, level)
+            change = np.max(np.abs(value - coarse) / np.maximum(size, 1e-300), axis=0)
+    if not sigma.is_smooth and sigma.is_continuous:
+        for name, delta in _delta_functions(sigma, K).items():
+            value[names.index(name)] += delta
+            size[names.index(name)] += np.abs(delta)
+    return value, size
+
+
+def _refuse(sigma: Activation, K: np.ndarray, change: np.ndarray) -> NoReturn:
+    worst = K[np.argmax(np.where(np.isfinite(change), change, np.inf))]
+    raise ValueError(
+        f"The single-input expectations of {sigma.name!r} do not converge or overflow at "
+        f"K = {worst:.3g}. If the activation has a kink that was not declared, name it in "
+        "scalewise.activation(..., kinks=(...)); else make C_b, C_W or the inputs smaller."
+    )
+
+
+def _regular(
+    sigma: Activation, K: np.ndarray, names: tuple[str, ...], level: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The parts without delta functions, from one rule for all of them."""
+    z, w = line_rule(K, sigma.split_points, level)
+    variance = K[:, None]
+    s0 = sigma(z)
+    value, size = np.empty((2, len(names), K.size))
+
+    def put(name: str, integrand: np.ndarray, rounding: np.ndarray | float = 0.0) -> np.ndarray:
+        place = names.index(name)
+        term = w * integrand
+        value[place] = term.sum(axis=-1)
+        size[place] = np.abs(term).sum(axis=-1) + _PART * rounding
+        return value[place][:, None]
+
+    square = s0 * s0
+    g = put("g", square)
+    rest = square - g
+    root = np.sqrt(put("vss", rest * rest))
+    put("vss", rest * rest, (root * g)[:, 0])
+    if not sigma.is_continuous:
+        u2 = z * z / variance
+        put("g1", (u2 - 1) * square / (2 * variance))
+        put("g2", (u2 * u2 - 6 * u2 + 3) * square / (4 * variance**2))
+        return value, size
+    s1, s2, s3 = (sigma.derivative(z, order) for order in (1, 2, 3))
+    slope = s1 * s1
+    put("g1", z * s0 * s1 / variance)
+    put("g2", z * (3 * s1 * s2 + s0 * s3) / (2 * variance))
+    p = put("p", slope)
+    rest_slope = slope - p
+    root_slope = np.sqrt(put("vpp", rest_slope * rest_slope))
+    put("vpp", rest_slope * rest_slope, (root_slope * p)[:, 0])
+    put("vsp", rest * rest_slope, (root * p + root_slope * g)[:, 0])
+    put("p4", slope * slope)
+    put("m22", square * slope)
+    put("s02", s0 * s2)
+    put("s0112", s0 * slope * s2)
+    put("p1", z * s1 * s2 / variance)
+    put("z12", z * s1 * s2 / variance)
+    curvature = s2 * s2 + s1 * s3
+    # A constant has mean 0 under z²/K - 1: without it the rounding error is smaller.
+    constant = _curvature_at_zero(sigma)
+    centre = curvature - constant
+    put("p2", (z * z / variance - 1) * centre / (2 * variance), abs(constant) / K)
+    if sigma.is_smooth:
+        put("s13", s1 * s3)
+        put("s22", s2 * s2)
+        put("s22_1", z * s2 * s3 / variance)
+        put("s1113", slope * s1 * s3)
+        put("s1122", slope * s2 * s2)
+    return value, size
+
+
+def _curvature_at_zero(sigma: Activation) -> float:
+    sides = [_jet(sigma, 0.0, side) for side in (-1, 1)]
+    return float(np.mean([jet[2] ** 2 + jet[1] * jet[3] for jet in sides]))
+
+
+def _jet(sigma: Activation, location: float, side: int) -> np.ndarray:
+    r"""$\sigma,\dots,\sigma'''$ just beside a point."""
+    step = 4 * float(np.spacing(abs(location))) if location else 1e-30
+    z = np.array([location + side * step])
+    return np.array([float(derivative(z)[0]) for derivative in sigma.derivatives])
+
+
+def _delta_functions(sigma: Activation, K: np.ndarray) -> dict[str, np.ndarray]:
+    r"""What kinks add to $g''$, $p'$ and $p''$.
+
+    With $\Delta$ the jump at $\kappa$ and $\varphi$ the density of $N(0,K)$, $F=(\sigma'^2+\sigma
+    \sigma'')'$ holds $\Delta[\sigma'^2+\sigma\sigma'']\,\delta+\sigma\Delta\sigma'\,\delta'$,
+    $(\sigma'^2)'$ holds $\Delta[\sigma'^2]\,\delta$ and $(\sigma'^2)''$ holds
+    $2\Delta[\sigma'\sigma'']\,\delta+\Delta[\sigma'^2]\,\delta'$.
+    """
+    total = {name: np.zeros_like(K) for name in ("g2", "p1", "p2")}
+    for kappa in sigma.split_points:
+        low, high = _jet(sigma, kappa, -1), _jet(sigma, kappa, 1)
+        density = np.exp(-(kappa**2) / (2 * K)) / np.sqrt(2 * np.pi * K)
+        u2 = kappa**2 / K
+        slope = high[1] ** 2 - low[1] ** 2
+        bend = high[0] * high[2] - low[0] * low[2]
+        both = high[1] * high[2] - low[1] * low[2]
+        corner = 0.5 * (high[0] + low[0]) * (high[1] - low[1])
+        total["g2"] += density * (kappa * (slope + bend) - corner * (1 - u2)) / (2 * K)
+        total["p1"] += density * kappa * slope / (2 * K)
+        total["p2"] += density * (2 * both * (u2 - 1) - slope * kappa / K * (3 - u2)) / (4 * K)
+    return total
+
+
+def _scale_invariant(sigma: Activation, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""Closed forms for $\sigma(z)=a_\pm z$, PDLT (5.113), (9.36)-(9.38); the rest vanishes."""
+    assert sigma.slopes is not None
+    squares = np.square(sigma.slopes)
+    A_2, A_4 = 0.5 * float(squares.sum()), 0.5 * float((squares**2).sum())
+    known = {
+        "g": A_2 * K,
+        "g1": np.full_like(K, A_2),
+        "vss": (3 * A_4 - A_2**2) * K**2,
+        "p": np.full_like(K, A_2),
+        "p4": np.full_like(K, A_4),
+        "m22": A_4 * K,
+        "vsp": (A_4 - A_2**2) * K,
+        "vpp": np.full_like(K, A_4 - A_2**2),
+    }
+    value = np.array([known.get(name, np.zeros_like(K)) for name in moment_names(sigma)])
+    return value, np.abs(value)

@@ -1,0 +1,128 @@
+r"""Single-input expectations as piecewise Chebyshev series in $\log K$.
+
+An expectation over $N(0,K)$ is analytic in $\log K$ in a strip at least as wide as that in which the
+activation may be turned in the complex plane, so sixteen nodes on half a unit of $\log K$ give all
+digits. A panel is made when a kernel first falls into it, from quadrature at its nodes, and is halved
+until its last coefficients are at the rounding error.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Float
+from numpy.polynomial import chebyshev
+
+from scalewise.activations import Activation
+from scalewise.theory._line_moments import line_moments, moment_names
+
+__all__ = ["LineTable", "line_table"]
+
+_NODES = 16
+_TO_A_UNIT = 2  # panels to a unit of log K
+_MOST_PARTS = 64
+_ROUNDING = 3e-14
+# T_k at the Chebyshev points, a discrete cosine transform; the angles are reduced before the cosine,
+# because a bias of a few roundings would add up over many layers.
+_COSINES = np.cos(
+    np.pi / (2 * _NODES) * (np.outer(np.arange(_NODES), 2 * np.arange(_NODES) + 1) % (4 * _NODES))
+)
+
+
+class LineTable:
+    r"""The expectations of one activation at any $K$; panels are made as they are needed.
+
+    Args:
+        sigma: The activation.
+    """
+
+    def __init__(self, sigma: Activation):
+        self.sigma = sigma
+        self.names = moment_names(sigma)
+        self._panels: dict[int, np.ndarray] = {}  # (part, moment, coefficient)
+        self._powers: dict[int, list[list[float]]] = {}
+
+    def square(self, K: float) -> float:
+        r"""$\langle\sigma^2\rangle_K$ at one positive $K$: the hot step of the kernel sequence."""
+        if self.sigma.slopes is not None:
+            minus, plus = self.sigma.slopes
+            return 0.5 * (minus * minus + plus * plus) * K
+        t = math.log(K) * _TO_A_UNIT
+        index = math.floor(t)
+        powers = self._powers.get(index) or self._make_powers(index)
+        place = (t - index) * len(powers)
+        part = min(int(place), len(powers) - 1)
+        x = 2 * (place - part) - 1
+        total = 0.0
+        for coefficient in powers[part]:
+            total = total * x + coefficient
+        return total
+
+    def moments(self, K: Float[np.ndarray, " point"]) -> dict[str, Float[np.ndarray, " point"]]:
+        """Every expectation at many kernels.
+
+        Args:
+            K: Positive kernels.
+
+        Returns:
+            By name; the accuracy of `line_moments`.
+        """
+        if self.sigma.slopes is not None:
+            value, _ = line_moments(self.sigma, K)
+            return dict(zip(self.names, value, strict=True))
+        out = np.empty((len(self.names), K.size))
+        t = np.log(K) * _TO_A_UNIT
+        index = np.floor(t).astype(np.int64)
+        order = np.argsort(index, kind="stable")
+        starts = np.flatnonzero(np.diff(index[order], prepend=index[order[0]] - 1))
+        for rows in np.split(order, starts[1:]):
+            key = int(index[rows[0]])
+            panel = self._panel(key)
+            place = (t[rows] - key) * len(panel)
+            parts = np.minimum(place.astype(np.int64), len(panel) - 1)
+            for part in np.unique(parts):
+                here = parts == part
+                basis = chebyshev.chebvander(2 * (place[here] - part) - 1, _NODES - 1)
+                out[:, rows[here]] = panel[part] @ basis.T
+        return dict(zip(self.names, out, strict=True))
+
+    def _panel(self, index: int) -> np.ndarray:
+        if index not in self._panels:
+            self._panels[index] = self._make_panel(index)
+        return self._panels[index]
+
+    def _make_powers(self, index: int) -> list[list[float]]:
+        """Coefficients of powers, the highest first; they fall fast, so nothing is lost."""
+        place = self.names.index("g")
+        powers = [chebyshev.cheb2poly(part[place]) for part in self._panel(index)]
+        self._powers[index] = [
+            [0.0] * (_NODES - len(p)) + [float(c) for c in p[::-1]] for p in powers
+        ]
+        return self._powers[index]
+
+    def _make_panel(self, index: int) -> np.ndarray:
+        parts, x, transform = 1, _COSINES[1], _COSINES * (2 / _NODES)
+        transform[0] /= 2
+        while parts <= _MOST_PARTS:
+            t = index + (np.arange(parts)[:, None] + 0.5 * (x + 1)) / parts
+            value, size = line_moments(self.sigma, np.exp(t.ravel() / _TO_A_UNIT))
+            value = value.reshape(len(self.names), parts, _NODES)
+            size = size.reshape(value.shape)
+            panel = np.einsum("mpn,cn->pmc", value, transform)
+            tail = np.abs(panel[..., -2:]).max(axis=-1)
+            if np.all(tail <= _ROUNDING * size.max(axis=-1).T + 1e-290):
+                return panel
+            parts *= 2
+        raise ValueError(
+            f"The expectations of {self.sigma.name!r} vary too fast with the kernel near "
+            f"K = {math.exp(index / _TO_A_UNIT):.3g} to be tabulated. Make C_b, C_W or the inputs "
+            "smaller, or use a smoother activation."
+        )
+
+
+@lru_cache(maxsize=16)
+def line_table(sigma: Activation) -> LineTable:
+    """The table of an activation, kept for the next flow."""
+    return LineTable(sigma)

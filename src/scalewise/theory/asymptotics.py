@@ -1,0 +1,218 @@
+r"""What becomes of every observable in a deep network: universality classes and their leading forms.
+
+The class is decided from the function alone: slopes make it scale-invariant, the first Taylor
+coefficients decide about $K^\star=0$, and a root beyond zero is half-stable. Infinite width comes
+first, then depth; one input, hyperparameters at criticality.
+
+Source: PDLT §5.2-5.4, §9.2-9.3, §11.2.3, §∞.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from scalewise.activations import Activation, activation
+from scalewise.criticality import criticality
+from scalewise.theory import scale_invariant, vanishing_kernel
+from scalewise.theory._line_moments import line_moments, moment_names
+
+__all__ = ["Asymptotics", "Layers", "asymptotics", "leading_forms"]
+
+Layers = int | float | list[int] | np.ndarray
+Forms = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Asymptotics:
+    r"""The universality class of an activation at its critical hyperparameters.
+
+    The coefficients: ``A_2``, ``A_4``, ``rho``, ``nu`` (scale-invariant); ``sigma_1``, ``a_1``,
+    ``a_2``, ``b_1``, ``p_perp``, ``nu`` ($K^\star=0$); ``atilde_1``, ``btilde_1``, ``p_perp``,
+    ``source`` (half-stable; ``source`` is that of $V$ over $K^{\star2}$). ``nu`` is the slope in
+    $V/(nK^2)\simeq\nu\,\ell/n$.
+
+    Args:
+        activation: The activation.
+        universality: ``"scale-invariant"``, ``"K*=0"``, ``"half-stable"`` or ``"none"``.
+        C_b: Critical bias variance; ``None`` in no class.
+        C_W: Critical weight variance; ``None`` in no class.
+        K_star: Fixed point of the kernel; ``None`` in no class and on the line of fixed points.
+        coefficients: The numbers of the class by name.
+        exponents: $p_{\mathcal O}$ by observable, as `single_input_flow` names them, with learning
+            rates by the equivalence principle; ``"parallel"``, ``"perp"`` and ``"psi"`` are those of
+            the distance of two inputs, along, across and as an angle. ``"K"`` of a half-stable
+            class is that of $K-K^\star$.
+        reason: Why there is no class; empty where there is one.
+    """
+
+    activation: Activation
+    universality: str
+    C_b: float | None
+    C_W: float | None
+    K_star: float | None
+    coefficients: Mapping[str, float]
+    exponents: Mapping[str, float]
+    reason: str = ""
+
+
+def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
+    r"""The universality class of an activation, its coefficients and critical exponents.
+
+    Args:
+        source: Name, callable or `Activation`.
+
+    Returns:
+        The record. Coefficients of the first two classes are exact; those of a half-stable point
+        to 1e-9.
+
+    Raises:
+        ValueError: If the name is unknown or a callable is refused; if kernels fall to $K^\star=0$
+            but the activation has a kink there, or neither $a_1$ nor $a_2$ decides how fast.
+
+    Source: PDLT (5.61), (5.86)-(5.88), (5.102), (5.114), (5.163); exponents §5.4, (9.53), (9.72),
+    (11.100), (∞.33). Half-stable and $a_1=0$: derived.
+
+    Example:
+        >>> from scalewise.theory import asymptotics
+        >>> record = asymptotics("tanh")
+        >>> record.universality, record.coefficients["a_1"], record.exponents["V"]
+        ('K*=0', -2.0, 1.0)
+        >>> asymptotics("relu").coefficients["nu"]
+        5.0
+    """
+    sigma = activation(source)
+    if sigma.slopes is not None:
+        point = criticality(sigma)
+        coefficients = scale_invariant.coefficients(sigma)
+        exponents = scale_invariant.exponents(sigma)
+        return _record(sigma, "scale-invariant", point, coefficients, exponents)
+    point = criticality(sigma)
+    if point.K_star is None:
+        empty: Mapping[str, float] = MappingProxyType({})
+        return Asymptotics(sigma, "none", None, None, None, empty, empty, point.reason)
+    if point.K_star == 0:
+        coefficients = vanishing_kernel.coefficients(sigma)
+        exponents = vanishing_kernel.exponents(coefficients)
+        return _record(sigma, "K*=0", point, coefficients, exponents)
+    assert point.C_W is not None
+    coefficients = _half_stable_coefficients(sigma, point.K_star, point.C_W)
+    exponents = {"K": 1.0, "V": -1.0, "G1": -2.0, "parallel": 2.0, "perp": coefficients["p_perp"]}
+    return _record(sigma, "half-stable", point, coefficients, exponents)
+
+
+def _record(
+    sigma: Activation,
+    universality: str,
+    point: Any,
+    coefficients: dict[str, float],
+    exponents: dict[str, float],
+) -> Asymptotics:
+    return Asymptotics(
+        sigma,
+        universality,
+        point.C_b,
+        point.C_W,
+        point.K_star,
+        MappingProxyType(coefficients),
+        MappingProxyType(exponents),
+    )
+
+
+def _half_stable_coefficients(sigma: Activation, K: float, C_W: float) -> dict[str, float]:
+    r"""$\tilde a_1=\frac12C_Wg''$, $\tilde b_1=\chi_\perp'$ at $K^\star$, PDLT (5.102)."""
+    value = dict(zip(moment_names(sigma), line_moments(sigma, np.array([K]))[0], strict=True))
+    a, b = 0.5 * C_W * float(value["g2"][0]), C_W * float(value["p1"][0])
+    source = C_W**2 * float(value["vss"][0]) / K**2
+    return {
+        "atilde_1": a,
+        "btilde_1": b,
+        "p_perp": b / a,
+        "source": source,
+        "nu": source / 5,
+    }
+
+
+def leading_forms(
+    record: Asymptotics,
+    layer: Layers,
+    *,
+    kernel: float | None = None,
+    lambda_b: float = 1.0,
+    lambda_W: float = 1.0,
+    depth: int | None = None,
+) -> Forms:
+    r"""The deep form of every observable of one input, with rates by the equivalence principle.
+
+    Scale-invariant: exact at every layer, with $\lambda_b=\tilde\lambda_b/L$,
+    $\lambda_W=\tilde\lambda_W/L$. $K^\star=0$: leading in $1/\ell$, with
+    $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p_\perp}L^{p_\perp-1}$,
+    $\lambda_W^{(\ell)}=\tilde\lambda_W(L/\ell)^{p_\perp-1}$. Half-stable: leading,
+    $K-K^\star=1/(-\tilde a_1)\ell$, $V=\frac15s\,\ell$, $G^{\{1\}}=\frac1{20}\tilde a_1s\,\ell^2$ with
+    $s$ the source of $V$ at $K^\star$.
+
+    Args:
+        record: From `asymptotics`.
+        layer: $\ell$, one or many.
+        kernel: $K^\star$ of the input, needed on the line of fixed points only; preactivation².
+        lambda_b: $\tilde\lambda_b$.
+        lambda_W: $\tilde\lambda_W$.
+        depth: $L$; without it the factors of $L$ are left out: uniform rates in the
+            scale-invariant class, PDLT (9.70) at $K^\star=0$.
+
+    Returns:
+        By observable, named and normalised as in `single_input_flow`, each with the shape of
+        `layer`; those of which nothing is known are left out.
+
+    Raises:
+        ValueError: If the activation is in no class, `layer` is below 1, or `kernel` is missing or
+            given where it is not wanted.
+
+    Source: see `scalewise.theory.scale_invariant` and `scalewise.theory.vanishing_kernel`; the
+    half-stable $V$ and $G^{\{1\}}$ are derived. On a half-stable point the approach starts at
+    $\ell\gg1/|\tilde a_1|K^\star$: thousands of layers.
+
+    Example:
+        >>> from scalewise.theory import asymptotics, leading_forms
+        >>> forms = leading_forms(asymptotics("tanh"), 1000)
+        >>> print(f"{forms['K']:.6f} {forms['Theta']:.2f}")
+        0.000500 1.50
+    """
+    ell = np.asarray(layer, dtype=np.float64)
+    if not np.all(ell >= 1):
+        raise ValueError(f"`layer` counts from 1; got {np.min(ell):g}.")
+    if record.universality == "none":
+        raise ValueError(
+            f"{record.activation.name!r} is in no universality class: {record.reason} Choose another "
+            "activation."
+        )
+    if (kernel is None) == (record.universality == "scale-invariant"):
+        raise ValueError(
+            "`kernel` is K* of the input: give it for a scale-invariant activation, where every K is "
+            f"a fixed point, and for no other; {record.activation.name!r} is of class "
+            f"{record.universality!r}."
+        )
+    if record.universality == "scale-invariant":
+        assert kernel is not None
+        share = 1 if depth is None else depth
+        rates = {"lambda_b": lambda_b / share, "lambda_W": lambda_W / share}
+        return scale_invariant.critical_forms(record.activation, ell, kernel=kernel, **rates)
+    if record.universality == "K*=0":
+        share = 1.0 if depth is None else depth ** (record.coefficients["p_perp"] - 1)
+        return vanishing_kernel.leading(
+            record.coefficients, ell, lambda_b=lambda_b * share, lambda_W=lambda_W * share
+        )
+    a, s = record.coefficients["atilde_1"], record.coefficients["source"]
+    assert record.K_star is not None
+    square = record.K_star**2
+    return {
+        "K": record.K_star - 1 / (a * ell),
+        "V": square * s * ell / 5,
+        "G1": a * square * s * ell**2 / 20,
+        "chi_parallel": 1 - 2 / ell,
+        "chi_perp": 1 - record.coefficients["p_perp"] / ell,
+    }

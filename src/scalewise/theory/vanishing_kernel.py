@@ -1,0 +1,287 @@
+r"""Smooth activations whose kernel falls to zero: leading forms of every observable, and more of K, V.
+
+With $\sigma=\sum_p\sigma_pz^p/p!$, $\sigma_0=0$, $C_b=0$, $C_W=1/\sigma_1^2$:
+$$K'=K+a_1K^2+a_2K^3,\qquad\chi_\parallel=1+2a_1K,\qquad\chi_\perp=1+b_1K,\qquad p_\perp=b_1/a_1,$$
+$$a_1=\frac{\sigma_3}{\sigma_1}+\frac34\Big(\frac{\sigma_2}{\sigma_1}\Big)^2,\quad
+b_1=\frac{\sigma_3}{\sigma_1}+\Big(\frac{\sigma_2}{\sigma_1}\Big)^2,\quad
+a_2=\frac14\frac{\sigma_5}{\sigma_1}+\frac58\frac{\sigma_4\sigma_2}{\sigma_1^2}
++\frac5{12}\Big(\frac{\sigma_3}{\sigma_1}\Big)^2.$$
+
+Source: PDLT §5.3.3, §5.4.2, §9.3, §11.2.3, §∞.1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.activations import Activation
+
+__all__ = [
+    "coefficients",
+    "exponents",
+    "input_scale",
+    "leading",
+    "perturbation_series",
+    "series",
+    "tuned_metric",
+]
+
+_ZERO = 1e-12
+Series = Float[np.ndarray, "*layers"]
+
+
+def coefficients(sigma: Activation) -> dict[str, float]:
+    r"""``sigma_1``, ``a_1``, ``a_2``, ``b_1``, ``p_perp`` and ``nu`` $=\frac23$, from Taylor coefficients.
+
+    Args:
+        sigma: Smooth at 0, $\sigma_0=0$, $\sigma_1\ne0$, with $a_1<0$, or $a_1=0$ and $a_2<0$.
+
+    Returns:
+        By name; exact. With $a_1=0$, ``p_perp`` is $\frac12$ if $\sigma_2=0$ and infinite otherwise:
+        then $\chi_\perp-1\simeq b_1K\sim\ell^{-1/2}$, and distances grow faster than any power.
+
+    Raises:
+        ValueError: If there are no Taylor coefficients, or they are not those of the class.
+
+    Source: PDLT (5.86)-(5.88), (5.131); $a_1=0$ is derived.
+    """
+    if sigma.taylor is None:
+        raise ValueError(
+            f"{sigma.name!r} has a kink at 0 and no Taylor coefficients there, so the forms of the "
+            "class K* = 0 do not apply. Iterate `single_input_flow` and use `fit_scaling`."
+        )
+    s0, s1, s2, s3, s4, s5 = sigma.taylor
+    size = max(abs(s) for s in sigma.taylor)
+    if abs(s0) > _ZERO * size or abs(s1) <= _ZERO * size:
+        raise ValueError(
+            f"The class K* = 0 needs sigma(0) = 0 and sigma'(0) not 0; {sigma.name!r} has {s0:g} and "
+            f"{s1:g}."
+        )
+    x2, x3 = s2 / s1, s3 / s1
+    a_1, b_1 = x3 + 0.75 * x2**2, x3 + x2**2
+    a_2 = 0.25 * s5 / s1 + 0.625 * s4 / s1 * x2 + 5 / 12 * x3**2
+    tuned = abs(a_1) <= _ZERO * (abs(x3) + x2**2) or a_1 == 0
+    if (a_1 > 0 and not tuned) or (tuned and a_2 >= -_ZERO):
+        raise ValueError(
+            f"Kernels of {sigma.name!r} do not fall to K* = 0 by a known power: a_1 = {a_1:g}, "
+            f"a_2 = {a_2:g}, and a_1 < 0, or a_1 = 0 and a_2 < 0, is needed."
+        )
+    if tuned:
+        a_1, p_perp = 0.0, 0.5 if x2 == 0 else float("inf")
+    else:
+        p_perp = b_1 / a_1
+    return {"sigma_1": s1, "a_1": a_1, "a_2": a_2, "b_1": b_1, "p_perp": p_perp, "nu": 2 / 3}
+
+
+def exponents(c: Mapping[str, float]) -> dict[str, float]:
+    r"""Critical exponents, rates by the equivalence principle, PDLT (9.70).
+
+    Args:
+        c: From `coefficients`.
+
+    Returns:
+        $p_{\mathcal O}$ by observable; with $a_1=0$ those of $K$, $V$, $G^{\{1\}}$ and of distances
+        only. $U$ is suppressed by a power of $\ell$ for an odd activation.
+
+    Source: PDLT (5.92)-(5.99), (5.127), (5.134), (9.72), (9.81)-(9.86), (11.98)-(11.101),
+    (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, and $a_1=0$: derived.
+    """
+    p = c["p_perp"]
+    if c["a_1"] == 0:
+        table = {"K": 0.5, "V": 0.0, "G1": -0.5, "parallel": 1.5}
+        return table | ({"perp": p} if np.isfinite(p) else {})
+    table = {"K": 1.0, "V": 1.0, "G1": 0.0, "parallel": 2.0, "perp": p, "Theta": p - 1}
+    table |= dict.fromkeys(("D", "F"), p - 1) | dict.fromkeys(("A", "B", "P", "Q"), 2 * p - 3)
+    table |= {"H1": p - 2} | dict.fromkeys(("R", "S", "T"), 3 * p - 5)
+    return table | {"U": 0.0 if c["b_1"] == c["a_1"] else 3 * p - 4}
+
+
+def leading(
+    c: Mapping[str, float], layer: Series, *, lambda_b: float = 1.0, lambda_W: float = 1.0
+) -> dict[str, Series]:
+    r"""The leading form of every observable of one input at criticality, equal widths.
+
+    With $p=p_\perp$, rates $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p}$ and
+    $\lambda_W^{(\ell)}=\tilde\lambda_W\ell^{1-p}$, $u=\tilde\lambda_b$,
+    $w=\tilde\lambda_W\sigma_1^2/(-a_1)$, $X=u+w$, $d=pu-(1-p)w$, $e=\sigma_2^2/\sigma_1^2=4(b_1-a_1)$:
+    $$\begin{aligned}
+    K&=\frac1{(-a_1)\ell},\quad V=\frac2{3a_1^2\ell},\quad G^{\{1\}}=\frac1{3a_1},\quad
+    \Theta=X\ell^{1-p},\quad D=\frac{-2d}{9(-a_1)}\ell^{1-p},\quad
+    F=\frac{X\ell^{1-p}}{(5-p)(-a_1)},\\
+    B&=\tfrac13X^2\ell^{3-2p},\quad A=\tfrac4{27}d^2\ell^{3-2p},\quad
+    P=-\frac{2-p}{3(5-p)}X^2\ell^{3-2p},\quad Q=-\frac{Xd}{(5-p)^2}\ell^{3-2p},\\
+    H^{\{1\}}&=\tfrac12\Big[\tfrac29pd-\frac{2p}{5-p}X-\tfrac13w+\tfrac13pX\Big]\ell^{2-p},\\
+    S&=\frac{X^2}{3(5-p)}M\ell^{5-3p},\quad
+    R=\frac{\ell^{5-3p}}{(5-p)^2}X^2\Big[(4a_1-3b_1)X-\tfrac{2-p}3M\Big],\quad
+    T=\frac{2(-a_1)Xd^2}{(5-p)^3}\ell^{5-3p},\\
+    U&=\frac{eX^3}{4-p}\ell^{4-3p}\quad\text{or, for }e=0,\quad U=\tfrac12(-a_1)X^3,\qquad
+    M=\tilde\lambda_W\sigma_1^2+eX.\end{aligned}$$
+
+    Args:
+        c: From `coefficients`.
+        layer: $\ell$.
+        lambda_b: $\tilde\lambda_b$, with the factor $L^{p-1}$ of (9.95) if there is one.
+        lambda_W: $\tilde\lambda_W$, likewise.
+
+    Returns:
+        By observable, normalised as in `single_input_flow`; corrections of relative order
+        $\log\ell/\ell$. With $a_1=0$: $K=(-2a_2\ell)^{-1/2}$, $V=\frac1{3(-a_2)}$ and
+        $G^{\{1\}}=-\frac12K\ell$ only.
+
+    Source: PDLT (9.65)-(9.86), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, and $R$ to $U$
+    for $p\ne1$, are derived, as is $a_1=0$.
+    """
+    ell, a, p = np.asarray(layer, dtype=np.float64), c["a_1"], c["p_perp"]
+    if a == 0:
+        return _tuned_exponent(c["a_2"], ell)
+    weight = lambda_W * c["sigma_1"] ** 2
+    u, w, e = lambda_b, weight / -a, 4 * (c["b_1"] - a)
+    X, d, M = u + w, p * u - (1 - p) * w, weight + e * (u + weight / -a)
+    one, two, three = ell ** (1 - p), ell ** (3 - 2 * p), ell ** (5 - 3 * p)
+    q = 5 - p
+    odd = c["b_1"] == a
+    return {
+        "K": 1 / (-a * ell),
+        "V": 2 / (3 * a**2 * ell),
+        "G1": np.full_like(ell, 1 / (3 * a)),
+        "chi_parallel": 1 - 2 / ell,
+        "chi_perp": 1 - p / ell,
+        "Theta": X * one,
+        "D": -2 * d / (9 * -a) * one,
+        "F": X / (q * -a) * one,
+        "B": X**2 / 3 * two,
+        "A": 4 / 27 * d**2 * two,
+        "P": -(2 - p) / (3 * q) * X**2 * two,
+        "Q": -X * d / q**2 * two,
+        "H1": 0.5 * (2 / 9 * p * d - 2 * p / q * X - w / 3 + p * X / 3) * ell * one,
+        "R": X**2 / q**2 * ((4 * a - 3 * c["b_1"]) * X - (2 - p) / 3 * M) * three,
+        "S": X**2 / (3 * q) * M * three,
+        "T": 2 * -a * X * d**2 / q**3 * three,
+        "U": 0.5 * -a * X**3 * np.ones_like(ell) if odd else e * X**3 / (4 - p) * three / ell,
+    }
+
+
+def _tuned_exponent(a_2: float, ell: np.ndarray) -> dict[str, np.ndarray]:
+    r"""$a_1=0$: $K'=K+a_2K^3$, $\chi_\parallel=1-\frac3{2\ell}$, $\frac12C_Wg''=3a_2K$."""
+    K = 1 / np.sqrt(2 * -a_2 * ell)
+    V = np.full_like(ell, 1 / (3 * -a_2))
+    # G1' = (1 - 3/2l) G1 + 3 a_2 K V, so G1 = -K l / 2.
+    return {"K": K, "V": V, "G1": -0.5 * K * ell, "chi_parallel": 1 - 1.5 / ell}
+
+
+def series(c: Mapping[str, float], layer: Series, ell_0: float) -> dict[str, Series]:
+    r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$.
+
+    With $\Lambda=\log(\ell/\ell_0)$ and $q=a_2-a_1^2$:
+    $$K=\frac1{(-a_1)\ell}-\frac q{a_1^3}\frac\Lambda{\ell^2}
+      -\frac{q^2}{a_1^5}\frac{\Lambda^2-\Lambda}{\ell^3}+O(\ell^{-3}),\qquad
+    V=\frac2{3a_1^2}\frac1\ell+\frac{2q}{3a_1^4}\frac\Lambda{\ell^2}
+      +\frac{5a_2+a_1(82a_1-90b_1)}{3a_1^4}\frac1{\ell^2}$$
+
+    Args:
+        c: From `coefficients`, $a_1<0$.
+        layer: $\ell$.
+        ell_0: $\ell_0$, from `input_scale`.
+
+    Returns:
+        ``K`` and ``V``.
+
+    Raises:
+        ValueError: If $a_1=0$.
+
+    Source: PDLT (5.94), (5.124), (5.127).
+    """
+    a, b, q = _refuse_tuned(c), c["b_1"], c["a_2"] - c["a_1"] ** 2
+    ell = np.asarray(layer, dtype=np.float64)
+    log = np.log(ell / ell_0)
+    K = 1 / (-a * ell) - q / a**3 * log / ell**2 - q**2 / a**5 * (log**2 - log) / ell**3
+    plain = (5 * c["a_2"] + a * (82 * a - 90 * b)) / (3 * a**4)
+    V = 2 / (3 * a**2 * ell) + 2 * q / (3 * a**4) * log / ell**2 + plain / ell**2
+    return {"K": K, "V": V}
+
+
+def input_scale(c: Mapping[str, float], layer: float, kernel: float) -> float:
+    r"""$\ell_0$ of an input, from its kernel at one deep layer.
+
+    Args:
+        c: From `coefficients`, $a_1<0$.
+        layer: $\ell$, deep.
+        kernel: $K^{(\ell)}$.
+
+    Returns:
+        $\ell_0$, to $O(\log^2\ell/\ell)$.
+
+    Raises:
+        ValueError: If $a_1=0$, or $a_2=a_1^2$ and $\ell_0$ does not enter at this order.
+
+    Source: PDLT (5.92), solved for $\ell_0$.
+    """
+    a, q = _refuse_tuned(c), c["a_2"] - c["a_1"] ** 2
+    if q == 0:
+        raise ValueError("With a_2 = a_1² the scale l_0 does not enter at this order.")
+    excess = (kernel - 1 / (-a * layer)) * -(a**3) / q * layer**2  # log(l/l_0), first order
+    for _ in range(50):  # the second order, by iteration: it is smaller by log(l)/l
+        excess_2 = q / a**2 * (excess**2 - excess) / layer
+        excess = (kernel - 1 / (-a * layer)) * -(a**3) / q * layer**2 - excess_2
+    return float(layer * np.exp(-excess))
+
+
+def perturbation_series(c: Mapping[str, float], layer: Series, ell_0: float) -> dict[str, Series]:
+    r"""How the distance of two nearby inputs falls, up to the constants $\delta_\parallel,\delta^2$.
+
+    $$\frac{\delta K_{[1]}}{\delta_\parallel}=\ell^{-2}\Big[1+\frac{2q}{a_1^2}\frac\Lambda\ell\Big],
+    \qquad\frac{\delta\delta K_{[2]}}{\delta^2}
+    =\ell^{-p_\perp}\Big[1+\frac{b_1q}{a_1^3}\frac\Lambda\ell\Big]$$
+
+    Args:
+        c: From `coefficients`, $a_1<0$.
+        layer: $\ell$.
+        ell_0: $\ell_0$, from `input_scale`.
+
+    Returns:
+        ``dK1`` and ``ddK2`` over their constants; corrections $O(1/\ell)$.
+
+    Raises:
+        ValueError: If $a_1=0$.
+
+    Source: PDLT (5.97), (5.99).
+    """
+    a, q = _refuse_tuned(c), c["a_2"] - c["a_1"] ** 2
+    ell = np.asarray(layer, dtype=np.float64)
+    log = np.log(ell / ell_0)
+    parallel = (1 + 2 * q / a**2 * log / ell) / ell**2
+    perp = (1 + c["b_1"] * q / a**3 * log / ell) * ell ** -c["p_perp"]
+    return {"dK1": parallel, "ddK2": perp}
+
+
+def tuned_metric(c: Mapping[str, float]) -> dict[str, float]:
+    r"""The $1/n$ part of $C_W$ that makes $G^{\{1\}}/K$ marginal, and what $G^{\{1\}}$ becomes.
+
+    $$c_b^{\{1\}}=0,\qquad c_W^{\{1\}}=\frac2{3\sigma_1^2},\qquad
+      \ell\,G^{\{1\}}\to\frac{84a_1^2-90a_1b_1-a_2}{3a_1^3}$$
+
+    Args:
+        c: From `coefficients`, $a_1<0$.
+
+    Returns:
+        ``C_W_nlo`` and ``ell_G1``, the limit of $\ell G^{\{1\}}$.
+
+    Raises:
+        ValueError: If $a_1=0$.
+
+    Source: PDLT (5.142); (5.143) with a corrected coefficient: for tanh it is 89/72, not 13/12.
+    """
+    a, b = _refuse_tuned(c), c["b_1"]
+    limit = (84 * a**2 - 90 * a * b - c["a_2"]) / (3 * a**3)
+    return {"C_W_nlo": 2 / (3 * c["sigma_1"] ** 2), "ell_G1": limit}
+
+
+def _refuse_tuned(c: Mapping[str, float]) -> float:
+    if c["a_1"] == 0:
+        raise ValueError(
+            "This expansion needs a_1 < 0; here a_1 = 0 and kernels fall as 1/sqrt(l)."
+        )
+    return c["a_1"]
