@@ -21,12 +21,14 @@ from scalewise.activations import Activation
 
 __all__ = [
     "coefficients",
+    "distance_forms",
     "exponents",
     "input_scale",
     "leading",
     "perturbation_series",
     "series",
     "tuned_metric",
+    "uniform_rate_forms",
 ]
 
 _ZERO = 1e-12
@@ -255,6 +257,72 @@ def perturbation_series(c: Mapping[str, float], layer: Series, ell_0: float) -> 
     parallel = (1 + 2 * q / a**2 * log / ell) / ell**2
     perp = (1 + c["b_1"] * q / a**3 * log / ell) * ell ** -c["p_perp"]
     return {"dK1": parallel, "ddK2": perp}
+
+
+def distance_forms(
+    c: Mapping[str, float], depth: float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
+) -> dict[str, float]:
+    r"""The NTK of two nearby inputs of equal norm at the output, per $\delta^2$ of their kernel.
+
+    With $\delta\delta K_{[2]}^{(\ell)}=\delta^2\ell^{-p}$, $X,M$ as in `leading` and rates by the
+    equivalence principle,
+    $$\frac{\delta\delta\Theta_{[2]}^{(L)}}{\delta^2}=\frac{M}{2-p}L^{1-p},\qquad
+      \frac{\text{robustness}}{\delta^2}=-\frac2{2-p}\frac MXL^{1-p}.$$
+
+    Args:
+        c: From `coefficients`, $a_1<0$.
+        depth: $L$.
+        lambda_b: $\tilde\lambda_b$.
+        lambda_W: $\tilde\lambda_W$.
+
+    Returns:
+        ``ddTheta2`` and ``robustness``, each over $\delta^2$. Of order one in $L$ only for $p_\perp=1$.
+
+    Raises:
+        ValueError: If $a_1=0$.
+
+    Source: PDLT (10.77)-(10.78).
+    """
+    a, p = _refuse_tuned(c), c["p_perp"]
+    weight = lambda_W * c["sigma_1"] ** 2
+    X = lambda_b + weight / -a
+    M = weight + 4 * (c["b_1"] - a) * X
+    power = depth ** (1 - p)
+    return {"ddTheta2": M / (2 - p) * power, "robustness": -2 / (2 - p) * M / X * power}
+
+
+def uniform_rate_forms(
+    c: Mapping[str, float], depth: float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
+) -> dict[str, float]:
+    r"""The same for an odd activation with the same rates in every layer: robustness is lost.
+
+    $$\Theta_{00}=\tfrac12\lambda_bL,\qquad\frac{\delta\delta\Theta_{[2]}}{\delta^2}
+      =\lambda_W\sigma_1^2+\tfrac12(-a_1)\lambda_b,\qquad\frac{\text{robustness}}{\delta^2}
+      =-\Big[\frac{4\lambda_W\sigma_1^2}{\lambda_b}+2(-a_1)\Big]\frac1L$$
+
+    Args:
+        c: From `coefficients`, odd ($b_1=a_1<0$).
+        depth: $L$.
+        lambda_b: The same in every layer, positive.
+        lambda_W: The same in every layer.
+
+    Returns:
+        ``Theta``, ``ddTheta2`` and ``robustness``, the latter two over $\delta^2$.
+
+    Raises:
+        ValueError: If $b_1\ne a_1$, $a_1=0$, or $\lambda_b$ is not positive.
+
+    Source: PDLT (10.79); (10.80)-(10.81) with the term $\langle\sigma''^2\rangle\Theta_{00}$, which
+    is of the same order and is missing in print.
+    """
+    a = _refuse_tuned(c)
+    if c["b_1"] != a or lambda_b <= 0:
+        raise ValueError(
+            "Uniform rates have simple forms for b_1 = a_1 (odd activations) and lambda_b > 0 only; "
+            f"got a_1 = {a:g}, b_1 = {c['b_1']:g}, lambda_b = {lambda_b:g}."
+        )
+    Theta, distance = lambda_b * depth / 2, lambda_W * c["sigma_1"] ** 2 - a * lambda_b / 2
+    return {"Theta": Theta, "ddTheta2": distance, "robustness": -2 * distance / Theta}
 
 
 def tuned_metric(c: Mapping[str, float]) -> dict[str, float]:
