@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.nets._networks import check_has_slope
+from scalewise.nets._estimators import ESTIMATORS, accumulators, needed
+from scalewise.nets._moments import CovarianceSums
+from scalewise.nets._networks import check_has_slope, check_smooth
 from scalewise.network import MLP
-from scalewise.observables import select
+from scalewise.observables import OBSERVABLES, select
 
 __all__ = ["check_count", "check_memory", "check_names", "check_seed", "check_size"]
 
@@ -19,21 +21,25 @@ _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2*
 def check_names(net: MLP, observables: Any, widths: Any) -> tuple[str, ...]:
     """The observables to measure, in the order of the table."""
     names = select(observables, net.activation)
-    if widths is None and "metric_nlo" in names:
-        if observables is not None:
+    slopes = [name for name in names if ESTIMATORS[name].slope_of]
+    if widths is None and slopes:
+        if observables is not None and observables != "all":
             raise ValueError(
-                "`observables` asks for 'metric_nlo', the slope of the metric in 1/n, which one width "
-                "does not show. Pass widths=[...] with two widths or more."
+                f"`observables` asks for {slopes[0]!r}, the slope of {ESTIMATORS[slopes[0]].what} in "
+                "1/n, which one width does not show. Pass widths=[...] with two widths or more."
             )
-        names = tuple(name for name in names if name != "metric_nlo")
-    if "ntk" in names:
-        check_has_slope(net.activation)
+        names = tuple(name for name in names if name not in slopes)
+    for name in names:
+        if OBSERVABLES[name].needs:
+            check_has_slope(net.activation, name)
+        if OBSERVABLES[name].needs == "smooth":
+            check_smooth(net.activation, name)
     return names
 
 
 def check_count(networks: Any, names: tuple[str, ...]) -> int:
     """The number of networks."""
-    least = 4 if "four_point_vertex" in names else 2
+    least = max(ESTIMATORS[name].least for name in names)
     whole = isinstance(networks, (int, np.integer)) and not isinstance(networks, bool)
     if not whole or networks < least:
         reason = " of a covariance" if least == 4 else ""
@@ -53,16 +59,26 @@ def check_seed(seed: Any) -> int:
 
 
 def check_size(net: MLP, samples: int, names: tuple[str, ...], budget: int) -> None:
-    """Refuse a four-point vertex that does not fit the memory."""
-    if "four_point_vertex" not in names:
+    """Refuse tensors with four indices that do not fit the memory."""
+    large = [name for name in names if OBSERVABLES[name].legs == 4]
+    if not large:
         return
-    pairs = samples * (samples + 1) // 2
-    need = 8 * net.depth * (2 * samples**4 + 9 * pairs**2)
+    estimators = needed(tuple(large))
+    kinds = accumulators(estimators)
+    entries = {row.part.name: row.part.entries(samples) for row in estimators.values()}
+    floats = 2 * samples**4 * len(large)
+    for parts in kinds.values():
+        for part, kind in parts.items():
+            floats += 9 * entries[part] ** 2 if kind is CovarianceSums else 6 * entries[part]
+    need = 8 * net.depth * floats
     if need > budget:
+        what = " and ".join(filter(None, (", ".join(map(repr, large[:-1])), repr(large[-1]))))
+        verb, it = ("takes", "it") if len(large) == 1 else ("take", "some")
         raise ValueError(
-            f"`memory` is {budget / 2**30:.3g} GiB, and 'four_point_vertex' of {samples} samples in "
-            f"{net.depth} layers takes {need / 2**30:.3g} GiB. Raise `memory`, use fewer samples, or "
-            "leave it out of `observables`."
+            f"`memory` is {budget / 2**30:.3g} GiB, and {what} of {samples} samples in "
+            f"{net.depth} layers {verb} {need / 2**30:.3g} GiB: tensors with four sample indices grow "
+            f"as the fourth power of the samples. Raise `memory`, use fewer samples, or leave {it} out "
+            "of `observables`."
         )
 
 

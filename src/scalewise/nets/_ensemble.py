@@ -10,17 +10,15 @@ import jax
 import numpy as np
 
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
-from scalewise.nets._networks import precision, traced
-from scalewise.nets._ntk import PROBES, sample_ntk
+from scalewise.nets._networks import precision
 from scalewise.nets._progress import Reporter
 from scalewise.nets._random import network_keys
-from scalewise.nets._sampler import first_factor, sample_metrics
 from scalewise.nets._store import Store
-from scalewise.network import MLP
 
-__all__ = ["Ensemble", "metric_ensemble", "ntk_ensemble", "run"]
+__all__ = ["Ensemble", "Kind", "Sums", "run"]
 
 Sums = MeanSums | CovarianceSums
+Kind = type[MeanSums] | type[CovarianceSums]
 
 CACHE = 48 * 2**20  # bytes a processor works on at once: larger batches are slower, not faster
 LARGEST_BATCH = 4096
@@ -32,48 +30,17 @@ class Ensemble:
 
     Args:
         name: Under which it is stored.
-        draw: From keys to (networks, L-1, samples, samples).
-        sums: The accumulator.
+        draw: From keys to the parts, (networks, L-1, entries) each.
+        sums: The accumulator of each part.
         stream: Keeps the random numbers of different ensembles apart.
         bytes_per_network: Estimate of the working memory.
     """
 
     name: str
-    draw: Callable[[Any], np.ndarray]
-    sums: type[MeanSums] | type[CovarianceSums]
+    draw: Callable[[Any], dict[str, np.ndarray]]
+    sums: dict[str, Kind]
     stream: tuple[int, ...]
     bytes_per_network: int
-
-
-def metric_ensemble(net: MLP, x: np.ndarray, *, covariance: bool, dtype: str) -> Ensemble:
-    """The metrics of every layer, without weights."""
-    factor, sigma = first_factor(net, x), traced(net.activation)
-    samples, widest = len(x), max(net.widths[1:])
-    numbers = sum(n * min(n + 1, samples) for n in net.hidden_widths)
-    floats = numbers + widest * samples * 6 + 3 * net.depth * samples**2
-    return Ensemble(
-        f"metric-{net.hidden_widths[0]}",
-        lambda keys: sample_metrics(net, factor, keys, sigma=sigma, dtype=dtype),
-        CovarianceSums if covariance else MeanSums,
-        (0, *net.hidden_widths),
-        floats * np.dtype(dtype).itemsize,
-    )
-
-
-def ntk_ensemble(net: MLP, x: np.ndarray, *, dtype: str) -> Ensemble:
-    """The NTK of every layer, from real weights."""
-    sigma = traced(net.activation)
-    samples, n = len(x), net.widths
-    weights = sum((n[i] + 1) * n[i + 1] for i in range(net.depth - 1))
-    rows = 3 * (net.depth + 3) * samples * PROBES * max(n[1:])
-    floats = 2 * weights + 2 * samples * sum(n) + rows + 4 * net.depth * samples**2
-    return Ensemble(
-        f"ntk-{net.hidden_widths[0]}",
-        lambda keys: sample_ntk(net, x, keys, sigma=sigma, dtype=dtype),
-        MeanSums,
-        (1, *net.hidden_widths),
-        floats * np.dtype(dtype).itemsize,
-    )
 
 
 def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:
@@ -92,43 +59,52 @@ def run(
     dtype: str,
     store: Store | None,
     report: Reporter,
-) -> Sums:
-    """Draw what is missing of the ensemble and return the sums over all of it.
+) -> dict[str, Sums]:
+    """Draw what is missing of the ensemble and return the sums over all of it, part by part.
 
     The random numbers of a network depend on the seed and on its index only, not on its batch.
     """
     size = batch_size(ensemble, networks, memory)
-    following, sums = 0, None
+    following, sums = 0, {}
     if store is not None and (found := store.load(ensemble.name)) is not None:
-        following, sums = found[0], restore(ensemble.sums, found[1])
+        following, sums = found[0], _restored(ensemble, found[1])
         report.add(following)
     while following < networks:
         used = min(size, networks - following)
         # The last batch is filled up and cut: a new size would be compiled anew.
         indices = np.arange(following, following + size, dtype=np.uint32)
         with precision(dtype):
-            keys = network_keys(seed, ensemble.stream, indices)
-            values = _pairs(ensemble.draw(keys)[:used], dtype)
-        if sums is None:
-            sums = ensemble.sums.empty(values.mean(axis=0))
-        sums = sums.add(values)
+            drawn = ensemble.draw(network_keys(seed, ensemble.stream, indices))
+        for part, kind in ensemble.sums.items():
+            values = _finite(drawn[part][:used], dtype)
+            if part not in sums:
+                sums[part] = kind.empty(values.mean(axis=0))
+            sums[part] = sums[part].add(values)
         following += used
         if store is not None:
-            store.save(ensemble.name, following, state(sums))
+            written = {f"{p}.{key}": a for p, s in sums.items() for key, a in state(s).items()}
+            store.save(ensemble.name, following, written)
         report.add(used)
-    assert sums is not None
     return sums
 
 
-def _pairs(values: np.ndarray, dtype: str) -> np.ndarray:
-    """The upper triangle, refused if it is not finite."""
-    first, second = np.triu_indices(values.shape[-1])
-    pairs = values[..., first, second]
-    if not np.all(np.isfinite(pairs)):
-        layer = int(np.argwhere(~np.isfinite(pairs))[0][1]) + 2
+def _restored(ensemble: Ensemble, written: dict[str, np.ndarray]) -> dict[str, Sums]:
+    """The sums of every part, from arrays named part.field."""
+    return {
+        part: restore(
+            kind, {k[len(part) + 1 :]: a for k, a in written.items() if k.startswith(f"{part}.")}
+        )
+        for part, kind in ensemble.sums.items()
+    }
+
+
+def _finite(values: np.ndarray, dtype: str) -> np.ndarray:
+    """The values, refused if they are not finite."""
+    if not np.all(np.isfinite(values)):
+        layer = int(np.argwhere(~np.isfinite(values))[0][1]) + 2
         remedy = "dtype='float64' or a smaller C_W" if dtype == "float32" else "a smaller C_W"
         raise ValueError(
             f"`net` grows beyond {dtype} in layer {layer}: the preactivations of some network "
             f"overflow. Choose {remedy}, or a critical initialisation."
         )
-    return pairs
+    return values

@@ -40,8 +40,9 @@ Sigma = Callable[[Any], Any]
 
 
 class Flow(NamedTuple):
-    """One network up to its layer l, on all samples; every tuple runs over the layers 1..l."""
+    """One network up to its layer l, on all samples; its tuples run over the layers 1..l."""
 
+    top: Any  # sigma^(l), or z^(L) at the output: (sample, n_l)
     weights: tuple[Any, ...]  # W^(l), (n_l, n_{l-1})
     entering: tuple[Any, ...]  # sigma^(l-1), (sample, n_{l-1})
     slopes: tuple[tuple[Any, ...], ...]  # sigma', sigma'', sigma''' at z^(l), (sample, n_l) each
@@ -101,16 +102,17 @@ def flow(
     for layer, (w, b) in enumerate(zip(weights, biases, strict=True), 1):
         z = entering[-1] @ w.T + b
         if output and layer == len(weights):
+            entering.append(z)
             slopes.append((jnp.ones_like(z), *[jnp.zeros_like(z)] * (order - 1)))
         else:
             value, *rest = derivatives(sigma, z, order)
             entering.append(value)
             slopes.append(tuple(rest))
-    entering = entering[: len(weights)]
+    top = entering.pop()
     grams = tuple(s @ s.T for s in entering)
     shared = tuple(rates[0, i] + rates[1, i] * g for i, g in enumerate(grams))
     own = tuple(rates[1, i] for i in range(len(weights)))
-    return Flow(tuple(weights), tuple(entering), tuple(slopes), own, grams, shared)
+    return Flow(top, tuple(weights), tuple(entering), tuple(slopes), own, grams, shared)
 
 
 def rows(net: Flow, w: Any) -> Rows:

@@ -18,13 +18,12 @@ from scalewise.nets._arguments import (
     check_seed,
     check_size,
 )
-from scalewise.nets._ensemble import Ensemble, Sums, metric_ensemble, ntk_ensemble, run
+from scalewise.nets._ensemble import Ensemble, Sums, run
+from scalewise.nets._estimators import ESTIMATORS, Estimator, accumulators, needed
 from scalewise.nets._extrapolate import check_widths, degree, fit
-from scalewise.nets._moments import CovarianceSums
+from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import check_dtype
-from scalewise.nets._ntk import first_ntk
 from scalewise.nets._progress import Reporter
-from scalewise.nets._sampler import first_metric
 from scalewise.nets._store import open_store
 from scalewise.network import MLP, check_inputs, digest_of
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
@@ -51,20 +50,29 @@ def measure(
 
     $$G^{(\ell)}=\mathbb E[\widehat G^{(\ell)}],\qquad V^{(\ell)}_{(12)(34)}=n_{\ell-1}
     \mathrm{Cov}(\widehat G^{(\ell)}_{12},\widehat G^{(\ell)}_{34}),\qquad
-    H^{(\ell)}=\mathbb E[\widehat H^{(\ell)}_{ii}].$$
+    H^{(\ell)}=\mathbb E[\widehat H^{(\ell)}_{ii}],$$
+    and $n_{\ell-1}$ times what multiplies each product of Kronecker deltas in
+    $\mathrm{Cov}(\widehat H,\widehat H)$ (``ntk_A``, ``ntk_B``), $\mathbb E[zz\widehat{\Delta H}]$
+    (``ntk_D``, ``ntk_F``), $\mathbb E[\widehat{dH}z]$ (``dntk_P``, ``dntk_Q``),
+    $\mathbb E[\widehat{dd_IH}]$ (``ddntk_R``) and $\mathbb E[\widehat{dd_{II}H}]$ (``ddntk_S``,
+    ``ddntk_T``, ``ddntk_U``), with the sample indices in the order of the subscripts in the table of
+    observables. The weights of layer $\ell$ are averaged over analytically.
 
     At one set of widths ``kernel`` is the mean metric $G=K+G^{\{1\}}/n_{\ell-1}+\dots$, and the others
     too include all orders in 1/n. With `widths` each is measured at several widths and extrapolated to
-    1/n = 0 by a polynomial of degree 1 (two widths) or 2; the slope of the metric is ``metric_nlo``.
+    1/n = 0 by a polynomial of degree 1 (two widths) or 2; the slope of the metric is ``metric_nlo``,
+    that of the mean NTK ``ntk_nlo``.
 
     Args:
         net: The network.
         x: (samples, features).
-        networks: How many networks, for each width; at least 2, and 4 for ``four_point_vertex``.
+        networks: How many networks, for each width; at least 2, and 4 for what is a
+            covariance: ``four_point_vertex``, ``ntk_A``, ``ntk_D``.
         seed: Same seed, same numbers, whatever the batches.
         widths: First hidden widths to extrapolate from, two or more; the other hidden widths keep
             their ratios to it.
-        observables: Names to measure; all that can be, by default. ``metric_nlo`` needs `widths`.
+        observables: Names to measure; ``"all"`` for all that exist for the activation (the two
+            slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`); metric, vertex and NTK by default.
         dtype: ``"float32"`` or ``"float64"``, of the networks; sums are float64.
         memory: Budget in bytes, or a text such as ``"1 GiB"``.
         store: A path ending in ``.zarr``: the run is saved there after every batch, and the same call
@@ -79,10 +87,12 @@ def measure(
 
     Raises:
         ValueError: If an argument breaks its rule, `x` does not fit, the NTK is asked of an activation
-            that jumps, preactivations overflow, the result exceeds `memory`, or `store` holds a run
-            with other arguments.
+            that jumps or a ddNTK of one with a kink, preactivations overflow, the result exceeds
+            `memory`, or `store` holds a run with other arguments.
 
-    Source: PDLT (4.69)-(4.76) for the preactivations, (8.6), (8.12), (8.59) for the NTK.
+    Source: PDLT (4.69)-(4.76) for the preactivations, (8.6), (8.12), (8.59) for the NTK, (8.67), (8.82)
+        for its fluctuations, (11.45), (∞.176), (∞.178) for dNTK and ddNTK, (11.35) for the average over
+        the last weights.
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -112,14 +122,16 @@ def measure(
     if store is not None:
         fixed = {"observables": list(names), "memory": budget, **_fingerprint(net, x)}
         record = open_store(store, {**attributes, **fixed})
-    plans = [_plan(shape, x, names, dtype) for shape in shapes] if net.depth > 1 else []
+    estimators = needed(names)
+    plans = [_plan(shape, x, estimators, dtype) for shape in shapes] if net.depth > 1 else []
     with blas_threads_for(), Reporter(progress, networks * sum(map(len, plans))) as report:
         sums = [
-            [run(e, networks, seed=seed, memory=budget, dtype=dtype, store=record, report=report)
-             for e in plan]
+            {family: run(e, networks, seed=seed, memory=budget, dtype=dtype, store=record,
+                         report=report)
+             for family, e in plan.items()}
             for plan in plans
         ]  # fmt: skip
-    parts = [_estimates(s, e, len(x), names) for s, e in zip(sums, epsilon, strict=False)]
+    parts = [_estimates(s, e, len(x), estimators) for s, e in zip(sums, epsilon, strict=False)]
     deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, names)
     result = _dataset(net, x, deep, names)
     result.attrs = {
@@ -142,65 +154,53 @@ def _fingerprint(net: MLP, x: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _plan(net: MLP, x: np.ndarray, names: tuple[str, ...], dtype: str) -> list[Ensemble]:
-    plan = []
-    if set(names) - {"ntk"}:
-        covariance = "four_point_vertex" in names
-        plan.append(metric_ensemble(net, x, covariance=covariance, dtype=dtype))
-    if "ntk" in names:
-        plan.append(ntk_ensemble(net, x, dtype=dtype))
-    return plan
+def _plan(
+    net: MLP, x: np.ndarray, estimators: dict[str, Estimator], dtype: str
+) -> dict[str, Ensemble]:
+    """The ensembles to be drawn at one set of widths, in the order of the families."""
+    kinds = accumulators(estimators)
+    return {f: build(net, x, kinds[f], dtype) for f, build in FAMILIES.items() if f in kinds}
 
 
 def _estimates(
-    sums: list[Sums], epsilon: np.ndarray, samples: int, names: tuple[str, ...]
+    sums: dict[str, dict[str, Sums]],
+    epsilon: np.ndarray,
+    samples: int,
+    estimators: dict[str, Estimator],
 ) -> Measured:
-    """Values and standard errors in the layers 2..L at one width."""
-    index = np.zeros((samples, samples), dtype=int)
-    index[np.triu_indices(samples)] = np.arange(samples * (samples + 1) // 2)
-    index = np.maximum(index, index.T)
-    measured: Measured = {}
-    if set(names) - {"ntk"}:
-        metric = sums[0]
-        measured["kernel"] = metric.mean()[:, index], metric.mean_sem()[:, index]
-        if isinstance(metric, CovarianceSums):
-            n = 1 / epsilon[:, None, None]
-            square = (slice(None), index[:, :, None, None], index)
-            V, V_sem = n * metric.covariance(), n * metric.covariance_sem()
-            measured["four_point_vertex"] = V[square], V_sem[square]
-    if "ntk" in names:
-        measured["ntk"] = sums[-1].mean()[:, index], sums[-1].mean_sem()[:, index]
-    return measured
+    """Values and standard errors in the layers 2..L at one set of widths."""
+    return {
+        name: row.read(sums[row.part.family][row.part.name], 1 / epsilon, samples)
+        for name, row in estimators.items()
+    }
 
 
 def _extrapolated(parts: list[Measured], epsilon: np.ndarray, names: tuple[str, ...]) -> Measured:
     """Values and standard errors in the layers 2..L at infinite width."""
-    fitted: Measured = {}
+    fits = {}
     for name in parts[0] if parts else ():
-        layers = []
-        for layer, e in enumerate(epsilon.T):
-            values = np.stack([part[name][0][layer] for part in parts])
-            layers.append(fit(values, np.stack([part[name][1][layer] for part in parts]), e))
+        values, sems = (np.stack([part[name][k] for part in parts]) for k in (0, 1))
+        fits[name] = [fit(values[:, i], sems[:, i], e) for i, e in enumerate(epsilon.T)]
+    fitted: Measured = {}
+    for name in names if fits else ():
+        slope_of = ESTIMATORS[name].slope_of
+        order = 1 if slope_of else 0
+        layers = fits[slope_of or name]
         fitted[name] = (
-            np.stack([c[0] for c, _ in layers]),
-            np.stack([s[0] for _, s in layers]),
+            np.stack([c[order] for c, _ in layers]),
+            np.stack([s[order] for _, s in layers]),
         )
-        if name == "kernel" and "metric_nlo" in names:
-            fitted["metric_nlo"] = (
-                np.stack([c[1] for c, _ in layers]),
-                np.stack([s[1] for _, s in layers]),
-            )
     return fitted
 
 
 def _dataset(net: MLP, x: np.ndarray, deep: Measured, names: tuple[str, ...]) -> xr.Dataset:
     """Layer 1, which is exact, and the measured layers above it."""
     samples = len(x)
-    exact = {"kernel": first_metric(net, x), "ntk": first_ntk(net, x)}
     variables = {}
     for name in names:
         legs = OBSERVABLES[name].legs
-        first = exact.get(name, np.zeros((samples,) * legs))[None]
+        exact = ESTIMATORS[name].first
+        first = np.zeros((1, *(samples,) * legs)) if exact is None else exact(net, x)[None]
         empty = np.zeros((0, *(samples,) * legs))
         values, sems = deep.get(name, (empty, empty))
         variables[name] = as_variable(name, np.concatenate([first, values]))

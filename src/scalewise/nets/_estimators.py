@@ -1,0 +1,146 @@
+r"""The table of estimators: how each observable is read off the sums over an ensemble.
+
+A new observable is a row here and a draw in one of the families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalewise.nets._ensemble import Kind, Sums
+from scalewise.nets._moments import CovarianceSums, MeanSums
+from scalewise.nets._ntk import first_ntk
+from scalewise.nets._sampler import first_metric
+from scalewise.network import MLP
+
+__all__ = ["ESTIMATORS", "Estimator", "Part", "accumulators", "needed"]
+
+Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something drawn of every network of a family.
+
+    Args:
+        family: Key of `FAMILIES`.
+        name: Among the parts of the family.
+        entries: From the number of samples to how many numbers it is in each layer.
+    """
+
+    family: str
+    name: str
+    entries: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """How one observable is measured.
+
+    Args:
+        part: What is drawn.
+        sums: What must be summed of it.
+        read: From sums, widths of the layers below and the number of samples to values and standard
+            errors, both (layers, sample, ...).
+        first: The exact value in layer 1; zero by default.
+        slope_of: Of the observable whose slope in 1/n it is; then the rest is taken from there.
+        what: In words, what the slope is of.
+    """
+
+    part: Part
+    sums: Kind
+    read: Reading
+    first: Callable[[MLP, np.ndarray], np.ndarray] | None = None
+    slope_of: str = ""
+    what: str = ""
+
+    @property
+    def least(self) -> int:
+        """Fewest networks from which a standard error can be made."""
+        return 4 if self.sums is CovarianceSums else 2
+
+
+def _pairs(samples: int) -> int:
+    return samples * (samples + 1) // 2
+
+
+def _index(samples: int) -> np.ndarray:
+    """Where the pair (a, b) stands in the list of pairs a <= b."""
+    index = np.zeros((samples, samples), dtype=int)
+    index[np.triu_indices(samples)] = np.arange(_pairs(samples))
+    return np.maximum(index, index.T)
+
+
+def _mean_of_pairs(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    index = _index(samples)
+    return sums.mean()[:, index], sums.mean_sem()[:, index]
+
+
+def _mean_of_quads(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    shape = (-1, *(samples,) * 4)
+    return sums.mean().reshape(shape), sums.mean_sem().reshape(shape)
+
+
+def _covariance(first: int, second: int) -> Reading:
+    """Width times the covariance of two blocks of pairs, each counted from 0."""
+
+    def read(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
+        assert isinstance(sums, CovarianceSums)
+        rows = _index(samples)[:, :, None, None] + first * _pairs(samples)
+        columns = _index(samples) + second * _pairs(samples)
+        n = n[:, None, None]
+        values, sems = n * sums.covariance(), n * sums.covariance_sem()
+        return values[:, rows, columns], sems[:, rows, columns]
+
+    return read
+
+
+_METRIC = Part("metric", "metric", _pairs)
+_NTK = Part("ntk", "ntk", _pairs)
+# The metric and omega, the NTK of the layer above averaged over its weights.
+_JOINT = Part("statistics", "joint", lambda samples: 2 * _pairs(samples))
+
+
+def _quads(family: str, name: str) -> Estimator:
+    return Estimator(Part(family, name, lambda samples: samples**4), MeanSums, _mean_of_quads)
+
+
+_KERNEL = Estimator(_METRIC, MeanSums, _mean_of_pairs, first_metric)
+_MEAN_NTK = Estimator(_NTK, MeanSums, _mean_of_pairs, first_ntk)
+
+ESTIMATORS: dict[str, Estimator] = {
+    "kernel": _KERNEL,
+    "metric_nlo": Estimator(
+        _METRIC, MeanSums, _mean_of_pairs, slope_of="kernel", what="the metric"
+    ),
+    "four_point_vertex": Estimator(_METRIC, CovarianceSums, _covariance(0, 0)),
+    "ntk": _MEAN_NTK,
+    "ntk_nlo": Estimator(_NTK, MeanSums, _mean_of_pairs, slope_of="ntk", what="the mean NTK"),
+    "ntk_A": Estimator(_JOINT, CovarianceSums, _covariance(1, 1)),
+    "ntk_B": _quads("statistics", "ntk_B"),
+    "ntk_D": Estimator(_JOINT, CovarianceSums, _covariance(0, 1)),
+    "ntk_F": _quads("statistics", "ntk_F"),
+    **{
+        name: _quads("dntk", name)
+        for name in ("dntk_P", "dntk_Q", "ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U")
+    },
+}
+
+
+def needed(names: tuple[str, ...]) -> dict[str, Estimator]:
+    """The estimators to be read at each width: those asked for, and what a slope is the slope of."""
+    bases = dict.fromkeys(ESTIMATORS[name].slope_of or name for name in names)
+    return {name: row for name, row in ESTIMATORS.items() if name in bases}
+
+
+def accumulators(estimators: dict[str, Estimator]) -> dict[str, dict[str, Kind]]:
+    """By family, the parts to be drawn and what to sum of each; a covariance gives the mean too."""
+    families: dict[str, dict[str, Kind]] = {}
+    for row in estimators.values():
+        parts = families.setdefault(row.part.family, {})
+        if parts.get(row.part.name) is not CovarianceSums:
+            parts[row.part.name] = row.sums
+    return families
