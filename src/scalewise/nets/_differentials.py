@@ -1,0 +1,249 @@
+r"""Differentials of real networks: contractions of parameter derivatives along a tree.
+
+A differential with $k$ contractions has $k+1$ factors $d^mz/d\theta\cdots d\theta$, and the contractions
+$\lambda_{\mu\nu}$ join them into a tree: the NTK is one edge, the dNTK a path of three factors, $dd_I$ a
+star, $dd_{II}$ a path of four. From the leaves inwards each factor hands on one vector, the gradient of
+its derivative along the vectors it was handed: no Jacobian, no Hessian is ever formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.nets._networks import (
+    Parameters,
+    check_dtype,
+    check_has_slope,
+    init_weights,
+    precision,
+    traced,
+)
+from scalewise.network import MLP, check_inputs, replace_layers
+
+__all__ = ["SAMPLED", "empirical_differential", "sample_differentials"]
+
+SAMPLED = ("z", "ntk", "dntk", "ddntk_I", "ddntk_II")
+_NUMBERS = 1 << 23  # parameters of all networks of a batch together
+Function = Callable[[Any], Any]
+
+
+def empirical_differential(
+    net: MLP,
+    parameters: Parameters,
+    x: Any,
+    parents: Sequence[int] = (0,),
+    *,
+    outputs: Sequence[int] | None = None,
+    samples: Sequence[int] | None = None,
+) -> float:
+    r"""One component of one differential of one real network.
+
+    $$\widehat{dH}_{i_0i_1i_2}=\sum\lambda_{\mu_1\nu_1}\lambda_{\mu_2\nu_2}
+    \frac{d^2z_{i_0}}{d\theta_{\mu_1}d\theta_{\mu_2}}\frac{dz_{i_1}}{d\theta_{\nu_1}}
+    \frac{dz_{i_2}}{d\theta_{\nu_2}}$$
+    and so on: factor $v$ is joined to factor ``parents[v - 1]``.
+
+    Args:
+        net: Shape, activation and learning rates.
+        parameters: As `init_weights` gives them.
+        x: (samples, features).
+        parents: ``(0,)`` the NTK, ``(0, 0)`` the dNTK, ``(0, 0, 0)`` $dd_I$, ``(0, 0, 1)`` $dd_{II}$;
+            $k$ zeros are type I of order $k$.
+        outputs: $i_0,\dots,i_k$; all 0 by default.
+        samples: $\delta_0,\dots,\delta_k$; all 0 by default.
+
+    Returns:
+        The component, without powers of $\eta$; exact to rounding of the parameters' dtype.
+
+    Raises:
+        ValueError: If the tree or an index does not exist, the inputs do not fit, or the activation
+            has a kink and the tree is more than the NTK.
+
+    Source: PDLT (11.8), (∞.5), (∞.7); Yaida (A4).
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.nets import init_weights
+        >>> from scalewise.nets._differentials import empirical_differential
+        >>> net = sw.MLP(2, 5, "linear", input_dim=3, output_dim=1)
+        >>> empirical_differential(net, init_weights(net), np.eye(3), (0, 0, 0, 0))
+        0.0
+    """
+    _check_smooth(net, len(parents))
+    inputs = check_inputs(net, x)
+    _check_parents(parents)
+    nodes = len(parents) + 1
+    i = _indices("outputs", outputs, nodes, net.output_dim)
+    d = _indices("samples", samples, nodes, len(inputs))
+    dtype = check_dtype(str(parameters.weights[0].dtype))
+    with precision(dtype):
+        return float(
+            _contracted(
+                parameters,
+                np.asarray(inputs, dtype),
+                _roots(net, dtype),
+                np.array([i, d]),
+                parents=tuple(parents),
+                sigma=traced(net.activation),
+            )
+        )
+
+
+def sample_differentials(
+    net: MLP, x: Any, networks: int, *, seed: int = 0, dtype: str = "float32"
+) -> dict[str, Float[np.ndarray, " network"]]:
+    r"""The first differentials of output 0 at one input, for many networks.
+
+    Args:
+        net: The network, of a smooth activation.
+        x: One input, (1, features).
+        networks: How many networks.
+        seed: Same seed and network, same numbers; the $k$-th draw depends on nothing else.
+        dtype: ``"float32"`` or ``"float64"``.
+
+    Returns:
+        ``z``, ``ntk`` $\widehat H$, ``dntk`` $\widehat{dH}$, ``ddntk_I``, ``ddntk_II``, all indices
+        equal, (networks,) in float64 and without powers of $\eta$; exact to rounding of `dtype`.
+
+    Raises:
+        ValueError: If `x` is not one input, the activation has a kink, or `networks` is below 1.
+
+    Source: PDLT (8.6), (11.8), (∞.5), (∞.7).
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.nets._differentials import sample_differentials
+        >>> net = sw.MLP(3, 8, "linear", input_dim=1, output_dim=1, lambda_b=0.0)
+        >>> draws = sample_differentials(net, np.ones((1, 1)), 50)
+        >>> draws["ntk"].shape, bool(np.all(draws["ddntk_II"] > 0))
+        ((50,), True)
+    """
+    _check_smooth(net, 3)
+    dtype = check_dtype(dtype)
+    inputs = check_inputs(net, x)
+    if len(inputs) != 1:
+        raise ValueError(f"`x` must hold one input; got {len(inputs)}. Pass x[:1].")
+    if networks < 1:
+        raise ValueError(f"`networks` must be at least 1; got {networks}.")
+    batch = min(networks, max(1, _NUMBERS // (8 * net.parameters)))
+    parts = []
+    with precision(dtype):
+        base = jax.random.key(seed, impl="threefry2x32")
+        scales = np.sqrt(np.array([net.C_b, net.C_W])).astype(dtype)
+        numbers = (np.asarray(inputs[0], dtype), scales, _roots(net, dtype))
+        # Unit variances and rates: networks that differ in these alone share one compilation.
+        unit = replace_layers(net, C_b=1.0, C_W=1.0, lambda_b=1.0, lambda_W=1.0)
+        for start in range(0, networks, batch):
+            # The last batch is drawn whole and cut: one shape, one compilation.
+            draws = _draw(base, start + np.arange(batch), numbers, unit=unit, dtype=dtype)
+            parts.append(np.asarray(draws, np.float64))
+    values = np.concatenate(parts)[:networks]
+    return dict(zip(SAMPLED, values.T, strict=True))
+
+
+@partial(jax.jit, static_argnames=("unit", "dtype"))
+def _draw(base: Any, indices: Any, numbers: Any, *, unit: MLP, dtype: str) -> Any:
+    x, scales, roots = numbers
+    sigma = traced(unit.activation)
+
+    def differentials(index: Any) -> Any:
+        drawn = init_weights(unit, jax.random.fold_in(base, index), dtype=dtype)
+        biases, weights = (
+            tuple(scale * part for scale, part in zip(row, parts, strict=True))
+            for row, parts in zip(scales, (drawn.biases, drawn.weights), strict=True)
+        )
+        z = _output(Parameters(weights, biases), x, roots, 0, sigma)
+        origin = jax.tree.map(jnp.zeros_like, drawn)
+        value, slope = jax.value_and_grad(z)(origin)
+        bend = jax.jvp(jax.grad(z), (origin,), (slope,))[1]
+        third = _along(z, [slope] * 3)(origin)
+        dots = [_dot(slope, slope), _dot(slope, bend), third, _dot(bend, bend)]
+        return jnp.stack([value, *dots])
+
+    return jax.vmap(differentials)(indices)
+
+
+@partial(jax.jit, static_argnames=("parents", "sigma"))
+def _contracted(
+    parameters: Parameters, x: Any, roots: Any, where: Any, *, parents: tuple[int, ...], sigma: Any
+) -> Any:
+    children = {v: [c for c, p in enumerate(parents, 1) if p == v] for v in range(len(parents) + 1)}
+    origin = jax.tree.map(jnp.zeros_like, parameters)
+
+    def handed(v: int) -> Function:
+        z = _output(parameters, x[where[1, v]], roots, where[0, v], sigma)
+        return _along(z, [jax.grad(handed(c))(origin) for c in children[v]])
+
+    return handed(0)(origin)
+
+
+def _along(function: Function, directions: Sequence[Any]) -> Function:
+    """The derivative along fixed directions, one after the other."""
+    for direction in directions:
+        function = _step(function, direction)
+    return function
+
+
+def _step(function: Function, direction: Any) -> Function:
+    return lambda point: jax.jvp(function, (point,), (direction,))[1]
+
+
+def _dot(one: Any, other: Any) -> Any:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return sum(jnp.vdot(a, b) for a, b in pairs)
+
+
+def _roots(net: MLP, dtype: str) -> np.ndarray:
+    r"""$\sqrt{\lambda_b}$ and $\sqrt{\lambda_W/n_{\ell-1}}$ of each layer."""
+    rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])])
+    return np.sqrt(rates).astype(dtype)
+
+
+def _output(parameters: Parameters, x: Any, roots: Any, i: Any, sigma: Any) -> Function:
+    r"""$z^{(L)}_i$ as a function of a shift of the parameters in units of $\sqrt\lambda$.
+
+    In these units the contraction with $\lambda$ is a plain scalar product.
+    """
+
+    def z(shift: Parameters) -> Any:
+        s = x
+        layers = zip(*parameters, *shift, strict=True)
+        for layer, (w, b, dw, db) in enumerate(layers):
+            s = sigma(s) if layer else s
+            s = (w + roots[1, layer] * dw) @ s + b + roots[0, layer] * db
+        return s[i]
+
+    return z
+
+
+def _check_smooth(net: MLP, k: int) -> None:
+    check_has_slope(net.activation)
+    if k > 1 and net.activation.kinks:
+        raise ValueError(
+            f"Differentials beyond the NTK are not defined for {net.activation.name!r}: its slope "
+            "jumps, and second derivatives are delta functions. Choose a smooth activation."
+        )
+
+
+def _check_parents(parents: Sequence[int]) -> None:
+    if not parents or any(not 0 <= p <= v for v, p in enumerate(parents)):
+        raise ValueError(
+            "`parents` must join each factor to an earlier one: parents[v - 1] is the factor that "
+            f"factor v is joined to, from 0 to v - 1; got {tuple(parents)}."
+        )
+
+
+def _indices(name: str, given: Sequence[int] | None, count: int, bound: int) -> tuple[int, ...]:
+    values = (0,) * count if given is None else tuple(given)
+    if len(values) != count or any(not 0 <= v < bound for v in values):
+        raise ValueError(
+            f"`{name}` must name one of 0..{bound - 1} for each of the {count} factors; got {values}."
+        )
+    return values
