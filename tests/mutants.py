@@ -78,35 +78,33 @@ MUTANTS = (
     Mutant(
         "V: nothing handed on from the layer below",
         LOW,
-        "vertex = C_W**2 * (source + r * _jacobian(",
-        "vertex = C_W**2 * (source + 0 * _jacobian(",
+        "    vertex *= r\n",
+        "    vertex *= 0 * r\n",
     ),
     Mutant(
         "V: factor 2 in the source",
         LOW,
-        "vertex = C_W**2 * (source + r",
-        "vertex = C_W**2 * (2 * source + r",
+        "    vertex += source\n",
+        "    vertex += 2 * source\n",
     ),
-    Mutant("V: C_W for C_W²", LOW, "vertex = C_W**2 *", "vertex = C_W *"),
+    Mutant("V: C_W for C_W²", LOW, "    vertex *= C_W**2\n", "    vertex *= C_W\n"),
     Mutant(
         "V: ratio of widths upside down",
         LOW,
-        "        r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0\n"
-        "        C_W = net.C_W[layer]\n",
-        "        r = net.widths[layer - 1] / net.widths[layer] if layer > 1 else 1.0\n"
-        "        C_W = net.C_W[layer]\n",
+        "    r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0\n    C_W, J",
+        "    r = net.widths[layer - 1] / net.widths[layer] if layer > 1 else 1.0\n    C_W, J",
     ),
     Mutant(
         "V: pushed through one leg only",
         LOW,
-        "_jacobian(moments, pairs, half.swapaxes(1, 2)))",
-        "half)",
+        "np.stack([J @ (J @ V).T for V in vertex])",
+        "np.stack([J @ V for V in vertex])",
     ),
     Mutant(
         "V: Jacobian counts the first diagonal twice",
         LOW,
-        "0.5 * M[2, 0][:, None] * delta",
-        "1.0 * M[2, 0][:, None] * delta",
+        "[0.5 * M[2, 0], M[1, 1]",
+        "[1.0 * M[2, 0], M[1, 1]",
     ),
     Mutant(
         "V: Wick pairing with swapped legs",

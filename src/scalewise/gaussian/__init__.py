@@ -10,7 +10,7 @@ from scalewise.gaussian._interface import (
     product,
     single_moment,
 )
-from scalewise.gaussian._joint import JointRule, joint_rule
+from scalewise.gaussian._joint import SCRAMBLES, JointRule, joint_rule
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
 from scalewise.gaussian._products import high_moments, pair_products
 from scalewise.gaussian._quadrature import line_rule
@@ -18,6 +18,7 @@ from scalewise.gaussian._quadrature import line_rule
 __all__ = [
     "ENGINES",
     "PAIR_ORDERS",
+    "SCRAMBLES",
     "Estimate",
     "JointRule",
     "KernelMap",

@@ -23,10 +23,10 @@ from scalewise.gaussian import (
     pair_moments,
 )
 
-__all__ = ["Family", "Layer", "Tensor", "is_piecewise_linear"]
+__all__ = ["SCRAMBLES", "Family", "Layer", "Tensor", "is_piecewise_linear"]
 
 # Fewer than for V alone: there are six families, and the nodes have little left to tell.
-_POINTS, _SCRAMBLES = 1 << 11, 8
+POINTS, SCRAMBLES = 1 << 11, 8
 Family = tuple[int, int, int, int]
 Tensor = Float[np.ndarray, "estimate sample sample sample sample"]
 
@@ -49,7 +49,7 @@ class Layer:
         self.sigma = sigma
         self.K = K
         self.rule: JointRule = joint_rule(
-            K, smooth=sigma.is_smooth, points=_POINTS, scrambles=_SCRAMBLES
+            K, smooth=sigma.is_smooth, points=POINTS, scrambles=SCRAMBLES
         )
         self._pair: dict[tuple[int, int], np.ndarray] = {}
         split = self.M if sigma.is_smooth else None

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import sparse
 
 from scalewise.activations import Activation
 from scalewise.gaussian import (
@@ -207,12 +208,14 @@ def preactivation_step(
     """
     pairs, vertex, metric = state.pairs, state.vertex, state.metric
     r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
-    C_W = net.C_W[layer]
+    C_W, J = net.C_W[layer], _jacobian(moments, pairs)
     if (4, 0) in moments:
-        push = _jacobian(moments, pairs, metric[..., None])[..., 0]
+        push = metric @ J.T
         metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
-    half = _jacobian(moments, pairs, vertex)
-    vertex = C_W**2 * (source + r * _jacobian(moments, pairs, half.swapaxes(1, 2)))
+    vertex = np.stack([J @ (J @ V).T for V in vertex])
+    vertex *= r
+    vertex += source
+    vertex *= C_W**2
     return replace(state, vertex=vertex, metric=metric)
 
 
@@ -227,15 +230,13 @@ def pair_derivatives(
     return {pq: m.value for pq, m in pair_moments(sigma, A, B, C, orders).items()}
 
 
-def _jacobian(
-    M: dict[tuple[int, int], np.ndarray], pairs: Pairs, delta: np.ndarray
-) -> Float[np.ndarray, "estimate pair other"]:
-    r"""$J\delta$ on the first pair index of `delta` (estimate, pair, other)."""
-    return (
-        0.5 * M[2, 0][:, None] * delta[:, pairs.aa]
-        + M[1, 1][:, None] * delta
-        + 0.5 * M[0, 2][:, None] * delta[:, pairs.bb]
-    )
+def _jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_array:
+    r"""$J$ as a matrix over pairs: three entries in a row."""
+    count = pairs.first.size
+    ab = np.arange(count)
+    entries = np.concatenate([0.5 * M[2, 0], M[1, 1], 0.5 * M[0, 2]])
+    rows, columns = np.tile(ab, 3), np.concatenate([pairs.aa, ab, pairs.bb])
+    return sparse.csr_array((entries, (rows, columns)), shape=(count, count))
 
 
 def _curvature(
@@ -268,8 +269,8 @@ def _sources(
     a, b = pairs.first, pairs.second
     wick = kernel[a][:, a] * kernel[b][:, b]
     wick += kernel[a][:, b] * kernel[b][:, a]
-    half = _jacobian(M, pairs, wick[None])
-    quadratic = _jacobian(M, pairs, half.swapaxes(1, 2))[0]
+    J = _jacobian(M, pairs)
+    quadratic = J @ (J @ wick).T
     known = _two_input_products(sigma, kernel, pairs)
     out = np.empty((rule.estimates, a.size, a.size))
     for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
@@ -278,8 +279,9 @@ def _sources(
         square -= kernel[a, b][:, None]
         rest = s[a] * s[b]
         rest -= M[0, 0][:, None]
-        rest -= _jacobian(M, pairs, square[None])[0]
-        np.matmul(rest * weights, rest.T, out=slot)
+        rest -= J @ square
+        rest *= np.sqrt(weights)
+        np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
         slot += quadratic
         for rows, columns, value in known:
             exact = value - M[0, 0][rows] * M[0, 0][columns]

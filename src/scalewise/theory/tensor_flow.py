@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import JointRule
+from scalewise.gaussian import SCRAMBLES, JointRule
 from scalewise.network import MLP
 from scalewise.theory.ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.dntk import next_P, next_Q
+from scalewise.theory.layer import SCRAMBLES as LAYER_SCRAMBLES
 from scalewise.theory.layer import Family, Layer, is_piecewise_linear
 from scalewise.theory.ntk_statistics import next_A, next_B, next_D, next_F, next_H1
 from scalewise.theory.preactivation import (
@@ -69,7 +70,7 @@ _FAMILIES: dict[str, tuple[Family, ...]] = {
     "T": ((0, 0, 1, 1), (2, 0, 1, 1), (2, 2, 1, 1)),
     "U": ((2, 2, 1, 1),),
 }
-_MEMORY = 6 * 2**30  # bytes that the tensors of one layer may take
+_MEMORY = 12 * 2**30  # bytes
 Tensors = dict[str, np.ndarray]
 
 
@@ -126,15 +127,22 @@ def check_tensors(net: MLP, samples: int, names: Sequence[str]) -> None:
                     "is a delta function beside a curved part. Leave it out of `observables`, or "
                     "choose a smooth or a piecewise linear activation."
                 )
-    numbers = 8 * samples**4 * (2 * len(_closure(letters)) + 8)
-    if (
-        samples > 2
-        and (needed := numbers * (2 if sigma.is_smooth and samples <= 4 else 16)) > _MEMORY
-    ):
+    _check_memory(net, samples, letters)
+
+
+def _check_memory(net: MLP, samples: int, letters: dict[str, str]) -> None:
+    pairs, four = samples * (samples + 1) // 2, samples**4
+    few = net.activation.is_smooth and samples <= 4
+    result = 2 * net.depth * four * sum(x not in ("G1", "H1") for x in letters)
+    if letters.keys() <= {"V", "G1"}:
+        work = 3 * pairs**2 * (2 if few else SCRAMBLES)
+    else:
+        work = four * (2 * len(_closure(letters)) + 8) * (2 if few else LAYER_SCRAMBLES)
+    if 8 * (work + result) > _MEMORY:
         raise ValueError(
-            f"The tensors of {samples} inputs take {needed / 2**30:.0f} GiB in each layer; predict "
-            f"{', '.join(map(repr, names))} for fewer inputs at a time (each entry depends on the "
-            "inputs of its own indices only)."
+            f"{', '.join(map(repr, letters.values()))} of {samples} inputs through {net.depth} layers "
+            f"take {8 * (work + result) / 2**30:.0f} GiB. Predict them for fewer inputs at a time: "
+            "each entry depends on the inputs of its own indices only."
         )
 
 
