@@ -34,7 +34,7 @@ _SMOOTH = ("s13", "s22", "s22_1", "s1113", "s1122")
 _COARSEST, _CAP = 1, 6
 _TOLERANCE = 1e-9  # a change by doubling; the error of the finer rule is its square or better
 _CHUNK = 64
-_PART = 0.01  # of what is subtracted counts as size, for the rounding error it leaves
+_PART = 0.01  # of what is subtracted, or added to, counts as size: it leaves its rounding error
 
 
 def moment_names(sigma: Activation) -> tuple[str, ...]:
@@ -83,9 +83,12 @@ def _converged(
             value, size = _regular(sigma, K, names, level)
             change = np.max(np.abs(value - coarse) / np.maximum(size, 1e-300), axis=0)
     if not sigma.is_smooth and sigma.is_continuous:
+        scale = value[names.index("p")]
         for name, delta in _delta_functions(sigma, K).items():
             value[names.index(name)] += delta
-            size[names.index(name)] += np.abs(delta)
+            # A kink far out in the tail matters on the scale of p alone: K p', K g'', K² p''.
+            natural = scale / K ** (2 if name == "p2" else 1)
+            size[names.index(name)] += np.abs(delta) + _PART * natural
     return value, size
 
 

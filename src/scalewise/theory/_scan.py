@@ -36,11 +36,12 @@ def scan(
     steps = math.isqrt(count)
     blocks = -(-count // steps)
     a, x = _folded(alpha, blocks, steps, 1.0), _folded(beta, blocks, steps, 0.0)
-    for step in range(1, steps):
-        x[step] += a[step] * x[step - 1]
-        a[step] *= a[step - 1]
-    ends = _stepwise(a[-1], x[-1], first)
-    x += a * ends[:-1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for step in range(1, steps):
+            x[step] += a[step] * x[step - 1]
+            a[step] *= a[step - 1]
+        ends = _stepwise(a[-1], x[-1], first)
+        x += a * ends[:-1]
     result = np.concatenate([first[None], x.swapaxes(0, 1).reshape(-1, inputs)[:count]])
     # A product of factors may overflow where the recursion itself does not.
     return result if np.isfinite(result).all() else _stepwise(alpha, beta, first)
