@@ -89,7 +89,9 @@ class Layer:
             out[b, a] = value
         return out
 
-    def pushed(self, p: int, q: int, T: Tensor) -> Tensor:
+    def pushed(
+        self, p: int, q: int, T: Float[np.ndarray, "estimate sample sample row column"]
+    ) -> Float[np.ndarray, "estimate sample sample row column"]:
         r"""$\sum_\gamma\frac{\partial M_{pq}}{\partial K_\gamma}T_\gamma$ on the first two indices.
 
         $$\tfrac12M_{p+2,q}T_{aa\cdot\cdot}+M_{p+1,q+1}T_{ab\cdot\cdot}+\tfrac12M_{p,q+2}T_{bb\cdot\cdot}$$

@@ -118,10 +118,9 @@ def next_H1(
 ) -> Float[np.ndarray, "estimate sample sample"]:
     r"""$H^{\{1\}}$ of the next layer from $(V,D,F)$, $G^{\{1\}}$ and $H^{\{1\}}$ of this one; NTK."""
     V, D, F = tensors
-    square = np.broadcast_to(G1[:, :, :, None, None], (*G1.shape, 1, 1))
 
     def corrected(p: int) -> np.ndarray:
-        return layer.pushed(p, p, square)[..., 0, 0] + 0.5 * layer.bent(p, p, V)
+        return layer.pushed(p, p, G1[..., None, None])[..., 0, 0] + 0.5 * layer.bent(p, p, V)
 
     through_D = np.einsum("eabab->eab", layer.pushed(1, 1, D))
     through_F = (
