@@ -73,7 +73,7 @@ class ResidualMLP:
     branch: MLP
     gamma: tuple[float, ...]
 
-    def __init__(self, branch: MLP, gamma: float | Sequence[float]) -> None:
+    def __init__(self, branch: MLP, gamma: float | int | Sequence[float | int]) -> None:
         L = branch.depth
         one = isinstance(gamma, numbers.Real)
         given = np.atleast_1d(np.asarray(gamma, dtype=np.float64))
@@ -261,7 +261,11 @@ def _path_kernel(net: ResidualMLP, K: np.ndarray) -> np.ndarray:
 
 
 def _vertices(
-    net: ResidualMLP, K: np.ndarray, pairs: Pairs, M: Moments, sources: tuple[Array, list[Array]]
+    net: ResidualMLP,
+    K: np.ndarray,
+    pairs: Pairs,
+    M: Moments,
+    sources: tuple[Array, list[np.ndarray]],
 ) -> list[np.ndarray]:
     r"""$V$ of the layers 2, 3, …, by estimate and pair of pairs."""
     mlp, remembered = net.branch, memory(net)

@@ -49,7 +49,7 @@ def residual_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, 
         >>> mlp = sw.MLP(3, 50, "relu", input_dim=1, output_dim=50)
         >>> net = ResidualMLP(mlp, [0, 0.5**0.5, 0.5**0.5]).at_criticality()
         >>> residual_single_input(net, 1.0)[1].round(4)  # the printed (B.26) gives 0, 2.25, 4.5
-        array([0.    , 2.25  , 5.4774])
+        array([0.    , 2.25  , 5.4775])
     """
     mlp, sigma = net.branch, net.branch.activation
     n, remembered = mlp.widths, memory(net)
