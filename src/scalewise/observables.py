@@ -33,6 +33,8 @@ class Observable:
         meaning: One sentence.
         default: Whether it is computed when nothing is named.
         needs: What the activation must be: ``"continuous"``, ``"smooth"`` or ``""``.
+        positive: Whether it is a positive semidefinite matrix over the halves of its sample indices,
+            so that its diagonal says how large an entry can be.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Observable:
     meaning: str
     default: bool = True
     needs: str = ""
+    positive: bool = False
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -62,9 +65,11 @@ def _statistic(
     units: str,
     meaning: str,
     needs: str = "continuous",
+    *,
+    positive: bool = False,
 ) -> Observable:
     """A row for a coefficient of 1/n that is computed only when it is named."""
-    return Observable(name, symbol, equation, 1, legs, units, meaning, default=False, needs=needs)
+    return Observable(name, symbol, equation, 1, legs, units, meaning, False, needs, positive)
 
 
 OBSERVABLES: dict[str, Observable] = {
@@ -78,6 +83,7 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             "preactivation²",
             "Covariance of the preactivations of one neuron over two samples.",
+            positive=True,
         ),
         Observable(
             "metric_nlo",
@@ -96,6 +102,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             "preactivation⁴",
             "Covariance of the metric's fluctuations, times the width of the layer below.",
+            positive=True,
         ),
         Observable(
             "ntk",
@@ -106,6 +113,7 @@ OBSERVABLES: dict[str, Observable] = {
             "preactivation² / learning rate",
             "Mean neural tangent kernel of one output.",
             needs="continuous",
+            positive=True,
         ),
         _statistic(
             "ntk_nlo",
@@ -122,6 +130,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})²",
             "Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
+            positive=True,
         ),
         _statistic(
             "ntk_B",

@@ -273,7 +273,7 @@ def test_what_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'dntk_P' does not exist for 'selu'"):
         sw.predict(net(3, bent, features=3), x, observables="dntk_P")
     with pytest.raises(ValueError, match=r"take \d+ GiB\. Predict them for fewer inputs"):
-        sw.predict(net(3, "tanh", features=3), np.ones((60, 3)), observables="ntk_B")
+        sw.predict(net(3, "tanh", features=3), np.ones((100, 3)), observables="ntk_B")
 
 
 def test_all_means_all_that_exists() -> None:

@@ -110,7 +110,7 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
         sem = ensemble[f"{name}_sem"].transpose(*dims)
         for what, data in ((name, predicted[name]), (name, measured), (f"{name}_sem", sem)):
             _require_finite(what, data)
-        scale = natural_scale(predicted[name].values)
+        scale = natural_scale(name, predicted[name].values)
         # Where the theory is zero in a layer, the other layers say what would be large.
         scale = np.where(scale > 0, scale, scale.max() or 1.0)
         yield Scores(
@@ -147,7 +147,7 @@ def _common(
         if name not in both:
             where = "ensemble" if name in predicted else "theory"
             hint = (
-                "it is part of the kernel at a single width: measure with several `widths`"
+                f"it is part of {BASE_OF[name]!r} at a single width: measure with several `widths`"
                 if name in BASE_OF and not ensemble.attrs.get("extrapolated", 0)
                 else f"ask for it when you make the {where}"
             )

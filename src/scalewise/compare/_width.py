@@ -23,7 +23,8 @@ __all__ = [
     "require_kind",
 ]
 
-_CORRECTION_OF = {"kernel": "metric_nlo"}
+_CORRECTION_OF = {"kernel": "metric_nlo", "ntk": "ntk_nlo"}
+EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n
 BASE_OF = {correction: base for base, correction in _CORRECTION_OF.items()}
 
 
@@ -34,9 +35,11 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
     \big(\epsilon^{(\ell)}\big)^2\sqrt{K_{aa}K_{bb}},\qquad
     \epsilon^{(\ell)}=\max_a\frac{V_{(aa)(aa)}^{(\ell)}}{n_{\ell-1}\,(K_{aa}^{(\ell)})^2}.$$
 
-    Layer 1 is exact and has no correction. What is known to leading order only (the vertex, the
-    NTK, a kernel without its ``metric_nlo``) keeps its value and gets the bias $\epsilon^{(\ell)}$
-    times its own scale $\sqrt{X_{ii}X_{jj}}$, with $i$, $j$ the halves of its sample indices.
+    Layer 1 is exact and layer 2 too: its coefficient of 1/n is all there is. The NTK with its
+    ``ntk_nlo`` is treated as the kernel. What is known to leading order only (the fluctuations, a kernel
+    or NTK without its correction) keeps its value and gets the bias $\epsilon^{(\ell)}$ times its
+    own scale: $\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices where it is
+    positive semidefinite, else its largest entry.
 
     Args:
         theory: What `predict` returned.
@@ -44,8 +47,8 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
             hidden widths in those ratios, or ``None`` for the network's own.
 
     Returns:
-        A Dataset over the same dimensions with ``kind="theory at width"``. ``metric_nlo`` is folded
-        into ``kernel``. For every observable ``<name>_bias`` is the stated size of the first order
+        A Dataset over the same dimensions with ``kind="theory at width"``. ``metric_nlo`` and
+        ``ntk_nlo`` are folded into ``kernel`` and ``ntk``. For every observable ``<name>_bias`` is the stated size of the first order
         that was neglected, in the units of the observable: a scale, not a bound.
 
     Raises:
@@ -84,7 +87,8 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
         out[name] = value
         if error.any():
             out[f"{name}_error"] = _companion(theory, name, error, "numerical error of")
-        bias = _column(order, value.ndim) * natural_scale(theory[name].values)
+        order = np.where(layers <= EXACT_LAYERS, 0.0, order)
+        bias = _column(order, value.ndim) * natural_scale(name, theory[name].values)
         out[f"{name}_bias"] = _companion(theory, name, bias, "stated finite-width bias of")
     out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilon)
     attrs = {**theory.attrs, "kind": "theory at width", "hidden_widths": list(hidden)}
@@ -103,19 +107,19 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     for i in range(len(widths)):
         slope += np.prod(np.delete(epsilons, i, axis=0), axis=0)
     own = _expansion(theory, theory.attrs["hidden_widths"])
-    below = np.array([1.0, *theory.attrs["hidden_widths"]])[
-        np.asarray(theory["layer"].values, dtype=int) - 1
-    ]
+    layers = np.asarray(theory["layer"].values, dtype=int)
+    below = np.array([1.0, *theory.attrs["hidden_widths"]])[layers - 1]
     out: dict[str, xr.Variable] = {}
     for name in present(theory):
         data = theory[name]
         base = BASE_OF.get(name)
         if base is None:
-            order, scale = intercept, natural_scale(data.values)
+            order, scale = intercept, natural_scale(name, data.values)
         elif base in theory:
-            order, scale = slope * own * below, natural_scale(theory[base].values)
+            order, scale = slope * own * below, natural_scale(base, theory[base].values)
         else:
-            order, scale = slope, natural_scale(data.values)
+            order, scale = slope, natural_scale(name, data.values)
+        order = np.where(layers <= EXACT_LAYERS, 0.0, order)
         out[name] = data.variable
         if f"{name}_error" in theory:
             out[f"{name}_error"] = theory[f"{name}_error"].variable
@@ -167,10 +171,13 @@ def _hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> lis
 
 
 def natural_scale(
-    values: Float[np.ndarray, "layer *samples"],
+    name: str, values: Float[np.ndarray, "layer *samples"]
 ) -> Float[np.ndarray, "layer *samples"]:
-    r"""$\sqrt{|X_{ii}X_{jj}|}$ with $i$, $j$ the two halves of the sample indices."""
+    r"""How large an entry can be: $\sqrt{|X_{ii}X_{jj}|}$ of halves, or the layer's largest entry."""
     shape = values.shape
+    if not OBSERVABLES[name].positive:
+        largest = np.abs(values).max(axis=tuple(range(1, len(shape))), keepdims=True)
+        return np.broadcast_to(largest, shape).astype(np.float64)
     half = int(np.prod(shape[1 : 1 + (len(shape) - 1) // 2], dtype=int))
     matrix = np.asarray(values, dtype=np.float64).reshape(shape[0], half, half)
     root = np.sqrt(np.abs(np.einsum("lii->li", matrix)))
