@@ -216,8 +216,8 @@ def _through_kernels(net: MLP, plus: np.ndarray, minus: np.ndarray) -> AngleFlow
 
 
 def deep_angle(
-    sigma: Activation, layer: Float[np.ndarray, "*layers"], *, offset: float = 0.0
-) -> Float[np.ndarray, "*layers"]:
+    sigma: Activation, layer: scale_invariant.Layers, *, offset: float = 0.0
+) -> Float[np.ndarray, ...]:
     r"""The angle between two inputs of equal norm in a deep critical network.
 
     $$\psi^{(\ell)}\simeq\frac{3/\rho}{\ell+\frac32\log\ell+c},\qquad
@@ -237,7 +237,7 @@ def deep_angle(
     Source: PDLT (5.166), (5.168); the logarithm is derived.
     """
     ell = np.asarray(layer, dtype=np.float64)
-    return 3 / _rho(sigma) / (ell + 1.5 * np.log(ell) + offset)
+    return np.asarray(3 / _rho(sigma) / (ell + 1.5 * np.log(ell) + offset))
 
 
 def crossover_depth(sigma: Activation, psi: float) -> float:

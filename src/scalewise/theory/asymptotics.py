@@ -20,10 +20,10 @@ from scalewise.activations import Activation, activation
 from scalewise.criticality import criticality
 from scalewise.theory import scale_invariant, vanishing_kernel
 from scalewise.theory._line_moments import line_moments, moment_names
+from scalewise.theory.scale_invariant import Layers
 
-__all__ = ["Asymptotics", "Layers", "asymptotics", "leading_forms"]
+__all__ = ["Asymptotics", "asymptotics", "leading_forms"]
 
-Layers = int | float | list[int] | np.ndarray
 Forms = dict[str, np.ndarray]
 
 
@@ -209,10 +209,11 @@ def leading_forms(
     a, s = record.coefficients["atilde_1"], record.coefficients["source"]
     assert record.K_star is not None
     square = record.K_star**2
-    return {
+    forms = {
         "K": record.K_star - 1 / (a * ell),
         "V": square * s * ell / 5,
         "G1": a * square * s * ell**2 / 20,
         "chi_parallel": 1 - 2 / ell,
         "chi_perp": 1 - record.coefficients["p_perp"] / ell,
     }
+    return {name: np.asarray(value) for name, value in forms.items()}

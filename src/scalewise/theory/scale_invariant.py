@@ -15,7 +15,9 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 
-__all__ = ["coefficients", "critical_forms", "exponents", "semi_critical_forms"]
+__all__ = ["Layers", "coefficients", "critical_forms", "exponents", "semi_critical_forms"]
+
+Layers = int | float | list[int] | np.ndarray
 
 
 def coefficients(sigma: Activation) -> dict[str, float]:
@@ -72,12 +74,12 @@ def exponents(sigma: Activation) -> dict[str, float]:
 
 def critical_forms(
     sigma: Activation,
-    layer: Float[np.ndarray, "*layers"],
+    layer: Layers,
     *,
     kernel: float,
     lambda_b: float = 1.0,
     lambda_W: float = 1.0,
-) -> dict[str, Float[np.ndarray, "*layers"]]:
+) -> dict[str, Float[np.ndarray, ...]]:
     r"""Every tensor of one input at $C_b=0$, $C_W=1/A_2$, with uniform rates and equal widths.
 
     With $a=A_4/A_2^2$, $u=\lambda_b$, $w=\lambda_WA_2K$ and $t=u+w$:
@@ -129,18 +131,18 @@ def critical_forms(
     if sigma.is_smooth:
         quartic = ell**2 * (ell**2 - 1) / 12 * t * w / kernel
         forms |= {"R": zero, "S": quartic * t, "T": quartic * w, "U": zero}
-    return forms
+    return {name: np.asarray(value) for name, value in forms.items()}
 
 
 def semi_critical_forms(
     sigma: Activation,
-    layer: Float[np.ndarray, "*layers"],
+    layer: Layers,
     *,
     kernel: float,
     C_b: float,
     lambda_b: float = 1.0,
     lambda_W: float = 1.0,
-) -> dict[str, Float[np.ndarray, "*layers"]]:
+) -> dict[str, Float[np.ndarray, ...]]:
     r"""Kernel, vertex and NTK of one input at $C_W=1/A_2$ with $C_b>0$: powers, not exponentials.
 
     With $m=\ell-1$:
@@ -170,4 +172,5 @@ def semi_critical_forms(
     linear = m * kernel + C_b * m * (m - 1) / 2
     square = m * kernel**2 + kernel * C_b * m * (m - 1) + C_b**2 * m * (m - 1) * (2 * m - 1) / 6
     Theta = lambda_b * (m + 1) + lambda_W * c["A_2"] * (kernel - C_b + linear)
-    return {"K": kernel + m * C_b, "V": c["nu"] * square, "Theta": Theta}
+    forms = {"K": kernel + m * C_b, "V": c["nu"] * square, "Theta": Theta}
+    return {name: np.asarray(value) for name, value in forms.items()}

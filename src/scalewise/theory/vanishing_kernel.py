@@ -13,11 +13,13 @@ Source: PDLT §5.3.3, §5.4.2, §9.3, §11.2.3, §∞.1.2.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
+from scalewise.theory.scale_invariant import Layers
 
 __all__ = [
     "coefficients",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 _ZERO = 1e-12
-Series = Float[np.ndarray, "*layers"]
+Series = dict[str, Float[np.ndarray, "..."]]
 
 
 def coefficients(sigma: Activation) -> dict[str, float]:
@@ -102,8 +104,8 @@ def exponents(c: Mapping[str, float]) -> dict[str, float]:
 
 
 def leading(
-    c: Mapping[str, float], layer: Series, *, lambda_b: float = 1.0, lambda_W: float = 1.0
-) -> dict[str, Series]:
+    c: Mapping[str, float], layer: Layers, *, lambda_b: float = 1.0, lambda_W: float = 1.0
+) -> Series:
     r"""The leading form of every observable of one input at criticality, equal widths.
 
     With $p=p_\perp$, rates $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p}$ and
@@ -138,14 +140,14 @@ def leading(
     """
     ell, a, p = np.asarray(layer, dtype=np.float64), c["a_1"], c["p_perp"]
     if a == 0:
-        return _tuned_exponent(c["a_2"], ell)
+        return _arrays(_tuned_exponent(c["a_2"], ell))
     weight = lambda_W * c["sigma_1"] ** 2
     u, w, e = lambda_b, weight / -a, 4 * (c["b_1"] - a)
     X, d, M = u + w, p * u - (1 - p) * w, weight + e * (u + weight / -a)
     one, two, three = ell ** (1 - p), ell ** (3 - 2 * p), ell ** (5 - 3 * p)
     q = 5 - p
     odd = c["b_1"] == a
-    return {
+    forms = {
         "K": 1 / (-a * ell),
         "V": 2 / (3 * a**2 * ell),
         "G1": np.full_like(ell, 1 / (3 * a)),
@@ -164,6 +166,12 @@ def leading(
         "T": 2 * -a * X * d**2 / q**3 * three,
         "U": 0.5 * -a * X**3 * np.ones_like(ell) if odd else e * X**3 / (4 - p) * three / ell,
     }
+    return _arrays(forms)
+
+
+def _arrays(forms: dict[str, Any]) -> Series:
+    """NumPy turns arrays without dimensions into scalars; back again."""
+    return {name: np.asarray(value) for name, value in forms.items()}
 
 
 def _tuned_exponent(a_2: float, ell: np.ndarray) -> dict[str, np.ndarray]:
@@ -174,7 +182,7 @@ def _tuned_exponent(a_2: float, ell: np.ndarray) -> dict[str, np.ndarray]:
     return {"K": K, "V": V, "G1": -0.5 * K * ell, "chi_parallel": 1 - 1.5 / ell}
 
 
-def series(c: Mapping[str, float], layer: Series, ell_0: float) -> dict[str, Series]:
+def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
     r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$.
 
     With $\Lambda=\log(\ell/\ell_0)$ and $q=a_2-a_1^2$:
@@ -202,10 +210,10 @@ def series(c: Mapping[str, float], layer: Series, ell_0: float) -> dict[str, Ser
     K = 1 / (-a * ell) - q / a**3 * log / ell**2 - q**2 / a**5 * (log**2 - log) / ell**3
     plain = (5 * c["a_2"] + a * (82 * a - 90 * b)) / (3 * a**4)
     V = 2 / (3 * a**2 * ell) + 2 * q / (3 * a**4) * log / ell**2 + plain / ell**2
-    return {"K": K, "V": V}
+    return _arrays({"K": K, "V": V})
 
 
-def input_scale(c: Mapping[str, float], layer: float, kernel: float) -> float:
+def input_scale(c: Mapping[str, float], layer: int | float, kernel: float) -> float:
     r"""$\ell_0$ of an input, from its kernel at one deep layer.
 
     Args:
@@ -231,7 +239,7 @@ def input_scale(c: Mapping[str, float], layer: float, kernel: float) -> float:
     return float(layer * np.exp(-excess))
 
 
-def perturbation_series(c: Mapping[str, float], layer: Series, ell_0: float) -> dict[str, Series]:
+def perturbation_series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
     r"""How the distance of two nearby inputs falls, up to the constants $\delta_\parallel,\delta^2$.
 
     $$\frac{\delta K_{[1]}}{\delta_\parallel}=\ell^{-2}\Big[1+\frac{2q}{a_1^2}\frac\Lambda\ell\Big],
@@ -256,11 +264,11 @@ def perturbation_series(c: Mapping[str, float], layer: Series, ell_0: float) -> 
     log = np.log(ell / ell_0)
     parallel = (1 + 2 * q / a**2 * log / ell) / ell**2
     perp = (1 + c["b_1"] * q / a**3 * log / ell) * ell ** -c["p_perp"]
-    return {"dK1": parallel, "ddK2": perp}
+    return _arrays({"dK1": parallel, "ddK2": perp})
 
 
 def distance_forms(
-    c: Mapping[str, float], depth: float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
+    c: Mapping[str, float], depth: int | float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
 ) -> dict[str, float]:
     r"""The NTK of two nearby inputs of equal norm at the output, per $\delta^2$ of their kernel.
 
@@ -292,7 +300,7 @@ def distance_forms(
 
 
 def uniform_rate_forms(
-    c: Mapping[str, float], depth: float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
+    c: Mapping[str, float], depth: int | float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
 ) -> dict[str, float]:
     r"""The same for an odd activation with the same rates in every layer: robustness is lost.
 
