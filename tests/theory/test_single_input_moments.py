@@ -140,5 +140,14 @@ def test_a_fast_function_is_tabulated_in_parts_or_refused() -> None:
     got = table.moments(K)
     np.testing.assert_allclose(got["g"], -np.expm1(-800 * K) / 800, rtol=1e-11)
     np.testing.assert_allclose(got["s22_1"], 400**2 * np.exp(-800 * K), rtol=1e-8, atol=1e-8)
+    growing = sw.activation(lambda z: jnp.exp(z / 2), name="growing")
     with pytest.raises(ValueError, match="do not converge or overflow at K"):
-        line_moments(sw.activation("exp"), np.array([500.0]))
+        line_moments(growing, np.array([2000.0]))
+
+
+def test_exp_in_closed_form() -> None:
+    own = sw.activation(lambda z: jnp.exp(z), name="own_exp")
+    K = np.array([0.05, 0.4, 1.1])
+    closed, by_quadrature = _moments(sw.activation("exp"), K), _moments(own, K)
+    for name, value in by_quadrature.items():
+        np.testing.assert_allclose(closed[name], value, rtol=1e-9, err_msg=name)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import scalewise as sw
 from networks import net
+from scalewise.gaussian import single_moment
 from scalewise.theory import gradient_norms, ntk_layer_contributions, single_input_flow
 from scalewise.theory._scan import scan
-from scalewise.theory.preactivation import single_input_vertex
+from scalewise.theory.single_input import single_input_vertex
 
 WAVY = sw.activation(lambda z: jnp.tanh(z) + jnp.sin(z) ** 2 / 2, name="wavy")
 HARD_TANH = sw.activation(lambda z: jnp.clip(z, -1, 1), kinks=(-1.0, 1.0), name="hard_tanh")
@@ -141,12 +142,27 @@ def test_an_activation_that_jumps_has_a_vertex_and_no_ntk() -> None:
     for sigma in ("perceptron", step):
         network = net(5, sigma, features=1, **LAYERS)
         flow = single_input_flow(network, K1=0.8)
-        V = single_input_vertex(network, flow.K)
-        np.testing.assert_allclose(flow.V, V, rtol=1e-9, atol=1e-15)
+        np.testing.assert_array_equal(single_input_vertex(network, flow.K), flow.V)
+        V = _vertex_by_differences(network, flow.K[:, 0])
+        np.testing.assert_allclose(flow.V[:, 0], V, rtol=1e-7, atol=1e-15)
         for name in ("Theta", "chi_perp", "h", "H1", "D", "B", "P", "Q", "U"):
             assert getattr(flow, name) is None
         with pytest.raises(ValueError, match="jumps"):
             gradient_norms(network, K1=0.8)
+
+
+def _vertex_by_differences(network: sw.MLP, K: np.ndarray) -> list[float]:
+    """(5.109) with the slope of <sigma²> from differences and moments from `single_moment`."""
+    sigma, V = network.activation, [0.0]
+    for layer in range(1, network.depth):
+        k, n = K[layer - 1], network.widths
+        up, down = (single_moment(sigma, k * (1 + step), (0, 0)).value for step in (1e-4, -1e-4))
+        slope = float(up - down) / (2e-4 * k)
+        four = float(single_moment(sigma, k, (0,) * 4).value)
+        two = float(single_moment(sigma, k, (0, 0)).value)
+        r = n[layer] / n[layer - 1] if layer > 1 else 1.0
+        V.append(network.C_W[layer] ** 2 * (four - two**2 + r * slope**2 * V[-1]))
+    return V
 
 
 def test_contributions_add_up_to_the_ntk() -> None:
@@ -242,4 +258,6 @@ def test_messages() -> None:
     with pytest.raises(ValueError, match=r"The tensor .* gradients explode"):
         single_input_flow(saturated, K1=1.0)
     with pytest.raises(ValueError, match="do not converge or overflow"):
-        single_input_flow(net(3, "exp", features=1), K1=200.0)
+        single_input_flow(net(3, lambda z: jnp.exp(z / 2), features=1), K1=2000.0)
+    with pytest.raises(ValueError, match=r"The tensor V .* leaves the range"):
+        single_input_vertex(net(3, "exp", features=1), np.array([[80.0], [90.0], [1.0]]))

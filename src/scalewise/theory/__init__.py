@@ -10,6 +10,7 @@ from scalewise.theory.angles import (
     kernel_angle,
 )
 from scalewise.theory.asymptotics import Asymptotics, asymptotics, leading_forms
+from scalewise.theory.layer_contributions import gradient_norms, ntk_layer_contributions
 from scalewise.theory.perturbations import (
     NearbyInputs,
     assemble,
@@ -25,12 +26,7 @@ from scalewise.theory.scaling_ansatz import (
     normalised_exponents,
     relevance,
 )
-from scalewise.theory.single_input import (
-    SingleInputFlow,
-    gradient_norms,
-    ntk_layer_contributions,
-    single_input_flow,
-)
+from scalewise.theory.single_input import SingleInputFlow, single_input_flow
 
 __all__ = [
     "AngleFlow",

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.gaussian import line_rule
 
-__all__ = ["line_moments", "moment_names"]
+__all__ = ["closed_line_moments", "line_moments", "moment_names"]
 
 # Value, its first two derivatives in K, and Var[sigma²].
 _ANY = ("g", "g1", "g2", "vss")
@@ -60,8 +60,9 @@ def line_moments(
     Raises:
         ValueError: If an expectation overflows or does not converge.
     """
-    if sigma.slopes is not None:
-        return _scale_invariant(sigma, K)
+    closed = closed_line_moments(sigma, K)
+    if closed is not None:
+        return closed, np.abs(closed)
     names = moment_names(sigma)
     value, size = np.empty((2, len(names), K.size))
     for start in range(0, K.size, _CHUNK):
@@ -191,20 +192,37 @@ def _delta_functions(sigma: Activation, K: np.ndarray) -> dict[str, np.ndarray]:
     return total
 
 
-def _scale_invariant(sigma: Activation, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Closed forms for $\sigma(z)=a_\pm z$, PDLT (5.113), (9.36)-(9.38); the rest vanishes."""
-    assert sigma.slopes is not None
-    squares = np.square(sigma.slopes)
-    A_2, A_4 = 0.5 * float(squares.sum()), 0.5 * float((squares**2).sum())
-    known = {
-        "g": A_2 * K,
-        "g1": np.full_like(K, A_2),
-        "vss": (3 * A_4 - A_2**2) * K**2,
-        "p": np.full_like(K, A_2),
-        "p4": np.full_like(K, A_4),
-        "m22": A_4 * K,
-        "vsp": (A_4 - A_2**2) * K,
-        "vpp": np.full_like(K, A_4 - A_2**2),
-    }
-    value = np.array([known.get(name, np.zeros_like(K)) for name in moment_names(sigma)])
-    return value, np.abs(value)
+def closed_line_moments(
+    sigma: Activation, K: Float[np.ndarray, " point"]
+) -> Float[np.ndarray, "moment point"] | None:
+    r"""Closed forms: $\sigma(z)=a_\pm z$, PDLT (5.113), (9.36)-(9.38), and $\sigma(z)=e^z$.
+
+    Args:
+        sigma: The activation.
+        K: Kernels, positive.
+
+    Returns:
+        Values in the order of `moment_names`; ``None`` for any other activation.
+    """
+    if sigma.slopes is not None:
+        squares = np.square(sigma.slopes)
+        A_2, A_4 = 0.5 * float(squares.sum()), 0.5 * float((squares**2).sum())
+        known = {
+            "g": A_2 * K,
+            "g1": np.full_like(K, A_2),
+            "vss": (3 * A_4 - A_2**2) * K**2,
+            "p": np.full_like(K, A_2),
+            "p4": np.full_like(K, A_4),
+            "m22": A_4 * K,
+            "vsp": (A_4 - A_2**2) * K,
+            "vpp": np.full_like(K, A_4 - A_2**2),
+        }
+        return np.array([known.get(name, np.zeros_like(K)) for name in moment_names(sigma)])
+    if sigma.family != "exp":
+        return None
+    two, four = np.exp(2 * K), np.exp(8 * K)  # <e^{2z}> and <e^{4z}>
+    variance = np.exp(4 * K) * np.expm1(4 * K)
+    known: dict[str, np.ndarray] = dict.fromkeys(("g1", "p1", "z12", "s22_1"), 2 * two)
+    known |= dict.fromkeys(("g2", "p2"), 4 * two) | dict.fromkeys(("vss", "vsp", "vpp"), variance)
+    known |= dict.fromkeys(("p4", "m22", "s0112", "s1113", "s1122"), four)
+    return np.array([known.get(name, two) for name in moment_names(sigma)])

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
 from scalewise.activations import Activation
-from scalewise.theory._line_moments import line_moments, moment_names
+from scalewise.theory._line_moments import closed_line_moments, line_moments, moment_names
 
 __all__ = ["LineTable", "line_table"]
 
@@ -49,6 +49,8 @@ class LineTable:
         if self.sigma.slopes is not None:
             minus, plus = self.sigma.slopes
             return 0.5 * (minus * minus + plus * plus) * K
+        if self.sigma.family == "exp":
+            return math.exp(2 * K) if K < 350 else math.inf
         t = math.log(K) * _TO_A_UNIT
         index = math.floor(t)
         powers = self._powers.get(index) or self._make_powers(index)
@@ -69,9 +71,9 @@ class LineTable:
         Returns:
             By name; the accuracy of `line_moments`.
         """
-        if self.sigma.slopes is not None:
-            value, _ = line_moments(self.sigma, K)
-            return dict(zip(self.names, value, strict=True))
+        closed = closed_line_moments(self.sigma, K)
+        if closed is not None:
+            return dict(zip(self.names, closed, strict=True))
         out = np.empty((len(self.names), K.size))
         t = np.log(K) * _TO_A_UNIT
         index = np.floor(t).astype(np.int64)

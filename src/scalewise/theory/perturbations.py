@@ -40,7 +40,7 @@ from scalewise.gaussian import line_rule
 from scalewise.network import MLP, check_inputs
 from scalewise.theory._line_table import line_table
 from scalewise.theory._scan import scan
-from scalewise.theory.single_input import single_input_flow
+from scalewise.theory.single_input import SingleInputFlow, single_input_flow
 
 __all__ = [
     "NearbyInputs",
@@ -194,13 +194,20 @@ def nearby_inputs_flow(net: MLP, x0: Any, dx: Any) -> NearbyInputs:
 
 
 def _components(
-    net: MLP, single: Any, m: dict[str, np.ndarray], along: np.ndarray, across: np.ndarray
+    net: MLP,
+    single: SingleInputFlow,
+    m: dict[str, np.ndarray],
+    along: np.ndarray,
+    across: np.ndarray,
 ) -> NearbyInputs:
     first_W, first_lam = net.C_W[0], net.lambda_W[0]
     C_W, lam = np.array(net.C_W[1:])[:, None], np.array(net.lambda_W[1:])[:, None]
     shape = (0, along.size)
     m = m or {n: np.empty(shape) for n in ("s02", "g2", "p1", "s22", "s22_1", "s13", "p2")}
     parallel, perp, h = single.chi_parallel, single.chi_perp, single.h
+    assert perp is not None
+    assert h is not None
+    assert single.Theta is not None
     Theta = single.Theta[:-1]
     dK1 = scan(parallel, np.zeros(parallel.shape), first_W * along)
     square = dK1[:-1] ** 2

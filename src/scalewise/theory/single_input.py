@@ -54,16 +54,12 @@ from scalewise.network import MLP, check_inputs
 from scalewise.theory._line_table import LineTable, line_table
 from scalewise.theory._scan import scan
 
-__all__ = [
-    "SingleInputFlow",
-    "gradient_norms",
-    "ntk_layer_contributions",
-    "single_input_flow",
-]
+__all__ = ["SingleInputFlow", "single_input_flow", "single_input_vertex"]
 
 Tensor = Float[np.ndarray, "layer input"]
 Map = Float[np.ndarray, "map input"]
 _LARGEST = 1e280
+_Moments = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -157,16 +153,50 @@ def single_input_flow(
         return _flow(net, _first_kernel(net, x, K1), (C_b_nlo, C_W_nlo))
 
 
+def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
+    r"""$V$ of each input alone, from its kernel at every layer; nothing else is computed.
+
+    Args:
+        net: The network.
+        K: Diagonal kernel at every layer.
+
+    Returns:
+        The vertex, preactivation⁴; rtol 1e-10. Any activation, kinked or not.
+
+    Raises:
+        ValueError: If an expectation does not converge, or the vertex leaves the range of float64.
+
+    Source: PDLT (5.109), (5.10).
+    """
+    table = line_table(net.activation)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        m = _moments_of(table, K)
+        C_W, r = np.array(net.C_W[1:])[:, None], _width_ratios(net)
+        V = scan(r * (C_W * m["g1"]) ** 2, C_W**2 * m["vss"])
+    _refuse_overflow(net, "V", V)
+    return V
+
+
+def _moments_of(table: LineTable, K: np.ndarray) -> _Moments:
+    """Expectations from each layer to the next, (map, input) by name."""
+    below = K[:-1]
+    if not below.size:
+        return {name: np.empty(below.shape) for name in table.names}
+    return {name: m.reshape(below.shape) for name, m in table.moments(below.ravel()).items()}
+
+
+def _width_ratios(net: MLP) -> np.ndarray:
+    r"""$n_\ell/n_{\ell-1}$ from layer to layer; it meets tensors that vanish in the first."""
+    widths = np.array(net.widths, dtype=np.float64)[:, None]
+    return widths[1:-1] / widths[:-2]
+
+
 def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputFlow:
     table = line_table(net.activation)
     K = _kernels(net, table, first)
-    layers, inputs = K.shape
-    flat = table.moments(K[:-1].ravel()) if layers > 1 else {n: np.empty(0) for n in table.names}
-    m = {name: value.reshape(layers - 1, inputs) for name, value in flat.items()}
+    m = _moments_of(table, K)
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
-    widths = np.array(net.widths, dtype=np.float64)[:, None]
-    r = widths[1:-1] / widths[:-2]
-    C_W = C[1:]
+    C_W, r = C[1:], _width_ratios(net)
     found = _preactivations(m, C_W, r, nlo)
     if net.activation.is_continuous:
         Theta_1 = lam_b[0] + lam_W[0] * (K[0] - net.C_b[0]) / C[0]
@@ -217,9 +247,6 @@ def _kernels(net: MLP, table: LineTable, first: np.ndarray) -> np.ndarray:
             trace.append(k)
         K[:, column] = trace
     return K
-
-
-_Moments = dict[str, np.ndarray]
 
 
 def _preactivations(
@@ -303,81 +330,3 @@ def _refuse_overflow(net: MLP, name: str, value: np.ndarray) -> None:
         f"The tensor {name} of {net.activation.name!r} leaves the range of float64 at layer {layer}: "
         "gradients explode. Use fewer layers, or critical hyperparameters: net.at_criticality()."
     )
-
-
-def _propagators(chi_perp: np.ndarray) -> np.ndarray:
-    r"""$\prod_{\ell'=\ell}^{L-1}\chi_\perp^{(\ell')}$ for $\ell=1,\dots,L$."""
-    ones = np.ones((1, chi_perp.shape[1]))
-    return np.concatenate([np.cumprod(chi_perp[::-1], axis=0)[::-1], ones])
-
-
-def gradient_norms(net: MLP, x: Any = None, *, K1: Any = None) -> Tensor:
-    r"""Mean squared chain-rule factor from the output back to every layer.
-
-    $$\mathbb E\sum_j\Big(\frac{dz^{(L)}_i}{dz^{(\ell)}_j}\Big)^2
-      =\prod_{\ell'=\ell}^{L-1}\chi_\perp^{(\ell')}+O(1/n)$$
-
-    Args:
-        net: The network.
-        x: Inputs (samples, features).
-        K1: Instead of `x`: first-layer kernels.
-
-    Returns:
-        The product for every layer and input, dimensionless; 1 at the output. Leading order.
-
-    Raises:
-        ValueError: If the activation jumps, or as in `single_input_flow`.
-
-    Source: PDLT (9.90), (9.93).
-
-    Example:
-        >>> import scalewise as sw
-        >>> from scalewise.theory import gradient_norms
-        >>> gradient_norms(sw.MLP(3, 9, "relu", input_dim=1, output_dim=1, C_W=1.0), K1=1.0).ravel()
-        array([0.25, 0.5 , 1.  ])
-    """
-    chi_perp = single_input_flow(net, x, K1=K1).chi_perp
-    if chi_perp is None:
-        raise ValueError(
-            f"Gradients of {net.activation.name!r} do not exist: the activation jumps. Use one that "
-            "is continuous."
-        )
-    return _propagators(chi_perp)
-
-
-def ntk_layer_contributions(net: MLP, x: Any = None, *, K1: Any = None) -> tuple[Tensor, Tensor]:
-    r"""What the biases and the weights of each layer contribute to the NTK of the output.
-
-    $$\Theta^{(L)}=\sum_{\ell=1}^L\big[\lambda_b^{(\ell)}+\lambda_W^{(\ell)}\langle\sigma^2\rangle_
-      {K^{(\ell-1)}}\big]\prod_{\ell'=\ell}^{L-1}\chi_\perp^{(\ell')},\qquad
-      \langle\sigma^2\rangle_{K^{(0)}}\equiv\tfrac1{n_0}|x|^2$$
-
-    Args:
-        net: The network.
-        x: Inputs (samples, features).
-        K1: Instead of `x`: first-layer kernels.
-
-    Returns:
-        Contributions of the biases and of the weights, (layer, input) each; their sum over layers
-        is $\Theta^{(L)}$. Units of the NTK.
-
-    Raises:
-        ValueError: If the activation jumps, or as in `single_input_flow`.
-
-    Source: PDLT (9.28)-(9.30).
-
-    Example:
-        >>> import scalewise as sw
-        >>> from scalewise.theory import ntk_layer_contributions
-        >>> net = sw.MLP(3, 9, "relu", input_dim=1, output_dim=1, C_W=2.0)
-        >>> bias, weight = ntk_layer_contributions(net, K1=1.0)
-        >>> print(bias.ravel(), weight.ravel())
-        [1. 1. 1.] [0.5 0.5 0.5]
-    """
-    back = gradient_norms(net, x, K1=K1)
-    K = single_input_flow(net, x, K1=K1).K
-    C_b, C_W, lam_b, lam_W = (
-        np.array(v)[:, None] for v in (net.C_b, net.C_W, net.lambda_b, net.lambda_W)
-    )
-    second = (K - C_b) / C_W
-    return lam_b * back, lam_W * second * back
