@@ -27,8 +27,8 @@ __all__ = [
     "metric_and_vertex",
 ]
 
-Kernel = Float[np.ndarray, "sample sample"]
-Vertex = Float[np.ndarray, "sample sample sample sample"]
+Kernel = Float[np.ndarray, "_ _"]
+Vertex = Float[np.ndarray, "_ _ _ _"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Couplings:
 
 
 def couplings(
-    K: Kernel, V: Vertex, n: float, *, G1: Kernel | None = None, neurons: int = 1
+    K: Kernel, V: Vertex, n: float | int, *, G1: Kernel | None = None, neurons: int = 1
 ) -> Couplings:
     r"""The couplings of $m$ neurons of a layer from its kernel, vertex and NLO metric.
 
@@ -213,7 +213,7 @@ def action_expectation(
     return rule.combine(np.stack(estimates))
 
 
-def _refuse(K: np.ndarray, V: np.ndarray, n: float, neurons: int) -> None:
+def _refuse(K: np.ndarray, V: np.ndarray, n: float | int, neurons: int) -> None:
     if neurons < 1 or not (np.isfinite(n) and n >= 1):
         raise ValueError(f"`n` and `neurons` must be at least 1; got {n} and {neurons}.")
     if K.ndim != 2 or K.shape[0] != K.shape[1] or V.shape != (len(K),) * 4:

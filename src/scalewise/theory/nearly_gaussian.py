@@ -23,15 +23,15 @@ from scalewise.gaussian import JointRule, joint_rule
 __all__ = ["intralayer_covariance", "nearly_gaussian_expectation"]
 
 Values = Float[np.ndarray, "*out"]
-Kernel = Float[np.ndarray, "sample sample"]
-Vertex = Float[np.ndarray, "sample sample sample sample"]
+Kernel = Float[np.ndarray, "_ _"]
+Vertex = Float[np.ndarray, "_ _ _ _"]
 
 
 def nearly_gaussian_expectation(
     F: Callable[[Float[np.ndarray, "neuron sample node"]], Any],
     K: Kernel,
     V: Vertex,
-    n: float,
+    n: float | int,
     *,
     G1: Kernel | None = None,
     neurons: int = 1,
@@ -86,7 +86,7 @@ def intralayer_covariance(
     H: Callable[[Float[np.ndarray, "sample node"]], Any],
     K: Kernel,
     V: Vertex,
-    n: float,
+    n: float | int,
     *,
     smooth: bool = True,
 ) -> tuple[Values, Values]:

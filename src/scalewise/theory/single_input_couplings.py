@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-def quartic_coupling(G: float, V: float, n: float) -> float:
+def quartic_coupling(G: float, V: float, n: float | int) -> float:
     r"""$v=V/nG^4$, the same for any number of neurons at this order.
 
     Args:
@@ -53,7 +53,7 @@ def quartic_coupling(G: float, V: float, n: float) -> float:
     return V / (n * G**4)
 
 
-def quadratic_coupling(G: float, V: float, n: float, neurons: int) -> float:
+def quadratic_coupling(G: float, V: float, n: float | int, neurons: int) -> float:
     r"""The quadratic coupling of $m$ neurons.
 
     $$\frac1{g_m}=G-\frac{m+2}2\frac V{nG}$$
@@ -119,7 +119,7 @@ def running_quadratic_coupling(g: float, v: float, neurons: int, kept: int) -> f
     return g - 0.5 * (neurons - kept) * v / g
 
 
-def sextic_coupling(G: float, V: float, U: float, n: float) -> float:
+def sextic_coupling(G: float, V: float, U: float, n: float | int) -> float:
     r"""The sextic coupling from the second and third cumulant of the metric.
 
     $$u=\frac1{2n^2G^6}\Big[\frac{6V^2}G-U_6\Big]$$
@@ -148,7 +148,9 @@ def sextic_coupling(G: float, V: float, U: float, n: float) -> float:
     return (6 * V**2 / G - U) / (2 * n**2 * G**6)
 
 
-def nlo_couplings(G: float, V: float, u: float, n: float, neurons: int) -> tuple[float, float]:
+def nlo_couplings(
+    G: float, V: float, u: float, n: float | int, neurons: int
+) -> tuple[float, float]:
     r"""Quadratic and quartic coupling of $m$ neurons through $O(1/n^2)$.
 
     $$v_m=\frac V{nG^4}-\frac{m+8}2\Big(\frac V{nG^3}\Big)^2+(m+4)u\,G,$$
@@ -248,7 +250,7 @@ def six_point_vertex(net: MLP, K1: float) -> Float[np.ndarray, " layer"]:
     return np.array(out)
 
 
-def _refuse(G: float, V: float, n: float, neurons: int = 1) -> None:
+def _refuse(G: float, V: float, n: float | int, neurons: int = 1) -> None:
     if not (math.isfinite(G) and G > 0 and math.isfinite(n) and n > 0 and math.isfinite(V)):
         raise ValueError(
             f"`G` and `n` must be positive and `V` finite; got G = {G}, n = {n}, V = {V}."
