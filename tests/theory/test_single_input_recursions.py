@@ -151,6 +151,27 @@ def test_an_activation_that_jumps_has_a_vertex_and_no_ntk() -> None:
             gradient_norms(network, K1=0.8)
 
 
+def test_hyperparameters_with_a_part_of_order_one_over_n() -> None:
+    """What they add to G1 and H1 is the derivative of K and Theta as the hyperparameters shift."""
+    c_b, c_W, step = 0.4, -0.7, 1e-4
+    plain = net(5, WAVY, features=1, **LAYERS | {"C_b": (0.1, 0.02, 0.2, 0.05, 0.3)})
+    below = np.array(plain.widths[:-1], dtype=float)
+
+    def shifted(sign: int) -> sw.MLP:
+        share = sign * step / below * (np.arange(5) > 0)
+        hyper = {"C_b": tuple(np.array(plain.C_b) + c_b * share)}
+        hyper["C_W"] = tuple(np.array(plain.C_W) + c_W * share)
+        return net(5, WAVY, features=1, **LAYERS | hyper)
+
+    tuned = single_input_flow(plain, K1=0.8, C_b_nlo=c_b, C_W_nlo=c_W)
+    bare = single_input_flow(plain, K1=0.8)
+    up, down = (single_input_flow(shifted(sign), K1=0.8) for sign in (1, -1))
+    for nlo, leading in (("G1", "K"), ("H1", "Theta")):
+        slope = (getattr(up, leading) - getattr(down, leading))[:, 0] / (2 * step)
+        got = (getattr(tuned, nlo) - getattr(bare, nlo))[:, 0]
+        np.testing.assert_allclose(got, below * slope, rtol=1e-6, atol=1e-9)
+
+
 def _vertex_by_differences(network: sw.MLP, K: np.ndarray) -> list[float]:
     """(5.109) with the slope of <sigma²> from differences and moments from `single_moment`."""
     sigma, V = network.activation, [0.0]
