@@ -227,7 +227,8 @@ def _kernels(net: ResidualMLP, x: np.ndarray, pairs: Pairs) -> np.ndarray:
     out = [K]
     for layer in range(1, mlp.depth):
         mean = pair_derivatives(mlp.activation, K, pairs, second=False)[0, 0][pairs.index]
-        K = mlp.C_b[layer] + mlp.C_W[layer] * mean + net.gamma[layer] ** 2 * K
+        with np.errstate(over="ignore"):
+            K = mlp.C_b[layer] + mlp.C_W[layer] * mean + net.gamma[layer] ** 2 * K
         if not (np.all(np.isfinite(K)) and np.all(np.diagonal(K) > 1e-290)):
             raise ValueError(
                 f"The kernel explodes or vanishes in layer {layer + 1}. Use fewer layers, or "

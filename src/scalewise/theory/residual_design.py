@@ -66,7 +66,10 @@ def residual_growth(source: Source, gamma: float) -> float:
         >>> print(f"{residual_growth('tanh', 0.5**0.5):.6f} {residual_growth('relu', 0.5**0.5):.6f}")
         0.500000 5.442478
     """
-    record = _critical(source, gamma)
+    return _growth(_critical(source, gamma), gamma)
+
+
+def _growth(record: Criticality, gamma: float) -> float:
     nu_0 = record.coefficients["vertex_source"]
     if record.universality in ("half-stable", "stable"):
         return _growth_at(record, gamma)
@@ -167,14 +170,15 @@ def gamma_star(source: Source, r: float, output_dim: int) -> float:
             f"{sigma.name!r} is half-stable; its growth is known up to gamma = 0.999 only. Read "
             "gamma off residual_growth."
         )
-    if target >= residual_growth(sigma, 0.0):
+    record = criticality(sigma)
+    if target >= _growth(record, 0.0):
         return 0.0
     search: Any = minimize_scalar(
-        lambda g: -residual_growth(sigma, g), bounds=(0.0, 0.9), method="bounded"
+        lambda g: -_growth(record, float(g)), bounds=(0.0, 0.9), method="bounded"
     )
 
     def excess(gamma: float) -> float:
-        return residual_growth(sigma, gamma) - target
+        return _growth(record, gamma) - target
 
     root: Any = brentq(excess, float(search.x), 1.0, xtol=1e-15, rtol=np.float64(1e-14))
     return float(root)
