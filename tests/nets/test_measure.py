@@ -9,6 +9,8 @@ import xarray as xr
 import scalewise as sw
 from scalewise.nets import _progress, measure
 from scalewise.nets._arguments import check_count, check_seed
+from scalewise.nets._estimators import ESTIMATORS
+from scalewise.nets._families import FAMILIES
 from scalewise.observables import OBSERVABLES
 
 NET = sw.MLP(3, 8, "tanh", input_dim=2, output_dim=1)
@@ -109,12 +111,70 @@ def test_numbers_that_overflow_are_refused_with_their_layer():
         ({"memory": 0}, "`memory` must be positive"),
         ({"memory": "1 kB", "networks": 10}, "'four_point_vertex' of 2 samples in 3 layers takes"),
         ({"observables": "metric_nlo"}, r"which one width does not show. Pass widths=\[...\]"),
+        (
+            {"observables": "ntk_nlo"},
+            "'ntk_nlo', the slope of the mean NTK in 1/n, which one width",
+        ),
+        ({"networks": 3, "observables": "ntk_A"}, "a whole number of at least 4, because"),
+        ({"networks": 1, "observables": "ddntk_R"}, "a whole number of at least 2, because"),
+        (
+            {"memory": "9 kB", "observables": ["ntk_A", "ntk_D", "dntk_P"], "networks": 10},
+            "'ntk_A', 'ntk_D' and 'dntk_P' of 2 samples in 3 layers take .* leave some out",
+        ),
         ({"observables": "loss"}, "`observables` does not know 'loss'"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         measure(NET, X, **arguments)
+
+
+def test_all_means_all_that_exist():
+    def names(activation, **arguments):
+        net = sw.MLP(2, 3, activation, input_dim=2, output_dim=1)
+        result = measure(net, X[:1], networks=4, observables="all", **arguments)
+        for name in result.data_vars:
+            assert np.all(np.isfinite(result[name]))
+        return {name for name in result.data_vars if not name.endswith("_sem")}
+
+    slopes = {"metric_nlo", "ntk_nlo"}
+    second = {"ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U"}
+    assert names("tanh") == set(OBSERVABLES) - slopes
+    assert names("relu") == set(OBSERVABLES) - slopes - second
+    assert names("perceptron") == {"kernel", "four_point_vertex"}
+    assert names("relu", widths=[3, 6]) == set(OBSERVABLES) - second
+
+
+def test_every_observable_has_an_estimator():
+    assert list(ESTIMATORS) == list(OBSERVABLES)
+    for name, row in ESTIMATORS.items():
+        assert row.part.family in FAMILIES
+        assert bool(row.slope_of) == name.endswith("_nlo")
+
+
+@pytest.mark.parametrize("name", [n for n, row in OBSERVABLES.items() if row.needs])
+def test_what_does_not_exist_is_refused_by_name(name):
+    net = sw.MLP(2, 3, "perceptron", input_dim=2, output_dim=1)
+    with pytest.raises(ValueError, match=f"jumps at z = 0, .* Leave '{name}' out of `observables`"):
+        measure(net, X, networks=4, widths=[3, 6], observables=name)
+    if OBSERVABLES[name].needs == "smooth":
+        net = sw.MLP(2, 3, "relu", input_dim=2, output_dim=1)
+        with pytest.raises(ValueError, match=f"a kink at z = 0, .* Leave '{name}' out of"):
+            measure(net, X, networks=4, observables=name)
+
+
+def test_other_observables_do_not_change_the_numbers():
+    alone = measure(NET, X, networks=8, observables="dntk_Q")
+    together = measure(NET, X, networks=8, observables=["ntk_B", "dntk_P", "dntk_Q"])
+    np.testing.assert_allclose(alone.dntk_Q, together.dntk_Q, rtol=1e-4, atol=1e-6)
+
+
+def test_one_layer_has_no_fluctuations():
+    net = sw.MLP(1, 1, "tanh", input_dim=2, output_dim=3)
+    result = measure(net, X, networks=4, observables=["ntk_A", "dntk_Q", "ddntk_U"])
+    for name in ("ntk_A", "dntk_Q", "ddntk_U"):
+        assert result[name].shape == (1, 2, 2, 2, 2)
+        assert np.all(result[name] == 0)
 
 
 def test_numbers_that_are_not_whole_are_refused():

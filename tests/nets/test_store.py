@@ -102,6 +102,18 @@ def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
     assert not list(store.rglob(".writing-*"))
 
 
+def test_every_part_of_an_ensemble_is_resumed(tmp_path):
+    names = ["ntk_A", "ntk_B", "ntk_F", "dntk_P", "ddntk_S"]
+    whole = run(observables=names, networks=60)
+    store = tmp_path / "run.zarr"
+    for stop in (1, 40, 80):
+        with pytest.raises(Stop):
+            run(store, stop_after(stop), observables=names, networks=60)
+    xr.testing.assert_identical(run(store, observables=names, networks=60), whole)
+    with pytest.raises(ValueError, match="observables: "):
+        run(store, observables=names[1:], networks=60)
+
+
 def test_other_arguments_are_refused(tmp_path):
     store = tmp_path / "run.zarr"
     with pytest.raises(Stop):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.nets._estimators import ESTIMATORS, accumulators, needed
+from scalewise.nets._estimators import ESTIMATORS, accumulators
 from scalewise.nets._moments import CovarianceSums
 from scalewise.nets._networks import check_has_slope, check_smooth
 from scalewise.network import MLP
@@ -25,7 +25,7 @@ def check_names(net: MLP, observables: Any, widths: Any) -> tuple[str, ...]:
     if widths is None and slopes:
         if observables is not None and observables != "all":
             raise ValueError(
-                f"`observables` asks for {slopes[0]!r}, the slope of {ESTIMATORS[slopes[0]].what} in "
+                f"`observables` asks for {slopes[0]!r}, the slope of {ESTIMATORS[slopes[0]].slope_of} in "
                 "1/n, which one width does not show. Pass widths=[...] with two widths or more."
             )
         names = tuple(name for name in names if name not in slopes)
@@ -63,11 +63,9 @@ def check_size(net: MLP, samples: int, names: tuple[str, ...], budget: int) -> N
     large = [name for name in names if OBSERVABLES[name].legs == 4]
     if not large:
         return
-    estimators = needed(tuple(large))
-    kinds = accumulators(estimators)
-    entries = {row.part.name: row.part.entries(samples) for row in estimators.values()}
+    entries = {p.name: p.entries(samples) for p in (ESTIMATORS[name].part for name in large)}
     floats = 2 * samples**4 * len(large)
-    for parts in kinds.values():
+    for parts in accumulators(tuple(large)).values():
         for part, kind in parts.items():
             floats += 9 * entries[part] ** 2 if kind is CovarianceSums else 6 * entries[part]
     need = 8 * net.depth * floats

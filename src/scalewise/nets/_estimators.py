@@ -16,7 +16,7 @@ from scalewise.nets._ntk import first_ntk
 from scalewise.nets._sampler import first_metric
 from scalewise.network import MLP
 
-__all__ = ["ESTIMATORS", "Estimator", "Part", "accumulators", "needed"]
+__all__ = ["ESTIMATORS", "Estimator", "Part", "accumulators"]
 
 Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
@@ -46,8 +46,8 @@ class Estimator:
         read: From sums, widths of the layers below and the number of samples to values and standard
             errors, both (layers, sample, ...).
         first: The exact value in layer 1; zero by default.
-        slope_of: Of the observable whose slope in 1/n it is; then the rest is taken from there.
-        what: In words, what the slope is of.
+        slope_of: In words, what it is the slope of in 1/n, if it is one: then `read` gives that, at
+            each width, and the fit over widths its slope.
     """
 
     part: Part
@@ -55,7 +55,6 @@ class Estimator:
     read: Reading
     first: Callable[[MLP, np.ndarray], np.ndarray] | None = None
     slope_of: str = ""
-    what: str = ""
 
     @property
     def least(self) -> int:
@@ -76,6 +75,12 @@ def _index(samples: int) -> np.ndarray:
 
 def _mean_of_pairs(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
     index = _index(samples)
+    return sums.mean()[:, index], sums.mean_sem()[:, index]
+
+
+def _mean_of_omega(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean NTK of the layer above but for lambda_b, which is the same at all widths."""
+    index = _index(samples) + _pairs(samples)
     return sums.mean()[:, index], sums.mean_sem()[:, index]
 
 
@@ -108,17 +113,13 @@ def _quads(family: str, name: str) -> Estimator:
     return Estimator(Part(family, name, lambda samples: samples**4), MeanSums, _mean_of_quads)
 
 
-_KERNEL = Estimator(_METRIC, MeanSums, _mean_of_pairs, first_metric)
-_MEAN_NTK = Estimator(_NTK, MeanSums, _mean_of_pairs, first_ntk)
-
 ESTIMATORS: dict[str, Estimator] = {
-    "kernel": _KERNEL,
-    "metric_nlo": Estimator(
-        _METRIC, MeanSums, _mean_of_pairs, slope_of="kernel", what="the metric"
-    ),
+    "kernel": Estimator(_METRIC, MeanSums, _mean_of_pairs, first_metric),
+    "metric_nlo": Estimator(_METRIC, MeanSums, _mean_of_pairs, slope_of="the metric"),
     "four_point_vertex": Estimator(_METRIC, CovarianceSums, _covariance(0, 0)),
-    "ntk": _MEAN_NTK,
-    "ntk_nlo": Estimator(_NTK, MeanSums, _mean_of_pairs, slope_of="ntk", what="the mean NTK"),
+    "ntk": Estimator(_NTK, MeanSums, _mean_of_pairs, first_ntk),
+    # Of the same mean as "ntk", from whole matrices: 1/n needs a tenth of the error, and small widths.
+    "ntk_nlo": Estimator(_JOINT, MeanSums, _mean_of_omega, slope_of="the mean NTK"),
     "ntk_A": Estimator(_JOINT, CovarianceSums, _covariance(1, 1)),
     "ntk_B": _quads("statistics", "ntk_B"),
     "ntk_D": Estimator(_JOINT, CovarianceSums, _covariance(0, 1)),
@@ -130,16 +131,10 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def needed(names: tuple[str, ...]) -> dict[str, Estimator]:
-    """The estimators to be read at each width: those asked for, and what a slope is the slope of."""
-    bases = dict.fromkeys(ESTIMATORS[name].slope_of or name for name in names)
-    return {name: row for name, row in ESTIMATORS.items() if name in bases}
-
-
-def accumulators(estimators: dict[str, Estimator]) -> dict[str, dict[str, Kind]]:
+def accumulators(names: tuple[str, ...]) -> dict[str, dict[str, Kind]]:
     """By family, the parts to be drawn and what to sum of each; a covariance gives the mean too."""
     families: dict[str, dict[str, Kind]] = {}
-    for row in estimators.values():
+    for row in (ESTIMATORS[name] for name in names):
         parts = families.setdefault(row.part.family, {})
         if parts.get(row.part.name) is not CovarianceSums:
             parts[row.part.name] = row.sums

@@ -28,7 +28,7 @@ from scalewise.network import MLP, check_inputs
 
 __all__ = ["LayerTensors", "layer_tensors"]
 
-LARGEST = 2**31  # bytes of one tensor
+LARGEST = 2**28  # bytes of one tensor
 
 Array = np.ndarray
 _sum = partial(np.einsum, optimize=True)
@@ -68,7 +68,7 @@ def layer_tensors(net: MLP, parameters: Parameters, x: Any) -> tuple[LayerTensor
         One record for each layer 1..L, float64; exact to rounding.
 
     Raises:
-        ValueError: If the activation has a kink, a tensor would take more than 2 GiB, or inputs or
+        ValueError: If the activation has a kink, a tensor would take more than 256 MiB, or inputs or
             parameters do not fit the network.
 
     Source: PDLT (8.12), (11.24), (∞.174), (∞.175), with the index patterns restored.

@@ -19,7 +19,7 @@ from scalewise.nets._arguments import (
     check_size,
 )
 from scalewise.nets._ensemble import Ensemble, Sums, run
-from scalewise.nets._estimators import ESTIMATORS, Estimator, accumulators, needed
+from scalewise.nets._estimators import ESTIMATORS, accumulators
 from scalewise.nets._extrapolate import check_widths, degree, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import check_dtype
@@ -122,8 +122,7 @@ def measure(
     if store is not None:
         fixed = {"observables": list(names), "memory": budget, **_fingerprint(net, x)}
         record = open_store(store, {**attributes, **fixed})
-    estimators = needed(names)
-    plans = [_plan(shape, x, estimators, dtype) for shape in shapes] if net.depth > 1 else []
+    plans = [_plan(shape, x, names, dtype) for shape in shapes] if net.depth > 1 else []
     with blas_threads_for(), Reporter(progress, networks * sum(map(len, plans))) as report:
         sums = [
             {family: run(e, networks, seed=seed, memory=budget, dtype=dtype, store=record,
@@ -131,8 +130,8 @@ def measure(
              for family, e in plan.items()}
             for plan in plans
         ]  # fmt: skip
-    parts = [_estimates(s, e, len(x), estimators) for s, e in zip(sums, epsilon, strict=False)]
-    deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, names)
+    parts = [_estimates(s, e, len(x), names) for s, e in zip(sums, epsilon, strict=False)]
+    deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon)
     result = _dataset(net, x, deep, names)
     result.attrs = {
         **attributes,
@@ -154,38 +153,30 @@ def _fingerprint(net: MLP, x: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _plan(
-    net: MLP, x: np.ndarray, estimators: dict[str, Estimator], dtype: str
-) -> dict[str, Ensemble]:
+def _plan(net: MLP, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:
     """The ensembles to be drawn at one set of widths, in the order of the families."""
-    kinds = accumulators(estimators)
+    kinds = accumulators(names)
     return {f: build(net, x, kinds[f], dtype) for f, build in FAMILIES.items() if f in kinds}
 
 
 def _estimates(
-    sums: dict[str, dict[str, Sums]],
-    epsilon: np.ndarray,
-    samples: int,
-    estimators: dict[str, Estimator],
+    sums: dict[str, dict[str, Sums]], epsilon: np.ndarray, samples: int, names: tuple[str, ...]
 ) -> Measured:
     """Values and standard errors in the layers 2..L at one set of widths."""
+    rows = {name: ESTIMATORS[name] for name in names}
     return {
         name: row.read(sums[row.part.family][row.part.name], 1 / epsilon, samples)
-        for name, row in estimators.items()
+        for name, row in rows.items()
     }
 
 
-def _extrapolated(parts: list[Measured], epsilon: np.ndarray, names: tuple[str, ...]) -> Measured:
-    """Values and standard errors in the layers 2..L at infinite width."""
-    fits = {}
-    for name in parts[0] if parts else ():
-        values, sems = (np.stack([part[name][k] for part in parts]) for k in (0, 1))
-        fits[name] = [fit(values[:, i], sems[:, i], e) for i, e in enumerate(epsilon.T)]
+def _extrapolated(parts: list[Measured], epsilon: np.ndarray) -> Measured:
+    """Values, or slopes, with standard errors in the layers 2..L at infinite width."""
     fitted: Measured = {}
-    for name in names if fits else ():
-        slope_of = ESTIMATORS[name].slope_of
-        order = 1 if slope_of else 0
-        layers = fits[slope_of or name]
+    for name in parts[0] if parts else ():
+        order = 1 if ESTIMATORS[name].slope_of else 0
+        values, sems = (np.stack([part[name][k] for part in parts]) for k in (0, 1))
+        layers = [fit(values[:, i], sems[:, i], e) for i, e in enumerate(epsilon.T)]
         fitted[name] = (
             np.stack([c[order] for c, _ in layers]),
             np.stack([s[order] for _, s in layers]),
