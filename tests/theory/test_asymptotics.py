@@ -13,6 +13,7 @@ import pytest
 import scalewise as sw
 from networks import net
 from scalewise.theory import asymptotics, fit_scaling, leading_forms, single_input_flow
+from scalewise.theory.asymptotics import _half_stable_coefficients
 from scalewise.theory.scale_invariant import semi_critical_forms
 from scalewise.theory.vanishing_kernel import (
     coefficients,
@@ -351,6 +352,8 @@ def test_messages() -> None:
         leading_forms(asymptotics("tanh"), 3, kernel=1.0)
     with pytest.raises(ValueError, match="counts from 1"):
         leading_forms(asymptotics("tanh"), 0)
+    with pytest.raises(ValueError, match="by a power that the curvature"):
+        _half_stable_coefficients(sw.activation("linear"), 1.0, 1.0)
     flat = coefficients(FLAT)
     for call in (tuned_metric, lambda c: series(c, 5.0, 1.0), lambda c: distance_forms(c, 9)):
         with pytest.raises(ValueError, match="needs a_1 < 0"):

@@ -143,8 +143,10 @@ def test_an_activation_that_jumps_has_a_vertex_and_no_ntk() -> None:
         network = net(5, sigma, features=1, **LAYERS)
         flow = single_input_flow(network, K1=0.8)
         np.testing.assert_array_equal(single_input_vertex(network, flow.K), flow.V)
-        V = _vertex_by_differences(network, flow.K[:, 0])
+        V, G1 = _by_differences(network, flow.K[:, 0])
         np.testing.assert_allclose(flow.V[:, 0], V, rtol=1e-7, atol=1e-15)
+        np.testing.assert_allclose(flow.G1[:, 0], G1, rtol=1e-5, atol=1e-9)
+        assert np.any(np.abs(flow.G1) > 1e-4) == (sigma is step)
         for name in ("Theta", "chi_perp", "h", "H1", "D", "B", "P", "Q", "U"):
             assert getattr(flow, name) is None
         with pytest.raises(ValueError, match="jumps"):
@@ -172,18 +174,20 @@ def test_hyperparameters_with_a_part_of_order_one_over_n() -> None:
         np.testing.assert_allclose(got, below * slope, rtol=1e-6, atol=1e-9)
 
 
-def _vertex_by_differences(network: sw.MLP, K: np.ndarray) -> list[float]:
-    """(5.109) with the slope of <sigma²> from differences and moments from `single_moment`."""
-    sigma, V = network.activation, [0.0]
+def _by_differences(network: sw.MLP, K: np.ndarray) -> tuple[list[float], list[float]]:
+    """(5.109) and (5.110) with derivatives of <sigma²> from differences of `single_moment`."""
+    sigma, n, V, G1 = network.activation, network.widths, [0.0], [0.0]
     for layer in range(1, network.depth):
-        k, n = K[layer - 1], network.widths
-        up, down = (single_moment(sigma, k * (1 + step), (0, 0)).value for step in (1e-4, -1e-4))
-        slope = float(up - down) / (2e-4 * k)
+        k, step, C_W = K[layer - 1], 1e-3, network.C_W[layer]
+        points = k * (1 + step * np.arange(-2, 3))
+        g = single_moment(sigma, points, (0, 0)).value
+        slope = float(np.dot([1, -8, 0, 8, -1], g)) / (12 * step * k)
+        bend = float(np.dot([-1, 16, -30, 16, -1], g)) / (12 * (step * k) ** 2)
         four = float(single_moment(sigma, k, (0,) * 4).value)
-        two = float(single_moment(sigma, k, (0, 0)).value)
         r = n[layer] / n[layer - 1] if layer > 1 else 1.0
-        V.append(network.C_W[layer] ** 2 * (four - two**2 + r * slope**2 * V[-1]))
-    return V
+        G1.append(C_W * r * (slope * G1[-1] + 0.5 * bend * V[-1]))
+        V.append(C_W**2 * (four - float(g[2]) ** 2 + r * slope**2 * V[-1]))
+    return V, G1
 
 
 def test_contributions_add_up_to_the_ntk() -> None:

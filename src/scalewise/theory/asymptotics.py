@@ -25,6 +25,7 @@ from scalewise.theory.scale_invariant import Layers
 __all__ = ["Asymptotics", "asymptotics", "leading_forms"]
 
 Forms = dict[str, np.ndarray]
+_FLAT = 1e-10
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
 
     Raises:
         ValueError: If the name is unknown or a callable is refused; if kernels fall to $K^\star=0$
-            but the activation has a kink there, or neither $a_1$ nor $a_2$ decides how fast.
+            but the activation has a kink there, or neither $a_1$ nor $a_2$ decides how fast; if
+            $\tilde a_1=0$ at $K^\star>0$.
 
     Source: PDLT (5.61), (5.86)-(5.88), (5.102), (5.114), (5.163); exponents §5.4, (9.53), (9.72),
     (11.100), (∞.33). Half-stable and $a_1=0$: derived.
@@ -128,6 +130,11 @@ def _half_stable_coefficients(sigma: Activation, K: float, C_W: float) -> dict[s
     value = dict(zip(moment_names(sigma), line_moments(sigma, np.array([K]))[0], strict=True))
     a, b = 0.5 * C_W * float(value["g2"][0]), C_W * float(value["p1"][0])
     source = C_W**2 * float(value["vss"][0]) / K**2
+    if abs(a) * K <= _FLAT:
+        raise ValueError(
+            f"Kernels of {sigma.name!r} stay at or fall to K* = {K:.6g} by a power that the curvature "
+            "atilde_1 = 0 does not decide. Iterate `single_input_flow` and use `fit_scaling`."
+        )
     return {
         "atilde_1": a,
         "btilde_1": b,
