@@ -9,8 +9,13 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import scalewise as sw
-from scalewise.nets import empirical_ntk, init_weights
-from scalewise.nets._differentials import SAMPLED, empirical_differential, sample_differentials
+from scalewise.nets import (
+    empirical_differential,
+    empirical_ntk,
+    init_weights,
+    sample_differentials,
+)
+from scalewise.nets._differentials import SAMPLED
 
 X = np.array([[1.0, 0.5], [-0.3, 0.8]])
 TREES = [(0,), (0, 0), (0, 0, 0), (0, 0, 1), (0, 0, 0, 1), (0, 0, 1, 2)]
@@ -146,6 +151,27 @@ def test_an_ensemble_is_its_networks_one_by_one() -> None:
         for name, tree in trees.items():
             one = empirical_differential(net, parameters, X[:1], tree)
             assert draws[name][k] == pytest.approx(one, rel=1e-10, abs=1e-12)
+
+
+def test_averaging_over_the_last_weights_keeps_the_mean() -> None:
+    """Stein's identity, with everything different from 1; and it is worth the trouble."""
+    net = sw.MLP(
+        3,
+        20,
+        "sin",
+        input_dim=2,
+        output_dim=1,
+        C_b=0.2,
+        C_W=(1.1, 0.8, 1.7),
+        lambda_b=(0.7, 0.3, 0.5),
+        lambda_W=(1.1, 0.4, 0.9),
+    )
+    draws = sample_differentials(net, X[:1], 40_000, seed=2)
+    averaged, product = draws["z_dntk"], draws["z"] * draws["dntk"]
+    error = np.hypot(averaged.std(), product.std()) / np.sqrt(40_000)
+    assert abs(averaged.mean() - product.mean()) < 4 * error
+    assert abs(averaged.mean()) > 20 * error
+    assert 3 * averaged.std() < product.std()
 
 
 def test_draws_do_not_depend_on_how_many_follow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 import scalewise as sw
 from networks import inputs_with_kernel
-from scalewise.nets import init_weights
-from scalewise.nets._differentials import empirical_differential
+from scalewise.nets import empirical_differential, init_weights
 from scalewise.scaled import apply_strategy
 from scalewise.scaling import differential_order, meta
 from scalewise.theory.differentials import (

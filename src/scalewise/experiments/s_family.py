@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.nets._differentials import sample_differentials
+from scalewise.nets import sample_differentials
 from scalewise.network import MLP
 from scalewise.scaled import apply_strategy
 from scalewise.scaling import meta, observable_order

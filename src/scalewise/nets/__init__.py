@@ -1,5 +1,6 @@
 """Measurement: ensembles of real networks, and unbiased estimators with their standard errors."""
 
+from scalewise.nets._differentials import empirical_differential, sample_differentials
 from scalewise.nets._empirical import empirical_ddntk, empirical_dntk
 from scalewise.nets._forward import LayerTensors, layer_tensors
 from scalewise.nets._measure import measure
@@ -9,9 +10,11 @@ __all__ = [
     "LayerTensors",
     "Parameters",
     "empirical_ddntk",
+    "empirical_differential",
     "empirical_dntk",
     "empirical_ntk",
     "init_weights",
     "layer_tensors",
     "measure",
+    "sample_differentials",
 ]

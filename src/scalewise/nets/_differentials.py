@@ -70,8 +70,7 @@ def empirical_differential(
 
     Example:
         >>> import numpy as np, scalewise as sw
-        >>> from scalewise.nets import init_weights
-        >>> from scalewise.nets._differentials import empirical_differential
+        >>> from scalewise.nets import empirical_differential, init_weights
         >>> net = sw.MLP(2, 5, "linear", input_dim=3, output_dim=1)
         >>> empirical_differential(net, init_weights(net), np.eye(3), (0, 0, 0, 0))
         0.0
@@ -122,7 +121,7 @@ def sample_differentials(
 
     Example:
         >>> import numpy as np, scalewise as sw
-        >>> from scalewise.nets._differentials import sample_differentials
+        >>> from scalewise.nets import sample_differentials
         >>> net = sw.MLP(3, 8, "linear", input_dim=1, output_dim=1, lambda_b=0.0)
         >>> draws = sample_differentials(net, np.ones((1, 1)), 50)
         >>> draws["ntk"].shape, bool(np.all(draws["ddntk_II"] > 0))
