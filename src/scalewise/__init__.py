@@ -13,6 +13,7 @@ from scalewise.data import load_inputs
 from scalewise.network import MLP
 from scalewise.observables import OBSERVABLES
 from scalewise.theory import predict
+from scalewise.theory.aspect_ratio import optimal_depth
 
 if TYPE_CHECKING:
     from scalewise.nets import measure
@@ -30,6 +31,7 @@ __all__ = [
     "criticality",
     "load_inputs",
     "measure",
+    "optimal_depth",
     "predict",
 ]
 
