@@ -270,6 +270,21 @@ def test_real_weights_tell_the_whole_memory_from_the_printed_one() -> None:
     assert G1[-1] > 0.5
 
 
+def test_the_mean_metric_drifts_by_the_memory() -> None:
+    """ReLU, gamma^2 = 1/2, layer 3: G1/K = Cov[1(v > 0), relu(u)^2] at correlation gamma.
+
+    That orthant moment is (pi - psi + sin psi cos psi)/2 pi, psi = pi/4; networks drift so too.
+    """
+    n, M = 12, 100_000
+    net = trunk(3, n, "relu", 0.5**0.5, features=1).at_criticality()
+    _, _, G1 = residual_single_input(net, 1.0)
+    assert G1[2] == pytest.approx((0.75 * math.pi + 0.5) / (2 * math.pi) - 0.25, rel=1e-8)
+    G, _ = residual_metrics(net.branch, net.gamma, np.array([[0.5**0.5]]), networks=M, seed=9)
+    mean, noise = G[:, 1].mean(), G[:, 1].std() / math.sqrt(M)
+    assert abs(mean - 1 - G1[2] / n) < 4 * noise + 0.2 * G1[2] / n
+    assert 8 * noise < G1[2] / n
+
+
 # General blocks
 
 
