@@ -164,8 +164,9 @@ def test_what_does_not_exist_is_refused_by_name(name):
 
 
 def test_other_observables_do_not_change_the_numbers():
-    alone = measure(NET, X, networks=8, observables="dntk_Q")
-    together = measure(NET, X, networks=8, observables=["ntk_B", "dntk_P", "dntk_Q"])
+    net = sw.MLP(2, 8, "tanh", input_dim=2, output_dim=1)
+    alone = measure(net, X, networks=8, observables="dntk_Q")
+    together = measure(net, X, networks=8, observables=["ntk_B", "dntk_P", "dntk_Q"])
     np.testing.assert_allclose(alone.dntk_Q, together.dntk_Q, rtol=1e-4, atol=1e-6)
 
 

@@ -118,6 +118,8 @@ def test_the_second_layer_is_exact_at_any_width(name, observables):
         # Some 500 entries are compared in this file; P of ReLU is zero without an error.
         np.testing.assert_array_less(np.abs(value - theory), 4.5 * sem + 1e-6, err_msg=observable)
         assert np.max(sem) < 0.025 * max(np.max(np.abs(theory)), 1e-3), observable
+        order = {"ntk_A": "cdab", "ddntk_T": "dcba", "ddntk_U": "cdab"}.get(observable, "abcd")
+        np.testing.assert_allclose(value, np.einsum(f"{order}->abcd", value), rtol=1e-4, atol=1e-6)
         assert np.all(result[observable].values[0] == 0)
         assert np.all(result[observable + "_sem"].values[0] == 0)
 
