@@ -98,7 +98,7 @@ def test_exponents_of_a_half_stable_point(start, layers) -> None:
         np.testing.assert_allclose(change[2] / change[0], p["p_perp"], rtol=0.05)
         # Delta K' = Delta K + a Delta K^2, so 1/Delta K grows by -a a layer: p_0 = 1.
         inverse = np.exp(-np.array([seen[0][0], seen[1][0]]))
-        assert np.diff(inverse)[0] / (layers / 2) == pytest.approx(-a, rel=0.01)
+        assert np.diff(inverse)[0] / (layers / 2) == pytest.approx(-a, rel=0.05)
     else:
         assert change[3] / math.log(2) == pytest.approx(p["p_V"], rel=0.08)
         ratio = math.log(seen[1][4] / seen[0][4]) / math.log(2)
