@@ -33,8 +33,9 @@ class Observable:
         meaning: One sentence.
         default: Whether it is computed when nothing is named.
         needs: What the activation must be: ``"continuous"``, ``"smooth"`` or ``""``.
-        positive: Whether it is a positive semidefinite matrix over the halves of its sample indices,
-            so that its diagonal says how large an entry can be.
+        dimension: Powers of kernel and NTK that it scales with, for coefficients whose own entries do
+            not say how large they could be; ``None`` for positive semidefinite matrices over the
+            halves of their sample indices, whose diagonals do.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Observable:
     meaning: str
     default: bool = True
     needs: str = ""
-    positive: bool = False
+    dimension: tuple[int, int] | None = None
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -66,10 +67,10 @@ def _statistic(
     meaning: str,
     needs: str = "continuous",
     *,
-    positive: bool = False,
+    dimension: tuple[int, int],
 ) -> Observable:
     """A row for a coefficient of 1/n that is computed only when it is named."""
-    return Observable(name, symbol, equation, 1, legs, units, meaning, False, needs, positive)
+    return Observable(name, symbol, equation, 1, legs, units, meaning, False, needs, dimension)
 
 
 OBSERVABLES: dict[str, Observable] = {
@@ -83,7 +84,6 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             "preactivation²",
             "Covariance of the preactivations of one neuron over two samples.",
-            positive=True,
         ),
         Observable(
             "metric_nlo",
@@ -102,7 +102,6 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             "preactivation⁴",
             "Covariance of the metric's fluctuations, times the width of the layer below.",
-            positive=True,
         ),
         Observable(
             "ntk",
@@ -113,7 +112,6 @@ OBSERVABLES: dict[str, Observable] = {
             "preactivation² / learning rate",
             "Mean neural tangent kernel of one output.",
             needs="continuous",
-            positive=True,
         ),
         _statistic(
             "ntk_nlo",
@@ -122,6 +120,7 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             _NTK,
             "The 1/n correction of the mean NTK, times the width of the layer below.",
+            dimension=(0, 1),
         ),
         _statistic(
             "ntk_A",
@@ -130,7 +129,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})²",
             "Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
-            positive=True,
+            dimension=(0, 2),
         ),
         _statistic(
             "ntk_B",
@@ -139,6 +138,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})²",
             "Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
+            dimension=(0, 2),
         ),
         _statistic(
             "ntk_D",
@@ -147,6 +147,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"preactivation² · {_NTK}",
             "Covariance of the metric (12) with the NTK (34), times the width below.",
+            dimension=(1, 1),
         ),
         _statistic(
             "ntk_F",
@@ -155,6 +156,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"preactivation² · {_NTK}",
             "Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
+            dimension=(1, 1),
         ),
         _statistic(
             "dntk_P",
@@ -163,6 +165,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})²",
             "Correlation of an output with its dNTK whose two other legs share an output.",
+            dimension=(0, 2),
         ),
         _statistic(
             "dntk_Q",
@@ -171,6 +174,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})²",
             "Correlation of an output with the dNTK on whose last leg it stands.",
+            dimension=(0, 2),
         ),
         _statistic(
             "ddntk_R",
@@ -180,6 +184,7 @@ OBSERVABLES: dict[str, Observable] = {
             f"({_NTK})³ / preactivation²",
             "Mean of the first ddNTK, legs (01)(23) of equal outputs, times the width below.",
             needs="smooth",
+            dimension=(-1, 3),
         ),
         _statistic(
             "ddntk_S",
@@ -189,6 +194,7 @@ OBSERVABLES: dict[str, Observable] = {
             f"({_NTK})³ / preactivation²",
             "Mean of the second ddNTK, legs (12)(34) of equal outputs, times the width below.",
             needs="smooth",
+            dimension=(-1, 3),
         ),
         _statistic(
             "ddntk_T",
@@ -198,6 +204,7 @@ OBSERVABLES: dict[str, Observable] = {
             f"({_NTK})³ / preactivation²",
             "Mean of the second ddNTK, legs (13)(42) of equal outputs, times the width below.",
             needs="smooth",
+            dimension=(-1, 3),
         ),
         _statistic(
             "ddntk_U",
@@ -207,6 +214,7 @@ OBSERVABLES: dict[str, Observable] = {
             f"({_NTK})³ / preactivation²",
             "Mean of the second ddNTK, legs (14)(23) of equal outputs, times the width below.",
             needs="smooth",
+            dimension=(-1, 3),
         ),
     )
 }

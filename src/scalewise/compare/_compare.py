@@ -17,7 +17,7 @@ from scalewise.compare._width import (
     present,
     require_kind,
 )
-from scalewise.observables import select
+from scalewise.observables import OBSERVABLES, select
 
 __all__ = ["compare"]
 
@@ -110,7 +110,7 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
         sem = ensemble[f"{name}_sem"].transpose(*dims)
         for what, data in ((name, predicted[name]), (name, measured), (f"{name}_sem", sem)):
             _require_finite(what, data)
-        scale = natural_scale(name, predicted[name].values)
+        scale = _rounding_scale(name, predicted, np.asarray(measured.values, dtype=np.float64))
         # Where the theory is zero in a layer, the other layers say what would be large.
         scale = np.where(scale > 0, scale, scale.max() or 1.0)
         yield Scores(
@@ -122,6 +122,14 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
             np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
             rounding * scale,
         )
+
+
+def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> np.ndarray:
+    """What rounding is relative to: the scale of a positive matrix, else a layer's largest entry."""
+    if OBSERVABLES[name].dimension is None:
+        return natural_scale(name, predicted)
+    both = np.maximum(np.abs(measured), np.abs(predicted[name].values))
+    return both.max(axis=tuple(range(1, both.ndim)), keepdims=True) * np.ones_like(both)
 
 
 def _false_alarm_limit(count: int) -> float:

@@ -140,7 +140,8 @@ class Scores:
 
     @property
     def exact(self) -> Bool[np.ndarray, "..."]:
-        return self.sem <= self.floor
+        # A tenth: what fluctuates a little above rounding is compared by its standard error.
+        return self.sem <= 0.1 * self.floor
 
     @property
     def distinct(self) -> Bool[np.ndarray, "..."]:
@@ -151,8 +152,8 @@ class Scores:
         difference = self.measured - self.predicted
         size = np.abs(difference)
         # A failed exact entry has no standard error; it counts `limit` per rounding tolerance.
-        failed = np.where(size > self.floor, limit * size / self.floor, 0.0)
         random = np.maximum(size - (self.bias if beyond_bias else 0.0), 0.0)
+        failed = np.where(random > self.floor, limit * random / self.floor, 0.0)
         sem = np.where(self.exact, 1.0, self.sem)
         return np.sign(difference) * np.where(self.exact, failed, random / sem)
 

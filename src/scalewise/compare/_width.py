@@ -24,6 +24,9 @@ __all__ = [
 ]
 
 _CORRECTION_OF = {"kernel": "metric_nlo", "ntk": "ntk_nlo"}
+# Over tanh, sin, GELU and ReLU the neglected order is at most this share of n epsilon times the dimension.
+_SHARE = 0.2
+_SIZES = ("kernel_size", "ntk_size")
 EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n
 BASE_OF = {correction: base for base, correction in _CORRECTION_OF.items()}
 
@@ -39,7 +42,8 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
     ``ntk_nlo`` is treated as the kernel. What is known to leading order only (the fluctuations, a kernel
     or NTK without its correction) keeps its value and gets the bias $\epsilon^{(\ell)}$ times its
     own scale: $\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices where it is
-    positive semidefinite, else its largest entry.
+    positive semidefinite; for the other fluctuations $\tfrac15n\epsilon\,K^p\Theta^q$ of their
+    dimension, because an entry may be small by chance.
 
     Args:
         theory: What `predict` returned.
@@ -47,9 +51,10 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
             hidden widths in those ratios, or ``None`` for the network's own.
 
     Returns:
-        A Dataset over the same dimensions with ``kind="theory at width"``. ``metric_nlo`` and
-        ``ntk_nlo`` are folded into ``kernel`` and ``ntk``. For every observable ``<name>_bias`` is the stated size of the first order
-        that was neglected, in the units of the observable: a scale, not a bound.
+        A Dataset over the same dimensions with ``kind="theory at width"``; ``metric_nlo`` and
+        ``ntk_nlo`` are folded into ``kernel`` and ``ntk``. For every observable ``<name>_bias`` is the
+        stated size of the first order that was neglected, in the units of the observable: a scale, not
+        a bound.
 
     Raises:
         ValueError: If `theory` is not a prediction, or the widths are not whole numbers in the
@@ -88,8 +93,9 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
         if error.any():
             out[f"{name}_error"] = _companion(theory, name, error, "numerical error of")
         order = np.where(layers <= EXACT_LAYERS, 0.0, order)
-        bias = _column(order, value.ndim) * natural_scale(name, theory[name].values)
+        bias = _column(order, value.ndim) * natural_scale(name, theory)
         out[f"{name}_bias"] = _companion(theory, name, bias, "stated finite-width bias of")
+    out.update({size: theory[size].variable for size in _SIZES if size in theory})
     out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilon)
     attrs = {**theory.attrs, "kind": "theory at width", "hidden_widths": list(hidden)}
     return xr.Dataset(out, coords=theory.coords, attrs=attrs)
@@ -114,11 +120,11 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
         data = theory[name]
         base = BASE_OF.get(name)
         if base is None:
-            order, scale = intercept, natural_scale(name, data.values)
+            order, scale = intercept, natural_scale(name, theory)
         elif base in theory:
-            order, scale = slope * own * below, natural_scale(base, theory[base].values)
+            order, scale = slope * own * below, natural_scale(base, theory)
         else:
-            order, scale = slope, natural_scale(name, data.values)
+            order, scale = slope, natural_scale(name, theory)
         order = np.where(layers <= EXACT_LAYERS, 0.0, order)
         out[name] = data.variable
         if f"{name}_error" in theory:
@@ -126,6 +132,9 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
         out[f"{name}_bias"] = _companion(
             theory, name, _column(order, data.ndim) * scale, "stated extrapolation bias of"
         )
+    out.update(
+        {size: theory[size].variable for size in (*_SIZES, "expansion_parameter") if size in theory}
+    )
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
     return xr.Dataset(out, coords=theory.coords, attrs=attrs)
 
@@ -170,16 +179,19 @@ def _hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> lis
     return [n * int(width) // own[0] for n in own]
 
 
-def natural_scale(
-    name: str, values: Float[np.ndarray, "layer *samples"]
-) -> Float[np.ndarray, "layer *samples"]:
-    r"""How large an entry can be: $\sqrt{|X_{ii}X_{jj}|}$ of halves, or the layer's largest entry."""
-    shape = values.shape
-    if not OBSERVABLES[name].positive:
-        largest = np.abs(values).max(axis=tuple(range(1, len(shape))), keepdims=True)
-        return np.broadcast_to(largest, shape).astype(np.float64)
+def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *samples"]:
+    """How large an entry can be, by the diagonal of a positive matrix or by the dimension."""
+    values = np.asarray(theory[name].values, dtype=np.float64)
+    shape, dimension = values.shape, OBSERVABLES[name].dimension
+    if dimension is not None:
+        p, q = dimension
+        sizes = theory["kernel_size"].values ** p * theory["ntk_size"].values ** q
+        hidden = [float(n) for n in theory.attrs["hidden_widths"]]
+        below = np.array([0.0, *hidden])[np.asarray(theory["layer"].values, dtype=int) - 1]
+        ratio = below * theory["expansion_parameter"].values
+        return np.broadcast_to(_column(_SHARE * ratio * sizes, values.ndim), shape)
     half = int(np.prod(shape[1 : 1 + (len(shape) - 1) // 2], dtype=int))
-    matrix = np.asarray(values, dtype=np.float64).reshape(shape[0], half, half)
+    matrix = values.reshape(shape[0], half, half)
     root = np.sqrt(np.abs(np.einsum("lii->li", matrix)))
     return (root[:, :, None] * root[:, None, :]).reshape(shape)
 

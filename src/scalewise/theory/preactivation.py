@@ -26,7 +26,6 @@ from scalewise.activations import Activation
 from scalewise.gaussian import (
     JointRule,
     joint_rule,
-    line_rule,
     pair_moment,
     pair_moments,
     single_moment,
@@ -42,12 +41,10 @@ __all__ = [
     "preactivation_flow",
     "preactivation_step",
     "preactivation_steps",
-    "single_input_vertex",
 ]
 
 _FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
 _SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
-_LINE_LEVEL = 3
 _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
 
 
@@ -314,46 +311,3 @@ def _two_input_products(
             (aa[b], ab, moment(1, 3)),
         ]
     return known
-
-
-def single_input_vertex(
-    net: MLP, K: Float[np.ndarray, "layer sample"]
-) -> Float[np.ndarray, "layer sample"]:
-    r"""$V_{(aa)(aa)}$ of each input alone, from one-dimensional integrals.
-
-    $$V^{(\ell+1)}=C_W^2\Big[\langle\sigma^4\rangle-\langle\sigma^2\rangle^2
-      +r_\ell\Big(\frac{d\langle\sigma^2\rangle}{dK}\Big)^2V^{(\ell)}\Big]$$
-
-    Args:
-        net: The network.
-        K: Diagonal kernel at every layer.
-
-    Returns:
-        The vertex, preactivation⁴; quadrature, rtol 1e-11. Any activation, kinked or not.
-
-    Source: PDLT (5.109), (5.10).
-    """
-    V = np.zeros_like(K)
-    sigma = net.activation
-    for layer in range(1, net.depth):
-        k = K[layer - 1]
-        z, w = line_rule(k, sigma.split_points, _LINE_LEVEL)
-        s = sigma(z)
-        square = s * s
-        second = np.sum(w * square, axis=-1)
-        source = np.sum(w * (square - second[:, None]) ** 2, axis=-1)
-        slope = np.sum(w * z * s * sigma.derivative(z), axis=-1) / k + _jumps(sigma, k)
-        r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
-        V[layer] = net.C_W[layer] ** 2 * (source + r * slope**2 * V[layer - 1])
-    return V
-
-
-def _jumps(sigma: Activation, K: np.ndarray) -> np.ndarray | float:
-    r"""What jumps of $\sigma$ add to $d\langle\sigma^2\rangle/dK=\langle z(\sigma^2)'\rangle/2K$."""
-    total: np.ndarray | float = 0.0
-    for kink in sigma.kinks:
-        if kink.jump:
-            low, high = sigma(np.nextafter(kink.location, [-np.inf, np.inf]))
-            density = np.exp(-(kink.location**2) / (2 * K)) / np.sqrt(2 * np.pi * K)
-            total = total + kink.location * (high**2 - low**2) * density / (2 * K)
-    return total
