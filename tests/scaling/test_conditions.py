@@ -88,3 +88,11 @@ def test_slow_layers_are_not_updated_maximally(layer: int) -> None:
     q[layer] += F(1, 3)
     updates = maximal_updates(Strategy(strategy.p, q, 0))
     assert updates == tuple(F(1, 3) if i == layer else 0 for i in range(3))
+
+
+def test_a_readout_that_hardly_moves_counts_with_its_initialisation() -> None:
+    """(p_L + 1)/2 and not q_L - r where that is smaller: hand-counted from footnote 15."""
+    slow = Strategy((0, 0, F(1, 3)), (0, F(1, 4), 2), 0)
+    assert feature_learning(slow) == 1 + 0 + F(2, 3)
+    assert maximal_updates(slow) == (F(5, 3), F(23, 12))
+    assert maximal_initialisation(slow) == F(2, 3) + 0 + F(2, 3)

@@ -165,9 +165,8 @@ def _dataset(config: Config, grid: dict[str, np.ndarray]) -> xr.Dataset:
     data: dict[str, Any] = {}
     over_s, cell = ("s", "depth", "width"), ("depth", "width")
     for name in OBSERVABLES:
-        power = s * (
-            name != "z_eta2_dntk"
-        )  # the identity of a realisation under a member of the family
+        # The identity of a realisation under a member of the family.
+        power = s * (name != "z_eta2_dntk")
         factor = n ** power[:, None, None]
         for part in ("", "_sem", "_predicted"):
             data[name + part] = (over_s, factor * grid[name + part])
