@@ -1,0 +1,83 @@
+"""Agreement: fluctuations of the NTK, dNTK and ddNTK against ensembles of real networks.
+
+Layer 2 is exact at any width and held to its standard errors alone; deeper layers to those and the stated
+size of the next order, and, over three widths, to what is left of it by extrapolation.
+"""
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+
+X = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [0.9, -0.1, 0.4, 1.2]])
+NTK = ["ntk", "ntk_A", "ntk_B", "ntk_D", "ntk_F"]
+DNTK = ["dntk_P", "dntk_Q"]
+DDNTK = ["ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U"]
+ACTIVATIONS = ["tanh", "sin", "gelu", "relu"]
+
+
+def network(name: str, width: object) -> sw.MLP:
+    rates = {"lambda_b": (0.3, 0.5, 0.2, 0.4), "lambda_W": (0.7, 1.1, 0.9, 0.6)}
+    critical = sw.criticality(name)
+    assert critical.C_W is not None
+    own = {"C_b": critical.C_b, "C_W": critical.C_W, **rates}
+    return sw.MLP(4, width, name, input_dim=4, output_dim=2, **own)
+
+
+@pytest.mark.parametrize("width", [32, 96])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_ntk_statistics_at_a_width(name: str, width: int) -> None:
+    net = network(name, width)
+    theory = sw.predict(net, X, observables=[*NTK, "ntk_nlo"])
+    ensemble = sw.measure(net, X, networks=4000, seed=7, observables=NTK, progress=False)
+    result = sw.compare(theory, ensemble)
+    assert result.passed, str(result)
+    # The check has teeth: a quarter more of any of them would have been seen.
+    for observable in NTK[1:]:
+        wrong = theory.copy()
+        wrong[observable] = wrong[observable] * 1.25
+        assert not sw.compare(wrong, ensemble).passed, observable
+
+
+@pytest.mark.parametrize("width", [32, 96])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_differentials_of_the_ntk_at_a_width(name: str, width: int) -> None:
+    net = network(name, width)
+    names = DNTK if name == "relu" else [*DNTK, *DDNTK]
+    x = X[:2]
+    theory = sw.predict(net, x, observables=names)
+    ensemble = sw.measure(net, x, networks=1000, seed=3, observables=names, progress=False)
+    result = sw.compare(theory, ensemble)
+    assert result.passed, str(result)
+    for observable in names[1:]:
+        wrong = theory.copy()
+        wrong[observable] = wrong[observable] * 1.25
+        assert not sw.compare(wrong, ensemble).passed, observable
+
+
+def test_leading_coefficients_over_widths() -> None:
+    net = network("tanh", 24)
+    names = [*NTK, *DNTK, *DDNTK, "ntk_nlo"]
+    x = X[:2]
+    theory = sw.predict(net, x, observables=names)
+    ensemble = sw.measure(
+        net, x, networks=1500, seed=5, widths=[24, 48, 96], observables=names, progress=False
+    )
+    result = sw.compare(theory, ensemble)
+    assert set(names) <= set(ensemble.data_vars)
+    assert result.passed, str(result)
+
+
+def test_unequal_widths() -> None:
+    """The factors n_l / n_{l-1} in every term that hands a tensor on."""
+    names = [*NTK[1:], *DNTK, *DDNTK]
+    net = network("tanh", (60, 120, 30))
+    theory = sw.predict(net, X[:2], observables=names)
+    ensemble = sw.measure(net, X[:2], networks=2500, seed=11, observables=names, progress=False)
+    result = sw.compare(theory, ensemble)
+    assert result.passed, str(result)
+    equal = sw.predict(net.at_width(60), X[:2], observables=names)
+    wrong = theory.copy()
+    for name in ("ntk_B", "dntk_P", "ddntk_S"):
+        wrong[name] = equal[name]
+        assert not sw.compare(wrong, ensemble, observables=name).passed, name
