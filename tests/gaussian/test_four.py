@@ -1,0 +1,152 @@
+"""Golden and property tests of expectations of four factors, and of derivatives beyond the third."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from scalewise.gaussian import (
+    four_point_products,
+    high_moments,
+    joint_rule,
+    pair_moment,
+    pair_moments,
+    pair_products,
+)
+
+FAMILIES = [(0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1), (2, 0, 1, 1), (3, 1, 1, 1), (2, 2, 1, 1)]
+
+
+def covariance(count: int, scale: float = 1.0) -> np.ndarray:
+    z = np.random.default_rng(1).normal(size=(count, 4))
+    return scale * (z @ z.T / 4 + 0.1 * np.eye(count))
+
+
+def moments_of(sigma: sw.Activation, K: np.ndarray):
+    count = len(K)
+    a, b = np.indices((count, count)).reshape(2, -1)
+    diagonal = np.diagonal(K)
+
+    def M(p: int, q: int) -> np.ndarray:
+        low = p + q <= 4 and (p + q) % 2 == 0
+        function = pair_moments if low else high_moments
+        value = function(sigma, diagonal[a], diagonal[b], K[a, b], [(p, q)])[p, q].value
+        return value.reshape(count, count)
+
+    return M
+
+
+def sine_product(K: np.ndarray, orders: tuple[int, ...], legs: tuple[int, ...]) -> float:
+    """E of a product of sin^(p)(z) = cos(z + (p - 1) pi/2), by the characteristic function."""
+    total = 0.0
+    for signs in itertools.product((1, -1), repeat=4):
+        s = np.zeros(len(K))
+        for sign, leg in zip(signs, legs, strict=True):
+            s[leg] += sign
+        phase = sum(sign * (p - 1) for sign, p in zip(signs, orders, strict=True)) * np.pi / 2
+        total += np.cos(phase) * np.exp(-0.5 * s @ K @ s)
+    return total / 16
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 6])
+def test_products_of_sines_are_known(count: int) -> None:
+    K = covariance(count)
+    sigma = sw.activation("sin")
+    rule = joint_rule(K, smooth=True, points=1 << 11, scrambles=8)
+    found = four_point_products(sigma, K, rule, FAMILIES, moments_of(sigma, K))
+    for family in FAMILIES:
+        value, error = rule.combine(found[family])
+        want = np.array(
+            [sine_product(K, family, legs) for legs in itertools.product(range(count), repeat=4)]
+        ).reshape(value.shape)
+        distinct = np.array(
+            [len(set(legs)) for legs in itertools.product(range(count), repeat=4)]
+        ).reshape(value.shape)
+        np.testing.assert_allclose(value[distinct <= 2], want[distinct <= 2], atol=1e-12)
+        assert np.all(np.abs(value - want) <= 8 * error + 1e-9)
+        assert error.max() < 2e-3
+
+
+def test_splitting_off_the_chaos_makes_the_error_small() -> None:
+    K = covariance(6, scale=0.3)
+    sigma = sw.activation("gelu")
+    rule = joint_rule(K, smooth=True, points=1 << 9, scrambles=8)
+    split = four_point_products(sigma, K, rule, [(0, 0, 1, 1)], moments_of(sigma, K))
+    plain = four_point_products(sigma, K, rule, [(0, 0, 1, 1)], None)
+    (value, error), (rough, rough_error) = (rule.combine(f[0, 0, 1, 1]) for f in (split, plain))
+    assert np.all(np.abs(value - rough) <= 8 * np.hypot(error, rough_error) + 1e-12)
+    assert error.max() < 0.6 * rough_error.max()
+
+
+def test_orthants_of_a_relu() -> None:
+    K = covariance(5)
+    rule = joint_rule(K, smooth=False)
+    found = four_point_products(sw.activation("relu"), K, rule, [(1, 1, 1, 1)], None)
+    value, error = rule.combine(found[1, 1, 1, 1])
+    c = K / np.sqrt(np.outer(np.diagonal(K), np.diagonal(K)))
+    a, b, d = 0, 2, 4
+    want = 1 / 8 + (np.arcsin(c[a, b]) + np.arcsin(c[a, d]) + np.arcsin(c[b, d])) / (4 * np.pi)
+    assert abs(value[a, a, b, d] - want) < 6 * error[a, a, b, d]
+    assert error[a, a, b, d] < 1e-3
+    assert value[b, b, d, d] == pytest.approx(1 / 4 + np.arcsin(c[b, d]) / (2 * np.pi), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "exp"])
+def test_many_products_are_single_ones(name: str) -> None:
+    sigma = sw.activation(name)
+    A, B, C = np.array([0.4, 1.2]), np.array([0.7, 0.5]), np.array([0.2, -0.3])
+    wanted = [((0,), (1, 1)), ((0, 0), (0, 1)), ((1, 1, 1), (0,))]
+    found = pair_products(sigma, A, B, C, wanted)
+    for p, q in wanted:
+        np.testing.assert_allclose(
+            found[p, q].value, pair_moment(sigma, A, B, C, p, q).value, rtol=1e-9, atol=1e-15
+        )
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "softplus"])
+@pytest.mark.parametrize("K", [0.3, 3.7, 20.0])
+def test_fourth_and_fifth_derivatives(name: str, K: float) -> None:
+    with jax.enable_x64(True):
+        derivatives = [sw.activation(name).traceable()]
+        for _ in range(5):
+            derivatives.append(jax.grad(derivatives[-1]))
+        x = np.linspace(-11, 11, 40_001)
+        weight = np.exp(-x * x / 2) / np.exp(-x * x / 2).sum()
+        z = jnp.asarray(np.sqrt(K) * x)
+        values = [np.asarray(jax.vmap(f)(z)) for f in derivatives]
+    for p, q in ((5, 1), (4, 2), (4, 1), (3, 3)):
+        one = np.array([K])
+        found = high_moments(sw.activation(name), one, one, one, [(p, q)])[p, q].value[0]
+        want = weight @ (values[p] * values[q])
+        size = np.sqrt((weight @ values[p] ** 2) * (weight @ values[q] ** 2))
+        assert found == pytest.approx(want, abs=1e-8 * size)
+
+
+def test_second_derivatives_of_the_slopes_of_a_relu() -> None:
+    sigma, step = sw.activation("relu"), 1e-4
+    A, B, C = np.array([1.0, 0.5]), np.array([0.7, 0.6]), np.array([0.4, -0.2])
+    high = high_moments(sigma, A, B, C, [(5, 1), (4, 2), (3, 3)])
+
+    def slope(order: tuple[int, int], a: float, c: float) -> np.ndarray:
+        up, down = (
+            pair_moments(sigma, A + s * a, B, C + s * c, [order])[order].value
+            for s in (step, -step)
+        )
+        return (up - down) / (2 * step)
+
+    np.testing.assert_allclose(high[4, 2].value, 2 * slope((2, 2), 1, 0), rtol=1e-6)
+    np.testing.assert_allclose(high[5, 1].value, 2 * slope((3, 1), 1, 0), rtol=1e-6)
+    np.testing.assert_allclose(high[3, 3].value, slope((2, 2), 0, 1), rtol=1e-6)
+
+
+def test_what_cannot_be_had_is_refused() -> None:
+    one = np.ones(1)
+    clipped = sw.activation(jax.nn.hard_tanh, kinks=(-1.0, 1.0), name="hard tanh")
+    with pytest.raises(ValueError, match="do not exist for 'hard tanh', which has kinks"):
+        high_moments(clipped, one, one, 0.5 * one, [(4, 2)])
+    fast = sw.activation(lambda z: jnp.sin(60 * z) / 60, name="fast")
+    with pytest.raises(ValueError, match=r"Derivative 4 of 'fast'.*varies too fast"):
+        high_moments(fast, one, one, 0.5 * one, [(4, 2)])
