@@ -20,6 +20,7 @@ from scalewise.theory.perturbations import (
     project,
     robustness,
 )
+from scalewise.theory.ratios import finite_width_ratios, output_scale
 from scalewise.theory.scaling_ansatz import (
     ScalingFit,
     fit_scaling,
@@ -40,6 +41,7 @@ __all__ = [
     "crossover_depth",
     "deep_angle",
     "deep_ntk_angle",
+    "finite_width_ratios",
     "fit_scaling",
     "gradient_norms",
     "interpolation_variance",
@@ -49,6 +51,7 @@ __all__ = [
     "nearby_inputs_flow",
     "normalised_exponents",
     "ntk_layer_contributions",
+    "output_scale",
     "predict",
     "project",
     "relevance",
