@@ -1,5 +1,6 @@
 """Measurement: ensembles of real networks, and unbiased estimators with their standard errors."""
 
+from scalewise.nets._backprop import error_factors, parameter_step
 from scalewise.nets._differentials import empirical_differential, sample_differentials
 from scalewise.nets._empirical import empirical_ddntk, empirical_dntk
 from scalewise.nets._forward import LayerTensors, layer_tensors
@@ -13,8 +14,10 @@ __all__ = [
     "empirical_differential",
     "empirical_dntk",
     "empirical_ntk",
+    "error_factors",
     "init_weights",
     "layer_tensors",
     "measure",
+    "parameter_step",
     "sample_differentials",
 ]

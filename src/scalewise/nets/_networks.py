@@ -25,6 +25,7 @@ __all__ = [
     "init_weights",
     "precision",
     "slope",
+    "sweep",
     "traced",
 ]
 
@@ -184,7 +185,7 @@ def empirical_ntk(
         return np.asarray(_ntk(parameters, arrays, rates, sigma=traced(net.activation)))
 
 
-def _sweep(parameters: Parameters, x: Any, sigma: Any) -> tuple[list[Any], list[Any]]:
+def sweep(parameters: Parameters, x: Any, sigma: Any) -> tuple[list[Any], list[Any]]:
     """Activations entering each layer, and rows dz^(L)/dz^(l) for l < L: (samples, outputs, n_l)."""
     forward, slopes = [x], []
     for w, b in zip(parameters.weights[:-1], parameters.biases[:-1], strict=True):
@@ -200,7 +201,7 @@ def _sweep(parameters: Parameters, x: Any, sigma: Any) -> tuple[list[Any], list[
 
 @partial(jax.jit, static_argnames="sigma")
 def _ntk(parameters: Parameters, inputs: list[Any], rates: Any, *, sigma: Any) -> Any:
-    sides = [_sweep(parameters, x, sigma) for x in inputs]
+    sides = [sweep(parameters, x, sigma) for x in inputs]
     (left, left_rows), (right, right_rows) = sides[0], sides[-1]
     outputs = len(parameters.biases[-1])
     shape = (len(inputs[0]), outputs, len(inputs[-1]), outputs)

@@ -1,0 +1,65 @@
+"""Golden tests: error factors and parameter steps of one network against autodiff of its loss."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from scalewise.nets import error_factors, init_weights, parameter_step
+
+X = np.array([[0.4, -0.9, 0.2], [1.0, 0.3, -0.5]])
+Y = np.array([[0.5, -0.2], [0.1, 0.9]])
+
+
+def network() -> sw.MLP:
+    rates = {"lambda_b": (0.3, 0.5, 0.2), "lambda_W": (0.7, 1.1, 0.9), "C_b": 0.2, "C_W": 1.3}
+    return sw.MLP(3, (5, 4), "tanh", input_dim=3, output_dim=2, **rates)
+
+
+def outputs(parameters, x, added=None):
+    """z^(L), with numbers added to the preactivations of one layer (layer, values) on the way."""
+    z = x
+    for i, (w, b) in enumerate(zip(parameters.weights, parameters.biases, strict=True)):
+        z = (jnp.tanh(z) if i else z) @ w.T + b
+        if added is not None and added[0] == i:
+            z = z + added[1]
+    return z
+
+
+def test_every_layer_against_autodiff() -> None:
+    net = network()
+    with jax.enable_x64(True):
+        parameters = init_weights(net, 4, dtype="float64")
+        z = np.asarray(outputs(parameters, X))
+        factors = error_factors(net, parameters, X, z - Y)
+        for layer, factor in enumerate(factors):
+
+            def loss(v, layer=layer):
+                return 0.5 * jnp.sum((outputs(parameters, X, (layer, v)) - Y) ** 2)
+
+            want = jax.grad(loss)(jnp.zeros((2, net.widths[layer + 1])))
+            np.testing.assert_allclose(factor, want, rtol=1e-11, atol=1e-13)
+
+
+def test_the_step_is_the_gradient_times_the_rates() -> None:
+    net = network()
+    with jax.enable_x64(True):
+        parameters = init_weights(net, 4, dtype="float64")
+        z = np.asarray(outputs(parameters, X))
+        step = parameter_step(net, parameters, X, z - Y)
+        slope = jax.grad(lambda p: 0.5 * jnp.sum((outputs(p, X) - Y) ** 2))(parameters)
+        slope = jax.tree.map(np.asarray, slope)
+    for layer in range(3):
+        rate = net.lambda_W[layer] / net.widths[layer]
+        np.testing.assert_allclose(step.weights[layer], -rate * slope.weights[layer], rtol=1e-10)
+        rate = net.lambda_b[layer]
+        np.testing.assert_allclose(step.biases[layer], -rate * slope.biases[layer], rtol=1e-10)
+
+
+def test_an_error_of_another_shape_is_refused() -> None:
+    net = network()
+    with pytest.raises(
+        ValueError, match=r"`error` must have shape \(samples, outputs\) = \(2, 2\)"
+    ):
+        error_factors(net, init_weights(net), X, np.ones(2))
