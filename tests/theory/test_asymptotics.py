@@ -88,7 +88,7 @@ def test_coefficients_of_half_stable_points(name, K_star, a, b, source) -> None:
     assert record.K_star == pytest.approx(K_star, rel=1e-11)
     assert record.coefficients["atilde_1"] == pytest.approx(a, rel=1e-9)
     assert record.coefficients["btilde_1"] == pytest.approx(b, rel=1e-7)
-    assert record.coefficients["source"] == pytest.approx(source, rel=1e-7)
+    assert record.coefficients["vertex_source"] == pytest.approx(source, rel=1e-7)
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "softplus", "softplus_shifted", "quadratic"])
@@ -297,7 +297,7 @@ def test_half_stable_points_look_scale_invariant_at_first(name: str) -> None:
     network = net(50, name, features=1, C_b=record.C_b, C_W=record.C_W)
     flow = single_input_flow(network, K1=record.K_star)
     np.testing.assert_allclose(flow.K, record.K_star, rtol=1e-9)
-    V = record.coefficients["source"] * record.K_star**2 * np.arange(50)
+    V = record.coefficients["vertex_source"] * record.K_star**2 * np.arange(50)
     np.testing.assert_allclose(flow.V[:, 0], V, rtol=1e-7)
     attracted = 0.99 if name == "swish" else 1.01
     for factor, nearer in ((attracted, True), (2 - attracted, False)):

@@ -11,6 +11,7 @@ from scalewise.criticality._loci import parallel_locus, perpendicular_locus, sus
 from scalewise.criticality._moments import susceptibilities
 from scalewise.criticality._record import Criticality, CriticalPoint, FixedPoint
 from scalewise.criticality._search import criticality
+from scalewise.criticality._universality import slope_coefficients, taylor_coefficients
 
 __all__ = [
     "CriticalPoint",
@@ -21,6 +22,8 @@ __all__ = [
     "parallel_locus",
     "perpendicular_locus",
     "rates_along",
+    "slope_coefficients",
     "susceptibilities",
     "susceptibility_ratio",
+    "taylor_coefficients",
 ]

@@ -19,7 +19,16 @@ from scalewise.activations import Activation
 from scalewise.criticality._moments import NEGLIGIBLE, jet
 from scalewise.gaussian import single_moment
 
-__all__ = ["Class", "Drift", "beyond_zero", "drift_at_zero", "near_zero", "on_the_line"]
+__all__ = [
+    "Class",
+    "Drift",
+    "beyond_zero",
+    "drift_at_zero",
+    "near_zero",
+    "on_the_line",
+    "slope_coefficients",
+    "taylor_coefficients",
+]
 
 Exponents = dict[str, float | None]
 _ON_THE_LINE: Exponents = {
@@ -46,16 +55,51 @@ class Drift(NamedTuple):
     a: float
 
 
-def on_the_line(sigma: Activation) -> Class:
-    r"""Scale-invariant: every coefficient is a mean power of the two slopes."""
-    minus, plus = sigma.slopes or (0.0, 0.0)
+def slope_coefficients(slopes: tuple[float, float]) -> dict[str, float]:
+    r"""$A_2$, $A_4$, $\rho$ and $\nu=3A_4/A_2^2-1$ of $\sigma(z)=a_\pm z$.
+
+    Args:
+        slopes: $(a_-,a_+)$, not both 0.
+
+    Returns:
+        ``A_2``, ``A_4``, ``rho``, ``nu``; exact.
+
+    Source: PDLT (5.61), (5.114), (5.120), (5.163).
+    """
+    minus, plus = slopes
     largest = max(abs(minus), abs(plus))
     low, high = minus / largest, plus / largest  # ratios do not overflow
     A_2, A_4 = 0.5 * (low**2 + high**2), 0.5 * (low**4 + high**4)
     rho = (high - low) ** 2 / (2 * math.pi * A_2)
-    source = 3 * A_4 / A_2**2 - 1
-    coefficients = {"A_2": A_2 * largest**2, "A_4": A_4 * largest**4, "rho": rho}
-    coefficients |= {"vertex_source": source, "nu": source}
+    nu = 3 * A_4 / A_2**2 - 1
+    return {"A_2": A_2 * largest**2, "A_4": A_4 * largest**4, "rho": rho, "nu": nu}
+
+
+def taylor_coefficients(taylor: tuple[float, ...]) -> dict[str, float]:
+    r"""$\sigma_1$, $a_1$, $a_2$, $b_1$ of an activation smooth at 0 with $\sigma_0=0$.
+
+    Args:
+        taylor: $\sigma_0,\dots,\sigma_5$ with $\sigma_1\ne0$.
+
+    Returns:
+        ``sigma_1``, ``a_1``, ``a_2``, ``b_1``; exact.
+
+    Source: PDLT (5.86)-(5.88).
+    """
+    _, s1, s2, s3, s4, s5 = taylor
+    return {
+        "sigma_1": s1,
+        "a_1": s3 / s1 + 0.75 * (s2 / s1) ** 2,
+        "a_2": 0.25 * s5 / s1 + 0.625 * s4 * s2 / s1**2 + 5 / 12 * (s3 / s1) ** 2,
+        "b_1": s3 / s1 + (s2 / s1) ** 2,
+    }
+
+
+def on_the_line(sigma: Activation) -> Class:
+    r"""Scale-invariant: every coefficient is a mean power of the two slopes."""
+    coefficients = slope_coefficients(sigma.slopes or (0.0, 0.0))
+    coefficients["vertex_source"] = coefficients["nu"]
+    rho = coefficients["rho"]
     # The expansion in the distance of two inputs says p_perp = 0; the angle falls as 3/(rho l).
     return Class("scale-invariant", coefficients, _ON_THE_LINE | {"p_perp": 2.0 if rho else 0.0})
 
@@ -80,13 +124,7 @@ def near_zero(sigma: Activation, perp: float, drift: Drift) -> Class:
     right, left = jet(sigma, 0.0, 1)[1], jet(sigma, 0.0, -1)[1]
     source = 3 * 0.5 * (right**4 + left**4) / perp**2 - 1
     if sigma.taylor is not None:
-        _, s1, s2, s3, s4, s5 = sigma.taylor
-        coefficients = {
-            "sigma_1": s1,
-            "a_1": s3 / s1 + 0.75 * (s2 / s1) ** 2,
-            "a_2": 0.25 * s5 / s1 + 0.625 * s4 * s2 / s1**2 + 5 / 12 * (s3 / s1) ** 2,
-            "b_1": s3 / s1 + (s2 / s1) ** 2,
-        }
+        coefficients = taylor_coefficients(sigma.taylor)
     else:
         coefficients = {"power": drift.s, "a": drift.a} if drift.s else {}
     # V/K² obeys y' = source - 2y/l for every s, beyond all powers too: a third of the source.

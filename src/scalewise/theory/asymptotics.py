@@ -139,8 +139,8 @@ def _half_stable_coefficients(sigma: Activation, K: float, C_W: float) -> dict[s
         "atilde_1": a,
         "btilde_1": b,
         "p_perp": b / a,
-        "source": source,
-        "nu": source / 5,
+        "vertex_source": source,
+        "nu": source,
     }
 
 
@@ -213,7 +213,7 @@ def leading_forms(
         return vanishing_kernel.leading(
             record.coefficients, ell, lambda_b=lambda_b * share, lambda_W=lambda_W * share
         )
-    a, s = record.coefficients["atilde_1"], record.coefficients["source"]
+    a, s = record.coefficients["atilde_1"], record.coefficients["vertex_source"]
     assert record.K_star is not None
     square = record.K_star**2
     forms = {

@@ -8,12 +8,11 @@ Source: PDLT §5.2, §9.2, §11.2.3, §∞.1.3.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
+from scalewise.criticality import slope_coefficients
 
 __all__ = ["Layers", "coefficients", "critical_forms", "exponents", "semi_critical_forms"]
 
@@ -45,10 +44,7 @@ def coefficients(sigma: Activation) -> dict[str, float]:
             f"{sigma.name!r} is not of the form a_+ z for z > 0 and a_- z for z < 0, with a slope that "
             "is not 0. Use `asymptotics` to find its class."
         )
-    minus, plus = sigma.slopes
-    A_2, A_4 = 0.5 * (plus**2 + minus**2), 0.5 * (plus**4 + minus**4)
-    rho = (plus - minus) ** 2 / (2 * math.pi * A_2)
-    return {"A_2": A_2, "A_4": A_4, "rho": rho, "nu": 3 * A_4 / A_2**2 - 1}
+    return slope_coefficients(sigma.slopes)
 
 
 def exponents(sigma: Activation) -> dict[str, float]:

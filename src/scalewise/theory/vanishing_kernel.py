@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
+from scalewise.criticality import taylor_coefficients
 from scalewise.theory.scale_invariant import Layers
 
 __all__ = [
@@ -57,7 +58,7 @@ def coefficients(sigma: Activation) -> dict[str, float]:
             f"{sigma.name!r} has a kink at 0 and no Taylor coefficients there, so the forms of the "
             "class K* = 0 do not apply. Iterate `single_input_flow` and use `fit_scaling`."
         )
-    s0, s1, s2, s3, s4, s5 = sigma.taylor
+    s0, s1, s2, s3, *_ = sigma.taylor
     size = max(abs(s) for s in sigma.taylor)
     if abs(s0) > _ZERO * size or abs(s1) <= _ZERO * size:
         raise ValueError(
@@ -65,8 +66,8 @@ def coefficients(sigma: Activation) -> dict[str, float]:
             f"{s1:g}."
         )
     x2, x3 = s2 / s1, s3 / s1
-    a_1, b_1 = x3 + 0.75 * x2**2, x3 + x2**2
-    a_2 = 0.25 * s5 / s1 + 0.625 * s4 / s1 * x2 + 5 / 12 * x3**2
+    c = taylor_coefficients(sigma.taylor)
+    a_1, a_2, b_1 = c["a_1"], c["a_2"], c["b_1"]
     tuned = abs(a_1) <= _ZERO * (abs(x3) + x2**2) or a_1 == 0
     if (a_1 > 0 and not tuned) or (tuned and a_2 >= -_ZERO):
         raise ValueError(
