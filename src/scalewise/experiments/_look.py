@@ -1,0 +1,194 @@
+"""The house look of figures, and the two records a page needs: a checked number and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context, ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+__all__ = [
+    "COLORS",
+    "INK",
+    "MUTED",
+    "RULE",
+    "Number",
+    "Table",
+    "attributes",
+    "house",
+    "log_axes",
+    "points",
+    "power",
+    "sheet",
+]
+
+# The report's ink, grey and hairline; the page that shows a figure swaps them for its own.
+INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
+COLORS = ("#1f4f99", "#c4480f", "#20684a", "#7a3f98", "#9a7400", "#0f7d8c")
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.size": 9.0,
+    "axes.linewidth": 0.7,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.titlesize": 9.0,
+    "axes.titlelocation": "left",
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "none",
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "legend.handlelength": 1.4,
+    "legend.labelspacing": 0.3,
+    "lines.linewidth": 1.4,
+    "lines.solid_capstyle": "round",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.0,
+    "xtick.minor.width": 0.0,
+    "ytick.minor.width": 0.0,
+}
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of an experiment beside what the theory or the source says.
+
+    Args:
+        what: What it is, a few words.
+        expected: The value it should have.
+        found: The value it has.
+        sem: Standard error of `found`; 0 for what is not random.
+        allowance: What may be missing beyond chance: a neglected order, or the digits printed.
+    """
+
+    what: str
+    expected: float
+    found: float
+    sem: float = 0.0
+    allowance: float = 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both are equal within four standard errors and the allowance."""
+        return bool(abs(self.found - self.expected) <= 4 * self.sem + self.allowance)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text: a caption, the head, and rows."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def house(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Let a function draw its figure in the house look, whatever the reader's own settings."""
+
+    @wraps(draw)
+    def drawn(*args: Any, **kwargs: Any) -> Figure:
+        with rc_context(_STYLE):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def sheet(columns: int, rows: int = 1, *, height: float = 3.3) -> tuple[Figure, list[Axes]]:
+    """A figure of the width of a page, and its panels row by row."""
+    canvas = Figure(figsize=(10.4, height * rows), layout="constrained")
+    canvas.get_layout_engine().set(w_pad=0.12, h_pad=0.1, wspace=0.02, hspace=0.04)  # type: ignore
+    return canvas, list(canvas.subplots(rows, columns, squeeze=False).flat)
+
+
+def points(axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: str = "") -> None:
+    """Measured points with error bars of one standard error."""
+    given: dict[str, Any] = {"label": label} if label else {}
+    axis.errorbar(
+        np.asarray(x, dtype=float),
+        np.asarray(y, dtype=float),
+        yerr=None if sem is None else np.asarray(sem, dtype=float),
+        fmt="o",
+        color=color,
+        markersize=3.6,
+        markeredgewidth=0,
+        elinewidth=1.0,
+        capsize=0,
+        **given,
+    )
+
+
+def log_axes(axis: Axes, which: str = "xy") -> None:
+    """Logarithmic axes whose labels are plain text."""
+    for letter in which:
+        if letter == "x":
+            axis.set_xscale("log")
+        else:
+            axis.set_yscale("log")
+        side = axis.xaxis if letter == "x" else axis.yaxis
+        low, high = axis.get_xlim() if letter == "x" else axis.get_ylim()
+        if high / max(low, 1e-300) < 40:
+            side.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+        side.set_major_formatter(ticker.FuncFormatter(lambda value, _: _power_label(value)))
+        side.set_minor_formatter(ticker.NullFormatter())
+
+
+def power(x: Any, y: Any, sem: Any = None) -> tuple[float, float]:
+    r"""Slope of $\log|y|$ against $\log x$, and its standard error.
+
+    Args:
+        x: Positive, at least two.
+        y: Of one sign.
+        sem: Standard errors of `y`; without them the slope has the error of its scatter.
+
+    Returns:
+        The slope and its standard error, 0 for two points without `sem`.
+    """
+    u, v = np.log(np.asarray(x, dtype=float)), np.log(np.abs(np.asarray(y, dtype=float)))
+    w = np.ones_like(u) if sem is None else (np.asarray(y) / np.asarray(sem)) ** 2
+    centred = u - np.sum(w * u) / np.sum(w)
+    slope = np.sum(w * centred * v) / np.sum(w * centred**2)
+    variance = 1 / np.sum(w * centred**2)
+    if sem is None:
+        left = v - np.mean(v) - slope * centred
+        variance *= np.sum(left**2) / max(u.size - 2, 1)
+    return float(slope), float(np.sqrt(variance))
+
+
+def attributes(config: Any, **more: Any) -> dict[str, Any]:
+    """A config as the attributes of a Dataset: lists for tuples, nothing that JSON cannot hold."""
+    plain = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(config).items()}
+    return {**plain, **more}
+
+
+def _power_label(value: float) -> str:
+    if 1e-3 < abs(value) < 1e4:
+        return f"{value:g}"
+    exponent = int(np.floor(np.log10(value) + 1e-9))
+    digit = round(value / 10.0**exponent)
+    text = f"10{str(exponent).translate(_SUPERSCRIPT)}"
+    return text if digit == 1 else f"{digit}·{text}"
+
+
+def cells(rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], ...]:
+    """Rows of anything as rows of text; floats to five digits, ``None`` as a dash."""
+
+    def cell(value: object) -> str:
+        if value is None:
+            return "–"
+        return f"{value:.5g}".replace("-", "−") if isinstance(value, float) else str(value)
+
+    return tuple(tuple(cell(value) for value in row) for row in rows)
