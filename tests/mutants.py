@@ -1,10 +1,11 @@
-"""Deliberate breaks of the recursions, and a runner that shows each of them caught.
+"""Deliberate breaks of every recursion and every estimator, and a runner that shows each one caught.
 
-    make mutants              all of them
+    make mutants                        all of them, as many at a time as there are cores
     python tests/mutants.py V G1        those whose name starts so
 
 Each mutant is a replacement in one file, made in a copy of the sources; the tests named with it must
-then fail. `tests/test_mutants.py` checks on every run that the list still fits the sources.
+then fail. The lists are in `tests/breaks`; `tests/test_mutants.py` checks on every run that they still
+fit the sources.
 """
 
 from __future__ import annotations
@@ -14,139 +15,64 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from breaks import (
+    Mutant,
+    correlators,
+    criticality,
+    deep,
+    dntk,
+    estimators,
+    laws,
+    layers,
+    moments,
+    note,
+    ntk,
+    one_input,
+    preactivation,
+    two_inputs,
+)
+
 ROOT = Path(__file__).resolve().parents[1]
-FLOW = "theory/kernel_flow.py"
-LOW = "theory/preactivation.py"
-MAP = "gaussian/_kernel_map.py"
-GOLDEN = ("tests/theory",)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One break: in `file`, `old` (found exactly once) becomes `new`; one of `tests` must fail."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...] = GOLDEN
-
-
-MUTANTS = (
-    Mutant("K: bias variance dropped off the diagonal", FLOW, "            K += net.C_b[i]\n", ""),
-    Mutant(
-        "K: weight variance of the layer below",
-        FLOW,
-        "            K *= net.C_W[i]\n",
-        "            K *= net.C_W[i - 1]\n",
-    ),
-    Mutant(
-        "K: input width forgotten",
-        FLOW,
-        "    K *= net.C_W[0] / net.input_dim\n",
-        "    K *= net.C_W[0]\n",
-    ),
-    Mutant(
-        "K: series cut one order short",
-        MAP,
-        "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)))",
-        "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)) // 2)",
-    ),
-    Mutant(
-        "K: angle term of ReLU with the wrong sign",
-        MAP,
-        "        sine *= self._beta\n",
-        "        sine *= -self._beta\n",
-    ),
-    Mutant("Theta: forward term dropped", FLOW, "                Theta += work[0]\n", ""),
-    Mutant(
-        "Theta: rates of biases and weights swapped",
-        FLOW,
-        "np.multiply(K, net.lambda_W[i], out=work[0])",
-        "np.multiply(K, net.lambda_b[i], out=work[0])",
-    ),
-    Mutant("Theta: weight variance dropped", FLOW, "                slope *= net.C_W[i]\n", ""),
-    Mutant(
-        "Theta: factor 2 in the derivative of the series",
-        MAP,
-        "            slope *= 2.0  # d p(c²)/dc\n",
-        "",
-    ),
-    Mutant(
-        "V: nothing handed on from the layer below",
-        LOW,
-        "    vertex *= r\n",
-        "    vertex *= 0 * r\n",
-    ),
-    Mutant(
-        "V: factor 2 in the source",
-        LOW,
-        "    vertex += source\n",
-        "    vertex += 2 * source\n",
-    ),
-    Mutant("V: C_W for C_W²", LOW, "    vertex *= C_W**2\n", "    vertex *= C_W\n"),
-    Mutant(
-        "V: ratio of widths upside down",
-        LOW,
-        "    r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0\n    C_W, J",
-        "    r = net.widths[layer - 1] / net.widths[layer] if layer > 1 else 1.0\n    C_W, J",
-    ),
-    Mutant(
-        "V: pushed through one leg only",
-        LOW,
-        "np.stack([J @ (J @ V).T for V in vertex])",
-        "np.stack([J @ V for V in vertex])",
-    ),
-    Mutant(
-        "V: Jacobian counts the first diagonal twice",
-        LOW,
-        "[0.5 * M[2, 0], M[1, 1]",
-        "[1.0 * M[2, 0], M[1, 1]",
-    ),
-    Mutant(
-        "V: Wick pairing with swapped legs",
-        LOW,
-        "wick += kernel[a][:, b] * kernel[b][:, a]",
-        "wick += kernel[a][:, a] * kernel[b][:, b]",
-    ),
-    Mutant(
-        "V: mean of the pair not subtracted",
-        LOW,
-        "exact = value - M[0, 0][rows] * M[0, 0][columns]",
-        "exact = value",
-    ),
-    Mutant(
-        "V: <s_a³ s_b> in the place of <s_a s_b³>",
-        LOW,
-        "(aa[b], ab, moment(1, 3))",
-        "(aa[b], ab, moment(3, 1))",
-    ),
-    Mutant("G1: curvature without its half", LOW, "0.5 * _curvature(", "1.0 * _curvature("),
-    Mutant("G1: nothing handed on", LOW, "C_W * r * (push + 0.5", "C_W * r * (0 * push + 0.5"),
-    Mutant("G1: ratio of widths dropped", LOW, "metric = C_W * r * (", "metric = C_W * ("),
-    Mutant("G1: fourth derivative twice", LOW, "0.25 * M[4, 0]", "0.50 * M[4, 0]"),
-    Mutant("G1: cross term dropped", LOW, "        + M[3, 1] * V[:, aa, ab]\n", ""),
-    Mutant(
-        "G1: cross terms with swapped legs", LOW, "M[1, 3] * V[:, bb, ab]", "M[3, 1] * V[:, bb, ab]"
-    ),
-    Mutant(
-        "G1: vertex of the wrong legs",
-        LOW,
-        "(V[:, ab, ab] + 0.5 * V[:, aa, bb])",
-        "(V[:, aa, bb] + 0.5 * V[:, ab, ab])",
-    ),
+LONGEST = 300  # seconds; a break that makes the tests hang is noticed too
+MUTANTS: tuple[Mutant, ...] = (
+    *preactivation.MUTANTS,
+    *ntk.MUTANTS,
+    *dntk.MUTANTS,
+    *layers.MUTANTS,
+    *one_input.MUTANTS,
+    *two_inputs.MUTANTS,
+    *deep.MUTANTS,
+    *correlators.MUTANTS,
+    *laws.MUTANTS,
+    *note.MUTANTS,
+    *criticality.MUTANTS,
+    *moments.MUTANTS,
+    *estimators.MUTANTS,
 )
 
 
-def passes(sources: Path, tests: tuple[str, ...]) -> bool:
+def passes(sources: Path, tests: Iterable[str], *, longest: float | None = None) -> bool:
     """Whether the tests pass with the package taken from `sources`."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     command += ["-o", "addopts=--import-mode=importlib", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(sources), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(sources),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    }
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=longest
+        )
+    except subprocess.TimeoutExpired:
+        return False
     if done.returncode not in (0, 1):
         raise SystemExit(f"The tests did not run:\n{done.stdout}{done.stderr}")
     return done.returncode == 0
@@ -158,23 +84,34 @@ def survives(mutant: Mutant) -> bool:
         sources = Path(folder)
         shutil.copytree(ROOT / "src" / "scalewise", sources / "scalewise")
         path = sources / "scalewise" / mutant.file
-        path.write_text(path.read_text().replace(mutant.old, mutant.new))
-        return passes(sources, mutant.tests)
+        text = path.read_text()
+        if text.count(mutant.old) != 1:
+            raise SystemExit(f"{mutant.name!r} does not fit {mutant.file} any more.")
+        path.write_text(text.replace(mutant.old, mutant.new))
+        return passes(sources, mutant.tests, longest=LONGEST)
 
 
 def main(prefixes: list[str]) -> int:
     """Run the mutants; exit status 1 if one survives."""
-    if not passes(ROOT / "src", GOLDEN):
-        print("The tests fail without any break; mend that first.")
-        return 1
     chosen = [m for m in MUTANTS if not prefixes or m.name.startswith(tuple(prefixes))]
-    alive = []
-    for mutant in chosen:
-        survived = survives(mutant)
-        print(f"{'SURVIVED' if survived else 'caught  '}  {mutant.name}", flush=True)
-        alive += [mutant] if survived else []
-    print(f"{len(chosen) - len(alive)} of {len(chosen)} mutants caught.")
-    return int(bool(alive))
+    if not chosen:
+        print(f"No mutant has a name that starts with {' or '.join(prefixes)}.")
+        return 1
+    start = time.monotonic()
+    alive = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        tests = sorted({test for m in chosen for test in m.tests})
+        whole = pool.map(lambda test: passes(ROOT / "src", [test]), tests)
+        broken = [test for test, good in zip(tests, whole, strict=True) if not good]
+        if broken:
+            print(f"{', '.join(broken)} fail without any break; mend that first.")
+            return 1
+        for mutant, survived in zip(chosen, pool.map(survives, chosen), strict=True):
+            print(f"{'SURVIVED' if survived else 'caught  '}  {mutant.name}", flush=True)
+            alive += survived
+    minutes = (time.monotonic() - start) / 60
+    print(f"{len(chosen) - alive} of {len(chosen)} mutants caught in {minutes:.1f} minutes.")
+    return int(alive > 0)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,8 @@ def next_layer(
     here: Layer, sigma: Callable[[np.ndarray], np.ndarray], C_b: float, C_W: float, r: float
 ) -> Layer:
     """PDLT (4.118), (4.119) and (4.115), with r = n_l / n_{l-1}."""
-    x, w = np.polynomial.hermite_e.hermegauss(NODES)
-    u = np.stack(np.meshgrid(x, x, indexing="ij")).reshape(2, -1)
-    p = np.outer(w, w).ravel() / w.sum() ** 2
+    z, p = _nodes(here.K)
     K = here.K
-    z = np.linalg.cholesky(K) @ u
     s = sigma(z)
     ss = s[:, None] * s[None]
     zz = z[:, None] * z[None] - K[..., None]
@@ -41,14 +38,52 @@ def next_layer(
     raised = np.einsum("ai,bj,ck,dl,ijkl->abcd", *(inverse,) * 4, here.V)
     cov = np.einsum("abm,cdm,m->abcd", ss, ss, p) - np.multiply.outer(mean, mean)
     V = C_W**2 * (cov + 0.25 * r * np.einsum("ijkl,abij,cdkl->abcd", raised, ssz, ssz))
-    sszz = np.einsum("abm,ijm,klm,m->abijkl", ss, zz, zz, p)
-    third = -2 * (ssz + np.multiply.outer(mean, K)) + np.multiply.outer(mean, K)
-    G1 = (
-        0.5 * np.einsum("ik,jl,kl,abij->ab", inverse, inverse, here.G1, ssz)
-        + 0.125 * np.einsum("ijkl,abijkl->ab", raised, sszz)
+    G1 = _beyond(ss, here, z, p)
+    return Layer(C_b + C_W * mean, V, C_W * r * G1)
+
+
+def _nodes(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    x, w = np.polynomial.hermite_e.hermegauss(NODES)
+    u = np.stack(np.meshgrid(x, x, indexing="ij")).reshape(2, -1)
+    return np.linalg.cholesky(K) @ u, np.outer(w, w).ravel() / w.sum() ** 2
+
+
+def _beyond(pair: np.ndarray, here: Layer, z: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """The 1/n part of the expectation of a function of two samples, PDLT (4.113)."""
+    K, inverse = here.K, np.linalg.inv(here.K)
+    zz = z[:, None] * z[None] - K[..., None]
+    mean, first = np.einsum("abm,m->ab", pair, p), np.einsum("abm,cdm,m->abcd", pair, zz, p)
+    raised = np.einsum("ai,bj,ck,dl,ijkl->abcd", *(inverse,) * 4, here.V)
+    second = np.einsum("abm,ijm,klm,m->abijkl", pair, zz, zz, p)
+    third = -2 * (first + np.multiply.outer(mean, K)) + np.multiply.outer(mean, K)
+    return (
+        0.5 * np.einsum("ik,jl,kl,abij->ab", inverse, inverse, here.G1, first)
+        + 0.125 * np.einsum("ijkl,abijkl->ab", raised, second)
         + 0.25 * np.einsum("ikjl,kl,abij->ab", raised, K, third)
     )
-    return Layer(C_b + C_W * mean, V, C_W * r * G1)
+
+
+def next_ntk_nlo(
+    here: Layer,
+    old: Tensors,
+    nlo: np.ndarray,
+    derivatives: Sequence[Callable[[np.ndarray], np.ndarray]],
+    rates: tuple[float, float, float, float],
+) -> np.ndarray:
+    """The 1/n part of (8.59), the fluctuation of the NTK by (8.71); `rates` as in `next_tensors`."""
+    C, _, lam, r = rates
+    z, p = _nodes(here.K)
+    inverse = np.linalg.inv(here.K)
+    ss, pp = (f[:, None] * f[None] for f in (derivatives[0](z), derivatives[1](z)))
+    bent = np.einsum("abm,ijm,m->abij", pp, z[:, None] * z[None] - here.K[..., None], p)
+    bent = np.einsum("abij,ik,jl->abkl", bent, inverse, inverse)
+    slopes = (
+        np.einsum("abm,m->ab", pp, p) * nlo
+        + old.H * _beyond(pp, here, z, p)
+        + 0.5 * np.einsum("abkl,klab->ab", bent, old.D)
+        + np.einsum("abkl,kalb->ab", bent, old.F)
+    )
+    return r * (lam * _beyond(ss, here, z, p) + C * slopes)
 
 
 @dataclass(frozen=True)
@@ -84,10 +119,7 @@ def next_tensors(
     `rates` are C_W, lambda_b, lambda_W of the next layer and n_l / n_{l-1}.
     """
     C, lambda_b, lam, r = rates
-    x, w = np.polynomial.hermite_e.hermegauss(NODES)
-    u = np.stack(np.meshgrid(x, x, indexing="ij")).reshape(2, -1)
-    p = np.outer(w, w).ravel() / w.sum() ** 2
-    z = np.linalg.cholesky(here.K) @ u
+    z, p = _nodes(here.K)
     s, d, dd, ddd = (f(z) for f in derivatives)
     inv = np.linalg.inv(here.K)
     zz = z[:, None] * z[None] - here.K[..., None]

@@ -5,6 +5,7 @@ recursions of `predict`, the exact moments of scale-invariant metrics, and ensem
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -296,6 +297,28 @@ def test_six_point_vertex_of_relu() -> None:
         U = 1.3**3 / 8 * (U + 30 * V * K + 44 * K**3)
         V = 1.3**2 * (1.25 * K**2 + V / 4)
         K = 0.2 + 1.3 * K / 2
+
+
+def power_moments(n: int, count: int) -> list[Fraction]:
+    """Moments of the mean of n independent fourth powers of standard normal numbers, exactly."""
+    series = [Fraction(math.prod(range(1, 4 * k, 2)), math.factorial(k)) for k in range(count + 1)]
+    power = [Fraction(1)]
+    for k in range(1, count + 1):
+        terms = ((n * i - k + i) * series[i] * power[k - i] for i in range(1, k + 1))
+        power.append(sum(terms, Fraction(0)) / k)
+    return [p * math.factorial(k) / Fraction(n) ** k for k, p in enumerate(power)]
+
+
+def test_six_point_vertex_of_squares() -> None:
+    """For sigma = z^2 the metric is C_W^3 K^4 Y Y'^2 with Y and Y' means of fourth powers."""
+    n = (10**7, 3 * 10**7)
+    net = sw.MLP(3, list(n), "monomial(2)", input_dim=1, output_dim=1, C_W=[1.0, 0.3, 0.2])
+    inner, outer = power_moments(n[0], 6), power_moments(n[1], 3)
+    first, second, third = (outer[k] * inner[2 * k] for k in (1, 2, 3))
+    exact = third - 3 * first * second + 2 * first**3
+    scale = (0.2 * 0.3**2 * 0.7**4) ** 3
+    value = six_point_vertex(net, 0.7)[-1] / n[1] ** 2
+    assert value == pytest.approx(float(exact) * scale, rel=1e-4, abs=0)
 
 
 @pytest.mark.parametrize("a", [-0.4, 0.3, 1.0])

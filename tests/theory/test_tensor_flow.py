@@ -12,7 +12,14 @@ import xarray as xr
 
 import scalewise as sw
 from networks import net
-from printed_recursions import Layer, Tensors, next_layer, next_tensors, no_tensors
+from printed_recursions import (
+    Layer,
+    Tensors,
+    next_layer,
+    next_ntk_nlo,
+    next_tensors,
+    no_tensors,
+)
 
 NAME_OF = {
     **{x: f"ntk_{x}" for x in "DFAB"},
@@ -38,13 +45,16 @@ def test_unequal_widths_and_rates_of_its_own_in_each_layer(name: str) -> None:
     gram = x @ x.T / 3
     here = Layer(BIAS[0] + C_W[0] * gram, np.zeros((2,) * 4), np.zeros((2, 2)))
     tensors = no_tensors(LAMBDA_B[0] + LAMBDA_W[0] * gram)
+    nlo = np.zeros((2, 2))
     for layer in range(1, 4):
         r = WIDTHS[layer - 1] / WIDTHS[layer - 2] if layer > 1 else 1.0
         own = (C_W[layer], LAMBDA_B[layer], LAMBDA_W[layer], r)
+        nlo = next_ntk_nlo(here, tensors, nlo, sigma.derivatives, own)
         tensors = next_tensors(here, tensors, sigma.derivatives, own)
         here = next_layer(here, sigma, BIAS[layer], C_W[layer], r)
         got = flow.sel(layer=layer + 1)
         np.testing.assert_allclose(got.ntk, tensors.H, rtol=1e-8)
+        np.testing.assert_allclose(got.ntk_nlo, nlo, rtol=1e-5, atol=1e-9)
         for field in fields(Tensors)[1:]:
             want = getattr(tensors, field.name)
             # The oracle's own rule, 80 nodes an axis, is what limits the agreement.

@@ -1,0 +1,91 @@
+"""Breaks of correlations with any observable, inserted weights, layers above, and ratios of scales."""
+
+from breaks import row
+
+CORRELATORS = "tests/theory/test_correlators.py"
+
+of_correlators = row("theory/correlators.py", CORRELATORS)
+of_neurons = row("theory/neuron_tensors.py", CORRELATORS)
+of_derivatives = row("theory/_gaussian_derivatives.py", "tests/theory/test_insertions.py")
+of_insertions = row("theory/insertions.py", "tests/theory/test_insertions.py")
+of_interlayer = row("theory/interlayer.py", "tests/theory/test_interlayer.py")
+of_ratios = row("theory/ratios.py", "tests/theory/test_ratios.py")
+of_states = row("theory/discrete_information.py", "tests/theory/test_information.py")
+
+MUTANTS = (
+    of_correlators("correlation with the NTK: D without its half", "0.5 * np.einsum", "np.einsum"),
+    of_correlators(
+        "correlation with the NTK: F with swapped neurons",
+        '"...irjs,rcsd->...ijcd"',
+        '"...irjs,rdsc->...ijcd"',
+    ),
+    of_correlators(
+        "correlation with the dNTK: Q of leg 1 in the order of leg 2",
+        '"...jr,acbr,ik->...ijkabc"',
+        '"...jr,abcr,ik->...ijkabc"',
+    ),
+    of_correlators(
+        "correlation with the dNTK: P on the wrong neurons",
+        '"...ir,abcr,jk->...ijkabc", first, P_u',
+        '"...jr,abcr,ik->...ijkabc", first, P_u',
+    ),
+    of_neurons(
+        "pairings of neurons: F in the order it is stored",
+        '("D", D, "abcd"), ("F", F, "acbd"), ("F", F, "adbc")',
+        '("D", D, "abcd"), ("F", F, "acbd"), ("F", F, "acbd")',
+    ),
+    of_neurons(
+        "pairings of neurons: P and Q exchanged",
+        '("Q", Q, "abcd"), ("Q", Q, "acbd"), ("P", P, "abcd")',
+        '("P", P, "abcd"), ("Q", Q, "acbd"), ("Q", Q, "abcd")',
+    ),
+    of_neurons("pairings of neurons: T with swapped legs", '("T", T, "acdb")', '("T", T, "acbd")'),
+    of_derivatives(
+        "derivatives of expectations: second without its trace",
+        "            found[2] -= zeroth[:, None, None] * eye\n",
+        "",
+    ),
+    of_derivatives(
+        "derivatives of expectations: third short of a trace",
+        ' + np.einsum("ox,yz->oyzx", first, eye)\n',
+        "\n",
+    ),
+    of_insertions(
+        "inserted weights: one contraction short",
+        '            total = total + np.einsum("...ef,abcd->...abcdef", plain[1], pair)\n',
+        "",
+    ),
+    of_insertions(
+        "inserted weights: variance for its half", "np.exp(0.5 * variance", "np.exp(variance"
+    ),
+    of_insertions(
+        "inserted weights: metric without its biases",
+        "return C_b + C_W / len(activations)",
+        "return C_W / len(activations)",
+    ),
+    of_interlayer(
+        "layers above: own neurons by the width below",
+        "_own_neurons(moments, net, net.widths[layer])",
+        "_own_neurons(moments, net, net.widths[layer - 1])",
+    ),
+    of_interlayer("layers above: own neurons met twice", "            own = None\n", ""),
+    of_interlayer("layers above: D dropped", "given.M(1, 1)[:, :, None] * ntk", "0 * ntk"),
+    of_interlayer(
+        "layers above: V without its half",
+        "(2, 3)) / (2 * n_below)",
+        "(2, 3)) / n_below",
+    ),
+    of_ratios(
+        "ratio: width of the layer itself",
+        "np.array([np.inf, *net.hidden_widths])",
+        "np.array([*net.hidden_widths, np.inf])",
+    ),
+    of_ratios("ratio: powers of R", '"R": (-1, 3)', '"R": (1, 3)'),
+    of_ratios(
+        "output scale: without its root", "np.sqrt(kernel[0] / kernel)", "kernel[0] / kernel"
+    ),
+    of_states(
+        "information of three: all of them left out", "ones - twos + entropy(table)", "ones - twos"
+    ),
+    of_states("cross entropy: of q with itself", "-np.sum(first[seen] *", "-np.sum(second[seen] *"),
+)

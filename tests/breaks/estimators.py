@@ -1,0 +1,208 @@
+"""Breaks of everything that is measured in networks."""
+
+from breaks import row
+
+of_forward = row("nets/_forward.py", "tests/nets/test_one_network.py")
+of_jets = row("nets/_jets.py", "tests/nets/test_deeper_layers.py")
+of_dntk = row("nets/_dntk.py", "tests/nets/test_deeper_layers.py")
+of_ntk_statistics = row("nets/_ntk_statistics.py", "tests/nets/test_deeper_layers.py")
+of_estimators = row("nets/_estimators.py", "tests/nets/test_second_layer.py")
+of_measure = row("nets/_measure.py", "tests/nets/test_measure.py")
+of_sampler = row("nets/_sampler.py", "tests/nets/test_preactivations.py")
+of_ntk = row("nets/_ntk.py", "tests/nets/test_ntk.py")
+of_moments = row("nets/_moments.py", "tests/nets/test_moments.py")
+of_extrapolate = row("nets/_extrapolate.py", "tests/nets/test_extrapolate.py")
+of_differentials = row("nets/_differentials.py", "tests/nets/test_differentials.py")
+
+MUTANTS = (
+    of_forward(
+        "measured dH: bend without its NTK",
+        '"xa,xyab,xzac->xyzabc", slopes[2], H, H',
+        '"xa,xyab,xzac->xyzabc", slopes[1], H, H',
+    ),
+    of_forward("measured dd_I: one permutation short", "for k in (1, 2, 3):", "for k in (1, 2):"),
+    of_forward(
+        "measured dd_II: no mirror image",
+        "return result + lone + lone.transpose(1, 0, 3, 2, 5, 4, 7, 6)",
+        "return result + 2 * lone",
+    ),
+    of_forward(
+        "measured dH: new weight on one leg only",
+        "return result + new + new.transpose(0, 2, 1, 3, 5, 4)",
+        "return result + new",
+    ),
+    of_forward(
+        "measured dd_I: third derivative dropped",
+        'wzad->ijklabcd", w3, w1, w1, w1, H, H, H',
+        'wzad->ijklabcd", 0 * w3, w1, w1, w1, H, H, H',
+    ),
+    of_forward(
+        "measured dd_II: rate to the first power", "result += rate**2 *", "result += rate *"
+    ),
+    of_jets(
+        "measured steps: twist dropped",
+        "h = r @ net.weights[i] + net.rates[i] * twist[..., None] * net.entering[i][None]",
+        "h = r @ net.weights[i]",
+    ),
+    of_jets(
+        "measured steps: second step of one leg",
+        'mixed += jnp.einsum("cn,ban->bca", x, step.s[i])[..., None] * two.r[i][None, :, None]',
+        "mixed += 0",
+    ),
+    of_jets(
+        "measured steps: curvature along both",
+        "s = net.slopes[i][1] * product + net.slopes[i][0] * z",
+        "s = net.slopes[i][0] * z",
+    ),
+    of_jets(
+        "measured steps: third derivative dropped",
+        "r = (third * one.h[i])[:, None, None] * zd * ze",
+        "r = (0 * third * one.h[i])[:, None, None] * zd * ze",
+    ),
+    of_jets(
+        "measured NTK: rows of one network only",
+        "return sum((v @ w.T) * shared for v, w, shared in terms)",
+        "return sum((v @ v.T) * shared for v, w, shared in terms)",
+    ),
+    of_dntk("measured P: C_W for C_W²", "scale = width * C**2", "scale = width * C"),
+    of_dntk(
+        "measured Q: F with swapped legs",
+        'jnp.einsum("badc->abcd", F)',
+        'jnp.einsum("abcd->abcd", F)',
+    ),
+    of_dntk(
+        "measured R: P with swapped legs",
+        'own / C * jnp.einsum("acdb->abcd", found["dntk_P"])',
+        'own / C * found["dntk_P"]',
+    ),
+    of_dntk("measured S: trace of two NTKs dropped", ' + width * C * own * means["HH"]', ""),
+    of_dntk("measured T: F once", "(own / C) ** 2", "(own / C)"),
+    of_dntk("measured T: one of the two Q", ' + jnp.einsum("acbd->acdb", tilde))', ")"),
+    of_dntk(
+        "measured U: crossed with itself",
+        "second((one, back, other), (two, crossed, step)),",
+        "second((two, crossed, step), (two, crossed, step)),",
+    ),
+    of_dntk(
+        "measured signs: one probe is its own pair",
+        "jnp.roll(a, -1, axis=0)",
+        "jnp.roll(a, 0, axis=0)",
+    ),
+    of_dntk(
+        "measured dNTK: weight variance of the layer below",
+        "above = tuple(np.asarray(c[i + 1] / n[i + 1], dtype)",
+        "above = tuple(np.asarray(c[i] / n[i + 1], dtype)",
+    ),
+    of_ntk_statistics(
+        "measured omega: C_W of the layer below",
+        "C_b, C_W = number(net.C_b[i + 1]), number(net.C_W[i + 1])",
+        "C_b, C_W = number(net.C_b[i + 1]), number(net.C_W[i])",
+    ),
+    of_ntk_statistics(
+        "measured omega: trace without its weight variance",
+        "lambda_W) + C_W * trace]",
+        "lambda_W) + trace]",
+    ),
+    of_ntk_statistics(
+        "measured B: printed order lost",
+        "return jnp.swapaxes(quads, 2, 3).reshape(networks, -1)",
+        "return quads.reshape(networks, -1)",
+    ),
+    of_ntk_statistics(
+        "measured B: C_W for C_W²", "gram = (C_W**2 / width)", "gram = (C_W / width)"
+    ),
+    of_ntk_statistics("measured F: legs exchanged", '"kaj,kcdjb->kacbd"', '"kaj,kcdjb->kadbc"'),
+    of_ntk_statistics(
+        "measured F: C_W for C_W²",
+        "return (C_W**2 / width) * quads",
+        "return (C_W / width) * quads",
+    ),
+    of_ntk_statistics(
+        "measured NTK upward: parameters of its own dropped",
+        "return ntk + own[..., None, None] *",
+        "return ntk + 0 * own[..., None, None] *",
+    ),
+    of_ntk_statistics(
+        "measured X: transposed pairs not turned", "jnp.swapaxes(X, 2, 3)[:, pair])", "X[:, pair])"
+    ),
+    of_estimators("measured D: metric with itself", "_covariance(0, 1)", "_covariance(0, 0)"),
+    of_estimators("measured A: NTK with the metric", "_covariance(1, 1)", "_covariance(1, 0)"),
+    of_estimators(
+        "measured V: width forgotten",
+        "values, sems = n * sums.covariance(), n * sums.covariance_sem()",
+        "values, sems = sums.covariance(), n * sums.covariance_sem()",
+        "tests/nets/test_preactivations.py",
+    ),
+    of_estimators(
+        "measured V: width in the value only",
+        "values, sems = n * sums.covariance(), n * sums.covariance_sem()",
+        "values, sems = n * sums.covariance(), sums.covariance_sem()",
+        "tests/nets/test_preactivations.py",
+    ),
+    of_measure(
+        "measured H1: intercept for slope",
+        "order = 1 if ESTIMATORS[name].slope_of else 0",
+        "order = 0",
+    ),
+    of_sampler(
+        "measured metric: bias of the layer below",
+        "C = (np.asarray(c[i + 1], dtype) for c in (net.C_b, net.C_W))",
+        "C = (np.asarray(c[i], dtype) for c in (net.C_b, net.C_W))",
+    ),
+    of_sampler(
+        "measured metric: width of the features",
+        "features = jnp.sqrt(C_W / width) * sigma(z)",
+        "features = jnp.sqrt(C_W / (width + 1)) * sigma(z)",
+    ),
+    of_sampler(
+        "measured metric: first layer without its input width",
+        "np.sqrt(net.C_W[0] / net.input_dim) * x.T",
+        "np.sqrt(net.C_W[0]) * x.T",
+    ),
+    of_ntk(
+        "mean NTK: rate of the layer below",
+        "own.append(_own(s, number(net.lambda_b[i]), number(net.lambda_W[i])))",
+        "own.append(_own(s, number(net.lambda_b[i]), number(net.lambda_W[i - 1])))",
+    ),
+    of_ntk(
+        "mean NTK: probes summed",
+        "gram = flat @ jnp.swapaxes(flat, 2, 3) / PROBES",
+        "gram = flat @ jnp.swapaxes(flat, 2, 3)",
+    ),
+    of_ntk("mean NTK: slopes dropped", "    rows *= derivative[:, None, :, None, :]\n", ""),
+    of_moments(
+        "covariance: biased",
+        "return self._m11() / (self.count - 1)",
+        "return self._m11() / self.count",
+    ),
+    of_moments(
+        "covariance error: Gaussian part once", "(product + 2 * m11**2)", "(product + m11**2)"
+    ),
+    of_moments("covariance error: pilot", "- 3 * m * di**2 * dj**2", "- 2 * m * di**2 * dj**2"),
+    of_moments("mean error: m for m - 1", "0.0) / (m * (m - 1)))", "0.0) / (m * m))"),
+    of_extrapolate(
+        "extrapolation: errors added, not squared",
+        'np.einsum("epk,ke->pe", rescaled**2, s**2)',
+        'np.einsum("epk,ke->pe", rescaled, s) ** 2',
+    ),
+    of_extrapolate(
+        "extrapolation: never above a line",
+        "return min(widths - 1, 2)",
+        "return min(widths - 1, 1)",
+    ),
+    of_extrapolate(
+        "extrapolation: units of the slope",
+        "pseudo_inverse / unit ** np.arange",
+        "pseudo_inverse / unit ** 0 * np.ones_like(1.0 * np.arange",
+    ),
+    of_differentials(
+        "differentials of a network: width above",
+        "np.divide(net.lambda_W, net.widths[:-1])",
+        "np.divide(net.lambda_W, net.widths[1:])",
+    ),
+    of_differentials(
+        "differentials of a network: output scale once",
+        "features * scales[1, -1] ** 2 / len(features)",
+        "features * scales[1, -1] / len(features)",
+    ),
+)

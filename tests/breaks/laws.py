@@ -1,0 +1,109 @@
+"""Breaks of residual networks, exact laws of linear ones, information and couplings."""
+
+from breaks import row
+
+of_residual = row("theory/residual.py", "tests/theory/test_residual.py")
+of_residual_single_input = row("theory/residual_single_input.py", "tests/theory/test_residual.py")
+of_residual_design = row("theory/residual_design.py", "tests/theory/test_residual.py")
+of_pairings = row("theory/_pairings.py", "tests/theory/test_linear_networks.py")
+of_linear_networks = row("theory/linear_networks.py", "tests/theory/test_linear_networks.py")
+of_information = row("theory/information.py", "tests/theory/test_information.py")
+of_aspect_ratio = row("theory/aspect_ratio.py", "tests/theory/test_information.py")
+of_nearly_gaussian = row("theory/nearly_gaussian.py", "tests/theory/test_couplings.py")
+of_couplings = row("theory/couplings.py", "tests/theory/test_couplings.py")
+of_single_input_couplings = row(
+    "theory/single_input_couplings.py", "tests/theory/test_couplings.py"
+)
+of_complexity = row("theory/complexity.py", "tests/theory/test_complexity.py")
+
+MUTANTS = (
+    of_residual(
+        "residual: own part once", "n * (metric + own + own.swapaxes(1, 2))", "n * (metric + own)"
+    ),
+    of_residual(
+        "residual: memory forgotten",
+        "cross = [push(cross[k]) + C_W * noise(k) if k > m else zero for k in range(hidden)]",
+        "cross = [zero for k in range(hidden)]",
+    ),
+    of_residual_single_input(
+        "residual: memory without its 2",
+        "A = chi**2 * A + 2 * C_W * chi * float(propagated @ own)",
+        "A = chi**2 * A + C_W * chi * float(propagated @ own)",
+    ),
+    of_residual_single_input(
+        "residual: G1 without memory",
+        "(4 * bend * A + float(propagated @ curved))",
+        "(4 * bend * A)",
+    ),
+    of_residual_design(
+        "residual: growth of a geometric sum",
+        "c * (1 + gamma**p) / (1 - gamma**p)",
+        "c / (1 - gamma**p)",
+    ),
+    of_pairings("linear: loops", "float(n) ** (loops - m)", "float(n) ** (loops - m - 1)"),
+    of_linear_networks(
+        "linear: C_W of the first layer",
+        "factor = (_slope(net) * net.C_W[below]) ** m",
+        "factor = (_slope(net) * net.C_W[0]) ** m",
+    ),
+    of_linear_networks(
+        "linear: law of the metric", "float(n) ** (1 - powers)", "float(n) ** (2 - powers)"
+    ),
+    of_information(
+        "entropy: third order",
+        "(m**3 + 10 * m**2 + 16 * m) / 48",
+        "(m**3 + 8 * m**2 + 16 * m) / 48",
+    ),
+    of_information(
+        "conditional variance: no half",
+        "return G + 0.5 * (z * z - G) * x",
+        "return G + (z * z - G) * x",
+    ),
+    of_aspect_ratio(
+        "optimal aspect ratio",
+        "return 4 / (20 + 3 * m1 + 3 * m2) / nu",
+        "return 6 / (20 + 3 * m1 + 3 * m2) / nu",
+    ),
+    of_nearly_gaussian(
+        "nearly Gaussian: pairs of one neuron",
+        '"ab,abm->m", 4 * self_pairs, outer',
+        '"ab,abm->m", 2 * self_pairs, outer',
+    ),
+    of_nearly_gaussian(
+        "nearly Gaussian: across neurons", "left, right) / (4 * n)", "left, right) / (8 * n)"
+    ),
+    of_couplings(
+        "couplings: crossed pairs",
+        'shift = shift + np.einsum("acbd,cd->ab", raised, K)',
+        'shift = shift + np.einsum("abcd,cd->ab", raised, K)',
+    ),
+    of_couplings(
+        "couplings: shift of the metric",
+        "shift = shift - up @ G1 @ up / n",
+        "shift = shift + up @ G1 @ up / n",
+    ),
+    of_couplings(
+        "couplings: neurons without their half",
+        'shift = 0.5 * neurons * np.einsum("abcd,cd->ab", raised, K)',
+        'shift = neurons * np.einsum("abcd,cd->ab", raised, K)',
+    ),
+    of_couplings("action: eighth", "S = S - 0.125 *", "S = S - 0.25 *"),
+    of_single_input_couplings(
+        "six-point vertex: ratio of widths once",
+        "mixed + r**2 * slope**3 * U",
+        "mixed + r * slope**3 * U",
+    ),
+    of_single_input_couplings(
+        "six-point vertex: curvature dropped", " + 3 * (r * slope * V) ** 2 * bend", ""
+    ),
+    of_single_input_couplings(
+        "six-point vertex: spread of the variance",
+        "mixed = 3 * r * slope * widening * V",
+        "mixed = r * slope * widening * V",
+    ),
+    of_single_input_couplings(
+        "sextic coupling: V once", "(6 * V**2 / G - U)", "(3 * V**2 / G - U)"
+    ),
+    of_single_input_couplings("running coupling: sextic", "+ (m + 4) * u * G", "+ (m + 2) * u * G"),
+    of_complexity("count of B", "(N**4 + 3 * N**2) // 4", "(N**4 + N**2) // 2"),
+)

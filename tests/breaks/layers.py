@@ -1,0 +1,101 @@
+"""Breaks of what all tensors of several inputs are made of: one layer, and the step to the next."""
+
+from breaks import row
+
+TESTS = "tests/theory/test_tensor_flow.py"
+ORACLE = f"{TESTS}::test_unequal_widths_and_rates_of_its_own_in_each_layer"
+of_layer = row("theory/layer.py", ORACLE)
+of_flow = row("theory/tensor_flow.py", ORACLE)
+
+MUTANTS = (
+    of_layer(
+        "layer: diagonal change of the kernel without its half",
+        "0.5 * _pair(self.M(p + 2, q)) * same[:, :, None]",
+        "_pair(self.M(p + 2, q)) * same[:, :, None]",
+    ),
+    of_layer(
+        "layer: change of the second variance dropped",
+        "            + 0.5 * _pair(self.M(p, q + 2)) * same[:, None]\n",
+        "",
+    ),
+    of_layer(
+        "layer: changes of the variances swapped",
+        "* same[:, :, None]\n            + _pair",
+        "* same[:, None]\n            + _pair",
+    ),
+    of_layer(
+        "layer: change of the covariance twice",
+        "+ _pair(self.M(p + 1, q + 1)) * T",
+        "+ 2 * _pair(self.M(p + 1, q + 1)) * T",
+    ),
+    of_layer(
+        "layer: curvature, first variance twice",
+        "0.25 * self.M(p + 4, q)",
+        "0.5 * self.M(p + 4, q)",
+    ),
+    of_layer("layer: curvature, variances without their half", "+ 0.5 * aabb)", "+ aabb)"),
+    of_layer(
+        "layer: curvature, wrong legs of V",
+        'np.einsum("eabab->eab", V)',
+        'np.einsum("eaabb->eab", V)',
+    ),
+    of_layer(
+        "layer: curvature, legs swapped",
+        "self.M(p + 1, q + 3) * aaab.swapaxes(1, 2)",
+        "self.M(p + 1, q + 3) * aaab",
+    ),
+    of_layer(
+        "layer: curvature, cross term dropped",
+        "            + self.M(p + 3, q + 1) * aaab\n",
+        "",
+    ),
+    of_layer(
+        "layer: transposed moment not turned",
+        "return self._pair[q, p].T",
+        "return self._pair[q, p]",
+    ),
+    of_layer(
+        "layer: chain rule's curvature at a kink",
+        "np.zeros_like(self.K) if is_piecewise_linear(self.sigma) else self.M(p, q)",
+        "self.M(p, q)",
+        f"{TESTS}::test_scale_invariant_networks_are_known_in_closed_form",
+    ),
+    of_flow(
+        "flow: ratio of widths upside down",
+        "r = net.widths[index] / net.widths[index - 1]",
+        "r = net.widths[index - 1] / net.widths[index]",
+    ),
+    of_flow(
+        "flow: ratio of widths in the first step",
+        "if index > 1 else 1.0\n    rates",
+        "if index > 0 else 1.0\n    rates",
+    ),
+    of_flow("flow: C_W of the layer below", '"C_W": net.C_W[index]', '"C_W": net.C_W[index - 1]'),
+    of_flow(
+        "flow: rate of the layer below",
+        '"lambda_W": net.lambda_W[index]',
+        '"lambda_W": net.lambda_W[index - 1]',
+    ),
+    of_flow(
+        "flow: V one step ahead of D",
+        '"D": lambda: next_D(layer, old["V"], old["D"], **full)',
+        '"D": lambda: next_D(layer, 0 * old["V"], old["D"], **full)',
+    ),
+    of_flow("flow: Q with F of the layer below", 'new["F"], **full', 'old["F"], **full'),
+    of_flow(
+        "flow: P with B of the next layer",
+        'next_P(layer, old["P"], old["B"], **rates)',
+        'next_P(layer, old["P"], new["B"], **rates)',
+    ),
+    of_flow(
+        "flow: NTK of the next layer",
+        "layer, Theta[index - 1], state, needed)",
+        "layer, Theta[index], state, needed)",
+    ),
+    of_flow(
+        "flow: error bars of the coarser rule",
+        "layer.rule.combine(following[x])",
+        "(following[x][0], 0 * following[x][0])",
+        f"{TESTS}::test_error_bars_cover_the_error",
+    ),
+)

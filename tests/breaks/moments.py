@@ -1,0 +1,172 @@
+"""Breaks of the Gaussian expectations."""
+
+from breaks import row
+
+of_four = row("gaussian/_four.py", "tests/gaussian/test_four.py")
+of_products = row("gaussian/_products.py", "tests/gaussian/test_four.py")
+of_closed = row(
+    "gaussian/_closed.py",
+    ("tests/gaussian/test_closed.py", "tests/conformance/test_gaussian_engines.py"),
+)
+of_hermite = row("gaussian/_hermite.py", "tests/gaussian/test_hermite.py")
+of_kinks = row("gaussian/_kinks.py", "tests/gaussian/test_quadrature.py")
+of_polar = row("gaussian/_polar.py", "tests/gaussian/test_joint.py")
+of_joint = row("gaussian/_joint.py", "tests/gaussian/test_joint.py")
+of_moments = row("criticality/_moments.py", "tests/test_criticality_susceptibilities.py")
+
+MUTANTS = (
+    of_four(
+        "four-point: linear part of one leg",
+        "            C[row, 1 + b] += moments(p, q + 1)[a, b]\n",
+        "",
+    ),
+    of_four(
+        "four-point: square without its half",
+        "0.5 * moments(p + 2, q)[a, b]",
+        "moments(p + 2, q)[a, b]",
+    ),
+    of_four(
+        "four-point: mixed square dropped",
+        "        C[row, forms + self.place[a, b]] += moments(p + 1, q + 1)[a, b]\n",
+        "",
+    ),
+    of_four(
+        "four-point: derivatives of the legs swapped",
+        "C[row, 1 + a] += moments(p + 1, q)[a, b]",
+        "C[row, 1 + a] += moments(p, q + 1)[a, b]",
+    ),
+    of_four("four-point: one Wick pairing", " + K[np.ix_(a, b)] * K[np.ix_(b, a)]", ""),
+    of_four(
+        "four-point: exact part of the rests",
+        "                    + best[p] @ cross @ best[q].T\n",
+        "",
+    ),
+    of_four("four-point: monomials not centred", "        forms -= self.mean\n", ""),
+    of_four(
+        "four-point: one side's monomials", "                    - gram[p, None] @ best[q].T\n", ""
+    ),
+    of_four(
+        "four-point: order of a pair lost",
+        "return a, b, np.arange(count * count).reshape(count, count)",
+        "return a, b, np.arange(count * count).reshape(count, count).T",
+    ),
+    of_four(
+        "four-point: symmetric pairs where they are not",
+        "ordered=pq[0] != pq[1])",
+        "ordered=False)",
+    ),
+    of_four(
+        "four-point: weights of the nodes dropped",
+        "        right *= weights[start : start + count]\n",
+        "        right *= 1 / nodes.shape[1]\n",
+    ),
+    of_four(
+        "four-point: two inputs left to the nodes",
+        "    if cheap or count <= _MAX_QUADRATURE_INPUTS:\n",
+        "    if False:\n",
+    ),
+    of_four(
+        "four-point: pattern of the legs",
+        "legs = tuple(b if pattern >> i & 1 else a for i in range(4))",
+        "legs = tuple(a if pattern >> i & 1 else b for i in range(4))",
+    ),
+    of_four(
+        "four-point: last pattern forgotten",
+        "        for pattern in range(1, 15) if a.size else ():\n",
+        "        for pattern in range(1, 14) if a.size else ():\n",
+    ),
+    of_four(
+        "four-point: parity of one input", "linear=sigma.parity == 0)", "linear=sigma.parity != 0)"
+    ),
+    of_products(
+        "products: parity without derivatives",
+        "sigma.parity ** len(legs) * (-1) ** sum(legs)",
+        "sigma.parity ** len(legs)",
+    ),
+    of_products(
+        "products: legs swapped",
+        "product(sigma, legs), parity)\n"
+        "        value, error, size = series.moment(tables[p], tables[q])",
+        "product(sigma, legs), parity)\n"
+        "        value, error, size = series.moment(tables[q], tables[p])",
+    ),
+    of_products("products: weight of a difference", "(5 / 3, -5 / 21", "(5 / 3, 5 / 21"),
+    of_products(
+        "products: step of the fifth derivative",
+        "return total / step**order",
+        "return total / step",
+    ),
+    of_products(
+        "products: sign of M_42", "(4, 2): -(second * c + first)", "(4, 2): (second * c + first)"
+    ),
+    of_products(
+        "products: M_51 without its 3",
+        "(5, 1): (second * c * c + 3 * first * c)",
+        "(5, 1): (second * c * c + first * c)",
+    ),
+    of_products(
+        "products: M_33 by the first variance",
+        "(3, 3): second / (A * B)",
+        "(3, 3): second / (A * A)",
+    ),
+    of_closed(
+        "moments: M_00 of a kink with the far end",
+        "self.jump * self.pair.root * _sin_minus_angle_cos(self.angle) + self.end * self.pair.C",
+        "self.jump * self.pair.root * _sin_minus_angle_cos(self.angle) - self.end * self.pair.C",
+    ),
+    of_closed(
+        "moments: M_11 without its side",
+        "return self.end - self.side * self.jump * self.angle",
+        "return self.end - self.jump * self.angle",
+    ),
+    of_closed(
+        "moments: M_20 by the other variance",
+        "return self.jump * np.sqrt(self.pair.determinant) / self.pair.A",
+        "return self.jump * np.sqrt(self.pair.determinant) / self.pair.B",
+    ),
+    of_hermite(
+        "moments: series one power out",
+        "total = total * c + f[k] * g[k]",
+        "total = (total + f[k] * g[k]) * c",
+    ),
+    of_hermite(
+        "moments: table of a derivative",
+        "factor = np.sqrt(np.arange(1, order))",
+        "factor = np.sqrt(np.arange(order - 1))",
+        "tests/gaussian/test_quadrature.py",
+    ),
+    of_kinks(
+        "moments: kink without the other's",
+        "                mean = mean + leg.delta_of_other_leg()\n",
+        "                mean = mean + 0\n",
+    ),
+    of_kinks(
+        "moments: curvature of a kink",
+        "{1: curvature + slope * kappa / A, 2: -slope * rho}",
+        "{1: curvature - slope * kappa / A, 2: -slope * rho}",
+    ),
+    of_polar(
+        "moments: radius of a plane Gaussian",
+        "math.gamma(1 + (p + q) / 2)",
+        "math.gamma((p + q) / 2)",
+    ),
+    of_polar(
+        "moments: sign of a sector",
+        "signs = [(1, -1), (1, 1), (-1, 1), (-1, -1)]",
+        "signs = [(1, 1), (1, -1), (-1, 1), (-1, -1)]",
+    ),
+    of_joint(
+        "nodes: square root of the kernel",
+        "np.sqrt(value[keep]))[:, ::-1]",
+        "value[keep])[:, ::-1]",
+    ),
+    of_joint("nodes: error of one scramble", "ddof=1) / np.sqrt(len(estimates))", "ddof=1)"),
+    of_moments(
+        "susceptibility: kinks left out", "        excess += jet(", "        excess += 0 * jet("
+    ),
+    of_moments(
+        "susceptibility: half of the excess",
+        "parallel, perp = C_W * (perp + excess), C_W * perp",
+        "parallel, perp = C_W * (perp + 0.5 * excess), C_W * perp",
+    ),
+)

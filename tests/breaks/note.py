@@ -1,0 +1,43 @@
+"""Breaks of the differentials and influences of the note on the NTK."""
+
+from breaks import row
+
+of_differential_types = row("theory/_differential_types.py", "tests/theory/test_differentials.py")
+of_differentials = row("theory/differentials.py", "tests/theory/test_differentials.py")
+of_influence = row("theory/influence.py", "tests/theory/test_influence.py")
+of_influence_refined = row("theory/influence_refined.py", "tests/theory/test_influence_refined.py")
+
+MUTANTS = (
+    of_differential_types(
+        "differentials: order of the parent",
+        "orders=(*_raised(term.orders, parent), 1)",
+        "orders=(*term.orders, 1)",
+    ),
+    of_differentials(
+        "differentials: double factorial", "np.arange(m - 1, 0, -2)", "np.arange(m, 0, -2)"
+    ),
+    of_differentials(
+        "differentials: inputs not matched",
+        "rate ** len(term.read) * all(i[a] == i[b] for a, b in term.read)",
+        "rate ** len(term.read)",
+    ),
+    of_influence(
+        "influence: path from one block late",
+        "Q = _moved(kernels.path(ell, L - 1)) / d[ell]",
+        "Q = _moved(kernels.path(ell + 1, L - 1)) / d[ell]",
+    ),
+    of_influence(
+        "influence: fourth moment dropped",
+        "+ fourth * _watched(watched) * _moved(moved)",
+        "+ 0 * fourth * _watched(watched) * _moved(moved)",
+    ),
+    of_influence("influence: own block dropped", '("abba->ab", B)', '("abba->ab", 0 * B)'),
+    of_influence_refined(
+        "refined influence: weight variance", "v[..., 0] = net.C_W[L - 1]", "v[..., 0] = 1.0"
+    ),
+    of_influence_refined(
+        "refined influence: curvature of another block",
+        "mu, bend = _mean(net, kernels, k - 1, 0)",
+        "mu, bend = _mean(net, kernels, k, 0)",
+    ),
+)

@@ -1,0 +1,90 @@
+"""Breaks of the kernel, the mean NTK, the four-point vertex and the correction of the metric."""
+
+from breaks import row
+
+GOLDEN = "tests/theory/test_golden_preactivation.py"
+of_flow = row("theory/kernel_flow.py", (GOLDEN, "tests/theory/test_golden_ntk.py"))
+of_map = row("gaussian/_kernel_map.py", (GOLDEN, "tests/theory/test_golden_ntk.py"))
+of_vertex = row("theory/preactivation.py", (GOLDEN, "tests/theory/test_printed_form.py"))
+
+MUTANTS = (
+    of_flow("K: bias variance dropped off the diagonal", "            K += net.C_b[i]\n", ""),
+    of_flow(
+        "K: weight variance of the layer below",
+        "            K *= net.C_W[i]\n",
+        "            K *= net.C_W[i - 1]\n",
+    ),
+    of_flow(
+        "K: input width forgotten", "    K *= net.C_W[0] / net.input_dim\n", "    K *= net.C_W[0]\n"
+    ),
+    of_map(
+        "K: series cut one order short",
+        "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)))",
+        "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)) // 2)",
+    ),
+    of_map(
+        "K: angle term of ReLU with the wrong sign",
+        "        sine *= self._beta\n",
+        "        sine *= -self._beta\n",
+    ),
+    of_flow("Theta: forward term dropped", "                Theta += work[0]\n", ""),
+    of_flow(
+        "Theta: rates of biases and weights swapped",
+        "np.multiply(K, net.lambda_W[i], out=work[0])",
+        "np.multiply(K, net.lambda_b[i], out=work[0])",
+    ),
+    of_flow("Theta: weight variance dropped", "                slope *= net.C_W[i]\n", ""),
+    of_map(
+        "Theta: factor 2 in the derivative of the series",
+        "            slope *= 2.0  # d p(c²)/dc\n",
+        "",
+    ),
+    of_vertex(
+        "V: nothing handed on from the layer below", "    vertex *= r\n", "    vertex *= 0 * r\n"
+    ),
+    of_vertex("V: factor 2 in the source", "    vertex += source\n", "    vertex += 2 * source\n"),
+    of_vertex("V: C_W for C_W²", "    vertex *= C_W**2\n", "    vertex *= C_W\n"),
+    of_vertex(
+        "V: ratio of widths upside down",
+        "    r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0\n    C_W, J",
+        "    r = net.widths[layer - 1] / net.widths[layer] if layer > 1 else 1.0\n    C_W, J",
+    ),
+    of_vertex(
+        "V: pushed through one leg only",
+        "np.stack([J @ (J @ V).T for V in vertex])",
+        "np.stack([J @ V for V in vertex])",
+    ),
+    of_vertex(
+        "V: Jacobian counts the first diagonal twice",
+        "[0.5 * M[2, 0], M[1, 1]",
+        "[1.0 * M[2, 0], M[1, 1]",
+    ),
+    of_vertex(
+        "V: Wick pairing with swapped legs",
+        "wick += kernel[a][:, b] * kernel[b][:, a]",
+        "wick += kernel[a][:, a] * kernel[b][:, b]",
+    ),
+    of_vertex(
+        "V: mean of the pair not subtracted",
+        "exact = value - M[0, 0][rows] * M[0, 0][columns]",
+        "exact = value",
+    ),
+    of_vertex(
+        "V: <s_a³ s_b> in the place of <s_a s_b³>",
+        "(aa[b], ab, moment(1, 3))",
+        "(aa[b], ab, moment(3, 1))",
+    ),
+    of_vertex("G1: curvature without its half", "0.5 * _curvature(", "1.0 * _curvature("),
+    of_vertex("G1: nothing handed on", "C_W * r * (push + 0.5", "C_W * r * (0 * push + 0.5"),
+    of_vertex("G1: ratio of widths dropped", "metric = C_W * r * (", "metric = C_W * ("),
+    of_vertex("G1: fourth derivative twice", "0.25 * M[4, 0]", "0.50 * M[4, 0]"),
+    of_vertex("G1: cross term dropped", "        + M[3, 1] * V[:, aa, ab]\n", ""),
+    of_vertex(
+        "G1: cross terms with swapped legs", "M[1, 3] * V[:, bb, ab]", "M[3, 1] * V[:, bb, ab]"
+    ),
+    of_vertex(
+        "G1: vertex of the wrong legs",
+        "(V[:, ab, ab] + 0.5 * V[:, aa, bb])",
+        "(V[:, aa, bb] + 0.5 * V[:, ab, ab])",
+    ),
+)
