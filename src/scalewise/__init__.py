@@ -5,6 +5,7 @@ The public names; nothing else lives here. See ``docs/architecture.md`` for the 
 
 from typing import TYPE_CHECKING, Any
 
+from scalewise import scaling, theory
 from scalewise._version import __version__
 from scalewise.activations import Activation, activation
 from scalewise.compare import Comparison, at_width, compare
@@ -33,6 +34,8 @@ __all__ = [
     "measure",
     "optimal_depth",
     "predict",
+    "scaling",
+    "theory",
 ]
 
 

@@ -189,7 +189,11 @@ def _one_or_many(values: list[Any]) -> Any:
 def names(text: str | None, net: MLP, *, several: bool = True) -> list[str] | None:
     """The observables asked for; for none, all that exist for the activation."""
     if text is not None:
-        return list(select([name.strip() for name in text.split(",") if name.strip()]))
+        wanted = [name.strip() for name in text.split(",") if name.strip()]
+        if wanted == ["all"]:
+            every = select("all", net.activation)
+            return [name for name in every if several or not name.endswith("_nlo")]
+        return list(select(wanted))
     if net.activation.is_continuous:
         return None
     # The tangent kernel of an activation that jumps does not exist.
