@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test format mutants bench clean
+.PHONY: demo gallery test format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -13,6 +13,9 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/scalewise report --data digits --activation tanh --depth 16 --width 128 --out report
+
+gallery: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --out gallery
 
 test: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -32,4 +35,4 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report
+	rm -rf $(VENV) report gallery

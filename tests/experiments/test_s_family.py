@@ -138,6 +138,13 @@ def test_figure_shows_every_observable(measured: xr.Dataset) -> None:
     canvas.draw_without_rendering()
 
 
+def test_numbers_of_the_gallery_agree(measured: xr.Dataset) -> None:
+    numbers = s_family.numbers(measured)
+    assert len(numbers) == len(OBSERVABLES) * (measured.s.size + 1)
+    assert [number for number in numbers if not number.agrees] == []
+    assert s_family.Config.small() == Config()
+
+
 def test_a_dataset_says_how_it_was_made(measured: xr.Dataset) -> None:
     assert measured.attrs["activation"] == "tanh"
     assert measured.attrs["seed"] == 0

@@ -76,10 +76,10 @@ class Number:
     """
 
     what: str
-    expected: float
-    found: float
-    sem: float = 0.0
-    allowance: float = 0.0
+    expected: float | int
+    found: float | int
+    sem: float | int = 0.0
+    allowance: float | int = 0.0
 
     @property
     def agrees(self) -> bool:

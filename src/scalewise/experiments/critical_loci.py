@@ -129,7 +129,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         left.annotate(
             f"K* = {K:g}",
             (float(one.marked_C_W), float(one.marked_C_b)),
-            (7, -9),
+            (7, -9) if K > 0.3 else (2, 7),
             textcoords="offset points",
             color=MUTED,
             fontsize=8,
@@ -141,7 +141,7 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.annotate("(1, 0)", (1.0, 0.0), (-6, 8), textcoords="offset points", ha="right")
     top = float(dataset.C_b.max())
     left.axhspan(-1.0, 0.0, color=MUTED, alpha=0.09, lw=0)
-    left.text(2.1, -0.35, "C_b < 0: no network", color=MUTED, ha="left")
+    left.text(0.68, -0.5, "C_b < 0: no network", color=MUTED, ha="left")
     left.set(xlim=(0.6, 3.8), ylim=(-0.6, 1.05 * top), xlabel="C_W", ylabel="C_b")
     left.set_title(f"{dataset.attrs['activation']}: criticality of one susceptibility")
     left.legend(loc="upper left")

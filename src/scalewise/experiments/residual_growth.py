@@ -80,7 +80,7 @@ class Config:
     @classmethod
     def small(cls) -> Config:
         """Few points, small ensembles."""
-        return cls(depth=40, width=64, measured_depth=12, networks=1_500, count=5)
+        return cls(depth=24, width=64, measured_depth=8, networks=1_500, count=6)
 
 
 def run(config: Config) -> xr.Dataset:
@@ -136,11 +136,12 @@ def _formulas(config: Config, name: str, squares: np.ndarray) -> dict[str, objec
     slopes, variances = [], []
     for gamma in np.sqrt(squares):
         net = _network(config, name, float(gamma), config.depth)
-        K, V, _ = residual_single_input(net, 1.0)
-        rise = np.diff(V / K**2)[-1]
-        # Kernels that fall reach their class in thousands of layers only.
-        slopes.append(rise if name != "tanh" else np.nan)
         variances.append(net.branch.C_W[1])
+        slope = np.nan  # kernels that fall reach their class in thousands of layers only
+        if net.branch.activation.slopes is not None:
+            K, V, _ = residual_single_input(net, 1.0)
+            slope = np.diff(V / K**2)[-1]
+        slopes.append(slope)
     return {
         "nu": [residual_growth(name, g) for g in np.sqrt(squares)],
         "nu_printed": [printed_residual_growth(name, g) for g in np.sqrt(squares)],
@@ -174,9 +175,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         one = dataset.sel(activation=name)
         half = one.sel(square=0.5)
         if np.isfinite(half.nu_recursion):
-            found = float(half.nu_recursion)
+            found, left = float(half.nu_recursion), 30 * 0.5 ** (dataset.attrs["depth"] / 2)
             rows.append(
-                Number(f"ν of {name}, γ² = ½: sum, recursion", float(half.nu), found, 0.0, 1e-6)
+                Number(f"ν of {name}, γ² = ½: sum, recursion", float(half.nu), found, 0.0, left)
             )
         V, sem = float(one.vertex), float(one.vertex_sem)
         leading = float(one.vertex_predicted)

@@ -19,19 +19,41 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from scalewise.experiments._look import COLORS, Number, house, log_axes, sheet
 from scalewise.nets import sample_differentials
 from scalewise.network import MLP
 from scalewise.scaled import apply_strategy
 from scalewise.scaling import meta, observable_order
 from scalewise.theory import single_input_flow
 
-__all__ = ["LARGE", "OBSERVABLES", "SMALL", "Config", "exponents", "figure", "run"]
+__all__ = [
+    "LARGE",
+    "OBSERVABLES",
+    "SMALL",
+    "SOURCE",
+    "TEXT",
+    "TITLE",
+    "Config",
+    "exponents",
+    "figure",
+    "numbers",
+    "run",
+]
+
+TITLE = "The meta-principled family"
+SOURCE = "Yaida (4.3), (4.6), (4.9), (4.10)"
+TEXT = (
+    "Means of the first differentials over networks of several widths and depths, for members of the "
+    "family of scalings. With s the second differentials fall ever more slowly with the width, as "
+    "n<sup>s−1</sup>, while the first keeps its 1/n. On the right all cells of all members lie on one "
+    "line against γ = L/n<sup>1−s</sup>."
+)
 
 OBSERVABLES = ("z_eta2_dntk", "eta3_ddntk_I", "eta3_ddntk_II")
 _TITLES = {
-    "z_eta2_dntk": r"$|E[z\,\eta^2 dH]|$",
-    "eta3_ddntk_I": r"$|E[\eta^3 dd_I H]|$",
-    "eta3_ddntk_II": r"$|E[\eta^3 dd_{II} H]|$",
+    "z_eta2_dntk": "|E[z η² dH]|",
+    "eta3_ddntk_I": "|E[η³ ddᴵH]|",
+    "eta3_ddntk_II": "|E[η³ ddᴵᴵH]|",
 }
 
 
@@ -64,6 +86,11 @@ class Config:
     numbers: int = 24_000_000
     kernel: float = 1.0
     seed: int = 0
+
+    @classmethod
+    def small(cls) -> Config:
+        """The same: most of its time is compilation."""
+        return cls()
 
     def network(self, depth: int, width: int) -> MLP:
         r"""Critical ($C_b=0$, $C_W=1/\sigma_1^2$), with $\lambda_b=1/\ell$ and $\lambda_W=1$.
@@ -235,6 +262,23 @@ def _fit(design: np.ndarray, y: np.ndarray, sem: np.ndarray) -> np.ndarray:
     return np.array([solution, np.sqrt(np.diagonal(covariance))])
 
 
+def numbers(dataset: xr.Dataset) -> list[Number]:
+    """The fitted powers; 0.05 is allowed for orders in 1/n beyond the one that is fitted."""
+    rows = []
+    for name, label in _TITLES.items():
+        for k, s in enumerate(dataset.s.values):
+            one = dataset.isel(s=k)
+            expected = float(one[f"{name}_width_exponent_predicted"])
+            found, sem = (float(one[f"{name}_width_exponent{end}"]) for end in ("", "_sem"))
+            rows.append(
+                Number(f"power of the width, {label}, s = {s:g}", expected, found, sem, 0.05)
+            )
+        found, sem = (float(dataset[f"{name}_depth_exponent{end}"][0]) for end in ("", "_sem"))
+        rows.append(Number(f"power of the depth, {label}", 1.0, found, sem, 0.05))
+    return rows
+
+
+@house
 def figure(dataset: xr.Dataset) -> Figure:
     """Three panels for each observable: against the width, against the depth, and against gamma.
 
@@ -244,14 +288,16 @@ def figure(dataset: xr.Dataset) -> Figure:
     Returns:
         A figure: points are measured, with standard errors; lines are the recursions at leading order.
     """
-    canvas = Figure(figsize=(10.5, 9.0), layout="constrained")
-    axes = canvas.subplots(len(OBSERVABLES), 3)
-    for row, name in zip(axes, OBSERVABLES, strict=True):
-        _against_width(row[0], dataset, name)
-        _against_depth(row[1], dataset, name)
-        _against_gamma(row[2], dataset, name)
-    for axis in axes.flat:
-        axis.set(xscale="log", yscale="log")
+    canvas, axes = sheet(3, len(OBSERVABLES), height=2.9)
+    for row, name in enumerate(OBSERVABLES):
+        _against_width(axes[3 * row], dataset, name)
+        _against_depth(axes[3 * row + 1], dataset, name)
+        _against_gamma(axes[3 * row + 2], dataset, name)
+    for axis in axes:
+        log_axes(axis)
+    for axis in axes[:3]:
+        axis.set_xlabel("")
+    axes[0].legend(loc="best", fontsize=7)
     return canvas
 
 
@@ -259,18 +305,26 @@ def _against_width(axis: Any, dataset: xr.Dataset, name: str) -> None:
     top = dataset.isel(depth=-1)
     for k, s in enumerate(dataset.s.values):
         here = top.isel(s=k)
+        color = COLORS[k % len(COLORS)]
         draw = partial(axis.errorbar, here.width, np.abs(here[name]), here[f"{name}_sem"])
-        draw(fmt="o", ms=3, color=f"C{k}", label=f"s = {s:g}")
-        axis.plot(here.width, np.abs(here[f"{name}_predicted"]), color=f"C{k}", lw=0.8)
+        draw(fmt="o", ms=3.6, mew=0, color=color, label=f"s = {s:g}")
+        axis.plot(here.width, np.abs(here[f"{name}_predicted"]), color=color, lw=1.0)
     axis.set(xlabel="width n", title=f"{_TITLES[name]}, L = {int(top.depth)}")
-    axis.legend(fontsize="x-small")
 
 
 def _against_depth(axis: Any, dataset: xr.Dataset, name: str) -> None:
     side = dataset.isel(width=-1, s=0)
     unit = side[f"{name}_unit"]
-    axis.errorbar(side.depth, np.abs(side[name] / unit), side[f"{name}_sem"] / unit, fmt="o", ms=3)
-    axis.plot(side.depth, np.abs(side[f"{name}_predicted"] / unit), lw=0.8)
+    axis.errorbar(
+        side.depth,
+        np.abs(side[name] / unit),
+        side[f"{name}_sem"] / unit,
+        fmt="o",
+        ms=3.6,
+        mew=0,
+        color=COLORS[0],
+    )
+    axis.plot(side.depth, np.abs(side[f"{name}_predicted"] / unit), lw=1.0, color=COLORS[0])
     axis.set(xlabel="depth L", title=f"dimensionless, n = {int(side.width)}")
 
 
@@ -281,5 +335,6 @@ def _against_gamma(axis: Any, dataset: xr.Dataset, name: str) -> None:
         here = dataset.isel(s=k)
         ratio = np.abs((here[name] / here[f"{name}_unit"]).values).ravel()
         scale = (here.depth / here.width ** (1 - s)).values.ravel()
-        axis.plot(scale, ratio, "o", ms=3, color=f"C{k}", label=f"s = {s:g}")
-    axis.set(xlabel="gamma = L / n^(1-s)", title="all cells")
+        axis.plot(scale, ratio, "o", ms=3.6, mew=0, color=COLORS[k % len(COLORS)])
+    title = "all cells" if name != "z_eta2_dntk" else "all cells, s = 0"
+    axis.set(xlabel="γ = L/n¹⁻ˢ", title=title)

@@ -1,0 +1,94 @@
+"""All experiments, in the order of a visit, and the form each of them has."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Protocol, cast, runtime_checkable
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from scalewise.experiments._look import Number, Table
+
+__all__ = ["EXPERIMENTS", "Experiment", "experiment", "tables_of"]
+
+EXPERIMENTS = (
+    "network_diagram",
+    "activation_curves",
+    "critical_loci",
+    "susceptibility_ratios",
+    "universality_classes",
+    "fluctuations",
+    "deep_angles",
+    "optimal_aspect_ratio",
+    "residual_growth",
+    "gradient_flow",
+    "equivalent_rates",
+    "ntk_statistics",
+    "ntk_ratios",
+    "robustness_depth",
+    "dntk_growth",
+    "ddntk_growth",
+    "one_step",
+    "six_point",
+    "s_family",
+    "differential_hierarchy",
+    "phase_diagram",
+)
+
+
+@runtime_checkable
+class Experiment(Protocol):
+    """What every module of the room offers: words, a config, data, numbers, a picture.
+
+    `Config` is a frozen dataclass whose defaults take tens of seconds and whose ``small()`` takes
+    seconds; `run` makes the data from it; `numbers` and `figure` read the data and draw nothing else
+    from anywhere. A module with tables has ``tables(dataset)`` besides.
+    """
+
+    TITLE: str
+    SOURCE: str
+    TEXT: str
+    Config: type[Any]
+
+    @staticmethod
+    def run(config: Any) -> xr.Dataset:
+        """The data."""
+        ...
+
+    @staticmethod
+    def numbers(dataset: xr.Dataset) -> list[Number]:
+        """What was found beside what was expected."""
+        ...
+
+    @staticmethod
+    def figure(dataset: xr.Dataset) -> Figure:
+        """The picture."""
+        ...
+
+
+def experiment(name: str) -> Experiment:
+    """One experiment by the name of its module.
+
+    Args:
+        name: One of `EXPERIMENTS`.
+
+    Raises:
+        ValueError: If there is no such experiment; the message lists them.
+
+    Example:
+        >>> from scalewise.experiments.catalogue import experiment
+        >>> experiment("network_diagram").TITLE
+        'A network and the count of its parameters'
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(
+            f"There is no experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}."
+        )
+    return cast(Experiment, import_module(f"scalewise.experiments.{name}"))
+
+
+def tables_of(one: Experiment, dataset: xr.Dataset) -> list[Table]:
+    """The tables of an experiment; none if it has none."""
+    make = getattr(one, "tables", None)
+    return [] if make is None else make(dataset)

@@ -1,0 +1,118 @@
+"""Conformance and agreement tests: every experiment runs, says what it shows, and finds what it claims."""
+
+import ast
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import scalewise.experiments
+from scalewise.experiments._look import Number, power
+from scalewise.experiments.catalogue import EXPERIMENTS, experiment, tables_of
+
+ROOM = Path(scalewise.experiments.__file__).parent
+# The family has a file of its own, which runs it.
+HERE = [name for name in EXPERIMENTS if name != "s_family"]
+# Variables, and how many panels.
+PROMISED = {
+    "network_diagram": ({"width", "biases", "weights", "parameters"}, 3),
+    "activation_curves": ({"sigma", "slope"}, 10),
+    "critical_loci": ({"C_W", "C_b", "marked_C_W", "marked_C_b", "kernel"}, 2),
+    "susceptibility_ratios": ({"ratio", "limit", "critical_K"}, 3),
+    "universality_classes": ({"K_star", "C_b", "C_W", "kernel", "exponent"}, 2),
+    "fluctuations": ({"metric", "vertex", "measured_metric_sem", "measured_vertex"}, 6),
+    "deep_angles": ({"psi", "distance", "cos_zeta", "approach", "crossover"}, 4),
+    "optimal_aspect_ratio": ({"nu", "r_star", "r_maximum", "information", "curve"}, 2),
+    "residual_growth": ({"nu", "nu_printed", "nu_recursion", "gamma_star", "vertex_sem"}, 2),
+    "gradient_flow": ({"predicted", "measured", "measured_sem"}, 2),
+    "equivalent_rates": ({"bias", "weight", "ntk"}, 4),
+    "ntk_statistics": ({"predicted", "ratio", "ratio_sem", "extrapolated"}, 1),
+    "ntk_ratios": ({"ratio", "measured", "slope", "amplitude", "amplitude_predicted"}, 2),
+    "robustness_depth": ({"response", "slope", "slope_predicted"}, 2),
+    "dntk_growth": ({"ratio", "measured", "measured_sem", "deep"}, 2),
+    "ddntk_growth": ({"ratio", "measured", "measured_sem", "deep"}, 1),
+    "one_step": ({"change", "change_sem", "deep_change", "slope", "slope_sem"}, 2),
+    "six_point": ({"recursion", "exact", "measured", "measured_sem"}, 2),
+    "differential_hierarchy": ({"predicted", "measured", "slope", "slope_predicted"}, 3),
+    "phase_diagram": ({"limit", "depth", "gamma_back"}, 2),
+}
+
+
+def test_the_catalogue_is_the_room() -> None:
+    modules = {path.stem for path in ROOM.glob("*.py")}
+    assert modules - {"__init__", "_look", "catalogue"} == set(EXPERIMENTS)
+    assert set(PROMISED) == set(HERE)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_an_experiment_keeps_its_promises(name: str) -> None:
+    one = experiment(name)
+    config = one.Config.small()
+    dataset = one.run(config)
+    variables, panels = PROMISED[name]
+    assert variables <= set(map(str, dataset.data_vars))
+    assert {field.name for field in fields(config)} - {"s"} <= set(dataset.attrs)
+    json.dumps(dataset.to_dict(), default=float)
+    numbers = one.numbers(dataset)
+    assert numbers
+    assert [number for number in numbers if not number.agrees] == []
+    for table in tables_of(one, dataset):
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.head)}
+    canvas = one.figure(dataset)
+    assert isinstance(canvas, Figure)
+    assert len(canvas.axes) == panels
+    for axis in canvas.axes[: len(dataset.activation) if name == "activation_curves" else None]:
+        assert axis.lines or axis.patches or axis.collections
+        assert axis.get_title(loc="left")
+        drawn = [np.asarray(line.get_ydata(), float) for line in axis.lines]
+        assert all(np.isfinite(y).any() for y in drawn if y.size)
+    canvas.draw_without_rendering()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_says_what_it_shows(name: str) -> None:
+    one = experiment(name)
+    assert is_dataclass(one.Config)
+    assert one.Config.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert hash(one.Config.small()) is not None
+    text = ast.get_docstring(ast.parse((ROOM / f"{name}.py").read_text())) or ""
+    assert "Source:" in text
+    assert "$" in text or name == "activation_curves"
+    assert any(word in text for word in ("Look for:", "Claims:"))
+    assert one.TITLE
+    assert one.SOURCE.startswith(("PDLT", "Yaida"))
+    assert 150 < len(one.TEXT) < 700
+
+
+def test_unknown_experiments_are_refused() -> None:
+    with pytest.raises(ValueError, match="no experiment 'nothing'; the experiments are network_di"):
+        experiment("nothing")
+
+
+@pytest.mark.parametrize(
+    ("found", "sem", "allowance", "agrees"),
+    [
+        (1.0, 0.0, 0.0, True),
+        (1.39, 0.1, 0.0, True),
+        (1.41, 0.1, 0.0, False),
+        (0.55, 0.1, 0.06, True),
+        (1.1, 0.0, 0.05, False),
+        (float("nan"), 0.1, 0.1, False),
+    ],
+)
+def test_when_a_number_agrees(found: float, sem: float, allowance: float, agrees: bool) -> None:
+    assert Number("a", 1.0, found, sem, allowance).agrees is agrees
+
+
+def test_a_power_and_its_error() -> None:
+    x = np.array([2.0, 4.0, 8.0, 16.0])
+    assert power(x, -3 * x**-0.5)[0] == pytest.approx(-0.5, abs=1e-12)
+    rng = np.random.default_rng(0)
+    sem = np.array([0.02, 0.04, 0.01, 0.03]) * x
+    found = np.array([power(x, x + sem * rng.normal(size=4), sem) for _ in range(2000)])
+    assert found[:, 0].std() == pytest.approx(found[:, 1].mean(), rel=0.1)
+    assert abs(found[:, 0].mean() - 1) < 4 * found[:, 1].mean() / 2000**0.5 + 1e-3
