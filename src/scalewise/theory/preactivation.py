@@ -38,6 +38,7 @@ __all__ = [
     "PreactivationState",
     "origin",
     "pair_derivatives",
+    "pair_sources",
     "preactivation_flow",
     "preactivation_step",
     "preactivation_steps",
@@ -175,7 +176,7 @@ def preactivation_steps(
         kernel = K[layer - 1]
         rule = joint_rule(kernel, smooth=net.activation.is_smooth)
         moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
-        source = _sources(net.activation, kernel, pairs, rule, moments)
+        source = pair_sources(net.activation, kernel, pairs, rule, moments)
         state = preactivation_step(net, layer, moments, source, state or origin(pairs, rule))
         yield state
 
@@ -250,7 +251,7 @@ def _curvature(
     )
 
 
-def _sources(
+def pair_sources(
     sigma: Activation,
     kernel: np.ndarray,
     pairs: Pairs,

@@ -33,7 +33,7 @@ from scalewise.activations import Activation
 from scalewise.criticality import susceptibilities
 from scalewise.gaussian import joint_rule
 from scalewise.network import MLP, check_inputs, replace_layers
-from scalewise.theory.preactivation import Pairs, _sources, pair_derivatives
+from scalewise.theory.preactivation import Pairs, pair_derivatives, pair_sources
 
 __all__ = ["ResidualFlow", "ResidualMLP", "residual_flow", "residual_susceptibilities"]
 
@@ -208,7 +208,7 @@ def residual_flow(net: ResidualMLP, x: Any) -> ResidualFlow:
     joint = _path_kernel(net, K)
     rule = joint_rule(joint, smooth=mlp.activation.is_smooth)
     M = pair_derivatives(mlp.activation, joint, paths, second=False)
-    covariance = _sources(mlp.activation, joint, paths, rule, M)
+    covariance = pair_sources(mlp.activation, joint, paths, rule, M)
     places = [
         paths.index[layer * count + pairs.first, layer * count + pairs.second]
         for layer in range(hidden)
