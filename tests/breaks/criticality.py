@@ -9,7 +9,10 @@ of_exponents = row("scaling/exponents.py", "tests/scaling")
 of_aspect = row("scaling/aspect.py", "tests/scaling")
 of_conditions = row("scaling/conditions.py", "tests/scaling/test_conditions.py")
 of_scaled = row("scaled.py", "tests/test_scaled.py")
-of_s_family = row("experiments/s_family.py", "tests/experiments")
+of_s_family = row(
+    "experiments/s_family.py",
+    "tests/experiments/test_s_family.py::test_the_recursions_become_linear_in_the_depth",
+)
 
 MUTANTS = (
     of_universality("class of K* = 0: growth", '"nu": float(source) / 3}', '"nu": float(source)}'),

@@ -2,14 +2,30 @@
 
 from breaks import row
 
-of_forward = row("nets/_forward.py", "tests/nets/test_one_network.py")
-of_jets = row("nets/_jets.py", "tests/nets/test_deeper_layers.py")
-of_dntk = row("nets/_dntk.py", "tests/nets/test_deeper_layers.py")
-of_ntk_statistics = row("nets/_ntk_statistics.py", "tests/nets/test_deeper_layers.py")
-of_estimators = row("nets/_estimators.py", "tests/nets/test_second_layer.py")
-of_measure = row("nets/_measure.py", "tests/nets/test_measure.py")
-of_sampler = row("nets/_sampler.py", "tests/nets/test_preactivations.py")
-of_ntk = row("nets/_ntk.py", "tests/nets/test_ntk.py")
+ONE = "tests/nets/test_one_network.py::test_the_forward_equations_are_the_definitions"
+INTEGRATED = "tests/nets/test_deeper_layers.py::test_the_weights_above_are_integrated_out_of_the"
+SLOPE = "tests/nets/test_deeper_layers.py::test_the_slope_of_the_mean_ntk_of_a_quadratic_network"
+LAWS = (
+    "tests/nets/test_preactivations.py::test_the_second_layer_is_exact_at_any_width",
+    "tests/nets/test_preactivations.py::test_the_exact_law_of_scale_invariant_networks",
+    "tests/nets/test_preactivations.py::test_real_weights_have_the_same_law",
+)
+MEANS = (
+    "tests/nets/test_ntk.py::test_the_mean_is_exact_for_scale_invariant_networks",
+    "tests/nets/test_ntk.py::test_the_ensemble_has_the_mean_of_single_networks",
+)
+
+of_forward = row("nets/_forward.py", ONE)
+of_jets = row("nets/_jets.py", f"{INTEGRATED}_differentials")
+of_dntk = row("nets/_dntk.py", f"{INTEGRATED}_differentials")
+of_ntk_statistics = row("nets/_ntk_statistics.py", f"{INTEGRATED}_ntk_statistics")
+of_estimators = row(
+    "nets/_estimators.py",
+    "tests/nets/test_second_layer.py::test_the_second_layer_is_exact_at_any_width",
+)
+of_measure = row("nets/_measure.py", SLOPE)
+of_sampler = row("nets/_sampler.py", LAWS)
+of_ntk = row("nets/_ntk.py", MEANS)
 of_moments = row("nets/_moments.py", "tests/nets/test_moments.py")
 of_extrapolate = row("nets/_extrapolate.py", "tests/nets/test_extrapolate.py")
 of_differentials = row("nets/_differentials.py", "tests/nets/test_differentials.py")
@@ -131,13 +147,13 @@ MUTANTS = (
         "measured V: width forgotten",
         "values, sems = n * sums.covariance(), n * sums.covariance_sem()",
         "values, sems = sums.covariance(), n * sums.covariance_sem()",
-        "tests/nets/test_preactivations.py",
+        *LAWS,
     ),
     of_estimators(
         "measured V: width in the value only",
         "values, sems = n * sums.covariance(), n * sums.covariance_sem()",
         "values, sems = n * sums.covariance(), sums.covariance_sem()",
-        "tests/nets/test_preactivations.py",
+        *LAWS,
     ),
     of_measure(
         "measured H1: intercept for slope",

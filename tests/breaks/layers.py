@@ -58,17 +58,12 @@ MUTANTS = (
         "layer: chain rule's curvature at a kink",
         "np.zeros_like(self.K) if is_piecewise_linear(self.sigma) else self.M(p, q)",
         "self.M(p, q)",
-        f"{TESTS}::test_scale_invariant_networks_are_known_in_closed_form",
+        f"{TESTS}::test_a_piecewise_linear_network_bends_nowhere",
     ),
     of_flow(
         "flow: ratio of widths upside down",
         "r = net.widths[index] / net.widths[index - 1]",
         "r = net.widths[index - 1] / net.widths[index]",
-    ),
-    of_flow(
-        "flow: ratio of widths in the first step",
-        "if index > 1 else 1.0\n    rates",
-        "if index > 0 else 1.0\n    rates",
     ),
     of_flow("flow: C_W of the layer below", '"C_W": net.C_W[index]', '"C_W": net.C_W[index - 1]'),
     of_flow(

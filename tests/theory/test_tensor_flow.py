@@ -144,6 +144,11 @@ def test_scale_invariant_networks_are_known_in_closed_form(name, plus, minus) ->
         )
 
 
+def test_a_piecewise_linear_network_bends_nowhere() -> None:
+    # In (11.49) every source has a second derivative; the delta of a kink is none that autodiff sees.
+    assert not np.any(several("relu", 3, "dntk_P").dntk_P)
+
+
 def test_ddntk_of_deep_linear_networks() -> None:
     # PDLT (∞.46)-(∞.48): R = U = 0.
     depth = 7
