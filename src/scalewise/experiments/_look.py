@@ -21,6 +21,7 @@ __all__ = [
     "Table",
     "attributes",
     "house",
+    "layers_below",
     "log_axes",
     "points",
     "power",
@@ -140,10 +141,18 @@ def log_axes(axis: Axes, which: str = "xy") -> None:
             axis.set_yscale("log")
         side = axis.xaxis if letter == "x" else axis.yaxis
         low, high = axis.get_xlim() if letter == "x" else axis.get_ylim()
-        if high / max(low, 1e-300) < 40:
+        if high / max(low, 1e-300) < 6:
+            side.set_major_locator(ticker.MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
+        elif high / max(low, 1e-300) < 40:
             side.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         side.set_major_formatter(ticker.FuncFormatter(lambda value, _: _power_label(value)))
         side.set_minor_formatter(ticker.NullFormatter())
+
+
+def layers_below(axis: Axes) -> None:
+    """Whole numbers on a linear horizontal axis of layers."""
+    axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
+    axis.set_xlabel("layer ℓ")
 
 
 def power(x: Any, y: Any, sem: Any = None) -> tuple[float, float]:

@@ -101,7 +101,8 @@ def figure(dataset: xr.Dataset) -> Figure:
     canvas, axes = sheet(5, -(-len(names) // 5), height=2.3)
     for axis, name in zip(axes, names, strict=False):
         one = dataset.sel(activation=name)
-        axis.plot(one.z, one.slope, color=COLORS[1], lw=1.0, ls=(0, (4, 2)))
+        if np.isfinite(one.slope).all():
+            axis.plot(one.z, one.slope, color=COLORS[1], lw=1.0, ls=(0, (4, 2)))
         axis.plot(one.z, one.sigma, color=COLORS[0])
         axis.set(title=name, xlim=(-4, 4), ylim=(-1.6, 2.6), xticks=(-4, -2, 0, 2, 4))
     for axis in axes[len(names) :]:

@@ -18,7 +18,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.experiments._look import COLORS, MUTED, Number, attributes, house, points, sheet
+from scalewise.experiments._look import (
+    COLORS,
+    MUTED,
+    Number,
+    attributes,
+    house,
+    layers_below,
+    points,
+    sheet,
+)
 from scalewise.nets import measure
 from scalewise.network import MLP
 from scalewise.theory import asymptotics, leading_forms, single_input_flow
@@ -145,6 +154,7 @@ def figure(dataset: xr.Dataset) -> Figure:
             if letter != "U":
                 axis.plot(one.layer, form, color=COLORS[k], lw=0.8, ls=(0, (3, 2)))
             points(axis, one.layer, one.measured, one.measured_sem, color=COLORS[k])
-        axis.set(title=f"{name}, n = {dataset.attrs['width']}", xlabel="layer ℓ")
+        axis.set_title(f"{name}, n = {dataset.attrs['width']}")
+        layers_below(axis)
     axes[0].legend(loc="best", ncols=2)
     return canvas

@@ -37,7 +37,7 @@ SOURCE = "PDLT (5.162)–(5.169), (10.88)–(10.93): plot G"
 TEXT = (
     "Two inputs of equal norm. Their angle falls as 3π/ℓ for ReLU, from a depth 3π/ψ that is larger "
     "the closer they were (vertical marks); the distance K<sub>[2]</sub> therefore as 1/ℓ². The NTK of "
-    "any two different inputs ends at cos ζ = ¼, slowly: the approach is logarithmic over ℓ."
+    "any two different inputs ends at cos ζ = ¼, with corrections of order log ℓ/ℓ."
 )
 _LABELS = ("π/2", "0.5", "0.1", "0.01")
 
@@ -130,13 +130,13 @@ def figure(dataset: xr.Dataset) -> Figure:
     broken = {"color": MUTED, "lw": 1.0, "ls": (0, (4, 2))}
     axes[0].plot(deep, 3 / rho / deep, **broken, label="3/ρℓ")
     axes[1].plot(deep, 9 / 4 / rho**2 / deep**2.0, **broken, label="9/4ρ²ℓ²")
-    axes[0].set_ylim(top=4.0)
-    axes[1].set_ylim(top=4.0)
     axes[2].axhline(float(dataset.attrs["cos_zeta_limit"]), **broken)
     axes[3].axhline(1.0, **broken)
     titles = ("angle ψ of two inputs", "distance K₂/K*", "NTK: cos ζ", "approach: ρℓψ/3")
     for k, (axis, title) in enumerate(zip(axes, titles, strict=True)):
         log_axes(axis, "xy" if k < 2 else "x")
         axis.set(title=title, xlabel="layer ℓ" if k > 1 else "")
+    axes[0].set_ylim(0.3 * float(dataset.psi.min()), 4.0)
+    axes[1].set_ylim(0.3 * float(dataset.distance.min()), 2.0)
     axes[0].legend(loc="lower left")
     return canvas

@@ -181,6 +181,6 @@ def figure(dataset: xr.Dataset) -> Figure:
             points(axis, one.width, np.abs(one.measured), one.measured_sem, color=COLORS[i % 6])
         log_axes(axis)
         low, high = float(np.abs(dataset.predicted).min()), float(np.abs(dataset.predicted).max())
-        axis.set(xlabel="width n", title=f"s = {s:g}", ylim=(0.3 * low, 5 * high))
-        axis.legend(loc="lower left" if s < 1 else "upper right", fontsize=7)
+        axis.set(xlabel="width n", title=f"s = {s:g}", ylim=(0.3 * low, 300 * high))
+        axis.legend(loc="upper right", ncols=2, fontsize=7)
     return canvas

@@ -19,7 +19,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.experiments._look import COLORS, MUTED, Number, attributes, house, points, sheet
+from scalewise.experiments._look import (
+    COLORS,
+    MUTED,
+    Number,
+    attributes,
+    house,
+    layers_below,
+    points,
+    sheet,
+)
 from scalewise.nets import measure
 from scalewise.network import MLP
 from scalewise.theory import asymptotics, leading_forms, single_input_flow
@@ -145,6 +154,7 @@ def figure(dataset: xr.Dataset) -> Figure:
             axis.plot(one.layer, one.deep_predicted * one.layer, color=COLORS[k], lw=0.8,
                       ls=(0, (3, 2)))  # fmt: skip
             points(axis, one.layer, one.measured, one.measured_sem, color=COLORS[k])
-        axis.set(title=f"{name}, n = {dataset.attrs['width']}", xlabel="layer ℓ")
+        axis.set_title(f"{name}, n = {dataset.attrs['width']}")
+        layers_below(axis)
     axes[0].legend(loc="best")
     return canvas

@@ -61,7 +61,7 @@ class Config:
     @classmethod
     def small(cls) -> Config:
         """Fewer depths."""
-        return cls(depth=12, depths=(2, 10, 500))
+        return cls(depth=12, depths=(2, 10, 200))
 
 
 def run(config: Config) -> xr.Dataset:

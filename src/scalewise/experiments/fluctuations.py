@@ -16,7 +16,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.experiments._look import COLORS, Number, attributes, house, points, sheet
+from scalewise.experiments._look import (
+    COLORS,
+    Number,
+    attributes,
+    house,
+    layers_below,
+    points,
+    sheet,
+)
 from scalewise.nets import measure
 from scalewise.nets._residual import residual_metrics
 from scalewise.network import MLP
@@ -157,7 +165,10 @@ def figure(dataset: xr.Dataset) -> Figure:
         bottom.plot(one.layer, one.vertex, color=COLORS[0], label="recursion")
         points(bottom, one.layer, one.measured_vertex, one.measured_vertex_sem, color=COLORS[1])
         top.set(title=f"{case}: mean metric", ylim=(0, None))
-        bottom.set(title=f"{case}: V/nK²", xlabel="layer ℓ", ylim=(0, None))
+        bottom.set(title=f"{case}: V/nK²", ylim=(0, None))
+        layers_below(top)
+        layers_below(bottom)
+        top.set_xlabel("")
         top.set_ylim(0, 1.25 * float(np.max(one.measured_metric)))
     axes[0].legend(loc="upper right")
     return canvas

@@ -20,6 +20,7 @@ from scalewise.experiments._look import (
     Number,
     attributes,
     house,
+    layers_below,
     log_axes,
     points,
     sheet,
@@ -140,6 +141,7 @@ def figure(dataset: xr.Dataset) -> Figure:
             axis.plot(one.layer, one.predicted, color=COLORS[k], label=case.partition(", ")[2])
             points(axis, one.layer, one.measured, one.measured_sem, color=COLORS[k])
         log_axes(axis, "y")
-        axis.set(xlabel="layer ℓ", title=f"{name}: squared gradient from the output back")
+        axis.set_title(f"{name}: squared gradient from the output back")
+        layers_below(axis)
         axis.legend(loc="best")
     return canvas

@@ -64,13 +64,13 @@ class Config:
     activations: tuple[str, ...] = ("linear", "relu", "tanh", "sin")
     widths: tuple[int, ...] = (32, 64, 128)
     depth: int = 3
-    networks: int = 6_000
+    networks: int = 12_000
     seed: int = 0
 
     @classmethod
     def small(cls) -> Config:
         """Two activations, two widths, small ensembles."""
-        return cls(activations=("relu",), widths=(16, 32), networks=1_500)
+        return cls(activations=("relu",), widths=(16, 32), networks=1_000)
 
 
 def run(config: Config) -> xr.Dataset:

@@ -41,7 +41,7 @@ TEXT = (
     "Relative change of the NTK in one step on a single input. Smooth activations move it by 1/n, as "
     "the dNTK and ddNTK say. ReLU moves it by 1/√n: a step of size n<sup>−1/2</sup> for each neuron "
     "switches off that share of them, which no expansion in the step size sees. The right panel shows "
-    "the dependence on the depth, linear for both."
+    "the dependence on the depth, which becomes linear for both."
 )
 _KINDS = ("width", "depth")
 
@@ -71,7 +71,7 @@ class Config:
     @classmethod
     def small(cls) -> Config:
         """Narrower networks of two activations."""
-        return cls(activations=("relu", "tanh"), widths=(32, 128, 512), depths=(2, 4), width=64,
+        return cls(activations=("relu", "tanh"), widths=(32, 96, 288), depths=(2, 4), width=64,
                    networks=100)  # fmt: skip
 
 

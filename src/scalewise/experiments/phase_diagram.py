@@ -18,7 +18,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, house, sheet
+from scalewise.experiments._look import (
+    COLORS,
+    INK,
+    MUTED,
+    Number,
+    attributes,
+    house,
+    log_axes,
+    sheet,
+)
 from scalewise.scaling import LIMITS, depth_for_gamma, gamma, limit_of
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -115,7 +124,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         left.text(x, y, text, ha="center", color=INK)
     note = {"color": MUTED, "fontsize": 8.0}
     left.text(0.03, 1.06, "s = 0: L/n fixed", **note)
-    left.text(0.97, 0.07, "s = 1: mean field, μP", ha="right", **note)
+    left.text(0.99, 0.3, "s = 1: mean field, μP", ha="right", **note)
     left.text(0.56, 0.5, "γ fixed, L/n → 0: the missing limit", **note)
     left.set(xlim=(0, 1), ylim=(0, top), xlabel="metaparameter s", ylabel="e, with L ∝ nᵉ")
     left.set_title("limits of large networks; line: γ = 1")
@@ -124,7 +133,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         one = dataset.sel(width=n)
         right.plot(one.s, one.depth, color=COLORS[k], label=f"n = {n}")
     right.axhline(1.0, color=MUTED, lw=0.8, ls=(0, (4, 2)))
-    right.set_yscale("log")
+    log_axes(right, "y")
     right.set(xlabel="metaparameter s", title=f"depth at which γ = {dataset.attrs['gamma']:g}")
     right.legend(loc="upper right")
     return canvas

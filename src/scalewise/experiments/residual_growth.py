@@ -71,16 +71,17 @@ class Config:
     squares: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 0.9)
     depth: int = 60
     outputs: int = 10
-    width: int = 256
+    width: int = 1_024
     measured_depth: int = 24
-    networks: int = 6_000
+    networks: int = 3_000
     count: int = 60
     seed: int = 0
 
     @classmethod
     def small(cls) -> Config:
         """Few points, small ensembles."""
-        return cls(depth=24, width=64, measured_depth=8, networks=1_500, count=6)
+        return cls(activations=("linear", "relu"), squares=(0.0, 0.5), depth=20, width=64,
+                   measured_depth=6, networks=1_500, count=6)  # fmt: skip
 
 
 def run(config: Config) -> xr.Dataset:
@@ -207,7 +208,8 @@ def figure(dataset: xr.Dataset) -> Figure:
         one = dataset.sel(activation=name)
         left.plot(one.curve_square, one.nu_curve, color=COLORS[k], label=name)
         left.plot(one.curve_square, one.printed_curve, color=COLORS[k], ls=broken, lw=1.0)
-        left.plot(one.square, one.nu_recursion, "o", ms=4, color=COLORS[k])
+        if np.isfinite(one.nu_recursion).all():
+            left.plot(one.square, one.nu_recursion, "o", ms=4, color=COLORS[k])
         right.plot(one.relative_r, one.gamma_star**2, color=COLORS[k], label=name)
         right.plot(one.relative_r, one.gamma_star_printed**2, color=COLORS[k], ls=broken, lw=1.0)
         half = one.sel(square=0.5)

@@ -70,7 +70,7 @@ class Config:
     @classmethod
     def small(cls) -> Config:
         """Fewer layers."""
-        return cls(depth=2_000)
+        return cls(depth=1_000)
 
 
 def run(config: Config) -> xr.Dataset:
@@ -153,8 +153,8 @@ def figure(dataset: xr.Dataset) -> Figure:
     for k, case in enumerate(map(str, dataset.case.values)):
         axis = right if case.startswith("ReLU") else left
         one = dataset.sel(case=case)
-        law = f"{float(one.slope):.2f}".replace("-", "−")
-        label = f"{case}: ∝ ℓ^{law}"
+        law = f"{round(float(one.slope), 2) + 0.0:.2f}".replace("-", "−")
+        label = f"{case}, slope {law}"
         axis.plot(one.layer, np.abs(one.response), color=COLORS[k], label=label)
     right.axhline(0.75, color=MUTED, lw=0.8, ls=(0, (4, 2)))
     for axis in (left, right):

@@ -295,8 +295,11 @@ def figure(dataset: xr.Dataset) -> Figure:
         _against_gamma(axes[3 * row + 2], dataset, name)
     for axis in axes:
         log_axes(axis)
-    for axis in axes[:3]:
-        axis.set_xlabel("")
+    for k, axis in enumerate(axes):
+        if k % 3 < 2:
+            axis.set_xticks(dataset.width.values if k % 3 == 0 else dataset.depth.values)
+        if k < 3:
+            axis.set_xlabel("")
     axes[0].legend(loc="best", fontsize=7)
     return canvas
 

@@ -17,7 +17,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.experiments._look import COLORS, Number, attributes, house, points, sheet
+from scalewise.experiments._look import (
+    COLORS,
+    Number,
+    attributes,
+    house,
+    layers_below,
+    points,
+    sheet,
+)
 from scalewise.network import MLP
 from scalewise.theory.linear_networks import metric_moments
 from scalewise.theory.single_input_couplings import six_point_vertex
@@ -128,7 +136,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.plot(layer, dataset.exact / unit, color=COLORS[1], lw=1.0, label=f"exact, n = {n}")
         points(axis, layer, dataset.measured / unit, dataset.measured_sem / unit, color=COLORS[1],
                label="measured")  # fmt: skip
-        axis.set(xlabel="layer ℓ")
+        layers_below(axis)
     left.set_title("six-point vertex, U/K³")
     right.set_title("the same over 75ℓ²")
     right.set_ylim(0, None)
