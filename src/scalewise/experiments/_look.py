@@ -142,7 +142,8 @@ def log_axes(axis: Axes, which: str = "xy") -> None:
         side = axis.xaxis if letter == "x" else axis.yaxis
         low, high = axis.get_xlim() if letter == "x" else axis.get_ylim()
         if high / max(low, 1e-300) < 6:
-            side.set_major_locator(ticker.MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
+            even = ticker.MaxNLocator(nbins=4, steps=[1, 2, 5, 10]).tick_values(low, high)
+            side.set_major_locator(ticker.FixedLocator([v for v in even if low <= v <= high]))
         elif high / max(low, 1e-300) < 40:
             side.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         side.set_major_formatter(ticker.FuncFormatter(lambda value, _: _power_label(value)))
