@@ -3,12 +3,33 @@
 from breaks import row
 
 CORRELATORS = "tests/theory/test_correlators.py"
+INTERLAYER = "tests/theory/test_interlayer.py"
 
-of_correlators = row("theory/correlators.py", CORRELATORS)
-of_neurons = row("theory/neuron_tensors.py", CORRELATORS)
+of_correlators = row(
+    "theory/correlators.py",
+    (
+        f"{CORRELATORS}::test_printed_form_with_inverse_metrics",
+        f"{CORRELATORS}::test_products_of_preactivations_give_the_tensors_back",
+    ),
+)
+of_neurons = row(
+    "theory/neuron_tensors.py",
+    (
+        f"{CORRELATORS}::test_symmetries_of_whole_arrays",
+        f"{CORRELATORS}::test_whole_arrays_of_the_second_layer",
+    ),
+)
 of_derivatives = row("theory/_gaussian_derivatives.py", "tests/theory/test_insertions.py")
 of_insertions = row("theory/insertions.py", "tests/theory/test_insertions.py")
-of_interlayer = row("theory/interlayer.py", "tests/theory/test_interlayer.py")
+of_interlayer = row(
+    "theory/interlayer.py",
+    (
+        f"{INTERLAYER}::test_pairs_of_activations_give_the_recursions",
+        f"{INTERLAYER}::test_linear_network_exactly",
+        f"{INTERLAYER}::test_one_input_two_layers_up",
+        f"{INTERLAYER}::test_several_neurons_one_by_one",
+    ),
+)
 of_ratios = row("theory/ratios.py", "tests/theory/test_ratios.py")
 of_states = row("theory/discrete_information.py", "tests/theory/test_information.py")
 

@@ -70,6 +70,20 @@ def test_products_of_sines_are_known(count: int) -> None:
         assert error.max() < 2e-3
 
 
+def test_derivatives_stand_on_the_legs_they_are_named_with() -> None:
+    K, sigma = covariance(3), sw.activation("softplus")  # its derivatives all differ
+    x, w = np.polynomial.hermite_e.hermegauss(40)
+    u = np.stack(np.meshgrid(x, x, x, indexing="ij")).reshape(3, -1)
+    weights = np.einsum("i,j,k->ijk", w, w, w).ravel() / w.sum() ** 3
+    z = np.linalg.cholesky(K) @ u
+    rule = joint_rule(K, smooth=True)
+    found = four_point_products(sigma, K, rule, [(2, 0, 1, 1), (3, 1, 1, 1)], moments_of(sigma, K))
+    for family, estimates in found.items():
+        factors = [sigma.derivative(z, order) for order in family]
+        want = np.einsum("am,bm,cm,dm,m->abcd", *factors, weights, optimize=True)
+        np.testing.assert_allclose(rule.combine(estimates)[0], want, atol=1e-8)
+
+
 def test_splitting_off_the_chaos_makes_the_error_small() -> None:
     K = covariance(6, scale=0.3)
     sigma = sw.activation("gelu")
