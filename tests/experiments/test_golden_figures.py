@@ -214,9 +214,7 @@ def test_the_step_is_a_step_of_gradient_descent(name: str) -> None:
         return float(z[0])
 
     before, eta = output(), 1e-7
-    for k, (row, entering) in enumerate(parts):
-        W[k] -= eta * net.lambda_W[k] / net.widths[k] * np.outer(row, entering)
-        b[k] -= eta * net.lambda_b[k] * row
+    one_step._step(net, W, b, parts, eta)
     assert (output() - before) / eta == pytest.approx(-H, rel=1e-5)
 
 

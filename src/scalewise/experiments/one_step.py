@@ -119,14 +119,23 @@ def _change(config: Config, name: str, depth: int, width: int) -> tuple[float, f
     for _ in range(config.networks):
         W, b = _drawn(net, rng)
         before, gradients = _sweep(net, W, b, x)
-        eta = 0.5 / before
-        for k, (row, entering) in enumerate(gradients):
-            n = net.widths[k]
-            W[k] -= eta * net.lambda_W[k] / n * np.outer(row, entering)
-            b[k] -= eta * net.lambda_b[k] * row
+        _step(net, W, b, gradients, 0.5 / before)
         after, _ = _sweep(net, W, b, x)
         found.append(abs(after - before) / before)
     return float(np.mean(found)), float(np.std(found, ddof=1) / len(found) ** 0.5)
+
+
+def _step(
+    net: MLP,
+    W: list[np.ndarray],
+    b: list[np.ndarray],
+    gradients: list[tuple[np.ndarray, np.ndarray]],
+    eta: float,
+) -> None:
+    """One step at an error of 1, in place."""
+    for k, (row, entering) in enumerate(gradients):
+        W[k] -= eta * net.lambda_W[k] / net.widths[k] * np.outer(row, entering)
+        b[k] -= eta * net.lambda_b[k] * row
 
 
 def _drawn(net: MLP, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
