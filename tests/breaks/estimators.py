@@ -208,8 +208,8 @@ MUTANTS = (
     ),
     of_extrapolate(
         "extrapolation: units of the slope",
-        "pseudo_inverse / unit ** np.arange",
-        "pseudo_inverse / unit ** 0 * np.ones_like(1.0 * np.arange",
+        "rescaled = pseudo_inverse / unit **",
+        "rescaled = pseudo_inverse / 1.0 **",
     ),
     of_differentials(
         "differentials of a network: width above",

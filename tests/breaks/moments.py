@@ -133,7 +133,7 @@ MUTANTS = (
         "moments: table of a derivative",
         "factor = np.sqrt(np.arange(1, order))",
         "factor = np.sqrt(np.arange(order - 1))",
-        "tests/gaussian/test_quadrature.py",
+        "tests/theory/test_printed_form.py",
     ),
     of_kinks(
         "moments: kink without the other's",
