@@ -11,7 +11,7 @@ of_conditions = row("scaling/conditions.py", "tests/scaling/test_conditions.py")
 of_scaled = row("scaled.py", "tests/test_scaled.py")
 of_s_family = row(
     "experiments/s_family.py",
-    "tests/experiments/test_s_family.py::test_the_recursions_become_linear_in_the_depth",
+    "tests/experiments/test_s_family.py::test_means_are_those_of_the_recursions",
 )
 
 MUTANTS = (
