@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from coverage_table import PAGE, ROOT, TITLES, Row, checklist, kinds_of, page, rows, functions_in
+from coverage_table import PAGE, ROOT, TITLES, Row, checklist, functions_in, kinds_of, page, rows
 
 ROWS = rows()
 
