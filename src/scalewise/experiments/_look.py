@@ -184,7 +184,7 @@ def attributes(config: Any, **more: Any) -> dict[str, Any]:
     return {**plain, **more}
 
 
-def _power_label(value: float) -> str:
+def _power_label(value: float | np.integer) -> str:
     if 1e-3 < abs(value) < 1e4:
         return f"{value:g}"
     exponent = int(np.floor(np.log10(value) + 1e-9))
