@@ -101,7 +101,7 @@ MUTANTS = (
         "np.array([np.inf, *net.hidden_widths])",
         "np.array([*net.hidden_widths, np.inf])",
     ),
-    of_ratios("ratio: powers of R", '"R": (-1, 3)', '"R": (1, 3)'),
+    of_ratios("ratio: power of the kernel", "scale = flow.K**p *", "scale = flow.K**-p *"),
     of_ratios(
         "output scale: without its root", "np.sqrt(kernel[0] / kernel)", "kernel[0] / kernel"
     ),

@@ -88,5 +88,9 @@ MUTANTS = (
         'depth ** (1 - record.coefficients["p_perp"])',
     ),
     of_scaling_ansatz("fitted exponents: sign", "sign = float(np.sign(observed[0]))", "sign = 1.0"),
-    of_scaling_ansatz("fitted exponents: ratio of R", '"R": (-1, 3)', '"R": (1, 3)'),
+    of_scaling_ansatz(
+        "fitted exponents: powers exchanged",
+        "OBSERVABLES[name].dimension or (0, 0)",
+        "(OBSERVABLES[name].dimension or (0, 0))[::-1]",
+    ),
 )

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from scalewise.gaussian import JointRule, joint_rule
 
-__all__ = ["GaussianNeurons", "Moments", "Observable", "gaussian_neurons"]
+__all__ = ["GaussianNeurons", "Moments", "Observable", "gaussian_neurons", "lowered"]
 
 # Beyond the four coordinates of `joint_rule`: derivatives are noisier than values, so that a coarse
 # product rule still beats samples.
@@ -73,20 +73,12 @@ class GaussianNeurons:
     ) -> np.ndarray:
         """A tensor with some axes in the coordinates `direction`, refused if it leaves their span."""
         count = len(self.root)
-        if tensor.shape != (count,) * dims or not np.all(np.isfinite(tensor)):
+        if tensor.shape != (count,) * dims:
             raise ValueError(
                 f"`{name}` must be finite, with {dims} axes as long as `K`; got shape {tensor.shape} "
                 f"for {count} samples."
             )
-        out = _on_axes(tensor, self.inverse, axes)
-        again = _on_axes(out, self.root, axes)
-        largest = np.max(np.abs(tensor), initial=0.0)
-        if not np.allclose(again, tensor, rtol=1e-6, atol=1e-6 * largest):
-            raise ValueError(
-                f"`{name}` varies in a direction in which `K` does not: samples that coincide in one "
-                "must coincide in the other. Take both from the same prediction."
-            )
-        return out
+        return lowered(name, tensor, self.root, self.inverse, axes)
 
     def combine(self, estimates: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
         """Value and numerical error."""
@@ -156,6 +148,38 @@ def _values(observable: Observable, z: np.ndarray) -> np.ndarray:
             f"preactivations of shape {z.shape} and returned shape {values.shape}."
         )
     return values
+
+
+def lowered(
+    name: str, tensor: np.ndarray, root: np.ndarray, inverse: np.ndarray, axes: Sequence[int]
+) -> np.ndarray:
+    """A tensor over samples with some axes in the coordinates of `root`.
+
+    Args:
+        name: Of the tensor in messages.
+        tensor: All its axes are samples.
+        root: $R$ with $RR^T=K$.
+        inverse: $R^+$.
+        axes: Which axes.
+
+    Raises:
+        ValueError: If the tensor has another size or leaves the span of `root`.
+    """
+    count = len(root)
+    if tensor.shape != (count,) * tensor.ndim or not np.all(np.isfinite(tensor)):
+        raise ValueError(
+            f"`{name}` must be finite, with every axis as long as `K`; got shape {tensor.shape} "
+            f"for {count} samples."
+        )
+    out = _on_axes(tensor, inverse, axes)
+    again = _on_axes(out, root, axes)
+    largest = np.max(np.abs(tensor), initial=0.0)
+    if not np.allclose(again, tensor, rtol=1e-6, atol=1e-6 * largest):
+        raise ValueError(
+            f"`{name}` varies in a direction in which `K` does not: samples that coincide in one "
+            "must coincide in the other. Take both from the same prediction."
+        )
+    return out
 
 
 def _on_axes(tensor: np.ndarray, matrix: np.ndarray, axes: Sequence[int]) -> np.ndarray:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import JointRule, joint_rule
+from scalewise.theory._gaussian_derivatives import lowered
 
 __all__ = ["intralayer_covariance", "nearly_gaussian_expectation"]
 
@@ -161,21 +162,4 @@ def _whitening(K: np.ndarray) -> np.ndarray:
 
 def _lowered(name: str, tensor: np.ndarray, K: np.ndarray, R_plus: np.ndarray) -> np.ndarray:
     """A tensor in the coordinates of `_whitening`, refused if it leaves their span."""
-    legs = tensor.ndim
-    if tensor.shape != (len(K),) * legs or not np.all(np.isfinite(tensor)):
-        raise ValueError(
-            f"`{name}` must be finite, with every axis as long as `K`; got shape {tensor.shape} "
-            f"for {len(K)} inputs."
-        )
-    out, back = tensor, K @ R_plus.T
-    for _ in range(legs):
-        out = np.tensordot(out, R_plus, axes=(0, 1))
-    again = out
-    for _ in range(legs):
-        again = np.tensordot(again, back, axes=(0, 1))
-    if not np.allclose(again, tensor, rtol=1e-6, atol=1e-6 * np.max(np.abs(tensor), initial=0.0)):
-        raise ValueError(
-            f"`{name}` varies in a direction in which `K` does not: inputs that coincide in one "
-            "must coincide in the other. Take both from the same prediction."
-        )
-    return out
+    return lowered(name, tensor, K @ R_plus.T, R_plus, range(tensor.ndim))

@@ -36,6 +36,7 @@ __all__ = [
     "Pairs",
     "PreactivationFlow",
     "PreactivationState",
+    "derivative_orders",
     "origin",
     "pair_derivatives",
     "pair_sources",
@@ -217,6 +218,11 @@ def preactivation_step(
     return replace(state, vertex=vertex, metric=metric)
 
 
+def derivative_orders(*, second: bool) -> tuple[tuple[int, int], ...]:
+    r"""Orders $(p,q)$ of the moments that are first and, if asked for, second derivatives of $M_{00}$."""
+    return _FIRST + _SECOND if second else _FIRST
+
+
 def pair_derivatives(
     sigma: Activation, kernel: Float[np.ndarray, "sample sample"], pairs: Pairs, *, second: bool
 ) -> dict[tuple[int, int], Float[np.ndarray, " pair"]]:
@@ -224,7 +230,7 @@ def pair_derivatives(
     a, b = pairs.first, pairs.second
     A, B = kernel[a, a], kernel[b, b]
     C = np.where(a == b, A, np.clip(kernel[a, b], -np.sqrt(A * B), np.sqrt(A * B)))
-    orders = _FIRST + _SECOND if second else _FIRST
+    orders = derivative_orders(second=second)
     return {pq: m.value for pq, m in pair_moments(sigma, A, B, C, orders).items()}
 
 

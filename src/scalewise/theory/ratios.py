@@ -15,26 +15,10 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise.network import MLP
+from scalewise.theory.scaling_ansatz import RATIOS
 from scalewise.theory.single_input import single_input_flow
 
 __all__ = ["finite_width_ratios", "output_scale"]
-
-# Powers of K and of Theta in the denominator.
-_SCALES = {
-    "V": (2, 0),
-    "G1": (1, 0),
-    "H1": (0, 1),
-    "D": (1, 1),
-    "F": (1, 1),
-    "A": (0, 2),
-    "B": (0, 2),
-    "P": (0, 2),
-    "Q": (0, 2),
-    "R": (-1, 3),
-    "S": (-1, 3),
-    "T": (-1, 3),
-    "U": (-1, 3),
-}
 
 
 def finite_width_ratios(net: MLP, x: Any) -> xr.Dataset:
@@ -63,7 +47,7 @@ def finite_width_ratios(net: MLP, x: Any) -> xr.Dataset:
     flow = single_input_flow(net, x)
     below = np.array([np.inf, *net.hidden_widths])[:, None]
     data = {}
-    for letter, (p, q) in _SCALES.items():
+    for letter, (p, q) in RATIOS.items():
         tensor = getattr(flow, letter)
         if tensor is None or (q and flow.Theta is None):
             continue

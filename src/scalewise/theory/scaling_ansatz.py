@@ -14,23 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["ScalingFit", "fit_scaling", "normalised_exponents", "relevance"]
+from scalewise.observables import OBSERVABLES
+from scalewise.theory.tensor_flow import TENSORS
 
-# Powers of the kernel, the NTK and the tensor itself in each dimensionless ratio.
-_RATIOS: dict[str, tuple[int, int]] = {
-    "G1": (1, 0),
-    "V": (2, 0),
-    "H1": (0, 1),
-    "D": (1, 1),
-    "F": (1, 1),
-    "B": (0, 2),
-    "A": (0, 2),
-    "P": (0, 2),
-    "Q": (0, 2),
-    "R": (-1, 3),
-    "S": (-1, 3),
-    "T": (-1, 3),
-    "U": (-1, 3),
+__all__ = ["RATIOS", "ScalingFit", "fit_scaling", "normalised_exponents", "relevance"]
+
+# Powers of kernel and NTK in the denominator of each dimensionless ratio, by the letter of the tensor.
+RATIOS: dict[str, tuple[int, int]] = {"G1": (1, 0), "V": (2, 0)} | {
+    letter: OBSERVABLES[name].dimension or (0, 0)
+    for name, letter in TENSORS.items()
+    if OBSERVABLES[name].dimension is not None
 }
 
 
@@ -169,7 +162,7 @@ def normalised_exponents(exponents: Mapping[str, float]) -> dict[str, float]:
         {'V': -1.0}
     """
     out = {}
-    for name, (kernels, ntks) in _RATIOS.items():
+    for name, (kernels, ntks) in RATIOS.items():
         needed = {name} | ({"K"} if kernels else set()) | ({"Theta"} if ntks else set())
         if needed <= set(exponents):
             powers = (kernels, "K"), (ntks, "Theta")

@@ -24,8 +24,8 @@ from scalewise.theory.ntk_statistics import next_A, next_B, next_D, next_F, next
 from scalewise.theory.preactivation import (
     Pairs,
     PreactivationState,
+    derivative_orders,
     origin,
-    pair_derivatives,
     preactivation_step,
 )
 
@@ -213,8 +213,8 @@ def _preactivation(
 ) -> PreactivationState:
     r"""$V$ and $G^{\{1\}}$ of the next layer, from the expectations that the other tensors need too."""
     pairs = low.pairs if low is not None else Pairs.of(len(layer.K))
-    moments = pair_derivatives(net.activation, layer.K, pairs, second=metric_nlo)
     a, b = pairs.first, pairs.second
+    moments = {pq: layer.M(*pq)[a, b] for pq in derivative_orders(second=metric_nlo)}
     product = layer.four((0, 0, 0, 0))[:, a, b][:, :, a, b]
     source = product - moments[0, 0][:, None] * moments[0, 0]
     return preactivation_step(net, index, moments, source, low or origin(pairs, layer.rule))
