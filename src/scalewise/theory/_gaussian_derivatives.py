@@ -73,7 +73,7 @@ class GaussianNeurons:
     ) -> np.ndarray:
         """A tensor with some axes in the coordinates `direction`, refused if it leaves their span."""
         count = len(self.root)
-        if tensor.shape != (count,) * dims:
+        if tensor.shape != (count,) * dims or not np.all(np.isfinite(tensor)):
             raise ValueError(
                 f"`{name}` must be finite, with {dims} axes as long as `K`; got shape {tensor.shape} "
                 f"for {count} samples."
@@ -157,20 +157,14 @@ def lowered(
 
     Args:
         name: Of the tensor in messages.
-        tensor: All its axes are samples.
+        tensor: All its axes are samples; finite.
         root: $R$ with $RR^T=K$.
         inverse: $R^+$.
         axes: Which axes.
 
     Raises:
-        ValueError: If the tensor has another size or leaves the span of `root`.
+        ValueError: If the tensor leaves the span of `root`.
     """
-    count = len(root)
-    if tensor.shape != (count,) * tensor.ndim or not np.all(np.isfinite(tensor)):
-        raise ValueError(
-            f"`{name}` must be finite, with every axis as long as `K`; got shape {tensor.shape} "
-            f"for {count} samples."
-        )
     out = _on_axes(tensor, inverse, axes)
     again = _on_axes(out, root, axes)
     largest = np.max(np.abs(tensor), initial=0.0)

@@ -162,4 +162,9 @@ def _whitening(K: np.ndarray) -> np.ndarray:
 
 def _lowered(name: str, tensor: np.ndarray, K: np.ndarray, R_plus: np.ndarray) -> np.ndarray:
     """A tensor in the coordinates of `_whitening`, refused if it leaves their span."""
+    if tensor.shape != (len(K),) * tensor.ndim or not np.all(np.isfinite(tensor)):
+        raise ValueError(
+            f"`{name}` must be finite, with every axis as long as `K`; got shape {tensor.shape} "
+            f"for {len(K)} inputs."
+        )
     return lowered(name, tensor, K @ R_plus.T, R_plus, range(tensor.ndim))
