@@ -13,10 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 __all__ = [
+    "BASE_STYLE",
     "COLORS",
     "INK",
     "MUTED",
     "RULE",
+    "SUPERSCRIPT",
     "Number",
     "Table",
     "attributes",
@@ -31,14 +33,13 @@ __all__ = [
 # The report's ink, grey and hairline; the page that shows a figure swaps them for its own.
 INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 COLORS = ("#1f4f99", "#c4480f", "#20684a", "#7a3f98", "#9a7400", "#0f7d8c")
-_STYLE: dict[Any, Any] = {
+# What a figure shares with the panels of the report.
+BASE_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.size": 9.0,
     "axes.linewidth": 0.7,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": MUTED,
-    "axes.titlesize": 9.0,
-    "axes.titlelocation": "left",
     "axes.facecolor": "none",
     "axes.grid": True,
     "axes.axisbelow": True,
@@ -47,21 +48,26 @@ _STYLE: dict[Any, Any] = {
     "figure.facecolor": "none",
     "grid.color": RULE,
     "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 8.0,
-    "legend.handlelength": 1.4,
-    "legend.labelspacing": 0.3,
-    "lines.linewidth": 1.4,
-    "lines.solid_capstyle": "round",
-    "text.color": INK,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.major.width": 0.7,
     "ytick.major.width": 0.0,
     "xtick.minor.width": 0.0,
     "ytick.minor.width": 0.0,
+    "text.color": INK,
+    "lines.solid_capstyle": "round",
 }
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_STYLE: dict[Any, Any] = {
+    **BASE_STYLE,
+    "axes.titlesize": 9.0,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "legend.handlelength": 1.4,
+    "legend.labelspacing": 0.3,
+    "lines.linewidth": 1.4,
+}
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -189,7 +195,7 @@ def _power_label(value: float | np.integer) -> str:
         return f"{value:g}"
     exponent = int(np.floor(np.log10(value) + 1e-9))
     digit = round(value / 10.0**exponent)
-    text = f"10{str(exponent).translate(_SUPERSCRIPT)}"
+    text = f"10{str(exponent).translate(SUPERSCRIPT)}"
     return text if digit == 1 else f"{digit}·{text}"
 
 

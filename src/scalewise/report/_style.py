@@ -13,6 +13,8 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from scalewise.experiments._look import BASE_STYLE, INK, MUTED, RULE, SUPERSCRIPT
+
 __all__ = [
     "ASIDE",
     "BAND",
@@ -31,7 +33,6 @@ __all__ = [
 ASIDE = (-0.1, 0.1)
 
 # Figures are drawn in these and the page replaces them by its own colours, light or dark.
-INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 PREDICTED, MEASURED, BAND = "#1f4f99", "#c4480f", "#cfdcf0"
 _VARIABLES = {
     INK: "--ink",
@@ -41,30 +42,6 @@ _VARIABLES = {
     MEASURED: "--measured",
     BAND: "--band",
 }
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "font.size": 9.0,
-    "axes.linewidth": 0.7,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.facecolor": "none",
-    "grid.color": RULE,
-    "grid.linewidth": 0.6,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.0,
-    "xtick.minor.width": 0.0,
-    "ytick.minor.width": 0.0,
-    "text.color": INK,
-    "lines.solid_capstyle": "round",
-}
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -185,7 +162,7 @@ def draw(name: str, label: str, *, right: float = 0.86) -> Iterator["Sheet"]:
         label: What a reader who cannot see the figure should know.
         right: Right edge of the axes, in parts of the width: room for labels.
     """
-    with rc_context({**_STYLE, "svg.hashsalt": name}):
+    with rc_context({**BASE_STYLE, "svg.hashsalt": name}):
         canvas = Canvas(figsize=(4.9, 3.3))
         ax = canvas.add_axes((0.135, 0.145, right - 0.135, 0.825))
         sheet = Sheet(Draft(ax))
@@ -223,7 +200,7 @@ def power_label(value: int | float) -> str:
         return f"{value:g}"
     exponent = int(np.floor(np.log10(value) + 1e-9))
     digit = round(value / 10.0**exponent)
-    power = f"10{str(exponent).translate(_SUPERSCRIPT)}"
+    power = f"10{str(exponent).translate(SUPERSCRIPT)}"
     return power if digit == 1 else f"{digit}·{power}"
 
 

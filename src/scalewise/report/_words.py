@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
+from scalewise.experiments._look import SUPERSCRIPT
 from scalewise.report._aspect import LARGE, SMALL
 from scalewise.report._results import Results
 
@@ -27,7 +28,6 @@ _NAMES = {
 }
 _MINUS = "−"
 _THIN = "\u202f"
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: int | float, digits: int = 3) -> str:
@@ -37,7 +37,7 @@ def number(value: int | float, digits: int = 3) -> str:
     text = f"{value:.{digits}g}"
     if "e" in text:
         mantissa, exponent = text.split("e")
-        power = str(int(exponent)).translate(_SUPERSCRIPT)
+        power = str(int(exponent)).translate(SUPERSCRIPT)
         text = f"{mantissa}{_THIN}×{_THIN}10{power}"
     return text.replace("-", _MINUS)
 
@@ -51,7 +51,7 @@ def typeset(text: str) -> Markup:
     """A sentence written for a terminal, with its formulas in the letters of the field."""
     for plain, letter in (("sigma", "σ"), ("chi_parallel", "χ∥"), ("chi_perp", "χ⊥")):
         text = text.replace(plain, letter)
-    text = re.sub(r"\^(\d+)", lambda m: m.group(1).translate(_SUPERSCRIPT), text)
+    text = re.sub(r"\^(\d+)", lambda m: m.group(1).translate(SUPERSCRIPT), text)
     text = re.sub(r"<([^<>]*)>", r"⟨\1⟩", text).replace("'", "′").replace("...", "…")
     text = re.sub(r"(?<=[\s=(])-(?=[\d\s])", _MINUS, text)
     # What is left of markup is ours: letters with an index.
