@@ -110,6 +110,29 @@ def test_reference_width_is_where_all_strategies_coincide() -> None:
         assert wide.net.lambda_b[0] == pytest.approx(0.6 * 4 ** -float(strategy.q[0]))
 
 
+def test_standard_parametrisation_has_one_learning_rate_whatever_the_width() -> None:
+    """eta lambda_b and eta lambda_W / fan-in are what an optimiser that knows one rate would use."""
+    for depth in (2, 4):
+        rates = []
+        for width in (64, 1024):
+            there = apply_strategy(network(depth, width), standard(depth=depth), reference_width=64)
+            net, fan_in = there.net, (1, *there.net.hidden_widths)
+            rates.append((there.eta, net.lambda_b, np.divide(net.lambda_W, fan_in)))
+        np.testing.assert_allclose(rates[1][1], rates[0][1], rtol=1e-12)
+        np.testing.assert_allclose(rates[1][2], rates[0][2], rtol=1e-12)
+        assert rates[0][0] == rates[1][0] == 1
+
+
+def test_biases_follow_their_weights_unless_plain() -> None:
+    wide = network(3, 256)
+    for plain in (False, True):
+        own = Strategy((0, 0, 1), ("1/2", 1, 0), 0, plain_biases=plain)
+        there = apply_strategy(wide, own, reference_width=64).net
+        assert there.lambda_W == pytest.approx((0.9 / 2, 0.9 / 4, 0.9))
+        below = 4 if plain else 1
+        assert there.lambda_b == pytest.approx((0.6 / 2, 0.6 / 4 / below, 0.6 / below))
+
+
 def test_refusals() -> None:
     net = network(3, 8)
     with pytest.raises(ValueError, match="has exponents for 4 layers, but the network has depth 3"):

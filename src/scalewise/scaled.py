@@ -37,7 +37,8 @@ def apply_strategy(
     $$C_{b,W}^{(\ell)}\to\nu^{-p_\ell}C_{b,W}^{(\ell)},\qquad
     \lambda_{b,W}^{(\ell)}\to\nu^{-q_\ell}\lambda_{b,W}^{(\ell)},\qquad\eta=\nu^r\eta_0,\qquad
     \nu=n_{L-1}/n_\text{ref}.$$
-    The factors $1/n_{\ell-1}$ of weights are in `MLP` already.
+    The factors $1/n_{\ell-1}$ of weights are in `MLP` already. Biases have the exponents `q_bias`, which are
+    others than $q_\ell$ where a strategy makes them plain.
 
     Args:
         net: Shape and the hyperparameters at the reference width: what `strategy` multiplies.
@@ -78,7 +79,7 @@ def apply_strategy(
             net,
             C_b=_times(net.C_b, width, p),
             C_W=_times(net.C_W, width, p),
-            lambda_b=_times(net.lambda_b, width, q),
+            lambda_b=_times(net.lambda_b, width, strategy.q_bias),
             lambda_W=_times(net.lambda_W, width, q),
         ),
         eta * width ** float(strategy.r),

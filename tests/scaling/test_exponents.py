@@ -1,5 +1,6 @@
 """Golden and property tests: strategies in two notations, their gauge, and the named ones."""
 
+from collections.abc import Callable
 from fractions import Fraction as F
 
 import pytest
@@ -8,12 +9,16 @@ from hypothesis import strategies as st
 
 from scalewise.scaling import (
     ABC,
+    Layer,
     Strategy,
+    abc,
+    has_equivalent_rates,
     mean_field,
     meta,
     metaparameter_of,
     mup,
     ntk,
+    pqr,
     standard,
     uniform,
 )
@@ -29,6 +34,7 @@ def _rows(depth: int) -> st.SearchStrategy:
 
 numbers = st.integers(2, 6).flatmap(_rows)  # p, q, r
 few = settings(max_examples=25)
+UNEVEN = Strategy((0,) * 5, (0, 1, 1, 2, 0), 0)
 
 
 @few
@@ -85,13 +91,72 @@ def test_table_of_named_strategies(depth: int) -> None:
     assert ntk(depth=depth) == Strategy(zeros, zeros, 0)
     assert mup(depth=depth) == Strategy(last, (*(-1,) * (depth - 1), 0), 0)
     assert mup(depth=depth).gauge(1) == mean_field(depth=depth) == Strategy(last, last, 1)
-    assert standard(depth=depth) == Strategy(zeros, (0, *(-1,) * (depth - 1)), 0)
+    rates = (0, *(-1,) * (depth - 1))
+    assert standard(depth=depth) == Strategy(zeros, rates, 0, plain_biases=True)
     assert meta(0, depth=depth) == ntk(depth=depth)
     assert meta(1, depth=depth) == mean_field(depth=depth)
     assert mup(depth=depth).to_abc() == ABC(
         (F(-1, 2), *(0,) * (depth - 2), F(1, 2)), (F(1, 2),) * depth, 0
     )
     assert ntk(depth=depth).to_abc() == ABC((0, *(F(1, 2),) * (depth - 1)), zeros, 0)
+
+
+@few
+@given(numbers, exponent)
+def test_plain_biases_have_the_bare_rate_of_their_weights(numbers: tuple, g: F) -> None:
+    """n^r n^{-q_bias} is n^r n^{-q} / fan-in in every layer, in every gauge and through either notation."""
+    plain = Strategy(*numbers, plain_biases=True)
+    fan_in = (0, *(1,) * (plain.depth - 1))
+    for same in (plain.gauge(g), plain.to_abc().gauge(g).to_strategy(), plain.canonical()):
+        assert same.plain_biases
+        bare = [same.r - q - f for q, f in zip(same.q, fan_in, strict=True)]
+        assert [same.r - q for q in same.q_bias] == bare
+        assert same.equivalent(plain)
+    scaled = Strategy(*numbers)
+    assert scaled.q_bias == scaled.q
+    assert scaled != plain
+    assert not scaled.equivalent(plain)
+    assert scaled.to_abc() != plain.to_abc()
+    assert not scaled.to_abc().equivalent(plain.to_abc())
+    assert len({scaled, plain, scaled.to_abc(), plain.to_abc()}) == 4
+    assert has_equivalent_rates(plain) is has_equivalent_rates(scaled)
+    assert metaparameter_of(plain) == metaparameter_of(scaled)
+    assert ("plain_biases=True" in repr(plain)) is ("plain_biases=True" in repr(plain.to_abc()))
+    assert repr(plain) == repr(scaled)[:-1] + ", plain_biases=True)"
+
+
+@few
+@given(exponent, exponent, exponent, exponent, st.integers(2, 7))
+def test_another_depth_repeats_the_hidden_layers(a: F, b: F, c: F, d: F, depth: int) -> None:
+    three = Strategy((a, b, c), (d, a, b), c, "own", plain_biases=True)
+    other = three.at_depth(depth)
+    assert other.p == (a, *(b,) * (depth - 2), c)
+    assert other.q == (d, *(a,) * (depth - 2), b)
+    assert (other.r, other.name, other.plain_biases) == (c, "own", True)
+    assert other.first == Layer(a, d, d)
+    assert other.last == Layer(c, b, b + 1)
+    if depth > 2:
+        assert other.hidden == Layer(b, a, a + 1)
+        assert other.at_depth(3) == three
+
+
+@pytest.mark.parametrize("make", [ntk, mup, mean_field, standard])
+@pytest.mark.parametrize("depth", [2, 3, 6])
+def test_named_strategies_have_three_layers_unless_asked(make: Callable, depth: int) -> None:
+    assert make().depth == 3
+    assert make().at_depth(depth) == make(depth=depth)
+    assert meta("1/2").at_depth(depth) == meta("1/2", depth=depth)
+    assert uniform("1/4").at_depth(depth) == uniform("1/4", depth=depth)
+
+
+@few
+@given(numbers)
+def test_verbs_make_what_the_classes_do(numbers: tuple) -> None:
+    assert pqr(*numbers) == Strategy(*numbers)
+    assert abc(*numbers) == ABC(*numbers).to_strategy()
+    assert pqr(*numbers, plain_biases=True) == Strategy(*numbers, plain_biases=True)
+    assert abc(*numbers, plain_biases=True).plain_biases
+    assert (str(pqr(*numbers)), str(abc(*numbers, name="mine"))) == ("pqr", "mine")
 
 
 @few
@@ -131,6 +196,12 @@ def test_equal_strategies_hash_alike_whatever_their_name() -> None:
         (lambda: ntk(depth=1), "`depth` counts weight layers"),
         (lambda: mup(depth=1), "`depth` counts weight layers"),
         (lambda: mean_field(depth=1), "`depth` counts weight layers"),
+        (lambda: ntk().at_depth(1), "`depth` counts weight layers"),
+        (lambda: ntk(depth=2).hidden, "ntk has two layers, the first and the last"),
+        (lambda: ntk(depth=2).at_depth(3), "no exponents for hidden layers between"),
+        (lambda: UNEVEN.hidden, "layers 2 and 4 differ"),
+        (lambda: UNEVEN.at_depth(6), "layers 2 and 4 differ"),
+        (lambda: UNEVEN.at_depth(2), "Give layers 2 to L-1 the same exponents"),
     ],
 )
 def test_refusals(make: object, message: str) -> None:

@@ -8,6 +8,13 @@ from scalewise.scaling.aspect import (
     limit_of,
     width_for_gamma,
 )
+from scalewise.scaling.classify import (
+    Classification,
+    Regime,
+    classify,
+    readout_exponents,
+    update_exponents,
+)
 from scalewise.scaling.conditions import (
     feature_learning,
     has_equivalent_rates,
@@ -17,7 +24,7 @@ from scalewise.scaling.conditions import (
     maximal_updates,
     metaparameter_of,
 )
-from scalewise.scaling.exponents import ABC, Strategy
+from scalewise.scaling.exponents import ABC, Layer, Strategy, abc, pqr
 from scalewise.scaling.orders import OBSERVED, Order, differential_order, observable_order
 from scalewise.scaling.strategies import mean_field, meta, mup, ntk, standard, uniform
 
@@ -25,9 +32,14 @@ __all__ = [
     "ABC",
     "LIMITS",
     "OBSERVED",
+    "Classification",
+    "Layer",
     "Limit",
     "Order",
+    "Regime",
     "Strategy",
+    "abc",
+    "classify",
     "depth_for_gamma",
     "differential_order",
     "feature_learning",
@@ -44,7 +56,10 @@ __all__ = [
     "mup",
     "ntk",
     "observable_order",
+    "pqr",
+    "readout_exponents",
     "standard",
     "uniform",
+    "update_exponents",
     "width_for_gamma",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from scalewise.scaling.exponents import fraction
+from scalewise.scaling._exact import fraction
 from scalewise.scaling.strategies import metaparameter
 
 __all__ = ["LIMITS", "Limit", "depth_for_gamma", "gamma", "limit_of", "width_for_gamma"]

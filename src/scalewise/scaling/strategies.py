@@ -1,18 +1,22 @@
-"""The strategies that have a name, each for a network of given depth."""
+"""The strategies that have a name, each for a network of given depth.
+
+Of depth 3 by default: a first, a hidden and a last layer, which is what a model of any depth needs.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
 
-from scalewise.scaling.exponents import ABC, Strategy, fraction
+from scalewise.scaling._exact import depth_of_layers, fraction
+from scalewise.scaling.exponents import ABC, Strategy
 
 __all__ = ["mean_field", "meta", "mup", "ntk", "standard", "uniform"]
 
 _HALF = Fraction(1, 2)
 
 
-def meta(s: Any, *, depth: int) -> Strategy:
+def meta(s: Any, *, depth: int = 3) -> Strategy:
     r"""The meta-principled family: from neural-tangent ($s=0$) to maximal-update scaling ($s=1$).
 
     $$p_{\ell<L}=0,\quad p_L=s,\qquad q_{\ell<L}=0,\quad q_L=s,\qquad r=s.$$
@@ -35,21 +39,21 @@ def meta(s: Any, *, depth: int) -> Strategy:
         Strategy(p=(0, 0, 1/4), q=(0, 0, 1/4), r=1/4)
     """
     value = metaparameter(s)
-    rest = (0,) * (_depth(depth) - 1)
+    rest = (0,) * (depth_of_layers(depth) - 1)
     return Strategy((*rest, value), (*rest, value), value, f"meta(s={value})")
 
 
-def ntk(*, depth: int) -> Strategy:
+def ntk(*, depth: int = 3) -> Strategy:
     r"""Neural-tangent scaling: every exponent 0; $a_1=0$, $a_\ell=\frac12$, $b=0$, $c=0$.
 
     Args:
         depth: $L$, at least 2.
     """
-    zeros = (0,) * _depth(depth)
+    zeros = (0,) * depth_of_layers(depth)
     return Strategy(zeros, zeros, 0, "ntk")
 
 
-def mup(*, depth: int) -> Strategy:
+def mup(*, depth: int = 3) -> Strategy:
     r"""Maximal-update scaling, in the gauge of Yang and Hu.
 
     $a_1=-\frac12$, $a_\ell=0$, $a_L=\frac12$, $b_\ell=\frac12$, $c=0$; hence $p=(0,\dots,0,1)$,
@@ -60,12 +64,12 @@ def mup(*, depth: int) -> Strategy:
 
     Source: Yang & Hu, Definition 4.1; Yaida, footnote 2.
     """
-    hidden = (0,) * (_depth(depth) - 2)
+    hidden = (0,) * (depth_of_layers(depth) - 2)
     halves = (_HALF,) * depth
     return ABC((-_HALF, *hidden, _HALF), halves, 0, "mup").to_strategy()
 
 
-def mean_field(*, depth: int) -> Strategy:
+def mean_field(*, depth: int = 3) -> Strategy:
     r"""Mean-field scaling: neural-tangent layers under an output divided by the width.
 
     $a_1=0$, $a_\ell=\frac12$, $a_L=1$, $b=0$, $c=-1$: the member $s=1$ of `meta`.
@@ -75,24 +79,25 @@ def mean_field(*, depth: int) -> Strategy:
 
     Source: Yaida, sec. V; for one hidden layer the mean-field limit of the literature.
     """
-    hidden = (_HALF,) * (_depth(depth) - 2)
+    hidden = (_HALF,) * (depth_of_layers(depth) - 2)
     return ABC((0, *hidden, 1), (0,) * depth, -1, "mean_field").to_strategy()
 
 
-def standard(*, depth: int) -> Strategy:
+def standard(*, depth: int = 3) -> Strategy:
     r"""Standard parametrisation with one learning rate for all parameters, whatever the width.
 
-    $a=0$, $b_1=0$, $b_\ell=\frac12$, $c=0$; hence $p=0$, $q=(0,-1,\dots,-1)$, $r=0$. Its outputs blow up
-    with the width after one step.
+    $a=0$, $b_1=0$, $b_\ell=\frac12$, $c=0$; hence $p=0$, $q=(0,-1,\dots,-1)$, $r=0$, and biases are plain.
+    Its outputs blow up with the width after one step.
 
     Args:
         depth: $L$, at least 2.
     """
-    halves = (_HALF,) * (_depth(depth) - 1)
-    return ABC((0,) * depth, (0, *halves), 0, "standard").to_strategy()
+    halves = (_HALF,) * (depth_of_layers(depth) - 1)
+    zeros = (0,) * depth
+    return ABC(zeros, (0, *halves), 0, "standard", plain_biases=True).to_strategy()
 
 
-def uniform(r: Any, *, depth: int) -> Strategy:
+def uniform(r: Any, *, depth: int = 3) -> Strategy:
     r"""The uniform parametrisation of Yang and Hu; `meta` with $s=1-2\bar r$ up to a gauge.
 
     $a_1=\bar r-\frac12$, $a_\ell=\bar r$, $a_L=\frac12$, $b_\ell=\frac12-\bar r$, $c=0$.
@@ -112,7 +117,7 @@ def uniform(r: Any, *, depth: int) -> Strategy:
             f"`r` of a uniform parametrisation must lie between 0 (maximal update) and 1/2 (neural "
             f"tangent); got {value}. Outside that interval it is not stable."
         )
-    hidden = (value,) * (_depth(depth) - 2)
+    hidden = (value,) * (depth_of_layers(depth) - 2)
     b = (_HALF - value,) * depth
     return ABC((value - _HALF, *hidden, _HALF), b, 0, f"uniform(r={value})").to_strategy()
 
@@ -126,12 +131,3 @@ def metaparameter(s: Any) -> Fraction:
             "outputs grow with the width, above 1 updates do."
         )
     return value
-
-
-def _depth(depth: Any) -> int:
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
-        raise ValueError(
-            f"`depth` counts weight layers and must be a whole number of at least 2, since a strategy "
-            f"scales with the width of hidden layers; got {depth!r}."
-        )
-    return depth
