@@ -16,6 +16,8 @@ LEVELS = [
     {"scaled"},
     {"theory", "nets"},
     {"compare"},
+    {"plan"},
+    {"torch", "jax"},
     {"experiments"},
     {"report"},
     {"cli"},

@@ -3,6 +3,7 @@
 The public names; nothing else lives here. See ``docs/architecture.md`` for the rooms of the house.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from scalewise import scaling, theory
@@ -17,6 +18,7 @@ from scalewise.theory import predict
 from scalewise.theory.aspect_ratio import optimal_depth
 
 if TYPE_CHECKING:
+    from scalewise import jax, torch
     from scalewise.nets import measure
 
 __all__ = [
@@ -30,12 +32,14 @@ __all__ = [
     "at_width",
     "compare",
     "criticality",
+    "jax",
     "load_inputs",
     "measure",
     "optimal_depth",
     "predict",
     "scaling",
     "theory",
+    "torch",
 ]
 
 
@@ -45,4 +49,7 @@ def __getattr__(name: str) -> Any:
         from scalewise.nets import measure
 
         return measure
+    # The adapters need frameworks of their own, which are extras and not imported until used.
+    if name in ("jax", "torch"):
+        return import_module(f"scalewise.{name}")
     raise AttributeError(f"module 'scalewise' has no attribute {name!r}")

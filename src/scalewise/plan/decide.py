@@ -1,0 +1,278 @@
+"""From two widths of one model to the role of every tensor; what cannot be decided is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scalewise.plan.description import ModelDescription, TensorDescription
+from scalewise.plan.errors import PlanError
+from scalewise.plan.names import matching
+from scalewise.plan.roles import Kind, Layer, Role
+
+__all__ = ["Decision", "RoleSpec", "decide", "fan_in_ratio"]
+
+# A role, or a role and the axes that are summed over.
+RoleSpec = str | tuple[str, int] | tuple[str, tuple[int, ...]]
+
+_LAYER = {
+    Role.INPUT: Layer.FIRST,
+    Role.HIDDEN: Layer.HIDDEN,
+    Role.VECTOR: Layer.HIDDEN,
+    Role.OUTPUT: Layer.LAST,
+    Role.BOTTLENECK: Layer.LAST,
+    Role.FIXED: Layer.LAST,
+}
+_SUMMED = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The role of one tensor, or of each place of a tied one.
+
+    Args:
+        tensor: Its description at the narrower width.
+        role: How it scales.
+        layer: Whose exponents it takes.
+        fan_in: Axes that are summed over; empty where nothing is.
+        readout: For an embedding that is the readout too: the module that reads out.
+    """
+
+    tensor: TensorDescription
+    role: Role
+    layer: Layer
+    fan_in: tuple[int, ...] = ()
+    readout: str | None = None
+
+
+def decide(
+    narrow: ModelDescription,
+    wide: ModelDescription,
+    ratio: Fraction,
+    roles: Mapping[str, RoleSpec] | None = None,
+) -> list[Decision]:
+    """The role of every tensor of a model, from what its axes do between two widths.
+
+    Args:
+        narrow: The model at one width.
+        wide: The same model, of the same depth, at another.
+        ratio: The second width over the first; not 1.
+        roles: What the user says: pattern of names to role, or to (role, axes summed over).
+
+    Raises:
+        PlanError: If the two models have different tensors, an axis grows in no proportion to the
+            width, a role is ambiguous, or what the user said fits no tensor or contradicts one.
+    """
+    other = wide.named()
+    _same_names(narrow, wide)
+    said = _said(roles or {}, [*other, *narrow.aliases])
+    places = [*narrow.tensors, *narrow.aliases.values()]
+    twins = {**other, **wide.aliases}
+    growing = {t.name: _growing(t, twins[t.name], ratio) for t in places}
+    heads = _heads(places, growing, said)
+    first: dict[str, Decision] = {}
+    for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):
+        sibling = _sibling(tensor, first.values())
+        first[tensor.name] = _one(tensor, growing[tensor.name], heads, said, sibling)
+    return [_tied(first[t.name], [first[a] for a in t.aliases]) for t in narrow.tensors]
+
+
+def fan_in_ratio(decision: Decision, base: tuple[int, ...], target: tuple[int, ...]) -> Fraction:
+    """Target over base of the number of terms a tensor sums over; 1 where it sums over none."""
+    if decision.role not in _SUMMED:
+        return Fraction(1)
+    axes = decision.fan_in
+    return Fraction(math.prod(target[i] for i in axes), math.prod(base[i] for i in axes))
+
+
+def _same_names(narrow: ModelDescription, wide: ModelDescription) -> None:
+    one, two = narrow.named(), wide.named()
+    if list(one) != list(two) or narrow.aliases.keys() != wide.aliases.keys():
+        odd = sorted(one.keys() ^ two.keys()) or sorted(narrow.aliases.keys() ^ wide.aliases.keys())
+        raise PlanError(
+            "The model has other tensors at another width, so they cannot be compared: "
+            f"{_few(odd) if odd else 'their order differs'}. The factory must give the same modules "
+            "at every width."
+        )
+    for name, t in one.items():
+        if len(t.shape) != len(two[name].shape):
+            raise PlanError(
+                f"`{name}` has shape {t.shape} at one width and {two[name].shape} at another. Its "
+                "number of axes must not depend on the width."
+            )
+
+
+def _growing(
+    narrow: TensorDescription, wide: TensorDescription, ratio: Fraction
+) -> dict[int, Fraction]:
+    out = {}
+    for axis, (a, b) in enumerate(zip(narrow.shape, wide.shape, strict=True)):
+        if a == b:
+            continue
+        power = math.log(b / a) / math.log(ratio) if a and b else 0.0
+        # Sizes are rounded to multiples; anything near the first power of the width is meant as it.
+        if not 0.6 < power < 1.4:
+            raise PlanError(
+                f"Axis {axis} of `{narrow.name}` goes from {a} to {b} while the width is multiplied "
+                f"by {float(ratio):g}: that is the power {power:.2f} of the width, and every rule here "
+                "is for sizes in proportion to it. Let the factory change one width only."
+            )
+        out[axis] = Fraction(b, a)
+    return out
+
+
+def _said(roles: Mapping[str, RoleSpec], names: Iterable[str]) -> dict[str, RoleSpec]:
+    out: dict[str, RoleSpec] = {}
+    known = list(names)
+    for wanted, spec in roles.items():
+        found = matching(wanted, known)
+        if not found:
+            raise PlanError(
+                f"`roles` names {wanted!r}, which fits no tensor. The model has {_few(known)}."
+            )
+        name = spec if isinstance(spec, str) else spec[0]
+        if name not in set(Role):
+            raise PlanError(
+                f"`roles` gives {wanted!r} the role {name!r}; roles are "
+                f"{', '.join(repr(str(r)) for r in Role)}."
+            )
+        out |= dict.fromkeys(found, spec)
+    return out
+
+
+def _heads(
+    places: list[TensorDescription],
+    growing: dict[str, dict[int, Fraction]],
+    said: dict[str, RoleSpec],
+) -> set[str]:
+    """Matrices from the width to a fixed number of units of which nothing has been said."""
+    candidates = [
+        t
+        for t in places
+        if t.kind is Kind.MATRIX
+        and _grows(t.fan_in, growing[t.name])
+        and not _grows(t.fan_out, growing[t.name])
+    ]
+    open_ = [t for t in candidates if t.name not in said]
+    named = [s if isinstance(s, str) else s[0] for s in said.values()]
+    if len(open_) > 1 or (open_ and "output" in named):
+        raise PlanError(
+            f"{_few([t.name for t in open_])} each go from the width to a fixed number of units. "
+            "Which of them return the network's output, and which are bottlenecks inside it, no shape "
+            f'can tell. Say it: roles={{"{open_[0].name}": "output"}} or "bottleneck".'
+        )
+    return {t.name for t in open_}
+
+
+def _grows(axes: tuple[int, ...], growing: dict[int, Fraction]) -> bool:
+    return any(i in growing for i in axes)
+
+
+def _sibling(tensor: TensorDescription, done: Iterable[Decision]) -> Decision | None:
+    """The matrix or lookup of the same module."""
+    if tensor.kind is not Kind.BIAS:
+        return None
+    mine = [d for d in done if d.tensor.owner == tensor.owner and d.tensor.kind is not Kind.BIAS]
+    return mine[0] if mine else None
+
+
+def _one(
+    tensor: TensorDescription,
+    growing: dict[int, Fraction],
+    heads: set[str],
+    said: dict[str, RoleSpec],
+    sibling: Decision | None,
+) -> Decision:
+    if tensor.name in said:
+        return _as_said(tensor, growing, said[tensor.name])
+    into, out = _grows(tensor.fan_in, growing), _grows(tensor.fan_out, growing)
+    if not growing:
+        return Decision(tensor, Role.FIXED, Layer.LAST)
+    if tensor.kind is Kind.MATRIX:
+        role = Role.HIDDEN if into and out else Role.INPUT if out else Role.OUTPUT
+        if role is Role.OUTPUT and tensor.name not in heads:
+            raise PlanError(_ask(tensor, growing))
+        return Decision(tensor, role, _LAYER[role], tensor.fan_in if role in _SUMMED else ())
+    if tensor.kind is Kind.LOOKUP and out and not into:
+        return Decision(tensor, Role.INPUT, Layer.FIRST)
+    if tensor.kind is Kind.BIAS:
+        layer = Layer.FIRST if sibling and sibling.layer is Layer.FIRST else Layer.HIDDEN
+        return Decision(tensor, Role.VECTOR, layer)
+    if tensor.kind is Kind.GAIN:
+        return Decision(tensor, Role.VECTOR, Layer.HIDDEN)
+    raise PlanError(_ask(tensor, growing))
+
+
+def _as_said(tensor: TensorDescription, growing: dict[int, Fraction], spec: RoleSpec) -> Decision:
+    role = Role(spec if isinstance(spec, str) else spec[0])
+    axes = () if isinstance(spec, str) else spec[1]
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    if not set(axes) <= set(range(len(tensor.shape))):
+        raise PlanError(
+            f"`roles` says that `{tensor.name}` sums over the axes {axes}, but its shape is "
+            f"{tensor.shape}."
+        )
+    if (role is Role.FIXED) == bool(growing):
+        what = "grows with the width" if growing else "does not change with the width"
+        raise PlanError(
+            f"`roles` calls `{tensor.name}` {str(role)!r}, but its shape {tensor.shape} {what}."
+        )
+    if role not in _SUMMED:
+        return Decision(tensor, role, _LAYER[role])
+    if not axes and tensor.kind is Kind.MATRIX:
+        axes = tensor.fan_in
+    if not axes:
+        if len(set(growing.values())) > 1:
+            raise PlanError(
+                f"The axes of `{tensor.name}` grow by different factors, so its fan-in must be said: "
+                f'roles={{"{tensor.name}": ("{role}", AXIS)}} with the axis that is summed over.'
+            )
+        axes = (next(iter(growing)),)
+    if not _grows(axes, growing):
+        raise PlanError(
+            f"`roles` calls `{tensor.name}` {str(role)!r}, which sums over the width, but its fan-in "
+            f"axes {axes} of the shape {tensor.shape} do not change with it."
+        )
+    return Decision(tensor, role, _LAYER[role], axes)
+
+
+def _ask(tensor: TensorDescription, growing: dict[int, Fraction]) -> str:
+    size = "x".join("n" if i in growing else str(s) for i, s in enumerate(tensor.shape))
+    return (
+        f"What `{tensor.name}` does is not known: its {tensor.module or 'module'} says nothing of its "
+        f"axes, and the shape {size} fits several roles. Say it with "
+        f'roles={{"{tensor.name}": ROLE}}: "vector" for one number per neuron, "input" for weights '
+        'from a fixed number of inputs (or a positional embedding), "hidden" for a matrix between '
+        'widths, "output" for the readout, "bottleneck" for a matrix to a fixed number of units inside '
+        "the network."
+    )
+
+
+def _tied(main: Decision, others: list[Decision]) -> Decision:
+    """One decision for a tensor that stands in several places."""
+    places = [main, *others]
+    kinds = {d.role for d in places}
+    if len(kinds) == 1:
+        if len({d.fan_in for d in places}) == 1:
+            return main
+    elif kinds == {Role.INPUT, Role.OUTPUT}:
+        into = next(d for d in places if d.role is Role.INPUT)
+        readouts = [d for d in places if d.role is Role.OUTPUT]
+        if len(readouts) == 1:
+            out = readouts[0]
+            return Decision(
+                main.tensor, into.role, into.layer, out.fan_in, readout=out.tensor.owner
+            )
+    listed = ", ".join(f"`{d.tensor.name}` ({d.role})" for d in places)
+    raise PlanError(
+        f"One tensor stands in several places that scale differently: {listed}. No single "
+        "initialisation and learning rate suits them; untie them."
+    )
+
+
+def _few(names: Iterable[str], limit: int = 6) -> str:
+    listed = [f"`{n}`" for n in names]
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more

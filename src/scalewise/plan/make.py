@@ -1,0 +1,204 @@
+"""A plan from what a framework's adapter found out about a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from scalewise.plan.decide import Decision, RoleSpec, decide, fan_in_ratio
+from scalewise.plan.description import ModelDescription, TensorDescription
+from scalewise.plan.errors import PlanError
+from scalewise.plan.names import matching, pattern
+from scalewise.plan.roles import Role
+from scalewise.plan.rules import Powers, Ratios, rule
+from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
+from scalewise.scaling import Strategy, update_exponents
+
+__all__ = ["Probe", "make_plan"]
+
+_HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The model at the sizes that a plan compares.
+
+    Args:
+        base: Base width and target depth.
+        wide: Another width and target depth: what differs from `base` grows with the width.
+        wide_ratio: Its width over the base width.
+        target: Target width and target depth.
+        shallow: Base width and base depth; ``None`` where the depth stays.
+        spreads: Entries of the freshly built tensors at `base`.
+    """
+
+    base: ModelDescription
+    wide: ModelDescription
+    wide_ratio: Fraction
+    target: ModelDescription
+    shallow: ModelDescription | None
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
+
+
+def make_plan(
+    probe: Probe,
+    strategy: Strategy,
+    *,
+    optimizer: str,
+    base: Mapping[str, object],
+    target: Mapping[str, object],
+    width: Fraction,
+    depth: Fraction,
+    roles: Mapping[str, RoleSpec] | None = None,
+    residual: Fraction = Fraction(0),
+    branch_outputs: Collection[str] = (),
+    multiplied: Collection[str] = (),
+) -> Plan:
+    r"""Decide the role of every tensor and write down its settings.
+
+    Args:
+        probe: The model at the sizes to compare.
+        strategy: Exponents for the first, the hidden and the last layer.
+        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``.
+        base: What the factory was called with at the base.
+        target: The same at the target.
+        width: Target over base width.
+        depth: Target over base depth.
+        roles: What the user says of tensors: pattern to role.
+        residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
+        branch_outputs: Patterns of the tensors that end a branch and may carry its multiplier.
+        multiplied: Names of the multipliers that the forward pass applies.
+
+    Raises:
+        PlanError: If a role is ambiguous, or a needed multiplier is not among `multiplied`.
+    """
+    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles)
+    blocks = _blocks(probe.base, probe.shallow)
+    absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
+    targets = probe.target.named()
+    rows = []
+    for d in decisions:
+        t, name = d.tensor, d.tensor.name
+        in_block = name in blocks
+        powers = rule(
+            strategy,
+            d.role,
+            d.layer,
+            optimizer,
+            residual=residual,
+            in_block=in_block,
+            absorbs_branch=name in absorbing,
+        )
+        shape = targets[name].shape
+        ratio = fan_in_ratio(d, t.shape, shape)
+        spread = probe.spreads.get(name, Spread(0.0, 0.0, 0.0))
+        rows.append(
+            TensorPlan(
+                name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape, ratio, in_block,
+                powers, spread, t.aliases,
+            )
+        )  # fmt: skip
+    multipliers = [
+        *_tied_readouts(decisions, strategy, targets, width),
+        *_attention(probe, strategy),
+    ]
+    for m in multipliers:
+        if m.name not in multiplied:
+            raise PlanError(
+                f"{m.where} At the target its value is {m.factor:.6g}. No initialisation or learning "
+                f'rate can stand for it: apply it and say so with multiplied=["{m.name}"].'
+            )
+    if residual and not absorbing:
+        factor = Powers(depth=-residual).factor(Ratios(depth=depth))
+        multipliers.append(Multiplier("residual", factor, "Multiply each residual branch by it."))
+    unknown = set(multiplied) - {m.name for m in multipliers}
+    if unknown:
+        raise PlanError(
+            f"`multiplied` names {', '.join(sorted(map(repr, unknown)))}, but this model needs "
+            f"{', '.join(repr(m.name) for m in multipliers) or 'no multiplier'}."
+        )
+    return Plan(
+        strategy, optimizer, dict(base), dict(target), width, depth, residual, tuple(rows),
+        tuple(multipliers),
+    )  # fmt: skip
+
+
+def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str]:
+    """Tensors of which there are more, or fewer, at another depth."""
+    if shallow is None:
+        return set()
+
+    def key(t: TensorDescription) -> tuple[object, ...]:
+        return pattern(t.name), t.shape, t.kind, t.module
+
+    one, two = Counter(map(key, deep.tensors)), Counter(map(key, shallow.tensors))
+    found = {t.name for t in deep.tensors if one[key(t)] != two[key(t)]}
+    if not found:
+        raise PlanError(
+            "Base and target have different depths, but the factory builds the same tensors for both. "
+            "Let it use its depth, or give both the same."
+        )
+    return found
+
+
+def _absorbing(patterns: Collection[str], names: list[str]) -> set[str]:
+    found: set[str] = set()
+    for wanted in patterns:
+        hits = matching(wanted, names)
+        if not hits:
+            raise PlanError(f"`branch_outputs` names {wanted!r}, which fits no tensor.")
+        found |= set(hits)
+    return found
+
+
+def _tied_readouts(
+    decisions: list[Decision],
+    strategy: Strategy,
+    targets: dict[str, TensorDescription],
+    width: Fraction,
+) -> list[Multiplier]:
+    """The factor that makes an embedding's weights small enough to read out with."""
+    out = []
+    first, last = strategy.first, strategy.last
+    for d in decisions:
+        if d.readout is None or strategy.plain_biases:
+            continue
+        if first.p - last.p - first.q + last.q != 0 or first.p != 0:
+            raise PlanError(
+                f"`{d.tensor.name}` is tied to the readout `{d.readout}`, and under {strategy} no "
+                "multiplier gives both the size and the learning rate they need. Untie them, or take a "
+                "strategy of the family from neural tangent to maximal update."
+            )
+        shape = targets[d.tensor.name].shape
+        summed = Decision(d.tensor, Role.OUTPUT, d.layer, d.fan_in)
+        ratios = Ratios(fan_in_ratio(summed, d.tensor.shape, shape), width)
+        factor = Powers(-_HALF, -last.p / 2).factor(ratios)
+        where = (
+            f"`{d.readout}` reads out with the weights of the embedding `{d.tensor.name}`, which are too "
+            f"large for it at a larger width: multiply what enters `{d.readout}` by a factor that falls "
+            "with the width."
+        )
+        out.append(Multiplier(d.readout, factor, where))
+    return out
+
+
+def _attention(probe: Probe, strategy: Strategy) -> list[Multiplier]:
+    r"""The factor of attention logits where heads grow.
+
+    Queries and keys align by $n^{-r_\ell}$ an entry, which a head of size $d$ sums to $d\,n^{-r_\ell}$;
+    the usual $d^{-1/2}$ leaves $d^{1/2-r_\ell}$ of it.
+    """
+    base, wide = probe.base.head_dims, probe.wide.head_dims
+    grown = [k for k in base if base[k] != wide.get(k, base[k])]
+    excess = min(Fraction(0), update_exponents(strategy)[-1] - _HALF)
+    if not grown or strategy.plain_biases or not excess:
+        return []
+    ratio = Fraction(probe.target.head_dims[grown[0]], base[grown[0]])
+    where = (
+        f"The heads of `{grown[0]}` grow with the width, and attention logits of the usual scale, one "
+        "over the root of the size of a head, then grow once queries and keys align: multiply them by a "
+        "further factor."
+    )
+    return [Multiplier("attention", Powers(width=excess).factor(Ratios(width=ratio)), where)]

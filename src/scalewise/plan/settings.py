@@ -1,0 +1,56 @@
+"""From a plan to optimiser settings: as few groups as possible, each with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scalewise.plan.roles import Role
+from scalewise.plan.table import Plan
+
+__all__ = ["SettingsGroup", "groups"]
+
+
+@dataclass(frozen=True)
+class SettingsGroup:
+    """Tensors that share all their settings.
+
+    Args:
+        name: The roles in it, as ``"hidden"`` or ``"input+vector"``; numbered if that is not unique.
+        lr: Factor of the learning rate.
+        eps: Factor of epsilon.
+        weight_decay: Factor of the weight decay.
+        tensors: Names, as they were asked for.
+    """
+
+    name: str
+    lr: float
+    eps: float
+    weight_decay: float
+    tensors: tuple[str, ...]
+
+
+def groups(plan: Plan, names: Iterable[str]) -> list[SettingsGroup]:
+    """Sort tensors into groups of equal settings.
+
+    Args:
+        plan: The plan.
+        names: Names of tensors, with or without the prefixes of wrappers.
+
+    Returns:
+        The groups, in the order in which their first tensors come.
+
+    Raises:
+        PlanError: If the plan has no tensor of that name.
+    """
+    members: dict[tuple[float, float, float], list[str]] = {}
+    for name in names:
+        f = plan.factors(name)
+        members.setdefault((f.lr, f.eps, f.weight_decay), []).append(name)
+    out: list[SettingsGroup] = []
+    for settings, mine in members.items():
+        roles = {plan[n].role for n in mine}
+        name = "+".join(r for r in Role if r in roles)
+        taken = sum(g.name.split("#")[0] == name for g in out)
+        out.append(SettingsGroup(f"{name}#{taken + 1}" if taken else name, *settings, tuple(mine)))
+    return out
