@@ -36,6 +36,7 @@ from breaks import (
     ntk,
     one_input,
     preactivation,
+    scaling,
     two_inputs,
 )
 
@@ -63,6 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *laws.MUTANTS,
     *note.MUTANTS,
     *criticality.MUTANTS,
+    *scaling.MUTANTS,
     *moments.MUTANTS,
     *estimators.MUTANTS,
 )

@@ -1,14 +1,9 @@
-"""Breaks of universality classes and of the scaling strategies."""
+"""Breaks of universality classes and of the equivalence of learning rates."""
 
 from breaks import row
 
 of_universality = row("criticality/_universality.py", "tests/test_criticality_exponents.py")
 of_equivalence = row("criticality/_equivalence.py", "tests/test_network_rates.py")
-of_orders = row("scaling/orders.py", "tests/scaling")
-of_exponents = row("scaling/exponents.py", "tests/scaling")
-of_aspect = row("scaling/aspect.py", "tests/scaling")
-of_conditions = row("scaling/conditions.py", "tests/scaling/test_conditions.py")
-of_scaled = row("scaled.py", "tests/test_scaled.py")
 of_s_family = row(
     "experiments/s_family.py",
     "tests/experiments/test_s_family.py::test_means_are_those_of_the_recursions",
@@ -43,33 +38,6 @@ MUTANTS = (
         "equivalent rates: one layer too many",
         "np.append(np.cumprod(np.array(chi)[::-1])[::-1], 1.0)",
         "np.append(1.0, np.cumprod(np.array(chi)[::-1])[::-1])",
-    ),
-    of_orders(
-        "strategy: readout's rate",
-        "strategy.q[:-1]) - strategy.p[-1]\n    return",
-        "strategy.q[:-1])\n    return",
-    ),
-    of_orders(
-        "strategy: width of the signal",
-        "(-1 + p + u + 2 * top, 1)",
-        "(-1 + p + 2 * u + top, 1)",
-        "tests/scaling/test_aspect.py",
-    ),
-    of_exponents(
-        "strategy: input layer counted as hidden",
-        "offsets = (0, *(1,) * (self.depth - 1))",
-        "offsets = (1,) * self.depth",
-    ),
-    of_aspect("strategy: power of the width", "power = e - (1 - value)", "power = e - value"),
-    of_conditions(
-        "strategy: condition on the readout",
-        "(strategy.p[-1] + 1) * _HALF)",
-        "strategy.p[-1] * _HALF)",
-    ),
-    of_scaled(
-        "strategy: rates by the power of the variances",
-        "lambda_W=_times(net.lambda_W, width, q)",
-        "lambda_W=_times(net.lambda_W, width, p)",
     ),
     of_s_family("s family: prediction without its 3", '(3 * t["R"],', '(t["R"],'),
 )

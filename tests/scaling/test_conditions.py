@@ -28,11 +28,11 @@ exponent = st.fractions(min_value=-2, max_value=2, max_denominator=8)
 DEPTH = 5
 # strategy: meta-critical, equivalent rates, finite learning, feature learning, maximal initialisation
 TABLE = [
-    (ntk(depth=DEPTH), True, True, True, 1, F(1, 2)),
-    (meta("1/2", depth=DEPTH), True, True, True, F(1, 2), F(1, 4)),
+    (ntk(depth=DEPTH), True, True, True, F(1, 2), 0),
+    (meta("1/2", depth=DEPTH), True, True, True, F(1, 4), 0),
     (mup(depth=DEPTH), True, True, True, 0, 0),
     (mean_field(depth=DEPTH), True, True, True, 0, 0),
-    # lr of order one: the readout moves by n^0 n^1/2... r = -1 in the table of Yang & Hu, twice 1 - 1/2.
+    # lr of order one: r = -1 in the table of Yang & Hu, and A = 1/2.
     (standard(depth=DEPTH), True, False, False, -1, F(-3, 2)),
 ]
 
@@ -56,9 +56,9 @@ def test_family_meets_every_principle_in_every_gauge(s: F, g: F, depth: int) -> 
     assert has_equivalent_rates(member)
     assert learns_at_finite_rate(member)
     assert metaparameter_of(member) == s
-    assert feature_learning(member) == 1 - s
-    assert maximal_updates(member) == (1 - s,) * (depth - 1)
-    assert maximal_initialisation(member) == (1 - s) / 2
+    assert feature_learning(member) == (1 - s) / 2
+    assert maximal_updates(member) == ((1 - s) / 2,) * (depth - 1)
+    assert maximal_initialisation(member) == 0
 
 
 @few
@@ -91,8 +91,8 @@ def test_slow_layers_are_not_updated_maximally(layer: int) -> None:
 
 
 def test_a_readout_that_hardly_moves_counts_with_its_initialisation() -> None:
-    """(p_L + 1)/2 and not q_L - r where that is smaller: hand-counted from footnote 15."""
+    """A = (p_L + 1)/2 = 2/3 and not U = 3 shrinks what reaches the hidden layers: counted by hand."""
     slow = Strategy((0, 0, F(1, 3)), (0, F(1, 4), 2), 0)
-    assert feature_learning(slow) == 1 + 0 + F(2, 3)
-    assert maximal_updates(slow) == (F(5, 3), F(23, 12))
-    assert maximal_initialisation(slow) == F(2, 3) + 0 + F(2, 3)
+    assert feature_learning(slow) == F(2, 3)
+    assert maximal_updates(slow) == (F(2, 3), F(11, 12))
+    assert maximal_initialisation(slow) == F(2, 3) + F(2, 3) - 1

@@ -60,7 +60,8 @@ def update_exponents(strategy: Strategy) -> tuple[Fraction, ...]:
 
     Returns:
         $r_1,\dots,r_{L-1}$, exact and the same in every gauge. 0 is a maximal update; below 0 it blows up.
-        On the family each is $\frac{1-s}2$. Biases move their layer as the weights do, or by $1/n$ of that
+        On the family each is $\frac{1-s}2$. `maximal_updates` says the same in the letters of another text.
+        Biases move their layer as the weights do, or by $1/n$ of that
         where they are plain.
 
     Source: Yang & Hu, Definition 3.1, N.5, Proposition E.2; in $p,q,r$ derived. The source's $L$ is ours less 1.

@@ -62,35 +62,41 @@ def metaparameter_of(strategy: Strategy) -> Fraction | None:
 
 
 def _readout(strategy: Strategy) -> Fraction:
-    """How the last weights shrink with the width: at initialisation or by an update."""
-    return min(strategy.q[-1] - strategy.r, (strategy.p[-1] + 1) * _HALF)
+    """How the last weights shrink beyond 1/n: by an update or, if that is larger, at initialisation."""
+    return min(strategy.q[-1] - strategy.r, (strategy.p[-1] - 1) * _HALF)
 
 
 def feature_learning(strategy: Strategy) -> Fraction:
-    r"""$1+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L+1}2)$: zero where features are learnt.
+    r"""$1+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$: zero where features are learnt.
 
     Positive: features of the last hidden layer move by a vanishing power of the width. Negative: they
-    blow up. On the family it is $1-s$.
+    blow up. It is Yang and Hu's $r$, the least of `maximal_updates`; on the family $\frac{1-s}2$.
 
-    Source: Yaida, footnote 15, after Yang & Hu.
+    Source: Yaida, footnote 15, after Yang & Hu. It is known to us with $\frac{p_L+1}2$ in the minimum; that
+        number vanishes with ours where the last weights move at least as fast as they start, but is not the
+        exponent of an update ($1-s$ on the family), and would deny feature learning under a slow readout.
     """
-    return 1 + min(q - strategy.r for q in strategy.q[:-1]) + _readout(strategy)
+    return min(maximal_updates(strategy))
 
 
 def maximal_updates(strategy: Strategy) -> tuple[Fraction, ...]:
-    r"""$1+(q_\ell-r)+\min(q_L-r,\frac{p_L+1}2)$ of each hidden layer: zero where it is updated maximally.
+    r"""$1+(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$ of each hidden layer: zero where it is updated maximally.
 
-    Source: Yaida, footnote 15, after Yang & Hu.
+    These are the exponents $r_\ell$ that `update_exponents` derives from $A$ and $U$; on the family
+    $\frac{1-s}2$.
+
+    Source: Yaida, footnote 15, after Yang & Hu; see `feature_learning` for the sign in the minimum.
     """
     return tuple(1 + q - strategy.r + _readout(strategy) for q in strategy.q[:-1])
 
 
 def maximal_initialisation(strategy: Strategy) -> Fraction:
-    r"""$\frac{p_L+1}2+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L+1}2)$: zero at maximal initialisation.
+    r"""$\frac{p_L+1}2+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$: zero at maximal initialisation.
 
-    On the family it is $\frac{1-s}2$, so it is zero at $s=1$ only.
+    It is $A+r-1$ of Yang and Hu, the power by which moving features fail to move the outputs through the
+    first last weights; zero on the whole family.
 
-    Source: Yaida, footnote 15, after Yang & Hu.
+    Source: Yaida, footnote 15, after Yang & Hu; see `feature_learning` for the sign in the minimum, with
+        which it would be zero at $s=1$ only, against Theorem M.4.
     """
-    hidden = min(q - strategy.r for q in strategy.q[:-1])
-    return (strategy.p[-1] + 1) * _HALF + hidden + _readout(strategy)
+    return (strategy.p[-1] - 1) * _HALF + feature_learning(strategy)

@@ -1,0 +1,95 @@
+"""Breaks of the scaling strategies and of what is said about them."""
+
+from breaks import row
+
+of_exponents = row("scaling/exponents.py", "tests/scaling/test_exponents.py")
+of_strategies = row("scaling/strategies.py", "tests/scaling/test_exponents.py")
+of_classify = row("scaling/classify.py", "tests/scaling/test_classify.py")
+of_conditions = row("scaling/conditions.py", "tests/scaling/test_conditions.py")
+of_orders = row(
+    "scaling/orders.py",
+    "tests/scaling/test_aspect.py",
+)
+of_aspect = row("scaling/aspect.py", "tests/scaling/test_aspect.py")
+of_scaled = row("scaled.py", "tests/test_scaled.py")
+
+MUTANTS = (
+    of_orders(
+        "strategy: readout's rate",
+        "strategy.q[:-1]) - strategy.p[-1]\n    return",
+        "strategy.q[:-1])\n    return",
+    ),
+    of_orders(
+        "strategy: width of the signal",
+        "(-1 + p + u + 2 * top, 1)",
+        "(-1 + p + 2 * u + top, 1)",
+        "tests/scaling/test_aspect.py",
+    ),
+    of_exponents(
+        "strategy: input layer counted as hidden",
+        "offsets = (0, *(1,) * (self.depth - 1))",
+        "offsets = (1,) * self.depth",
+    ),
+    of_aspect("strategy: power of the width", "power = e - (1 - value)", "power = e - value"),
+    of_conditions(
+        "strategy: condition on the readout",
+        "(strategy.p[-1] - 1) * _HALF)",
+        "(strategy.p[-1] + 1) * _HALF)",
+    ),
+    of_scaled(
+        "strategy: rates by the power of the variances",
+        "lambda_W=_times(net.lambda_W, width, q)",
+        "lambda_W=_times(net.lambda_W, width, p)",
+    ),
+    of_exponents(
+        "strategy: plain bias of the first layer",
+        "(self.q[0], *(q + 1 for q in self.q[1:]))",
+        "tuple(q + 1 for q in self.q)",
+    ),
+    of_exponents(
+        "strategy: plain biases lost on the way",
+        "return ABC(a, b, -self.r, self.name, plain_biases=self.plain_biases)",
+        "return ABC(a, b, -self.r, self.name)",
+    ),
+    of_exponents(
+        "strategy: gauge of half the size",
+        "return ABC(a, b, self.c - 2 * t,",
+        "return ABC(a, b, self.c - t,",
+    ),
+    of_exponents(
+        "strategy: one hidden layer too few",
+        "q = (self.q[0], *(hidden.q,) * (L - 2), self.q[-1])",
+        "q = (self.q[0], *(hidden.q,) * (L - 3), self.q[-1])",
+    ),
+    of_strategies(
+        "strategy: standard without plain biases",
+        ', "standard", plain_biases=True)',
+        ', "standard")',
+    ),
+    of_scaled(
+        "strategy: biases by the rates of weights",
+        "_times(net.lambda_b, width, strategy.q_bias)",
+        "_times(net.lambda_b, width, q)",
+    ),
+    of_classify(
+        "classify: U off by one", "strategy.q[-1] + 1 - strategy.r", "strategy.q[-1] - strategy.r"
+    ),
+    of_classify(
+        "classify: gradients by the first readout only",
+        "least = min(readout_exponents(strategy))",
+        "least = readout_exponents(strategy)[0]",
+    ),
+    of_classify(
+        "classify: moving features forgotten", "    if A + r < 1:\n", "    if A < 1 - abs(r):\n"
+    ),
+    of_classify(
+        "classify: trivial if one is frozen", "stable and 1 in (U, A + r)", "stable and U == 1"
+    ),
+    of_classify(
+        "classify: GP limit by its initial GP",
+        "Regime.KERNEL if A + r == 1 else",
+        "Regime.KERNEL if A > _HALF or A + r == 1 else",
+    ),
+    of_classify("classify: first layer only", "accumulate(self.r_l, min)", "iter(self.r_l)"),
+    of_classify("classify: first layer as any", "(p + (i > 1)) / 2} must", "(p + 1) / 2} must"),
+)
