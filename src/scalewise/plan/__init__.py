@@ -10,6 +10,8 @@ from scalewise.plan.rules import Powers, Ratios, Rule, rule
 from scalewise.plan.settings import SettingsGroup, groups
 from scalewise.plan.store import load, save
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
+from scalewise.plan.text import describe
+from scalewise.plan.transfer import Transfer, transfer
 
 __all__ = [
     "Kind",
@@ -28,11 +30,14 @@ __all__ = [
     "Spread",
     "TensorDescription",
     "TensorPlan",
+    "Transfer",
     "decide",
+    "describe",
     "groups",
     "load",
     "make_plan",
     "predicted",
     "rule",
     "save",
+    "transfer",
 ]

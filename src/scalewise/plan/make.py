@@ -55,6 +55,8 @@ def make_plan(
     residual: Fraction = Fraction(0),
     branch_outputs: Collection[str] = (),
     multiplied: Collection[str] = (),
+    width_name: str = "width",
+    depth_name: str = "depth",
 ) -> Plan:
     r"""Decide the role of every tensor and write down its settings.
 
@@ -70,6 +72,8 @@ def make_plan(
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and may carry its multiplier.
         multiplied: Names of the multipliers that the forward pass applies.
+        width_name: What the factory calls its width.
+        depth_name: What it calls its depth.
 
     Raises:
         PlanError: If a role is ambiguous, or a needed multiplier is not among `multiplied`.
@@ -121,7 +125,7 @@ def make_plan(
         )
     return Plan(
         strategy, optimizer, dict(base), dict(target), width, depth, residual, tuple(rows),
-        tuple(multipliers),
+        tuple(multipliers), width_name, depth_name,
     )  # fmt: skip
 
 

@@ -39,6 +39,8 @@ def to_json(plan: Plan) -> str:
         "width": plan.width,
         "depth": plan.depth,
         "residual": plan.residual,
+        "width_name": plan.width_name,
+        "depth_name": plan.depth_name,
         "multipliers": [asdict(m) for m in plan.multipliers],
         "tensors": [asdict(t) for t in plan.tensors],
     }
@@ -78,6 +80,8 @@ def from_json(text: str) -> Plan:
             Fraction(data["residual"]),
             tuple(_tensor(t) for t in data["tensors"]),
             tuple(Multiplier(**m) for m in data["multipliers"]),
+            data["width_name"],
+            data["depth_name"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(

@@ -104,6 +104,8 @@ class Plan:
         residual: $\alpha$ of the branches' multiplier (depth)$^{-\alpha}$.
         tensors: One row for each trainable tensor.
         multipliers: What the forward pass must do itself.
+        width_name: What the factory calls its width.
+        depth_name: What it calls its depth.
     """
 
     strategy: Strategy
@@ -115,6 +117,8 @@ class Plan:
     residual: Fraction
     tensors: tuple[TensorPlan, ...]
     multipliers: tuple[Multiplier, ...] = ()
+    width_name: str = "width"
+    depth_name: str = "depth"
     names: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
