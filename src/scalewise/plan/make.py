@@ -11,7 +11,7 @@ from scalewise.plan.decide import Decision, RoleSpec, decide, fan_in_ratio
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
 from scalewise.plan.names import matching, pattern
-from scalewise.plan.roles import Role
+from scalewise.plan.roles import Kind, Role
 from scalewise.plan.rules import Powers, Ratios, rule
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy, update_exponents
@@ -138,13 +138,20 @@ def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str
         return pattern(t.name), t.shape, t.kind, t.module
 
     one, two = Counter(map(key, deep.tensors)), Counter(map(key, shallow.tensors))
-    found = {t.name for t in deep.tensors if one[key(t)] != two[key(t)]}
-    if not found:
+    if one == two:
         raise PlanError(
             "Base and target have different depths, but the factory builds the same tensors for both. "
             "Let it use its depth, or give both the same."
         )
-    return found
+    found = {t.name for t in deep.tensors if one[key(t)] != two[key(t)]}
+    # A bias goes with the matrix it is added to: the first layer's looks like any other.
+    weights = [t for t in deep.tensors if t.kind in (Kind.MATRIX, Kind.LOOKUP)]
+    outside = {t.owner for t in weights if t.name not in found}
+    return {
+        t.name
+        for t in deep.tensors
+        if t.name in found and not (t.kind is Kind.BIAS and t.owner in outside)
+    }
 
 
 def _absorbing(patterns: Collection[str], names: list[str]) -> set[str]:

@@ -127,7 +127,7 @@ def gradient_exponent(strategy: Strategy, role: Role, *, initial: bool = False) 
     if role is Role.OUTPUT:
         return _ZERO
     if role in (Role.FIXED, Role.BOTTLENECK):
-        return _HALF - A if initial else max(_HALF - A, 1 - U)
+        return _HALF - A if initial else min(_ZERO, max(_HALF - A, 1 - U))
     return -A if initial else -min(A, U)
 
 
@@ -149,7 +149,8 @@ def rule(
         layer: Whose exponents it takes.
         optimizer: One of `OPTIMIZERS`.
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
-        in_block: Whether the tensor stands in a block that depth repeats.
+        in_block: Whether the tensor stands in a block that depth repeats. The standard parametrisation,
+            which scales nothing but initialisation, has no rule for depth either.
         absorbs_branch: Whether it carries its branch's multiplier itself, by its initialisation and
             rates, so that the forward pass needs none.
 
@@ -173,6 +174,7 @@ def rule(
         # tensors with a fixed number of outputs it brings nothing.
         below = role not in (Role.OUTPUT, Role.FIXED, Role.BOTTLENECK)
         lr = lr * gradient if below else lr
+    in_block = in_block and not strategy.plain_biases
     depth = _depth(optimizer, residual) if in_block else (Powers(), Powers())
     lr, gradient = lr * depth[0], gradient * depth[1]
     if in_block and absorbs_branch:

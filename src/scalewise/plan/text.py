@@ -82,7 +82,11 @@ def _title(plan: Plan) -> list[str]:
 
 def _notes(plan: Plan) -> list[str]:
     out = []
-    if plan.depth != 1:
+    if plan.depth != 1 and plan.strategy.plain_biases:
+        out.append(
+            f"The depth changes by a factor of {float(plan.depth):g}; {plan.strategy} has no rule for it."
+        )
+    elif plan.depth != 1:
         what = "as a chain (no multiplier on branches)"
         if plan.residual:
             what = f"as residual branches multiplied by depth^(-{plan.residual})"

@@ -124,11 +124,12 @@ def _gamma(plan: Plan) -> tuple[float | None, float | None, float | None, str]:
     assert isinstance(m, int | float)
     before, after = gamma(one, n, s), gamma(two, m, s)
     wanted = depth_for_gamma(before, m, s)
+    law = f"gamma = L/n^({1 - s})"
     if math.isclose(before, after, rel_tol=1e-9):
-        note = f"gamma = L/n^{1 - s} stays at {before:.4g}: base and target learn representations alike."
+        note = f"{law} stays at {before:.4g}: base and target learn representations alike."
     else:
         note = (
-            f"gamma = L/n^{1 - s} goes from {before:.4g} to {after:.4g}; a depth of {wanted:.4g} would "
-            f"keep it at width {m}."
+            f"{law} goes from {before:.4g} to {after:.4g}; a depth of {wanted:.4g} would keep it at "
+            f"width {m}."
         )
     return before, after, wanted, note

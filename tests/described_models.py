@@ -1,0 +1,97 @@
+"""Descriptions of models, as an adapter would give them, for the tests of the plan."""
+
+import itertools
+from collections.abc import Mapping
+from fractions import Fraction
+
+from scalewise.plan import (
+    Kind,
+    ModelDescription,
+    Plan,
+    Probe,
+    Spread,
+    TensorDescription,
+    make_plan,
+)
+from scalewise.scaling import Strategy
+
+
+def mlp(n: int, depth: int = 3, inputs: int = 10, outputs: int = 5) -> ModelDescription:
+    """A sequence of linear layers with an activation between them."""
+    sizes = [inputs, *[n] * (depth - 1), outputs]
+    tensors = []
+    for i, (into, out) in enumerate(itertools.pairwise(sizes)):
+        owner = f"net.{2 * i}"
+        tensors += [
+            TensorDescription(
+                f"{owner}.weight", (out, into), Kind.MATRIX, (1,), (0,), owner, "Linear"
+            ),
+            TensorDescription(f"{owner}.bias", (out,), Kind.BIAS, (), (0,), owner, "Linear"),
+        ]
+    return ModelDescription(tuple(tensors))
+
+
+def language_model(n: int, depth: int = 2, words: int = 50, tied: bool = True) -> ModelDescription:
+    """An embedding, blocks with a norm and a feed-forward of four times the width, a readout."""
+    tensors = [
+        TensorDescription(
+            "embed.weight", (words, n), Kind.LOOKUP, (0,), (1,), "embed", "Embedding",
+            ("head.weight",) if tied else (),
+        )
+    ]  # fmt: skip
+    for i in range(depth):
+        b = f"blocks.{i}"
+        tensors += [
+            TensorDescription(
+                f"{b}.norm.weight", (n,), Kind.GAIN, (), (0,), f"{b}.norm", "LayerNorm"
+            ),
+            TensorDescription(
+                f"{b}.up.weight", (4 * n, n), Kind.MATRIX, (1,), (0,), f"{b}.up", "Linear"
+            ),
+            TensorDescription(
+                f"{b}.down.weight", (n, 4 * n), Kind.MATRIX, (1,), (0,), f"{b}.down", "Linear"
+            ),
+        ]
+    head = TensorDescription("head.weight", (words, n), Kind.MATRIX, (1,), (0,), "head", "Linear")
+    if not tied:
+        tensors.append(head)
+    return ModelDescription(
+        tuple(tensors),
+        {"blocks.0": n // 4},
+        {"head.weight": head} if tied else {},
+    )
+
+
+def planned(
+    strategy: Strategy,
+    optimizer: str = "adamw",
+    *,
+    model=mlp,
+    base: int = 8,
+    target: int = 64,
+    base_depth: int = 3,
+    depth: int = 3,
+    std: float = 0.1,
+    **options: object,
+) -> Plan:
+    """A plan of a described model; every tensor is drawn with the same standard deviation."""
+    narrow, wide = model(base, depth), model(max(2 * base, target), depth)
+    spreads: Mapping[str, Spread] = {t.name: Spread(0.0, std, 0.01) for t in narrow.tensors}
+    probe = Probe(
+        narrow,
+        wide,
+        Fraction(max(2 * base, target), base),
+        model(target, depth),
+        None if depth == base_depth else model(base, base_depth),
+        spreads,
+    )
+    return make_plan(
+        probe,
+        strategy,
+        optimizer=optimizer,
+        base={"width": base, "depth": base_depth},
+        target={"width": target, "depth": depth},
+        width=Fraction(target, base),
+        depth=Fraction(depth, base_depth),
+        **options,  # type: ignore[arg-type]
+    )
