@@ -56,7 +56,8 @@ def update_exponents(strategy: Strategy) -> tuple[Fraction, ...]:
     r_\ell=\min(A,U)+c-1+2a_\ell+\delta_{\ell1}=\min(A,U)+q_\ell-r.$$
 
     A gradient reaches a hidden layer through the last weights, $n^{-\min(A,U)}$ once these have moved; the
-    sum over the width that an update is multiplied with balances the fan-in that $q_\ell$ leaves out.
+    sum over the width that an update is multiplied with balances the fan-in that $q_\ell$ leaves out. In the
+    very first step only the first last weights are there, and $A$ stands for the minimum.
 
     Returns:
         $r_1,\dots,r_{L-1}$, exact and the same in every gauge. 0 is a maximal update; below 0 it blows up.
@@ -159,8 +160,14 @@ class Classification:
 
     @property
     def output_powers(self) -> tuple[Fraction, Fraction]:
-        r"""Powers of $n$ by which outputs move: by $\Delta W^{(L)}$, $1-U$; by the features, $1-A-r$."""
-        return 1 - self.U, 1 - self.A - self.r
+        r"""Powers of $n$ by which outputs move: through $\Delta W^{(L)}$, $1-U$; through the features, $1-A-r$.
+
+        The features move along the first last weights where the gradient came through these. Where updates
+        are larger, $U<A$, only a part $n^{U-A}$ of the motion does, and the rest adds up at random: the second
+        power is $-A-r+\max(1+U-A,\frac12)$ then (derived; no verdict depends on it).
+        """
+        along = max(1 - max(self.A - self.U, Fraction(0)), _HALF)
+        return 1 - self.U, along - self.A - self.r
 
     def __str__(self) -> str:
         return str(self.regime) if not self.stable else f"{self.regime}, stable"
