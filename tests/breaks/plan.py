@@ -1,0 +1,140 @@
+"""Breaks of the rules of a plan, of how roles are decided, and of what is carried to the target."""
+
+from breaks import row
+
+RULES = "tests/plan/test_rules.py"
+DECIDE = "tests/plan/test_decide.py"
+TABLE = "tests/plan/test_table.py"
+
+of_rules = row("plan/rules.py", RULES)
+of_decide = row("plan/decide.py", DECIDE)
+of_make = row("plan/make.py", DECIDE)
+
+MUTANTS = (
+    of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
+    of_rules(
+        "plan rules: fan-in of a learning rate",
+        "lr = Powers(-_ONE if summed",
+        "lr = Powers(-_HALF if summed",
+    ),
+    of_rules(
+        "plan rules: Adam at the rates of gradient descent",
+        "lr = lr * gradient if below else lr",
+        "lr = lr",
+    ),
+    of_rules(
+        "plan rules: a scalar takes the gradient of a neuron",
+        "if role in (Role.FIXED, Role.BOTTLENECK):\n        return _HALF - A",
+        "if role in (Role.BOTTLENECK,):\n        return _HALF - A",
+    ),
+    of_rules(
+        "plan rules: epsilon at the readout's update",
+        "return -A if initial else -min(A, U)",
+        "return -A if initial else -max(A, U)",
+    ),
+    of_rules(
+        "plan rules: decay shrinks by the rate",
+        "else lr**-1",
+        "else lr",
+    ),
+    of_rules(
+        "plan rules: decay of Adam without the weight",
+        "gradient * init**-1 if",
+        "gradient if",
+    ),
+    of_rules(
+        "plan rules: biases of the standard parametrisation",
+        "q = own.q_bias if role in (Role.VECTOR, Role.FIXED) else own.q",
+        "q = own.q",
+    ),
+    of_rules("plan rules: depth under Adam", "lambda a: a - 1", "lambda a: 2 * a - 1"),
+    of_rules("plan rules: depth under gradient descent", "lambda a: 2 * a - 1", "lambda a: a - 1"),
+    of_rules(
+        "plan rules: a branch's rate",
+        '(2 if optimizer == "sgd" else 1)',
+        "(1)",
+    ),
+    of_rules("plan rules: a branch's gradient", "gradient * shift**-1", "gradient * shift"),
+    of_rules(
+        "plan rules: equal ratios not cancelled",
+        "total[ratio] = total.get(ratio, _ZERO) + power",
+        "total[ratio] = power",
+    ),
+    of_decide(
+        "plan roles: a lookup read as a matrix",
+        "if tensor.kind is Kind.LOOKUP and out and not into:\n        return Decision(tensor, Role.INPUT",
+        "if tensor.kind is Kind.LOOKUP and out and not into:\n        return Decision(tensor, Role.HIDDEN",
+    ),
+    of_decide(
+        "plan roles: bottlenecks taken for readouts",
+        'if len(open_) > 1 or (open_ and "output" in named):',
+        "if len(open_) > 9:",
+    ),
+    of_decide(
+        "plan roles: a first bias taken for a hidden one",
+        "layer = Layer.FIRST if sibling and sibling.layer is Layer.FIRST else Layer.HIDDEN",
+        "layer = Layer.HIDDEN",
+    ),
+    of_decide(
+        "plan roles: sizes out of proportion let through", "if not 0.6 < power < 1.4:", "if False:"
+    ),
+    of_decide(
+        "plan roles: fan-in of unequal axes guessed",
+        "if len(set(growing.values())) > 1:",
+        "if False:",
+    ),
+    of_decide("plan roles: ties of any two roles", "if len(kinds) == 1:", "if len(kinds) <= 2:"),
+    of_make(
+        "plan multipliers: a tied readout of its variance",
+        "Powers(-_HALF, -last.p / 2).factor(ratios)",
+        "Powers(-_HALF, -last.p).factor(ratios)",
+    ),
+    of_make(
+        "plan multipliers: a tied readout not asked about",
+        "if m.name not in multiplied:",
+        "if False:",
+    ),
+    of_make(
+        "plan multipliers: attention of any strategy",
+        "excess = min(Fraction(0), update_exponents(strategy)[-1] - _HALF)",
+        "excess = -_HALF",
+    ),
+    of_make(
+        "plan depth: the first bias counted with the blocks",
+        "and not (t.kind is Kind.BIAS and t.owner in outside)",
+        "",
+    ),
+    of_make(
+        "plan depth: everything counted with the blocks",
+        "if one[key(t)] != two[key(t)]}",
+        "}",
+    ),
+    row("plan/transfer.py", TABLE)(
+        "plan transfer: gamma of the other width",
+        "wanted = depth_for_gamma(before, m, s)",
+        "wanted = depth_for_gamma(before, n, s)",
+    ),
+    row("plan/transfer.py", TABLE)(
+        "plan transfer: rate instead of decay",
+        "else weight_decay * g.weight_decay",
+        "else weight_decay * g.lr",
+    ),
+    row("plan/store.py", TABLE)(
+        "plan store: the depth forgotten", 'Fraction(data["depth"]),', "Fraction(1),"
+    ),
+    row("plan/names.py", TABLE)(
+        "plan names: a child called module stripped",
+        "while out not in names and out.startswith",
+        "while out.startswith",
+    ),
+    row("plan/settings.py", TABLE)(
+        "plan groups: decay not told apart",
+        "setdefault((f.lr, f.eps, f.weight_decay), [])",
+        "setdefault((f.eps, f.eps, f.eps), [])",
+    ),
+    row("plan/predicted.py", TABLE)(
+        "plan predicted: the readout's features forgotten",
+        "change, output = max(1 - U, 1 - size + moved), _HALF - A",
+        "change, output = max(1 - U, 1 - size), -A",
+    ),
+)
