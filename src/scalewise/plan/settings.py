@@ -18,8 +18,8 @@ class SettingsGroup:
     Args:
         name: The roles in it, as ``"hidden"`` or ``"input+vector"``; numbered if that is not unique.
         lr: Factor of the learning rate.
-        eps: Factor of epsilon.
-        weight_decay: Factor of the weight decay.
+        eps: Epsilon, or its factor.
+        weight_decay: Weight decay, or its factor.
         tensors: Names, as they were asked for.
     """
 
@@ -30,12 +30,16 @@ class SettingsGroup:
     tensors: tuple[str, ...]
 
 
-def groups(plan: Plan, names: Iterable[str]) -> list[SettingsGroup]:
+def groups(
+    plan: Plan, names: Iterable[str], *, eps: float = 1.0, weight_decay: float = 1.0
+) -> list[SettingsGroup]:
     """Sort tensors into groups of equal settings.
 
     Args:
         plan: The plan.
         names: Names of tensors, with or without the prefixes of wrappers.
+        eps: Epsilon at the base; with 1 the groups hold factors.
+        weight_decay: The same of the weight decay. A 0 stays 0 and tells no groups apart.
 
     Returns:
         The groups, in the order in which their first tensors come.
@@ -46,7 +50,7 @@ def groups(plan: Plan, names: Iterable[str]) -> list[SettingsGroup]:
     members: dict[tuple[float, float, float], list[str]] = {}
     for name in names:
         f = plan.factors(name)
-        members.setdefault((f.lr, f.eps, f.weight_decay), []).append(name)
+        members.setdefault((f.lr, eps * f.eps, weight_decay * f.weight_decay), []).append(name)
     out: list[SettingsGroup] = []
     for settings, mine in members.items():
         roles = {plan[n].role for n in mine}

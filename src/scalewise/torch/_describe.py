@@ -1,0 +1,175 @@
+"""From a module to a description: what each kind of module does with its parameters, axis by axis.
+
+Parameters that are frozen are described too, since they are initialised and their outputs scale; only
+parameter groups leave them out. Buffers and whole numbers are not described.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.parameter import UninitializedParameter
+
+from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
+from scalewise.plan.names import bare
+
+__all__ = ["describe", "places"]
+
+
+class Axes(NamedTuple):
+    """What a module does with one of its parameters."""
+
+    kind: Kind
+    fan_in: tuple[int, ...] = ()
+    fan_out: tuple[int, ...] = ()
+
+
+Reader = Callable[[Any, str, int], Axes]
+_UNKNOWN = Axes(Kind.UNKNOWN)
+
+
+def _bias(ndim: int) -> Axes:
+    return Axes(Kind.BIAS, (), (ndim - 1,))
+
+
+def _rows(_: nn.Module, name: str, ndim: int) -> Axes:
+    """Matrices stored as (outputs, inputs): linear, recurrent and attention modules."""
+    if name.startswith("bias") or name == "in_proj_bias":
+        return _bias(ndim)
+    known = name.startswith("weight_") or name.endswith("_proj_weight") or name == "weight"
+    return Axes(Kind.MATRIX, (1,), (0,)) if known and ndim == 2 else _UNKNOWN
+
+
+def _columns(_: nn.Module, name: str, ndim: int) -> Axes:
+    """Matrices stored as (inputs, outputs)."""
+    if name == "bias":
+        return _bias(ndim)
+    return Axes(Kind.MATRIX, (0,), (1,)) if name == "weight" and ndim == 2 else _UNKNOWN
+
+
+def _linear(module: nn.Module, name: str, ndim: int) -> Axes:
+    return _rows(module, name, ndim) if name in ("weight", "bias") else _UNKNOWN
+
+
+def _conv(module: _ConvNd, name: str, ndim: int) -> Axes:
+    kernel = tuple(range(2, ndim))
+    if name == "bias":
+        return _bias(ndim)
+    if name != "weight":
+        return _UNKNOWN
+    if not isinstance(module, _ConvTransposeNd):
+        # (outputs, inputs of one group, kernel): a depthwise one sums over its kernel alone.
+        return Axes(Kind.MATRIX, (1, *kernel), (0,))
+    if module.groups == 1:
+        return Axes(Kind.MATRIX, (0, *kernel), (1,))
+    # (inputs, outputs of one group, kernel): the first axis counts groups as well as their inputs.
+    depthwise = module.groups == module.in_channels
+    return Axes(Kind.MATRIX, kernel, (0, 1)) if depthwise else _UNKNOWN
+
+
+def _embedding(_: nn.Module, name: str, ndim: int) -> Axes:
+    return Axes(Kind.LOOKUP, (0,), (1,)) if name == "weight" else _UNKNOWN
+
+
+def _gain(_: nn.Module, name: str, ndim: int) -> Axes:
+    return Axes(Kind.GAIN, (), tuple(range(ndim))) if name in ("weight", "bias") else _UNKNOWN
+
+
+def _bilinear(_: nn.Module, name: str, ndim: int) -> Axes:
+    return _bias(ndim) if name == "bias" else _UNKNOWN
+
+
+_READERS: dict[type[nn.Module], Reader] = {
+    nn.Linear: _linear,
+    nn.Bilinear: _bilinear,
+    _ConvNd: _conv,
+    nn.Embedding: _embedding,
+    nn.EmbeddingBag: _embedding,
+    nn.MultiheadAttention: _rows,
+    nn.RNNBase: _rows,
+    nn.RNNCellBase: _rows,
+    nn.LayerNorm: _gain,
+    nn.RMSNorm: _gain,
+    nn.GroupNorm: _gain,
+    _NormBase: _gain,
+    nn.PReLU: _gain,
+}
+
+
+def _reader(module: nn.Module) -> Reader | None:
+    for cls in type(module).__mro__:
+        if cls in _READERS:
+            return _READERS[cls]
+        if cls.__name__ == "Conv1D" and cls.__module__.startswith("transformers."):
+            return _columns
+    return None
+
+
+def _axes(module: nn.Module, name: str, ndim: int) -> Axes:
+    reader = _reader(module)
+    if reader is not None:
+        return reader(module, name, ndim)
+    # Norms of other people's making, by the name that they all share.
+    if type(module).__name__.endswith(("RMSNorm", "LayerNorm")) and ndim == 1:
+        return _gain(module, name, ndim)
+    return _UNKNOWN
+
+
+def places(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Every name of every floating-point parameter, without what wrappers inside the model insert."""
+    raw = dict(model.named_parameters(remove_duplicate=False))
+    return {bare(n, raw): p for n, p in raw.items() if p.is_floating_point() or p.is_complex()}
+
+
+def describe(model: nn.Module) -> ModelDescription:
+    """Names, shapes, axes and ties of a model's parameters.
+
+    Args:
+        model: Any module, on any device.
+
+    Raises:
+        PlanError: If a parameter has no shape yet, or is computed from others.
+    """
+    found: dict[str, TensorDescription] = {}
+    main: dict[int, str] = {}
+    ties: dict[str, list[str]] = {}
+    for name, parameter in places(model).items():
+        first = main.setdefault(id(parameter), name)
+        if first != name:
+            ties.setdefault(first, []).append(name)
+    for path, module in model.named_modules(remove_duplicate=False):
+        for local, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter.is_floating_point() or parameter.is_complex():
+                tensor = _one(module, bare(path, ()), local, parameter)
+                found[tensor.name] = tensor
+    tensors = tuple(replace(found[n], aliases=tuple(ties.get(n, ()))) for n in main.values())
+    heads: dict[str, int] = {}
+    for path, module in model.named_modules():
+        head = getattr(module, "head_dim", None)
+        if isinstance(head, int):
+            heads[bare(path, ())] = head
+    others = {n: found[n] for names in ties.values() for n in names}
+    return ModelDescription(tensors, heads, others)
+
+
+def _one(module: nn.Module, owner: str, local: str, parameter: nn.Parameter) -> TensorDescription:
+    name = f"{owner}.{local}" if owner else local
+    if isinstance(parameter, UninitializedParameter):
+        raise PlanError(
+            f"`{name}` of a {type(module).__name__} has no shape before the first batch. Let the "
+            "factory pass one batch through the model, or name its sizes."
+        )
+    if ".parametrizations." in f".{name}.":
+        raise PlanError(
+            f"`{name}` is not a weight: a parametrization computes one from it, and how its size and "
+            "step pass through is not known. Plan the model without the parametrization."
+        )
+    kind, fan_in, fan_out = _axes(module, local, parameter.ndim)
+    return TensorDescription(
+        name, tuple(parameter.shape), kind, fan_in, fan_out, owner, type(module).__name__
+    )

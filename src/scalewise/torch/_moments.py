@@ -1,0 +1,55 @@
+"""Mean and standard deviation of a tensor's entries, and how well the latter tells that of their law."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from scalewise.plan import PlanError, Spread
+
+__all__ = ["moments", "real"]
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of the entries as real numbers."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def moments(tensor: torch.Tensor, name: str) -> Spread:
+    r"""Mean, standard deviation and the latter's relative standard error $\sqrt{(\kappa-1)/4N}$.
+
+    $\kappa=\mu_4/\sigma^4$, so the error holds for any law of independent entries.
+
+    Args:
+        tensor: On a real device; sharded ones are reduced over their mesh.
+        name: For messages.
+
+    Raises:
+        PlanError: If the tensor has no memory, or entries that are not finite.
+    """
+    if tensor.is_meta:
+        raise PlanError(
+            f"`{name}` has no memory (it is on the meta device), so it has no entries to look at. Give "
+            "the model memory and initialise it first: model.to_empty(device=...), then its own code."
+        )
+    x = real(tensor.detach()).double()
+    N = x.numel()
+    if N == 0:
+        return Spread(0.0, 0.0, 0.0)
+    mean = _number(x.mean())
+    if not math.isfinite(mean):
+        raise PlanError(
+            f"`{name}` holds NaN or infinity as the factory leaves it; let the factory initialise it."
+        )
+    if _number(x.max()) == _number(x.min()):
+        return Spread(mean, 0.0, 0.0)
+    squares = (x - mean).square()
+    variance = _number(squares.mean())
+    kurtosis = _number(squares.square().mean()) / variance**2
+    return Spread(mean, math.sqrt(variance), math.sqrt(max(kurtosis - 1, 0.0) / (4 * N)))
+
+
+def _number(x: torch.Tensor) -> float:
+    whole = getattr(x, "full_tensor", None)
+    return float(whole() if whole is not None else x)

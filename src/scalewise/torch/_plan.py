@@ -1,0 +1,335 @@
+"""`plan`: from a factory of modules to a plan, and what a plan does to the modules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from scalewise.plan import (
+    Plan,
+    PlanError,
+    TensorPlan,
+    Transfer,
+    describe,
+    make_plan,
+    transfer,
+)
+from scalewise.plan.decide import RoleSpec
+from scalewise.plan.store import from_json, to_json
+from scalewise.plan.table import Factors
+from scalewise.scaling import ABC, Strategy
+from scalewise.scaling._exact import fraction
+from scalewise.torch._groups import parameter_groups
+from scalewise.torch._init import initialise
+from scalewise.torch._probe import Factory, probe, ratio
+
+__all__ = ["Options", "TorchPlan", "load", "plan"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said besides sizes and strategy; `at` says it again.
+
+    Args:
+        roles: Pattern of names to role.
+        branch_outputs: Patterns of the tensors that end a residual branch.
+        multiplied: Names of the multipliers that the forward pass applies.
+        device: Where the model is built to learn its shapes.
+    """
+
+    roles: Mapping[str, RoleSpec] = field(default_factory=dict)
+    branch_outputs: tuple[str, ...] = ()
+    multiplied: tuple[str, ...] = ()
+    device: str = "meta"
+
+
+@dataclass(frozen=True)
+class TorchPlan:
+    """A plan for modules: the table of every tensor's settings, and the verbs that apply it.
+
+    Make one with `plan` or `load`. Nothing is hung on modules or parameters and no optimizer is wrapped:
+    a model that has been through `init_` is an ordinary model.
+
+    Args:
+        table: The settings, by name of tensor.
+        options: What the user said besides sizes and strategy.
+        build: The factory; ``None`` in a plan that was loaded without it.
+    """
+
+    table: Plan
+    options: Options = field(default_factory=Options)
+    build: Factory | None = field(default=None, compare=False, repr=False)
+
+    def __getitem__(self, name: str) -> TensorPlan:
+        return self.table[name]
+
+    def __str__(self) -> str:
+        return describe(self.table)
+
+    def factors(self, name: str) -> Factors:
+        """What multiplies a tensor's base settings at the target; exactly 1 at the base."""
+        return self.table.factors(name)
+
+    def std(self, name: str) -> float:
+        """The standard deviation a tensor is initialised with at the target."""
+        return self.table.std(name)
+
+    @property
+    def multipliers(self) -> dict[str, float]:
+        """Factors that the forward pass must apply itself, by name; 1 at the base."""
+        return {m.name: m.factor for m in self.table.multipliers}
+
+    def init_(self, model: nn.Module) -> nn.Module:
+        """Bring a freshly built model of the target's size to the planned initialisation, in place.
+
+        Every tensor keeps what its own code drew, multiplied by one factor (about its mean, if it has
+        one). A second call changes nothing, and at the base not even the first does. Frozen parameters
+        are scaled too, so a model that holds trained weights is not to be passed.
+
+        Args:
+            model: As the factory returns it at the target, or wrapped.
+
+        Returns:
+            The same model.
+
+        Raises:
+            PlanError: If a tensor is missing, unknown, of another shape or tied otherwise, or constant at
+                one of the two sizes only.
+        """
+        initialise(self.table, model)
+        return model
+
+    def param_groups(
+        self,
+        model: nn.Module,
+        *,
+        lr: Any = None,
+        eps: float | None = None,
+        weight_decay: float | None = None,
+        groups: Iterable[Mapping[str, Any]] = (),
+        **others: Any,
+    ) -> list[dict[str, Any]]:
+        """Parameter groups for an optimizer, as plain dictionaries and as few as there can be.
+
+        Settings are those tuned at the base. One that is left out has PyTorch's own default for that
+        optimizer, scaled like any other; so give them here, for an optimizer's arguments do not reach
+        groups that have settings of their own. Frozen parameters are in no group.
+
+        Args:
+            model: Of the target's size, wrapped or not.
+            lr: Learning rate; a tensor is copied for each group.
+            eps: Epsilon; not for gradient descent.
+            weight_decay: Weight decay.
+            groups: Groups of the user's own, as
+                ``{"params": ["*norm*", "*.bias"], "weight_decay": 0.0}``: parameters, names or patterns,
+                and settings in place of those above. Each is split as the plan needs; what none of them
+                holds has the settings above.
+            others: Further settings, passed on as they are.
+
+        Returns:
+            Dictionaries with ``params``, ``lr``, ``eps`` (not for gradient descent), ``weight_decay``,
+            ``name``, and, for `check_schedule`, ``base_lr`` and ``lr_factor``.
+
+        Raises:
+            PlanError: If the model is not the plan's, or a setting or a group cannot be.
+        """
+        given = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
+        return parameter_groups(self.table, model, list(groups), given)
+
+    def at(self, *, width: Any = None, depth: Any = None) -> TorchPlan:
+        """The same plan with another target.
+
+        Args:
+            width: The new target's width; by default it stays.
+            depth: Its depth; by default it stays.
+
+        Raises:
+            PlanError: If the plan was loaded without its factory, or has no depth.
+        """
+        if self.build is None:
+            raise PlanError(
+                "This plan was loaded without its factory, so it is for one size only; "
+                "load(path, build=...) gives it one."
+            )
+        t = self.table
+        if depth is not None and t.depth_name not in t.target:
+            raise PlanError(
+                f"This plan has no depth {t.depth_name!r}; it has {', '.join(map(repr, t.target))}."
+            )
+        target = dict(t.target)
+        target |= {} if width is None else {t.width_name: width}
+        target |= {} if depth is None else {t.depth_name: depth}
+        return plan(
+            self.build,
+            base=t.base,
+            target=target,
+            strategy=t.strategy,
+            optimizer=t.optimizer,
+            roles=self.options.roles,
+            residual=t.residual,
+            branch_outputs=self.options.branch_outputs,
+            multiplied=self.options.multiplied,
+            width=t.width_name,
+            depth=t.depth_name,
+            device=self.options.device,
+        )
+
+    def transfer(self, *, lr: float, **settings: float) -> Transfer:
+        """The base's hyperparameters at the target; see `scalewise.plan.transfer`."""
+        return transfer(self.table, lr=lr, **settings)
+
+    def verify(
+        self, batch: Any, loss: Any, *, widths: Iterable[int], seeds: int = 4, **options: Any
+    ) -> Any:
+        """Train a few real steps at several widths and compare what moves with what is predicted.
+
+        Args:
+            batch: What the model is called with.
+            loss: A function that turns the model's output on it into a number.
+            widths: At least three.
+            seeds: Networks at each width.
+            options: Passed on.
+        """
+        from scalewise.torch._verify import verify
+
+        return verify(self, batch, loss, widths=widths, seeds=seeds, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file: a small JSON text that needs neither model nor factory.
+
+        Raises:
+            PlanError: If `base` or `target` hold what no text can.
+        """
+        text = json.loads(to_json(self.table))
+        text["options"] = {
+            "roles": dict(self.options.roles),
+            "branch_outputs": self.options.branch_outputs,
+            "multiplied": self.options.multiplied,
+            "device": self.options.device,
+        }
+        part = Path(path).with_name(Path(path).name + ".part")
+        part.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+        part.replace(path)
+
+
+def plan(
+    build: Factory,
+    *,
+    base: Mapping[str, Any],
+    target: Mapping[str, Any],
+    strategy: Strategy | ABC,
+    optimizer: str = "adamw",
+    roles: Mapping[str, RoleSpec] | None = None,
+    residual: Any = 0,
+    branch_outputs: Collection[str] = (),
+    multiplied: Collection[str] = (),
+    width: str = "width",
+    depth: str = "depth",
+    device: str = "meta",
+) -> TorchPlan:
+    r"""Plan the initialisation and the optimizer settings of a model, without touching it.
+
+    The factory is called at the base width in earnest, to see how each tensor is drawn, and at two
+    widths (and two depths) without memory. What grows between them, and what each kind of module does
+    with its axes, decides each tensor's role; nothing is guessed.
+
+    Args:
+        build: A function of the names in `base` that returns a new model.
+        base: Its arguments where the hyperparameters were tuned.
+        target: Its arguments for the model to train.
+        strategy: How to scale, from `scalewise.scaling`.
+        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``: the law by which the optimizer moves.
+        roles: What the plan had to ask: pattern of names to role, or to (role, axes summed over).
+        residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
+        branch_outputs: Patterns of the tensors that end a branch and carry that multiplier.
+        multiplied: Names of the multipliers that the forward pass applies.
+        width: What the factory calls its width.
+        depth: What it calls its depth; it need not have one.
+        device: Where to learn the shapes. ``"cpu"`` builds in earnest, for factories that must.
+
+    Raises:
+        PlanError: If anything is left that only the user can decide, a size is missing or no positive
+            number, or the factory fails.
+
+    Example:
+        >>> import torch, scalewise as sw
+        >>> def build(width):
+        ...     return torch.nn.Sequential(
+        ...         torch.nn.Linear(8, width), torch.nn.ReLU(), torch.nn.Linear(width, width),
+        ...         torch.nn.ReLU(), torch.nn.Linear(width, 10))
+        >>> p = sw.torch.plan(
+        ...     build, base={"width": 64}, target={"width": 256}, strategy=sw.scaling.mup())
+        >>> model = p.init_(build(width=256))
+        >>> opt = torch.optim.AdamW(p.param_groups(model, lr=3e-3))
+        >>> [(g["name"], g["lr"]) for g in opt.param_groups]
+        [('input+vector', 0.003), ('hidden', 0.00075), ('output', 0.00075), ('fixed', 0.003)]
+    """
+    if not callable(build):
+        raise PlanError(
+            f"`build` must be a function that returns a new model; got {type(build).__name__}."
+        )
+    if isinstance(strategy, ABC):
+        strategy = strategy.to_strategy()
+    depth_name = depth if depth in base or depth in target else None
+    others = set(base) - {width, depth_name} | set(target) - {width, depth_name}
+    for key in sorted(others):
+        if key not in base or key not in target or base[key] != target[key]:
+            raise PlanError(
+                f"{key!r} differs between `base` and `target` ({base.get(key, 'absent')!r} and "
+                f"{target.get(key, 'absent')!r}). Only {width!r} and {depth!r} may; let the factory "
+                "compute the rest from them."
+            )
+    wide = ratio(width, base, target)
+    deep = ratio(depth_name, base, target) if depth_name else wide / wide
+    found = probe(build, base, target, width=width, depth=depth_name, device=device)
+    table = make_plan(
+        found,
+        strategy,
+        optimizer=optimizer,
+        base=base,
+        target=target,
+        width=wide,
+        depth=deep,
+        roles=roles,
+        residual=fraction("residual", residual),
+        branch_outputs=branch_outputs,
+        multiplied=multiplied,
+        width_name=width,
+        depth_name=depth,
+    )
+    options = Options(dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device)
+    return TorchPlan(table, options, build)
+
+
+def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
+    """Read a plan from a file.
+
+    Args:
+        path: Where `TorchPlan.save` wrote it.
+        build: The factory, which `at` and `verify` need.
+
+    Raises:
+        PlanError: If there is no such file, or it holds no plan.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise PlanError(f"The plan {str(path)!r} cannot be read: {error.strerror}.") from None
+    table = from_json(text)
+    said = json.loads(text).get("options", {})
+    roles = {k: v if isinstance(v, str) else tuple(v) for k, v in said.get("roles", {}).items()}
+    return TorchPlan(
+        table,
+        Options(
+            roles,
+            tuple(said.get("branch_outputs", ())),
+            tuple(said.get("multiplied", ())),
+            said.get("device", "meta"),
+        ),
+        build,
+    )

@@ -1,0 +1,118 @@
+"""Building a user's model at the sizes a plan compares, and nothing else: no generator is disturbed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from scalewise.plan import PlanError, Probe
+from scalewise.torch._describe import describe, places
+from scalewise.torch._moments import moments
+
+__all__ = ["Factory", "probe", "ratio"]
+
+Factory = Callable[..., nn.Module]
+
+
+def ratio(name: str, base: Mapping[str, Any], target: Mapping[str, Any]) -> Fraction:
+    """Target over base of one size.
+
+    Raises:
+        PlanError: If a size is missing or no positive number.
+    """
+    values = []
+    for which, sizes in (("base", base), ("target", target)):
+        if name not in sizes:
+            raise PlanError(
+                f"`{which}` has no {name!r}; it has {', '.join(map(repr, sizes)) or 'nothing'}. Give it, "
+                f'or say what the factory calls it: width="..." or depth="...".'
+            )
+        value = sizes[name]
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        if not good or not 0 < value < float("inf"):
+            raise PlanError(f"{name!r} in `{which}` must be a positive number; got {value!r}.")
+        values.append(Fraction(value))
+    return values[1] / values[0]
+
+
+def probe(
+    build: Factory,
+    base: Mapping[str, Any],
+    target: Mapping[str, Any],
+    *,
+    width: str,
+    depth: str | None,
+    device: str,
+) -> Probe:
+    """Build the model at the sizes to compare: once in earnest, at the base width, and else on `device`.
+
+    Args:
+        build: The user's factory.
+        base: What it is called with at the base.
+        target: The same at the target.
+        width: Name of the width.
+        depth: Name of the depth; ``None`` if there is none.
+        device: ``"meta"`` (no memory, no time), or where to build in earnest.
+
+    Raises:
+        PlanError: If the factory fails or returns no module.
+    """
+    other_depth = depth is not None and base[depth] != target[depth]
+    narrow = dict(target) | {width: base[width]}
+    model = _built(build, narrow, "cpu" if device == "meta" else device)
+    spreads = {n: moments(p, n) for n, p in places(model).items()}
+    one = describe(model)
+    two = one if narrow == target else describe(_built(build, target, device))
+    wide, wide_ratio = two, Fraction(target[width]) / Fraction(base[width])
+    if wide_ratio == 1:
+        wide, wide_ratio = (
+            describe(_built(build, narrow | {width: 2 * base[width]}, device)),
+            Fraction(2),
+        )
+    shallow = describe(_built(build, base, device)) if other_depth else None
+    return Probe(one, wide, wide_ratio, two, shallow, spreads)
+
+
+def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
+    call = f"build({', '.join(f'{k}={v!r}' for k, v in sizes.items())})"
+    try:
+        with _undisturbed(), torch.device(device):
+            model = build(**sizes)
+    except Exception as error:
+        what = f"`{call}` raised {type(error).__name__} on the device {device!r}: {error}"
+        advice = (
+            'If the factory needs real memory, plan with device="cpu"; it is built without memory to '
+            "learn its shapes."
+            if device == "meta"
+            else "The factory must take the names in `base` and `target` and return a module."
+        )
+        raise PlanError(f"{what}. {advice}") from error
+    if not isinstance(model, nn.Module):
+        raise PlanError(
+            f"`{call}` returned {type(model).__name__}; the factory must return a torch.nn.Module."
+        )
+    return model
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Every generator a factory may draw from starts at the same place and is put back afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        # Not torch.manual_seed: that would seed accelerators which are yet to be initialised.
+        torch.default_generator.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
