@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from scalewise.plan import (
     Plan,
@@ -27,6 +28,8 @@ from scalewise.scaling._exact import fraction
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise
 from scalewise.torch._probe import Factory, probe, ratio
+from scalewise.torch._scale import apply_multipliers
+from scalewise.torch._schedule import check
 
 __all__ = ["Options", "TorchPlan", "load", "plan"]
 
@@ -141,6 +144,45 @@ class TorchPlan:
         given = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
         return parameter_groups(self.table, model, list(groups), given)
 
+    def scale_(
+        self, model: nn.Module, *, branches: Collection[str] = (), applied: Collection[str] = ()
+    ) -> nn.Module:
+        """Let hooks apply the plan's multipliers: of tied readouts, and of residual branches.
+
+        Needed only where `multipliers` is not empty and the model's own code does not apply them. A
+        second call adds nothing, and at the base, where every factor is 1, none is added at all.
+
+        Args:
+            model: Of the target's size.
+            branches: Patterns of the modules whose output is a residual branch, as ``"blocks.*.mlp"``.
+            applied: Names of the multipliers that the model applies itself.
+
+        Returns:
+            The same model.
+
+        Raises:
+            PlanError: If a multiplier is left that nobody applies, or the module is scaled otherwise.
+        """
+        apply_multipliers(self.table, model, branches, applied)
+        return model
+
+    def check_schedule(self, optimizer: Optimizer, scheduler: Any, *, steps: int = 10_000) -> None:
+        """Refuse a schedule that does not keep the ratios of learning rates between groups.
+
+        A copy of the scheduler is run on a copy of the learning rates; nothing of the real ones changes.
+
+        Args:
+            optimizer: Made with `param_groups`.
+            scheduler: The schedule, as it will be used.
+            steps: How many steps to look ahead.
+
+        Raises:
+            PlanError: If ratios change, with the scheduler's name and the step; or the optimizer is of
+                another kind than planned, has other groups, or was given a learning rate that its groups
+                override.
+        """
+        check(self.table, optimizer, scheduler, steps)
+
     def at(self, *, width: Any = None, depth: Any = None) -> TorchPlan:
         """The same plan with another target.
 
@@ -184,7 +226,7 @@ class TorchPlan:
         return transfer(self.table, lr=lr, **settings)
 
     def verify(
-        self, batch: Any, loss: Any, *, widths: Iterable[int], seeds: int = 4, **options: Any
+        self, batch: Any, loss: Any, *, widths: Sequence[int], seeds: int = 4, **options: Any
     ) -> Any:
         """Train a few real steps at several widths and compare what moves with what is predicted.
 
