@@ -1,1 +1,5 @@
-"""Plans for models of jax."""
+"""Plans for models of jax: plain trees, Equinox modules, Flax NNX modules and Linen's variables."""
+
+from scalewise.jax._plan import JaxPlan, load, plan
+
+__all__ = ["JaxPlan", "load", "plan"]

@@ -1,0 +1,257 @@
+"""A plan for a model of jax: made, applied to a tree, handed to optax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from scalewise.jax._describe import parameters
+from scalewise.jax._entries import respread
+from scalewise.jax._optax import factor_tree, resolved, wrapped
+from scalewise.jax._probe import Request, planned
+from scalewise.jax._trees import rebuilt
+from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
+from scalewise.plan import load as load_table
+from scalewise.plan import save as save_table
+from scalewise.plan.decide import RoleSpec
+from scalewise.scaling import Strategy
+
+if TYPE_CHECKING:
+    import optax
+
+__all__ = ["JaxPlan", "load", "plan"]
+
+
+def plan(
+    init_fn: Callable[..., Any],
+    *,
+    base: Mapping[str, object],
+    target: Mapping[str, object],
+    strategy: Strategy,
+    optimizer: str = "adamw",
+    roles: Mapping[str, RoleSpec] | None = None,
+    residual: Any = 0,
+    branch_outputs: Collection[str] = (),
+    multiplied: Collection[str] = (),
+    readouts: Collection[str] = (),
+    layout: Literal["plain", "linen"] = "plain",
+    width: str = "width",
+    depth: str = "depth",
+) -> JaxPlan:
+    r"""Plan the initialisation and the optimiser settings of every tensor of a model.
+
+    The model is traced at base and target without building an array, and built once at the base width. Flax
+    NNX and Equinox modules say themselves what they do with their tensors. A tree of arrays says nothing, and
+    every tensor of it that grows with the width needs a role, unless it follows the naming of Flax Linen and
+    `layout` says so.
+
+    Args:
+        init_fn: Builds the model: ``init_fn(**base)`` returns an NNX module, an Equinox module or a tree of
+            arrays. It makes its own random key.
+        base: The sizes at which the hyperparameters were found.
+        target: The sizes to go to, with the same keys.
+        strategy: How to scale; a depth-3 form such as ``sw.scaling.meta(s=1)``.
+        optimizer: ``"sgd"``, ``"adam"`` (weight decay added to the gradient) or ``"adamw"`` (decoupled).
+        roles: Role by pattern of names, as ``{"head.kernel": "output"}``; or role and axes summed over.
+        residual: $\alpha$: the model multiplies its residual branches by (depth)$^{-\alpha}$.
+        branch_outputs: Patterns of the tensors that end a branch and carry that factor themselves.
+        multiplied: Names of the multipliers that the model's forward pass applies.
+        readouts: Patterns of embeddings whose transpose reads out too, as with ``nnx.Embed.attend``.
+        layout: ``"linen"`` if the tree is what a module of Flax Linen initialises.
+        width: What `init_fn` calls its width.
+        depth: What it calls its depth; it need not have one.
+
+    Returns:
+        The plan. Names of tensors are paths joined by dots.
+
+    Raises:
+        PlanError: If only the user can decide something; the message says what and how.
+
+    Example:
+        >>> import jax, scalewise as sw
+        >>> def init_fn(width):
+        ...     first, last = jax.random.split(jax.random.key(0))
+        ...     return {
+        ...         "W": jax.random.normal(first, (3, width)) / 3**0.5,
+        ...         "head": jax.random.normal(last, (width, 2)) / width**0.5,
+        ...     }
+        >>> plan = sw.jax.plan(init_fn, base=dict(width=64), target=dict(width=1024),
+        ...     strategy=sw.scaling.mup(), roles={"W": "input", "head": "output"})
+        >>> plan.factors("head").lr, plan.factors("W").lr
+        (0.0625, 1.0)
+    """
+    request = Request(
+        init_fn, dict(base), dict(target), strategy, optimizer, dict(roles or {}), residual,
+        tuple(branch_outputs), tuple(multiplied), tuple(readouts), layout, width, depth,
+    )  # fmt: skip
+    return JaxPlan(planned(request), request)
+
+
+def load(path: str | Path) -> JaxPlan:
+    """A plan as `JaxPlan.save` wrote it; it can do all but be made for other sizes.
+
+    Raises:
+        PlanError: If there is no such file, or it holds no plan.
+    """
+    return JaxPlan(load_table(path))
+
+
+@dataclass(frozen=True)
+class JaxPlan:
+    """Settings for every tensor of a model of jax.
+
+    Args:
+        table: The plan itself, which knows nothing of jax.
+        request: What it was made from; ``None`` for a plan that was loaded.
+    """
+
+    table: Plan
+    request: Request | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def multipliers(self) -> tuple[Multiplier, ...]:
+        """What the forward pass must do itself."""
+        return self.table.multipliers
+
+    def factors(self, name: str) -> Any:
+        """What multiplies a tensor's base settings: `init`, `lr`, `eps` and `weight_decay`.
+
+        Raises:
+            PlanError: If the plan has no such tensor.
+        """
+        return self.table.factors(resolved(self.table, name))
+
+    def init(self, tree: Any) -> Any:
+        """The model with every tensor as the plan wants it spread.
+
+        A tensor's deviations from its mean are multiplied by one factor; where it is spread as planned already,
+        within what its number of entries tells, it is passed on as it is. So nothing changes at the base
+        size, and to do it twice is to do it once.
+
+        Args:
+            tree: What `init_fn` returned at the target, or the parameters of it (``nnx.State``).
+
+        Returns:
+            A new tree; but an NNX module is changed in place, as an optimiser would, and returned.
+
+        Raises:
+            PlanError: If the tree is not of the planned names and shapes, a tensor is constant at one size and
+                drawn at the other, or the tree is being traced.
+        """
+        linen = not any(name.startswith("params.") for name in self.table.names)
+        found = parameters(tree, "linen" if linen else "plain")
+        new: dict[str, Any] = {}
+        cells: dict[str, Any] = {}
+        for place in found:
+            name = resolved(self.table, place.name)
+            row = self.table[name]
+            if tuple(place.value.shape if hasattr(place.value, "shape") else ()) != row.shape:
+                raise PlanError(
+                    f"`{place.name}` has the shape {tuple(place.value.shape)}, but the plan was made for "
+                    f"{row.shape}. Build the model with the target's sizes, or plan for these."
+                )
+            new[name] = respread(place.name, place.value, row.base, self.table.std(name))
+            if place.cell is not None and new[name] is not place.value:
+                cells[name] = place.cell
+        missing = [t.name for t in self.table.tensors if not {t.name, *t.aliases} & new.keys()]
+        if missing:
+            raise PlanError(
+                f"The plan has `{missing[0]}`, and the model has not. Was it made by the same factory?"
+            )
+        for name, cell in cells.items():
+            cell[...] = new[name]
+        return rebuilt(tree, lambda name, leaf: new.get(resolved(self.table, name), leaf))
+
+    def optax(
+        self, tx: optax.GradientTransformation, *, check: bool = True
+    ) -> optax.GradientTransformationExtraArgs:
+        r"""An optimiser of optax with the plan's settings for each tensor.
+
+        Let $f$, $e$ and $w$ be a tensor's factors of learning rate, epsilon and weight decay. The
+        optimiser is shown the gradient $g/e$ and the weight $w'\theta$, and its update is multiplied by $f$:
+        $$\Delta\theta=f\,u(g/e,\,w'\theta).$$
+        *AdamW*, $u(g,\theta)=-\eta\,[\hat m/(\sqrt{\hat v}+\epsilon)+\lambda\theta]$: both moments are
+        homogeneous in the gradient, so
+        $$\Delta\theta=-f\eta\Big[\frac{\hat m/e}{\sqrt{\hat v}/e+\epsilon}+\lambda w'\theta\Big]
+        =-f\eta\Big[\frac{\hat m}{\sqrt{\hat v}+e\epsilon}+\lambda w'\theta\Big],$$
+        which is AdamW with $f\eta$, $e\epsilon$ and $w\lambda$ if $w'=w$.
+        *Adam with decay added to the gradient* is shown $g/e+\lambda w'\theta=(g+\lambda ew'\theta)/e$, which
+        must be $(g+\lambda w\theta)/e$: here $w'=w/e$.
+        *Gradient descent* has no epsilon, $e=1$, and is linear in both, with momentum or without: $w'=w$.
+
+        All that `optax.chain`, schedules, `inject_hyperparams`, `masked` and `MultiSteps` make of these can be
+        wrapped, provided that it treats entries one by one and that weights enter by weight decay only.
+        The state is the optimiser's own. What compares tensors, as clipping by the global norm does, goes
+        outside: ``optax.chain(optax.clip_by_global_norm(1.0), plan.optax(optax.adamw(3e-3)))``; so does what
+        keeps weights of its own (`optax.contrib.schedule_free`, `optax.lookahead`).
+
+        Args:
+            tx: The optimiser with the settings of the base.
+            check: Try it on two small matrices first.
+
+        Returns:
+            An optimiser for the model's parameters: of an NNX module (``nnx.Optimizer(model, tx,
+            wrt=nnx.Param)``), of an Equinox module (``tx.init(eqx.filter(model, eqx.is_array))``), or a tree.
+
+        Raises:
+            PlanError: If the optimiser is of another kind than the plan's, or, when it is used, the tree has
+                a tensor that the plan does not know.
+            ImportError: If optax is not installed.
+
+        Example:
+            >>> import jax.numpy as jnp, optax, scalewise as sw
+            >>> plan = sw.jax.plan(lambda width: {"head": jnp.zeros((width, 2))}, base=dict(width=4),
+            ...     target=dict(width=16), strategy=sw.scaling.mup(), roles={"head": "output"})
+            >>> tx = plan.optax(optax.adamw(1.0, eps=0.0, weight_decay=0.1))
+            >>> params = {"head": jnp.ones((16, 2))}
+            >>> updates, state = tx.update({"head": jnp.ones((16, 2))}, tx.init(params), params)
+            >>> print(f"{updates['head'][0, 0]:.3f}")
+            -0.350
+        """
+        return wrapped(self.table, tx, check)
+
+    def multiplier_tree(
+        self, tree: Any, setting: Literal["lr", "eps", "weight_decay", "init"] = "lr"
+    ) -> Any:
+        """The factors of one setting as a tree of Python floats, for a chain of one's own.
+
+        Args:
+            tree: The parameters, or anything of their structure.
+            setting: Which factor.
+
+        Raises:
+            PlanError: If the tree has a tensor that the plan does not know.
+        """
+        return factor_tree(self.table, tree, setting)
+
+    def at(self, **sizes: object) -> JaxPlan:
+        """The same plan for other target sizes, as ``plan.at(width=4096)``.
+
+        Args:
+            sizes: Those of the target that change.
+
+        Raises:
+            PlanError: If the plan was loaded, or the factory has no such size.
+        """
+        if self.request is None:
+            raise PlanError(
+                "This plan was loaded from a file, which does not hold the model's factory. Make the plan for "
+                "the new sizes with scalewise.jax.plan(init_fn, ...)."
+            )
+        request = self.request.at(sizes)
+        return JaxPlan(planned(request), request)
+
+    def transfer(
+        self, *, lr: float, weight_decay: float | None = None, eps: float | None = None
+    ) -> Transfer:
+        """Hyperparameters of the base carried to the target, as `scalewise.plan.transfer` does."""
+        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file, to be kept beside the checkpoint."""
+        save_table(self.table, path)
+
+    def __str__(self) -> str:
+        return describe(self.table)

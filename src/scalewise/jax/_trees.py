@@ -1,0 +1,186 @@
+"""Trees of parameters, whoever made them: their leaves by name, and who owns each.
+
+A name is the path to a leaf with dots between its steps. Flax and Equinox are recognised by the names of
+their classes and are never imported: a model of theirs cannot exist without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scalewise.plan import PlanError
+
+__all__ = ["Place", "class_of", "dotted", "is_nnx_module", "places", "rebuilt"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A trainable array where it stands in a tree.
+
+    Args:
+        path: The steps to it.
+        value: The array, or a tracer of one.
+        chain: The containers and modules that it stands in, outermost first, with the paths to them.
+        cell: The NNX variable inside a module that holds it, which may be written to.
+        identity: Equal for places that are one and the same parameter.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    chain: tuple[tuple[tuple[str, ...], Any], ...]
+    cell: Any
+    identity: str | int
+
+    @property
+    def name(self) -> str:
+        """The path with dots."""
+        return ".".join(self.path)
+
+    @property
+    def key(self) -> str:
+        """The last step of the path."""
+        return self.path[-1] if self.path else ""
+
+    @property
+    def owner(self) -> Any:
+        """What it stands in."""
+        return self.chain[-1][1] if self.chain else None
+
+    @property
+    def owner_name(self) -> str:
+        """The path to that."""
+        return ".".join(self.chain[-1][0]) if self.chain else ""
+
+
+def class_of(thing: Any, package: str, names: tuple[str, ...] | None = None) -> str | None:
+    """Name of the nearest class of an object that a package defines, or of one of those named."""
+    for cls in type(thing).__mro__:
+        inside = cls.__module__ == package or cls.__module__.startswith(package + ".")
+        if inside and (names is None or cls.__name__ in names):
+            return cls.__name__
+    return None
+
+
+def is_nnx_module(thing: Any) -> bool:
+    """Whether this is a module of Flax NNX."""
+    return class_of(thing, "flax.nnx", ("Module",)) is not None
+
+
+def dotted(path: tuple[Any, ...]) -> str:
+    """A path of jax as a name; the last step into an NNX variable does not count.
+
+    Example:
+        >>> import jax
+        >>> from scalewise.jax._trees import dotted
+        >>> leaves = jax.tree_util.tree_leaves_with_path({"layers": [{"w": 1.0}]})
+        >>> dotted(leaves[0][0])
+        'layers.0.w'
+    """
+    return ".".join(jax.tree_util.keystr((key,), simple=True) for key in path)
+
+
+def places(tree: Any) -> list[Place]:
+    """Every trainable array of a tree, in the tree's order.
+
+    In an NNX module these are the values of `Param`, in an Equinox module the floating-point arrays that
+    are no running statistics, in other trees every floating-point array and number.
+
+    Raises:
+        PlanError: If an Equinox model shares something that it computes.
+    """
+    return list(_walk(tree, (), _Context()))
+
+
+def rebuilt(tree: Any, change: Callable[[str, Any], Any]) -> Any:
+    """A copy of a tree with every leaf outside NNX modules replaced by ``change(name, leaf)``.
+
+    The name of a leaf inside an NNX variable ends in ``.value``.
+    """
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf if is_nnx_module(leaf) else change(dotted(path), leaf),
+        tree,
+        is_leaf=is_nnx_module,
+    )
+
+
+@dataclass(frozen=True)
+class _Context:
+    chain: tuple[tuple[tuple[str, ...], Any], ...] = ()
+    in_nnx: bool = False
+    in_equinox: bool = False
+
+    def inside(self, node: Any, path: tuple[str, ...]) -> _Context:
+        return _Context(
+            (*self.chain, (path, node)),
+            self.in_nnx or is_nnx_module(node),
+            self.in_equinox or class_of(node, "equinox", ("Module",)) is not None,
+        )
+
+
+def _walk(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Place]:
+    if class_of(node, "flax.nnx", ("Variable",)):
+        if class_of(node, "flax.nnx", ("Param",)):
+            cell = node if context.in_nnx else None
+            yield from (_place(path, value, context, cell) for value in jax.tree.leaves(node))
+        return
+    if any(node is above for _, above in context.chain):
+        return
+    if class_of(node, "equinox", ("StateIndex", "State")):
+        return
+    if class_of(node, "equinox", ("Shared",)):
+        yield from _shared(node, path, context)
+        return
+    # All but the root is a leaf here: what comes back is the children.
+    children = jax.tree_util.tree_leaves_with_path(node, is_leaf=lambda x: x is not node)
+    if len(children) == 1 and not children[0][0]:
+        if _trainable(node, context):
+            yield _place(path, node, context, None)
+        return
+    below = context.inside(node, path)
+    for steps, child in children:
+        yield from _walk(child, (*path, dotted(steps)), below)
+
+
+def _shared(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Place]:
+    """What an Equinox `Shared` holds, then its gaps filled: one parameter with what fills them."""
+    below = context.inside(node, path)
+    inside = (*path, "pytree")
+    held = list(_walk(node.pytree, inside, below))
+    yield from held
+    names, values = {p.name for p in held}, {id(p.value): p for p in held}
+    for place in _walk(node(), inside, below):
+        if place.name in names:
+            continue
+        if id(place.value) not in values:
+            raise PlanError(
+                f"`{place.name}` is computed from other tensors (`eqx.nn.Shared` fills it with something "
+                "that is no leaf of the model), so nothing can be planned for it. Share the array itself "
+                "and transpose it where it is used."
+            )
+        yield replace(place, identity=values[id(place.value)].identity)
+
+
+def _place(path: tuple[str, ...], value: Any, context: _Context, cell: Any) -> Place:
+    # Leaves of a tree are trained one by one even where they start as one array. Parameters of NNX and
+    # what `Shared` puts in several places are one.
+    identity = ".".join(path) if cell is None else id(cell)
+    return Place(path, value, context.chain, cell, identity)
+
+
+def _trainable(leaf: Any, context: _Context) -> bool:
+    if context.in_nnx:
+        return False
+    if isinstance(leaf, jax.Array):
+        return jnp.issubdtype(leaf.dtype, jnp.inexact)
+    # Equinox holds numbers and NumPy arrays for constants.
+    if context.in_equinox:
+        return False
+    return isinstance(leaf, float | complex) or (
+        isinstance(leaf, np.ndarray | np.generic) and np.issubdtype(leaf.dtype, np.inexact)
+    )
