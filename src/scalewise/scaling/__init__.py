@@ -1,5 +1,6 @@
 """How hyperparameters scale with width and depth: exact exponents, in pure Python."""
 
+from scalewise.scaling import shallow
 from scalewise.scaling.aspect import (
     LIMITS,
     Limit,
@@ -58,6 +59,7 @@ __all__ = [
     "observable_order",
     "pqr",
     "readout_exponents",
+    "shallow",
     "standard",
     "uniform",
     "update_exponents",

@@ -14,6 +14,7 @@ from itertools import accumulate
 
 from scalewise.scaling.conditions import metaparameter_of
 from scalewise.scaling.exponents import Strategy
+from scalewise.scaling.shallow import Region, coordinates, region
 
 __all__ = ["Classification", "Regime", "classify", "readout_exponents", "update_exponents"]
 
@@ -92,6 +93,8 @@ class Classification:
         reasons: Why, in whole sentences; for an unstable strategy each inequality it violates.
         s: Metaparameter where the strategy is a member of that family, else ``None``.
         gamma: The scale $L/n^{1-s}$ of representation learning as text, for a member of the family.
+        region: With one hidden layer and rates that are equivalent, where the strategy lies in the plane of
+            `shallow`; ``None`` outside its band of dynamical stability too.
     """
 
     strategy: Strategy
@@ -105,6 +108,7 @@ class Classification:
     reasons: tuple[str, ...]
     s: Fraction | None
     gamma: str | None
+    region: Region | None
 
     @property
     def r(self) -> Fraction:
@@ -223,6 +227,7 @@ def classify(strategy: Strategy) -> Classification:
         reasons=violated or _why_stable(A, U, r_l, regime),
         s=s,
         gamma=None if s is None else _gamma(s),
+        region=_region(strategy),
     )
 
 
@@ -276,3 +281,12 @@ def _why_stable(
 def _gamma(s: Fraction) -> str:
     power = {Fraction(0): "/n", Fraction(1): ""}
     return "L" + power.get(s, f"/n^({1 - s})")
+
+
+def _region(strategy: Strategy) -> Region | None:
+    if strategy.depth != 2 or strategy.p[0] != 0:
+        return None
+    q_sigma, rate_a, rate_w = coordinates(strategy)
+    if rate_a != rate_w or not -_HALF <= q_sigma + rate_a <= 0:
+        return None
+    return region(q_sigma, rate_a)
