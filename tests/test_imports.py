@@ -14,7 +14,7 @@ LEVELS = [
     {"criticality"},
     {"network", "observables", "data"},
     {"scaled"},
-    {"theory", "nets"},
+    {"theory", "nets", "limits"},
     {"compare"},
     {"plan"},
     {"torch", "jax"},

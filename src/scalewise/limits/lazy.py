@@ -1,0 +1,406 @@
+r"""A Gaussian matrix that is never drawn: it is revealed only in the directions somebody looks in.
+
+Training multiplies a matrix with a few vectors per step, and moves it by products of those vectors. All that
+is ever seen of $W$ is $We$ for the directions $e$ of the inputs and $W^\top f$ for the directions $f$ of the
+gradients. Given these, a Gaussian matrix is what they say on those two spans and fresh noise beside them:
+
+$$We=\sum_jf_j\langle W^\top f_j,e\rangle+P_F^\perp\xi .$$
+
+That is the exact conditional law, so what is computed is equal in law to a matrix of any width, at a cost
+linear in it. The first term is the correlation part of a tensor program, the second its Gaussian part.
+
+The vectors are kept as they came. Orthonormal directions exist only as coordinates on them, through Cholesky
+factors of Gram matrices, and what $We$ has in the span of the $f_j$ exists only as a small matrix: five skinny
+products per look, none of them spent on orthogonalising.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg.blas import dgemm, sgemm
+
+__all__ = ["LazyMatrix"]
+
+_FLOOR = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 3e-3}
+_DEFAULT = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 3e-3}
+
+
+class _Side:
+    """What has been looked at on one side: rows as they came, their noise on the other side, a factor.
+
+    Args:
+        width: Of the space the rows live in.
+        other: Width of the space their images live in.
+        capacity: Rows to allocate at first.
+        dtype: Of both.
+    """
+
+    def __init__(self, width: int, other: int, capacity: int, dtype: np.dtype) -> None:
+        self.width = width
+        self.count = 0
+        # Pages that are never touched cost no memory: generous allocation is free.
+        self._rows = np.empty((capacity, width), dtype)
+        self._noise = np.empty((capacity, other), dtype)
+        self._inverse = np.zeros((capacity, capacity))
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self._rows[: self.count]
+
+    @property
+    def noise(self) -> np.ndarray:
+        return self._noise[: self.count]
+
+    @property
+    def inverse(self) -> np.ndarray:
+        """Of the Cholesky factor of the Gram matrix of the rows: directions = inverse @ rows."""
+        return self._inverse[: self.count, : self.count]
+
+    def reserve(self, more: int) -> np.ndarray:
+        """Room for the noise of so many rows more."""
+        need, capacity = self.count + more, len(self._rows)
+        if need > capacity:
+            size = max(need, 2 * capacity)
+            for name in ("_rows", "_noise"):
+                old = getattr(self, name)
+                new = np.empty((size, old.shape[1]), old.dtype)
+                new[: self.count] = old[: self.count]
+                setattr(self, name, new)
+            inverse = np.zeros((size, size))
+            inverse[: self.count, : self.count] = self.inverse
+            self._inverse = inverse
+        return self._noise[self.count : need]
+
+    def append(self, rows: np.ndarray, coordinates: np.ndarray, factor: np.ndarray) -> None:
+        """Rows whose coordinates on the old directions are known, and their factor beside these."""
+        k, b = self.count, len(rows)
+        inverse = np.linalg.inv(factor)
+        self._rows[k : k + b] = rows
+        self._inverse[k : k + b, :k] = -inverse @ (coordinates @ self.inverse)
+        self._inverse[k : k + b, k : k + b] = inverse
+        self.count += b
+
+
+class LazyMatrix:
+    r"""A Gaussian matrix of entries $N(0,\sigma^2/n_\text{in})$ and its rank-one updates, revealed as needed.
+
+    $$W_t=s_tW_0+\tfrac1{n_\text{in}}F^\top R_tE,\qquad
+    W_0e=\sum_jf_j\tfrac{\langle W_0^\top f_j,e\rangle}{\vphantom{|}}+P_F^\perp\xi,\quad\xi\sim N(0,\sigma^2),\qquad
+    W_0^\top f=\rho\sum_ie_i\langle W_0e_i,f\rangle+P_E^\perp\psi,\quad\psi\sim N(0,\sigma^2\rho),$$
+    with $\rho=n_\text{out}/n_\text{in}$, directions $e_i$ and $f_j$ orthonormal under coordinate averages, and
+    $\langle W_0^\top f_j,e\rangle$ the average over the output space of $f_j\odot W_0e$.
+
+    Args:
+        n_out: Width of the output space.
+        n_in: Width of the input space.
+        seed: An integer, a sequence of integers, or a NumPy `Generator` to draw from.
+        sigma: $\sigma$, positive.
+        tolerance: Directions whose part outside what is known is smaller than this, relative to the vector, are
+            not revealed: 1e-5 by default, 3e-3 in single precision. A larger one compresses a long run, at
+            an error of its own size in the product.
+        dtype: ``float64`` or ``float32``.
+        capacity: Rows to allocate at first; they grow by doubling.
+        antithetic: Draw equal noise for the two halves of the output space. A simulator of the limit then,
+            no longer equal in law to a matrix: read-outs of opposite sign cancel its lowest-order noise.
+        decoupled: Let $W^\top$ be an independent copy, as if products backward met another matrix.
+
+    Raises:
+        ValueError: If a width is below 1, `sigma` is not positive, `tolerance` is below what the precision
+            carries or not below 1, or the type is another.
+
+    Source: inventory of Yang & Hu, *Tensor Programs IV*, G.3 and (40) with $C=1$; the law is that of Bolthausen and of
+        Bayati and Montanari. Rectangular factors, and coordinates instead of orthogonalised vectors: derived.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import LazyMatrix
+        >>> W = LazyMatrix(1000, 1000, seed=0)
+        >>> x = np.ones((1, 1000))
+        >>> once, twice = W.forward(x)[0], W.forward(2 * x)[0]
+        >>> bool(np.allclose(2 * once, twice)), W.directions
+        (True, (1, 0))
+    """
+
+    def __init__(
+        self,
+        n_out: int,
+        n_in: int,
+        *,
+        seed: int | Sequence[int] | np.random.Generator,
+        sigma: float = 1.0,
+        tolerance: float | None = None,
+        dtype: Any = np.float64,
+        capacity: int = 16,
+        antithetic: bool = False,
+        decoupled: bool = False,
+    ) -> None:
+        self.dtype = np.dtype(dtype)
+        self.tolerance = _checked(n_out, n_in, sigma, tolerance, self.dtype, antithetic)
+        self.n_out, self.n_in, self.sigma = n_out, n_in, float(sigma)
+        self.antithetic, self.decoupled = antithetic, decoupled
+        self.rho = n_out / n_in
+        self.scale = 1.0
+        self._random = generator(seed)
+        self._gemm = dgemm if self.dtype == np.float64 else sgemm
+        self._in = _Side(n_in, n_out, capacity, self.dtype)
+        self._out = _Side(n_out, n_in, capacity, self.dtype)
+        # On (directions in, directions out): <e_i, psi_j>, <xi_i, f_j>, what W e_i has along f_j beside xi_i,
+        # what W^T f_j has along e_i beside psi_j, the updates, and their velocity.
+        self._e_psi, self._xi_f, self._along, self._back, self._moved = (
+            np.zeros((capacity, capacity)) for _ in range(5)
+        )
+        self._velocity: np.ndarray | None = None
+        self._drift = 0.0
+
+    @property
+    def directions(self) -> tuple[int, int]:
+        """How many directions have been revealed, of the input and of the output space."""
+        return self._in.count, self._out.count
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in use: four rows of numbers for each pair of directions, and small matrices."""
+        rows = sum(s.rows.nbytes + s.noise.nbytes for s in (self._in, self._out))
+        return rows + 5 * self._moved.nbytes
+
+    def forward(
+        self, X: Float[np.ndarray, "batch n_in"], *, keep: int | None = None
+    ) -> tuple[Float[np.ndarray, "batch n_out"], Float[np.ndarray, "batch direction"]]:
+        r"""$W_tx$ for each row, and the coordinates of the rows, which `update` takes.
+
+        Args:
+            X: Vectors of the input space, one a row.
+            keep: Remember only the directions of so many rows, the first; the others get their noise and are
+                forgotten, so that another look at them is independent. All by default.
+
+        Returns:
+            The products, equal in law to those with a real matrix, up to `tolerance`; and coordinates.
+
+        Raises:
+            ValueError: If the shape is another or a number is not finite.
+        """
+        self._check("X", X, self.n_in)
+        near, far = self._in, self._out
+        known = X @ near.rows.T * (1 / self.n_in) if near.count else np.zeros((len(X), 0))
+        C = known @ near.inverse.T
+        new, kept, factor = _outside(X @ X.T * (1 / self.n_in), C, self.tolerance)
+        k, b = near.count, len(kept)
+        noise = near.reserve(b)
+        self._draw(noise, self.sigma, self.antithetic)
+        rows = X if b == len(X) else X[kept]
+        self._grow()
+        if b and far.count and not self.decoupled:
+            j = far.count
+            looked = rows @ far.noise.T * (1 / self.n_in) - C[kept] @ self._e_psi[:k, :j]
+            self._e_psi[k : k + b, :j] = np.linalg.solve(factor, looked)
+            self._xi_f[k : k + b, :j] = noise @ far.rows.T * (1 / self.n_out) @ far.inverse.T
+            self._along[k : k + b, :j] = (
+                self._e_psi[k : k + b, :j] / self.rho - self._xi_f[k : k + b, :j]
+            )
+        if b:
+            near.append(rows, C[kept], factor)
+        C = np.concatenate([C, new], axis=1)
+        weights = self.scale * self._along[: k + b, : far.count] + self._moved[: k + b, : far.count]
+        Y = self._combine(C, near.noise, C @ weights, far)
+        if keep is not None:
+            self._forget(near, k + int(np.searchsorted(kept, keep)))
+        return Y, C
+
+    def backward(
+        self, Y: Float[np.ndarray, "batch n_out"]
+    ) -> tuple[Float[np.ndarray, "batch n_in"], Float[np.ndarray, "batch direction"]]:
+        r"""$W_t^\top y$ for each row, and the coordinates of the rows, which `update` takes.
+
+        Args:
+            Y: Vectors of the output space, one a row.
+
+        Returns:
+            As for `forward`.
+
+        Raises:
+            ValueError: If the shape is another or a number is not finite.
+        """
+        self._check("Y", Y, self.n_out)
+        near, far = self._out, self._in
+        known = Y @ near.rows.T * (1 / self.n_out) if near.count else np.zeros((len(Y), 0))
+        C = known @ near.inverse.T
+        new, kept, factor = _outside(Y @ Y.T * (1 / self.n_out), C, self.tolerance)
+        k, b = near.count, len(kept)
+        noise = near.reserve(b)
+        self._draw(noise, self.sigma * math.sqrt(self.rho), False)
+        rows = Y if b == len(Y) else Y[kept]
+        self._grow()
+        if b and far.count and not self.decoupled:
+            i = far.count
+            looked = rows @ far.noise.T * (1 / self.n_out) - C[kept] @ self._xi_f[:i, :k].T
+            self._xi_f[:i, k : k + b] = np.linalg.solve(factor, looked).T
+            self._e_psi[:i, k : k + b] = (noise @ far.rows.T * (1 / self.n_in) @ far.inverse.T).T
+            self._back[:i, k : k + b] = (
+                self.rho * self._xi_f[:i, k : k + b] - self._e_psi[:i, k : k + b]
+            )
+        if b:
+            near.append(rows, C[kept], factor)
+        C = np.concatenate([C, new], axis=1)
+        i, j = far.count, k + b
+        weights = self.scale * self._back[:i, :j] + self.rho * self._moved[:i, :j]
+        return self._combine(C, near.noise, C @ weights.T, far), C
+
+    def update(
+        self,
+        y: Float[np.ndarray, "batch direction_out"],
+        x: Float[np.ndarray, "batch direction_in"],
+        weights: Float[np.ndarray, " batch"],
+        *,
+        momentum: float = 0.0,
+        shrink: float = 0.0,
+    ) -> None:
+        r"""Move the matrix by products of vectors it has seen.
+
+        $$V\leftarrow\mu V+\tfrac1{n_\text{in}}\sum_aw_ay_ax_a^\top-\kappa W,\qquad W\leftarrow W+V.$$
+
+        Args:
+            y: Coordinates from `backward`, one a row.
+            x: Coordinates from `forward`.
+            weights: $w_a$; minus learning rate and error factor belong here.
+            momentum: $\mu$.
+            shrink: $\kappa$, learning rate times weight decay; $W_0$ shrinks with the rest.
+
+        Raises:
+            ValueError: If a weight is not finite.
+        """
+        if not np.isfinite(weights).all():
+            raise ValueError(
+                "`weights` of an update must be finite numbers; the gradient has overflowed. Lower "
+                "the learning rate."
+            )
+        self._grow()
+        i, j = x.shape[1], y.shape[1]
+        step = (x.T * weights) @ y
+        if momentum == 0.0 and shrink == 0.0:
+            self._moved[:i, :j] += step
+            return
+        if self._velocity is None:
+            self._velocity = np.zeros_like(self._moved)
+        self._velocity *= momentum
+        self._velocity[:i, :j] += step
+        self._velocity -= shrink * self._moved
+        self._drift = momentum * self._drift - shrink * self.scale
+        self._moved += self._velocity
+        self.scale += self._drift
+
+    def _combine(
+        self, C: np.ndarray, noise: np.ndarray, weights: np.ndarray, far: _Side
+    ) -> np.ndarray:
+        """Coordinates times noise, plus what lies along the directions of the other side."""
+        C = (self.scale * C).astype(self.dtype, copy=False)
+        if not far.count or not len(C):
+            return C @ noise
+        along = (weights @ far.inverse).astype(self.dtype, copy=False)
+        out = (
+            self._gemm(1.0, noise.T, C.T)
+            if C.shape[1]
+            else np.zeros((far.width, len(C)), self.dtype, order="F")
+        )
+        return self._gemm(1.0, far.rows.T, along.T, beta=1.0, c=out, overwrite_c=1).T
+
+    def _draw(self, noise: np.ndarray, sigma: float, paired: bool) -> None:
+        half = noise.shape[1] // 2
+        if paired:
+            noise[:, :half] = self._random.standard_normal((len(noise), half), self.dtype)
+            noise[:, half:] = noise[:, :half]
+        else:
+            self._random.standard_normal(out=noise, dtype=self.dtype)
+        if sigma != 1.0:
+            noise *= sigma
+
+    def _forget(self, side: _Side, count: int) -> None:
+        k, side.count = side.count, count
+        for array in (self._e_psi, self._xi_f, self._along):
+            array[count:k] = 0.0
+
+    def _grow(self) -> None:
+        size = max(len(self._in._rows), len(self._out._rows))
+        old = len(self._moved)
+        if size <= old:
+            return
+        for name in ("_e_psi", "_xi_f", "_along", "_back", "_moved", "_velocity"):
+            array = getattr(self, name)
+            if array is not None:
+                new = np.zeros((size, size))
+                new[:old, :old] = array
+                setattr(self, name, new)
+
+    def _check(self, name: str, vectors: np.ndarray, width: int) -> None:
+        if vectors.ndim != 2 or vectors.shape[1] != width:
+            raise ValueError(
+                f"`{name}` must have shape (batch, {width}), one vector a row; got {vectors.shape}. "
+                f"This matrix maps vectors of width {self.n_in} to width {self.n_out}."
+            )
+        # One sum is finite unless a number is not; looking at each costs more than the product.
+        if not math.isfinite(float(vectors.sum())):
+            raise ValueError(
+                f"`{name}` holds numbers that are not finite. Lower the learning rate, or see which "
+                "nonlinearity overflows."
+            )
+
+
+def generator(seed: int | Sequence[int] | np.random.Generator) -> np.random.Generator:
+    """A stream of Philox numbers from a seed, or the stream given."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+
+
+def _outside(
+    gram: np.ndarray, C: np.ndarray, tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split a batch beside what is known: its coordinates on new directions, which rows make one, their factor."""
+    gram = gram.astype(np.float64, copy=False)
+    rest = gram - C @ C.T
+    floor = tolerance**2 * np.diagonal(gram)
+    with contextlib.suppress(np.linalg.LinAlgError):
+        factor = np.linalg.cholesky(rest)
+        if (np.diagonal(factor) ** 2 > floor).all():
+            return factor, np.arange(len(rest)), factor
+    new = np.zeros_like(rest)
+    kept: list[int] = []
+    for a in range(len(rest)):
+        # A row of a Cholesky factorisation that skips what adds nothing.
+        for column, other in enumerate(kept):
+            new[a, column] = (rest[a, other] - new[a, :column] @ new[other, :column]) / new[
+                other, column
+            ]
+        left = rest[a, a] - new[a, : len(kept)] @ new[a, : len(kept)]
+        if left > floor[a]:
+            new[a, len(kept)] = math.sqrt(left)
+            kept.append(a)
+    new = new[:, : len(kept)]
+    return new, np.array(kept, dtype=np.intp), new[kept]
+
+
+def _checked(
+    n_out: int, n_in: int, sigma: float, tolerance: float | None, dtype: np.dtype, antithetic: bool
+) -> float:
+    for name, width in (("n_out", n_out), ("n_in", n_in)):
+        if width < 1:
+            raise ValueError(f"`{name}` is a width and must be at least 1; got {width}.")
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise ValueError(f"`sigma` must be positive and finite; got {sigma!r}.")
+    if dtype not in _FLOOR:
+        raise ValueError(f"`dtype` must be float64 or float32; got {dtype}.")
+    if antithetic and n_out % 2:
+        raise ValueError(f"`antithetic` needs two halves, so an even `n_out`; got {n_out}.")
+    if tolerance is None:
+        return _DEFAULT[dtype]
+    if not _FLOOR[dtype] <= tolerance < 1:
+        raise ValueError(
+            f"`tolerance` must lie from {_FLOOR[dtype]:g} (what {dtype} carries) to below 1; got "
+            f"{tolerance!r}."
+        )
+    return tolerance
