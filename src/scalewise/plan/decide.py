@@ -71,6 +71,11 @@ def decide(
     places = [*narrow.tensors, *narrow.aliases.values()]
     twins = {**other, **wide.aliases}
     growing = {t.name: _growing(t, twins[t.name], ratio) for t in places}
+    if not any(growing.values()):
+        raise PlanError(
+            "No tensor of the model grows with the width, so there is nothing to scale. Let the factory "
+            "use its width."
+        )
     heads = _heads(places, growing, said)
     first: dict[str, Decision] = {}
     for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):

@@ -13,8 +13,9 @@ from scalewise.torch._moments import moments, real
 
 __all__ = ["initialise"]
 
-# Standard errors of a standard deviation within which it is taken for what it should be.
-_AGREE = 5.0
+# Standard errors of a standard deviation within which it is taken for what it should be. Narrow, for to
+# take a right one for a wrong one costs nothing but a factor near 1.
+_AGREE = 3.0
 
 
 def initialise(plan: Plan, model: nn.Module) -> None:

@@ -264,7 +264,7 @@ def plan(
     *,
     base: Mapping[str, Any],
     target: Mapping[str, Any],
-    strategy: Strategy | ABC,
+    strategy: Any,
     optimizer: str = "adamw",
     roles: Mapping[str, RoleSpec] | None = None,
     residual: Any = 0,
@@ -284,7 +284,7 @@ def plan(
         build: A function of the names in `base` that returns a new model.
         base: Its arguments where the hyperparameters were tuned.
         target: Its arguments for the model to train.
-        strategy: How to scale, from `scalewise.scaling`.
+        strategy: How to scale: a `Strategy` of `scalewise.scaling`, such as ``mup()``.
         optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``: the law by which the optimizer moves.
         roles: What the plan had to ask: pattern of names to role, or to (role, axes summed over).
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
@@ -311,12 +311,12 @@ def plan(
         >>> [(g["name"], g["lr"]) for g in opt.param_groups]
         [('input+vector', 0.003), ('hidden', 0.00075), ('output', 0.00075), ('fixed', 0.003)]
     """
-    if not callable(build):
+    if isinstance(build, nn.Module):
         raise PlanError(
-            f"`build` must be a function that returns a new model; got {type(build).__name__}."
+            f"`build` is a {type(build).__name__} itself. A plan compares models of two widths: give a "
+            "function that returns a new model, such as lambda width: MyModel(width)."
         )
-    if isinstance(strategy, ABC):
-        strategy = strategy.to_strategy()
+    strategy = _strategy(strategy)
     depth_name = depth if depth in base or depth in target else None
     others = set(base) - {width, depth_name} | set(target) - {width, depth_name}
     for key in sorted(others):
@@ -346,6 +346,16 @@ def plan(
     )
     options = Options(dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device)
     return TorchPlan(table, options, build)
+
+
+def _strategy(given: Any) -> Strategy:
+    if isinstance(given, ABC):
+        return given.to_strategy()
+    if not isinstance(given, Strategy):
+        raise PlanError(
+            f"`strategy` must be a strategy of scalewise.scaling, such as mup() or meta(s=1); got {given!r}."
+        )
+    return given
 
 
 def load(path: str | Path, build: Factory | None = None) -> TorchPlan:

@@ -67,8 +67,8 @@ def probe(
     other_depth = depth is not None and base[depth] != target[depth]
     narrow = dict(target) | {width: base[width]}
     model = _built(build, narrow, "cpu" if device == "meta" else device)
-    spreads = {n: moments(p, n) for n, p in places(model).items()}
     one = describe(model)
+    spreads = {n: moments(p, n) for n, p in places(model).items()}
     two = one if narrow == target else describe(_built(build, target, device))
     wide, wide_ratio = two, Fraction(target[width]) / Fraction(base[width])
     if wide_ratio == 1:
