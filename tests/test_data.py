@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewise.data import load_inputs
+from scalewise.data import load_inputs, load_labelled
 
 TABLE = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5], [-1.0, 0.25, 1e-3], [7.0, 8.0, 9.0]])
 
@@ -241,3 +241,37 @@ def test_a_bad_seed_is_refused(seed) -> None:
 def test_a_source_without_spread_cannot_be_standardised(table) -> None:
     with pytest.raises(ValueError, match=r"`standardize` needs inputs that differ"):
         load_inputs(table, standardize=True)
+
+
+# Labels
+
+
+def test_labels_belong_to_their_images() -> None:
+    from sklearn.datasets import load_digits
+
+    x, labels = load_labelled("digits", samples=7, seed=3)
+    np.testing.assert_array_equal(x, load_inputs("digits", samples=7, seed=3))
+    rows = np.random.default_rng(3).choice(1797, size=7, replace=False)
+    np.testing.assert_array_equal(labels, load_digits(return_X_y=True)[1][rows])
+    everything, all_labels = load_labelled("digits")
+    assert everything.shape == (1797, 64)
+    np.testing.assert_array_equal(np.unique(all_labels), np.arange(10))
+
+
+def test_labels_of_archives(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SCALEWISE_DATA", str(tmp_path))
+    images = np.arange(12).reshape(3, 2, 2)
+    np.savez(tmp_path / "mnist.npz", train_images=images, train_labels=[[2], [0], [1]])
+    np.testing.assert_array_equal(load_labelled("mnist")[1], [2, 0, 1])
+    np.savez(tmp_path / "mnist.npz", train_images=images)
+    with pytest.raises(ValueError, match="must hold an array called 'train_labels'; it holds tra"):
+        load_labelled("mnist")
+    for labels in ([0, 1], [0.5, 1.0, 2.0], [-1, 0, 1]):
+        np.savez(tmp_path / "mnist.npz", train_images=images, train_labels=labels)
+        with pytest.raises(ValueError, match="one whole number of at least 0 for each of 3 images"):
+            load_labelled("mnist")
+
+
+def test_a_source_without_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="one of digits, mnist, cifar2; got 'letters'"):
+        load_labelled("letters")

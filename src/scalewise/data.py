@@ -5,13 +5,14 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 
-__all__ = ["load_inputs"]
+__all__ = ["load_inputs", "load_labelled"]
 
 DATA_FOLDER = "SCALEWISE_DATA"
 
@@ -75,7 +76,49 @@ def load_inputs(
     return x
 
 
-def _digits() -> np.ndarray:
+def load_labelled(
+    source: str,
+    *,
+    samples: int | None = None,
+    seed: int = 0,
+    standardize: bool | None = None,
+) -> tuple[Float[np.ndarray, "sample feature"], Int[np.ndarray, " sample"]]:
+    """Inputs of a named data set, as `load_inputs` gives them, with the class of each.
+
+    Args:
+        source: ``"digits"``, ``"mnist"`` or ``"cifar2"``; the archives hold ``train_labels``.
+        samples: As for `load_inputs`, which chooses the same rows.
+        seed: Seed of that choice.
+        standardize: As for `load_inputs`.
+
+    Returns:
+        Shape ``(samples, features)``, and the classes, whole numbers from 0, shape ``(samples,)``.
+
+    Raises:
+        ValueError: As for `load_inputs`; if the source has no labels, or not one for every image.
+        ImportError: If ``"digits"`` is asked for and scikit-learn is not installed.
+
+    Example:
+        >>> from scalewise.data import load_labelled
+        >>> load_labelled("digits")[1][:10]
+        array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    if source not in _LABELS:
+        raise ValueError(
+            f"`source` must be a data set with labels, one of {', '.join(_LABELS)}; got {source!r}."
+        )
+    x = load_inputs(source, samples=samples, seed=seed, standardize=standardize)
+    labels = _LABELS[source]().ravel()
+    available = len(_NAMED[source]())
+    if labels.dtype.kind not in "iu" or len(labels) != available or labels.min() < 0:
+        raise ValueError(
+            f"The labels of {source!r} must be one whole number of at least 0 for each of "
+            f"{available} images; got {len(labels)} of dtype {labels.dtype}."
+        )
+    return x, labels[_choose(available, samples, seed)].astype(np.int64)
+
+
+def _digits(part: int = 0) -> np.ndarray:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
@@ -83,10 +126,10 @@ def _digits() -> np.ndarray:
             "`load_inputs('digits')` takes the images from scikit-learn, which is not installed; "
             "install it with: python -m pip install 'scalewise[data]'"
         ) from error
-    return np.asarray(load_digits(return_X_y=True)[0])
+    return np.asarray(load_digits(return_X_y=True)[part])
 
 
-def _archive(name: str) -> Callable[[], np.ndarray]:
+def _archive(name: str, key: str = "train_images") -> Callable[[], np.ndarray]:
     def read() -> np.ndarray:
         folder = os.environ.get(DATA_FOLDER)
         if not folder:
@@ -103,13 +146,13 @@ def _archive(name: str) -> Callable[[], np.ndarray]:
                 "image per entry), or use 'digits', which needs no files."
             )
         with np.load(path, allow_pickle=False) as archive:
-            if "train_images" not in archive:
+            if key not in archive:
                 raise ValueError(
-                    f"{path} must hold an array called 'train_images'; it holds "
+                    f"{path} must hold an array called {key!r}; it holds "
                     f"{', '.join(archive) or 'nothing'}."
                 )
-            images = archive["train_images"]
-        return _as_table(images.reshape(len(images), -1), f"`train_images` of {path}")
+            entries = archive[key]
+        return _as_table(entries.reshape(len(entries), -1), f"`{key}` of {path}")
 
     return read
 
@@ -118,6 +161,11 @@ _NAMED: dict[str, Callable[[], np.ndarray]] = {
     "digits": _digits,
     "mnist": _archive("mnist"),
     "cifar2": _archive("cifar2"),
+}
+_LABELS: dict[str, Callable[[], np.ndarray]] = {
+    "digits": partial(_digits, 1),
+    "mnist": _archive("mnist", "train_labels"),
+    "cifar2": _archive("cifar2", "train_labels"),
 }
 
 
