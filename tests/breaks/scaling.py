@@ -11,6 +11,9 @@ of_orders = row(
     "tests/scaling/test_aspect.py",
 )
 of_aspect = row("scaling/aspect.py", "tests/scaling/test_aspect.py")
+of_shallow = row("scaling/shallow.py", "tests/scaling/test_shallow.py")
+of_bookkeeping = row("scaling/_bookkeeping.py", "tests/scaling/test_shallow_agreement.py")
+of_general = row("scaling/general.py", "tests/scaling/test_general.py")
 of_scaled = row("scaled.py", "tests/test_scaled.py")
 
 MUTANTS = (
@@ -92,4 +95,59 @@ MUTANTS = (
     ),
     of_classify("classify: first layer only", "accumulate(self.r_l, min)", "iter(self.r_l)"),
     of_classify("classify: first layer as any", "(p + (i > 1)) / 2} must", "(p + 1) / 2} must"),
+    of_classify(
+        "classify: hidden layers by the fan-in of the first",
+        "tuple(least + q - strategy.r for q in strategy.q[:-1])",
+        "tuple(least + q - strategy.r + (i > 0) for i, q in enumerate(strategy.q[:-1]))",
+        "tests/scaling/test_classify_agreement.py",
+    ),
+    of_classify(
+        "classify: readout that all features move along",
+        "max(1 - max(self.A - self.U, Fraction(0)), _HALF)",
+        "Fraction(1)",
+        "tests/scaling/test_classify_agreement.py",
+    ),
+    of_classify(
+        "classify: initial outputs as a sum in phase",
+        "return _HALF - self.A",
+        "return 1 - self.A",
+        "tests/scaling/test_classify_agreement.py",
+    ),
+    of_shallow("shallow: second line", "2 * q + tilde + 1, s + _HALF", "q + tilde + 1, s + _HALF"),
+    of_shallow(
+        "shallow: band open below",
+        "if not -_HALF <= s <= 0:\n        side",
+        "if not -_HALF < s <= 0:\n        side",
+    ),
+    of_shallow(
+        "shallow: output's rate without its start", "r - q_a + p, r - q_w", "r - q_a, r - q_w"
+    ),
+    of_shallow(
+        "shallow: rate of hatted weights counted once",
+        "a = [-own - rate * _HALF for",
+        "a = [-own - rate for",
+    ),
+    of_bookkeeping(
+        "shallow powers: kernels with the other layer's weights",
+        "2 * q + 1 + rate_a + 2 * w, 2 * q + 1 + rate_w + 2 * a",
+        "2 * q + 1 + rate_a + 2 * a, 2 * q + 1 + rate_w + 2 * w",
+    ),
+    of_bookkeeping(
+        "shallow powers: first order only",
+        "max(kernel_a, kernel_w, q + 1 + change_a + change_w)",
+        "max(kernel_a, kernel_w)",
+    ),
+    of_bookkeeping(
+        "shallow powers: outputs sum in phase at the start", "q + Fraction(1, 2), (q,", "q + 1, (q,"
+    ),
+    of_general(
+        "tensors: scalar gain by the printed rule",
+        "return Fraction(0), Fraction(0)",
+        "return Fraction(-1), _HALF",
+    ),
+    of_general(
+        "tensors: vectors as matrices",
+        "return growing * _HALF - 1, _HALF",
+        "return Fraction(0), _HALF",
+    ),
 )

@@ -145,6 +145,31 @@ def test_bookkeeping_of_the_first_step_is_that_of_a_classification(q: F, a: F, w
     assert first.change_w == -(found.r_l[0] - min(found.A, found.U) + found.A)
 
 
+@few
+@given(exponent, exponent, exponent)
+def test_the_deep_letters_at_depth_two(q: F, a: F, w: F) -> None:
+    assert shallow.deep_strategy((0, q), (w, a)).equivalent(shallow.to_strategy(q, a, w))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 6])
+def test_deep_strategies(depth: int) -> None:
+    """Yang & Hu's strategies in Golikov's letters; their powers counted from W = sigma w-hat."""
+    halves = (-H,) * (depth - 2)
+    assert shallow.deep_strategy((0, *halves, -1), (1,) * depth).equivalent(mup(depth=depth))
+    assert shallow.deep_strategy((0, *halves, -H), (0,) * depth).equivalent(ntk(depth=depth))
+    proposal = shallow.deep_strategy((0, *(-1,) * (depth - 1)), (1, *(2,) * (depth - 2), 1))
+    found = classify(proposal)
+    assert found.init_stable is (depth == 2)
+    if depth == 2:
+        assert found.region == shallow.region(-1, 1)
+    else:
+        assert found.reasons[0].startswith("Preactivations of layer 2 vanish at initialisation")
+    mixed = shallow.deep_strategy((F(1, 3), *halves, F(1, 4)), (F(1, 5),) * depth)
+    assert mixed.p == (F(-2, 3), *(F(0),) * (depth - 2), F(-3, 2))
+    bare = [mixed.r - q - (i > 0) for i, q in enumerate(mixed.q)]
+    assert bare == [2 * F(1, 3) + F(1, 5), *(F(-4, 5),) * (depth - 2), 2 * F(1, 4) + F(1, 5)]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -154,6 +179,7 @@ def test_bookkeeping_of_the_first_step_is_that_of_a_classification(q: F, a: F, w
         (lambda: shallow.to_strategy(0, 0, "x"), "`q_tilde_w` is an exponent"),
         (lambda: shallow.coordinates(ntk()), r"has depth 3. Take strategy.at_depth\(2\)"),
         (lambda: shallow.coordinates(Strategy((1, 0), (0, 0), 0)), "has p_1 = 1"),
+        (lambda: shallow.deep_strategy((0, 0), (0,) * 3), "`q` and `q_tilde` must have one"),
         (lambda: shallow.powers_after(-1, 0, 0), "`k` counts steps"),
     ],
 )

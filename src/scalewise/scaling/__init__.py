@@ -26,6 +26,7 @@ from scalewise.scaling.conditions import (
     metaparameter_of,
 )
 from scalewise.scaling.exponents import ABC, Layer, Strategy, abc, pqr
+from scalewise.scaling.general import maximal_update_exponents
 from scalewise.scaling.orders import OBSERVED, Order, differential_order, observable_order
 from scalewise.scaling.strategies import mean_field, meta, mup, ntk, standard, uniform
 
@@ -50,6 +51,7 @@ __all__ = [
     "learns_at_finite_rate",
     "limit_of",
     "maximal_initialisation",
+    "maximal_update_exponents",
     "maximal_updates",
     "mean_field",
     "meta",

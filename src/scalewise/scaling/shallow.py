@@ -13,14 +13,15 @@ from fractions import Fraction
 from typing import Any
 
 from scalewise.scaling._bookkeeping import Powers, powers_after
-from scalewise.scaling._exact import fraction
-from scalewise.scaling.exponents import Strategy
+from scalewise.scaling._exact import exponents, fraction, same_length
+from scalewise.scaling.exponents import ABC, Strategy
 
 __all__ = [
     "CONDITIONS",
     "Powers",
     "Region",
     "coordinates",
+    "deep_strategy",
     "powers_after",
     "region",
     "regions",
@@ -276,6 +277,34 @@ def coordinates(strategy: Strategy) -> tuple[Fraction, Fraction, Fraction]:
             "these coordinates cannot say. Take p_1 = 0."
         )
     return -(p + 1) * _HALF, r - q_a + p, r - q_w
+
+
+def deep_strategy(q: Any, q_tilde: Any, *, name: str = "hatted") -> Strategy:
+    r"""The strategy of any depth with $W^{(\ell)}=\sigma_\ell\hat w^{(\ell)}$, $\hat w$ of order one.
+
+    $\sigma_\ell\propto n^{q_\ell}$ and learning rates $\propto n^{\tilde q_\ell}$ of $\hat w^{(\ell)}$ are
+    $a_\ell=-q_\ell-\frac12\tilde q_\ell$, $b_\ell=\frac12\tilde q_\ell$, $c=0$.
+
+    Args:
+        q: $q_1,\dots,q_L$.
+        q_tilde: $\tilde q_1,\dots,\tilde q_L$.
+        name: For messages and figures.
+
+    Raises:
+        ValueError: If an exponent is not a finite number, the two differ in length, or there is one layer.
+
+    Source: Golikov, App. H, for the letters; the bridge derived. The mean-field proposal there, $q=-1$ and
+        $\tilde q=2$ in hidden layers, is not stable at initialisation: its preactivations vanish.
+
+    Example:
+        >>> from scalewise.scaling import mup, shallow
+        >>> shallow.deep_strategy((0, "-1/2", -1), (1, 1, 1)).equivalent(mup())
+        True
+    """
+    q, rates = exponents("q", q), exponents("q_tilde", q_tilde)
+    same_length("q", q, "q_tilde", rates)
+    a = [-own - rate * _HALF for own, rate in zip(q, rates, strict=True)]
+    return ABC(a, [rate * _HALF for rate in rates], 0, name).to_strategy()
 
 
 def _signs(q: Fraction, tilde: Fraction) -> tuple[int, int, int, int]:
