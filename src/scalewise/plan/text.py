@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,15 +18,18 @@ def describe(plan: Plan) -> str:
     """A table of a plan, a line for each kind of tensor.
 
     Columns: name with layer numbers as stars and how many there are; role; shape at the target, with
-    what the base had; standard deviation at the target and its power of the width; factors of learning
-    rate, epsilon and weight decay; and the predicted power of the width of what the first steps change
-    in the output of the tensor's module.
+    what the base had; standard deviation at the target (its range, where tensors of a line differ by
+    more than a tenth) and its power of the width; factors of learning rate, epsilon and weight decay;
+    and the predicted power of the width of what the first steps change in the output of the tensor's
+    module.
 
     Args:
         plan: The plan.
     """
-    rows = Counter(_row(plan, t) for t in plan.tensors)
-    lines = [_HEAD, *(r.cells(count) for r, count in rows.items())]
+    kinds: dict[_Row, list[TensorPlan]] = {}
+    for tensor in plan.tensors:
+        kinds.setdefault(_row(plan, tensor), []).append(tensor)
+    lines = [_HEAD, *(_cells(plan, row, tensors) for row, tensors in kinds.items())]
     widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
     table = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
     table.insert(1, "-" * len(table[0].rstrip()))
@@ -36,39 +38,45 @@ def describe(plan: Plan) -> str:
 
 @dataclass(frozen=True)
 class _Row:
+    """What tensors on one line have in common."""
+
     name: str
     role: str
     shape: str
-    std: str
+    drawn: bool
+    init: str
     lr: str
     eps: str
     decay: str
     slope: str
 
-    def cells(self, count: int) -> tuple[str, ...]:
-        many = f" ({count})" if count > 1 else ""
-        return (
-            self.name + many, self.role, self.shape, self.std, self.lr, self.eps, self.decay, self.slope,
-        )  # fmt: skip
-
 
 def _row(plan: Plan, tensor: TensorPlan) -> _Row:
     f = plan.factors(tensor.name)
     sizes = zip(tensor.base_shape, tensor.shape, strict=True)
-    shape = " x ".join(str(b) if a == b else f"{b} ({a})" for a, b in sizes) or "scalar"
-    std = plan.std(tensor.name)
-    # Three digits are more than a small tensor's entries tell of its spread.
-    spread = "as built" if std == 0 else f"{std:.2g} {_power(tensor.rule.init.of_width)}".rstrip()
     return _Row(
         pattern(tensor.name),
         str(tensor.role),
-        shape,
-        spread,
+        " x ".join(str(b) if a == b else f"{b} ({a})" for a, b in sizes) or "scalar",
+        tensor.base.std > 0,
+        _power(tensor.rule.init.of_width),
         _factor(f.lr),
         "" if plan.optimizer == "sgd" else _factor(f.eps),
         _factor(f.weight_decay),
         str(predicted(plan, tensor.name).change),
     )
+
+
+def _cells(plan: Plan, row: _Row, tensors: list[TensorPlan]) -> tuple[str, ...]:
+    many = f" ({len(tensors)})" if len(tensors) > 1 else ""
+    std = "as built"
+    if row.drawn:
+        stds = [plan.std(t.name) for t in tensors]
+        low, high = min(stds), max(stds)
+        # Two digits are more than a small tensor's entries tell of its spread.
+        size = f"{sum(stds) / len(stds):.2g}" if high < 1.1 * low else f"{low:.2g}..{high:.2g}"
+        std = f"{size} {row.init}".rstrip()
+    return (row.name + many, row.role, row.shape, std, row.lr, row.eps, row.decay, row.slope)
 
 
 def _title(plan: Plan) -> list[str]:
