@@ -3,6 +3,9 @@ r"""What the plan says a measurement over widths will find: powers of the width,
 Sizes are root mean squares over entries. After the first step from a random readout of size $n^{-A}$,
 gradients below it are $n^{-A}$; a readout that starts at zero moves first by $n^{-U}$, and what lies
 below follows it one step later.
+
+What several tensors add to one output is a sum of powers. Its local power lies between the least and the
+largest of them, and tends to the largest; the prediction is that one, with the others beside it.
 """
 
 from __future__ import annotations
@@ -10,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from scalewise.plan.roles import Kind, Layer, Role
+from scalewise.plan.roles import Layer, Role
 from scalewise.plan.rules import gradient_exponent
 from scalewise.plan.table import Plan, TensorPlan
 from scalewise.scaling import readout_exponents
 
-__all__ = ["Predicted", "predicted"]
+__all__ = ["Predicted", "of_readout", "predicted", "reads_out"]
 
-_HALF = Fraction(1, 2)
+_HALF, _ZERO = Fraction(1, 2), Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Predicted:
         own_change: Of the change of its module's output that its own update makes.
         change: Of the change of its module's output, all tensors below having moved too.
         output: Of its module's output at initialisation.
+        gradient: Of the gradient of its entries at the first step.
+        rate: Of its learning rate.
+        parts: Of all that the change of its module's output is a sum of.
     """
 
     weight: Fraction
@@ -37,6 +43,9 @@ class Predicted:
     own_change: Fraction
     change: Fraction
     output: Fraction
+    gradient: Fraction
+    rate: Fraction
+    parts: tuple[Fraction, ...]
 
 
 def predicted(plan: Plan, name: str, *, zero_readout: bool = False) -> Predicted:
@@ -50,39 +59,68 @@ def predicted(plan: Plan, name: str, *, zero_readout: bool = False) -> Predicted
     """
     tensor = plan[name]
     own = _own_change(plan, tensor, zero_readout)
-    features = [
-        _own_change(plan, t, zero_readout)
-        for t in plan.tensors
-        if t.role in (Role.INPUT, Role.HIDDEN, Role.VECTOR)
-    ]
-    moved = max(features, default=Fraction(0))
-    A, U = readout_exponents(plan.strategy)
-    if tensor.layer is Layer.FIRST:
-        change, output = own, -plan.strategy.first.p / 2
-    elif tensor.role is Role.OUTPUT or (tensor.kind is Kind.BIAS and tensor.role is Role.FIXED):
-        # The readout moves, and what it reads moves: the larger of the two is seen.
-        size = U if zero_readout else A
-        change, output = max(1 - U, 1 - size + moved), _HALF - A
+    mine = [_own_change(plan, t, zero_readout) for t in _module(plan, tensor)]
+    if reads_out(plan, tensor):
+        parts, output = of_readout(plan, zero_readout=zero_readout)
+        parts = [*parts, *mine]
+    elif tensor.layer is Layer.FIRST:
+        parts, output = mine, -plan.strategy.first.p / 2
     else:
-        change, output = max(own, moved), -plan.strategy.hidden.p / 2
+        parts, output = [*mine, *_features(plan, zero_readout)], -plan.strategy.hidden.p / 2
     return Predicted(
-        tensor.rule.init.of_width, _update(plan, tensor, zero_readout), own, change, output
+        weight=tensor.rule.init.of_width,
+        update=_update(plan, tensor, zero_readout),
+        own_change=own,
+        change=max(parts),
+        output=output,
+        gradient=_gradient(plan, tensor, zero_readout),
+        rate=tensor.rule.lr.of_width,
+        parts=tuple(sorted(set(parts))),
     )
 
 
-def _update(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:
-    rate = tensor.rule.lr.of_width
-    if plan.optimizer != "sgd":
-        return rate
-    is_output_bias = tensor.kind is Kind.BIAS and tensor.role is Role.FIXED
-    if is_output_bias:
-        return rate
-    gradient = gradient_exponent(plan.strategy, tensor.role, initial=True)
-    if zero_readout and tensor.role is not Role.OUTPUT:
+def of_readout(plan: Plan, *, zero_readout: bool = False) -> tuple[list[Fraction], Fraction]:
+    r"""What moves the logits, and their size at initialisation without a bias, $n^{1/2-A}$.
+
+    The readout moves, $n^{1-U}$, and what it reads moves, which it passes on at $n^{1-A}$: the larger of the
+    two is seen.
+    """
+    A, U = readout_exponents(plan.strategy)
+    size = U if zero_readout else A
+    return [1 - U, *(1 - size + p for p in _features(plan, zero_readout))], _HALF - A
+
+
+def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
+    """Whether a tensor writes to the network's output: a readout or its bias."""
+    with_readout = any(t.role is Role.OUTPUT for t in _module(plan, tensor))
+    return tensor.role is Role.OUTPUT or (tensor.role is Role.FIXED and with_readout)
+
+
+def _module(plan: Plan, tensor: TensorPlan) -> list[TensorPlan]:
+    """All tensors of the module of one."""
+    return [t for t in plan.tensors if t.owner == tensor.owner]
+
+
+def _features(plan: Plan, zero_readout: bool) -> list[Fraction]:
+    """What moves the features the readout reads, by tensor."""
+    movers = (Role.INPUT, Role.HIDDEN, Role.VECTOR)
+    return [_own_change(plan, t, zero_readout) for t in plan.tensors if t.role in movers]
+
+
+def _gradient(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:
+    if reads_out(plan, tensor):
+        return _ZERO
+    if zero_readout:
         U = readout_exponents(plan.strategy)[1]
         aligned = tensor.role in (Role.FIXED, Role.BOTTLENECK)
-        gradient = 1 - U if aligned else -U
-    return rate + gradient
+        return 1 - U if aligned else -U
+    return gradient_exponent(plan.strategy, tensor.role, initial=True)
+
+
+def _update(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:
+    # Adam and kin move each entry by the learning rate, whatever the gradient.
+    gradient = _gradient(plan, tensor, zero_readout) if plan.optimizer == "sgd" else _ZERO
+    return tensor.rule.lr.of_width + gradient
 
 
 def _own_change(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:

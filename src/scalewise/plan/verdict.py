@@ -1,0 +1,137 @@
+"""What a measurement says of a network in the limit of great width, whatever was planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalewise.plan.fits import Fit, Status, power_law
+from scalewise.plan.measurement import Measurement, Quantity
+from scalewise.plan.rows import Row
+from scalewise.scaling import Regime
+
+__all__ = ["Verdict", "judge"]
+
+_SIZES = {
+    Quantity.OUTPUT: "What `{module}` returns at initialisation",
+    Quantity.FEATURES: "What the readout reads at initialisation",
+    Quantity.OWN_CHANGE: "What the update of `{tensor}` adds to its output",
+    Quantity.CHANGE: "The change of what `{module}` returns",
+    Quantity.FEATURES_CHANGE: "The change of what the readout reads",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    r"""Stable or not, trivial or not, and the regime: from measured powers alone.
+
+    Stable: no activation, no change and no logit grows with the width. Nontrivial: the logits move at
+    order one. Feature learning: so do the features that the readout reads; kernel regime: they move less
+    and less.
+
+    Args:
+        regime: The kind of limit.
+        stable: Whether nothing grows.
+        nontrivial: Whether it is stable and the logits move.
+        features: The power of the width by which the features move, beside their size.
+        logits: The power by which the logits move.
+        reasons: Why, in whole sentences.
+    """
+
+    regime: Regime
+    stable: bool
+    nontrivial: bool
+    features: Fit
+    logits: Fit
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.regime}, stable" if self.stable else str(self.regime)
+
+
+def judge(rows: Iterable[Row], measured: Measurement, tolerance: float) -> Verdict:
+    """The verdict of a measurement; what was planned does not enter.
+
+    A size grows if its power is above the tolerance and its error; features vanish if the power of their
+    change is below minus the tolerance. A power that bends to zero and is there at the largest width
+    is zero.
+
+    Args:
+        rows: The fits.
+        measured: What they were fitted to.
+        tolerance: How far from zero a power may be.
+    """
+    found = list(rows)
+    read = [r for r in found if r.tensor in measured.readouts]
+    features = _largest(_relative(measured, n) for n in measured.readouts)
+    logits = _largest(r.fit for r in read if r.quantity is Quantity.CHANGE)
+    growing = [r for r in found if r.quantity in _SIZES and _grows(r.fit, tolerance)]
+    if growing:
+        worst = sorted(growing, key=lambda r: -r.fit.slope)
+        reasons = tuple(_grown(r, measured) for r in worst)
+        return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
+    calm = "Nothing grows with the width."
+    moved = logits.status is Status.FITTED
+    fades = logits.slope < -tolerance - logits.error and not logits.tends_to(0.0, tolerance)
+    if not moved or fades:
+        power = f"by n^({_number(logits)})" if moved else "not at all"
+        reasons = (calm, f"The logits move {power}.")
+        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons)
+    reasons = (calm, f"The logits move at order one, by n^({_number(logits)}).")
+    near = features.slope >= -tolerance or features.tends_to(0.0, tolerance)
+    learns = features.status is Status.FITTED and near
+    regime = Regime.FEATURES if learns else Regime.KERNEL
+    reasons = (*reasons, *_of_features(features, tolerance, learns))
+    return Verdict(regime, True, True, features, logits, reasons)
+
+
+def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ...]:
+    if features.status is not Status.FITTED:
+        return ("What the readout reads does not move.",)
+    power = f"n^({_number(features)})"
+    if learns:
+        said = f"What the readout reads moves at order one, by {power}."
+    else:
+        s = min(max(1 + 2 * features.slope, 0.0), 1.0)
+        said = f"What the readout reads moves less and less, by {power}, as in the family at s = {s:.2f}."
+    close = abs(features.slope + tolerance) < 2 * features.sem
+    doubt = "That is too close to call with these seeds; more seeds or larger widths will tell."
+    return (said, doubt) if close else (said,)
+
+
+def _relative(measured: Measurement, name: str) -> Fit:
+    """How the features move beside their size: a model may scale them down before it reads out."""
+    size, change = (measured.of(name, q) for q in (Quantity.FEATURES, Quantity.FEATURES_CHANGE))
+    if not np.all(size > 0):
+        return power_law(measured.widths, change)
+    finite = np.isfinite(size) & np.isfinite(change)
+    ratio = np.divide(change, size, out=np.full_like(size, math.inf), where=finite)
+    return power_law(measured.widths, np.where(np.isnan(size + change), math.nan, ratio))
+
+
+def _largest(fits: Iterable[Fit]) -> Fit:
+    """The fit that dominates at great width."""
+    return max(
+        fits, key=lambda f: f.slope if f.status is not Status.ZERO else -math.inf, default=Fit()
+    )
+
+
+def _grows(fit: Fit, tolerance: float) -> bool:
+    if fit.status is Status.DIVERGED:
+        return True
+    return fit.slope > tolerance + fit.error and not fit.tends_to(0.0, tolerance)
+
+
+def _grown(row: Row, measured: Measurement) -> str:
+    module = measured.modules[measured.tensors.index(row.tensor)] or "the model"
+    what = _SIZES[row.quantity].format(module=module, tensor=row.tensor)
+    if row.fit.status is Status.DIVERGED:
+        return f"{what} is not finite."
+    return f"{what} grows by n^({_number(row.fit)})."
+
+
+def _number(fit: Fit) -> str:
+    return f"{fit.slope:+.2f} ± {fit.sem:.2f}"

@@ -1,0 +1,339 @@
+"""Sizes in one real network before and after a few steps, by hooks that stay only as long as they count.
+
+Every measured pass starts from the same state of the random number generator and the same buffers, in the mode
+(training or evaluation) that the factory left the model in: dropout drops the same units before and after,
+and normalisation by batch does what it does in training. Root mean squares are summed in float64 whatever the
+model computes in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from scalewise.plan import PlanError
+from scalewise.plan.measurement import Quantity
+
+__all__ = ["Loss", "Network", "Places", "Sizes", "find_places", "measure_network"]
+
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model at initialisation, ready to train, and what it trains on."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    loss: Loss
+    batch: Any
+    seed: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the tensors of a model act.
+
+    Args:
+        module: For each tensor the module that shows what it does; tensors without one are missing.
+        order: Those modules as they are first called.
+        reads: Those of them that read out.
+    """
+
+    module: dict[str, str]
+    order: tuple[str, ...]
+    reads: tuple[str, ...]
+
+    def local(self, name: str) -> str:
+        """The name of a tensor inside its module."""
+        return name.removeprefix(self.module[name] + ".")
+
+    def tensors(self, module: str) -> list[str]:
+        """The tensors that a module shows."""
+        return [n for n, m in self.module.items() if m == module]
+
+
+@dataclass
+class Sizes:
+    """What one network gave.
+
+    Args:
+        tensor: (name, quantity) to a size, for what belongs to a tensor.
+        module: The same by module.
+        nonlinearity: How far the change of features is from linear in the change of the parameters.
+        frozen: Tensors of equal entries.
+    """
+
+    tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
+    module: dict[tuple[str, Quantity], float] = field(default_factory=dict)
+    nonlinearity: float = math.nan
+    frozen: set[str] = field(default_factory=set)
+
+
+def find_places(network: Network, names: Sequence[str], readouts: Sequence[str]) -> Places:
+    """The module for each tensor: its owner, or the nearest module around it that is called.
+
+    A module that holds further called modules with tensors of their own mixes what all of them do, and
+    stands for none.
+
+    Args:
+        network: Any network of the kind; it is run once.
+        names: The tensors, tied ones by the name they have where they act.
+        readouts: Those of them that read out.
+    """
+    model = network.model
+    ranks: dict[str, int] = {}
+
+    def note(name: str) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            ranks.setdefault(name, len(ranks))
+
+        return hook
+
+    hooks = [m.register_forward_pre_hook(note(n)) for n, m in model.named_modules()]
+    try:
+        torch.manual_seed(network.seed)
+        _loss(network)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
+    mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
+    found = {n: _nearest(n.rpartition(".")[0], ranks) for n in names}
+    module = {n: m for n, m in found.items() if m is not None and m not in mixed}
+    order = tuple(sorted(set(module.values()), key=ranks.__getitem__))
+    reads = {module[n] for n in readouts if n in module}
+    return Places(module, order, tuple(m for m in order if m in reads))
+
+
+def _nearest(name: str, called: Mapping[str, int]) -> str | None:
+    while name not in called:
+        if not name:
+            return None
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _inside(name: str, around: str) -> bool:
+    return name.startswith(around + ".") if around else bool(name)
+
+
+def measure_network(
+    network: Network, places: Places, names: Sequence[str], steps: int, *, linearity: bool = False
+) -> Sizes:
+    """Take the steps and measure.
+
+    Args:
+        network: The model at initialisation, with its optimiser.
+        places: Where its tensors act.
+        names: The trainable tensors.
+        steps: How many steps to take.
+        linearity: Whether to measure also what half of the change of the parameters does.
+
+    Raises:
+        PlanError: If the loss is no scalar that depends on the parameters.
+    """
+    model, sizes = network.model, Sizes()
+    every = dict(model.named_parameters())
+    parameters = {n: every[n] for n in names}
+    buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
+    old = {n: p.detach().clone() for n, p in parameters.items()}
+    for n, p in old.items():
+        sizes.tensor[n, Quantity.WEIGHT], constant = _spread(p)
+        if constant:
+            sizes.frozen.add(n)
+    before, after = _Recorder(places), _Recorder(places, old)
+    for t in range(steps):
+        torch.manual_seed(network.seed + t)
+        _step(network, parameters, sizes, before if t == 0 else None)
+    for n, p in parameters.items():
+        sizes.tensor[n, Quantity.UPDATE] = _rms([p.detach() - old[n]])
+    _pass(network, buffers, after)
+    _compare(sizes, before, after)
+    if linearity and places.reads:
+        half = _Recorder(places)
+        with torch.no_grad():
+            for n, p in parameters.items():
+                p.copy_(old[n] + (p - old[n]) / 2)
+        _pass(network, buffers, half)
+        sizes.nonlinearity = _bend(before, half, after)
+    return sizes
+
+
+def _loss(network: Network) -> Tensor:
+    value = network.loss(network.model, network.batch)
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+        got = (
+            f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        )
+        if isinstance(value, Tensor) and value.numel() == 1:
+            got = "one that does not depend on the parameters"
+        raise PlanError(
+            "`loss` must take the model and the batch and return a scalar tensor that can be "
+            f"differentiated; it returned {got}."
+        )
+    return value
+
+
+def _step(
+    network: Network, parameters: dict[str, nn.Parameter], sizes: Sizes, record: _Recorder | None
+) -> None:
+    network.optimizer.zero_grad()
+    with record.listening(network.model) if record else _silence():
+        value = _loss(network)
+    value.backward()
+    waiting = [n for n in parameters if not sizes.tensor.get((n, Quantity.GRADIENT))]
+    old = {n: parameters[n].detach().clone() for n in waiting}
+    for n in waiting:
+        grad = parameters[n].grad
+        sizes.tensor[n, Quantity.GRADIENT] = 0.0 if grad is None else _rms([grad])
+    network.optimizer.step()
+    for n in waiting:
+        sizes.tensor[n, Quantity.STEP] = _rms([parameters[n].detach() - old[n]])
+
+
+def _pass(network: Network, buffers: dict[str, Tensor], record: _Recorder) -> None:
+    with torch.no_grad():
+        for n, b in network.model.named_buffers():
+            b.copy_(buffers[n])
+    torch.manual_seed(network.seed)
+    # Gradients stay on: without them some modules take other ways on which nothing inside is called.
+    with record.listening(network.model):
+        network.loss(network.model, network.batch)
+
+
+class _Recorder:
+    """What modules return, and what those that read out are given; one tensor for each call.
+
+    Args:
+        places: The modules to listen to.
+        old: Earlier values of tensors: for each, the change of its module's output that it alone makes
+            is measured at every call.
+    """
+
+    def __init__(self, places: Places, old: dict[str, Tensor] | None = None) -> None:
+        self.outputs: dict[str, list[Tensor]] = {m: [] for m in places.order}
+        self.inputs: dict[str, list[Tensor]] = {m: [] for m in places.reads}
+        self.own: dict[str, list[Tensor]] = {}
+        self._places, self._old, self._busy = places, old or {}, False
+
+    @contextmanager
+    def listening(self, model: nn.Module) -> Iterator[None]:
+        """Hooks on the modules, taken off at the end whatever happens."""
+        hooks = [
+            model.get_submodule(m).register_forward_hook(self._hook(m), with_kwargs=True)
+            for m in self._places.order
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _hook(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            if self._busy:
+                return
+            # Copies: an activation may work in place on what it is given.
+            found = _first(output)
+            if found is not None:
+                self.outputs[name].append(found.detach().clone())
+            given = _first((args, kwargs)) if name in self.inputs else None
+            if given is not None:
+                self.inputs[name].append(given.detach().clone())
+            if self._old:
+                self._busy = True
+                try:
+                    self._own_changes(name, module, args, kwargs)
+                finally:
+                    self._busy = False
+
+        return hook
+
+    def _own_changes(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        def output(values: dict[str, Tensor]) -> Tensor | None:
+            with torch.no_grad(), _same_random_numbers():
+                return _first(functional_call(module, values, args, kwargs))
+
+        new = output({})
+        for tensor in self._places.tensors(name):
+            if new is not None and tensor in self._old:
+                was = output({self._places.local(tensor): self._old[tensor]})
+                assert was is not None
+                self.own.setdefault(tensor, []).append(new - was)
+
+
+def _compare(sizes: Sizes, before: _Recorder, after: _Recorder) -> None:
+    for n, parts in after.own.items():
+        sizes.tensor[n, Quantity.OWN_CHANGE] = _rms(parts)
+    pairs = (
+        (before.outputs, after.outputs, Quantity.OUTPUT, Quantity.CHANGE),
+        (before.inputs, after.inputs, Quantity.FEATURES, Quantity.FEATURES_CHANGE),
+    )
+    for one, two, size, change in pairs:
+        for module, parts in one.items():
+            if parts:
+                sizes.module[module, size] = _rms(parts)
+            # A module that is given other rows than before, as an expert may be, has no change.
+            if parts and [p.shape for p in parts] == [p.shape for p in two[module]]:
+                moved = [b - a for a, b in zip(parts, two[module], strict=True)]
+                sizes.module[module, change] = _rms(moved)
+
+
+def _bend(before: _Recorder, half: _Recorder, after: _Recorder) -> float:
+    """How far the change of what is read out is from twice that of half the step."""
+    worst = 0.0
+    for module, parts in before.inputs.items():
+        triples = list(zip(parts, half.inputs[module], after.inputs[module], strict=False))
+        if any(len({x.shape for x in triple}) > 1 for triple in triples):
+            return math.nan
+        whole = _rms([c - a for a, _, c in triples])
+        if whole > 0:
+            worst = max(worst, _rms([(c - b) - (b - a) for a, b, c in triples]) / whole)
+    return worst
+
+
+def _first(value: Any) -> Tensor | None:
+    """The first tensor of floats in whatever a module takes or returns."""
+    if isinstance(value, Tensor):
+        return value if value.is_floating_point() else None
+    parts = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | list | tuple):
+        return next((t for t in map(_first, parts) if t is not None), None)
+    return None
+
+
+def _rms(parts: Sequence[Tensor]) -> float:
+    """Root mean square over all entries, in float64; infinite if one is not finite."""
+    count = sum(p.numel() for p in parts)
+    squares = sum(float(torch.linalg.vector_norm(p, dtype=torch.float64)) ** 2 for p in parts)
+    size = math.sqrt(squares / count) if count else 0.0
+    return size if math.isfinite(size) else math.inf
+
+
+def _spread(tensor: Tensor) -> tuple[float, bool]:
+    """Size of the entries about their mean, or of the mean itself if all are equal, and whether they are."""
+    wide = tensor.detach().to(torch.float64)
+    if bool((wide == wide.flatten()[0]).all()) or wide.numel() == 1:
+        return _rms([wide]), True
+    return _rms([wide - wide.mean()]), False
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """Whatever is drawn inside is drawn again by what follows."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        yield
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    yield

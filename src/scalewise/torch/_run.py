@@ -1,0 +1,245 @@
+"""The networks of one verification: how each is made, and what is told of all of them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from scalewise.plan import Kind, PlanError, Role
+from scalewise.plan.measurement import Measurement, Quantity
+from scalewise.torch._groups import OPTIMIZERS
+from scalewise.torch._measure import Loss, Network, Places, Sizes, find_places, measure_network
+from scalewise.torch._plan import TorchPlan
+
+__all__ = ["Run", "Setup", "seed_all"]
+
+Setup = Callable[[TorchPlan, nn.Module], torch.optim.Optimizer]
+
+# Features change by one percent: far above rounding, and far below where the response bends.
+_RESPONSE, _FIRST_LR, _TRIALS = 1e-2, 1e-3, 12
+_OF_MODULE = (Quantity.OUTPUT, Quantity.CHANGE)
+_OF_FEATURES = (Quantity.FEATURES, Quantity.FEATURES_CHANGE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all networks of one measurement have in common.
+
+    Args:
+        plans: For each width the plan with that target.
+        widths: Ascending.
+        batch: What `loss` is given.
+        loss: A function of (model, batch).
+        setup: What initialises a model and returns its optimizer; ``None`` for the plan's own.
+        names: The trainable tensors; a tied one by the name it has where it looks up.
+        readouts: The tensors that read out; a tied one by the name it has there.
+        places: Where all these act.
+        steps: Optimiser steps.
+        zero_readout: Whether the readout starts at zero.
+        precision: Rounding unit of the parameters.
+        lr: Learning rate at the base for the plan's own setup.
+    """
+
+    plans: tuple[TorchPlan, ...]
+    widths: tuple[int, ...]
+    batch: Any
+    loss: Loss
+    setup: Setup | None = None
+    names: tuple[str, ...] = ()
+    readouts: tuple[str, ...] = ()
+    places: Places = field(default_factory=lambda: Places({}, (), ()))
+    steps: int = 1
+    zero_readout: bool = False
+    precision: float = 0.0
+    lr: float | None = None
+
+    def prepared(self, steps: int | None) -> Run:
+        """The same with all that can be learnt from one network.
+
+        Raises:
+            PlanError: If nothing reads out, or the readout starts at zero and one step is asked for.
+        """
+        network = self.network(0, 0)
+        tensors = dict(network.model.named_parameters(remove_duplicate=False))
+        names, readouts = _roles(self.plans[0], network.model)
+        if not readouts:
+            raise PlanError(
+                "No tensor of this model reads out its features to a fixed number of outputs, so whether "
+                "the outputs move cannot be measured. Verify a model with its head, or say which tensor "
+                'is it with roles={NAME: "output"}.'
+            )
+        zero = all(not bool(tensors[n].detach().any()) for n in readouts)
+        if zero and steps == 1:
+            raise PlanError(
+                f"The readout `{readouts[0]}` starts at zero, so the first step moves it alone and shows "
+                "nothing of the features. Take steps=2, or leave `steps` out."
+            )
+        floats = [p.dtype for p in tensors.values() if p.is_floating_point()]
+        return replace(
+            self,
+            names=names,
+            readouts=readouts,
+            places=find_places(network, tuple(dict.fromkeys((*names, *readouts))), readouts),
+            steps=steps or (2 if zero else 1),
+            zero_readout=zero,
+            precision=max(torch.finfo(d).eps for d in floats),
+        )
+
+    def network(self, index: int, seed: int) -> Network:
+        """A new network of one of the widths: an independent draw for each width and seed."""
+        plan = self.plans[index]
+        drawn = int(np.random.SeedSequence([seed, self.widths[index]]).generate_state(1)[0])
+        seed_all(drawn)
+        assert plan.build is not None
+        model = plan.build(**plan.table.target)
+        device = _device(self.batch)
+        model = model if device is None else model.to(device)
+        optimizer = (self.setup or self._own_setup)(plan, model)
+        _check_optimizer(optimizer, plan.table.optimizer)
+        return Network(model, optimizer, self.loss, self.batch, drawn)
+
+    def _own_setup(self, plan: TorchPlan, model: nn.Module) -> torch.optim.Optimizer:
+        plan.init_(model)
+        groups = plan.param_groups(model, lr=self.lr or 0.0, weight_decay=0.0)
+        optimizer: Any = OPTIMIZERS[plan.table.optimizer]
+        return optimizer(groups)
+
+    def measure(self, index: int, seed: int, *, linearity: bool = False) -> Sizes:
+        """The sizes of one network."""
+        network = self.network(index, seed)
+        return measure_network(network, self.places, self.names, self.steps, linearity=linearity)
+
+    def small_lr(self) -> float:
+        """A learning rate at which no features, at the least and the largest width, move by more than 1 %.
+
+        Raises:
+            PlanError: If none is found.
+        """
+        lr = _FIRST_LR
+        for _ in range(_TRIALS):
+            trial = replace(self, lr=lr)
+            ends = [trial.measure(i, 0) for i in (0, len(self.widths) - 1)]
+            found = max(_response(s, self.places) for s in ends)
+            if found == 0 or not math.isfinite(found):
+                lr *= 1e-2 if found else 10.0
+                continue
+            if _RESPONSE / 4 <= found <= 2 * _RESPONSE:
+                return lr
+            lr *= (_RESPONSE / found) ** (1 / self.steps)
+        raise PlanError(
+            "No learning rate was found at which features move by about one percent; give one as `lr`, "
+            "and check that the loss is finite and depends on the features."
+        )
+
+    def collect(self, found: list[list[Sizes]]) -> Measurement:
+        """All sizes as arrays: one row for a tensor, with what its module does in that of its leader."""
+        ranks = {m: i for i, m in enumerate(self.places.order)}
+        rows = dict.fromkeys((*self.names, *self.readouts))
+        modules = {n: self.places.module.get(n, "") for n in rows}
+        tensors = tuple(sorted(rows, key=lambda n: ranks.get(modules[n], -1)))
+        leaders = {m: self._leader(m) for m in self.places.order}
+        shape = (len(tensors), len(self.widths), len(found[0]))
+        sizes = {q: np.full(shape, np.nan) for q in Quantity}
+        for i, of_width in enumerate(found):
+            for j, one in enumerate(of_width):
+                for (name, quantity), value in one.tensor.items():
+                    sizes[quantity][tensors.index(name), i, j] = value
+                for (module, quantity), value in one.module.items():
+                    sizes[quantity][tensors.index(leaders[module]), i, j] = value
+        return Measurement(
+            np.asarray(self.widths, dtype=float),
+            tensors,
+            tuple(modules[n] for n in tensors),
+            tuple(n for n in tensors if n in self.readouts),
+            sizes,
+            self.steps,
+            self.zero_readout,
+            self.lr,
+            self.precision,
+            np.array([of_width[0].nonlinearity for of_width in found]),
+            frozenset.intersection(*(frozenset(s.frozen) for w in found for s in w)),
+        )
+
+    def _leader(self, module: str) -> str:
+        """The tensor that stands for a module: the readout, or what sums or looks up, or the first."""
+        mine = self.places.tensors(module)
+        table = self.plans[0].table
+        leading = [n for n in mine if n in self.readouts]
+        leading += [n for n in mine if table[n].kind in (Kind.MATRIX, Kind.LOOKUP)]
+        return (leading or mine)[0]
+
+
+def seed_all(seed: int) -> None:
+    """Seed whatever a factory may draw from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def _roles(plan: TorchPlan, model: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the trainable tensors where they act, and of those that read out."""
+    places: dict[int, list[str]] = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        if p.requires_grad:
+            places.setdefault(id(p), []).append(name)
+    names, readouts = [], []
+    for mine in places.values():
+        looks_up = [n for n in mine if _is_lookup(model, n)]
+        reads = [n for n in mine if n not in looks_up]
+        if plan.table[mine[0]].role is Role.OUTPUT:
+            names.append(mine[0])
+            readouts.append(mine[0])
+        elif looks_up and reads and plan.table[mine[0]].role is Role.INPUT:
+            names.append(looks_up[0])
+            readouts.append(reads[0])
+        else:
+            names.append(mine[0])
+    return tuple(names), tuple(readouts)
+
+
+def _is_lookup(model: nn.Module, name: str) -> bool:
+    return isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
+
+
+def _response(sizes: Sizes, places: Places) -> float:
+    """The largest relative change of what any module returns, readouts apart, or of what these read."""
+    largest = 0.0
+    pairs = [(_OF_MODULE, m) for m in places.order if m not in places.reads]
+    pairs += [(_OF_FEATURES, m) for m in places.reads]
+    for (size, change), module in pairs:
+        was, moved = sizes.module.get((module, size)), sizes.module.get((module, change))
+        if was and moved is not None:
+            largest = max(largest, moved / was if math.isfinite(was) else math.inf)
+    return largest
+
+
+def _device(batch: Any) -> torch.device | None:
+    """Where the first tensor of a batch is."""
+    if isinstance(batch, torch.Tensor):
+        return batch.device
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    if isinstance(batch, Mapping | list | tuple):
+        return next((d for d in map(_device, parts) if d is not None), None)
+    return None
+
+
+def _check_optimizer(optimizer: Any, planned: str) -> None:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise PlanError(
+            "`setup` must return the optimizer that trains the model; it returned "
+            f"{type(optimizer).__name__}."
+        )
+    for name, kind in OPTIMIZERS.items():
+        follows = type(optimizer) is kind and (name == "sgd") != (planned == "sgd")
+        if follows:
+            raise PlanError(
+                f"The plan is for {planned!r}, but `setup` returns {kind.__name__}, which moves by "
+                f"another law. Plan with optimizer={name!r}, or train with the optimizer planned for."
+            )
