@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg.blas import dgemm, sgemm
+from scipy.linalg import get_blas_funcs
 
 __all__ = ["LazyMatrix"]
 
@@ -114,8 +114,8 @@ class LazyMatrix:
         ValueError: If a width is below 1, `sigma` is not positive, `tolerance` is below what the precision
             carries or not below 1, or the type is another.
 
-    Source: inventory of Yang & Hu, *Tensor Programs IV*, G.3 and (40) with $C=1$; the law is that of Bolthausen and of
-        Bayati and Montanari. Rectangular factors, and coordinates instead of orthogonalised vectors: derived.
+    Source: Yang & Hu, *Tensor Programs IV*, G.3 and (40) with $C=1$; the law is that of Bolthausen and of Bayati
+        and Montanari. Rectangular factors, and coordinates instead of orthogonalised vectors: derived.
 
     Example:
         >>> import numpy as np
@@ -147,7 +147,7 @@ class LazyMatrix:
         self.rho = n_out / n_in
         self.scale = 1.0
         self._random = generator(seed)
-        self._gemm = dgemm if self.dtype == np.float64 else sgemm
+        self._gemm: Any = get_blas_funcs("gemm", dtype=self.dtype)
         self._in = _Side(n_in, n_out, capacity, self.dtype)
         self._out = _Side(n_out, n_in, capacity, self.dtype)
         # On (directions in, directions out): <e_i, psi_j>, <xi_i, f_j>, what W e_i has along f_j beside xi_i,

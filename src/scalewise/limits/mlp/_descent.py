@@ -1,0 +1,98 @@
+r"""Losses, and gradient descent with momentum, weight decay and clipping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["LOSSES", "SGD", "Loss"]
+
+OfOutputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Loss:
+    r"""A loss of one sample, $\mathcal L(f,y)$, and its gradient $\chi=\partial\mathcal L/\partial f$.
+
+    Args:
+        value: From outputs (…, sample, output) and targets (sample, output) to (…, sample).
+        gradient: From the same to the shape of the outputs.
+        name: For results.
+    """
+
+    value: OfOutputs
+    gradient: OfOutputs
+    name: str = "loss"
+
+
+def _softmax(f: np.ndarray) -> np.ndarray:
+    e = np.exp(f - f.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _log_sum_exp(f: np.ndarray) -> np.ndarray:
+    top = f.max(axis=-1, keepdims=True)
+    return (top + np.log(np.exp(f - top).sum(axis=-1, keepdims=True)))[..., 0]
+
+
+LOSSES = {
+    # Half the square; logistic for targets of -1 and 1; cross entropy for targets that sum to 1.
+    "mse": Loss(lambda f, y: ((f - y) ** 2).sum(axis=-1) / 2, lambda f, y: f - y, "mse"),
+    "logistic": Loss(
+        lambda f, y: np.logaddexp(0.0, -y * f).sum(axis=-1),
+        lambda f, y: -y * np.exp(-np.logaddexp(0.0, y * f)),
+        "logistic",
+    ),
+    "cross_entropy": Loss(
+        lambda f, y: _log_sum_exp(f) - (y * f).sum(axis=-1),
+        lambda f, y: _softmax(f) - y,
+        "cross_entropy",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class SGD:
+    r"""Gradient descent.
+
+    $$g\leftarrow g\min(1,c/\lVert g\rVert),\quad v\leftarrow\mu v-\eta_\ell g-\eta\gamma w,\quad w\leftarrow w+v,$$
+    where $\eta_\ell$ is the learning rate of a tensor. The norm is that of all gradients with respect to
+    parameters rescaled such that they share one rate,
+    $\lVert g\rVert^2=\sum_\ell\frac{\eta_\ell}\eta\lVert\nabla_\ell\mathcal L\rVert^2$: of order one in every
+    stable strategy and the same in every gauge.
+
+    Args:
+        eta: $\eta$, positive.
+        momentum: $\mu$, from 0 to below 1.
+        weight_decay: $\gamma$ of the weights, which shrink by $\eta\gamma$ per step whatever their own rate,
+            initial values included; biases do not shrink. At least 0.
+        clip: $c$, positive; ``None`` for no clipping.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Example:
+        >>> from scalewise.limits import SGD
+        >>> SGD(0.1, momentum=0.9).clip is None
+        True
+    """
+
+    eta: float | int
+    momentum: float | int = 0.0
+    weight_decay: float | int = 0.0
+    clip: float | int | None = None
+
+    def __post_init__(self) -> None:
+        rules = {
+            "eta": (self.eta, self.eta > 0, "positive"),
+            "momentum": (self.momentum, 0 <= self.momentum < 1, "from 0 to below 1"),
+            "weight_decay": (self.weight_decay, self.weight_decay >= 0, "at least 0"),
+        }
+        if self.clip is not None:
+            rules["clip"] = (self.clip, self.clip > 0, "positive")
+        for name, (value, good, rule) in rules.items():
+            if not (math.isfinite(value) and good):
+                raise ValueError(f"`{name}` must be {rule} and finite; got {value!r}.")

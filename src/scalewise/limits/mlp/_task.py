@@ -1,0 +1,104 @@
+r"""What a network is trained on: inputs, targets, inputs to watch, a loss, and which samples at which step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalewise.limits.mlp._descent import LOSSES, Loss
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True, init=False)
+class Task:
+    r"""Training samples, inputs that are only watched, and a loss that is averaged over a batch.
+
+    Args:
+        inputs: (samples, features).
+        targets: (samples,) or (samples, outputs).
+        test_inputs: (tests, features): their outputs and features are recorded, they teach nothing.
+        loss: ``"mse"`` (half the square), ``"logistic"`` (targets -1 and 1), ``"cross_entropy"``, or a `Loss`.
+        batches: (steps, batch): indices of the samples of each step, repeated if training is longer. All samples
+            at every step by default.
+
+    Raises:
+        ValueError: If shapes disagree, a number is not finite, an index is out of range, or a loss unknown.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import Task
+        >>> Task(np.eye(3), np.array([1.0, -1.0, 1.0])).targets.shape
+        (3, 1)
+    """
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    test_inputs: np.ndarray
+    loss: Loss
+    batches: np.ndarray | None
+
+    def __init__(
+        self,
+        inputs: Any,
+        targets: Any,
+        *,
+        test_inputs: Any = None,
+        loss: str | Loss = "mse",
+        batches: Any = None,
+    ) -> None:
+        X = _numbers("inputs", inputs)
+        if X.ndim != 2 or not X.size:
+            raise ValueError(f"`inputs` must have shape (samples, features); got {X.shape}.")
+        y = _numbers("targets", targets)
+        y = y[:, None] if y.ndim == 1 else y
+        if y.ndim != 2 or len(y) != len(X):
+            raise ValueError(
+                f"`targets` must have one row for each of {len(X)} samples; got shape {y.shape}."
+            )
+        tests = (
+            np.empty((0, X.shape[1]))
+            if test_inputs is None
+            else _numbers("test_inputs", test_inputs)
+        )
+        if tests.ndim != 2 or tests.shape[1] != X.shape[1]:
+            raise ValueError(
+                f"`test_inputs` must have shape (tests, {X.shape[1]}), as many features as `inputs`; got "
+                f"{tests.shape}."
+            )
+        if isinstance(loss, str) and loss not in LOSSES:
+            raise ValueError(f"`loss` must be one of {', '.join(LOSSES)} or a Loss; got {loss!r}.")
+        store = object.__setattr__
+        store(self, "inputs", X)
+        store(self, "targets", y)
+        store(self, "test_inputs", tests)
+        store(self, "loss", LOSSES[loss] if isinstance(loss, str) else loss)
+        store(self, "batches", None if batches is None else _indices(batches, len(X)))
+
+    def batch(self, step: int) -> np.ndarray | None:
+        """Which samples teach at a step; ``None`` for all in order."""
+        return None if self.batches is None else self.batches[step % len(self.batches)]
+
+
+def _numbers(name: str, values: Any) -> np.ndarray:
+    array = np.array(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"`{name}` must hold finite numbers only. Clean the data first.")
+    array.setflags(write=False)
+    return array
+
+
+def _indices(batches: Any, samples: int) -> np.ndarray:
+    array = np.array(batches)
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"`batches` must be a table of indices, one row per step; got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    if array.min() < 0 or array.max() >= samples:
+        raise ValueError(
+            f"`batches` must hold indices from 0 to {samples - 1}; got {array.min()} to {array.max()}."
+        )
+    return array

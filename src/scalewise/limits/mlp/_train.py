@@ -1,0 +1,301 @@
+r"""Training of a network at a finite width, real or lazy, and at infinite width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from scalewise._threads import blas_threads_for
+from scalewise.limits._lazy import LazyMatrix, generator
+from scalewise.limits._real import RealMatrix
+from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
+from scalewise.limits.mlp._descent import SGD
+from scalewise.limits.mlp._network import Network, Powers, powers
+from scalewise.limits.mlp._run import Records, Run
+from scalewise.limits.mlp._task import Task
+
+__all__ = ["train"]
+
+
+def train(
+    net: Network,
+    task: Task,
+    sgd: SGD,
+    *,
+    steps: int,
+    on: Backend,
+    every: int = 1,
+    decoupled: bool = False,
+    features: int = 0,
+    draws: bool = False,
+) -> xr.Dataset:
+    r"""Train a network under its strategy: outputs, loss and feature kernels over time.
+
+    $$f_t=\kappa\langle\hat W_t,x^L_t\rangle,\qquad W^\ell_t=W^\ell_0-\eta\vartheta_\ell\sum_{s<t,\mu}
+    \frac{dh^\ell_{s\mu}x^{\ell-1\top}_{s\mu}}{n}\chi_{s\mu},\qquad
+    \hat W_t=\iota\hat W_0-\upsilon\eta\sum_{s<t,\mu}\chi_{s\mu}x^L_{s\mu}$$
+    with the powers of `Powers`: at width $n$ this is plain gradient descent; at $n=\infty$ the powers are 0 or 1
+    and the matrices those of the limit.
+
+    Args:
+        net: The network.
+        task: Samples and loss.
+        sgd: The descent.
+        steps: How many, at least 0.
+        on: `finite(n)`, `lazy(width)` (equal in law to a real network of that width), or `infinite(tolerance)`:
+            the limit, with as many particles as the tolerance asks for.
+        every: Record every so many steps, and the last.
+        decoupled: Gradients are carried back through independent copies of the initial matrices.
+        features: Record so many coordinates of every hidden layer, of the first replica.
+        draws: Return the outputs of every replica too.
+
+    Returns:
+        Dataset over (time, layer, sample, output), test inputs after training samples: ``logits``, ``loss``,
+        ``feature_kernel`` ($\langle x^\ell,x^\ell\rangle$), means over replicas with ``_sem`` beside them where
+        there are two or more.
+
+    Raises:
+        ValueError: If training diverges (the step is named), if a count is out of range, for infinite width if the
+            strategy is in the kernel regime, or the tolerance is out of reach at the memory allowed.
+
+    Source: Yang & Hu, *Tensor Programs IV*, N.3-N.5 and F.1, F.2, without increments.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import Network, SGD, Task, infinite, train
+        >>> from scalewise.scaling import mup
+        >>> net, task = Network(mup(depth=2), "tanh"), Task(np.ones((1, 1)), np.ones(1))
+        >>> found = train(net, task, SGD(1.0), steps=1, on=infinite(0.005))
+        >>> bool(abs(found.logits.values[1, 0, 0] - 0.7082) < 0.02)
+        True
+    """
+    for name, value, least in (("steps", steps, 0), ("every", every, 1), ("features", features, 0)):
+        if value < least:
+            raise ValueError(f"`{name}` must be at least {least}; got {value}.")
+
+    def found(backend: Finite | Lazy, n: float) -> Records:
+        at = powers(net.strategy, n)
+        length = (steps, every, features)
+        with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
+            if isinstance(backend, Finite):
+                return finite_runs(net, task, sgd, at, backend, decoupled, length)
+            return lazy_runs(net, task, sgd, at, backend, decoupled, length)
+
+    if isinstance(on, Infinite):
+        powers(net.strategy, math.inf)
+        size = len(task.inputs) + len(task.test_inputs)
+        rows = 4 * size * (steps + 1) * max(net.hidden_layers - 1, 1)
+        records, used = _until_known(on, rows, lambda b: found(b, math.inf))
+        return _dataset(net, task, records, used, features, draws, math.inf)
+    return _dataset(net, task, found(on, on.width), on, features, draws, on.width)
+
+
+def finite_runs(
+    net: Network,
+    task: Task,
+    sgd: SGD,
+    at: Powers,
+    on: Finite,
+    decoupled: bool,
+    length: tuple[int, int, int],
+) -> Records:
+    """All seeds at once."""
+    streams = [generator((on.seed, k)) for k in range(on.replicas)]
+    widths = net.widths(on.width)
+
+    def draw(*shape: int) -> np.ndarray:
+        return np.stack([s.standard_normal(shape, on.dtype.type) for s in streams])
+
+    matrices = [
+        RealMatrix(
+            n_out, n_in, streams=streams, sigma=math.sqrt(c), dtype=on.dtype, decoupled=decoupled
+        )
+        for n_in, n_out, c in zip(widths, widths[1:], net.C_W[1:], strict=False)
+    ]
+    first, last, biases = _initial(net, task, widths, draw)
+    run = Run(
+        net,
+        task,
+        sgd,
+        powers=at,
+        widths=widths,
+        matrices=matrices,
+        first=first,
+        last=last,
+        biases=biases,
+        keep_tests=True,
+    )
+    return run.train(*length)
+
+
+def lazy_runs(
+    net: Network,
+    task: Task,
+    sgd: SGD,
+    at: Powers,
+    on: Lazy,
+    decoupled: bool,
+    length: tuple[int, int, int],
+) -> Records:
+    """One replica after another; each with its own stream."""
+    widths = net.widths(on.width)
+    found = []
+    for k in range(on.replicas):
+        stream = generator((on.seed, k))
+
+        def draw(*shape: int, stream: np.random.Generator = stream) -> np.ndarray:
+            return stream.standard_normal(shape, on.dtype.type)
+
+        rows = (len(task.inputs) + len(task.test_inputs)) * (length[0] + 1)
+        matrices = [
+            LazyMatrix(
+                n_out,
+                n_in,
+                seed=stream,
+                sigma=math.sqrt(c),
+                tolerance=on.compression,
+                dtype=on.dtype,
+                capacity=min(rows, 256),
+                antithetic=on.antithetic and layer == len(widths) - 1,
+                decoupled=decoupled,
+            )
+            for layer, (n_in, n_out, c) in enumerate(
+                zip(widths, widths[1:], net.C_W[1:], strict=False), 1
+            )
+        ]
+        first, last, biases = _initial(net, task, widths, draw)
+        if on.antithetic:
+            _pair(first, last, biases)
+        run = Run(
+            net,
+            task,
+            sgd,
+            powers=at,
+            widths=widths,
+            matrices=matrices,
+            first=first,
+            last=last,
+            biases=biases,
+            keep_tests=on.remember_tests,
+        )
+        found.append(run.train(*length))
+    parts = ("logits", "loss", "kernel", "features")
+    return Records(
+        found[0].time,
+        *(
+            [np.stack(values) for values in zip(*(getattr(r, part) for r in found), strict=True)]
+            for part in parts
+        ),
+    )
+
+
+def _initial(
+    net: Network, task: Task, widths: tuple[int, ...], draw: Callable[..., np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
+    outputs = task.targets.shape[1]
+    first = draw(task.inputs.shape[1], widths[0])
+    last = draw(outputs, widths[-1])
+    sizes = (*widths, outputs)
+    biases = [draw(n) if has else None for n, has in zip(sizes, net.has_biases, strict=True)]
+    return first, last, biases
+
+
+def _pair(first: np.ndarray, last: np.ndarray, biases: list[np.ndarray | None]) -> None:
+    """Opposite read-outs on the two halves of the last space, everything else in it equal."""
+    half = last.shape[-1] // 2
+    last[:, half:] = -last[:, :half]
+    if len(biases) == 2:
+        first[:, half:] = first[:, :half]
+    bias = biases[-2]
+    if bias is not None:
+        bias[half:] = bias[:half]
+
+
+def _until_known(on: Infinite, rows: int, run: Callable[[Lazy], Records]) -> tuple[Records, Lazy]:
+    """Lazy runs with more and more particles, until the error bar of every output meets the tolerance."""
+    largest = int(on.memory / (8 * rows))
+    width = min(on.start, largest - largest % 2)
+    while True:
+        if width < 2:
+            raise ValueError(_out_of_reach(on, rows, "not even two particles fit"))
+        backend = on.at(width)
+        records = run(backend)
+        sem = _sem(np.stack(records.logits, axis=1))
+        worst = float(sem.max())
+        if worst <= on.tolerance:
+            return records, backend
+        needed = width * (1.2 * worst / on.tolerance) ** 2
+        if needed > largest:
+            raise ValueError(
+                _out_of_reach(
+                    on,
+                    rows,
+                    f"with {width} particles it is {worst:.2g}, and {needed:.2g} would be needed",
+                )
+            )
+        width = 2 * math.ceil(min(max(needed, 2 * width), largest - 1) / 2)
+
+
+def _out_of_reach(on: Infinite, rows: int, why: str) -> str:
+    return (
+        f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} bytes for "
+        f"{rows} rows of numbers: {why}. Raise `tolerance`, `memory` or `replicas`, or take fewer steps."
+    )
+
+
+def _sem(values: np.ndarray) -> np.ndarray:
+    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
+
+
+def _dataset(
+    net: Network,
+    task: Task,
+    records: Records,
+    on: Finite | Lazy,
+    features: int,
+    draws: bool,
+    n: float,
+) -> xr.Dataset:
+    stacked: dict[str, tuple[tuple[str, ...], np.ndarray, str]] = {
+        "logits": (("time", "sample", "output"), np.stack(records.logits, axis=1), "f_t"),
+        "loss": (("time",), np.stack(records.loss, axis=1), "L_t"),
+        "feature_kernel": (
+            ("time", "layer", "sample", "sample_1"),
+            np.stack(records.kernel, axis=1),
+            "<x^l, x^l>",
+        ),
+    }
+    variables: dict[str, Any] = {}
+    for name, (dims, values, symbol) in stacked.items():
+        variables[name] = (dims, values.mean(axis=0), {"symbol": symbol, "units": "dimensionless"})
+        if len(values) > 1:
+            variables[f"{name}_sem"] = (dims, _sem(values))
+    if draws:
+        variables["logits_draws"] = (("replica", "time", "sample", "output"), stacked["logits"][1])
+    if features:
+        own = np.stack([values[0] for values in records.features])
+        variables["features"] = (("time", "layer", "sample", "coordinate"), own)
+    return xr.Dataset(
+        variables,
+        coords={
+            "time": records.time,
+            "layer": np.arange(1, net.hidden_layers + 1),
+            "is_test": (
+                "sample",
+                np.arange(len(task.inputs) + len(task.test_inputs)) >= len(task.inputs),
+            ),
+        },
+        attrs={
+            "width": float(n),
+            "particles": on.width,
+            "replicas": on.replicas,
+            "seed": on.seed,
+            "strategy": str(net.strategy),
+            "activation": str(net.activation),
+            "loss": task.loss.name,
+        },
+    )
