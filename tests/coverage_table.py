@@ -24,6 +24,7 @@ TITLES = {
     "B": "PDLT, chapters 6-10",
     "C": "PDLT, chapters 11 to ∞ and epilogue; Yaida's family",
     "D": "The note on the NTK",
+    "E": "Tensor Programs IV (TP4) and dynamically stable limits (GOL): scaling strategies",
 }
 
 

@@ -66,9 +66,8 @@ def parts(t: dict, below: dict | None = None) -> dict:
     }
 
 
-@jax.jit
-def gradients(t: dict) -> dict:
-    return jax.grad(lambda t: jnp.sum((parts(t)["f"] - Y) ** 2) / 10)(t)
+def loss(t: dict) -> jax.Array:
+    return jnp.sum((parts(t)["f"] - Y) ** 2) / 10
 
 
 def exponents(name: str) -> tuple[float, float]:
@@ -76,37 +75,36 @@ def exponents(name: str) -> tuple[float, float]:
     return float(a), float(b)
 
 
-def trained(n: int, seed: int, steps: int) -> tuple[dict, dict, dict]:
-    """First tensors, last ones, and the last gradients."""
-    rng, fixed, t = np.random.default_rng((n, seed)), np.random.default_rng(seed), {}
+def drawn(n: int, seed: int) -> dict:
+    """What has no width is the same at every width, so that it adds nothing to the error of a slope."""
+    wide, fixed, t = np.random.default_rng((n, seed)), np.random.default_rng(seed), {}
     for name, (shape, growing, _) in TENSORS.items():
-        a, b = exponents(name)
         rows, columns = (n if d == "n" else int(d) for d in shape)
-        size = n ** -(a + b)
-        # What has no width is the same at every width, so that it adds nothing to the error of a slope.
-        t[name] = jnp.asarray((rng if growing else fixed).normal(size=(rows, columns)) * size)
-    t["scalar gain"] = jnp.ones((1, 1))
-    start, slope = t, gradients(t)
-    for _ in range(steps):
-        slope = gradients(t)
-        t = {name: t[name] - 0.3 * n ** (-2 * exponents(name)[0]) * slope[name] for name in t}
-    return start, t, slope
+        values = (wide if growing else fixed).normal(size=(rows, columns))
+        t[name] = jnp.asarray(values * n ** -sum(exponents(name)))
+    return t | {"scalar gain": jnp.ones((1, 1))}
 
 
-def rms(x: jax.Array) -> float:
-    return float(jnp.sqrt(jnp.mean(x**2)))
+@jax.jit
+def sizes(start: dict, rates: dict) -> dict:
+    """After three steps: what the update of each tensor does, and the size of one gradient."""
+    t, slope = start, start
+    for _ in range(3):
+        slope = jax.grad(loss)(t)
+        t = {name: t[name] - rates[name] * slope[name] for name in t}
+    found = parts({name: t[name] - start[name] for name in t}, below=t)
+    found["gradient"] = slope["scalar gain"]
+    return {name: jnp.log(jnp.mean(part**2)) / 2 for name, part in found.items()}
 
 
 def measured() -> dict[str, tuple[float, float]]:
     """Slope and standard error of what the update of each tensor does, and of one gradient."""
     found: dict[str, list] = {}
     for n in WIDTHS:
+        rates = {name: 0.3 * n ** (-2 * exponents(name)[0]) for name in TENSORS}
         for seed in range(SEEDS):
-            start, end, slope = trained(n, seed, 3)
-            moved = {name: end[name] - start[name] for name in end}
-            for name, part in parts(moved, below=end).items():
-                found.setdefault(name, []).append(np.log(rms(part)))
-            found.setdefault("gradient", []).append(np.log(rms(slope["scalar gain"])))
+            for name, value in sizes(drawn(n, seed), rates).items():
+                found.setdefault(name, []).append(float(value))
     x = np.log(WIDTHS) - np.mean(np.log(WIDTHS))
     slopes = {k: x @ np.reshape(rows, (len(WIDTHS), -1)) / (x @ x) for k, rows in found.items()}
     return {k: (s.mean(), s.std(ddof=1) / np.sqrt(SEEDS)) for k, s in slopes.items()}
