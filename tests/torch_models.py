@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import scalewise as sw
 import torch
-from scalewise.torch import TorchPlan
 from torch import nn
+
+import scalewise as sw
+from scalewise.torch import TorchPlan
 
 NARROW, WIDE = 16, 64
 

@@ -4,10 +4,10 @@ import copy
 import math
 
 import pytest
-
-import scalewise as sw
 import torch
 from torch import nn
+
+import scalewise as sw
 from torch_models import Transformer, batch, entries, mlp, planned, same, trained
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -32,7 +32,7 @@ def test_identity_at_the_base_bitwise(name: str, strategy: sw.scaling.Strategy) 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_what_is_left_out_is_as_in_torch(name: str) -> None:
     plan = planned(base=16, target=16, optimizer=name)
-    model, plain = mlp(16), nn.Sequential()
+    model = mlp(16)
     plain = copy.deepcopy(model)
     trained(model, OPTIMIZERS[name](plan.param_groups(model)))
     trained(plain, OPTIMIZERS[name](plain.parameters()))
@@ -134,7 +134,6 @@ def test_same_trajectory_as_with_a_multiplier_at_the_readout(optimizer: str) -> 
         other[4].weight.copy_(m * model[4].weight)
         other[4].bias.copy_(model[4].bias)
     lr, eps = 0.05, 1e-3
-    vectors = [other[i].weight if i == 0 else other[i].bias for i in (0, 0, 2)]
     vectors = [other[0].weight, other[0].bias, other[2].bias]
     if optimizer == "sgd":
         groups = [

@@ -3,11 +3,11 @@
 import math
 
 import pytest
+import torch
+from torch import nn
 
 import scalewise as sw
-import torch
 from scalewise.plan import PlanError
-from torch import nn
 from torch_models import Transformer, entries, mlp, planned, same
 
 

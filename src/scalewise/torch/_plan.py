@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -318,16 +319,15 @@ def plan(
         )
     strategy = _strategy(strategy)
     depth_name = depth if depth in base or depth in target else None
-    others = set(base) - {width, depth_name} | set(target) - {width, depth_name}
-    for key in sorted(others):
+    wide = ratio(width, base, target)
+    deep = ratio(depth_name, base, target) if depth_name else Fraction(1)
+    for key in sorted((base.keys() | target.keys()) - {width, depth_name}):
         if key not in base or key not in target or base[key] != target[key]:
             raise PlanError(
-                f"{key!r} differs between `base` and `target` ({base.get(key, 'absent')!r} and "
-                f"{target.get(key, 'absent')!r}). Only {width!r} and {depth!r} may; let the factory "
+                f"{key!r} differs between `base` and `target` ({base.get(key, 'absent')} and "
+                f"{target.get(key, 'absent')}). Only {width!r} and {depth!r} may; let the factory "
                 "compute the rest from them."
             )
-    wide = ratio(width, base, target)
-    deep = ratio(depth_name, base, target) if depth_name else wide / wide
     found = probe(build, base, target, width=width, depth=depth_name, device=device)
     table = make_plan(
         found,
@@ -374,7 +374,7 @@ def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
         raise PlanError(f"The plan {str(path)!r} cannot be read: {error.strerror}.") from None
     table = from_json(text)
     said = json.loads(text).get("options", {})
-    roles = {k: v if isinstance(v, str) else tuple(v) for k, v in said.get("roles", {}).items()}
+    roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
     return TorchPlan(
         table,
         Options(
@@ -385,3 +385,11 @@ def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
         ),
         build,
     )
+
+
+def _spec(said: Any) -> RoleSpec:
+    """A role as the user gave it; text has lists where they had tuples."""
+    if isinstance(said, str):
+        return said
+    role, axes = said
+    return (role, axes) if isinstance(axes, int) else (role, tuple(axes))

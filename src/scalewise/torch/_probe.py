@@ -16,7 +16,7 @@ from scalewise.plan import PlanError, Probe
 from scalewise.torch._describe import describe, places
 from scalewise.torch._moments import moments
 
-__all__ = ["Factory", "probe", "ratio"]
+__all__ = ["Factory", "probe", "ratio", "undisturbed"]
 
 Factory = Callable[..., nn.Module]
 
@@ -83,7 +83,7 @@ def probe(
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
     call = f"build({', '.join(f'{k}={v!r}' for k, v in sizes.items())})"
     try:
-        with _undisturbed(), torch.device(device):
+        with undisturbed(), torch.device(device):
             model = build(**sizes)
     except Exception as error:
         what = f"`{call}` raised {type(error).__name__} on the device {device!r}: {error}"
@@ -102,7 +102,7 @@ def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Every generator a factory may draw from starts at the same place and is put back afterwards."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []

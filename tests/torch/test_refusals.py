@@ -1,0 +1,125 @@
+"""Error tests: what only the user can decide is asked for, and what cannot be built is said so."""
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import scalewise as sw
+from scalewise.plan import PlanError
+from scalewise.torch._probe import undisturbed
+from torch_models import mlp, planned
+
+SIZES: dict[str, Any] = {"base": {"width": 16}, "target": {"width": 64}}
+
+
+def refused(match: str, build=mlp, **options: Any) -> None:
+    settings = SIZES | {"strategy": sw.scaling.mup()} | options
+    with pytest.raises(PlanError, match=match):
+        sw.torch.plan(build, **settings)
+
+
+@pytest.mark.parametrize("bad", [0, -4, math.nan, math.inf, True, "64", None])
+def test_sizes_must_be_positive_numbers(bad: Any) -> None:
+    refused(rf"'width' in `target` must be a positive number; got {bad!r}", target={"width": bad})
+    refused(
+        r"'depth' in `base` must be a positive number",
+        base={"width": 16, "depth": bad},
+        target={"width": 16, "depth": 3},
+    )
+
+
+def test_sizes_must_be_there() -> None:
+    refused(r"`base` has no 'width'; it has 'n'.*width=\"...\"", base={"n": 16}, target={"n": 16})
+    refused(r"`target` has no 'depth'", base={"width": 16, "depth": 3})
+    refused(
+        r"'vocabulary' differs between `base` and `target` \(10 and 20\)",
+        base={"width": 16, "vocabulary": 10},
+        target={"width": 64, "vocabulary": 20},
+    )
+    refused(r"'heads' differs .*\(absent and 2\)", target={"width": 64, "heads": 2})
+
+
+def test_further_arguments_are_passed_on() -> None:
+    def build(n: int, *, out: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(8, n), nn.Linear(n, out))
+
+    sizes = {"base": {"n": 16, "out": 3}, "target": {"n": 64, "out": 3}}
+    plan = sw.torch.plan(build, width="n", strategy=sw.scaling.mup(), **sizes)
+    assert plan["1.weight"].shape == (3, 64)
+    assert plan.at(width=32)["1.weight"].shape == (3, 32)
+
+
+def test_the_factory_must_be_one() -> None:
+    refused(r"`build` is a Sequential itself", mlp(16))
+    refused(r"`build\(width=16\)` returned int; the factory must return a torch.nn.Module",
+            lambda width: 3)  # fmt: skip
+    refused(r"`build\(width=16\)` raised TypeError .*must take the names", lambda n: mlp(n))
+
+    def fails(width: int) -> nn.Module:
+        raise RuntimeError("no such head")
+
+    refused(r"`build\(width=16\)` raised RuntimeError on the device 'cpu': no such head", fails)
+
+
+def test_a_factory_that_needs_memory() -> None:
+    def build(width: int) -> nn.Module:
+        model = mlp(width)
+        model[0].weight.sum().item()
+        return model
+
+    refused(r"`build\(width=64\)` raised RuntimeError on the device 'meta'.*device=\"cpu\"", build)
+    plan = planned(build, device="cpu")
+    assert plan.table == planned().table
+    assert plan.at(width=32)["0.weight"].shape == (32, 8)
+
+
+def test_what_does_not_grow_cannot_be_scaled() -> None:
+    refused(r"No tensor of the model grows with the width", lambda width: mlp(16))
+    refused(r"`0.weight` goes from 16 to 256 .*power 2.00", lambda width: mlp(width**2 // 16))
+
+
+def test_strategy_and_optimizer() -> None:
+    refused(r"`strategy` must be a strategy of scalewise.scaling.*got 'mup'", strategy="mup")
+    refused(r"`optimizer` must be one of 'sgd', 'adam', 'adamw'; got 'lion'", optimizer="lion")
+    with pytest.raises(ValueError, match=r"`residual` is an exponent"):
+        planned(residual="deep")
+
+
+def test_names_that_fit_nothing() -> None:
+    refused(r"`roles` names 'tail', which fits no tensor", roles={"tail": "output"})
+    refused(r"`branch_outputs` names 'tail'", branch_outputs=["tail"], residual=1)
+    refused(r"`multiplied` names 'tail', but this model needs no multiplier", multiplied=["tail"])
+
+
+def test_no_generator_is_disturbed() -> None:
+    def build(width: int) -> nn.Module:
+        model = mlp(width)
+        with torch.no_grad():
+            model[2].weight += random.random() + np.random.rand()
+        return model
+
+    np.random.seed(1), torch.manual_seed(1)
+    plan = planned(build)
+    found = np.random.rand(), torch.rand(1)
+    np.random.seed(1), torch.manual_seed(1)
+    assert found == (np.random.rand(), torch.rand(1))
+    # Python's own is drawn from by what checks the types of arguments in these tests.
+    state = random.getstate()
+    with undisturbed():
+        random.random()
+    assert random.getstate() == state
+    # And a plan does not depend on where they stand.
+    torch.manual_seed(2), np.random.seed(2), random.seed(2)
+    assert planned(build) == plan
+
+
+def test_the_default_device_is_the_users() -> None:
+    with torch.device("meta"):
+        assert planned().table == planned().table
+        assert torch.zeros(1).is_meta
+    assert planned().std("0.weight") > 0
