@@ -65,7 +65,9 @@ def _save(path: Path, done: int, state: State, configuration: dict[str, Any]) ->
     temporary = path.with_name(f".writing-{path.name}")
     with open(temporary, "wb") as file:
         arrays: dict[str, Any] = {f"state_{key}": value for key, value in state.items()}
-        np.savez(file, done=np.array(done), configuration=np.array(json.dumps(configuration)), **arrays)
+        np.savez(
+            file, done=np.array(done), configuration=np.array(json.dumps(configuration)), **arrays
+        )
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

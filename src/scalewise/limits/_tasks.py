@@ -1,0 +1,185 @@
+"""Readers of real tasks: few-shot tasks of Omniglot, tokens of a text, analogies.
+
+The folder is named by the environment variable SCALEWISE_DATA; nothing of it is part of the package.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.random import Generator
+
+from scalewise.data import DATA_FOLDER
+from scalewise.limits.maml import Tasks
+
+__all__ = [
+    "Omniglot",
+    "data_file",
+    "draw_tasks",
+    "missing_data",
+    "omniglot",
+    "read_analogies",
+    "read_text",
+]
+
+
+def missing_data(*names: str) -> str | None:
+    """Why these files cannot be read, as a sentence; ``None`` if all are there."""
+    folder = os.environ.get(DATA_FOLDER)
+    if not folder:
+        return (
+            f"This needs {', '.join(names)} from the folder named by the environment variable {DATA_FOLDER}, "
+            "which is not set."
+        )
+    absent = [name for name in names if not (Path(folder) / name).is_file()]
+    if absent:
+        return f"This needs {', '.join(absent)}, not found in {folder} ({DATA_FOLDER})."
+    return None
+
+
+def data_file(name: str) -> Path:
+    """The path of one file.
+
+    Raises:
+        ValueError: If it is not there; the sentence of `missing_data`.
+    """
+    reason = missing_data(name)
+    if reason is not None:
+        raise ValueError(f"{reason} Set the variable to a folder with the file.")
+    return Path(os.environ[DATA_FOLDER]) / name
+
+
+@dataclass(frozen=True)
+class Omniglot:
+    """Characters, twenty drawings each, as rows of pixels from 0 to 1; ink is high.
+
+    Args:
+        train: ``(character, drawing, pixel)``; rotations by 90, 180, 270 degrees are characters of their own.
+        validation: Likewise, with rotations.
+        test: Likewise, without.
+    """
+
+    train: Float[np.ndarray, "character drawing pixel"]
+    validation: Float[np.ndarray, "character drawing pixel"]
+    test: Float[np.ndarray, "character drawing pixel"]
+
+
+def omniglot(*, rotations: bool = True, side: int = 28, seed: int = 0) -> Omniglot:
+    """Omniglot in 1028, 172 and 423 characters, split at random.
+
+    Args:
+        rotations: Whether rotated characters of training and validation count as further ones.
+        side: Pixels per side, a divisor of 28: images are averaged down to it.
+        seed: Of the split; the split in common use is another random one.
+
+    Raises:
+        ValueError: If the file is missing, or `side` does not divide 28.
+    """
+    if side < 1 or 28 % side:
+        raise ValueError(f"`side` must divide 28; got {side}.")
+    with np.load(data_file("omniglot.npz"), allow_pickle=False) as archive:
+        images, character = archive["images28"], archive["character"]
+    order = np.argsort(character, kind="stable")
+    block = 28 // side
+    shape = (int(character.max()) + 1, 20, side, block, side, block)
+    images = (images[order].reshape(shape).mean((3, 5)) / 255).astype(np.float32)
+    mixed = Generator(np.random.Philox(seed)).permutation(len(images))
+    parts = np.split(mixed, [1028, 1200])
+    turns = range(4 if rotations else 1)
+    kinds = []
+    for part, some in zip(parts, (turns, turns, range(1)), strict=True):
+        turned = [np.rot90(images[part], turn, axes=(2, 3)) for turn in some]
+        kinds.append(np.concatenate(turned).reshape(-1, 20, side * side))
+    return Omniglot(*kinds)
+
+
+def draw_tasks(
+    characters: Float[np.ndarray, "character drawing pixel"],
+    count: int,
+    rng: Generator,
+    *,
+    ways: int = 5,
+    shots: int = 1,
+) -> Tasks:
+    """Few-shot tasks: characters without repetition, drawings of each for support and for query.
+
+    Args:
+        characters: From `omniglot`.
+        count: How many tasks.
+        rng: Of the choice.
+        ways: Classes per task.
+        shots: Drawings per class, in the support and in the query alike.
+
+    Raises:
+        ValueError: If there are too few characters or drawings.
+    """
+    total, drawings = characters.shape[:2]
+    if not (1 <= ways <= total and 1 <= shots <= drawings // 2):
+        raise ValueError(
+            f"`ways` must be at most the {total} characters and `shots` at most half the {drawings} drawings; "
+            f"got {ways} and {shots}."
+        )
+    chosen = np.array([rng.choice(total, ways, replace=False) for _ in range(count)])
+    ranks = rng.random((count, ways, drawings)).argpartition(2 * shots - 1, axis=-1)[
+        ..., : 2 * shots
+    ]
+    ranks = rng.permuted(ranks, axis=-1)
+    images = characters[chosen[..., None], ranks]
+    classes = np.repeat(np.arange(ways), shots)[None].repeat(count, 0)
+    pixels = images.shape[-1]
+    return Tasks(
+        images[:, :, :shots].reshape(count, -1, pixels),
+        classes,
+        images[:, :, shots:].reshape(count, -1, pixels),
+        classes,
+    )
+
+
+def read_text(
+    vocabulary: int, *, characters: int | None = None
+) -> tuple[list[str], Int[np.ndarray, " token"]]:
+    """The most frequent words of the text, and the text as their numbers; other words are left out.
+
+    Args:
+        vocabulary: V, how many words.
+        characters: How much of the text to read; all 100 million for ``None``.
+
+    Returns:
+        The words, most frequent first, and the text as int32.
+
+    Raises:
+        ValueError: If the file is missing, or has fewer words.
+    """
+    with lzma.open(data_file("wiki100m.txt.xz"), "rt", encoding="ascii") as file:
+        text = file.read(-1 if characters is None else characters).split()
+    counts = Counter(text)
+    if len(counts) < vocabulary:
+        raise ValueError(
+            f"`vocabulary` asks for {vocabulary} words; the text read has {len(counts)}. Read more of it."
+        )
+    words = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    number = {word: k for k, word in enumerate(words[:vocabulary])}
+    known = (number.get(word, -1) for word in text)
+    tokens = np.fromiter(known, dtype=np.int32, count=len(text))
+    return words[:vocabulary], tokens[tokens >= 0]
+
+
+def read_analogies(words: list[str]) -> Int[np.ndarray, "question 4"]:
+    """The questions all of whose four words are known, as numbers of words.
+
+    Raises:
+        ValueError: If the file is missing.
+    """
+    number = {word: k for k, word in enumerate(words)}
+    found = []
+    for line in data_file("questions-words.txt").read_text(encoding="ascii").lower().splitlines():
+        four = [number.get(word) for word in line.split()]
+        if len(four) == 4 and None not in four and not line.startswith(":"):
+            found.append(four)
+    return np.array(found, dtype=np.int64).reshape(-1, 4)

@@ -1,0 +1,344 @@
+r"""Linear networks with one hidden layer in maximal update: finite width and the exact limit, one code.
+
+$$f(\xi)=v\,h(\xi),\qquad h(\xi)=u\xi+b,\qquad b=\alpha\beta$$
+A network of width $n$ has $u_{\alpha\beta}\sim\mathcal N(0,\sigma_u^2/n)$ and $v_{\alpha\beta}\sim\mathcal
+N(0,\sigma_v^2/n)$. At $n\to\infty$ the columns of $u_0$ and the rows of $v_0$ are orthogonal, gradient
+descent never leaves their span, and their coefficients are deterministic: the limit is the same algorithm
+with $d+d_o$ hidden units, $u_0^\top=(\sigma_uI,0)$, $v_0=(0,\sigma_vI)$, $b_0=0$. Nothing is random in it,
+and $f_0=0$.
+
+Source: TP4 J.2.2, Algorithms 2 and 3, Corollary 5.2. The shapes of $u$ in their lines 20 are transposed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.random import Generator, Philox
+
+__all__ = [
+    "LinearNet",
+    "LossFunction",
+    "cross_entropy",
+    "half_square",
+    "linear_features",
+    "linear_limit",
+    "linear_network",
+    "linear_outputs",
+    "linear_step",
+    "sample_linear",
+]
+
+LossFunction = Callable[[Any, Any], tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class LinearNet:
+    r"""A linear network, or the coefficients of its limit.
+
+    Args:
+        u: $u$, or $\mathbf u$: shape ``(hidden, input)``.
+        v: $v$, shape ``(output, hidden)``.
+        b: $b=\alpha\beta$, shape ``(hidden,)``.
+        alpha: $\alpha$, the multiplier of the bias; 0 for none.
+
+    Raises:
+        ValueError: If shapes do not fit, or a number is not finite.
+    """
+
+    u: Float[np.ndarray, "hidden input"]
+    v: Float[np.ndarray, "output hidden"]
+    b: Float[np.ndarray, " hidden"]
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        hidden = self.u.shape[0]
+        if self.v.shape[1:] != (hidden,) or self.b.shape != (hidden,):
+            raise ValueError(
+                "`LinearNet` needs `u` of shape (hidden, input), `v` of shape (output, hidden) and `b` of "
+                f"shape (hidden,); got {self.u.shape}, {self.v.shape} and {self.b.shape}."
+            )
+        _refuse("alpha", self.alpha, self.alpha >= 0, "at least 0")
+        for name in ("u", "v", "b"):
+            if not np.all(np.isfinite(getattr(self, name))):
+                raise ValueError(f"`LinearNet.{name}` must be finite; it holds inf or NaN.")
+
+
+def linear_limit(
+    inputs: int, outputs: int, *, sigma_u: float = 1.0, sigma_v: float = 1.0, alpha: float = 1.0
+) -> LinearNet:
+    r"""The limit at initialisation: $\mathbf u^\top=(\sigma_uI,0)$, $\mathbf v=(0,\sigma_vI)$, $\mathbf b=0$.
+
+    Args:
+        inputs: $d$, at least 1.
+        outputs: $d_o$, at least 1.
+        sigma_u: $\sigma_u$, at least 0.
+        sigma_v: $\sigma_v$, at least 0.
+        alpha: $\alpha$, at least 0.
+
+    Returns:
+        A net with $d+d_o$ hidden units; exact.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Source: TP4 Algorithm 3, lines 1-3.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import half_square, linear_limit, linear_outputs, linear_step
+        >>> net, x, y = linear_limit(1, 1, alpha=0.0), np.ones((1, 1)), np.ones((1, 1))
+        >>> for _ in range(2):
+        ...     net, _ = linear_step(net, x, y, loss=half_square, learning_rate=0.1)
+        ...     print(round(float(linear_outputs(net, x)[0, 0]), 6))
+        0.2
+        0.36288
+    """
+    _check_sizes(inputs, outputs)
+    _check_spreads(sigma_u, sigma_v)
+    eye = np.eye(inputs + outputs)
+    u, v = sigma_u * eye[:, :inputs], sigma_v * eye[inputs:]
+    return LinearNet(u, v, np.zeros(inputs + outputs), float(alpha))
+
+
+def linear_network(
+    width: int,
+    inputs: int,
+    outputs: int,
+    *,
+    sigma_u: float = 1.0,
+    sigma_v: float = 1.0,
+    alpha: float = 1.0,
+    seed: int = 0,
+) -> LinearNet:
+    r"""A random network of finite width at initialisation.
+
+    Args:
+        width: $n$, at least 1.
+        inputs: $d$.
+        outputs: $d_o$.
+        sigma_u: $\sigma_u$; the standard deviation is $\sigma_u/\sqrt n$.
+        sigma_v: $\sigma_v$, likewise.
+        alpha: $\alpha$.
+        seed: Same seed, same network.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Source: TP4 Algorithm 2, lines 1-3.
+
+    Example:
+        >>> from scalewise.limits import linear_network
+        >>> linear_network(64, 3, 2).u.shape
+        (64, 3)
+    """
+    limit = linear_limit(inputs, outputs, sigma_u=sigma_u, sigma_v=sigma_v, alpha=alpha)
+    return sample_linear(limit, width, seed=seed)
+
+
+def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
+    r"""A network of width $n$ drawn from the limit at any time of its training.
+
+    $$u=\Omega\mathbf u/\sqrt n,\qquad v=\mathbf v\Omega^\top/\sqrt n,\qquad b=\Omega\mathbf b/\sqrt n,\qquad
+      \Omega_{\alpha i}\sim\mathcal N(0,1)$$
+
+    Args:
+        limit: Coefficients.
+        width: $n$, at least 1.
+        seed: Same seed, same $\Omega$.
+
+    Returns:
+        A network whose outputs differ from the limit's by $O(n^{-1/2})$.
+
+    Raises:
+        ValueError: If the width is below 1.
+
+    Source: TP4 J.2.2, the coefficients of $\mu,\nu$.
+
+    Example:
+        >>> from scalewise.limits import linear_limit, sample_linear
+        >>> sample_linear(linear_limit(3, 2), 64).v.shape
+        (2, 64)
+    """
+    if width < 1:
+        raise ValueError(f"`width` counts hidden units and must be at least 1; got {width}.")
+    Omega = Generator(Philox(seed)).standard_normal((width, limit.u.shape[0])) / math.sqrt(width)
+    return LinearNet(Omega @ limit.u, limit.v @ Omega.T, Omega @ limit.b, limit.alpha)
+
+
+def linear_features(
+    net: LinearNet, x: Float[np.ndarray, "sample input"]
+) -> Float[np.ndarray, "sample hidden"]:
+    r"""$H=\Xi u^\top+b$: the features of a batch, shape ``(sample, hidden)``.
+
+    In the limit they are coefficients; their inner products are those of the limit's features.
+
+    Args:
+        net: A network or the limit.
+        x: $\Xi$.
+
+    Raises:
+        ValueError: If the inputs have another dimension.
+
+    Source: TP4 Algorithm 3, line 6.
+    """
+    if x.shape[-1] != net.u.shape[1]:
+        raise ValueError(
+            f"`x` must have {net.u.shape[1]} features for this net; got {x.shape[-1]}."
+        )
+    return x @ net.u.T + net.b
+
+
+def linear_outputs(
+    net: LinearNet, x: Float[np.ndarray, "sample input"]
+) -> Float[np.ndarray, "sample output"]:
+    r"""$f(\Xi)=Hv^\top$, shape ``(sample, output)``.
+
+    Args:
+        net: A network or the limit.
+        x: $\Xi$.
+
+    Raises:
+        ValueError: If the inputs have another dimension.
+
+    Source: TP4 Algorithm 3, line 7.
+    """
+    return linear_features(net, x) @ net.v.T
+
+
+def linear_step(
+    net: LinearNet,
+    x: Float[np.ndarray, "sample input"],
+    y: Any,
+    *,
+    loss: LossFunction,
+    learning_rate: float,
+    clip: float = math.inf,
+    weight_decay: float = 0.0,
+) -> tuple[LinearNet, float]:
+    r"""One step of gradient descent with clipping and weight decay, at any width and in the limit.
+
+    $$du=-v^\top\chi^\top\Xi,\quad dv=-\chi^\top H,\quad db=-\alpha^2\mathbf 1^\top\chi v,\qquad
+      G^2=\|du\|^2+\|dv\|^2+\|db/\alpha\|^2,$$
+    $$\theta\leftarrow\theta+\eta\min(1,g/G)\,d\theta-\eta\gamma\theta$$
+
+    Args:
+        net: A network or the limit.
+        x: $\Xi$, the batch.
+        y: What `loss` compares the outputs with.
+        loss: ``loss(f, y)`` gives the loss and $\chi=\mathcal L'(f)$; `half_square`, `cross_entropy`.
+        learning_rate: $\eta$, at least 0.
+        clip: $g$, positive; infinite for none.
+        weight_decay: $\gamma$, at least 0.
+
+    Returns:
+        The net after the step, and the loss before it; exact.
+
+    Raises:
+        ValueError: If a number is out of its range, shapes do not fit, or the step diverges.
+
+    Source: TP4 Algorithms 2 and 3, lines 5-22.
+    """
+    _refuse("learning_rate", learning_rate, learning_rate >= 0, "at least 0")
+    _refuse("weight_decay", weight_decay, weight_decay >= 0, "at least 0")
+    if not clip > 0:
+        raise ValueError(
+            f"`clip` is the largest norm of a gradient and must be positive; got {clip}."
+        )
+    H = linear_features(net, x)
+    value, chi = loss(H @ net.v.T, y)
+    du, dv, dbeta = -(net.v.T @ chi.T) @ x, -chi.T @ H, -net.alpha * chi.sum(0) @ net.v
+    G = math.sqrt(sum(float(np.vdot(part, part)) for part in (du, dv, dbeta)))
+    if not (math.isfinite(G) and np.all(np.isfinite(value))):
+        raise ValueError(
+            f"The step of `linear_step` diverged: loss {value}, norm of the gradient {G}. Lower "
+            f"`learning_rate` ({learning_rate}) or set `clip`."
+        )
+    rate = learning_rate * (clip / G if clip < G else 1.0)
+    keep = 1 - learning_rate * weight_decay
+    new = replace(
+        net,
+        u=keep * net.u + rate * du,
+        v=keep * net.v + rate * dv,
+        b=keep * net.b + rate * net.alpha * dbeta,
+    )
+    return new, float(value)
+
+
+def half_square(
+    f: Float[np.ndarray, "*tasks sample output"], y: Float[np.ndarray, "*tasks sample output"]
+) -> tuple[Any, Float[np.ndarray, "*tasks sample output"]]:
+    r"""Half the square of the distance, $\frac1B\sum_i\frac12|f_i-y_i|^2$, and its slope $(f-y)/B$.
+
+    Args:
+        f: Outputs; axes in front are kept apart.
+        y: Labels of the same shape.
+
+    Returns:
+        The loss of each task, and $\chi$ with the shape of `f`.
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+    if f.shape != y.shape:
+        raise ValueError(f"`y` must have the shape of the outputs, {f.shape}; got {y.shape}.")
+    chi = (f - y) / f.shape[-2]
+    return 0.5 * np.einsum("...ij,...ij->...", chi, f - y), chi
+
+
+def cross_entropy(
+    f: Float[np.ndarray, "*tasks sample output"], y: Int[np.ndarray, "*tasks sample"]
+) -> tuple[Any, Float[np.ndarray, "*tasks sample output"]]:
+    r"""Mean cross-entropy of classes, $-\frac1B\sum_i\log\mathrm{softmax}(f_i)_{y_i}$, and its slope.
+
+    Args:
+        f: Logits; axes in front are kept apart.
+        y: Classes, whole numbers from 0.
+
+    Returns:
+        The loss of each task, and $\chi=(\mathrm{softmax}(f)-\mathbf 1_y)/B$.
+
+    Raises:
+        ValueError: If there is not one class for each row, or it does not exist.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import cross_entropy
+        >>> value, chi = cross_entropy(np.zeros((1, 2)), np.array([0]))
+        >>> round(float(value), 6), chi.tolist()
+        (0.693147, [[-0.5, 0.5]])
+    """
+    if y.shape != f.shape[:-1]:
+        raise ValueError(f"`y` must hold one class per row, shape {f.shape[:-1]}; got {y.shape}.")
+    if y.size and not 0 <= y.min() <= y.max() < f.shape[-1]:
+        raise ValueError(
+            f"`y` must hold classes from 0 to {f.shape[-1] - 1}; got {y.min()} to {y.max()}."
+        )
+    centred = f - f.max(-1, keepdims=True)
+    p = np.exp(centred)
+    total = p.sum(-1, keepdims=True)
+    p /= total
+    chosen = np.take_along_axis(centred, y[..., None], -1) - np.log(total)
+    np.put_along_axis(p, y[..., None], np.take_along_axis(p, y[..., None], -1) - 1, -1)
+    return -chosen[..., 0].mean(-1), p / f.shape[-2]
+
+
+def _check_sizes(inputs: int, outputs: int) -> None:
+    for name, value in (("inputs", inputs), ("outputs", outputs)):
+        if value < 1:
+            raise ValueError(f"`{name}` is a dimension and must be at least 1; got {value}.")
+
+
+def _check_spreads(sigma_u: float, sigma_v: float) -> None:
+    for name, value in (("sigma_u", sigma_u), ("sigma_v", sigma_v)):
+        _refuse(name, value, value >= 0, "at least 0")
+
+
+def _refuse(name: str, value: float, good: bool, rule: str) -> None:
+    if not (good and math.isfinite(value)):
+        raise ValueError(f"`{name}` must be finite and {rule}; got {value}.")

@@ -1,0 +1,349 @@
+r"""First- and second-order MAML of linear networks, all tasks at once, at any width and in the limit.
+
+A linear network with one hidden layer learns through three products of its weights: with
+$P=(u,\beta)$ acting on $\tilde\xi=(\xi,\alpha)$,
+$$M=vP,\qquad A=vv^\top,\qquad C=P^\top P,\qquad f(\xi)=M\tilde\xi .$$
+They close under gradient descent, whatever the width: for $G=\chi^\top\tilde\Xi$ a step is
+$$M'=M-\epsilon AG-\epsilon GC+\epsilon^2GM^\top G,\quad A'=A-\epsilon(GM^\top+MG^\top)+\epsilon^2GCG^\top,\quad
+  C'=C-\epsilon(M^\top G+G^\top M)+\epsilon^2G^\top AG .$$
+An adapted task differs by rank 2 × outputs, so adaptation needs only the kernels $\tilde\Xi\tilde\Xi^\top$ and
+$\tilde\Xi C\tilde\Xi^\top$ of the task's own samples; a meta-step over all tasks is then two products of $C$'s
+size with the samples of the batch, and no loop.
+
+Source: TP4 J.2.1, J.2.2 (Algorithms 2 and 3 with adaptation); the closed form is derived. The gradients of the
+tasks are added, not averaged, and clipped once; the loss of a task is a mean over its samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from scalewise.limits.linear import LinearNet, cross_entropy
+
+__all__ = [
+    "GramNet",
+    "Maml",
+    "Tasks",
+    "accuracies",
+    "adapted_outputs",
+    "gram_net",
+    "maml_step",
+]
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """A batch of few-shot classification tasks of equal shape.
+
+    Args:
+        support: Inputs to adapt to, ``(task, shot, input)``.
+        support_class: Their classes from 0, ``(task, shot)``.
+        query: Inputs to be judged on, ``(task, query, input)``.
+        query_class: Their classes.
+
+    Raises:
+        ValueError: If shapes do not fit.
+    """
+
+    support: Float[np.ndarray, "task shot input"]
+    support_class: Int[np.ndarray, "task shot"]
+    query: Float[np.ndarray, "task query input"]
+    query_class: Int[np.ndarray, "task query"]
+
+    def __post_init__(self) -> None:
+        fits = (
+            self.support.shape[:2] == self.support_class.shape
+            and self.query.shape[:2] == self.query_class.shape
+            and len(self.support) == len(self.query) > 0
+            and self.support.shape[2] == self.query.shape[2]
+        )
+        if not fits:
+            raise ValueError(
+                "`Tasks` needs inputs (task, sample, input) and classes (task, sample) of equally many tasks "
+                f"and equal dimension; got {self.support.shape} with {self.support_class.shape} and "
+                f"{self.query.shape} with {self.query_class.shape}."
+            )
+
+
+@dataclass(frozen=True)
+class Maml:
+    r"""Hyperparameters of meta-training; the defaults are those of the source's experiment.
+
+    Args:
+        inner_rate: $\epsilon$, of the one step of adaptation.
+        rate: $\eta$, of the meta-step.
+        clip: $g$, largest norm of the summed gradient; infinite for none.
+        weight_decay: $\gamma$, of the meta-step; adaptation has none.
+        second_order: Whether to differentiate through the adaptation.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Source: TP4 J.2.1.
+    """
+
+    inner_rate: float = 0.4
+    rate: float = 0.1
+    clip: float = 0.5
+    weight_decay: float = 0.0
+    second_order: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("inner_rate", "rate", "weight_decay"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"`Maml.{name}` must be finite and at least 0; got {value}.")
+        if not self.clip > 0:
+            raise ValueError(
+                f"`Maml.clip` is the largest norm of a gradient and must be positive; got {self.clip}."
+            )
+
+
+@dataclass(frozen=True)
+class GramNet:
+    r"""A linear network of any width, or the limit, by the products that decide its training.
+
+    Args:
+        M: $M=vP$, ``(output, input + 1)``.
+        A: $A=vv^\top$, ``(output, output)``.
+        C: $C=P^\top P$, ``(input + 1, input + 1)``.
+        alpha: $\alpha$, the last entry of every $\tilde\xi$.
+    """
+
+    M: Float[np.ndarray, "output augmented"]
+    A: Float[np.ndarray, "output output"]
+    C: Float[np.ndarray, "augmented augmented"]
+    alpha: float
+
+
+def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
+    r"""The products $M,A,C$ of a network or of the limit.
+
+    Args:
+        net: From `linear_limit`, `linear_network` or `sample_linear`.
+        dtype: ``numpy.float64``, or ``numpy.float32`` for half the time.
+
+    Returns:
+        What adaptation and meta-steps need, exactly.
+
+    Source: derived from TP4 Algorithm 3.
+
+    Example:
+        >>> from scalewise.limits import gram_net, linear_limit
+        >>> gram_net(linear_limit(784, 5, sigma_v=1 / 32)).M.shape
+        (5, 785)
+    """
+    beta = net.b / net.alpha if net.alpha else np.zeros_like(net.b)
+    P = np.column_stack([net.u, beta])
+    M, A, C = net.v @ P, net.v @ net.v.T, P.T @ P
+    return GramNet(M.astype(dtype), A.astype(dtype), C.astype(dtype), net.alpha)
+
+
+def adapted_outputs(
+    net: GramNet, tasks: Tasks, *, steps: int = 20, inner_rate: float = 0.4
+) -> Float[np.ndarray, "task query output"]:
+    r"""Outputs on the queries after adapting to each task on its own.
+
+    With $F=\tilde\Xi M^\top$, $Q=\tilde\Xi C\tilde\Xi_s^\top$, $K=\tilde\Xi\tilde\Xi_s^\top$ over all samples of
+    a task ($s$: its support) a step is
+    $$F'=F-\epsilon K\chi A-\epsilon Q\chi+\epsilon^2K\chi F_s^\top\chi,\qquad
+      Q'=Q-\epsilon(F\chi^\top K_s+K\chi F_s^\top)+\epsilon^2K\chi A\chi^\top K_s$$
+
+    Args:
+        net: The meta-trained net.
+        tasks: Any number of them.
+        steps: Of gradient descent on the support; 20 in the source's meta-tests.
+        inner_rate: $\epsilon$.
+
+    Returns:
+        Shape ``(task, query, output)``; exact.
+
+    Raises:
+        ValueError: If shapes do not fit, or adaptation diverges.
+
+    Source: TP4 J.2.1; the closed form is derived.
+    """
+    if steps < 0:
+        raise ValueError(f"`steps` must be at least 0; got {steps}.")
+    X = _augmented(net, np.concatenate([tasks.support, tasks.query], axis=1))
+    T, _, D = X.shape
+    s = tasks.support.shape[1]
+    F = X @ net.M.T
+    K = X @ X[:, :s].transpose(0, 2, 1)
+    CX = (X[:, :s].reshape(T * s, D) @ net.C).reshape(T, s, D)
+    Q = X @ CX.transpose(0, 2, 1)
+    A = np.repeat(net.A[None], T, axis=0)
+    for _ in range(steps):
+        _, chi = cross_entropy(F[:, :s], tasks.support_class)
+        F, Q, A = _adapt(F, Q, A, K, chi, inner_rate)
+    if not np.all(np.isfinite(F)):
+        raise ValueError(
+            f"Adaptation diverged within {steps} steps: outputs are not finite. Lower `inner_rate`, which is "
+            f"{inner_rate}."
+        )
+    return F[:, s:]
+
+
+def _adapt(
+    F: np.ndarray, Q: np.ndarray, A: np.ndarray, K: np.ndarray, chi: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    s = chi.shape[1]
+    chi_T, F_s, Q_s, K_s = chi.transpose(0, 2, 1), F[:, :s], Q[:, :s], K[:, :s]
+    MG = F_s.transpose(0, 2, 1) @ chi  # M G^T
+    Kchi = K @ chi
+    new_F = F - eps * (Kchi @ A + Q @ chi) + eps**2 * Kchi @ MG
+    cross = F @ (chi_T @ K_s) + Kchi @ F_s.transpose(0, 2, 1)
+    new_Q = Q - eps * cross + eps**2 * Kchi @ A @ (chi_T @ K_s)
+    new_A = A - eps * (MG + MG.transpose(0, 2, 1)) + eps**2 * chi_T @ Q_s @ chi
+    return new_F, new_Q, new_A
+
+
+def accuracies(
+    outputs: Float[np.ndarray, "task query output"], classes: Int[np.ndarray, "task query"]
+) -> Float[np.ndarray, " task"]:
+    """Fraction of the queries of each task whose largest output is that of their class.
+
+    Args:
+        outputs: From `adapted_outputs`.
+        classes: From `Tasks.query_class`.
+
+    Returns:
+        Shape ``(task,)``; tasks are independent, so their spread gives the standard error of the mean.
+    """
+    return (outputs.argmax(-1) == classes).mean(-1)
+
+
+def maml_step(net: GramNet, tasks: Tasks, settings: Maml) -> tuple[GramNet, float]:
+    r"""One meta-step over a batch of tasks: adapt each, add the gradients on the queries, clip, update.
+
+    With $G_i=\chi_i^\top\tilde\Xi_i$ of the supports and $\hat G_i=\hat\chi_i^\top\hat\Xi_i$ of the queries
+    after adaptation, the sum of the gradients at $P-\epsilon v^\top G_i$ and $v-\epsilon G_iP^\top$ is
+    $$dP=-v^\top\Gamma+\epsilon PS,\quad dv=-\Gamma P^\top+\epsilon Nv,\qquad\Gamma=\sum_i\hat G_i,\quad
+      S=\sum_iG_i^\top\hat G_i,\quad N=\sum_i\hat G_iG_i^\top .$$
+    The second order replaces $S$ and $N$ by $S+S^\top$ and $N+N^\top$, and adds to $\Gamma$ both
+    $\epsilon^2G_i\hat G_i^\top G_i$ and the slope through $\chi_i$.
+
+    Args:
+        net: Before the step.
+        tasks: The batch.
+        settings: Rates, clipping, order.
+
+    Returns:
+        The net after the step, and the mean loss of the queries before it; exact.
+
+    Raises:
+        ValueError: If shapes do not fit, or the step diverges.
+
+    Source: TP4 J.2.1 steps 1-6 with Algorithm 3; the closed form is derived. The source's code adds the
+        gradients of the tasks, as is done here.
+    """
+    X_s, X_q = _augmented(net, tasks.support), _augmented(net, tasks.query)
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, gradient = _gradient(net, tasks, X_s, X_q, settings)
+        new = _updated(net, gradient, settings)
+    if not (np.isfinite(value) and np.all(np.isfinite(new.M))):
+        raise ValueError(
+            f"The step of `maml_step` diverged: mean loss {value}. Lower `Maml.rate` ({settings.rate}) or "
+            f"`Maml.inner_rate` ({settings.inner_rate})."
+        )
+    return new, value
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    r"""$\Gamma$ and $N$, $S=L^\top R$, and $W=CL^\top$."""
+
+    Gamma: np.ndarray  # output, augmented
+    N: np.ndarray  # output, output
+    L: np.ndarray  # row, augmented
+    R: np.ndarray  # row, augmented
+    W: np.ndarray  # augmented, row
+
+
+def _gradient(
+    net: GramNet, tasks: Tasks, X_s: np.ndarray, X_q: np.ndarray, settings: Maml
+) -> tuple[float, _Gradient]:
+    eps = settings.inner_rate
+    T, _, D = X_s.shape
+    # Slopes of a softmax add up to zero over the classes: one row less per task carries all of G.
+    Z = _contrasts(len(net.A)).astype(net.M.dtype)
+    F_s = X_s @ net.M.T
+    _, chi = cross_entropy(F_s, tasks.support_class)
+    chi_T = chi.transpose(0, 2, 1)
+    L = ((Z.T @ chi_T) @ X_s).reshape(-1, D)
+    W = net.C @ L.T
+    K, MG = X_q @ X_s.transpose(0, 2, 1), F_s.transpose(0, 2, 1) @ chi
+    CG = (X_q.reshape(-1, D) @ W).reshape(T, -1, T, Z.shape[1])[np.arange(T), :, np.arange(T)] @ Z.T
+    Kchi = K @ chi
+    F_q = X_q @ net.M.T - eps * (Kchi @ net.A + CG) + eps**2 * Kchi @ MG
+    losses, chi_q = cross_entropy(F_q, tasks.query_class)
+    N = chi_q.transpose(0, 2, 1) @ Kchi
+    R = (Z.T @ chi_q.transpose(0, 2, 1) @ X_q).reshape(-1, D)
+    Gamma = Z @ R.reshape(T, -1, D).sum(0)
+    value = float(np.mean(losses))
+    if not settings.second_order:
+        return value, _Gradient(Gamma, N.sum(0), L, R, W)
+    # X_s C G-hat^T, and with it the slope of the query's loss with respect to chi.
+    CR = net.C @ R.T
+    CG_q = (X_s.reshape(-1, D) @ CR).reshape(T, -1, T, Z.shape[1])[
+        np.arange(T), :, np.arange(T)
+    ] @ Z.T
+    Kchi_q = K.transpose(0, 2, 1) @ chi_q
+    slope = Kchi_q @ (net.A - eps * MG.transpose(0, 2, 1)) + CG_q - eps * F_s @ N.transpose(0, 2, 1)
+    g = eps**2 * chi @ N - eps * _through_softmax(slope, chi, tasks.support_class)
+    Gamma = Gamma + g.reshape(-1, len(net.A)).T @ X_s.reshape(-1, D)
+    both = np.concatenate([L, R]), np.concatenate([R, L])
+    N = N.sum(0)
+    return value, _Gradient(Gamma, N + N.T, *both, np.concatenate([W, CR], axis=1))
+
+
+def _contrasts(k: int) -> np.ndarray:
+    """Orthonormal columns that span what adds up to zero over k classes, shape (k, k - 1)."""
+    upper = np.tri(k, k - 1, -1) - (k - 1 - np.arange(k - 1)) * np.eye(k, k - 1)
+    return upper / np.linalg.norm(upper, axis=0)
+
+
+def _through_softmax(slope: np.ndarray, chi: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    p = chi * chi.shape[1]
+    np.put_along_axis(p, classes[..., None], np.take_along_axis(p, classes[..., None], -1) + 1, -1)
+    return p * (slope - (p * slope).sum(-1, keepdims=True)) / chi.shape[1]
+
+
+def _updated(net: GramNet, gradient: _Gradient, settings: Maml) -> GramNet:
+    M, A, C, N = net.M, net.A, net.C, gradient.N
+    Gamma, R, W = gradient.Gamma, gradient.R, gradient.W
+    Z = gradient.L @ W  # C S = W R and S^T C S = R^T Z R
+    MS, GC, GM = (M @ gradient.L.T) @ R, Gamma @ C, Gamma @ M.T
+    eps, keep = settings.inner_rate, 1 - settings.rate * settings.weight_decay
+    dP = np.vdot(A @ Gamma, Gamma) - 2 * eps * np.vdot(MS, Gamma) + eps**2 * np.vdot(Z, R @ R.T)
+    dv = np.vdot(GC, Gamma) - 2 * eps * np.vdot(N, GM) + eps**2 * np.vdot(N @ A, N)
+    norm = math.sqrt(max(float(dP + dv), 0.0))
+    b = settings.rate * (settings.clip / norm if settings.clip < norm else 1.0)
+    a = b * eps
+    left = (keep * np.eye(len(A)) + a * N).astype(M.dtype)
+    new_M = left @ (keep * M + a * MS - b * A @ Gamma) - b * (keep * GC + a * (Gamma @ W) @ R)
+    new_M += b**2 * GM @ Gamma
+    cross = left @ GM.T
+    new_A = left @ A @ left.T - b * (cross + cross.T) + b**2 * GC @ Gamma.T
+    # Half of the change of C, as one product.
+    wide = keep * a * W + R.T @ (0.5 * a**2 * Z)
+    thin = 0.5 * b**2 * Gamma.T @ A - b * (keep * M + a * MS).T
+    half = np.concatenate([wide, thin], axis=1) @ np.concatenate([R, Gamma])
+    new_C = half + half.T
+    new_C += C if keep == 1 else keep**2 * C
+    return GramNet(new_M, new_A, new_C, net.alpha)
+
+
+def _augmented(net: GramNet, x: np.ndarray) -> np.ndarray:
+    if x.shape[-1] + 1 != net.M.shape[1]:
+        raise ValueError(
+            f"The inputs of `tasks` must have {net.M.shape[1] - 1} features for this net; got {x.shape[-1]}."
+        )
+    X = np.empty((*x.shape[:-1], x.shape[-1] + 1), dtype=net.M.dtype)
+    X[..., :-1] = x
+    X[..., -1] = net.alpha
+    return X

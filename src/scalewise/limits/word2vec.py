@@ -1,0 +1,475 @@
+r"""Word2Vec (continuous bag of words, negative sampling) at finite width and in the limit of maximal update.
+
+$$\Phi^J=\frac1{|J|}\sum_{j\in J}\Phi^j,\qquad s_\tau=\Phi^{J\top}\widehat\Phi^\tau,\qquad
+  \mathcal L=\log\sigma(s_i)+\sum_{\tau\ne i}w_\tau\log(1-\sigma(s_\tau))\ \text{(maximised)}$$
+for a word $i$ with context $J$. A step changes only the rows it touches:
+$$\Delta\widehat\Phi^\tau=\eta\,c_\tau\Phi^J,\qquad
+  \Delta\Phi^j=\frac\eta{|J|}\sum_\tau c_\tau\widehat\Phi^\tau,\qquad
+  c_i=1-\sigma(s_i),\quad c_\tau=-w_\tau\sigma(s_\tau).$$
+The limit is the same algorithm on coefficients (`linear`): rows of $\Phi$ start as $\sigma_u$ times unit
+vectors, rows of $\widehat\Phi$ as $\sigma_v$ times others, so 2V columns; with $\widehat\Phi_0=0$ the second V stay
+zero and are left out. 5,000 words take 200 MB in float32.
+
+The words of a batch are updated together from the same state, and share their negatives: B words see
+the same N draws with weight k/N each instead of k draws of their own. The mean of the update over the draws is
+that of one word after another; what differs is the order $\eta^2B$ and the noise, and almost all of the work
+becomes matrix products. Asynchronous training (Hogwild) is neither; it is not reproducible.
+
+Source: TP4 J.3 (35)-(39). Printed, (36) and (38) have their two cases swapped; (39) is right for the objective
+above. The prefactor of (39) is the gradient's, not the change of the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float, Int
+from numpy.random import Generator, Philox
+
+from scalewise.limits._runs import resumable
+
+__all__ = [
+    "Embeddings",
+    "Word2Vec",
+    "WordBatch",
+    "analogy_answers",
+    "analogy_chance",
+    "train_word2vec",
+    "word2vec_limit",
+    "word2vec_network",
+    "word2vec_objective",
+    "word2vec_step",
+]
+
+_NARROW = 512  # columns up to which rows are gathered at once; wide rows are faster one by one
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    r"""Word vectors; `word2vec_step` changes the arrays in place.
+
+    Args:
+        context: $\Phi$, a row per word: the embedding in common use.
+        target: $\widehat\Phi$, likewise.
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+
+    context: Float[np.ndarray, "word width"]
+    target: Float[np.ndarray, "word width"]
+
+    def __post_init__(self) -> None:
+        if self.context.shape != self.target.shape:
+            raise ValueError(
+                "`Embeddings` needs two arrays (word, width) of one shape; got "
+                f"{self.context.shape} and {self.target.shape}."
+            )
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """Words in their contexts, and the negatives they share.
+
+    Args:
+        words: $i$, ``(batch,)``.
+        contexts: $J$, ``(batch, place)``; −1 where there is no word.
+        negatives: $τ$, ``(draw,)``; a word is never its own negative.
+        weight: $w$, how often each draw counts.
+
+    Raises:
+        ValueError: If the shapes do not fit, or a word has no context.
+    """
+
+    words: Int[np.ndarray, " batch"]
+    contexts: Int[np.ndarray, "batch place"]
+    negatives: Int[np.ndarray, " draw"]
+    weight: float
+
+    def __post_init__(self) -> None:
+        if len(self.words) != len(self.contexts):
+            raise ValueError(
+                "`WordBatch` needs one row of `contexts` per word; got "
+                f"{len(self.contexts)} for {len(self.words)} words."
+            )
+        if not np.all((self.contexts >= 0).any(1)):
+            raise ValueError(
+                "Every word of a `WordBatch` needs a context; a row of `contexts` is empty."
+            )
+
+
+def word2vec_limit(
+    vocabulary: int,
+    *,
+    sigma_u: float = 1.0,
+    sigma_v: float = 0.0,
+    dtype: type = np.float32,
+) -> Embeddings:
+    r"""The limit at initialisation: $\Phi_0=(\sigma_uI,0)$, $\widehat\Phi_0=(0,\sigma_vI)$.
+
+    Args:
+        vocabulary: V, at least 2.
+        sigma_u: $\sigma_u$.
+        sigma_v: $\sigma_v$; 1 in the source's text, 0 in its program. With 0 the V columns that would stay zero
+            are left out.
+        dtype: ``numpy.float32`` or ``numpy.float64``.
+
+    Returns:
+        V rows of V or 2V columns; exact.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Source: TP4 J.3.1.
+
+    Example:
+        >>> from scalewise.limits import word2vec_limit
+        >>> word2vec_limit(5).context.shape, word2vec_limit(5, sigma_v=1.0).context.shape
+        ((5, 5), (5, 10))
+    """
+    _check(vocabulary, sigma_u, sigma_v)
+    columns = 2 * vocabulary if sigma_v else vocabulary
+    context = np.zeros((vocabulary, columns), dtype)
+    target = np.zeros((vocabulary, columns), dtype)
+    np.fill_diagonal(context, sigma_u)
+    if sigma_v:
+        np.fill_diagonal(target[:, vocabulary:], sigma_v)
+    return Embeddings(context, target)
+
+
+def word2vec_network(
+    vocabulary: int,
+    width: int,
+    *,
+    sigma_u: float = 1.0,
+    sigma_v: float = 0.0,
+    seed: int = 0,
+    dtype: type = np.float32,
+) -> Embeddings:
+    r"""A network of finite width: entries $\mathcal N(0,\sigma_u^2/n)$ and $\mathcal N(0,\sigma_v^2/n)$.
+
+    Args:
+        vocabulary: V, at least 2.
+        width: $n$, at least 1.
+        sigma_u: $\sigma_u$.
+        sigma_v: $\sigma_v$.
+        seed: Same seed, same network.
+        dtype: ``numpy.float32`` or ``numpy.float64``.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Source: TP4 J.3.1, where the variance is printed as $\sigma_un^{-1}$ and means $\sigma_u^2/n$.
+    """
+    _check(vocabulary, sigma_u, sigma_v)
+    if width < 1:
+        raise ValueError(f"`width` counts hidden units and must be at least 1; got {width}.")
+    draw = Generator(Philox(seed)).standard_normal((2, vocabulary, width)) / math.sqrt(width)
+    return Embeddings((sigma_u * draw[0]).astype(dtype), (sigma_v * draw[1]).astype(dtype))
+
+
+def word2vec_objective(embeddings: Embeddings, batch: WordBatch) -> float:
+    r"""$\sum_i\big[\log\sigma(s_i)+\sum_{\tau\ne i}w\log(1-\sigma(s_\tau))\big]$ of a batch: to be maximised.
+
+    Args:
+        embeddings: Word vectors.
+        batch: Words, contexts, negatives.
+
+    Source: TP4 (36), (38) with the two cases in their places.
+    """
+    there = batch.contexts >= 0
+    summed = np.einsum("bj,bjn->bn", there, embeddings.context[batch.contexts])
+    h = summed / there.sum(1, keepdims=True)
+    own = np.einsum("ij,ij->i", h, embeddings.target[batch.words])
+    others = h @ embeddings.target[batch.negatives].T
+    apart = batch.negatives != batch.words[:, None]
+    # log sigma(s) = -log(1 + exp(-s)), without overflow.
+    lost = np.logaddexp(0, -own).sum() + batch.weight * (np.logaddexp(0, others) * apart).sum()
+    return -float(lost)
+
+
+def word2vec_step(
+    embeddings: Embeddings, batch: WordBatch, *, learning_rate: float, weight_decay: float = 0.0
+) -> None:
+    r"""One step of ascent on a batch, in place: the rows touched, and no others, change.
+
+    Weight decay shrinks a row by $1-\eta\gamma$ each time it is touched: once for each word or context it is
+    in, $w$ times for each word it is a negative of.
+
+    Args:
+        embeddings: Word vectors, changed.
+        batch: Words, contexts, negatives.
+        learning_rate: $\eta$, at least 0.
+        weight_decay: $\gamma$, at least 0, below $1/\eta$.
+
+    Raises:
+        ValueError: If a rate is out of its range, or the step diverges.
+
+    Source: TP4 (39), and Algorithms 2 and 3 with one-hot inputs; the change of $\widehat\Phi$ is derived.
+    """
+    eta, gamma = learning_rate, weight_decay
+    if not (math.isfinite(eta) and eta >= 0 and gamma >= 0 and eta * gamma < 1):
+        raise ValueError(
+            "`learning_rate` and `weight_decay` must be at least 0, with a product below 1; got "
+            f"{eta} and {gamma}."
+        )
+    Phi, Psi = embeddings.context, embeddings.target
+    there, share = _contexts(batch, Phi.dtype)
+    ends = np.concatenate([[0], np.cumsum(there.sum(1))])
+    known = batch.contexts[there]
+    n, B = len(batch.words), len(batch.negatives)
+    h = sp.csr_array((share, known, ends), shape=(n, len(Phi))) @ Phi
+    own, others = Psi[batch.words], Psi[batch.negatives]
+    with np.errstate(over="ignore", invalid="ignore"):
+        c_own = _sigmoid(-np.einsum("ij,ij->i", h, own))
+        c = -batch.weight * _sigmoid(h @ others.T)
+    c *= batch.negatives != batch.words[:, None]
+    if not (np.all(np.isfinite(c)) and np.all(np.isfinite(c_own))):
+        raise ValueError(
+            f"`word2vec_step` diverged: inner products are not finite. Lower `learning_rate` ({eta}), make the "
+            "batch smaller or draw more negatives."
+        )
+    dh = c @ others
+    dh += c_own[:, None] * own
+    # Rows of the targets: each word's own, then the negatives.
+    touched, place = np.unique(np.concatenate([batch.words, batch.negatives]), return_inverse=True)
+    ones = sp.csr_array((np.ones(n + B, Phi.dtype), (place, np.arange(n + B))))
+    change = ones @ np.concatenate([c_own[:, None] * h, c.T @ h])
+    counts = np.concatenate([np.ones(n), batch.weight * (c != 0).sum(0)])
+    _add_rows(Psi, touched, np.bincount(place, counts), eta, gamma, change)
+    touched, place = np.unique(known, return_inverse=True)
+    back = sp.csc_array((share, place, ends), shape=(len(touched), n)).tocsr()
+    _add_rows(Phi, touched, np.bincount(place), eta, gamma, back @ dh)
+
+
+def _contexts(batch: WordBatch, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Which places hold a word, and the share 1/|J| of each of these words."""
+    there = batch.contexts >= 0
+    sizes = there.sum(1)
+    return there, np.repeat(1 / sizes, sizes).astype(dtype)
+
+
+def _sigmoid(s: np.ndarray) -> np.ndarray:
+    return 0.5 + 0.5 * np.tanh(0.5 * s)
+
+
+def _add_rows(
+    table: np.ndarray,
+    rows: np.ndarray,
+    counts: np.ndarray,
+    eta: float,
+    gamma: float,
+    change: np.ndarray,
+) -> None:
+    """Shrink each of these rows as often as it was touched, and add eta times its change."""
+    keep = (1 - eta * gamma) ** counts
+    change *= eta
+    if table.shape[1] <= _NARROW:
+        table[rows] = keep[:, None].astype(table.dtype) * table[rows] + change
+        return
+    for r, i in enumerate(rows.tolist()):
+        row = table[i]
+        row *= keep[r]
+        row += change[r]
+
+
+@dataclass(frozen=True)
+class Word2Vec:
+    r"""How to train.
+
+    Args:
+        learning_rate: $\eta$ at the start; it falls linearly to 0.
+        weight_decay: $\gamma$.
+        window: Largest distance of a context word; each word draws its own from 1 to this.
+        negatives: k, negatives per word; 20 makes $p=1/21$.
+        draws: N, shared by a batch, each with weight k/N.
+        batch: B, words per step.
+        power: Negatives are drawn as frequency to this power; 0 for uniformly, as in the source's text.
+        subsample: Frequent words are kept with probability $\sqrt{t/f}+t/f$, t being this; infinite for all.
+        epochs: Passes over the tokens.
+        block: Tokens per saved step.
+        seed: Same seed, same words in the same order.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Source: TP4 J.3; window, power and subsampling as in the program that accompanies it.
+    """
+
+    learning_rate: float = 0.05
+    weight_decay: float = 0.001
+    window: int = 8
+    negatives: int = 20
+    draws: int = 128
+    batch: int = 128
+    power: float = 0.75
+    subsample: float = 1e-4
+    epochs: int = 1
+    block: int = 100_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("window", "negatives", "draws", "batch", "epochs", "block"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"`Word2Vec.{name}` must be at least 1; got {getattr(self, name)}."
+                )
+        for name in ("learning_rate", "weight_decay", "power", "subsample"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(
+                    f"`Word2Vec.{name}` must be at least 0; got {getattr(self, name)}."
+                )
+
+
+def train_word2vec(
+    embeddings: Embeddings,
+    tokens: Int[np.ndarray, " token"],
+    settings: Word2Vec,
+    *,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Embeddings:
+    """Train on a text; saved block by block, resumed after a kill.
+
+    Args:
+        embeddings: Where to start; the arrays are changed.
+        tokens: The text as numbers of words.
+        settings: How to train.
+        store: A ``.npz`` file that keeps the run; nothing is written for ``None``.
+        progress: Called with (blocks done, blocks in all).
+
+    Returns:
+        The embeddings after the last block; the same bits with and without interruptions.
+
+    Raises:
+        ValueError: If a token is no word, the text is too short, training diverges, or the store is of
+            another run.
+
+    Source: TP4 J.3.
+    """
+    V = len(embeddings.context)
+    if len(tokens) < 2 or tokens.min() < 0 or tokens.max() >= V:
+        raise ValueError(
+            f"`tokens` must be at least two words numbered from 0 to {V - 1}; got {len(tokens)} of them."
+        )
+    frequency = np.bincount(tokens, minlength=V) / len(tokens)
+    with np.errstate(divide="ignore"):
+        ratio = settings.subsample / frequency
+    keep = np.minimum(np.sqrt(ratio) + ratio, 1)
+    noise = np.cumsum(np.where(frequency > 0, frequency**settings.power, 0))
+    pieces = -(-len(tokens) // settings.block)
+    blocks = pieces * settings.epochs
+
+    def step(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        now = Embeddings(state["context"], state["target"])
+        rng = Generator(Philox(np.random.SeedSequence([settings.seed, index])))
+        start = (index % pieces) * settings.block
+        piece = tokens[start : start + settings.block]
+        piece = piece[rng.random(len(piece)) < keep[piece]]
+        rate = settings.learning_rate * (1 - index / blocks)
+        for batch in _batches(piece, noise, settings, rng):
+            word2vec_step(now, batch, learning_rate=rate, weight_decay=settings.weight_decay)
+        return state
+
+    described: dict[str, Any] = {**asdict(settings), "shape": list(embeddings.context.shape),
+                                 "tokens": len(tokens)}  # fmt: skip
+    state = {"context": embeddings.context, "target": embeddings.target}
+    state = resumable(step, state, blocks, configuration=described, store=store, progress=progress)
+    return Embeddings(state["context"], state["target"])
+
+
+def _batches(piece: np.ndarray, noise: np.ndarray, settings: Word2Vec, rng: Generator):
+    """Batches of a piece of text, its words in random order."""
+    if len(piece) < 2:
+        return
+    reach = np.concatenate([np.arange(-settings.window, 0), np.arange(1, settings.window + 1)])
+    order = rng.permutation(len(piece))
+    for start in range(0, len(order), settings.batch):
+        at = order[start : start + settings.batch]
+        radius = rng.integers(1, settings.window + 1, len(at))
+        places = at[:, None] + reach
+        inside = (places >= 0) & (places < len(piece)) & (np.abs(reach) <= radius[:, None])
+        contexts = np.where(inside, piece[np.clip(places, 0, len(piece) - 1)], -1)
+        draws = np.searchsorted(noise, rng.random(settings.draws) * noise[-1], side="right")
+        weight = settings.negatives / settings.draws
+        yield WordBatch(piece[at], contexts, draws, weight)
+
+
+def analogy_answers(
+    vectors: Float[np.ndarray, "word width"],
+    questions: Int[np.ndarray, "question 3"],
+    *,
+    cosine: bool = False,
+) -> Int[np.ndarray, " question"]:
+    r"""What is to $c$ as $b$ is to $a$: $\arg\max_i\,h_i^\top(h_b-h_a+h_c)$ over all words but the three.
+
+    Args:
+        vectors: $h$, a row per word.
+        questions: $(a,b,c)$, numbers of words.
+        cosine: Whether to compare directions of unit vectors, as usual, instead of the printed products.
+
+    Returns:
+        The word answered for each question.
+
+    Raises:
+        ValueError: If a question names a word that is not there.
+
+    Source: TP4 (37), with (a, b, c) = (woman, man, queen) for king.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import analogy_answers
+        >>> man, woman, king, queen, tree = np.array([[1., 0], [0, 1], [2, 0], [1, 1], [-1, -1]])
+        >>> words = np.array([man, woman, king, queen, tree])
+        >>> analogy_answers(words, np.array([[1, 0, 3]])).tolist()
+        [2]
+    """
+    if questions.size and not 0 <= questions.min() <= questions.max() < len(vectors):
+        raise ValueError(
+            f"`questions` must name words from 0 to {len(vectors) - 1}; got {questions.min()} to "
+            f"{questions.max()}."
+        )
+    h = vectors
+    if cosine:
+        h = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-30)
+    named, place = np.unique(questions, return_inverse=True)
+    G = h[named] @ h.T
+    a, b, c = place.reshape(questions.shape).T
+    score = G[b] - G[a] + G[c]
+    np.put_along_axis(score, questions, -np.inf, axis=1)
+    return score.argmax(1)
+
+
+def analogy_chance(vocabulary: int) -> float:
+    r"""Accuracy in the NTK limit, $1/(V-3)$: inner products do not move and are independent, so the answer is any.
+
+    Args:
+        vocabulary: V, at least 4.
+
+    Raises:
+        ValueError: If it is smaller.
+
+    Source: TP4 J.3.2.
+
+    Example:
+        >>> from scalewise.limits import analogy_chance
+        >>> analogy_chance(1003)
+        0.001
+    """
+    if vocabulary < 4:
+        raise ValueError(f"`vocabulary` must be at least 4 for an analogy; got {vocabulary}.")
+    return 1 / (vocabulary - 3)
+
+
+def _check(vocabulary: int, sigma_u: float, sigma_v: float) -> None:
+    if vocabulary < 2:
+        raise ValueError(f"`vocabulary` counts words and must be at least 2; got {vocabulary}.")
+    for name, value in (("sigma_u", sigma_u), ("sigma_v", sigma_v)):
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"`{name}` must be finite and at least 0; got {value}.")
