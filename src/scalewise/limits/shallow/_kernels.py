@@ -1,0 +1,106 @@
+"""Gaussian kernels of infinitely wide networks, and the outputs they start with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.gaussian import Workspace, kernel_map
+from scalewise.limits.shallow._run import check_seeds
+from scalewise.limits.shallow._task import Reference, Task
+
+__all__ = ["draw_start", "expectations", "limit_kernels"]
+
+_TILE = 256
+
+
+def limit_kernels(
+    reference: Reference,
+    x: Float[np.ndarray, "input feature"],
+    others: Float[np.ndarray, "other feature"] | None = None,
+) -> tuple[Float[np.ndarray, "input other"], Float[np.ndarray, "input other"]]:
+    r"""Tangent kernels of infinitely wide networks at initialisation, in units of their own order.
+
+    $$\tilde K_a=\sigma^{*2}d^*\,\mathbb E\,\phi(\hat w\cdot x)\phi(\hat w\cdot x'),\qquad
+    \tilde K_w=\sigma^{*2}d^*\,\mathbb E\hat a^2\,\mathbb E\,\phi'(\hat w\cdot x)\phi'(\hat w\cdot x')\;x\cdot x'$$
+
+    Args:
+        reference: $d^*$, $\sigma^*$ and $\phi$.
+        x: Inputs.
+        others: Other inputs $x'$; the same for ``None``.
+
+    Returns:
+        $\tilde K_a$, $\tilde K_w$; closed form or Hermite series, rtol 1e-10.
+
+    Source: Golikov (66), (67); (24) has lost $x\cdot x'$. Closed forms of piecewise linear $\phi$ derived.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import shallow
+        >>> K_a, K_w = shallow.limit_kernels(shallow.Reference(1), np.array([[1.0, 0.5, -0.2]]),
+        ...                                  np.array([[-0.3, 0.8, 0.4]]))
+        >>> round(float(K_a[0, 0]), 10)
+        0.144206289
+    """
+    table = x if others is None else np.concatenate([x, others])
+    table = np.asarray(table, dtype=np.float64)
+    first = slice(0, len(table)) if others is None else slice(len(x), len(table))
+    value, slope = expectations(reference, table, len(x), first)
+    factor = reference.sigma**2 * reference.width
+    return factor * value, factor * slope * (table[: len(x)] @ table[first].T)
+
+
+def expectations(
+    reference: Reference, table: np.ndarray, rows: int, columns: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""$\mathbb E\phi\phi$ and $\mathbb E\phi'\phi'$ of the first inputs with those of `columns`, tile by tile."""
+    K = np.einsum("ij,ij->i", table, table)
+    moments = kernel_map(reference.phi, K, slope=True)
+    count = columns.stop - columns.start
+    value, slope = np.empty((rows, count)), np.empty((rows, count))
+    space = Workspace(moments.scratch, min(_TILE, rows) * count)
+    for start in range(0, rows, _TILE):
+        tile = slice(start, min(start + _TILE, rows))
+        C = table[tile] @ table[columns].T
+        here = np.arange(tile.start, tile.stop)
+        inside = here[(here >= columns.start) & (here < columns.stop)]
+        diagonal = (inside - tile.start, inside - columns.start)
+        C[diagonal] = 0.0  # known, and at a correlation of 1 only a longer series
+        dC = np.empty_like(C)
+        moments.apply(tile, columns, C, dC, space.take(C.shape))
+        C[diagonal] = moments.diagonal[inside]
+        assert moments.diagonal_slope is not None
+        dC[diagonal] = moments.diagonal_slope[inside]
+        value[tile], slope[tile] = C, dC
+    return value, slope
+
+
+def draw_start(
+    task: Task, reference: Reference, seeds: int | Sequence[int] = 1
+) -> Float[np.ndarray, "seed input"]:
+    r"""Initial outputs of infinitely wide networks in units of their own order, jointly at all inputs.
+
+    $$g=\sigma^*d^{*1/2}\,\mathcal{GP}(0,\mathbb E\phi\phi)$$
+
+    Args:
+        task: Samples and probes.
+        reference: $d^*$, $\sigma^*$ and $\phi$.
+        seeds: How many draws, or their seeds.
+
+    Source: Golikov (62), where $d^{*1/2}$ is missing and only the law of one input is given: a
+        run needs all of them together.
+    """
+    numbers = check_seeds(seeds)
+    K = limit_kernels(reference, np.asarray(task.all_inputs, dtype=np.float64))[0]
+    jitter = 1e-12 * np.trace(K) / len(K)
+    try:
+        root = np.linalg.cholesky(K + jitter * np.eye(len(K)))
+    except np.linalg.LinAlgError:  # inputs that depend on each other linearly
+        values, vectors = np.linalg.eigh(K)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+    # The third stream of a seed; the first two are the weights' of a network.
+    streams = [np.random.SeedSequence(s).spawn(3)[2] for s in numbers]
+    noise = [np.random.Generator(np.random.Philox(s)).standard_normal(len(K)) for s in streams]
+    return np.stack(noise) @ root.T
