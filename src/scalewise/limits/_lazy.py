@@ -27,8 +27,9 @@ from scipy.linalg import get_blas_funcs
 
 __all__ = ["LazyMatrix"]
 
-_FLOOR = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 3e-3}
-_DEFAULT = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 3e-3}
+_FLOOR = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-2}
+_DEFAULT = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}
+_ROUNDING = 64
 
 
 class _Side:
@@ -48,6 +49,8 @@ class _Side:
         self._rows = np.empty((capacity, width), dtype)
         self._noise = np.empty((capacity, other), dtype)
         self._inverse = np.zeros((capacity, capacity))
+        self._lengths = np.zeros(0)
+        self.amplification = 1.0  # of rounding: of unit rows, by the inverse of their factor
 
     @property
     def rows(self) -> np.ndarray:
@@ -77,14 +80,24 @@ class _Side:
             self._inverse = inverse
         return self._noise[self.count : need]
 
+    def floor(self, tolerance: float) -> float:
+        """Smallest square of a part outside what is known, relative to the vector, that is no rounding."""
+        return max(
+            tolerance**2, _ROUNDING * float(np.finfo(self._rows.dtype).eps) * self.amplification
+        )
+
     def append(self, rows: np.ndarray, coordinates: np.ndarray, factor: np.ndarray) -> None:
         """Rows whose coordinates on the old directions are known, and their factor beside these."""
         k, b = self.count, len(rows)
+        lengths = np.sqrt((coordinates**2).sum(axis=1) + (factor**2).sum(axis=1))
+        self._lengths = np.concatenate([self._lengths[:k], lengths])
         inverse = np.linalg.inv(factor)
         self._rows[k : k + b] = rows
         self._inverse[k : k + b, :k] = -inverse @ (coordinates @ self.inverse)
         self._inverse[k : k + b, k : k + b] = inverse
         self.count += b
+        scaled = self._inverse[k : k + b, : k + b] * self._lengths
+        self.amplification = max(self.amplification, float(np.linalg.norm(scaled, axis=1).max()))
 
 
 class LazyMatrix:
@@ -102,8 +115,8 @@ class LazyMatrix:
         seed: An integer, a sequence of integers, or a NumPy `Generator` to draw from.
         sigma: $\sigma$, positive.
         tolerance: Directions whose part outside what is known is smaller than this, relative to the vector, are
-            not revealed: 1e-5 by default, 3e-3 in single precision. A larger one compresses a long run, at
-            an error of its own size in the product.
+            not revealed: 1e-4 by default, 1e-2 in single precision. A larger one compresses a long run, at
+            an error of its own size in the product. What rounding may have made is never revealed.
         dtype: ``float64`` or ``float32``.
         capacity: Rows to allocate at first; they grow by doubling.
         antithetic: Draw equal noise for the two halves of the output space. A simulator of the limit then,
@@ -189,7 +202,7 @@ class LazyMatrix:
         near, far = self._in, self._out
         known = X @ near.rows.T * (1 / self.n_in) if near.count else np.zeros((len(X), 0))
         C = known @ near.inverse.T
-        new, kept, factor = _outside(X @ X.T * (1 / self.n_in), C, self.tolerance)
+        new, kept, factor = _outside(X @ X.T * (1 / self.n_in), C, near.floor(self.tolerance))
         k, b = near.count, len(kept)
         noise = near.reserve(b)
         self._draw(noise, self.sigma, self.antithetic)
@@ -230,7 +243,7 @@ class LazyMatrix:
         near, far = self._out, self._in
         known = Y @ near.rows.T * (1 / self.n_out) if near.count else np.zeros((len(Y), 0))
         C = known @ near.inverse.T
-        new, kept, factor = _outside(Y @ Y.T * (1 / self.n_out), C, self.tolerance)
+        new, kept, factor = _outside(Y @ Y.T * (1 / self.n_out), C, near.floor(self.tolerance))
         k, b = near.count, len(kept)
         noise = near.reserve(b)
         self._draw(noise, self.sigma * math.sqrt(self.rho), False)
@@ -358,12 +371,12 @@ def generator(seed: int | Sequence[int] | np.random.Generator) -> np.random.Gene
 
 
 def _outside(
-    gram: np.ndarray, C: np.ndarray, tolerance: float
+    gram: np.ndarray, C: np.ndarray, least: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split a batch beside what is known: its coordinates on new directions, which rows make one, their factor."""
     gram = gram.astype(np.float64, copy=False)
     rest = gram - C @ C.T
-    floor = tolerance**2 * np.diagonal(gram)
+    floor = least * np.diagonal(gram)
     with contextlib.suppress(np.linalg.LinAlgError):
         factor = np.linalg.cholesky(rest)
         if (np.diagonal(factor) ** 2 > floor).all():
