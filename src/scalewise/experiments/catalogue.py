@@ -32,6 +32,7 @@ EXPERIMENTS = (
     "one_step",
     "six_point",
     "s_family",
+    "learning_rate_transfer",
     "differential_hierarchy",
     "phase_diagram",
 )

@@ -1,0 +1,168 @@
+"""Networks trained on digits by plain stochastic gradient descent, over learning rates and seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from scalewise.data import load_labelled
+from scalewise.nets import Parameters
+from scalewise.nets._networks import traced
+from scalewise.network import MLP
+from scalewise.scaled import ScaledMLP
+
+__all__ = ["Outcome", "Task", "make_task", "train"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Images with their classes, and which of them each step sees.
+
+    Args:
+        x: Training images.
+        y: Their classes.
+        x_test: Images kept back.
+        y_test: Their classes.
+        order: (seed, step, batch), rows of `x`: every epoch a new permutation, fixed by the seed.
+    """
+
+    x: Float[np.ndarray, "sample feature"]
+    y: Int[np.ndarray, " sample"]
+    x_test: Float[np.ndarray, "test feature"]
+    y_test: Int[np.ndarray, " test"]
+    order: Int[np.ndarray, "seed step batch"]
+
+    @property
+    def classes(self) -> int:
+        """How many."""
+        return int(self.y.max()) + 1
+
+    @property
+    def ignorance(self) -> float:
+        """Cross-entropy of equal odds: the loss of a network that knows nothing."""
+        return float(np.log(self.classes))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Losses after training, (seed, rate), all finite.
+
+    Args:
+        loss: Cross-entropy on all training images; `Task.ignorance` where training diverged.
+        test_loss: The same on the images kept back, and no more than `Task.ignorance`.
+        diverged: Where the training loss is not a number, or no better than equal odds.
+    """
+
+    loss: Float[np.ndarray, "seed rate"]
+    test_loss: Float[np.ndarray, "seed rate"]
+    diverged: np.ndarray
+
+
+def make_task(data: str, *, seeds: int, steps: int, batch: int, seed: int = 0) -> Task:
+    """Split a data set, four parts for training and one for the test, and fix the order of a pass.
+
+    Args:
+        data: A name that `load_labelled` knows.
+        seeds: How many orders.
+        steps: Of training.
+        batch: Images of one step.
+        seed: Same seed, same task.
+    """
+    x, y = load_labelled(data)
+    rows = np.random.default_rng([seed, 0]).permutation(len(x))
+    kept, train_rows = np.split(rows, [len(x) // 5])
+    if not 1 <= batch <= len(train_rows):
+        raise ValueError(
+            f"`batch` must be from 1 to {len(train_rows)}, the training images of {data!r}; "
+            f"got {batch}."
+        )
+    epochs = -(-steps * batch // len(train_rows))
+    order = np.empty((seeds, steps, batch), dtype=np.int64)
+    for k in range(seeds):
+        rng = np.random.default_rng([seed, 1, k])
+        passes = np.concatenate([rng.permutation(len(train_rows)) for _ in range(epochs)])
+        order[k] = passes[: steps * batch].reshape(steps, batch)
+    return Task(x[train_rows], y[train_rows], x[kept], y[kept], order)
+
+
+def train(scaled: ScaledMLP, rates: Any, task: Task, *, seed: int = 0) -> Outcome:
+    r"""Train one network for every seed of the task and every learning rate.
+
+    $$\theta\to\theta-\eta\,\lambda_\theta\,\frac{\partial\mathcal L}{\partial\theta},\qquad
+      \lambda_{W^{(\ell)}}=\lambda_W^{(\ell)}/n_{\ell-1},\quad\lambda_{b^{(\ell)}}=\lambda_b^{(\ell)}.$$
+
+    Args:
+        scaled: The network and its $\eta$, from `apply_strategy`.
+        rates: Factors $\eta_0$ that multiply `scaled.eta`.
+        task: What is learned, in which order.
+        seed: Of the initialisations, one for each order of the task.
+    """
+    net = scaled.net
+    n = net.widths
+    per_weight = tuple(rate / n[k] for k, rate in enumerate(net.lambda_W))
+    data = [(jnp.asarray(x, jnp.float32), jnp.asarray(y)) for x, y in
+            ((task.x, task.y), (task.x_test, task.y_test))]  # fmt: skip
+    losses = _train(
+        _drawn(net, len(task.order), seed),
+        Parameters(per_weight, net.lambda_b),
+        jnp.asarray(np.asarray(rates) * scaled.eta, jnp.float32),
+        jnp.asarray(task.order),
+        data,
+        sigma=traced(net.activation),
+    )
+    loss, test_loss = (np.asarray(each, dtype=np.float64) for each in losses)
+    # Negated, so that what is not a number counts as diverged.
+    diverged = ~(loss < task.ignorance)
+    test_known = ~diverged & (test_loss < task.ignorance)
+    return Outcome(
+        np.where(diverged, task.ignorance, loss),
+        np.where(test_known, test_loss, task.ignorance),
+        diverged,
+    )
+
+
+def _drawn(net: MLP, seeds: int, seed: int) -> Parameters:
+    """Initial parameters, (seed, ...). Drawn by NumPy: JAX would compile for every shape."""
+    n = net.widths
+    rngs = [np.random.default_rng([seed, 3, k]) for k in range(seeds)]
+    weights, biases = [], []
+    for k in range(net.depth):
+        w = np.stack([r.standard_normal((n[k + 1], n[k]), dtype=np.float32) for r in rngs])
+        b = np.stack([r.standard_normal(n[k + 1], dtype=np.float32) for r in rngs])
+        weights.append(w * np.float32((net.C_W[k] / n[k]) ** 0.5))
+        biases.append(b * np.float32(net.C_b[k] ** 0.5))
+    return Parameters(tuple(weights), tuple(biases))
+
+
+@partial(jax.jit, static_argnames="sigma")
+def _train(start: Any, factors: Any, rates: Any, order: Any, data: Any, *, sigma: Any) -> Any:
+    """Losses on each part of `data`, (seed, rate)."""
+    x, y = data[0]
+
+    def run(parameters: Any, batches: Any, eta: Any) -> Any:
+        def step(p: Any, rows: Any) -> tuple[Any, None]:
+            slopes = jax.grad(_loss)(p, x[rows], y[rows], sigma)
+            return jax.tree.map(lambda a, f, d: a - eta * f * d, p, factors, slopes), None
+
+        trained, _ = jax.lax.scan(step, parameters, batches)
+        return [_loss(trained, images, classes, sigma) for images, classes in data]
+
+    # One after another: the weights of a single network stay in cache, those of dozens do not.
+    def runs(one: Any) -> Any:
+        return jax.lax.map(lambda eta: run(one[0], one[1], eta), rates)
+
+    return jax.lax.map(runs, (start, order))
+
+
+def _loss(parameters: Any, x: Any, y: Any, sigma: Any) -> Any:
+    """Mean cross-entropy."""
+    z = x
+    for layer, (w, b) in enumerate(zip(parameters.weights, parameters.biases, strict=True)):
+        z = (sigma(z) if layer else z) @ w.T + b
+    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(z), y[:, None], axis=1))
