@@ -95,10 +95,12 @@ def test_bare_tensors_are_asked_about() -> None:
     one = bare("gamma", (32,))
     with pytest.raises(PlanError, match="`gamma`"):
         decide(ModelDescription((one,)), grown(one, axes={"gamma": (0,)}), TWO)
-    still = bare("temperature", ())
-    assert roles_of(ModelDescription((still,)), ModelDescription((still,))) == {
-        "temperature": Role.FIXED
-    }
+    still, some = bare("temperature", ()), matrix("w", (32, 8))
+    model = ModelDescription((still, some))
+    found = roles_of(model, grown(still, some, axes={"w": (0,)}))
+    assert found == {"temperature": Role.FIXED, "w": Role.INPUT}
+    with pytest.raises(PlanError, match="nothing to scale"):
+        decide(ModelDescription((still,)), ModelDescription((still,)), TWO)
 
 
 def test_axes_that_grow_differently_need_their_fan_in() -> None:

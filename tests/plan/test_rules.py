@@ -31,7 +31,7 @@ BY_HAND = {
         Role.VECTOR: (0, 1, 0),
         Role.HIDDEN: (-HALF, 0, 0),
         Role.OUTPUT: (-1, -1, 0),
-        Role.BOTTLENECK: (-HALF, -1, 0),
+        Role.BOTTLENECK: (-1, -1, 0),
         Role.FIXED: (0, 0, 0),
     },
     ("mup", "adam"): {
@@ -39,7 +39,7 @@ BY_HAND = {
         Role.VECTOR: (0, 0, -1),
         Role.HIDDEN: (-HALF, -1, -1),
         Role.OUTPUT: (-1, -1, 0),
-        Role.BOTTLENECK: (-HALF, -1, 0),
+        Role.BOTTLENECK: (-1, -1, 0),
         Role.FIXED: (0, 0, 0),
     },
     ("ntk", "sgd"): {

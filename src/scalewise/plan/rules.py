@@ -104,9 +104,8 @@ class Exponents:
 def exponents_of(strategy: Strategy, role: Role, layer: Layer) -> Exponents:
     """The exponents that a tensor takes from its strategy."""
     own = {Layer.FIRST: strategy.first, Layer.LAST: strategy.last}.get(layer) or strategy.hidden
-    # A tensor that writes to a fixed number of units inside the network follows the output's rates
-    # but keeps its size: nothing there is a readout.
-    p = _ZERO if role in (Role.FIXED, Role.BOTTLENECK) else own.p
+    # A scalar follows the output's rates but keeps its size: it passes nothing back through the width.
+    p = _ZERO if role is Role.FIXED else own.p
     q = own.q_bias if role in (Role.VECTOR, Role.FIXED) else own.q
     return Exponents(p, q, strategy.r)
 
