@@ -39,6 +39,14 @@ def test_what_is_left_out_is_as_in_torch(name: str) -> None:
     assert same(entries(model), entries(plain))
 
 
+def test_identity_at_the_base_whatever_the_model_holds() -> None:
+    model = mlp(16)
+    with torch.no_grad():
+        model[2].weight.mul_(3)
+    before = entries(model)
+    assert same(entries(planned(base=16, target=16).init_(model)), before)
+
+
 def test_identity_with_tied_weights_and_hooks() -> None:
     def build(width: int) -> nn.Module:
         return Transformer(width, tied=True)

@@ -8,6 +8,7 @@ from torch import nn
 
 import scalewise as sw
 from scalewise.plan import PlanError
+from scalewise.torch._moments import moments
 from torch_models import Transformer, entries, mlp, planned, same
 
 
@@ -72,6 +73,28 @@ def test_zeros_stay_zeros_and_ones_ones() -> None:
     plan = planned(of(zero_head))
     assert plan.std("head.weight") == 0
     assert not plan.init_(Drawn(64, zero_head)).head.weight.any()
+
+
+def test_zeros_among_what_is_drawn_stay_zeros() -> None:
+    def sparse(self: Drawn, width: int) -> None:
+        self.inner.weight.mul_(width**-0.5)
+        self.inner.weight[:, 0] = 0
+
+    plan = planned(of(sparse), base=32, target=256)
+    model = Drawn(256, sparse)
+    size = std(model.inner.weight)
+    plan.init_(model)
+    assert std(model.inner.weight) == pytest.approx(size * 8**0.5, rel=0.2)
+    assert not model.inner.weight[:, 0].any()
+
+
+def test_error_of_a_spread() -> None:
+    # Kurtosis less 1: of normal, of uniform numbers and of signs.
+    N = 40_000
+    for drawn, expected in ((torch.randn(N), 2), (torch.rand(N), 0.8), (torch.randn(N).sign(), 0)):
+        found = moments(drawn, "drawn")
+        assert found.error == pytest.approx((expected / (4 * N)) ** 0.5, rel=0.03, abs=1e-4)
+        assert found.std == pytest.approx(std(drawn), rel=1e-12)
 
 
 def test_a_mean_is_kept() -> None:

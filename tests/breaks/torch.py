@@ -1,0 +1,174 @@
+"""Breaks of the adapter for PyTorch: what is read from modules, and what is written to them."""
+
+from breaks import row
+
+of_describe = row("torch/_describe.py", "tests/torch/test_describe.py")
+of_probe = row("torch/_probe.py", "tests/torch/test_refusals.py")
+of_moments = row("torch/_moments.py", "tests/torch/test_init.py")
+of_init = row("torch/_init.py", "tests/torch/test_init.py")
+of_check = row("torch/_check.py", "tests/torch/test_init.py")
+of_groups = row("torch/_groups.py", "tests/torch/test_groups.py")
+of_schedule = row("torch/_schedule.py", "tests/torch/test_schedule.py")
+of_scale = row("torch/_scale.py", "tests/torch/test_scale.py")
+of_plan = row("torch/_plan.py", "tests/torch/test_models.py")
+
+MUTANTS = (
+    of_describe(
+        "torch modules: transposed linear layers read as plain ones",
+        "Axes(Kind.MATRIX, (0,), (1,)) if",
+        "Axes(Kind.MATRIX, (1,), (0,)) if",
+        "tests/torch/test_models.py::test_gpt2",
+    ),
+    of_describe(
+        "torch modules: a transposed convolution read as a plain one",
+        "if not isinstance(module, _ConvTransposeNd):",
+        "if isinstance(module, _ConvNd):",
+    ),
+    of_describe(
+        "torch modules: depthwise transposed convolution sums over channels",
+        "Axes(Kind.MATRIX, kernel, (0, 1)) if depthwise",
+        "Axes(Kind.MATRIX, (0, *kernel), (1,)) if depthwise",
+    ),
+    of_describe(
+        "torch modules: an embedding multiplied instead of looked up",
+        "Axes(Kind.LOOKUP, (0,), (1,))",
+        "Axes(Kind.MATRIX, (0,), (1,))",
+    ),
+    of_describe(
+        "torch modules: ties by equal values of shape",
+        "first = main.setdefault(id(parameter), name)",
+        "first = main.setdefault(hash(parameter.shape), name)",
+    ),
+    of_describe("torch modules: subclasses unknown", "type(module).__mro__", "(type(module),)"),
+    of_describe(
+        "torch modules: a parametrization's factors taken for weights",
+        'if ".parametrizations." in f".{name}.":',
+        'if name == "parametrizations":',
+    ),
+    of_probe(
+        "torch probe: the seed is everybody's",
+        "with torch.random.fork_rng(devices=devices):",
+        "with contextmanager(lambda: iter([0]))():",
+    ),
+    of_probe(
+        "torch probe: built without memory where memory is asked for",
+        'describe(_built(build, target, device))',
+        'describe(_built(build, target, "meta"))',
+    ),
+    of_probe(
+        "torch probe: compared at the base's depth",
+        "narrow = dict(target) | {width: base[width]}",
+        "narrow = dict(base)",
+        "tests/torch/test_models.py",
+    ),
+    of_moments(
+        "torch moments: error of the spread without the fourth moment",
+        "math.sqrt(max(kurtosis - 1, 0.0) / (4 * N))",
+        "math.sqrt(2 / (4 * N))",
+    ),
+    of_moments(
+        "torch moments: complex numbers by their real part",
+        "torch.view_as_real(tensor) if",
+        "tensor.real if",
+    ),
+    of_init("torch init: the base's spread for the target", "plan.std(name) / own.std", "base.std / own.std"),
+    of_init("torch init: never left alone", "_AGREE * error + rounding", "-1"),
+    of_init("torch init: always left alone", "_AGREE = 3.0", "_AGREE = 50.0"),
+    of_init("torch init: the mean scaled too", "0.0 if drawn else own.mean", "0.0"),
+    of_init("torch init: zeros moved with the mean", "0.0 if drawn else own.mean", "own.mean"),
+    of_init(
+        "torch init: not the identity at the base",
+        "if plan.base == plan.target:",
+        "if not plan.tensors:",
+        "tests/torch/test_identity.py",
+    ),
+    of_check("torch check: any shape", "if tuple(parameter.shape) != row.shape:", "if False:"),
+    of_check(
+        "torch check: tied here, untied there",
+        "if rows.setdefault(id(parameter), row.name) != row.name:",
+        "if False:",
+    ),
+    of_check(
+        "torch check: untied here, tied there",
+        "if out.get(other, parameter) is not parameter:",
+        "if False:",
+    ),
+    of_groups(
+        "torch groups: one tensor for all rates",
+        "lr.detach().clone() * g.lr if",
+        "lr.mul_(g.lr) if",
+    ),
+    of_groups(
+        "torch groups: frozen parameters among them",
+        "for n, p in of_the_plan(plan, model).items() if p.requires_grad}",
+        "for n, p in of_the_plan(plan, model).items()}",
+        "tests/torch/test_init.py",
+    ),
+    of_groups("torch groups: epsilon as it is", 'group["eps"] = g.eps', 'group["eps"] = eps'),
+    of_groups(
+        "torch groups: the default of another optimizer",
+        "inspect.signature(OPTIMIZERS[plan.optimizer])",
+        "inspect.signature(OPTIMIZERS['sgd'])",
+    ),
+    of_groups(
+        "torch groups: decay of no effect splits them",
+        "weight_decay=float(decay)):",
+        "weight_decay=1.0):",
+    ),
+    of_groups("torch groups: the rest forgotten", "[n for n in rest if n not in taken]", "[]"),
+    of_schedule(
+        "torch schedule: run on the real optimizer",
+        "twin = _copied(scheduler, {id(optimizer): double})",
+        "twin, double = scheduler, optimizer",
+    ),
+    of_schedule(
+        "torch schedule: schedulers in lists not copied",
+        "return type(value)(_copied(v, memo) for v in value)",
+        "return value",
+    ),
+    of_schedule(
+        "torch schedule: compared with the first step, not with the plan",
+        'g["base_lr"] * g["lr_factor"] for g',
+        'float(g["lr"]) for g',
+    ),
+    of_schedule(
+        "torch schedule: no step made", "for step in range(steps):", "for step in range(0):"
+    ),
+    of_schedule(
+        "torch schedule: any difference counts", "_ROUNDING, _SMALL = 1e-3", "_ROUNDING, _SMALL = 1e-17"
+    ),
+    of_schedule(
+        "torch schedule: decoupled decay overlooked",
+        'return "adamw" if name == "adam" and decoupled else name',
+        "return name",
+    ),
+    of_scale(
+        "torch hooks: the other way round",
+        "(args[0] * self.factor, *args[1:])",
+        "(args[0] / self.factor, *args[1:])",
+    ),
+    of_scale("torch hooks: twice", "if not _has(module, name, hook):", "if True:"),
+    of_scale(
+        "torch hooks: branches forgotten",
+        "modules[n], n, ScaledOutput(factor)",
+        "modules[n], n, ScaledOutput(1.0)",
+    ),
+    of_plan(
+        "torch plan: roles forgotten at another size",
+        "roles=self.options.roles,",
+        "roles=None,",
+        "tests/torch/test_wrappers.py",
+        "tests/torch/test_models.py",
+    ),
+    of_plan(
+        "torch plan: depth taken for 1",
+        "deep = ratio(depth_name, base, target) if depth_name else Fraction(1)",
+        "deep = Fraction(1)",
+    ),
+    of_plan(
+        "torch plan: multiplied forgotten at another size",
+        "multiplied=self.options.multiplied,",
+        "multiplied=(),",
+        "tests/torch/test_wrappers.py",
+    ),
+)  # fmt: skip
