@@ -128,7 +128,9 @@ def ntk_net(width: int) -> Callable[[], nn.Module]:
 
 def main() -> None:
     torch.set_num_threads(2)
-    loss(Net(64), batch()).backward()  # nobody pays for the first call
+    # Nobody pays for first calls.
+    loss(Net(64), batch()).backward()
+    torch.optim.SGD(Net(64).parameters(), lr=0.1)
     rows = {
         "ours, mup": ours(sw.scaling.mup()),
         "ours, ntk": ours(sw.scaling.ntk()),
