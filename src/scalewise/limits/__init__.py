@@ -33,6 +33,7 @@ from scalewise.limits.maml import (
     maml_step,
 )
 from scalewise.limits.mlp import SGD, Loss, Network, Task, train
+from scalewise.limits.program import exact, reference, run
 from scalewise.limits.word2vec import (
     Embeddings,
     Word2Vec,
@@ -70,6 +71,7 @@ __all__ = [
     "analogy_chance",
     "cross_entropy",
     "deep_linear_limit",
+    "exact",
     "finite",
     "gram_net",
     "half_square",
@@ -85,6 +87,8 @@ __all__ = [
     "linear_outputs",
     "linear_step",
     "maml_step",
+    "reference",
+    "run",
     "sample_linear",
     "train",
     "train_word2vec",

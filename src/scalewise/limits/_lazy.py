@@ -80,7 +80,7 @@ class _Side:
             self._inverse = inverse
         return self._noise[self.count : need]
 
-    def floor(self, tolerance: float) -> float:
+    def floor(self, tolerance: float | int) -> float:
         """Smallest square of a part outside what is known, relative to the vector, that is no rounding."""
         return max(
             tolerance**2, _ROUNDING * float(np.finfo(self._rows.dtype).eps) * self.amplification
@@ -146,8 +146,8 @@ class LazyMatrix:
         n_in: int,
         *,
         seed: int | Sequence[int] | np.random.Generator,
-        sigma: float = 1.0,
-        tolerance: float | None = None,
+        sigma: float | int = 1.0,
+        tolerance: float | int | None = None,
         dtype: Any = np.float64,
         capacity: int = 16,
         antithetic: bool = False,
@@ -270,8 +270,8 @@ class LazyMatrix:
         x: Float[np.ndarray, "batch direction_in"],
         weights: Float[np.ndarray, " batch"],
         *,
-        momentum: float = 0.0,
-        shrink: float = 0.0,
+        momentum: float | int = 0.0,
+        shrink: float | int = 0.0,
     ) -> None:
         r"""Move the matrix by products of vectors it has seen.
 
@@ -322,7 +322,7 @@ class LazyMatrix:
         )
         return self._gemm(1.0, far.rows.T, along.T, beta=1.0, c=out, overwrite_c=1).T
 
-    def _draw(self, noise: np.ndarray, sigma: float, paired: bool) -> None:
+    def _draw(self, noise: np.ndarray, sigma: float | int, paired: bool) -> None:
         half = noise.shape[1] // 2
         if paired:
             noise[:, :half] = self._random.standard_normal((len(noise), half), self.dtype)
@@ -371,7 +371,7 @@ def generator(seed: int | Sequence[int] | np.random.Generator) -> np.random.Gene
 
 
 def _outside(
-    gram: np.ndarray, C: np.ndarray, least: float
+    gram: np.ndarray, C: np.ndarray, least: float | int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split a batch beside what is known: its coordinates on new directions, which rows make one, their factor."""
     gram = gram.astype(np.float64, copy=False)
@@ -398,7 +398,12 @@ def _outside(
 
 
 def _checked(
-    n_out: int, n_in: int, sigma: float, tolerance: float | None, dtype: np.dtype, antithetic: bool
+    n_out: int,
+    n_in: int,
+    sigma: float | int,
+    tolerance: float | int | None,
+    dtype: np.dtype,
+    antithetic: bool,
 ) -> float:
     for name, width in (("n_out", n_out), ("n_in", n_in)):
         if width < 1:

@@ -33,7 +33,7 @@ class RealMatrix:
         n_in: int,
         *,
         streams: Sequence[np.random.Generator],
-        sigma: float = 1.0,
+        sigma: float | int = 1.0,
         dtype: Any = np.float64,
         decoupled: bool = False,
     ) -> None:
@@ -67,8 +67,8 @@ class RealMatrix:
         x: Float[np.ndarray, "seed batch n_in"],
         weights: Float[np.ndarray, "*seed batch"],
         *,
-        momentum: float = 0.0,
-        shrink: float = 0.0,
+        momentum: float | int = 0.0,
+        shrink: float | int = 0.0,
     ) -> None:
         """As `LazyMatrix.update`, with the vectors themselves."""
         left = y * (weights[..., None] / self.n_in).astype(y.dtype, copy=False)

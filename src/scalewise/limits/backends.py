@@ -46,7 +46,7 @@ class Lazy:
     width: int
     replicas: int
     seed: int
-    compression: float | None
+    compression: float | int | None
     antithetic: bool
     remember_tests: bool
     dtype: Any
@@ -66,12 +66,12 @@ class Infinite:
         antithetic: As for `Lazy`.
     """
 
-    tolerance: float
+    tolerance: float | int
     replicas: int
     seed: int
-    memory: float
+    memory: float | int
     start: int
-    compression: float | None
+    compression: float | int | None
     antithetic: bool
 
     def at(self, width: int) -> Lazy:
@@ -114,7 +114,7 @@ def lazy(
     *,
     replicas: int = 1,
     seed: int = 0,
-    compression: float | None = None,
+    compression: float | int | None = None,
     antithetic: bool = False,
     remember_tests: bool = True,
     dtype: Any = np.float64,
@@ -149,13 +149,13 @@ def lazy(
 
 
 def infinite(
-    tolerance: float,
+    tolerance: float | int,
     *,
     replicas: int = 8,
     seed: int = 0,
-    memory: float = 4e9,
+    memory: float | int = 4e9,
     start: int = 1024,
-    compression: float | None = None,
+    compression: float | int | None = None,
     antithetic: bool = True,
 ) -> Infinite:
     """Infinite width, known to a tolerance: as many particles as the error bar of the replicas asks for.

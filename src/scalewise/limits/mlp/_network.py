@@ -13,7 +13,7 @@ from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
 from scalewise.scaling import ABC, Strategy, readout_exponents, update_exponents
 
-__all__ = ["Network", "Powers", "powers"]
+__all__ = ["Network", "Powers", "power", "powers"]
 
 PerLayer = float | int | Sequence[float | int]
 
@@ -128,13 +128,13 @@ class Powers:
 
     theta: tuple[float, ...]
     theta_b: tuple[float, ...]
-    kappa: float
-    iota: float
-    upsilon: float
+    kappa: float | int
+    iota: float | int
+    upsilon: float | int
     bias: tuple[float, ...]
 
 
-def powers(strategy: Strategy, n: float) -> Powers:
+def powers(strategy: Strategy, n: float | int) -> Powers:
     r"""The powers of the width in the training, at width $n$ or, with $n=\infty$, their limits.
 
     Args:
@@ -161,16 +161,17 @@ def powers(strategy: Strategy, n: float) -> Powers:
     r_l = update_exponents(strategy)
     rates_b = tuple(q - strategy.r for q in strategy.q_bias)
     return Powers(
-        theta=tuple(_power(n, -r) for r in r_l),
-        theta_b=(*(_power(n, -(least + q)) for q in rates_b[:-1]), _power(n, -rates_b[-1])),
-        kappa=_power(n, 1 - least),
-        iota=_power(n, least - A),
-        upsilon=_power(n, least - U),
-        bias=tuple(_power(n, -p / 2) for p in strategy.p),
+        theta=tuple(power(n, -r) for r in r_l),
+        theta_b=(*(power(n, -(least + q)) for q in rates_b[:-1]), power(n, -rates_b[-1])),
+        kappa=power(n, 1 - least),
+        iota=power(n, least - A),
+        upsilon=power(n, least - U),
+        bias=tuple(power(n, -p / 2) for p in strategy.p),
     )
 
 
-def _power(n: float, exponent: Fraction) -> float:
+def power(n: float | int, exponent: Fraction) -> float:
+    """A power of the width, or its limit; refused where there is none."""
     if exponent == 0:
         return 1.0
     if math.isinf(n):

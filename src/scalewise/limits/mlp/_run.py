@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from scalewise.limits.mlp._task import Task
 __all__ = ["Matrix", "Records", "Run"]
 
 
+@runtime_checkable
 class Matrix(Protocol):
     """What a run asks of a matrix: `LazyMatrix` and `RealMatrix` have it."""
 
@@ -33,7 +34,13 @@ class Matrix(Protocol):
         ...
 
     def update(
-        self, y: Any, x: Any, weights: Any, *, momentum: float = 0.0, shrink: float = 0.0
+        self,
+        y: Any,
+        x: Any,
+        weights: Any,
+        *,
+        momentum: float | int = 0.0,
+        shrink: float | int = 0.0,
     ) -> None:
         """Move by products of vectors."""
         ...
@@ -57,7 +64,7 @@ class _Moving:
         self.value = value
         self._velocity: np.ndarray | None = None
 
-    def step(self, change: np.ndarray, momentum: float, shrink: float) -> None:
+    def step(self, change: np.ndarray, momentum: float | int, shrink: float | int) -> None:
         if shrink:
             change = change - shrink * self.value
         if momentum:

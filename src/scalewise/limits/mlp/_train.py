@@ -77,7 +77,7 @@ def train(
         if value < least:
             raise ValueError(f"`{name}` must be at least {least}; got {value}.")
 
-    def found(backend: Finite | Lazy, n: float) -> Records:
+    def found(backend: Finite | Lazy, n: float | int) -> Records:
         at = powers(net.strategy, n)
         length = (steps, every, features)
         with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
@@ -258,7 +258,7 @@ def _dataset(
     on: Finite | Lazy,
     features: int,
     draws: bool,
-    n: float,
+    n: float | int,
 ) -> xr.Dataset:
     stacked: dict[str, tuple[tuple[str, ...], np.ndarray, str]] = {
         "logits": (("time", "sample", "output"), np.stack(records.logits, axis=1), "f_t"),

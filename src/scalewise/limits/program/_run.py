@@ -1,0 +1,203 @@
+r"""Running a program: the same text on real matrices, lazy ones, printed rules, or exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from scalewise._threads import blas_threads_for
+from scalewise.limits._lazy import LazyMatrix, generator
+from scalewise.limits._real import RealMatrix
+from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
+from scalewise.limits.program._arrays import Arrays, LazyProduct, RealProduct, ReferenceProduct
+from scalewise.limits.program._exact import Polynomials
+from scalewise.limits.program._space import Space
+from scalewise.limits.program._values import Scalar
+
+__all__ = ["Exact", "Reference", "exact", "reference", "run"]
+
+Program = Callable[[Space], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The printed rules on samples of Z; make it with `reference`.
+
+    Args:
+        samples: How many.
+        replicas: Independent runs.
+        seed: Of the first.
+    """
+
+    samples: int
+    replicas: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Polynomials in Gaussian variables; make it with `exact`."""
+
+
+def reference(samples: int, *, replicas: int = 1, seed: int = 0) -> Reference:
+    """The rules ZHat and ZDot as printed, on so many samples of Z: slow, and an oracle.
+
+    Args:
+        samples: At least 2; with fewer than some thousand the empirical Gram matrices overfit.
+        replicas: At least 1.
+        seed: At least 0.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Source: Yang & Hu, *Tensor Programs IV*, G.3, (40).
+
+    Example:
+        >>> from scalewise.limits import reference
+        >>> reference(4096).samples
+        4096
+    """
+    for name, value, least in (
+        ("samples", samples, 2),
+        ("replicas", replicas, 1),
+        ("seed", seed, 0),
+    ):
+        if value < least:
+            raise ValueError(f"`{name}` must be at least {least}; got {value}.")
+    return Reference(samples, replicas, seed)
+
+
+def exact() -> Exact:
+    """The limit of a linear or polynomial program without samples, by moments of Gaussian polynomials.
+
+    Example:
+        >>> from scalewise.limits import exact, run
+        >>> float(run(lambda space: {"m": space.mean(space.vector() ** 4)}, exact()).m)
+        3.0
+    """
+    return Exact()
+
+
+def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
+    r"""Run a program at a finite width or in the limit.
+
+    Args:
+        program: A function of a `Space` that returns a dictionary of scalars, or of nested lists of them.
+        on: `finite(n)`, `lazy(width)` (equal in law to it, and the limit as the width grows; the program sees an
+            infinite width only in the three others), `infinite(tolerance)`, `reference(samples)` or `exact()`.
+
+    Returns:
+        Dataset with a variable for each name, the mean over replicas, and ``_sem`` beside it where there are two
+        or more.
+
+    Raises:
+        ValueError: If a scalar is not finite, spaces do not fit, a transpose was not declared, the exact backend
+            meets what is no polynomial, or the tolerance is out of reach.
+        TypeError: If the program returns anything but scalars.
+
+    Source: Yang & Hu, *Tensor Programs IV*, G.4 and Algorithm 1.
+
+    Example:
+        >>> from scalewise.limits import lazy, run
+        >>> def program(space):
+        ...     W, v = space.matrix("W"), space.vector()
+        ...     return {"square": space.mean(space.apply("tanh", W @ v) ** 2)}
+        >>> bool(abs(run(program, lazy(10**5)).square - 0.3943) < 0.005)
+        True
+    """
+    with blas_threads_for():
+        if isinstance(on, Infinite):
+            return _until_known(program, on)
+        if isinstance(on, Finite):
+            streams = [generator((on.seed, k)) for k in range(on.replicas)]
+            found = program(Space(_real(on.width, streams)))
+            return _dataset({k: _collected(v, on.replicas) for k, v in found.items()}, on)
+        if isinstance(on, Exact):
+            found = program(Space(Polynomials()))
+            return _dataset({k: _collected(v, 1) for k, v in found.items()}, on)
+        return _dataset(_replicas(program, on, on.width if isinstance(on, Lazy) else math.inf), on)
+
+
+def _replicas(program: Program, on: Lazy | Reference, n: float | int) -> dict[str, np.ndarray]:
+    runs = []
+    for k in range(on.replicas):
+        stream = generator((on.seed, k))
+        maker = _lazy(on, n, stream) if isinstance(on, Lazy) else _printed(on, stream)
+        found = program(Space(maker))
+        runs.append({name: _collected(value, 1) for name, value in found.items()})
+    return {name: np.concatenate([r[name] for r in runs]) for name in runs[0]}
+
+
+def _real(width: int, streams: list[np.random.Generator]) -> Arrays:
+    def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> RealProduct:
+        return RealProduct(RealMatrix(n_out, n_in, streams=streams, sigma=sigma))
+
+    return Arrays(width, width, streams=streams, seeds=True, product=product)
+
+
+def _lazy(on: Lazy, n: float | int, stream: np.random.Generator) -> Arrays:
+    def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> LazyProduct:
+        return LazyProduct(
+            LazyMatrix(n_out, n_in, seed=stream, sigma=sigma, tolerance=on.compression)
+        )
+
+    return Arrays(on.width, n, streams=[stream], seeds=False, product=product)
+
+
+def _printed(on: Reference, stream: np.random.Generator) -> Arrays:
+    def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> ReferenceProduct:
+        return ReferenceProduct(n_out, n_in, sigma, stream)
+
+    return Arrays(on.samples, math.inf, streams=[stream], seeds=False, product=product)
+
+
+def _until_known(program: Program, on: Infinite) -> xr.Dataset:
+    width = on.start
+    while True:
+        backend = on.at(width)
+        found = _replicas(program, backend, math.inf)
+        worst = max(float(_sem(values).max()) for values in found.values())
+        if worst <= on.tolerance:
+            return _dataset(found, backend)
+        needed = width * (1.2 * worst / on.tolerance) ** 2
+        # How many vectors a program looks along is not known before; a thousand is many.
+        if needed * 8 * 1000 > on.memory:
+            raise ValueError(
+                f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} "
+                f"bytes for a thousand vectors: with {width} particles it is {worst:.2g}, and {needed:.2g} would "
+                "be needed. Raise `tolerance`, `memory` or `replicas`."
+            )
+        width = 2 * math.ceil(max(needed, 2 * width) / 2)
+
+
+def _collected(value: Any, replicas: int) -> np.ndarray:
+    """Scalars in nested lists as an array, replicas first."""
+    if isinstance(value, Scalar):
+        return np.broadcast_to(np.asarray(value.value, dtype=np.float64), (replicas,)).copy()
+    if isinstance(value, int | float | np.floating):
+        return np.full(replicas, float(value))
+    if isinstance(value, Iterable):
+        return np.stack([_collected(v, replicas) for v in value], axis=1)
+    raise TypeError(
+        f"A program returns scalars by name, or lists of them; got {type(value).__name__}. Return averages of "
+        "vectors: mean(x * y)."
+    )
+
+
+def _sem(values: np.ndarray) -> np.ndarray:
+    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
+
+
+def _dataset(found: dict[str, np.ndarray], on: Any) -> xr.Dataset:
+    variables = {}
+    for name, values in found.items():
+        dims = tuple(f"{name}_{i}" for i in range(values.ndim - 1))
+        variables[name] = (dims, values.mean(axis=0))
+        if len(values) > 1:
+            variables[f"{name}_sem"] = (dims, _sem(values))
+    return xr.Dataset(variables, attrs={"backend": repr(on)})

@@ -1,0 +1,229 @@
+r"""Vectors, matrices and scalars of a program: what a program's text handles, whatever it runs on.
+
+They hold a value of the algebra that the program runs on (arrays of coordinates, samples of $Z$, polynomials in
+Gaussian variables) and refuse what no program may do.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+__all__ = ["Algebra", "Matrix", "Product", "Scalar", "Vector"]
+
+
+@runtime_checkable
+class Algebra(Protocol):
+    """What a backend must be able to do with its values."""
+
+    def spread(self, scalar: Any) -> Any:
+        """A scalar in the form in which vectors take it in."""
+        ...
+
+    def mean(self, vector: Any) -> Any:
+        """The coordinate average."""
+        ...
+
+
+@runtime_checkable
+class Product(Protocol):
+    """A backend's Gaussian matrix."""
+
+    def times(self, x: Any) -> Any:
+        """$Wx$."""
+        ...
+
+    def transposed_times(self, y: Any) -> Any:
+        r"""$W^\top y$."""
+        ...
+
+
+class Scalar:
+    r"""A scalar $\theta$: a number, one for each seed, or its limit."""
+
+    __array_ufunc__ = None  # NumPy's numbers leave arithmetic to us
+
+    def __init__(self, algebra: Algebra, value: Any) -> None:
+        if not np.isfinite(value).all():
+            raise ValueError(
+                f"A scalar of the program is not finite: {value}. A division by zero, an overflow of a "
+                "nonlinearity, or training that diverges; look at what was averaged."
+            )
+        self.algebra, self.value = algebra, value
+
+    def _with(self, other: Any) -> Any:
+        if isinstance(other, Scalar):
+            return other.value
+        if isinstance(other, numbers.Real):
+            return float(other)
+        return None
+
+    def _new(self, value: Any) -> Scalar:
+        return Scalar(self.algebra, value)
+
+    def __add__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value + value)
+
+    def __sub__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value - value)
+
+    def __rsub__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(value - self.value)
+
+    def __mul__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value * value)
+
+    def __truediv__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(_divided(self.value, value))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(_divided(value, self.value))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Scalar:
+        return self._new(-self.value)
+
+    def __pow__(self, power: float | int) -> Scalar:
+        return self._new(self.value**power)
+
+
+def _divided(above: Any, below: Any) -> Any:
+    if np.any(np.asarray(below) == 0):
+        raise ValueError("A scalar of the program is not finite: a division by zero.")
+    return above / below
+
+
+class Vector:
+    """A vector of a program: arithmetic is coordinate by coordinate, with vectors and scalars.
+
+    Args:
+        algebra: Of the backend.
+        value: In that algebra.
+        ratio: Width of its space in units of $n$.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, algebra: Algebra, value: Any, ratio: float | int = 1.0) -> None:
+        self.algebra, self.value, self.ratio = algebra, value, ratio
+
+    def _with(self, other: Any) -> Any:
+        if isinstance(other, Vector):
+            if other.ratio != self.ratio:
+                raise ValueError(
+                    f"Two vectors of different spaces, of widths {self.ratio:g} n and {other.ratio:g} n, cannot be "
+                    "taken coordinate by coordinate. Multiply one with a matrix between the spaces."
+                )
+            return other.value
+        if isinstance(other, Scalar):
+            return self.algebra.spread(other.value)
+        if isinstance(other, numbers.Real):
+            return self.algebra.spread(Scalar(self.algebra, float(other)).value)
+        return None
+
+    def _new(self, value: Any) -> Vector:
+        return Vector(self.algebra, value, self.ratio)
+
+    def __add__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value + value)
+
+    def __sub__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value - value)
+
+    def __rsub__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(value - self.value)
+
+    def __mul__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value * value)
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Vector):
+            return NotImplemented
+        value = self._with(1.0 / other if isinstance(other, Scalar) else _divided(1.0, other))
+        return self._new(self.value * value)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Vector:
+        return self._new(-self.value)
+
+    def __pow__(self, power: int) -> Vector:
+        return self._new(self.value**power)
+
+
+class Matrix:
+    r"""A Gaussian matrix of a program, entries $N(0,\sigma^2/n_\text{in})$; multiply it with ``@``.
+
+    Args:
+        name: As declared.
+        product: The backend's.
+        algebra: The backend's.
+        ratios: Widths of output and input space in units of $n$.
+        transposed: Whether ``.T`` was declared.
+        flipped: Whether this is the transpose.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        product: Product,
+        algebra: Algebra,
+        *,
+        ratios: tuple[float | int, float | int],
+        transposed: bool,
+        flipped: bool = False,
+    ) -> None:
+        self.name, self.product, self.algebra, self.ratios = name, product, algebra, ratios
+        self.transposed, self.flipped = transposed, flipped
+
+    @property
+    def T(self) -> Matrix:
+        """The transpose.
+
+        Raises:
+            ValueError: If it was not declared.
+        """
+        if not self.transposed:
+            raise ValueError(
+                f"The program uses the transpose of {self.name!r}, but declared only {self.name!r}. Declare it "
+                f"with matrix({self.name!r}, transposed=True): products with both are correlated."
+            )
+        return Matrix(
+            self.name,
+            self.product,
+            self.algebra,
+            ratios=self.ratios,
+            transposed=True,
+            flipped=not self.flipped,
+        )
+
+    def __matmul__(self, x: Any) -> Vector:
+        if not isinstance(x, Vector):
+            raise TypeError(
+                f"Only a vector of the program can be multiplied with {self.name!r}; got "
+                f"{type(x).__name__}."
+            )
+        target, source = self.ratios[::-1] if self.flipped else self.ratios
+        if x.ratio != source:
+            letter = f"{self.name}.T" if self.flipped else self.name
+            raise ValueError(
+                f"{letter} maps vectors of width {source:g} n to {target:g} n; got one of width "
+                f"{x.ratio:g} n. See `ratios` of matrix({self.name!r}) and `ratio` of the vector."
+            )
+        value = (
+            self.product.transposed_times(x.value) if self.flipped else self.product.times(x.value)
+        )
+        return Vector(self.algebra, value, target)
