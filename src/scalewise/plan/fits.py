@@ -42,7 +42,7 @@ class Fit:
         curvature: $c$ of $\log_2$ size $=a+b\log_2n+c(\log_2n)^2$: 0 for a pure power. Over one doubling
             the local power changes by $2c$.
         curvature_sem: Its standard error.
-        dof: Degrees of freedom of `sem` (Welch and Satterthwaite).
+        dof: Degrees of freedom of the standard errors.
         last: The local power at the largest width, of the curved fit.
         last_sem: Its standard error.
         status: Whether there is a power at all; without one every number is 0.
@@ -101,10 +101,11 @@ def check_design(widths: Float[np.ndarray, " width"], seeds: int) -> None:
 def power_law(widths: Float[np.ndarray, " width"], sizes: Float[np.ndarray, "width seed"]) -> Fit:
     r"""Fit a power of the width to sizes.
 
-    $$\log_2\text{size}=a+b\log_2n,\qquad\widehat{\mathrm{Var}}\,b=\sum_wc_w^2\frac{s_w^2}{S},\qquad
+    $$\log_2\text{size}=a+b\log_2n,\qquad\widehat{\mathrm{Var}}\,b=\frac{s^2}{S}\sum_wc_w^2,\qquad
     c_w=\frac{x_w-\bar x}{\sum(x-\bar x)^2}$$
 
-    with $x=\log_2n$ and $s_w^2$ the variance of $\log_2$ size over the $S$ seeds of one width.
+    with $x=\log_2n$ and $s^2$ the variance of $\log_2$ size over the $S$ seeds of one width, averaged over the
+    widths: it has $S-1$ degrees of freedom for each of them.
 
     Args:
         widths: At least three.
@@ -133,35 +134,22 @@ def power_law(widths: Float[np.ndarray, " width"], sizes: Float[np.ndarray, "wid
     x, y = np.log2(widths), np.log2(sizes)
     line = x - x.mean()
     square = line**2 - np.mean(line**2) - line * (line @ line**2) / (line @ line)
+    slope, rise = line / (line @ line), 2 * line[-1] - line @ line**2 / (line @ line)
+    bend = square / (square @ square)
+    last = slope + rise * bend
     seeds = sizes.shape[1]
-    mean, variance = y.mean(axis=1), y.var(axis=1, ddof=1) / seeds
-    slope, sem, dof = _contrast(line, mean, variance, seeds)
-    curvature, curvature_sem, _ = _contrast(square, mean, variance, seeds)
-    # The two contrasts are orthogonal, but of unequal variances: their errors add as one contrast does.
-    rise = 2 * line[-1] - line @ line**2 / (line @ line)
-    both = line / (line @ line) + rise * square / (square @ square)
-    last, last_sem = float(both @ mean), float(np.sqrt(both**2 @ variance))
+    mean, scatter = y.mean(axis=1), float(y.var(axis=1, ddof=1).mean())
+
+    def sem(contrast: Float[np.ndarray, " width"]) -> float:
+        return float(np.sqrt(scatter / seeds * (contrast @ contrast)))
+
     return Fit(
-        slope,
-        sem,
-        curvature,
-        curvature_sem,
-        dof,
-        last=last,
-        last_sem=last_sem,
+        slope=float(slope @ mean),
+        sem=sem(slope),
+        curvature=float(bend @ mean),
+        curvature_sem=sem(bend),
+        dof=float(len(widths) * (seeds - 1)),
+        last=float(last @ mean),
+        last_sem=sem(last),
         status=Status.FITTED,
     )
-
-
-def _contrast(
-    direction: Float[np.ndarray, " width"],
-    mean: Float[np.ndarray, " width"],
-    variance: Float[np.ndarray, " width"],
-    seeds: int,
-) -> tuple[float, float, float]:
-    """Least-squares coefficient along one of several orthogonal directions, its error, its freedom."""
-    c = direction / (direction @ direction)
-    parts = c**2 * variance
-    total = float(parts.sum())
-    freedom = (seeds - 1) * (total**2 / float(parts @ parts) if total else len(parts))
-    return float(c @ mean), float(np.sqrt(total)), float(freedom)

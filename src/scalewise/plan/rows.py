@@ -154,6 +154,8 @@ def _powers(
             parts = of_readout(plan, zero_readout=measured.zero_readout)[0]
         return max(parts), min(parts)
     if quantity in (Quantity.FEATURES, Quantity.FEATURES_CHANGE):
+        if name not in measured.readouts:
+            return _ZERO, _ZERO
         top, least = _of_features(plan, measured, quantity)
         # What a tied readout reads is scaled down on its way.
         return top, -math.inf if tied else least

@@ -73,7 +73,7 @@ def judge(rows: Iterable[Row], measured: Measurement, tolerance: float) -> Verdi
         worst = sorted(growing, key=lambda r: -r.fit.slope)
         reasons = tuple(_grown(r, measured) for r in worst)
         return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
-    calm = "Nothing grows with the width."
+    calm = _calm([r for r in found if r.quantity in _SIZES], measured, tolerance)
     moved = logits.status is Status.FITTED
     fades = logits.slope < -tolerance - logits.error and not logits.tends_to(0.0, tolerance)
     if not moved or fades:
@@ -86,6 +86,16 @@ def judge(rows: Iterable[Row], measured: Measurement, tolerance: float) -> Verdi
     regime = Regime.FEATURES if learns else Regime.KERNEL
     reasons = (*reasons, *_of_features(features, tolerance, learns))
     return Verdict(regime, True, True, features, logits, reasons)
+
+
+def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
+    """That nothing grows, with what may yet be found to."""
+    steep = [r for r in rows if r.fit.slope > tolerance + 2 * r.fit.sem]
+    perhaps = [r for r in steep if not r.fit.tends_to(0.0, tolerance)]
+    if not perhaps:
+        return "Nothing grows with the width."
+    worst = max(perhaps, key=lambda r: r.fit.slope)
+    return f"Nothing is sure to grow with the width, but: {_grown(worst, measured)} More seeds will tell."
 
 
 def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ...]:
