@@ -30,17 +30,14 @@ def test_every_parameter_is_in_one_group_and_groups_are_few() -> None:
 
 
 def test_settings_of_no_effect_split_no_group() -> None:
-    def build(width: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Linear(8, width), nn.Linear(width, 3), nn.Linear(3, width), nn.Linear(width, 10)
-        )
-
-    said = {"1.weight": "bottleneck", "3.weight": "output"}
-    plan, model = planned(build, optimizer="adam", roles=said), build(64)
+    # A first layer that starts smaller has more decay, relative to its gradient, and nothing else.
+    strategy = sw.scaling.pqr((1, 0, 1), (-1, -1, 0), 0)
+    plan, model = planned(strategy=strategy, optimizer="adam"), mlp(64)
     with_decay = plan.param_groups(model, lr=0.1, weight_decay=0.1)
     without = plan.param_groups(model, lr=0.1, weight_decay=0.0)
-    assert [g["name"] for g in with_decay] == ["input+vector", "bottleneck", "fixed", "output"]
-    assert [g["name"] for g in without] == ["input+vector", "output+bottleneck", "fixed"]
+    names = [g["name"] for g in with_decay]
+    assert names == ["input+vector", "hidden", "vector", "output", "fixed"]
+    assert [g["name"] for g in without] == ["input+vector", "hidden", "output", "fixed"]
     assert all(g["weight_decay"] == 0 for g in without)
 
 

@@ -136,8 +136,8 @@ def test_a_bottleneck_is_asked_for() -> None:
     plan = planned(LowRank, roles={"down.weight": "bottleneck", "head.weight": "output"})
     found = roles(plan)
     assert (found["down.weight"], found["up.weight"]) == ("bottleneck", "input")
-    # It sums over the width and writes to eight units, whose size stays: no readout, no smaller start.
-    assert plan.factors("down.weight").init == 0.5
+    assert plan.factors("down.weight").lr == plan.factors("head.weight").lr == 0.25
+    assert plan.factors("up.weight").lr == 1
     assert plan.factors("head.weight").init == 0.25
     names = [n for n, p in LowRank(64).named_parameters() if p.requires_grad]
     assert sum(len(g["params"]) for g in plan.param_groups(LowRank(64))) == len(names) == 6
