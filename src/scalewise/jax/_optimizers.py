@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_optimizer"]
 
 _UNTRIED = (TypeError, ValueError, KeyError, AttributeError, NotImplementedError, AssertionError)
-_SMALL, _HUGE = 1e-3, 1e12
+_SMALL, _GREAT, _HUGE = 1e-3, 1e7, 1e12
 
 
 def check_optimizer(tx: optax.GradientTransformation, table: Plan) -> None:
@@ -57,16 +57,21 @@ def _update(tx: optax.GradientTransformation, a: Any, b: Any, *, weight: float =
     return np.asarray(updates["a"], dtype=float)
 
 
+def _largest(update: np.ndarray) -> float:
+    return float(abs(update).max())
+
+
 def _check_kind(tx: optax.GradientTransformation, optimizer: str, small: np.ndarray) -> None:
-    growth = abs(_update(tx, 10 * _SMALL, 10 * _SMALL)).max() / abs(small).max()
-    follows, fixed = growth > 5, growth < 2
+    # Small gradients tell from clipping, great ones from a large epsilon.
+    fixed = _largest(_update(tx, 10 * _SMALL, 10 * _SMALL)) < 2 * _largest(small)
+    great = [_largest(_update(tx, g, g)) for g in (_GREAT, 10 * _GREAT)]
     if optimizer == "sgd" and fixed:
         raise PlanError(
             "The plan was made for gradient descent (optimizer='sgd'), but the updates of this optimiser "
             "do not grow with the gradient, as Adam's do not. Make the plan with optimizer='adamw', or "
             "'adam' if weight decay is added to the gradient."
         )
-    if optimizer != "sgd" and follows:
+    if optimizer != "sgd" and great[1] > 5 * great[0]:
         raise PlanError(
             f"The plan was made for optimizer={optimizer!r}, whose steps have a fixed size, but the updates "
             "of this optimiser grow with the gradient. Make the plan with optimizer='sgd'."
@@ -75,7 +80,7 @@ def _check_kind(tx: optax.GradientTransformation, optimizer: str, small: np.ndar
 
 def _check_decay(tx: optax.GradientTransformation, optimizer: str) -> None:
     """With no gradient all that is left is weight decay: linear in the weight, or normalised too."""
-    one, two = (abs(_update(tx, 0.0, 0.0, weight=w)).max() for w in (1.0, 2.0))
+    one, two = (_largest(_update(tx, 0.0, 0.0, weight=w)) for w in (_GREAT, 2 * _GREAT))
     if not one:
         return
     if optimizer == "adam" and two > 1.5 * one:

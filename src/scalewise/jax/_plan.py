@@ -36,7 +36,7 @@ def plan(
     branch_outputs: Collection[str] = (),
     multiplied: Collection[str] = (),
     readouts: Collection[str] = (),
-    layout: Literal["plain", "linen"] = "plain",
+    layout: str = "plain",
     width: str = "width",
     depth: str = "depth",
 ) -> JaxPlan:
@@ -152,7 +152,9 @@ class JaxPlan:
                     f"`{place.name}` has the shape {tuple(place.value.shape)}, but the plan was made for "
                     f"{row.shape}. Build the model with the target's sizes, or plan for these."
                 )
-            new[name] = respread(place.name, place.value, row.base, self.table.std(name))
+            new[name] = place.value
+            if self.table.base != self.table.target:
+                new[name] = respread(place.name, place.value, row.base, self.table.std(name))
             if place.cell is not None and new[name] is not place.value:
                 cells[name] = place.cell
         missing = [t.name for t in self.table.tensors if not {t.name, *t.aliases} & new.keys()]

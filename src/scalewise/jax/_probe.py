@@ -102,18 +102,23 @@ def planned(request: Request) -> Plan:
     other = target if wide == request.target else _at(request, wide)
     shallow = None if lam == 1 else _at(request, request.base)
     _ask_for_roles(request, base, other)
-    probe = Probe(
-        base.model, other.model, ratio, target.model, shallow and shallow.model,
-        _spreads(request, deep, base),
-    )  # fmt: skip
-    out = make_plan(
+    probe = Probe(base.model, other.model, ratio, target.model, shallow and shallow.model)
+    table = _table(request, probe, nu, lam)
+    _ask_for_readouts(request, table)
+    _refuse_copies(base, table)
+    # Built only when there is nothing left to ask.
+    return _table(request, replace(probe, spreads=_spreads(request, deep, base)), nu, lam)
+
+
+def _table(request: Request, probe: Probe, width: Fraction, depth: Fraction) -> Plan:
+    return make_plan(
         probe,
         request.strategy,
         optimizer=request.optimizer,
         base=request.base,
         target=request.target,
-        width=nu,
-        depth=lam,
+        width=width,
+        depth=depth,
         roles=request.roles,
         residual=Fraction(request.residual),
         branch_outputs=request.branch_outputs,
@@ -121,9 +126,6 @@ def planned(request: Request) -> Plan:
         width_name=request.width,
         depth_name=request.depth,
     )
-    _ask_for_readouts(request, out)
-    _refuse_copies(base, out)
-    return out
 
 
 def _at(request: Request, sizes: Mapping[str, object]) -> Described:
@@ -154,8 +156,15 @@ def _spreads(request: Request, sizes: Mapping[str, object], base: Described) -> 
 def _ask_for_roles(request: Request, base: Described, wide: Described) -> None:
     """Everything that must be asked about bare tensors, at once."""
     other = wide.model.named()
-    names = list(other)
-    said = {n for wanted in request.roles for n in matching(wanted, names)}
+    names = [*other, *wide.model.aliases]
+    said: set[str] = set()
+    for wanted in request.roles:
+        hits = matching(wanted, names)
+        if not hits:
+            # Before anything is asked: a misspelt name would be asked for again.
+            few = ", ".join(f"`{n}`" for n in dict.fromkeys(map(pattern, names)))
+            raise PlanError(f"`roles` names {wanted!r}, which fits no tensor. The model has {few}.")
+        said |= set(hits)
     asked: dict[str, str] = {}
     for t in base.model.tensors:
         if t.kind is Kind.UNKNOWN and t.name not in said and t.name in other:

@@ -98,15 +98,17 @@ def places(tree: Any) -> list[Place]:
 
 
 def rebuilt(tree: Any, change: Callable[[str, Any], Any]) -> Any:
-    """A copy of a tree with every leaf outside NNX modules replaced by ``change(name, leaf)``.
+    """A copy of a tree with every array and number outside NNX modules replaced by ``change(name, leaf)``.
 
     The name of a leaf inside an NNX variable ends in ``.value``.
     """
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaf if is_nnx_module(leaf) else change(dotted(path), leaf),
-        tree,
-        is_leaf=is_nnx_module,
-    )
+
+    def one(path: tuple[Any, ...], leaf: Any) -> Any:
+        # Not the gaps that Equinox leaves for what is shared.
+        number = isinstance(leaf, jax.Array | np.ndarray | np.generic | float | complex)
+        return change(dotted(path), leaf) if number else leaf
+
+    return jax.tree_util.tree_map_with_path(one, tree, is_leaf=is_nnx_module)
 
 
 @dataclass(frozen=True)
