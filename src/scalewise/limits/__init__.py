@@ -1,5 +1,6 @@
 """Networks and programs at infinite width, and at any finite one by the same text."""
 
+from scalewise.limits import shallow
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits.backends import Backend, finite, infinite, lazy
 from scalewise.limits.deep_linear import DeepLinearRun, deep_linear_limit
@@ -90,6 +91,7 @@ __all__ = [
     "reference",
     "run",
     "sample_linear",
+    "shallow",
     "train",
     "train_word2vec",
     "word2vec_limit",

@@ -58,7 +58,9 @@ def train_limit(
     \Delta\theta=-\big(\hat\eta^*_a\sigma^*\overline{\nabla\ell_a\phi(\hat w\cdot x_a)},\
     \hat\eta^*_w\sigma^*\overline{\nabla\ell_w\hat a\phi'(\hat w\cdot x_w)x_w}\big),\qquad
     \tilde f=\sigma^*d^*\!\int\!\hat a\phi\,d\mu,$$
-    with $\mu$ as particles in pairs of opposite $\hat a$. The loss sees $g$ at step 0 and $\tilde f$ later, as
+    with $\mu$ as particles in pairs of opposite $\hat a$, for few features scrambled Sobol points.
+
+    The loss sees $g$ at step 0 and $\tilde f$ later, as
     `LimitDynamics` says; in IC-MF $\tilde f+g$ throughout, which then is what is returned. Where only signs
     count, $g$ decides until the first sample that it has wrong: till then $\tilde f=0$.
 
@@ -71,8 +73,8 @@ def train_limit(
         start: $g$, where it is known, such as ``start`` of `train_finite`; drawn for ``None``.
         record: Steps to write down; all for ``None``.
         kernels: Whether to write down diagonals of $\tilde K_a$, $\tilde K_w$ too.
-        units: Particles of each seed, an even number; their error is $O(\mathrm{units}^{-1/2})$, and seeds with one
-            `start` show it.
+        units: Particles of each seed, an even number, best a power of 2. Their error falls like
+            $\mathrm{units}^{-1/2}$, for fewer than 64 features faster; seeds with one `start` show it.
         dtype: Of the particles.
 
     Returns:
@@ -114,7 +116,7 @@ def train_limit(
         slope = _Seen(g, dynamics)
         if dynamics.moving:
             draw = Draw(
-                units, numbers, reference.law, paired=True, silent=dynamics.silent, dtype=dtype
+                units, numbers, reference.law, even=True, silent=dynamics.silent, dtype=dtype
             )
             particles = Particles(task, reference.phi, draw)
             trace = run_particles(

@@ -43,8 +43,8 @@ class ShallowNetwork:
         ValueError: If shapes do not fit, or the scaling adds something to the output.
     """
 
-    a: Float[np.ndarray, " unit"]
-    w: Float[np.ndarray, "unit feature"]
+    a: Float[np.ndarray, ...]
+    w: Float[np.ndarray, ...]
     reference: Reference
     scaling: ShallowScaling
 

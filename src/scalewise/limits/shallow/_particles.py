@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.special import ndtri
 
 from scalewise.activations import Activation
 from scalewise.limits.shallow._task import Task
@@ -23,6 +24,8 @@ __all__ = ["Draw", "GramLayer", "Particles", "WeightLayer", "draw_weights"]
 
 _BLOCK = 1 << 18  # numbers of one block of preactivations
 _ROOT_3 = 3**0.5
+_MANY_FEATURES = 64  # beyond, Sobol points are no more even than random ones
+_TINY = 2.0**-60
 
 
 @runtime_checkable
@@ -91,8 +94,9 @@ class Draw:
         units: Of one network.
         seeds: One network each. A narrower network is the beginning of a wider one with the same seed.
         law: ``"normal"`` or ``"uniform"``, variance 1.
-        paired: Whether units come in pairs with the same first weights and opposite output weights, so that
-            every odd moment of the output weights vanishes exactly.
+        even: Whether units fill the law evenly, as the points of a rule for integrals over it: pairs with the
+            same first weights and opposite output weights, so that every odd moment of these vanishes
+            exactly, and for few features scrambled Sobol points, independent for each seed.
         silent: Whether output weights start at 0.
         dtype: Of all arrays.
     """
@@ -100,23 +104,48 @@ class Draw:
     units: int
     seeds: tuple[int, ...]
     law: str = "normal"
-    paired: bool = False
+    even: bool = False
     silent: bool = False
     dtype: Any = np.float64
 
 
 def draw_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
     """Weights block by block: output weights (seed, unit) and first weights (feature, seed, unit)."""
+    if draw.even and features < _MANY_FEATURES:
+        yield from _sobol_weights(draw, features, blocks)
+        return
     streams = [
         [np.random.Generator(np.random.Philox(part)) for part in np.random.SeedSequence(s).spawn(2)]
         for s in draw.seeds
     ]
     for units in blocks:
-        drawn = units // 2 if draw.paired else units
+        drawn = units // 2 if draw.even else units
         a = np.stack([_sample(of_a, draw.law, (drawn,)) for of_a, _ in streams])
         w = np.stack([_sample(of_w, draw.law, (drawn, features)).T for _, of_w in streams], axis=1)
-        if draw.paired:
+        if draw.even:
             a, w = np.concatenate([a, -a], axis=-1), np.concatenate([w, w], axis=-1)
+        if draw.silent:
+            a = np.zeros_like(a)
+        yield a.astype(draw.dtype), np.ascontiguousarray(w, dtype=draw.dtype)
+
+
+def _sobol_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
+    from scipy.stats import qmc  # here, because its import takes as long as many a run
+
+    tables = []
+    for seed in draw.seeds:
+        points = qmc.Sobol(features + 1, scramble=True, rng=np.random.default_rng(seed))
+        exponent = max(draw.units // 2 - 1, 0).bit_length()
+        u = points.random_base2(exponent)[: draw.units // 2]
+        table = _ROOT_3 * (2 * u - 1) if draw.law == "uniform" else ndtri(np.clip(u, _TINY, None))
+        tables.append(table)
+    whole = np.stack(tables, axis=1)  # (pair, seed, 1 + feature)
+    begin = 0
+    for units in blocks:
+        part = whole[begin : begin + units // 2]
+        begin += units // 2
+        a, w = part[:, :, 0].T, part[:, :, 1:].T
+        a, w = np.concatenate([a, -a], axis=-1), np.concatenate([w, w], axis=-1)
         if draw.silent:
             a = np.zeros_like(a)
         yield a.astype(draw.dtype), np.ascontiguousarray(w, dtype=draw.dtype)

@@ -40,15 +40,13 @@ class ShallowScaling:
     name: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("q_sigma", "q_tilde_a", "q_tilde_w"):
-            object.__setattr__(self, name, fraction(name, getattr(self, name)))
         if not self.name:
             text = f"({self.q_sigma}, {self.q_tilde_a}, {self.q_tilde_w})"
             object.__setattr__(self, "name", text)
 
     @property
     def output_power(self) -> Fraction:
-        r"""Power of $d$ of what training adds to the output, and of kernels; $2q_\sigma+\tilde q+1$ in the plane."""
+        r"""Power of $d$ of what training adds to outputs, and of kernels: $2q_\sigma+\tilde q+1$ in the plane."""
         return plane.powers_after(1, self.q_sigma, self.q_tilde_a, self.q_tilde_w).change_f
 
     @property
@@ -120,7 +118,11 @@ def scaling(
             "A scaling has two exponents, (q_sigma, q_tilde), or three, (q_sigma, q_tilde_a, "
             f"q_tilde_w); got {len(source)}."
         )
-    return ShallowScaling(source[0], source[1], source[-1])
+    return ShallowScaling(
+        fraction("q_sigma", source[0]),
+        fraction("q_tilde_a", source[1]),
+        fraction("q_tilde_w", source[-1]),
+    )
 
 
 @dataclass(frozen=True)

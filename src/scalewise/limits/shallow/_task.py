@@ -97,11 +97,12 @@ class Task:
             takes a sample twice or one that is not there.
     """
 
-    inputs: Float[np.ndarray, "sample feature"]
-    labels: Float[np.ndarray, " sample"] | Int[np.ndarray, " sample"]
-    probes: Float[np.ndarray, "probe feature"] | None = None
-    rows_a: Int[np.ndarray, "step batch"] | None = None
-    rows_w: Int[np.ndarray, "step batch_w"] | None = None
+    # Shapes are checked below, with sentences.
+    inputs: Float[np.ndarray, ...]
+    labels: Float[np.ndarray, ...] | Int[np.ndarray, ...]
+    probes: Float[np.ndarray, ...] | None = None
+    rows_a: Int[np.ndarray, ...] | None = None
+    rows_w: Int[np.ndarray, ...] | None = None
 
     def __post_init__(self) -> None:
         x, y = np.asarray(self.inputs), np.asarray(self.labels)

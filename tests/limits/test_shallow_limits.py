@@ -1,0 +1,304 @@
+"""Agreement and golden tests: limits of shallow networks against networks of large width, region by region."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from scalewise.limits import shallow as sh
+from scalewise.scaling import shallow as plane
+
+X = np.random.default_rng(3).normal(size=(4, 3))
+Y = np.array([1.0, -1.0, 1.0, -1.0])
+PROBES = np.random.default_rng(4).normal(size=(2, 3))
+STEPS = 5
+SEEDS = 3
+# d* = 1: every power of d/d* is as large as d allows.
+REFERENCE = sh.Reference(1, rate_a=0.5, rate_w=0.5)
+NARROW, WIDE, UNITS = 1 << 10, 1 << 17, 1 << 14
+
+# In the open set R2 a point that is farther from all lines than its representative.
+POINTS: dict[str, Any] = {one.id: one.representative for one in plane.regions()}
+POINTS["R2"] = ("-2/3", "1/2")
+POINTS |= {name: name for name in ("default", "IC-MF", "IC-MF (appendix)")}
+
+
+def task_of(schedule: int) -> sh.Task:
+    return sh.Task(X, Y, PROBES, *sh.independent_batches(4, STEPS, seed=schedule))
+
+
+def margin(point: Any, schedule: int) -> float:
+    """Smallest margin of what the loss sees only by its sign, in units of all outputs."""
+    task, order = task_of(schedule), sh.limit_dynamics(point)
+    if order.later < 1:
+        return 1.0
+    run = sh.train_limit(task, REFERENCE, point, steps=STEPS, seeds=SEEDS, units=1 << 10)
+    found = []
+    for k in range(1, STEPS):
+        f = run.scaled_logits[k].values
+        seen = np.abs(np.concatenate([f[:, rows] for rows in task.rows(k)], axis=1))
+        found.append(seen[np.abs(f).max(axis=1) > 0].ravel() / np.sqrt(np.mean(f**2)))
+    return float(np.concatenate(found).min())
+
+
+def compared(point: Any, schedule: int, width: int) -> tuple[xr.Dataset, xr.Dataset]:
+    task = task_of(schedule)
+    some = {"steps": STEPS, "seeds": SEEDS, "kernels": True}
+    finite = sh.train_finite(task, REFERENCE, point, width, **some)
+    limit = sh.train_limit(task, REFERENCE, point, start=finite.start.values, units=UNITS, **some)
+    return finite, limit
+
+
+def error(name: str, finite: xr.Dataset, limit: xr.Dataset, first: int = 1) -> float:
+    """Median over networks of the error relative to the size of the limit."""
+    later = slice(first, None)
+    off = ((finite[name] - limit[name]).isel(step=later) ** 2).mean(("step", "input")) ** 0.5
+    return float(np.median(off) / np.sqrt((limit[name].isel(step=later) ** 2).mean()))
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_wide_networks_approach_their_limit_at_the_stated_rate(name: str) -> None:
+    # A network whose output comes near 0 where only its sign counts is slow to converge: take batches
+    # for which the limit keeps away from there.
+    point = POINTS[name]
+    best = max(range(12), key=lambda schedule: margin(point, schedule))
+    narrow, wide = (compared(point, best, width) for width in (NARROW, WIDE))
+    rho = float(sh.scaling(point).rate)
+    for variable in ("scaled_logits", "kernel_a", "kernel_w"):
+        before, after = error(variable, *narrow), error(variable, *wide)
+        slope = np.log2(before / after) / np.log2(WIDE / NARROW)
+        assert slope > (0.6 if variable == "scaled_logits" else 0.5) * rho, (
+            variable,
+            before,
+            after,
+        )
+        assert after < 4 * WIDE**-rho, (variable, after)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "erf", "softplus"])
+@pytest.mark.parametrize("point", ["NTK", "IC-MF"])
+def test_smooth_activations_and_full_batches(activation: str, point: str) -> None:
+    task = sh.Task(X, Y, PROBES)
+    reference = sh.Reference(4, rate_a=2.0, rate_w=2.0, activation=activation)
+    some = {"steps": STEPS, "seeds": 2, "kernels": True}
+    finite = sh.train_finite(task, reference, point, WIDE, **some)
+    limit = sh.train_limit(task, reference, point, start=finite.start.values, units=UNITS, **some)
+    for variable in ("scaled_logits", "kernel_a", "kernel_w"):
+        assert error(variable, finite, limit, 0) < 0.02
+    assert float(abs(limit.scaled_logits[-1] - limit.scaled_logits[0]).min()) > 0.01
+
+
+def test_a_law_carried_along_is_a_push_forward() -> None:
+    # With a linear activation second moments of (a, w) close under a step: M -> T M T'.
+    rows = sh.independent_batches(4, STEPS, seed=1)
+    reference = sh.Reference(4, sigma=0.6, rate_a=0.8, rate_w=0.5, activation="linear")
+    task = sh.Task(X, Y, PROBES, *rows)
+    limit = sh.train_limit(task, reference, "MF", steps=STEPS, seeds=4, units=UNITS)
+    M, everything = np.eye(4), np.concatenate([X, PROBES])
+    first_order = M
+    for k in range(STEPS + 1):
+        f = reference.sigma * reference.width * everything @ M[1:, 0]
+        found = limit.scaled_logits[k].values
+        np.testing.assert_allclose(found.mean(axis=0), f, atol=0.005)
+        if k == 2:
+            # The printed equation is of first order in the rates: told apart.
+            other = reference.sigma * reference.width * everything @ first_order[1:, 0]
+            assert np.abs(other - f).max() > 0.2
+        if k < STEPS:
+            a, w = rows[0][k, 0], rows[1][k, 0]
+            chi = [-Y[i] / (2 if k == 0 else 1 + np.exp(f[i] * Y[i])) for i in (a, w)]
+            D = np.zeros((4, 4))
+            D[0, 1:] = -reference.rate_a * reference.sigma * chi[0] * X[a]
+            D[1:, 0] = -reference.rate_w * reference.sigma * chi[1] * X[w]
+            first_order = first_order + D @ first_order + first_order @ D.T
+            M = (np.eye(4) + D) @ M @ (np.eye(4) + D).T
+
+
+def test_the_first_step_of_the_mean_field_is_downhill_by_its_kernels() -> None:
+    # The printed sign of the divergence would take the output the other way.
+    task = sh.Task(X[:1], np.array([1.0]), X[1:])
+    reference = sh.Reference(4, rate_a=0.02, rate_w=0.04)
+    limit = sh.train_limit(task, reference, "MF", steps=1, units=UNITS, seeds=4)
+    K_a, K_w = sh.limit_kernels(reference, X, X[:1])
+    wanted = 0.5 * (0.02 * K_a + 0.04 * K_w)[:, 0]
+    np.testing.assert_allclose(limit.scaled_logits[1].mean("seed"), wanted, atol=0.004)
+    assert wanted[0] > 0.1
+
+
+def test_what_limits_start_from() -> None:
+    task = sh.Task(X, Y, PROBES)
+    start = sh.draw_start(task, REFERENCE, 2)
+    for point in POINTS.values():
+        run = sh.train_limit(task, REFERENCE, point, steps=0, seeds=2, units=64)
+        dynamics = sh.limit_dynamics(point)
+        wanted = start if dynamics.remembers or dynamics.keeps else 0 * start
+        np.testing.assert_allclose(run.scaled_logits[0], wanted, atol=1e-14)
+        np.testing.assert_allclose(run.start, start)
+    assert [name for name in POINTS if sh.limit_dynamics(POINTS[name]).remembers] == [
+        "R6",
+        "R7",
+        "R8",
+    ]
+
+
+def test_the_initial_process_has_its_covariance() -> None:
+    task = sh.Task(X, Y, np.concatenate([PROBES, 2 * X[:1]]))
+    reference = sh.Reference(9, sigma=0.5)
+    draws = sh.draw_start(task, reference, 4000)
+    K = sh.limit_kernels(reference, task.all_inputs)[0]
+    product = draws[:, :, None] * draws[:, None, :]
+    sem = product.std(axis=0) / 4000**0.5
+    assert np.all(np.abs(product.mean(axis=0) - K) < 4.5 * sem)
+    # Outputs of parallel inputs stay in proportion.
+    np.testing.assert_allclose(draws[:, -1], 2 * draws[:, 0], atol=1e-4)
+
+
+def test_nothing_is_learned_until_something_is_wrong() -> None:
+    # Where only the sign of the start counts, two samples that are right change nothing, the third does.
+    rows = np.array([[0], [1], [2], [0]])
+    task = sh.Task(X, Y, None, rows)
+    start = (Y * [1, 1, -1, 1])[None, :]
+    run = sh.train_limit(task, REFERENCE, POINTS["R1"], steps=4, start=start)
+    moved = np.abs(run.scaled_logits[:, 0]).max("input").values
+    assert moved[:3].tolist() == [0, 0, 0]
+    assert moved[3] > 0.1
+    K = sum(sh.limit_kernels(REFERENCE, X, X[2:3]))
+    np.testing.assert_allclose(run.scaled_logits[3, 0], 0.5 * Y[2] * K[:, 0], rtol=1e-12)
+
+
+def test_first_weights_of_the_default_stand_still_in_the_first_step() -> None:
+    task = sh.Task(X, Y, PROBES)
+    some = {"steps": 2, "units": 1 << 12, "kernels": True}
+    silent = sh.train_limit(task, REFERENCE, "default", **some)
+    np.testing.assert_allclose(silent.kernel_a[1], silent.kernel_a[0], rtol=1e-12)
+    assert float(abs(silent.kernel_a[2] - silent.kernel_a[1]).max()) > 1e-3
+    assert float(abs(silent.kernel_w[0]).max()) == 0.0
+    moving = sh.train_limit(task, REFERENCE, "sym-default", **some)
+    assert float(abs(moving.kernel_a[1] - moving.kernel_a[0]).max()) > 1e-3
+
+
+def test_an_input_is_the_same_as_sample_and_as_probe() -> None:
+    rows = sh.independent_batches(4, STEPS, seed=2)
+    for batches in ((), rows):
+        task = sh.Task(X, Y, X, *batches)
+        for point in ("NTK", "MF", "sym-default"):
+            run = sh.train_limit(
+                task, REFERENCE, point, steps=STEPS, units=64, start=np.ones((1, 8))
+            )
+            np.testing.assert_allclose(
+                run.scaled_logits[..., 4:], run.scaled_logits[..., :4], rtol=1e-9, atol=1e-12
+            )
+
+
+@pytest.mark.parametrize(("features", "rate"), [(3, (0.6, 1.1)), (70, (0.4, 0.6))])
+@pytest.mark.parametrize("law", ["normal", "uniform"])
+def test_replicas_show_the_error_of_the_particles(
+    features: int, rate: tuple[float, float], law: str
+) -> None:
+    x = np.random.default_rng(5).normal(size=(4, features)) * (3 / features) ** 0.5
+    task, reference = sh.Task(x, Y), replace(REFERENCE, law=law)
+    spread, means = [], []
+    for units in (1 << 7, 1 << 13):
+        start = np.ones((12, 4))
+        run = sh.train_limit(task, reference, "MF", steps=3, seeds=12, units=units, start=start)
+        spread.append(run.scaled_logits[-1].std("seed").mean().item())
+        means.append(run.scaled_logits[-1].mean("seed").values)
+    assert rate[0] < np.log2(spread[0] / spread[1]) / 6 < rate[1]
+    assert np.abs(means[0] - means[1]).max() < 4 * spread[0]
+
+
+def test_kernels_in_closed_form() -> None:
+    reference = sh.Reference(1, activation="leaky_relu(0.1)")
+    x, other = np.array([[1, 0.5, -0.2]]), np.array([[-0.3, 0.8, 0.4]])
+    K_a, K_w = sh.limit_kernels(reference, x, other)
+    assert K_a[0, 0] == pytest.approx(0.1442062890, abs=5e-11)
+    assert K_w[0, 0] / (x @ other.T)[0, 0] == pytest.approx(0.3049064149, abs=5e-11)
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu(0.3)", "erf", "tanh", "gelu", "swish"])
+def test_kernels_are_those_of_very_wide_networks(activation: str) -> None:
+    reference = sh.Reference(7, sigma=0.5, activation=activation)
+    everything = np.concatenate([X, PROBES])
+    whole = sh.limit_kernels(reference, everything)
+    blocks = sh.limit_kernels(reference, X, PROBES)
+    net = sh.draw_network(reference, sh.scaling("MF"), 200_000, 3)
+    for one, block, found in zip(
+        whole, blocks, sh.tangent_kernels(net, everything, everything), strict=True
+    ):
+        np.testing.assert_allclose(one[:4, 4:], block, rtol=1e-9)
+        np.testing.assert_allclose(one, one.T, rtol=1e-12)
+        assert np.abs(one - found).max() < 0.02 * np.abs(one).max()
+
+
+@pytest.mark.parametrize("samples", [255, 256, 300])
+def test_kernels_of_many_inputs_are_those_of_each_pair(samples: int) -> None:
+    x = np.random.default_rng(0).normal(size=(samples, 4))
+    reference = sh.Reference(3, activation="tanh")
+    K_a, K_w = sh.limit_kernels(reference, x)
+    few = [0, 1, 254, samples - 1]
+    wanted = sh.limit_kernels(reference, x[few])
+    np.testing.assert_allclose(K_a[np.ix_(few, few)], wanted[0], rtol=1e-9)
+    np.testing.assert_allclose(K_w[np.ix_(few, few)], wanted[1], rtol=1e-9)
+
+
+def test_dynamics_by_name_and_by_point() -> None:
+    for one in plane.regions():
+        found = sh.limit_dynamics(one.representative)
+        A, B, C, S = one.signs
+        assert found == sh.LimitDynamics(one.id, S == 0, A, B, C == 0)
+    for name, id in (("NTK", "R6"), ("sym-default", "R10"), ("MF", "R12")):
+        point = plane.region(*(next(r for r in plane.regions() if r.id == id)).representative)
+        assert sh.limit_dynamics(name).region == point.id
+    assert sh.limit_dynamics("default") == sh.LimitDynamics("", True, 0, 1, silent=True)
+    assert sh.limit_dynamics("IC-MF") == sh.LimitDynamics("R12", True, 0, 0, keeps=True)
+    powers = {name: str(one.output_power) for name, one in sh.SCALINGS.items()}
+    assert powers == {
+        "default": "1",
+        "sym-default": "1/2",
+        "NTK": "0",
+        "MF": "0",
+        "IC-MF": "0",
+        "IC-MF (appendix)": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        ((0, 1), r"lies above the band of dynamical stability, -1/2 <= q_sigma \+ q_tilde <= 0"),
+        ((-1, 0), r"lies below the band of dynamical stability, -1/2 <= q_sigma \+ q_tilde <= 0"),
+        ((-1, 1, "1/2"), "rates that scale differently only 'default'"),
+        (
+            replace(sh.scaling("NTK"), initial=sh.scaling("IC-MF").initial),
+            "The limit of .* is not known: something is added",
+        ),
+    ],
+)
+def test_points_without_a_limit_are_refused(point: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sh.train_limit(sh.Task(X, Y), REFERENCE, point, steps=1)
+
+
+def test_bad_limits_are_refused() -> None:
+    with pytest.raises(ValueError, match="`units` must be an even number"):
+        sh.train_limit(sh.Task(X, Y), REFERENCE, "MF", steps=1, units=7)
+    with pytest.raises(ValueError, match=r"`start` has shape \(seed, input\), here \(1, 4\)"):
+        sh.train_limit(sh.Task(X, Y), REFERENCE, "MF", steps=1, start=np.ones((1, 3)))
+
+
+def test_the_band_as_a_figure() -> None:
+    canvas = sh.band_figure()
+    (axis,) = canvas.axes
+    labels = {text.get_text().split()[0] for text in axis.texts}
+    assert labels == {one.id for one in plane.regions()}
+    places = {text.get_text().split()[0]: text.xy for text in axis.texts}
+    lines = {line.get_label()[0]: line.get_xydata() for line in axis.lines}
+    for one in plane.regions():
+        assert places[one.id] == tuple(map(float, one.representative))
+        for number in one.satisfied:
+            (x0, y0), (x1, y1) = np.asarray(lines[str(number)])
+            x, y = places[one.id]
+            assert (x - x0) * (y1 - y0) == pytest.approx((y - y0) * (x1 - x0), abs=1e-12)
+    canvas.draw_without_rendering()
