@@ -31,6 +31,7 @@ from breaks import (
     estimators,
     laws,
     layers,
+    learning_rate,
     moments,
     note,
     ntk,
@@ -39,6 +40,7 @@ from breaks import (
     preactivation,
     scaling,
     two_inputs,
+    verify,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ntk.MUTANTS,
     *dntk.MUTANTS,
     *layers.MUTANTS,
+    *learning_rate.MUTANTS,
     *one_input.MUTANTS,
     *plan.MUTANTS,
     *two_inputs.MUTANTS,
@@ -69,6 +72,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *scaling.MUTANTS,
     *moments.MUTANTS,
     *estimators.MUTANTS,
+    *verify.MUTANTS,
 )
 
 

@@ -206,7 +206,7 @@ def test_small_widths_are_named_as_such(mup: Plan) -> None:
     assert c.ok
     assert "right at the largest: `net.2.weight` (own change)" in str(c)
     # Spreads and learning rates have no such excuse.
-    dying = {("net.2.weight", Q.WEIGHT): 1 + 60 / WIDTHS[:, None]}
+    dying = {("net.2.weight", Q.WEIGHT): 1 + 40 / WIDTHS[:, None]}
     c = check(mup, measurement(powers(MUP), noise=0.002, changed=dying))
     assert [k.cause for k in c.culprits] == [Cause.INITIALISATION]
 

@@ -276,7 +276,8 @@ class Tied(nn.Module):
         self.head.weight = self.embed.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.head(self.mix(self.embed(tokens)).tanh())
+        x = self.embed(tokens)
+        return self.head(x + self.mix(x).tanh())
 
 
 def test_a_tied_readout_needs_its_multiplier() -> None:

@@ -1,0 +1,196 @@
+"""Breaks of what `verify` measures, fits, concludes and blames."""
+
+from breaks import row
+
+SIZES = "tests/torch/test_verify_sizes.py"
+REAL = "tests/torch/test_verify.py"
+CHECK = "tests/plan/test_check.py"
+FITS = "tests/plan/test_fits.py"
+
+of_sizes = row("torch/_measure.py", SIZES)
+of_run = row("torch/_run.py", REAL)
+of_fits = row("plan/fits.py", FITS)
+of_rows = row("plan/rows.py", CHECK)
+of_verdict = row("plan/verdict.py", CHECK)
+of_diagnosis = row("plan/diagnosis.py", CHECK)
+of_predicted = row(
+    "plan/predicted.py", f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family"
+)
+
+MUTANTS = (
+    of_sizes(
+        "verify sizes: own change on the old inputs",
+        "before, after = _Recorder(places), _Recorder(places, old)",
+        "before, after = _Recorder(places, old), _Recorder(places)",
+    ),
+    of_sizes(
+        "verify sizes: change counted from the new size",
+        "moved = [b - a for a, b in zip(parts, two[module], strict=True)]",
+        "moved = [b - 0 * a for a, b in zip(parts, two[module], strict=True)]",
+    ),
+    of_sizes(
+        "verify sizes: weights about zero",
+        "return _rms([wide - wide.mean()]), False",
+        "return _rms([wide]), False",
+    ),
+    of_sizes(
+        "verify sizes: hooks left",
+        "            for hook in hooks:\n                hook.remove()",
+        "            pass",
+    ),
+    of_sizes(
+        "verify sizes: outputs not copied",
+        "self.outputs[name].append(found.detach().clone())",
+        "self.outputs[name].append(found.detach())",
+    ),
+    of_sizes(
+        "verify sizes: other random numbers after",
+        "    torch.manual_seed(network.seed)\n    # Gradients stay on",
+        "    # Gradients stay on",
+    ),
+    of_sizes(
+        "verify sizes: other random numbers for the old tensor",
+        "with torch.no_grad(), _same_random_numbers():",
+        "with torch.no_grad():",
+    ),
+    of_sizes("verify sizes: running statistics kept", "b.copy_(buffers[n])", "b.add_(0)"),
+    of_sizes(
+        "verify sizes: gradient of the last step",
+        "waiting = [n for n in parameters if not sizes.tensor.get((n, Quantity.GRADIENT))]",
+        "waiting = list(parameters)",
+    ),
+    of_sizes(
+        "verify sizes: whole modules mixed", "m is not None and m not in mixed", "m is not None"
+    ),
+    of_sizes(
+        "verify sizes: NaN let through",
+        "return size if math.isfinite(size) else math.inf",
+        "return size",
+    ),
+    of_sizes("verify sizes: nonlinearity of one half", "(c - b) - (b - a) for", "(c - b) for"),
+    of_run(
+        "verify run: one draw for all widths",
+        "SeedSequence([seed, self.widths[index]])",
+        "SeedSequence([seed, 0])",
+        f"{REAL}::test_a_transformer",
+        f"{REAL}::test_the_process_is_left_as_it_was",
+    ),
+    of_run(
+        "verify run: one draw for all seeds",
+        "SeedSequence([seed, self.widths[index]])",
+        "SeedSequence([0, self.widths[index]])",
+        f"{REAL}::test_the_process_is_left_as_it_was",
+    ),
+    of_run(
+        "verify run: the user's setup forgotten",
+        "(self.setup or self._own_setup)(plan, model)",
+        "self._own_setup(plan, model)",
+        f"{REAL}::test_the_neural_tangent_script_is_told_from_the_planned_one",
+    ),
+    of_run(
+        "verify run: a zero readout not seen",
+        "steps=steps or (2 if zero else 1)",
+        "steps=steps or 1",
+        f"{REAL}::test_a_readout_that_starts_at_zero",
+    ),
+    of_run(
+        "verify run: a learning rate as it comes",
+        "lr *= (_RESPONSE / found) ** (1 / self.steps)",
+        "return lr",
+        f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family",
+    ),
+    row("torch/_verify.py", f"{REAL}::test_the_process_is_left_as_it_was")(
+        "verify: NumPy's random state lost", "            np.random.set_state(states[1])\n", ""
+    ),
+    of_fits(
+        "verify fits: natural logarithm of one axis",
+        "np.log2(widths), np.log2(sizes)",
+        "np.log(widths), np.log2(sizes)",
+    ),
+    of_fits("verify fits: error of one seed", "scatter / seeds * (contrast", "scatter * (contrast"),
+    of_fits("verify fits: biased scatter", "ddof=1", "ddof=0"),
+    of_fits(
+        "verify fits: normal errors of few seeds",
+        "stdtrit(self.dof, _ONE_SIDED)",
+        "stdtrit(1e9, _ONE_SIDED)",
+    ),
+    of_fits(
+        "verify fits: curvature not apart from the slope",
+        " - line * (line @ line**2) / (line @ line)\n",
+        "\n",
+    ),
+    of_fits(
+        "verify fits: every curve settles",
+        "return bends and surely and abs",
+        "return surely or abs",
+    ),
+    of_rows(
+        "verify rows: a rate that is a step",
+        'if plan.optimizer != "sgd":\n        return step',
+        "if True:\n        return step",
+    ),
+    of_rows(
+        "verify rows: Adam's step over its gradient",
+        'if plan.optimizer != "sgd":\n        return step',
+        "if False:\n        return step",
+    ),
+    of_rows("verify rows: spreads settle", "or self.quantity in _EXACT:", "or False:"),
+    of_rows("verify rows: rounding taken for a gradient", "_ROUNDING = 1e-4", "_ROUNDING = 1e-12"),
+    of_rows(
+        "verify rows: no mixture of powers",
+        "return max(parts), min(parts)",
+        "return max(parts), max(parts)",
+    ),
+    of_rows(
+        "verify rows: tied readouts without their own embeddings",
+        "power += _HALF if tied else 0",
+        "power += 0",
+        f"{REAL}::test_a_tied_readout_needs_its_multiplier",
+    ),
+    of_verdict("verify verdict: logits may fade", "if not moved or fades:", "if not moved:"),
+    of_verdict(
+        "verify verdict: features by their size", "features.slope >= -tolerance or", "True or"
+    ),
+    of_verdict(
+        "verify verdict: own updates may grow",
+        '    Quantity.OWN_CHANGE: "What the update of `{tensor}` adds to its output",\n',
+        "",
+    ),
+    of_verdict(
+        "verify verdict: features not beside their size",
+        "ratio = np.divide(change, size,",
+        "ratio = np.divide(change, np.ones_like(size),",
+    ),
+    of_diagnosis(
+        "verify diagnosis: consequences blamed",
+        "    if own or not off:\n        return tuple(own)",
+        "    if not off:\n        return ()",
+    ),
+    of_diagnosis(
+        "verify diagnosis: half powers only",
+        "Fraction(round(4 * row.excess), 4)",
+        "Fraction(round(2 * row.excess), 2)",
+    ),
+    of_diagnosis(
+        "verify diagnosis: the far end backwards",
+        "gradients[-1] if gradients",
+        "gradients[0] if gradients",
+    ),
+    of_diagnosis(
+        "verify diagnosis: every deviation a factor",
+        "Cause.WIDTHS if small else Cause.FORWARD",
+        "Cause.FORWARD",
+    ),
+    of_predicted(
+        "verify predicted: gradients of Adam in its steps",
+        'if plan.optimizer == "sgd" else _ZERO',
+        "if True else _ZERO",
+    ),
+    of_predicted(
+        "verify predicted: a zero readout at its random size",
+        "size = U if zero_readout else A",
+        "size = A",
+        CHECK,
+        f"{REAL}::test_a_readout_that_starts_at_zero",
+    ),
+)
