@@ -157,8 +157,6 @@ MUTANTS = (
         "torch plan: roles forgotten at another size",
         "roles=self.options.roles,",
         "roles=None,",
-        "tests/torch/test_wrappers.py",
-        "tests/torch/test_models.py",
     ),
     of_plan(
         "torch plan: depth taken for 1",

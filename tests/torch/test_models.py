@@ -139,6 +139,7 @@ def test_a_bottleneck_is_asked_for() -> None:
     assert plan.factors("down.weight").lr == plan.factors("head.weight").lr == 0.25
     assert plan.factors("up.weight").lr == 1
     assert plan.factors("head.weight").init == 0.25
+    assert roles(plan.at(width=32)) == found
     names = [n for n, p in LowRank(64).named_parameters() if p.requires_grad]
     assert sum(len(g["params"]) for g in plan.param_groups(LowRank(64))) == len(names) == 6
 
