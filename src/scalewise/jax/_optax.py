@@ -76,16 +76,22 @@ def wrapped(
         gradients = _scaled(table, updates, lambda name: 1 / factors[name].eps)
         weights = None if params is None else _scaled(table, params, shown)
         out, state = inner.update(gradients, state, weights, **extra)
-        return _scaled(table, out, lambda name: factors[name].lr), state
+        return _scaled(table, out, lambda name: factors[name].lr, like=updates), state
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _scaled(table: Plan, tree: Any, factor: Callable[[str], float]) -> Any:
-    """A tree times a factor for each tensor; leaves whose factor is 1 are passed on as they are."""
+def _scaled(table: Plan, tree: Any, factor: Callable[[str], float], like: Any = None) -> Any:
+    """A tree times a factor for each tensor; leaves whose factor is 1 are passed on as they are.
+
+    So are those that are not trained, of which optimisers may make floating-point numbers: `like` is the tree
+    before.
+    """
+    before = jax.tree_util.tree_leaves_with_path(tree if like is None else like)
+    trained = {dotted(path) for path, leaf in before if _trained(leaf)}
 
     def one(path: tuple[Any, ...], leaf: Any) -> Any:
-        if not _trained(leaf):
+        if dotted(path) not in trained:
             return leaf
         # Raises for a name that the plan does not know.
         f = factor(table[resolved(table, dotted(path))].name)
