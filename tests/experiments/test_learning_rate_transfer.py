@@ -298,7 +298,8 @@ def test_claimed_errors_of_a_drift_are_its_spread() -> None:
     found = []
     for k in range(60):
         moved = law[:, None, None] + 0.2 * rng.normal(size=(3, 8, 1))
-        loss = np.exp(0.3 * (x - moved) ** 2)[None]
+        bend = np.array([0.1, 0.2, 0.3])[:, None, None]
+        loss = np.exp(bend * (x - moved) ** 2)[None]
         made = xr.Dataset(
             {
                 "loss": (("strategy", "size", "seed", "rate"), loss),

@@ -138,7 +138,7 @@ class Config:
         return net.at_criticality().with_equivalent_learning_rates(lambda_b=1 / inputs)
 
 
-# run(LARGE): a quarter of an hour of one core.
+# run(LARGE): ten minutes of one core.
 LARGE = Config(widths=(32, 64, 128, 256, 512, 1024), depths=(3, 4, 5, 6, 8, 12))
 
 
@@ -146,8 +146,7 @@ def run(config: Config, *, progress: Callable[[int, int], None] | None = None) -
     r"""Train all networks and find the optima.
 
     Args:
-        config: What is trained: the default takes a minute or two of one core, `LARGE` a quarter of an
-            hour.
+        config: What is trained: the default takes a minute or two of one core, `LARGE` ten.
         progress: Called with (cells done, cells in all).
 
     Returns:
