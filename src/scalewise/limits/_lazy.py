@@ -9,9 +9,9 @@ $$We=\sum_jf_j\langle W^\top f_j,e\rangle+P_F^\perp\xi .$$
 That is the exact conditional law, so what is computed is equal in law to a matrix of any width, at a cost
 linear in it. The first term is the correlation part of a tensor program, the second its Gaussian part.
 
-The vectors are kept as they came. Orthonormal directions exist only as coordinates on them, through Cholesky
-factors of Gram matrices, and what $We$ has in the span of the $f_j$ exists only as a small matrix: five skinny
-products per look, none of them spent on orthogonalising.
+The vectors are kept as they came, unless they lie nearly within the span of those before. Orthonormal directions
+exist only as coordinates on them, through Cholesky factors of Gram matrices, and what $We$ has in the span of the
+$f_j$ exists only as a small matrix: five skinny products per look, seldom seven.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ __all__ = ["LazyMatrix"]
 _FLOOR = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-2}
 _DEFAULT = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}
 _ROUNDING = 64
+_NEAR = 1e-3
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Vectors to keep, their coordinates on the directions so far, and the factor of what is left."""
+
+    vectors: np.ndarray
+    coordinates: np.ndarray
+    factor: np.ndarray
 
 
 class _Side:
@@ -86,14 +97,42 @@ class _Side:
             tolerance**2, _ROUNDING * float(np.finfo(self._rows.dtype).eps) * self.amplification
         )
 
-    def append(self, rows: np.ndarray, coordinates: np.ndarray, factor: np.ndarray) -> None:
-        """Rows whose coordinates on the old directions are known, and their factor beside these."""
-        k, b = self.count, len(rows)
-        lengths = np.sqrt((coordinates**2).sum(axis=1) + (factor**2).sum(axis=1))
+    def look(
+        self, X: np.ndarray, tolerance: float | int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, _Rows]:
+        """Coordinates of a batch on old and on new directions, which of it makes a new one, and rows to keep."""
+        scale = 1 / self.width
+        known = X @ self.rows.T * scale if self.count else np.zeros((len(X), 0))
+        C = known @ self.inverse.T
+        gram = X @ X.T * scale
+        new, kept, factor = _outside(gram, C, self.floor(tolerance))
+        rows = _Rows(X if len(kept) == len(X) else X[kept], C[kept], factor)
+        if not len(kept) or not self.count:
+            return C, new, kept, rows
+        if (factor.diagonal() ** 2 > _NEAR * gram.diagonal()[kept]).all():
+            return C, new, kept, rows
+        # Nearly within what is known: keep what lies beside it, lest the factor of all rows become singular.
+        beside = rows.vectors - ((C[kept] @ self.inverse).astype(X.dtype) @ self.rows)
+        beside = np.linalg.solve(factor, beside).astype(X.dtype, copy=False)
+        left = beside @ self.rows.T * scale @ self.inverse.T
+        rest = beside @ beside.T * scale - left @ left.T
+        rows = _Rows(beside, left, np.linalg.cholesky(rest))
+        new = np.linalg.solve(rows.factor, (X @ beside.T * scale - C @ left.T).T).T
+        return (
+            C,
+            np.where(np.arange(len(kept)) <= _last(kept, len(X))[:, None], new, 0.0),
+            kept,
+            rows,
+        )
+
+    def append(self, rows: _Rows) -> None:
+        """Keep rows."""
+        k, b = self.count, len(rows.vectors)
+        lengths = np.sqrt((rows.coordinates**2).sum(axis=1) + (rows.factor**2).sum(axis=1))
         self._lengths = np.concatenate([self._lengths[:k], lengths])
-        inverse = np.linalg.inv(factor)
-        self._rows[k : k + b] = rows
-        self._inverse[k : k + b, :k] = -inverse @ (coordinates @ self.inverse)
+        inverse = np.linalg.inv(rows.factor)
+        self._rows[k : k + b] = rows.vectors
+        self._inverse[k : k + b, :k] = -inverse @ (rows.coordinates @ self.inverse)
         self._inverse[k : k + b, k : k + b] = inverse
         self.count += b
         scaled = self._inverse[k : k + b, : k + b] * self._lengths
@@ -200,24 +239,22 @@ class LazyMatrix:
         """
         self._check("X", X, self.n_in)
         near, far = self._in, self._out
-        known = X @ near.rows.T * (1 / self.n_in) if near.count else np.zeros((len(X), 0))
-        C = known @ near.inverse.T
-        new, kept, factor = _outside(X @ X.T * (1 / self.n_in), C, near.floor(self.tolerance))
+        C, new, kept, rows = near.look(X, self.tolerance)
         k, b = near.count, len(kept)
         noise = near.reserve(b)
         self._draw(noise, self.sigma, self.antithetic)
-        rows = X if b == len(X) else X[kept]
         self._grow()
         if b and far.count and not self.decoupled:
             j = far.count
-            looked = rows @ far.noise.T * (1 / self.n_in) - C[kept] @ self._e_psi[:k, :j]
-            self._e_psi[k : k + b, :j] = np.linalg.solve(factor, looked)
+            looked = rows.vectors @ far.noise.T * (1 / self.n_in)
+            looked -= rows.coordinates @ self._e_psi[:k, :j]
+            self._e_psi[k : k + b, :j] = np.linalg.solve(rows.factor, looked)
             self._xi_f[k : k + b, :j] = noise @ far.rows.T * (1 / self.n_out) @ far.inverse.T
             self._along[k : k + b, :j] = (
                 self._e_psi[k : k + b, :j] / self.rho - self._xi_f[k : k + b, :j]
             )
         if b:
-            near.append(rows, C[kept], factor)
+            near.append(rows)
         C = np.concatenate([C, new], axis=1)
         weights = self.scale * self._along[: k + b, : far.count] + self._moved[: k + b, : far.count]
         Y = self._combine(C, near.noise, C @ weights, far)
@@ -241,24 +278,22 @@ class LazyMatrix:
         """
         self._check("Y", Y, self.n_out)
         near, far = self._out, self._in
-        known = Y @ near.rows.T * (1 / self.n_out) if near.count else np.zeros((len(Y), 0))
-        C = known @ near.inverse.T
-        new, kept, factor = _outside(Y @ Y.T * (1 / self.n_out), C, near.floor(self.tolerance))
+        C, new, kept, rows = near.look(Y, self.tolerance)
         k, b = near.count, len(kept)
         noise = near.reserve(b)
         self._draw(noise, self.sigma * math.sqrt(self.rho), False)
-        rows = Y if b == len(Y) else Y[kept]
         self._grow()
         if b and far.count and not self.decoupled:
             i = far.count
-            looked = rows @ far.noise.T * (1 / self.n_out) - C[kept] @ self._xi_f[:i, :k].T
-            self._xi_f[:i, k : k + b] = np.linalg.solve(factor, looked).T
+            looked = rows.vectors @ far.noise.T * (1 / self.n_out)
+            looked -= rows.coordinates @ self._xi_f[:i, :k].T
+            self._xi_f[:i, k : k + b] = np.linalg.solve(rows.factor, looked).T
             self._e_psi[:i, k : k + b] = (noise @ far.rows.T * (1 / self.n_in) @ far.inverse.T).T
             self._back[:i, k : k + b] = (
                 self.rho * self._xi_f[:i, k : k + b] - self._e_psi[:i, k : k + b]
             )
         if b:
-            near.append(rows, C[kept], factor)
+            near.append(rows)
         C = np.concatenate([C, new], axis=1)
         i, j = far.count, k + b
         weights = self.scale * self._back[:i, :j] + self.rho * self._moved[:i, :j]
@@ -395,6 +430,11 @@ def _outside(
             kept.append(a)
     new = new[:, : len(kept)]
     return new, np.array(kept, dtype=np.intp), new[kept]
+
+
+def _last(kept: np.ndarray, count: int) -> np.ndarray:
+    """Index of the last new direction that each row of a batch may lie along: those of itself and before."""
+    return np.searchsorted(kept, np.arange(count), side="right") - 1
 
 
 def _checked(
