@@ -29,6 +29,7 @@ from breaks import (
     deep,
     dntk,
     estimators,
+    jax,
     laws,
     layers,
     learning_rate,
@@ -53,6 +54,7 @@ PRELOADED = [
     "scipy.stats",
     "xarray",
     "jax.numpy",
+    "torch",
     "pytest",
 ]
 MUTANTS: tuple[Mutant, ...] = (
@@ -63,6 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *learning_rate.MUTANTS,
     *one_input.MUTANTS,
     *plan.MUTANTS,
+    *torch.MUTANTS,
     *two_inputs.MUTANTS,
     *deep.MUTANTS,
     *correlators.MUTANTS,
@@ -70,6 +73,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *note.MUTANTS,
     *criticality.MUTANTS,
     *scaling.MUTANTS,
+    *jax.MUTANTS,
     *moments.MUTANTS,
     *estimators.MUTANTS,
     *verify.MUTANTS,
