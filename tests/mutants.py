@@ -40,6 +40,7 @@ from breaks import (
     plan,
     preactivation,
     scaling,
+    torch,
     two_inputs,
     verify,
 )
