@@ -71,7 +71,11 @@ class Transfer:
 
 
 def transfer(
-    plan: Plan, *, lr: float, weight_decay: float | None = None, eps: float | None = None
+    plan: Plan,
+    *,
+    lr: float | int,
+    weight_decay: float | int | None = None,
+    eps: float | int | None = None,
 ) -> Transfer:
     r"""The hyperparameters of a base model, carried to the target.
 

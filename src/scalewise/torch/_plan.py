@@ -113,8 +113,8 @@ class TorchPlan:
         model: nn.Module,
         *,
         lr: Any = None,
-        eps: float | None = None,
-        weight_decay: float | None = None,
+        eps: float | int | None = None,
+        weight_decay: float | int | None = None,
         groups: Iterable[Mapping[str, Any]] = (),
         **others: Any,
     ) -> list[dict[str, Any]]:
@@ -222,7 +222,7 @@ class TorchPlan:
             device=self.options.device,
         )
 
-    def transfer(self, *, lr: float, **settings: float) -> Transfer:
+    def transfer(self, *, lr: float | int, **settings: float | int) -> Transfer:
         """The base's hyperparameters at the target; see `scalewise.plan.transfer`."""
         return transfer(self.table, lr=lr, **settings)
 
