@@ -28,6 +28,7 @@ from scalewise.limits.linear import LossFunction, half_square
 
 __all__ = ["DeepLinearRun", "deep_linear_limit"]
 
+_DIVERGED = 1e50
 _SEEN = 1e-10  # a direction whose new part is below this fraction of it has been seen
 
 
@@ -41,8 +42,8 @@ class DeepLinearRun:
         kernels: $\mathbb EZ^{h^l(\xi)}Z^{h^l(\xi')}$ after training, ``(layer, sample, sample)``.
     """
 
-    outputs: Float[np.ndarray, "step sample output"]
     losses: Float[np.ndarray, " step"]
+    outputs: Float[np.ndarray, "step+1 sample output"]
     kernels: Float[np.ndarray, "layer sample sample"]
 
 
@@ -116,7 +117,7 @@ def _reveal(
 
 def deep_linear_limit(
     x: Float[np.ndarray, "train input"],
-    y: Float[np.ndarray, "train output"],
+    y: Float[np.ndarray, "_train output"],
     *,
     depth: int,
     steps: int,
@@ -173,26 +174,21 @@ def deep_linear_limit(
     points = everything @ basis.T
     net = _Net(basis.shape[0], y.shape[1], depth, steps, (sigma_u, sigma_w, sigma_v))
     f, losses = [], []
-    for t in range(steps):
-        rows = np.arange(len(x)) if batches is None else np.asarray(batches[t])
-        out = net.run_forward(points)
-        f.append(out)
-        value, chi = loss(out[rows], y[rows])
-        if not (np.isfinite(value) and np.all(np.isfinite(chi))):
+    for t in range(steps + 1):
+        with np.errstate(over="ignore", invalid="ignore"):
+            f.append(net.run_forward(points))
+        if not np.all(np.abs(f[-1]) < _DIVERGED):
             raise ValueError(
-                f"`deep_linear_limit` diverged at step {t}: loss {value}. Lower `learning_rate`, which is "
-                f"{learning_rate}."
+                f"`deep_linear_limit` diverged at step {t}: outputs exceed {_DIVERGED:g}. Lower "
+                f"`learning_rate`, which is {learning_rate}."
             )
-        losses.append(float(value))
-        net.step(points[rows], chi, learning_rate)
-    f.append(net.run_forward(points))
-    if not np.all(np.isfinite(f[-1])):
-        raise ValueError(
-            f"`deep_linear_limit` diverged at step {steps}: outputs are not finite. Lower "
-            f"`learning_rate`, which is {learning_rate}."
-        )
+        if t < steps:
+            rows = np.arange(len(x)) if batches is None else np.asarray(batches[t])
+            value, chi = loss(f[-1][rows], y[rows])
+            losses.append(float(value))
+            net.step(points[rows], chi, learning_rate)
     kernels = [points @ (h @ h.T) @ points.T for h in net.h]
-    return DeepLinearRun(np.array(f), np.array(losses), np.array(kernels))
+    return DeepLinearRun(np.array(losses, dtype=float), np.array(f), np.array(kernels))
 
 
 class _Net:

@@ -52,8 +52,8 @@ class LinearNet:
     """
 
     u: Float[np.ndarray, "hidden input"]
-    v: Float[np.ndarray, "output hidden"]
-    b: Float[np.ndarray, " hidden"]
+    v: Float[np.ndarray, "output _hidden"]
+    b: Float[np.ndarray, " _hidden"]
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
 
 
 def linear_features(
-    net: LinearNet, x: Float[np.ndarray, "sample input"]
+    net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample hidden"]:
     r"""$H=\Xi u^\top+b$: the features of a batch, shape ``(sample, hidden)``.
 
@@ -195,7 +195,7 @@ def linear_features(
 
 
 def linear_outputs(
-    net: LinearNet, x: Float[np.ndarray, "sample input"]
+    net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample output"]:
     r"""$f(\Xi)=Hv^\top$, shape ``(sample, output)``.
 
@@ -213,7 +213,7 @@ def linear_outputs(
 
 def linear_step(
     net: LinearNet,
-    x: Float[np.ndarray, "sample input"],
+    x: Float[np.ndarray, "sample _input"],
     y: Any,
     *,
     loss: LossFunction,
@@ -250,10 +250,11 @@ def linear_step(
         raise ValueError(
             f"`clip` is the largest norm of a gradient and must be positive; got {clip}."
         )
-    H = linear_features(net, x)
-    value, chi = loss(H @ net.v.T, y)
-    du, dv, dbeta = -(net.v.T @ chi.T) @ x, -chi.T @ H, -net.alpha * chi.sum(0) @ net.v
-    G = math.sqrt(sum(float(np.vdot(part, part)) for part in (du, dv, dbeta)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        H = linear_features(net, x)
+        value, chi = loss(H @ net.v.T, y)
+        du, dv, dbeta = -(net.v.T @ chi.T) @ x, -chi.T @ H, -net.alpha * chi.sum(0) @ net.v
+        G = math.sqrt(sum(float(np.vdot(part, part)) for part in (du, dv, dbeta)))
     if not (math.isfinite(G) and np.all(np.isfinite(value))):
         raise ValueError(
             f"The step of `linear_step` diverged: loss {value}, norm of the gradient {G}. Lower "
@@ -271,7 +272,7 @@ def linear_step(
 
 
 def half_square(
-    f: Float[np.ndarray, "*tasks sample output"], y: Float[np.ndarray, "*tasks sample output"]
+    f: Float[np.ndarray, "*tasks sample output"], y: Float[np.ndarray, "*_labels"]
 ) -> tuple[Any, Float[np.ndarray, "*tasks sample output"]]:
     r"""Half the square of the distance, $\frac1B\sum_i\frac12|f_i-y_i|^2$, and its slope $(f-y)/B$.
 
@@ -292,7 +293,7 @@ def half_square(
 
 
 def cross_entropy(
-    f: Float[np.ndarray, "*tasks sample output"], y: Int[np.ndarray, "*tasks sample"]
+    f: Float[np.ndarray, "*tasks sample output"], y: Int[np.ndarray, "*_labels"]
 ) -> tuple[Any, Float[np.ndarray, "*tasks sample output"]]:
     r"""Mean cross-entropy of classes, $-\frac1B\sum_i\log\mathrm{softmax}(f_i)_{y_i}$, and its slope.
 

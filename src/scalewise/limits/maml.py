@@ -50,9 +50,9 @@ class Tasks:
     """
 
     support: Float[np.ndarray, "task shot input"]
-    support_class: Int[np.ndarray, "task shot"]
-    query: Float[np.ndarray, "task query input"]
-    query_class: Int[np.ndarray, "task query"]
+    support_class: Int[np.ndarray, "_task _shot"]
+    query: Float[np.ndarray, "_task query _input"]
+    query_class: Int[np.ndarray, "_task _query"]
 
     def __post_init__(self) -> None:
         fits = (
@@ -94,9 +94,7 @@ class Maml:
 
     def __post_init__(self) -> None:
         for name in ("inner_rate", "rate", "weight_decay"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"`Maml.{name}` must be finite and at least 0; got {value}.")
+            _check_rate(f"Maml.{name}", getattr(self, name))
         if not self.clip > 0:
             raise ValueError(
                 f"`Maml.clip` is the largest norm of a gradient and must be positive; got {self.clip}."
@@ -169,6 +167,7 @@ def adapted_outputs(
     """
     if steps < 0:
         raise ValueError(f"`steps` must be at least 0; got {steps}.")
+    _check_rate("inner_rate", inner_rate)
     X = _augmented(net, np.concatenate([tasks.support, tasks.query], axis=1))
     T, _, D = X.shape
     s = tasks.support.shape[1]
@@ -177,9 +176,10 @@ def adapted_outputs(
     CX = (X[:, :s].reshape(T * s, D) @ net.C).reshape(T, s, D)
     Q = X @ CX.transpose(0, 2, 1)
     A = np.repeat(net.A[None], T, axis=0)
-    for _ in range(steps):
-        _, chi = cross_entropy(F[:, :s], tasks.support_class)
-        F, Q, A = _adapt(F, Q, A, K, chi, inner_rate)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(steps):
+            _, chi = cross_entropy(F[:, :s], tasks.support_class)
+            F, Q, A = _adapt(F, Q, A, K, chi, inner_rate)
     if not np.all(np.isfinite(F)):
         raise ValueError(
             f"Adaptation diverged within {steps} steps: outputs are not finite. Lower `inner_rate`, which is "
@@ -244,12 +244,7 @@ def maml_step(net: GramNet, tasks: Tasks, settings: Maml) -> tuple[GramNet, floa
     X_s, X_q = _augmented(net, tasks.support), _augmented(net, tasks.query)
     with np.errstate(over="ignore", invalid="ignore"):
         value, gradient = _gradient(net, tasks, X_s, X_q, settings)
-        new = _updated(net, gradient, settings)
-    if not (np.isfinite(value) and np.all(np.isfinite(new.M))):
-        raise ValueError(
-            f"The step of `maml_step` diverged: mean loss {value}. Lower `Maml.rate` ({settings.rate}) or "
-            f"`Maml.inner_rate` ({settings.inner_rate})."
-        )
+        new = _updated(net, value, gradient, settings)
     return new, value
 
 
@@ -313,7 +308,7 @@ def _through_softmax(slope: np.ndarray, chi: np.ndarray, classes: np.ndarray) ->
     return p * (slope - (p * slope).sum(-1, keepdims=True)) / chi.shape[1]
 
 
-def _updated(net: GramNet, gradient: _Gradient, settings: Maml) -> GramNet:
+def _updated(net: GramNet, value: float, gradient: _Gradient, settings: Maml) -> GramNet:
     M, A, C, N = net.M, net.A, net.C, gradient.N
     Gamma, R, W = gradient.Gamma, gradient.R, gradient.W
     Z = gradient.L @ W  # C S = W R and S^T C S = R^T Z R
@@ -322,6 +317,11 @@ def _updated(net: GramNet, gradient: _Gradient, settings: Maml) -> GramNet:
     dP = np.vdot(A @ Gamma, Gamma) - 2 * eps * np.vdot(MS, Gamma) + eps**2 * np.vdot(Z, R @ R.T)
     dv = np.vdot(GC, Gamma) - 2 * eps * np.vdot(N, GM) + eps**2 * np.vdot(N @ A, N)
     norm = math.sqrt(max(float(dP + dv), 0.0))
+    if not (math.isfinite(norm) and np.isfinite(value)):
+        raise ValueError(
+            f"The step of `maml_step` diverged: mean loss {value}, norm of the gradient {norm}. Lower "
+            f"`Maml.rate` ({settings.rate}) or `Maml.inner_rate` ({settings.inner_rate})."
+        )
     b = settings.rate * (settings.clip / norm if settings.clip < norm else 1.0)
     a = b * eps
     left = (keep * np.eye(len(A)) + a * N).astype(M.dtype)
@@ -336,6 +336,11 @@ def _updated(net: GramNet, gradient: _Gradient, settings: Maml) -> GramNet:
     new_C = half + half.T
     new_C += C if keep == 1 else keep**2 * C
     return GramNet(new_M, new_A, new_C, net.alpha)
+
+
+def _check_rate(name: str, value: float) -> None:
+    if not 0 <= value <= 1e100:  # beyond, its square overflows
+        raise ValueError(f"`{name}` must be finite and at least 0; got {value}.")
 
 
 def _augmented(net: GramNet, x: np.ndarray) -> np.ndarray:

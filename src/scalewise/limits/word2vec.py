@@ -63,7 +63,7 @@ class Embeddings:
     """
 
     context: Float[np.ndarray, "word width"]
-    target: Float[np.ndarray, "word width"]
+    target: Float[np.ndarray, "_word _width"]
 
     def __post_init__(self) -> None:
         if self.context.shape != self.target.shape:
@@ -88,7 +88,7 @@ class WordBatch:
     """
 
     words: Int[np.ndarray, " batch"]
-    contexts: Int[np.ndarray, "batch place"]
+    contexts: Int[np.ndarray, "_batch place"]
     negatives: Int[np.ndarray, " draw"]
     weight: float
 
@@ -219,33 +219,38 @@ def word2vec_step(
             "`learning_rate` and `weight_decay` must be at least 0, with a product below 1; got "
             f"{eta} and {gamma}."
         )
-    Phi, Psi = embeddings.context, embeddings.target
-    there, share = _contexts(batch, Phi.dtype)
-    ends = np.concatenate([[0], np.cumsum(there.sum(1))])
-    known = batch.contexts[there]
-    n, B = len(batch.words), len(batch.negatives)
-    h = sp.csr_array((share, known, ends), shape=(n, len(Phi))) @ Phi
-    own, others = Psi[batch.words], Psi[batch.negatives]
     with np.errstate(over="ignore", invalid="ignore"):
-        c_own = _sigmoid(-np.einsum("ij,ij->i", h, own))
-        c = -batch.weight * _sigmoid(h @ others.T)
-    c *= batch.negatives != batch.words[:, None]
-    if not (np.all(np.isfinite(c)) and np.all(np.isfinite(c_own))):
+        finite = _ascend(embeddings.context, embeddings.target, batch, eta, gamma)
+    if not finite:
         raise ValueError(
             f"`word2vec_step` diverged: inner products are not finite. Lower `learning_rate` ({eta}), make the "
             "batch smaller or draw more negatives."
         )
+
+
+def _ascend(Phi: np.ndarray, Psi: np.ndarray, batch: WordBatch, eta: float, gamma: float) -> bool:
+    """The step; whether all products were finite."""
+    there, share = _contexts(batch, Phi.dtype)
+    ends = np.concatenate([[0], np.cumsum(there.sum(1))])
+    known = batch.contexts[there]
+    n, draws = len(batch.words), len(batch.negatives)
+    h = sp.csr_array((share, known, ends), shape=(n, len(Phi))) @ Phi
+    own, others = Psi[batch.words], Psi[batch.negatives]
+    c_own = _sigmoid(-np.einsum("ij,ij->i", h, own))
+    apart = batch.negatives != batch.words[:, None]
+    c = -batch.weight * _sigmoid(h @ others.T) * apart
     dh = c @ others
     dh += c_own[:, None] * own
     # Rows of the targets: each word's own, then the negatives.
     touched, place = np.unique(np.concatenate([batch.words, batch.negatives]), return_inverse=True)
-    ones = sp.csr_array((np.ones(n + B, Phi.dtype), (place, np.arange(n + B))))
-    change = ones @ np.concatenate([c_own[:, None] * h, c.T @ h])
-    counts = np.concatenate([np.ones(n), batch.weight * (c != 0).sum(0)])
+    gather = sp.csr_array((np.ones(n + draws, Phi.dtype), (place, np.arange(n + draws))))
+    change = gather @ np.concatenate([c_own[:, None] * h, c.T @ h])
+    counts = np.concatenate([np.ones(n), batch.weight * apart.sum(0)])
     _add_rows(Psi, touched, np.bincount(place, counts), eta, gamma, change)
     touched, place = np.unique(known, return_inverse=True)
     back = sp.csc_array((share, place, ends), shape=(len(touched), n)).tocsr()
     _add_rows(Phi, touched, np.bincount(place), eta, gamma, back @ dh)
+    return bool(np.all(np.isfinite(c)) and np.all(np.isfinite(c_own)))
 
 
 def _contexts(batch: WordBatch, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
