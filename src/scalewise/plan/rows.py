@@ -152,7 +152,7 @@ def _powers(
         parts = p.parts
         if tied:
             parts = of_readout(plan, zero_readout=measured.zero_readout)[0]
-        return max(parts), min(parts)
+        return max(parts), -math.inf if _starts_small(plan, name) else min(parts)
     if quantity in (Quantity.FEATURES, Quantity.FEATURES_CHANGE):
         if name not in measured.readouts:
             return _ZERO, _ZERO
@@ -161,10 +161,21 @@ def _powers(
         return top, -math.inf if tied else least
     power: Fraction = getattr(p, str(quantity))
     exact = quantity in _EXACT
+    if not exact and _starts_small(plan, name):
+        return power, -math.inf
     if not exact and quantity in _DRIVEN and any(m.name == "attention" for m in plan.multipliers):
         # Queries and keys that are not yet aligned learn through small attention logits.
         return power, -math.inf
     return power, power
+
+
+def _starts_small(plan: Plan, name: str) -> bool:
+    """Whether a tensor makes a bottleneck, which is small at first, or may read one."""
+    if not any(t.role is Role.BOTTLENECK for t in plan.tensors):
+        return False
+    tensor = plan[name]
+    reads = tensor.role is Role.INPUT and tensor.kind is not Kind.LOOKUP
+    return reads or tensor.role is Role.BOTTLENECK
 
 
 def _of_features(
