@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     row("plan/settings.py", TABLE)(
         "plan groups: decay not told apart",
-        "setdefault((f.lr, f.eps, f.weight_decay), [])",
+        "setdefault((f.lr, eps * f.eps, weight_decay * f.weight_decay), [])",
         "setdefault((f.eps, f.eps, f.eps), [])",
     ),
     row("plan/predicted.py", TABLE)(
