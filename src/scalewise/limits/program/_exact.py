@@ -69,7 +69,7 @@ class Polynomial:
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __pow__(self, power: int) -> Polynomial:
+    def __pow__(self, power: float | int) -> Polynomial:
         if power != int(power) or power < 0:
             raise ValueError(_not_a_polynomial(f"a power of {power}"))
         found = Polynomial({(): 1.0})

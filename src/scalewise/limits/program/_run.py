@@ -190,7 +190,7 @@ def _collected(value: Any, replicas: int) -> np.ndarray:
 
 
 def _sem(values: np.ndarray) -> np.ndarray:
-    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
 
 
 def _dataset(found: dict[str, np.ndarray], on: Any) -> xr.Dataset:

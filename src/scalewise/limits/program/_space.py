@@ -130,11 +130,12 @@ class Space:
         values = [first._with(a) for a in arguments]
         return first._new(self._maker.apply(phi, order, values))
 
-    def mean(self, vector: Vector) -> Scalar:
+    def mean(self, vector: Any) -> Scalar:
         r"""The coordinate average $\frac1n\sum_\alpha x_\alpha$; in the limit, $\mathbb EZ^x$.
 
         Raises:
             ValueError: If it is not finite.
+            TypeError: If it is taken of anything but a vector.
         """
         if not isinstance(vector, Vector):
             raise TypeError(f"`mean` is taken of a vector; got {type(vector).__name__}.")

@@ -160,7 +160,7 @@ class Vector:
     def __neg__(self) -> Vector:
         return self._new(-self.value)
 
-    def __pow__(self, power: int) -> Vector:
+    def __pow__(self, power: float | int) -> Vector:
         return self._new(self.value**power)
 
 

@@ -1,4 +1,4 @@
-"""Plain gradient descent on real networks in NumPy, written with the bare a, b, c; shares nothing with the package."""
+"""Plain gradient descent on real networks in NumPy, by the bare a, b, c: shares nothing with the package."""
 
 import numpy as np
 
@@ -51,12 +51,3 @@ def _forward(W, act, xi):
     for w in W[1:]:
         hs.append(w @ act(hs[-1]))
     return hs
-
-
-def drawn(abc, n, d, rng):
-    """Initial effective weights of a network with one output."""
-    sizes = [d, *[n] * (len(abc.a) - 1), 1]
-    return [
-        rng.normal(size=(b, a)) * float(n) ** float(-x - z)
-        for a, b, x, z in zip(sizes, sizes[1:], abc.a, abc.b, strict=True)
-    ]
