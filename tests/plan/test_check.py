@@ -8,7 +8,7 @@ import pytest
 from described_models import language_model, planned
 from made_up_sizes import MUP, NTK, WIDTHS, Q, measurement, powers
 from scalewise import scaling
-from scalewise.plan import Plan, PlanError
+from scalewise.plan import Plan, PlanError, predicted
 from scalewise.plan.check import check
 from scalewise.plan.diagnosis import Cause
 from scalewise.plan.fits import Status
@@ -271,6 +271,14 @@ def test_a_sum_of_powers_lies_between_them() -> None:
     assert not c.ok
     with pytest.raises(AssertionError, match="as standard is known to be"):
         c.assert_ok()
+
+
+def test_powers_of_a_readout_that_starts_at_zero() -> None:
+    # It moves first, by 1/n; hidden layers follow by another 1/n, and the logits by that.
+    p = predicted(planned(scaling.ntk(), "sgd"), "net.4.weight", zero_readout=True)
+    assert p.parts == (-1, 0)
+    hidden = predicted(planned(scaling.ntk(), "sgd"), "net.2.weight", zero_readout=True)
+    assert (hidden.gradient, hidden.update, hidden.own_change) == (-1, -2, -1)
 
 
 def test_notes(mup: Plan) -> None:

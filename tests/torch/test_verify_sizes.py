@@ -194,6 +194,30 @@ def test_batches_are_normalised_as_in_training() -> None:
     assert float(model(x).detach().std()) > 0
 
 
+class Counting(nn.Module):
+    """What it returns depends on how often it was called."""
+
+    calls: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 2)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.head(x * self.calls)
+
+
+def test_every_pass_starts_from_the_same_buffers() -> None:
+    model = Counting()
+    names = ("head.weight", "head.bias")
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
+    one = Network(model, sgd, lambda m, b: m(b).sum(), torch.randn(5, 4), 0)
+    sizes = measure_network(one, find_places(one, names, ("head.weight",)), names, 2)
+    assert sizes.module["head", Q.CHANGE] < 1e-7
+
+
 def test_what_is_not_finite_is_infinite() -> None:
     one = network()
     big = Network(

@@ -46,6 +46,7 @@ def verify(
     every activation, its change, and every tensor's own part in it go with the width is compared with
     the plan. The verdict comes from the measurement alone.
 
+    A batch of no more samples or tokens than the smallest width keeps corrections of finite width small.
     Dropout and normalisation act as in training, with the same random numbers before and after. The
     random state of the process is left as it was.
 
