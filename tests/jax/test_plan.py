@@ -290,3 +290,15 @@ def test_initialisation_refuses() -> None:
         )
         with pytest.raises(PlanError, match=f"The entries of `v` {words}"):
             plan.init(odd(target))
+
+
+def test_arrays_on_a_device_are_measured_there(monkeypatch) -> None:
+    """The two ways of computing agree; an accelerator's arrays take the other one."""
+    plan = planned(64)
+    here = plan.init(mlp(64))
+    monkeypatch.setattr(
+        "scalewise.jax._entries._elsewhere", lambda value: isinstance(value, jax.Array)
+    )
+    there = plan.init(mlp(64))
+    for a, b in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7)
