@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import scalewise.experiments
 from scalewise.experiments._look import Number, power
-from scalewise.experiments.catalogue import EXPERIMENTS, experiment, tables_of
+from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
 
 ROOM = Path(scalewise.experiments.__file__).parent
 # These have files of their own, which run them.
@@ -37,7 +37,10 @@ PROMISED = {
     "one_step": ({"change", "change_sem", "deep_change", "slope", "slope_sem"}, 2),
     "six_point": ({"recursion", "exact", "measured", "measured_sem"}, 2),
     "differential_hierarchy": ({"predicted", "measured", "slope", "slope_predicted"}, 3),
+    "omniglot_maml": ({"accuracy", "accuracy_sem", "steps", "published"}, 2),
+    "word2vec_analogies": ({"right", "right_cosine", "place"}, 2),
     "phase_diagram": ({"limit", "depth", "gamma_back"}, 2),
+    "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }
 
 
@@ -50,6 +53,9 @@ def test_the_catalogue_is_the_room() -> None:
 @pytest.mark.parametrize("name", HERE)
 def test_an_experiment_keeps_its_promises(name: str) -> None:
     one = experiment(name)
+    missing = reason_to_skip(one)
+    if missing is not None:
+        pytest.skip(missing)
     config = one.Config.small()
     dataset = one.run(config)
     variables, panels = PROMISED[name]
@@ -84,8 +90,23 @@ def test_an_experiment_says_what_it_shows(name: str) -> None:
     assert "$" in text or name == "activation_curves"
     assert any(word in text for word in ("Look for:", "Claims:"))
     assert one.TITLE
-    assert one.SOURCE.startswith(("PDLT", "Yaida"))
+    assert one.SOURCE.startswith(("PDLT", "Yaida", "Golikov", "TP4", "Yang"))
     assert 150 < len(one.TEXT) < 700
+
+
+def test_an_experiment_without_its_data_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert reason_to_skip(experiment("network_diagram")) is None
+    one = experiment("cifar2_limits")
+    monkeypatch.setenv("SCALEWISE_DATA", str(tmp_path))
+    assert "This needs cifar2.npz, not found in" in str(reason_to_skip(one))
+    monkeypatch.delenv("SCALEWISE_DATA")
+    assert "SCALEWISE_DATA, which is not set" in str(reason_to_skip(one))
+    # Asked of the reader, not of images that an earlier run has left in memory.
+    one._archive.cache_clear()  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"This needs cifar2\.npz .* Set the variable to a folder"):
+        one.run(one.Config.small())
 
 
 def test_unknown_experiments_are_refused() -> None:

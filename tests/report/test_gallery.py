@@ -95,6 +95,16 @@ def test_it_runs_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert xr.Dataset.from_dict(stored).recursion.values[1] == pytest.approx(44.0)
 
 
+def test_an_experiment_without_its_data_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SCALEWISE_DATA", raising=False)
+    only = ["--only", "cifar2_limits", "network_diagram"]
+    assert main(["--small", "--out", str(tmp_path), *only]) == 0
+    assert "cifar2_limits is left out. This needs cifar2.npz from" in capsys.readouterr().err
+    assert '<section id="cifar2_limits">' not in (tmp_path / "index.html").read_text()
+
+
 def test_a_wrong_number_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from scalewise.experiments._look import Number, Table
 
-__all__ = ["EXPERIMENTS", "Experiment", "experiment", "tables_of"]
+__all__ = ["EXPERIMENTS", "Experiment", "experiment", "reason_to_skip", "tables_of"]
 
 EXPERIMENTS = (
     "network_diagram",
@@ -35,6 +35,9 @@ EXPERIMENTS = (
     "learning_rate_transfer",
     "differential_hierarchy",
     "phase_diagram",
+    "omniglot_maml",
+    "word2vec_analogies",
+    "cifar2_limits",
 )
 
 
@@ -44,7 +47,8 @@ class Experiment(Protocol):
 
     `Config` is a frozen dataclass whose defaults take tens of seconds and whose ``small()`` takes
     seconds; `run` makes the data from it; `numbers` and `figure` read the data and draw nothing else
-    from anywhere. A module with tables has ``tables(dataset)`` besides.
+    from anywhere. A module with tables has ``tables(dataset)`` besides; one that reads real data has
+    ``needs_data()``, which says in a sentence what is missing, or ``None``.
     """
 
     TITLE: str
@@ -87,6 +91,12 @@ def experiment(name: str) -> Experiment:
             f"There is no experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}."
         )
     return cast(Experiment, import_module(f"scalewise.experiments.{name}"))
+
+
+def reason_to_skip(one: Experiment) -> str | None:
+    """What an experiment on real data misses, as a sentence; ``None`` if it can be run."""
+    ask = getattr(one, "needs_data", None)
+    return None if ask is None else ask()
 
 
 def tables_of(one: Experiment, dataset: xr.Dataset) -> list[Table]:

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from scalewise._version import __version__
 from scalewise.experiments._look import COLORS, Number, Table
-from scalewise.experiments.catalogue import EXPERIMENTS, experiment, tables_of
+from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
 from scalewise.report._style import _inline
 
 __all__ = ["Exhibit", "exhibit", "main", "write_gallery"]
@@ -175,6 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given: Any = parser.parse_args(arguments)
     shown = []
     for name in given.only or EXPERIMENTS:
+        missing = reason_to_skip(experiment(name))
+        if missing is not None:
+            print(f"{name} is left out. {missing}", file=sys.stderr)
+            continue
         shown.append(exhibit(name, small=given.small))
         print(f"{name}: {shown[-1].seconds:.1f} s", file=sys.stderr)
     page = write_gallery(given.out, shown)
