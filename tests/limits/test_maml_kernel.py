@@ -193,6 +193,10 @@ def test_many_stored_examples_in_tiles() -> None:
             "`x` must have 5 features for this model; got 6",
         ),
         (
+            lambda: kernel_model(kernel, D, WAYS).extended(np.ones((3, D)), np.ones((2, WAYS))),
+            "`x` and `q` must be equally many rows of 5 and 3 numbers",
+        ),
+        (
             lambda: kernel_adapted_outputs(kernel_model(kernel, D, WAYS), TEST, steps=-2),
             "`steps` must be at least 0; got -2",
         ),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.random import Generator
+from numpy.random import Generator, Philox
 
 from scalewise.data import DATA_FOLDER
 from scalewise.limits.maml import Tasks
@@ -66,20 +66,27 @@ class Omniglot:
     """
 
     train: Float[np.ndarray, "character drawing pixel"]
-    validation: Float[np.ndarray, "character drawing pixel"]
-    test: Float[np.ndarray, "character drawing pixel"]
+    validation: Float[np.ndarray, "_character drawing pixel"]
+    test: Float[np.ndarray, "_character drawing pixel"]
 
 
-def omniglot(*, rotations: bool = True, side: int = 28, seed: int = 0) -> Omniglot:
-    """Omniglot in 1028, 172 and 423 characters, split at random.
+def omniglot(
+    *,
+    rotations: bool = True,
+    side: int = 28,
+    split: tuple[int, int] = (1028, 172),
+    seed: int = 0,
+) -> Omniglot:
+    """Omniglot's 1623 characters, split at random.
 
     Args:
         rotations: Whether rotated characters of training and validation count as further ones.
         side: Pixels per side, a divisor of 28: images are averaged down to it.
+        split: Characters for training and for validation; the rest, 423, is for testing.
         seed: Of the split; the split in common use is another random one.
 
     Raises:
-        ValueError: If the file is missing, or `side` does not divide 28.
+        ValueError: If the file is missing, `side` does not divide 28, or a part would be empty.
     """
     if side < 1 or 28 % side:
         raise ValueError(f"`side` must divide 28; got {side}.")
@@ -89,8 +96,12 @@ def omniglot(*, rotations: bool = True, side: int = 28, seed: int = 0) -> Omnigl
     block = 28 // side
     shape = (int(character.max()) + 1, 20, side, block, side, block)
     images = (images[order].reshape(shape).mean((3, 5)) / 255).astype(np.float32)
-    mixed = Generator(np.random.Philox(seed)).permutation(len(images))
-    parts = np.split(mixed, [1028, 1200])
+    mixed = Generator(Philox(seed)).permutation(len(images))
+    if min(split) < 1 or sum(split) >= len(images):
+        raise ValueError(
+            f"`split` must leave some of the {len(images)} characters for each of three parts; got {split}."
+        )
+    parts = np.split(mixed, [split[0], sum(split)])
     turns = range(4 if rotations else 1)
     kinds = []
     for part, some in zip(parts, (turns, turns, range(1)), strict=True):
@@ -172,6 +183,9 @@ def read_text(
 
 def read_analogies(words: list[str]) -> Int[np.ndarray, "question 4"]:
     """The questions all of whose four words are known, as numbers of words.
+
+    Args:
+        words: The vocabulary, in the order of its numbers.
 
     Raises:
         ValueError: If the file is missing.

@@ -175,6 +175,26 @@ class KernelModel:
         """Their coefficients."""
         return self._buffer.parts[1][: self.count]
 
+    def extended(
+        self, x: Float[np.ndarray, "more input"], q: Float[np.ndarray, "_more output"]
+    ) -> KernelModel:
+        r"""The model with more examples stored: $Q\cup\{(\zeta,q)\}$; this one is not changed.
+
+        Args:
+            x: Inputs.
+            q: Their coefficients, one row each.
+
+        Raises:
+            ValueError: If shapes do not fit.
+        """
+        if len(x) != len(q) or (x.shape[1], q.shape[1]) != (self.x.shape[1], self.q.shape[1]):
+            raise ValueError(
+                f"`x` and `q` must be equally many rows of {self.x.shape[1]} and {self.q.shape[1]} numbers; got "
+                f"{x.shape} and {q.shape}."
+            )
+        buffer = self._buffer.extended(self.count, (x, q))
+        return replace(self, count=self.count + len(x), _buffer=buffer)
+
 
 def kernel_model(
     kernel: Kernel, inputs: int, outputs: int, *, dtype: type = np.float64
@@ -305,10 +325,5 @@ def kernel_maml_step(
     keep = 1 - settings.rate * settings.weight_decay
     if keep != 1:
         fresh = kernel_model(model.kernel, x.shape[1], chi.shape[1], dtype=model.x.dtype.type)
-        model = _pushed(fresh, model.x, keep * model.q)
-    return _pushed(model, x, -rate * chi), float(np.mean(values))
-
-
-def _pushed(model: KernelModel, x: np.ndarray, q: np.ndarray) -> KernelModel:
-    buffer = model._buffer.extended(model.count, (x, q))
-    return replace(model, count=model.count + len(x), _buffer=buffer)
+        model = fresh.extended(model.x, keep * model.q)
+    return model.extended(x, -rate * chi), float(np.mean(values))

@@ -1,0 +1,248 @@
+r"""Word vectors: analogies solved better the wider the network, best in the limit, not at all without features.
+
+A linear network predicts a word from the mean of its neighbours,
+$$f=V\,U\,\tfrac1{|J|}\textstyle\sum_{j\in J}\xi^j,$$
+against words drawn at random; the columns of $U$ are the word vectors. In the tangent-kernel limit they never
+leave their random start. A question asks for $\arg\max_ih_i^\top(h_b-h_a+h_c)$ over all words but $a,b,c$.
+
+Claims: accuracy rises with the width towards the exact limit in maximal update, and the tangent-kernel limit
+answers any word, $1/(|V|-3)$. Besides the right answers, which are few in a small text, the place of the right
+word among all is shown: its logarithm tells models apart much sooner.
+
+Source: TP4 section 6 and J.3 (35)-(39). The text is another part of Wikipedia, the vocabulary its most frequent
+words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from scalewise.experiments._look import (
+    COLORS,
+    MUTED,
+    Number,
+    Table,
+    attributes,
+    cells,
+    house,
+    sheet,
+)
+from scalewise.limits import (
+    Word2Vec,
+    analogy_answers,
+    analogy_chance,
+    train_word2vec,
+    word2vec_limit,
+    word2vec_network,
+)
+from scalewise.limits._tasks import missing_data, read_analogies, read_text
+
+__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
+
+TITLE = "Word analogies: finite widths, the limit that learns, and the limit that does not"
+SOURCE = "TP4 section 6, J.3"
+TEXT = (
+    "Networks of several widths learn word vectors from a piece of Wikipedia, and so does their exact limit, "
+    "one coordinate per word. The wider, the nearer to the top of all words stands the right answer of an "
+    "analogy. In the tangent-kernel limit the vectors stay random and the answer is any word, the dashed line."
+)
+FILES = ("wiki100m.txt.xz", "questions-words.txt")
+
+
+@dataclass(frozen=True)
+class Config:
+    r"""What is trained.
+
+    Args:
+        vocabulary: V, the most frequent words.
+        characters: Of the text; 0 for all 100 million.
+        widths: $n$ of the finite networks.
+        epochs: Passes over the text.
+        learning_rate: $\eta$ at the start.
+        subsample: Threshold frequency above which words are thinned out.
+        batch: Words per step.
+        draws: Negatives that a batch shares.
+        seed: Of networks and batches.
+    """
+
+    vocabulary: int = 1000
+    characters: int = 8_000_000
+    widths: tuple[int, ...] = (4, 16, 64)
+    epochs: int = 1
+    learning_rate: float = 0.25
+    subsample: float = 3e-4
+    batch: int = 128
+    draws: int = 128
+    seed: int = 0
+
+    @classmethod
+    def small(cls) -> Config:
+        """A few million characters: ten seconds."""
+        return cls(characters=3_000_000, learning_rate=0.3)
+
+    @classmethod
+    def paper(cls) -> Config:
+        """The whole text with 5,000 words, and the published rate: hours on one core."""
+        return cls(
+            vocabulary=5000,
+            characters=0,
+            widths=(16, 64, 256),
+            epochs=5,
+            learning_rate=0.05,
+            subsample=1e-4,
+        )
+
+
+def needs_data() -> str | None:
+    """Why text and questions cannot be read, as a sentence; ``None`` if they are there."""
+    return missing_data(*FILES)
+
+
+def run(
+    config: Config,
+    *,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> xr.Dataset:
+    """Train every width and the limit on the same words, and ask the questions.
+
+    Args:
+        config: What is trained.
+        store: A folder that keeps every finished block of text; a killed run goes on from there.
+        progress: Called with (blocks of text done, blocks in all, over all models).
+
+    Returns:
+        Over (model, question), the limit last: ``right``, ``right_cosine`` (directions instead of products) and
+        ``place``, how many words beat the right one. Attributes: the config, and ``chance``.
+
+    Raises:
+        ValueError: If text or questions are not there.
+    """
+    words, tokens = _text(config.vocabulary, config.characters)
+    questions = read_analogies(words)
+    settings = Word2Vec(
+        epochs=config.epochs,
+        learning_rate=config.learning_rate,
+        subsample=config.subsample,
+        batch=config.batch,
+        draws=config.draws,
+        seed=config.seed,
+    )
+    models = [*(f"width {n}" for n in config.widths), "limit"]
+    found: dict[str, list[np.ndarray]] = {"right": [], "right_cosine": [], "place": []}
+    for k, n in enumerate((*config.widths, 0)):
+        V = config.vocabulary
+        start = word2vec_network(V, n, seed=config.seed) if n else word2vec_limit(V)
+        path = None if store is None else Path(store) / f"{models[k].replace(' ', '_')}.npz"
+
+        def told(done: int, blocks: int, k: int = k) -> None:
+            if progress is not None:
+                progress(k * blocks + done, len(models) * blocks)
+
+        h = train_word2vec(start, tokens, settings, store=path, progress=told).context
+        for key, cosine in (("right", False), ("right_cosine", True)):
+            found[key].append(
+                analogy_answers(h, questions[:, :3], cosine=cosine) == questions[:, 3]
+            )
+        found["place"].append(_places(h, questions))
+    return xr.Dataset(
+        {key: (("model", "question"), np.array(rows)) for key, rows in found.items()},
+        {"model": models},
+        attributes(config, chance=analogy_chance(config.vocabulary)),
+    )
+
+
+@lru_cache(maxsize=1)
+def _text(vocabulary: int, characters: int) -> tuple[list[str], np.ndarray]:
+    return read_text(vocabulary, characters=characters or None)
+
+
+def _places(h: np.ndarray, questions: np.ndarray) -> np.ndarray:
+    """How many of the words that may be answered have a larger product than the right one."""
+    a, b, c, d = questions.T
+    score = (h[b] - h[a] + h[c]) @ h.T
+    np.put_along_axis(score, questions[:, :3], -np.inf, axis=1)
+    return (score > score[np.arange(len(d)), d][:, None]).sum(1)
+
+
+def _mean(x: np.ndarray) -> tuple[float, float]:
+    """Over questions; they share words, so the error is a lower bound."""
+    return float(x.mean()), float(x.std() / len(x) ** 0.5)
+
+
+def _logs(dataset: xr.Dataset) -> np.ndarray:
+    return np.log1p(dataset.place.values)
+
+
+def numbers(dataset: xr.Dataset) -> list[Number]:
+    """The order of the models by the place of the right answer, and what chance leaves."""
+    logs = _logs(dataset)
+    better = logs[:-1] - logs[1:]  # of a model over the next narrower one, question by question
+    ordered = better.mean(1) > 0
+    over, error = _mean(logs[0] - logs[-1])
+    accuracy = dataset.right_cosine.mean("question").values
+    right, spread = _mean(dataset.right.isel(model=-1).values.astype(float))
+    by_chance = dataset.attrs["chance"]
+    return [
+        Number("neighbouring widths in order, share", 1, float(ordered.mean())),
+        Number("the limit beats the narrowest by four standard errors (1 for yes)", 1,
+               int(over > 4 * error)),
+        Number("no width answers more than the limit (1 for yes)", 1, int(accuracy.argmax() == len(accuracy) - 1)),
+        Number("the limit beats chance by two standard errors (1 for yes)", 1,
+               int(right - by_chance > 2 * spread)),
+    ]  # fmt: skip
+
+
+def tables(dataset: xr.Dataset) -> list[Table]:
+    """Accuracies and places, with what chance gives."""
+    V, logs = dataset.attrs["vocabulary"], _logs(dataset)
+    rows: list[tuple[object, ...]] = [
+        ("tangent kernel, by chance", 100 * dataset.attrs["chance"], 0.0, 100 * dataset.attrs["chance"],
+         float(np.expm1(np.log1p(np.arange(V - 3)).mean())))
+    ]  # fmt: skip
+    for k, name in enumerate(dataset.model.values.tolist()):
+        right, error = _mean(dataset.right.values[k].astype(float))
+        directions = float(dataset.right_cosine.values[k].mean())
+        place = float(np.expm1(logs[k].mean()))
+        rows.append(
+            (name, *(round(100 * x, 2) for x in (right, error, directions)), round(place, 2))
+        )
+    head = ("model", "right, %", "±", "right by directions, %", "words before the right one")
+    return [Table(f"{dataset.question.size} analogies among {V} words", head, cells(rows))]
+
+
+@house
+def figure(dataset: xr.Dataset) -> Figure:
+    """Accuracy, and the place of the right word, by width."""
+    canvas, (left, right) = sheet(2, height=3.4)
+    names = dataset.model.values.tolist()
+    at, logs = np.arange(len(names)), _logs(dataset)
+    for key, color, label in (
+        ("right", COLORS[0], "products"),
+        ("right_cosine", COLORS[1], "directions"),
+    ):
+        means = np.array([_mean(row.astype(float)) for row in dataset[key].values])
+        left.errorbar(
+            at, 100 * means[:, 0], yerr=100 * means[:, 1], fmt="o-", color=color, label=label
+        )
+    left.axhline(100 * dataset.attrs["chance"], color=MUTED, ls="--", label="tangent kernel")
+    means = np.array([_mean(row) for row in logs])
+    low, high = (np.exp(means[:, 0] + s * means[:, 1]) for s in (-1, 1))
+    middle = np.exp(means[:, 0])
+    right.errorbar(at, middle, yerr=(middle - low, high - middle), fmt="o-", color=COLORS[0])
+    V = dataset.attrs["vocabulary"]
+    right.axhline(np.exp(np.log1p(np.arange(V - 3)).mean()), color=MUTED, ls="--")
+    right.set_yscale("log")
+    for axis in (left, right):
+        axis.set_xticks(at, names)
+    left.set(title="right answers, %")
+    right.set(title="place of the right word, geometric mean")
+    left.legend(loc="upper left")
+    return canvas
