@@ -9,7 +9,7 @@ import pytest
 from scalewise.limits import LazyMatrix
 
 SHAPES = [(8, 8), (20, 6), (5, 16)]
-SEEDS = 300
+SEEDS = 200
 
 
 class Drawn:
@@ -65,7 +65,7 @@ def test_a_nonlinear_training_is_equal_in_law_to_real_matrices(n_out, n_in):
 def test_covariance_of_the_entries_when_everything_is_revealed(n_out, n_in):
     """Looked at alternately from both sides until nothing is left, the whole matrix has its law."""
     draws = []
-    for seed in range(600):
+    for seed in range(300):
         W = LazyMatrix(n_out, n_in, seed=seed, sigma=0.7)
         rng = np.random.default_rng([seed, 1])
         for k in range(max(n_out, n_in)):
@@ -77,7 +77,7 @@ def test_covariance_of_the_entries_when_everything_is_revealed(n_out, n_in):
         draws.append(entries.ravel())
     cov = np.cov(np.array(draws).T)
     error = np.abs(cov - 0.49 / n_in * np.eye(n_out * n_in)).max()
-    assert error < 4.5 * 0.49 / n_in * (2 / 600) ** 0.5
+    assert error < 4.5 * 0.49 / n_in * (2 / 300) ** 0.5
 
 
 def test_products_are_linear_adjoint_and_repeatable():
@@ -126,13 +126,13 @@ def test_fresh_noise_is_orthogonal_to_what_is_known():
 def test_decoupled_products_know_nothing_of_each_other():
     """With a copy, <f, W x> and <W^T f, x> are independent; without it they are one number."""
     pairs = []
-    for seed in range(600):
+    for seed in range(300):
         W = LazyMatrix(20, 20, seed=seed, decoupled=True)
         f, x = np.ones((1, 20)), np.ones((1, 20))
         pairs.append((W.backward(f)[0].sum(), W.forward(x)[0].sum()))
     a, b = np.array(pairs).T
-    assert abs(np.corrcoef(a, b)[0, 1]) < 4 / 600**0.5
-    assert np.std(b) == pytest.approx(20**0.5, rel=0.12)
+    assert abs(np.corrcoef(a, b)[0, 1]) < 4 / 300**0.5
+    assert np.std(b) == pytest.approx(20**0.5, rel=0.17)
     one = LazyMatrix(20, 20, seed=0)
     assert one.backward(f)[0].sum() == pytest.approx(one.forward(x)[0].sum())
 

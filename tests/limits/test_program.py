@@ -88,13 +88,14 @@ def test_rectangular_spaces_have_their_factors():
 
 def test_the_term_of_the_same_step_is_in_the_dot_part():
     """F.2: q = <x_1, W^T dh_1>/n holds the term r = t; as printed it would be 0.381."""
-    job = Training(NET, **TWO_STEPS)
+    # Watching the sample itself would look along x_t twice.
+    job = Training(NET, **{**TWO_STEPS, "watched": np.array([[-0.5]])})
     for on in (lazy(20_000, replicas=6), reference(10_000, replicas=6)):
         found = run(trained(job, overlaps), on)
         assert float(found.q) == pytest.approx(Q, abs=4 * float(found.q_sem) + 2e-3)
+        assert abs(float(found.q) - AS_PRINTED) > 0.2
         assert float(found.q_sem) < 0.01
         np.testing.assert_allclose(found.C.values, [0.40890, 0.65887], atol=6e-3)
-        np.testing.assert_allclose(found.f.values[:, 0], LIMIT, atol=0.012)
 
 
 @pytest.mark.parametrize(("decoupled", "limit"), [(False, LIMIT), (True, DECOUPLED)])

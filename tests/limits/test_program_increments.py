@@ -148,11 +148,11 @@ def test_the_kernel_regime_comes_out_of_the_same_text(abc, terms):
     kernel = sum(t * K for t, K in zip(terms, kernels(), strict=True))
     expected = gradient_descent(kernel, 0.3)
     found = run(incremental(job), lazy_limit())
-    np.testing.assert_allclose(found.f.values, expected, atol=0.02)
+    np.testing.assert_allclose(found.f.values, expected, atol=0.03)
 
 
 def lazy_limit():
-    return infinite(0.02, start=16384, replicas=4)
+    return infinite(0.02, start=8192, replicas=4)
 
 
 def test_a_gaussian_start_is_carried_along():

@@ -91,7 +91,10 @@ def _numbers(name: str, values: Any) -> np.ndarray:
 
 
 def _indices(batches: Any, samples: int) -> np.ndarray:
-    array = np.array(batches)
+    try:
+        array = np.array(batches)
+    except ValueError:  # rows of unequal length
+        array = np.array(batches, dtype=object)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
         raise ValueError(
             f"`batches` must be a table of indices, one row per step; got {array.dtype} of shape "
