@@ -217,7 +217,8 @@ def _linear_start(name: str, seed: int, config: Config) -> GramNet:
     given = {"sigma_u": sigma_u, "sigma_v": sigma_v, "alpha": alpha}
     if not n:
         return gram_net(linear_limit(pixels, WAYS, **given), dtype=np.float32)
-    return gram_net(linear_network(n, pixels, WAYS, seed=seed, **given), dtype=np.float32)
+    # The products of a narrow network are of low rank; single precision loses that within 500 steps.
+    return gram_net(linear_network(n, pixels, WAYS, seed=seed, **given))
 
 
 def _kernel_start(name: str, config: Config) -> KernelModel:

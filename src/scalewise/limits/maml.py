@@ -123,7 +123,8 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
 
     Args:
         net: From `linear_limit`, `linear_network` or `sample_linear`.
-        dtype: ``numpy.float64``, or ``numpy.float32`` for half the time.
+        dtype: ``numpy.float64``, or ``numpy.float32`` for half the time: enough for the limit, but not for a
+            network narrower than the inputs, whose products have a rank that rounding does not keep.
 
     Returns:
         What adaptation and meta-steps need, exactly.
