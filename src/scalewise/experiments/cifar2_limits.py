@@ -19,8 +19,11 @@ Source: Golikov, Section 3.3 and Appendix F, Figures 1 and 2; the floor and the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -39,6 +42,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.limits import shallow
+from scalewise.limits._runs import resumable
 from scalewise.limits._tasks import data_file, missing_data
 
 __all__ = [
@@ -113,11 +117,18 @@ def needs_data() -> str | None:
     return missing_data(FILE)
 
 
-def run(config: Config) -> xr.Dataset:
+def run(
+    config: Config,
+    *,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> xr.Dataset:
     r"""Train the reference and every limit, and compare logits.
 
     Args:
         config: What is trained.
+        store: A file that keeps every network that is finished; a killed run goes on from there.
+        progress: Called with (networks done, all of them); the kernel limit counts as one.
 
     Returns:
         Over (model, step), the reference first: ``size`` $\mathbb E|f|$ and ``loss`` on test images, ``accuracy``,
@@ -125,9 +136,52 @@ def run(config: Config) -> xr.Dataset:
         mean over test images. Attributes: the config, and ``floor``.
 
     Raises:
-        ValueError: If the images are not there, or there are fewer than asked for.
+        ValueError: If the images are not there, there are fewer than asked for, or `store` holds a run of
+            another config.
     """
     task, labels = _images(config)
+    stations = np.geomspace(1, config.steps + 1, config.records).round().astype(int) - 1
+    record = sorted({*stations.tolist()})
+    models = ("reference", *LIMITS)
+    everyone = tuple(range(config.seeds))
+    jobs = [("NTK", everyone)] + [(m, (s,)) for m in models if m != "NTK" for s in everyone]
+
+    def network(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        name, seeds = jobs[index]
+        k = models.index(name)
+        logits, kernel = _trained(name, seeds, config, task, record)
+        state["logits"][k, :, seeds[0] : seeds[-1] + 1] = logits
+        state["kernel"][k, :, seeds[0] : seeds[-1] + 1] = kernel
+        return state
+
+    shape = (len(models), len(record), config.seeds)
+    empty = {"logits": np.zeros((*shape, len(labels))), "kernel": np.zeros(shape)}
+    done = resumable(
+        network, empty, len(jobs), configuration=asdict(config), store=store, progress=progress
+    )
+    logits, kernel = done["logits"], done["kernel"].mean(-1)
+    divergence = [
+        [np.mean(shallow.logit_divergence(f, g)) for f, g in zip(one, logits[0], strict=True)]
+        for one in logits[1:]
+    ]
+    over = ("model", "step")
+    return xr.Dataset(
+        {
+            "size": (over, np.abs(logits).mean((2, 3))),
+            "loss": (over, -log_expit(logits * labels).mean((2, 3))),
+            "accuracy": (over, (logits * labels > 0).mean((2, 3))),
+            "kernel": (over, kernel / kernel[:, :1]),
+            "divergence": (("limit", "step"), np.array(divergence)),
+        },
+        {"model": list(models), "limit": list(LIMITS), "step": record},
+        attributes(config, floor=shallow.divergence_floor(config.seeds)),
+    )
+
+
+def _trained(
+    name: str, seeds: tuple[int, ...], config: Config, task: shallow.Task, record: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of test images over (step, seed, image), and the mean diagonal of the kernel over (step, seed)."""
     d = config.reference_width
     reference = shallow.Reference(
         d,
@@ -137,36 +191,22 @@ def run(config: Config) -> xr.Dataset:
         activation="leaky_relu(0.1)",
         law="uniform",
     )
-    stations = np.geomspace(1, config.steps + 1, config.records).round().astype(int) - 1
-    common = {"steps": config.steps, "record": sorted({*stations.tolist()}), "kernels": True}
-    # Other seeds than the limits', so that nothing is shared but the law.
-    own = range(config.seeds, 2 * config.seeds)
-    runs = {
-        "reference": shallow.train_finite(
-            task, reference, "NTK", d, seeds=own, dtype=np.float32, **common
-        ),
-        "NTK": shallow.train_limit(task, reference, "NTK", seeds=config.seeds, **common),
-    }
-    for name in LIMITS[1:]:
-        runs[name] = shallow.train_finite(
-            task, reference, name, config.width, seeds=config.seeds, dtype=np.float32, **common
+    common: dict[str, Any] = {"steps": config.steps, "record": record, "kernels": True}
+    if name == "NTK":
+        one = shallow.train_limit(task, reference, name, seeds=seeds, **common)
+        logits = one.scaled_logits  # of order one as they stand
+    else:
+        # Other seeds for the reference, so that nothing is shared with the limits but the law.
+        own = [config.seeds + s for s in seeds] if name == "reference" else seeds
+        width, scaling = (d, "NTK") if name == "reference" else (config.width, name)
+        one = shallow.train_finite(
+            task, reference, scaling, width, seeds=own, dtype=np.float32, **common
         )
-    found = {name: _summary(one, reference, labels) for name, one in runs.items()}
-    models = list(runs)
-    data = {
-        key: (("model", "step"), np.stack([found[name][key] for name in models]))
-        for key in ("size", "loss", "accuracy", "kernel")
-    }
-    logits = {name: _test_logits(one) for name, one in runs.items()}
-    divergence = [
-        [np.mean(shallow.logit_divergence(f, g)) for f, g in zip(*pair, strict=True)]
-        for pair in ((logits[name], logits["reference"]) for name in LIMITS)
-    ]
-    data["divergence"] = (("limit", "step"), np.array(divergence))
-    coordinates = {"model": models, "limit": list(LIMITS), "step": common["record"]}
-    return xr.Dataset(
-        data, coordinates, attributes(config, floor=shallow.divergence_floor(config.seeds))
-    )
+        logits = one.logits
+    tests = one.role == "probe"
+    both = reference.rate_a * one.kernel_a + reference.rate_w * one.kernel_w
+    few = both.sel(input=tests)[..., :_KERNEL_INPUTS].mean("input").values
+    return logits.sel(input=tests).values, few
 
 
 @lru_cache(maxsize=1)
@@ -186,26 +226,6 @@ def _images(config: Config) -> tuple[shallow.Task, np.ndarray]:
         pixels = images[chosen].reshape(len(chosen), -1) / 255
         parts += [(pixels - _MEAN) / _STD * _SCALE, 2.0 * classes[chosen] - 1]
     return shallow.Task(parts[0], parts[1], parts[2]), parts[3]
-
-
-def _test_logits(one: xr.Dataset) -> np.ndarray:
-    """Over (step, seed, test image); the kernel limit is of order one as it stands."""
-    name = "logits" if "logits" in one else "scaled_logits"
-    return one[name].sel(input=one.role == "probe").values
-
-
-def _summary(
-    one: xr.Dataset, reference: shallow.Reference, labels: np.ndarray
-) -> dict[str, np.ndarray]:
-    f = _test_logits(one)
-    both = reference.rate_a * one.kernel_a + reference.rate_w * one.kernel_w
-    few = both.sel(input=one.role == "probe")[..., :_KERNEL_INPUTS].mean(("seed", "input")).values
-    return {
-        "size": np.abs(f).mean((1, 2)),
-        "loss": -log_expit(f * labels).mean((1, 2)),
-        "accuracy": (f * labels > 0).mean((1, 2)),
-        "kernel": few / few[0],
-    }
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
