@@ -46,10 +46,10 @@ MUTANTS = (
         "return change(dotted(path), leaf)", "tests/jax/test_plan.py::test_nothing_changes_at_the_base",
     ),
     of_probe("jax: copies not compared", "if len({(r.role, r.fan_in, r.rule) for r in rows}) > 1:", "if not rows:"),
-    of_probe("jax: attended embeddings not asked", "if tied or any(", "if True or any("),
     of_probe(
-        "jax: depth of the base", "deep[request.depth] = request.target[request.depth]", "pass",
-        "tests/jax/test_plan.py::test_depth",
+        "jax: attended embeddings not asked",
+        "    if name is not None:\n        raise PlanError(\n            f\"The model has the embedding",
+        "    if False:\n        raise PlanError(\n            f\"The model has the embedding",
     ),
     of_entries("jax: spread about zero", "away = abs(entries - mean)", "away = abs(entries)"),
     of_entries("jax: drawn means scaled less", "* factor + mean * (1 - factor)\n", "* factor\n",

@@ -123,3 +123,28 @@ def test_the_default_device_is_the_users() -> None:
         assert planned().table == planned().table
         assert torch.zeros(1).is_meta
     assert planned().std("0.weight") > 0
+
+
+def test_an_embedding_may_read_out_unseen() -> None:
+    class Encoder(nn.Module):
+        def __init__(self, width: int):
+            super().__init__()
+            self.words = nn.Embedding(10, width)
+            self.inner = nn.Linear(width, width)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return self.inner(self.words(tokens)) @ self.words.weight.T
+
+    refused(r"embedding `words.weight` and no readout.*torch.nn.Linear.*roles=", Encoder)
+    plan = sw.torch.plan(
+        Encoder, strategy=sw.scaling.mup(), roles={"words.weight": "input"}, **SIZES
+    )
+    assert plan["words.weight"].role == "input"
+
+
+def test_a_loss_of_other_arguments_is_explained() -> None:
+    plan = planned(mlp)
+    batch = torch.randn(4, 8), torch.randn(4, 10)
+    with pytest.raises(AttributeError) as caught:
+        plan.verify(batch, nn.functional.mse_loss, widths=[16, 32, 64], progress=False)
+    assert "called as loss(model, batch)" in caught.value.__notes__[0]

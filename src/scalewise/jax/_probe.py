@@ -10,7 +10,16 @@ from typing import Any
 
 from scalewise.jax._describe import LAYOUTS, Described, parameters, traced
 from scalewise.jax._entries import spread
-from scalewise.plan import Kind, Plan, PlanError, Probe, Role, Spread, TensorDescription, make_plan
+from scalewise.plan import (
+    Kind,
+    Plan,
+    PlanError,
+    Probe,
+    Spread,
+    TensorDescription,
+    make_plan,
+    unseen_readout,
+)
 from scalewise.plan.decide import RoleSpec
 from scalewise.plan.names import matching, pattern
 from scalewise.scaling import Strategy
@@ -195,18 +204,13 @@ def _growing(tensor: TensorDescription, wide: tuple[int, ...]) -> str | None:
 
 
 def _ask_for_readouts(request: Request, table: Plan) -> None:
-    """A network whose only readout may be its embedding: no module shows that."""
-    tied = any(t.kind is Kind.LOOKUP and t.aliases for t in table.tensors)
-    if tied or any(t.role is Role.OUTPUT for t in table.tensors):
-        return
-    said = {n for wanted in request.roles for n in matching(wanted, table.names)}
-    for t in table.tensors:
-        if t.kind is Kind.LOOKUP and t.role is Role.INPUT and t.name not in said:
-            raise PlanError(
-                f"The model has the embedding `{t.name}` and no readout. If the embedding's transpose "
-                f'reads out (as `nnx.Embed.attend` does), say readouts=["{t.name}"]; if the model returns '
-                f'features, say roles={{"{t.name}": "input"}}.'
-            )
+    name = unseen_readout(table, request.roles)
+    if name is not None:
+        raise PlanError(
+            f"The model has the embedding `{name}` and no readout. If the embedding's transpose reads out "
+            f'(as `nnx.Embed.attend` does), say readouts=["{name}"]; if the model returns features, say '
+            f'roles={{"{name}": "input"}}.'
+        )
 
 
 def _refuse_copies(base: Described, table: Plan) -> None:

@@ -16,7 +16,6 @@ $f_j$ exists only as a small matrix: five skinny products per look, seldom seven
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +23,19 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import get_blas_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 __all__ = ["LazyMatrix"]
 
 _FLOOR = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-2}
 _DEFAULT = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}
 _ROUNDING = 64
-_NEAR = 1e-3
+# NumPy's wrappers cost more than the factorisations of matrices this small.
+_LAPACK: Any = get_lapack_funcs(("potrf", "trtri"), dtype=np.float64)
+dpotrf, dtrtri = _LAPACK
+# A part beside what is known of this square, relative to the vector, is kept by itself; so is every one from this
+# amplification on.
+_NEAR = {np.dtype(np.float64): (1e-6, 1e3), np.dtype(np.float32): (1e-2, 1e1)}
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class _Rows:
     vectors: np.ndarray
     coordinates: np.ndarray
     factor: np.ndarray
+    inverse: np.ndarray
 
 
 class _Side:
@@ -106,18 +111,26 @@ class _Side:
         C = known @ self.inverse.T
         gram = X @ X.T * scale
         new, kept, factor = _outside(gram, C, self.floor(tolerance))
-        rows = _Rows(X if len(kept) == len(X) else X[kept], C[kept], factor)
+        inverse = _inverse(factor)
+        every = len(kept) == len(X)
+        rows = _Rows(X if every else X[kept], C if every else C[kept], factor, inverse)
         if not len(kept) or not self.count:
             return C, new, kept, rows
-        if (factor.diagonal() ** 2 > _NEAR * gram.diagonal()[kept]).all():
+        near, amplified = _NEAR[X.dtype]
+        if (
+            self.amplification < amplified
+            and (factor.diagonal() ** 2 > near * gram.diagonal()[kept]).all()
+        ):
             return C, new, kept, rows
         # Nearly within what is known: keep what lies beside it, lest the factor of all rows become singular.
-        beside = rows.vectors - ((C[kept] @ self.inverse).astype(X.dtype) @ self.rows)
-        beside = np.linalg.solve(factor, beside).astype(X.dtype, copy=False)
+        inside = (rows.coordinates @ self.inverse).astype(X.dtype, copy=False)
+        beside = rows.vectors - inside @ self.rows
+        beside = inverse.astype(X.dtype, copy=False) @ beside
         left = beside @ self.rows.T * scale @ self.inverse.T
         rest = beside @ beside.T * scale - left @ left.T
-        rows = _Rows(beside, left, np.linalg.cholesky(rest))
-        new = np.linalg.solve(rows.factor, (X @ beside.T * scale - C @ left.T).T).T
+        factor = np.linalg.cholesky(rest)
+        rows = _Rows(beside, left, factor, _inverse(factor))
+        new = (X @ beside.T * scale - C @ left.T) @ rows.inverse.T
         return (
             C,
             np.where(np.arange(len(kept)) <= _last(kept, len(X))[:, None], new, 0.0),
@@ -130,13 +143,14 @@ class _Side:
         k, b = self.count, len(rows.vectors)
         lengths = np.sqrt((rows.coordinates**2).sum(axis=1) + (rows.factor**2).sum(axis=1))
         self._lengths = np.concatenate([self._lengths[:k], lengths])
-        inverse = np.linalg.inv(rows.factor)
+        inverse = rows.inverse
         self._rows[k : k + b] = rows.vectors
         self._inverse[k : k + b, :k] = -inverse @ (rows.coordinates @ self.inverse)
         self._inverse[k : k + b, k : k + b] = inverse
         self.count += b
         scaled = self._inverse[k : k + b, : k + b] * self._lengths
-        self.amplification = max(self.amplification, float(np.linalg.norm(scaled, axis=1).max()))
+        amplified = np.einsum("ij,ij->i", scaled, scaled).max()
+        self.amplification = max(self.amplification, math.sqrt(amplified))
 
 
 class LazyMatrix:
@@ -248,7 +262,7 @@ class LazyMatrix:
             j = far.count
             looked = rows.vectors @ far.noise.T * (1 / self.n_in)
             looked -= rows.coordinates @ self._e_psi[:k, :j]
-            self._e_psi[k : k + b, :j] = np.linalg.solve(rows.factor, looked)
+            self._e_psi[k : k + b, :j] = rows.inverse @ looked
             self._xi_f[k : k + b, :j] = noise @ far.rows.T * (1 / self.n_out) @ far.inverse.T
             self._along[k : k + b, :j] = (
                 self._e_psi[k : k + b, :j] / self.rho - self._xi_f[k : k + b, :j]
@@ -287,7 +301,7 @@ class LazyMatrix:
             i = far.count
             looked = rows.vectors @ far.noise.T * (1 / self.n_out)
             looked -= rows.coordinates @ self._xi_f[:i, :k].T
-            self._xi_f[:i, k : k + b] = np.linalg.solve(rows.factor, looked).T
+            self._xi_f[:i, k : k + b] = rows.inverse @ looked.T
             self._e_psi[:i, k : k + b] = (noise @ far.rows.T * (1 / self.n_in) @ far.inverse.T).T
             self._back[:i, k : k + b] = (
                 self.rho * self._xi_f[:i, k : k + b] - self._e_psi[:i, k : k + b]
@@ -412,10 +426,9 @@ def _outside(
     gram = gram.astype(np.float64, copy=False)
     rest = gram - C @ C.T
     floor = least * np.diagonal(gram)
-    with contextlib.suppress(np.linalg.LinAlgError):
-        factor = np.linalg.cholesky(rest)
-        if (np.diagonal(factor) ** 2 > floor).all():
-            return factor, np.arange(len(rest)), factor
+    factor, failed = dpotrf(rest, lower=1, clean=1)
+    if not failed and (np.diagonal(factor) ** 2 > floor).all():
+        return factor, np.arange(len(rest)), factor
     new = np.zeros_like(rest)
     kept: list[int] = []
     for a in range(len(rest)):
@@ -430,6 +443,10 @@ def _outside(
             kept.append(a)
     new = new[:, : len(kept)]
     return new, np.array(kept, dtype=np.intp), new[kept]
+
+
+def _inverse(factor: np.ndarray) -> np.ndarray:
+    return dtrtri(factor, lower=1)[0] if len(factor) else factor
 
 
 def _last(kept: np.ndarray, count: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from scalewise.plan.rules import Powers, Ratios, rule
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy, update_exponents
 
-__all__ = ["Probe", "make_plan"]
+__all__ = ["Probe", "make_plan", "unseen_readout"]
 
 _HALF = Fraction(1, 2)
 
@@ -129,6 +129,24 @@ def make_plan(
     )  # fmt: skip
 
 
+def unseen_readout(plan: Plan, roles: Mapping[str, RoleSpec]) -> str | None:
+    """An embedding that may read out by a function call, which no module shows.
+
+    Args:
+        plan: The plan.
+        roles: What the user says; an embedding called "input" is known not to read out.
+
+    Returns:
+        The first embedding of a model that has no readout, unless the user spoke of it.
+    """
+    tied = any(t.kind is Kind.LOOKUP and t.aliases for t in plan.tensors)
+    if tied or any(t.role is Role.OUTPUT for t in plan.tensors):
+        return None
+    said = {n for wanted in roles for n in matching(wanted, plan.names)}
+    lookups = (t.name for t in plan.tensors if t.kind is Kind.LOOKUP and t.role is Role.INPUT)
+    return next((name for name in lookups if name not in said), None)
+
+
 def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str]:
     """Tensors of which there are more, or fewer, at another depth."""
     if shallow is None:
@@ -191,6 +209,11 @@ def _tied_readouts(
             f"large for it at a larger width: multiply what enters `{d.readout}` by a factor that falls "
             "with the width."
         )
+        if last.p < 1:
+            where += (
+                f" Under {strategy} that is not enough if a residual stream carries the embedding to the "
+                "readout, where it meets itself and makes logits grow: untie the two there."
+            )
         out.append(Multiplier(d.readout, factor, where))
     return out
 

@@ -168,7 +168,14 @@ def measure_network(
 
 
 def _loss(network: Network) -> Tensor:
-    value = network.loss(network.model, network.batch)
+    try:
+        value = network.loss(network.model, network.batch)
+    except Exception as error:
+        error.add_note(
+            "`loss` was called as loss(model, batch), with the module and the batch given to `verify`: "
+            "lambda model, batch: cross_entropy(model(batch[0]), batch[1])."
+        )
+        raise
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         got = (
             f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)

@@ -20,6 +20,7 @@ from scalewise.plan import (
     describe,
     make_plan,
     transfer,
+    unseen_readout,
 )
 from scalewise.plan.decide import RoleSpec
 from scalewise.plan.store import from_json, to_json
@@ -344,6 +345,13 @@ def plan(
         width_name=width,
         depth_name=depth,
     )
+    embedding = unseen_readout(table, roles or {})
+    if embedding is not None:
+        raise PlanError(
+            f"The model has the embedding `{embedding}` and no readout. If it reads out with the "
+            "embedding's weights, let a module do it that shares them (torch.nn.Linear, with its weight set "
+            f'to the embedding\'s); if the model returns features, say roles={{"{embedding}": "input"}}.'
+        )
     options = Options(dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device)
     return TorchPlan(table, options, build)
 
