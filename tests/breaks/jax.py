@@ -51,6 +51,10 @@ MUTANTS = (
         "    if name is not None:\n        raise PlanError(\n            f\"The model has the embedding",
         "    if False:\n        raise PlanError(\n            f\"The model has the embedding",
     ),
+    of_probe(
+        "jax: depth of the base", "deep[request.depth] = request.target[request.depth]", "pass",
+        "tests/jax/test_plan.py::test_depth",
+    ),
     of_entries("jax: spread about zero", "away = abs(entries - mean)", "away = abs(entries)"),
     of_entries("jax: drawn means scaled less", "* factor + mean * (1 - factor)\n", "* factor\n",
                "tests/jax/test_plan.py::test_means_and_zeros_and_types_are_kept"),
