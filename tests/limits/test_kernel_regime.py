@@ -1,0 +1,209 @@
+"""Golden and agreement tests of the kernel regime: quadrature, the kernels of the theory, and real networks."""
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from scalewise.limits import (
+    SGD,
+    Loss,
+    Network,
+    Task,
+    finite,
+    initial_kernel,
+    layer_kernels,
+    limit_kernel,
+    train,
+    train_kernel,
+)
+from scalewise.scaling import abc, mup, ntk, standard, uniform
+
+PAIR = np.array([[1.0, 0.5], [-0.3, 0.8]])
+X = np.array([[0.9, -0.4], [0.3, 1.0], [-0.8, 0.5], [0.5, 0.7]])
+TASK = Task(X[:3], [1.0, -1.0, 0.5], test_inputs=X[3:])
+SLOWED = abc((0, 0, 0), (0, "1/2", "1/2"), 1)
+FROZEN = abc((1, "3/2", "1/2"), (-1, -1, 0), 0)
+BODY = abc((0, "1/2", "3/2"), (0, 0, -1), 0)
+FIRST = abc((0, "3/4", "1/2"), (0, "-1/4", 0), 0)
+
+
+def strategy_of(name, layers=3):
+    """At L = 3 hidden layers, as the printed values."""
+    half = ("1/2",) * (layers - 1)
+    return {
+        "ntk": ntk(depth=layers + 1),
+        "slowed": abc((0,) * (layers + 1), (0, *half, "1/2"), 1),
+        "gp": abc((1, *("3/2",) * (layers - 1), "1/2"), (-1, *(-1,) * (layers - 1), 0), 0),
+        "body": abc((0, *half, "3/2"), (0,) * layers + (-1,), 0),
+    }[name]
+
+
+def test_kernels_between_layers():
+    kernels = layer_kernels(Network(ntk(depth=4), "tanh"), PAIR)
+    own = [0.23555386, 0.19270481, 0.18018048, 0.17427644]
+    other = [0.01540995, 0.01539055, 0.01538317, 0.01537934]
+    for m in range(4):
+        np.testing.assert_allclose(kernels.sigma(m)[0], [own[m], other[m]], atol=6e-9)
+    np.testing.assert_array_equal(kernels.sigma(2, 2), kernels.features[2])
+    np.testing.assert_allclose(
+        kernels.sigma(1, 3), kernels.features[1] * kernels.slopes[1] * kernels.slopes[2]
+    )
+    with pytest.raises(ValueError, match="0 <= m <= l <= 3; got m = 2, l = 1"):
+        kernels.sigma(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "other"),
+    [
+        ("ntk", 0.7827156, 0.06156301),
+        ("slowed", 0.54716174, 0.04615306),
+        ("gp", 0.17427644, 0.01537934),
+        ("body", 0.60843916, 0.04618367),
+    ],
+)
+def test_the_exponents_choose_the_layers(name, own, other):
+    found = limit_kernel(Network(strategy_of(name), "tanh"), PAIR)
+    np.testing.assert_allclose(found[0], [own, other], atol=2e-8)
+    np.testing.assert_allclose(found, found.T)
+    moved = Network(strategy_of(name).gauge("1/3"), "tanh")
+    np.testing.assert_array_equal(limit_kernel(moved, PAIR), found)
+
+
+def test_one_layer_alone_and_none():
+    kernels = layer_kernels(Network(ntk(depth=3), "tanh"), PAIR)
+    first = limit_kernel(Network(FIRST, "tanh"), PAIR)
+    np.testing.assert_allclose(first, kernels.sigma(0) + kernels.sigma(2))
+    trivial = Network(abc((1, "3/2", "3/2"), (-1, -1, -1), 0), "tanh")
+    assert np.all(limit_kernel(trivial, PAIR) == 0)
+    assert np.ptp(train_kernel(trivial, TASK, SGD(0.5), steps=2).logits.values, axis=1).max() == 0
+
+
+@pytest.mark.parametrize("phi", ["tanh", "relu", "gelu"])
+def test_variances_rates_and_biases_as_in_the_theory(phi):
+    """The theory's infinite-width NTK, whose first layer is divided by the number of inputs."""
+    options = {"C_b": (0.1, 0.2, 0.3), "lambda_b": (0.7, 0.3, 1.9)}
+    net = Network(ntk(depth=3), phi, C_W=(1.1, 1.4, 0.6), lambda_W=(0.5, 2.0, 1.5), **options)
+    other = sw.MLP(
+        3, 100, phi, input_dim=2, output_dim=1,
+        C_W=(2.2, 1.4, 0.6), lambda_W=(1.0, 2.0, 1.5), **options,
+    )  # fmt: skip
+    found = sw.predict(other, X, observables=["kernel", "ntk"])
+    np.testing.assert_allclose(initial_kernel(net, X), found.kernel.values[-1], rtol=1e-9)
+    np.testing.assert_allclose(limit_kernel(net, X), found.ntk.values[-1], rtol=1e-9)
+
+
+def test_biases_that_share_the_rate_of_weights_stand_still():
+    plain = standard(depth=3).to_abc()
+    slowed = type(plain)(plain.a, plain.b, 1, plain_biases=True).to_strategy()
+    net = Network(slowed, "tanh", lambda_b=1.0)
+    np.testing.assert_array_equal(limit_kernel(net, X), limit_kernel(Network(slowed, "tanh"), X))
+
+
+RATES = {
+    "ntk": ntk(depth=3),
+    "slowed": SLOWED,
+    "gp": FROZEN,
+    "body": BODY,
+    "first": FIRST,
+    "uniform": uniform("1/4", depth=3),
+}
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_real_networks_approach_the_kernel_as_the_root_of_the_width(name):
+    """From the outputs each network starts with; what is left falls as n^(-1/2), for 1/4 as n^(-1/4) or faster."""
+    net, sgd, widths, gaps = Network(RATES[name], "tanh"), SGD(0.6), (32, 128, 512), []
+    for n in widths:
+        found = train(net, TASK, sgd, steps=5, on=finite(n, replicas=12), draws=True)
+        f = found.logits_draws.values
+        limit = train_kernel(net, TASK, sgd, steps=5, start=f[:, 0]).logits.values
+        gaps.append(np.sqrt(((f - limit)[:, 1:] ** 2).mean()))
+    moved = np.sqrt(((limit[:, 1:] - limit[:, :1]) ** 2).mean())
+    assert gaps[-1] < 0.15 * moved
+    slope = np.polyfit(np.log(widths), np.log(gaps), 1)[0]
+    low, high = (-0.7, -0.35)
+    assert low < slope < (high if name != "uniform" else -0.2), (slope, gaps)
+
+
+def test_biases_of_real_networks():
+    net, sgd = Network(ntk(depth=3), "tanh", C_b=0.2, lambda_b=(0.5, 1.0, 0.8)), SGD(0.3)
+    gaps = []
+    for n in (64, 512):
+        f = train(net, TASK, sgd, steps=4, on=finite(n, replicas=8), draws=True).logits_draws.values
+        limit = train_kernel(net, TASK, sgd, steps=4, start=f[:, 0]).logits.values
+        gaps.append(np.sqrt(((f - limit) ** 2).mean()))
+    assert gaps[1] < 0.5 * gaps[0] < 0.1
+
+
+def test_initial_outputs_are_jointly_gaussian():
+    net, draws = Network(ntk(depth=3), "relu", C_b=0.1), 4000
+    task = Task(X[:3], np.eye(3)[:, :2], test_inputs=X[3:])
+    f = train_kernel(net, task, SGD(0.1), steps=0, replicas=draws).logits.values[:, 0]
+    K = initial_kernel(net, X)
+    for one in range(2):
+        for other in range(2):
+            found = f[:, :, one].T @ f[:, :, other] / draws
+            expected = K if one == other else 0 * K
+            assert np.abs(found - expected).max() < 4.5 * K.max() * (2 / draws) ** 0.5
+    again = train_kernel(net, task, SGD(0.1), steps=0, replicas=2).logits.values[:, 0]
+    np.testing.assert_array_equal(again, f[:2])
+    assert np.all(initial_kernel(Network(mup(depth=3), "relu"), X) == 0)
+
+
+def test_descent_is_that_of_the_features_of_the_kernel():
+    """Linear regression on a square root of the kernel: momentum, clipping, single samples, any loss."""
+    net, sgd = Network(ntk(depth=2), "tanh"), SGD(0.7, momentum=0.6, clip=0.4)
+    loss = Loss(
+        lambda f, y: np.abs(f - y)[..., 0] ** 3, lambda f, y: 3 * (f - y) * abs(f - y), "cubic"
+    )
+    task = Task(TASK.inputs, TASK.targets, test_inputs=X[3:], loss=loss, batches=[[2], [0], [1]])
+    start = np.array([[0.3], [0.1], [-0.4], [0.2]])
+    values, vectors = np.linalg.eigh(limit_kernel(net, X))
+    features = vectors * np.sqrt(values)
+    w, v, expected = np.zeros((4, 1)), np.zeros((4, 1)), []
+    for t in range(7):
+        f = start + features @ w
+        expected.append(f)
+        row = [(2, 0, 1)[t % 3]]
+        g = features[row].T @ loss.gradient(f[row], task.targets[row])
+        v = 0.6 * v - 0.7 * g * min(1.0, 0.4 / np.linalg.norm(g))
+        w = w + v
+    found = train_kernel(net, task, sgd, steps=6, start=start)
+    np.testing.assert_allclose(found.logits.values[0], expected, atol=1e-10)
+    thinned = train_kernel(net, task, sgd, steps=6, start=start, every=4)
+    assert thinned.time.values.tolist() == [0, 4, 6]
+    np.testing.assert_array_equal(thinned.logits.values, found.logits.values[:, [0, 4, 6]])
+    value = (np.abs(expected[-1][:3] - task.targets) ** 3).mean()
+    assert found.loss.values[0, -1] == pytest.approx(value)
+
+
+def test_a_batch_is_a_mean():
+    net = Network(ntk(depth=2), "tanh")
+    found = train_kernel(net, TASK, SGD(0.5), steps=1, start=np.zeros((4, 1))).logits.values[0, 1]
+    expected = 0.5 / 3 * limit_kernel(net, X)[:, :3] @ TASK.targets
+    np.testing.assert_allclose(found, expected)
+
+
+NTK = Network(ntk(depth=2), "tanh")
+BAD = [
+    (lambda: limit_kernel(Network(mup(depth=3), "tanh"), X),
+     r"is no kernel regime: Features move at order one .* use `scalewise.limits.train`"),
+    (lambda: layer_kernels(NTK, X[0]), r"shape \(samples, features\); got shape \(2,\)"),
+    (lambda: layer_kernels(NTK, [[np.nan]]), "numbers that are not finite"),
+    (lambda: layer_kernels(NTK, [[1.0], [0.0]]), "Input 1 is a vector of zeros"),
+    (lambda: layer_kernels(Network(ntk(depth=2), "perceptron"), X), "jumps, so gradients"),
+    (lambda: train_kernel(NTK, TASK, SGD(0.1, weight_decay=0.1), steps=1), "Weight decay shrinks"),
+    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=-1), "`steps` must be at least 0; got -1"),
+    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=1, replicas=0), "`replicas` must be at least 1"),
+    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=1, start=[[0.0]]),
+     r"`start` must have shape \(4, 1\).*got \(1, 1\)"),
+    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=1, start=np.full((4, 1), np.inf)),
+     "`start` must hold finite"),
+    (lambda: train_kernel(NTK, TASK, SGD(1e200), steps=9), r"not finite at step \d: training diverged"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), BAD)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
