@@ -301,7 +301,7 @@ class LazyMatrix:
             i = far.count
             looked = rows.vectors @ far.noise.T * (1 / self.n_out)
             looked -= rows.coordinates @ self._xi_f[:i, :k].T
-            self._xi_f[:i, k : k + b] = rows.inverse @ looked.T
+            self._xi_f[:i, k : k + b] = (rows.inverse @ looked).T
             self._e_psi[:i, k : k + b] = (noise @ far.rows.T * (1 / self.n_in) @ far.inverse.T).T
             self._back[:i, k : k + b] = (
                 self.rho * self._xi_f[:i, k : k + b] - self._e_psi[:i, k : k + b]

@@ -182,7 +182,8 @@ def _collected(value: Any, replicas: int) -> np.ndarray:
     if isinstance(value, int | float | np.floating):
         return np.full(replicas, float(value))
     if isinstance(value, Iterable):
-        return np.stack([_collected(v, replicas) for v in value], axis=1)
+        parts = [_collected(v, replicas) for v in value]
+        return np.stack(parts, axis=1) if parts else np.empty((replicas, 0))
     raise TypeError(
         f"A program returns scalars by name, or lists of them; got {type(value).__name__}. Return averages of "
         "vectors: mean(x * y)."
