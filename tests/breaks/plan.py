@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     row("plan/predicted.py", TABLE)(
         "plan predicted: the readout's features forgotten",
-        "return [1 - U, *(1 - size + p for p in _features(plan, zero_readout))], _HALF - A",
+        "return [1 - U, *passed], _HALF - A",
         "return [1 - U], -A",
     ),
 )

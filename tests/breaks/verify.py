@@ -140,9 +140,20 @@ MUTANTS = (
         "power += 0",
         f"{REAL}::test_a_tied_readout_needs_its_multiplier",
     ),
-    of_verdict("verify verdict: logits may fade", "if not moved or fades:", "if not moved:"),
     of_verdict(
-        "verify verdict: features by their size", "features.slope >= -tolerance or", "True or"
+        "verify verdict: the readout's own update unseen",
+        "if not moved or (fades and _fades(own, tolerance)):",
+        "if not moved or fades:",
+    ),
+    of_verdict(
+        "verify verdict: logits may fade",
+        "if not moved or (fades and _fades(own, tolerance)):",
+        "if not moved:",
+    ),
+    of_verdict(
+        "verify verdict: features may fade",
+        "learns = not _fades(features, tolerance)",
+        "learns = True",
     ),
     of_verdict(
         "verify verdict: own updates may grow",

@@ -94,6 +94,18 @@ def test_regime_beside_the_family() -> None:
     )
 
 
+def test_logits_of_narrow_networks_show_a_random_share(mup: Plan) -> None:
+    # What moves at random falls by the root of the width and is still there: the sum seems to fall.
+    fading = {("net.4.weight", Q.CHANGE): WIDTHS[:, None] ** -0.18}
+    c = check(mup, measurement(powers(MUP), changed=fading))
+    assert c.ok
+    assert str(c.verdict) == "feature learning, stable"
+    assert "through the readout's own update" in " ".join(c.verdict.reasons)
+    # If the readout's own update falls as well, nothing is left that moves them.
+    both = fading | {("net.4.weight", Q.OWN_CHANGE): WIDTHS[:, None] ** -0.3}
+    assert check(mup, measurement(powers(MUP), changed=both)).verdict.regime is Regime.TRIVIAL
+
+
 def test_features_that_a_model_scales_down_move_all_the_same(mup: Plan) -> None:
     small = {("net.4.weight", q): WIDTHS[:, None] ** -0.5 for q in (Q.FEATURES, Q.FEATURES_CHANGE)}
     assert check(mup, measurement(powers(MUP), changed=small)).verdict.regime is Regime.FEATURES
@@ -274,9 +286,10 @@ def test_a_sum_of_powers_lies_between_them() -> None:
 
 
 def test_powers_of_a_readout_that_starts_at_zero() -> None:
-    # It moves first, by 1/n; hidden layers follow by another 1/n, and the logits by that.
+    # It moves first, by 1/n; hidden layers follow by another 1/n, and the logits by that, or by the root
+    # of the width less where the two are not aligned.
     p = predicted(planned(scaling.ntk(), "sgd"), "net.4.weight", zero_readout=True)
-    assert p.parts == (-1, 0)
+    assert p.parts == (Fraction(-3, 2), -1, 0)
     hidden = predicted(planned(scaling.ntk(), "sgd"), "net.2.weight", zero_readout=True)
     assert (hidden.gradient, hidden.update, hidden.own_change) == (-1, -2, -1)
 

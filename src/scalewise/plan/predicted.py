@@ -20,7 +20,7 @@ from scalewise.scaling import readout_exponents
 
 __all__ = ["Predicted", "of_readout", "predicted", "reads_out"]
 
-_HALF, _ZERO = Fraction(1, 2), Fraction(0)
+_ONE, _HALF, _ZERO = Fraction(1), Fraction(1, 2), Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,14 @@ def predicted(plan: Plan, name: str, *, zero_readout: bool = False) -> Predicted
 def of_readout(plan: Plan, *, zero_readout: bool = False) -> tuple[list[Fraction], Fraction]:
     r"""What moves the logits, and their size at initialisation without a bias, $n^{1/2-A}$.
 
-    The readout moves, $n^{1-U}$, and what it reads moves, which it passes on at $n^{1-A}$: the larger of the
-    two is seen.
+    The readout moves, $n^{1-U}$, and what it reads moves, which it passes on at $n^{1-A}$ where the two are
+    aligned and at $n^{1/2-A}$ where they are not: the largest is seen, in a narrow network some of each.
     """
     A, U = readout_exponents(plan.strategy)
     size = U if zero_readout else A
-    return [1 - U, *(1 - size + p for p in _features(plan, zero_readout))], _HALF - A
+    moves = _features(plan, zero_readout)
+    passed = [share - size + p for p in moves for share in (_ONE, _HALF)]
+    return [1 - U, *passed], _HALF - A
 
 
 def reads_out(plan: Plan, tensor: TensorPlan) -> bool:

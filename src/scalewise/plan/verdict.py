@@ -56,7 +56,8 @@ def judge(rows: Iterable[Row], measured: Measurement, tolerance: float) -> Verdi
     """The verdict of a measurement; what was planned does not enter.
 
     A size grows if its power is above the tolerance and its error; features vanish if the power of their
-    change is below minus the tolerance. A power that bends to zero and is there at the largest width
+    change is as clearly below; logits fade if they and what the readout's own update adds to them
+    both do. A power that bends to zero and is there at the largest width
     is zero.
 
     Args:
@@ -75,14 +76,16 @@ def judge(rows: Iterable[Row], measured: Measurement, tolerance: float) -> Verdi
         return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
     calm = _calm([r for r in found if r.quantity in _SIZES], measured, tolerance)
     moved = logits.status is Status.FITTED
-    fades = logits.slope < -tolerance - logits.error and not logits.tends_to(0.0, tolerance)
-    if not moved or fades:
+    own = _largest(r.fit for r in read if r.quantity is Quantity.OWN_CHANGE)
+    fades = _fades(logits, tolerance)
+    if not moved or (fades and _fades(own, tolerance)):
         power = f"by n^({_number(logits)})" if moved else "not at all"
         reasons = (calm, f"The logits move {power}.")
         return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons)
-    reasons = (calm, f"The logits move at order one, by n^({_number(logits)}).")
-    near = features.slope >= -tolerance or features.tends_to(0.0, tolerance)
-    learns = features.status is Status.FITTED and near
+    # What the readout's own update does is one part of the change, and the first to show its power.
+    alone = f", and by n^({_number(own)}) through the readout's own update" if fades else ""
+    reasons = (calm, f"The logits move at order one, by n^({_number(logits)}){alone}.")
+    learns = not _fades(features, tolerance)
     regime = Regime.FEATURES if learns else Regime.KERNEL
     reasons = (*reasons, *_of_features(features, tolerance, learns))
     return Verdict(regime, True, True, features, logits, reasons)
@@ -127,6 +130,12 @@ def _largest(fits: Iterable[Fit]) -> Fit:
     return max(
         fits, key=lambda f: f.slope if f.status is not Status.ZERO else -math.inf, default=Fit()
     )
+
+
+def _fades(fit: Fit, tolerance: float) -> bool:
+    if fit.status is not Status.FITTED:
+        return True
+    return fit.slope < -tolerance - fit.error and not fit.tends_to(0.0, tolerance)
 
 
 def _grows(fit: Fit, tolerance: float) -> bool:
