@@ -90,6 +90,7 @@ def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
         program: A function of a `Space` that returns a dictionary of scalars, or of nested lists of them.
         on: `finite(n)`, `lazy(width)` (equal in law to it, and the limit as the width grows; the program sees an
             infinite width only in the three others), `infinite(tolerance)`, `reference(samples)` or `exact()`.
+            Programs run in double precision, and nothing in them is antithetic.
 
     Returns:
         Dataset with a variable for each name, the mean over replicas, and ``_sem`` beside it where there are two
