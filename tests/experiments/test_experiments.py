@@ -37,7 +37,7 @@ PROMISED = {
     "one_step": ({"change", "change_sem", "deep_change", "slope", "slope_sem"}, 2),
     "six_point": ({"recursion", "exact", "measured", "measured_sem"}, 2),
     "differential_hierarchy": ({"predicted", "measured", "slope", "slope_predicted"}, 3),
-    "omniglot_maml": ({"accuracy", "accuracy_sem", "steps", "published"}, 2),
+    "omniglot_maml": ({"accuracy", "validation", "kept", "kept_sem", "published"}, 2),
     "word2vec_analogies": ({"right", "right_cosine", "place"}, 2),
     "phase_diagram": ({"limit", "depth", "gamma_back"}, 2),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
