@@ -3,6 +3,7 @@
 from breaks import row
 
 of_lazy = row("limits/_lazy.py", "tests/limits/test_lazy.py")
+of_directions = row("limits/_directions.py", "tests/limits/test_lazy.py")
 of_real = row("limits/_real.py", "tests/limits/test_mlp_descent.py")
 of_rules = row("limits/program/_arrays.py", "tests/limits/test_program.py")
 of_exact = row("limits/program/_exact.py", "tests/limits/test_program.py")
@@ -55,7 +56,7 @@ MUTANTS = (
         "momentum * self._drift - shrink * self.scale",
         "-shrink * self.scale",
     ),
-    of_lazy(
+    of_directions(
         "lazy: rounding taken for a direction",
         "    def floor(self, tolerance: float | int) -> float:",
         "    def floor(self, tolerance: float | int) -> float:\n        return 1e-20",
