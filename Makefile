@@ -15,7 +15,7 @@ demo: $(STAMP)
 	$(BIN)/scalewise report --data digits --activation tanh --depth 16 --width 128 --out report
 
 gallery: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --out gallery
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --out gallery
 
 test: $(STAMP)
 	$(BIN)/ruff format --check .
