@@ -14,6 +14,7 @@ of_deep = row("limits/deep_linear.py", DEEP)
 of_maml = row("limits/maml.py", MAML)
 of_kernel = row("limits/kernel_maml.py", KERNEL)
 of_words = row("limits/word2vec.py", WORDS)
+of_analogies = row("limits/analogies.py", WORDS)
 of_runs = row("limits/_runs.py", WORDS)
 of_tasks = row("limits/_tasks.py", TASKS)
 
@@ -135,12 +136,12 @@ MUTANTS = (
         "dh += c_own[:, None] * own",
         "dh += 0 * c_own[:, None] * own",
     ),
-    of_words(
+    of_analogies(
         "word2vec: the three words may answer",
         "np.put_along_axis(score, questions, -np.inf, axis=1)",
         "pass",
     ),
-    of_words(
+    of_analogies(
         "word2vec: analogy backwards", "score = G[b] - G[a] + G[c]", "score = G[a] - G[b] + G[c]"
     ),
     of_words(

@@ -2,6 +2,7 @@
 
 from scalewise.limits import shallow
 from scalewise.limits._lazy import LazyMatrix
+from scalewise.limits.analogies import analogy_answers, analogy_chance
 from scalewise.limits.backends import Backend, finite, infinite, lazy
 from scalewise.limits.deep_linear import DeepLinearRun, deep_linear_limit
 from scalewise.limits.kernel_maml import (
@@ -53,8 +54,6 @@ from scalewise.limits.word2vec import (
     Embeddings,
     Word2Vec,
     WordBatch,
-    analogy_answers,
-    analogy_chance,
     train_word2vec,
     word2vec_limit,
     word2vec_network,

@@ -1,0 +1,77 @@
+"""Word analogies: what word vectors answer, and what vectors that never move would.
+
+Source: TP4 (37) and J.3.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+__all__ = ["analogy_answers", "analogy_chance"]
+
+
+def analogy_answers(
+    vectors: Float[np.ndarray, "word width"],
+    questions: Int[np.ndarray, "question 3"],
+    *,
+    cosine: bool = False,
+) -> Int[np.ndarray, " question"]:
+    r"""What is to $c$ as $b$ is to $a$: $\arg\max_i\,h_i^\top(h_b-h_a+h_c)$ over all words but the three.
+
+    Args:
+        vectors: $h$, a row per word.
+        questions: $(a,b,c)$, numbers of words.
+        cosine: Whether to compare directions of unit vectors, as usual, instead of the printed products.
+
+    Returns:
+        The word answered for each question.
+
+    Raises:
+        ValueError: If a question names a word that is not there.
+
+    Source: TP4 (37), with (a, b, c) = (woman, man, queen) for king.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import analogy_answers
+        >>> man, woman, king, queen, tree = np.array([[1., 0], [0, 1], [2, 0], [1, 1], [-1, -1]])
+        >>> words = np.array([man, woman, king, queen, tree])
+        >>> analogy_answers(words, np.array([[1, 0, 3]])).tolist()
+        [2]
+    """
+    if questions.size and not 0 <= questions.min() <= questions.max() < len(vectors):
+        raise ValueError(
+            f"`questions` must name words from 0 to {len(vectors) - 1}; got {questions.min()} to "
+            f"{questions.max()}."
+        )
+    h = vectors
+    if cosine:
+        h = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-30)
+    named, place = np.unique(questions, return_inverse=True)
+    G = h[named] @ h.T
+    a, b, c = place.reshape(questions.shape).T
+    score = G[b] - G[a] + G[c]
+    np.put_along_axis(score, questions, -np.inf, axis=1)
+    return score.argmax(1)
+
+
+def analogy_chance(vocabulary: int) -> float:
+    r"""Accuracy in the NTK limit, $1/(V-3)$: inner products do not move and are independent, so the answer is any.
+
+    Args:
+        vocabulary: V, at least 4.
+
+    Raises:
+        ValueError: If it is smaller.
+
+    Source: TP4 J.3.2.
+
+    Example:
+        >>> from scalewise.limits import analogy_chance
+        >>> analogy_chance(1003)
+        0.001
+    """
+    if vocabulary < 4:
+        raise ValueError(f"`vocabulary` must be at least 4 for an analogy; got {vocabulary}.")
+    return 1 / (vocabulary - 3)
