@@ -1,0 +1,106 @@
+"""Breaks of the kernel regime and of the derivatives of learning."""
+
+from __future__ import annotations
+
+from breaks import row
+
+of_kernel = row("limits/kernel_regime.py", "tests/limits/test_kernel_regime.py")
+of_learning = row("limits/learning_derivatives.py", "tests/limits/test_learning_derivatives.py")
+
+MUTANTS = (
+    of_kernel("kernel regime: readout always", "    if U == 1:\n", "    if U:\n"),
+    of_kernel(
+        "kernel regime: every layer that could move the outputs",
+        "if A + least + strategy.q[layer] - strategy.r == 1:",
+        "if A + least + strategy.q[0] - strategy.r == 1:",
+    ),
+    of_kernel(
+        "kernel regime: slopes of a layer too few",
+        "back = np.prod(kernels.slopes[layer:], axis=0)",
+        "back = np.prod(kernels.slopes[layer + 1 :], axis=0)",
+    ),
+    of_kernel(
+        "kernel regime: slopes of a layer too many in between",
+        "self.slopes[m:top]",
+        "self.slopes[m : top + 1]",
+    ),
+    of_kernel(
+        "kernel regime: variance of the slopes",
+        "slopes.append(C_W * slope)",
+        "slopes.append(slope)",
+    ),
+    of_kernel(
+        "kernel regime: biases as inputs",
+        "net.lambda_b[layer] * back",
+        "net.lambda_b[layer] * back * back",
+    ),
+    of_kernel(
+        "kernel regime: biases at the rate of weights",
+        "strategy.q_bias[layer] - strategy.r == 1",
+        "strategy.q[layer] - strategy.r == 1",
+    ),
+    of_kernel("kernel regime: bias of the output", "theta += net.lambda_b[last]", "theta += 0.0"),
+    of_kernel("kernel regime: initial outputs at any strategy", "[0] * 2 != 1:", "[0] * 2 < 1:"),
+    of_kernel(
+        "kernel regime: initial outputs uncorrelated",
+        "root = vectors * np",
+        "root = np.eye(len(K)) * np",
+    ),
+    of_kernel(
+        "kernel regime: clipping by the error alone",
+        "errors, theta[np.ix_(rows, rows)], errors",
+        "errors, np.eye(len(rows)), errors",
+    ),
+    of_kernel("kernel regime: velocity forgotten", "v = sgd.momentum * v + ", "v = "),
+    of_kernel(
+        "kernel regime: mean over the batch",
+        "task.targets[rows]) / len(rows)",
+        "task.targets[rows])",
+    ),
+    of_learning(
+        "learning: flag of the layer as printed", "d_beta = -theta * d_gamma", "d_beta = -d_gamma"
+    ),
+    of_learning("learning: C as printed", "C = beta**2 * dx", "C = 2 * beta**2 * dx"),
+    of_learning(
+        "learning: third derivative as printed",
+        "third = 3 * (",
+        "third = (",
+    ),
+    of_learning(
+        "learning: motion of the preactivation as printed",
+        "2 * C * gamma_11 + below",
+        "2 * C + gamma_11 * below",
+    ),
+    of_learning(
+        "learning: gradient of its own layer",
+        "slopes[k:], start=1.0) for k in range(1, layers + 1)",
+        "slopes[k:], start=1.0) for k in range(layers)",
+    ),
+    of_learning(
+        "learning: features in place of their gradient",
+        "moved = beta * d_gamma_11",
+        "moved = -gamma * d_gamma_11",
+    ),
+    of_learning("learning: term of the layer below", "0.5 * m(0, 2) * below", "0.0 * below"),
+    of_learning(
+        "learning: slopes below",
+        "0.5 * m(1, 3) * below + m(2, 2)",
+        "0.5 * m(1, 3) * below + m(1, 1)",
+    ),
+    of_learning(
+        "learning: a first step that the last weights cannot carry",
+        "float(r == 0 and A <= U)",
+        "float(r == 0)",
+    ),
+    of_learning("learning: hat part with all its variance", "max(lam - mean**2, 0.0)", "lam"),
+    of_learning(
+        "learning: layers below move too",
+        "beta = -theta * gamma + beta * gamma_11\n        z0",
+        "beta = -theta * gamma\n        z0",
+    ),
+    of_learning(
+        "learning: smoothed relu twice as smooth",
+        "0.5 * z * (erf(z / s) + 1) + 0.5 * s * bell(z)",
+        "0.5 * z * (erf(z / s) + 1) + s * bell(z)",
+    ),
+)
