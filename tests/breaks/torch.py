@@ -6,6 +6,7 @@ of_describe = row("torch/_describe.py", "tests/torch/test_describe.py")
 of_probe = row("torch/_probe.py", "tests/torch/test_refusals.py")
 of_moments = row("torch/_moments.py", "tests/torch/test_init.py")
 of_init = row("torch/_init.py", "tests/torch/test_init.py")
+of_spread = row("plan/spread.py", "tests/torch/test_init.py")
 of_check = row("torch/_check.py", "tests/torch/test_init.py")
 of_groups = row("torch/_groups.py", "tests/torch/test_groups.py")
 of_schedule = row("torch/_schedule.py", "tests/torch/test_schedule.py")
@@ -61,21 +62,21 @@ MUTANTS = (
         "narrow = dict(base)",
         "tests/torch/test_models.py",
     ),
-    of_moments(
-        "torch moments: error of the spread without the fourth moment",
-        "math.sqrt(max(kurtosis - 1, 0.0) / (4 * N))",
-        "math.sqrt(2 / (4 * N))",
+    of_spread(
+        "plan spread: error without the fourth moment",
+        "math.sqrt((max(kurtosis, 1.0) - 1 + 6 / entries) / (4 * entries))",
+        "math.sqrt(2 / (4 * entries))",
     ),
     of_moments(
         "torch moments: complex numbers by their real part",
         "torch.view_as_real(tensor) if",
         "tensor.real if",
     ),
-    of_init("torch init: the base's spread for the target", "plan.std(name) / own.std", "base.std / own.std"),
-    of_init("torch init: never left alone", "_AGREE * error + rounding", "-1"),
-    of_init("torch init: always left alone", "_AGREE = 3.0", "_AGREE = 50.0"),
-    of_init("torch init: the mean scaled too", "0.0 if drawn else own.mean", "0.0"),
-    of_init("torch init: zeros moved with the mean", "0.0 if drawn else own.mean", "own.mean"),
+    of_spread("plan spread: the base's for the target", "goal / own.std", "base.std / own.std"),
+    of_spread("plan spread: never left alone", "ERRORS * error + rounding", "-1"),
+    of_spread("plan spread: always left alone", "ERRORS = 3.0", "ERRORS = 50.0"),
+    of_init("torch init: the mean scaled too", "told_mean(own, parameter.numel())", "0.0"),
+    of_init("torch init: zeros moved with the mean", "told_mean(own, parameter.numel())", "own.mean"),
     of_init(
         "torch init: not the identity at the base",
         "if plan.base == plan.target:",

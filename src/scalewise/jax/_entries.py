@@ -11,17 +11,13 @@ import numpy as np
 from jax.core import Tracer
 
 from scalewise.plan import PlanError, Spread
+from scalewise.plan.spread import rescaling, spread_error, told_mean
 
 __all__ = ["respread", "spread"]
 
-# As few as the adapter for PyTorch takes: to take a right spread for a wrong one costs a factor near 1.
-_ERRORS = 3.0
-
 
 def spread(name: str, value: Any) -> Spread:
-    r"""Mean, standard deviation and the latter's relative standard error $\sqrt{(k-1+6/N)/4N}$.
-
-    $k$ is the kurtosis of the $N$ entries.
+    """Mean, standard deviation and the latter's relative standard error.
 
     Args:
         name: For messages.
@@ -53,16 +49,12 @@ def spread(name: str, value: Any) -> Spread:
     # Of order one before the fourth power is taken.
     away = away / largest
     second, fourth = float((away**2).mean()), float((away**4).mean())
-    kurtosis = max(fourth / second**2, 1.0)
-    # Few entries understate their kurtosis; normal ones by 6/N.
-    error = math.sqrt((kurtosis - 1 + 6 / entries.size) / (4 * entries.size))
+    error = spread_error(fourth / second**2, entries.size)
     return Spread(float(mean.real), largest * math.sqrt(second), error)
 
 
 def respread(name: str, value: Any, base: Spread, goal: float) -> Any:
     """An array with the standard deviation `goal` about its own mean; itself if it has that already.
-
-    Already means within three standard errors, its own and the base's together.
 
     Args:
         name: For messages.
@@ -74,21 +66,10 @@ def respread(name: str, value: Any, base: Spread, goal: float) -> Any:
         PlanError: If the entries are all equal at one size and differ at the other.
     """
     own = spread(name, value)
-    if (own.std == 0) != (base.std == 0):
-        what = ("differ", "are all equal") if own.std == 0 else ("are all equal", "differ")
-        raise PlanError(
-            f"The entries of `{name}` {what[0]} at the base and {what[1]} at the target, so no factor takes "
-            "one to the other. Let the factory draw it in the same way at every size."
-        )
-    if own.std == 0:
+    factor = rescaling(name, own, base, goal, float(jnp.finfo(value.dtype).eps))
+    if factor == 1:
         return value
-    factor = goal / own.std
-    rounding = float(jnp.finfo(value.dtype).eps)
-    if abs(1 / factor - 1) <= _ERRORS * math.hypot(own.error, base.error) + rounding:
-        return value
-    # A mean that the sample does not tell from zero is zero: exact zeros stay zeros.
-    drawn = abs(own.mean) <= _ERRORS * own.std / math.sqrt(value.size)
-    mean = 0.0 if drawn else own.mean
+    mean = told_mean(own, value.size)
     if _elsewhere(value):
         return (value * factor + mean * (1 - factor)).astype(value.dtype)
     entries = np.asarray(value)

@@ -13,6 +13,7 @@ from scalewise.plan.fits import Fit, Status, power_law
 from scalewise.plan.measurement import Measurement, Quantity
 from scalewise.plan.predicted import Predicted, of_readout, predicted
 from scalewise.plan.roles import Kind, Role
+from scalewise.plan.spread import ERRORS
 from scalewise.plan.table import Plan
 
 __all__ = ["JUDGED", "Row", "rows_of", "sizes_of"]
@@ -30,8 +31,6 @@ JUDGED = (
 )
 _DRIVEN = (Quantity.GRADIENT, Quantity.RATE, Quantity.UPDATE, Quantity.OWN_CHANGE)
 _EXACT = (Quantity.WEIGHT, Quantity.RATE)
-# Standard errors of a spread within which `init_` takes it for what it should be.
-_INIT_ERRORS = 3.0
 # A gradient so much below that of the same module's matrix is what rounding leaves of zero.
 _ROUNDING = 1e-4
 _HALF, _ZERO = Fraction(1, 2), Fraction(0)
@@ -204,4 +203,4 @@ def _init_slack(plan: Plan, measured: Measurement, name: str) -> float:
     tensor = plan[name]
     x = np.log2(measured.widths) - np.mean(np.log2(measured.widths))
     leverage = float(np.abs(x).sum() / (x @ x))
-    return leverage * _INIT_ERRORS * math.sqrt(2) * tensor.base.error / math.log(2)
+    return leverage * ERRORS * math.sqrt(2) * tensor.base.error / math.log(2)

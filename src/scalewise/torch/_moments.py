@@ -7,6 +7,7 @@ import math
 import torch
 
 from scalewise.plan import PlanError, Spread
+from scalewise.plan.spread import spread_error
 
 __all__ = ["moments", "real"]
 
@@ -17,9 +18,7 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def moments(tensor: torch.Tensor, name: str) -> Spread:
-    r"""Mean, standard deviation and the latter's relative standard error $\sqrt{(\kappa-1)/4N}$.
-
-    $\kappa=\mu_4/\sigma^4$, so the error holds for any law of independent entries.
+    """Mean, standard deviation and the latter's relative standard error.
 
     Args:
         tensor: On a real device; sharded ones are reduced over their mesh.
@@ -47,7 +46,7 @@ def moments(tensor: torch.Tensor, name: str) -> Spread:
     squares = (x - mean).square()
     variance = _number(squares.mean())
     kurtosis = _number(squares.square().mean()) / variance**2
-    return Spread(mean, math.sqrt(variance), math.sqrt(max(kurtosis - 1, 0.0) / (4 * N)))
+    return Spread(mean, math.sqrt(variance), spread_error(kurtosis, N))
 
 
 def _number(x: torch.Tensor) -> float:
