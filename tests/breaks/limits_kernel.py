@@ -6,6 +6,7 @@ from breaks import row
 
 of_kernel = row("limits/kernel_regime.py", "tests/limits/test_kernel_regime.py")
 of_learning = row("limits/learning_derivatives.py", "tests/limits/test_learning_derivatives.py")
+of_transfer = row("limits/transfer.py", "tests/limits/test_transfer.py")
 
 MUTANTS = (
     of_kernel("kernel regime: readout always", "    if U == 1:\n", "    if U:\n"),
@@ -102,5 +103,17 @@ MUTANTS = (
         "learning: smoothed relu twice as smooth",
         "0.5 * z * (erf(z / s) + 1) + 0.5 * s * bell(z)",
         "0.5 * z * (erf(z / s) + 1) + s * bell(z)",
+    ),
+    of_transfer("transfer: first layer forgotten", "    after.first = before.first\n", ""),
+    of_transfer(
+        "transfer: body trained with the head",
+        "after.rates = [0.0] * net.hidden_layers",
+        "after.rates = list(after.rates)",
+    ),
+    of_transfer("transfer: no pretraining", "for T in (steps[0], 0)", "for T in (0, 0)"),
+    of_transfer(
+        "transfer: last weights kept",
+        "after.first = before.first",
+        "after.first, after.last = before.first, before.last",
     ),
 )

@@ -50,6 +50,7 @@ from scalewise.limits.maml import (
 )
 from scalewise.limits.mlp import SGD, Loss, Network, Task, train
 from scalewise.limits.program import exact, reference, run
+from scalewise.limits.transfer import transfer_gap
 from scalewise.limits.word2vec import (
     Embeddings,
     Word2Vec,
@@ -117,6 +118,7 @@ __all__ = [
     "train",
     "train_kernel",
     "train_word2vec",
+    "transfer_gap",
     "word2vec_limit",
     "word2vec_network",
     "word2vec_objective",

@@ -1,0 +1,124 @@
+r"""Does pretraining help? In the kernel regime it cannot: the features it leaves are those of the start.
+
+A network is pretrained on one task, its last weights are thrown away and drawn anew, and it is trained on another;
+beside it the same network with the same new last weights, without the pretraining. Their difference vanishes with
+the width in every kernel regime and stays where features are learned.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._threads import blas_threads_for
+from scalewise.limits._lazy import generator
+from scalewise.limits._real import RealMatrix
+from scalewise.limits.backends import Finite
+from scalewise.limits.mlp import SGD, Network, Task, powers
+from scalewise.limits.mlp._run import Run
+
+__all__ = ["transfer_gap"]
+
+
+def transfer_gap(
+    net: Network,
+    pretraining: Task,
+    task: Task,
+    sgd: SGD,
+    *,
+    steps: tuple[int, int],
+    on: Finite,
+    head_only: bool = False,
+) -> Float[np.ndarray, "_seed _time _sample _output"]:
+    r"""What pretraining changes: $g_{T;t}(\xi)-g_{0;t}(\xi)$ over the steps $t$ of the second training.
+
+    Both trainings start from equal weights of all layers but the last, and from equal new last weights, drawn as
+    the strategy draws them.
+
+    Args:
+        net: The network, without biases, in any stable strategy.
+        pretraining: What comes first; any number of outputs.
+        task: What comes then, with inputs of the same features.
+        sgd: The descent of both, without momentum and decay.
+        steps: $T$ and $t$, each at least 0.
+        on: `finite(n)`.
+        head_only: Train the new last weights alone.
+
+    Returns:
+        ``(seed, time, sample, output)`` for training samples and test inputs of `task`; exact.
+
+    Raises:
+        ValueError: If the network has biases, the descent momentum or decay, the tasks other features, a count is
+            negative, or training diverges.
+
+    Source: TP4 Theorem N.16.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import Network, SGD, Task, finite, transfer_gap
+        >>> from scalewise.scaling import mup
+        >>> one, net = Task(np.eye(2), [1.0, -1.0]), Network(mup(depth=2), "tanh")
+        >>> gap = transfer_gap(net, one, one, SGD(0.5), steps=(0, 3), on=finite(32))
+        >>> gap.shape, float(abs(gap).max())
+        ((1, 4, 2, 1), 0.0)
+    """
+    if sgd.momentum or sgd.weight_decay:
+        raise ValueError(
+            "`transfer_gap` needs plain descent; set `momentum` and `weight_decay` to 0."
+        )
+    if any(net.has_biases):
+        raise ValueError(
+            "`transfer_gap` is for networks without biases; set C_b and lambda_b to 0."
+        )
+    features, given = task.inputs.shape[1], pretraining.inputs.shape[1]
+    if features != given:
+        raise ValueError(
+            f"Both tasks must have as many features; `pretraining` has {given} and `task` {features}."
+        )
+    if len(steps) != 2 or min(steps) < 0:
+        raise ValueError(f"`steps` must be two counts of at least 0; got {steps}.")
+    with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
+        outputs = [
+            _second(net, (pretraining, task), sgd, (T, steps[1]), on, head_only)
+            for T in (steps[0], 0)
+        ]
+    return outputs[0] - outputs[1]
+
+
+def _second(
+    net: Network,
+    tasks: tuple[Task, Task],
+    sgd: SGD,
+    steps: tuple[int, int],
+    on: Finite,
+    head_only: bool,
+) -> np.ndarray:
+    """Outputs over the second training, for the same seeds whatever the first."""
+    widths = net.widths(on.width)
+    streams = [generator((on.seed, k)) for k in range(on.replicas)]
+
+    def draw(*shape: int) -> np.ndarray:
+        return np.stack([s.standard_normal(shape, on.dtype.type) for s in streams])
+
+    options: dict[str, Any] = {
+        "powers": powers(net.strategy, on.width),
+        "widths": widths,
+        "matrices": [
+            RealMatrix(n_out, n_in, streams=streams, sigma=math.sqrt(c), dtype=on.dtype)
+            for n_in, n_out, c in zip(widths, widths[1:], net.C_W[1:], strict=False)
+        ],
+        "biases": [None] * (net.hidden_layers + 1),
+        "keep_tests": True,
+    }
+    first = draw(tasks[0].inputs.shape[1], widths[0])
+    heads = [draw(task.targets.shape[1], widths[-1]) for task in tasks]
+    before = Run(net, tasks[0], sgd, first=first, last=heads[0], **options)
+    before.train(steps[0], max(steps[0], 1), 0)
+    after = Run(net, tasks[1], sgd, first=first, last=heads[1], **options)
+    after.first = before.first
+    if head_only:
+        after.rates = [0.0] * net.hidden_layers
+    return np.stack(after.train(steps[1], 1, 0).logits, axis=1)
