@@ -18,7 +18,7 @@ from scalewise.theory import predict
 from scalewise.theory.aspect_ratio import optimal_depth
 
 if TYPE_CHECKING:
-    from scalewise import jax, torch
+    from scalewise import jax, limits, torch
     from scalewise.nets import measure
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "compare",
     "criticality",
     "jax",
+    "limits",
     "load_inputs",
     "measure",
     "optimal_depth",
@@ -49,7 +50,7 @@ def __getattr__(name: str) -> Any:
         from scalewise.nets import measure
 
         return measure
-    # The adapters need frameworks of their own, which are extras and not imported until used.
-    if name in ("jax", "torch"):
+    # The adapters need frameworks of their own, which are extras; what is not used is not imported.
+    if name in ("jax", "limits", "torch"):
         return import_module(f"scalewise.{name}")
     raise AttributeError(f"module 'scalewise' has no attribute {name!r}")

@@ -66,7 +66,9 @@ def respread(name: str, value: Any, base: Spread, goal: float) -> Any:
         PlanError: If the entries are all equal at one size and differ at the other.
     """
     own = spread(name, value)
-    factor = rescaling(name, own, base, goal, float(jnp.finfo(value.dtype).eps))
+    kind = jnp.result_type(value)
+    rounding = float(jnp.finfo(kind).eps) if jnp.issubdtype(kind, jnp.inexact) else 0.0
+    factor = rescaling(name, own, base, goal, rounding)
     if factor == 1:
         return value
     mean = told_mean(own, value.size)
