@@ -131,7 +131,7 @@ MUTANTS = (
     of_rows("verify rows: rounding taken for a gradient", "_ROUNDING = 1e-4", "_ROUNDING = 1e-12"),
     of_rows(
         "verify rows: no mixture of powers",
-        "return max(parts), -math.inf if _starts_small(plan, name) else min(parts)",
+        "return max(parts), -math.inf if _bottlenecks(plan) else min(parts)",
         "return max(parts), max(parts)",
     ),
     of_rows(

@@ -193,9 +193,7 @@ def test_a_readout_that_starts_at_zero(optimizer: str) -> None:
     with pytest.raises(PlanError, match=r"The readout `6.weight` starts at zero.*Take steps=2"):
         verified(plan, steps=1)
     slow = verified(planned(sw.scaling.ntk(), optimizer, zero_readout), seeds=3)
-    assert str(slow.verdict) == (
-        "feature learning, stable" if optimizer == "" else "kernel regime, stable"
-    )
+    assert str(slow.verdict) == "kernel regime, stable"
 
 
 def test_a_convnet() -> None:
@@ -218,6 +216,41 @@ def test_a_convnet() -> None:
             assert abs(fit.slope) < 0.05 + 3 * fit.sem
         # A batch norm takes the mean out, and with it whatever a bias would do.
         assert c.row("3.weight", "weight").fit.slope == 0
+
+
+class Bottleneck(nn.Module):
+    """A hidden layer beside a path through eight units."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.first = nn.Linear(8, width)
+        self.middle = nn.Linear(width, width)
+        self.down = nn.Linear(width, 8, bias=False)
+        self.up = nn.Linear(8, width, bias=False)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(self.first(x))
+        return self.head(torch.tanh(self.middle(x) + self.up(self.down(x))))
+
+
+def test_a_bottleneck_starts_small() -> None:
+    roles = {"down.weight": "bottleneck"}
+    plan = planned(sw.scaling.mup(), "sgd", Bottleneck, roles=roles)
+    c = verified(plan)
+    c.assert_ok()
+    assert c.verdict.stable
+    assert abs(c.row("down.weight", "output").fit.slope + 0.5) < 0.1
+
+    def large(at: TorchPlan, model: Any) -> torch.optim.Optimizer:
+        # Drawn like a hidden matrix.
+        at.init_(model)
+        with torch.no_grad():
+            model.down.weight.mul_((model.head.in_features / 64) ** 0.5)
+        return torch.optim.SGD(at.param_groups(model, lr=0.3))
+
+    (culprit,) = verified(plan, setup=large).culprits
+    assert (culprit.tensor, culprit.power) == ("down.weight", Fraction(1, 2))
 
 
 class Transformer(nn.Module):

@@ -151,13 +151,13 @@ def _powers(
         parts = p.parts
         if tied:
             parts = of_readout(plan, zero_readout=measured.zero_readout)[0]
-        return max(parts), -math.inf if _starts_small(plan, name) else min(parts)
+        return max(parts), -math.inf if _bottlenecks(plan) else min(parts)
     if quantity in (Quantity.FEATURES, Quantity.FEATURES_CHANGE):
         if name not in measured.readouts:
             return _ZERO, _ZERO
         top, least = _of_features(plan, measured, quantity)
-        # What a tied readout reads is scaled down on its way.
-        return top, -math.inf if tied else least
+        # What a tied readout reads is scaled down on its way; what comes through a bottleneck moves late.
+        return top, -math.inf if tied or _bottlenecks(plan) else least
     power: Fraction = getattr(p, str(quantity))
     exact = quantity in _EXACT
     if not exact and _starts_small(plan, name):
@@ -168,9 +168,14 @@ def _powers(
     return power, power
 
 
+def _bottlenecks(plan: Plan) -> bool:
+    """Whether a part of what moves comes through a bottleneck, which is small at first."""
+    return any(t.role is Role.BOTTLENECK for t in plan.tensors)
+
+
 def _starts_small(plan: Plan, name: str) -> bool:
-    """Whether a tensor makes a bottleneck, which is small at first, or may read one."""
-    if not any(t.role is Role.BOTTLENECK for t in plan.tensors):
+    """Whether a tensor makes a bottleneck, or may read one."""
+    if not _bottlenecks(plan):
         return False
     tensor = plan[name]
     reads = tensor.role is Role.INPUT and tensor.kind is not Kind.LOOKUP
