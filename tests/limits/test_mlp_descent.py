@@ -77,7 +77,8 @@ def drawn(monkeypatch):
             kept["W"].append(self.W[0].copy())
 
     def initial(*args):
-        kept["first"], kept["last"], kept["biases"] = found = _initial(*args)
+        found = _initial(*args)
+        kept["first"], kept["last"], kept["biases"] = found.first, found.last, found.biases
         return found
 
     _initial = module._initial

@@ -69,8 +69,7 @@ class ReluGP:
     ) -> Float[np.ndarray, "*task a b"]:
         """K of every pair of rows; axes in front are kept apart."""
         size, cosine, _ = _geometry(x, y, self.sigma_u, self.sigma_b)
-        angle = np.arccos(cosine)
-        return size * (np.sqrt(1 - cosine**2) + (math.pi - angle) * cosine) / (2 * math.pi)
+        return _outputs(size, cosine, math.pi - np.arccos(cosine)) / (2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,13 @@ class ReluNTK:
         """K of every pair of rows; axes in front are kept apart."""
         size, cosine, dot = _geometry(x, y, self.sigma_u, self.sigma_b)
         beyond = math.pi - np.arccos(cosine)
-        readout = size * (np.sqrt(1 - cosine**2) + beyond * cosine)
+        readout = _outputs(size, cosine, beyond)
         return (readout + self.sigma_v**2 * (dot + 1) * beyond) / (2 * math.pi)
+
+
+def _outputs(size: np.ndarray, cosine: np.ndarray, beyond: np.ndarray) -> np.ndarray:
+    r"""$2\pi\,\mathbb E\phi(g)\phi(g')$; `beyond` is $\pi$ less the angle."""
+    return size * (np.sqrt(1 - cosine**2) + beyond * cosine)
 
 
 def _geometry(

@@ -7,18 +7,14 @@ the width in every kernel regime and stays where features are learned.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._threads import blas_threads_for
-from scalewise.limits._lazy import generator
-from scalewise.limits._real import RealMatrix
 from scalewise.limits.backends import Finite
 from scalewise.limits.mlp import SGD, Network, Task, powers
-from scalewise.limits.mlp._run import Run
+from scalewise.limits.mlp._run import Run, Start
+from scalewise.limits.mlp._train import real_seeds
 
 __all__ = ["transfer_gap"]
 
@@ -97,27 +93,23 @@ def _second(
     head_only: bool,
 ) -> np.ndarray:
     """Outputs over the second training, for the same seeds whatever the first."""
+    draw, matrices = real_seeds(net, on)
     widths = net.widths(on.width)
-    streams = [generator((on.seed, k)) for k in range(on.replicas)]
-
-    def draw(*shape: int) -> np.ndarray:
-        return np.stack([s.standard_normal(shape, on.dtype.type) for s in streams])
-
-    options: dict[str, Any] = {
-        "powers": powers(net.strategy, on.width),
-        "widths": widths,
-        "matrices": [
-            RealMatrix(n_out, n_in, streams=streams, sigma=math.sqrt(c), dtype=on.dtype)
-            for n_in, n_out, c in zip(widths, widths[1:], net.C_W[1:], strict=False)
-        ],
-        "biases": [None] * (net.hidden_layers + 1),
-        "keep_tests": True,
-    }
+    biases: list[np.ndarray | None] = [None] * (net.hidden_layers + 1)
     first = draw(tasks[0].inputs.shape[1], widths[0])
-    heads = [draw(task.targets.shape[1], widths[-1]) for task in tasks]
-    before = Run(net, tasks[0], sgd, first=first, last=heads[0], **options)
+    before, after = (
+        Run(
+            net,
+            task,
+            sgd,
+            powers=powers(net.strategy, on.width),
+            matrices=matrices,
+            start=Start(widths, first, draw(task.targets.shape[1], widths[-1]), biases),
+            keep_tests=True,
+        )
+        for task in tasks
+    )
     before.train(steps[0], max(steps[0], 1), 0)
-    after = Run(net, tasks[1], sgd, first=first, last=heads[1], **options)
     after.first = before.first
     if head_only:
         after.rates = [0.0] * net.hidden_layers

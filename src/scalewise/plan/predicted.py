@@ -18,7 +18,7 @@ from scalewise.plan.rules import gradient_exponent
 from scalewise.plan.table import Plan, TensorPlan
 from scalewise.scaling import readout_exponents
 
-__all__ = ["Predicted", "of_readout", "predicted", "reads_out"]
+__all__ = ["Predicted", "of_features", "of_readout", "predicted", "reads_out"]
 
 _ONE, _HALF, _ZERO = Fraction(1), Fraction(1, 2), Fraction(0)
 
@@ -66,7 +66,7 @@ def predicted(plan: Plan, name: str, *, zero_readout: bool = False) -> Predicted
     elif tensor.layer is Layer.FIRST:
         parts, output = mine, -plan.strategy.first.p / 2
     else:
-        parts, output = [*mine, *_features(plan, zero_readout)], -plan.strategy.hidden.p / 2
+        parts, output = [*mine, *of_features(plan, zero_readout)], -plan.strategy.hidden.p / 2
     return Predicted(
         weight=tensor.rule.init.of_width,
         update=_update(plan, tensor, zero_readout),
@@ -87,7 +87,7 @@ def of_readout(plan: Plan, *, zero_readout: bool = False) -> tuple[list[Fraction
     """
     A, U = readout_exponents(plan.strategy)
     size = U if zero_readout else A
-    moves = _features(plan, zero_readout)
+    moves = of_features(plan, zero_readout)
     passed = [share - size + p for p in moves for share in (_ONE, _HALF)]
     return [1 - U, *passed], _HALF - A
 
@@ -103,8 +103,8 @@ def _module(plan: Plan, tensor: TensorPlan) -> list[TensorPlan]:
     return [t for t in plan.tensors if t.owner == tensor.owner]
 
 
-def _features(plan: Plan, zero_readout: bool) -> list[Fraction]:
-    """What moves the features the readout reads, by tensor."""
+def of_features(plan: Plan, zero_readout: bool) -> list[Fraction]:
+    """Powers of what moves the features that the readout reads, one for each tensor below it."""
     movers = (Role.INPUT, Role.HIDDEN, Role.VECTOR)
     return [_own_change(plan, t, zero_readout) for t in plan.tensors if t.role in movers]
 

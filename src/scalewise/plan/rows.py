@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from scalewise.plan.fits import Fit, Status, power_law
 from scalewise.plan.measurement import Measurement, Quantity
-from scalewise.plan.predicted import Predicted, of_readout, predicted
+from scalewise.plan.predicted import Predicted, of_features, of_readout, predicted
 from scalewise.plan.roles import Kind, Role
 from scalewise.plan.spread import ERRORS
 from scalewise.plan.table import Plan
@@ -188,13 +188,7 @@ def _of_features(
     size = -plan.strategy.hidden.p / 2
     if quantity is Quantity.FEATURES:
         return size, size
-    zero = measured.zero_readout
-    movers = (Role.INPUT, Role.HIDDEN, Role.VECTOR)
-    owns = [
-        predicted(plan, t.name, zero_readout=zero).own_change
-        for t in plan.tensors
-        if t.role in movers
-    ]
+    owns = of_features(plan, measured.zero_readout)
     return max(owns, default=_ZERO), min(owns, default=_ZERO)
 
 

@@ -18,7 +18,7 @@ from scalewise.limits.mlp._descent import SGD
 from scalewise.limits.mlp._network import Network, Powers
 from scalewise.limits.mlp._task import Task
 
-__all__ = ["Matrix", "Records", "Run"]
+__all__ = ["Matrix", "Records", "Run", "Start"]
 
 
 @runtime_checkable
@@ -74,6 +74,23 @@ class _Moving:
         self.value += change
 
 
+@dataclass(frozen=True)
+class Start:
+    """What is drawn at the ends of a network, all of it standard normal.
+
+    Args:
+        widths: Of the hidden layers.
+        first: Weights of the first layer, (…, features, width).
+        last: Last weights, (…, outputs, width).
+        biases: (…, width of the layer), ``None`` for a layer without.
+    """
+
+    widths: tuple[int, ...]
+    first: np.ndarray
+    last: np.ndarray
+    biases: list[np.ndarray | None]
+
+
 class Run:
     """State and steps of one training run.
 
@@ -82,11 +99,8 @@ class Run:
         task: Samples and loss.
         sgd: The descent.
         powers: What stands before each term, at the width or in the limit.
-        widths: Of the hidden layers.
         matrices: Of the layers between the first and the last.
-        first: Initial weights of the first layer, (…, features, width), standard normal.
-        last: Initial last weights, (…, outputs, width), standard normal.
-        biases: Initial biases, standard normal, (…, width of the layer).
+        start: What the first and last weights and the biases start from.
         keep_tests: Whether lazy matrices remember test inputs.
     """
 
@@ -97,23 +111,20 @@ class Run:
         sgd: SGD,
         *,
         powers: Powers,
-        widths: Sequence[int],
         matrices: Sequence[Matrix],
-        first: np.ndarray,
-        last: np.ndarray,
-        biases: Sequence[np.ndarray | None],
+        start: Start,
         keep_tests: bool,
     ) -> None:
         self.net, self.task, self.sgd, self.powers = net, task, sgd, powers
-        self.widths, self.matrices, self.keep_tests = widths, matrices, keep_tests
-        self.dtype = first.dtype
-        self.first = _Moving(first * self.dtype.type(math.sqrt(net.C_W[0])))
+        self.widths, self.matrices, self.keep_tests = start.widths, matrices, keep_tests
+        self.dtype = start.first.dtype
+        self.first = _Moving(start.first * self.dtype.type(math.sqrt(net.C_W[0])))
         scale = powers.iota * math.sqrt(net.C_W[-1] * net.ratios[-1])
-        self.last = _Moving(last * self.dtype.type(scale))
+        self.last = _Moving(start.last * self.dtype.type(scale))
         deviations = [p * math.sqrt(c) for p, c in zip(powers.bias, net.C_b, strict=True)]
         self.biases = [
             None if b is None else _Moving(b * self.dtype.type(s))
-            for b, s in zip(biases, deviations, strict=True)
+            for b, s in zip(start.biases, deviations, strict=True)
         ]
         self.phi = value_and_slope(net.activation)
         # Every layer below the last meets the last width in its gradients.

@@ -15,10 +15,10 @@ from scalewise.limits._real import RealMatrix
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
 from scalewise.limits.mlp._descent import SGD
 from scalewise.limits.mlp._network import Network, Powers, powers
-from scalewise.limits.mlp._run import Records, Run
+from scalewise.limits.mlp._run import Records, Run, Start
 from scalewise.limits.mlp._task import Task
 
-__all__ = ["train"]
+__all__ = ["real_seeds", "train"]
 
 
 def train(
@@ -104,6 +104,17 @@ def finite_runs(
     length: tuple[int, int, int],
 ) -> Records:
     """All seeds at once."""
+    draw, matrices = real_seeds(net, on, decoupled)
+    widths = net.widths(on.width)
+    start = _initial(net, task, widths, draw)
+    run = Run(net, task, sgd, powers=at, matrices=matrices, start=start, keep_tests=True)
+    return run.train(*length)
+
+
+def real_seeds(
+    net: Network, on: Finite, decoupled: bool = False
+) -> tuple[Callable[..., np.ndarray], list[RealMatrix]]:
+    """What draws standard normal arrays for all seeds at once, and the matrices between hidden layers."""
     streams = [generator((on.seed, k)) for k in range(on.replicas)]
     widths = net.widths(on.width)
 
@@ -116,20 +127,7 @@ def finite_runs(
         )
         for n_in, n_out, c in zip(widths, widths[1:], net.C_W[1:], strict=False)
     ]
-    first, last, biases = _initial(net, task, widths, draw)
-    run = Run(
-        net,
-        task,
-        sgd,
-        powers=at,
-        widths=widths,
-        matrices=matrices,
-        first=first,
-        last=last,
-        biases=biases,
-        keep_tests=True,
-    )
-    return run.train(*length)
+    return draw, matrices
 
 
 def lazy_runs(
@@ -167,21 +165,11 @@ def lazy_runs(
                 zip(widths, widths[1:], net.C_W[1:], strict=False), 1
             )
         ]
-        first, last, biases = _initial(net, task, widths, draw)
+        start = _initial(net, task, widths, draw)
         if on.antithetic:
-            _pair(first, last, biases)
-        run = Run(
-            net,
-            task,
-            sgd,
-            powers=at,
-            widths=widths,
-            matrices=matrices,
-            first=first,
-            last=last,
-            biases=biases,
-            keep_tests=on.remember_tests,
-        )
+            _pair(start)
+        keep = on.remember_tests
+        run = Run(net, task, sgd, powers=at, matrices=matrices, start=start, keep_tests=keep)
         found.append(run.train(*length))
     parts = ("logits", "loss", "kernel", "features")
     return Records(
@@ -195,17 +183,18 @@ def lazy_runs(
 
 def _initial(
     net: Network, task: Task, widths: tuple[int, ...], draw: Callable[..., np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
+) -> Start:
     outputs = task.targets.shape[1]
     first = draw(task.inputs.shape[1], widths[0])
     last = draw(outputs, widths[-1])
     sizes = (*widths, outputs)
     biases = [draw(n) if has else None for n, has in zip(sizes, net.has_biases, strict=True)]
-    return first, last, biases
+    return Start(widths, first, last, biases)
 
 
-def _pair(first: np.ndarray, last: np.ndarray, biases: list[np.ndarray | None]) -> None:
+def _pair(start: Start) -> None:
     """Opposite read-outs on the two halves of the last space, everything else in it equal."""
+    first, last, biases = start.first, start.last, start.biases
     half = last.shape[-1] // 2
     last[:, half:] = -last[:, :half]
     if len(biases) == 2:

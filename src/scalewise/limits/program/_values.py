@@ -40,10 +40,47 @@ class Product(Protocol):
         ...
 
 
-class Scalar:
-    r"""A scalar $\theta$: a number, one for each seed, or its limit."""
+class _Arithmetic:
+    """What scalars and vectors have in common; each says how it takes in the other and makes a new one."""
 
     __array_ufunc__ = None  # NumPy's numbers leave arithmetic to us
+    value: Any
+
+    def _with(self, other: Any) -> Any:
+        """The other's value in our form; ``None`` if it is none of ours."""
+        raise NotImplementedError
+
+    def _new(self, value: Any) -> Any:
+        """One of our kind."""
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value + value)
+
+    def __sub__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value - value)
+
+    def __rsub__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(value - self.value)
+
+    def __mul__(self, other: Any) -> Any:
+        value = self._with(other)
+        return NotImplemented if value is None else self._new(self.value * value)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Any:
+        return self._new(-self.value)
+
+    def __pow__(self, power: float | int) -> Any:
+        return self._new(self.value**power)
+
+
+class Scalar(_Arithmetic):
+    r"""A scalar $\theta$: a number, one for each seed, or its limit."""
 
     def __init__(self, algebra: Algebra, value: Any) -> None:
         if not np.isfinite(value).all():
@@ -63,22 +100,6 @@ class Scalar:
     def _new(self, value: Any) -> Scalar:
         return Scalar(self.algebra, value)
 
-    def __add__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(self.value + value)
-
-    def __sub__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(self.value - value)
-
-    def __rsub__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(value - self.value)
-
-    def __mul__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(self.value * value)
-
     def __truediv__(self, other: Any) -> Any:
         value = self._with(other)
         return NotImplemented if value is None else self._new(_divided(self.value, value))
@@ -87,14 +108,6 @@ class Scalar:
         value = self._with(other)
         return NotImplemented if value is None else self._new(_divided(value, self.value))
 
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> Scalar:
-        return self._new(-self.value)
-
-    def __pow__(self, power: float | int) -> Scalar:
-        return self._new(self.value**power)
-
 
 def _divided(above: Any, below: Any) -> Any:
     if np.any(np.asarray(below) == 0):
@@ -102,7 +115,7 @@ def _divided(above: Any, below: Any) -> Any:
     return above / below
 
 
-class Vector:
+class Vector(_Arithmetic):
     """A vector of a program: arithmetic is coordinate by coordinate, with vectors and scalars.
 
     Args:
@@ -110,8 +123,6 @@ class Vector:
         value: In that algebra.
         ratio: Width of its space in units of $n$.
     """
-
-    __array_ufunc__ = None
 
     def __init__(self, algebra: Algebra, value: Any, ratio: float | int = 1.0) -> None:
         self.algebra, self.value, self.ratio = algebra, value, ratio
@@ -133,35 +144,11 @@ class Vector:
     def _new(self, value: Any) -> Vector:
         return Vector(self.algebra, value, self.ratio)
 
-    def __add__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(self.value + value)
-
-    def __sub__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(self.value - value)
-
-    def __rsub__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(value - self.value)
-
-    def __mul__(self, other: Any) -> Any:
-        value = self._with(other)
-        return NotImplemented if value is None else self._new(self.value * value)
-
     def __truediv__(self, other: Any) -> Any:
         if isinstance(other, Vector):
             return NotImplemented
         value = self._with(1.0 / other if isinstance(other, Scalar) else _divided(1.0, other))
         return self._new(self.value * value)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> Vector:
-        return self._new(-self.value)
-
-    def __pow__(self, power: float | int) -> Vector:
-        return self._new(self.value**power)
 
 
 class Matrix:
