@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-__all__ = ["load_inputs", "load_labelled"]
+__all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
 
 DATA_FOLDER = "SCALEWISE_DATA"
 
@@ -116,6 +116,32 @@ def load_labelled(
             f"{available} images; got {len(labels)} of dtype {labels.dtype}."
         )
     return x, labels[_choose(available, samples, seed)].astype(np.int64)
+
+
+def missing_data(*names: str) -> str | None:
+    """Why these files cannot be read, as a sentence; ``None`` if all are there."""
+    folder = os.environ.get(DATA_FOLDER)
+    if not folder:
+        return (
+            f"This needs {', '.join(names)} from the folder named by the environment variable {DATA_FOLDER}, "
+            "which is not set."
+        )
+    absent = [name for name in names if not (Path(folder) / name).is_file()]
+    if absent:
+        return f"This needs {', '.join(absent)}, not found in {folder} ({DATA_FOLDER})."
+    return None
+
+
+def data_file(name: str) -> Path:
+    """The path of one file.
+
+    Raises:
+        ValueError: If it is not there; the sentence of `missing_data`.
+    """
+    reason = missing_data(name)
+    if reason is not None:
+        raise ValueError(f"{reason} Set the variable to a folder with the file.")
+    return Path(os.environ[DATA_FOLDER]) / name
 
 
 def _digits(part: int = 0) -> np.ndarray:

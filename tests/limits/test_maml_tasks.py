@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scalewise.data import missing_data
 from scalewise.limits._tasks import (
     draw_tasks,
-    missing_data,
     omniglot,
     read_analogies,
     read_text,

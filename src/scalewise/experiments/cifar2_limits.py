@@ -30,6 +30,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from scipy.special import log_expit
 
+from scalewise.data import data_file, missing_data
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -43,7 +44,6 @@ from scalewise.experiments._look import (
 )
 from scalewise.limits import shallow
 from scalewise.limits._runs import resumable
-from scalewise.limits._tasks import data_file, missing_data
 
 __all__ = [
     "SOURCE",

@@ -30,6 +30,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.random import Generator, Philox, SeedSequence
 
+from scalewise.data import missing_data
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -58,7 +59,7 @@ from scalewise.limits import (
     maml_step,
 )
 from scalewise.limits._runs import resumable
-from scalewise.limits._tasks import Omniglot, draw_tasks, missing_data, omniglot
+from scalewise.limits._tasks import Omniglot, draw_tasks, omniglot
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 

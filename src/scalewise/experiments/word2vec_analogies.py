@@ -24,6 +24,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from scalewise.data import missing_data
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -42,7 +43,7 @@ from scalewise.limits import (
     word2vec_limit,
     word2vec_network,
 )
-from scalewise.limits._tasks import missing_data, read_analogies, read_text
+from scalewise.limits._tasks import read_analogies, read_text
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 

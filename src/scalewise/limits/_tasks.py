@@ -6,53 +6,23 @@ The folder is named by the environment variable SCALEWISE_DATA; nothing of it is
 from __future__ import annotations
 
 import lzma
-import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.random import Generator, Philox
 
-from scalewise.data import DATA_FOLDER
+from scalewise.data import data_file
 from scalewise.limits.maml import Tasks
 
 __all__ = [
     "Omniglot",
-    "data_file",
     "draw_tasks",
-    "missing_data",
     "omniglot",
     "read_analogies",
     "read_text",
 ]
-
-
-def missing_data(*names: str) -> str | None:
-    """Why these files cannot be read, as a sentence; ``None`` if all are there."""
-    folder = os.environ.get(DATA_FOLDER)
-    if not folder:
-        return (
-            f"This needs {', '.join(names)} from the folder named by the environment variable {DATA_FOLDER}, "
-            "which is not set."
-        )
-    absent = [name for name in names if not (Path(folder) / name).is_file()]
-    if absent:
-        return f"This needs {', '.join(absent)}, not found in {folder} ({DATA_FOLDER})."
-    return None
-
-
-def data_file(name: str) -> Path:
-    """The path of one file.
-
-    Raises:
-        ValueError: If it is not there; the sentence of `missing_data`.
-    """
-    reason = missing_data(name)
-    if reason is not None:
-        raise ValueError(f"{reason} Set the variable to a folder with the file.")
-    return Path(os.environ[DATA_FOLDER]) / name
 
 
 @dataclass(frozen=True)

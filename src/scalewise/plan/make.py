@@ -82,50 +82,34 @@ def make_plan(
     blocks = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets = probe.target.named()
-    rows = []
-    for d in decisions:
-        t, name = d.tensor, d.tensor.name
-        in_block = name in blocks
+
+    def of_tensor(d: Decision) -> TensorPlan:
+        t = d.tensor
+        in_block, absorbs = t.name in blocks, t.name in absorbing
         powers = rule(
-            strategy,
-            d.role,
-            d.layer,
-            optimizer,
-            residual=residual,
-            in_block=in_block,
-            absorbs_branch=name in absorbing,
-        )
-        shape = targets[name].shape
-        ratio = fan_in_ratio(d, t.shape, shape)
-        spread = probe.spreads.get(name, Spread(0.0, 0.0, 0.0))
-        rows.append(
-            TensorPlan(
-                name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape, ratio, in_block,
-                powers, spread, t.aliases,
-            )
+            strategy, d.role, d.layer, optimizer, residual=residual, in_block=in_block,
+            absorbs_branch=absorbs,
         )  # fmt: skip
-    multipliers = [
+        shape = targets[t.name].shape
+        spread = probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))
+        return TensorPlan(
+            t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
+            fan_in_ratio(d, t.shape, shape), in_block, powers, spread, t.aliases,
+        )  # fmt: skip
+
+    rows = tuple(map(of_tensor, decisions))
+    needed = [
         *_tied_readouts(decisions, strategy, targets, width),
         *_attention(probe, strategy),
     ]
-    for m in multipliers:
-        if m.name not in multiplied:
-            raise PlanError(
-                f"{m.where} At the target its value is {m.factor:.6g}. No initialisation or learning "
-                f'rate can stand for it: apply it and say so with multiplied=["{m.name}"].'
-            )
+    _acknowledged(needed, multiplied)
     if residual and not absorbing:
         factor = Powers(depth=-residual).factor(Ratios(depth=depth))
-        multipliers.append(Multiplier("residual", factor, "Multiply each residual branch by it."))
-    unknown = set(multiplied) - {m.name for m in multipliers}
-    if unknown:
-        raise PlanError(
-            f"`multiplied` names {', '.join(sorted(map(repr, unknown)))}, but this model needs "
-            f"{', '.join(repr(m.name) for m in multipliers) or 'no multiplier'}."
-        )
+        needed.append(Multiplier("residual", factor, "Multiply each residual branch by it."))
+    _known(multiplied, needed)
     return Plan(
-        strategy, optimizer, dict(base), dict(target), width, depth, residual, tuple(rows),
-        tuple(multipliers), width_name, depth_name,
+        strategy, optimizer, dict(base), dict(target), width, depth, residual,
+        rows, tuple(needed), width_name, depth_name,
     )  # fmt: skip
 
 
@@ -170,6 +154,24 @@ def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str
         for t in deep.tensors
         if t.name in found and not (t.kind is Kind.BIAS and t.owner in outside)
     }
+
+
+def _acknowledged(needed: Collection[Multiplier], multiplied: Collection[str]) -> None:
+    for m in needed:
+        if m.name not in multiplied:
+            raise PlanError(
+                f"{m.where} At the target its value is {m.factor:.6g}. No initialisation or learning "
+                f'rate can stand for it: apply it and say so with multiplied=["{m.name}"].'
+            )
+
+
+def _known(multiplied: Collection[str], needed: Collection[Multiplier]) -> None:
+    unknown = set(multiplied) - {m.name for m in needed}
+    if unknown:
+        raise PlanError(
+            f"`multiplied` names {', '.join(sorted(map(repr, unknown)))}, but this model needs "
+            f"{', '.join(repr(m.name) for m in needed) or 'no multiplier'}."
+        )
 
 
 def _absorbing(patterns: Collection[str], names: list[str]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -15,13 +16,18 @@ from scalewise.plan.rules import Powers, Rule
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy
 
-__all__ = ["from_json", "load", "save", "to_json"]
+__all__ = ["from_json", "load", "read", "save", "to_json"]
 
 _FORMAT = "scalewise plan 1"
 
 
-def to_json(plan: Plan) -> str:
-    """The whole plan as text; exponents and ratios are exact fractions."""
+def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
+    """The whole plan as text; exponents and ratios are exact fractions.
+
+    Args:
+        plan: The plan.
+        options: What an adapter keeps beside it.
+    """
     s = plan.strategy
     out = {
         "format": _FORMAT,
@@ -43,6 +49,7 @@ def to_json(plan: Plan) -> str:
         "depth_name": plan.depth_name,
         "multipliers": [asdict(m) for m in plan.multipliers],
         "tensors": [asdict(t) for t in plan.tensors],
+        **({} if options is None else {"options": dict(options)}),
     }
     try:
         return json.dumps(out, indent=1, default=_plain)
@@ -111,16 +118,20 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
     )
 
 
-def save(plan: Plan, path: str | Path) -> None:
-    """Write a plan to a file, whole or not at all."""
+def save(plan: Plan, path: str | Path, options: Mapping[str, Any] | None = None) -> None:
+    """Write a plan to a file, whole or not at all, with what an adapter keeps beside it.
+
+    Raises:
+        PlanError: If the plan's sizes are nothing that a text can hold.
+    """
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    part.write_text(to_json(plan) + "\n", encoding="utf-8")
+    part.write_text(to_json(plan, options) + "\n", encoding="utf-8")
     part.replace(path)
 
 
-def load(path: str | Path) -> Plan:
-    """Read a plan from a file.
+def read(path: str | Path) -> tuple[Plan, dict[str, Any]]:
+    """A plan from a file, and what an adapter kept beside it.
 
     Raises:
         PlanError: If there is no such file, or it holds no plan.
@@ -129,4 +140,13 @@ def load(path: str | Path) -> Plan:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise PlanError(f"The plan {str(path)!r} cannot be read: {error.strerror}.") from None
-    return from_json(text)
+    return from_json(text), json.loads(text).get("options", {})
+
+
+def load(path: str | Path) -> Plan:
+    """Read a plan from a file.
+
+    Raises:
+        PlanError: If there is no such file, or it holds no plan.
+    """
+    return read(path)[0]

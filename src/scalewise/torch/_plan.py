@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from scalewise.plan import (
     unseen_readout,
 )
 from scalewise.plan.decide import RoleSpec
-from scalewise.plan.store import from_json, to_json
+from scalewise.plan.store import read, save
 from scalewise.plan.table import Factors
 from scalewise.scaling import ABC, Strategy
 from scalewise.scaling._exact import fraction
@@ -249,16 +248,7 @@ class TorchPlan:
         Raises:
             PlanError: If `base` or `target` hold what no text can.
         """
-        text = json.loads(to_json(self.table))
-        text["options"] = {
-            "roles": dict(self.options.roles),
-            "branch_outputs": self.options.branch_outputs,
-            "multiplied": self.options.multiplied,
-            "device": self.options.device,
-        }
-        part = Path(path).with_name(Path(path).name + ".part")
-        part.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
+        save(self.table, path, asdict(self.options))
 
 
 def plan(
@@ -376,23 +366,10 @@ def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
     Raises:
         PlanError: If there is no such file, or it holds no plan.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise PlanError(f"The plan {str(path)!r} cannot be read: {error.strerror}.") from None
-    table = from_json(text)
-    said = json.loads(text).get("options", {})
+    table, said = read(path)
     roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
-    return TorchPlan(
-        table,
-        Options(
-            roles,
-            tuple(said.get("branch_outputs", ())),
-            tuple(said.get("multiplied", ())),
-            said.get("device", "meta"),
-        ),
-        build,
-    )
+    lists = {k: tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied")}
+    return TorchPlan(table, Options(roles, **lists, device=said.get("device", "meta")), build)
 
 
 def _spec(said: Any) -> RoleSpec:
