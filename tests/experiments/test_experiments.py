@@ -39,7 +39,7 @@ PROMISED = {
     "differential_hierarchy": ({"predicted", "measured", "slope", "slope_predicted"}, 3),
     "omniglot_maml": ({"accuracy", "validation", "kept", "kept_sem", "published"}, 2),
     "word2vec_analogies": ({"right", "right_cosine", "place"}, 2),
-    "linear_and_quadratic_limits": ({"loss", "limit_loss", "gap", "other_gap"}, 8),
+    "linear_and_quadratic_limits": ({"loss", "spread", "limit_loss", "gap", "other_gap"}, 8),
     "phase_diagram": ({"limit", "depth", "gamma_back"}, 2),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }

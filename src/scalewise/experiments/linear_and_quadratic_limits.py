@@ -14,7 +14,9 @@ Source: Yang & Hu, *Tensor Programs IV*, Figure 6; Theorems 5.1, F.1, F.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -34,6 +36,7 @@ from scalewise.experiments._look import (
 )
 from scalewise.limits import SGD, Network, Task, deep_linear_limit, exact, finite, lazy, train
 from scalewise.limits import run as run_program
+from scalewise.limits._runs import resumable
 from scalewise.limits.program import Training, trained
 from scalewise.scaling import mup
 
@@ -87,42 +90,69 @@ class Config:
         return cls(widths=(512, 1024, 2048, 4096), seeds=100, steps=30, particles=524288)
 
 
-def run(config: Config) -> xr.Dataset:
+def run(
+    config: Config,
+    *,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> xr.Dataset:
     r"""Train networks of all widths, and their limits.
 
     Args:
         config: What is trained.
+        store: A file that keeps every group of networks that is finished; a killed run goes on from there.
+        progress: Called with (groups done, all of them); each of the six limits counts as one.
 
     Returns:
-        Over (activation, model, width, seed, step): ``loss`` of the sample of the step, before it; over
-        (activation, model, step): ``limit_loss``; over (activation, model, width, seed): ``gap``, the distance
-        from the limit; over (model, seed): ``other_gap``, of the widest linear networks of two layers from the
-        limit that is not theirs.
+        Over (activation, model, width, step): ``loss`` of the sample of the step, before it, mean over seeds, with
+        ``spread``, its standard deviation; over (activation, model, step): ``limit_loss``; over (activation, model,
+        width, seed): ``gap``, the distance from the limit; over (model, seed): ``other_gap``, of the widest linear
+        networks of two layers from the limit that is not theirs.
+
+    Raises:
+        ValueError: If `store` holds a run of another config.
     """
     rng = np.random.default_rng(config.seed)
     taught = rng.integers(len(_INPUTS), size=config.steps)
     y = _TARGETS[taught]
     kinds, shape = (len(ACTIVATIONS), len(MODELS)), (len(config.widths), config.seeds)
-    outputs = np.empty((*kinds, *shape, config.steps))
-    limits = np.empty((*kinds, config.steps))
-    for i, phi in enumerate(ACTIVATIONS):
-        for j, model in enumerate(MODELS):
-            limits[i, j] = _limit(config, phi, model, taught)
-            for k, n in enumerate(config.widths):
-                for start in range(0, config.seeds, _GROUP):
-                    group = outputs[i, j, k, start : start + _GROUP]
-                    seed = config.seed + 1 + start
-                    on = finite(n, replicas=len(group), seed=seed, dtype=np.float32)
-                    group[:] = _outputs(config, phi, model, taught, on)
+    groups = (*range(0, config.seeds, _GROUP),)
+    # The last place among the widths is the limit's.
+    jobs = [(i, j, k, g) for i, j in np.ndindex(kinds) for k in range(shape[0]) for g in groups]
+    jobs += [(i, j, -1, 0) for i, j in np.ndindex(kinds)]
+
+    def group(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        i, j, k, start = jobs[index]
+        phi, model = ACTIVATIONS[i], MODELS[j]
+        if k < 0:
+            state["limits"][i, j] = _limit(config, phi, model, taught)
+            return state
+        part = state["outputs"][i, j, k, start : start + _GROUP]
+        on = finite(
+            config.widths[k], replicas=len(part), seed=config.seed + 1 + start, dtype=np.float32
+        )
+        part[:] = _outputs(config, phi, model, taught, on)
+        return state
+
+    empty = {
+        "outputs": np.zeros((*kinds, *shape, config.steps)),
+        "limits": np.zeros((*kinds, config.steps)),
+    }
+    done = resumable(
+        group, empty, len(jobs), configuration=asdict(config), store=store, progress=progress
+    )
+    outputs, limits = done["outputs"], done["limits"]
     gap = np.sqrt(((outputs - limits[:, :, None, None]) ** 2).mean(-1))
     # The two limits of two hidden layers, exchanged.
     other = np.sqrt(((outputs[0, 1:, -1] - limits[0, :0:-1, None]) ** 2).mean(-1))
-    over = ("activation", "model", "width", "seed")
+    loss = (outputs - y) ** 2 / 2
+    over = ("activation", "model", "width")
     return xr.Dataset(
         {
-            "loss": ((*over, "step"), (outputs - y) ** 2 / 2),
+            "loss": ((*over, "step"), loss.mean(3)),
+            "spread": ((*over, "step"), loss.std(3)),
             "limit_loss": (("activation", "model", "step"), (limits - y) ** 2 / 2),
-            "gap": (over, gap),
+            "gap": ((*over, "seed"), gap),
             "other_gap": (("deep_model", "seed"), other),
         },
         {
@@ -191,8 +221,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
             slope, error = power(dataset.width.values, middle, sem)
             found.append(Number(f"rate, {phi}, {model}", -0.5, slope, error, 0.1))
     widest = dataset.isel(width=-1)
-    centre, spread = widest.loss.mean("seed"), widest.loss.std("seed")
-    within = (abs(widest.limit_loss - centre) <= spread).mean("step")
+    within = (abs(widest.limit_loss - widest.loss) <= widest.spread).mean("step")
     for phi in ACTIVATIONS:
         share = float(within.sel(activation=phi).mean())
         found.append(Number(f"limit within mean ± sd, {phi}, share of steps", 1, share, 0, 0.1))
@@ -226,8 +255,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         for axis, model in zip(row, MODELS, strict=False):
             one = dataset.sel(activation=phi, model=model)
             for k, color in ((0, COLORS[1]), (-1, COLORS[0])):
-                loss = one.loss.isel(width=k)
-                centre, spread = loss.mean("seed"), loss.std("seed")
+                centre, spread = one.loss.isel(width=k), one.spread.isel(width=k)
                 axis.fill_between(
                     steps, centre - spread, centre + spread, color=color, alpha=0.18, lw=0
                 )
