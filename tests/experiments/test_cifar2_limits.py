@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 def test_a_stopped_run_goes_on_behind_the_last_network(tmp_path: Path) -> None:
     whole = run(TINY)
-    store = tmp_path / "cifar2.npz"
+    store = tmp_path / "cifar2"
 
     def stop(done: int, total: int) -> None:
         assert total == 1 + 4 * TINY.seeds

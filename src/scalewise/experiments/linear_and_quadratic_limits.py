@@ -100,7 +100,7 @@ def run(
 
     Args:
         config: What is trained.
-        store: A file that keeps every group of networks that is finished; a killed run goes on from there.
+        store: A folder that keeps every group of networks that is finished; a killed run goes on from there.
         progress: Called with (groups done, all of them); each of the six limits counts as one.
 
     Returns:
@@ -138,8 +138,9 @@ def run(
         "outputs": np.zeros((*kinds, *shape, config.steps)),
         "limits": np.zeros((*kinds, config.steps)),
     }
+    path = None if store is None else Path(store) / "networks.npz"
     done = resumable(
-        group, empty, len(jobs), configuration=asdict(config), store=store, progress=progress
+        group, empty, len(jobs), configuration=asdict(config), store=path, progress=progress
     )
     outputs, limits = done["outputs"], done["limits"]
     gap = np.sqrt(((outputs - limits[:, :, None, None]) ** 2).mean(-1))
