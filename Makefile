@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo gallery test format mutants bench clean
+.PHONY: demo gallery paper_scale test format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,7 +15,13 @@ demo: $(STAMP)
 	$(BIN)/scalewise report --data digits --activation tanh --depth 16 --width 128 --out report
 
 gallery: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --out gallery
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --out gallery \
+		--paper docs/paper_scale
+
+# Hours; killed, the same again goes on. What it leaves as paper_scale/*.json belongs into docs/paper_scale.
+paper_scale: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --scale paper \
+		--store paper_runs --out paper_scale
 
 test: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -35,4 +41,4 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report gallery
+	rm -rf $(VENV) report gallery paper_scale

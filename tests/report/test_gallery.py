@@ -11,9 +11,12 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from scalewise.experiments._look import COLORS, Number, Table
-from scalewise.experiments.catalogue import EXPERIMENTS, experiment
-from scalewise.report import _style, gallery
-from scalewise.report.gallery import Exhibit, main, write_gallery
+from scalewise.experiments.catalogue import EXPERIMENTS, Experiment, experiment
+from scalewise.report import _style
+from scalewise.report._exhibits import PAPER_SCALE, drawn
+from scalewise.report.gallery import Exhibit, exhibit, main, stored_exhibit, write_gallery
+
+PAPER = Path(__file__).parents[2] / "docs" / "paper_scale"
 
 
 def made_up(name: str) -> Exhibit:
@@ -27,11 +30,12 @@ def made_up(name: str) -> Exhibit:
         one.SOURCE,
         Markup(one.TEXT),
         repr(one.Config()),
-        1.5,
+        "1.5 s",
+        f"from scalewise.experiments.{name} import Config, run",
         xr.Dataset({"y": ("x", np.arange(3.0))}, attrs={"seed": 0}),
         (Number("slope", -1.0, -0.98, 0.01),),
         (Table("A table", ("name", "value"), (("<first>", "1"),)),),
-        gallery._svg(canvas, name, one.TITLE),
+        drawn(canvas, name, one.TITLE),
     )
 
 
@@ -84,7 +88,15 @@ def test_a_wrong_number_is_shown_as_wrong(tmp_path: Path) -> None:
 
 
 def test_it_runs_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--small", "--out", str(tmp_path / "g"), "--only", "network_diagram", "six_point"]
+    arguments = [
+        "--scale",
+        "small",
+        "--out",
+        str(tmp_path / "g"),
+        "--only",
+        "network_diagram",
+        "six_point",
+    ]
     assert main(arguments) == 0
     out = capsys.readouterr()
     assert out.out.strip() == str(tmp_path / "g" / "index.html")
@@ -100,7 +112,7 @@ def test_an_experiment_without_its_data_is_left_out(
 ) -> None:
     monkeypatch.delenv("SCALEWISE_DATA", raising=False)
     only = ["--only", "cifar2_limits", "network_diagram"]
-    assert main(["--small", "--out", str(tmp_path), *only]) == 0
+    assert main(["--scale", "small", "--out", str(tmp_path), *only]) == 0
     assert "cifar2_limits is left out. This needs cifar2.npz from" in capsys.readouterr().err
     assert '<section id="cifar2_limits">' not in (tmp_path / "index.html").read_text()
 
@@ -114,6 +126,84 @@ def test_a_wrong_number_fails_the_run(
     assert "P should be 91 and is 92" in capsys.readouterr().err
 
 
+def test_every_stored_result_is_what_the_present_settings_give() -> None:
+    """Numbers are found anew from the data, so they follow the code that judges them."""
+    stored = {path.stem for path in PAPER.glob("*.json")}
+    assert stored <= set(PAPER_SCALE)
+    for name in stored:
+        one = stored_exhibit(name, PAPER)
+        assert one is not None
+        assert [number for number in one.numbers if not number.agrees] == []
+        assert one.command.startswith(
+            f"python -m scalewise.report.gallery --scale paper --only {name} --store"
+        )
+        assert one.cost.endswith("on one core")
+
+
+def miniature(monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    """An experiment whose scale of the paper takes no time."""
+    one = experiment("linear_and_quadratic_limits")
+    tiny = one.Config(widths=(8, 16), seeds=4, steps=3, particles=64)
+    monkeypatch.setattr(one.Config, "paper", classmethod(lambda cls: tiny))
+    monkeypatch.setattr(one, "numbers", lambda dataset: [Number("gap", 0.0, 0.1, 1.0)])
+    return one
+
+
+def test_what_takes_hours_is_kept_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = miniature(monkeypatch)
+    name = "linear_and_quadratic_limits"
+    kept, out = tmp_path / "runs", tmp_path / "large"
+    given = ["--scale", "paper", "--only", name, "--store", str(kept), "--out", str(out)]
+    work, done = one._outputs, []  # type: ignore[attr-defined]
+
+    def killed(*args: object) -> np.ndarray:
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        done.append(1)
+        return work(*args)
+
+    monkeypatch.setattr(one, "_outputs", killed)
+    with pytest.raises(KeyboardInterrupt):
+        main(given)
+    assert capsys.readouterr().err.splitlines()[-1] == f"{name}: 5 of 18 parts done"
+    monkeypatch.setattr(one, "_outputs", work)
+    assert main(given) == 0
+    assert capsys.readouterr().err.splitlines()[0] == f"{name}: 5 of 18 parts done"
+    resumed = stored_exhibit(name, out)
+    assert resumed is not None
+    xr.testing.assert_allclose(resumed.dataset, one.run(one.Config.paper()), rtol=1e-12)
+
+
+def test_stored_results_stand_below_the_usual_ones_or_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = miniature(monkeypatch)
+    name = "linear_and_quadratic_limits"
+    write_gallery(tmp_path, [exhibit(name, scale="paper")])
+    large = stored_exhibit(name, tmp_path)
+    assert large is not None
+    assert stored_exhibit("cifar2_limits", tmp_path) is None
+    for number, usual in enumerate(([made_up(name)], [])):
+        out = tmp_path / str(number)
+        text = write_gallery(out, [made_up("six_point"), *usual], paper=[large]).read_text("utf-8")
+        part = text.partition(f'<section id="{name}">')[2]
+        assert part.count("<svg") == 1 + len(usual)
+        assert "At the scale of the paper" in part
+        assert "--scale paper --only linear_and_quadratic_limits" in part
+        assert "Config(widths=(8, 16), seeds=4" in part
+        assert f"All {2 + len(usual)} numbers agree" in text
+        ids = re.findall(r'\bid="([^"]+)"', text)
+        assert len(ids) == len(set(ids))
+    monkeypatch.setattr(one.Config, "paper", classmethod(lambda cls: cls(seeds=7)))
+    with pytest.raises(ValueError, match=r"other settings: widths, seeds, steps, particles differ"):
+        stored_exhibit(name, tmp_path)
+    (tmp_path / f"{name}.json").write_text("[")
+    with pytest.raises(ValueError, match=r"is not a stored result .* Make it again by python -m"):
+        stored_exhibit(name, tmp_path)
+
+
 def test_the_look_is_that_of_the_report() -> None:
     assert COLORS[:2] == (_style.PREDICTED, _style.MEASURED)
     from scalewise.experiments import _look
@@ -121,7 +211,15 @@ def test_the_look_is_that_of_the_report() -> None:
     assert (_look.INK, _look.MUTED, _look.RULE) == (_style.INK, _style.MUTED, _style.RULE)
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        ValueError, match=r"'six_point' has no scale of the paper; .* omniglot_maml"
+    ):
+        exhibit("six_point", scale="paper")
+    with pytest.raises(ValueError, match="`scale` must be one of small, usual, paper; got 'huge'"):
+        exhibit("six_point", scale="huge")
+    assert main(["--scale", "paper", "--only", "six_point", "--out", str(tmp_path / "g")]) == 2
+    assert "has no scale of the paper" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"folder of the gallery, but .* is a file"):
         write_gallery(tmp_path / "file", [made_up("six_point")])

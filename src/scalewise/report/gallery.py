@@ -1,121 +1,39 @@
 """The gallery: every experiment executed, drawn, and put on one page beside its data.
 
-Run as ``python -m scalewise.report.gallery --out gallery``.
+Run as ``python -m scalewise.report.gallery --out gallery``; what takes hours is kept as it goes with
+``--scale paper --store paper_runs --out paper_scale``, and shown on the page by ``--paper paper_scale``.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import re
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import xarray as xr
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 
 from scalewise._version import __version__
-from scalewise.experiments._look import COLORS, Number, Table
-from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
-from scalewise.report._style import _inline
+from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip
+from scalewise.report._exhibits import PAPER_SCALE, SCALES, Exhibit, exhibit, stored_exhibit
 
-__all__ = ["Exhibit", "exhibit", "main", "write_gallery"]
-
-# Colours of the figures and what the page calls them; the first two are the report's own.
-_SHADES = dict(
-    zip(COLORS, ("--predicted", "--measured", "--c2", "--c3", "--c4", "--c5"), strict=True)
-)
+__all__ = ["Exhibit", "exhibit", "main", "stored_exhibit", "write_gallery"]
 
 
-@dataclass(frozen=True)
-class Exhibit:
-    """An experiment that has been run.
-
-    Args:
-        name: Of its module.
-        title: A few words.
-        source: Where the claim stands.
-        text: One paragraph, HTML.
-        config: As it was run, as text.
-        seconds: What the run took.
-        dataset: What it gave.
-        numbers: Found beside expected.
-        tables: Tables, if any.
-        svg: The figure.
-    """
-
-    name: str
-    title: str
-    source: str
-    text: Markup
-    config: str
-    seconds: float
-    dataset: xr.Dataset
-    numbers: tuple[Number, ...]
-    tables: tuple[Table, ...]
-    svg: Markup
-
-    @property
-    def command(self) -> str:
-        """Python that runs it again."""
-        return f"from scalewise.experiments.{self.name} import Config, run\nrun({self.config})"
-
-
-def exhibit(name: str, *, small: bool = False) -> Exhibit:
-    """Run one experiment and draw it.
-
-    Args:
-        name: One of `EXPERIMENTS`.
-        small: Whether to run the small version, in seconds.
-
-    Raises:
-        ValueError: If there is no such experiment.
-    """
-    one = experiment(name)
-    config = one.Config.small() if small else one.Config()
-    start = time.perf_counter()
-    dataset = one.run(config)
-    seconds = time.perf_counter() - start
-    return Exhibit(
-        name,
-        one.TITLE,
-        one.SOURCE,
-        Markup(one.TEXT),
-        repr(config),
-        seconds,
-        dataset,
-        tuple(one.numbers(dataset)),
-        tuple(tables_of(one, dataset)),
-        _svg(one.figure(dataset), name, one.TITLE),
-    )
-
-
-def _svg(canvas: Figure, name: str, label: str) -> Markup:
-    buffer = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        canvas.savefig(buffer, format="svg", metadata=nothing)
-    svg = str(_inline(buffer.getvalue(), name, label))
-    for color, variable in _SHADES.items():
-        svg = re.sub(color, f"var({variable})", svg, flags=re.IGNORECASE)
-    return Markup(svg)
-
-
-def write_gallery(out: str | Path, exhibits: Sequence[Exhibit]) -> Path:
+def write_gallery(
+    out: str | Path, exhibits: Sequence[Exhibit], *, paper: Sequence[Exhibit] = ()
+) -> Path:
     """Write the gallery: one page that needs nothing else, and the data of every figure.
 
     Args:
         out: A folder, made if it is not there. It receives ``index.html`` and ``<name>.json`` for
             every exhibit, which `xarray.Dataset.from_dict` reads back.
         exhibits: In the order of the page.
+        paper: Results at the scale of the paper, each shown below the exhibit of the same name, or by itself
+            if there is none.
 
     Returns:
         The path of ``index.html``.
@@ -140,13 +58,13 @@ def write_gallery(out: str | Path, exhibits: Sequence[Exhibit]) -> Path:
         lstrip_blocks=True,
     )
     environment.filters.update(digits=_digits)
-    numbers = [number for one in exhibits for number in one.numbers]
+    numbers = [number for one in (*exhibits, *paper) for number in one.numbers]
+    usual, large = ({one.name: one for one in part} for part in (exhibits, paper))
     page = folder / "index.html"
     text = environment.get_template("gallery.html.j2").render(
-        exhibits=exhibits,
+        sections=[(usual.get(name), large.get(name)) for name in {**usual, **large}],
         agreeing=sum(number.agrees for number in numbers),
         total=len(numbers),
-        seconds=sum(one.seconds for one in exhibits),
         version=__version__,
     )
     page.write_text(text, encoding="utf-8")
@@ -166,31 +84,74 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Of the command line.
 
     Returns:
-        0, or 1 if a number is not what it should be.
+        0, 1 if a number is not what it should be, 2 if something asked for cannot be used.
     """
     parser = argparse.ArgumentParser(description="Run the experiments and write the gallery.")
     parser.add_argument("--out", default="gallery", help="folder of the gallery")
-    parser.add_argument("--small", action="store_true", help="small versions, in seconds")
+    parser.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="usual",
+        help="small takes seconds; paper hours, for the experiments that have it",
+    )
     parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, help="some experiments")
+    parser.add_argument(
+        "--store", help="folder that keeps what is finished; the same again resumes"
+    )
+    parser.add_argument(
+        "--paper", help="folder of an earlier gallery of --scale paper, to be shown too"
+    )
     given: Any = parser.parse_args(arguments)
-    shown = []
-    for name in given.only or EXPERIMENTS:
-        missing = reason_to_skip(experiment(name))
-        if missing is not None:
-            print(f"{name} is left out. {missing}", file=sys.stderr)
-            continue
-        shown.append(exhibit(name, small=given.small))
-        print(f"{name}: {shown[-1].seconds:.1f} s", file=sys.stderr)
-    page = write_gallery(given.out, shown)
-    wrong = [(one.name, number) for one in shown for number in one.numbers if not number.agrees]
-    for name, number in wrong:
+    try:
+        stored = [] if given.paper is None else _stored(given.paper, given.only or EXPERIMENTS)
+        shown = _run(given.only or (PAPER_SCALE if given.scale == "paper" else EXPERIMENTS), given)
+        page = write_gallery(given.out, shown, paper=stored)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    wrong = [(one, number) for one in (*shown, *stored) for number in one.numbers]
+    wrong = [(one, number) for one, number in wrong if not number.agrees]
+    for one, number in wrong:
         print(
-            f"{name}: {number.what} should be {number.expected:g} and is {number.found:g} ± "
+            f"{one.name}: {number.what} should be {number.expected:g} and is {number.found:g} ± "
             f"{number.sem:g}, allowance {number.allowance:g}.",
             file=sys.stderr,
         )
     print(page)
     return 1 if wrong else 0
+
+
+def _stored(folder: str, names: Sequence[str]) -> list[Exhibit]:
+    """Results of an earlier run at the scale of the paper, as many as there are."""
+    found = [stored_exhibit(name, folder) for name in names if name in PAPER_SCALE]
+    return [one for one in found if one is not None]
+
+
+def _run(names: Sequence[str], given: Any) -> list[Exhibit]:
+    shown = []
+    for name in names:
+        missing = reason_to_skip(experiment(name))
+        if missing is not None:
+            print(f"{name} is left out. {missing}", file=sys.stderr)
+            continue
+        start = time.perf_counter()
+        done = _progress(name) if given.scale == "paper" else None
+        shown.append(exhibit(name, scale=given.scale, store=given.store, progress=done))
+        print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    return shown
+
+
+def _progress(name: str) -> Callable[[int, int], None]:
+    """Print a line for every hundredth part."""
+    told = -1
+
+    def tell(done: int, parts: int) -> None:
+        nonlocal told
+        if 100 * done // parts > told:
+            told = 100 * done // parts
+            print(f"{name}: {done} of {parts} parts done", file=sys.stderr, flush=True)
+
+    return tell
 
 
 if __name__ == "__main__":
