@@ -5,6 +5,8 @@ from __future__ import annotations
 from breaks import row
 
 of_kernel = row("limits/kernel_regime.py", "tests/limits/test_kernel_regime.py")
+of_training = row("limits/kernel_training.py", "tests/limits/test_kernel_regime.py")
+of_limit = row("limits/kernel_training.py", "tests/limits/test_mlp_regimes.py")
 of_learning = row("limits/learning_derivatives.py", "tests/limits/test_learning_derivatives.py")
 of_transfer = row("limits/transfer.py", "tests/limits/test_transfer.py")
 
@@ -12,13 +14,13 @@ MUTANTS = (
     of_kernel("kernel regime: readout always", "    if U == 1:\n", "    if U:\n"),
     of_kernel(
         "kernel regime: every layer that could move the outputs",
-        "if A + least + strategy.q[layer] - strategy.r == 1:",
-        "if A + least + strategy.q[0] - strategy.r == 1:",
+        "if r_l[m] == r:",
+        "if r_l[m] >= r:",
     ),
     of_kernel(
         "kernel regime: slopes of a layer too few",
-        "back = np.prod(kernels.slopes[layer:], axis=0)",
-        "back = np.prod(kernels.slopes[layer + 1 :], axis=0)",
+        "back = np.prod(kernels.slopes[m : layer - 1], axis=0)",
+        "back = np.prod(kernels.slopes[m + 1 : layer - 1], axis=0)",
     ),
     of_kernel(
         "kernel regime: slopes of a layer too many in between",
@@ -32,32 +34,60 @@ MUTANTS = (
     ),
     of_kernel(
         "kernel regime: biases as inputs",
-        "net.lambda_b[layer] * back",
-        "net.lambda_b[layer] * back * back",
+        "net.lambda_b[m] * back",
+        "net.lambda_b[m] * back * back",
     ),
     of_kernel(
         "kernel regime: biases at the rate of weights",
-        "strategy.q_bias[layer] - strategy.r == 1",
-        "strategy.q[layer] - strategy.r == 1",
+        "strategy.q_bias[m] - strategy.r == r",
+        "strategy.q[m] - strategy.r == r",
     ),
     of_kernel("kernel regime: bias of the output", "theta += net.lambda_b[last]", "theta += 0.0"),
     of_kernel("kernel regime: initial outputs at any strategy", "[0] * 2 != 1:", "[0] * 2 < 1:"),
-    of_kernel(
+    of_training(
         "kernel regime: initial outputs uncorrelated",
         "root = vectors * np",
         "root = np.eye(len(K)) * np",
     ),
-    of_kernel(
+    of_training(
         "kernel regime: clipping by the error alone",
         "errors, theta[np.ix_(rows, rows)], errors",
         "errors, np.eye(len(rows)), errors",
     ),
-    of_kernel("kernel regime: velocity forgotten", "v = sgd.momentum * v + ", "v = "),
-    of_kernel(
+    of_training("kernel regime: velocity forgotten", "v = sgd.momentum * v + ", "v = "),
+    of_training(
         "kernel regime: mean over the batch",
         "task.targets[rows]) / len(rows)",
         "task.targets[rows])",
     ),
+    of_kernel(
+        "kernel regime: slopes of the last hidden layer",
+        "_motion(net, kernels, last, decoupled) * kernels.slopes[-1]",
+        "_motion(net, kernels, last, decoupled)",
+    ),
+    of_kernel(
+        "kernel regime: motion of all layers by the power of the last",
+        "r = min(r_l[:layer])",
+        "r = min(r_l)",
+    ),
+    of_kernel(
+        "kernel regime: copies that are none",
+        "range(layer - 1 if decoupled else 0, layer)",
+        "range(0, layer)",
+        "tests/limits/test_mlp_regimes.py",
+    ),
+    of_limit("kernel limit: opposite draws equal", "sign * f, task", "f, task"),
+    of_limit(
+        "kernel limit: tolerance never met",
+        "if worst <= on.tolerance:",
+        "if worst <= 10 * on.tolerance:",
+    ),
+    of_limit(
+        "kernel limit: loss of the mean output",
+        "list(np.mean(losses, axis=0).T)",
+        "list(_losses(task, logits).T)",
+    ),
+    of_limit("kernel limit: features of a layer below", "features[1:], (2", "features[:-1], (2"),
     of_learning(
         "learning: flag of the layer as printed", "d_beta = -theta * d_gamma", "d_beta = -d_gamma"
     ),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from scalewise.limits import SGD, Network, Task, finite, infinite, lazy, train
+from scalewise.limits.mlp import powers
 from scalewise.scaling import abc, mup, ntk, standard
 
 INPUTS = np.random.default_rng(0).normal(size=(4, 5))
@@ -106,12 +107,16 @@ def test_lazy_training_is_equal_in_law_to_real_networks():
 def test_limits_that_are_not_maximal(name):
     """r = 0 without everything maximal: the flags decide, and finite networks approach as n^(-1/2)."""
     net = Network(OTHERS[name], "tanh")
-    limit = train(net, BENCHMARK, SGD(0.8), steps=5, on=infinite(5e-3))
-    for n in (128, 512):
-        found = train(net, BENCHMARK, SGD(0.8), steps=5, on=finite(n, replicas=20))
+    limit = train(net, BENCHMARK, SGD(0.8), steps=5, on=infinite(4e-3))
+    widths, errors = [48, 96, 192, 384], []
+    for n in widths:
+        found = train(net, BENCHMARK, SGD(0.8), steps=5, on=finite(n, replicas=20), draws=True)
         sem = np.hypot(found.logits_sem, limit.logits_sem)
         # Frozen layers still move by n^(-1/2).
         assert (np.abs(found.logits - limit.logits) < 4.5 * sem + 0.6 / n**0.5).all()
+        errors.append(float(np.sqrt(((found.logits_draws - limit.logits) ** 2).mean())))
+    slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
+    assert -0.75 < slope < -0.38, errors
     other = train(MUP, BENCHMARK, SGD(0.8), steps=5, on=lazy(8192, replicas=2))
     assert np.abs(other.logits[1:] - limit.logits[1:]).max() > 0.04
 
@@ -130,12 +135,15 @@ def test_the_error_of_a_finite_network_falls_with_the_root_of_its_width():
 def test_the_limit_of_frozen_features_is_a_kernel():
     """U = 1 and A = 1 with r > 0: only the last layer learns, from outputs 0, by the NNGP kernel."""
     net = Network(abc(("1/2", 1, "1/2"), ("-1/2", "-1/2", "1/2"), 0), "tanh")
+    wide = train(net, BENCHMARK, SGD(0.8), steps=4, on=lazy(32768, replicas=4, antithetic=True))
     found = train(net, BENCHMARK, SGD(0.8), steps=4, on=infinite(5e-3))
     K = found.feature_kernel.values[0, 1]
-    np.testing.assert_allclose(found.feature_kernel.values[4, 1], K)
+    np.testing.assert_array_equal(found.feature_kernel.values[4, 1], K)
+    np.testing.assert_allclose(wide.feature_kernel.values[[0, 4], 1], [K, K], atol=0.01)
     f = np.zeros(5)
     for t in range(5):
-        np.testing.assert_allclose(found.logits.values[t, :, 0], f, atol=0.015)
+        np.testing.assert_allclose(found.logits.values[t, :, 0], f, atol=1e-12)
+        np.testing.assert_allclose(wide.logits.values[t, :, 0], f, atol=0.015)
         f = f - 0.8 / 4 * K[:, :4] @ (f[:4] - BENCHMARK.targets[:, 0])
 
 
@@ -217,10 +225,9 @@ def test_unstable_exponents_are_refused_by_layer_and_inequality():
 
 def test_what_has_no_such_limit_is_refused():
     for strategy in (ntk(depth=3), abc((0, 0, 0), (0, "1/2", "1/2"), 1)):
-        net = Network(strategy, "tanh")
         refused(
-            r"kernel regime: a power n\^\(1/2\) in its training has no limit",
-            lambda net=net: train(net, BENCHMARK, SGD(0.1), steps=1, on=infinite(0.01)),
+            r"kernel regime: a power n\^\(1/2\) in its training has no limit.*`train` on infinite",
+            lambda strategy=strategy: powers(strategy, np.inf),
         )
     refused(
         r"1e-05 is out of reach at the memory allowed, 4e\+09 bytes .* particles it is .* would be",

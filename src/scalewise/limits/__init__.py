@@ -19,8 +19,9 @@ from scalewise.limits.kernel_regime import (
     initial_kernel,
     layer_kernels,
     limit_kernel,
-    train_kernel,
+    motion_kernel,
 )
+from scalewise.limits.kernel_training import train_kernel
 from scalewise.limits.learning_derivatives import (
     LearningDerivatives,
     OneStep,
@@ -109,6 +110,7 @@ __all__ = [
     "linear_outputs",
     "linear_step",
     "maml_step",
+    "motion_kernel",
     "one_step_learning",
     "reference",
     "run",

@@ -1,29 +1,31 @@
-r"""The kernel regime: strategies whose features do not move, trained at infinite width by a constant kernel.
+r"""The kernel regime: strategies whose features do not move, and the constant kernels that train them.
 
 $$f_{t+1}(\xi)=f_t(\xi)-\frac\eta P\sum_\mu\Theta(\xi,\xi_\mu)\,\chi_{t\mu},\qquad
   \Theta=[U=1]\,\Sigma^{LL}+[A+r=1]\sum_{\ell:\,r_\ell=r}\Sigma^{\ell-1,L}$$
 The exponents alone say which layers of weights put their share into the kernel: all of them in the
 neural-tangent strategy, all but the first in the standard one at rates $\eta/n$, the last alone in the GP limit.
-Nothing is sampled but the initial outputs, a Gaussian process if $A=\frac12$ and 0 else.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.gaussian import pair_moments
-from scalewise.limits._lazy import generator
-from scalewise.limits.mlp import SGD, Network, Task
-from scalewise.scaling import readout_exponents
+from scalewise.limits.mlp import Network
+from scalewise.scaling import readout_exponents, update_exponents
 
-__all__ = ["LayerKernels", "initial_kernel", "layer_kernels", "limit_kernel", "train_kernel"]
+__all__ = [
+    "LayerKernels",
+    "initial_kernel",
+    "layer_kernels",
+    "limit_kernel",
+    "motion_kernel",
+]
 
 Kernel = Float[np.ndarray, "sample sample"]
 
@@ -151,17 +153,74 @@ def initial_kernel(net: Network, inputs: Any) -> Kernel:
     return net.C_W[-1] * G + net.C_b[-1]
 
 
-def limit_kernel(net: Network, inputs: Any) -> Kernel:
+def motion_kernel(net: Network, inputs: Any, layer: int, *, decoupled: bool = False) -> Kernel:
+    r"""How far a step on one input carries the preactivations of a hidden layer along their gradient.
+
+    $$n^{r_{\le\ell}}\,\delta h^\ell(\xi)=-\eta\chi\,dh^\ell_0(\xi')\,M^\ell(\xi',\xi)+\dots,\qquad
+      M^\ell=\sum_{m\le\ell,\;r_m=r_{\le\ell}}\lambda_W^m\,\Sigma^{m-1,\ell-1}+\text{biases},\qquad
+      r_{\le\ell}=\min_{m\le\ell}r_m,$$
+    where the dots are Gaussian, independent of the gradient, and make no difference to the outputs.
+
+    Args:
+        net: The network, in a strategy with $r>0$.
+        inputs: ``(samples, features)``.
+        layer: $\ell$, a hidden layer from 1.
+        decoupled: Whether gradients are carried back by independent copies: then only a layer's own weights do
+            anything that later layers understand.
+
+    Returns:
+        ``(sample, sample)``, dimensionless; accuracy of `layer_kernels`.
+
+    Raises:
+        ValueError: If there is no such layer or features move. Else as for `layer_kernels`.
+
+    Source: TP4 Lemma N.29; variances, rates, biases and the decoupled form derived.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.limits import Network, motion_kernel
+        >>> from scalewise.scaling import ntk
+        >>> net = Network(ntk(depth=3), "relu")
+        >>> [motion_kernel(net, np.eye(1), layer).round(12).item() for layer in (1, 2)]  # 1; 1/2 + 1/2
+        [1.0, 1.0]
+    """
+    _refuse_moving_features(net)
+    if not 1 <= layer <= net.hidden_layers:
+        raise ValueError(
+            f"`layer` must be a hidden layer from 1 to {net.hidden_layers}; got {layer}."
+        )
+    return _motion(net, layer_kernels(net, inputs), layer, decoupled)
+
+
+def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) -> Kernel:
+    strategy = net.strategy
+    A, U = readout_exponents(strategy)
+    r_l = update_exponents(strategy)
+    r = min(r_l[:layer])
+    found = np.zeros_like(kernels.features[0])
+    for m in range(layer - 1 if decoupled else 0, layer):
+        back = np.prod(kernels.slopes[m : layer - 1], axis=0)
+        if r_l[m] == r:
+            found += net.lambda_W[m] * kernels.features[m] * back
+        if min(A, U) + strategy.q_bias[m] - strategy.r == r:
+            found += net.lambda_b[m] * back
+    return found
+
+
+def limit_kernel(net: Network, inputs: Any, *, decoupled: bool = False) -> Kernel:
     r"""The kernel whose gradient descent is training at infinite width, for any stable strategy with $r>0$.
 
-    $$\Theta=[U=1]\,\lambda_W^{L+1}\Sigma^{LL}+\sum_{\ell\le L}[A+r_\ell=1]\,\lambda_W^\ell\,\Sigma^{\ell-1,L}
-      +\sum_{\ell\le L}[A+r^b_\ell=1]\,\lambda_b^\ell\prod_{j=\ell}^LD^j+[q^b_{L+1}=r']\,\lambda_b^{L+1},$$
-    where $r_\ell$ are the `update_exponents`, $r^b_\ell$ the same with the exponents of biases and $r'$ the
-    exponent of the global rate.
+    $$\Theta=[U=1]\,\lambda_W^{L+1}\Sigma^{LL}+[A+r=1]\,M^LD^L+[q^b_{L+1}=r']\,\lambda_b^{L+1},\qquad
+      M^LD^L=\sum_{\ell\le L,\;r_\ell=r}\lambda_W^\ell\,\Sigma^{\ell-1,L}
+      +\sum_{\ell\le L,\;r^b_\ell=r}\lambda_b^\ell\prod_{j=\ell}^LD^j,$$
+    where $r_\ell$ are the `update_exponents`, $r^b_\ell$ the same with the exponents of biases, $r'$ the exponent
+    of the global rate, and $M^L$ the `motion_kernel` of the last hidden layer.
 
     Args:
         net: The network.
         inputs: ``(samples, features)``.
+        decoupled: Whether gradients are carried back by independent copies of the matrices. Then of all hidden
+            layers only the last has a share.
 
     Returns:
         ``(sample, sample)``, dimensionless; accuracy of `layer_kernels`. All 0 for a trivial strategy.
@@ -169,7 +228,8 @@ def limit_kernel(net: Network, inputs: Any) -> Kernel:
     Raises:
         ValueError: If features move ($r=0$): no kernel describes that training. Else as for `layer_kernels`.
 
-    Source: TP4 Theorem N.31, N.34, with its flags reduced to exponents; variances, rates and biases derived.
+    Source: TP4 Theorem N.31, N.34, with its flags reduced to exponents; variances, rates, biases and the
+        decoupled form derived.
 
     Example:
         >>> import numpy as np
@@ -182,128 +242,15 @@ def limit_kernel(net: Network, inputs: Any) -> Kernel:
     kernels = layer_kernels(net, inputs)
     strategy = net.strategy
     A, U = readout_exponents(strategy)
-    least, last = min(A, U), strategy.depth - 1
+    last = net.hidden_layers
     theta = np.zeros_like(kernels.features[0])
-    for layer in range(last):
-        back = np.prod(kernels.slopes[layer:], axis=0)
-        if A + least + strategy.q[layer] - strategy.r == 1:
-            theta += net.lambda_W[layer] * kernels.features[layer] * back
-        if A + least + strategy.q_bias[layer] - strategy.r == 1:
-            theta += net.lambda_b[layer] * back
+    if A + min(update_exponents(strategy)) == 1:
+        theta += _motion(net, kernels, last, decoupled) * kernels.slopes[-1]
     if U == 1:
         theta += net.lambda_W[last] * kernels.features[last]
     if strategy.q_bias[last] == strategy.r:
         theta += net.lambda_b[last]
     return theta
-
-
-def train_kernel(
-    net: Network,
-    task: Task,
-    sgd: SGD,
-    *,
-    steps: int,
-    every: int = 1,
-    start: Any = None,
-    replicas: int = 1,
-    seed: int = 0,
-) -> xr.Dataset:
-    r"""Train a network of infinite width in the kernel regime: outputs and loss over time, no weights.
-
-    $$g_t=\tfrac1P\chi_t\min(1,c/\lVert g\rVert),\quad v_t=\mu v_{t-1}-\eta\,\Theta g_t,\quad f_{t+1}=f_t+v_t,\qquad
-      \lVert g\rVert^2=\tfrac1{P^2}\chi_t^\top\Theta\chi_t$$
-    Initial outputs are drawn jointly for all inputs where they do not vanish; given them, nothing is random.
-
-    Args:
-        net: The network, in a strategy with $r>0$.
-        task: Samples, watched inputs, batches (single samples included) and any loss.
-        sgd: The descent; no weight decay.
-        steps: How many, at least 0.
-        every: Record every so many steps, and the last.
-        start: $f_0$ of training samples, then test inputs: ``(samples, outputs)`` or
-            ``(replicas, samples, outputs)``. By default drawn from `initial_kernel`.
-        replicas: How many independent draws of $f_0$; with `start`, its own number counts.
-        seed: Of the draws, at least 0.
-
-    Returns:
-        Dataset over (replica, time, sample, output): ``logits``, ``loss`` over (replica, time), ``kernel`` and
-        ``initial_kernel`` over (sample, sample_1). Exact given the kernel, of rtol 1e-10.
-
-    Raises:
-        ValueError: If features move, weights decay (the kernel would shrink with them), a count is out of range,
-            `start` has another shape or is not finite, or training diverges (the step is named).
-
-    Source: TP4 Theorem N.31, N.34 (where $f_0\to0$ is meant), N.4.1; momentum and clipping derived.
-
-    Example:
-        >>> import numpy as np
-        >>> from scalewise.limits import Network, SGD, Task, train_kernel
-        >>> from scalewise.scaling import ntk
-        >>> task = Task(np.eye(1), np.ones(1))
-        >>> found = train_kernel(Network(ntk(depth=2), "relu"), task, SGD(0.5), steps=2, start=[[0.0]])
-        >>> found.logits.values.ravel().round(12).tolist()
-        [0.0, 0.5, 0.75]
-    """
-    for name, value, least in (("steps", steps, 0), ("every", every, 1),
-                               ("replicas", replicas, 1), ("seed", seed, 0)):  # fmt: skip
-        if value < least:
-            raise ValueError(f"`{name}` must be at least {least}; got {value}.")
-    if sgd.weight_decay:
-        raise ValueError(
-            "Weight decay shrinks the initial weights and the kernel with them, so no constant kernel is the "
-            f"limit; got weight_decay = {sgd.weight_decay}. Set it to 0, or train at a finite width."
-        )
-    X = np.concatenate([task.inputs, task.test_inputs])
-    theta, K = limit_kernel(net, X), initial_kernel(net, X)
-    shape = (len(X), task.targets.shape[1])
-    f = _drawn(K, (replicas, *shape), seed) if start is None else _given(start, shape)
-    time, logits = [], []
-    v = np.zeros_like(f)
-    for t in range(steps + 1):
-        if not np.isfinite(f).all():
-            raise ValueError(
-                f"Outputs are not finite at step {t}: training diverged. Lower `eta` (it is {sgd.eta})."
-            )
-        if t % every == 0 or t == steps:
-            time.append(t)
-            logits.append(f.copy())
-        if t < steps:
-            with np.errstate(over="ignore", invalid="ignore"):
-                v = sgd.momentum * v + _change(theta, f, task, sgd, t)
-                f = f + v
-    return _dataset(net, task, time, np.stack(logits, axis=1), (theta, K))
-
-
-def _change(theta: np.ndarray, f: np.ndarray, task: Task, sgd: SGD, t: int) -> np.ndarray:
-    """What one step adds to all outputs."""
-    chosen = task.batch(t)
-    rows = np.arange(len(task.inputs)) if chosen is None else np.asarray(chosen, dtype=np.intp)
-    errors = task.loss.gradient(f[:, rows], task.targets[rows]) / len(rows)
-    if sgd.clip is not None:
-        square = np.einsum("rio,ij,rjo->r", errors, theta[np.ix_(rows, rows)], errors)
-        norm = np.sqrt(np.maximum(square, 0.0))
-        errors = errors * (sgd.clip / np.maximum(norm, sgd.clip))[:, None, None]
-    return -sgd.eta * (theta[:, rows] @ errors)
-
-
-def _drawn(K: np.ndarray, shape: tuple[int, int, int], seed: int) -> np.ndarray:
-    """Outputs with covariance K over the samples, independent over replicas and outputs."""
-    values, vectors = np.linalg.eigh(K)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    streams = [generator((seed, k)) for k in range(shape[0])]
-    return np.stack([root @ s.standard_normal(shape[1:]) for s in streams])
-
-
-def _given(start: Any, shape: tuple[int, int]) -> np.ndarray:
-    f = np.array(start, dtype=np.float64)
-    if f.ndim not in (2, 3) or f.shape[-2:] != shape or not f.size:
-        raise ValueError(
-            f"`start` must have shape {shape}, samples then test inputs by outputs, or one such table for each "
-            f"replica; got {f.shape}."
-        )
-    if not np.isfinite(f).all():
-        raise ValueError("`start` must hold finite numbers only.")
-    return f if f.ndim == 3 else f[None]
 
 
 def _refuse_moving_features(net: Network) -> None:
@@ -313,28 +260,3 @@ def _refuse_moving_features(net: Network) -> None:
             f"The strategy {net.strategy} is no kernel regime: {found.reasons[-1]} No constant kernel describes "
             "its training; use `scalewise.limits.train` with on=infinite(...)."
         )
-
-
-def _dataset(
-    net: Network, task: Task, time: list[int], logits: np.ndarray, kernels: tuple[Any, Any]
-) -> xr.Dataset:
-    y = task.targets
-    loss = task.loss.value(logits[:, :, : len(y)], y).mean(axis=-1)
-    square = ("sample", "sample_1")
-    units = {"units": "dimensionless"}
-    return xr.Dataset(
-        {
-            "logits": (("replica", "time", "sample", "output"), logits, units | {"symbol": "f_t"}),
-            "loss": (("replica", "time"), loss, units | {"symbol": "L_t"}),
-            "kernel": (square, kernels[0], units | {"symbol": "Theta"}),
-            "initial_kernel": (square, kernels[1], units | {"symbol": "K^(L+1)"}),
-        },
-        coords={"time": time, "is_test": ("sample", np.arange(logits.shape[2]) >= len(y))},
-        attrs={
-            "width": math.inf,
-            "strategy": str(net.strategy),
-            "activation": str(net.activation),
-            "regime": str(net.strategy.classify().regime),
-            "loss": task.loss.name,
-        },
-    )

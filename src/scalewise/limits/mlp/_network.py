@@ -178,8 +178,8 @@ def power(n: float | int, exponent: Fraction) -> float:
         if exponent > 0:
             raise ValueError(
                 f"This strategy is in the kernel regime: a power n^({exponent}) in its training has no limit, "
-                "and what it tends to is the gradient descent of a kernel. Take a finite width, or the "
-                "kernel."
+                "and what it tends to is the gradient descent of a kernel. `train` on infinite(...) takes that "
+                "for it; a program is `incremental` in place of `trained`."
             )
         return 0.0
     return float(n) ** float(exponent)

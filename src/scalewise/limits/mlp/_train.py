@@ -47,7 +47,8 @@ def train(
         sgd: The descent.
         steps: How many, at least 0.
         on: `finite(n)`, `lazy(width)` (equal in law to a real network of that width), or `infinite(tolerance)`:
-            the limit, with as many particles as the tolerance asks for.
+            the limit, with as many particles as the tolerance asks for; in the kernel regime, where there are
+            none, as many draws of the initial outputs (pairs of opposite ones if `antithetic`).
         every: Record every so many steps, and the last.
         decoupled: Gradients are carried back through independent copies of the initial matrices.
         features: Record so many coordinates of every hidden layer, of the first replica.
@@ -59,10 +60,11 @@ def train(
         there are two or more.
 
     Raises:
-        ValueError: If training diverges (the step is named), if a count is out of range, for infinite width if the
-            strategy is in the kernel regime, or the tolerance is out of reach at the memory allowed.
+        ValueError: If training diverges (the step is named), a count is out of range, or the tolerance is out of
+            reach at the memory allowed; in the kernel regime at infinite width also if weights decay or
+            `features` are asked for.
 
-    Source: Yang & Hu, *Tensor Programs IV*, N.3-N.5 and F.1, F.2, without increments.
+    Source: Yang & Hu, *Tensor Programs IV*, N.3-N.5 and F.1, F.2, without increments; N.31 where $r>0$.
 
     Example:
         >>> import numpy as np
@@ -86,10 +88,16 @@ def train(
             return lazy_runs(net, task, sgd, at, backend, decoupled, length)
 
     if isinstance(on, Infinite):
-        powers(net.strategy, math.inf)
-        size = len(task.inputs) + len(task.test_inputs)
-        rows = 4 * size * (steps + 1) * max(net.hidden_layers - 1, 1)
-        records, used = _until_known(on, rows, lambda b: found(b, math.inf))
+        if net.strategy.classify().r > 0:
+            # Imported here: the kernel regime is told in terms of networks and tasks.
+            from scalewise.limits.kernel_training import kernel_limit
+
+            length = (steps, every, features)
+            records, used = kernel_limit(net, task, sgd, on, length=length, decoupled=decoupled)
+        else:
+            size = len(task.inputs) + len(task.test_inputs)
+            rows = 4 * size * (steps + 1) * max(net.hidden_layers - 1, 1)
+            records, used = _until_known(on, rows, lambda b: found(b, math.inf))
         return _dataset(net, task, records, used, features, draws, math.inf)
     return _dataset(net, task, found(on, on.width), on, features, draws, on.width)
 

@@ -1,0 +1,151 @@
+r"""Agreement tests: one verb trains at infinite width in every regime, and the exponents alone say which it is."""
+
+import numpy as np
+import pytest
+
+from scalewise.limits import (
+    SGD,
+    Network,
+    Task,
+    finite,
+    infinite,
+    layer_kernels,
+    limit_kernel,
+    train,
+    train_kernel,
+)
+from scalewise.scaling import abc, mup, ntk, uniform
+
+X = np.array([[0.9, -0.4], [0.3, 1.0], [-0.8, 0.5], [0.5, 0.7]])
+TASK = Task(X[:3], [1.0, -1.0, 0.5], test_inputs=X[3:])
+BINARY = Task(X[:3], [1.0, -1.0, 1.0], test_inputs=X[3:], loss="logistic")
+GP = abc((1, "3/2", "1/2"), (-1, -1, 0), 0)
+FROZEN_OUTPUT = abc(("-1/2", 0, "3/2"), ("1/2", "1/2", "1/2"), -1)
+SLOWED = abc((0, 0, 0, 0), (0, "1/2", "1/2", "1/2"), 1)
+REGIMES = {
+    "maximal update": mup(depth=3),
+    "neural tangent": ntk(depth=3),
+    "GP": GP,
+    "GP from zero": abc((1, "3/2", "1/2"), (-1, -1, "1/2"), 0),
+    "standard, rate 1/n": abc((0, 0, 0), (0, "1/2", "1/2"), 1),
+    "uniform, three eighths": uniform("3/8", depth=3),
+    "second layer alone learns features": abc((0, 0, "1/2"), (0, "1/2", "1/2"), 0),
+}
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_means_over_networks_agree_with_the_limit_at_two_widths(name):
+    """Four standard errors, raised for the number of outputs, and a bias that falls with the width."""
+    net = Network(REGIMES[name], "tanh", C_b=0.1, lambda_b=0.5)
+    limit = train(net, TASK, SGD(0.5), steps=4, on=infinite(4e-3))
+    r = float(net.strategy.classify().r)
+    for n, replicas in ((64, 200), (256, 60)):
+        found = train(net, TASK, SGD(0.5), steps=4, on=finite(n, replicas=replicas, seed=3))
+        assert set(limit.data_vars) == set(found.data_vars)
+        for what in ("logits", "feature_kernel", "loss"):
+            sem = np.hypot(found[f"{what}_sem"], limit[f"{what}_sem"])
+            # Random starts that fade: squares of n^(-r) for outputs that start as n^(-r).
+            allowed = 4.5 * sem + 4 / n + 0.5 * n ** -max(2 * (0.5 - r), 0.5)
+            assert (np.abs(found[what] - limit[what]) < allowed).all(), (what, n)
+    moved = np.abs(limit.logits[-1] - limit.logits[0]).max()
+    assert moved > 0.15
+    assert limit.attrs["width"] == np.inf
+
+
+def test_the_kernel_regime_has_no_particles():
+    """Outputs are those of the kernel, features those of the start; opposite draws cancel for the square loss."""
+    net = Network(ntk(depth=3), "tanh")
+    found = train(net, TASK, SGD(0.5), steps=5, on=infinite(1e-3), every=2)
+    expected = train_kernel(net, TASK, SGD(0.5), steps=5, start=np.zeros((4, 1)), every=2)
+    np.testing.assert_allclose(found.logits, expected.logits[0], atol=1e-14)
+    assert found.time.values.tolist() == [0, 2, 4, 5]
+    np.testing.assert_array_equal(
+        found.feature_kernel, np.broadcast_to(layer_kernels(net, X).features[1:], (4, 2, 4, 4))
+    )
+    assert (found.attrs["particles"], found.attrs["replicas"]) == (0, 8)
+    # Its loss is not that of the mean: initial outputs add their variance.
+    assert float(found.loss[0]) > float(expected.loss[0, 0]) + 0.05
+
+
+def test_as_many_draws_as_the_tolerance_asks_for():
+    net, options = Network(ntk(depth=3), "tanh"), {"steps": 3, "draws": True}
+    for antithetic in (True, False):
+        on = infinite(0.01, antithetic=antithetic)
+        found = train(net, BINARY, SGD(0.5), on=on, **options)
+        assert float(found.logits_sem.max()) <= 0.01
+        same = train_kernel(net, BINARY, SGD(0.5), steps=3, replicas=4000, seed=5)
+        sem = np.hypot(found.logits_sem, same.logits.std("replica") / 4000**0.5)
+        assert (np.abs(found.logits - same.logits.mean("replica")) < 4.5 * sem).all()
+        assert found.sizes["replica"] == found.attrs["replicas"]
+        again = train(net, BINARY, SGD(0.5), on=on, **options)
+        np.testing.assert_array_equal(found.logits_draws, again.logits_draws)
+    assert found.attrs["replicas"] > 1000
+
+
+@pytest.mark.parametrize("strategy", [ntk(depth=3), SLOWED])
+def test_copies_leave_the_last_hidden_layer_its_share(strategy):
+    """Decoupled in the kernel regime: networks follow the kernel without the layers below, not the whole one."""
+    net, sgd, gaps = Network(strategy, "tanh", C_b=0.1, lambda_b=0.7), SGD(0.6), []
+    kernels = [limit_kernel(net, X, decoupled=d) for d in (True, False)]
+    for n in (64, 512):
+        found = train(
+            net, TASK, sgd, steps=4, on=finite(n, replicas=12), decoupled=True, draws=True
+        ).logits_draws.values
+        limits = []
+        for theta in kernels:
+            f = [found[:, 0]]
+            for _ in range(4):
+                f.append(f[-1] - 0.2 * theta[:, :3] @ (f[-1][:, :3] - TASK.targets))
+            limits.append(np.stack(f, axis=1))
+        gaps.append([np.sqrt(((found - limit)[:, 1:] ** 2).mean()) for limit in limits])
+    (near, _), (nearer, far) = gaps
+    assert nearer < 0.6 * near
+    assert nearer < 0.25 * far
+    copies = train(net, TASK, sgd, steps=4, on=infinite(1e-3), decoupled=True)
+    whole = train(net, TASK, sgd, steps=4, on=infinite(1e-3))
+    assert np.abs(copies.logits - whole.logits).max() > 0.03
+    start = f[0][:1] * 0
+    for _ in range(4):
+        start = start - 0.2 * kernels[0][:, :3] @ (start[:, :3] - TASK.targets)
+    np.testing.assert_allclose(copies.logits[-1], start[0], atol=1e-12)
+
+
+def test_features_may_move_and_outputs_not():
+    """Stable, trivial and r = 0: errors stay those of the outputs 0, and features are taught by them."""
+    net = Network(FROZEN_OUTPUT, "tanh")
+    found = net.strategy.classify()
+    assert (str(found), found.r) == ("trivial, stable", 0)
+    limit = train(net, TASK, SGD(0.5), steps=4, on=infinite(0.01, start=16384))
+    assert np.abs(limit.logits).max() == 0
+    moved = np.abs(limit.feature_kernel[-1] - limit.feature_kernel[0]).max()
+    assert moved > 0.05
+    for n in (128, 512):
+        real = train(net, TASK, SGD(0.5), steps=4, on=finite(n, replicas=20))
+        sem = np.hypot(real.feature_kernel_sem, limit.feature_kernel_sem)
+        assert (np.abs(real.feature_kernel - limit.feature_kernel) < 4.5 * sem + 3 / n).all()
+        assert np.abs(real.logits).max() < 4 / n
+    still = Network(abc((1, "3/2", "3/2"), (-1, -1, -1), 0), "tanh")
+    outputs = train(still, TASK, SGD(0.5), steps=2, on=infinite(0.01)).logits.values
+    assert np.ptp(outputs, axis=0).max() == 0
+
+
+@pytest.mark.parametrize(
+    ("match", "options"),
+    [
+        ("`features` are coordinates of particles.*got 3", {"features": 3}),
+        ("Weight decay shrinks .* got weight_decay = 0.1", {"sgd": SGD(0.1, weight_decay=0.1)}),
+        (
+            r"1e-06 is out of reach at the memory allowed, 1e\+06 bytes: it asks for \d+ draws .* and \d+ fit",
+            {"on": infinite(1e-6, memory=1e6), "task": BINARY, "sgd": SGD(0.5), "steps": 3},
+        ),
+        (
+            r"not finite at step \d+: training diverged. Lower `eta`",
+            {"sgd": SGD(1e200), "steps": 9},
+        ),
+        ("`every` must be at least 1; got 0", {"every": 0}),
+    ],
+)
+def test_bad_input(match, options):
+    job = {"task": TASK, "sgd": SGD(0.1), "steps": 2, "on": infinite(0.1), **options}
+    with pytest.raises(ValueError, match=match):
+        train(Network(ntk(depth=3), "tanh"), job.pop("task"), job.pop("sgd"), **job)
