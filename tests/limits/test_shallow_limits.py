@@ -77,6 +77,48 @@ def test_wide_networks_approach_their_limit_at_the_stated_rate(name: str) -> Non
         assert after < 4 * WIDE**-rho, (variable, after)
 
 
+# Which layers have a part in the limit, and whether first weights move, by what a step does to either.
+UNEQUAL: dict[str, tuple[Any, sh.LimitDynamics]] = {
+    "only a, remembered": (
+        ("-1/2", 0, "-1/2"),
+        sh.LimitDynamics("", False, 0, 0, remembers=True, by_w=False),
+    ),
+    "only w, remembered": (
+        ("-1/2", "-1/2", 0),
+        sh.LimitDynamics("", False, 0, 0, remembers=True, by_a=False),
+    ),
+    "a moves, w stands": (("-1/2", "1/2", 0), sh.LimitDynamics("", False, 0, 1, by_w=False)),
+    "a outgrows, w stands": (
+        ("-1/2", "3/4", "-1/4"),
+        sh.LimitDynamics("", False, 0, 1, silent=True, by_w=False),
+    ),
+    "w moves, a stands": ((-1, "1/2", 1), sh.LimitDynamics("", True, -1, 0, by_a=False)),
+    "as the default": (("-3/4", 1, "1/2"), sh.LimitDynamics("", True, -1, 1, silent=True)),
+}
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
+    point, dynamics = UNEQUAL[name]
+    assert sh.limit_dynamics(point) == dynamics
+    best = max(range(12), key=lambda schedule: margin(point, schedule))
+    narrow, wide = (compared(point, best, width) for width in (NARROW, WIDE))
+    one = sh.scaling(point)
+    present = {"scaled_logits": True, "kernel_a": dynamics.by_a, "kernel_w": dynamics.by_w}
+    for variable, there in present.items():
+        if there:
+            before, after = error(variable, *narrow), error(variable, *wide)
+            slope, rho = np.log2(before / after) / np.log2(WIDE / NARROW), float(one.rate)
+            assert slope > 0.6 * rho, (variable, before, after)
+            assert after < 5 * WIDE**-rho, (variable, after)
+            continue
+        # What has no part in the limit goes away, by the power that it is short of.
+        assert not np.any(wide[1][variable])
+        sizes = [float((run[0][variable] ** 2).mean()) ** 0.5 for run in (narrow, wide)]
+        slope = np.log2(sizes[0] / sizes[1]) / np.log2(WIDE / NARROW)
+        assert slope == pytest.approx(float(one.shares[variable == "kernel_w"]), abs=0.02)
+
+
 @pytest.mark.parametrize("activation", ["tanh", "erf", "softplus"])
 @pytest.mark.parametrize("point", ["NTK", "IC-MF"])
 def test_smooth_activations_and_full_batches(activation: str, point: str) -> None:
@@ -269,7 +311,16 @@ def test_dynamics_by_name_and_by_point() -> None:
     [
         ((0, 1), r"lies above the band of dynamical stability, -1/2 <= q_sigma \+ q_tilde <= 0"),
         ((-1, 0), r"lies below the band of dynamical stability, -1/2 <= q_sigma \+ q_tilde <= 0"),
-        ((-1, 1, "1/2"), "rates that scale differently only 'default'"),
+        (
+            (-1, 1, "9/8"),
+            r"first weights outgrow their start, .* = 1/8 > 0. Take a smaller q_tilde_w",
+        ),
+        (
+            ("-1/2", 1, "1/8"),
+            r"first weights outgrow their start, .* = 1/8 > 0. Take a smaller q_tilde_w",
+        ),
+        ((-1, 0, "1/4"), r"a vanishing part of what they start with, .* = -3/4 < -1/2"),
+        (("-1/4", 0, "1/4"), r"outputs diverge from the start, for q_sigma = -1/4 > -1/2"),
         (
             replace(sh.scaling("NTK"), initial=sh.scaling("IC-MF").initial),
             "The limit of .* is not known: something is added",

@@ -47,7 +47,7 @@ def train_limit(
     units: int = 1 << 14,
     dtype: Any = np.float64,
 ) -> xr.Dataset:
-    r"""Train at infinite width, in any scaling of the band, or the default, or IC-MF.
+    r"""Train at infinite width: in any scaling of the band, the default and other unequal rates, IC-MF.
 
     Where $q_\sigma+\tilde q<0$ kernels are constant,
     $$\Delta\tilde f(x)=-\hat\eta^*_a\overline{\nabla\ell_a\tilde K_a(x,x_a)}
@@ -59,6 +59,9 @@ def train_limit(
     \hat\eta^*_w\sigma^*\overline{\nabla\ell_w\hat a\phi'(\hat w\cdot x_w)x_w}\big),\qquad
     \tilde f=\sigma^*d^*\!\int\!\hat a\phi\,d\mu,$$
     with $\mu$ as particles in pairs of opposite $\hat a$, for few features scrambled Sobol points.
+
+    Where rates of the two layers scale differently, one of them may have no part in this: its rate and its
+    kernel are then 0, and `LimitDynamics` says which. The default has both.
 
     The loss sees $g$ at step 0 and $\tilde f$ later, as
     `LimitDynamics` says; in IC-MF $\tilde f+g$ throughout, which then is what is returned. Where only signs
@@ -120,12 +123,14 @@ def train_limit(
             )
             particles = Particles(task, reference.phi, draw)
             trace = run_particles(
-                task, particles, _limit_units(reference, units), slope,
+                task, particles, _limit_units(reference, units, dynamics), slope,
                 steps=steps, record=chosen, kernels=kernels,
             )  # fmt: skip
         else:
             begin = g if dynamics.remembers else np.zeros_like(g)
-            trace = _run_kernels(task, reference, slope, begin, steps, chosen)
+            trace = _run_kernels(
+                task, reference, slope, begin, steps=steps, record=chosen, dynamics=dynamics
+            )
     found = np.stack(trace.outputs) + (g if dynamics.keeps else 0.0)
     variables = {"scaled_logits": found, "start": g}
     for i, name in enumerate(("kernel_a", "kernel_w") if kernels else ()):
@@ -156,14 +161,16 @@ class _Seen:
         return slope
 
 
-def _limit_units(reference: Reference, units: int) -> Units:
+def _limit_units(reference: Reference, units: int, dynamics: LimitDynamics) -> Units:
+    """Factors of a limit; 0 for a layer without a part in it."""
     share = reference.width / units
+    by_a, by_w = float(dynamics.by_a), float(dynamics.by_w)
     return Units(
         output=reference.sigma * share,
-        rate_a=reference.rate_a * reference.sigma,
-        rate_w=reference.rate_w * reference.sigma,
-        kernel_a=reference.sigma**2 * share,
-        kernel_w=reference.sigma**2 * share,
+        rate_a=by_a * reference.rate_a * reference.sigma,
+        rate_w=by_w * reference.rate_w * reference.sigma,
+        kernel_a=by_a * reference.sigma**2 * share,
+        kernel_w=by_w * reference.sigma**2 * share,
     )
 
 
@@ -172,8 +179,10 @@ def _run_kernels(
     reference: Reference,
     slope: Any,
     begin: np.ndarray,
+    *,
     steps: int,
     record: tuple[int, ...],
+    dynamics: LimitDynamics,
 ) -> Trace:
     """Constant kernels: samples step by step, probes from the summed coefficients when written down."""
     table = np.asarray(task.all_inputs, dtype=np.float64)
@@ -181,15 +190,17 @@ def _run_kernels(
     value, dots = expectations(reference, table, len(table), slice(0, samples))
     dots *= table @ table[:samples].T
     factor = reference.sigma**2 * reference.width
-    step_a, step_w = -factor * reference.rate_a * value, -factor * reference.rate_w * dots
+    by_a, by_w = float(dynamics.by_a), float(dynamics.by_w)
+    step_a = -factor * (by_a * reference.rate_a) * value
+    step_w = -factor * (by_w * reference.rate_w) * dots
     both = step_a[:samples] + step_w[:samples]
     K = np.einsum("ij,ij->i", table, table)
     moments = kernel_map(reference.phi, K, slope=True)
     assert moments.diagonal_slope is not None
     seeds = begin.shape[1]
     diagonal = tuple(
-        np.repeat(factor * d[:, None], seeds, axis=1)
-        for d in (moments.diagonal, moments.diagonal_slope * K)
+        np.repeat(by * factor * d[:, None], seeds, axis=1)
+        for by, d in ((by_a, moments.diagonal), (by_w, moments.diagonal_slope * K))
     )
     labels = np.asarray(task.labels, dtype=np.float64)
     alpha, omega = np.zeros((samples, seeds)), np.zeros((samples, seeds))

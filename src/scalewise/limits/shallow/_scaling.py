@@ -50,15 +50,34 @@ class ShallowScaling:
         return plane.powers_after(1, self.q_sigma, self.q_tilde_a, self.q_tilde_w).change_f
 
     @property
+    def moves(self) -> tuple[Fraction, Fraction]:
+        r"""Powers $s_{a,w}=q_\sigma+\tilde q_{a,w}$ of what a step does to weights of order one."""
+        return self.q_sigma + self.q_tilde_a, self.q_sigma + self.q_tilde_w
+
+    @property
+    def shares(self) -> tuple[Fraction, Fraction]:
+        r"""By which power of $d$ either layer's steps do less to the output than both together, at least 0.
+
+        From step 1 on they do $q_\sigma+1+s_a$ and $q_\sigma+1+s_w+2b$, with output weights of power
+        $b=\max(s_a,0)$ by then; a layer with more than 0 has no part in the limit. Source: Golikov, Lemma 1,
+        where input weights keep their order, $s_w+b\le0$.
+        """
+        (s_a, s_w), p = self.moves, self.output_power - self.q_sigma - 1
+        return p - s_a, p - s_w - 2 * max(s_a, Fraction(0))
+
+    @property
     def rate(self) -> Fraction:
         r"""Exponent $\rho$ of the error of the limit, $d^{-\rho}$.
 
         $$\rho=\min\big(\tfrac12,|q_\sigma+\tfrac12|,|2q_\sigma+\tilde q+1|,
         |q_\sigma+\tilde q+\tfrac12|,|q_\sigma+\tilde q|\big)$$
-        over those that are not 0: distances to the lines. Source: derived from what each limit leaves out.
+        over those that are not 0: distances to the lines. With unequal rates $p$, the output's power, and
+        $p-q_\sigma-\frac12$ stand for the second and third, $s_w+b$ for the fourth, and there are the `shares`
+        and $2b$ too. Source: derived from what each limit leaves out.
         """
-        q, tilde = self.q_sigma, max(self.q_tilde_a, self.q_tilde_w)
-        terms = (q + _HALF, 2 * q + tilde + 1, q + tilde + _HALF, q + tilde)
+        (s_a, s_w), p = self.moves, self.output_power
+        b = max(s_a, Fraction(0))
+        terms = (self.q_sigma + _HALF, p, p - self.q_sigma - _HALF, s_w + b, *self.shares, 2 * b)
         return min([_HALF, *(abs(x) for x in terms if x != 0)])
 
     def __str__(self) -> str:
@@ -131,14 +150,17 @@ class LimitDynamics:
 
     Args:
         region: Of the band, ``"R1"`` to ``"R13"``; empty where it is not in the plane.
-        moving: Whether weights move by their own order ($q_\sigma+\tilde q=0$): particles; otherwise kernels
-            are constant.
+        moving: Whether first weights move by their own order (in the plane $q_\sigma+\tilde q=0$): particles;
+            otherwise kernels are constant.
         first: Sign of $q_\sigma+\frac12$: whether at step 0 outputs diverge (+1: the loss sees only their
             sign), are finite (0) or vanish (-1: the loss sees 0).
-        later: The same from step 1 on, sign of $2q_\sigma+\tilde q+1$.
+        later: The same from step 1 on, sign of the output's power, in the plane $2q_\sigma+\tilde q+1$.
         remembers: Whether the rescaled output starts at the Gaussian process $g$, not at 0.
         keeps: Whether $g$ is added to the output throughout (IC-MF).
         silent: Whether output weights start at 0 in their own units (default).
+        by_a: Whether steps of the output weights change the rescaled output.
+        by_w: Whether steps of the first weights do. One of both has no part in it where rates scale too
+            differently.
     """
 
     region: str
@@ -148,28 +170,38 @@ class LimitDynamics:
     remembers: bool = False
     keeps: bool = False
     silent: bool = False
+    by_a: bool = True
+    by_w: bool = True
 
 
 def limit_dynamics(source: str | tuple[Any, ...] | ShallowScaling) -> LimitDynamics:
     r"""Which of the limit dynamics a scaling has.
 
+    With unequal rates the limit follows from what a step does to either layer, $s_{a,w}=q_\sigma+\tilde q_{a,w}$:
+    output weights that gain in power, $s_a>0$, start at 0 in their own units; first weights move by their own
+    order where $s_w+\max(s_a,0)=0$; and the layer that changes the output by less has no part in it.
+
     Args:
         source: As for `scaling`.
 
     Raises:
-        ValueError: If the scaling lies outside the band of dynamical stability, has unequal rates and is not
-            the default, or adds something else than (25) or (125) to the output.
+        ValueError: If the scaling lies outside the band of dynamical stability; or has unequal rates and
+            $s_w>0$, $s_a+s_w>0$, $\max(s_a,s_w)<-\frac12$ or $q_\sigma>-\frac12$; or adds something else than
+            (25) or (125) to the output.
 
-    Source: Golikov (65)-(70), (87)-(93), (114)-(117), (131)-(134).
+    Source: Golikov (65)-(70), (87)-(93), (114)-(117), (131)-(134); for other unequal rates than the default's
+        derived from his Lemma 1.
 
     Example:
         >>> from scalewise.limits import shallow
-        >>> shallow.limit_dynamics("MF")
-        LimitDynamics(region='R12', moving=True, first=-1, later=0, remembers=False, keeps=False, silent=False)
+        >>> d = shallow.limit_dynamics("MF")
+        >>> d.region, d.moving, d.first, d.later
+        ('R12', True, -1, 0)
+        >>> shallow.limit_dynamics(("-1/2", 0, "-1/4")).by_w  # the NTK of the output weights alone
+        False
     """
     one = scaling(source)
     exponents = (one.q_sigma, one.q_tilde_a, one.q_tilde_w)
-    default = SCALINGS["default"]
     if one.initial:
         if exponents != (-1, 1, 1) or one.initial not in (_IC_MF, _IC_MF[:1]):
             raise ValueError(
@@ -177,13 +209,42 @@ def limit_dynamics(source: str | tuple[Any, ...] | ShallowScaling) -> LimitDynam
                 "q_sigma = -1 and q_tilde = 1 with (25) or (125), has a limit here. Take 'IC-MF'."
             )
         return LimitDynamics("R12", True, 0, 0, keeps=True)
-    if exponents == (default.q_sigma, default.q_tilde_a, default.q_tilde_w):
-        return LimitDynamics("", True, 0, 1, silent=True)
     if one.q_tilde_a != one.q_tilde_w:
-        raise ValueError(
-            f"The limit of {one} is not known: with rates that scale differently only 'default', "
-            "(-1/2, 1, 0), has a limit here. Take q_tilde_a = q_tilde_w, or a finite network."
-        )
+        return _unequal(one)
     region = plane.region(one.q_sigma, one.q_tilde_a)
     first, later, remembers, moving = region.signs
     return LimitDynamics(region.id, moving == 0, first, later, remembers == 0)
+
+
+def _unequal(one: ShallowScaling) -> LimitDynamics:
+    """Rates of the two layers that scale differently."""
+    (s_a, s_w), q = one.moves, one.q_sigma
+    of_w = s_w + max(s_a, Fraction(0))
+    refusals = (
+        (
+            of_w > 0,
+            "first weights outgrow their start, for q_sigma + q_tilde_w + max(q_sigma + q_tilde_a, 0) = "
+            f"{of_w} > 0. Take a smaller q_tilde_w",
+        ),
+        (
+            max(s_a, s_w) < -_HALF,
+            "training changes outputs by a vanishing part of what they start with, for q_sigma + "
+            f"max(q_tilde_a, q_tilde_w) = {max(s_a, s_w)} < -1/2. Take larger rates",
+        ),
+        (
+            q > -_HALF,
+            f"outputs diverge from the start, for q_sigma = {q} > -1/2, and where a sample of one layer is right "
+            "and that of the other wrong, their sign is decided below the leading order. Take "
+            "q_tilde_a = q_tilde_w",
+        ),
+    )
+    for wrong, why in refusals:
+        if wrong:
+            raise ValueError(f"The limit of {one} is not known: {why}, or a finite network.")
+    by_a, by_w = (share == 0 for share in one.shares)
+    p = one.output_power
+    first, later = ((x > 0) - (x < 0) for x in (q + _HALF, p))
+    remembers = p == q + _HALF
+    return LimitDynamics(
+        "", of_w == 0, first, later, remembers, silent=s_a > 0, by_a=by_a, by_w=by_w
+    )

@@ -1,0 +1,101 @@
+"""Agreement tests: each limit of shallow networks against its printed steps, written out once more."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scalewise.limits import shallow as sh
+from scalewise.scaling import shallow as plane
+
+X = np.random.default_rng(3).normal(size=(4, 3))
+Y = np.array([1.0, -1.0, 1.0, -1.0])
+PROBES = np.random.default_rng(4).normal(size=(2, 3))
+STEPS, SEEDS, UNITS = 5, 3, 1 << 14
+REFERENCE = sh.Reference(4, sigma=0.4, rate_a=0.8, rate_w=0.5)
+POINTS: dict[str, Any] = {one.id: one.representative for one in plane.regions()}
+POINTS |= {name: name for name in ("default", "IC-MF")}
+
+
+def least_margin(point: Any, schedule: int) -> float:
+    """Smallest output of a step's samples, in units of all outputs: particles must agree on its sign."""
+    task = sh.Task(X, Y, PROBES, *sh.independent_batches(4, STEPS, seed=schedule))
+    run = sh.train_limit(task, REFERENCE, point, steps=STEPS, seeds=SEEDS, units=1 << 8)
+    f = [(run.scaled_logits[k].values, np.concatenate(task.rows(k))) for k in range(1, STEPS)]
+    seen = np.concatenate([one[:, rows].ravel() for one, rows in f])
+    return float(np.abs(seen[seen != 0]).min() / np.abs(run.scaled_logits).max())
+
+
+def slope_of_loss(f: np.ndarray, y: np.ndarray, sign: int) -> np.ndarray:
+    """What the loss hands back for outputs that diverge, are finite, or vanish."""
+    seen = {1: np.where(f * y < 0, 1.0, 0.0), 0: 1 / (1 + np.exp(f * y)), -1: 0.5 + 0 * f}
+    return -y * seen[sign]
+
+
+def by_kernels(task: sh.Task, f: np.ndarray, seen: Any) -> list:
+    """(65)-(68) as printed: one sample for each layer and step."""
+    K_a, K_w = sh.limit_kernels(REFERENCE, task.all_inputs)
+    found = [f]
+    for k in range(STEPS):
+        (i,), (j,) = task.rows(k)
+        chi_a, chi_w = seen(k, found[-1], i, j)
+        f = found[-1] - REFERENCE.rate_a * chi_a[:, None] * K_a[i]
+        found.append(f - REFERENCE.rate_w * chi_w[:, None] * K_w[j])
+    return found
+
+
+def by_units(task: sh.Task, silent: bool, seen: Any) -> list:
+    """(87)-(91) as a push-forward of independent draws, with opposite output weights."""
+    rng, x = np.random.default_rng(11), task.all_inputs
+    a = rng.normal(size=(SEEDS, UNITS))
+    a, w = np.concatenate([a, -a], 1), np.tile(rng.normal(size=(SEEDS, UNITS, 3)), (1, 2, 1))
+    a *= not silent
+
+    def phi(z: np.ndarray) -> np.ndarray:
+        return np.where(z > 0, z, 0.1 * z)
+
+    def outputs() -> np.ndarray:
+        h = np.einsum("sri,xi->sxr", w, x)
+        return REFERENCE.sigma * REFERENCE.width * np.mean(a[:, None] * phi(h), axis=-1)
+
+    found = [outputs()]
+    for k in range(STEPS):
+        (i,), (j,) = task.rows(k)
+        chi_a, chi_w = (REFERENCE.sigma * chi[:, None] for chi in seen(k, found[-1], i, j))
+        slope = np.where(w @ x[j] > 0, 1.0, 0.1)
+        a_, w_ = REFERENCE.rate_a * chi_a * phi(w @ x[i]), REFERENCE.rate_w * chi_w * a * slope
+        a, w = a - a_, w - w_[..., None] * x[j]
+        found.append(outputs())
+    return found
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_every_limit_step_by_step(name: str) -> None:
+    point = POINTS[name]
+    one = sh.scaling(point)
+    q, rate_a, rate_w = map(float, (one.q_sigma, one.q_tilde_a, one.q_tilde_w))
+    best = max(range(12), key=lambda schedule: least_margin(point, schedule))
+    task = sh.Task(X, Y, PROBES, *sh.independent_batches(4, STEPS, seed=best))
+    some = {"steps": STEPS, "seeds": SEEDS, "units": UNITS}
+    run = sh.train_limit(task, REFERENCE, point, **some)
+    g, correction = run.start.values, bool(one.initial)
+    first, later = (0, 0) if correction else np.sign([q + 0.5, 2 * q + rate_a + 1]).astype(int)
+    content = np.ones(SEEDS, dtype=bool)  # nothing was wrong so far
+
+    def seen(k: int, f: np.ndarray, i: int, j: int) -> list:
+        by_g = [slope_of_loss(g[:, m], Y[m], first) for m in (i, j)]
+        by_f = [slope_of_loss(f[:, m] + correction * g[:, m], Y[m], later) for m in (i, j)]
+        found = [np.where(content, start, now) for start, now in zip(by_g, by_f, strict=True)]
+        content[:] &= (found[0] == 0) & (found[1] == 0)
+        return found
+
+    if q + rate_w == 0 or rate_a > rate_w:
+        found = by_units(task, rate_a > rate_w, seen)
+    else:
+        found = by_kernels(task, g * (q + rate_a == -0.5), seen)
+    wanted = np.array(found) + correction * g
+    off = (run.scaled_logits.values - wanted) / np.sqrt(np.mean(wanted**2))
+    # 16384 pairs of independent draws: outputs are uncertain by 1 to 3 percent.
+    moving = sh.limit_dynamics(point).moving
+    assert np.sqrt(np.mean(off**2, axis=(1, 2))).max() < (0.05 if moving else 1e-10)
+    assert np.abs(found[STEPS] - found[0]).max() > 0.1
