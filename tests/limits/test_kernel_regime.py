@@ -4,19 +4,23 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from limit_nets import bare_sgd
 from scalewise.limits import (
     SGD,
     Loss,
     Network,
     Task,
+    conditioned_readout,
     finite,
     initial_kernel,
     layer_kernels,
     limit_kernel,
+    motion_kernel,
     train,
     train_kernel,
 )
 from scalewise.scaling import abc, mup, ntk, standard, uniform
+from scalewise.theory import influence
 
 PAIR = np.array([[1.0, 0.5], [-0.3, 0.8]])
 X = np.array([[0.9, -0.4], [0.3, 1.0], [-0.8, 0.5], [0.5, 0.7]])
@@ -184,8 +188,152 @@ def test_a_batch_is_a_mean():
     np.testing.assert_allclose(found, expected)
 
 
+def one_step(exponents, n, seed):
+    """Features of the network by hand: motion of each layer in a step on the first input, and its gradient."""
+    rng, depth = np.random.default_rng(seed), exponents.depth
+    sizes = [2, *[n] * (depth - 1), 1]
+    W = [
+        rng.normal(size=(a, b)) * float(n) ** -float(p + q)
+        for a, b, p, q in zip(sizes[1:], sizes[:-1], exponents.a, exponents.b, strict=True)
+    ]
+
+    def preactivations(W):
+        h = [W[0] @ X.T]
+        for w in W[1:-1]:
+            h.append(w @ np.tanh(h[-1]))
+        return h
+
+    before, after = preactivations(W), list(W)
+    dx, gradients = W[-1][0], []
+    for layer in reversed(range(depth - 1)):
+        dh = dx * (1 - np.tanh(before[layer][:, 0]) ** 2)
+        gradients.insert(0, dh)
+        below = X[0] if layer == 0 else np.tanh(before[layer - 1][:, 0])
+        rate = float(n) ** -float(exponents.c + 2 * exponents.a[layer])
+        after[layer] = W[layer] - 0.3 * rate * np.outer(dh, below)
+        dx = W[layer].T @ dh
+    moved = [b - a for a, b in zip(before, preactivations(after), strict=True)]
+    return moved, gradients
+
+
+@pytest.mark.parametrize("name", ["ntk", "slowed", "body", "first", "uniform"])
+def test_motion_of_hidden_layers_along_their_gradient(name):
+    """N.29, layer by layer: the projection on the gradient approaches the kernel, and the rest is orthogonal."""
+    exponents, gaps = RATES[name].to_abc(), []
+    net, A = Network(RATES[name], "tanh"), float(RATES[name].classify().A)
+    limits = [motion_kernel(net, X, layer)[0] for layer in (1, 2)]
+    r = np.minimum.accumulate([float(x) for x in RATES[name].classify().r_l])
+    for n in (64, 512):
+        found = []
+        for seed in range(16):
+            moved, gradients = one_step(exponents, n, seed)
+            found.append(
+                [
+                    dh @ h / (dh @ dh) * float(n) ** (power - A) / -0.3
+                    for h, dh, power in zip(moved, gradients, r, strict=True)
+                ]
+            )
+        gaps.append(np.sqrt(np.mean((np.array(found) - limits) ** 2, axis=(0, 2))))
+    # Layer 1 has nothing below it that moves: exact at any width.
+    assert gaps[1][0] < 1e-10
+    assert gaps[1][1] < 0.6 * gaps[0][1] < 0.25
+    assert gaps[1][1] < 0.1 * np.abs(limits[1]).max()
+
+
+def test_motion_kernels_by_layers():
+    """Which weights have a part in which layer; biases and rates with them."""
+    kernels = layer_kernels(Network(ntk(depth=4), "tanh"), PAIR)
+    whole, slowed = (Network(strategy_of(name), "tanh") for name in ("ntk", "slowed"))
+    np.testing.assert_allclose(
+        motion_kernel(whole, PAIR, 3), sum(kernels.sigma(m, 2) for m in range(3))
+    )
+    np.testing.assert_allclose(
+        motion_kernel(slowed, PAIR, 3), kernels.sigma(1, 2) + kernels.sigma(2, 2)
+    )
+    np.testing.assert_allclose(motion_kernel(slowed, PAIR, 1), PAIR @ PAIR.T)
+    np.testing.assert_allclose(motion_kernel(whole, PAIR, 3, decoupled=True), kernels.features[2])
+    biased = Network(ntk(depth=3), "tanh", lambda_W=(0.5, 2.0, 1.0), lambda_b=(0.3, 0.7, 1.0))
+    own = layer_kernels(biased, PAIR)
+    expected = (0.5 * own.features[0] + 0.3) * own.slopes[0] + 2.0 * own.features[1] + 0.7
+    np.testing.assert_allclose(motion_kernel(biased, PAIR, 2), expected)
+
+
+def test_last_weights_for_given_outputs():
+    """N.4.1: exact, of the right law, and training then follows the kernel from there."""
+    rng = np.random.default_rng(0)
+    x, g = rng.normal(size=(3, 40)), rng.normal(size=(3, 2))
+    W = conditioned_readout(rng.normal(size=(2, 40)), x, g)
+    np.testing.assert_allclose(x @ W.T / 40**0.5, g, atol=1e-13)
+    again = conditioned_readout(W, x, x @ W.T / 40**0.5)
+    np.testing.assert_allclose(again, W, atol=1e-13)
+    # Beside the span of the features nothing is moved.
+    other = rng.normal(size=(2, 40))
+    moved = conditioned_readout(other, x, g) - other
+    span = np.linalg.qr(x.T)[0]
+    np.testing.assert_allclose(moved - moved @ span @ span.T, 0, atol=1e-13)
+    # With outputs of the right law the weights are independent Gaussians: here of width 4.
+    x, root = x[:2, :4], np.linalg.cholesky(x[:2, :4] @ x[:2, :4].T / 4)
+    drawn = np.array(
+        [
+            conditioned_readout(rng.normal(size=(1, 4)), x, root @ rng.normal(size=(2, 1)))[0]
+            for _ in range(2000)
+        ]
+    )
+    assert np.abs(np.cov(drawn.T) - np.eye(4)).max() < 4.5 * (2 / 2000) ** 0.5
+
+
+def test_networks_of_given_outputs_follow_the_kernel():
+    net, abc_, gaps = Network(ntk(depth=3), "tanh"), ntk(depth=3).to_abc(), []
+    draw = np.random.default_rng(1).normal(size=(4, 1))
+    start = np.linalg.cholesky(initial_kernel(net, X)) @ draw
+    limit = train_kernel(net, TASK, SGD(0.6), steps=4, start=start).logits.values[0, :, :, 0]
+    for n in (32, 128, 512):
+        runs = []
+        for seed in range(10):
+            rng = np.random.default_rng((n, seed))
+            W = [rng.normal(size=(n, 2)), rng.normal(size=(n, n)) / n**0.5]
+            x = np.tanh(np.tanh(X @ W[0].T) @ W[1].T)
+            last = conditioned_readout(rng.normal(size=(1, n)), x, start) / n**0.5
+            batches = [np.arange(3)] * 4
+            y = TASK.targets[:, 0]
+            runs.append(bare_sgd([*W, last], abc_, "tanh", X[:3], y, X, eta=0.6, batches=batches))
+        np.testing.assert_allclose(np.array(runs)[:, 0], start.T.repeat(10, 0), atol=1e-12)
+        gaps.append(np.sqrt(np.mean((np.array(runs)[:, 1:] - limit[1:]) ** 2)))
+    assert -0.75 < np.polyfit(np.log([32, 128, 512]), np.log(gaps), 1)[0] < -0.35, gaps
+
+
+def test_one_kernel_by_four_conventions():
+    """This source, the note on the NTK, the count of hidden layers, and PDLT: the same numbers, shifted."""
+    C_W, C_b, L = 1.4, 0.3, 3
+    options = {"C_W": C_W, "C_b": C_b, "lambda_W": C_W, "lambda_b": C_b}
+    net = Network(ntk(depth=L), "tanh", **options)
+    Z = X / 2**0.5  # the other texts divide the first layer by the number of inputs, here 2
+    own, theta = layer_kernels(net, Z), limit_kernel(net, Z)
+    other = sw.MLP(L, 64, "tanh", input_dim=2, output_dim=1, **options)
+    pdlt = sw.predict(other, X, observables=["kernel", "ntk"])
+    note = influence.note_kernels(other, X)
+    for layer in range(1, L):
+        # Preactivations of layer l + 1 here and in PDLT; the note's recursion counts them l.
+        K = C_W * own.features[layer] + C_b
+        np.testing.assert_allclose(pdlt.kernel.values[layer], K, rtol=1e-9)
+        np.testing.assert_allclose(note.Sigma[layer], K, rtol=1e-9)
+        np.testing.assert_allclose(note.dot(layer), own.slopes[layer - 1], rtol=1e-9)
+    np.testing.assert_allclose(pdlt.ntk.values[-1], theta, rtol=1e-9)
+    np.testing.assert_allclose(influence.ntk_in_ntk_parametrisation(other, X), theta, rtol=1e-9)
+
+
 NTK = Network(ntk(depth=2), "tanh")
 BAD = [
+    (lambda: motion_kernel(NTK, X, 2), "hidden layer from 1 to 1; got 2"),
+    (lambda: motion_kernel(Network(mup(depth=3), "tanh"), X, 1), "is no kernel regime"),
+    (lambda: conditioned_readout(np.ones((1, 5)), np.ones((2, 4)), np.ones((2, 1))),
+     r"need `readout` of shape \(outputs, 4\).*got \(1, 5\) and \(2, 1\)"),
+    (lambda: conditioned_readout(np.ones((1, 4)), np.ones((2, 4)), np.ones((2, 2))),
+     r"`outputs` of shape \(2, outputs\)"),
+    (lambda: conditioned_readout(np.full((1, 4), np.nan), np.ones((2, 4)), np.ones((2, 1))),
+     "`readout` must hold finite"),
+    (lambda: conditioned_readout(np.ones((1, 4)), np.ones((2, 4)), np.array([[1.0], [2.0]])),
+     "No last weights give these outputs: features are linearly dependent"),
     (lambda: limit_kernel(Network(mup(depth=3), "tanh"), X),
      r"is no kernel regime: Features move at order one .* use `scalewise.limits.train`"),
     (lambda: layer_kernels(NTK, X[0]), r"shape \(samples, features\); got shape \(2,\)"),

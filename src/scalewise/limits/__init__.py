@@ -4,6 +4,7 @@ from scalewise.limits import shallow
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits.analogies import analogy_answers, analogy_chance
 from scalewise.limits.backends import Backend, finite, infinite, lazy
+from scalewise.limits.conditioned import conditioned_readout
 from scalewise.limits.deep_linear import DeepLinearRun, deep_linear_limit
 from scalewise.limits.kernel_maml import (
     KernelModel,
@@ -88,6 +89,7 @@ __all__ = [
     "adapted_outputs",
     "analogy_answers",
     "analogy_chance",
+    "conditioned_readout",
     "cross_entropy",
     "deep_linear_limit",
     "derivatives_of_learning",
