@@ -1,6 +1,6 @@
-"""Breaks of shallow networks, their limits and the divergences between them."""
+"""Breaks of shallow networks, their limits, the divergences between them, and the experiment on them."""
 
-from breaks import row
+from breaks import Mutant, row
 
 NETWORKS = "tests/limits/test_shallow_networks.py"
 LIMITS = "tests/limits/test_shallow_limits.py"
@@ -12,9 +12,156 @@ of_run = row("limits/shallow/_run.py", LIMITS)
 of_limit = row("limits/shallow/_limit.py", LIMITS)
 of_kernels = row("limits/shallow/_kernels.py", LIMITS)
 of_scaling = row("limits/shallow/_scaling.py", LIMITS)
+of_experiment = row(
+    "experiments/cifar2_limits.py",
+    "tests/experiments/test_cifar2_limits.py::test_every_number_is_that_of_bare_networks",
+)
+of_images = row(
+    "experiments/cifar2_limits.py",
+    "tests/experiments/test_cifar2_limits.py::test_images_are_those_of_both_classes",
+)
+of_numbers = row(
+    "experiments/cifar2_limits.py",
+    "tests/experiments/test_cifar2_limits.py::test_numbers_are_what_the_curves_say",
+)
 of_divergences = row("limits/shallow/_divergences.py", DIVERGENCES)
 
+DYNAMICS = "tests/limits/test_shallow_dynamics.py::test_every_limit_step_by_step"
+UNEQUAL = f"{LIMITS}::test_wide_networks_with_rates_that_scale_differently"
+
+
+def of_region(id: str, what: str, change: str) -> Mutant:
+    """The dynamics of one region of the band, put wrong."""
+    signs = "first, later, remembers, moving = region.signs"
+    return of_scaling(
+        f"shallow {id}: {what}",
+        signs,
+        f"{signs}\n    if region.id == {id!r}:\n        {change}",
+        DYNAMICS,
+    )
+
+
+REGIONS = (
+    of_region("R1", "a finite loss at step 0", "first = 0"),
+    of_region("R2", "a finite loss later", "later = 0"),
+    of_region("R3", "its start at g", "remembers = 0"),
+    of_region("R4", "a loss at step 0 that sees nothing", "first = -1"),
+    of_region("R5", "a later loss that sees nothing", "later = -1"),
+    of_region("R6", "its start at 0", "remembers = 1"),
+    of_region("R7", "its start at 0", "remembers = 1"),
+    of_region("R8", "a finite loss later", "later = 0"),
+    of_region("R9", "kernels that stand still", "moving = -1"),
+    of_region("R10", "a loss at step 0 by signs", "first = 1"),
+    of_region("R11", "a finite loss later", "later = 0"),
+    of_region("R12", "kernels that stand still", "moving = -1"),
+    of_region("R13", "a loss at step 0 that sees g", "first = 0"),
+)
 MUTANTS = (
+    *REGIONS,
+    of_limit(
+        "shallow: constant kernel of the output weights dropped",
+        "step_a = -factor * (by_a * reference.rate_a) * value",
+        "step_a = 0 * value",
+        DYNAMICS,
+    ),
+    of_limit(
+        "shallow: constant kernel of the first weights uphill",
+        "step_w = -factor * (by_w * reference.rate_w) * dots",
+        "step_w = factor * (by_w * reference.rate_w) * dots",
+        DYNAMICS,
+    ),
+    of_scaling(
+        "shallow: unequal rates, output weights from their start",
+        "silent=s_a > 0",
+        "silent=False",
+        UNEQUAL,
+    ),
+    of_scaling(
+        "shallow: unequal rates, both layers in all limits",
+        "by_a, by_w = (share == 0 for share in one.shares)",
+        "by_a, by_w = True, True",
+        UNEQUAL,
+    ),
+    of_scaling(
+        "shallow: unequal rates, first weights at rest",
+        '"", of_w == 0, first',
+        '"", s_w == 0, first',
+        UNEQUAL,
+    ),
+    of_scaling(
+        "shallow: unequal rates, order of the first layer",
+        "p - s_w - 2 * max(s_a, Fraction(0))",
+        "p - s_w - max(s_a, Fraction(0))",
+        UNEQUAL,
+    ),
+    of_scaling(
+        "shallow: unequal rates, a start forgotten",
+        "remembers = p == q + _HALF",
+        "remembers = False",
+        UNEQUAL,
+    ),
+    of_experiment("cifar2: output of the library", "sigma=(3 * d) ** -0.5", "sigma=d**-0.5"),
+    of_experiment("cifar2: rate of the output", "config.rate * 3 * d", "config.rate * d"),
+    of_experiment(
+        "cifar2: rate of the first weights", "config.rate / _SCALE**2", "config.rate / _SCALE"
+    ),
+    of_experiment("cifar2: normal weights", 'law="uniform"', 'law="normal"'),
+    of_experiment("cifar2: another slope", '"leaky_relu(0.1)"', '"leaky_relu(0.01)"'),
+    of_experiment(
+        "cifar2: a reference with the seeds of the limits",
+        "[config.seeds + s for s in seeds]",
+        "list(seeds)",
+    ),
+    of_experiment(
+        "cifar2: a reference of the limits' width", '(d, "NTK") if', '(config.width, "NTK") if'
+    ),
+    of_experiment(
+        "cifar2: kernels without their rates",
+        "reference.rate_a * one.kernel_a + reference.rate_w * one.kernel_w",
+        "one.kernel_a + one.kernel_w",
+    ),
+    of_experiment(
+        "cifar2: rescaled logits of networks", "logits = one.logits", "logits = one.scaled_logits"
+    ),
+    of_experiment(
+        "cifar2: divergence the other way",
+        "shallow.logit_divergence(f, g)",
+        "shallow.logit_divergence(g, f)",
+    ),
+    of_experiment(
+        "cifar2: divergence from another limit",
+        "zip(one, logits[0], strict=True)",
+        "zip(one, logits[1], strict=True)",
+    ),
+    of_experiment(
+        "cifar2: loss of the other class",
+        "-log_expit(logits * labels)",
+        "-log_expit(-logits * labels)",
+    ),
+    of_experiment("cifar2: kernel not from its start", "kernel / kernel[:, :1]", "kernel"),
+    of_images(
+        "cifar2: tests among the samples", '("test", config.tests)', '("train", config.tests)'
+    ),
+    of_images("cifar2: an image twice", "replace=False", "replace=True"),
+    of_images("cifar2: pixels not centred", "(pixels - _MEAN) / _STD", "pixels / _STD"),
+    of_images("cifar2: one class alone", "for c in (0, 1)]", "for c in (0, 0)]"),
+    of_numbers("cifar2: ties without a margin", "axis=0) + floor / 2", "axis=0)"),
+    of_numbers(
+        "cifar2: start of the mean field",
+        "0.5 * (share - 1 - np.log(share))",
+        "0.5 * (share - 1 + np.log(share))",
+    ),
+    of_numbers("cifar2: late from the start", "steps >= steps[-1] / 2", "steps >= 0"),
+    of_numbers(
+        "cifar2: order of the last two",
+        '(divergence["MF"] < divergence["NTK"])[late]',
+        '(divergence["MF"] < np.inf)[late]',
+    ),
+    of_numbers(
+        "cifar2: growth the other way",
+        'last.kernel.sel(model="IC-MF") / last.kernel.sel(model="reference")',
+        'last.kernel.sel(model="reference") / last.kernel.sel(model="IC-MF")',
+    ),
     of_finite(
         "shallow: first layer's rate scales as the other's",
         "u ** float(one.q_tilde_a), u ** float(one.q_tilde_w)",
@@ -107,13 +254,13 @@ MUTANTS = (
     ),
     of_limit(
         "shallow: particles' rate without sigma*",
-        "rate_a=reference.rate_a * reference.sigma,",
-        "rate_a=reference.rate_a,",
+        "rate_a=by_a * reference.rate_a * reference.sigma,",
+        "rate_a=by_a * reference.rate_a,",
     ),
     of_limit(
         "shallow: sign of the push-forward",
-        "rate_w=reference.rate_w * reference.sigma,",
-        "rate_w=-reference.rate_w * reference.sigma,",
+        "rate_w=by_w * reference.rate_w * reference.sigma,",
+        "rate_w=-by_w * reference.rate_w * reference.sigma,",
     ),
     of_limit(
         "shallow: limit starts at 0",
