@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from limit_nets import bare_sgd
-from scalewise.limits import Network, finite, infinite, lazy, run
+from scalewise.limits import Network, finite, infinite, lazy, one_step_learning, run
 from scalewise.limits.program import Space, Training, incremental, thetas, trained
-from scalewise.scaling import ABC, mup, ntk, uniform
+from scalewise.scaling import ABC, mup, ntk, readout_exponents, uniform
 
 QUARTER, HALF = Fraction(1, 4), Fraction(1, 2)
 STRATEGIES = {
@@ -72,6 +72,66 @@ def test_the_program_is_plain_gradient_descent(name, program):
         batches = [np.array([t]) for t in range(len(X))]
         by_hand.append(bare_sgd(W, abc, "tanh", X, Y, WATCHED, eta=0.4, batches=batches))
     np.testing.assert_allclose(found, np.mean(by_hand, axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_change_of_outputs_has_two_parts(name):
+    """(11), (12) and (59), by the arrays themselves: what new last weights add, and old ones on new features."""
+    abc, n = STRATEGIES[name], 40
+    job, kept = Training(Network(abc, "tanh"), X[:1], Y[:1], WATCHED, eta=0.4), []
+
+    def spied(space):
+        kept.append(Recorded(space))
+        return incremental(job)(kept[0])
+
+    found = run(spied, finite(n))
+    *U, last = (v[0] for v in kept[0].vectors_drawn)
+    V = last * float(n) ** -float(abc.a[-1] + abc.b[-1])
+    W = [np.stack(U, axis=1), *(w[0] for w in kept[0].matrices)]
+    Z = np.concatenate([X[:1], WATCHED])
+    before, (rates, rate_V) = layers_of(W, Z), split_rates(abc, n, 0.4)
+    chi, dx, after = V @ before[-1][:, 0] - Y[0], V, list(W)
+    for layer in reversed(range(len(W))):
+        x = before[layer][:, 0]
+        below = X[0] if layer == 0 else before[layer - 1][:, 0]
+        after[layer] = W[layer] - rates[layer] * chi * np.outer(dx * (1 - x**2), below)
+        dx = W[layer].T @ (dx * (1 - x**2))
+    moved = layers_of(after, Z)[-1]
+    by_features = V @ (moved - before[-1])
+    by_last = -rate_V * chi * before[-1][:, 0] @ moved
+    np.testing.assert_allclose(found.by_features.values[0], by_features[1:], atol=1e-13)
+    np.testing.assert_allclose(found.by_last.values[0], by_last[1:], atol=1e-13)
+    change = found.f.values[1] - found.f.values[0]
+    np.testing.assert_allclose(change, by_features[1:] + by_last[1:], atol=1e-13)
+
+
+def layers_of(W, Z):
+    x = [np.tanh(W[0] @ Z.T)]
+    for w in W[1:]:
+        x.append(np.tanh(w @ x[-1]))
+    return x
+
+
+def split_rates(abc, n, eta):
+    *rates, last = (eta * float(n) ** float(-abc.c - 2 * a) for a in abc.a)
+    return rates, last
+
+
+@pytest.mark.parametrize("name", ["mup", "one hidden", "three hidden", "readout off", "lag"])
+def test_the_parts_in_the_limit(name):
+    """One sample of error -1: eta gamma^L and -eta beta^L gamma_11^L by quadrature."""
+    one = np.ones((1, 1))
+    job = Training(Network(STRATEGIES[name], "tanh"), one, one[0], one, eta=0.7)
+    found = run(incremental(job), infinite(0.004, start=8192, replicas=6))
+    step = one_step_learning(STRATEGIES[name], "tanh", square=1.0, eta=-0.7)
+    flags = [float(x == 1) for x in readout_exponents(STRATEGIES[name].to_strategy())]
+    expected = [
+        -0.7 * flags[0] * step.beta[-1] * step.gamma_11[-1],
+        0.7 * flags[1] * step.gamma[-1],
+    ]
+    parts = [found.by_features.values.item(), found.by_last.values.item()]
+    np.testing.assert_allclose(parts, expected, atol=0.015)
+    assert sum(expected) == pytest.approx(step.f_1)
 
 
 def test_thetas_of_named_strategies():

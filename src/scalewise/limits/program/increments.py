@@ -105,13 +105,14 @@ def incremental(job: Training, start: np.ndarray | None = None) -> Callable[[Spa
             process where $A=\frac12$. 0 by default. At finite width they are computed.
 
     Returns:
-        A program that returns ``f``: outputs of the watched inputs over time.
+        A program that returns ``f``: outputs of the watched inputs over time; and by step the two parts of their
+        change, ``by_last`` through the last weights and ``by_features`` through the features.
 
     Raises:
         ValueError: If `start` has another length, or the job is decoupled.
 
-    Source: Yang & Hu, *Tensor Programs IV*, N.4 and N.5. In (56) the sum over $s\le t-2$ is printed with
-        $\theta_{W/h}$ and $x_t$ in place of $\theta_{Wx/h}$ and $\delta x_t$.
+    Source: Yang & Hu, *Tensor Programs IV*, N.4 and N.5; the parts of a change (59), (12). In (56) the
+        sum over $s\le t-2$ is printed with $\theta_{W/h}$ and $x_t$ in place of $\theta_{Wx/h}$ and $\delta x_t$.
 
     Example:
         >>> import numpy as np
@@ -136,11 +137,14 @@ def incremental(job: Training, start: np.ndarray | None = None) -> Callable[[Spa
 
     def program(space: Space) -> dict[str, Any]:
         state = _Increments(space, job, inputs, start)
-        outputs = [state.f[: len(job.watched)]]
+        watched = slice(len(job.watched))
+        outputs, by_last, by_features = [state.f[watched]], [], []
         for t in range(len(job.samples)):
-            state.step(t)
-            outputs.append(state.f[: len(job.watched)])
-        return {"f": outputs}
+            last, moved = state.step(t)
+            outputs.append(state.f[watched])
+            by_last.append(last[watched])
+            by_features.append(moved[watched])
+        return {"f": outputs, "by_last": by_last, "by_features": by_features}
 
     return program
 
@@ -179,20 +183,24 @@ class _Increments:
             self.f = [scale * space.mean(self.last * x[-1]) for x in self.x]
         self.past: list[dict[str, Any]] = []
 
-    def step(self, t: int) -> None:
-        """One step on sample t, and what it does to every input."""
+    def step(self, t: int) -> tuple[list[Any], list[Any]]:
+        """One step on sample t: what it does to every output, through the last weights and the features."""
         space, job, th = self.space, self.job, self.theta
         taught = len(job.watched) + t
         chi = error_factor(job.loss, self.f[taught], job.targets[t])
         self.past.append(self._backward(taught, chi))
         now = self.past[-1]
         delta_last = (-job.eta * chi) * now["x"][-1]
+        by_last, by_features = [], []
         for i in range(len(self.inputs)):
             delta_x = self._forward(i)
-            moved = th.f_features * space.mean(self.last * delta_x)
-            self.f[i] = self.f[i] + th.f_last * space.mean(delta_last * self.x[i][-1]) + moved
-        self.f = list(self.f)
+            by_features.append(th.f_features * space.mean(self.last * delta_x))
+            by_last.append(th.f_last * space.mean(delta_last * self.x[i][-1]))
+        self.f = [
+            sum(parts[1:], parts[0]) for parts in zip(self.f, by_last, by_features, strict=True)
+        ]
         self.last = self.last + th.last * delta_last
+        return by_last, by_features
 
     def _backward(self, i: int, chi: Any) -> dict[str, Any]:
         space, job, th = self.space, self.job, self.theta

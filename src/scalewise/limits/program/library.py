@@ -50,7 +50,7 @@ def trained(job: Training, observe: Callable[..., Any] | None = None) -> Callabl
     Args:
         job: What is trained on what.
         observe: A function of the space and of lists over steps of dictionaries (``x``, ``h``, ``dh``, ``dx`` by
-            layer, ``back`` for $W^\top_0dh$, and ``chi``) that returns more scalars by name.
+            layer, ``back`` for $W^\top_0dh$ of the second layer, and ``chi``) that returns more scalars by name.
 
     Returns:
         A program that returns ``f``: outputs of the watched inputs over time.
@@ -123,15 +123,17 @@ class _State:
         f, hs, xs = self.forward(xi)
         chi = error_factor(job.loss, f, target)
         dh: list[Any] = [None] * self.L
+        dxs: list[Any] = [None] * self.L
         dx, back = self.last, None
         for layer in reversed(range(self.L)):
+            dxs[layer] = dx
             dh[layer] = dx * space.apply(job.net.activation, hs[layer], order=1)
             if layer:
                 dx = back = self.back[layer - 1] @ dh[layer]
                 for old in self.past:
                     overlap = space.mean(old["dh"][layer] * dh[layer])
                     dx = dx + (self._weight(layer, old) * overlap) * old["x"][layer - 1]
-        new = {"h": hs, "x": xs, "dh": dh, "dx": dx, "back": back, "chi": chi, "f": f}
+        new = {"h": hs, "x": xs, "dh": dh, "dx": dxs, "back": back, "chi": chi, "f": f}
         self.past.append(new)
         self.U = [
             u + (float(v) * self._weight(0, new)) * dh[0] for u, v in zip(self.U, xi, strict=True)
