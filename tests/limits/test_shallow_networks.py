@@ -112,6 +112,42 @@ def test_linear_response_and_kernel_increments_against_autodiff(activation: str)
                 )
 
 
+def powers_of_increments(scaling: Any, steps: int) -> dict[str, float]:
+    """Powers of the width of kernels and of their first changes after some steps, from root mean squares."""
+    widths, found = (64, 2048), []
+    reference = sh.Reference(1, sigma=1.0, rate_a=0.5, rate_w=0.5, activation="softplus")
+    for width in widths:
+        parts: dict[str, list[float]] = {}
+        for seed in range(60):
+            net = sh.draw_network(reference, sh.scaling(scaling), width, 3, seed=seed)
+            for _ in range(steps):
+                net = sh.step(net, sample(0, 1))
+            one = sh.kernel_increments(net, PROBES, X, sample(2, 3))
+            K_a, K_w = sh.tangent_kernels(net, PROBES, X)
+            for name, part in (("a", K_a), ("w", K_w), *vars(one).items()):
+                parts.setdefault(name, []).append(float(np.mean(part**2)))
+        found.append({name: 0.5 * np.log(np.mean(part)) for name, part in parts.items()})
+    return {name: (found[1][name] - found[0][name]) / np.log(32) for name in found[0]}
+
+
+@pytest.mark.parametrize(
+    ("scaling", "steps", "powers"),
+    [
+        # Appendix D: Theta(d), Theta(1); Theta(1), Theta(1/d), Theta(1).
+        ("default", 0, {"a": 1, "w": 0, "aw": 0, "ww": -1, "wa": 0}),
+        # Condition 4 holds from the second step on; in the first the sums are random.
+        ("MF", 0, {"a": 0, "w": 0, "aw": -0.5, "ww": -0.5, "wa": -0.5}),
+        ("MF", 1, {"a": 0, "w": 0, "aw": 0, "ww": 0, "wa": 0}),
+        ("NTK", 0, {"a": 0, "w": 0, "aw": -1, "ww": -1, "wa": -1}),
+    ],
+)
+def test_kernels_and_their_changes_go_by_powers_of_the_width(
+    scaling: str, steps: int, powers: dict[str, float]
+) -> None:
+    found = powers_of_increments(scaling, steps)
+    assert found == pytest.approx(powers, abs=0.15)
+
+
 def test_the_series_of_one_step_is_exact_where_it_ends() -> None:
     # x^3 has no fourth derivative; the second sum alone goes on to one order more.
     net = network(activation="monomial(3)")
