@@ -84,8 +84,13 @@ def test_a_meta_step_is_the_clipped_gradient_of_the_definition(second_order: boo
         )
         wanted = gram_net(LinearNet(u, v, net.alpha * beta, net.alpha))
         assert mean_loss == pytest.approx(value, rel=1e-13)
+        # The network itself, without its products, takes the same step.
+        itself, own_loss = maml_step(net, TASKS, settings)
+        assert own_loss == pytest.approx(value, rel=1e-13)
         for name in ("M", "A", "C"):
             np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-13)
+        for part, exact in zip(weights(itself), (u, v, beta), strict=True):
+            np.testing.assert_allclose(part, exact, atol=1e-13)
 
 
 def test_twenty_steps_of_adaptation_are_twenty_steps_of_the_algorithm() -> None:
@@ -112,6 +117,25 @@ def test_no_adaptation_and_no_bias() -> None:
     x, y = TASKS.query.reshape(-1, D), TASKS.query_class.ravel()
     same, _ = linear_step(net, x, y, loss=cross_entropy, learning_rate=0.3)
     np.testing.assert_allclose(new.M, gram_net(same).M, atol=1e-13)
+    itself, _ = maml_step(net, TASKS, Maml(0.0, 0.1, 1e9))
+    np.testing.assert_array_equal(itself.b, 0)
+    np.testing.assert_allclose(itself.u, same.u, atol=1e-13)
+
+
+def test_products_that_no_network_has_are_refused() -> None:
+    """A narrow network keeps learning by its weights where its products are lost to rounding."""
+    net = linear_network(2, D, WAYS, seed=1)
+    gram = gram_net(net)
+    spoilt = replace(gram, A=gram.A - 3 * np.eye(WAYS), C=gram.C - 3 * np.eye(D + 1))
+    with pytest.raises(ValueError, match=r"products `M`, `A`, `C` that no network has. Give"):
+        maml_step(spoilt, TASKS, Maml())
+    for _ in range(300):
+        net, _ = maml_step(net, some_tasks(4), Maml(rate=0.3))
+    assert np.linalg.matrix_rank(gram_net(net).C) == 2
+    for one in (net, gram_net(net)):
+        np.testing.assert_array_equal(
+            adapted_outputs(one, TASKS), adapted_outputs(gram_net(net), TASKS)
+        )
 
 
 def test_order_of_tasks_does_not_matter() -> None:

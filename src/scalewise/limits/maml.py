@@ -10,6 +10,10 @@ An adapted task differs by rank 2 × outputs, so adaptation needs only the kerne
 $\tilde\Xi C\tilde\Xi^\top$ of the task's own samples; a meta-step over all tasks is then two products of $C$'s
 size with the samples of the batch, and no loop.
 
+The products of a network that is narrower than its inputs are of low rank, which rounding does not keep: its error
+grows by one or two orders of magnitude every 250 meta-steps. Such a network is meta-trained as it is, by its
+weights, which is cheaper besides.
+
 Source: TP4 J.2.1, J.2.2 (Algorithms 2 and 3 with adaptation); the closed form is derived. The gradients of the
 tasks are added, not averaged, and clipped once; the loss of a task is a mean over its samples.
 """
@@ -18,11 +22,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.limits.linear import LinearNet, cross_entropy
+
+_ROUNDING = (
+    1e-3  # by which the squared norm of a gradient, relative to its terms, may miss being positive
+)
 
 __all__ = [
     "GramNet",
@@ -123,8 +132,7 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
 
     Args:
         net: From `linear_limit`, `linear_network` or `sample_linear`.
-        dtype: ``numpy.float64``, or ``numpy.float32`` for half the time: enough for the limit, but not for a
-            network narrower than the inputs, whose products have a rank that rounding does not keep.
+        dtype: ``numpy.float64``, or ``numpy.float32`` for half the time: enough for the limit.
 
     Returns:
         What adaptation and meta-steps need, exactly.
@@ -136,14 +144,23 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
         >>> gram_net(linear_limit(784, 5, sigma_v=1 / 32)).M.shape
         (5, 785)
     """
-    beta = net.b / net.alpha if net.alpha else np.zeros_like(net.b)
-    P = np.column_stack([net.u, beta])
+    P = _weights(net)
     M, A, C = net.v @ P, net.v @ net.v.T, P.T @ P
     return GramNet(M.astype(dtype), A.astype(dtype), C.astype(dtype), net.alpha)
 
 
+def _weights(net: LinearNet) -> np.ndarray:
+    """P = (u, beta)."""
+    beta = net.b / net.alpha if net.alpha else np.zeros_like(net.b)
+    return np.column_stack([net.u, beta])
+
+
+# Either is trained; the limit by its products, a narrow network by its weights.
+Net = TypeVar("Net", GramNet, LinearNet)
+
+
 def adapted_outputs(
-    net: GramNet, tasks: Tasks, *, steps: int = 20, inner_rate: float = 0.4
+    net: GramNet | LinearNet, tasks: Tasks, *, steps: int = 20, inner_rate: float = 0.4
 ) -> Float[np.ndarray, "task query output"]:
     r"""Outputs on the queries after adapting to each task on its own.
 
@@ -169,6 +186,7 @@ def adapted_outputs(
     if steps < 0:
         raise ValueError(f"`steps` must be at least 0; got {steps}.")
     _check_rate("inner_rate", inner_rate)
+    net = gram_net(net) if isinstance(net, LinearNet) else net
     X = _augmented(net, np.concatenate([tasks.support, tasks.query], axis=1))
     T, _, D = X.shape
     s = tasks.support.shape[1]
@@ -218,18 +236,19 @@ def accuracies(
     return (outputs.argmax(-1) == classes).mean(-1)
 
 
-def maml_step(net: GramNet, tasks: Tasks, settings: Maml) -> tuple[GramNet, float]:
+def maml_step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
     r"""One meta-step over a batch of tasks: adapt each, add the gradients on the queries, clip, update.
 
     With $G_i=\chi_i^\top\tilde\Xi_i$ of the supports and $\hat G_i=\hat\chi_i^\top\hat\Xi_i$ of the queries
     after adaptation, the sum of the gradients at $P-\epsilon v^\top G_i$ and $v-\epsilon G_iP^\top$ is
-    $$dP=-v^\top\Gamma+\epsilon PS,\quad dv=-\Gamma P^\top+\epsilon Nv,\qquad\Gamma=\sum_i\hat G_i,\quad
+    $$dP=v^\top\Gamma-\epsilon PS,\quad dv=\Gamma P^\top-\epsilon Nv,\qquad\Gamma=\sum_i\hat G_i,\quad
       S=\sum_iG_i^\top\hat G_i,\quad N=\sum_i\hat G_iG_i^\top .$$
     The second order replaces $S$ and $N$ by $S+S^\top$ and $N+N^\top$, and adds to $\Gamma$ both
     $\epsilon^2G_i\hat G_i^\top G_i$ and the slope through $\chi_i$.
 
     Args:
-        net: Before the step.
+        net: Before the step: the limit, or a network as wide as its inputs, by its products (`gram_net`); a
+            narrower one by its weights.
         tasks: The batch.
         settings: Rates, clipping, order.
 
@@ -237,16 +256,37 @@ def maml_step(net: GramNet, tasks: Tasks, settings: Maml) -> tuple[GramNet, floa
         The net after the step, and the mean loss of the queries before it; exact.
 
     Raises:
-        ValueError: If shapes do not fit, or the step diverges.
+        ValueError: If shapes do not fit, the step diverges, or rounding has left products that no network has.
 
     Source: TP4 J.2.1 steps 1-6 with Algorithm 3; the closed form is derived. The source's code adds the
         gradients of the tasks, as is done here.
     """
-    X_s, X_q = _augmented(net, tasks.support), _augmented(net, tasks.query)
     with np.errstate(over="ignore", invalid="ignore"):
-        value, gradient = _gradient(net, tasks, X_s, X_q, settings)
-        new = _updated(net, value, gradient, settings)
-    return new, value
+        if isinstance(net, GramNet):
+            value, gradient = _gradient(
+                _Products(net.M, net.A, (net.C,), net.alpha), tasks, settings
+            )
+            return _updated(net, value, gradient, settings), value
+        P = _weights(net)
+        products = _Products(net.v @ P, net.v @ net.v.T, (P.T, P), net.alpha)
+        value, gradient = _gradient(products, tasks, settings)
+        return _descended(net, P, value, gradient, settings), value
+
+
+@dataclass(frozen=True)
+class _Products:
+    """M, A, and C as a product of matrices."""
+
+    M: np.ndarray
+    A: np.ndarray
+    C: tuple[np.ndarray, ...]
+    alpha: float
+
+    def through(self, columns: np.ndarray) -> np.ndarray:
+        """C times columns."""
+        for factor in reversed(self.C):
+            columns = factor @ columns
+        return columns
 
 
 @dataclass(frozen=True)
@@ -260,9 +300,8 @@ class _Gradient:
     W: np.ndarray  # augmented, row
 
 
-def _gradient(
-    net: GramNet, tasks: Tasks, X_s: np.ndarray, X_q: np.ndarray, settings: Maml
-) -> tuple[float, _Gradient]:
+def _gradient(net: _Products, tasks: Tasks, settings: Maml) -> tuple[float, _Gradient]:
+    X_s, X_q = _augmented(net, tasks.support), _augmented(net, tasks.query)
     eps = settings.inner_rate
     T, _, D = X_s.shape
     # Slopes of a softmax add up to zero over the classes: one row less per task carries all of G.
@@ -271,7 +310,7 @@ def _gradient(
     _, chi = cross_entropy(F_s, tasks.support_class)
     chi_T = chi.transpose(0, 2, 1)
     L = ((Z.T @ chi_T) @ X_s).reshape(-1, D)
-    W = net.C @ L.T
+    W = net.through(L.T)
     K, MG = X_q @ X_s.transpose(0, 2, 1), F_s.transpose(0, 2, 1) @ chi
     CG = (X_q.reshape(-1, D) @ W).reshape(T, -1, T, Z.shape[1])[np.arange(T), :, np.arange(T)] @ Z.T
     Kchi = K @ chi
@@ -284,7 +323,7 @@ def _gradient(
     if not settings.second_order:
         return value, _Gradient(Gamma, N.sum(0), L, R, W)
     # X_s C G-hat^T, and with it the slope of the query's loss with respect to chi.
-    CR = net.C @ R.T
+    CR = net.through(R.T)
     CG_q = (X_s.reshape(-1, D) @ CR).reshape(T, -1, T, Z.shape[1])[
         np.arange(T), :, np.arange(T)
     ] @ Z.T
@@ -309,6 +348,34 @@ def _through_softmax(slope: np.ndarray, chi: np.ndarray, classes: np.ndarray) ->
     return p * (slope - (p * slope).sum(-1, keepdims=True)) / chi.shape[1]
 
 
+def _rate(square: float, size: float, value: float, settings: Maml) -> float:
+    """The rate that clipping leaves to a gradient of this squared norm; refuses what is none."""
+    if not (math.isfinite(square) and math.isfinite(value)):
+        raise ValueError(
+            f"The step of `maml_step` diverged: mean loss {value}, squared norm of the gradient {square}. Lower "
+            f"`Maml.rate` ({settings.rate}) or `Maml.inner_rate` ({settings.inner_rate})."
+        )
+    if square < -_ROUNDING * size:
+        raise ValueError(
+            f"The squared norm of the gradient came out as {square:.3g}: rounding has left products `M`, `A`, `C` "
+            "that no network has. Give `maml_step` the network itself, a `LinearNet`, instead of its `gram_net`."
+        )
+    norm = math.sqrt(max(square, 0.0))
+    return settings.rate * (settings.clip / norm if settings.clip < norm else 1.0)
+
+
+def _descended(
+    net: LinearNet, P: np.ndarray, value: float, gradient: _Gradient, settings: Maml
+) -> LinearNet:
+    eps, keep = settings.inner_rate, 1 - settings.rate * settings.weight_decay
+    dP = net.v.T @ gradient.Gamma - (eps * (P @ gradient.L.T)) @ gradient.R
+    dv = gradient.Gamma @ P.T - eps * gradient.N @ net.v
+    square = float(np.vdot(dP, dP) + np.vdot(dv, dv))
+    b = _rate(square, square, value, settings)
+    P, v = keep * P - b * dP, keep * net.v - b * dv
+    return LinearNet(P[:, :-1], v, net.alpha * P[:, -1], net.alpha)
+
+
 def _updated(net: GramNet, value: float, gradient: _Gradient, settings: Maml) -> GramNet:
     M, A, C, N = net.M, net.A, net.C, gradient.N
     Gamma, R, W = gradient.Gamma, gradient.R, gradient.W
@@ -317,13 +384,7 @@ def _updated(net: GramNet, value: float, gradient: _Gradient, settings: Maml) ->
     eps, keep = settings.inner_rate, 1 - settings.rate * settings.weight_decay
     dP = np.vdot(A @ Gamma, Gamma) - 2 * eps * np.vdot(MS, Gamma) + eps**2 * np.vdot(Z, R @ R.T)
     dv = np.vdot(GC, Gamma) - 2 * eps * np.vdot(N, GM) + eps**2 * np.vdot(N @ A, N)
-    norm = math.sqrt(max(float(dP + dv), 0.0))
-    if not (math.isfinite(norm) and np.isfinite(value)):
-        raise ValueError(
-            f"The step of `maml_step` diverged: mean loss {value}, norm of the gradient {norm}. Lower "
-            f"`Maml.rate` ({settings.rate}) or `Maml.inner_rate` ({settings.inner_rate})."
-        )
-    b = settings.rate * (settings.clip / norm if settings.clip < norm else 1.0)
+    b = _rate(float(dP + dv), float(abs(dP) + abs(dv)), value, settings)
     a = b * eps
     left = (keep * np.eye(len(A)) + a * N).astype(M.dtype)
     new_M = left @ (keep * M + a * MS - b * A @ Gamma) - b * (keep * GC + a * (Gamma @ W) @ R)
@@ -344,7 +405,7 @@ def _check_rate(name: str, value: float) -> None:
         raise ValueError(f"`{name}` must be finite and at least 0; got {value}.")
 
 
-def _augmented(net: GramNet, x: np.ndarray) -> np.ndarray:
+def _augmented(net: GramNet | _Products, x: np.ndarray) -> np.ndarray:
     if x.shape[-1] + 1 != net.M.shape[1]:
         raise ValueError(
             f"The inputs of `tasks` must have {net.M.shape[1] - 1} features for this net; got {x.shape[-1]}."
