@@ -164,6 +164,17 @@ def test_signs_of_tanh(variance):
     assert min(positive) > 0 > max(negative)
 
 
+def test_values_of_tanh():
+    """N.46 at variance 1, in the order of the statement."""
+    m = lambda *orders: float(single_moment("tanh", 1.0, orders).value)  # noqa: E731
+    found = (
+        2 * (m(1, 1) + m(0, 2)), 2 * (m(1, 1, 1, 1) + m(0, 2, 1, 1)), m(2, 2),
+        m(0, 2, 1, 1), m(0, 2), m(3, 1, 1, 1), m(1, 3),
+    )  # fmt: skip
+    values = (0.36360, 0.491647, 0.30020, -0.095685, -0.28261, -0.480319, -0.47850)
+    np.testing.assert_allclose(found, values, atol=6e-6)
+
+
 BAD = [
     (lambda: derivatives_of_learning(ntk(), "tanh", square=1.0), "r = 0; ntk.* is classified as kernel regime"),
     (lambda: derivatives_of_learning(standard(), "tanh", square=1.0), "classified as unstable"),

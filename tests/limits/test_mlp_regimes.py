@@ -110,6 +110,35 @@ def test_copies_leave_the_last_hidden_layer_its_share(strategy):
     np.testing.assert_allclose(copies.logits[-1], start[0], atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "r"),
+    [
+        (abc((8, 0, 8), (-8, "1/2", "-15/2"), 1), "1/2"),
+        (abc((8, 0, 8), (-8, "1/2", -7), 0), "0"),
+    ],
+)
+def test_a_linear_network_whose_middle_matrix_alone_is_trained(strategy, r):
+    """(17), (19): f_{t+1} = f_t - chi V V^T h^T h at any width, exactly; in the limit it is -chi |xi|^2.
+
+    With smaller logits features are learned, and yet it is a kernel's descent.
+    """
+    net, sgd = Network(strategy, "linear"), SGD(0.4)
+    assert str(strategy.classify().r) == r
+    task = Task(X[:1], [1.0], test_inputs=X[1:])
+    real = train(net, task, sgd, steps=3, on=finite(40))
+    f, h = real.logits.values[:, :, 0], real.feature_kernel.values
+    kernel = np.diff(f, axis=0) / (0.4 * (1.0 - f[:3, :1]))
+    # The same kernel at every step, and h^T h but for V V^T; the first layer stands still.
+    np.testing.assert_allclose(kernel, kernel[:1].repeat(3, 0), rtol=1e-9)
+    np.testing.assert_allclose(kernel[0] / kernel[0, 0], h[0, 0, 0] / h[0, 0, 0, 0], rtol=1e-9)
+    np.testing.assert_allclose(h[3, 0], h[0, 0], atol=1e-9)
+    limit = train(net, task, sgd, steps=3, on=infinite(0.01, start=8192)).logits.values[..., 0]
+    f = [np.zeros(4)]
+    for _ in range(3):
+        f.append(f[-1] - 0.4 * (f[-1][0] - 1.0) * X @ X[0])
+    np.testing.assert_allclose(limit, f, atol=0.04)
+
+
 def test_features_may_move_and_outputs_not():
     """Stable, trivial and r = 0: errors stay those of the outputs 0, and features are taught by them."""
     net = Network(FROZEN_OUTPUT, "tanh")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scalewise.limits import SGD, Network, Task, finite, transfer_gap
-from scalewise.scaling import mup, ntk
+from scalewise.scaling import abc, mup, ntk, uniform
 
 rng = np.random.default_rng(0)
 FIRST = Task(rng.normal(size=(4, 3)), [1.0, -1.0, 1.0, -1.0])
@@ -38,6 +38,24 @@ def test_pretraining_fades_in_the_kernel_regime_only(head_only):
     assert -0.8 < slope < -0.4, kernel
     assert kernel[-1] < 0.5 * features[-1]
     assert features[-1] > 0.7 * features[0]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        abc((0, 0, 0), (0, "1/2", "1/2"), 1),
+        abc((1, "3/2", "1/2"), (-1, -1, 0), 0),
+        abc((0, "1/2", "3/2"), (0, 0, -1), 0),
+        uniform("1/4", depth=3),
+    ],
+    ids=["standard, rate 1/n", "GP", "body", "uniform"],
+)
+def test_pretraining_fades_in_every_kernel_regime(strategy):
+    small, large = sizes(strategy, head_only=False, widths=(64, 384))
+    assert large < 0.6 * small
+    # Features that move by n^(-r) leave that much behind, or less.
+    r = float(strategy.classify().r)
+    assert np.log(large / small) / np.log(6) < -0.5 * min(r, 0.5)
 
 
 def test_the_second_training_is_what_it_says():
