@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from scalewise.limits._checks import is_number, number, whole
 
 __all__ = ["Backend", "Finite", "Infinite", "Lazy", "finite", "infinite", "lazy"]
 
@@ -139,7 +140,7 @@ def lazy(
         1
     """
     _check(width, replicas, seed, dtype, "width")
-    if compression is not None and not (math.isfinite(compression) and 0 < compression < 1):
+    if compression is not None and not (is_number(compression) and 0 < compression < 1):
         raise ValueError(f"`compression` must lie between 0 and 1; got {compression!r}.")
     if antithetic and width % 2:
         raise ValueError(
@@ -178,19 +179,21 @@ def infinite(
         8
     """
     for name, value in (("tolerance", tolerance), ("memory", memory)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
+        number(name, value, "positive", is_number(value) and value > 0)
+    _check(start, replicas, seed, np.float64, "start")
     if replicas < 2:
         raise ValueError(f"`replicas` must be at least 2, for an error bar; got {replicas}.")
-    if start < 2 or start % 2:
+    if start % 2:
         raise ValueError(f"`start` must be even and at least 2; got {start}.")
-    _check(start, replicas, seed, np.float64, "start")
     return Infinite(tolerance, replicas, seed, memory, start, compression, antithetic)
 
 
 def _check(width: int, replicas: int, seed: int, dtype: Any, name: str) -> None:
     for label, value, least in ((name, width, 1), ("replicas", replicas, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"`{label}` must be at least {least}; got {value}.")
-    if np.dtype(dtype) not in (np.float64, np.float32):
-        raise ValueError(f"`dtype` must be float64 or float32; got {dtype}.")
+        whole(label, value, least)
+    try:
+        known = np.dtype(dtype) in (np.float64, np.float32)
+    except TypeError:
+        known = False
+    if not known:
+        raise ValueError(f"`dtype` must be float64 or float32; got {dtype!r}.")

@@ -2,11 +2,12 @@ r"""Losses, and gradient descent with momentum, weight decay and clipping."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from scalewise.limits._checks import is_number, number
 
 __all__ = ["LOSSES", "SGD", "Loss"]
 
@@ -86,13 +87,13 @@ class SGD:
     clip: float | int | None = None
 
     def __post_init__(self) -> None:
-        rules = {
-            "eta": (self.eta, self.eta > 0, "positive"),
-            "momentum": (self.momentum, 0 <= self.momentum < 1, "from 0 to below 1"),
-            "weight_decay": (self.weight_decay, self.weight_decay >= 0, "at least 0"),
-        }
-        if self.clip is not None:
-            rules["clip"] = (self.clip, self.clip > 0, "positive")
-        for name, (value, good, rule) in rules.items():
-            if not (math.isfinite(value) and good):
-                raise ValueError(f"`{name}` must be {rule} and finite; got {value!r}.")
+        for name in ("eta", "momentum", "weight_decay", "clip"):
+            value = getattr(self, name)
+            if name == "clip" and value is None:
+                continue
+            if name == "momentum":
+                number(name, value, "from 0 to below 1", is_number(value) and 0 <= value < 1)
+            elif name == "weight_decay":
+                number(name, value, "at least 0", is_number(value) and value >= 0)
+            else:
+                number(name, value, "positive", is_number(value) and value > 0)

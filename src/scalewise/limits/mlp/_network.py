@@ -3,7 +3,6 @@ r"""A multilayer perceptron under a strategy, and the powers of the width that m
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +10,7 @@ from typing import Any
 
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
+from scalewise.limits._checks import is_number, kind, table
 from scalewise.scaling import ABC, Strategy, readout_exponents, update_exponents
 
 __all__ = ["Network", "Powers", "power", "powers"]
@@ -69,6 +69,7 @@ class Network:
         lambda_b: PerLayer = 0.0,
         ratios: PerLayer = 1.0,
     ) -> None:
+        kind("strategy", strategy, {Strategy: "a strategy such as sw.scaling.mup()", ABC: "an ABC"})
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
         found = plain.classify()
         if not found.stable:
@@ -187,8 +188,11 @@ def power(n: float | int, exponent: Fraction) -> float:
 
 def _per_layer(name: str, value: PerLayer, layers: int, *, positive: bool) -> tuple[float, ...]:
     # NumPy's numbers register as numbers.Real.
-    listed: Any = (value,) * layers if isinstance(value, numbers.Real) else value
-    values = tuple(float(v) for v in listed)
+    if is_number(value):
+        values = (float(value),) * layers  # type: ignore[arg-type]
+    else:
+        listed = table(name, value)
+        values = tuple(listed.tolist()) if listed.ndim == 1 else ()
     if len(values) != layers:
         raise ValueError(
             f"`{name}` needs one number, or one for each of {layers} layers; got {value!r}."

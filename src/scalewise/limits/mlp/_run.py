@@ -241,8 +241,13 @@ class Run:
             f, x, slopes, met = self.forward(X.astype(self.dtype, copy=False), keep)
             if not np.isfinite(f).all():
                 raise ValueError(
-                    f"Outputs are not finite at step {t}: training diverged. Lower `eta` (it is "
-                    f"{self.sgd.eta})."
+                    f"Outputs are not finite at step {t}: "
+                    + (
+                        f"training diverged. Lower `eta` (it is {self.sgd.eta})."
+                        if t
+                        else f"{self.net.activation.name} overflows before training. Scale the inputs "
+                        "or `C_W` down."
+                    )
                 )
             if watched:
                 self._record(records, t, f[..., back, :], [a[..., back, :] for a in x], features)
@@ -254,9 +259,14 @@ class Run:
         records.time.append(t)
         records.logits.append(f.astype(np.float64))
         y = self.task.targets
-        records.loss.append(
-            self.task.loss.value(records.logits[-1][..., : len(y), :], y).mean(axis=-1)
-        )
+        loss = np.asarray(self.task.loss.value(records.logits[-1][..., : len(y), :], y))
+        if loss.shape != (*f.shape[:-2], len(y)) or not np.isfinite(loss).all():
+            problem = "is not finite" if loss.shape else "has no value for each sample"
+            raise ValueError(
+                f"The loss {self.task.loss.name} {problem} at step {t}: it takes outputs (..., sample, output) "
+                f"and targets to finite numbers (..., sample); got shape {loss.shape}."
+            )
+        records.loss.append(loss.mean(axis=-1))
         kernels = [a @ a.swapaxes(-1, -2) / n for a, n in zip(x, self.widths, strict=True)]
         records.kernel.append(np.stack(kernels, axis=-3).astype(np.float64))
         if features:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scalewise.limits._checks import kind, table
 from scalewise.limits.mlp._descent import LOSSES, Loss
 
 __all__ = ["Task"]
@@ -20,12 +21,15 @@ class Task:
         inputs: (samples, features).
         targets: (samples,) or (samples, outputs).
         test_inputs: (tests, features): their outputs and features are recorded, they teach nothing.
-        loss: ``"mse"`` (half the square), ``"logistic"`` (targets -1 and 1), ``"cross_entropy"``, or a `Loss`.
+        loss: ``"mse"`` (half the square), ``"logistic"`` (targets -1 and 1), ``"cross_entropy"`` (targets of one
+            column per class: one-hot rows, or others that sum to 1), or a `Loss`.
         batches: (steps, batch): indices of the samples of each step, repeated if training is longer. All samples
             at every step by default.
 
     Raises:
-        ValueError: If shapes disagree, a number is not finite, an index is out of range, or a loss unknown.
+        ValueError: If shapes disagree, a number is not finite, an index is out of range, a loss unknown, or
+            targets are none of a logistic loss (-1 or 1) or of a cross-entropy (rows that sum to 1).
+        TypeError: If a loss is neither a name nor a `Loss`.
 
     Example:
         >>> import numpy as np
@@ -54,7 +58,7 @@ class Task:
             raise ValueError(f"`inputs` must have shape (samples, features); got {X.shape}.")
         y = _numbers("targets", targets)
         y = y[:, None] if y.ndim == 1 else y
-        if y.ndim != 2 or len(y) != len(X):
+        if y.ndim != 2 or len(y) != len(X) or not y.size:
             raise ValueError(
                 f"`targets` must have one row for each of {len(X)} samples; got shape {y.shape}."
             )
@@ -68,8 +72,11 @@ class Task:
                 f"`test_inputs` must have shape (tests, {X.shape[1]}), as many features as `inputs`; got "
                 f"{tests.shape}."
             )
+        kind("loss", loss, {str: f"one of {', '.join(LOSSES)}", Loss: "a Loss(value, gradient)"})
         if isinstance(loss, str) and loss not in LOSSES:
             raise ValueError(f"`loss` must be one of {', '.join(LOSSES)} or a Loss; got {loss!r}.")
+        if isinstance(loss, str):
+            _check_targets(loss, y)
         store = object.__setattr__
         store(self, "inputs", X)
         store(self, "targets", y)
@@ -83,11 +90,23 @@ class Task:
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
-    array = np.array(values, dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError(f"`{name}` must hold finite numbers only. Clean the data first.")
+    array = table(name, values)
     array.setflags(write=False)
     return array
+
+
+def _check_targets(loss: str, y: np.ndarray) -> None:
+    if loss == "logistic" and not (np.abs(y) == 1).all():
+        raise ValueError(
+            f"`targets` of the logistic loss must be -1 or 1; got values from {y.min():g} to {y.max():g}. "
+            "Take 2 y - 1 of targets 0 and 1."
+        )
+    shared = (y >= 0).all() and np.allclose(y.sum(axis=1), 1.0)
+    if loss == "cross_entropy" and not (y.shape[1] > 1 and shared):
+        raise ValueError(
+            "`targets` of the cross-entropy must have a column per class and rows that sum to 1; got shape "
+            f"{y.shape}. Take np.eye(classes)[labels] of numbered classes."
+        )
 
 
 def _indices(batches: Any, samples: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._threads import blas_threads_for
+from scalewise.limits._checks import kind, whole
 from scalewise.limits._lazy import LazyMatrix, generator
 from scalewise.limits._real import RealMatrix
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
@@ -63,6 +64,7 @@ def train(
         ValueError: If training diverges (the step is named), a count is out of range, or the tolerance is out of
             reach at the memory allowed; in the kernel regime at infinite width also if weights decay or
             `features` are asked for.
+        TypeError: If `net`, `task`, `sgd` or `on` is another kind of thing.
 
     Source: Yang & Hu, *Tensor Programs IV*, N.3-N.5 and F.1, F.2, without increments; N.31 where $r>0$.
 
@@ -75,9 +77,12 @@ def train(
         >>> bool(abs(found.logits.values[1, 0, 0] - 0.7082) < 0.02)
         True
     """
+    kind("net", net, {Network: "a Network of `scalewise.limits`"})
+    kind("task", task, {Task: "a Task of `scalewise.limits`"})
+    kind("sgd", sgd, {SGD: "SGD(eta)"})
+    kind("on", on, {Finite: "finite(n)", Lazy: "lazy(width)", Infinite: "infinite(tolerance)"})
     for name, value, least in (("steps", steps, 0), ("every", every, 1), ("features", features, 0)):
-        if value < least:
-            raise ValueError(f"`{name}` must be at least {least}; got {value}.")
+        whole(name, value, least)
 
     def found(backend: Finite | Lazy, n: float | int) -> Records:
         at = powers(net.strategy, n)

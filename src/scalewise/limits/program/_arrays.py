@@ -79,8 +79,19 @@ class Arrays:
         """A nonlinearity, coordinate by coordinate."""
         with np.errstate(over="ignore", invalid="ignore"):
             if not order and callable(phi):
-                return np.asarray(phi(*arguments))
+                found = np.asarray(phi(*arguments))
+                shape = np.broadcast_shapes(*(np.shape(a) for a in arguments))
+                if found.shape != shape:
+                    raise ValueError(
+                        f"A nonlinearity goes coordinate by coordinate, and {_named(phi)} took arrays of shape "
+                        f"{shape} to {found.shape}. Averages are mean(x), and constants are numbers."
+                    )
+                return found
             return activation(phi).derivative(arguments[0], order)
+
+
+def _named(phi: Any) -> str:
+    return getattr(phi, "__name__", type(phi).__name__)
 
 
 class RealProduct:

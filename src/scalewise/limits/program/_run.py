@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._threads import blas_threads_for
+from scalewise.limits._checks import kind, whole
 from scalewise.limits._lazy import LazyMatrix, generator
 from scalewise.limits._real import RealMatrix
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
@@ -44,6 +45,15 @@ class Exact:
     """Polynomials in Gaussian variables; make it with `exact`."""
 
 
+_PLACES = {
+    Finite: "finite(n)",
+    Lazy: "lazy(width)",
+    Infinite: "infinite(tolerance)",
+    Reference: "reference(samples)",
+    Exact: "exact()",
+}
+
+
 def reference(samples: int, *, replicas: int = 1, seed: int = 0) -> Reference:
     """The rules ZHat and ZDot as printed, on so many samples of Z: slow, and an oracle.
 
@@ -67,8 +77,7 @@ def reference(samples: int, *, replicas: int = 1, seed: int = 0) -> Reference:
         ("replicas", replicas, 1),
         ("seed", seed, 0),
     ):
-        if value < least:
-            raise ValueError(f"`{name}` must be at least {least}; got {value}.")
+        whole(name, value, least)
     return Reference(samples, replicas, seed)
 
 
@@ -99,7 +108,7 @@ def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
     Raises:
         ValueError: If a scalar is not finite, spaces do not fit, a transpose was not declared, the exact backend
             meets what is no polynomial, or the tolerance is out of reach.
-        TypeError: If the program returns anything but scalars.
+        TypeError: If the program returns anything but scalars, or `on` is none of these.
 
     Source: Yang & Hu, *Tensor Programs IV*, G.4 and Algorithm 1.
 
@@ -111,16 +120,20 @@ def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
         >>> bool(abs(run(program, lazy(10**5)).square - 0.3943) < 0.005)
         True
     """
+    kind("on", on, _PLACES)
+    if not callable(program):
+        raise TypeError(
+            f"`program` must be a function of a space; got {type(program).__name__}. See `Space`."
+        )
     with blas_threads_for():
         if isinstance(on, Infinite):
             return _until_known(program, on)
         if isinstance(on, Finite):
             streams = [generator((on.seed, k)) for k in range(on.replicas)]
             found = program(Space(_real(on.width, streams)))
-            return _dataset({k: _collected(v, on.replicas) for k, v in found.items()}, on)
+            return _dataset(_by_name(found, on.replicas), on)
         if isinstance(on, Exact):
-            found = program(Space(Polynomials()))
-            return _dataset({k: _collected(v, 1) for k, v in found.items()}, on)
+            return _dataset(_by_name(program(Space(Polynomials())), 1), on)
         return _dataset(_replicas(program, on, on.width if isinstance(on, Lazy) else math.inf), on)
 
 
@@ -129,8 +142,7 @@ def _replicas(program: Program, on: Lazy | Reference, n: float | int) -> dict[st
     for k in range(on.replicas):
         stream = generator((on.seed, k))
         maker = _lazy(on, n, stream) if isinstance(on, Lazy) else _printed(on, stream)
-        found = program(Space(maker))
-        runs.append({name: _collected(value, 1) for name, value in found.items()})
+        runs.append(_by_name(program(Space(maker)), 1))
     return {name: np.concatenate([r[name] for r in runs]) for name in runs[0]}
 
 
@@ -176,14 +188,30 @@ def _until_known(program: Program, on: Infinite) -> xr.Dataset:
         width = 2 * math.ceil(max(needed, 2 * width) / 2)
 
 
+def _by_name(found: Any, replicas: int) -> dict[str, np.ndarray]:
+    if not isinstance(found, dict) or not found:
+        raise TypeError(
+            "A program returns a dictionary of scalars by name, at least one; got "
+            f"{'an empty one' if found == {} else type(found).__name__}. Return averages of vectors: "
+            '{"m": mean(x * y)}.'
+        )
+    return {name: _collected(value, replicas) for name, value in found.items()}
+
+
 def _collected(value: Any, replicas: int) -> np.ndarray:
     """Scalars in nested lists as an array, replicas first."""
     if isinstance(value, Scalar):
         return np.broadcast_to(np.asarray(value.value, dtype=np.float64), (replicas,)).copy()
     if isinstance(value, int | float | np.floating):
+        if not math.isfinite(value):
+            raise ValueError(f"A program returned {value}. Return finite numbers.")
         return np.full(replicas, float(value))
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterable) and not isinstance(value, str | dict):
         parts = [_collected(v, replicas) for v in value]
+        if len({part.shape for part in parts}) > 1:
+            raise ValueError(
+                "A program returned a list whose parts are of unequal length. Return a name for each."
+            )
         return np.stack(parts, axis=1) if parts else np.empty((replicas, 0))
     raise TypeError(
         f"A program returns scalars by name, or lists of them; got {type(value).__name__}. Return averages of "

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from scalewise.limits._checks import is_number, number, table
 from scalewise.limits.program._values import Algebra, Matrix, Product, Scalar, Vector
 
 __all__ = ["Space"]
@@ -81,10 +82,11 @@ class Space:
         Raises:
             ValueError: If it is no covariance matrix.
         """
-        K = np.asarray(covariance, dtype=np.float64)
-        if K.ndim != 2 or K.shape[0] != K.shape[1] or not np.allclose(K, K.T):
+        _check_ratio("ratio", ratio)
+        K = table("covariance", covariance)
+        if K.ndim != 2 or not K.size or K.shape[0] != K.shape[1] or not np.allclose(K, K.T):
             raise ValueError(f"`covariance` must be a symmetric matrix; got shape {K.shape}.")
-        if not np.isfinite(K).all() or np.linalg.eigvalsh(K).min() < -1e-10 * np.abs(K).max():
+        if np.linalg.eigvalsh(K).min() < -1e-10 * np.abs(K).max():
             raise ValueError("`covariance` must be finite and positive semidefinite; it is not.")
         return [Vector(self._maker, v, ratio) for v in self._maker.gaussians(K, ratio)]
 
@@ -104,11 +106,21 @@ class Space:
             transposed: Whether the program multiplies with its transpose too.
             ratios: Widths of output and input space in units of $n$.
         """
+        if not (isinstance(ratios, Sequence) and len(ratios) == 2):
+            raise ValueError(
+                f"`ratios` must be two widths in units of n, of output and input space; got {ratios!r}."
+            )
+        for ratio in ratios:
+            _check_ratio("ratios", ratio)
+        if is_number(sigma) and sigma == 0:
+            raise ValueError("`sigma` of a matrix must be positive; got 0. Leave the product out.")
         product = self._maker.matrix(ratios, _sigma(sigma), transposed)
         return Matrix(name, product, self._maker, ratios=ratios, transposed=transposed)
 
     def scalar(self, value: float | int) -> Scalar:
         """A number as a scalar of the program; finite."""
+        if not is_number(value):
+            raise ValueError(f"`value` of a scalar must be a number; got {value!r}.")
         return Scalar(self._maker, float(value))
 
     def apply(self, phi: Any, *arguments: Vector | Scalar | float, order: int = 0) -> Vector:
@@ -126,8 +138,18 @@ class Space:
         vectors = [a for a in arguments if isinstance(a, Vector)]
         if not vectors:
             raise ValueError("`apply` needs a vector among its arguments; got none.")
+        if len(arguments) > 1 and (order or not callable(phi)):
+            raise ValueError(
+                f"The activation {phi!r} and its derivatives take one vector; got {len(arguments)} arguments. "
+                "Write a function of arrays."
+            )
         first = vectors[0]
         values = [first._with(a) for a in arguments]
+        if any(value is None for value in values):
+            raise TypeError(
+                "`apply` takes vectors, scalars and numbers; got "
+                f"{', '.join(type(a).__name__ for a in arguments)}. Bind what else it needs in a function."
+            )
         return first._new(self._maker.apply(phi, order, values))
 
     def mean(self, vector: Any) -> Scalar:
@@ -143,6 +165,10 @@ class Space:
 
     def combine(self, coefficients: Sequence[Any], vectors: Sequence[Vector]) -> Vector | float:
         """Sum of scalars times vectors; 0 if there are none."""
+        if len(coefficients) != len(vectors):
+            raise ValueError(
+                f"`combine` needs a coefficient for each vector; got {len(coefficients)} for {len(vectors)}."
+            )
         found: Any = 0.0
         for c, v in zip(coefficients, vectors, strict=True):
             found = c * v + found
@@ -150,6 +176,10 @@ class Space:
 
 
 def _sigma(sigma: float | int) -> float:
-    if not (math.isfinite(sigma) and sigma >= 0):
+    if not (is_number(sigma) and math.isfinite(sigma) and sigma >= 0):
         raise ValueError(f"`sigma` must be finite and at least 0; got {sigma!r}.")
     return float(sigma)
+
+
+def _check_ratio(name: str, ratio: Any) -> None:
+    number(name, ratio, "positive", is_number(ratio) and ratio > 0)

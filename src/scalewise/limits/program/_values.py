@@ -43,8 +43,23 @@ class Product(Protocol):
 class _Arithmetic:
     """What scalars and vectors have in common; each says how it takes in the other and makes a new one."""
 
-    __array_ufunc__ = None  # NumPy's numbers leave arithmetic to us
     value: Any
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        # NumPy's numbers leave arithmetic to us.
+        reflected = _REFLECTED.get(ufunc)
+        if reflected is not None and isinstance(inputs[0], numbers.Real):
+            return getattr(self, reflected)(inputs[0])
+        what = type(self).__name__.lower()
+        if any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
+            raise TypeError(
+                f"An array and a {what} of the program cannot be combined, for the {what} has no coordinates at "
+                "infinite width. Draw vectors with vector(), and take numbers one by one."
+            )
+        raise TypeError(
+            f"NumPy's `{ufunc.__name__}` does not know a {what} of the program. Write "
+            f"apply(np.{ufunc.__name__}, x) for vectors."
+        )
 
     def _with(self, other: Any) -> Any:
         """The other's value in our form; ``None`` if it is none of ours."""
@@ -75,15 +90,23 @@ class _Arithmetic:
     def __neg__(self) -> Any:
         return self._new(-self.value)
 
-    def __pow__(self, power: float | int) -> Any:
-        return self._new(self.value**power)
+    def __pow__(self, power: Any) -> Any:
+        if not isinstance(power, numbers.Real):
+            return NotImplemented
+        try:
+            with np.errstate(all="ignore"):
+                return self._new(self.value**power)
+        except (OverflowError, ZeroDivisionError) as error:
+            raise ValueError(
+                f"A scalar of the program is not finite: a power of {power} overflows."
+            ) from error
 
 
 class Scalar(_Arithmetic):
     r"""A scalar $\theta$: a number, one for each seed, or its limit."""
 
     def __init__(self, algebra: Algebra, value: Any) -> None:
-        if not np.isfinite(value).all():
+        if np.iscomplexobj(value) or not np.isfinite(value).all():
             raise ValueError(
                 f"A scalar of the program is not finite: {value}. A division by zero, an overflow of a "
                 "nonlinearity, or training that diverges; look at what was averaged."
@@ -146,9 +169,26 @@ class Vector(_Arithmetic):
 
     def __truediv__(self, other: Any) -> Any:
         if isinstance(other, Vector):
+            raise TypeError(_QUOTIENT)
+        if not isinstance(other, Scalar | numbers.Real):
             return NotImplemented
         value = self._with(1.0 / other if isinstance(other, Scalar) else _divided(1.0, other))
         return self._new(self.value * value)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        raise TypeError(_QUOTIENT)
+
+
+_QUOTIENT = (
+    "Division by a vector is a nonlinearity: write apply(np.divide, x, y), and see that the mean of the quotient "
+    "exists."
+)
+_REFLECTED = {
+    np.add: "__radd__",
+    np.subtract: "__rsub__",
+    np.multiply: "__rmul__",
+    np.divide: "__rtruediv__",
+}
 
 
 class Matrix:
@@ -196,6 +236,14 @@ class Matrix:
             transposed=True,
             flipped=not self.flipped,
         )
+
+    def __mul__(self, other: Any) -> Any:
+        raise TypeError(
+            f"The matrix {self.name!r} only multiplies vectors, with @: {self.name} @ x. Scale or add the "
+            "products instead of matrices."
+        )
+
+    __rmul__ = __add__ = __radd__ = __sub__ = __rsub__ = __rmatmul__ = __mul__
 
     def __matmul__(self, x: Any) -> Vector:
         if not isinstance(x, Vector):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from scalewise.limits._checks import number, table
 from scalewise.limits.mlp import LOSSES
 from scalewise.limits.mlp._network import Network, powers
 from scalewise.limits.program._space import Space
@@ -27,7 +28,11 @@ class Training:
         watched: Inputs whose outputs are recorded before each step and at the end, (watched, features).
         eta: Learning rate.
         decoupled: Whether gradients are carried back by an independent copy of each matrix (Theorem F.1).
-        loss: Name of a loss.
+        loss: ``"mse"`` or ``"logistic"``.
+
+    Raises:
+        ValueError: If shapes disagree, a number is not finite, the loss another, or the network has biases,
+            unequal widths or unequal rates.
     """
 
     net: Network
@@ -37,6 +42,29 @@ class Training:
     eta: float | int
     decoupled: bool = False
     loss: str = "mse"
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "targets", "watched"):
+            object.__setattr__(self, name, table(name, getattr(self, name)))
+        X, y, watched = self.samples, self.targets, self.watched
+        if X.ndim != 2 or watched.ndim != 2 or X.shape[1] != watched.shape[1] or not X.shape[1]:
+            raise ValueError(
+                "`samples` must have shape (steps, features) and `watched` (watched, features), with as many "
+                f"features; got {X.shape} and {watched.shape}."
+            )
+        if y.shape != (len(X),):
+            raise ValueError(
+                f"`targets` must have one number for each of {len(X)} samples; got shape {y.shape}."
+            )
+        number("eta", self.eta, "a number")
+        if self.loss not in LOSSES or self.loss == "cross_entropy":
+            raise ValueError(f"`loss` must be mse or logistic, of one output; got {self.loss!r}.")
+        net = self.net
+        if any(net.has_biases) or {*net.ratios, *net.lambda_W} != {1.0}:
+            raise ValueError(
+                "A `Training` program is of a network without biases, of equal widths and rates (`ratios` and "
+                "`lambda_W` 1). `train` has them all."
+            )
 
 
 def trained(job: Training, observe: Callable[..., Any] | None = None) -> Callable[[Space], Any]:
