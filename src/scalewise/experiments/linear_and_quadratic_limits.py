@@ -86,7 +86,7 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Widths and seeds as published, and two widths more for the rate: an hour on one core."""
+        """Widths and seeds as published, and two widths more for the rate: a quarter of an hour on one core."""
         return cls(widths=(512, 1024, 2048, 4096), seeds=100, steps=30, particles=524288)
 
 
