@@ -268,6 +268,7 @@ def figure(dataset: xr.Dataset) -> Figure:
             row[3].plot(widths, middle, "o-", ms=3.4, color=color, label=model)
         row[3].set(title="distance from the limit", xlabel="width n")
         log_axes(row[3])
+    axes[0].set_ylim(top=1.4 * float(dataset.loss.isel(activation=0, model=0).max()))
     axes[0].legend(loc="upper right")
-    axes[3].legend(loc="upper right")
+    axes[3].legend(loc="lower left")
     return canvas
