@@ -18,12 +18,16 @@ from scalewise.limits import (
     Loss,
     Network,
     Task,
+    deep_linear_limit,
     exact,
     finite,
+    gram_net,
     infinite,
     lazy,
+    linear_limit,
     reference,
     run,
+    shallow,
     train,
 )
 from scalewise.limits.program import Training
@@ -144,10 +148,42 @@ PROGRAMS: Refusals = [
     (program(lambda s: s.scalar("a")), ValueError, "`value` of a scalar must be a number; got 'a'"),
     (program(lambda s: s.combine([1.0], [])), ValueError, "a coefficient for each vector; got 1"),
 ]
+
+
+def deep(**change: Any) -> Callable[[], Any]:
+    given = {"x": X, "y": Y[:, None], "depth": 2, "steps": 1, "learning_rate": 0.1}
+    return lambda: deep_linear_limit(**{**given, **change})
+
+
+LINEAR_AND_SHALLOW: Refusals = [
+    (deep(y=Y), ValueError, r"`y` must be a matrix.*y\[:, None\]"),
+    (deep(depth=1.5), ValueError, "`depth` must be a whole number of at least 1; got 1.5"),
+    (deep(test=np.ones((1, 3))), ValueError, "`test` must be finite and have 2 features"),
+    (deep(test=X * math.nan), ValueError, "`test` must be finite and have 2 features"),
+    (deep(batches=[[0, 5]]), ValueError, r"rows from 0 to 1, at least one.*got \[0, 5\] at step 0"),
+    (deep(batches=[[-1]]), ValueError, "`batches` must hold rows from 0 to 1"),
+    (deep(batches=[[0.5]]), ValueError, "`batches` must hold rows from 0 to 1"),
+    (deep(batches=[[]]), ValueError, "`batches` must hold rows from 0 to 1"),
+    (lambda: gram_net(linear_limit(2, 1), dtype=int), ValueError, "`dtype` must be numpy.float64"),
+    (
+        lambda: shallow.limit_kernels(shallow.Reference(8), X * math.nan),
+        ValueError,
+        "must be finite",
+    ),
+    (lambda: shallow.limit_kernels(shallow.Reference(8), X * 0), ValueError, "none of its rows 0"),
+    (
+        lambda: shallow.limit_kernels(shallow.Reference(8), X, np.ones((1, 3))),
+        ValueError,
+        r"`others` has shape \(input, feature\), with as many features as `x`; got \(1, 3\)",
+    ),
+]
 JOB: dict[str, Any] = {"net": NET, "samples": X, "targets": Y, "watched": X, "eta": 0.1}
 
 
-@pytest.mark.parametrize(("call", "error", "match"), BACKENDS + NETWORKS + TRAINING + PROGRAMS)
+ALL = BACKENDS + NETWORKS + TRAINING + PROGRAMS + LINEAR_AND_SHALLOW
+
+
+@pytest.mark.parametrize(("call", "error", "match"), ALL)
 def test_refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
     refused(call, error, match)
 

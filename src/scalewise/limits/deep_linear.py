@@ -20,10 +20,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.limits._checks import whole
 from scalewise.limits.linear import LossFunction, half_square
 
 __all__ = ["DeepLinearRun", "deep_linear_limit"]
@@ -163,7 +165,7 @@ def deep_linear_limit(
         >>> run.outputs[:, 0, 0].tolist()
         [0.0, 1.5, 0.40234375]
     """
-    _check(x, y, depth, steps, batches)
+    _check(x, y, test, depth, steps, batches)
     for name, value in (("learning_rate", learning_rate), ("sigma_u", sigma_u),
                         ("sigma_w", sigma_w), ("sigma_v", sigma_v)):  # fmt: skip
         if not (math.isfinite(value) and value >= 0):
@@ -239,14 +241,25 @@ def _basis(x: np.ndarray) -> np.ndarray:
 def _check(
     x: np.ndarray,
     y: np.ndarray,
+    test: np.ndarray | None,
     depth: int,
     steps: int,
     batches: Sequence[Sequence[int]] | None,
 ) -> None:
-    if depth < 1:
+    for name, array in (("x", x), ("y", y), ("test", x if test is None else test)):
+        if np.ndim(array) != 2:
+            raise ValueError(
+                f"`{name}` must be a matrix with a row per sample; got shape {np.shape(array)}. "
+                "Labels of one output are y[:, None]."
+            )
+    if test is not None and (test.shape[1] != x.shape[1] or not np.isfinite(test).all()):
+        raise ValueError(
+            f"`test` must be finite and have {x.shape[1]} features like `x`; got shape {test.shape}."
+        )
+    if isinstance(depth, Integral) and depth < 1:
         raise ValueError(f"`depth` counts hidden layers and must be at least 1; got {depth}.")
-    if steps < 0:
-        raise ValueError(f"`steps` must be at least 0; got {steps}.")
+    whole("depth", depth, 1)
+    whole("steps", steps, 0)
     if len(x) != len(y) or not len(x):
         raise ValueError(
             f"`x` and `y` must have equally many rows, at least one; got {len(x)} and {len(y)}."
@@ -257,3 +270,15 @@ def _check(
         raise ValueError(
             f"`batches` must hold one choice of rows per step, {steps}; got {len(batches)}."
         )
+    for t, rows in enumerate(batches or ()):
+        chosen = np.asarray(rows)
+        if (
+            chosen.dtype.kind not in "iu"
+            or not chosen.size
+            or chosen.min() < 0
+            or chosen.max() >= len(x)
+        ):
+            raise ValueError(
+                f"`batches` must hold rows from 0 to {len(x) - 1}, at least one per step; got "
+                f"{chosen.tolist()} at step {t}."
+            )

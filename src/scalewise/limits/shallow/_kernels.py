@@ -34,6 +34,9 @@ def limit_kernels(
     Returns:
         $\tilde K_a$, $\tilde K_w$; closed form or Hermite series, rtol 1e-10.
 
+    Raises:
+        ValueError: If shapes do not fit, an input is 0, or a number is not finite.
+
     Source: Golikov (66), (67); (24) has lost $x\cdot x'$. Closed forms of piecewise linear $\phi$ derived.
 
     Example:
@@ -44,6 +47,13 @@ def limit_kernels(
         >>> round(float(K_a[0, 0]), 10)
         0.144206289
     """
+    for name, rows in (("x", x), ("others", x if others is None else others)):
+        if rows.ndim != 2 or rows.shape[1] != x.shape[-1]:
+            raise ValueError(
+                f"`{name}` has shape (input, feature), with as many features as `x`; got {rows.shape}."
+            )
+        if not np.isfinite(rows).all() or not rows.any(axis=1).all():
+            raise ValueError(f"`{name}` must be finite and none of its rows 0. Drop or clean them.")
     table = x if others is None else np.concatenate([x, others])
     table = np.asarray(table, dtype=np.float64)
     first = slice(0, len(table)) if others is None else slice(len(x), len(table))
