@@ -71,7 +71,7 @@ LIMITS = ("NTK", "MF", "sym-default", "IC-MF")
 _PIXELS = 3072
 # A library's usual first weights: uniform, of variance 1/3 of the fan-in's inverse.
 _SCALE = (3 * _PIXELS) ** -0.5
-_MEAN, _STD = 0.4734, 0.2516  # of all pixels of both classes
+_MEAN, _STD = 0.4734, 0.2516  # of all pixels of all ten classes
 _KERNEL_INPUTS = 10
 
 
