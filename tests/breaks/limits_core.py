@@ -125,6 +125,38 @@ MUTANTS = (
         "f_features=power(n, 1 - least - so_far[-1])",
         "f_features=power(n, 1 - A - so_far[-1])",
     ),
+    of_increments("theta: of the outputs", "f=power(n, -least)", "f=power(n, -A)"),
+    of_increments(
+        "theta: of the motion of a layer",
+        "h=tuple(power(n, -r) for r in so_far)",
+        "h=tuple(power(n, -r) for r in r_l)",
+    ),
+    of_increments(
+        "theta: of a layer's own weights",
+        "W_h=tuple(power(n, here - own) for",
+        "W_h=tuple(power(n, own - here) for",
+    ),
+    of_increments(
+        "theta: of old weights on what moved",
+        "Wx_h=tuple(power(n, here - own - under)",
+        "Wx_h=tuple(power(n, -own)",
+    ),
+    of_increments("theta: of the first last weights", "iota=power(n, least - A)", "iota=1.0"),
+    of_increments(
+        "theta: of the last weights in the output",
+        "f_last=power(n, 1 - U)",
+        "f_last=power(n, 1 - least)",
+    ),
+    of_increments(
+        "theta: in the gradients of old steps",
+        "th.W_h[layer] * th.h[layer] * old",
+        "th.W_h[layer] * old",
+    ),
+    of_increments(
+        "change of outputs: the two parts exchanged",
+        '"by_last": by_last, "by_features": by_features}',
+        '"by_last": by_features, "by_features": by_last}',
+    ),
     of_increments("theta: of the readout", "last=power(n, least - U)", "last=power(n, -U)"),
     of_increments(
         "theta: of what moved below",
@@ -136,6 +168,11 @@ MUTANTS = (
     ),
     of_powers("powers: of the readout", "upsilon=power(n, least - U)", "upsilon=power(n, A - U)"),
     of_powers("powers: of the first readout", "iota=power(n, least - A)", "iota=power(n, 0 * A)"),
+    of_powers("powers: of the outputs", "kappa=power(n, 1 - least)", "kappa=power(n, 1 - A)"),
+    of_powers(
+        "powers: of the biases of hidden layers", "power(n, -(least + q))", "power(n, -(A + q))"
+    ),
+    of_powers("powers: of initial biases", "power(n, -p / 2)", "power(n, -p)"),
     of_powers(
         "powers: of the output bias", "power(n, -rates_b[-1]))", "power(n, -(least + rates_b[-1])))"
     ),

@@ -7,6 +7,8 @@ from breaks import row
 of_kernel = row("limits/kernel_regime.py", "tests/limits/test_kernel_regime.py")
 of_training = row("limits/kernel_training.py", "tests/limits/test_kernel_regime.py")
 of_limit = row("limits/kernel_training.py", "tests/limits/test_mlp_regimes.py")
+of_given = row("limits/conditioned.py", "tests/limits/test_kernel_regime.py")
+of_solid = row("scaling/polyhedron.py", "tests/scaling/test_polyhedron.py")
 of_learning = row("limits/learning_derivatives.py", "tests/limits/test_learning_derivatives.py")
 of_transfer = row("limits/transfer.py", "tests/limits/test_transfer.py")
 
@@ -76,6 +78,12 @@ MUTANTS = (
         "range(0, layer)",
         "tests/limits/test_mlp_regimes.py",
     ),
+    of_given("given outputs: noise along the features kept", "features @ readout.T / n", "0.0"),
+    of_given("given outputs: root of the width", "outputs / math.sqrt(n) -", "outputs / n -"),
+    of_solid(
+        "solid: facets in another order", "found.r == 0, found.U == 1", "found.U == 1, found.r == 0"
+    ),
+    of_solid("solid: chart by A alone", "r - min(A, U)) / 2", "r - A) / 2"),
     of_limit("kernel limit: opposite draws equal", "sign * f, task", "f, task"),
     of_limit(
         "kernel limit: tolerance never met",
