@@ -12,39 +12,41 @@ of_increments = row("limits/program/increments.py", "tests/limits/test_program_i
 of_powers = row("limits/mlp/_network.py", "tests/limits/test_mlp_descent.py")
 of_run = row("limits/mlp/_run.py", "tests/limits/test_mlp_descent.py")
 of_train = row("limits/mlp/_train.py", "tests/limits/test_mlp.py")
+of_lazily = row("limits/mlp/_lazily.py", "tests/limits/test_mlp.py")
+of_noise = row("limits/_noise.py", "tests/limits/test_noise.py")
 
 MUTANTS = (
     of_lazy(
         "lazy: known part dropped",
-        "self._e_psi[k : k + b, :j] / self.rho - self._xi_f",
+        "self._e_psi[new, :j] / self.rho - self._xi_f",
         "-self._xi_f",
         "tests/limits/test_lazy.py",
         "tests/limits/test_program.py",
     ),
     of_lazy(
         "lazy: fresh noise not orthogonal",
-        "self._e_psi[k : k + b, :j] / self.rho - self._xi_f[k : k + b, :j]",
-        "self._e_psi[k : k + b, :j] / self.rho",
+        "self._e_psi[new, :j] / self.rho - self._xi_f[new, :j]",
+        "self._e_psi[new, :j] / self.rho",
     ),
     of_lazy(
         "lazy: known part dropped backward",
-        "self.rho * self._xi_f[:i, k : k + b] - self._e_psi",
+        "self.rho * self._xi_f[:i, new] - self._e_psi",
         "-self._e_psi",
     ),
     of_lazy(
         "lazy: fresh noise backward not orthogonal",
-        "self.rho * self._xi_f[:i, k : k + b] - self._e_psi[:i, k : k + b]",
-        "self.rho * self._xi_f[:i, k : k + b]",
+        "self.rho * self._xi_f[:i, new] - self._e_psi[:i, new]",
+        "self.rho * self._xi_f[:i, new]",
     ),
     of_lazy(
         "lazy: rectangular noise as if square",
-        "self._draw(noise, self.sigma * math.sqrt(self.rho), False)",
-        "self._draw(noise, self.sigma, False)",
+        "self._noise[1], self.sigma * math.sqrt(self.rho))",
+        "self._noise[1], self.sigma)",
     ),
     of_lazy(
         "lazy: rectangular update as if square",
-        "+ self.rho * self._moved[:i, :j]",
-        "+ self._moved[:i, :j]",
+        "moved if self.rho == 1.0 else self.rho * moved",
+        "moved",
     ),
     of_lazy(
         "lazy: initial matrix does not shrink",
@@ -63,13 +65,13 @@ MUTANTS = (
     ),
     of_lazy(
         "lazy: forgotten rows remembered",
-        "k, side.count = side.count, count",
-        "k = side.count",
+        "self._in.count = self._out.images = count",
+        "count = k",
     ),
     of_lazy(
         "lazy: a copy that is none",
-        "if b and far.count and not self.decoupled:\n            j",
-        "if b and far.count:\n            j",
+        "if b and j and not self.decoupled:",
+        "if b and j:",
     ),
     of_real("real: velocity forgotten", "            V *= momentum\n", "            V *= 0.0\n"),
     of_real(
@@ -192,14 +194,56 @@ MUTANTS = (
         "change = change - shrink * self.value",
         "change = change - 0.0 * self.value",
     ),
-    of_train(
+    of_lazily(
         "training: copies remembered as one",
-        "                decoupled=decoupled,\n            )\n            for layer, (n_in, n_out, c)",
-        "            )\n            for layer, (n_in, n_out, c)",
+        "                decoupled=decoupled,\n",
+        "",
     ),
     of_train(
         "training: tolerance never met",
         "if worst <= on.tolerance:\n            return records",
         "if worst <= 10 * on.tolerance:\n            return records",
+    ),
+    of_lazily(
+        "training: inputs within their span without their sizes",
+        "axes * sizes, len",
+        "axes, len",
+        "tests/limits/test_noise.py::test_more_features_than_inputs",
+    ),
+    of_lazily(
+        "training: pairs with equal read-outs",
+        "        np.negative(last[:, half:], out=last[:, half:])\n",
+        "",
+        "tests/limits/test_noise.py::test_spread_particles_learn_the_limit_with_a_fraction_of_the_error",
+    ),
+    of_noise(
+        "noise: radius",
+        "np.float32(-2.0)",
+        "np.float32(-1.9)",
+        "tests/limits/test_noise.py::test_numbers_are_normal_and_independent",
+    ),
+    of_noise(
+        "noise: half of the circle",
+        "math.pi * 2.0**-31",
+        "math.pi * 2.0**-32",
+        "tests/limits/test_noise.py::test_numbers_are_normal_and_independent",
+    ),
+    of_noise(
+        "noise: rows of the net not moved",
+        "points ^ self._shift[rows]",
+        "points ^ self._shift[:1]",
+        "tests/limits/test_noise.py::test_each_particle_of_a_net_has_its_law",
+    ),
+    of_noise(
+        "noise: rows of the net handed out twice",
+        "            self._given += more\n",
+        "",
+        "tests/limits/test_noise.py::test_rows_do_not_depend_on_how_many_are_asked_for_at_once",
+    ),
+    of_noise(
+        "noise: rows drawn ahead handed out twice",
+        "        self._ahead = self._ahead[done:]\n",
+        "",
+        "tests/limits/test_noise.py::test_rows_do_not_depend_on_how_many_are_asked_for_at_once",
     ),
 )

@@ -11,7 +11,7 @@ linear in it. The first term is the correlation part of a tensor program, the se
 
 The vectors are kept as they came, unless they lie nearly within the span of those before. Orthonormal directions
 exist only as coordinates on them, through Cholesky factors of Gram matrices, and what $We$ has in the span of the
-$f_j$ exists only as a small matrix: five skinny products per look, seldom seven.
+$f_j$ exists only as a small matrix: three skinny products per look, seldom five.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import get_blas_funcs
 
-from scalewise.limits._directions import Side
+from scalewise.limits._directions import Look, Side
+from scalewise.limits._noise import Noise, generator
 
 __all__ = ["LazyMatrix"]
 
@@ -54,6 +54,7 @@ class LazyMatrix:
         antithetic: Draw equal noise for the two halves of the output space. A simulator of the limit then,
             no longer equal in law to a matrix: read-outs of opposite sign cancel its lowest-order noise.
         decoupled: Let $W^\top$ be an independent copy, as if products backward met another matrix.
+        noise: What draws the numbers on the output and on the input space; by default both from `seed`.
 
     Raises:
         ValueError: If a width is below 1, `sigma` is not positive, `tolerance` is below what the precision
@@ -84,6 +85,7 @@ class LazyMatrix:
         capacity: int = 16,
         antithetic: bool = False,
         decoupled: bool = False,
+        noise: tuple[Noise, Noise] | None = None,
     ) -> None:
         self.dtype = np.dtype(dtype)
         self.tolerance = _checked(n_out, n_in, sigma, tolerance, self.dtype, antithetic)
@@ -91,10 +93,12 @@ class LazyMatrix:
         self.antithetic, self.decoupled = antithetic, decoupled
         self.rho = n_out / n_in
         self.scale = 1.0
-        self._random = generator(seed)
-        self._gemm: Any = get_blas_funcs("gemm", dtype=self.dtype)
-        self._in = Side(n_in, n_out, capacity, self.dtype)
-        self._out = Side(n_out, n_in, capacity, self.dtype)
+        if noise is None:
+            stream = generator(seed)
+            noise = Noise(stream, n_out, paired=antithetic), Noise(stream, n_in)
+        self._noise = noise
+        self._in = Side(n_in, capacity, self.dtype)
+        self._out = Side(n_out, capacity, self.dtype)
         # On (directions in, directions out): <e_i, psi_j>, <xi_i, f_j>, what W e_i has along f_j beside xi_i,
         # what W^T f_j has along e_i beside psi_j, the updates, and their velocity.
         self._e_psi, self._xi_f, self._along, self._back, self._moved = (
@@ -111,8 +115,7 @@ class LazyMatrix:
     @property
     def nbytes(self) -> int:
         """Memory in use: four rows of numbers for each pair of directions, and small matrices."""
-        rows = sum(s.rows.nbytes + s.noise.nbytes for s in (self._in, self._out))
-        return rows + 5 * self._moved.nbytes
+        return self._in.nbytes + self._out.nbytes + 5 * self._moved.nbytes
 
     def forward(
         self, X: Float[np.ndarray, "batch n_in"], *, keep: int | None = None
@@ -130,29 +133,23 @@ class LazyMatrix:
         Raises:
             ValueError: If the shape is another or a number is not finite.
         """
-        self._check("X", X, self.n_in)
         near, far = self._in, self._out
-        C, new, kept, rows = near.look(X, self.tolerance)
-        k, b = near.count, len(kept)
-        noise = near.reserve(b)
-        self._draw(noise, self.sigma, self.antithetic)
-        self._grow()
-        if b and far.count and not self.decoupled:
-            j = far.count
-            looked = rows.vectors @ far.noise.T * (1 / self.n_in)
-            looked -= rows.coordinates @ self._e_psi[:k, :j]
-            self._e_psi[k : k + b, :j] = rows.inverse @ looked
-            self._xi_f[k : k + b, :j] = noise @ far.rows.T * (1 / self.n_out) @ far.inverse.T
-            self._along[k : k + b, :j] = (
-                self._e_psi[k : k + b, :j] / self.rho - self._xi_f[k : k + b, :j]
-            )
+        k, j = near.count, far.count
+        look = self._look("X", X, near)
+        noise = self._draw(far, len(look.kept), self._noise[0], self.sigma)
+        b = len(noise)
+        if b and j and not self.decoupled:
+            new = slice(k, k + b)
+            self._e_psi[new, :j] = look.inverse @ (look.images - look.left @ self._e_psi[:k, :j])
+            self._xi_f[new, :j] = far.averages(noise) @ far.inverse.T
+            self._along[new, :j] = self._e_psi[new, :j] / self.rho - self._xi_f[new, :j]
         if b:
-            near.append(rows)
-        C = np.concatenate([C, new], axis=1)
-        weights = self.scale * self._along[: k + b, : far.count] + self._moved[: k + b, : far.count]
-        Y = self._combine(C, near.noise, C @ weights, far)
+            near.append(look)
+        C = look.coordinates
+        along = self._scaled(self._along[: k + b, :j]) + self._moved[: k + b, :j]
+        Y = far.combine(C @ along @ far.inverse, self._scaled(C))
         if keep is not None:
-            self._forget(near, k + int(np.searchsorted(kept, keep)))
+            self._forget(k + int(np.searchsorted(look.kept, keep)))
         return Y, C
 
     def backward(
@@ -169,28 +166,26 @@ class LazyMatrix:
         Raises:
             ValueError: If the shape is another or a number is not finite.
         """
-        self._check("Y", Y, self.n_out)
         near, far = self._out, self._in
-        C, new, kept, rows = near.look(Y, self.tolerance)
-        k, b = near.count, len(kept)
-        noise = near.reserve(b)
-        self._draw(noise, self.sigma * math.sqrt(self.rho), False)
-        self._grow()
-        if b and far.count and not self.decoupled:
-            i = far.count
-            looked = rows.vectors @ far.noise.T * (1 / self.n_out)
-            looked -= rows.coordinates @ self._xi_f[:i, :k].T
-            self._xi_f[:i, k : k + b] = (rows.inverse @ looked).T
-            self._e_psi[:i, k : k + b] = (noise @ far.rows.T * (1 / self.n_in) @ far.inverse.T).T
-            self._back[:i, k : k + b] = (
-                self.rho * self._xi_f[:i, k : k + b] - self._e_psi[:i, k : k + b]
-            )
+        k, i = near.count, far.count
+        look = self._look("Y", Y, near)
+        noise = self._draw(far, len(look.kept), self._noise[1], self.sigma * math.sqrt(self.rho))
+        b = len(noise)
+        if b and i and not self.decoupled:
+            new = slice(k, k + b)
+            self._xi_f[:i, new] = (
+                look.inverse @ (look.images - look.left @ self._xi_f[:i, :k].T)
+            ).T
+            self._e_psi[:i, new] = (far.averages(noise) @ far.inverse.T).T
+            self._back[:i, new] = self.rho * self._xi_f[:i, new] - self._e_psi[:i, new]
         if b:
-            near.append(rows)
-        C = np.concatenate([C, new], axis=1)
-        i, j = far.count, k + b
-        weights = self.scale * self._back[:i, :j] + self.rho * self._moved[:i, :j]
-        return self._combine(C, near.noise, C @ weights.T, far), C
+            near.append(look)
+        C = look.coordinates
+        moved = self._moved[:i, : k + b]
+        along = self._scaled(self._back[:i, : k + b]) + (
+            moved if self.rho == 1.0 else self.rho * moved
+        )
+        return far.combine(C @ along.T @ far.inverse, self._scaled(C)), C
 
     def update(
         self,
@@ -235,67 +230,50 @@ class LazyMatrix:
         self._moved += self._velocity
         self.scale += self._drift
 
-    def _combine(
-        self, C: np.ndarray, noise: np.ndarray, weights: np.ndarray, far: Side
-    ) -> np.ndarray:
-        """Coordinates times noise, plus what lies along the directions of the other side."""
-        C = (self.scale * C).astype(self.dtype, copy=False)
-        if not far.count or not len(C):
-            return C @ noise
-        along = (weights @ far.inverse).astype(self.dtype, copy=False)
-        out = (
-            self._gemm(1.0, noise.T, C.T)
-            if C.shape[1]
-            else np.zeros((far.width, len(C)), self.dtype, order="F")
-        )
-        return self._gemm(1.0, far.rows.T, along.T, beta=1.0, c=out, overwrite_c=1).T
+    def _look(self, name: str, vectors: np.ndarray, near: Side) -> Look:
+        if vectors.ndim != 2 or vectors.shape[1] != near.width:
+            raise ValueError(
+                f"`{name}` must have shape (batch, {near.width}), one vector a row; got {vectors.shape}. "
+                f"This matrix maps vectors of width {self.n_in} to width {self.n_out}."
+            )
+        look = near.look(vectors.astype(self.dtype, copy=False), self.tolerance)
+        if look is None:
+            raise ValueError(
+                f"`{name}` holds numbers that are not finite, or whose squares are not. Lower the learning "
+                "rate, or see which nonlinearity overflows."
+            )
+        return look
 
-    def _draw(self, noise: np.ndarray, sigma: float | int, paired: bool) -> None:
-        half = noise.shape[1] // 2
-        if paired:
-            noise[:, :half] = self._random.standard_normal((len(noise), half), self.dtype)
-            noise[:, half:] = noise[:, :half]
-        else:
-            self._random.standard_normal(out=noise, dtype=self.dtype)
-        if sigma != 1.0:
-            noise *= sigma
+    def _draw(self, far: Side, rows: int, noise: Noise, sigma: float | int) -> np.ndarray:
+        """Images of new directions on the far side."""
+        found = far.fresh(rows)
+        if rows:
+            noise.fill(found)
+            if sigma != 1.0:
+                found *= sigma
+        self._grow()
+        return found
 
-    def _forget(self, side: Side, count: int) -> None:
-        k, side.count = side.count, count
+    def _scaled(self, values: np.ndarray) -> np.ndarray:
+        return values if self.scale == 1.0 else self.scale * values
+
+    def _forget(self, count: int) -> None:
+        k = self._in.count
+        self._in.count = self._out.images = count
         for array in (self._e_psi, self._xi_f, self._along):
             array[count:k] = 0.0
 
     def _grow(self) -> None:
-        size = max(len(self._in._rows), len(self._out._rows))
-        old = len(self._moved)
+        size, old = max(self._in.images, self._out.images), len(self._moved)
         if size <= old:
             return
+        size = max(size, 2 * old)
         for name in ("_e_psi", "_xi_f", "_along", "_back", "_moved", "_velocity"):
             array = getattr(self, name)
             if array is not None:
                 new = np.zeros((size, size))
                 new[:old, :old] = array
                 setattr(self, name, new)
-
-    def _check(self, name: str, vectors: np.ndarray, width: int) -> None:
-        if vectors.ndim != 2 or vectors.shape[1] != width:
-            raise ValueError(
-                f"`{name}` must have shape (batch, {width}), one vector a row; got {vectors.shape}. "
-                f"This matrix maps vectors of width {self.n_in} to width {self.n_out}."
-            )
-        # One sum is finite unless a number is not; looking at each costs more than the product.
-        if not math.isfinite(float(vectors.sum())):
-            raise ValueError(
-                f"`{name}` holds numbers that are not finite. Lower the learning rate, or see which "
-                "nonlinearity overflows."
-            )
-
-
-def generator(seed: int | Sequence[int] | np.random.Generator) -> np.random.Generator:
-    """A stream of Philox numbers from a seed, or the stream given."""
-    if isinstance(seed, np.random.Generator):
-        return seed
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
 
 
 def _checked(

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import get_blas_funcs
 
+from scalewise.limits._noise import normal
+
 __all__ = ["RealMatrix"]
 
 
@@ -43,7 +45,7 @@ class RealMatrix:
         def drawn() -> np.ndarray:
             W = np.empty((len(streams), n_out, n_in), dtype)
             for own, stream in zip(W, streams, strict=True):
-                stream.standard_normal(out=own, dtype=W.dtype.type)
+                normal(stream, own)
             W *= sigma / math.sqrt(n_in)
             return W
 

@@ -39,6 +39,7 @@ class Lazy:
         seed: Of the first; replica $k$ has the stream of (seed, $k$).
         compression: Directions smaller than this, relative to the vector, are not revealed.
         antithetic: Read-outs of opposite sign on two halves of the last hidden space, with equal noise.
+        spread: First numbers of each hidden space from a net of points spread evenly over the particles.
         remember_tests: Whether directions of test inputs are remembered. If not, each of their outputs keeps its
             law given the trained network in the limit, at less cost.
         dtype: ``float64`` or ``float32``.
@@ -49,6 +50,7 @@ class Lazy:
     seed: int
     compression: float | int | None
     antithetic: bool
+    spread: bool
     remember_tests: bool
     dtype: Any
 
@@ -65,6 +67,7 @@ class Infinite:
         start: Particles of the first attempt.
         compression: As for `Lazy`.
         antithetic: As for `Lazy`.
+        spread: As for `Lazy`.
     """
 
     tolerance: float | int
@@ -74,6 +77,7 @@ class Infinite:
     start: int
     compression: float | int | None
     antithetic: bool
+    spread: bool
 
     def at(self, width: int) -> Lazy:
         """The lazy backend with so many particles."""
@@ -83,6 +87,7 @@ class Infinite:
             seed=self.seed,
             compression=self.compression,
             antithetic=self.antithetic,
+            spread=self.spread,
         )
 
 
@@ -117,6 +122,7 @@ def lazy(
     seed: int = 0,
     compression: float | int | None = None,
     antithetic: bool = False,
+    spread: bool = False,
     remember_tests: bool = True,
     dtype: Any = np.float64,
 ) -> Lazy:
@@ -128,6 +134,8 @@ def lazy(
         seed: At least 0.
         compression: As the tolerance of `LazyMatrix`; by default what the precision carries.
         antithetic: See `Lazy`; needs an even width, and is the limit's simulator, no longer a real network's.
+        spread: See `Lazy`; for `train` only, and a simulator of the limit too: unbiased draws as before, which
+            tell of the initial network and of the first step far more per particle. Best at powers of two.
         remember_tests: See `Lazy`.
         dtype: ``float64`` or ``float32``.
 
@@ -146,7 +154,9 @@ def lazy(
         raise ValueError(
             f"`antithetic` pairs the coordinates and needs an even width; got {width}."
         )
-    return Lazy(width, replicas, seed, compression, antithetic, remember_tests, np.dtype(dtype))
+    return Lazy(
+        width, replicas, seed, compression, antithetic, spread, remember_tests, np.dtype(dtype)
+    )
 
 
 def infinite(
@@ -158,6 +168,7 @@ def infinite(
     start: int = 1024,
     compression: float | int | None = None,
     antithetic: bool = True,
+    spread: bool = True,
 ) -> Infinite:
     """Infinite width, known to a tolerance: as many particles as the error bar of the replicas asks for.
 
@@ -169,6 +180,7 @@ def infinite(
         start: Particles of the first attempt; even, at least 2.
         compression: As for `lazy`.
         antithetic: As for `lazy`.
+        spread: As for `lazy`.
 
     Raises:
         ValueError: If a number is out of range.
@@ -185,7 +197,7 @@ def infinite(
         raise ValueError(f"`replicas` must be at least 2, for an error bar; got {replicas}.")
     if start % 2:
         raise ValueError(f"`start` must be even and at least 2; got {start}.")
-    return Infinite(tolerance, replicas, seed, memory, start, compression, antithetic)
+    return Infinite(tolerance, replicas, seed, memory, start, compression, antithetic, spread)
 
 
 def _check(width: int, replicas: int, seed: int, dtype: Any, name: str) -> None:

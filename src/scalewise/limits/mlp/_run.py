@@ -162,7 +162,7 @@ class Run:
         coordinates: list[Any] = [None] * len(self.matrices)
         dx = errors @ self.last.value
         for layer in reversed(range(self.net.hidden_layers)):
-            dh[layer] = dx * slopes[layer]()[..., :count, :]
+            dh[layer] = dx * slopes[layer](count)
             if layer:
                 dx, coordinates[layer - 1] = self.matrices[layer - 1].backward(dh[layer])
         return dh, coordinates
@@ -267,27 +267,42 @@ class Run:
                 f"and targets to finite numbers (..., sample); got shape {loss.shape}."
             )
         records.loss.append(loss.mean(axis=-1))
-        kernels = [a @ a.swapaxes(-1, -2) / n for a, n in zip(x, self.widths, strict=True)]
-        records.kernel.append(np.stack(kernels, axis=-3).astype(np.float64))
+        rows = x[0].shape[-2]
+        kernel = np.empty((*f.shape[:-2], len(x), rows, rows))
+        for layer, (a, n) in enumerate(zip(x, self.widths, strict=True)):
+            np.multiply(a @ a.swapaxes(-1, -2), 1 / n, out=kernel[..., layer, :, :])
+        records.kernel.append(kernel)
         if features:
             records.features.append(np.stack([a[..., :features] for a in x], axis=-3))
 
 
 def value_and_slope(
     activation: Activation,
-) -> Callable[[np.ndarray], tuple[np.ndarray, Callable[[], np.ndarray]]]:
-    """A function from preactivations to features and to a thunk for the slope, which few of them need."""
+) -> Callable[[np.ndarray], tuple[np.ndarray, Callable[[int], np.ndarray]]]:
+    """A function from preactivations, which it may overwrite, to features and to a thunk for slopes.
+
+    Few rows need a slope: the thunk takes how many, the first.
+    """
     value, derivative = activation.derivatives[:2]
     if activation.name == "tanh":
 
-        def tanh(h: np.ndarray) -> tuple[np.ndarray, Callable[[], np.ndarray]]:
-            x = np.tanh(h)
-            return x, lambda: 1 - x * x
+        def tanh(h: np.ndarray) -> tuple[np.ndarray, Callable[[int], np.ndarray]]:
+            x = np.tanh(h, out=h)
+
+            def slope(count: int) -> np.ndarray:
+                rows = x[..., :count, :]
+                squares = rows * rows
+                return np.subtract(1.0, squares, out=squares)
+
+            return x, slope
 
         return tanh
 
-    def both(h: np.ndarray) -> tuple[np.ndarray, Callable[[], np.ndarray]]:
-        return np.asarray(value(h), h.dtype), lambda: np.asarray(derivative(h), h.dtype)
+    def both(h: np.ndarray) -> tuple[np.ndarray, Callable[[int], np.ndarray]]:
+        def slope(count: int) -> np.ndarray:
+            return np.asarray(derivative(h[..., :count, :]), h.dtype)
+
+        return np.asarray(value(h), h.dtype), slope
 
     return both
 

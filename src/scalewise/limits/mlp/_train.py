@@ -11,10 +11,11 @@ import xarray as xr
 
 from scalewise._threads import blas_threads_for
 from scalewise.limits._checks import kind, whole
-from scalewise.limits._lazy import LazyMatrix, generator
+from scalewise.limits._noise import generator, normal
 from scalewise.limits._real import RealMatrix
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
 from scalewise.limits.mlp._descent import SGD
+from scalewise.limits.mlp._lazily import lazy_runs
 from scalewise.limits.mlp._network import Network, Powers, powers
 from scalewise.limits.mlp._run import Records, Run, Start
 from scalewise.limits.mlp._task import Task
@@ -132,7 +133,10 @@ def real_seeds(
     widths = net.widths(on.width)
 
     def draw(*shape: int) -> np.ndarray:
-        return np.stack([s.standard_normal(shape, on.dtype.type) for s in streams])
+        found = np.empty((len(streams), *shape), on.dtype)
+        for own, stream in zip(found, streams, strict=True):
+            normal(stream, own)
+        return found
 
     matrices = [
         RealMatrix(
@@ -141,57 +145,6 @@ def real_seeds(
         for n_in, n_out, c in zip(widths, widths[1:], net.C_W[1:], strict=False)
     ]
     return draw, matrices
-
-
-def lazy_runs(
-    net: Network,
-    task: Task,
-    sgd: SGD,
-    at: Powers,
-    on: Lazy,
-    decoupled: bool,
-    length: tuple[int, int, int],
-) -> Records:
-    """One replica after another; each with its own stream."""
-    widths = net.widths(on.width)
-    found = []
-    for k in range(on.replicas):
-        stream = generator((on.seed, k))
-
-        def draw(*shape: int, stream: np.random.Generator = stream) -> np.ndarray:
-            return stream.standard_normal(shape, on.dtype.type)
-
-        rows = (len(task.inputs) + len(task.test_inputs)) * (length[0] + 1)
-        matrices = [
-            LazyMatrix(
-                n_out,
-                n_in,
-                seed=stream,
-                sigma=math.sqrt(c),
-                tolerance=on.compression,
-                dtype=on.dtype,
-                capacity=min(rows, 256),
-                antithetic=on.antithetic and layer == len(widths) - 1,
-                decoupled=decoupled,
-            )
-            for layer, (n_in, n_out, c) in enumerate(
-                zip(widths, widths[1:], net.C_W[1:], strict=False), 1
-            )
-        ]
-        start = _initial(net, task, widths, draw)
-        if on.antithetic:
-            _pair(start)
-        keep = on.remember_tests
-        run = Run(net, task, sgd, powers=at, matrices=matrices, start=start, keep_tests=keep)
-        found.append(run.train(*length))
-    parts = ("logits", "loss", "kernel", "features")
-    return Records(
-        found[0].time,
-        *(
-            [np.stack(values) for values in zip(*(getattr(r, part) for r in found), strict=True)]
-            for part in parts
-        ),
-    )
 
 
 def _initial(
@@ -203,18 +156,6 @@ def _initial(
     sizes = (*widths, outputs)
     biases = [draw(n) if has else None for n, has in zip(sizes, net.has_biases, strict=True)]
     return Start(widths, first, last, biases)
-
-
-def _pair(start: Start) -> None:
-    """Opposite read-outs on the two halves of the last space, everything else in it equal."""
-    first, last, biases = start.first, start.last, start.biases
-    half = last.shape[-1] // 2
-    last[:, half:] = -last[:, :half]
-    if len(biases) == 2:
-        first[:, half:] = first[:, :half]
-    bias = biases[-2]
-    if bias is not None:
-        bias[half:] = bias[:half]
 
 
 def _until_known(on: Infinite, rows: int, run: Callable[[Lazy], Records]) -> tuple[Records, Lazy]:
