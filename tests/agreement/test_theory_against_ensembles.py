@@ -31,8 +31,13 @@ def network(name: str, width: int) -> sw.MLP:
     )
 
 
-@pytest.mark.parametrize("width", [32, 96])
-@pytest.mark.parametrize("name", ["tanh", "sin", "gelu", "swish", "relu", "linear"])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        *((name, 32) for name in ("tanh", "sin", "gelu", "swish", "relu", "linear")),
+        *((name, 96) for name in ("tanh", "relu")),
+    ],
+)
 def test_prediction_at_a_width(name: str, width: int) -> None:
     net = network(name, width)
     theory = sw.predict(net, X)
