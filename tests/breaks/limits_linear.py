@@ -5,6 +5,7 @@ from breaks import row
 LINEAR = "tests/limits/test_linear.py"
 DEEP = "tests/limits/test_linear_deep.py"
 MAML = "tests/limits/test_maml.py"
+BIAS = "tests/limits/test_maml_stability.py"
 KERNEL = "tests/limits/test_maml_kernel.py"
 TASKS = "tests/limits/test_maml_tasks.py"
 WORDS = "tests/limits/test_word2vec.py"
@@ -12,6 +13,7 @@ WORDS = "tests/limits/test_word2vec.py"
 of_linear = row("limits/linear.py", LINEAR)
 of_deep = row("limits/deep_linear.py", DEEP)
 of_maml = row("limits/maml.py", MAML)
+of_bias = row("limits/maml_stability.py", BIAS)
 of_kernel = row("limits/kernel_maml.py", KERNEL)
 of_words = row("limits/word2vec.py", WORDS)
 of_analogies = row("limits/analogies.py", WORDS)
@@ -81,7 +83,7 @@ MUTANTS = (
     of_maml("maml: outer gradient at the weights before", "a = b * eps", "a = 0 * b * eps"),
     of_maml(
         "maml: second order without the slope of chi",
-        "- eps * _through_softmax(slope, chi, tasks.support_class)",
+        "- eps * through_softmax(slope, chi, tasks.support_class)",
         "",
     ),
     of_maml("maml: second order without its square", "g = eps**2 * chi @ N", "g = 0 * chi @ N"),
@@ -91,6 +93,48 @@ MUTANTS = (
         "maml: C without its square in S",
         "wide = keep * a * W + R.T @ (0.5 * a**2 * Z)",
         "wide = keep * a * W",
+    ),
+    of_maml(
+        "maml: a network descends at the weights before, inner",
+        "dP = net.v.T @ gradient.Gamma - (eps * (P @ gradient.L.T)) @ gradient.R",
+        "dP = net.v.T @ gradient.Gamma",
+    ),
+    of_maml(
+        "maml: a network descends at the weights before, outer",
+        "dv = gradient.Gamma @ P.T - eps * gradient.N @ net.v",
+        "dv = gradient.Gamma @ P.T",
+    ),
+    of_maml(
+        "maml: a network's norm without the readout",
+        "float(np.vdot(dP, dP) + np.vdot(dv, dv))",
+        "float(np.vdot(dP, dP))",
+    ),
+    of_maml(
+        "maml: a network's bias without its multiplier",
+        "net.alpha * P[:, -1], net.alpha)",
+        "P[:, -1], net.alpha)",
+    ),
+    of_maml(
+        "maml: products that no network has taken as they are",
+        "if square < -_ROUNDING * size:",
+        "if square < -1e300 * size:",
+    ),
+    of_bias(
+        "maml bias: without the readout",
+        "np.vdot(x_s @ net.C, x_q) + A_zz",
+        "np.vdot(x_s @ net.C, x_q) + 0 * A_zz",
+    ),
+    of_bias("maml bias: without the features", "(np.vdot(x_s @ net.C, x_q) + ", "("),
+    of_bias("maml bias: not over the classes", "inner_rate / k * (", "inner_rate * ("),
+    of_bias(
+        "maml bias: common shifts counted",
+        "np.linalg.eigvalsh(Z.T @ net.A @ Z)",
+        "np.linalg.eigvalsh(net.A)[1:]",
+    ),
+    of_bias(
+        "maml bias: supports on both sides",
+        "for x in (tasks.support, tasks.query)",
+        "for x in (tasks.support, tasks.support)",
     ),
     of_kernel(
         "kernel maml: pushed with the wrong sign",

@@ -50,6 +50,7 @@ from scalewise.limits.maml import (
     gram_net,
     maml_step,
 )
+from scalewise.limits.maml_stability import bias_response
 from scalewise.limits.mlp import SGD, Loss, Network, Task, train
 from scalewise.limits.program import exact, reference, run
 from scalewise.limits.transfer import transfer_gap
@@ -89,6 +90,7 @@ __all__ = [
     "adapted_outputs",
     "analogy_answers",
     "analogy_chance",
+    "bias_response",
     "conditioned_readout",
     "cross_entropy",
     "deep_linear_limit",
