@@ -196,6 +196,17 @@ def test_deep_linear_networks_by_hand() -> None:
     assert V == pytest.approx([2 * (6 - k) for k in range(1, 7)])
 
 
+def test_deep_linear_networks_of_unequal_widths_by_hand() -> None:
+    """Coincident inputs: Q_{k,l} is both products of C_W from k on times the sum of 1/d from k to l."""
+    C, widths = (0.7, 1.3, 0.9, 1.6, 1.1), (30, 50, 20, 40)
+    net = sw.MLP(5, widths, "linear", input_dim=1, output_dim=1, C_W=C)
+    for ell in range(1, 5):
+        Q = second_moment(net, np.ones((1, 1)), layer=ell).ravel()
+        for k in range(1, ell + 1):
+            pairs = sum(1 / d for d in widths[k - 1 : ell])
+            assert Q[k - 1] == pytest.approx(np.prod(C[k:ell]) * np.prod(C[k:]) * pairs)
+
+
 def test_refusals() -> None:
     many = sw.MLP(3, 8, "tanh", input_dim=2, output_dim=2)
     shallow = sw.MLP(1, 8, "tanh", input_dim=2, output_dim=1)
