@@ -138,6 +138,12 @@ def test_a_mean_of_the_activation_is_not_what_counts() -> None:
     np.testing.assert_allclose(row_overlap(linear, X, 1), 0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("k", "width"), [(1, 20), (2, 30)])
+def test_an_overlap_goes_by_the_width_that_rows_run_over(k: int, width: int) -> None:
+    unequal = sw.MLP(4, (20, 30, 50), "softplus", input_dim=2, output_dim=1, C_b=C_b, C_W=C_W)
+    np.testing.assert_allclose(width * row_overlap(unequal, X, k), WIDTH * row_overlap(net(), X, k))
+
+
 def test_two_layers() -> None:
     shallow = sw.MLP(2, 10, "softplus", input_dim=2, output_dim=1, C_W=1.3)
     moments = refined_moments(shallow, X)
