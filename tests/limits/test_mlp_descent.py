@@ -117,6 +117,12 @@ def test_every_strategy(drawn, strategy):
     compared(drawn, Network(strategy, "tanh"), SGD(0.3))
 
 
+def test_biases_where_the_last_weights_start_small(drawn):
+    """A > U: gradients reach the hidden biases through what the last weights have learned."""
+    lag = abc(("-1/2", 0, "1/2"), ("1/2", "1/2", 1), 0)
+    compared(drawn, Network(lag, "tanh", C_b=0.3, lambda_b=0.8), SGD(0.3))
+
+
 @pytest.mark.parametrize("strategy", [mup(depth=3), ntk(depth=3).gauge("1/3")])
 def test_everything_at_once(drawn, strategy):
     """Biases, unequal widths, unequal variances and rates, momentum, decay, clipping, batches."""

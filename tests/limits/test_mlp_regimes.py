@@ -70,16 +70,16 @@ def test_the_kernel_regime_has_no_particles():
 def test_as_many_draws_as_the_tolerance_asks_for():
     net, options = Network(ntk(depth=3), "tanh"), {"steps": 3, "draws": True}
     for antithetic in (True, False):
-        on = infinite(0.01, antithetic=antithetic)
+        on = infinite(0.03, antithetic=antithetic)
         found = train(net, BINARY, SGD(0.5), on=on, **options)
-        assert float(found.logits_sem.max()) <= 0.01
+        assert float(found.logits_sem.max()) <= 0.03
         same = train_kernel(net, BINARY, SGD(0.5), steps=3, replicas=4000, seed=5)
         sem = np.hypot(found.logits_sem, same.logits.std("replica") / 4000**0.5)
         assert (np.abs(found.logits - same.logits.mean("replica")) < 4.5 * sem).all()
         assert found.sizes["replica"] == found.attrs["replicas"]
         again = train(net, BINARY, SGD(0.5), on=on, **options)
         np.testing.assert_array_equal(found.logits_draws, again.logits_draws)
-    assert found.attrs["replicas"] > 1000
+    assert found.attrs["replicas"] > 100
 
 
 @pytest.mark.parametrize("strategy", [ntk(depth=3), SLOWED])
