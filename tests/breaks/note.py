@@ -32,6 +32,11 @@ MUTANTS = (
         "+ 0 * fourth * _watched(watched) * _moved(moved)",
     ),
     of_influence("influence: own block dropped", '("abba->ab", B)', '("abba->ab", 0 * B)'),
+    of_influence(
+        "influence: width of the layer above",
+        "net.C_W[k] ** 2 / d[k] * _moment",
+        "net.C_W[k] ** 2 / d[k + 1] * _moment",
+    ),
     of_influence_refined(
         "refined influence: weight variance", "v[..., 0] = net.C_W[L - 1]", "v[..., 0] = 1.0"
     ),
@@ -39,5 +44,10 @@ MUTANTS = (
         "refined influence: curvature of another block",
         "mu, bend = _mean(net, kernels, k - 1, 0)",
         "mu, bend = _mean(net, kernels, k, 0)",
+    ),
+    of_influence_refined(
+        "refined influence: width above",
+        "net.widths[k]\n    return front",
+        "net.widths[k + 1]\n    return front",
     ),
 )
