@@ -190,7 +190,7 @@ def step(net: LinearNet, **settings) -> None:
         ),
         (
             lambda: LinearNet(np.zeros((3, 2)), np.full((1, 3), np.inf), np.zeros(3)),
-            "`LinearNet.v` must be finite; it holds inf or NaN",
+            "`LinearNet.v` must hold finite numbers only",
         ),
     ],
 )

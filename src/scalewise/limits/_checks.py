@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["is_number", "kind", "number", "table", "whole"]
+__all__ = [
+    "array",
+    "is_number",
+    "is_whole",
+    "kind",
+    "not_negative",
+    "number",
+    "precision",
+    "table",
+    "whole",
+]
 
 
 def is_number(value: Any) -> bool:
     """Whether it is one real number."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is one whole number."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def number(name: str, value: Any, rule: str, good: bool = True) -> None:
@@ -23,16 +38,17 @@ def number(name: str, value: Any, rule: str, good: bool = True) -> None:
         raise ValueError(f"`{name}` must be {rule} and finite; got {value!r}.")
 
 
-def whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is no whole number, or too small."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
+def whole(name: str, value: Any, least: int, *, what: str = "") -> None:
+    """Refuse what is no whole number, or too small; `what` may say what it counts."""
+    rule = f"`{name}` {f'{what} and ' if what else ''}must be"
+    if not is_whole(value):
+        raise ValueError(f"{rule} a whole number of at least {least}; got {value!r}.")
     if value < least:
-        raise ValueError(f"`{name}` must be at least {least}; got {value}.")
+        raise ValueError(f"{rule} at least {least}; got {value}.")
 
 
-def table(name: str, values: Any) -> np.ndarray:
-    """A new array of finite numbers, or a refusal."""
+def table(name: str, values: Any, *, finite: bool = True) -> np.ndarray:
+    """A new array of numbers, finite ones if wanted, or a refusal."""
     try:
         raw = np.asarray(values)
         array = raw.astype(np.float64) if raw.dtype.kind in "biuf" else None
@@ -42,7 +58,7 @@ def table(name: str, values: Any) -> np.ndarray:
         raise ValueError(
             f"`{name}` must be an array of real numbers with rows of one length; got {_short(values)}."
         )
-    if not np.isfinite(array).all():
+    if finite and not np.isfinite(array).all():
         raise ValueError(f"`{name}` must hold finite numbers only. Clean the data first.")
     return array
 
@@ -59,3 +75,53 @@ def _short(value: Any) -> str:
     text = repr(value)
     what = type(value).__name__
     return f"{what} {text}" if len(text) < 40 and "\n" not in text else what
+
+
+def array(
+    name: str, values: Any, axes: Sequence[str | int] | None = None, *, whole: bool = False
+) -> np.ndarray:
+    """Finite numbers as an array with these axes, not copied if it is one already, or a refusal.
+
+    Axes are names, of any length, or lengths; ``None`` takes any. Whole numbers stay so, others become floats.
+    """
+    try:
+        found = np.asarray(values)
+    except ValueError:  # rows of unequal length
+        found = np.empty((), dtype=object)
+    fits = axes is None or (
+        found.ndim == len(axes)
+        and all(isinstance(a, str) or a == n for a, n in zip(axes, found.shape, strict=True))
+    )
+    if found.dtype.kind not in ("iu" if whole else "biuf") or not fits:
+        shape = "" if axes is None else f" of shape ({', '.join(map(str, axes))})"
+        raise ValueError(
+            f"`{name}` must be an array of {'whole' if whole else 'real'} numbers{shape}; got "
+            f"{_array(found) if found.dtype.kind != 'O' else _short(values)}."
+        )
+    if not np.isfinite(found).all():
+        raise ValueError(f"`{name}` must hold finite numbers only. Clean the data first.")
+    return found if found.dtype.kind in "f" or whole else found.astype(np.float64)
+
+
+def not_negative(name: str, value: Any) -> None:
+    """Refuse what is no finite number of at least 0."""
+    if not (is_number(value) and math.isfinite(value) and value >= 0):
+        raise ValueError(f"`{name}` must be finite and at least 0; got {value!r}.")
+
+
+def precision(dtype: Any) -> None:
+    """Refuse another type than float64 and float32."""
+    try:
+        known = np.dtype(dtype) in (np.float64, np.float32)
+    except TypeError:
+        known = False
+    if not known:
+        raise ValueError(f"`dtype` must be float64 or float32; got {_named(dtype)}.")
+
+
+def _named(dtype: Any) -> str:
+    return dtype.__name__ if isinstance(dtype, type) else repr(dtype)
+
+
+def _array(found: np.ndarray) -> str:
+    return f"shape {found.shape} of {found.dtype}"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-__all__ = ["augmented", "check_rate", "contrasts", "through_softmax"]
+from scalewise.limits._checks import is_number
+
+__all__ = ["augmented", "check_rate", "contrasts", "softmax_loss", "through_softmax"]
 
 
 def augmented(x: np.ndarray, alpha: float, M: np.ndarray) -> np.ndarray:
@@ -25,6 +29,23 @@ def contrasts(k: int) -> np.ndarray:
     return upper / np.linalg.norm(upper, axis=0)
 
 
+def softmax_loss(f: np.ndarray, y: np.ndarray) -> tuple[Any, np.ndarray]:
+    """The mean cross-entropy over the samples of each task, and its slope, whatever the numbers."""
+    if y.shape != f.shape[:-1]:
+        raise ValueError(f"`y` must hold one class per row, shape {f.shape[:-1]}; got {y.shape}.")
+    if y.size and not 0 <= y.min() <= y.max() < f.shape[-1]:
+        raise ValueError(
+            f"`y` must hold classes from 0 to {f.shape[-1] - 1}; got {y.min()} to {y.max()}."
+        )
+    centred = f - f.max(-1, keepdims=True)
+    p = np.exp(centred)
+    total = p.sum(-1, keepdims=True)
+    p /= total
+    chosen = np.take_along_axis(centred, y[..., None], -1) - np.log(total)
+    np.put_along_axis(p, y[..., None], np.take_along_axis(p, y[..., None], -1) - 1, -1)
+    return -chosen[..., 0].mean(-1), p / f.shape[-2]
+
+
 def through_softmax(slope: np.ndarray, chi: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """A slope times the Jacobian of chi, the slope of a mean cross-entropy, with respect to the outputs."""
     p = chi * chi.shape[1]
@@ -34,5 +55,5 @@ def through_softmax(slope: np.ndarray, chi: np.ndarray, classes: np.ndarray) -> 
 
 def check_rate(name: str, value: float) -> None:
     """Refuse a rate whose square overflows, or that is none."""
-    if not 0 <= value <= 1e100:
-        raise ValueError(f"`{name}` must be finite and at least 0; got {value}.")
+    if not (is_number(value) and 0 <= value <= 1e100):
+        raise ValueError(f"`{name}` must be finite and at least 0; got {value!r}.")

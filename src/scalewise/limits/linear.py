@@ -21,6 +21,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.random import Generator, Philox
 
+from scalewise.limits._checks import array, is_number, kind, not_negative, whole
+from scalewise.limits._few_shot import softmax_loss
+
 __all__ = [
     "LinearNet",
     "LossFunction",
@@ -57,16 +60,22 @@ class LinearNet:
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
+        for name, axes in (
+            ("u", ("hidden", "input")),
+            ("v", ("output", "hidden")),
+            ("b", ("hidden",)),
+        ):
+            object.__setattr__(self, name, array(f"LinearNet.{name}", getattr(self, name), axes))
+        not_negative("alpha", self.alpha)
         hidden = self.u.shape[0]
         if self.v.shape[1:] != (hidden,) or self.b.shape != (hidden,):
             raise ValueError(
                 "`LinearNet` needs `u` of shape (hidden, input), `v` of shape (output, hidden) and `b` of "
                 f"shape (hidden,); got {self.u.shape}, {self.v.shape} and {self.b.shape}."
             )
-        _refuse("alpha", self.alpha, self.alpha >= 0, "at least 0")
-        for name in ("u", "v", "b"):
-            if not np.all(np.isfinite(getattr(self, name))):
-                raise ValueError(f"`LinearNet.{name}` must be finite; it holds inf or NaN.")
+
+
+_NET: dict[type, str] = {LinearNet: "a LinearNet, such as linear_limit(inputs, outputs)"}
 
 
 def linear_limit(
@@ -99,8 +108,10 @@ def linear_limit(
         0.2
         0.36288
     """
-    _check_sizes(inputs, outputs)
-    _check_spreads(sigma_u, sigma_v)
+    for name, value in (("inputs", inputs), ("outputs", outputs)):
+        whole(name, value, 1, what="is a dimension")
+    for name, value in (("sigma_u", sigma_u), ("sigma_v", sigma_v), ("alpha", alpha)):
+        not_negative(name, value)
     eye = np.eye(inputs + outputs)
     u, v = sigma_u * eye[:, :inputs], sigma_v * eye[inputs:]
     return LinearNet(u, v, np.zeros(inputs + outputs), float(alpha))
@@ -165,8 +176,9 @@ def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
         >>> sample_linear(linear_limit(3, 2), 64).v.shape
         (2, 64)
     """
-    if width < 1:
-        raise ValueError(f"`width` counts hidden units and must be at least 1; got {width}.")
+    kind("limit", limit, _NET)
+    whole("width", width, 1, what="counts hidden units")
+    whole("seed", seed, 0)
     Omega = Generator(Philox(seed)).standard_normal((width, limit.u.shape[0])) / math.sqrt(width)
     return LinearNet(Omega @ limit.u, limit.v @ Omega.T, Omega @ limit.b, limit.alpha)
 
@@ -187,11 +199,12 @@ def linear_features(
 
     Source: TP4 Algorithm 3, line 6.
     """
-    if x.shape[-1] != net.u.shape[1]:
-        raise ValueError(
-            f"`x` must have {net.u.shape[1]} features for this net; got {x.shape[-1]}."
-        )
-    return x @ net.u.T + net.b
+    kind("net", net, _NET)
+    x = array("x", x, ("sample", "feature"))
+    if x.shape[1] != net.u.shape[1]:
+        raise ValueError(f"`x` must have {net.u.shape[1]} features for this net; got {x.shape[1]}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _finite(x @ net.u.T + net.b, "features")
 
 
 def linear_outputs(
@@ -208,7 +221,9 @@ def linear_outputs(
 
     Source: TP4 Algorithm 3, line 7.
     """
-    return linear_features(net, x) @ net.v.T
+    H = linear_features(net, x)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _finite(H @ net.v.T, "outputs")
 
 
 def linear_step(
@@ -244,31 +259,58 @@ def linear_step(
 
     Source: TP4 Algorithms 2 and 3, lines 5-22.
     """
-    _refuse("learning_rate", learning_rate, learning_rate >= 0, "at least 0")
-    _refuse("weight_decay", weight_decay, weight_decay >= 0, "at least 0")
-    if not clip > 0:
-        raise ValueError(
-            f"`clip` is the largest norm of a gradient and must be positive; got {clip}."
+    not_negative("learning_rate", learning_rate)
+    not_negative("weight_decay", weight_decay)
+    if not callable(loss):
+        raise TypeError(
+            "`loss` must be a function loss(f, y) that gives the loss and its slope, such as half_square or "
+            f"cross_entropy; got {loss!r}."
         )
+    if not (is_number(clip) and clip > 0):
+        raise ValueError(
+            f"`clip` is the largest norm of a gradient and must be positive; got {clip!r}."
+        )
+    H = linear_features(net, x)
+    x = np.asarray(x)
     with np.errstate(over="ignore", invalid="ignore"):
-        H = linear_features(net, x)
-        value, chi = loss(H @ net.v.T, y)
+        value, chi = _slopes(loss, H @ net.v.T, y, learning_rate)
         du, dv, dbeta = -(net.v.T @ chi.T) @ x, -chi.T @ H, -net.alpha * chi.sum(0) @ net.v
         G = math.sqrt(sum(float(np.vdot(part, part)) for part in (du, dv, dbeta)))
     if not (math.isfinite(G) and np.all(np.isfinite(value))):
-        raise ValueError(
-            f"The step of `linear_step` diverged: loss {value}, norm of the gradient {G}. Lower "
-            f"`learning_rate` ({learning_rate}) or set `clip`."
-        )
+        raise ValueError(_diverged(f"loss {value}, norm of the gradient {G}", learning_rate))
     rate = learning_rate * (clip / G if clip < G else 1.0)
     keep = 1 - learning_rate * weight_decay
-    new = replace(
-        net,
-        u=keep * net.u + rate * du,
-        v=keep * net.v + rate * dv,
-        b=keep * net.b + rate * net.alpha * dbeta,
-    )
-    return new, float(value)
+    with np.errstate(over="ignore", invalid="ignore"):
+        new = {
+            "u": keep * net.u + rate * du,
+            "v": keep * net.v + rate * dv,
+            "b": keep * net.b + rate * net.alpha * dbeta,
+        }
+    if not all(np.isfinite(part).all() for part in new.values()):
+        raise ValueError(_diverged("the weights after it are not finite", learning_rate))
+    return replace(net, **new), float(value)
+
+
+def _slopes(loss: LossFunction, f: np.ndarray, y: Any, learning_rate: float) -> tuple[Any, Any]:
+    if not np.isfinite(f).all():
+        raise ValueError(_diverged("outputs are not finite", learning_rate))
+    value, chi = loss(f, y)
+    if np.shape(chi) != f.shape:
+        raise ValueError(
+            f"`loss` must return the loss and its slope, of the outputs' shape {f.shape}; got a slope of shape "
+            f"{np.shape(chi)}."
+        )
+    return value, chi
+
+
+def _diverged(what: str, learning_rate: float) -> str:
+    return f"The step of `linear_step` diverged: {what}. Lower `learning_rate` ({learning_rate}) or set `clip`."
+
+
+def _finite(values: np.ndarray, what: str) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise ValueError(f"The {what} overflow at these inputs. Scale `x` or the weights down.")
+    return values
 
 
 def half_square(
@@ -286,6 +328,7 @@ def half_square(
     Raises:
         ValueError: If the shapes differ.
     """
+    f, y = array("f", f), array("y", y)
     if f.shape != y.shape:
         raise ValueError(f"`y` must have the shape of the outputs, {f.shape}; got {y.shape}.")
     chi = (f - y) / f.shape[-2]
@@ -314,32 +357,7 @@ def cross_entropy(
         >>> round(float(value), 6), chi.tolist()
         (0.693147, [[-0.5, 0.5]])
     """
-    if y.shape != f.shape[:-1]:
-        raise ValueError(f"`y` must hold one class per row, shape {f.shape[:-1]}; got {y.shape}.")
-    if y.size and not 0 <= y.min() <= y.max() < f.shape[-1]:
-        raise ValueError(
-            f"`y` must hold classes from 0 to {f.shape[-1] - 1}; got {y.min()} to {y.max()}."
-        )
-    centred = f - f.max(-1, keepdims=True)
-    p = np.exp(centred)
-    total = p.sum(-1, keepdims=True)
-    p /= total
-    chosen = np.take_along_axis(centred, y[..., None], -1) - np.log(total)
-    np.put_along_axis(p, y[..., None], np.take_along_axis(p, y[..., None], -1) - 1, -1)
-    return -chosen[..., 0].mean(-1), p / f.shape[-2]
-
-
-def _check_sizes(inputs: int, outputs: int) -> None:
-    for name, value in (("inputs", inputs), ("outputs", outputs)):
-        if value < 1:
-            raise ValueError(f"`{name}` is a dimension and must be at least 1; got {value}.")
-
-
-def _check_spreads(sigma_u: float, sigma_v: float) -> None:
-    for name, value in (("sigma_u", sigma_u), ("sigma_v", sigma_v)):
-        _refuse(name, value, value >= 0, "at least 0")
-
-
-def _refuse(name: str, value: float, good: bool, rule: str) -> None:
-    if not (good and math.isfinite(value)):
-        raise ValueError(f"`{name}` must be finite and {rule}; got {value}.")
+    f, y = array("f", f), array("y", y, whole=True)
+    if f.ndim < 2:
+        raise ValueError(f"`f` must have shape (..., sample, output); got {f.shape}.")
+    return softmax_loss(f, y)
