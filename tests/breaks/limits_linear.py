@@ -16,6 +16,7 @@ of_maml = row("limits/maml.py", MAML)
 of_bias = row("limits/maml_stability.py", BIAS)
 of_kernel = row("limits/kernel_maml.py", KERNEL)
 of_words = row("limits/word2vec.py", WORDS)
+of_word_runs = row("limits/word2vec_training.py", WORDS)
 of_analogies = row("limits/analogies.py", WORDS)
 of_runs = row("limits/_runs.py", WORDS)
 of_tasks = row("limits/_tasks.py", TASKS)
@@ -188,7 +189,7 @@ MUTANTS = (
     of_analogies(
         "word2vec: analogy backwards", "score = G[b] - G[a] + G[c]", "score = G[a] - G[b] + G[c]"
     ),
-    of_words(
+    of_word_runs(
         "word2vec: the same draws in every block",
         "SeedSequence([settings.seed, index])",
         "SeedSequence([0, index])",

@@ -337,7 +337,7 @@ def test_in_the_ntk_limit_answers_are_any() -> None:
         ),
         (lambda: trained_wildly(), "`word2vec_step` diverged: .*Lower `learning_rate`"),
         (lambda: Word2Vec(batch=0), "`Word2Vec.batch` must be at least 1; got 0"),
-        (lambda: Word2Vec(power=-1.0), "`Word2Vec.power` must be at least 0; got -1.0"),
+        (lambda: Word2Vec(power=-1.0), "`Word2Vec.power` must be finite and at least 0; got -1.0"),
         (
             lambda: train_word2vec(word2vec_limit(3), text(100), QUICK),
             "`tokens` must be at least two words numbered from 0 to 2; got 100 of them",

@@ -56,14 +56,13 @@ from scalewise.limits.program import exact, reference, run
 from scalewise.limits.transfer import transfer_gap
 from scalewise.limits.word2vec import (
     Embeddings,
-    Word2Vec,
     WordBatch,
-    train_word2vec,
     word2vec_limit,
     word2vec_network,
     word2vec_objective,
     word2vec_step,
 )
+from scalewise.limits.word2vec_training import Word2Vec, train_word2vec
 
 __all__ = [
     "SGD",

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from scalewise.limits._checks import array, is_whole
+
 __all__ = ["analogy_answers", "analogy_chance"]
 
 
@@ -28,7 +30,8 @@ def analogy_answers(
         The word answered for each question.
 
     Raises:
-        ValueError: If a question names a word that is not there.
+        ValueError: If shapes do not fit, a number is not finite, a question names a word that is not there, or
+            there are fewer than four words.
 
     Source: TP4 (37), with (a, b, c) = (woman, man, queen) for king.
 
@@ -40,16 +43,24 @@ def analogy_answers(
         >>> analogy_answers(words, np.array([[1, 0, 3]])).tolist()
         [2]
     """
-    if questions.size and not 0 <= questions.min() <= questions.max() < len(vectors):
+    h = array("vectors", vectors, ("word", "width"))
+    questions = array("questions", questions, ("question", 3), whole=True)
+    if len(h) < 4:
         raise ValueError(
-            f"`questions` must name words from 0 to {len(vectors) - 1}; got {questions.min()} to "
+            f"`vectors` needs a word beside the three of a question; got {len(h)} rows."
+        )
+    if questions.size and not 0 <= questions.min() <= questions.max() < len(h):
+        raise ValueError(
+            f"`questions` must name words from 0 to {len(h) - 1}; got {questions.min()} to "
             f"{questions.max()}."
         )
-    h = vectors
     if cosine:
         h = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-30)
     named, place = np.unique(questions, return_inverse=True)
-    G = h[named] @ h.T
+    with np.errstate(over="ignore", invalid="ignore"):
+        G = h[named] @ h.T
+    if not np.isfinite(G).all():
+        raise ValueError("Inner products of `vectors` overflow. Scale the vectors down.")
     a, b, c = place.reshape(questions.shape).T
     score = G[b] - G[a] + G[c]
     np.put_along_axis(score, questions, -np.inf, axis=1)
@@ -72,6 +83,6 @@ def analogy_chance(vocabulary: int) -> float:
         >>> analogy_chance(1003)
         0.001
     """
-    if vocabulary < 4:
-        raise ValueError(f"`vocabulary` must be at least 4 for an analogy; got {vocabulary}.")
+    if not is_whole(vocabulary) or vocabulary < 4:
+        raise ValueError(f"`vocabulary` must be at least 4 for an analogy; got {vocabulary!r}.")
     return 1 / (vocabulary - 3)

@@ -22,23 +22,19 @@ above. The prefactor of (39) is the gradient's, not the change of the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 from numpy.random import Generator, Philox
 
-from scalewise.limits._runs import resumable
+from scalewise.limits._checks import array, is_number, kind, not_negative, precision, whole
 
 __all__ = [
     "Embeddings",
-    "Word2Vec",
     "WordBatch",
-    "train_word2vec",
+    "step_of_known_words",
     "word2vec_limit",
     "word2vec_network",
     "word2vec_objective",
@@ -57,13 +53,16 @@ class Embeddings:
         target: $\widehat\Phi$, likewise.
 
     Raises:
-        ValueError: If the shapes differ.
+        ValueError: If the shapes differ, or a number is not finite.
     """
 
     context: Float[np.ndarray, "word width"]
     target: Float[np.ndarray, "_word _width"]
 
     def __post_init__(self) -> None:
+        for name in ("context", "target"):
+            values = array(f"Embeddings.{name}", getattr(self, name), ("word", "width"))
+            object.__setattr__(self, name, values)
         if self.context.shape != self.target.shape:
             raise ValueError(
                 "`Embeddings` needs two arrays (word, width) of one shape; got "
@@ -82,7 +81,8 @@ class WordBatch:
         weight: $w$, how often each draw counts.
 
     Raises:
-        ValueError: If the shapes do not fit, or a word has no context.
+        ValueError: If the shapes do not fit, numbers of words are not whole, the weight is not a number of at
+            least 0, or a word has no context.
     """
 
     words: Int[np.ndarray, " batch"]
@@ -91,6 +91,11 @@ class WordBatch:
     weight: float
 
     def __post_init__(self) -> None:
+        for name, axes in (("words", 1), ("contexts", 2), ("negatives", 1)):
+            names = ("word", "place")[:axes]
+            values = array(f"WordBatch.{name}", getattr(self, name), names, whole=True)
+            object.__setattr__(self, name, values)
+        not_negative("WordBatch.weight", self.weight)
         if len(self.words) != len(self.contexts):
             raise ValueError(
                 "`WordBatch` needs one row of `contexts` per word; got "
@@ -132,6 +137,7 @@ def word2vec_limit(
         ((5, 5), (5, 10))
     """
     _check(vocabulary, sigma_u, sigma_v)
+    precision(dtype)
     columns = 2 * vocabulary if sigma_v else vocabulary
     context = np.zeros((vocabulary, columns), dtype)
     target = np.zeros((vocabulary, columns), dtype)
@@ -166,8 +172,9 @@ def word2vec_network(
     Source: TP4 J.3.1, where the variance is printed as $\sigma_un^{-1}$ and means $\sigma_u^2/n$.
     """
     _check(vocabulary, sigma_u, sigma_v)
-    if width < 1:
-        raise ValueError(f"`width` counts hidden units and must be at least 1; got {width}.")
+    whole("width", width, 1, what="counts hidden units")
+    whole("seed", seed, 0)
+    precision(dtype)
     draw = Generator(Philox(seed)).standard_normal((2, vocabulary, width)) / math.sqrt(width)
     return Embeddings((sigma_u * draw[0]).astype(dtype), (sigma_v * draw[1]).astype(dtype))
 
@@ -179,8 +186,12 @@ def word2vec_objective(embeddings: Embeddings, batch: WordBatch) -> float:
         embeddings: Word vectors.
         batch: Words, contexts, negatives.
 
+    Raises:
+        ValueError: If a word of the batch is not among the embeddings.
+
     Source: TP4 (36), (38) with the two cases in their places.
     """
+    _check_words(embeddings, batch)
     there = batch.contexts >= 0
     summed = np.einsum("bj,bjn->bn", there, embeddings.context[batch.contexts])
     h = summed / there.sum(1, keepdims=True)
@@ -207,15 +218,21 @@ def word2vec_step(
         weight_decay: $\gamma$, at least 0, below $1/\eta$.
 
     Raises:
-        ValueError: If a rate is out of its range, or the step diverges.
+        ValueError: If a rate is out of its range, a word is not among the embeddings, or the step diverges.
 
     Source: TP4 (39), and Algorithms 2 and 3 with one-hot inputs; the change of $\widehat\Phi$ is derived.
     """
-    eta, gamma = learning_rate, weight_decay
-    if not (math.isfinite(eta) and eta >= 0 and gamma >= 0 and eta * gamma < 1):
+    _check_words(embeddings, batch)
+    step_of_known_words(embeddings, batch, learning_rate, weight_decay)
+
+
+def step_of_known_words(embeddings: Embeddings, batch: WordBatch, eta: float, gamma: float) -> None:
+    """The step, where all words are known to exist."""
+    numbers = is_number(eta) and is_number(gamma)
+    if not (numbers and math.isfinite(eta) and eta >= 0 and gamma >= 0 and eta * gamma < 1):
         raise ValueError(
             "`learning_rate` and `weight_decay` must be at least 0, with a product below 1; got "
-            f"{eta} and {gamma}."
+            f"{eta!r} and {gamma!r}."
         )
     with np.errstate(over="ignore", invalid="ignore"):
         finite = _ascend(embeddings.context, embeddings.target, batch, eta, gamma)
@@ -282,131 +299,21 @@ def _add_rows(
         row += change[r]
 
 
-@dataclass(frozen=True)
-class Word2Vec:
-    r"""How to train.
-
-    Args:
-        learning_rate: $\eta$ at the start; it falls linearly to 0.
-        weight_decay: $\gamma$.
-        window: Largest distance of a context word; each word draws its own from 1 to this.
-        negatives: k, negatives per word; 20 makes $p=1/21$.
-        draws: N, shared by a batch, each with weight k/N.
-        batch: B, words per step.
-        power: Negatives are drawn as frequency to this power; 0 for uniformly, as in the source's text.
-        subsample: Frequent words are kept with probability $\sqrt{t/f}+t/f$, t being this; infinite for all.
-        epochs: Passes over the tokens.
-        block: Tokens per saved step.
-        seed: Same seed, same words in the same order.
-
-    Raises:
-        ValueError: If a number is out of its range.
-
-    Source: TP4 J.3; window, power and subsampling as in the program that accompanies it.
-    """
-
-    learning_rate: float = 0.05
-    weight_decay: float = 0.001
-    window: int = 8
-    negatives: int = 20
-    draws: int = 128
-    batch: int = 128
-    power: float = 0.75
-    subsample: float = 1e-4
-    epochs: int = 1
-    block: int = 100_000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("window", "negatives", "draws", "batch", "epochs", "block"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`Word2Vec.{name}` must be at least 1; got {getattr(self, name)}."
-                )
-        for name in ("learning_rate", "weight_decay", "power", "subsample"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(
-                    f"`Word2Vec.{name}` must be at least 0; got {getattr(self, name)}."
-                )
-
-
-def train_word2vec(
-    embeddings: Embeddings,
-    tokens: Int[np.ndarray, " token"],
-    settings: Word2Vec,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Embeddings:
-    """Train on a text; saved block by block, resumed after a kill.
-
-    Args:
-        embeddings: Where to start; the arrays are changed.
-        tokens: The text as numbers of words.
-        settings: How to train.
-        store: A ``.npz`` file that keeps the run; nothing is written for ``None``.
-        progress: Called with (blocks done, blocks in all).
-
-    Returns:
-        The embeddings after the last block; the same bits with and without interruptions.
-
-    Raises:
-        ValueError: If a token is no word, the text is too short, training diverges, or the store is of
-            another run.
-
-    Source: TP4 J.3.
-    """
-    V = len(embeddings.context)
-    if len(tokens) < 2 or tokens.min() < 0 or tokens.max() >= V:
-        raise ValueError(
-            f"`tokens` must be at least two words numbered from 0 to {V - 1}; got {len(tokens)} of them."
-        )
-    frequency = np.bincount(tokens, minlength=V) / len(tokens)
-    with np.errstate(divide="ignore"):
-        ratio = settings.subsample / frequency
-    keep = np.minimum(np.sqrt(ratio) + ratio, 1)
-    noise = np.cumsum(np.where(frequency > 0, frequency**settings.power, 0))
-    pieces = -(-len(tokens) // settings.block)
-    blocks = pieces * settings.epochs
-
-    def step(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        now = Embeddings(state["context"], state["target"])
-        rng = Generator(Philox(np.random.SeedSequence([settings.seed, index])))
-        start = (index % pieces) * settings.block
-        piece = tokens[start : start + settings.block]
-        piece = piece[rng.random(len(piece)) < keep[piece]]
-        rate = settings.learning_rate * (1 - index / blocks)
-        for batch in _batches(piece, noise, settings, rng):
-            word2vec_step(now, batch, learning_rate=rate, weight_decay=settings.weight_decay)
-        return state
-
-    described: dict[str, Any] = {**asdict(settings), "shape": list(embeddings.context.shape),
-                                 "tokens": len(tokens)}  # fmt: skip
-    state = {"context": embeddings.context, "target": embeddings.target}
-    state = resumable(step, state, blocks, configuration=described, store=store, progress=progress)
-    return Embeddings(state["context"], state["target"])
-
-
-def _batches(piece: np.ndarray, noise: np.ndarray, settings: Word2Vec, rng: Generator):
-    """Batches of a piece of text, its words in random order."""
-    if len(piece) < 2:
-        return
-    reach = np.concatenate([np.arange(-settings.window, 0), np.arange(1, settings.window + 1)])
-    order = rng.permutation(len(piece))
-    for start in range(0, len(order), settings.batch):
-        at = order[start : start + settings.batch]
-        radius = rng.integers(1, settings.window + 1, len(at))
-        places = at[:, None] + reach
-        inside = (places >= 0) & (places < len(piece)) & (np.abs(reach) <= radius[:, None])
-        contexts = np.where(inside, piece[np.clip(places, 0, len(piece) - 1)], -1)
-        draws = np.searchsorted(noise, rng.random(settings.draws) * noise[-1], side="right")
-        weight = settings.negatives / settings.draws
-        yield WordBatch(piece[at], contexts, draws, weight)
-
-
 def _check(vocabulary: int, sigma_u: float, sigma_v: float) -> None:
-    if vocabulary < 2:
-        raise ValueError(f"`vocabulary` counts words and must be at least 2; got {vocabulary}.")
-    for name, value in (("sigma_u", sigma_u), ("sigma_v", sigma_v)):
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"`{name}` must be finite and at least 0; got {value}.")
+    whole("vocabulary", vocabulary, 2, what="counts words")
+    not_negative("sigma_u", sigma_u)
+    not_negative("sigma_v", sigma_v)
+
+
+def _check_words(embeddings: Embeddings, batch: WordBatch) -> None:
+    """Refuse what are no embeddings and words of theirs."""
+    kind("embeddings", embeddings, {Embeddings: "Embeddings, such as word2vec_limit(words)"})
+    kind("batch", batch, {WordBatch: "a WordBatch"})
+    V = len(embeddings.context)
+    for name, least in (("words", 0), ("contexts", -1), ("negatives", 0)):
+        numbers = getattr(batch, name)
+        if numbers.size and not least <= numbers.min() <= numbers.max() < V:
+            raise ValueError(
+                f"`WordBatch.{name}` must number words from {least} to {V - 1}, as there are embeddings; got "
+                f"{numbers.min()} to {numbers.max()}. Take embeddings of the same vocabulary."
+            )
