@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.limits._checks import array, is_number, precision, whole
 from scalewise.limits._directions import Look, Side
 from scalewise.limits._noise import Noise, generator
 
@@ -87,7 +88,9 @@ class LazyMatrix:
         decoupled: bool = False,
         noise: tuple[Noise, Noise] | None = None,
     ) -> None:
+        precision(dtype)
         self.dtype = np.dtype(dtype)
+        whole("capacity", capacity, 1)
         self.tolerance = _checked(n_out, n_in, sigma, tolerance, self.dtype, antithetic)
         self.n_out, self.n_in, self.sigma = n_out, n_in, float(sigma)
         self.antithetic, self.decoupled = antithetic, decoupled
@@ -208,8 +211,16 @@ class LazyMatrix:
             shrink: $\kappa$, learning rate times weight decay; $W_0$ shrinks with the rest.
 
         Raises:
-            ValueError: If a weight is not finite.
+            ValueError: If a weight is not finite, shapes do not fit, or there are coordinates of directions that
+                were never revealed.
         """
+        y, x = self._revealed("y", y, self._out), self._revealed("x", x, self._in)
+        weights = np.asarray(weights)
+        if not len(y) == len(x) == weights.size or weights.ndim != 1:
+            raise ValueError(
+                "`y`, `x` and `weights` of an update need as many rows and numbers as there are products; got "
+                f"shapes {y.shape}, {x.shape} and {weights.shape}."
+            )
         if not np.isfinite(weights).all():
             raise ValueError(
                 "`weights` of an update must be finite numbers; the gradient has overflowed. Lower "
@@ -231,18 +242,32 @@ class LazyMatrix:
         self.scale += self._drift
 
     def _look(self, name: str, vectors: np.ndarray, near: Side) -> Look:
+        vectors = np.asarray(vectors)
+        if vectors.dtype.kind not in "biuf":
+            raise ValueError(f"`{name}` must be an array of real numbers; got {vectors.dtype}.")
         if vectors.ndim != 2 or vectors.shape[1] != near.width:
             raise ValueError(
                 f"`{name}` must have shape (batch, {near.width}), one vector a row; got {vectors.shape}. "
                 f"This matrix maps vectors of width {self.n_in} to width {self.n_out}."
             )
-        look = near.look(vectors.astype(self.dtype, copy=False), self.tolerance)
+        with np.errstate(over="ignore", invalid="ignore"):
+            look = near.look(vectors.astype(self.dtype, copy=False), self.tolerance)
         if look is None:
             raise ValueError(
                 f"`{name}` holds numbers that are not finite, or whose squares are not. Lower the learning "
                 "rate, or see which nonlinearity overflows."
             )
         return look
+
+    def _revealed(self, name: str, given: np.ndarray, side: Side) -> np.ndarray:
+        """Coordinates on known directions; beyond these, those of rows that `keep` forgot are zeros."""
+        found = array(name, given, ("batch", "direction"))
+        if found.shape[1] > len(self._moved) or np.any(found[:, side.count :]):
+            raise ValueError(
+                f"`{name}` of an update must be coordinates on the {side.count} directions revealed so far; "
+                f"got shape {found.shape}. Take what `{'forward' if name == 'x' else 'backward'}` returned."
+            )
+        return found
 
     def _draw(self, far: Side, rows: int, noise: Noise, sigma: float | int) -> np.ndarray:
         """Images of new directions on the far side."""
@@ -260,8 +285,8 @@ class LazyMatrix:
     def _forget(self, count: int) -> None:
         k = self._in.count
         self._in.count = self._out.images = count
-        for array in (self._e_psi, self._xi_f, self._along):
-            array[count:k] = 0.0
+        for known in (self._e_psi, self._xi_f, self._along):
+            known[count:k] = 0.0
 
     def _grow(self) -> None:
         size, old = max(self._in.images, self._out.images), len(self._moved)
@@ -285,17 +310,14 @@ def _checked(
     antithetic: bool,
 ) -> float:
     for name, width in (("n_out", n_out), ("n_in", n_in)):
-        if width < 1:
-            raise ValueError(f"`{name}` is a width and must be at least 1; got {width}.")
-    if not (math.isfinite(sigma) and sigma > 0):
+        whole(name, width, 1, what="is a width")
+    if not (is_number(sigma) and math.isfinite(sigma) and sigma > 0):
         raise ValueError(f"`sigma` must be positive and finite; got {sigma!r}.")
-    if dtype not in _FLOOR:
-        raise ValueError(f"`dtype` must be float64 or float32; got {dtype}.")
     if antithetic and n_out % 2:
         raise ValueError(f"`antithetic` needs two halves, so an even `n_out`; got {n_out}.")
     if tolerance is None:
         return _DEFAULT[dtype]
-    if not _FLOOR[dtype] <= tolerance < 1:
+    if not (is_number(tolerance) and _FLOOR[dtype] <= tolerance < 1):
         raise ValueError(
             f"`tolerance` must lie from {_FLOOR[dtype]:g} (what {dtype} carries) to below 1; got "
             f"{tolerance!r}."

@@ -3,6 +3,7 @@ r"""Real Gaussian matrices, one for each seed, moved and multiplied as `LazyMatr
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,34 @@ from scipy.linalg import get_blas_funcs
 
 from scalewise.limits._noise import normal
 
-__all__ = ["RealMatrix"]
+__all__ = ["RealMatrix", "check_memory"]
+
+
+def check_memory(width: int, replicas: int, numbers: float | int, dtype: Any) -> None:
+    """Refuse real matrices of so many numbers that this machine cannot hold them.
+
+    Args:
+        width: What the user asked for.
+        replicas: How many networks, side by side.
+        numbers: Of all matrices of one of them.
+        dtype: Of the numbers.
+    """
+    there = _memory()
+    needed = replicas * numbers * np.dtype(dtype).itemsize
+    if needed > there:
+        raise ValueError(
+            f"finite({width}) with {replicas} replicas needs {needed:.2g} bytes for its matrices, and this machine "
+            f"has {there:.2g}. Take lazy({width}), equal in law at a cost linear in the width, fewer replicas, or "
+            "a smaller width."
+        )
+
+
+def _memory() -> float:
+    """Bytes of this machine; infinite where it does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
 
 
 class RealMatrix:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits._checks import is_number, number, whole
+from scalewise.limits._checks import is_number, number, precision, whole
 
 __all__ = ["Backend", "Finite", "Infinite", "Lazy", "finite", "infinite", "lazy"]
 
@@ -203,9 +203,4 @@ def infinite(
 def _check(width: int, replicas: int, seed: int, dtype: Any, name: str) -> None:
     for label, value, least in ((name, width, 1), ("replicas", replicas, 1), ("seed", seed, 0)):
         whole(label, value, least)
-    try:
-        known = np.dtype(dtype) in (np.float64, np.float32)
-    except TypeError:
-        known = False
-    if not known:
-        raise ValueError(f"`dtype` must be float64 or float32; got {dtype!r}.")
+    precision(dtype)

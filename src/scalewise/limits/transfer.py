@@ -7,10 +7,13 @@ the width in every kernel regime and stays where features are learned.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._threads import blas_threads_for
+from scalewise.limits._checks import is_whole, kind
 from scalewise.limits.backends import Finite
 from scalewise.limits.mlp import SGD, Network, Task, powers
 from scalewise.limits.mlp._run import Run, Start
@@ -47,6 +50,7 @@ def transfer_gap(
         ``(seed, time, sample, output)`` for training samples and test inputs of `task`; exact.
 
     Raises:
+        TypeError: If an argument is another kind of thing, such as another backend.
         ValueError: If the network has biases, the descent momentum or decay, the tasks other features, a count is
             negative, or training diverges.
 
@@ -61,6 +65,11 @@ def transfer_gap(
         >>> gap.shape, float(abs(gap).max())
         ((1, 4, 2, 1), 0.0)
     """
+    kind("net", net, {Network: "a Network of `scalewise.limits`"})
+    for name, value in (("pretraining", pretraining), ("task", task)):
+        kind(name, value, {Task: "a Task of `scalewise.limits`"})
+    kind("sgd", sgd, {SGD: "SGD(eta)"})
+    kind("on", on, {Finite: "finite(n), for both trainings take the same real weights"})
     if sgd.momentum or sgd.weight_decay:
         raise ValueError(
             "`transfer_gap` needs plain descent; set `momentum` and `weight_decay` to 0."
@@ -74,8 +83,11 @@ def transfer_gap(
         raise ValueError(
             f"Both tasks must have as many features; `pretraining` has {given} and `task` {features}."
         )
-    if len(steps) != 2 or min(steps) < 0:
-        raise ValueError(f"`steps` must be two counts of at least 0; got {steps}.")
+    if not isinstance(steps, Sequence) or isinstance(steps, str) or len(steps) != 2:
+        raise ValueError(f"`steps` must be two counts of at least 0; got {steps!r}.")
+    for count in steps:
+        if not is_whole(count) or count < 0:
+            raise ValueError(f"`steps` must be two counts of at least 0; got {steps!r}.")
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         outputs = [
             _second(net, (pretraining, task), sgd, (T, steps[1]), on, head_only)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import xarray as xr
 from scalewise._threads import blas_threads_for
 from scalewise.limits._checks import kind, whole
 from scalewise.limits._noise import generator, normal
-from scalewise.limits._real import RealMatrix
+from scalewise.limits._real import RealMatrix, check_memory
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
 from scalewise.limits.mlp._descent import SGD
 from scalewise.limits.mlp._lazily import lazy_runs
@@ -131,6 +132,8 @@ def real_seeds(
     """What draws standard normal arrays for all seeds at once, and the matrices between hidden layers."""
     streams = [generator((on.seed, k)) for k in range(on.replicas)]
     widths = net.widths(on.width)
+    pairs = sum(n_in * n_out for n_in, n_out in pairwise(widths))
+    check_memory(on.width, on.replicas, (1 + decoupled) * pairs, on.dtype)
 
     def draw(*shape: int) -> np.ndarray:
         found = np.empty((len(streams), *shape), on.dtype)

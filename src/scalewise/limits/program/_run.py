@@ -13,7 +13,7 @@ import xarray as xr
 from scalewise._threads import blas_threads_for
 from scalewise.limits._checks import kind, whole
 from scalewise.limits._lazy import LazyMatrix, generator
-from scalewise.limits._real import RealMatrix
+from scalewise.limits._real import RealMatrix, check_memory
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
 from scalewise.limits.program._arrays import Arrays, LazyProduct, RealProduct, ReferenceProduct
 from scalewise.limits.program._exact import Polynomials
@@ -147,7 +147,12 @@ def _replicas(program: Program, on: Lazy | Reference, n: float | int) -> dict[st
 
 
 def _real(width: int, streams: list[np.random.Generator]) -> Arrays:
+    held = 0.0
+
     def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> RealProduct:
+        nonlocal held
+        held += float(n_out) * n_in
+        check_memory(width, len(streams), held, np.float64)
         return RealProduct(RealMatrix(n_out, n_in, streams=streams, sigma=sigma))
 
     return Arrays(width, width, streams=streams, seeds=True, product=product)
@@ -170,7 +175,14 @@ def _printed(on: Reference, stream: np.random.Generator) -> Arrays:
 
 
 def _until_known(program: Program, on: Infinite) -> xr.Dataset:
-    width = on.start
+    # How many vectors a program looks along is not known before; a thousand is many.
+    largest = int(on.memory / (8 * 1000))
+    width = min(on.start, largest - largest % 2)
+    if width < 2:
+        raise ValueError(
+            f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} bytes "
+            f"for a thousand vectors: not even two particles fit. Raise `memory` to {8000 * on.start:.2g} or more."
+        )
     while True:
         backend = on.at(width)
         found = _replicas(program, backend, math.inf)
@@ -178,14 +190,13 @@ def _until_known(program: Program, on: Infinite) -> xr.Dataset:
         if worst <= on.tolerance:
             return _dataset(found, backend)
         needed = width * (1.2 * worst / on.tolerance) ** 2
-        # How many vectors a program looks along is not known before; a thousand is many.
-        if needed * 8 * 1000 > on.memory:
+        if needed > largest:
             raise ValueError(
                 f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} "
                 f"bytes for a thousand vectors: with {width} particles it is {worst:.2g}, and {needed:.2g} would "
                 "be needed. Raise `tolerance`, `memory` or `replicas`."
             )
-        width = 2 * math.ceil(max(needed, 2 * width) / 2)
+        width = 2 * math.ceil(min(max(needed, 2 * width), largest - 1) / 2)
 
 
 def _by_name(found: Any, replicas: int) -> dict[str, np.ndarray]:
