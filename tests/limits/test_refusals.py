@@ -15,23 +15,34 @@ import pytest
 
 from scalewise.limits import (
     SGD,
+    LayerKernels,
+    LazyMatrix,
     Loss,
     Network,
     Task,
+    conditioned_readout,
     deep_linear_limit,
+    derivatives_of_learning,
     exact,
     finite,
     gram_net,
     infinite,
+    layer_kernels,
     lazy,
+    limit_kernel,
     linear_limit,
+    motion_kernel,
+    one_step_learning,
     reference,
     run,
     shallow,
+    sigma_gelu,
     train,
+    train_kernel,
+    transfer_gap,
 )
 from scalewise.limits.program import Training
-from scalewise.scaling import mup
+from scalewise.scaling import mup, ntk
 
 Refusals = list[tuple[Callable[[], Any], type[Exception], str]]
 
@@ -150,6 +161,115 @@ PROGRAMS: Refusals = [
 ]
 
 
+WIDE = 10**7
+REAL: Refusals = [
+    (
+        program(lambda s: s.mean(s.matrix("W") @ s.vector()), finite(WIDE)),
+        ValueError,
+        r"finite\(10000000\) with 1 replicas needs 8e\+14 bytes .* Take lazy\(10000000\)",
+    ),
+    (
+        lambda: train(NET, TASK, SGD_, steps=1, on=finite(WIDE)),
+        ValueError,
+        r"finite\(10000000\) with 1 replicas needs 8e\+14 bytes .* Take lazy\(10000000\)",
+    ),
+    (
+        program(lambda s: s.mean(s.vector()), infinite(1.0, memory=10)),
+        ValueError,
+        "bytes for a thousand vectors: not even two particles fit. Raise `memory`",
+    ),
+]
+
+
+def gap(**change: Any) -> Callable[[], Any]:
+    given = {"net": NET, "pretraining": TASK, "task": TASK, "sgd": SGD_}
+    given |= {"steps": (1, 1), "on": finite(8)}
+    return lambda: transfer_gap(**{**given, **change})
+
+
+TRANSFER: Refusals = [
+    (gap(on=lazy(8)), TypeError, r"`on` must be finite\(n\), for both .* real weights; got Lazy"),
+    (gap(task=X), TypeError, "`task` must be a Task of `scalewise.limits`; got ndarray"),
+    (gap(net="net"), TypeError, "`net` must be a Network"),
+    (gap(sgd=0.5), TypeError, r"`sgd` must be SGD\(eta\); got float 0.5"),
+    (gap(steps=(1, 0.5)), ValueError, r"`steps` must be two counts of at least 0; got \(1, 0.5\)"),
+    (gap(steps=3), ValueError, "`steps` must be two counts of at least 0; got 3"),
+]
+
+
+def matrix(**change: Any) -> Callable[[], Any]:
+    return lambda: LazyMatrix(**{"n_out": 4, "n_in": 4, "seed": 0, **change})
+
+
+def seen(**change: Any) -> Callable[[], Any]:
+    W = LazyMatrix(4, 3, seed=0)
+    x, y = W.forward(np.ones((1, 3)))[1], W.backward(np.ones((1, 4)))[1]
+    return lambda: W.update(**{"y": y, "x": x, "weights": np.ones(1), **change})
+
+
+LAZY: Refusals = [
+    (matrix(n_out=2.5), ValueError, "`n_out` is a width and must be a whole number .* got 2.5"),
+    (matrix(seed=None), ValueError, "`seed` must be a whole number .* can be repeated; got None"),
+    (matrix(seed=(1, -1)), ValueError, r"`seed` must be a whole number .* got \(1, -1\)"),
+    (matrix(seed="a"), ValueError, "`seed` must be a whole number of at least 0.* got 'a'"),
+    (matrix(dtype="foo"), ValueError, "`dtype` must be float64 or float32; got 'foo'"),
+    (matrix(sigma="a"), ValueError, "`sigma` must be positive and finite; got 'a'"),
+    (matrix(tolerance="a"), ValueError, "`tolerance` must lie from .* got 'a'"),
+    (matrix(capacity=0), ValueError, "`capacity` must be at least 1; got 0"),
+    (lambda: matrix()().forward(np.full((1, 4), 1e200)), ValueError, "`X` holds .* not finite"),
+    (lambda: matrix()().forward(["abcd"]), ValueError, "`X` must be an array of real numbers"),
+    (seen(x=np.ones((1, 2))), ValueError, "`x` of an update .* the 1 directions .* `forward` ret"),
+    (seen(y=np.ones((1, 99))), ValueError, "`y` of an update .* the 1 directions .* `backward` r"),
+    (seen(x=np.full((1, 1), math.nan)), ValueError, "`x` must hold finite numbers only"),
+    (seen(weights=np.ones(2)), ValueError, r"as many rows .* \(1, 1\), \(1, 1\) and \(2,\)"),
+]
+NTK, CHANGE = Network(ntk(depth=2), "tanh"), {"square": 1.0, "eta": 0.1}
+
+
+def kernel_run(**change: Any) -> Callable[[], Any]:
+    given = {"net": NTK, "task": TASK, "sgd": SGD_, "steps": 1}
+    return lambda: train_kernel(**{**given, **change})
+
+
+def one_step(strategy: Any = None, **change: Any) -> Callable[[], Any]:
+    return lambda: one_step_learning(strategy or mup(depth=2), "tanh", **{**CHANGE, **change})
+
+
+KERNELS: Refusals = [
+    (kernel_run(steps=1.5), ValueError, "`steps` must be a whole number of at least 0; got 1.5"),
+    (kernel_run(every="a"), ValueError, "`every` must be a whole number of at least 1; got 'a'"),
+    (kernel_run(seed=None), ValueError, "`seed` must be a whole number of at least 0; got None"),
+    (kernel_run(start="a"), ValueError, "`start` must be an array of real numbers"),
+    (kernel_run(start=[[0.0], [0.0, 1.0]]), ValueError, "`start` must be an array of real num"),
+    (kernel_run(net="x"), TypeError, "`net` must be a Network of `scalewise.limits`; got str 'x'"),
+    (kernel_run(task=X), TypeError, "`task` must be a Task"),
+    (kernel_run(sgd=0.1), TypeError, r"`sgd` must be SGD\(eta\)"),
+    (lambda: layer_kernels("x", X), TypeError, "`net` must be a Network of `scalewise.limits`"),
+    (lambda: layer_kernels(NTK, "x"), ValueError, "`inputs` must be an array of real numbers"),
+    (lambda: layer_kernels(NTK, [[1.0], [1.0, 2.0]]), ValueError, "`inputs` .* rows of one length"),
+    (lambda: layer_kernels(NTK, [[1e200]]), ValueError, "squares of `inputs` overflow. Scale"),
+    (lambda: limit_kernel("x", X), TypeError, "`net` must be a Network of `scalewise.limits`"),
+    (lambda: motion_kernel(NTK, X, 0.5), ValueError, "must be a hidden layer .* got 0.5"),
+    (lambda: motion_kernel(NTK, X, "a"), ValueError, "must be a hidden layer .* got 'a'"),
+    (
+        lambda: LayerKernels(np.ones((2, 1, 1)), np.ones((1, 1, 1))).sigma(0.5),
+        ValueError,
+        "`m` and `l` must be layers .* got m = 0.5",
+    ),
+    (lambda: conditioned_readout([1.0], X, Y), ValueError, r"`readout` .* of shape \(output, wi"),
+    (
+        one_step("mup"),
+        TypeError,
+        r"`strategy` must be a strategy such as .* or an ABC; got str 'mu",
+    ),
+    (one_step(eta="a"), ValueError, "`eta` must be finite; got 'a'"),
+    (one_step(nodes=8.5), ValueError, "`nodes` must be a whole number of at least 8; got 8.5"),
+    (one_step(square="a"), ValueError, "`square` must be positive and finite; got 'a'"),
+    (lambda: derivatives_of_learning("mup", "tanh", square=1), TypeError, "`strategy` must be a"),
+    (lambda: sigma_gelu("a"), ValueError, "`sigma` must be positive and finite; got 'a'"),
+]
+
+
 def deep(**change: Any) -> Callable[[], Any]:
     given = {"x": X, "y": Y[:, None], "depth": 2, "steps": 1, "learning_rate": 0.1}
     return lambda: deep_linear_limit(**{**given, **change})
@@ -164,7 +284,7 @@ LINEAR_AND_SHALLOW: Refusals = [
     (deep(batches=[[-1]]), ValueError, "`batches` must hold rows from 0 to 1"),
     (deep(batches=[[0.5]]), ValueError, "`batches` must hold rows from 0 to 1"),
     (deep(batches=[[]]), ValueError, "`batches` must hold rows from 0 to 1"),
-    (lambda: gram_net(linear_limit(2, 1), dtype=int), ValueError, "`dtype` must be numpy.float64"),
+    (lambda: gram_net(linear_limit(2, 1), dtype=int), ValueError, "`dtype` must be float64 or"),
     (
         lambda: shallow.limit_kernels(shallow.Reference(8), X * math.nan),
         ValueError,
@@ -181,6 +301,7 @@ JOB: dict[str, Any] = {"net": NET, "samples": X, "targets": Y, "watched": X, "et
 
 
 ALL = BACKENDS + NETWORKS + TRAINING + PROGRAMS + LINEAR_AND_SHALLOW
+ALL += REAL + TRANSFER + LAZY + KERNELS
 
 
 @pytest.mark.parametrize(("call", "error", "match"), ALL)

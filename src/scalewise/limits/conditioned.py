@@ -12,6 +12,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.limits._checks import array
+
 __all__ = ["conditioned_readout"]
 
 _RANK = 1e-12  # what is smaller, relative to the largest eigenvalue, rounding may have made
@@ -50,15 +52,15 @@ def conditioned_readout(
         >>> (x @ W.T / 10).round(12).ravel().tolist()
         [1.0, -2.0]
     """
+    readout = array("readout", readout, ("output", "width"))
+    features = array("features", features, ("sample", "width"))
+    outputs = array("outputs", outputs, ("sample", "output"))
     (samples, n), rows = features.shape, (readout.shape[1], len(features))
     if rows != (n, samples) or outputs.shape != (samples, len(readout)):
         raise ValueError(
             f"`features` of shape {features.shape} need `readout` of shape (outputs, {n}) and `outputs` of shape "
             f"({samples}, outputs); got {readout.shape} and {outputs.shape}."
         )
-    for name, values in (("readout", readout), ("features", features), ("outputs", outputs)):
-        if not np.isfinite(values).all():
-            raise ValueError(f"`{name}` must hold finite numbers only.")
     missing = outputs / math.sqrt(n) - features @ readout.T / n
     inverse = np.linalg.pinv(features @ features.T / n, rcond=_RANK, hermitian=True)
     moved = readout + missing.T @ inverse @ features

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.gaussian import pair_moments
+from scalewise.limits._checks import is_whole, kind, table
 from scalewise.limits.mlp import Network
 from scalewise.scaling import readout_exponents, update_exponents
 
@@ -27,6 +28,7 @@ __all__ = [
     "motion_kernel",
 ]
 
+_NET = {Network: "a Network of `scalewise.limits`"}
 Kernel = Float[np.ndarray, "sample sample"]
 
 
@@ -56,7 +58,7 @@ class LayerKernels:
         """
         last = len(self.slopes)
         top = last if l is None else l
-        if not 0 <= m <= top <= last:
+        if not (is_whole(m) and is_whole(top) and 0 <= m <= top <= last):
             raise ValueError(
                 f"`m` and `l` must be layers with 0 <= m <= l <= {last}; got m = {m}, l = {top}."
             )
@@ -89,7 +91,8 @@ def layer_kernels(net: Network, inputs: Any) -> LayerKernels:
         >>> round(float(found.sigma(1)[0, 1]), 10)  # 1/2 pi
         0.1591549431
     """
-    X = np.asarray(inputs, dtype=np.float64)
+    kind("net", net, _NET)
+    X = table("inputs", inputs, finite=False)
     if X.ndim != 2 or not X.size or not np.isfinite(X).all():
         raise ValueError(
             f"`inputs` must be a finite matrix of shape (samples, features); got shape {X.shape}"
@@ -100,7 +103,10 @@ def layer_kernels(net: Network, inputs: Any) -> LayerKernels:
             f"The activation {net.activation.name!r} jumps, so gradients do not say how outputs move and no "
             "kernel of gradients is the limit. Take a continuous activation."
         )
-    K = net.C_W[0] * (X @ X.T) + net.C_b[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = net.C_W[0] * (X @ X.T) + net.C_b[0]
+    if not np.isfinite(K).all():
+        raise ValueError("The squares of `inputs` overflow. Scale the inputs down.")
     if np.any(np.diag(K) == 0):
         raise ValueError(
             f"Input {int(np.argmin(np.diag(K)))} is a vector of zeros and C_b = 0 in the first layer, so it has "
@@ -185,9 +191,9 @@ def motion_kernel(net: Network, inputs: Any, layer: int, *, decoupled: bool = Fa
         [1.0, 1.0]
     """
     _refuse_moving_features(net)
-    if not 1 <= layer <= net.hidden_layers:
+    if not (is_whole(layer) and 1 <= layer <= net.hidden_layers):
         raise ValueError(
-            f"`layer` must be a hidden layer from 1 to {net.hidden_layers}; got {layer}."
+            f"`layer` must be a hidden layer from 1 to {net.hidden_layers}; got {layer!r}."
         )
     return _motion(net, layer_kernels(net, inputs), layer, decoupled)
 
@@ -254,6 +260,7 @@ def limit_kernel(net: Network, inputs: Any, *, decoupled: bool = False) -> Kerne
 
 
 def _refuse_moving_features(net: Network) -> None:
+    kind("net", net, _NET)
     found = net.strategy.classify()
     if found.r == 0:
         raise ValueError(

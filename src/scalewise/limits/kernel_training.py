@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from scalewise.limits._checks import kind, table, whole
 from scalewise.limits._lazy import generator
 from scalewise.limits.backends import Infinite, Lazy
 from scalewise.limits.kernel_regime import (
@@ -76,8 +77,10 @@ def train_kernel(
     """
     for name, value, least in (("steps", steps, 0), ("every", every, 1),
                                ("replicas", replicas, 1), ("seed", seed, 0)):  # fmt: skip
-        if value < least:
-            raise ValueError(f"`{name}` must be at least {least}; got {value}.")
+        whole(name, value, least)
+    kind("net", net, {Network: "a Network of `scalewise.limits`"})
+    kind("task", task, {Task: "a Task of `scalewise.limits`"})
+    kind("sgd", sgd, {SGD: "SGD(eta)"})
     refuse_decay(sgd)
     X = np.concatenate([task.inputs, task.test_inputs])
     theta, K = limit_kernel(net, X), initial_kernel(net, X)
@@ -205,14 +208,12 @@ def drawn_outputs(K: np.ndarray, shape: tuple[int, int, int], seed: int) -> np.n
 
 
 def _given(start: Any, shape: tuple[int, int]) -> np.ndarray:
-    f = np.array(start, dtype=np.float64)
+    f = table("start", start)
     if f.ndim not in (2, 3) or f.shape[-2:] != shape or not f.size:
         raise ValueError(
             f"`start` must have shape {shape}, samples then test inputs by outputs, or one such table for each "
             f"replica; got {f.shape}."
         )
-    if not np.isfinite(f).all():
-        raise ValueError("`start` must hold finite numbers only.")
     return f if f.ndim == 3 else f[None]
 
 

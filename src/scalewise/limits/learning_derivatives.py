@@ -23,6 +23,7 @@ from scipy.special import erf
 
 from scalewise.activations import Activation, activation
 from scalewise.gaussian import single_moment
+from scalewise.limits._checks import is_number, kind, number, whole
 from scalewise.scaling import ABC, Strategy, readout_exponents
 
 __all__ = [
@@ -107,8 +108,7 @@ def sigma_gelu(sigma: float | int) -> Activation:
         >>> round(float(sigma_gelu(0.7)(0.3)), 10)
         0.3826648845
     """
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise ValueError(f"`sigma` must be positive and finite; got {sigma!r}.")
+    _positive("sigma", sigma)
     s, root = float(sigma), math.sqrt(math.pi)
 
     def bell(z: np.ndarray) -> np.ndarray:
@@ -173,10 +173,9 @@ def one_step_learning(
     """
     flags, sigma = _Flags(strategy), _smooth(phi)
     _positive("square", square)
-    if not math.isfinite(eta):
+    if not (is_number(eta) and math.isfinite(eta)):
         raise ValueError(f"`eta` must be finite; got {eta!r}.")
-    if nodes < 8:
-        raise ValueError(f"`nodes` must be at least 8; got {nodes}.")
+    whole("nodes", nodes, 8)
     start, back = _at_start(sigma, float(square), len(flags.theta))
     # Evenly spaced: near a pole, tanh has them, this converges where Gauss's nodes stall.
     x = np.linspace(-_REACH, _REACH, nodes)
@@ -271,6 +270,7 @@ class _Flags:
     """Which layers learn at the first step, and by what the output moves."""
 
     def __init__(self, strategy: Strategy | ABC) -> None:
+        kind("strategy", strategy, {Strategy: "a strategy such as sw.scaling.mup()", ABC: "an ABC"})
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
         found = plain.classify()
         if not found.stable or found.r != 0:
@@ -315,5 +315,4 @@ def _smooth(phi: Any) -> Activation:
 
 
 def _positive(name: str, value: float | int) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
+    number(name, value, "positive", is_number(value) and value > 0)
