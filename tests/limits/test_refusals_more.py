@@ -1,4 +1,4 @@
-"""Conformance: wrong arguments of linear nets, Word2Vec, MAML and shallow nets are refused in sentences."""
+"""Conformance: wrong arguments of linear nets, Word2Vec and shallow nets are refused in sentences."""
 
 # Wrong types are the matter of this file.
 # pyright: reportArgumentType=false, reportCallIssue=false
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from scalewise import limits as lim
+from scalewise.limits import shallow as sh
 
 Refusals = list[tuple[Callable[[], Any], type[Exception], str]]
 
@@ -129,7 +130,174 @@ WORD2VEC: Refusals = [
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "match"), LINEAR + WORD2VEC)
+SIGNS, EYE = np.array([1.0, -1.0]), np.eye(2)
+TASK, REF = sh.Task(X, SIGNS), sh.Reference(8)
+
+
+def task(**change: Any) -> Callable[[], Any]:
+    return lambda: sh.Task(**{"inputs": X, "labels": SIGNS, **change})
+
+
+def trained(**change: Any) -> Callable[[], Any]:
+    given = {"task": TASK, "reference": REF, "source": "NTK", "width": 8, "steps": 1}
+    return lambda: sh.train_finite(**{**given, **change})
+
+
+def limit(**change: Any) -> Callable[[], Any]:
+    given = {"task": TASK, "reference": REF, "source": "MF", "units": 8, "steps": 1}
+    return lambda: sh.train_limit(**{**given, **change})
+
+
+SHALLOW: Refusals = [
+    (task(inputs=[[1.0], [1.0, 2.0]]), ValueError, "`Task.inputs` must be an array of real numb"),
+    (task(inputs=1e200 * X), ValueError, "`Task.inputs` must be finite .* row 0 has .* inf"),
+    (task(labels="ab"), ValueError, "`Task.labels` must be an array of real numbers"),
+    (task(rows_a=[[0.5]]), ValueError, "`Task.rows_a` must be an array of whole numbers of shape"),
+    (task(rows_a=[0, 1]), ValueError, r"`Task.rows_a` must be .* of shape \(step, batch\); got sh"),
+    (lambda: sh.Reference(8.0), ValueError, "`Reference.width` counts units and must be a whole"),
+    (lambda: sh.Reference(8, sigma="a"), ValueError, "`Reference.sigma` must be finite and posit"),
+    (lambda: sh.Reference(8, sigma=1e200), ValueError, "`Reference.sigma` must have a finite squ"),
+    (lambda: sh.Reference(8, rate_a="a"), ValueError, "`Reference.rate_a` must be finite and at l"),
+    (lambda: sh.independent_batches(3, -1), ValueError, "`steps` must be at least 1; got -1"),
+    (lambda: sh.independent_batches(3.5, 1), ValueError, "`samples` must be a whole number"),
+    (lambda: sh.independent_batches(3, 1, batch=1.5), ValueError, "`batch` must be from 1 .* 1.5"),
+    (lambda: sh.independent_batches(3, 1, seed=None), ValueError, "`seed` must be a whole number"),
+    (lambda: sh.scaling(3), ValueError, "A scaling has two exponents, .* or a name; got 3"),
+    (lambda: sh.scaling({"a", "b"}), ValueError, "A scaling has two exponents, .* or a name; got"),
+    (lambda: sh.ShallowScaling("a", 0, 0), ValueError, "`q_sigma` is an exponent"),
+    (trained(steps=1.5), ValueError, "`steps` must be a whole number of at least 0; got 1.5"),
+    (
+        trained(width=64.0),
+        ValueError,
+        "`width` counts hidden units and must be a whole .* got 64.0",
+    ),
+    (trained(seeds="a"), ValueError, "`seeds` must be a number of seeds or distinct .* got 'a'"),
+    (trained(seeds=1.5), ValueError, "`seeds` must be a number of seeds or distinct .* got 1.5"),
+    (trained(seeds=[0.5]), ValueError, r"`seeds` must be a number of seeds .* got \[0.5\]"),
+    (trained(record="a"), ValueError, "`record` must name steps from 0 to 1, .* got 'a'"),
+    (trained(record=1), ValueError, "`record` must name steps from 0 to 1, at least one; got 1"),
+    (trained(record=[0.5]), ValueError, r"`record` must name steps .* got \[0.5\]"),
+    (trained(dtype=int), ValueError, "`dtype` must be float64 or float32; got int"),
+    (trained(source=(999, 0), width=80), ValueError, "The powers of .* overflow at 80 units"),
+    (
+        trained(task=X),
+        TypeError,
+        "`task` must be a Task of `scalewise.limits.shallow`; got ndarray",
+    ),
+    (trained(reference=8), TypeError, "`reference` must be a Reference .* got int 8"),
+    (
+        trained(reference=sh.Reference(8, rate_a=1e200, rate_w=1e200), steps=3),
+        ValueError,
+        "Outputs overflow after step 1: .* Take smaller `rate_a` and `rate_w`",
+    ),
+    (
+        trained(task=sh.Task(1e39 * X, SIGNS), dtype=np.float32),
+        ValueError,
+        "Outputs overflow before training. Scale the inputs or `Reference.sigma` down",
+    ),
+    (
+        limit(reference=sh.Reference(8, rate_a=1e200, rate_w=1e200), steps=3),
+        ValueError,
+        "Outputs overflow after step",
+    ),
+    (
+        limit(reference=sh.Reference(8, rate_a=1e308), source="NTK", task=sh.Task(1e9 * X, SIGNS)),
+        ValueError,
+        "Outputs overflow after step 1",
+    ),
+    (limit(units=64.0), ValueError, "`units` must be an even number, .* in pairs; got 64.0"),
+    (limit(steps="a"), ValueError, "`steps` must be a whole number of at least 0; got 'a'"),
+    (limit(start="a"), ValueError, "`start` must be an array of real numbers"),
+    (limit(start=NAN[:1]), ValueError, "`start` must hold finite numbers only"),
+    (limit(dtype=int), ValueError, "`dtype` must be float64 or float32; got int"),
+    (lambda: sh.draw_start(X, REF), TypeError, "`task` must be a Task"),
+    (lambda: sh.limit_kernels(8, X), TypeError, "`reference` must be a Reference"),
+    (lambda: sh.limit_kernels(REF, "a"), ValueError, "`x` must be an array of real numbers"),
+    (lambda: sh.limit_kernels(REF, 1e200 * X), ValueError, "squares of `x` overflow. Scale"),
+    (lambda: sh.error_probability("a", SIGNS), ValueError, "`outputs` must be an array of real"),
+    (lambda: sh.error_probability(NAN, SIGNS), ValueError, "`outputs` must hold finite numbers"),
+    (lambda: sh.termination([math.nan]), ValueError, "`probability` must hold finite numbers only"),
+    (lambda: sh.termination(0.5), ValueError, r"`probability` must be .* of shape \(step\); got"),
+]
+SHALLOW_NET = sh.draw_network(REF, sh.scaling("NTK"), 4, 2)
+SAMPLE = sh.Sample(X[0], 1.0, X[1], -1.0)
+
+
+def drawn(*change: Any) -> Callable[[], Any]:
+    given = (REF, sh.scaling("MF"), 4, 2)
+    return lambda: sh.draw_network(*(change + given[len(change) :]))
+
+
+SHALLOW_NETS: Refusals = [
+    (drawn(8), TypeError, "`reference` must be a Reference"),
+    (drawn(REF, "MF"), TypeError, r"`scaling` must be a scaling, such as shallow.scaling\('MF'\)"),
+    (drawn(REF, sh.scaling("MF"), 4.5), ValueError, "`width` counts hidden units and must be a wh"),
+    (drawn(REF, sh.scaling("MF"), 4, 0), ValueError, "`features` must be at least 1; got 0"),
+    (
+        lambda: sh.output(SHALLOW_NET, X[0]),
+        ValueError,
+        r"`x` must be .* of shape \(input, 2\); got",
+    ),
+    (lambda: sh.output(SHALLOW_NET, np.eye(3)), ValueError, r"`x` must be .* shape \(input, 2\)"),
+    (lambda: sh.output(SHALLOW_NET, NAN), ValueError, "`x` must hold finite numbers only"),
+    (lambda: sh.output("net", X), TypeError, "`net` must be a ShallowNetwork"),
+    (lambda: sh.tangent_kernels(SHALLOW_NET, X, NAN), ValueError, "`others` must hold finite"),
+    (lambda: sh.kernel_increments(SHALLOW_NET, X, X, X), TypeError, "`sample` must be a Sample"),
+    (lambda: sh.step(SHALLOW_NET, X), TypeError, "`sample` must be a Sample of .* got ndarray"),
+    (
+        lambda: sh.output_change(SHALLOW_NET, "x", SAMPLE),
+        ValueError,
+        "`x` must be an array of real",
+    ),
+    (lambda: sh.Sample(X, 1.0, X[0], 1.0), ValueError, r"`Sample.x_a` must be .* \(feature\)"),
+    (lambda: sh.Sample(X[0], 0.5, X[0], 1), ValueError, "`Sample.y_a` must be 1 or -1 and finite"),
+    (
+        lambda: sh.step(SHALLOW_NET, sh.Sample(X[0], 1.0, X[0, :1], 1.0)),
+        ValueError,
+        "`Sample.x_a` and `x_w` need equally many features; got 2 and 1",
+    ),
+]
+DIVERGENCES: Refusals = [
+    (lambda: sh.gaussian_divergence("a", 1, 0, 1), ValueError, "`m` must be an array of real num"),
+    (lambda: sh.gaussian_divergence(math.nan, 1, 0, 1), ValueError, "`m` must hold finite numbers"),
+    (
+        lambda: sh.gaussian_divergence(SIGNS, np.ones(3), 0, 1),
+        ValueError,
+        r"`m_star`, `v_star` need shapes that go together; got \(2,\), \(3,\)",
+    ),
+    (
+        lambda: sh.logit_divergence(X, np.ones((4, 3))),
+        ValueError,
+        r"of the same inputs, .* got shapes \(2, 2\) and \(4, 3\)",
+    ),
+    (lambda: sh.logit_divergence("a", X), ValueError, "`outputs` must be an array of real numbers"),
+    (lambda: sh.logit_divergence(1e200 * X, X), ValueError, "`outputs` must be finite and differ"),
+    (lambda: sh.probability_divergence(X, np.ones((2, 1))), ValueError, "of the same inputs"),
+    (lambda: sh.divergence_floor(4.5), ValueError, "from 2 seeds on, and 4 .* got 4.5 and 4.5"),
+    (lambda: sh.divergence_floor("a"), ValueError, "from 2 seeds on, and 4 .* got 'a' and 'a'"),
+    (lambda: sh.beta_fit("a"), ValueError, "`probabilities` must be an array of real numbers"),
+    (
+        lambda: sh.beta_fit([0.01, 0.99]),
+        ValueError,
+        "spread more than any Beta law with their mean",
+    ),
+    (lambda: sh.beta_divergence(SIGNS, 1, np.ones(3), 1), ValueError, "shapes that go together"),
+    (
+        lambda: sh.dirichlet_fit([0.5, 0.5]),
+        ValueError,
+        r"seeds first and classes last; got shape .2,.",
+    ),
+    (
+        lambda: sh.dirichlet_divergence(np.ones(2), np.ones(1)),
+        ValueError,
+        r"the same classes along their last axes; got shapes \(2,\) and \(1,\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"), LINEAR + WORD2VEC + SHALLOW + SHALLOW_NETS + DIVERGENCES
+)
 def test_refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call()
@@ -141,3 +309,8 @@ def test_lists_are_as_good_as_arrays() -> None:
     assert loss == value
     np.testing.assert_array_equal(net.u, same.u)
     assert lim.analogy_answers(np.eye(4).tolist(), [[0, 1, 2]]).tolist() == [3]
+    rows = [[0], [1]]
+    one, other = (sh.Task(x, y, x, r) for x, y, r in ((X, SIGNS, np.array(rows)),
+                                                      (X.tolist(), [1, -1], rows)))  # fmt: skip
+    found = [sh.train_finite(t, REF, "NTK", 8, steps=2).logits.values for t in (one, other)]
+    np.testing.assert_array_equal(*found)

@@ -320,7 +320,6 @@ def test_bad_references_are_refused(change: dict[str, Any], message: str) -> Non
         ({"reference": sh.Reference(8, rate_a=1e200, rate_w=1e200)}, "Outputs overflow after step"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_bad_runs_are_refused(change: dict[str, Any], message: str) -> None:
     task = sh.Task(X, Y, None, *sh.independent_batches(5, 6))
     plain = {"reference": sh.Reference(8), "source": "NTK", "width": 8, "steps": 3}

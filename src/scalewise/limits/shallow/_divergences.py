@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 from scipy.special import betaln, digamma, gammaln
+
+from scalewise.limits._checks import array, is_whole
 
 __all__ = [
     "beta_divergence",
@@ -39,6 +43,7 @@ def gaussian_divergence(m: Numbers, v: Numbers, m_star: Numbers, v_star: Numbers
         >>> round(float(shallow.gaussian_divergence(0.3, 1.2, -0.1, 0.7)), 10)
         0.2019303211
     """
+    m, v, m_star, v_star = _together(m=m, v=v, m_star=m_star, v_star=v_star)
     _refuse_unless_positive("variance", v, v_star)
     ratio = np.asarray(v) / v_star
     return 0.5 * (ratio - 1 - np.log(ratio) + (np.asarray(m) - m_star) ** 2 / v_star)
@@ -62,6 +67,7 @@ def logit_divergence(
 
     Source: Golikov (26), (135); several classes: a diagonal Gaussian, the sum over classes.
     """
+    outputs, reference = _of_equal_inputs("outputs", outputs, reference)
     (m, v), (m_star, v_star) = _moments("outputs", outputs), _moments("reference", reference)
     return gaussian_divergence(m, v, m_star, v_star)
 
@@ -87,9 +93,10 @@ def divergence_floor(seeds: int, reference_seeds: int | None = None) -> float:
         0.271429
     """
     n, n_star = seeds, seeds if reference_seeds is None else reference_seeds
-    if n < 2 or n_star < 4:
+    if not (is_whole(n) and is_whole(n_star)) or n < 2 or n_star < 4:
         raise ValueError(
-            f"The mean of the divergence exists from 2 seeds on, and 4 of the reference; got {n} and {n_star}."
+            f"The mean of the divergence exists from 2 seeds on, and 4 of the reference; got {n!r} and "
+            f"{n_star!r}."
         )
     half, half_star = (n - 1) / 2, (n_star - 1) / 2
     logs = digamma(half_star) - np.log(half_star) - digamma(half) + np.log(half)
@@ -109,9 +116,11 @@ def beta_fit(
 
     Source: Golikov (137), which calls them estimates of maximum likelihood.
     """
+    probabilities = array("probabilities", probabilities)
     _refuse_outside(probabilities)
     m, v = _moments("probabilities", probabilities)
     strength = m * (1 - m) / v - 1
+    _refuse_wide(strength, "Beta")
     return m * strength, (1 - m) * strength
 
 
@@ -139,6 +148,9 @@ def beta_divergence(
         >>> round(float(shallow.beta_divergence(2.0, 3.0, 4.0, 1.5)), 10)
         1.4897365804
     """
+    alpha, beta, alpha_star, beta_star = _together(
+        alpha=alpha, beta=beta, alpha_star=alpha_star, beta_star=beta_star
+    )
     _refuse_unless_positive("parameter of a Beta law", alpha, beta, alpha_star, beta_star)
     more = np.asarray(alpha_star) - alpha + beta_star - beta
     return (
@@ -165,6 +177,7 @@ def probability_divergence(
 
     Source: Golikov (136), (137).
     """
+    probabilities, reference = _of_equal_inputs("probabilities", probabilities, reference)
     alpha, beta = beta_fit(probabilities)
     alpha_star, beta_star = beta_fit(reference)
     return beta_divergence(alpha, beta, alpha_star, beta_star)
@@ -183,11 +196,17 @@ def dirichlet_fit(
 
     Source: Golikov, Appendix I, names the law; the fit, which for two classes is `beta_fit`, derived.
     """
+    probabilities = array("probabilities", probabilities)
     _refuse_outside(probabilities)
+    if probabilities.ndim < 2:
+        raise ValueError(
+            f"`probabilities` has seeds first and classes last; got shape {probabilities.shape}."
+        )
     if np.any(np.abs(probabilities.sum(-1) - 1) > 1e-6):
         raise ValueError("`probabilities` of the classes, along the last axis, must add to 1.")
     m, v = (np.asarray(part) for part in _moments("probabilities", probabilities))
     strength = np.sum(m * (1 - m), -1, keepdims=True) / np.sum(v, -1, keepdims=True) - 1
+    _refuse_wide(strength, "Dirichlet")
     return m * strength
 
 
@@ -208,6 +227,12 @@ def dirichlet_divergence(
 
     Source: derived.
     """
+    alpha, alpha_star = _together(alpha=alpha, alpha_star=alpha_star)
+    if not alpha.ndim or alpha.shape[-1:] != alpha_star.shape[-1:]:
+        raise ValueError(
+            "`alpha` and `alpha_star` need the same classes along their last axes; got shapes "
+            f"{alpha.shape} and {alpha_star.shape}."
+        )
     _refuse_unless_positive("parameter of a Dirichlet law", alpha, alpha_star)
     total, total_star = alpha.sum(-1), alpha_star.sum(-1)
     slope = digamma(alpha) - digamma(total)[..., None]
@@ -222,13 +247,45 @@ def _moments(name: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             f"`{name}` has seeds along the first axis, at least two of them, for a variance; "
             f"got shape {values.shape}."
         )
-    v = values.var(axis=0, ddof=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        v = values.var(axis=0, ddof=1)
     if not np.all(np.isfinite(v)) or np.any(v <= 0):
         raise ValueError(
             f"`{name}` must be finite and differ between seeds at every input: a law without a spread has no "
             "density to compare. An output that is exactly 0 at step 0, as in the MF limit, has none."
         )
     return values.mean(axis=0), v
+
+
+def _together(**given: Any) -> tuple[np.ndarray, ...]:
+    """Arrays that numpy can combine."""
+    found = {name: array(name, values) for name, values in given.items()}
+    try:
+        np.broadcast_shapes(*(values.shape for values in found.values()))
+    except ValueError:
+        names = ", ".join(f"`{name}`" for name in found)
+        raise ValueError(
+            f"{names} need shapes that go together; got {', '.join(str(v.shape) for v in found.values())}."
+        ) from None
+    return tuple(found.values())
+
+
+def _of_equal_inputs(name: str, values: Any, reference: Any) -> tuple[np.ndarray, np.ndarray]:
+    one, other = array(name, values), array("reference", reference)
+    if one.shape[1:] != other.shape[1:]:
+        raise ValueError(
+            f"`{name}` and `reference` must be of the same inputs, with equal axes behind the seeds; got shapes "
+            f"{one.shape} and {other.shape}."
+        )
+    return one, other
+
+
+def _refuse_wide(strength: Any, law: str) -> None:
+    if np.any(np.asarray(strength) <= 0):
+        raise ValueError(
+            f"`probabilities` spread more than any {law} law with their mean at some input, so there is no fit by "
+            "moments. Take more seeds, or compare logits with `logit_divergence`."
+        )
 
 
 def _refuse_outside(probabilities: np.ndarray) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float
 
+from scalewise.limits._checks import array
+
 __all__ = ["error_probability", "termination"]
 
 
@@ -32,6 +34,7 @@ def error_probability(
         >>> shallow.error_probability(f, np.array([1.0, 1.0]))[0]
         array([0.5, 0. ])
     """
+    outputs, labels = array("outputs", outputs), array("labels", labels)
     if outputs.ndim < 2 or outputs.shape[1:] != labels.shape:
         raise ValueError(
             f"`labels` needs the shape of `outputs` without its steps; got {labels.shape} and "
@@ -51,6 +54,9 @@ def termination(probability: Float[np.ndarray, " step"]) -> int | None:
     Returns:
         The first step without wrong answers; ``None`` if there is none among those given.
 
+    Raises:
+        ValueError: If they are no finite numbers, one for each step.
+
     Source: Golikov, Appendix A.
 
     Example:
@@ -59,5 +65,5 @@ def termination(probability: Float[np.ndarray, " step"]) -> int | None:
         >>> shallow.termination(np.array([0.4, 0.1, 0.0, 0.2]))
         2
     """
-    clean: Bool[np.ndarray, " step"] = np.asarray(probability) <= 0
+    clean: Bool[np.ndarray, " step"] = array("probability", probability, ("step",)) <= 0
     return int(np.argmax(clean)) if np.any(clean) else None

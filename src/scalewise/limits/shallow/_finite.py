@@ -9,10 +9,12 @@ import numpy as np
 import xarray as xr
 
 from scalewise._threads import blas_threads_for
+from scalewise.limits._checks import whole
 from scalewise.limits.shallow._particles import Draw, Particles
 from scalewise.limits.shallow._run import (
     Units,
     as_dataset,
+    check_run,
     check_seeds,
     loss_slope,
     recorded,
@@ -27,14 +29,21 @@ __all__ = ["finite_units", "train_finite"]
 def finite_units(reference: Reference, one: ShallowScaling, width: int) -> Units:
     """The factors of a network of this width."""
     u = width / reference.width
-    sigma = reference.sigma * u ** float(one.q_sigma)
-    u_a, u_w = u ** float(one.q_tilde_a), u ** float(one.q_tilde_w)
+    try:
+        sigma = reference.sigma * u ** float(one.q_sigma)
+        u_a, u_w = u ** float(one.q_tilde_a), u ** float(one.q_tilde_w)
+        kernel_a, kernel_w = u_a * sigma**2, u_w * sigma**2
+    except OverflowError:
+        raise ValueError(
+            f"The powers of {one} overflow at {width} units, {u:.3g} times `Reference.width`. Take smaller "
+            "exponents or another width."
+        ) from None
     return Units(
         output=sigma,
         rate_a=reference.rate_a * u_a * sigma,
         rate_w=reference.rate_w * u_w * sigma,
-        kernel_a=u_a * sigma**2,
-        kernel_w=u_w * sigma**2,
+        kernel_a=kernel_a,
+        kernel_w=kernel_w,
     )
 
 
@@ -89,14 +98,14 @@ def train_finite(
         >>> shallow.train_finite(task, shallow.Reference(8), "NTK", 16, steps=2).logits.shape
         (3, 1, 3)
     """
-    if isinstance(width, bool) or width < 1:
-        raise ValueError(f"`width` counts hidden units and must be at least 1; got {width}.")
+    check_run(task, reference, dtype)
+    whole("width", width, 1, what="counts hidden units")
     task.check_steps(steps)
     one, chosen, numbers = scaling(source), recorded(steps, record), check_seeds(seeds)
     units = finite_units(reference, one, width)
     u = width / reference.width
     power = float(one.output_power)
-    with blas_threads_for(0):
+    with blas_threads_for(0), np.errstate(over="ignore", invalid="ignore"):
         draw = Draw(width, numbers, reference.law, dtype=dtype)
         particles = Particles(task, reference.phi, draw, gram=gram)
         first = np.concatenate([particles.outputs(slice(None)), particles.probe_outputs()])

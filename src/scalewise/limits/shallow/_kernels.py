@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import Workspace, kernel_map
-from scalewise.limits.shallow._run import check_seeds
+from scalewise.limits._checks import kind, table
+from scalewise.limits.shallow._run import check_run, check_seeds
 from scalewise.limits.shallow._task import Reference, Task
 
 __all__ = ["draw_start", "expectations", "limit_kernels"]
@@ -47,6 +48,9 @@ def limit_kernels(
         >>> round(float(K_a[0, 0]), 10)
         0.144206289
     """
+    kind("reference", reference, {Reference: "a Reference of `scalewise.limits.shallow`"})
+    x = table("x", x, finite=False)
+    others = None if others is None else table("others", others, finite=False)
     for name, rows in (("x", x), ("others", x if others is None else others)):
         if rows.ndim != 2 or rows.shape[1] != x.shape[-1]:
             raise ValueError(
@@ -54,12 +58,15 @@ def limit_kernels(
             )
         if not np.isfinite(rows).all() or not rows.any(axis=1).all():
             raise ValueError(f"`{name}` must be finite and none of its rows 0. Drop or clean them.")
-    table = x if others is None else np.concatenate([x, others])
-    table = np.asarray(table, dtype=np.float64)
-    first = slice(0, len(table)) if others is None else slice(len(x), len(table))
-    value, slope = expectations(reference, table, len(x), first)
+        with np.errstate(over="ignore"):
+            size = np.einsum("ij,ij->i", rows, rows)
+        if not np.isfinite(size).all():
+            raise ValueError(f"The squares of `{name}` overflow. Scale the inputs down.")
+    both = x if others is None else np.concatenate([x, others])
+    first = slice(0, len(both)) if others is None else slice(len(x), len(both))
+    value, slope = expectations(reference, both, len(x), first)
     factor = reference.sigma**2 * reference.width
-    return factor * value, factor * slope * (table[: len(x)] @ table[first].T)
+    return factor * value, factor * slope * (both[: len(x)] @ both[first].T)
 
 
 def expectations(
@@ -99,9 +106,14 @@ def draw_start(
         reference: $d^*$, $\sigma^*$ and $\phi$.
         seeds: How many draws, or their seeds.
 
+    Raises:
+        TypeError: If `task` or `reference` is another kind of thing.
+        ValueError: If `seeds` are none.
+
     Source: Golikov (62), where $d^{*1/2}$ is missing and only the law of one input is given: a
         run needs all of them together.
     """
+    check_run(task, reference)
     numbers = check_seeds(seeds)
     K = limit_kernels(reference, np.asarray(task.all_inputs, dtype=np.float64))[0]
     jitter = 1e-12 * np.trace(K) / len(K)

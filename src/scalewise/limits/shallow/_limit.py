@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from scalewise._threads import blas_threads_for
 from scalewise.gaussian import kernel_map
+from scalewise.limits._checks import is_whole, table
 from scalewise.limits.shallow._finite import _attributes
 from scalewise.limits.shallow._kernels import draw_start, expectations
 from scalewise.limits.shallow._particles import Draw, Particles
@@ -18,6 +19,8 @@ from scalewise.limits.shallow._run import (
     Trace,
     Units,
     as_dataset,
+    check_outputs,
+    check_run,
     check_seeds,
     loss_slope,
     recorded,
@@ -100,16 +103,17 @@ def train_limit(
         >>> limit.attrs["region"], bool(abs(limit.scaled_logits[0]).max() < 1e-12)
         ('R12', True)
     """
+    check_run(task, reference, dtype)
     one = scaling(source)
     dynamics = limit_dynamics(one)
     task.check_steps(steps)
     chosen, numbers = recorded(steps, record), check_seeds(seeds)
-    if units < 2 or units % 2:
+    if not is_whole(units) or units < 2 or units % 2:
         raise ValueError(
-            f"`units` must be an even number, for particles come in pairs; got {units}."
+            f"`units` must be an even number, for particles come in pairs; got {units!r}."
         )
-    with blas_threads_for(0):
-        g = draw_start(task, reference, numbers) if start is None else np.asarray(start)
+    with blas_threads_for(0), np.errstate(over="ignore", invalid="ignore"):
+        g = draw_start(task, reference, numbers) if start is None else table("start", start)
         if g.shape != (len(numbers), len(task.all_inputs)):
             raise ValueError(
                 f"`start` has shape (seed, input), here {(len(numbers), len(task.all_inputs))}, samples "
@@ -209,6 +213,7 @@ def _run_kernels(
         if k in record:
             probes = begin[samples:] + step_a[samples:] @ alpha + step_w[samples:] @ omega
             trace.outputs.append(np.concatenate([f, probes]))
+            check_outputs(k, trace.outputs[-1])
             trace.kernels.append((diagonal[0], diagonal[1]))
         if k == steps:
             break
@@ -221,6 +226,7 @@ def _run_kernels(
             f = f + both @ chi_a
         else:
             f = f + step_a[:samples, rows_a] @ chi_a + step_w[:samples, rows_w] @ chi_w
+        check_outputs(k + 1, f)
     return trace
 
 

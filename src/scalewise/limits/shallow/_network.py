@@ -6,10 +6,12 @@ Everything here is a sum over hidden units as it is printed, slow and plain; `tr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.limits._checks import array, is_number, kind, number, whole
 from scalewise.limits.shallow._finite import finite_units
 from scalewise.limits.shallow._particles import Draw, draw_weights
 from scalewise.limits.shallow._run import Units, loss_slope
@@ -27,6 +29,10 @@ __all__ = [
     "step",
     "tangent_kernels",
 ]
+
+
+_REFERENCE = {Reference: "a Reference of `scalewise.limits.shallow`"}
+_SCALING = {ShallowScaling: "a scaling, such as shallow.scaling('MF')"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +55,10 @@ class ShallowNetwork:
     scaling: ShallowScaling
 
     def __post_init__(self) -> None:
+        for name in ("a", "w"):
+            object.__setattr__(self, name, array(f"ShallowNetwork.{name}", getattr(self, name)))
+        kind("reference", self.reference, _REFERENCE)
+        kind("scaling", self.scaling, _SCALING)
         if self.a.ndim != 1 or self.w.ndim != 2 or len(self.a) != len(self.w) or not len(self.a):
             raise ValueError(
                 "`ShallowNetwork.a` has shape (unit,) and `w` (unit, feature); got "
@@ -70,6 +80,9 @@ class ShallowNetwork:
         return self.reference.phi.derivative(np.asarray(x, dtype=np.float64) @ self.w.T, order)
 
 
+_NETWORK = {ShallowNetwork: "a ShallowNetwork, such as draw_network(...)"}
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     r"""The samples of one step: one for $\hat a$, one for $\hat w$.
@@ -85,6 +98,14 @@ class Sample:
     y_a: float
     x_w: Float[np.ndarray, " feature"]
     y_w: float
+
+    def __post_init__(self) -> None:
+        for name in ("x_a", "x_w"):
+            values = array(f"Sample.{name}", getattr(self, name), ("feature",))
+            object.__setattr__(self, name, values)
+        for name in ("y_a", "y_w"):
+            value = getattr(self, name)
+            number(f"Sample.{name}", value, "1 or -1", is_number(value) and abs(value) == 1)
 
 
 def draw_network(
@@ -104,6 +125,11 @@ def draw_network(
         >>> shallow.draw_network(shallow.Reference(8), shallow.scaling("NTK"), 4, 3).w.shape
         (4, 3)
     """
+    kind("reference", reference, _REFERENCE)
+    kind("scaling", scaling, _SCALING)
+    whole("width", width, 1, what="counts hidden units")
+    whole("features", features, 1)
+    whole("seed", seed, 0)
     ((a, w),) = draw_weights(Draw(width, (seed,), reference.law), features, (width,))
     return ShallowNetwork(a[0], np.ascontiguousarray(w[:, 0].T), reference, scaling)
 
@@ -119,7 +145,12 @@ def output(
 
     Source: Golikov (1).
     """
-    return net.units.output * net.phi(x) @ net.a
+    x = _inputs(net, "x", x)
+    with np.errstate(over="ignore", invalid="ignore"):
+        f = net.units.output * net.phi(x) @ net.a
+    if not np.isfinite(f).all():
+        raise ValueError("Outputs overflow at these inputs. Scale `x` or the weights down.")
+    return f
 
 
 def tangent_kernels(
@@ -141,6 +172,7 @@ def tangent_kernels(
 
     Source: Golikov (9), (10), (27), (28), (30); (24) has lost $x\cdot x'$.
     """
+    x, others = _inputs(net, "x", x), _inputs(net, "others", others)
     units = net.units
     K_a = units.kernel_a * net.phi(x) @ net.phi(others).T
     weighted = net.phi(x, 1) * net.a**2
@@ -187,6 +219,7 @@ def kernel_increments(
     Source: Golikov (32)-(36), (120)-(122), corrected: each term has the product of its own input with $x_w$
         where $(x+x')\cdot x_w$ is printed, and $\Delta K_{wa}'$ has the factor $x\cdot x'$.
     """
+    x, others = _inputs(net, "x", x), _inputs(net, "others", others)
     units, (chi_a, chi_w) = net.units, _loss_slopes(net, sample)
     at_w = chi_w * net.a * net.phi(sample.x_w[None], 1)[0]
     at_a = chi_a * net.phi(sample.x_a[None])[0]
@@ -248,6 +281,7 @@ def output_change(
         raise ValueError(
             f"`order` must be 1, 2 or 3, since an activation has three derivatives; got {order}."
         )
+    x = _inputs(net, "x", x)
     units, (chi_a, chi_w) = net.units, _loss_slopes(net, sample)
     shift = -units.rate_w * chi_w * net.a * net.phi(sample.x_w[None], 1)[0]
     change_a = -units.rate_a * chi_a * net.phi(sample.x_a[None])[0]
@@ -260,7 +294,18 @@ def output_change(
     return units.output * total
 
 
+def _inputs(net: ShallowNetwork, name: str, x: Any) -> np.ndarray:
+    kind("net", net, _NETWORK)
+    return array(name, x, ("input", net.w.shape[1]))
+
+
 def _loss_slopes(net: ShallowNetwork, sample: Sample) -> tuple[float, float]:
+    kind("net", net, _NETWORK)
+    kind("sample", sample, {Sample: "a Sample of `scalewise.limits.shallow`"})
+    if len(sample.x_a) != len(sample.x_w):
+        raise ValueError(
+            f"`Sample.x_a` and `x_w` need equally many features; got {len(sample.x_a)} and {len(sample.x_w)}."
+        )
     f = output(net, np.stack([sample.x_a, sample.x_w]))
     slopes = loss_slope(f, np.array([sample.y_a, sample.y_w], dtype=np.float64), 0)
     return float(slopes[0]), float(slopes[1])

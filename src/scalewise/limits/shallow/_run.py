@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,21 @@ import numpy as np
 import xarray as xr
 from scipy.special import expit
 
+from scalewise.limits._checks import is_whole, kind, precision
 from scalewise.limits.shallow._particles import Particles
-from scalewise.limits.shallow._task import Task
+from scalewise.limits.shallow._task import Reference, Task
 
-__all__ = ["Trace", "Units", "as_dataset", "check_seeds", "loss_slope", "recorded", "run_particles"]
+__all__ = [
+    "Trace",
+    "Units",
+    "as_dataset",
+    "check_outputs",
+    "check_run",
+    "check_seeds",
+    "loss_slope",
+    "recorded",
+    "run_particles",
+]
 
 
 def loss_slope(f: np.ndarray, y: np.ndarray, order: int) -> np.ndarray:
@@ -63,25 +74,55 @@ class Trace:
 
 def recorded(steps: int, record: Sequence[int] | None) -> tuple[int, ...]:
     """Steps to write down, in order; all of them for ``None``."""
-    wanted = tuple(range(steps + 1)) if record is None else tuple(sorted({int(k) for k in record}))
+    wanted = tuple(range(steps + 1)) if record is None else _counts(record)
     if not wanted or wanted[0] < 0 or wanted[-1] > steps:
         raise ValueError(
-            f"`record` must name steps from 0 to {steps}, at least one; got {list(wanted)[:8]}."
+            f"`record` must name steps from 0 to {steps}, at least one; got {_few(record)}."
         )
     return wanted
 
 
+def _counts(values: Any) -> tuple[int, ...]:
+    """Whole numbers in order; none if they are something else."""
+    some: list[Any] = list(values) if isinstance(values, Iterable) else [None]
+    return tuple(sorted({int(k) for k in some})) if all(is_whole(k) for k in some) else ()
+
+
+def _few(values: Any) -> Any:
+    return list(values)[:8] if isinstance(values, Sequence) and len(values) > 8 else repr(values)
+
+
 def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Seeds as they are, or the first so many."""
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        found = tuple(range(seeds))
+    given: Any = seeds
+    if is_whole(given):
+        found = tuple(range(int(given)))
     else:
-        found = tuple(int(s) for s in seeds)  # type: ignore[union-attr]
+        some: list[Any] = list(given) if isinstance(given, Iterable) else [None]
+        found = tuple(int(s) for s in some) if all(is_whole(s) for s in some) else ()
     if not found or min(found) < 0:
         raise ValueError(
-            f"`seeds` must be a number of seeds or distinct seeds from 0 on; got {seeds}."
+            f"`seeds` must be a number of seeds or distinct seeds from 0 on; got {_few(seeds)}."
         )
     return found
+
+
+def check_run(task: Any, reference: Any, dtype: Any = np.float64) -> None:
+    """Refuse what is no task, no reference network, or no type to compute in."""
+    kind("task", task, {Task: "a Task of `scalewise.limits.shallow`"})
+    kind("reference", reference, {Reference: "a Reference of `scalewise.limits.shallow`"})
+    precision(dtype)
+
+
+def check_outputs(step: int, *outputs: np.ndarray) -> None:
+    """Refuse outputs that have overflown."""
+    if not all(np.isfinite(f).all() for f in outputs):
+        raise ValueError(
+            f"Outputs overflow after step {step}: the rates are too large for these inputs, and the "
+            "training diverges. Take smaller `rate_a` and `rate_w`."
+            if step
+            else "Outputs overflow before training. Scale the inputs or `Reference.sigma` down."
+        )
 
 
 def run_particles(
@@ -114,9 +155,11 @@ def run_particles(
     for k in range(steps + 1):
         if k in record:
             trace.outputs.append(np.concatenate([f, units.output * particles.probe_outputs()]))
+            check_outputs(k, trace.outputs[-1])
             if kernels:
                 K_a, K_w = particles.kernels()
                 trace.kernels.append((units.kernel_a * K_a, units.kernel_w * size * K_w))
+                check_outputs(k, *trace.kernels[-1])
         if k == steps:
             break
         rows_a, rows_w = task.rows(k)
@@ -129,11 +172,7 @@ def run_particles(
             (rows_w, -units.rate_w / rows_w.size * chi_w),
             have,
         )
-        if not np.all(np.isfinite(f)):
-            raise ValueError(
-                f"Outputs overflow after step {k + 1}: the rates are too large for these inputs, and the "
-                "training diverges. Take smaller `rate_a` and `rate_w`."
-            )
+        check_outputs(k + 1, f)
     return trace
 
 

@@ -40,6 +40,8 @@ class ShallowScaling:
     name: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("q_sigma", "q_tilde_a", "q_tilde_w"):
+            object.__setattr__(self, name, fraction(name, getattr(self, name)))
         if not self.name:
             text = f"({self.q_sigma}, {self.q_tilde_a}, {self.q_tilde_w})"
             object.__setattr__(self, "name", text)
@@ -132,10 +134,10 @@ def scaling(
                 "For any other give its exponents, (q_sigma, q_tilde)."
             )
         return SCALINGS[source]
-    if len(source) not in (2, 3):
+    if not isinstance(source, tuple | list) or len(source) not in (2, 3):
         raise ValueError(
             "A scaling has two exponents, (q_sigma, q_tilde), or three, (q_sigma, q_tilde_a, "
-            f"q_tilde_w); got {len(source)}."
+            f"q_tilde_w), or a name; got {len(source) if isinstance(source, tuple | list) else repr(source)}."
         )
     return ShallowScaling(
         fraction("q_sigma", source[0]),

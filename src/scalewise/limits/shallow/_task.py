@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.activations import Activation, activation
+from scalewise.limits._checks import array, is_number, is_whole, table, whole
 
 __all__ = ["LAWS", "Reference", "Task", "independent_batches"]
 
@@ -52,11 +53,8 @@ class Reference:
     law: str = "normal"
 
     def __post_init__(self) -> None:
-        if isinstance(self.width, bool) or self.width < 1:
-            raise ValueError(
-                f"`Reference.width` counts units and must be at least 1; got {self.width}."
-            )
-        if math.isnan(self.sigma):
+        whole("Reference.width", self.width, 1, what="counts units")
+        if is_number(self.sigma) and math.isnan(self.sigma):
             object.__setattr__(self, "sigma", self.width**-0.5)
         for name, lowest in (
             ("sigma", "positive"),
@@ -64,8 +62,11 @@ class Reference:
             ("rate_w", "at least 0"),
         ):
             value = getattr(self, name)
-            if not math.isfinite(value) or value < 0 or (value == 0 and lowest == "positive"):
-                raise ValueError(f"`Reference.{name}` must be finite and {lowest}; got {value}.")
+            good = is_number(value) and math.isfinite(value) and value >= 0
+            if not good or (value == 0 and lowest == "positive"):
+                raise ValueError(f"`Reference.{name}` must be finite and {lowest}; got {value!r}.")
+        if self.sigma > 1e150:
+            raise ValueError(f"`Reference.sigma` must have a finite square; got {self.sigma}.")
         if self.law not in LAWS:
             raise ValueError(f"`Reference.law` must be one of {', '.join(LAWS)}; got {self.law!r}.")
         if not self.phi.is_continuous:
@@ -105,7 +106,8 @@ class Task:
     rows_w: Int[np.ndarray, ...] | None = None
 
     def __post_init__(self) -> None:
-        x, y = np.asarray(self.inputs), np.asarray(self.labels)
+        x = table("Task.inputs", self.inputs, finite=False)
+        y = table("Task.labels", self.labels, finite=False)
         if x.ndim != 2 or not x.size:
             raise ValueError(f"`Task.inputs` has shape (sample, feature); got {x.shape}.")
         if y.shape != x.shape[:1] or not np.all(np.abs(y) == 1):
@@ -113,21 +115,28 @@ class Task:
                 f"`Task.labels` needs 1 or -1 for each of {len(x)} samples; got shape {y.shape} with "
                 f"values {np.unique(y)[:4].tolist()}."
             )
-        probes = np.empty((0, x.shape[1])) if self.probes is None else np.asarray(self.probes)
+        probes = np.empty((0, x.shape[1]))
+        if self.probes is not None:
+            probes = table("Task.probes", self.probes, finite=False)
+            object.__setattr__(self, "probes", probes)
+        object.__setattr__(self, "inputs", x)
+        object.__setattr__(self, "labels", y)
         if probes.ndim != 2 or probes.shape[1] != x.shape[1]:
             raise ValueError(
                 f"`Task.probes` needs {x.shape[1]} features like the inputs; got shape {probes.shape}."
             )
-        for name, table in (("inputs", x), ("probes", probes)):
-            size = np.einsum("ij,ij->i", table, table)
+        for name, rows in (("inputs", x), ("probes", probes)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                size = np.einsum("ij,ij->i", rows, rows)
             if not np.all(np.isfinite(size)) or np.any(size == 0):
                 bad = int(np.argmin(np.isfinite(size) & (size > 0)))
                 raise ValueError(
                     f"`Task.{name}` must be finite and none of them 0, for without a bias an output there "
                     f"is constant; row {bad} has |x|² = {size[bad]}."
                 )
-        for name, rows in (("rows_a", self.rows_a), ("rows_w", self.rows_w)):
-            _check_rows(name, rows, len(x))
+        for name in ("rows_a", "rows_w"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _checked_rows(name, getattr(self, name), len(x)))
         if self.rows_a is None and self.rows_w is not None:
             raise ValueError("`Task.rows_w` needs `rows_a` beside it; give both, or neither.")
         if (
@@ -154,17 +163,16 @@ class Task:
 
     def check_steps(self, steps: int) -> None:
         """Refuse more steps than there are batches."""
-        if isinstance(steps, bool) or steps < 0:
-            raise ValueError(f"`steps` must be a whole number of at least 0; got {steps}.")
+        if not is_whole(steps) or steps < 0:
+            raise ValueError(f"`steps` must be a whole number of at least 0; got {steps!r}.")
         if self.rows_a is not None and steps > len(self.rows_a):
             raise ValueError(
                 f"`steps` is {steps}, but the task has batches for {len(self.rows_a)} steps only."
             )
 
 
-def _check_rows(name: str, rows: np.ndarray | None, samples: int) -> None:
-    if rows is None:
-        return
+def _checked_rows(name: str, given: np.ndarray, samples: int) -> np.ndarray:
+    rows = array(f"Task.{name}", given, ("step", "batch"), whole=True)
     if rows.ndim != 2 or not rows.size or rows.min() < 0 or rows.max() >= samples:
         raise ValueError(
             f"`Task.{name}` has shape (step, batch) and holds samples 0 to {samples - 1}; got shape "
@@ -175,6 +183,7 @@ def _check_rows(name: str, rows: np.ndarray | None, samples: int) -> None:
         raise ValueError(
             f"`Task.{name}` takes a sample twice in one step; draw without replacement."
         )
+    return rows
 
 
 def independent_batches(
@@ -188,6 +197,9 @@ def independent_batches(
         batch: Samples of one step, without replacement.
         seed: Seed of the draw.
 
+    Raises:
+        ValueError: If a count is out of its range.
+
     Source: Golikov, Section 2, where the two gradients see independent samples.
 
     Example:
@@ -195,8 +207,12 @@ def independent_batches(
         >>> [rows.shape for rows in shallow.independent_batches(8, 5, batch=2)]
         [(5, 2), (5, 2)]
     """
-    if not 1 <= batch <= samples:
-        raise ValueError(f"`batch` must be from 1 to the {samples} samples there are; got {batch}.")
+    for name, value, least in (("samples", samples, 1), ("steps", steps, 1), ("seed", seed, 0)):
+        whole(name, value, least)
+    if not is_whole(batch) or not 1 <= batch <= samples:
+        raise ValueError(
+            f"`batch` must be from 1 to the {samples} samples there are; got {batch!r}."
+        )
     rng = np.random.Generator(np.random.Philox(seed))
     both = rng.random((2, steps, samples)).argsort(axis=-1)[..., :batch]
     return both[0], both[1]
