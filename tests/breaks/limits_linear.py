@@ -24,8 +24,8 @@ of_tasks = row("limits/_tasks.py", TASKS)
 MUTANTS = (
     of_linear(
         "linear limit: bias multiplier once",
-        "b=keep * net.b + rate * net.alpha * dbeta",
-        "b=keep * net.b + rate * dbeta",
+        '"b": keep * net.b + rate * net.alpha * dbeta',
+        '"b": keep * net.b + rate * dbeta',
     ),
     of_linear(
         "linear limit: bias left out of the norm",
@@ -38,7 +38,9 @@ MUTANTS = (
         "keep = 1 - weight_decay",
     ),
     of_linear(
-        "linear limit: readout decays not", "v=keep * net.v + rate * dv", "v=net.v + rate * dv"
+        "linear limit: readout decays not",
+        '"v": keep * net.v + rate * dv',
+        '"v": net.v + rate * dv',
     ),
     of_linear(
         "linear limit: drawn narrower than told",

@@ -274,7 +274,7 @@ MUTANTS = (
     ),
     of_kernels(
         "shallow: limit of Kw without x x'",
-        "factor * slope * (table[: len(x)] @ table[first].T)",
+        "factor * slope * (both[: len(x)] @ both[first].T)",
         "factor * slope",
     ),
     of_scaling(

@@ -119,8 +119,8 @@ def beta_fit(
     probabilities = array("probabilities", probabilities)
     _refuse_outside(probabilities)
     m, v = _moments("probabilities", probabilities)
+    _refuse_wide(m * (1 - m) <= v, "Beta")
     strength = m * (1 - m) / v - 1
-    _refuse_wide(strength, "Beta")
     return m * strength, (1 - m) * strength
 
 
@@ -206,7 +206,7 @@ def dirichlet_fit(
         raise ValueError("`probabilities` of the classes, along the last axis, must add to 1.")
     m, v = (np.asarray(part) for part in _moments("probabilities", probabilities))
     strength = np.sum(m * (1 - m), -1, keepdims=True) / np.sum(v, -1, keepdims=True) - 1
-    _refuse_wide(strength, "Dirichlet")
+    _refuse_wide(strength <= 0, "Dirichlet")
     return m * strength
 
 
@@ -280,8 +280,8 @@ def _of_equal_inputs(name: str, values: Any, reference: Any) -> tuple[np.ndarray
     return one, other
 
 
-def _refuse_wide(strength: Any, law: str) -> None:
-    if np.any(np.asarray(strength) <= 0):
+def _refuse_wide(wide: Any, law: str) -> None:
+    if np.any(wide):
         raise ValueError(
             f"`probabilities` spread more than any {law} law with their mean at some input, so there is no fit by "
             "moments. Take more seeds, or compare logits with `logit_divergence`."
