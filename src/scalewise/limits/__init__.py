@@ -43,14 +43,12 @@ from scalewise.limits.linear import (
 )
 from scalewise.limits.maml import (
     GramNet,
-    Maml,
-    Tasks,
-    accuracies,
     adapted_outputs,
     gram_net,
     maml_step,
 )
 from scalewise.limits.maml_stability import bias_response
+from scalewise.limits.maml_tasks import Maml, Tasks, accuracies
 from scalewise.limits.mlp import SGD, Loss, Network, Task, train
 from scalewise.limits.program import exact, reference, run
 from scalewise.limits.transfer import transfer_gap

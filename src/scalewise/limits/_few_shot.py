@@ -18,7 +18,8 @@ def augmented(x: np.ndarray, alpha: float, M: np.ndarray) -> np.ndarray:
             f"The inputs of `tasks` must have {M.shape[1] - 1} features for this net; got {x.shape[-1]}."
         )
     X = np.empty((*x.shape[:-1], x.shape[-1] + 1), dtype=M.dtype)
-    X[..., :-1] = x
+    with np.errstate(over="ignore"):  # in single precision; what follows refuses what is not finite
+        X[..., :-1] = x
     X[..., -1] = alpha
     return X
 

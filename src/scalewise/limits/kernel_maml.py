@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits.linear import cross_entropy
-from scalewise.limits.maml import Maml, Tasks
+from scalewise.limits._checks import array, kind, not_negative, precision, whole
+from scalewise.limits._few_shot import check_rate, softmax_loss
+from scalewise.limits.maml_tasks import Maml, Tasks
 
 __all__ = [
     "Kernel",
@@ -118,9 +119,18 @@ def _geometry(
     x: np.ndarray, y: np.ndarray, sigma_u: float, sigma_b: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """|g||g'|, cosine of the angle between them, and the product of the inputs."""
-    dot = x @ y.swapaxes(-1, -2)
-    lengths = [np.sqrt(sigma_u**2 * np.einsum("...i,...i->...", z, z) + sigma_b**2) for z in (x, y)]
-    size = lengths[0][..., :, None] * lengths[1][..., None, :]
+    x, y = array("x", x), array("y", y)
+    if min(x.ndim, y.ndim) < 2 or x.shape[-1] != y.shape[-1] or x.ndim != y.ndim:
+        raise ValueError(
+            "A kernel takes two arrays of rows with equally many features, `x` and `y`, and equally many axes in "
+            f"front; got shapes {x.shape} and {y.shape}."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        dot = x @ y.swapaxes(-1, -2)
+        squares = [sigma_u**2 * np.einsum("...i,...i->...", z, z) + sigma_b**2 for z in (x, y)]
+        size = np.sqrt(squares[0])[..., :, None] * np.sqrt(squares[1])[..., None, :]
+    if not np.isfinite(size).all():
+        raise ValueError("The kernel overflows at these inputs. Scale them down.")
     q = sigma_u**2 * dot + sigma_b**2
     cosine = np.divide(q, size, out=np.ones_like(size), where=size > 0)
     return size, np.clip(cosine, -1, 1, out=cosine), dot
@@ -128,10 +138,7 @@ def _geometry(
 
 def _check_sigmas(kernel: ReluGP | ReluNTK) -> None:
     for name, value in vars(kernel).items():
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(
-                f"`{type(kernel).__name__}.{name}` must be finite and at least 0; got {value}."
-            )
+        not_negative(f"{type(kernel).__name__}.{name}", value)
 
 
 class _Buffer:
@@ -191,6 +198,7 @@ class KernelModel:
         Raises:
             ValueError: If shapes do not fit.
         """
+        x, q = array("x", x, ("more", "input")), array("q", q, ("more", "output"))
         if len(x) != len(q) or (x.shape[1], q.shape[1]) != (self.x.shape[1], self.q.shape[1]):
             raise ValueError(
                 f"`x` and `q` must be equally many rows of {self.x.shape[1]} and {self.q.shape[1]} numbers; got "
@@ -198,6 +206,9 @@ class KernelModel:
             )
         buffer = self._buffer.extended(self.count, (x, q))
         return replace(self, count=self.count + len(x), _buffer=buffer)
+
+
+_MODEL = {KernelModel: "a KernelModel, such as kernel_model(ReluGP(), inputs, outputs)"}
 
 
 def kernel_model(
@@ -212,7 +223,8 @@ def kernel_model(
         dtype: Of the stored rows.
 
     Raises:
-        ValueError: If a dimension is below 1.
+        TypeError: If the kernel is no function.
+        ValueError: If a dimension is below 1, or `dtype` is neither ``float64`` nor ``float32``.
 
     Source: TP4 Algorithm 4, line 1.
 
@@ -221,8 +233,13 @@ def kernel_model(
         >>> kernel_model(ReluGP(), 784, 5).count
         0
     """
-    if min(inputs, outputs) < 1:
-        raise ValueError(f"`inputs` and `outputs` must be at least 1; got {inputs} and {outputs}.")
+    if not callable(kernel):
+        raise TypeError(
+            f"`kernel` must be a function of two arrays of rows, such as ReluGP() or ReluNTK(); got {kernel!r}."
+        )
+    whole("inputs", inputs, 1)
+    whole("outputs", outputs, 1)
+    precision(dtype)
     return KernelModel(kernel, 0, _Buffer((inputs, outputs), dtype))
 
 
@@ -240,6 +257,8 @@ def kernel_outputs(
 
     Source: TP4 J.2.3.
     """
+    kind("model", model, _MODEL)
+    x = array("x", x, ("sample", "feature"))
     if x.shape[-1] != model.x.shape[1]:
         raise ValueError(
             f"`x` must have {model.x.shape[1]} features for this model; got {x.shape[-1]}."
@@ -248,8 +267,21 @@ def kernel_outputs(
     f = np.zeros((len(x), model.q.shape[1]), model.x.dtype)
     for start in range(0, model.count, _TILE):
         rows = slice(start, start + _TILE)
-        f += model.kernel(x, model.x[rows]) @ model.q[rows]
+        f += _values(model, x, model.x[rows]) @ model.q[rows]
     return f
+
+
+def _values(model: KernelModel, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The kernel of all pairs of rows, which must be one finite number each."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.asarray(model.kernel(x, y))
+    wanted = (*x.shape[:-1], y.shape[-2])
+    if found.shape != wanted or not np.isfinite(found).all():
+        raise ValueError(
+            f"`kernel` must give one finite number for each pair of rows, shape {wanted}; got shape {found.shape}"
+            f"{' with numbers that are not finite: scale the inputs down' if found.shape == wanted else ''}."
+        )
+    return found
 
 
 def kernel_adapted_outputs(
@@ -267,20 +299,28 @@ def kernel_adapted_outputs(
         Shape ``(task, query, output)``; exact.
 
     Raises:
-        ValueError: If shapes do not fit or `steps` is negative.
+        ValueError: If shapes do not fit, `steps` is negative, or adaptation diverges.
 
     Source: TP4 Algorithm 4, lines 5-20; several steps repeat lines 7-12.
     """
-    if steps < 0:
-        raise ValueError(f"`steps` must be at least 0; got {steps}.")
+    kind("model", model, _MODEL)
+    kind("tasks", tasks, {Tasks: "Tasks"})
+    whole("steps", steps, 0)
+    check_rate("inner_rate", inner_rate)
     X = np.concatenate([tasks.support, tasks.query], axis=1).astype(model.x.dtype, copy=False)
     T, m, D = X.shape
     s = tasks.support.shape[1]
     F = kernel_outputs(model, X.reshape(-1, D)).reshape(T, m, -1)
-    K = model.kernel(X, X[:, :s])
-    for _ in range(steps):
-        _, chi = cross_entropy(F[:, :s], tasks.support_class)
-        F = F - inner_rate * K @ chi
+    K = _values(model, X, X[:, :s])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(steps):
+            _, chi = softmax_loss(F[:, :s], tasks.support_class)
+            F = F - inner_rate * K @ chi
+    if not np.isfinite(F).all():
+        raise ValueError(
+            f"Adaptation diverged within {steps} steps: outputs are not finite. Lower `inner_rate`, which is "
+            f"{inner_rate}."
+        )
     return F[:, s:]
 
 
@@ -307,10 +347,12 @@ def kernel_maml_step(
 
     Source: TP4 Algorithm 4.
     """
+    kind("settings", settings, {Maml: "Maml settings"})
     if settings.second_order:
         raise ValueError(
             "`kernel_maml_step` is Algorithm 4, which is first order; got `Maml.second_order=True`."
         )
+    kind("tasks", tasks, {Tasks: "Tasks"})
     if not batched:
         losses = []
         for i in range(len(tasks.support)):
@@ -321,10 +363,17 @@ def kernel_maml_step(
             losses.append(value)
         return model, float(np.mean(losses))
     F = kernel_adapted_outputs(model, tasks, steps=1, inner_rate=settings.inner_rate)
-    values, chi = cross_entropy(F, tasks.query_class)
+    values, chi = softmax_loss(F, tasks.query_class)
     x = tasks.query.reshape(-1, tasks.query.shape[-1]).astype(model.x.dtype, copy=False)
     chi = chi.reshape(len(x), -1)
-    G = math.sqrt(max(float(np.vdot(chi @ chi.T, model.kernel(x, x))), 0.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = float(np.vdot(chi @ chi.T, model.kernel(x, x)))
+    if not math.isfinite(square):
+        raise ValueError(
+            f"The squared norm of the gradient is {square}: the kernel of the queries overflows. Scale the inputs "
+            "of `tasks` down."
+        )
+    G = math.sqrt(max(square, 0.0))
     rate = settings.rate * (settings.clip / G if settings.clip < G else 1.0)
     keep = 1 - settings.rate * settings.weight_decay
     if keep != 1:

@@ -25,96 +25,29 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from scalewise.limits._few_shot import augmented, check_rate, contrasts, through_softmax
-from scalewise.limits.linear import LinearNet, cross_entropy
+from scalewise.limits._checks import array, kind, precision, whole
+from scalewise.limits._few_shot import (
+    augmented,
+    check_rate,
+    contrasts,
+    softmax_loss,
+    through_softmax,
+)
+from scalewise.limits.linear import LinearNet
+from scalewise.limits.maml_tasks import Maml, Tasks
 
 # By which the squared norm of a gradient, relative to its terms, may miss being positive.
 _ROUNDING = 1e-3
 
 __all__ = [
     "GramNet",
-    "Maml",
-    "Tasks",
-    "accuracies",
     "adapted_outputs",
+    "check_net",
     "gram_net",
     "maml_step",
 ]
-
-
-@dataclass(frozen=True)
-class Tasks:
-    """A batch of few-shot classification tasks of equal shape.
-
-    Args:
-        support: Inputs to adapt to, ``(task, shot, input)``.
-        support_class: Their classes from 0, ``(task, shot)``.
-        query: Inputs to be judged on, ``(task, query, input)``.
-        query_class: Their classes.
-
-    Raises:
-        ValueError: If shapes do not fit.
-    """
-
-    support: Float[np.ndarray, "task shot input"]
-    support_class: Int[np.ndarray, "_task _shot"]
-    query: Float[np.ndarray, "_task query _input"]
-    query_class: Int[np.ndarray, "_task _query"]
-
-    def __post_init__(self) -> None:
-        fits = (
-            self.support.shape[:2] == self.support_class.shape
-            and self.query.shape[:2] == self.query_class.shape
-            and len(self.support) == len(self.query) > 0
-            and self.support.shape[2] == self.query.shape[2]
-        )
-        if not fits:
-            raise ValueError(
-                "`Tasks` needs inputs (task, sample, input) and classes (task, sample) of equally many tasks "
-                f"and equal dimension; got {self.support.shape} with {self.support_class.shape} and "
-                f"{self.query.shape} with {self.query_class.shape}."
-            )
-
-
-@dataclass(frozen=True)
-class Maml:
-    r"""Hyperparameters of meta-training; the defaults are those of the source's experiment.
-
-    The first order does not see that adaptation itself takes back what is the same for every input. Where one
-    inner step takes back more than all of a class bias, at large $\epsilon$, the meta-gradient feeds the bias
-    (`bias_response` tells), and the bias widens what is taken back: a run that starts beside this threshold, as the
-    source's does, may leave for ever larger features, which clipping slows and does not stop. Measured on Omniglot,
-    in 1000 meta-steps of the limit: two of six runs leave (four of six on images reduced bilinearly); the same two
-    stay by the second order, and at $\epsilon=0.2$.
-
-    Args:
-        inner_rate: $\epsilon$, of the one step of adaptation.
-        rate: $\eta$, of the meta-step.
-        clip: $g$, largest norm of the summed gradient; infinite for none.
-        weight_decay: $\gamma$, of the meta-step; adaptation has none.
-        second_order: Whether to differentiate through the adaptation.
-
-    Raises:
-        ValueError: If a number is out of its range.
-
-    Source: TP4 J.2.1.
-    """
-
-    inner_rate: float = 0.4
-    rate: float = 0.1
-    clip: float = 0.5
-    weight_decay: float = 0.0
-    second_order: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("inner_rate", "rate", "weight_decay"):
-            check_rate(f"Maml.{name}", getattr(self, name))
-        if not self.clip > 0:
-            raise ValueError(
-                f"`Maml.clip` is the largest norm of a gradient and must be positive; got {self.clip}."
-            )
 
 
 @dataclass(frozen=True)
@@ -126,12 +59,26 @@ class GramNet:
         A: $A=vv^\top$, ``(output, output)``.
         C: $C=P^\top P$, ``(input + 1, input + 1)``.
         alpha: $\alpha$, the last entry of every $\tilde\xi$.
+
+    Raises:
+        ValueError: If shapes do not fit, or a number is not finite.
     """
 
     M: Float[np.ndarray, "output augmented"]
     A: Float[np.ndarray, "output output"]
     C: Float[np.ndarray, "augmented augmented"]
     alpha: float
+
+    def __post_init__(self) -> None:
+        for name in ("M", "A", "C"):
+            values = array(f"GramNet.{name}", getattr(self, name), ("row", "column"))
+            object.__setattr__(self, name, values)
+        outputs, inputs = self.M.shape
+        if self.A.shape != (outputs, outputs) or self.C.shape != (inputs, inputs):
+            raise ValueError(
+                f"`GramNet.M` of shape {self.M.shape} needs `A` and `C` square, of its rows and of its columns; "
+                f"got {self.A.shape} and {self.C.shape}. Take gram_net(net)."
+            )
 
 
 def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
@@ -154,8 +101,8 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
         >>> gram_net(linear_limit(784, 5, sigma_v=1 / 32)).M.shape
         (5, 785)
     """
-    if np.dtype(dtype) not in (np.float64, np.float32):
-        raise ValueError(f"`dtype` must be numpy.float64 or numpy.float32; got {dtype}.")
+    kind("net", net, {LinearNet: "a LinearNet, such as linear_limit(inputs, outputs)"})
+    precision(dtype)
     P = _weights(net)
     M, A, C = net.v @ P, net.v @ net.v.T, P.T @ P
     return GramNet(M.astype(dtype), A.astype(dtype), C.astype(dtype), net.alpha)
@@ -195,21 +142,21 @@ def adapted_outputs(
 
     Source: TP4 J.2.1; the closed form is derived.
     """
-    if steps < 0:
-        raise ValueError(f"`steps` must be at least 0; got {steps}.")
+    check_net(net, tasks)
+    whole("steps", steps, 0)
     check_rate("inner_rate", inner_rate)
     net = gram_net(net) if isinstance(net, LinearNet) else net
     X = augmented(np.concatenate([tasks.support, tasks.query], axis=1), net.alpha, net.M)
     T, _, D = X.shape
     s = tasks.support.shape[1]
-    F = X @ net.M.T
-    K = X @ X[:, :s].transpose(0, 2, 1)
-    CX = (X[:, :s].reshape(T * s, D) @ net.C).reshape(T, s, D)
-    Q = X @ CX.transpose(0, 2, 1)
     A = np.repeat(net.A[None], T, axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
+        F = X @ net.M.T
+        K = X @ X[:, :s].transpose(0, 2, 1)
+        CX = (X[:, :s].reshape(T * s, D) @ net.C).reshape(T, s, D)
+        Q = X @ CX.transpose(0, 2, 1)
         for _ in range(steps):
-            _, chi = cross_entropy(F[:, :s], tasks.support_class)
+            _, chi = softmax_loss(F[:, :s], tasks.support_class)
             F, Q, A = _adapt(F, Q, A, K, chi, inner_rate)
     if not np.all(np.isfinite(F)):
         raise ValueError(
@@ -217,6 +164,12 @@ def adapted_outputs(
             f"{inner_rate}."
         )
     return F[:, s:]
+
+
+def check_net(net: GramNet | LinearNet, tasks: Tasks) -> None:
+    """Refuse what is no net of this room and no tasks."""
+    kind("net", net, {GramNet: "a GramNet", LinearNet: "a LinearNet"})
+    kind("tasks", tasks, {Tasks: "Tasks"})
 
 
 def _adapt(
@@ -231,21 +184,6 @@ def _adapt(
     new_Q = Q - eps * cross + eps**2 * Kchi @ A @ (chi_T @ K_s)
     new_A = A - eps * (MG + MG.transpose(0, 2, 1)) + eps**2 * chi_T @ Q_s @ chi
     return new_F, new_Q, new_A
-
-
-def accuracies(
-    outputs: Float[np.ndarray, "task query output"], classes: Int[np.ndarray, "task query"]
-) -> Float[np.ndarray, " task"]:
-    """Fraction of the queries of each task whose largest output is that of their class.
-
-    Args:
-        outputs: From `adapted_outputs`.
-        classes: From `Tasks.query_class`.
-
-    Returns:
-        Shape ``(task,)``; tasks are independent, so their spread gives the standard error of the mean.
-    """
-    return (outputs.argmax(-1) == classes).mean(-1)
 
 
 def maml_step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
@@ -273,6 +211,8 @@ def maml_step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
     Source: TP4 J.2.1 steps 1-6 with Algorithm 3; the closed form is derived. The source's code adds the
         gradients of the tasks, as is done here.
     """
+    check_net(net, tasks)
+    kind("settings", settings, {Maml: "Maml settings"})
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(net, GramNet):
             value, gradient = _gradient(
@@ -319,7 +259,7 @@ def _gradient(net: _Products, tasks: Tasks, settings: Maml) -> tuple[float, _Gra
     # Slopes of a softmax add up to zero over the classes: one row less per task carries all of G.
     Z = contrasts(len(net.A)).astype(net.M.dtype)
     F_s = X_s @ net.M.T
-    _, chi = cross_entropy(F_s, tasks.support_class)
+    _, chi = softmax_loss(F_s, tasks.support_class)
     chi_T = chi.transpose(0, 2, 1)
     L = ((Z.T @ chi_T) @ X_s).reshape(-1, D)
     W = net.through(L.T)
@@ -327,7 +267,7 @@ def _gradient(net: _Products, tasks: Tasks, settings: Maml) -> tuple[float, _Gra
     CG = (X_q.reshape(-1, D) @ W).reshape(T, -1, T, Z.shape[1])[np.arange(T), :, np.arange(T)] @ Z.T
     Kchi = K @ chi
     F_q = X_q @ net.M.T - eps * (Kchi @ net.A + CG) + eps**2 * Kchi @ MG
-    losses, chi_q = cross_entropy(F_q, tasks.query_class)
+    losses, chi_q = softmax_loss(F_q, tasks.query_class)
     N = chi_q.transpose(0, 2, 1) @ Kchi
     R = (Z.T @ chi_q.transpose(0, 2, 1) @ X_q).reshape(-1, D)
     Gamma = Z @ R.reshape(T, -1, D).sum(0)

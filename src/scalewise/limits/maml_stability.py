@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 from scalewise.limits._few_shot import augmented, check_rate, contrasts
 from scalewise.limits.linear import LinearNet
-from scalewise.limits.maml import GramNet, Tasks, gram_net
+from scalewise.limits.maml import GramNet, check_net, gram_net
+from scalewise.limits.maml_tasks import Tasks
 
 __all__ = ["bias_response"]
 
@@ -64,6 +65,7 @@ def bias_response(
         >>> bias_response(linear_limit(1, 2, sigma_v=0.5), Tasks(x, y, x, y), 0.4).round(12).tolist()
         [0.3]
     """
+    check_net(net, tasks)
     check_rate("inner_rate", inner_rate)
     net = gram_net(net) if isinstance(net, LinearNet) else net
     # The mean over pairs is the product of means, one task at a time.
@@ -74,4 +76,8 @@ def bias_response(
     Z = contrasts(len(net.A))
     A_zz = np.linalg.eigvalsh(Z.T @ net.A @ Z)[::-1]
     T, k = len(x_s), len(net.A)
-    return inner_rate / k * (np.vdot(x_s @ net.C, x_q) + A_zz * np.vdot(x_s, x_q)) / T
+    with np.errstate(over="ignore", invalid="ignore"):
+        h = inner_rate / k * (np.vdot(x_s @ net.C, x_q) + A_zz * np.vdot(x_s, x_q)) / T
+    if not np.isfinite(h).all():
+        raise ValueError("The response overflows at these inputs. Scale those of `tasks` down.")
+    return h
