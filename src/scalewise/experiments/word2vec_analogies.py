@@ -90,7 +90,7 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """The whole text three times with 5,000 words, and the published rate: an hour and a quarter on one core."""
+        """The whole text three times with 5,000 words and the published rate: an hour and a quarter on one core."""
         return cls(
             vocabulary=5000,
             characters=0,
