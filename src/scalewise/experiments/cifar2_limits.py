@@ -108,7 +108,7 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Images and steps as published, limits at width 1024 for 65536: an hour on one core."""
+        """Images and steps as published, limits at width 1024 for 65536: forty minutes on one core."""
         return cls(samples=1024, tests=2000, width=1024, steps=2000, records=60)
 
 
