@@ -11,6 +11,7 @@ of_library = row("limits/program/library.py", "tests/limits/test_program.py")
 of_increments = row("limits/program/increments.py", "tests/limits/test_program_increments.py")
 of_powers = row("limits/mlp/_network.py", "tests/limits/test_mlp_descent.py")
 of_run = row("limits/mlp/_run.py", "tests/limits/test_mlp_descent.py")
+of_tolerance = row("limits/_tolerance.py", "tests/limits/test_mlp.py")
 of_train = row("limits/mlp/_train.py", "tests/limits/test_mlp.py")
 of_lazily = row("limits/mlp/_lazily.py", "tests/limits/test_mlp.py")
 of_noise = row("limits/_noise.py", "tests/limits/test_noise.py")
@@ -199,11 +200,14 @@ MUTANTS = (
         "                decoupled=decoupled,\n",
         "",
     ),
-    of_train(
-        "training: tolerance never met",
-        "if worst <= on.tolerance:\n            return records",
-        "if worst <= 10 * on.tolerance:\n            return records",
+    of_tolerance(
+        "tolerance: never met",
+        "if worst <= on.tolerance:",
+        "if worst <= 10 * on.tolerance:",
+        "tests/limits/test_mlp.py",
+        "tests/limits/test_program.py",
     ),
+    of_tolerance("tolerance: error bar of one replica", "/ math.sqrt(len(values))", ""),
     of_lazily(
         "training: inputs within their span without their sizes",
         "axes * sizes, len",

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -44,19 +43,12 @@ from scalewise.limits import (
 from scalewise.limits.program import Training
 from scalewise.scaling import mup, ntk
 
+pytestmark = pytest.mark.usefixtures("as_users_have_it")
 Refusals = list[tuple[Callable[[], Any], type[Exception], str]]
 
 X, Y = np.array([[1.2, 0.3], [-0.4, 1.0]]), np.array([1.0, -1.0])
 TASK, NET, SGD_ = Task(X, Y), Network(mup(depth=3), "tanh"), SGD(0.5)
 ON: Any = {"on": finite(8)}
-
-
-@pytest.fixture(autouse=True)
-def as_users_have_it() -> Iterator[None]:
-    """Annotations are checked in tests only; a user meets the messages."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:

@@ -6,27 +6,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 
 from scalewise import limits as lim
 
+pytestmark = pytest.mark.usefixtures("as_users_have_it")
 Refusals = list[tuple[Callable[[], Any], type[Exception], str]]
 
 X = np.array([[1.2, 0.3], [-0.4, 1.0]])
 NAN = X * math.nan
-
-
-@pytest.fixture(autouse=True)
-def as_users_have_it() -> Iterator[None]:
-    """Annotations are checked in tests only; a user meets the messages."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 CLASSES = np.array([[0, 1]])

@@ -11,9 +11,9 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from scalewise.experiments._look import COLORS, Number, Table
-from scalewise.experiments.catalogue import EXPERIMENTS, Experiment, experiment
+from scalewise.experiments.catalogue import EXPERIMENTS, PAPER_SCALE, Experiment, experiment
 from scalewise.report import _style
-from scalewise.report._exhibits import PAPER_SCALE, drawn
+from scalewise.report._exhibits import drawn
 from scalewise.report.gallery import Exhibit, exhibit, main, stored_exhibit, write_gallery
 
 PAPER = Path(__file__).parents[2] / "docs" / "paper_scale"
@@ -128,6 +128,7 @@ def test_a_wrong_number_fails_the_run(
 
 def test_every_stored_result_is_what_the_present_settings_give() -> None:
     """Numbers are found anew from the data, so they follow the code that judges them."""
+    assert [n for n in EXPERIMENTS if hasattr(experiment(n).Config, "paper")] == list(PAPER_SCALE)
     assert set(PAPER_SCALE) == {path.stem for path in PAPER.glob("*.json")}
     for name in PAPER_SCALE:
         one = stored_exhibit(name, PAPER)

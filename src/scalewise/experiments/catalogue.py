@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from scalewise.experiments._look import Number, Table
 
-__all__ = ["EXPERIMENTS", "Experiment", "experiment", "reason_to_skip", "tables_of"]
+__all__ = ["EXPERIMENTS", "PAPER_SCALE", "Experiment", "experiment", "reason_to_skip", "tables_of"]
 
 EXPERIMENTS = (
     "network_diagram",
@@ -35,6 +35,13 @@ EXPERIMENTS = (
     "learning_rate_transfer",
     "differential_hierarchy",
     "phase_diagram",
+    "linear_and_quadratic_limits",
+    "omniglot_maml",
+    "word2vec_analogies",
+    "cifar2_limits",
+)
+# Those whose Config has ``paper()`` besides, for hours.
+PAPER_SCALE = (
     "linear_and_quadratic_limits",
     "omniglot_maml",
     "word2vec_analogies",

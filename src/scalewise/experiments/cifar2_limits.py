@@ -43,7 +43,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.limits import shallow
-from scalewise.limits._runs import resumable
+from scalewise.limits._runs import file_in, resumable
 
 __all__ = [
     "SOURCE",
@@ -156,7 +156,7 @@ def run(
 
     shape = (len(models), len(record), config.seeds)
     empty = {"logits": np.zeros((*shape, len(labels))), "kernel": np.zeros(shape)}
-    path = None if store is None else Path(store) / "networks.npz"
+    path = file_in(store, "networks")
     done = resumable(
         network, empty, len(jobs), configuration=asdict(config), store=path, progress=progress
     )

@@ -36,7 +36,7 @@ from scalewise.experiments._look import (
 )
 from scalewise.limits import SGD, Network, Task, deep_linear_limit, exact, finite, lazy, train
 from scalewise.limits import run as run_program
-from scalewise.limits._runs import resumable
+from scalewise.limits._runs import file_in, resumable
 from scalewise.limits.program import Training, trained
 from scalewise.scaling import mup
 
@@ -114,7 +114,39 @@ def run(
     """
     rng = np.random.default_rng(config.seed)
     taught = rng.integers(len(_INPUTS), size=config.steps)
+    outputs, limits = _all_outputs(config, taught, store, progress)
+    gap = np.sqrt(((outputs - limits[:, :, None, None]) ** 2).mean(-1))
+    # The two limits of two hidden layers, exchanged.
+    other = np.sqrt(((outputs[0, 1:, -1] - limits[0, :0:-1, None]) ** 2).mean(-1))
     y = _TARGETS[taught]
+    loss = (outputs - y) ** 2 / 2
+    over = ("activation", "model", "width")
+    return xr.Dataset(
+        {
+            "loss": ((*over, "step"), loss.mean(3)),
+            "spread": ((*over, "step"), loss.std(3)),
+            "limit_loss": (("activation", "model", "step"), (limits - y) ** 2 / 2),
+            "gap": ((*over, "seed"), gap),
+            "other_gap": (("deep_model", "seed"), other),
+        },
+        {
+            "activation": list(ACTIVATIONS),
+            "model": list(MODELS),
+            "deep_model": list(MODELS[1:]),
+            "width": list(config.widths),
+            "step": np.arange(config.steps),
+        },
+        attributes(config),
+    )
+
+
+def _all_outputs(
+    config: Config,
+    taught: np.ndarray,
+    store: str | Path | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the networks, (activation, model, width, seed, step), and of the limits, without widths and seeds."""
     kinds, shape = (len(ACTIVATIONS), len(MODELS)), (len(config.widths), config.seeds)
     groups = (*range(0, config.seeds, _GROUP),)
     # The last place among the widths is the limit's.
@@ -138,33 +170,11 @@ def run(
         "outputs": np.zeros((*kinds, *shape, config.steps)),
         "limits": np.zeros((*kinds, config.steps)),
     }
-    path = None if store is None else Path(store) / "networks.npz"
+    path = file_in(store, "networks")
     done = resumable(
         group, empty, len(jobs), configuration=asdict(config), store=path, progress=progress
     )
-    outputs, limits = done["outputs"], done["limits"]
-    gap = np.sqrt(((outputs - limits[:, :, None, None]) ** 2).mean(-1))
-    # The two limits of two hidden layers, exchanged.
-    other = np.sqrt(((outputs[0, 1:, -1] - limits[0, :0:-1, None]) ** 2).mean(-1))
-    loss = (outputs - y) ** 2 / 2
-    over = ("activation", "model", "width")
-    return xr.Dataset(
-        {
-            "loss": ((*over, "step"), loss.mean(3)),
-            "spread": ((*over, "step"), loss.std(3)),
-            "limit_loss": (("activation", "model", "step"), (limits - y) ** 2 / 2),
-            "gap": ((*over, "seed"), gap),
-            "other_gap": (("deep_model", "seed"), other),
-        },
-        {
-            "activation": list(ACTIVATIONS),
-            "model": list(MODELS),
-            "deep_model": list(MODELS[1:]),
-            "width": list(config.widths),
-            "step": np.arange(config.steps),
-        },
-        attributes(config),
-    )
+    return done["outputs"], done["limits"]
 
 
 def _settings(config: Config, phi: str, model: str) -> tuple[Network, float, bool]:

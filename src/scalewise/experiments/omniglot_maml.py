@@ -64,7 +64,7 @@ from scalewise.limits import (
     linear_network,
     maml_step,
 )
-from scalewise.limits._runs import resumable
+from scalewise.limits._runs import file_in, resumable
 from scalewise.limits._tasks import Omniglot, draw_tasks, omniglot
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
@@ -166,7 +166,7 @@ def run(
     jobs = [(k, seed) for k in range(len(models)) for seed in range(config.seeds)]
     for done, (k, seed) in enumerate(jobs):
         name = models[k]
-        path = None if store is None else Path(store) / f"{name.replace(' ', '_')}_{seed}.npz"
+        path = file_in(store, f"{name} {seed}")
         found[k, seed] = _trained(name, seed, config, characters, path)
         length = config.kernel_epoch if name in KERNELS else config.epoch
         steps[k] = length * np.arange(records)

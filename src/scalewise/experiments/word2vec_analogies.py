@@ -43,6 +43,7 @@ from scalewise.limits import (
     word2vec_limit,
     word2vec_network,
 )
+from scalewise.limits._runs import file_in
 from scalewise.limits._tasks import read_analogies, read_text
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
@@ -141,7 +142,7 @@ def run(
     for k, n in enumerate((*config.widths, 0)):
         V = config.vocabulary
         start = word2vec_network(V, n, seed=config.seed) if n else word2vec_limit(V)
-        path = None if store is None else Path(store) / f"{models[k].replace(' ', '_')}.npz"
+        path = file_in(store, models[k])
 
         def told(done: int, blocks: int, k: int = k) -> None:
             if progress is not None:

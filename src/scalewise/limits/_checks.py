@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ __all__ = [
     "kind",
     "not_negative",
     "number",
+    "positive",
     "precision",
     "table",
     "whole",
@@ -32,9 +33,11 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def number(name: str, value: Any, rule: str, good: bool = True) -> None:
+def number(
+    name: str, value: Any, rule: str, good: Callable[[Any], bool] = lambda value: True
+) -> None:
     """Refuse what is no finite number, or does not obey the rule."""
-    if not (is_number(value) and math.isfinite(value) and good):
+    if not (_is_finite(value) and good(value)):
         raise ValueError(f"`{name}` must be {rule} and finite; got {value!r}.")
 
 
@@ -71,6 +74,15 @@ def kind(name: str, value: Any, wanted: Mapping[type, str]) -> None:
         raise TypeError(f"`{name}` must be {listed}; got {_short(value)}.")
 
 
+def positive(name: str, value: Any) -> None:
+    """Refuse what is no finite number above 0."""
+    number(name, value, "positive", lambda value: value > 0)
+
+
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and math.isfinite(value)
+
+
 def _short(value: Any) -> str:
     text = repr(value)
     what = type(value).__name__
@@ -105,7 +117,7 @@ def array(
 
 def not_negative(name: str, value: Any) -> None:
     """Refuse what is no finite number of at least 0."""
-    if not (is_number(value) and math.isfinite(value) and value >= 0):
+    if not (_is_finite(value) and value >= 0):
         raise ValueError(f"`{name}` must be finite and at least 0; got {value!r}.")
 
 

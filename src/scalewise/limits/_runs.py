@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["resumable"]
+__all__ = ["file_in", "resumable"]
 
 State = dict[str, np.ndarray]
 
@@ -58,6 +58,11 @@ def resumable(
         if progress is not None:
             progress(index + 1, steps)
     return state
+
+
+def file_in(store: str | os.PathLike[str] | None, name: str) -> Path | None:
+    """The file of one part of a run in the folder that keeps it; ``None`` if nothing is kept."""
+    return None if store is None else Path(store) / f"{name.replace(' ', '_')}.npz"
 
 
 def _save(path: Path, done: int, state: State, configuration: dict[str, Any]) -> None:

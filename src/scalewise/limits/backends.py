@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits._checks import is_number, number, precision, whole
+from scalewise.limits._checks import is_number, positive, precision, whole
 
 __all__ = ["Backend", "Finite", "Infinite", "Lazy", "finite", "infinite", "lazy"]
 
@@ -191,7 +191,7 @@ def infinite(
         8
     """
     for name, value in (("tolerance", tolerance), ("memory", memory)):
-        number(name, value, "positive", is_number(value) and value > 0)
+        positive(name, value)
     _check(start, replicas, seed, np.float64, "start")
     if replicas < 2:
         raise ValueError(f"`replicas` must be at least 2, for an error bar; got {replicas}.")

@@ -25,7 +25,7 @@ from numbers import Integral
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits._checks import whole
+from scalewise.limits._checks import not_negative, whole
 from scalewise.limits.linear import LossFunction, half_square
 
 __all__ = ["DeepLinearRun", "deep_linear_limit"]
@@ -168,8 +168,7 @@ def deep_linear_limit(
     _check(x, y, test, depth, steps, batches)
     for name, value in (("learning_rate", learning_rate), ("sigma_u", sigma_u),
                         ("sigma_w", sigma_w), ("sigma_v", sigma_v)):  # fmt: skip
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"`{name}` must be finite and at least 0; got {value}.")
+        not_negative(name, value)
     everything = np.concatenate([x, x[:0] if test is None else test]).astype(float)
     # Only the span of the inputs is ever looked at: U in an orthonormal basis of it.
     basis = _basis(everything)

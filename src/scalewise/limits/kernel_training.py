@@ -14,7 +14,8 @@ import numpy as np
 import xarray as xr
 
 from scalewise.limits._checks import kind, table, whole
-from scalewise.limits._lazy import generator
+from scalewise.limits._noise import generator
+from scalewise.limits._tolerance import standard_error
 from scalewise.limits.backends import Infinite, Lazy
 from scalewise.limits.kernel_regime import (
     Kernel,
@@ -143,7 +144,7 @@ def kernel_limit(
         signs = (1, -1) if on.antithetic else (1,)
         runs = [descent(theta, sign * f, task, sgd, (steps, every)) for sign in signs]
         logits = np.mean([found for _, found in runs], axis=0)
-        worst = float(logits.std(axis=0, ddof=1).max()) / math.sqrt(replicas)
+        worst = float(standard_error(logits).max())
         if worst <= on.tolerance:
             break
         replicas = math.ceil(replicas * max((1.2 * worst / on.tolerance) ** 2, 2))

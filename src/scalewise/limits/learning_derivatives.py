@@ -23,7 +23,7 @@ from scipy.special import erf
 
 from scalewise.activations import Activation, activation
 from scalewise.gaussian import single_moment
-from scalewise.limits._checks import is_number, kind, number, whole
+from scalewise.limits._checks import is_number, kind, positive, whole
 from scalewise.scaling import ABC, Strategy, readout_exponents
 
 __all__ = [
@@ -315,4 +315,4 @@ def _smooth(phi: Any) -> Activation:
 
 
 def _positive(name: str, value: float | int) -> None:
-    number(name, value, "positive", is_number(value) and value > 0)
+    positive(name, value)

@@ -142,10 +142,9 @@ def adapted_outputs(
 
     Source: TP4 J.2.1; the closed form is derived.
     """
-    check_net(net, tasks)
     whole("steps", steps, 0)
     check_rate("inner_rate", inner_rate)
-    net = gram_net(net) if isinstance(net, LinearNet) else net
+    net = products_of(net, tasks)
     X = augmented(np.concatenate([tasks.support, tasks.query], axis=1), net.alpha, net.M)
     T, _, D = X.shape
     s = tasks.support.shape[1]
@@ -164,6 +163,12 @@ def adapted_outputs(
             f"{inner_rate}."
         )
     return F[:, s:]
+
+
+def products_of(net: GramNet | LinearNet, tasks: Tasks) -> GramNet:
+    """The products of either kind of net, when there are tasks for it."""
+    check_net(net, tasks)
+    return gram_net(net) if isinstance(net, LinearNet) else net
 
 
 def check_net(net: GramNet | LinearNet, tasks: Tasks) -> None:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from scalewise.limits._few_shot import augmented, check_rate, contrasts
 from scalewise.limits.linear import LinearNet
-from scalewise.limits.maml import GramNet, check_net, gram_net
+from scalewise.limits.maml import GramNet, products_of
 from scalewise.limits.maml_tasks import Tasks
 
 __all__ = ["bias_response"]
@@ -65,9 +65,8 @@ def bias_response(
         >>> bias_response(linear_limit(1, 2, sigma_v=0.5), Tasks(x, y, x, y), 0.4).round(12).tolist()
         [0.3]
     """
-    check_net(net, tasks)
     check_rate("inner_rate", inner_rate)
-    net = gram_net(net) if isinstance(net, LinearNet) else net
+    net = products_of(net, tasks)
     # The mean over pairs is the product of means, one task at a time.
     x_s, x_q = (
         augmented(x, net.alpha, net.M).mean(1, dtype=np.float64)

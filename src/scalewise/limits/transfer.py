@@ -83,11 +83,9 @@ def transfer_gap(
         raise ValueError(
             f"Both tasks must have as many features; `pretraining` has {given} and `task` {features}."
         )
-    if not isinstance(steps, Sequence) or isinstance(steps, str) or len(steps) != 2:
+    two = isinstance(steps, Sequence) and len(steps) == 2
+    if not two or not all(is_whole(count) and count >= 0 for count in steps):
         raise ValueError(f"`steps` must be two counts of at least 0; got {steps!r}.")
-    for count in steps:
-        if not is_whole(count) or count < 0:
-            raise ValueError(f"`steps` must be two counts of at least 0; got {steps!r}.")
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         outputs = [
             _second(net, (pretraining, task), sgd, (T, steps[1]), on, head_only)

@@ -18,13 +18,12 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from scalewise.experiments._look import COLORS, Number, Table, attributes
-from scalewise.experiments.catalogue import EXPERIMENTS, experiment, tables_of
+from scalewise.experiments.catalogue import PAPER_SCALE, experiment, tables_of
 from scalewise.report._style import _inline
 
-__all__ = ["PAPER_SCALE", "SCALES", "Exhibit", "drawn", "exhibit", "stored_exhibit"]
+__all__ = ["SCALES", "Exhibit", "drawn", "exhibit", "stored_exhibit"]
 
 SCALES = ("small", "usual", "paper")
-PAPER_SCALE = tuple(name for name in EXPERIMENTS if hasattr(experiment(name).Config, "paper"))
 
 # Colours of the figures and what the page calls them; the first two are the report's own.
 _SHADES = dict(
@@ -87,11 +86,11 @@ def exhibit(
     given: dict[str, Any] = {"store": store and Path(store) / scale / name, "progress": progress}
     start = time.perf_counter()
     dataset = one.run(config, **{key: value for key, value in given.items() if key in known})
-    seconds = time.perf_counter() - start
     if scale == "paper":
-        return _told(name, dataset, scale, _paper_cost(name), _paper_command(name))
+        return _at_paper_scale(name, dataset)
+    cost = f"{time.perf_counter() - start:.1f} s"
     command = f"from scalewise.experiments.{name} import Config, run\nrun({config!r})"
-    return _told(name, dataset, scale, f"{seconds:.1f} s", command)
+    return _told(name, dataset, scale, cost, command)
 
 
 def stored_exhibit(name: str, folder: str | Path) -> Exhibit | None:
@@ -122,7 +121,7 @@ def stored_exhibit(name: str, folder: str | Path) -> Exhibit | None:
             f"{path} was made with other settings: {', '.join(differing)} differ from `Config.paper()`. "
             f"{again}"
         )
-    return _told(name, dataset, "paper", _paper_cost(name), _paper_command(name))
+    return _at_paper_scale(name, dataset)
 
 
 def drawn(canvas: Figure, name: str, label: str) -> Markup:
@@ -167,9 +166,10 @@ def _told(name: str, dataset: xr.Dataset, scale: str, cost: str, command: str) -
     )
 
 
-def _paper_cost(name: str) -> str:
-    """The sentence of `Config.paper`, which says what it takes."""
-    return (inspect.getdoc(experiment(name).Config.paper) or "").rstrip(".")
+def _at_paper_scale(name: str, dataset: xr.Dataset) -> Exhibit:
+    # The sentence of `Config.paper` says what it takes.
+    cost = (inspect.getdoc(experiment(name).Config.paper) or "").rstrip(".")
+    return _told(name, dataset, "paper", cost, _paper_command(name))
 
 
 def _paper_command(name: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from scalewise._version import __version__
-from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip
-from scalewise.report._exhibits import PAPER_SCALE, SCALES, Exhibit, exhibit, stored_exhibit
+from scalewise.experiments.catalogue import (
+    EXPERIMENTS,
+    PAPER_SCALE,
+    experiment,
+    reason_to_skip,
+)
+from scalewise.report._exhibits import SCALES, Exhibit, exhibit, stored_exhibit
 
 __all__ = ["Exhibit", "exhibit", "main", "stored_exhibit", "write_gallery"]
 
@@ -134,10 +138,9 @@ def _run(names: Sequence[str], given: Any) -> list[Exhibit]:
         if missing is not None:
             print(f"{name} is left out. {missing}", file=sys.stderr)
             continue
-        start = time.perf_counter()
         done = _progress(name) if given.scale == "paper" else None
         shown.append(exhibit(name, scale=given.scale, store=given.store, progress=done))
-        print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        print(f"{name}: {shown[-1].cost}", file=sys.stderr)
     return shown
 
 

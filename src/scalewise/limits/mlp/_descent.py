@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.limits._checks import is_number, number
+from scalewise.limits._checks import number, positive
 
 __all__ = ["LOSSES", "SGD", "Loss"]
 
@@ -92,8 +92,8 @@ class SGD:
             if name == "clip" and value is None:
                 continue
             if name == "momentum":
-                number(name, value, "from 0 to below 1", is_number(value) and 0 <= value < 1)
+                number(name, value, "from 0 to below 1", lambda v: 0 <= v < 1)
             elif name == "weight_decay":
-                number(name, value, "at least 0", is_number(value) and value >= 0)
+                number(name, value, "at least 0", lambda v: v >= 0)
             else:
-                number(name, value, "positive", is_number(value) and value > 0)
+                positive(name, value)

@@ -14,6 +14,7 @@ from scalewise._threads import blas_threads_for
 from scalewise.limits._checks import kind, whole
 from scalewise.limits._noise import generator, normal
 from scalewise.limits._real import RealMatrix, check_memory
+from scalewise.limits._tolerance import standard_error, until_known
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
 from scalewise.limits.mlp._descent import SGD
 from scalewise.limits.mlp._lazily import lazy_runs
@@ -104,7 +105,7 @@ def train(
         else:
             size = len(task.inputs) + len(task.test_inputs)
             rows = 4 * size * (steps + 1) * max(net.hidden_layers - 1, 1)
-            records, used = _until_known(on, rows, lambda b: found(b, math.inf))
+            records, used = _to_tolerance(on, rows, lambda b: found(b, math.inf))
         return _dataset(net, task, records, used, features, draws, math.inf)
     return _dataset(net, task, found(on, on.width), on, features, draws, on.width)
 
@@ -161,40 +162,13 @@ def _initial(
     return Start(widths, first, last, biases)
 
 
-def _until_known(on: Infinite, rows: int, run: Callable[[Lazy], Records]) -> tuple[Records, Lazy]:
-    """Lazy runs with more and more particles, until the error bar of every output meets the tolerance."""
-    largest = int(on.memory / (8 * rows))
-    width = min(on.start, largest - largest % 2)
-    while True:
-        if width < 2:
-            raise ValueError(_out_of_reach(on, rows, "not even two particles fit"))
-        backend = on.at(width)
+def _to_tolerance(on: Infinite, rows: int, run: Callable[[Lazy], Records]) -> tuple[Records, Lazy]:
+    def found(backend: Lazy) -> tuple[Records, float]:
         records = run(backend)
-        sem = _sem(np.stack(records.logits, axis=1))
-        worst = float(sem.max())
-        if worst <= on.tolerance:
-            return records, backend
-        needed = width * (1.2 * worst / on.tolerance) ** 2
-        if needed > largest:
-            raise ValueError(
-                _out_of_reach(
-                    on,
-                    rows,
-                    f"with {width} particles it is {worst:.2g}, and {needed:.2g} would be needed",
-                )
-            )
-        width = 2 * math.ceil(min(max(needed, 2 * width), largest - 1) / 2)
+        return records, float(standard_error(np.stack(records.logits, axis=1)).max())
 
-
-def _out_of_reach(on: Infinite, rows: int, why: str) -> str:
-    return (
-        f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} bytes for "
-        f"{rows} rows of numbers: {why}. Raise `tolerance`, `memory` or `replicas`, or take fewer steps."
-    )
-
-
-def _sem(values: np.ndarray) -> np.ndarray:
-    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    instead = "Raise `tolerance`, `memory` or `replicas`, or take fewer steps"
+    return until_known(on, rows, found, held=f"{rows} rows of numbers", instead=instead)
 
 
 def _dataset(
@@ -219,7 +193,7 @@ def _dataset(
     for name, (dims, values, symbol) in stacked.items():
         variables[name] = (dims, values.mean(axis=0), {"symbol": symbol, "units": "dimensionless"})
         if len(values) > 1:
-            variables[f"{name}_sem"] = (dims, _sem(values))
+            variables[f"{name}_sem"] = (dims, standard_error(values))
     if draws:
         variables["logits_draws"] = (("replica", "time", "sample", "output"), stacked["logits"][1])
     if features:

@@ -12,8 +12,10 @@ import xarray as xr
 
 from scalewise._threads import blas_threads_for
 from scalewise.limits._checks import kind, whole
-from scalewise.limits._lazy import LazyMatrix, generator
+from scalewise.limits._lazy import LazyMatrix
+from scalewise.limits._noise import generator
 from scalewise.limits._real import RealMatrix, check_memory
+from scalewise.limits._tolerance import standard_error, until_known
 from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
 from scalewise.limits.program._arrays import Arrays, LazyProduct, RealProduct, ReferenceProduct
 from scalewise.limits.program._exact import Polynomials
@@ -127,7 +129,7 @@ def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
         )
     with blas_threads_for():
         if isinstance(on, Infinite):
-            return _until_known(program, on)
+            return _to_tolerance(program, on)
         if isinstance(on, Finite):
             streams = [generator((on.seed, k)) for k in range(on.replicas)]
             found = program(Space(_real(on.width, streams)))
@@ -174,29 +176,14 @@ def _printed(on: Reference, stream: np.random.Generator) -> Arrays:
     return Arrays(on.samples, math.inf, streams=[stream], seeds=False, product=product)
 
 
-def _until_known(program: Program, on: Infinite) -> xr.Dataset:
+def _to_tolerance(program: Program, on: Infinite) -> xr.Dataset:
+    def found(backend: Lazy) -> tuple[dict[str, np.ndarray], float]:
+        values = _replicas(program, backend, math.inf)
+        return values, max(float(standard_error(v).max()) for v in values.values())
+
     # How many vectors a program looks along is not known before; a thousand is many.
-    largest = int(on.memory / (8 * 1000))
-    width = min(on.start, largest - largest % 2)
-    if width < 2:
-        raise ValueError(
-            f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} bytes "
-            f"for a thousand vectors: not even two particles fit. Raise `memory` to {8000 * on.start:.2g} or more."
-        )
-    while True:
-        backend = on.at(width)
-        found = _replicas(program, backend, math.inf)
-        worst = max(float(_sem(values).max()) for values in found.values())
-        if worst <= on.tolerance:
-            return _dataset(found, backend)
-        needed = width * (1.2 * worst / on.tolerance) ** 2
-        if needed > largest:
-            raise ValueError(
-                f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} "
-                f"bytes for a thousand vectors: with {width} particles it is {worst:.2g}, and {needed:.2g} would "
-                "be needed. Raise `tolerance`, `memory` or `replicas`."
-            )
-        width = 2 * math.ceil(min(max(needed, 2 * width), largest - 1) / 2)
+    instead = "Raise `tolerance`, `memory` or `replicas`"
+    return _dataset(*until_known(on, 1000, found, held="a thousand vectors", instead=instead))
 
 
 def _by_name(found: Any, replicas: int) -> dict[str, np.ndarray]:
@@ -230,15 +217,11 @@ def _collected(value: Any, replicas: int) -> np.ndarray:
     )
 
 
-def _sem(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
-
-
 def _dataset(found: dict[str, np.ndarray], on: Any) -> xr.Dataset:
     variables = {}
     for name, values in found.items():
         dims = tuple(f"{name}_{i}" for i in range(values.ndim - 1))
         variables[name] = (dims, values.mean(axis=0))
         if len(values) > 1:
-            variables[f"{name}_sem"] = (dims, _sem(values))
+            variables[f"{name}_sem"] = (dims, standard_error(values))
     return xr.Dataset(variables, attrs={"backend": repr(on)})

@@ -2,13 +2,12 @@ r"""What a program is given: the maker of its initial vectors and matrices, aver
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from scalewise.limits._checks import is_number, number, table
+from scalewise.limits._checks import is_number, not_negative, positive, table
 from scalewise.limits.program._values import Algebra, Matrix, Product, Scalar, Vector
 
 __all__ = ["Space"]
@@ -82,7 +81,7 @@ class Space:
         Raises:
             ValueError: If it is no covariance matrix.
         """
-        _check_ratio("ratio", ratio)
+        positive("ratio", ratio)
         K = table("covariance", covariance)
         if K.ndim != 2 or not K.size or K.shape[0] != K.shape[1] or not np.allclose(K, K.T):
             raise ValueError(f"`covariance` must be a symmetric matrix; got shape {K.shape}.")
@@ -111,7 +110,7 @@ class Space:
                 f"`ratios` must be two widths in units of n, of output and input space; got {ratios!r}."
             )
         for ratio in ratios:
-            _check_ratio("ratios", ratio)
+            positive("ratios", ratio)
         if is_number(sigma) and sigma == 0:
             raise ValueError("`sigma` of a matrix must be positive; got 0. Leave the product out.")
         product = self._maker.matrix(ratios, _sigma(sigma), transposed)
@@ -176,10 +175,5 @@ class Space:
 
 
 def _sigma(sigma: float | int) -> float:
-    if not (is_number(sigma) and math.isfinite(sigma) and sigma >= 0):
-        raise ValueError(f"`sigma` must be finite and at least 0; got {sigma!r}.")
+    not_negative("sigma", sigma)
     return float(sigma)
-
-
-def _check_ratio(name: str, ratio: Any) -> None:
-    number(name, ratio, "positive", is_number(ratio) and ratio > 0)

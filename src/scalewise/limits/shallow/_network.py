@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits._checks import array, is_number, kind, number, whole
+from scalewise.limits._checks import array, kind, number, whole
 from scalewise.limits.shallow._finite import finite_units
 from scalewise.limits.shallow._particles import Draw, draw_weights
 from scalewise.limits.shallow._run import Units, loss_slope
@@ -105,7 +105,7 @@ class Sample:
             object.__setattr__(self, name, values)
         for name in ("y_a", "y_w"):
             value = getattr(self, name)
-            number(f"Sample.{name}", value, "1 or -1", is_number(value) and abs(value) == 1)
+            number(f"Sample.{name}", value, "1 or -1", lambda v: abs(v) == 1)
 
 
 def draw_network(
