@@ -48,7 +48,7 @@ WRONG = (
 @pytest.mark.usefixtures("as_users_have_it")
 def test_values_that_are_wrong_cannot_be_made() -> None:
     for make in WRONG:
-        with pytest.raises(ValueError, match="^`"):
+        with pytest.raises(ValueError, match=r"^`"):
             make()
 
 
