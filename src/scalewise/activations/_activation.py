@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import real_array
+
 __all__ = ["Activation", "Kink"]
 
 Derivative = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
@@ -82,7 +84,7 @@ class Activation:
         """
         if order not in range(4):
             raise ValueError(f"`order` must be 0, 1, 2 or 3; got {order}.")
-        array = np.asarray(z, dtype=np.float64)
+        array = real_array("`z`", z).astype(np.float64, copy=False)
         # NumPy would turn an array without dimensions into a scalar on the way.
         return np.reshape(self.derivatives[order](array.reshape(-1)), array.shape)
 

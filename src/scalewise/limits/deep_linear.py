@@ -25,6 +25,7 @@ from numbers import Integral
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import real_array
 from scalewise.limits._checks import not_negative, whole
 from scalewise.limits.linear import LossFunction, half_square
 
@@ -184,7 +185,7 @@ def deep_linear_limit(
                 f"`learning_rate`, which is {learning_rate}."
             )
         if t < steps:
-            rows = np.arange(len(x)) if batches is None else np.asarray(batches[t])
+            rows = np.arange(len(x)) if batches is None else real_array("`batches`", batches[t])
             value, chi = loss(f[-1][rows], y[rows])
             losses.append(float(value))
             net.step(points[rows], chi, learning_rate)
@@ -270,7 +271,7 @@ def _check(
             f"`batches` must hold one choice of rows per step, {steps}; got {len(batches)}."
         )
     for t, rows in enumerate(batches or ()):
-        chosen = np.asarray(rows)
+        chosen = real_array("`batches`", rows)
         if (
             chosen.dtype.kind not in "iu"
             or not chosen.size

@@ -46,7 +46,8 @@ def gaussian_entropy(K: float | Float[np.ndarray, "sample sample"], neurons: int
     Source: PDLT (A.26).
 
     Example:
-        >>> from scalewise.theory.information import gaussian_entropy
+        >>> from scalewise._arrays import float_array
+    from scalewise.theory.information import gaussian_entropy
         >>> print(f"{gaussian_entropy(1.0):.6f}")
         1.418939
     """
@@ -251,7 +252,7 @@ def conditional_variance(G: float, x: float, z: float | Float[np.ndarray, ...]) 
 
 
 def _kernel(K: Any) -> np.ndarray:
-    kernel = np.atleast_2d(np.asarray(K, dtype=np.float64))
+    kernel = np.atleast_2d(float_array("`K`", K))
     square = kernel.ndim == 2 and kernel.shape[0] == kernel.shape[1]
     if not square or not np.all(np.isfinite(kernel)) or not np.allclose(kernel, kernel.T):
         raise ValueError(f"`K` must be a finite symmetric matrix; got shape {kernel.shape}.")

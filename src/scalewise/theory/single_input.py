@@ -50,6 +50,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.network import MLP, check_inputs
 from scalewise.theory._line_table import LineTable, line_table
 from scalewise.theory._scan import scan
@@ -219,7 +220,7 @@ def _first_kernel(net: MLP, x: Any, K1: Any) -> np.ndarray:
     if K1 is None:
         inputs = check_inputs(net, x)
         return net.C_b[0] + net.C_W[0] * np.mean(inputs * inputs, axis=1)
-    first = np.atleast_1d(np.asarray(K1, dtype=np.float64))
+    first = np.atleast_1d(float_array("`K1`", K1))
     good = np.isfinite(first) & (first > 0) & (first >= net.C_b[0])
     if first.ndim != 1 or not good.all():
         bad = first.ravel()[~good.ravel()][0] if not good.all() else f"shape {first.shape}"
