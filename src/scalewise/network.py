@@ -198,6 +198,7 @@ class MLP:
             "depth": self.depth,
             "hidden_widths": list(self.hidden_widths),
             "activation": self.activation.name,
+            "activation_digest": self.activation.digest(),
             "input_dim": self.input_dim,
             "output_dim": self.output_dim,
             "C_b": list(self.C_b),

@@ -90,7 +90,7 @@ def array(
 
     Axes are names, of any length, or lengths; ``None`` takes any. Whole numbers stay so, others become floats.
     """
-    found = real_array(f"`{name}`", values)
+    found = real_array(f"`{name}`", values, "whole" if whole else "real")
     fits = axes is None or (
         found.ndim == len(axes)
         and all(isinstance(a, str) or a == n for a, n in zip(axes, found.shape, strict=True))

@@ -185,7 +185,11 @@ def deep_linear_limit(
                 f"`learning_rate`, which is {learning_rate}."
             )
         if t < steps:
-            rows = np.arange(len(x)) if batches is None else real_array("`batches`", batches[t])
+            rows = (
+                np.arange(len(x))
+                if batches is None
+                else real_array("`batches`", batches[t], "whole")
+            )
             value, chi = loss(f[-1][rows], y[rows])
             losses.append(float(value))
             net.step(points[rows], chi, learning_rate)
@@ -271,7 +275,7 @@ def _check(
             f"`batches` must hold one choice of rows per step, {steps}; got {len(batches)}."
         )
     for t, rows in enumerate(batches or ()):
-        chosen = real_array("`batches`", rows)
+        chosen = real_array("`batches`", rows, "whole")
         if (
             chosen.dtype.kind not in "iu"
             or not chosen.size

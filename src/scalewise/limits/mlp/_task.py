@@ -111,7 +111,7 @@ def _check_targets(loss: str, y: np.ndarray) -> None:
 
 
 def _indices(batches: Any, samples: int) -> np.ndarray:
-    array = np.array(real_array("`batches`", batches))
+    array = np.array(real_array("`batches`", batches, "whole"))
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
         raise ValueError(
             f"`batches` must be a table of indices, one row per step; got {array.dtype} of shape "
