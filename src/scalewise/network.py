@@ -19,7 +19,8 @@ from scalewise.criticality import Criticality, criticality, equivalent_rates, ra
 
 __all__ = ["MLP", "check_inputs", "digest_of", "replace_layers"]
 
-PerLayer = float | int | Sequence[float | int]
+# One number, or one for each layer, in any form that `scalewise._arrays` reads.
+PerLayer = Any
 
 
 @dataclass(frozen=True, init=False)
@@ -69,7 +70,7 @@ class MLP:
     def __init__(
         self,
         depth: int,
-        width: int | Sequence[int],
+        width: Any,
         activation: str | Activation | Callable[[Any], Any],
         *,
         input_dim: int,
@@ -326,7 +327,7 @@ def _per_layer(name: str, value: Any, depth: int, *, positive: bool = False) -> 
     given = real_array(f"`MLP.{name}`", value)
     many = given.ndim > 0
     values = tuple(given.ravel().tolist()) if many else (given.item(),) * depth
-    if len(values) != depth:
+    if len(values) != depth or given.ndim > 1:
         raise ValueError(
             f"`MLP.{name}` needs one number for each of the {depth} layers; got {len(values)}. "
             f"Give {depth}, or one number for all."

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from scalewise.activations import _piecewise, _smooth
@@ -19,28 +20,29 @@ __all__ = ["BUILTIN_NAMES", "activation"]
 
 @dataclass(frozen=True)
 class _Row:
-    """How to build an activation, and what its parameter may be called, if it has one."""
+    """How to build an activation; its parameter, if it has one, and what that may be called."""
 
     build: Callable[..., Activation]
+    default: float | None = None
     parameter: tuple[str, ...] = ()
 
 
 _CATALOGUE: dict[str, _Row] = {
     "linear": _Row(_piecewise.linear),
     "relu": _Row(_piecewise.relu),
-    "leaky_relu": _Row(_piecewise.leaky_relu, ("slope", "negative_slope")),
+    "leaky_relu": _Row(_piecewise.leaky_relu, 0.01, ("slope", "negative_slope")),
     "tanh": _Row(_smooth.tanh),
     "sin": _Row(_smooth.sin),
     "sigmoid": _Row(_smooth.sigmoid),
-    "softplus": _Row(_smooth.softplus, ("beta",)),
+    "softplus": _Row(_smooth.softplus, 1.0, ("beta",)),
     "softplus_shifted": _Row(_smooth.softplus_shifted),
     "gelu": _Row(_smooth.gelu),
     "gelu_tanh": _Row(_smooth.gelu_tanh),
     "quick_gelu": _Row(_smooth.quick_gelu),
     "swish": _Row(_smooth.swish),
     "mish": _Row(_smooth.mish),
-    "elu": _Row(_piecewise.elu, ("alpha",)),
-    "celu": _Row(_piecewise.celu, ("alpha",)),
+    "elu": _Row(_piecewise.elu, 1.0, ("alpha",)),
+    "celu": _Row(_piecewise.celu, 1.0, ("alpha",)),
     "selu": _Row(_piecewise.selu),
     "erf": _Row(_smooth.erf),
     "logsigmoid": _Row(_smooth.logsigmoid),
@@ -50,8 +52,8 @@ _CATALOGUE: dict[str, _Row] = {
     "hardsigmoid": _Row(_piecewise.hardsigmoid),
     "hardswish": _Row(_piecewise.hardswish),
     "relu6": _Row(_piecewise.relu6),
-    "monomial": _Row(_smooth.monomial, ("power",)),
-    "quadratic": _Row(_smooth.monomial),
+    "monomial": _Row(_smooth.monomial, 2.0, ("power",)),
+    "quadratic": _Row(_smooth.monomial, 2.0),
     "perceptron": _Row(_piecewise.perceptron),
     "exp": _Row(_smooth.exp),
 }
@@ -81,7 +83,6 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).lower()
 
 
-_BUILT: dict[str, Activation] = {}
 _KEYS = {_plain(key): key for key in BUILTIN_NAMES} | {_plain(k): v for k, v in _ALSO.items()}
 
 
@@ -175,7 +176,7 @@ def _by_name(text: str) -> Activation:
         )
     row, given = _CATALOGUE[key], match[3]
     if given is None:
-        return _once(row.build())
+        return _built(row.build, row.default)
     if not row.parameter:
         raise ValueError(f"The activation {key!r} takes no parameter; got {text!r}. Write {key!r}.")
     if match[2] not in (None, *row.parameter):
@@ -188,14 +189,12 @@ def _by_name(text: str) -> Activation:
         raise ValueError(f"The parameter in {text!r} is not a number.") from None
     if not math.isfinite(value):
         raise ValueError(f"The parameter in {text!r} must be finite.")
-    return _once(row.build(value))
+    return _built(row.build, value)
 
 
-def _once(sigma: Activation) -> Activation:
-    """The same object each time, so that JAX compiles its networks once; a built-in name is unique."""
-    if len(_BUILT) > 256:
-        _BUILT.clear()
-    return _BUILT.setdefault(sigma.name, sigma)
+@lru_cache(maxsize=256)  # the same object each time, so that JAX compiles its networks once
+def _built(build: Callable[..., Activation], parameter: float | None) -> Activation:
+    return build() if parameter is None else build(parameter)
 
 
 def _did_you_mean(text: str) -> str:

@@ -51,7 +51,7 @@ def relu() -> Activation:
     return _scale_invariant("relu", 0.0, 1.0)
 
 
-def leaky_relu(slope: float = 0.01) -> Activation:
+def leaky_relu(slope: float) -> Activation:
     return _scale_invariant(shown("leaky_relu", slope), slope, 1.0)
 
 
@@ -148,14 +148,14 @@ def _exponential(name: str, scale: float, alpha: float, length: float) -> Activa
     )
 
 
-def elu(alpha: float = 1.0) -> Activation:
+def elu(alpha: float) -> Activation:
     r"""$\alpha(e^z-1)$ below 0; a jump of $\sigma''$ at 0, and of $\sigma'$ unless $\alpha=1$."""
     if alpha == 0.0:
         return relu()
     return _exponential("elu" if alpha == 1.0 else shown("elu", alpha), 1.0, alpha, 1.0)
 
 
-def celu(alpha: float = 1.0) -> Activation:
+def celu(alpha: float) -> Activation:
     r"""$\alpha(e^{z/\alpha}-1)$ below 0, with a continuous slope."""
     if alpha <= 0:
         raise ValueError(f"The parameter of `celu`, alpha, must be positive; got {alpha:g}.")

@@ -91,7 +91,7 @@ def sigmoid() -> Activation:
     )
 
 
-def softplus(beta: float = 1.0) -> Activation:
+def softplus(beta: float) -> Activation:
     r"""$\beta^{-1}\log(1+e^{\beta z})$."""
     if beta <= 0:
         raise ValueError(f"The parameter of `softplus`, beta, must be positive; got {beta:g}.")
@@ -118,7 +118,7 @@ def softplus_shifted() -> Activation:
 
     return Activation(
         "softplus_shifted",
-        (value, *softplus().derivatives[1:]),
+        (value, *softplus(1.0).derivatives[1:]),
         jax_numpy(lambda jnp, _: lambda z: jnp.logaddexp(z, 0.0) - math.log(2)),
         taylor=(0.0, 0.5, 0.25, 0.0, -0.125, 0.0),
     )
@@ -314,7 +314,7 @@ def exp() -> Activation:
     )
 
 
-def monomial(power: float = 2) -> Activation:
+def monomial(power: float) -> Activation:
     p = int(power)
     if p != power or p < 1:
         raise ValueError(

@@ -21,11 +21,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._arrays import real_array
+from scalewise._arrays import float_array, real_array
 from scalewise.limits._checks import not_negative, whole
 from scalewise.limits.linear import LossFunction, half_square
 
@@ -119,13 +120,13 @@ def _reveal(
 
 
 def deep_linear_limit(
-    x: Float[np.ndarray, "train input"],
-    y: Float[np.ndarray, "_train output"],
+    x: Any,
+    y: Any,
     *,
     depth: int,
     steps: int,
     learning_rate: float,
-    test: Float[np.ndarray, "test input"] | None = None,
+    test: Any = None,
     batches: Sequence[Sequence[int]] | None = None,
     loss: LossFunction = half_square,
     sigma_u: float = 1.0,
@@ -138,8 +139,8 @@ def deep_linear_limit(
       nV\leftarrow nV-\eta\,\chi h^L$$
 
     Args:
-        x: Training inputs.
-        y: Labels, one number for each output.
+        x: Training inputs, shape (train, input).
+        y: Labels, one number for each output, shape (train, output).
         depth: $L$, the number of hidden layers, at least 1.
         steps: $t$, at least 0.
         learning_rate: $\eta$, at least 0.
@@ -166,6 +167,8 @@ def deep_linear_limit(
         >>> run.outputs[:, 0, 0].tolist()
         [0.0, 1.5, 0.40234375]
     """
+    x, y = (float_array(f"`{name}`", given) for name, given in (("x", x), ("y", y)))
+    test = None if test is None else float_array("`test`", test)
     _check(x, y, test, depth, steps, batches)
     for name, value in (("learning_rate", learning_rate), ("sigma_u", sigma_u),
                         ("sigma_w", sigma_w), ("sigma_v", sigma_v)):  # fmt: skip
