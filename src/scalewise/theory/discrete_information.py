@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
+
 __all__ = [
     "boltzmann_distribution",
     "cross_entropy",
@@ -39,8 +41,7 @@ def entropy(p: Any) -> float:
     Source: PDLT (A.1)-(A.6).
 
     Example:
-        >>> from scalewise._arrays import float_array
-    from scalewise.theory.discrete_information import entropy
+        >>> from scalewise.theory.discrete_information import entropy
         >>> print(f"{entropy([0.5, 0.25, 0.25]):.6f}")
         1.039721
     """

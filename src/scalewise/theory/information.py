@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
+
 __all__ = [
     "conditional_variance",
     "entropy_correction",
@@ -46,8 +48,7 @@ def gaussian_entropy(K: float | Float[np.ndarray, "sample sample"], neurons: int
     Source: PDLT (A.26).
 
     Example:
-        >>> from scalewise._arrays import float_array
-    from scalewise.theory.information import gaussian_entropy
+        >>> from scalewise.theory.information import gaussian_entropy
         >>> print(f"{gaussian_entropy(1.0):.6f}")
         1.418939
     """
