@@ -88,7 +88,7 @@ class Config:
         records: How many of them are looked at, evenly in the logarithm.
         reference_width: $d^*$.
         rate: Of all weights of the reference.
-        seed: Of the choice of images.
+        seed: Of the choice of images, and of the first of the networks; the others count on from it.
     """
 
     samples: int = 192
@@ -193,12 +193,13 @@ def _trained(
         law="uniform",
     )
     common: dict[str, Any] = {"steps": config.steps, "record": record, "kernels": True}
+    drawn = [config.seed + s for s in seeds]
     if name == "NTK":
-        one = shallow.train_limit(task, reference, name, seeds=seeds, **common)
+        one = shallow.train_limit(task, reference, name, seeds=drawn, **common)
         logits = one.scaled_logits  # of order one as they stand
     else:
         # Other seeds for the reference, so that nothing is shared with the limits but the law.
-        own = [config.seeds + s for s in seeds] if name == "reference" else seeds
+        own = [config.seeds + s for s in drawn] if name == "reference" else drawn
         width, scaling = (d, "NTK") if name == "reference" else (config.width, name)
         one = shallow.train_finite(
             task, reference, scaling, width, seeds=own, dtype=np.float32, **common

@@ -103,6 +103,7 @@ class Config:
         epochs: How many of these.
         tests: Tasks of a test.
         seeds: Repetitions: other networks, other tasks.
+        seed: Of the first of them; the others count on from it.
     """
 
     side: int = 28
@@ -112,6 +113,7 @@ class Config:
     epochs: int = 5
     tests: int = 600
     seeds: int = 2
+    seed: int = 0
 
     @classmethod
     def small(cls) -> Config:
@@ -163,11 +165,11 @@ def run(
     records = 1 + config.epochs
     found = np.empty((len(models), config.seeds, records, 2, config.tests))
     steps = np.zeros((len(models), records))
-    jobs = [(k, seed) for k in range(len(models)) for seed in range(config.seeds)]
-    for done, (k, seed) in enumerate(jobs):
+    jobs = [(k, run) for k in range(len(models)) for run in range(config.seeds)]
+    for done, (k, run) in enumerate(jobs):
         name = models[k]
-        path = file_in(store, f"{name} {seed}")
-        found[k, seed] = _trained(name, seed, config, characters, path)
+        path = file_in(store, f"{name} {run}")
+        found[k, run] = _trained(name, config.seed + run, config, characters, path)
         length = config.kernel_epoch if name in KERNELS else config.epoch
         steps[k] = length * np.arange(records)
         if progress is not None:
