@@ -109,8 +109,8 @@ MUTANTS = (
     of_experiment("cifar2: another slope", '"leaky_relu(0.1)"', '"leaky_relu(0.01)"'),
     of_experiment(
         "cifar2: a reference with the seeds of the limits",
-        "[config.seeds + s for s in seeds]",
-        "list(seeds)",
+        "[config.seeds + s for s in drawn]",
+        "drawn",
     ),
     of_experiment(
         "cifar2: a reference of the limits' width", '(d, "NTK") if', '(config.width, "NTK") if'
