@@ -27,6 +27,7 @@ of_numbers = row(
 of_divergences = row("limits/shallow/_divergences.py", DIVERGENCES)
 
 DYNAMICS = "tests/limits/test_shallow_dynamics.py::test_every_limit_step_by_step"
+ASYMPTOTES = f"{LIMITS}::test_first_weights_that_outgrow_their_start_see_asymptotes"
 UNEQUAL = f"{LIMITS}::test_wide_networks_with_rates_that_scale_differently"
 
 
@@ -72,8 +73,8 @@ MUTANTS = (
     ),
     of_scaling(
         "shallow: unequal rates, output weights from their start",
-        "silent=s_a > 0",
-        "silent=False",
+        '"silent": s_a > 0',
+        '"silent": False',
         UNEQUAL,
     ),
     of_scaling(
@@ -84,15 +85,43 @@ MUTANTS = (
     ),
     of_scaling(
         "shallow: unequal rates, first weights at rest",
-        '"", of_w == 0, first',
-        '"", s_w == 0, first',
+        "moving = s_w + max(s_a, Fraction(0)) >= 0",
+        "moving = s_w >= 0",
         UNEQUAL,
     ),
     of_scaling(
         "shallow: unequal rates, order of the first layer",
-        "p - s_w - 2 * max(s_a, Fraction(0))",
-        "p - s_w - max(s_a, Fraction(0))",
+        "p - s_w - 2 * b_a",
+        "p - s_w - b_a",
         UNEQUAL,
+    ),
+    of_scaling(
+        "shallow: mirror, order of the output layer", "p - s_a - 2 * b_w", "p - s_a - b_w", UNEQUAL
+    ),
+    of_scaling(
+        "shallow: mirror, first weights from their start",
+        '"silent_w": s_w > 0',
+        '"silent_w": False',
+        UNEQUAL,
+    ),
+    of_limit("shallow: mirror, a unit as large as a step", "eps ** 0.75", "eps ** 0.05", UNEQUAL),
+    of_limit(
+        "shallow: mirror, activations that never become linear",
+        "if not settled or np.abs(slope).max() < 1e-2:",
+        "if not settled:",
+        f"{LIMITS}::test_bad_limits_are_refused",
+    ),
+    of_particles(
+        "shallow: mirror, the activation from near by",
+        "there = h if self._unit == 1.0 else h / self._unit",
+        "there = h",
+        ASYMPTOTES,
+    ),
+    of_particles(
+        "shallow: mirror, no unit of the values",
+        "return (self._unit * far).astype(h.dtype, copy=False)",
+        "return far.astype(h.dtype, copy=False)",
+        ASYMPTOTES,
     ),
     of_scaling(
         "shallow: unequal rates, a start forgotten",
