@@ -35,6 +35,7 @@ EXPERIMENTS = (
     "learning_rate_transfer",
     "differential_hierarchy",
     "phase_diagram",
+    "stable_strategies",
     "linear_and_quadratic_limits",
     "omniglot_maml",
     "word2vec_analogies",
