@@ -16,6 +16,13 @@ of_experiment = row(
     "experiments/cifar2_limits.py",
     "tests/experiments/test_cifar2_limits.py::test_every_number_is_that_of_bare_networks",
 )
+BATCHES = "tests/experiments/test_cifar2_limits.py::test_batches_take_every_image_once_in_each_pass"
+SEEDS = "tests/experiments/test_cifar2_limits.py::test_seeds_share_no_network"
+of_batches = row(
+    "experiments/cifar2_batches.py",
+    "tests/experiments/test_cifar2_limits.py::test_batches_side_by_side",
+)
+of_few_shot = row("experiments/omniglot_maml.py", "tests/experiments/test_omniglot_maml.py")
 of_images = row(
     "experiments/cifar2_limits.py",
     "tests/experiments/test_cifar2_limits.py::test_images_are_those_of_both_classes",
@@ -129,6 +136,43 @@ MUTANTS = (
         "remembers = False",
         UNEQUAL,
     ),
+    of_experiment("cifar2: kernels in units of the limit", "few = power * both", "few = both"),
+    of_experiment(
+        "cifar2: every step the first batch",
+        ".reshape(config.steps, config.batch)",
+        ".reshape(config.steps, config.batch)[[0] * config.steps]",
+        BATCHES,
+    ),
+    of_experiment(
+        "cifar2: batches by chance",
+        "rng.permutation(config.samples)",
+        "rng.integers(config.samples, size=config.samples)",
+        BATCHES,
+    ),
+    of_experiment(
+        "cifar2: networks of every run the same",
+        "drawn = [config.seed + s for s in seeds]",
+        "drawn = list(seeds)",
+        SEEDS,
+    ),
+    of_batches(
+        "cifar2: batches all full", "batch=0 if batch == config.samples else batch", "batch=0"
+    ),
+    of_batches(
+        "cifar2: the reference over the model",
+        'last.sel(model=model) / last.sel(model="reference")',
+        'last.sel(model="reference") / last.sel(model=model)',
+    ),
+    of_few_shot(
+        "few shot: runs for tasks",
+        "    tasks = _by_tasks(dataset)\n    ahead",
+        "    tasks = sem\n    ahead",
+    ),
+    of_few_shot(
+        "few shot: more runs tell no more",
+        'dataset.kept_sem.median("run") / runs**0.5',
+        'dataset.kept_sem.median("run")',
+    ),
     of_experiment("cifar2: output of the library", "sigma=(3 * d) ** -0.5", "sigma=d**-0.5"),
     of_experiment("cifar2: rate of the output", "config.rate * 3 * d", "config.rate * d"),
     of_experiment(
@@ -150,7 +194,7 @@ MUTANTS = (
         "one.kernel_a + one.kernel_w",
     ),
     of_experiment(
-        "cifar2: rescaled logits of networks", "logits = one.logits", "logits = one.scaled_logits"
+        "cifar2: rescaled logits of networks", "logits, power = one.logits,", "logits, power = one.scaled_logits,"
     ),
     of_experiment(
         "cifar2: divergence the other way",

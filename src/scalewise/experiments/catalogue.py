@@ -40,6 +40,7 @@ EXPERIMENTS = (
     "omniglot_maml",
     "word2vec_analogies",
     "cifar2_limits",
+    "cifar2_batches",
 )
 # Those whose Config has ``paper()`` besides, for hours.
 PAPER_SCALE = (
