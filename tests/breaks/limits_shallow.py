@@ -163,6 +163,11 @@ MUTANTS = (
         'last.sel(model=model) / last.sel(model="reference")',
         'last.sel(model="reference") / last.sel(model=model)',
     ),
+    row("experiments/word2vec_analogies.py", "tests/experiments/test_word2vec_numbers.py")(
+        "word vectors: questions not compared one by one",
+        "_mean(found[-1] - width)",
+        "_mean(found[-1])",
+    ),
     of_few_shot(
         "few shot: runs for tasks",
         "    tasks = _by_tasks(dataset)\n    ahead",
@@ -194,7 +199,9 @@ MUTANTS = (
         "one.kernel_a + one.kernel_w",
     ),
     of_experiment(
-        "cifar2: rescaled logits of networks", "logits, power = one.logits,", "logits, power = one.scaled_logits,"
+        "cifar2: rescaled logits of networks",
+        "logits, power = one.logits,",
+        "logits, power = one.scaled_logits,",
     ),
     of_experiment(
         "cifar2: divergence the other way",
