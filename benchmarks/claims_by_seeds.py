@@ -37,24 +37,30 @@ HEADING = (
 def main() -> None:
     given = arguments()
     path = RESULTS / "claims_by_seeds.json"
-    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    known = read(path)
     for name in [] if given.table_only else given.experiment:
         missing = reason_to_skip(experiment(name))
         if missing is not None:
             print(f"{name} is left out. {missing}")
             continue
         for seed in seeds_of(name, given.seeds):
-            runs = known.setdefault(given.scale, {}).setdefault(name, {})
-            if str(seed) in runs:
+            if str(seed) in known.get(given.scale, {}).get(name, {}):
                 continue
-            runs[str(seed)] = judged(name, given.scale, seed)
+            run = judged(name, given.scale, seed)
+            known = read(path)  # another may have written meanwhile
+            known.setdefault(given.scale, {}).setdefault(name, {})[str(seed)] = run
             RESULTS.mkdir(exist_ok=True)
             path.write_text(json.dumps(known, indent=1) + "\n")
-            print(f"{name}, seed {seed}: {runs[str(seed)]['seconds']:.1f} s", flush=True)
+            print(f"{name}, seed {seed}: {run['seconds']:.1f} s", flush=True)
     table = rows(known.get(given.scale, {}))
     text = "\n".join([*HEADING, *map(line, table), "", *summary(table)]) + "\n"
     (RESULTS / "claims_by_seeds.md").write_text(text)
     print(text)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What was kept: by scale, experiment and seed."""
+    return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def arguments() -> Any:
