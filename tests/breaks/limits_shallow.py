@@ -225,7 +225,7 @@ MUTANTS = (
     of_images("cifar2: an image twice", "replace=False", "replace=True"),
     of_images("cifar2: pixels not centred", "(pixels - _MEAN) / _STD", "pixels / _STD"),
     of_images("cifar2: one class alone", "for c in (0, 1)]", "for c in (0, 0)]"),
-    of_numbers("cifar2: ties without a margin", "axis=0) + floor / 2", "axis=0)"),
+    of_numbers("cifar2: ties without a margin", "axis=0) + floor", "axis=0)"),
     of_numbers(
         "cifar2: start of the mean field",
         "0.5 * (share - 1 - np.log(share))",

@@ -255,8 +255,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     divergence = {name: dataset.divergence.sel(limit=name).values for name in LIMITS}
     best, others = divergence["IC-MF"], [divergence[name] for name in LIMITS[:3]]
     steps = dataset.step.values
-    # Ten seeds leave a divergence uncertain by a good part of what they put under it.
-    ties = best <= np.min(others, axis=0) + floor / 2
+    # Ten seeds leave a divergence uncertain by a good part of what they put under it: by half of it one step is lost
+    # at every third seed.
+    ties = best <= np.min(others, axis=0) + floor
     rest = [divergence[name] for name in LIMITS if name != "sym-default"]
     early, late = (steps >= 1) & (steps <= 20), steps >= steps[-1] / 2
     share = dataset.attrs["reference_width"] / dataset.attrs["width"]
@@ -264,7 +265,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     last = dataset.isel(step=-1)
     growth = last.kernel.sel(model="IC-MF") / last.kernel.sel(model="reference")
     return [
-        Number("steps at which IC-MF is closest, share", 1, float(ties.mean())),
+        Number("steps at which IC-MF is closest, up to the divergence of equal laws, share", 1,
+               float(ties.mean())),
         Number("divergence of IC-MF, mean", floor, float(best.mean()), 0, 0.6 * floor),
         Number("of NTK in ten steps, mean", floor, float(divergence["NTK"][steps <= 10].mean()), 0, floor),
         Number("of MF at the start, from its spread", start, float(divergence["MF"][0]), 0, floor + 0.2),
