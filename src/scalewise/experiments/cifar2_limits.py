@@ -255,8 +255,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     divergence = {name: dataset.divergence.sel(limit=name).values for name in LIMITS}
     best, others = divergence["IC-MF"], [divergence[name] for name in LIMITS[:3]]
     steps = dataset.step.values
-    # Ten seeds leave a divergence uncertain by a good part of what they put under it: by half of it one step is lost
-    # at every third seed.
+    # Ten seeds leave a divergence uncertain by a good part of what they put under it: with half of it as margin one
+    # step is lost at every third seed.
     ties = best <= np.min(others, axis=0) + floor
     rest = [divergence[name] for name in LIMITS if name != "sym-default"]
     early, late = (steps >= 1) & (steps <= 20), steps >= steps[-1] / 2
