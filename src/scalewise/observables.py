@@ -36,6 +36,7 @@ class Observable:
         dimension: Powers of kernel and NTK that it scales with, for coefficients whose own entries do
             not say how large they could be; ``None`` for positive semidefinite matrices over the
             halves of their sample indices, whose diagonals do.
+        corrects: The observable whose 1/n correction this is; empty for the others.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Observable:
     default: bool = True
     needs: str = ""
     dimension: tuple[int, int] | None = None
+    corrects: str = ""
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -68,9 +70,12 @@ def _statistic(
     needs: str = "continuous",
     *,
     dimension: tuple[int, int],
+    corrects: str = "",
 ) -> Observable:
     """A row for a coefficient of 1/n that is computed only when it is named."""
-    return Observable(name, symbol, equation, 1, legs, units, meaning, False, needs, dimension)
+    return Observable(
+        name, symbol, equation, 1, legs, units, meaning, False, needs, dimension, corrects
+    )
 
 
 OBSERVABLES: dict[str, Observable] = {
@@ -93,6 +98,7 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             "preactivation²",
             "The 1/n correction of that covariance, times the width of the layer below.",
+            corrects="kernel",
         ),
         Observable(
             "four_point_vertex",
@@ -121,6 +127,7 @@ OBSERVABLES: dict[str, Observable] = {
             _NTK,
             "The 1/n correction of the mean NTK, times the width of the layer below.",
             dimension=(0, 1),
+            corrects="ntk",
         ),
         _statistic(
             "ntk_A",

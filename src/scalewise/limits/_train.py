@@ -179,6 +179,7 @@ def _dataset(
             "strategy": str(net.strategy),
             "regime": str(net.strategy.classify().regime),
             "activation": str(net.activation),
+            "activation_digest": net.activation.digest(),
             "loss": task.loss.name,
             "status": records.status,
         },
