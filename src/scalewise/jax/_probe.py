@@ -21,6 +21,7 @@ from scalewise.plan import (
     unseen_readout,
 )
 from scalewise.plan.decide import RoleSpec
+from scalewise.plan.forward import Attention, Forward, Passes
 from scalewise.plan.names import matching, pattern
 from scalewise.scaling import Strategy
 
@@ -111,12 +112,24 @@ def planned(request: Request) -> Plan:
     other = target if wide == request.target else _at(request, wide)
     shallow = None if lam == 1 else _at(request, request.base)
     _ask_for_roles(request, base, other)
-    probe = Probe(base.model, other.model, ratio, target.model, shallow and shallow.model)
+    passes = _passes(base, other, ratio)
+    probe = Probe(
+        base.model, other.model, ratio, target.model, shallow and shallow.model, passes=passes
+    )
     table = _table(request, probe, nu, lam)
     _ask_for_readouts(request, table)
     _refuse_copies(base, table)
     # Built only when there is nothing left to ask.
     return _table(request, replace(probe, spreads=_spreads(request, deep, base)), nu, lam)
+
+
+def _passes(base: Described, wide: Described, ratio: Fraction) -> Passes:
+    """What attention modules of the libraries do: logits over the root of the size of a head."""
+
+    def forward(heads: Mapping[str, int]) -> Forward:
+        return Forward(tuple(Attention(n, d, d**-0.5) for n, d in heads.items()))
+
+    return Passes(forward(base.heads), forward(wide.heads), ratio)
 
 
 def _table(request: Request, probe: Probe, width: Fraction, depth: Fraction) -> Plan:

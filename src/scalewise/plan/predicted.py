@@ -59,6 +59,8 @@ def predicted(plan: Plan, name: str, *, zero_readout: bool = False) -> Predicted
     """
     tensor = plan[name]
     own = _own_change(plan, tensor, zero_readout)
+    # What the model's own code multiplies after the module has returned is not in what it returns.
+    after = _after(plan, tensor)
     mine = [_own_change(plan, t, zero_readout) for t in _module(plan, tensor)]
     if reads_out(plan, tensor):
         parts, output = of_readout(plan, zero_readout=zero_readout)
@@ -70,12 +72,12 @@ def predicted(plan: Plan, name: str, *, zero_readout: bool = False) -> Predicted
     return Predicted(
         weight=tensor.rule.init.of_width,
         update=_update(plan, tensor, zero_readout),
-        own_change=own,
-        change=max(parts),
-        output=output,
+        own_change=own - after,
+        change=max(parts) - after,
+        output=output - after,
         gradient=_gradient(plan, tensor, zero_readout),
         rate=tensor.rule.lr.of_width,
-        parts=tuple(sorted(set(parts))),
+        parts=tuple(sorted({p - after for p in parts})),
     )
 
 
@@ -109,14 +111,19 @@ def of_features(plan: Plan, zero_readout: bool) -> list[Fraction]:
     return [_own_change(plan, t, zero_readout) for t in plan.tensors if t.role in movers]
 
 
+def _after(plan: Plan, tensor: TensorPlan) -> Fraction:
+    return max((t.gauge.after for t in _module(plan, tensor)), key=abs)
+
+
 def _gradient(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:
+    forward = tensor.gauge.total
     if reads_out(plan, tensor):
-        return _ZERO
+        return forward
     if zero_readout:
         U = readout_exponents(plan.strategy)[1]
         aligned = tensor.role in (Role.FIXED, Role.BOTTLENECK)
-        return 1 - U if aligned else -U
-    return gradient_exponent(plan.strategy, tensor.role, initial=True)
+        return forward + (1 - U if aligned else -U)
+    return forward + gradient_exponent(plan.strategy, tensor.role, initial=True)
 
 
 def _update(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:
@@ -127,4 +134,5 @@ def _update(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:
 
 def _own_change(plan: Plan, tensor: TensorPlan, zero_readout: bool) -> Fraction:
     summed = tensor.role in (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
-    return _update(plan, tensor, zero_readout) + (1 if summed else 0)
+    own = _update(plan, tensor, zero_readout) + (1 if summed else 0)
+    return own + tensor.gauge.total

@@ -139,6 +139,7 @@ def rule(
     residual: Fraction = _ZERO,
     in_block: bool = False,
     absorbs_branch: bool = False,
+    forward: Fraction = _ZERO,
 ) -> Rule:
     r"""The powers that scale one tensor.
 
@@ -152,6 +153,8 @@ def rule(
             which scales nothing but initialisation, has no rule for depth either.
         absorbs_branch: Whether it carries its branch's multiplier itself, by its initialisation and
             rates, so that the forward pass needs none.
+        forward: Power of the width by which the model's own code multiplies the tensor: its initialisation
+            and rates take that back.
 
     Raises:
         PlanError: If the optimizer is unknown.
@@ -173,6 +176,11 @@ def rule(
         # tensors with a fixed number of outputs it brings nothing.
         below = role not in (Role.OUTPUT, Role.FIXED, Role.BOTTLENECK)
         lr = lr * gradient if below else lr
+    if forward:
+        # As below: the weight that acts is n^forward times the one that is stored.
+        shift = Powers(width=-forward)
+        init, gradient = init * shift, gradient * shift**-1
+        lr = lr * shift ** (2 if optimizer == "sgd" else 1)
     in_block = in_block and not strategy.plain_biases
     depth = _depth(optimizer, residual) if in_block else (Powers(), Powers())
     lr, gradient = lr * depth[0], gradient * depth[1]

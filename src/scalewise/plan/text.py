@@ -101,7 +101,16 @@ def _notes(plan: Plan) -> list[str]:
         out.append(
             f"The depth changes by a factor of {float(plan.depth):g}; what it repeats is taken {what}."
         )
+    scaled = {pattern(t.name): t.gauge.total for t in plan.tensors if t.gauge.total}
+    for name, power in scaled.items():
+        out.append(
+            f"The model's own code multiplies `{name}` by n^({power}); its initialisation and rates allow for it."
+        )
+    if not plan.looked:
+        out.append("The forward pass was not seen: attention and multipliers in it are not known.")
     for m in plan.multipliers:
+        if m.factor == 1 and plan.width != 1:
+            continue
         out.append(f"In the forward pass, {m.name}: x {m.factor:.6g}. {m.where}")
     return ["", *out] if out else []
 

@@ -148,13 +148,8 @@ def describe(model: nn.Module) -> ModelDescription:
                 tensor = _one(module, bare(path, ()), local, parameter)
                 found[tensor.name] = tensor
     tensors = tuple(replace(found[n], aliases=tuple(ties.get(n, ()))) for n in main.values())
-    heads: dict[str, int] = {}
-    for path, module in model.named_modules():
-        head = getattr(module, "head_dim", None)
-        if isinstance(head, int):
-            heads[bare(path, ())] = head
     others = {n: found[n] for names in ties.values() for n in names}
-    return ModelDescription(tensors, heads, others)
+    return ModelDescription(tensors, others)
 
 
 def _one(module: nn.Module, owner: str, local: str, parameter: nn.Parameter) -> TensorDescription:

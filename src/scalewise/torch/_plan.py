@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from scalewise.scaling import ABC, Strategy
 from scalewise.scaling._exact import fraction
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise
+from scalewise.torch._look import Inputs, given
 from scalewise.torch._probe import Factory, probe, ratio
 from scalewise.torch._scale import apply_multipliers
 from scalewise.torch._schedule import check
@@ -44,12 +45,14 @@ class Options:
         branch_outputs: Patterns of the tensors that end a residual branch.
         multiplied: Names of the multipliers that the forward pass applies.
         device: Where the model is built to learn its shapes.
+        inputs: What the model is called with to see its forward pass.
     """
 
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
     branch_outputs: tuple[str, ...] = ()
     multiplied: tuple[str, ...] = ()
     device: str = "meta"
+    inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,7 @@ class TorchPlan:
             width=t.width_name,
             depth=t.depth_name,
             device=self.options.device,
+            inputs=self.options.inputs,
         )
 
     def transfer(self, *, lr: float | int, **settings: float | int) -> Transfer:
@@ -248,7 +252,9 @@ class TorchPlan:
         Raises:
             PlanError: If `base` or `target` hold what no text can.
         """
-        save(self.table, path, asdict(self.options))
+        said = asdict(replace(self.options, inputs=None))
+        del said["inputs"]
+        save(self.table, path, said)
 
 
 def plan(
@@ -265,12 +271,15 @@ def plan(
     width: str = "width",
     depth: str = "depth",
     device: str = "meta",
+    inputs: Any = None,
 ) -> TorchPlan:
     r"""Plan the initialisation and the optimizer settings of a model, without touching it.
 
     The factory is called at the base width in earnest, to see how each tensor is drawn, and at two
     widths (and two depths) without memory. What grows between them, and what each kind of module does
-    with its axes, decides each tensor's role; nothing is guessed.
+    with its axes, decides each tensor's role; nothing is guessed. The model is run once at each of two
+    widths, on a small input, to see what its code multiplies by: attention logits and their heads, embeddings,
+    readouts.
 
     Args:
         build: A function of the names in `base` that returns a new model.
@@ -285,6 +294,9 @@ def plan(
         width: What the factory calls its width.
         depth: What it calls its depth; it need not have one.
         device: Where to learn the shapes. ``"cpu"`` builds in earnest, for factories that must.
+        inputs: What the model is called with, to see its forward pass: a tensor, a tuple of arguments or a
+            dict of named ones. By default tokens, numbers and images of sizes that its layers suggest are tried;
+            if none is taken a warning says so, and the plan knows nothing of attention.
 
     Raises:
         PlanError: If anything is left that only the user can decide, a size is missing or no positive
@@ -319,7 +331,9 @@ def plan(
                 f"{target.get(key, 'absent')}). Only {width!r} and {depth!r} may; let the factory "
                 "compute the rest from them."
             )
-    found = probe(build, base, target, width=width, depth=depth_name, device=device)
+    found, called_with = probe(
+        build, base, target, width=width, depth=depth_name, device=device, inputs=given(inputs)
+    )
     table = make_plan(
         found,
         strategy,
@@ -342,7 +356,9 @@ def plan(
             "embedding's weights, let a module do it that shares them (torch.nn.Linear, with its weight set "
             f'to the embedding\'s); if the model returns features, say roles={{"{embedding}": "input"}}.'
         )
-    options = Options(dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device)
+    options = Options(
+        dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device, called_with
+    )
     return TorchPlan(table, options, build)
 
 
@@ -368,8 +384,8 @@ def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
     """
     table, said = read(path)
     roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
-    lists = {k: tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied")}
-    return TorchPlan(table, Options(roles, **lists, device=said.get("device", "meta")), build)
+    branches, multiplied = (tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied"))
+    return TorchPlan(table, Options(roles, branches, multiplied, said.get("device", "meta")), build)
 
 
 def _spec(said: Any) -> RoleSpec:

@@ -14,6 +14,7 @@ from torch import nn
 
 from scalewise.plan import PlanError, Probe
 from scalewise.torch._describe import describe, places
+from scalewise.torch._look import Inputs, Way, look
 from scalewise.torch._moments import moments
 
 __all__ = ["Factory", "probe", "ratio", "undisturbed"]
@@ -50,7 +51,8 @@ def probe(
     width: str,
     depth: str | None,
     device: str,
-) -> Probe:
+    inputs: Inputs | None = None,
+) -> tuple[Probe, Inputs | None]:
     """Build the model at the sizes to compare: once in earnest, at the base width, and else on `device`.
 
     Args:
@@ -60,24 +62,35 @@ def probe(
         width: Name of the width.
         depth: Name of the depth; ``None`` if there is none.
         device: ``"meta"`` (no memory, no time), or where to build in earnest.
+        inputs: What the model is called with; ``None`` to find something.
+
+    Returns:
+        What was found, and what the model was called with.
 
     Raises:
         PlanError: If the factory fails or returns no module.
     """
     other_depth = depth is not None and base[depth] != target[depth]
     narrow = dict(target) | {width: base[width]}
-    model = _built(build, narrow, "cpu" if device == "meta" else device)
+    earnest = "cpu" if device == "meta" else device
+    model = _built(build, narrow, earnest)
     one = describe(model)
     spreads = {n: moments(p, n) for n, p in places(model).items()}
-    two = one if narrow == target else describe(_built(build, target, device))
-    wide, wide_ratio = two, Fraction(target[width]) / Fraction(base[width])
+    other, twice = model, narrow | {width: 2 * base[width]}
+    if narrow != target:
+        other = _built(build, target, device)
+    two, wide_ratio = describe(other), Fraction(target[width]) / Fraction(base[width])
+    wide = two
     if wide_ratio == 1:
-        wide, wide_ratio = (
-            describe(_built(build, narrow | {width: 2 * base[width]}, device)),
-            Fraction(2),
-        )
+        other, wide_ratio = _built(build, twice, device), Fraction(2)
+        wide = describe(other)
     shallow = describe(_built(build, base, device)) if other_depth else None
-    return Probe(one, wide, wide_ratio, two, shallow, spreads)
+    ways: list[Way] = [(wide_ratio, lambda: other)]
+    if device == "meta":
+        ways.append((Fraction(2), lambda: _built(build, twice, earnest)))
+    with undisturbed():
+        passes, inputs = look(model, ways, inputs)
+    return Probe(one, wide, wide_ratio, two, shallow, spreads, passes), inputs
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
