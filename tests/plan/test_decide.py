@@ -162,7 +162,9 @@ def test_ties() -> None:
 
 
 def test_tied_readout_needs_its_multiplier() -> None:
-    with pytest.raises(PlanError, match=r'`head` reads out .* 0.125\..*multiplied=\["head"\]'):
+    with pytest.raises(
+        PlanError, match=r'`head` reads out .* 0.125\..*multiplied=\["attention", "head"\]'
+    ):
         planned(scaling.mup(), model=language_model, multiplied=["attention"])
     for s, power in (("0", 0.5), ("1/2", 0.75), ("1", 1.0)):
         heads = ["head", "attention"] if s != "0" else ["head"]
@@ -176,7 +178,9 @@ def test_tied_readout_needs_its_multiplier() -> None:
 
 
 def test_heads_that_grow_need_a_multiplier() -> None:
-    with pytest.raises(PlanError, match=r'heads of `blocks.0` grow.*multiplied=\["attention"\]'):
+    with pytest.raises(
+        PlanError, match=r'heads of `blocks.0` grow.*multiplied=\["head", "attention"\]'
+    ):
         planned(scaling.mup(), model=language_model, multiplied=["head"])
     plan = planned(scaling.mup(), model=language_model, multiplied=["head", "attention"])
     assert plan.multiplier("attention") == pytest.approx(8**-0.5)

@@ -15,7 +15,7 @@ from scalewise.plan.fits import Status
 from scalewise.plan.measurement import Measurement
 from scalewise.plan.report import tell
 from scalewise.plan.roles import Role
-from scalewise.plan.rows import JUDGED, Row, rows_of, sizes_of
+from scalewise.plan.rows import JUDGED, Row, attention_rows, rows_of, sizes_of
 from scalewise.plan.table import Plan
 from scalewise.plan.verdict import Verdict, judge
 
@@ -41,6 +41,7 @@ class Check:
             ``slope`` with ``slope_sem``, ``curvature`` with ``curvature_sem``, ``agrees`` and
             ``status``, and over width and seed the sizes themselves. Slopes are NaN where ``status`` is
             not ``"fitted"``, and infinite where it is ``"diverged"``.
+        attention: The same rows for attention logits, by the modules that make them.
     """
 
     plan: Plan
@@ -50,11 +51,12 @@ class Check:
     verdict: Verdict
     culprits: tuple[Culprit, ...]
     table: xr.Dataset = field(repr=False)
+    attention: tuple[Row, ...] = field(default=(), repr=False)
 
     @property
     def ok(self) -> bool:
         """Whether every power is as planned and nothing grows with the width."""
-        return self.verdict.stable and all(r.agrees for r in self.rows)
+        return self.verdict.stable and all(r.agrees for r in (*self.rows, *self.attention))
 
     @property
     def consequences(self) -> tuple[Row, ...]:
@@ -115,14 +117,16 @@ def check(plan: Plan, measured: Measurement, *, tolerance: float = 0.0625) -> Ch
             f"neural-tangent from the maximal-update scaling; got {tolerance:g}."
         )
     rows = tuple(rows_of(plan, measured, tolerance))
+    attention = tuple(attention_rows(plan, measured, tolerance))
     return Check(
         plan,
         measured,
         tolerance,
         rows,
-        judge(rows, measured, tolerance),
-        diagnose(plan, measured, rows),
+        judge((*rows, *(r for r in attention if not r.agrees)), measured, tolerance),
+        diagnose(plan, measured, rows, attention),
         _table(plan, measured, rows, tolerance),
+        attention,
     )
 
 

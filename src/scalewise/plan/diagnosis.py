@@ -32,6 +32,7 @@ class Cause(StrEnum):
     INITIALISATION = "initialisation"
     LEARNING_RATE = "learning rate"
     FORWARD = "forward pass"
+    ATTENTION = "attention"
     WIDTHS = "finite width"
     DIVERGED = "diverged"
 
@@ -58,13 +59,16 @@ class Culprit:
         return self.text
 
 
-def diagnose(plan: Plan, measured: Measurement, rows: Sequence[Row]) -> tuple[Culprit, ...]:
+def diagnose(
+    plan: Plan, measured: Measurement, rows: Sequence[Row], attention: Sequence[Row] = ()
+) -> tuple[Culprit, ...]:
     """The causes among all deviations; empty if everything agrees.
 
     Args:
         plan: What was planned.
         measured: What the rows were fitted to.
         rows: All rows, in the order of the forward pass.
+        attention: Those of attention logits.
     """
     off = [r for r in rows if not r.agrees]
     own = [
@@ -77,6 +81,10 @@ def diagnose(plan: Plan, measured: Measurement, rows: Sequence[Row]) -> tuple[Cu
         )
         if r.quantity is quantity
     ]
+    logits = [r for r in attention if not r.agrees and r.fit.status is Status.FITTED]
+    if logits and not own:
+        worst = {r.tensor: r for r in sorted(logits, key=lambda r: r.excess)}
+        return tuple(_culprit(plan, measured, r, Cause.ATTENTION) for r in worst.values())
     if own or not off:
         return tuple(own)
     finite = [r for r in off if r.fit.status is Status.FITTED]
@@ -128,6 +136,21 @@ def _forward(plan: Plan, measured: Measurement, row: Row, power: Fraction) -> st
     )
 
 
+def _attention(plan: Plan, measured: Measurement, row: Row, power: Fraction) -> str:
+    said = any(m.name == "attention" for m in plan.multipliers)
+    lacks = (
+        'The plan has the multiplier "attention", and the forward pass does not apply it (see plan.multipliers).'
+        if said
+        else "Heads that grow need logits over the size of a head, not over its root."
+    )
+    which = "" if row.quantity is Quantity.LOGITS_CHANGE else " at initialisation"
+    change = "the change of " if row.quantity is Quantity.LOGITS_CHANGE else ""
+    return (
+        f"The initialisation and the learning rate of every tensor are as planned, but {change}the attention "
+        f"logits of `{row.tensor or 'the model'}`{which} grow by n^({_measured(row)}). {lacks}"
+    )
+
+
 def _widths(plan: Plan, measured: Measurement, row: Row, power: Fraction) -> str:
     return (
         f"The initialisation and the learning rate of every tensor are as planned, but "
@@ -163,6 +186,7 @@ _TEXTS = {
     Cause.INITIALISATION: _initialisation,
     Cause.LEARNING_RATE: _learning_rate,
     Cause.FORWARD: _forward,
+    Cause.ATTENTION: _attention,
     Cause.WIDTHS: _widths,
     Cause.DIVERGED: _diverged,
 }

@@ -83,6 +83,7 @@ class Flow:
         self.entries: dict[str, Value] = {}
         self._numbers = count(1)
         self._made: dict[Source, tuple[str, int]] = {}
+        self._born: dict[Source, float] = {}
         self._scales: dict[Source, float] = {}
         self._edges: list[_Edge] = []
         self._inside: dict[Source, float] = {}
@@ -127,15 +128,19 @@ class Flow:
             both = self.joined([self.scaled(one, two.size), self.scaled(two, one.size)])
             return replace(both, made=True)
         if (one.data and two.data) or (batched and (one.made or two.made)):
-            product = self.new("product", one.size * two.size)
-            self._made[next(iter(product.parts))] = (self.place, length)
-            return product
+            return self._product(one.size * two.size, length)
         given, weights = (one, two) if one.data else (two, one)
         if weights.made:
             return self.bent([given])
         for source in weights.parts:
             self._meet(given, source)
         return Value(dict(weights.parts))
+
+    def _product(self, size: float, length: int) -> Value:
+        product = self.new("product", size)
+        source = next(iter(product.parts))
+        self._made[source], self._born[source] = (self.place, length), size
+        return product
 
     def multiplied(self, one: Value, two: Value) -> Value:
         """Two arrays entry by entry; where one of them is a weight the adapter scales instead."""
@@ -146,9 +151,7 @@ class Flow:
         """A sum over axes of the array: of pairs it is a product, of squares it is large."""
         kinds = {s.kind for s in value.parts}
         if kinds == {"pair"} and len(value.parts) == 1:
-            product = self.new("product", value.size)
-            self._made[next(iter(product.parts))] = (self.place, length)
-            return product
+            return self._product(value.size, length)
         return self.scaled(value, float(length)) if kinds == {"square"} else value
 
     def powered(self, value: Value, power: float) -> Value:
@@ -192,9 +195,10 @@ class Flow:
                 before = given.parts.get(source, 1.0)
                 self._edges.append(_Edge(call, source, factor, into, before))
 
-    def scale_of(self, source: Source) -> float | None:
-        """By what a product was multiplied before something saturated with it, if something did."""
-        return self._scales.get(source)
+    def saturated(self) -> list[tuple[Source, str, float]]:
+        """Products that entered a softmax: where they were made, and what multiplied them on the way there."""
+        found = sorted(self._scales.items(), key=_order)
+        return [(s, self._made[s][0], scale / (self._born[s] or 1.0)) for s, scale in found]
 
     def summary(self) -> Forward:
         """What was found. A factor between two weights counts for the one that all of its uses share."""

@@ -36,6 +36,7 @@ def tell(check: Check, *, brief: bool = False) -> str:
             *_head(check),
             "",
             *_grid(check),
+            *_attention(check),
             "",
             *check.verdict.reasons[:_REASONS],
             *lines,
@@ -69,6 +70,15 @@ def _wrong(check: Check) -> list[str]:
         how = "" if check.culprits else f", as {check.plan.strategy} is known to be"
         out.append(f"The network is unstable{how}: {check.verdict.reasons[0]}")
     return out
+
+
+def _attention(check: Check) -> list[str]:
+    """A line for each kind of attention."""
+    lines: dict[str, list[str]] = {}
+    for row in check.attention:
+        if row.fit.status is not Status.ABSENT:
+            lines.setdefault(row.tensor, []).append(f"{_noun(row)} {_cell(row)}")
+    return [f"attention of `{n or 'the model'}`: {', '.join(cells)}" for n, cells in lines.items()]
 
 
 def _noun(row: Row) -> str:

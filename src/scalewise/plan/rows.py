@@ -15,8 +15,9 @@ from scalewise.plan.predicted import Predicted, of_features, of_readout, predict
 from scalewise.plan.roles import Kind, Role
 from scalewise.plan.spread import ERRORS
 from scalewise.plan.table import Plan
+from scalewise.scaling import update_exponents
 
-__all__ = ["JUDGED", "Row", "rows_of", "sizes_of"]
+__all__ = ["JUDGED", "Row", "attention_rows", "rows_of", "sizes_of"]
 
 JUDGED = (
     Quantity.WEIGHT,
@@ -103,6 +104,29 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
             slack = _init_slack(plan, measured, name) if drawn else 0.0
             fit = power_law(measured.widths, sizes)
             out.append(Row(name, quantity, top, least, fit, tolerance, slack))
+    return out
+
+
+def attention_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
+    """Attention logits and their change, by kind of module: neither may grow with the width.
+
+    Queries and keys align from the first step on, so the change shows the power of the whole to come; at
+    initialisation a scale that is too large by the root of the size of a head looks right.
+    """
+    out, most = [], _ZERO
+    wanted = (Quantity.LOGITS, Quantity.LOGITS_CHANGE, Quantity.LOGITS_STEP)
+    for place in dict.fromkeys(p for p, _ in measured.attention):
+        start, change, step = (measured.attention[place, q] for q in wanted)
+        if plan.optimizer == "sgd" and np.all(step > 0):
+            # How far queries and keys move is a gradient, which scatters from network to network; beside
+            # it the change is a clean power. Where they move less and less, it may be larger.
+            change = change / step
+            plain = plan.strategy.plain_biases
+            most = _ZERO if plain else max(update_exponents(plan.strategy)[-1], _ZERO)
+        sizes = ((Quantity.LOGITS, start, _ZERO), (Quantity.LOGITS_CHANGE, change, most))
+        for quantity, found, limit in sizes:
+            fit = power_law(measured.widths, found)
+            out.append(Row(place, quantity, limit, -math.inf, fit, tolerance))
     return out
 
 

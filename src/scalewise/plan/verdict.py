@@ -21,6 +21,8 @@ _SIZES = {
     Quantity.OWN_CHANGE: "What the update of `{tensor}` adds to its output",
     Quantity.CHANGE: "The change of what `{module}` returns",
     Quantity.FEATURES_CHANGE: "The change of what the readout reads",
+    Quantity.LOGITS: "The size of the attention logits of `{module}` at initialisation",
+    Quantity.LOGITS_CHANGE: "The change of the attention logits of `{module}`",
 }
 
 
@@ -145,7 +147,10 @@ def _grows(fit: Fit, tolerance: float) -> bool:
 
 
 def _grown(row: Row, measured: Measurement) -> str:
-    module = measured.modules[measured.tensors.index(row.tensor)] or "the model"
+    module = row.tensor
+    if row.tensor in measured.tensors:
+        module = measured.modules[measured.tensors.index(row.tensor)]
+    module = module or "the model"
     what = _SIZES[row.quantity].format(module=module, tensor=row.tensor)
     if row.fit.status is Status.DIVERGED:
         return f"{what} is not finite."

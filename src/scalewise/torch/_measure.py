@@ -8,6 +8,7 @@ model computes in.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from torch.func import functional_call
 
 from scalewise.plan import PlanError
 from scalewise.plan.measurement import Quantity
+from scalewise.plan.names import bare
+from scalewise.torch._trace import Logits, watching
 
 __all__ = ["Loss", "Network", "Places", "Sizes", "find_places", "measure_network"]
 
@@ -45,11 +48,13 @@ class Places:
         module: For each tensor the module that shows what it does; tensors without one are missing.
         order: Those modules as they are first called.
         reads: Those of them that read out.
+        attends: The modules in whose code attention logits are made.
     """
 
     module: dict[str, str]
     order: tuple[str, ...]
     reads: tuple[str, ...]
+    attends: tuple[str, ...] = ()
 
     def local(self, name: str) -> str:
         """The name of a tensor inside its module."""
@@ -69,12 +74,14 @@ class Sizes:
         module: The same by module.
         nonlinearity: How far the change of features is from linear in the change of the parameters.
         frozen: Tensors of equal entries.
+        attention: By module what there is of the attention logits that its code makes.
     """
 
     tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
     module: dict[tuple[str, Quantity], float] = field(default_factory=dict)
     nonlinearity: float = math.nan
     frozen: set[str] = field(default_factory=set)
+    attention: dict[str, dict[Quantity, float]] = field(default_factory=dict)
 
 
 def find_places(network: Network, names: Sequence[str], readouts: Sequence[str]) -> Places:
@@ -100,7 +107,8 @@ def find_places(network: Network, names: Sequence[str], readouts: Sequence[str])
     hooks = [m.register_forward_pre_hook(note(n)) for n, m in model.named_modules()]
     try:
         torch.manual_seed(network.seed)
-        _loss(network)
+        with watching(model) as trace:
+            _loss(network)
     finally:
         for hook in hooks:
             hook.remove()
@@ -110,7 +118,9 @@ def find_places(network: Network, names: Sequence[str], readouts: Sequence[str])
     module = {n: m for n, m in found.items() if m is not None and m not in mixed}
     order = tuple(sorted(set(module.values()), key=ranks.__getitem__))
     reads = {module[n] for n in readouts if n in module}
-    return Places(module, order, tuple(m for m in order if m in reads))
+    made = {found.place for found in trace.attentions()}
+    attends = tuple(n for n, _ in model.named_modules() if bare(n, ()) in made)
+    return Places(module, order, tuple(m for m in order if m in reads), attends)
 
 
 def _nearest(name: str, called: Mapping[str, int]) -> str | None:
@@ -229,6 +239,9 @@ class _Recorder:
         self.outputs: dict[str, list[Tensor]] = {m: [] for m in places.order}
         self.inputs: dict[str, list[Tensor]] = {m: [] for m in places.reads}
         self.own: dict[str, list[Tensor]] = {}
+        self.logits: dict[str, list[Tensor]] = {}
+        self.own_logits: dict[str, list[Tensor]] = {}
+        self.factors: dict[str, list[float]] = {}
         self._places, self._old, self._busy = places, old or {}, False
 
     @contextmanager
@@ -238,6 +251,11 @@ class _Recorder:
             model.get_submodule(m).register_forward_hook(self._hook(m), with_kwargs=True)
             for m in self._places.order
         ]
+        attends = self._places.attends
+        for m in attends:
+            module, (enter, leave) = model.get_submodule(m), self._attention(m)
+            hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.append(module.register_forward_hook(leave, with_kwargs=True))
         try:
             yield
         finally:
@@ -264,6 +282,43 @@ class _Recorder:
 
         return hook
 
+    def _attention(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Attention logits that the module's own code makes, in a pass of its own beside the model's."""
+        waiting: list[Any] = []
+
+        def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+            if not self._busy:
+                # As it is before the module works on it: a cache of keys grows at every call.
+                waiting.append(_untouched((args, kwargs)))
+
+        def leave(module: nn.Module, *_: Any) -> None:
+            if self._busy:
+                return
+            given = waiting.pop()
+            prefix = f"{name}." if name else ""
+            mine = {n.removeprefix(prefix): t for n, t in self._old.items() if n.startswith(prefix)}
+
+            def logits(values: dict[str, Tensor]) -> list[Logits]:
+                args, kwargs = _untouched(given)
+                with torch.no_grad(), _same_random_numbers(), watching(module, (args, kwargs)) as t:
+                    functional_call(module, values, args, kwargs)
+                return [found for found in t.attentions() if not found.place]
+
+            self._busy = True
+            try:
+                new = logits({})
+                self.logits.setdefault(name, []).extend(found.values for found in new)
+                was = logits(mine) if mine else []
+                if [t.values.shape for t in new] == [t.values.shape for t in was]:
+                    moved = [b.values - a.values for a, b in zip(was, new, strict=True)]
+                    self.own_logits.setdefault(name, []).extend(moved)
+                    steps = [_of_factors(a, b) for a, b in zip(was, new, strict=True)]
+                    self.factors.setdefault(name, []).extend(steps)
+            finally:
+                self._busy = False
+
+        return enter, leave
+
     def _own_changes(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         def output(values: dict[str, Tensor]) -> Tensor | None:
             with torch.no_grad(), _same_random_numbers():
@@ -280,6 +335,14 @@ class _Recorder:
 def _compare(sizes: Sizes, before: _Recorder, after: _Recorder) -> None:
     for n, parts in after.own.items():
         sizes.tensor[n, Quantity.OWN_CHANGE] = _rms(parts)
+    for name, parts in after.own_logits.items():
+        if parts:
+            steps = after.factors[name]
+            sizes.attention[bare(name, ())] = {
+                Quantity.LOGITS: _rms(before.logits.get(name, [])),
+                Quantity.LOGITS_CHANGE: _rms(parts),
+                Quantity.LOGITS_STEP: math.sqrt(math.fsum(s * s for s in steps) / len(steps)),
+            }
     pairs = (
         (before.outputs, after.outputs, Quantity.OUTPUT, Quantity.CHANGE),
         (before.inputs, after.inputs, Quantity.FEATURES, Quantity.FEATURES_CHANGE),
@@ -315,6 +378,33 @@ def _first(value: Any) -> Tensor | None:
     if isinstance(value, Mapping | list | tuple):
         return next((t for t in map(_first, parts) if t is not None), None)
     return None
+
+
+def _of_factors(was: Logits, new: Logits) -> float:
+    """How far queries and keys moved, as a change of their product."""
+    sizes = [_rms([t]) for t in was.factors]
+    steps = [_rms([b - a]) for a, b in zip(was.factors, new.factors, strict=True)]
+    return steps[0] * sizes[1] + sizes[0] * steps[1] if steps else math.nan
+
+
+def _untouched(value: Any) -> Any:
+    """A copy of all that a module may work on, its tensors apart."""
+    kept: dict[int, Any] = {}
+    seen: set[int] = set()
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Tensor | nn.Module):
+            kept[id(part)] = part
+        elif id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, Mapping):
+                todo.extend(part.values())
+            elif isinstance(part, list | tuple | set):
+                todo.extend(part)
+            elif hasattr(part, "__dict__") and not isinstance(part, type):
+                todo.extend(vars(part).values())
+    return copy.deepcopy(value, kept)
 
 
 def _rms(parts: Sequence[Tensor]) -> float:

@@ -14,6 +14,7 @@ from torch import nn
 
 from scalewise.plan import Kind, PlanError, Role
 from scalewise.plan.measurement import Measurement, Quantity
+from scalewise.plan.names import pattern
 from scalewise.torch._groups import OPTIMIZERS
 from scalewise.torch._measure import Loss, Network, Places, Sizes, find_places, measure_network
 from scalewise.torch._plan import TorchPlan
@@ -165,6 +166,7 @@ class Run:
             self.precision,
             np.array([of_width[0].nonlinearity for of_width in found]),
             frozenset.intersection(*(frozenset(s.frozen) for w in found for s in w)),
+            _attention(found),
         )
 
     def _leader(self, module: str) -> str:
@@ -174,6 +176,21 @@ class Run:
         leading = [n for n in mine if n in self.readouts]
         leading += [n for n in mine if table[n].kind in (Kind.MATRIX, Kind.LOOKUP)]
         return (leading or mine)[0]
+
+
+def _attention(found: list[list[Sizes]]) -> dict[tuple[str, Quantity], np.ndarray]:
+    """Attention logits and their change, over all layers of a kind."""
+    out: dict[tuple[str, Quantity], np.ndarray] = {}
+    for i, of_width in enumerate(found):
+        for j, one in enumerate(of_width):
+            kinds: dict[tuple[str, Quantity], list[float]] = {}
+            for place, sizes in one.attention.items():
+                for quantity, size in sizes.items():
+                    kinds.setdefault((pattern(place), quantity), []).append(size)
+            for key, parts in kinds.items():
+                array = out.setdefault(key, np.full((len(found), len(of_width)), np.nan))
+                array[i, j] = math.sqrt(math.fsum(s * s for s in parts) / len(parts))
+    return out
 
 
 def seed_all(seed: int) -> None:

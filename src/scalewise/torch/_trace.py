@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from scalewise.plan.flow import Flow, Source, Value
 from scalewise.plan.names import bare
 
-__all__ = ["Trace", "Unseen", "watching"]
+__all__ = ["Logits", "Trace", "Unseen", "watching"]
 
 
 class Unseen(Exception):
@@ -47,17 +47,33 @@ _LOOKUPS = frozenset(["embedding", "_embedding_bag", "_embedding_bag_forward_onl
 _FEW = 1 << 16
 
 
+class Logits(NamedTuple):
+    """Attention logits as they enter a softmax.
+
+    Args:
+        place: The module in whose code they were made.
+        values: They themselves, without masks and biases.
+        factors: What they are products of; none where the products were made entry by entry.
+    """
+
+    place: str
+    values: Tensor
+    factors: tuple[Tensor, ...] = ()
+
+
 class Trace(TorchDispatchMode):
     """Follows what the weights of a model do from one operation to the next.
 
     Args:
         model: The model; its parameters are known by name.
+        inputs: What it will be given.
     """
 
     def __init__(self, model: nn.Module, inputs: Any = ()) -> None:
         super().__init__()
         self.flow = Flow()
-        self.logits: dict[Source, Tensor] = {}
+        self._logits: dict[Source, Tensor] = {}
+        self._factors: dict[Source, tuple[Tensor, Tensor]] = {}
         # Every tensor is kept: a number of one that is gone would be given to another.
         self._known: dict[int, tuple[Tensor, Value]] = {}
         self._weights = {id(p): p for p in model.parameters()}
@@ -71,6 +87,22 @@ class Trace(TorchDispatchMode):
         """What is known of a tensor; nothing of constants."""
         found = self._known.get(id(tensor))
         return None if found is None else found[1]
+
+    def given(self, tensor: Any) -> Value | None:
+        """The same of what a module is given: numbers that nobody made are the model's input."""
+        new = (
+            isinstance(tensor, Tensor) and tensor.is_floating_point() and self.value(tensor) is None
+        )
+        if new and tensor.numel() > 1 and id(tensor) not in self._weights:
+            self._know(tensor, Value())
+        return self.value(tensor)
+
+    def attentions(self) -> list[Logits]:
+        """Attention logits, in the order in which they were made."""
+        return [
+            Logits(place, self._logits[s] * f, self._factors.get(s, ()))
+            for s, place, f in self.flow.saturated()
+        ]
 
     def _know(self, tensor: Tensor, value: Value) -> None:
         self._known[id(tensor)] = (tensor, value)
@@ -99,8 +131,9 @@ class Trace(TorchDispatchMode):
     def _note(self, tensor: Tensor, found: Value) -> None:
         self._know(tensor, found)
         for source in found.parts:
-            if source.kind == "product" and source not in self.logits:
-                self.logits[source] = tensor.detach()
+            if source.kind == "product" and source not in self._logits:
+                # A copy: the code may work in place on it.
+                self._logits[source] = tensor.detach().clone()
 
     def _result(
         self, name: str, args: tuple[Any, ...], kwargs: Any, flat: list[Tensor], values: list[Value]
@@ -139,7 +172,11 @@ class Trace(TorchDispatchMode):
         if a is None or b is None:
             known = a if b is None else b
             return self.flow.bent([]) if known is None else known
-        return self.flow.contracted(a, b, one.shape[-1], batched=batched)
+        found = self.flow.contracted(a, b, one.shape[-1], batched=batched)
+        for source in found.parts:
+            if source.kind == "product":
+                self._factors[source] = (one.detach() / a.size, two.detach() / b.size)
+        return found
 
     def _convolution(self, args: tuple[Any, ...]) -> Value:
         x, w = self.value(args[0]) or Value(), self.value(args[1])
@@ -207,7 +244,7 @@ def watching(model: nn.Module, inputs: Any = ()) -> Iterator[Trace]:
         def hook(_: nn.Module, args: Any, kwargs: Any) -> None:
             stack.append(name)
             trace.flow.place = name
-            given = [trace.value(t) for t in pytree.tree_leaves((args, kwargs))]
+            given = [trace.given(t) for t in pytree.tree_leaves((args, kwargs))]
             trace.flow.entries[name] = trace.flow.joined([v for v in given if v is not None])
 
         return hook
