@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from scalewise.plan.depth import DepthCheck
 from scalewise.plan.diagnosis import Culprit, diagnose
 from scalewise.plan.errors import PlanError
 from scalewise.plan.fits import Status
@@ -42,6 +43,7 @@ class Check:
             ``status``, and over width and seed the sizes themselves. Slopes are NaN where ``status`` is
             not ``"fitted"``, and infinite where it is ``"diverged"``.
         attention: The same rows for attention logits, by the modules that make them.
+        depth: What was found over depths, if any were asked for.
     """
 
     plan: Plan
@@ -52,10 +54,13 @@ class Check:
     culprits: tuple[Culprit, ...]
     table: xr.Dataset = field(repr=False)
     attention: tuple[Row, ...] = field(default=(), repr=False)
+    depth: DepthCheck | None = None
 
     @property
     def ok(self) -> bool:
         """Whether every power is as planned and nothing grows with the width."""
+        if self.depth is not None and not self.depth.ok:
+            return False
         return self.verdict.stable and all(r.agrees for r in (*self.rows, *self.attention))
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scalewise.plan.decide import Decision, RoleSpec, decide, fan_in_ratio
@@ -15,6 +15,7 @@ from scalewise.plan.forward import Gauge, Heads, Passes, attentions, gauges
 from scalewise.plan.names import matching, pattern
 from scalewise.plan.roles import Kind, Role
 from scalewise.plan.rules import Powers, Ratios, rule
+from scalewise.plan.spread import ERRORS, pooled
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy, update_exponents
 
@@ -35,6 +36,7 @@ class Probe:
         shallow: Base width and base depth; ``None`` where the depth stays.
         spreads: Entries of the freshly built tensors at `base`.
         passes: The forward pass at two widths; ``None`` where it could not be run.
+        shallow_spreads: The same as `spreads` at the base's depth.
     """
 
     base: ModelDescription
@@ -44,6 +46,7 @@ class Probe:
     shallow: ModelDescription | None
     spreads: Mapping[str, Spread] = field(default_factory=dict)
     passes: Passes | None = None
+    shallow_spreads: Mapping[str, Spread] = field(default_factory=dict)
 
 
 def make_plan(
@@ -87,6 +90,7 @@ def make_plan(
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets = probe.target.named()
     weights, lookups = ({}, {}) if probe.passes is None else gauges(probe.passes)
+    drawn = _drawn_by_depth(probe)
 
     def of_tensor(d: Decision) -> TensorPlan:
         t = d.tensor
@@ -98,6 +102,10 @@ def make_plan(
         )  # fmt: skip
         shape = targets[t.name].shape
         spread = probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))
+        own = drawn.get(_law(t), 1.0)
+        if own != 1 and residual and t.name in blocks:
+            # As it would be drawn at the base's depth: the multiplier of branches is the plan's to give.
+            spread = replace(spread, std=spread.std / own)
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, shape), in_block, powers, spread, t.aliases, gauge,
@@ -139,14 +147,37 @@ def unseen_readout(plan: Plan, roles: Mapping[str, RoleSpec]) -> str | None:
     return next((name for name in lookups if name not in said), None)
 
 
+def _law(t: TensorDescription) -> tuple[object, ...]:
+    """What tensors of all depths have in common that are drawn from one law."""
+    return pattern(t.name), t.shape, t.kind, t.module
+
+
+def _drawn_by_depth(probe: Probe) -> dict[tuple[object, ...], float]:
+    """How much larger the factory itself draws a kind of tensor at the target's depth than at the base's."""
+    if probe.shallow is None:
+        return {}
+    pairs = ((probe.base, probe.spreads), (probe.shallow, probe.shallow_spreads))
+    one, two = ({}, {})
+    for into, (model, spreads) in zip((one, two), pairs, strict=True):
+        for t in model.tensors:
+            if t.name in spreads:
+                into.setdefault(_law(t), []).append(spreads[t.name])
+    out = {}
+    for law in one.keys() & two.keys():
+        deep, shallow = pooled(one[law]), pooled(two[law])
+        if deep.std and shallow.std:
+            error = math.hypot(deep.error, shallow.error)
+            ratio = deep.std / shallow.std
+            out[law] = ratio if abs(math.log(ratio)) > ERRORS * error else 1.0
+    return out
+
+
 def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str]:
     """Tensors of which there are more, or fewer, at another depth."""
     if shallow is None:
         return set()
 
-    def key(t: TensorDescription) -> tuple[object, ...]:
-        return pattern(t.name), t.shape, t.kind, t.module
-
+    key = _law
     one, two = Counter(map(key, deep.tensors)), Counter(map(key, shallow.tensors))
     if one == two:
         raise PlanError(

@@ -24,7 +24,15 @@ from scalewise.plan.measurement import Quantity
 from scalewise.plan.names import bare
 from scalewise.torch._trace import Logits, watching
 
-__all__ = ["Loss", "Network", "Places", "Sizes", "find_places", "measure_network"]
+__all__ = [
+    "Loss",
+    "Network",
+    "Places",
+    "Sizes",
+    "called_modules",
+    "find_places",
+    "measure_network",
+]
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
@@ -96,7 +104,22 @@ def find_places(network: Network, names: Sequence[str], readouts: Sequence[str])
         readouts: Those of them that read out.
     """
     model = network.model
-    ranks: dict[str, int] = {}
+    with watching(model) as trace:
+        ranks = called_modules(network)
+    owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
+    mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
+    found = {n: _nearest(n.rpartition(".")[0], ranks) for n in names}
+    module = {n: m for n, m in found.items() if m is not None and m not in mixed}
+    order = tuple(sorted(set(module.values()), key=ranks.__getitem__))
+    reads = {module[n] for n in readouts if n in module}
+    made = {found.place for found in trace.attentions()}
+    attends = tuple(n for n, _ in model.named_modules() if bare(n, ()) in made)
+    return Places(module, order, tuple(m for m in order if m in reads), attends)
+
+
+def called_modules(network: Network) -> dict[str, int]:
+    """The modules that one pass calls, by the order in which it first does."""
+    model, ranks = network.model, {}
 
     def note(name: str) -> Callable[..., None]:
         def hook(*_: object) -> None:
@@ -107,20 +130,11 @@ def find_places(network: Network, names: Sequence[str], readouts: Sequence[str])
     hooks = [m.register_forward_pre_hook(note(n)) for n, m in model.named_modules()]
     try:
         torch.manual_seed(network.seed)
-        with watching(model) as trace:
-            _loss(network)
+        _loss(network)
     finally:
         for hook in hooks:
             hook.remove()
-    owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
-    mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
-    found = {n: _nearest(n.rpartition(".")[0], ranks) for n in names}
-    module = {n: m for n, m in found.items() if m is not None and m not in mixed}
-    order = tuple(sorted(set(module.values()), key=ranks.__getitem__))
-    reads = {module[n] for n in readouts if n in module}
-    made = {found.place for found in trace.attentions()}
-    attends = tuple(n for n, _ in model.named_modules() if bare(n, ()) in made)
-    return Places(module, order, tuple(m for m in order if m in reads), attends)
+    return ranks
 
 
 def _nearest(name: str, called: Mapping[str, int]) -> str | None:

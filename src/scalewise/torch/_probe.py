@@ -84,13 +84,21 @@ def probe(
     if wide_ratio == 1:
         other, wide_ratio = _built(build, twice, device), Fraction(2)
         wide = describe(other)
-    shallow = describe(_built(build, base, device)) if other_depth else None
+    shallow, shallow_spreads = None, {}
+    if other_depth:
+        # In earnest too: what the factory draws may depend on the depth.
+        small = _built(build, base, earnest)
+        shallow = describe(small)
+        shallow_spreads = {n: moments(p, n) for n, p in places(small).items()}
     ways: list[Way] = [(wide_ratio, lambda: other)]
     if device == "meta":
         ways.append((Fraction(2), lambda: _built(build, twice, earnest)))
     with undisturbed():
         passes, inputs = look(model, ways, inputs)
-    return Probe(one, wide, wide_ratio, two, shallow, spreads, passes), inputs
+    return (
+        Probe(one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads),
+        inputs,
+    )
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:

@@ -37,6 +37,7 @@ def verify(
     steps: int | None = None,
     setup: Setup | None = None,
     depth: int | None = None,
+    depths: Sequence[int] = (),
     tolerance: float = 0.0625,
     progress: bool = True,
 ) -> Check:
@@ -63,6 +64,8 @@ def verify(
             optimizer, as a training script does; give it to check the script itself. By default
             ``plan.init_`` and the plan's optimizer on ``plan.param_groups`` without weight decay.
         depth: Depth of the networks; by default that of the plan's target.
+        depths: At least three depths to measure too, at the smallest width: whether anything grows with the
+            depth beyond what is planned, as it does where the multiplier of residual branches is not applied.
         tolerance: How far a power may be from the prediction beyond three standard errors.
         progress: Whether to show a bar on a terminal once this takes longer than two seconds.
 
@@ -74,7 +77,17 @@ def verify(
         plan, batch, loss, widths=widths, seeds=seeds, lr=lr, steps=steps, setup=setup, depth=depth,
         progress=progress,
     )  # fmt: skip
-    return check(plan.table, measured, tolerance=tolerance)
+    found = check(plan.table, measured, tolerance=tolerance)
+    if not depths:
+        return found
+    from scalewise.torch._depth import over_depths
+
+    with _own_random_numbers(), _bar(len(depths) * seeds, progress) as advance:
+        deep = over_depths(
+            plan, batch, loss, width=min(widths), depths=depths, seeds=seeds, lr=lr, steps=steps,
+            setup=setup, tolerance=tolerance, advance=advance,
+        )  # fmt: skip
+    return replace(found, depth=deep)
 
 
 def measure(
