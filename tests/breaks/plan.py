@@ -86,18 +86,18 @@ MUTANTS = (
     of_decide("plan roles: ties of any two roles", "if len(kinds) == 1:", "if len(kinds) <= 2:"),
     of_make(
         "plan multipliers: a tied readout of its variance",
-        "Powers(-_HALF, -last.p / 2).factor(ratios)",
-        "Powers(-_HALF, -last.p).factor(ratios)",
+        "Powers(-_HALF, -last.p / 2 - own[0] + own[1])",
+        "Powers(-_HALF, -last.p - own[0] + own[1])",
     ),
     of_make(
         "plan multipliers: a tied readout not asked about",
-        "if m.name not in multiplied:",
-        "if False:",
+        "if lacking and m.name not in multiplied]",
+        "if False]",
     ),
     of_make(
         "plan multipliers: attention of any strategy",
-        "excess = min(Fraction(0), update_exponents(strategy)[-1] - _HALF)",
-        "excess = -_HALF",
+        "most = update_exponents(strategy)[-1] - 1\n",
+        "most = Fraction(-1)\n",
     ),
     of_make(
         "plan depth: the first bias counted with the blocks",

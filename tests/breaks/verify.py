@@ -17,7 +17,37 @@ of_predicted = row(
     "plan/predicted.py", f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family"
 )
 
+DEPTH = "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_applied_is_named"
+ATTENTION = "tests/torch/test_attention.py"
+
 MUTANTS = (
+    row("torch/_logits.py", f"{ATTENTION}::test_a_scale_of_attention_that_is_not_applied_is_named")(
+        "verify attention: a cache that has grown",
+        "    args, kwargs = _untouched(given)\n",
+        "    args, kwargs = given\n",
+    ),
+    of_rows(
+        "verify attention: how far queries moved under gradient descent",
+        'if plan.optimizer == "sgd" and np.all(step > 0):',
+        "if False:",
+        f"{ATTENTION}::test_a_scale_of_attention_that_is_not_applied_is_named",
+    ),
+    of_rows(
+        "verify attention: no more beside slow queries",
+        "max(update_exponents(plan.strategy)[-1], _ZERO)",
+        "_ZERO",
+        f"{ATTENTION}::test_the_neural_tangent_needs_no_other_scale",
+    ),
+    row("plan/depth.py", DEPTH)(
+        "verify depth: branches without multiplier are right",
+        "near = self.excess <= self.tolerance + self.fit.error",
+        "near = self.excess <= 3",
+    ),
+    row("torch/_depth.py", DEPTH)(
+        "verify depth: blocks counted below the last block",
+        "after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {READOUT}",
+        "after = set(counts[0]) | {READOUT}",
+    ),
     of_sizes(
         "verify sizes: own change on the old inputs",
         "before, after = _Recorder(places), _Recorder(places, old)",
@@ -50,7 +80,7 @@ MUTANTS = (
     ),
     of_sizes(
         "verify sizes: other random numbers for the old tensor",
-        "with torch.no_grad(), _same_random_numbers():",
+        "with torch.no_grad(), same_random_numbers():",
         "with torch.no_grad():",
     ),
     of_sizes("verify sizes: running statistics kept", "b.copy_(buffers[n])", "b.add_(0)"),

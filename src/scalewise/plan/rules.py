@@ -176,19 +176,14 @@ def rule(
         # tensors with a fixed number of outputs it brings nothing.
         below = role not in (Role.OUTPUT, Role.FIXED, Role.BOTTLENECK)
         lr = lr * gradient if below else lr
-    if forward:
-        # As below: the weight that acts is n^forward times the one that is stored.
-        shift = Powers(width=-forward)
-        init, gradient = init * shift, gradient * shift**-1
-        lr = lr * shift ** (2 if optimizer == "sgd" else 1)
     in_block = in_block and not strategy.plain_biases
     depth = _depth(optimizer, residual) if in_block else (Powers(), Powers())
     lr, gradient = lr * depth[0], gradient * depth[1]
-    if in_block and absorbs_branch:
-        # The weight is its old self times depth^-alpha: a change of gauge.
-        shift = Powers(depth=-residual)
-        init, gradient = init * shift, gradient * shift**-1
-        lr = lr * shift ** (2 if optimizer == "sgd" else 1)
+    # A change of gauge: the weight that acts is n^forward times the one that is stored, or depth^alpha times.
+    absorbed = residual if in_block and absorbs_branch else _ZERO
+    shift = Powers(width=-forward, depth=-absorbed)
+    init, gradient = init * shift, gradient * shift**-1
+    lr = lr * shift ** (2 if optimizer == "sgd" else 1)
     eps = Powers() if optimizer == "sgd" else gradient
     decay = gradient * init**-1 if optimizer == "adam" else lr**-1
     return Rule(init, lr, eps, decay)

@@ -8,7 +8,6 @@ model computes in.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from torch.func import functional_call
 from scalewise.plan import PlanError
 from scalewise.plan.measurement import Quantity
 from scalewise.plan.names import bare
+from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._trace import Logits, watching
 
 __all__ = [
@@ -253,10 +253,8 @@ class _Recorder:
         self.outputs: dict[str, list[Tensor]] = {m: [] for m in places.order}
         self.inputs: dict[str, list[Tensor]] = {m: [] for m in places.reads}
         self.own: dict[str, list[Tensor]] = {}
-        self.logits: dict[str, list[Tensor]] = {}
-        self.own_logits: dict[str, list[Tensor]] = {}
-        self.factors: dict[str, list[float]] = {}
         self._places, self._old, self._busy = places, old or {}, False
+        self.attention = LogitRecorder(places.attends, self._old)
 
     @contextmanager
     def listening(self, model: nn.Module) -> Iterator[None]:
@@ -265,13 +263,9 @@ class _Recorder:
             model.get_submodule(m).register_forward_hook(self._hook(m), with_kwargs=True)
             for m in self._places.order
         ]
-        attends = self._places.attends
-        for m in attends:
-            module, (enter, leave) = model.get_submodule(m), self._attention(m)
-            hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-            hooks.append(module.register_forward_hook(leave, with_kwargs=True))
         try:
-            yield
+            with self.attention.listening(model, self._alone):
+                yield
         finally:
             for hook in hooks:
                 hook.remove()
@@ -288,54 +282,23 @@ class _Recorder:
             if given is not None:
                 self.inputs[name].append(given.detach().clone())
             if self._old:
-                self._busy = True
-                try:
+                with self._alone():
                     self._own_changes(name, module, args, kwargs)
-                finally:
-                    self._busy = False
 
         return hook
 
-    def _attention(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Attention logits that the module's own code makes, in a pass of its own beside the model's."""
-        waiting: list[Any] = []
-
-        def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
-            if not self._busy:
-                # As it is before the module works on it: a cache of keys grows at every call.
-                waiting.append(_untouched((args, kwargs)))
-
-        def leave(module: nn.Module, *_: Any) -> None:
-            if self._busy:
-                return
-            given = waiting.pop()
-            prefix = f"{name}." if name else ""
-            mine = {n.removeprefix(prefix): t for n, t in self._old.items() if n.startswith(prefix)}
-
-            def logits(values: dict[str, Tensor]) -> list[Logits]:
-                args, kwargs = _untouched(given)
-                with torch.no_grad(), _same_random_numbers(), watching(module, (args, kwargs)) as t:
-                    functional_call(module, values, args, kwargs)
-                return [found for found in t.attentions() if not found.place]
-
-            self._busy = True
-            try:
-                new = logits({})
-                self.logits.setdefault(name, []).extend(found.values for found in new)
-                was = logits(mine) if mine else []
-                if [t.values.shape for t in new] == [t.values.shape for t in was]:
-                    moved = [b.values - a.values for a, b in zip(was, new, strict=True)]
-                    self.own_logits.setdefault(name, []).extend(moved)
-                    steps = [_of_factors(a, b) for a, b in zip(was, new, strict=True)]
-                    self.factors.setdefault(name, []).extend(steps)
-            finally:
-                self._busy = False
-
-        return enter, leave
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """What modules do inside is not heard; false where somebody else is at it."""
+        first, self._busy = not self._busy, True
+        try:
+            yield first
+        finally:
+            self._busy = not first
 
     def _own_changes(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         def output(values: dict[str, Tensor]) -> Tensor | None:
-            with torch.no_grad(), _same_random_numbers():
+            with torch.no_grad(), same_random_numbers():
                 return _first(functional_call(module, values, args, kwargs))
 
         new = output({})
@@ -349,14 +312,14 @@ class _Recorder:
 def _compare(sizes: Sizes, before: _Recorder, after: _Recorder) -> None:
     for n, parts in after.own.items():
         sizes.tensor[n, Quantity.OWN_CHANGE] = _rms(parts)
-    for name, parts in after.own_logits.items():
-        if parts:
-            steps = after.factors[name]
-            sizes.attention[bare(name, ())] = {
-                Quantity.LOGITS: _rms(before.logits.get(name, [])),
-                Quantity.LOGITS_CHANGE: _rms(parts),
-                Quantity.LOGITS_STEP: math.sqrt(math.fsum(s * s for s in steps) / len(steps)),
-            }
+    for name, pairs in after.attention.moved.items():
+        moved = [b.values - a.values for a, b in pairs]
+        steps = [_of_factors(a, b) for a, b in pairs]
+        sizes.attention[bare(name, ())] = {
+            Quantity.LOGITS: _rms(before.attention.start.get(name, [])),
+            Quantity.LOGITS_CHANGE: _rms(moved),
+            Quantity.LOGITS_STEP: math.sqrt(math.fsum(s * s for s in steps) / len(steps)),
+        }
     pairs = (
         (before.outputs, after.outputs, Quantity.OUTPUT, Quantity.CHANGE),
         (before.inputs, after.inputs, Quantity.FEATURES, Quantity.FEATURES_CHANGE),
@@ -401,26 +364,6 @@ def _of_factors(was: Logits, new: Logits) -> float:
     return steps[0] * sizes[1] + sizes[0] * steps[1] if steps else math.nan
 
 
-def _untouched(value: Any) -> Any:
-    """A copy of all that a module may work on, its tensors apart."""
-    kept: dict[int, Any] = {}
-    seen: set[int] = set()
-    todo = [value]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, Tensor | nn.Module):
-            kept[id(part)] = part
-        elif id(part) not in seen:
-            seen.add(id(part))
-            if isinstance(part, Mapping):
-                todo.extend(part.values())
-            elif isinstance(part, list | tuple | set):
-                todo.extend(part)
-            elif hasattr(part, "__dict__") and not isinstance(part, type):
-                todo.extend(vars(part).values())
-    return copy.deepcopy(value, kept)
-
-
 def _rms(parts: Sequence[Tensor]) -> float:
     """Root mean square over all entries, in float64; infinite if one is not finite."""
     count = sum(p.numel() for p in parts)
@@ -435,14 +378,6 @@ def _spread(tensor: Tensor) -> tuple[float, bool]:
     if bool((wide == wide.flatten()[0]).all()) or wide.numel() == 1:
         return _rms([wide]), True
     return _rms([wide - wide.mean()]), False
-
-
-@contextmanager
-def _same_random_numbers() -> Iterator[None]:
-    """Whatever is drawn inside is drawn again by what follows."""
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
-        yield
 
 
 @contextmanager
