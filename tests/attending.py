@@ -62,8 +62,8 @@ def capped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 
 def cosine(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    normal = nn.functional.normalize
-    return (10 * normal(q, dim=-1) @ normal(k, dim=-1).mT).softmax(-1) @ v
+    k = k / k.square().sum(-1, keepdim=True).sqrt()
+    return (10 * nn.functional.normalize(q, dim=-1) @ k.mT).softmax(-1) @ v
 
 
 def linear(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
