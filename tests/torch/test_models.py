@@ -89,7 +89,10 @@ def test_tied_weights() -> None:
     assert plan["head.weight"] is plan["embed.weight"]
     assert plan.multipliers == {"head": 0.25}
     model = plan.init_(build(64))
-    assert sum(p is model.embed.weight for g in plan.param_groups(model) for p in g["params"]) == 1
+    assert (
+        sum(p is model.embed.weight for g in plan.param_groups(model, lr=0.1) for p in g["params"])
+        == 1
+    )
 
 
 class Recurrent(nn.Module):
@@ -141,7 +144,7 @@ def test_a_bottleneck_is_asked_for() -> None:
     assert plan.factors("head.weight").init == 0.25
     assert roles(plan.at(width=32)) == found
     names = [n for n, p in LowRank(64).named_parameters() if p.requires_grad]
-    assert sum(len(g["params"]) for g in plan.param_groups(LowRank(64))) == len(names) == 6
+    assert sum(len(g["params"]) for g in plan.param_groups(LowRank(64), lr=0.1)) == len(names) == 6
 
 
 class Experts(nn.Module):
@@ -269,9 +272,9 @@ def test_depth_shifts_the_numbers_of_layers() -> None:
         f"{i}.{kind}" for i in (2, 4, 6) for kind in ("weight", "bias")
     }
     model = plan.init_(mlp(64, 5))
-    assert sum(len(g["params"]) for g in plan.param_groups(model)) == 10
+    assert sum(len(g["params"]) for g in plan.param_groups(model, lr=0.1)) == 10
     with pytest.raises(PlanError, match=r"no tensor|has shape"):
-        plan.param_groups(mlp(64, 3))
+        plan.param_groups(mlp(64, 3), lr=0.1)
 
 
 def test_at_makes_the_plan_that_its_sizes_make() -> None:

@@ -179,11 +179,15 @@ def test_another_optimizer() -> None:
     plan.check_schedule(decoupled, schedulers.StepLR(decoupled, 10), steps=5)
 
 
-def test_a_learning_rate_given_to_the_optimizer() -> None:
-    o = optimizer(lr=None)
-    planned().check_schedule(o, schedulers.StepLR(o, 10), steps=5)
-    o = torch.optim.AdamW(planned().param_groups(mlp(64)), lr=3e-3)
-    with pytest.raises(PlanError, match=r"given lr=0.003, which no group uses: .* lr=0.001"):
+def test_a_setting_given_to_the_optimizer() -> None:
+    settings = {"lr": LR, "eps": 1e-6, "weight_decay": 0.3}
+    for key, base in settings.items():
+        groups = planned().param_groups(mlp(64), **settings)
+        o = torch.optim.AdamW(groups, **{key: 7 * base})
+        said = rf"given {key}={7 * base:g}, which no group uses: .* {key}={base:g}"
+        with pytest.raises(PlanError, match=said):
+            planned().check_schedule(o, schedulers.StepLR(o, 10), steps=5)
+        o = torch.optim.AdamW(groups, **{key: base})
         planned().check_schedule(o, schedulers.StepLR(o, 10), steps=5)
 
 

@@ -112,21 +112,21 @@ class TorchPlan:
         self,
         model: nn.Module,
         *,
-        lr: Any = None,
-        eps: float | int | None = None,
-        weight_decay: float | int | None = None,
+        lr: Any,
+        eps: Any = None,
+        weight_decay: Any = None,
         groups: Iterable[Mapping[str, Any]] = (),
         **others: Any,
     ) -> list[dict[str, Any]]:
         """Parameter groups for an optimizer, as plain dictionaries and as few as there can be.
 
-        Settings are those tuned at the base. One that is left out has PyTorch's own default for that
-        optimizer, scaled like any other; so give them here, for an optimizer's arguments do not reach
-        groups that have settings of their own. Frozen parameters are in no group.
+        Settings are those tuned at the base, and belong here: an optimizer's own arguments do not reach
+        groups that have settings of their own. Epsilon and weight decay that are left out have PyTorch's
+        default for the plan's optimizer, scaled like any other. Frozen parameters are in no group.
 
         Args:
             model: Of the target's size, wrapped or not.
-            lr: Learning rate; a tensor is copied for each group.
+            lr: Learning rate, a number or a tensor of one; a tensor is copied for each group.
             eps: Epsilon; not for gradient descent.
             weight_decay: Weight decay.
             groups: Groups of the user's own, as
