@@ -68,13 +68,13 @@ class Sizes:
         tensor: (name, quantity) to a size, for what belongs to a tensor.
         module: The same by module.
         nonlinearity: How far the change of features is from linear in the change of the parameters.
-        frozen: Tensors of equal entries.
+        constant: Tensors of equal entries.
     """
 
     tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
     module: dict[tuple[str, Quantity], float] = field(default_factory=dict)
     nonlinearity: float = math.nan
-    frozen: set[str] = field(default_factory=set)
+    constant: set[str] = field(default_factory=set)
 
 
 def find_places(network: Network, names: Sequence[str], readouts: Sequence[str]) -> Places:
@@ -148,7 +148,7 @@ def measure_network(
     for n, p in old.items():
         sizes.tensor[n, Quantity.WEIGHT], constant = _spread(p)
         if constant:
-            sizes.frozen.add(n)
+            sizes.constant.add(n)
     before, after = _Recorder(places), _Recorder(places, old)
     for t in range(steps):
         torch.manual_seed(network.seed + t)

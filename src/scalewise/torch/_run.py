@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Kind, PlanError, Role
+from scalewise.plan.growth import growth_over
 from scalewise.plan.measurement import Measurement, Quantity
 from scalewise.torch._groups import OPTIMIZERS
 from scalewise.torch._measure import Loss, Network, Places, Sizes, find_places, measure_network
@@ -164,7 +165,8 @@ class Run:
             self.lr,
             self.precision,
             np.array([of_width[0].nonlinearity for of_width in found]),
-            frozenset.intersection(*(frozenset(s.frozen) for w in found for s in w)),
+            frozenset.intersection(*(frozenset(s.constant) for w in found for s in w)),
+            {n: growth_over([p.table for p in self.plans], n) for n in tensors},
         )
 
     def _leader(self, module: str) -> str:
