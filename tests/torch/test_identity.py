@@ -51,7 +51,7 @@ def test_identity_with_tied_weights_and_hooks() -> None:
     def build(width: int) -> nn.Module:
         return Transformer(width, tied=True)
 
-    plan = planned(build, base=16, target=16, multiplied=["head"])
+    plan = planned(build, base=16, target=16)
     plain = build(16)
     model = plan.scale_(plan.init_(copy.deepcopy(plain)))
     tokens = torch.arange(10).reshape(2, 5)

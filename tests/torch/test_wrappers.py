@@ -70,7 +70,7 @@ def test_compile() -> None:
 
 
 def test_hooks_compile_copy_and_export() -> None:
-    plan = planned(lambda width: Transformer(width, tied=True), multiplied=["head"])
+    plan = planned(lambda width: Transformer(width, tied=True))
     model = plan.scale_(plan.init_(Transformer(64, tied=True))).eval()
     tokens = torch.arange(10).reshape(2, 5)
     expected = model(tokens)

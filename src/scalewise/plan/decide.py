@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from scalewise.plan.description import ModelDescription, TensorDescription
@@ -261,7 +261,7 @@ def _tied(main: Decision, others: list[Decision]) -> Decision:
     kinds = {d.role for d in places}
     if len(kinds) == 1:
         if len({d.fan_in for d in places}) == 1:
-            return main
+            return _shown(main, others)
     elif kinds == {Role.INPUT, Role.OUTPUT}:
         into = next(d for d in places if d.role is Role.INPUT)
         readouts = [d for d in places if d.role is Role.OUTPUT]
@@ -275,6 +275,16 @@ def _tied(main: Decision, others: list[Decision]) -> Decision:
         f"One tensor stands in several places that scale differently: {listed}. No single "
         "initialisation and learning rate suits them; untie them."
     )
+
+
+def _shown(main: Decision, others: list[Decision]) -> Decision:
+    """The decision as of the place whose module says what the tensor does: elsewhere it is only held."""
+    if main.tensor.kind is not Kind.UNKNOWN:
+        return main
+    told = next((d for d in others if d.tensor.kind is not Kind.UNKNOWN), main)
+    t = told.tensor
+    tensor = replace(main.tensor, kind=t.kind, owner=t.owner, module=t.module)
+    return replace(told, tensor=tensor)
 
 
 def _few(names: Iterable[str], limit: int = 6) -> str:

@@ -55,6 +55,7 @@ def make_plan(
     residual: Fraction = Fraction(0),
     branch_outputs: Collection[str] = (),
     multiplied: Collection[str] = (),
+    by_hooks: bool = False,
     width_name: str = "width",
     depth_name: str = "depth",
 ) -> Plan:
@@ -72,6 +73,7 @@ def make_plan(
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and may carry its multiplier.
         multiplied: Names of the multipliers that the forward pass applies.
+        by_hooks: Whether the adapter can multiply what enters a readout, so that this need not be said.
         width_name: What the factory calls its width.
         depth_name: What it calls its depth.
 
@@ -98,11 +100,10 @@ def make_plan(
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
-    needed = [
-        *_tied_readouts(decisions, strategy, targets, width),
-        *_attention(probe, strategy),
-    ]
-    _acknowledged(needed, multiplied)
+    readouts = _tied_readouts(decisions, strategy, targets, width)
+    inside = _attention(probe, strategy)
+    needed = [*readouts, *inside]
+    _acknowledged(inside if by_hooks else needed, multiplied)
     if residual and not absorbing:
         factor = Powers(depth=-residual).factor(Ratios(depth=depth))
         needed.append(Multiplier("residual", factor, "Multiply each residual branch by it."))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from scalewise.plan.growth import Growth, growth_between, of_width
-from scalewise.plan.roles import Layer, Role
+from scalewise.plan.roles import Kind, Layer, Role
 from scalewise.plan.rules import gradient_exponent
 from scalewise.plan.table import Plan, TensorPlan
 from scalewise.scaling import readout_exponents
@@ -157,8 +157,13 @@ def _of_readout(
 
 def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
     """Whether a tensor writes to the network's output: a readout or its bias."""
-    with_readout = any(t.role is Role.OUTPUT for t in _module(plan, tensor))
-    return tensor.role is Role.OUTPUT or (tensor.role is Role.FIXED and with_readout)
+    if tensor.role is not Role.FIXED:
+        return tensor.role is Role.OUTPUT
+    # An embedding that is tied reads out in the modules of its other names.
+    tied = [n for t in plan.tensors if t.kind is Kind.LOOKUP for n in t.aliases]
+    owners = {n.rpartition(".")[0] for n in tied}
+    owners |= {t.owner for t in plan.tensors if t.role is Role.OUTPUT}
+    return tensor.owner in owners
 
 
 def _module(plan: Plan, tensor: TensorPlan) -> list[TensorPlan]:

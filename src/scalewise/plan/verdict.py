@@ -95,11 +95,13 @@ def judge(
     moved = logits.status is Status.FITTED
     own = _largest(r.fit for r in read if r.quantity is Quantity.OWN_CHANGE)
     fades = _fades(logits, tolerance)
+    # A frozen readout has no update of its own to show at which order the logits will move.
+    shown = own.status is not Status.ABSENT
     soon = "What comes through a bottleneck moves late, so these powers may rise yet."
     if not moved or (fades and _fades(own, tolerance)):
         power = f"by n^({_number(logits)})" if moved else "not at all"
         reasons = (calm, f"The logits move {power}.", *([soon] if late else []))
-        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, not late)
+        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, shown and not late)
     # What the readout's own update does is one part of the change, and the first to show its power.
     alone = f", and by n^({_number(own)}) through the readout's own update" if fades else ""
     reasons = (calm, f"The logits move at order one, by n^({_number(logits)}){alone}.")

@@ -23,6 +23,9 @@ from scalewise.plan.measurement import Quantity
 
 __all__ = ["Loss", "Network", "Places", "Sizes", "find_places", "measure_network"]
 
+# With two distances between numbers in a change, rounding is a sixth of it, and a hundredth of its square.
+_GRAINS = 2.0
+
 Loss = Callable[[nn.Module, Any], Tensor]
 
 
@@ -100,10 +103,15 @@ def find_places(network: Network, names: Sequence[str], readouts: Sequence[str])
     hooks = [m.register_forward_pre_hook(note(n)) for n, m in model.named_modules()]
     try:
         torch.manual_seed(network.seed)
-        _loss(network)
+        value = float(_loss(network).detach())
     finally:
         for hook in hooks:
             hook.remove()
+    if not math.isfinite(value):
+        raise PlanError(
+            f"The loss is {value} at initialisation, before any step, so nothing can be measured. Look for "
+            "NaN or infinity in the batch, and for a division or a logarithm of zero in the loss."
+        )
     owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
     mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
     found = {n: _nearest(n.rpartition(".")[0], ranks) for n in names}
@@ -138,10 +146,10 @@ def measure_network(
         linearity: Whether to measure also what half of the change of the parameters does.
 
     Raises:
-        PlanError: If the loss is no scalar that depends on the parameters.
+        PlanError: If the loss is not a scalar that depends on the parameters.
     """
     model, sizes = network.model, Sizes()
-    every = dict(model.named_parameters())
+    every = dict(model.named_parameters(remove_duplicate=False))
     parameters = {n: every[n] for n in names}
     buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
     old = {n: p.detach().clone() for n, p in parameters.items()}
@@ -154,9 +162,12 @@ def measure_network(
         torch.manual_seed(network.seed + t)
         _step(network, parameters, sizes, before if t == 0 else None)
     for n, p in parameters.items():
-        sizes.tensor[n, Quantity.UPDATE] = _rms([p.detach() - old[n]])
+        sizes.tensor[n, Quantity.UPDATE] = _moved(p, old[n])
     _pass(network, buffers, after)
     _compare(sizes, before, after)
+    for n in parameters:
+        if sizes.tensor[n, Quantity.UPDATE] == 0 and (n, Quantity.OWN_CHANGE) in sizes.tensor:
+            sizes.tensor[n, Quantity.OWN_CHANGE] = 0.0
     if linearity and places.reads:
         half = _Recorder(places)
         with torch.no_grad():
@@ -203,7 +214,7 @@ def _step(
         sizes.tensor[n, Quantity.GRADIENT] = 0.0 if grad is None else _rms([grad])
     network.optimizer.step()
     for n in waiting:
-        sizes.tensor[n, Quantity.STEP] = _rms([parameters[n].detach() - old[n]])
+        sizes.tensor[n, Quantity.STEP] = _moved(parameters[n], old[n])
 
 
 def _pass(network: Network, buffers: dict[str, Tensor], record: _Recorder) -> None:
@@ -323,6 +334,21 @@ def _rms(parts: Sequence[Tensor]) -> float:
     squares = sum(float(torch.linalg.vector_norm(p, dtype=torch.float64)) ** 2 for p in parts)
     size = math.sqrt(squares / count) if count else 0.0
     return size if math.isfinite(size) else math.inf
+
+
+def _moved(new: Tensor, old: Tensor) -> float:
+    """Size of a change; zero where it is lost in the rounding of the entries that it is added to.
+
+    A rounded entry is off by up to half the distance to the next number. A change of less than that
+    distance, on the whole, is not what the optimizer asked for, and no power of the width.
+    """
+    size, entries = _rms([new.detach() - old]), _real(old)
+    spacing = torch.finfo(entries.dtype).eps * 2.0 ** torch.floor(torch.log2(entries.abs()))
+    return 0.0 if size < _GRAINS * _rms([spacing]) else size
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _spread(tensor: Tensor) -> tuple[float, bool]:

@@ -26,10 +26,11 @@ from scalewise.plan.store import read, save
 from scalewise.plan.table import Factors
 from scalewise.scaling import ABC, Strategy
 from scalewise.scaling._exact import fraction
+from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise
 from scalewise.torch._probe import Factory, probe, ratio
-from scalewise.torch._scale import apply_multipliers
+from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check
 
 __all__ = ["Options", "TorchPlan", "load", "plan"]
@@ -140,8 +141,11 @@ class TorchPlan:
             ``name``, and, for `check_schedule`, ``base_lr`` and ``lr_factor``.
 
         Raises:
-            PlanError: If the model is not the plan's, or a setting or a group cannot be.
+            PlanError: If the model is not the plan's, nobody applies one of the plan's multipliers to it, or a
+                setting or a group cannot be.
         """
+        of_the_plan(self.table, model)
+        refuse_unscaled(self.table, model, self.options.multiplied)
         given = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
         return parameter_groups(self.table, model, list(groups), given)
 
@@ -150,21 +154,24 @@ class TorchPlan:
     ) -> nn.Module:
         """Let hooks apply the plan's multipliers: of tied readouts, and of residual branches.
 
-        Needed only where `multipliers` is not empty and the model's own code does not apply them. A
-        second call adds nothing, and at the base, where every factor is 1, none is added at all.
+        Needed only where `multipliers` is not empty and the model's own code does not apply them, as
+        `multiplied` says. A checkpoint holds no hooks: a model that is built anew to load one needs this call
+        anew, and `param_groups` refuses a model without it. A second call adds nothing, and at the base,
+        where every factor is 1, none is added at all.
 
         Args:
             model: Of the target's size.
             branches: Patterns of the modules whose output is a residual branch, as ``"blocks.*.mlp"``.
-            applied: Names of the multipliers that the model applies itself.
+            applied: Names of further multipliers that the model applies itself.
 
         Returns:
             The same model.
 
         Raises:
-            PlanError: If a multiplier is left that nobody applies, or the module is scaled otherwise.
+            PlanError: If a multiplier is left that nobody applies, or `multiplied` says of every one that the
+                model applies it, or the module is scaled otherwise.
         """
-        apply_multipliers(self.table, model, branches, applied)
+        apply_multipliers(self.table, model, branches, applied, self.options.multiplied)
         return model
 
     def check_schedule(self, optimizer: Optimizer, scheduler: Any, *, steps: int = 10_000) -> None:
@@ -281,7 +288,8 @@ def plan(
         roles: What the plan had to ask: pattern of names to role, or to (role, axes summed over).
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that multiplier.
-        multiplied: Names of the multipliers that the forward pass applies.
+        multiplied: Names of the multipliers that the model's own forward pass applies; those of tied readouts
+            that are not among them are for `TorchPlan.scale_`.
         width: What the factory calls its width.
         depth: What it calls its depth; it need not have one.
         device: Where to learn the shapes. ``"cpu"`` builds in earnest, for factories that must.
@@ -332,6 +340,7 @@ def plan(
         residual=fraction("residual", residual),
         branch_outputs=branch_outputs,
         multiplied=multiplied,
+        by_hooks=True,
         width_name=width,
         depth_name=depth,
     )

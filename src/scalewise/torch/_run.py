@@ -25,6 +25,7 @@ Setup = Callable[[TorchPlan, nn.Module], torch.optim.Optimizer]
 
 # Features change by one percent: far above rounding, and far below where the response bends.
 _RESPONSE, _FIRST_LR, _TRIALS = 1e-2, 1e-3, 12
+_HALF = (torch.bfloat16, torch.float16)
 _OF_MODULE = (Quantity.OUTPUT, Quantity.CHANGE)
 _OF_FEATURES = (Quantity.FEATURES, Quantity.FEATURES_CHANGE)
 
@@ -46,6 +47,8 @@ class Run:
         zero_readout: Whether the readout starts at zero.
         precision: Rounding unit of the parameters.
         lr: Learning rate at the base for the plan's own setup.
+        raised: Whether parameters and batches of half precision are raised to single: powers are those of
+            the model, and rounding has none.
     """
 
     plans: tuple[TorchPlan, ...]
@@ -60,12 +63,14 @@ class Run:
     zero_readout: bool = False
     precision: float = 0.0
     lr: float | None = None
+    raised: bool = True
 
     def prepared(self, steps: int | None) -> Run:
         """The same with all that can be learnt from one network.
 
         Raises:
-            PlanError: If nothing reads out, or the readout starts at zero and one step is asked for.
+            PlanError: If nothing reads out, the loss is not finite, or the readout starts at zero and one step
+                is asked for.
         """
         network = self.network(0, 0)
         tensors = dict(network.model.named_parameters(remove_duplicate=False))
@@ -82,12 +87,19 @@ class Run:
                 f"The readout `{readouts[0]}` starts at zero, so the first step moves it alone and shows "
                 "nothing of the features. Take steps=2, or leave `steps` out."
             )
+        try:
+            places = find_places(network, tuple(dict.fromkeys((*names, *readouts))), readouts)
+        except RuntimeError:
+            # A model that casts by itself runs in its own precision only.
+            if not self.raised:
+                raise
+            return replace(self, raised=False).prepared(steps)
         floats = [p.dtype for p in tensors.values() if p.is_floating_point()]
         return replace(
             self,
             names=names,
             readouts=readouts,
-            places=find_places(network, tuple(dict.fromkeys((*names, *readouts))), readouts),
+            places=places,
             steps=steps or (2 if zero else 1),
             zero_readout=zero,
             precision=max(torch.finfo(d).eps for d in floats),
@@ -102,12 +114,21 @@ class Run:
         model = plan.build(**plan.table.target)
         device = _device(self.batch)
         model = model if device is None else model.to(device)
+        batch = self.batch
+        if self.raised and any(p.dtype in _HALF for p in model.parameters()):
+            model, batch = model.float(), _single(batch)
         optimizer = (self.setup or self._own_setup)(plan, model)
         _check_optimizer(optimizer, plan.table.optimizer)
-        return Network(model, optimizer, self.loss, self.batch, drawn)
+        return Network(model, optimizer, self.loss, batch, drawn)
 
     def _own_setup(self, plan: TorchPlan, model: nn.Module) -> torch.optim.Optimizer:
         plan.init_(model)
+        if any(
+            m.name != "residual"
+            for m in plan.table.multipliers
+            if m.name not in plan.options.multiplied
+        ):
+            plan.scale_(model, applied=["residual"] if "residual" in plan.multipliers else [])
         groups = plan.param_groups(model, lr=self.lr or 0.0, weight_decay=0.0)
         optimizer: Any = OPTIMIZERS[plan.table.optimizer]
         return optimizer(groups)
@@ -123,17 +144,24 @@ class Run:
         Raises:
             PlanError: If none is found.
         """
-        lr = _FIRST_LR
+        lr, finite = _FIRST_LR, False
         for _ in range(_TRIALS):
             trial = replace(self, lr=lr)
             ends = [trial.measure(i, 0) for i in (0, len(self.widths) - 1)]
             found = max(_response(s, self.places) for s in ends)
+            finite = finite or math.isfinite(found)
             if found == 0 or not math.isfinite(found):
                 lr *= 1e-2 if found else 10.0
                 continue
             if _RESPONSE / 4 <= found <= 2 * _RESPONSE:
                 return lr
             lr *= (_RESPONSE / found) ** (1 / self.steps)
+        if not finite:
+            raise PlanError(
+                f"After one step with any learning rate from {_FIRST_LR:g} down to {lr:.0e} what the network "
+                "returns is not finite, so its gradients are not finite at initialisation: check the loss at "
+                f"{self.plans[0].table.width_name} = {self.widths[0]} and {self.widths[-1]}."
+            )
         raise PlanError(
             "No learning rate was found at which features move by about one percent; give one as `lr`, "
             "and check that the loss is finite and depends on the features."
@@ -186,23 +214,27 @@ def seed_all(seed: int) -> None:
 
 
 def _roles(plan: TorchPlan, model: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the trainable tensors where they act, and of those that read out."""
+    """Names of the trainable tensors where they act, and of those that read out, trainable or not."""
     places: dict[int, list[str]] = {}
+    trained: dict[int, bool] = {}
     for name, p in model.named_parameters(remove_duplicate=False):
-        if p.requires_grad:
+        if p.is_floating_point() or p.is_complex():
             places.setdefault(id(p), []).append(name)
+            trained[id(p)] = p.requires_grad
     names, readouts = [], []
-    for mine in places.values():
+    for one, mine in places.items():
         looks_up = [n for n in mine if _is_lookup(model, n)]
         reads = [n for n in mine if n not in looks_up]
-        if plan.table[mine[0]].role is Role.OUTPUT:
-            names.append(mine[0])
-            readouts.append(mine[0])
-        elif looks_up and reads and plan.table[mine[0]].role is Role.INPUT:
-            names.append(looks_up[0])
+        row = plan.table[mine[0]]
+        acts = next((n for n in mine if n.rpartition(".")[0] == row.owner), mine[0])
+        if row.role is Role.OUTPUT:
+            readouts.append(acts)
+        elif looks_up and reads and row.role is Role.INPUT:
+            acts = looks_up[0]
             readouts.append(reads[0])
-        else:
-            names.append(mine[0])
+        # A frozen readout, as that of a model with adapters, reads out all the same.
+        if trained[one]:
+            names.append(acts)
     return tuple(names), tuple(readouts)
 
 
@@ -220,6 +252,18 @@ def _response(sizes: Sizes, places: Places) -> float:
         if was and moved is not None:
             largest = max(largest, moved / was if math.isfinite(was) else math.inf)
     return largest
+
+
+def _single(batch: Any) -> Any:
+    """A batch with its floating-point tensors in single precision, if they are in less."""
+    if isinstance(batch, torch.Tensor):
+        return batch.float() if batch.dtype in _HALF else batch
+    if isinstance(batch, Mapping):
+        return {k: _single(v) for k, v in batch.items()}
+    if isinstance(batch, list | tuple):
+        parts = [_single(v) for v in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch
 
 
 def _device(batch: Any) -> torch.device | None:
