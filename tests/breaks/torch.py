@@ -43,8 +43,8 @@ MUTANTS = (
     of_describe("torch modules: subclasses unknown", "type(module).__mro__", "(type(module),)"),
     of_describe(
         "torch modules: a parametrization's factors taken for weights",
-        'if ".parametrizations." in f".{name}.":',
-        'if name == "parametrizations":',
+        'if ".parametrizations." in f".{name}." or',
+        'if name == "parametrizations" or',
     ),
     of_probe(
         "torch probe: the seed is everybody's",

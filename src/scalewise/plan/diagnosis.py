@@ -18,7 +18,7 @@ from enum import StrEnum
 from scalewise.plan.fits import Status
 from scalewise.plan.growth import written
 from scalewise.plan.measurement import Measurement, Quantity
-from scalewise.plan.rows import Row
+from scalewise.plan.rows import Row, starts_small
 from scalewise.plan.table import Plan
 from scalewise.plan.verdict import GROWING, Verdict
 from scalewise.scaling import Regime
@@ -109,10 +109,13 @@ def diagnose(
 
 
 def expected_regimes(plan: Plan, tolerance: float) -> tuple[Regime, ...]:
-    """What a measurement of this plan may find: two, where a power is too small to part them."""
+    """What a measurement of this plan may find: two, where a power is too small to part them.
+
+    So too behind a bottleneck, whose few units learn in the kernel regime as well.
+    """
     planned = plan.strategy.classify()
     if planned.regime in (Regime.KERNEL, Regime.GP):
-        near = -min(planned.r_l) >= -tolerance
+        near = -min(planned.r_l) >= -tolerance or starts_small(plan)
         return (Regime.KERNEL, Regime.FEATURES) if near else (Regime.KERNEL,)
     return (planned.regime,)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from scalewise.plan.decide import Decision, RoleSpec, decide, fan_in_ratio
+from scalewise.plan.decide import Decision, Further, RoleSpec, decide, fan_in_ratio
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
 from scalewise.plan.names import matching, pattern
@@ -32,6 +32,7 @@ class Probe:
         target: Target width and target depth.
         shallow: Base width and base depth; ``None`` where the depth stays.
         spreads: Entries of the freshly built tensors at `base`.
+        further: Describes the model at a much larger width, with the ratio of that to the base.
     """
 
     base: ModelDescription
@@ -40,6 +41,7 @@ class Probe:
     target: ModelDescription
     shallow: ModelDescription | None
     spreads: Mapping[str, Spread] = field(default_factory=dict)
+    further: Further | None = field(default=None, compare=False)
 
 
 def make_plan(
@@ -80,7 +82,7 @@ def make_plan(
     Raises:
         PlanError: If a role is ambiguous, or a needed multiplier is not among `multiplied`.
     """
-    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles)
+    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further)
     blocks = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets = probe.target.named()

@@ -174,8 +174,11 @@ def _module(plan: Plan, tensor: TensorPlan) -> list[TensorPlan]:
 def of_features(
     plan: Plan, zero_readout: bool, growth: Mapping[str, Growth] | None = None
 ) -> list[Fraction]:
-    """Powers of what moves the features that the readout reads, one for each tensor below it."""
-    movers = (Role.INPUT, Role.HIDDEN, Role.VECTOR)
+    """Powers of what moves the features that the readout reads, one for each tensor below it.
+
+    A bottleneck's few units move as an output does, whatever the features, and take along what reads them.
+    """
+    movers = (Role.INPUT, Role.HIDDEN, Role.VECTOR, Role.BOTTLENECK)
     grown = _Grown(plan, growth or {})
     return [max(_own_change(grown, t, zero_readout)) for t in plan.tensors if t.role in movers]
 

@@ -91,16 +91,18 @@ def judge(
         worst = sorted(growing, key=lambda r: -r.fit.slope)
         reasons = tuple(_grown(r, measured) for r in worst)
         return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
+    unseen = features.status is Status.ABSENT
     calm = _calm([r for r in found if r.quantity in _SIZES], measured, tolerance)
     moved = logits.status is Status.FITTED
     own = _largest(r.fit for r in read if r.quantity is Quantity.OWN_CHANGE)
     fades = _fades(logits, tolerance)
     # A frozen readout has no update of its own to show at which order the logits will move.
-    shown = own.status is not Status.ABSENT
+    shown = own.status is not Status.ABSENT and not unseen
     soon = "What comes through a bottleneck moves late, so these powers may rise yet."
     if not moved or (fades and _fades(own, tolerance)):
         power = f"by n^({_number(logits)})" if moved else "not at all"
-        reasons = (calm, f"The logits move {power}.", *([soon] if late else []))
+        logit = "No module shows what the readout reads." if unseen else f"The logits move {power}."
+        reasons = (calm, logit, *([soon] if late else []))
         return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, shown and not late)
     # What the readout's own update does is one part of the change, and the first to show its power.
     alone = f", and by n^({_number(own)}) through the readout's own update" if fades else ""
@@ -125,7 +127,10 @@ def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
 
 def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ...]:
     if features.status is not Status.FITTED:
-        return ("What the readout reads does not move.",)
+        return (
+            "What the readout reads does not move: no tensor below it is trained. (Modules in a plain list are "
+            "not registered; PyTorch has torch.nn.ModuleList for that.)",
+        )
     power = f"n^({_number(features)})"
     if learns:
         said = f"What the readout reads moves at order one, by {power}."
@@ -137,9 +142,10 @@ def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ..
 
 
 def _close(features: Fit, tolerance: float) -> bool:
-    """Whether the power is as near to what parts the regimes as its standard error."""
-    fitted = features.status is Status.FITTED
-    return fitted and abs(features.slope + tolerance) < 2 * features.sem
+    """Whether features that do not clearly fade do not clearly stay either."""
+    if features.status is not Status.FITTED or _fades(features, tolerance):
+        return False
+    return features.slope < 2 * features.sem - tolerance
 
 
 def _relative(measured: Measurement, name: str) -> Fit:
@@ -162,7 +168,7 @@ def _largest(fits: Iterable[Fit]) -> Fit:
 def _fades(fit: Fit, tolerance: float) -> bool:
     if fit.status is not Status.FITTED:
         return True
-    return fit.slope < -tolerance - fit.error and not fit.tends_to(0.0, tolerance)
+    return fit.slope < -tolerance - fit.doubt and not fit.tends_to(0.0, tolerance)
 
 
 def _grows(fit: Fit, tolerance: float) -> bool:

@@ -40,6 +40,10 @@ def parameter_groups(
         PlanError: If a setting is none, or the groups overlap or name what is not there.
     """
     named = {n: p for n, p in of_the_plan(plan, model).items() if p.requires_grad}
+    if not named:
+        raise PlanError(
+            "Every parameter of the model is frozen (requires_grad=False), so there is nothing to train."
+        )
     once = {id(p): n for n, p in reversed(named.items())}
     rest = list(reversed(once.values()))
     out: list[dict[str, Any]] = []

@@ -80,16 +80,20 @@ class Sizes:
     constant: set[str] = field(default_factory=set)
 
 
-def find_places(network: Network, names: Sequence[str], readouts: Sequence[str]) -> Places:
+def find_places(
+    network: Network, names: Sequence[str], readouts: Sequence[str], inside: Sequence[str] = ()
+) -> Places:
     """The module for each tensor: its owner, or the nearest module around it that is called.
 
     A module that holds further called modules with tensors of their own mixes what all of them do, and
-    stands for none.
+    stands for none; nor does one that holds a readout and tensors inside the network, since what it is given
+    is not what the readout reads.
 
     Args:
         network: Any network of the kind; it is run once.
         names: The tensors, tied ones by the name they have where they act.
         readouts: Those of them that read out.
+        inside: Those of them that stand inside the network.
     """
     model = network.model
     ranks: dict[str, int] = {}
@@ -115,6 +119,7 @@ def find_places(network: Network, names: Sequence[str], readouts: Sequence[str])
     owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
     mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
     found = {n: _nearest(n.rpartition(".")[0], ranks) for n in names}
+    mixed |= {m for n in readouts for o in inside if (m := found[n]) is not None and m == found[o]}
     module = {n: m for n, m in found.items() if m is not None and m not in mixed}
     order = tuple(sorted(set(module.values()), key=ranks.__getitem__))
     reads = {module[n] for n in readouts if n in module}
@@ -319,9 +324,9 @@ def _bend(before: _Recorder, half: _Recorder, after: _Recorder) -> float:
 
 
 def _first(value: Any) -> Tensor | None:
-    """The first tensor of floats in whatever a module takes or returns."""
+    """The first tensor of floats or complex numbers in whatever a module takes or returns."""
     if isinstance(value, Tensor):
-        return value if value.is_floating_point() else None
+        return value if value.is_floating_point() or value.is_complex() else None
     parts = value.values() if isinstance(value, Mapping) else value
     if isinstance(value, Mapping | list | tuple):
         return next((t for t in map(_first, parts) if t is not None), None)
@@ -329,9 +334,10 @@ def _first(value: Any) -> Tensor | None:
 
 
 def _rms(parts: Sequence[Tensor]) -> float:
-    """Root mean square over all entries, in float64; infinite if one is not finite."""
-    count = sum(p.numel() for p in parts)
-    squares = sum(float(torch.linalg.vector_norm(p, dtype=torch.float64)) ** 2 for p in parts)
+    """Root mean square over all entries as real numbers, in float64; infinite if one is not finite."""
+    real = [_real(p.detach()) for p in parts]
+    count = sum(p.numel() for p in real)
+    squares = sum(float(torch.linalg.vector_norm(p, dtype=torch.float64)) ** 2 for p in real)
     size = math.sqrt(squares / count) if count else 0.0
     return size if math.isfinite(size) else math.inf
 
@@ -353,8 +359,8 @@ def _real(tensor: Tensor) -> Tensor:
 
 def _spread(tensor: Tensor) -> tuple[float, bool]:
     """Size of the entries about their mean, or of the mean itself if all are equal, and whether they are."""
-    wide = tensor.detach().to(torch.float64)
-    if bool((wide == wide.flatten()[0]).all()) or wide.numel() == 1:
+    wide = _real(tensor.detach()).to(torch.float64)
+    if wide.numel() <= 1 or bool((wide == wide.flatten()[0]).all()):
         return _rms([wide]), True
     return _rms([wide - wide.mean()]), False
 

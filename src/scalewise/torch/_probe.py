@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from scalewise.plan import PlanError, Probe
+from scalewise.plan import ModelDescription, PlanError, Probe
 from scalewise.torch._describe import describe, places
 from scalewise.torch._moments import moments
 
 __all__ = ["Factory", "probe", "ratio", "undisturbed"]
 
 Factory = Callable[..., nn.Module]
+# Where sizes that are rounded show what they are rounded from: without memory, and with it.
+_FAR, _NEAR = 64, 8
 
 
 def ratio(name: str, base: Mapping[str, Any], target: Mapping[str, Any]) -> Fraction:
@@ -77,7 +79,14 @@ def probe(
             Fraction(2),
         )
     shallow = describe(_built(build, base, device)) if other_depth else None
-    return Probe(one, wide, wide_ratio, two, shallow, spreads)
+
+    def further() -> tuple[ModelDescription, Fraction]:
+        times = _FAR if device == "meta" else _NEAR
+        return describe(_built(build, narrow | {width: times * base[width]}, device)), Fraction(
+            times
+        )
+
+    return Probe(one, wide, wide_ratio, two, shallow, spreads, further)
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:

@@ -88,13 +88,16 @@ class Run:
                 "nothing of the features. Take steps=2, or leave `steps` out."
             )
         try:
-            places = find_places(network, tuple(dict.fromkeys((*names, *readouts))), readouts)
+            every = tuple(dict.fromkeys((*names, *readouts)))
+            table = self.plans[0].table
+            inside = [n for n in names if n not in readouts and table[n].role is not Role.FIXED]
+            places = find_places(network, every, readouts, inside)
         except RuntimeError:
             # A model that casts by itself runs in its own precision only.
             if not self.raised:
                 raise
             return replace(self, raised=False).prepared(steps)
-        floats = [p.dtype for p in tensors.values() if p.is_floating_point()]
+        floats = [p.dtype for p in tensors.values() if p.is_floating_point() or p.is_complex()]
         return replace(
             self,
             names=names,
@@ -102,7 +105,7 @@ class Run:
             places=places,
             steps=steps or (2 if zero else 1),
             zero_readout=zero,
-            precision=max(torch.finfo(d).eps for d in floats),
+            precision=max((torch.finfo(d).eps for d in floats), default=0.0),
         )
 
     def network(self, index: int, seed: int) -> Network:
@@ -243,7 +246,10 @@ def _is_lookup(model: nn.Module, name: str) -> bool:
 
 
 def _response(sizes: Sizes, places: Places) -> float:
-    """The largest relative change of what any module returns, readouts apart, or of what these read."""
+    """The largest relative change of what any module returns, readouts apart, or of what these read.
+
+    Where that is nothing, of any tensor's entries.
+    """
     largest = 0.0
     pairs = [(_OF_MODULE, m) for m in places.order if m not in places.reads]
     pairs += [(_OF_FEATURES, m) for m in places.reads]
@@ -251,7 +257,12 @@ def _response(sizes: Sizes, places: Places) -> float:
         was, moved = sizes.module.get((module, size)), sizes.module.get((module, change))
         if was and moved is not None:
             largest = max(largest, moved / was if math.isfinite(was) else math.inf)
-    return largest
+    if largest:
+        return largest
+    # Where no module shows features, or nothing moves them: the weights themselves.
+    weights = {n: size for (n, q), size in sizes.tensor.items() if q is Quantity.WEIGHT and size}
+    updates = [sizes.tensor[n, Quantity.UPDATE] / size for n, size in weights.items()]
+    return max(updates, default=0.0)
 
 
 def _single(batch: Any) -> Any:
