@@ -9,6 +9,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.swa_utils import SWALR
 
 from scalewise.plan import PlanError
+from scalewise.torch._law import followed
 from torch_models import mlp, planned
 
 LR = 1e-3
@@ -177,6 +178,29 @@ def test_another_optimizer() -> None:
             plan.check_schedule(o, schedulers.StepLR(o, 10))
     decoupled = torch.optim.Adam(plan.param_groups(model, lr=LR), decoupled_weight_decay=True)
     plan.check_schedule(decoupled, schedulers.StepLR(decoupled, 10), steps=5)
+
+
+LAWS = {
+    "SGD": "sgd", "ASGD": "sgd", "Adam": "adam", "AdamW": "adamw", "NAdam": "adam", "Adamax": "adam",
+    "RMSprop": "adam", "RAdam": "either", "Adagrad": "either", "Adadelta": "either", "Rprop": "either",
+    "Adafactor": None, "Muon": None, "LBFGS": None, "SparseAdam": None,
+}  # fmt: skip
+
+
+def test_the_law_of_an_optimizer_is_found_by_trying_it() -> None:
+    found = {}
+    for name in LAWS:
+        decays = {} if name in ("Rprop", "LBFGS", "SparseAdam") else {"weight_decay": 0.1}
+        p = torch.nn.Parameter(torch.ones(3, 3))
+        o = getattr(torch.optim, name)([p], lr=0.1, **decays)
+        before = repr(o.state_dict())
+        found[name] = followed(o)
+        assert repr(o.state_dict()) == before
+        assert torch.equal(p, torch.ones(3, 3))
+    assert found == LAWS
+    muon = torch.optim.Muon([torch.nn.Parameter(torch.ones(3, 3))], lr=0.1)
+    with pytest.raises(PlanError, match=r"Muon moves neither by the gradient of each entry nor"):
+        planned().check_schedule(muon, schedulers.StepLR(muon, 10))
 
 
 def test_a_setting_given_to_the_optimizer() -> None:

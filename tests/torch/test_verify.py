@@ -396,7 +396,7 @@ def test_what_cannot_be_verified() -> None:
         verified(plan, lr=0.1, setup=spoiled("sgd", "2.weight"))
     with pytest.raises(PlanError, match=r"`setup` must return the optimizer.*returned NoneType"):
         verified(plan, setup=lambda plan, model: None)
-    with pytest.raises(PlanError, match="plan is for 'sgd', but `setup` returns Adam"):
+    with pytest.raises(PlanError, match="plan is for 'sgd', but the optimizer is a Adam"):
         verified(plan, setup=spoiled("adam", "2.weight"))
     with pytest.raises(PlanError, match="returned a tensor of shape"):
         plan.verify(POINTS, lambda m, b: m(b[0]), widths=SHORT)

@@ -16,6 +16,7 @@ from scalewise.plan import Kind, PlanError, Role
 from scalewise.plan.growth import growth_over
 from scalewise.plan.measurement import Measurement, Quantity
 from scalewise.torch._groups import OPTIMIZERS
+from scalewise.torch._law import followed, refuse_another_law
 from scalewise.torch._measure import Loss, Network, Places, Sizes, find_places, measure_network
 from scalewise.torch._plan import TorchPlan
 
@@ -293,10 +294,7 @@ def _check_optimizer(optimizer: Any, planned: str) -> None:
             "`setup` must return the optimizer that trains the model; it returned "
             f"{type(optimizer).__name__}."
         )
-    for name, kind in OPTIMIZERS.items():
-        follows = type(optimizer) is kind and (name == "sgd") != (planned == "sgd")
-        if follows:
-            raise PlanError(
-                f"The plan is for {planned!r}, but `setup` returns {kind.__name__}, which moves by "
-                f"another law. Plan with optimizer={name!r}, or train with the optimizer planned for."
-            )
+    # Without weight decay, or with one that is not looked at here, Adam and AdamW are one.
+    law = followed(optimizer)
+    if law is None or (law == "sgd") != (planned == "sgd"):
+        refuse_another_law(planned, optimizer)

@@ -12,7 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from scalewise.plan import Plan, PlanError
-from scalewise.torch._groups import OPTIMIZERS
+from scalewise.torch._law import refuse_another_law
 
 __all__ = ["check"]
 
@@ -85,12 +85,7 @@ def _shares(now: list[float], planned: list[float]) -> list[float]:
 
 def _of_the_plan(plan: Plan, optimizer: Optimizer) -> None:
     groups = optimizer.param_groups
-    law = _law(optimizer)
-    if law is not None and law != plan.optimizer:
-        raise PlanError(
-            f"The plan is for {plan.optimizer!r}, but the optimizer is a {type(optimizer).__name__}, which "
-            f'follows another law. Plan with optimizer="{law}".'
-        )
+    refuse_another_law(plan.optimizer, optimizer)
     if not all("lr_factor" in g and "base_lr" in g for g in groups):
         raise PlanError(
             "The optimizer has groups that are not the plan's, so their learning rates are not scaled. "
@@ -119,15 +114,6 @@ def _not_overridden(optimizer: Optimizer, key: str) -> None:
 def _used(groups: list[dict[str, Any]], key: str) -> list[float]:
     """The values at the base that the plan's groups were made with."""
     return sorted({g[f"base_{key}"] for g in groups if f"base_{key}" in g})
-
-
-def _law(optimizer: Optimizer) -> str | None:
-    """Which of the known laws an optimizer of PyTorch follows."""
-    for name in ("adamw", "adam", "sgd"):
-        if isinstance(optimizer, OPTIMIZERS[name]):
-            decoupled = any(g.get("decoupled_weight_decay") for g in optimizer.param_groups)
-            return "adamw" if name == "adam" and decoupled else name
-    return None
 
 
 def _double(optimizer: Optimizer) -> Optimizer:
