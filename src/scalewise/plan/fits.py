@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -90,7 +91,7 @@ class Fit:
         return bends and surely and abs(self.last - power) <= tolerance + 3 * self.last_sem
 
 
-def as_widths(given: object) -> tuple[int, ...]:
+def as_widths(given: Any) -> tuple[int, ...]:
     """Widths as the user gave them, ascending.
 
     Raises:
