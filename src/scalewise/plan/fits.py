@@ -98,7 +98,9 @@ def as_widths(given: Any) -> tuple[int, ...]:
         PlanError: If they are not whole numbers in a list, a tuple, a range or an array.
     """
     single = isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)
-    found = [] if single else [w.item() if isinstance(w, np.generic) else w for w in given]
+    found: list[Any] = (
+        [] if single else [w.item() if isinstance(w, np.generic) else w for w in given]
+    )
     if single or any(isinstance(w, bool) or not isinstance(w, int) for w in found):
         raise PlanError(
             f"`widths` must be whole numbers in a list, such as [64, 128, 256]; got {given!r}."

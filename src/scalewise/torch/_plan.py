@@ -24,8 +24,8 @@ from scalewise.plan import (
 from scalewise.plan.decide import RoleSpec
 from scalewise.plan.store import read, save
 from scalewise.plan.table import Factors
-from scalewise.scaling import ABC, Strategy
 from scalewise.scaling._exact import fraction
+from scalewise.torch._arguments import as_strategy, lists_of_names, of_right_types
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise
@@ -316,9 +316,9 @@ def plan(
             f"`build` is a {type(build).__name__} itself. A plan compares models of two widths: give a "
             "function that returns a new model, such as lambda width: MyModel(width)."
         )
-    _of_right_types(build, base, target, roles)
-    _lists(branch_outputs=branch_outputs, multiplied=multiplied)
-    strategy = _strategy(strategy)
+    of_right_types(build, base, target, roles)
+    lists_of_names(branch_outputs=branch_outputs, multiplied=multiplied)
+    strategy = as_strategy(strategy)
     depth_name = depth if depth in base or depth in target else None
     wide = ratio(width, base, target)
     deep = ratio(depth_name, base, target) if depth_name else Fraction(1)
@@ -355,41 +355,6 @@ def plan(
         )
     options = Options(dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device)
     return TorchPlan(table, options, build)
-
-
-def _of_right_types(build: Any, base: Any, target: Any, roles: Any) -> None:
-    if not callable(build):
-        raise PlanError(
-            f"`build` must be a function that returns a new model, such as lambda width: MyModel(width); got "
-            f"{build!r}."
-        )
-    for which, sizes in (("base", base), ("target", target)):
-        if not isinstance(sizes, Mapping):
-            raise PlanError(
-                f'`{which}` must be a dictionary of what the factory is called with, such as {{"width": 64}}; got '
-                f"{sizes!r}."
-            )
-    if roles is not None and not isinstance(roles, Mapping):
-        raise PlanError(
-            f'`roles` must be a dictionary of patterns and roles, such as {{"head.weight": "output"}}; got '
-            f"{roles!r}."
-        )
-
-
-def _lists(**given: Any) -> None:
-    for key, value in given.items():
-        if isinstance(value, str) or not isinstance(value, Collection):
-            raise PlanError(f"`{key}` must be a list of names; got {value!r}.")
-
-
-def _strategy(given: Any) -> Strategy:
-    if isinstance(given, ABC):
-        return given.to_strategy()
-    if not isinstance(given, Strategy):
-        raise PlanError(
-            f"`strategy` must be a strategy of scalewise.scaling, such as mup() or meta(s=1); got {given!r}."
-        )
-    return given
 
 
 def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
