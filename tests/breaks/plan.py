@@ -76,7 +76,14 @@ MUTANTS = (
         "layer = Layer.HIDDEN",
     ),
     of_decide(
-        "plan roles: sizes out of proportion let through", "if not 0.6 < power < 1.4:", "if False:"
+        "plan roles: sizes out of proportion let through",
+        "return 0.6 < power < 1.4",
+        "return True",
+    ),
+    of_decide(
+        "plan roles: rounded sizes refused",
+        "return _proportional(_power(narrow.shape[axis], found.shape[axis], ratio))",
+        "return False",
     ),
     of_decide(
         "plan roles: fan-in of unequal axes guessed",

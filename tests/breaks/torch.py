@@ -48,8 +48,8 @@ MUTANTS = (
     of_describe("torch modules: subclasses unknown", "type(module).__mro__", "(type(module),)"),
     of_describe(
         "torch modules: a parametrization's factors taken for weights",
-        'if ".parametrizations." in f".{name}.":',
-        'if name == "parametrizations":',
+        'if ".parametrizations." in f".{name}." or',
+        'if name == "parametrizations" or',
     ),
     of_probe(
         "torch probe: the seed is everybody's",
@@ -143,10 +143,15 @@ MUTANTS = (
     of_schedule(
         "torch schedule: any difference counts", "_ROUNDING, _SMALL = 1e-3", "_ROUNDING, _SMALL = 1e-17"
     ),
-    of_schedule(
-        "torch schedule: decoupled decay overlooked",
-        'return "adamw" if name == "adam" and decoupled else name',
-        "return name",
+    row("torch/_law.py", "tests/torch/test_schedule.py")(
+        "torch law: decoupled decay overlooked",
+        '"adamw" if two > 1.5 * one else "adam"',
+        '"adam"',
+    ),
+    row("torch/_law.py", "tests/torch/test_schedule.py")(
+        "torch law: whole tensors normalised",
+        "if not torch.isclose(alone[0, 0], beside[0, 0], rtol=1e-2):",
+        "if False:",
     ),
     of_scale(
         "torch hooks: the other way round",

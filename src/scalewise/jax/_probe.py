@@ -12,6 +12,7 @@ from scalewise.jax._describe import LAYOUTS, Described, parameters, traced
 from scalewise.jax._entries import spread
 from scalewise.plan import (
     Kind,
+    ModelDescription,
     Plan,
     PlanError,
     Probe,
@@ -26,6 +27,10 @@ from scalewise.plan.names import matching, pattern
 from scalewise.scaling import Strategy
 
 __all__ = ["Request", "planned"]
+
+
+# Where sizes that are rounded show what they are rounded from.
+_FAR = 64
 
 
 @dataclass(frozen=True)
@@ -113,8 +118,19 @@ def planned(request: Request) -> Plan:
     shallow = None if lam == 1 else _at(request, request.base)
     _ask_for_roles(request, base, other)
     passes = _passes(base, other, ratio)
+
+    def further() -> tuple[ModelDescription, Fraction]:
+        far = {**deep, request.width: _FAR * request.size("base", request.width)}
+        return _at(request, far).model, Fraction(_FAR)
+
     probe = Probe(
-        base.model, other.model, ratio, target.model, shallow and shallow.model, passes=passes
+        base.model,
+        other.model,
+        ratio,
+        target.model,
+        shallow and shallow.model,
+        passes=passes,
+        further=further,
     )
     table = _table(request, probe, nu, lam)
     _ask_for_readouts(request, table)

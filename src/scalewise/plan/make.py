@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from scalewise.plan.decide import Decision, RoleSpec, decide, fan_in_ratio
+from scalewise.plan.decide import Decision, Further, RoleSpec, decide, fan_in_ratio
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
 from scalewise.plan.forward import Gauge, Heads, Passes, attentions, gauges
@@ -37,6 +37,7 @@ class Probe:
         spreads: Entries of the freshly built tensors at `base`.
         passes: The forward pass at two widths; ``None`` where it could not be run.
         shallow_spreads: The same as `spreads` at the base's depth.
+        further: Describes the model at a much larger width, with the ratio of that to the base.
     """
 
     base: ModelDescription
@@ -47,6 +48,7 @@ class Probe:
     spreads: Mapping[str, Spread] = field(default_factory=dict)
     passes: Passes | None = None
     shallow_spreads: Mapping[str, Spread] = field(default_factory=dict)
+    further: Further | None = field(default=None, compare=False)
 
 
 def make_plan(
@@ -62,6 +64,7 @@ def make_plan(
     residual: Fraction = Fraction(0),
     branch_outputs: Collection[str] = (),
     multiplied: Collection[str] = (),
+    by_hooks: bool = False,
     width_name: str = "width",
     depth_name: str = "depth",
 ) -> Plan:
@@ -79,13 +82,14 @@ def make_plan(
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and may carry its multiplier.
         multiplied: Names of the multipliers that the forward pass applies.
+        by_hooks: Whether the adapter can multiply what enters a readout, so that this need not be said.
         width_name: What the factory calls its width.
         depth_name: What it calls its depth.
 
     Raises:
         PlanError: If a role is ambiguous, or a needed multiplier is not among `multiplied`.
     """
-    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles)
+    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further)
     blocks = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets = probe.target.named()
@@ -112,11 +116,10 @@ def make_plan(
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
-    needed = [
-        *_tied_readouts(decisions, strategy, targets, width, (weights, lookups)),
-        *_attention(probe, strategy, width),
-    ]
-    _acknowledged(needed, multiplied)
+    readouts = _tied_readouts(decisions, strategy, targets, width, (weights, lookups))
+    inside = _attention(probe, strategy, width)
+    needed = [*readouts, *inside]
+    _acknowledged(inside if by_hooks else needed, multiplied)
     if residual and not absorbing:
         factor = Powers(depth=-residual).factor(Ratios(depth=depth))
         needed.append(

@@ -9,6 +9,8 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.plan.growth import Growth
+
 __all__ = ["Measurement", "Quantity"]
 
 
@@ -66,7 +68,9 @@ class Measurement:
         precision: Rounding unit of the parameters.
         nonlinearity: For each width how far the change of features is from linear in the size of the
             step: 0 is linear, 1 is not at all; NaN where it could not be told.
-        frozen: Tensors of equal entries at initialisation.
+        constant: Tensors of equal entries at initialisation.
+        growth: How the sides of tensors grow over these widths; a tensor that is missing grows as from base
+            to target.
         attention: For each kind of module whose code makes attention logits (its name, with stars for the
             numbers of layers), and for `logits`, `logits_change` and `logits_step`, the sizes.
     """
@@ -81,7 +85,8 @@ class Measurement:
     lr: float | None
     precision: float
     nonlinearity: Float[np.ndarray, " width"]
-    frozen: frozenset[str] = frozenset()
+    constant: frozenset[str] = frozenset()
+    growth: Mapping[str, Growth] = field(default_factory=dict)
     attention: Mapping[tuple[str, Quantity], Float[np.ndarray, "width seed"]] = field(
         default_factory=dict, repr=False
     )

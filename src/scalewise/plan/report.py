@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scalewise.plan.fits import Status
+from scalewise.plan.growth import written
 from scalewise.plan.measurement import Quantity
 from scalewise.plan.names import pattern
 from scalewise.plan.rows import Row
@@ -125,7 +126,7 @@ def _cell(row: Row) -> str:
     if row.fit.status is not Status.FITTED:
         return f"{row.fit.status}{'' if row.agrees else ' !'}"
     bound = "≤" if row.least == float("-inf") else ""
-    planned = f"{bound}{row.predicted}"
+    planned = f"{bound}{written(row.predicted)}"
     return f"{row.fit.slope:+.2f}±{row.fit.sem:.2f} [{planned}]{_mark(row)}"
 
 

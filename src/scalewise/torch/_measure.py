@@ -34,6 +34,9 @@ __all__ = [
     "measure_network",
 ]
 
+# With two distances between numbers in a change, rounding is a sixth of it, and a hundredth of its square.
+_GRAINS = 2.0
+
 Loss = Callable[[nn.Module, Any], Tensor]
 
 
@@ -81,27 +84,31 @@ class Sizes:
         tensor: (name, quantity) to a size, for what belongs to a tensor.
         module: The same by module.
         nonlinearity: How far the change of features is from linear in the change of the parameters.
-        frozen: Tensors of equal entries.
+        constant: Tensors of equal entries.
         attention: By module what there is of the attention logits that its code makes.
     """
 
     tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
     module: dict[tuple[str, Quantity], float] = field(default_factory=dict)
     nonlinearity: float = math.nan
-    frozen: set[str] = field(default_factory=set)
+    constant: set[str] = field(default_factory=set)
     attention: dict[str, dict[Quantity, float]] = field(default_factory=dict)
 
 
-def find_places(network: Network, names: Sequence[str], readouts: Sequence[str]) -> Places:
+def find_places(
+    network: Network, names: Sequence[str], readouts: Sequence[str], inside: Sequence[str] = ()
+) -> Places:
     """The module for each tensor: its owner, or the nearest module around it that is called.
 
     A module that holds further called modules with tensors of their own mixes what all of them do, and
-    stands for none.
+    stands for none; nor does one that holds a readout and tensors inside the network, since what it is given
+    is not what the readout reads.
 
     Args:
         network: Any network of the kind; it is run once.
         names: The tensors, tied ones by the name they have where they act.
         readouts: Those of them that read out.
+        inside: Those of them that stand inside the network.
     """
     model = network.model
     with watching(model) as trace:
@@ -109,6 +116,7 @@ def find_places(network: Network, names: Sequence[str], readouts: Sequence[str])
     owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
     mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
     found = {n: _nearest(n.rpartition(".")[0], ranks) for n in names}
+    mixed |= {m for n in readouts for o in inside if (m := found[n]) is not None and m == found[o]}
     module = {n: m for n, m in found.items() if m is not None and m not in mixed}
     order = tuple(sorted(set(module.values()), key=ranks.__getitem__))
     reads = {module[n] for n in readouts if n in module}
@@ -130,10 +138,15 @@ def called_modules(network: Network) -> dict[str, int]:
     hooks = [m.register_forward_pre_hook(note(n)) for n, m in model.named_modules()]
     try:
         torch.manual_seed(network.seed)
-        _loss(network)
+        value = float(_loss(network).detach())
     finally:
         for hook in hooks:
             hook.remove()
+    if not math.isfinite(value):
+        raise PlanError(
+            f"The loss is {value} at initialisation, before any step, so nothing can be measured. Look for "
+            "NaN or infinity in the batch, and for a division or a logarithm of zero in the loss."
+        )
     return ranks
 
 
@@ -162,25 +175,28 @@ def measure_network(
         linearity: Whether to measure also what half of the change of the parameters does.
 
     Raises:
-        PlanError: If the loss is no scalar that depends on the parameters.
+        PlanError: If the loss is not a scalar that depends on the parameters.
     """
     model, sizes = network.model, Sizes()
-    every = dict(model.named_parameters())
+    every = dict(model.named_parameters(remove_duplicate=False))
     parameters = {n: every[n] for n in names}
     buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
     old = {n: p.detach().clone() for n, p in parameters.items()}
     for n, p in old.items():
         sizes.tensor[n, Quantity.WEIGHT], constant = _spread(p)
         if constant:
-            sizes.frozen.add(n)
+            sizes.constant.add(n)
     before, after = _Recorder(places), _Recorder(places, old)
     for t in range(steps):
         torch.manual_seed(network.seed + t)
         _step(network, parameters, sizes, before if t == 0 else None)
     for n, p in parameters.items():
-        sizes.tensor[n, Quantity.UPDATE] = _rms([p.detach() - old[n]])
+        sizes.tensor[n, Quantity.UPDATE] = _moved(p, old[n])
     _pass(network, buffers, after)
     _compare(sizes, before, after)
+    for n in parameters:
+        if sizes.tensor[n, Quantity.UPDATE] == 0 and (n, Quantity.OWN_CHANGE) in sizes.tensor:
+            sizes.tensor[n, Quantity.OWN_CHANGE] = 0.0
     if linearity and places.reads:
         half = _Recorder(places)
         with torch.no_grad():
@@ -227,7 +243,7 @@ def _step(
         sizes.tensor[n, Quantity.GRADIENT] = 0.0 if grad is None else _rms([grad])
     network.optimizer.step()
     for n in waiting:
-        sizes.tensor[n, Quantity.STEP] = _rms([parameters[n].detach() - old[n]])
+        sizes.tensor[n, Quantity.STEP] = _moved(parameters[n], old[n])
 
 
 def _pass(network: Network, buffers: dict[str, Tensor], record: _Recorder) -> None:
@@ -348,9 +364,9 @@ def _bend(before: _Recorder, half: _Recorder, after: _Recorder) -> float:
 
 
 def _first(value: Any) -> Tensor | None:
-    """The first tensor of floats in whatever a module takes or returns."""
+    """The first tensor of floats or complex numbers in whatever a module takes or returns."""
     if isinstance(value, Tensor):
-        return value if value.is_floating_point() else None
+        return value if value.is_floating_point() or value.is_complex() else None
     parts = value.values() if isinstance(value, Mapping) else value
     if isinstance(value, Mapping | list | tuple):
         return next((t for t in map(_first, parts) if t is not None), None)
@@ -365,17 +381,33 @@ def _of_factors(was: Logits, new: Logits) -> float:
 
 
 def _rms(parts: Sequence[Tensor]) -> float:
-    """Root mean square over all entries, in float64; infinite if one is not finite."""
-    count = sum(p.numel() for p in parts)
-    squares = sum(float(torch.linalg.vector_norm(p, dtype=torch.float64)) ** 2 for p in parts)
+    """Root mean square over all entries as real numbers, in float64; infinite if one is not finite."""
+    real = [_real(p.detach()) for p in parts]
+    count = sum(p.numel() for p in real)
+    squares = sum(float(torch.linalg.vector_norm(p, dtype=torch.float64)) ** 2 for p in real)
     size = math.sqrt(squares / count) if count else 0.0
     return size if math.isfinite(size) else math.inf
 
 
+def _moved(new: Tensor, old: Tensor) -> float:
+    """Size of a change; zero where it is lost in the rounding of the entries that it is added to.
+
+    A rounded entry is off by up to half the distance to the next number. A change of less than that
+    distance, on the whole, is not what the optimizer asked for, and no power of the width.
+    """
+    size, entries = _rms([new.detach() - old]), _real(old)
+    spacing = torch.finfo(entries.dtype).eps * 2.0 ** torch.floor(torch.log2(entries.abs()))
+    return 0.0 if size < _GRAINS * _rms([spacing]) else size
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
 def _spread(tensor: Tensor) -> tuple[float, bool]:
     """Size of the entries about their mean, or of the mean itself if all are equal, and whether they are."""
-    wide = tensor.detach().to(torch.float64)
-    if bool((wide == wide.flatten()[0]).all()) or wide.numel() == 1:
+    wide = _real(tensor.detach()).to(torch.float64)
+    if wide.numel() <= 1 or bool((wide == wide.flatten()[0]).all()):
         return _rms([wide]), True
     return _rms([wide - wide.mean()]), False
 

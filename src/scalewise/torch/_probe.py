@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from scalewise.plan import PlanError, Probe
+from scalewise.plan import ModelDescription, PlanError, Probe
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Inputs, Way, look
 from scalewise.torch._moments import moments
@@ -20,6 +20,8 @@ from scalewise.torch._moments import moments
 __all__ = ["Factory", "probe", "ratio", "undisturbed"]
 
 Factory = Callable[..., nn.Module]
+# Where sizes that are rounded show what they are rounded from: without memory, and with it.
+_FAR, _NEAR = 64, 8
 
 
 def ratio(name: str, base: Mapping[str, Any], target: Mapping[str, Any]) -> Fraction:
@@ -95,10 +97,16 @@ def probe(
         ways.append((Fraction(2), lambda: _built(build, twice, earnest)))
     with undisturbed():
         passes, inputs = look(model, ways, inputs)
-    return (
-        Probe(one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads),
-        inputs,
+
+    def further() -> tuple[ModelDescription, Fraction]:
+        times = _FAR if device == "meta" else _NEAR
+        far = _built(build, narrow | {width: times * base[width]}, device)
+        return describe(far), Fraction(times)
+
+    found = Probe(
+        one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further
     )
+    return found, inputs
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:

@@ -15,7 +15,7 @@ import torch
 
 from scalewise.plan import PlanError
 from scalewise.plan.check import Check, check
-from scalewise.plan.fits import check_design
+from scalewise.plan.fits import as_widths, check_design
 from scalewise.plan.measurement import Measurement
 from scalewise.torch._measure import Loss, Sizes
 from scalewise.torch._plan import TorchPlan
@@ -104,7 +104,7 @@ def measure(
     progress: bool = True,
 ) -> Measurement:
     """The measurement of `verify`, without judging it; arguments as there."""
-    ascending = tuple(sorted(widths))
+    ascending = as_widths(widths)
     check_design(np.asarray(ascending, dtype=float), seeds)
     if setup is not None and lr is not None:
         raise PlanError("`lr` is for the default optimizer; a `setup` of your own sets its own.")
