@@ -75,7 +75,7 @@ def test_a_residual_multiplier_that_is_not_applied_is_named() -> None:
     ]
     problems += [str(c.depth) for c in right if c.depth is None or not c.depth.ok]
     for optimizer, alpha in (("adamw", 1.0), ("adamw", 0.5), ("sgd", 1.0)):
-        c = verified(planned(Stream, optimizer, residual=alpha))
+        c = verified(planned(Stream, optimizer, residual=alpha, multiplied=["residual"]))
         deep = c.depth
         assert deep is not None
         worst = deep.worst

@@ -165,7 +165,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "wrong"), WRONG, ids=[str(w) for _, w in WRONG])
+@pytest.mark.parametrize(("said", "wrong"), WRONG, ids=[said for said, _ in WRONG])
 def test_arguments_of_another_type_get_a_sentence(said: str, wrong: dict[str, Any]) -> None:
     settings = SIZES | {"strategy": sw.scaling.mup(), "build": BUILD} | wrong
     with pytest.raises(PlanError, match=said):
