@@ -240,11 +240,17 @@ def test_a_tied_readout_with_a_multiplier_of_its_own() -> None:
     for powers, lacks in (((0, 0), 0.25), ((0, -0.5), 0.5), ((0.5, 0), 0.5), ((0, -1), 1.0)):
         build = lambda width, p=powers: Tied(width, p)  # noqa: E731
         assert planned(build, multiplied=["head"]).multipliers == {"head": lacks}
+        # Said to no one, it is for `scale_`; where the model's own code has it, there is nothing to do.
+        plan = planned(build)
+        model = build(**plan.table.target)
         if lacks != 1:
             with pytest.raises(
                 PlanError, match=r"`head` reads out with the weights of the embedding"
             ):
-                planned(build)
+                plan.param_groups(model, lr=1e-3)
+        plan.scale_(model)
+        assert len(model.head._forward_pre_hooks) == (lacks != 1)
+        assert plan.param_groups(model, lr=1e-3)
     assert planned(lambda width: Tied(width, (0, -1))).multipliers == {"head": 1.0}
     assert (
         planned(lambda width: Tied(width, (0.5, 0)), multiplied=["head"])
