@@ -1,7 +1,13 @@
 r"""Gaussian expectations of activations: one interface, several engines, every error estimated."""
 
 from scalewise.gaussian._estimate import Estimate
-from scalewise.gaussian._four import four_point_products
+from scalewise.gaussian._four import (
+    FourPoint,
+    feature_means,
+    four_point_covariances,
+    two_input_covariances,
+)
+from scalewise.gaussian._increments import increment
 from scalewise.gaussian._interface import (
     ENGINES,
     PAIR_ORDERS,
@@ -10,7 +16,14 @@ from scalewise.gaussian._interface import (
     product,
     single_moment,
 )
-from scalewise.gaussian._joint import SCRAMBLES, JointRule, joint_rule
+from scalewise.gaussian._joint import (
+    SCRAMBLES,
+    SHAKES,
+    JointRule,
+    joint_rule,
+    shaken,
+    with_shakes,
+)
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
 from scalewise.gaussian._products import high_moments, pair_products
 from scalewise.gaussian._quadrature import line_rule
@@ -19,12 +32,16 @@ __all__ = [
     "ENGINES",
     "PAIR_ORDERS",
     "SCRAMBLES",
+    "SHAKES",
     "Estimate",
+    "FourPoint",
     "JointRule",
     "KernelMap",
     "Workspace",
-    "four_point_products",
+    "feature_means",
+    "four_point_covariances",
     "high_moments",
+    "increment",
     "joint_rule",
     "kernel_map",
     "line_rule",
@@ -32,5 +49,8 @@ __all__ = [
     "pair_moments",
     "pair_products",
     "product",
+    "shaken",
     "single_moment",
+    "two_input_covariances",
+    "with_shakes",
 ]

@@ -17,10 +17,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-__all__ = ["JointRule", "joint_rule"]
+__all__ = ["JointRule", "joint_rule", "shaken", "with_shakes"]
 
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
+# What a kernel, and so every expectation, is known to; and how often a recursion is run again with
+# every expectation moved by its error, up or down at random.
+INHERITED, SHAKES = 1e-12, 2
+_SHAKEN = 3.0  # two random signs may both happen to do little
 MOST_POINTS = 1 << 13
 _PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
@@ -68,6 +72,35 @@ class JointRule:
         if self.engine == "product":
             return estimates[-1], np.abs(estimates[-1] - estimates[0])
         return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+
+
+def shaken(
+    value: Float[np.ndarray, ...], error: Float[np.ndarray, ...], key: tuple[int, ...]
+) -> Float[np.ndarray, ...]:
+    """Numbers moved by about their errors, up or down at random.
+
+    Args:
+        value: The numbers.
+        error: Their errors; what they inherit from the kernel is added.
+        key: Seed of the random numbers.
+    """
+    by = np.random.default_rng(key).uniform(-1.0, 1.0, size=value.shape)
+    # Never by little, nor all by the same: the errors of two factors would cancel in their product.
+    return value + (by + 0.5 * np.sign(by)) * (error + INHERITED * np.abs(value))
+
+
+def with_shakes(
+    rule: JointRule, runs: list[Float[np.ndarray, "estimate ..."]]
+) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    """Value and error of a recursion that was also run with all its expectations moved by their errors.
+
+    Args:
+        rule: Combines the estimates of the first run.
+        runs: The run itself, then the others, of one estimate each.
+    """
+    value, error = rule.combine(runs[0])
+    moved = np.sqrt(sum((run[0] - value) ** 2 for run in runs[1:]))
+    return value, error + _SHAKEN * moved
 
 
 def joint_rule(

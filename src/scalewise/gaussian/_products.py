@@ -125,17 +125,33 @@ def _derivative(
     r"""$\sigma^{(p)}$; beyond the third by central differences of the third."""
     if order <= 3:
         return sigma.derivatives[order]
-    fine, coarse = (partial(_difference, sigma.derivatives[3], order - 3, h) for h in (0.01, 0.02))
-    z = np.linspace(-4.0, 4.0, 257) * np.sqrt(max(A.max(), B.max()))
-    exact = coarse(z)
-    doubt = np.max(np.abs(fine(z) - exact)) / max(np.max(np.abs(exact)), np.finfo(float).tiny)
-    if doubt > _DOUBT:
+    # The scale of the activation is its own: the step at which halving it changes least.
+    spread = np.sqrt(np.array([A.min(), B.min(), A.max(), B.max()]))
+    z = np.concatenate([np.geomspace(1e-4, 4.0, 65) * s for s in (spread.min(), spread.max())])
+    z = np.concatenate([-z[::-1], [0.0], z])
+    best, doubt, flat = None, np.inf, None
+    with np.errstate(all="ignore"):
+        for h in 0.02 * 4.0 ** np.arange(-16, 17):
+            fine, coarse = (
+                partial(_difference, sigma.derivatives[3], order - 3, s) for s in (h / 2, h)
+            )
+            exact, halved = coarse(z), fine(z)
+            size = np.max(np.abs(exact))
+            if size == 0 == np.max(np.abs(halved)):
+                flat = coarse  # a step that sees nothing has no doubts: only if there is nothing
+                continue
+            slip = np.max(np.abs(halved - exact)) / size
+            if np.isfinite(slip) and slip < doubt:
+                best, doubt = coarse, slip
+    if best is None and flat is not None:
+        return flat
+    if best is None or doubt > _DOUBT:
         raise ValueError(
             f"Derivative {order} of {sigma.name!r} cannot be had from its third: the activation varies "
             f"too fast (relative error {doubt:.1g}). Rescale it, or leave out the observables that "
             "need it."
         )
-    return coarse
+    return best
 
 
 def _difference(

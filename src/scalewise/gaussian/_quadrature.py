@@ -19,7 +19,7 @@ from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._kinks import corner_terms, corners_of, tilted_third
 from scalewise.gaussian._panels import HALF_RANGE, conditional_means, normal_panels
 
-__all__ = ["kinked_pair_moments", "line_rule", "pair_quadrature", "single_quadrature"]
+__all__ = ["kinked_pair_moments", "line_rule", "pair_quadrature", "pair_table", "single_quadrature"]
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -119,7 +119,7 @@ def pair_quadrature(
     """
     pair = PairGeometry.of(A, B, C)
     with np.errstate(over="ignore", invalid="ignore"):
-        value, error = _pair_table([function_a], [function_b], pair.flat, splits, rtol)
+        value, error = pair_table([function_a], [function_b], pair.flat, splits, rtol)
     _refuse_overflow(value)
     return value[0, 0].reshape(pair.C.shape), error[0, 0].reshape(pair.C.shape)
 
@@ -162,7 +162,7 @@ def kinked_pair_moments(
     functions = [*activation.derivatives, lambda z: z * third(z), third]
     terms = {leg_pair for order in orders for leg_pair in _regular_terms(order)}
     legs_a, legs_b = (sorted({term[side] for term in terms}) for side in (0, 1))
-    table, table_error = _pair_table(
+    table, table_error = pair_table(
         [functions[i] for i in legs_a],
         [functions[j] for j in legs_b],
         pair,
@@ -226,7 +226,7 @@ def _subtraction_noise(activation: Activation, pair: PairGeometry) -> np.ndarray
     return np.finfo(float).eps * third / np.sqrt(pair.A) * other[0]
 
 
-def _pair_table(
+def pair_table(
     functions_a: Sequence[Function],
     functions_b: Sequence[Function],
     pair: PairGeometry,

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.gaussian import line_rule
+from scalewise.gaussian import increment, line_rule
 
 __all__ = ["closed_line_moments", "line_moments", "moment_names"]
 
@@ -119,8 +119,17 @@ def _regular(
         return value[place][:, None]
 
     square = s0 * s0
-    g = put("g", square)
-    rest = square - g
+    put("g", square)
+
+    def fluctuation(order: int) -> tuple[np.ndarray, np.ndarray]:
+        """A square less its mean, and that mean: what is constant near 0 is never in either."""
+        delta = increment(sigma, order)
+        d = delta(z)
+        grown = d * (d + 2 * delta.centre)
+        mean = (w * grown).sum(axis=-1)[:, None]
+        return grown - mean, np.abs(mean)
+
+    rest, g = fluctuation(0)
     root = np.sqrt(put("vss", rest * rest))
     put("vss", rest * rest, (root * g)[:, 0])
     if not sigma.is_continuous:
@@ -132,8 +141,8 @@ def _regular(
     slope = s1 * s1
     put("g1", z * s0 * s1 / variance)
     put("g2", z * (3 * s1 * s2 + s0 * s3) / (2 * variance))
-    p = put("p", slope)
-    rest_slope = slope - p
+    put("p", slope)
+    rest_slope, p = fluctuation(1)
     root_slope = np.sqrt(put("vpp", rest_slope * rest_slope))
     put("vpp", rest_slope * rest_slope, (root_slope * p)[:, 0])
     put("vsp", rest * rest_slope, (root * p + root_slope * g)[:, 0])

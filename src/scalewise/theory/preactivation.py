@@ -15,7 +15,7 @@ Source: PDLT (4.119), (4.115) in the inverse-free form that Price's theorem give
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,11 +24,16 @@ from scipy import sparse
 
 from scalewise.activations import Activation
 from scalewise.gaussian import (
+    SHAKES,
+    Estimate,
     JointRule,
+    feature_means,
+    increment,
     joint_rule,
-    pair_moment,
     pair_moments,
-    single_moment,
+    shaken,
+    two_input_covariances,
+    with_shakes,
 )
 from scalewise.network import MLP
 
@@ -42,11 +47,14 @@ __all__ = [
     "pair_sources",
     "preactivation_flow",
     "preactivation_step",
-    "preactivation_steps",
+    "shaken_expectations",
+    "values_of",
 ]
 
 _FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
 _SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+_ROUNDOFF = 4e-15  # of a sum over nodes, relative to the root of the mean squares
+Moments = dict[tuple[int, int], Estimate]
 _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
 
 
@@ -130,13 +138,30 @@ def preactivation_flow(
         ValueError: If the activation jumps and has no closed form.
     """
     count = K.shape[1]
+    pairs = Pairs.of(count)
     shape = (net.depth, count, count)
     V, V_error = np.zeros((2, *shape, count, count))
     G1, G1_error = np.zeros((2, *shape))
-    for layer, state in enumerate(preactivation_steps(net, K, metric_nlo=metric_nlo), 1):
-        V[layer], V_error[layer] = map(state.pairs.four_legs, state.rule.combine(state.vertex))
+    states: list[PreactivationState] = []
+    for layer in range(1, net.depth):
+        kernel = K[layer - 1]
+        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
+        moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
+        source = pair_sources(net.activation, kernel, pairs, rule, moments)
+        if not states:
+            states = [origin(pairs, rule.estimates), *[origin(pairs, 1)] * SHAKES]
+        below = [(values_of(moments), source[0])]
+        best = rule.combine(source[0])[0]
+        below += [shaken_expectations(moments, best, source[1], k) for k in range(SHAKES)]
+        states = [
+            preactivation_step(net, layer, *expectations, state)
+            for expectations, state in zip(below, states, strict=True)
+        ]
+        vertex = with_shakes(rule, [state.vertex for state in states])
+        V[layer], V_error[layer] = map(pairs.four_legs, vertex)
         if metric_nlo:
-            G1[layer], G1_error[layer] = map(state.pairs.two_legs, state.rule.combine(state.metric))
+            metric = with_shakes(rule, [state.metric for state in states])
+            G1[layer], G1_error[layer] = map(pairs.two_legs, metric)
         if progress is not None:
             progress(layer, net.depth - 1)
     return PreactivationFlow(
@@ -150,43 +175,33 @@ class PreactivationState:
 
     Args:
         pairs: What the pair indices mean.
-        rule: Combines the estimates.
         vertex: $V$ on unordered pairs.
         metric: $G^{\{1\}}$ on unordered pairs.
     """
 
     pairs: Pairs
-    rule: JointRule
     vertex: Float[np.ndarray, "estimate pair pair"]
     metric: Float[np.ndarray, "estimate pair"]
 
 
-def preactivation_steps(
-    net: MLP, K: Float[np.ndarray, "layer sample sample"], *, metric_nlo: bool = True
-) -> Iterator[PreactivationState]:
-    r"""$V$ and $G^{\{1\}}$ of the layers 2, 3, …, one after the other.
-
-    Args:
-        net: The network.
-        K: The kernel at every layer.
-        metric_nlo: Whether to carry $G^{\{1\}}$ along; it stays 0 if not.
-    """
-    pairs = Pairs.of(K.shape[1])
-    state: PreactivationState | None = None
-    for layer in range(1, net.depth):
-        kernel = K[layer - 1]
-        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
-        moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
-        source = pair_sources(net.activation, kernel, pairs, rule, moments)
-        state = preactivation_step(net, layer, moments, source, state or origin(pairs, rule))
-        yield state
-
-
-def origin(pairs: Pairs, rule: JointRule) -> PreactivationState:
+def origin(pairs: Pairs, estimates: int) -> PreactivationState:
     """The first layer, which does not fluctuate."""
     count = pairs.first.size
-    vertex = np.zeros((rule.estimates, count, count))
-    return PreactivationState(pairs, rule, vertex, vertex[..., 0])
+    vertex = np.zeros((estimates, count, count))
+    return PreactivationState(pairs, vertex, vertex[..., 0])
+
+
+def values_of(moments: Moments) -> dict[tuple[int, int], np.ndarray]:
+    """Moments without their errors."""
+    return {pq: m.value for pq, m in moments.items()}
+
+
+def shaken_expectations(
+    moments: Moments, source: np.ndarray, slip: np.ndarray, seed: int
+) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
+    """Moments and sources, each moved by its error: what `Shaken` is for tensors on samples."""
+    moved = {pq: shaken(m.value, m.error, (seed, *pq)) for pq, m in moments.items()}
+    return moved, shaken(source, slip, (seed,))[None]
 
 
 def preactivation_step(
@@ -201,7 +216,7 @@ def preactivation_step(
     Args:
         net: The network.
         layer: Counted from 1.
-        moments: Of `pair_derivatives`; $G^{\{1\}}$ is carried along if they go to the fourth order.
+        moments: Values of `pair_derivatives`; $G^{\{1\}}$ is carried along if they go to the fourth order.
         source: $\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ by estimate.
         state: Of `layer`.
     """
@@ -225,13 +240,13 @@ def derivative_orders(*, second: bool) -> tuple[tuple[int, int], ...]:
 
 def pair_derivatives(
     sigma: Activation, kernel: Float[np.ndarray, "sample sample"], pairs: Pairs, *, second: bool
-) -> dict[tuple[int, int], Float[np.ndarray, " pair"]]:
+) -> Moments:
     r"""$M_{pq}$ of all pairs, for first and, if asked for, second derivatives of $M_{00}$."""
     a, b = pairs.first, pairs.second
     A, B = kernel[a, a], kernel[b, b]
     C = np.where(a == b, A, np.clip(kernel[a, b], -np.sqrt(A * B), np.sqrt(A * B)))
     orders = derivative_orders(second=second)
-    return {pq: m.value for pq, m in pair_moments(sigma, A, B, C, orders).items()}
+    return pair_moments(sigma, A, B, C, orders)
 
 
 def _jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_array:
@@ -258,63 +273,64 @@ def _curvature(
 
 
 def pair_sources(
-    sigma: Activation,
-    kernel: np.ndarray,
-    pairs: Pairs,
-    rule: JointRule,
-    M: dict[tuple[int, int], np.ndarray],
-) -> Float[np.ndarray, "estimate pair pair"]:
-    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ from every node set of the rule.
+    sigma: Activation, kernel: np.ndarray, pairs: Pairs, rule: JointRule, moments: Moments
+) -> tuple[Float[np.ndarray, "estimate pair pair"], Float[np.ndarray, "pair pair"]]:
+    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ from every node set of the rule, and its error.
 
-    The part of $\sigma_a\sigma_b$ that is quadratic in $z$ is $J(zz-K)$, and what is left is
-    uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only that of the
-    rest is left to the nodes.
+    The constant part of $\sigma_a\sigma_b$ drops out, the part that is quadratic in $z$ is $J(zz-K)$, and
+    what is left is uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only
+    that of the rest is left to the nodes. The error is what rounding and quadrature may have done.
     """
     a, b = pairs.first, pairs.second
     wick = kernel[a][:, a] * kernel[b][:, b]
     wick += kernel[a][:, b] * kernel[b][:, a]
-    J = _jacobian(M, pairs)
+    J = _jacobian(values_of(moments), pairs)
     quadratic = J @ (J @ wick).T
-    known = _two_input_products(sigma, kernel, pairs)
-    out = np.empty((rule.estimates, a.size, a.size))
-    for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
-        s = sigma(nodes)
-        square = nodes[a] * nodes[b]
-        square -= kernel[a, b][:, None]
-        rest = s[a] * s[b]
-        rest -= M[0, 0][:, None]
-        rest -= J @ square
-        rest *= np.sqrt(weights)
-        np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
-        slot += quadratic
-        for rows, columns, value in known:
-            exact = value - M[0, 0][rows] * M[0, 0][columns]
-            slot[rows, columns] = slot[columns, rows] = exact
-    return out
+    known = _two_inputs(sigma, kernel, pairs)
+    out, size = np.empty((rule.estimates, a.size, a.size)), np.zeros(a.size)
+    if len(kernel) > 2 or not known[1:]:
+        mean = feature_means(sigma, kernel, (0, 0))[a, b][:, None]
+        delta = increment(sigma, 0)
+        for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
+            s = delta(nodes)
+            rest = s[a] * s[b]
+            if delta.centre:
+                rest += delta.centre * (s[a] + s[b])
+            size = np.maximum(size, np.sqrt(rest * rest @ weights))
+            square = nodes[a] * nodes[b]
+            square -= kernel[a, b][:, None]
+            rest -= mean
+            rest -= J @ square
+            rest *= np.sqrt(weights)
+            np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
+            slot += quadratic
+    error = _ROUNDOFF * size[:, None] * size
+    for rows, columns, found in known:
+        out[:, rows, columns] = out[:, columns, rows] = found.value
+        error[rows, columns] = error[columns, rows] = found.error
+    return out, error
 
 
-def _two_input_products(
+def _two_inputs(
     sigma: Activation, kernel: np.ndarray, pairs: Pairs
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    r"""Where $\langle\sigma\sigma\sigma\sigma\rangle$ has at most two distinct inputs, and its value."""
-    K = np.diagonal(kernel)
+) -> list[tuple[np.ndarray, np.ndarray, Estimate]]:
+    r"""Where $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ has at most two distinct inputs, and what it is."""
+    K, family = np.diagonal(kernel), (0, 0, 0, 0)
     aa = np.diagonal(pairs.index)
-    known = [(aa, aa, single_moment(sigma, K, (0, 0, 0, 0)).value)]
+    known = [(aa, aa, two_input_covariances(sigma, (K, K, K), [(family, 0)])[family, 0])]
     ab = np.flatnonzero(pairs.first != pairs.second)
     cheap = sigma.is_smooth or sigma.is_scale_invariant
     if ab.size and (cheap or ab.size <= _MAX_QUADRATURE_PAIRS):
         a, b = pairs.first[ab], pairs.second[ab]
         limit = np.sqrt(K[a] * K[b])
-        C = np.clip(kernel[a, b], -limit, limit)
-
-        def moment(p: int, q: int) -> np.ndarray:
-            return pair_moment(sigma, K[a], K[b], C, (0,) * p, (0,) * q).value
-
-        m22 = moment(2, 2)
-        known += [
-            (aa[a], aa[b], m22),
-            (ab, ab, m22),
-            (aa[a], ab, moment(3, 1)),
-            (aa[b], ab, moment(1, 3)),
-        ]
+        two = (K[a], K[b], np.clip(kernel[a, b], -limit, limit))
+        # Bit i of a pattern says that factor i stands on b.
+        places = {
+            0b1100: (aa[a], aa[b]),
+            0b1010: (ab, ab),
+            0b1000: (aa[a], ab),
+            0b1011: (aa[b], ab),
+        }
+        found = two_input_covariances(sigma, two, [(family, pattern) for pattern in places])
+        known += [(*place, found[family, pattern]) for pattern, place in places.items()]
     return known

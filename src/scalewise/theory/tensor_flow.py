@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import SCRAMBLES, JointRule
+from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.network import MLP
 from scalewise.theory.ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.dntk import next_P, next_Q
 from scalewise.theory.layer import SCRAMBLES as LAYER_SCRAMBLES
-from scalewise.theory.layer import Family, Layer, is_piecewise_linear
+from scalewise.theory.layer import Expectations, Family, Layer, Shaken, is_piecewise_linear
 from scalewise.theory.ntk_statistics import next_A, next_B, next_D, next_F, next_H1
 from scalewise.theory.preactivation import (
     Pairs,
@@ -173,23 +173,36 @@ def tensor_flow(
     shapes = {x: (net.depth, *(count,) * (2 if x in ("G1", "H1") else 4)) for x in letters}
     values = {x: np.zeros(shape) for x, shape in shapes.items()}
     errors = {x: np.zeros(shape) for x, shape in shapes.items()}
-    state: Tensors | None = None
-    low: PreactivationState | None = None
+    runs: list[_Run] = []
     for index in range(1, net.depth):
         layer = Layer(net.activation, K[index - 1], families)
-        if state is None:
-            state = _zeros(layer.rule, count)
-        following = _step(net, index, layer, Theta[index - 1], state, needed)
-        if "V" in needed:
-            low = _preactivation(net, index, layer, low, metric_nlo="G1" in needed)
-            following["V"] = low.pairs.four_legs(low.vertex)
-            following["G1"] = low.pairs.two_legs(low.metric)
+        if not runs:
+            runs = [_start(layer.rule.estimates, count), *[_start(1, count)] * SHAKES]
+        seen = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
+        runs = [
+            _step(net, index, expectations, Theta[index - 1], run, needed)
+            for expectations, run in zip(seen, runs, strict=True)
+        ]
         for x in letters:
-            values[x][index], errors[x][index] = layer.rule.combine(following[x])
-        state = following
+            found = with_shakes(layer.rule, [run.tensors[x] for run in runs])
+            values[x][index], errors[x][index] = found
         if progress is not None:
             progress(index, net.depth - 1)
     return TensorFlow(values, errors)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The tensors of one layer by letter, and the state of $V$ and $G^{1}$ on pairs."""
+
+    tensors: Tensors
+    low: PreactivationState
+
+
+def _start(estimates: int, count: int) -> _Run:
+    four = np.zeros((estimates, *(count,) * 4))
+    zeros = {x: four[..., 0, 0] if x in ("G1", "H1") else four for x in TENSORS.values()}
+    return _Run(zeros, origin(Pairs.of(count), estimates))
 
 
 def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
@@ -203,27 +216,21 @@ def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
     return needed
 
 
-def _zeros(rule: JointRule, count: int) -> Tensors:
-    four = np.zeros((rule.estimates, *(count,) * 4))
-    return {x: four[..., 0, 0] if x in ("G1", "H1") else four for x in TENSORS.values()}
-
-
 def _preactivation(
-    net: MLP, index: int, layer: Layer, low: PreactivationState | None, *, metric_nlo: bool
+    net: MLP, index: int, layer: Expectations, low: PreactivationState, *, metric_nlo: bool
 ) -> PreactivationState:
     r"""$V$ and $G^{\{1\}}$ of the next layer, from the expectations that the other tensors need too."""
-    pairs = low.pairs if low is not None else Pairs.of(len(layer.K))
-    a, b = pairs.first, pairs.second
+    a, b = low.pairs.first, low.pairs.second
     moments = {pq: layer.M(*pq)[a, b] for pq in derivative_orders(second=metric_nlo)}
-    product = layer.four((0, 0, 0, 0))[:, a, b][:, :, a, b]
-    source = product - moments[0, 0][:, None] * moments[0, 0]
-    return preactivation_step(net, index, moments, source, low or origin(pairs, layer.rule))
+    source = layer.covariance((0, 0, 0, 0))[:, a, b][:, :, a, b]
+    return preactivation_step(net, index, moments, source, low)
 
 
 def _step(
-    net: MLP, index: int, layer: Layer, Theta: np.ndarray, old: Tensors, needed: set[str]
-) -> Tensors:
-    """The tensors that follow from those of layer `index`, $V$ and $G^{1}$ apart."""
+    net: MLP, index: int, layer: Expectations, Theta: np.ndarray, run: _Run, needed: set[str]
+) -> _Run:
+    """The tensors that follow from those of layer `index`."""
+    old, low = run.tensors, run.low
     r = net.widths[index] / net.widths[index - 1] if index > 1 else 1.0
     rates = {"C_W": net.C_W[index], "Theta": Theta, "r": r}
     full = {**rates, "lambda_W": net.lambda_W[index]}
@@ -244,4 +251,7 @@ def _step(
     for letter in _ORDER:
         if letter in needed:
             new[letter] = steps[letter]()
-    return new
+    if "V" in needed:
+        low = _preactivation(net, index, layer, low, metric_nlo="G1" in needed)
+        new["V"], new["G1"] = low.pairs.four_legs(low.vertex), low.pairs.two_legs(low.metric)
+    return _Run(new, low)
