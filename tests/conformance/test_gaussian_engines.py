@@ -11,7 +11,8 @@ import pytest
 import scalewise as sw
 from scalewise.activations import BUILTIN_NAMES
 from scalewise.gaussian import Workspace, kernel_map, pair_moments, single_moment
-from scalewise.gaussian._quadrature import kinked_pair_moments, pair_quadrature
+from scalewise.gaussian._kinked_moments import kinked_pair_moments
+from scalewise.gaussian._quadrature import pair_quadrature
 
 NAMES = [*BUILTIN_NAMES, "leaky_relu(0.3)", "monomial(3)"]
 VARIANCES = [1e-6, 1e-3, 0.3, 1.0, 30.0, 1e3]

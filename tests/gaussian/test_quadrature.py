@@ -13,8 +13,8 @@ import gaussian_oracle as oracle
 import scalewise as sw
 from gaussian_oracle import ORDERS, conditional, grid, plane
 from scalewise.gaussian._closed import closed_pair_moments
+from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import (
-    kinked_pair_moments,
     line_rule,
     pair_quadrature,
     single_quadrature,

@@ -26,7 +26,7 @@ from scalewise.gaussian._increments import (
     increment_means,
     pair_increments,
 )
-from scalewise.gaussian._joint import JointRule
+from scalewise.gaussian._joint import JointRule, resolved
 
 __all__ = ["FourPoint", "feature_means", "four_point_covariances", "two_input_covariances"]
 
@@ -44,9 +44,9 @@ class FourPoint:
     r"""One family of four-point expectations, derivatives almost everywhere.
 
     Args:
-        covariance: $\mathrm{Cov}[\sigma^{(p)}_a\sigma^{(q)}_b,\sigma^{(r)}_c\sigma^{(s)}_d]$, one array per
-            estimate of the rule.
-        error: What rounding and quadrature may have done to it, beside the spread of the estimates.
+        covariance: $\mathrm{Cov}[\sigma^{(p)}_a\sigma^{(q)}_b,\sigma^{(r)}_c\sigma^{(s)}_d]$: one array, or
+            one per scramble where it was sampled.
+        error: What rounding and quadrature may have done to it, beside the spread of the scrambles.
         left: $\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$.
         right: $\langle\sigma^{(r)}_c\sigma^{(s)}_d\rangle$.
     """
@@ -80,20 +80,20 @@ def four_point_covariances(
             then only constants are split off.
 
     Returns:
-        Each family: one array per estimate of the rule, to be combined by it, and what goes with it.
+        Each family. A product rule that does not resolve it is replaced by samples.
     """
     count = len(K)
     halves = sorted({half for f in families for half in (f[:2], f[2:])})
     means = {pq: feature_means(sigma, K, pq) for pq in halves}
     shape = (count,) * 4
-    values = {f: np.zeros((rule.estimates, *shape)) for f in families}
+    values = {f: np.zeros((1, *shape)) for f in families}
     errors = {f: np.zeros(shape) for f in families}
     if sigma.family == "exp":
         value = _log_normal(K)
-        values = {f: np.broadcast_to(value, (rule.estimates, *shape)) for f in families}
-        errors = {f: _ROUNDOFF * (1 + K.max()) * np.abs(value) for f in families}
+        values = dict.fromkeys(families, value[None])
+        errors = dict.fromkeys(families, _ROUNDOFF * (1 + K.max()) * np.abs(value))
     elif count > 2:
-        _sample(sigma, K, rule, values, errors, means, moments)
+        values, errors = _by_nodes(sigma, K, rule, families, means, moments)
     cheap = sigma.is_smooth or sigma.is_scale_invariant
     if sigma.family != "exp" and (cheap or count <= _MAX_QUADRATURE_INPUTS):
         _two_inputs(sigma, K, values, errors)
@@ -145,23 +145,51 @@ def _clipped(K: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, .
     return diagonal[a], diagonal[b], np.clip(K[a, b], -limit, limit)
 
 
-def _sample(
+def _by_nodes(
     sigma: Activation,
     K: np.ndarray,
     rule: JointRule,
-    values: dict[Family, np.ndarray],
-    errors: dict[Family, np.ndarray],
+    families: Sequence[Family],
     means: dict[Orders, np.ndarray],
     moments: Moments | None,
-) -> None:
-    pairs = {pq: _pairs(len(K), ordered=pq[0] != pq[1]) for pq in means}
-    left: list[Orders] = sorted({(f[0], f[1]) for f in values})
-    right: list[Orders] = sorted({(f[2], f[3]) for f in values})
+) -> tuple[dict[Family, np.ndarray], dict[Family, np.ndarray]]:
+    """Values, by scramble if there are scrambles, and errors beside their spread."""
     monomials = _Monomials(K, linear=sigma.parity == 0, forms=moments is not None)
+    pairs = {pq: _pairs(len(K), ordered=pq[0] != pq[1]) for pq in means}
     best = {pq: monomials.best(pq, pairs[pq], means[pq], moments) for pq in pairs}
-    for slot, (nodes, weights) in enumerate(rule.nodes()):
+    found = _sample(sigma, rule, families, pairs, monomials, best)
+    if rule.engine == "samples":
+        return (
+            {f: value for f, (value, _) in found.items()},
+            {f: _ROUNDOFF * size for f, (_, size) in found.items()},
+        )
+    errors = {f: resolved([*value], size) for f, (value, size) in found.items()}
+    known = {f: error for f, error in errors.items() if error is not None}
+    values = {f: found[f][0][-1:] for f in known}
+    missed = [f for f in families if f not in known]
+    if missed:
+        sampled = _by_nodes(sigma, K, rule.samples, missed, means, moments)
+        values, known = values | sampled[0], known | sampled[1]
+    return values, known
+
+
+def _sample(
+    sigma: Activation,
+    rule: JointRule,
+    families: Sequence[Family],
+    pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    monomials: _Monomials,
+    best: dict[Orders, np.ndarray],
+) -> dict[Family, tuple[np.ndarray, np.ndarray]]:
+    """The covariances from each node set of a rule, and their natural size."""
+    left: list[Orders] = sorted({(f[0], f[1]) for f in families})
+    right: list[Orders] = sorted({(f[2], f[3]) for f in families})
+    out: dict[Family, tuple[list[np.ndarray], np.ndarray]] = {
+        f: ([], np.zeros(())) for f in families
+    }
+    for nodes, weights in rule.nodes():
         gram, sizes = _gram(sigma, nodes, weights, (left, right), pairs, monomials)
-        for family, target in values.items():
+        for family, (found, size) in out.items():
             p, q = family[:2], family[2:]
             value = (
                 gram[p, q]
@@ -170,9 +198,10 @@ def _sample(
                 + best[p] @ (gram[None, None] + monomials.covariance) @ best[q].T
             )
             rows, columns = pairs[p][2], pairs[q][2]
-            target[slot] = value[rows[:, :, None, None], columns]
-            rounding = _ROUNDOFF * sizes[0][p][rows][:, :, None, None] * sizes[1][q][columns]
-            np.maximum(errors[family], rounding, out=errors[family])
+            found.append(value[rows[:, :, None, None], columns])
+            here = sizes[0][p][rows][:, :, None, None] * sizes[1][q][columns]
+            out[family] = found, np.maximum(size, here)
+    return {f: (np.stack(found), size) for f, (found, size) in out.items()}
 
 
 def _pairs(count: int, *, ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,12 +11,9 @@ from scalewise.activations import Activation, activation
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._hermite import PairSeries
+from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._polar import polar_moment
-from scalewise.gaussian._quadrature import (
-    kinked_pair_moments,
-    pair_quadrature,
-    single_quadrature,
-)
+from scalewise.gaussian._quadrature import pair_quadrature, single_quadrature
 
 __all__ = ["ENGINES", "PAIR_ORDERS", "pair_moment", "pair_moments", "product", "single_moment"]
 

@@ -15,6 +15,7 @@ from scalewise.activations import Activation
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._hermite import HermiteTable, PairSeries
 from scalewise.gaussian._interface import pair_moment, product
+from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import pair_quadrature
 
 __all__ = ["high_moments", "pair_products"]
@@ -100,10 +101,8 @@ def high_moments(
     if sigma.slopes is not None:
         return _angle_moments(sigma.slopes, A, B, C, orders)
     if not sigma.is_smooth:
-        raise ValueError(
-            f"Moments of derivatives beyond the fourth do not exist for {sigma.name!r}, which has "
-            "kinks. Choose an activation without."
-        )
+        values, errors = kinked_pair_moments(sigma, A, B, C, orders)
+        return {pq: Estimate(values[pq], errors[pq], "quadrature") for pq in orders}
     series = PairSeries(A, B, C)
     functions = {p: _derivative(sigma, p, A, B) for p in {n for pq in orders for n in pq}}
     tables = {p: series.table(f, sigma.parity * (-1) ** p) for p, f in functions.items()}

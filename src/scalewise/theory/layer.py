@@ -1,9 +1,9 @@
 r"""What the recursions ask of one layer: Gaussian expectations over all inputs, each computed once.
 
-Tensors stand on samples in the printed order of their indices, with an axis of estimates in front (see
-`JointRule`). The operators below hand a tensor of layer $\ell$ on to layer $\ell+1$; none needs an inverse
-kernel, because by Price's theorem $\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$ depends on $K_{aa}$,
-$K_{ab}$, $K_{bb}$ only.
+Tensors stand on samples in the printed order of their indices, with an axis of estimates in front: one,
+or the scrambles of a sample. The operators below hand a tensor of layer $\ell$ on to layer $\ell+1$; none
+needs an inverse kernel, because by Price's theorem $\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$ depends on
+$K_{aa}$, $K_{ab}$, $K_{bb}$ only.
 
 Every expectation has an error, and a recursion is a sum of products of them in which some of it cancels.
 How much is left of it is seen by running the recursion again with all expectations moved by their errors,
@@ -22,7 +22,7 @@ from scalewise.activations import Activation
 from scalewise.gaussian import (
     PAIR_ORDERS,
     FourPoint,
-    JointRule,
+    combined,
     four_point_covariances,
     high_moments,
     joint_rule,
@@ -114,13 +114,11 @@ class Layer(Expectations):
 
     def __init__(self, sigma: Activation, K: Matrix, families: Sequence[Family]) -> None:
         super().__init__(sigma, K)
-        self.rule: JointRule = joint_rule(
-            K, smooth=sigma.is_smooth, points=POINTS, scrambles=SCRAMBLES
-        )
+        rule = joint_rule(K, smooth=sigma.is_smooth, points=POINTS, scrambles=SCRAMBLES)
         self._pair: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         split = self.M if sigma.is_smooth else None
         self.families: dict[Family, FourPoint] = four_point_covariances(
-            sigma, K, self.rule, families, split
+            sigma, K, rule, families, split
         )
 
     def four(self, family: Family) -> Tensor:
@@ -177,12 +175,12 @@ class Shaken(Expectations):
 
     def four(self, family: Family) -> Tensor:
         """The one of the layer, moved."""
-        value = self._layer.rule.combine(self._layer.four(family))[0]
+        value = combined(self._layer.four(family))[0]
         return self._moved(value, self._layer.families[family].error, (*family, 0))[None]
 
     def covariance(self, family: Family) -> Tensor:
         """The one of the layer, moved."""
-        value = self._layer.rule.combine(self._layer.covariance(family))[0]
+        value = combined(self._layer.covariance(family))[0]
         return self._moved(value, self._layer.families[family].error, (*family, 1))[None]
 
     def M(self, p: int, q: int) -> Matrix:

@@ -27,10 +27,12 @@ from scalewise.gaussian import (
     SHAKES,
     Estimate,
     JointRule,
+    combined,
     feature_means,
     increment,
     joint_rule,
     pair_moments,
+    resolved,
     shaken,
     two_input_covariances,
     with_shakes,
@@ -142,25 +144,23 @@ def preactivation_flow(
     shape = (net.depth, count, count)
     V, V_error = np.zeros((2, *shape, count, count))
     G1, G1_error = np.zeros((2, *shape))
-    states: list[PreactivationState] = []
+    states = [origin(pairs)] * (1 + SHAKES)
     for layer in range(1, net.depth):
         kernel = K[layer - 1]
         rule = joint_rule(kernel, smooth=net.activation.is_smooth)
         moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
         source = pair_sources(net.activation, kernel, pairs, rule, moments)
-        if not states:
-            states = [origin(pairs, rule.estimates), *[origin(pairs, 1)] * SHAKES]
         below = [(values_of(moments), source[0])]
-        best = rule.combine(source[0])[0]
+        best = combined(source[0])[0]
         below += [shaken_expectations(moments, best, source[1], k) for k in range(SHAKES)]
         states = [
             preactivation_step(net, layer, *expectations, state)
             for expectations, state in zip(below, states, strict=True)
         ]
-        vertex = with_shakes(rule, [state.vertex for state in states])
+        vertex = with_shakes([state.vertex for state in states])
         V[layer], V_error[layer] = map(pairs.four_legs, vertex)
         if metric_nlo:
-            metric = with_shakes(rule, [state.metric for state in states])
+            metric = with_shakes([state.metric for state in states])
             G1[layer], G1_error[layer] = map(pairs.two_legs, metric)
         if progress is not None:
             progress(layer, net.depth - 1)
@@ -171,7 +171,7 @@ def preactivation_flow(
 
 @dataclass(frozen=True)
 class PreactivationState:
-    r"""$V$ and $G^{\{1\}}$ of one layer, by estimate of the rule that combines them.
+    r"""$V$ and $G^{\{1\}}$ of one layer: one of each, or one per scramble of a sample.
 
     Args:
         pairs: What the pair indices mean.
@@ -184,10 +184,10 @@ class PreactivationState:
     metric: Float[np.ndarray, "estimate pair"]
 
 
-def origin(pairs: Pairs, estimates: int) -> PreactivationState:
+def origin(pairs: Pairs) -> PreactivationState:
     """The first layer, which does not fluctuate."""
     count = pairs.first.size
-    vertex = np.zeros((estimates, count, count))
+    vertex = np.zeros((1, count, count))
     return PreactivationState(pairs, vertex, vertex[..., 0])
 
 
@@ -228,7 +228,7 @@ def preactivation_step(
         metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
     vertex = np.stack([J @ (J @ V).T for V in vertex])
     vertex *= r
-    vertex += source
+    vertex = vertex + source
     vertex *= C_W**2
     return replace(state, vertex=vertex, metric=metric)
 
@@ -275,7 +275,7 @@ def _curvature(
 def pair_sources(
     sigma: Activation, kernel: np.ndarray, pairs: Pairs, rule: JointRule, moments: Moments
 ) -> tuple[Float[np.ndarray, "estimate pair pair"], Float[np.ndarray, "pair pair"]]:
-    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ from every node set of the rule, and its error.
+    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$, by scramble if it is sampled, and its error.
 
     The constant part of $\sigma_a\sigma_b$ drops out, the part that is quadratic in $z$ is $J(zz-K)$, and
     what is left is uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only
@@ -287,28 +287,55 @@ def pair_sources(
     J = _jacobian(values_of(moments), pairs)
     quadratic = J @ (J @ wick).T
     known = _two_inputs(sigma, kernel, pairs)
-    out, size = np.empty((rule.estimates, a.size, a.size)), np.zeros(a.size)
-    if len(kernel) > 2 or not known[1:]:
-        mean = feature_means(sigma, kernel, (0, 0))[a, b][:, None]
-        delta = increment(sigma, 0)
-        for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
-            s = delta(nodes)
-            rest = s[a] * s[b]
-            if delta.centre:
-                rest += delta.centre * (s[a] + s[b])
-            size = np.maximum(size, np.sqrt(rest * rest @ weights))
+    out, error = np.zeros((1, a.size, a.size)), np.zeros((a.size, a.size))
+    if len(kernel) > 2 or len(known) == 1 < a.size:
+        mean = feature_means(sigma, kernel, (0, 0))[a, b]
+
+        def rests(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            feature = _features(sigma, nodes, pairs)
             square = nodes[a] * nodes[b]
             square -= kernel[a, b][:, None]
-            rest -= mean
+            rest = feature - mean[:, None]
             rest -= J @ square
-            rest *= np.sqrt(weights)
-            np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
-            slot += quadratic
-    error = _ROUNDOFF * size[:, None] * size
+            return feature, rest
+
+        out, error = _from_nodes(rule, rests, quadratic)
     for rows, columns, found in known:
         out[:, rows, columns] = out[:, columns, rows] = found.value
         error[rows, columns] = error[columns, rows] = found.error
     return out, error
+
+
+def _features(sigma: Activation, nodes: np.ndarray, pairs: Pairs) -> np.ndarray:
+    r"""$\sigma_a\sigma_b$ at the nodes without its constant part."""
+    delta = increment(sigma, 0)
+    s = delta(nodes)
+    out = s[pairs.first] * s[pairs.second]
+    if delta.centre:
+        out += delta.centre * (s[pairs.first] + s[pairs.second])
+    return out
+
+
+def _from_nodes(
+    rule: JointRule,
+    rests: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    quadratic: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances by scramble, or of the finer product rule, and their errors beside the spread."""
+    out, size = np.empty((rule.estimates, *quadratic.shape)), np.zeros(len(quadratic))
+    for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
+        feature, rest = rests(nodes)
+        size = np.maximum(size, np.sqrt(feature * feature @ weights))
+        rest *= np.sqrt(weights)
+        np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
+        slot += quadratic
+    natural = size[:, None] * size
+    if rule.engine == "samples":
+        return out, _ROUNDOFF * natural
+    error = resolved([*out], natural)
+    if error is None:
+        return _from_nodes(rule.samples, rests, quadratic)
+    return out[-1:], error
 
 
 def _two_inputs(

@@ -114,11 +114,6 @@ def check_tensors(net: MLP, samples: int, names: Sequence[str]) -> None:
                     "derivatives, and the activation has a kink. Leave it out of `observables`, or "
                     "choose a smooth activation such as 'gelu' or 'softplus'."
                 )
-        if "H1" in letters and not sigma.is_scale_invariant:
-            raise ValueError(
-                f"'ntk_nlo' is not known for {sigma.name!r}: next to a kink the mean NTK is not an "
-                "analytic function of the kernel. Leave it out of `observables`."
-            )
         curved = not is_piecewise_linear(sigma) and any(k.slope_jump for k in sigma.kinks)
         for letter in "PQ":
             if letter in letters and curved:
@@ -173,18 +168,16 @@ def tensor_flow(
     shapes = {x: (net.depth, *(count,) * (2 if x in ("G1", "H1") else 4)) for x in letters}
     values = {x: np.zeros(shape) for x, shape in shapes.items()}
     errors = {x: np.zeros(shape) for x, shape in shapes.items()}
-    runs: list[_Run] = []
+    runs = [_start(count)] * (1 + SHAKES)
     for index in range(1, net.depth):
         layer = Layer(net.activation, K[index - 1], families)
-        if not runs:
-            runs = [_start(layer.rule.estimates, count), *[_start(1, count)] * SHAKES]
         seen = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
         runs = [
             _step(net, index, expectations, Theta[index - 1], run, needed)
             for expectations, run in zip(seen, runs, strict=True)
         ]
         for x in letters:
-            found = with_shakes(layer.rule, [run.tensors[x] for run in runs])
+            found = with_shakes([run.tensors[x] for run in runs])
             values[x][index], errors[x][index] = found
         if progress is not None:
             progress(index, net.depth - 1)
@@ -199,10 +192,10 @@ class _Run:
     low: PreactivationState
 
 
-def _start(estimates: int, count: int) -> _Run:
-    four = np.zeros((estimates, *(count,) * 4))
+def _start(count: int) -> _Run:
+    four = np.zeros((1, *(count,) * 4))
     zeros = {x: four[..., 0, 0] if x in ("G1", "H1") else four for x in TENSORS.values()}
-    return _Run(zeros, origin(Pairs.of(count), estimates))
+    return _Run(zeros, origin(Pairs.of(count)))
 
 
 def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
