@@ -43,6 +43,7 @@ __all__ = [
     "Pairs",
     "PreactivationFlow",
     "PreactivationState",
+    "curvature",
     "derivative_orders",
     "origin",
     "pair_derivatives",
@@ -225,7 +226,7 @@ def preactivation_step(
     C_W, J = net.C_W[layer], _jacobian(moments, pairs)
     if (4, 0) in moments:
         push = metric @ J.T
-        metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
+        metric = C_W * r * (push + 0.5 * curvature(moments, pairs, vertex))
     vertex = np.stack([J @ (J @ V).T for V in vertex])
     vertex *= r
     vertex = vertex + source
@@ -258,7 +259,7 @@ def _jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_
     return sparse.csr_array((entries, (rows, columns)), shape=(count, count))
 
 
-def _curvature(
+def curvature(
     M: dict[tuple[int, int], np.ndarray], pairs: Pairs, V: np.ndarray
 ) -> Float[np.ndarray, "estimate pair"]:
     r"""$H\!:\!V=\sum V_{uv}\partial_u\partial_v\langle\sigma_a\sigma_b\rangle$, $u,v\in\{aa,ab,bb\}$."""
