@@ -51,13 +51,13 @@ class FourPoint:
         right: $\langle\sigma^{(r)}_c\sigma^{(s)}_d\rangle$.
     """
 
-    covariance: Float[np.ndarray, "estimate sample sample sample sample"]
+    covariance: Float[np.ndarray, "_estimate sample sample sample sample"]
     error: Float[np.ndarray, "sample sample sample sample"]
     left: Samples
     right: Samples
 
     @property
-    def product(self) -> Float[np.ndarray, "estimate sample sample sample sample"]:
+    def product(self) -> Float[np.ndarray, "_estimate sample sample sample sample"]:
         """The expectation of all four factors."""
         return self.covariance + self.left[:, :, None, None] * self.right
 
@@ -86,12 +86,12 @@ def four_point_covariances(
     halves = sorted({half for f in families for half in (f[:2], f[2:])})
     means = {pq: feature_means(sigma, K, pq) for pq in halves}
     shape = (count,) * 4
-    values = {f: np.zeros((1, *shape)) for f in families}
-    errors = {f: np.zeros(shape) for f in families}
+    values: dict[Family, np.ndarray] = {f: np.zeros((1, *shape)) for f in families}
+    errors: dict[Family, np.ndarray] = {f: np.zeros(shape) for f in families}
     if sigma.family == "exp":
         value = _log_normal(K)
-        values = dict.fromkeys(families, value[None])
-        errors = dict.fromkeys(families, _ROUNDOFF * (1 + K.max()) * np.abs(value))
+        slip = _ROUNDOFF * (1 + K.max()) * np.abs(value)
+        values, errors = dict.fromkeys(families, value[None]), dict.fromkeys(families, slip)
     elif count > 2:
         values, errors = _by_nodes(sigma, K, rule, families, means, moments)
     cheap = sigma.is_smooth or sigma.is_scale_invariant
@@ -231,10 +231,10 @@ class _Monomials:
         self.lines = count if linear else 0
         a, b = self.first, self.second
         wick = K[np.ix_(a, a)] * K[np.ix_(b, b)] + K[np.ix_(a, b)] * K[np.ix_(b, a)]
-        forms = 1 + self.lines
-        self.covariance = np.zeros((forms + a.size, forms + a.size))
-        self.covariance[1:forms, 1:forms] = K[: self.lines, : self.lines]
-        self.covariance[forms:, forms:] = wick
+        low = 1 + self.lines
+        self.covariance = np.zeros((low + a.size, low + a.size))
+        self.covariance[1:low, 1:low] = K[: self.lines, : self.lines]
+        self.covariance[low:, low:] = wick
 
     def fill(self, rows: Float[np.ndarray, "monomial node"], z: np.ndarray) -> None:
         """Write the monomials at the nodes."""
@@ -401,7 +401,7 @@ def two_input_covariances(
 
 def _log_normal_of(A: np.ndarray, B: np.ndarray, C: np.ndarray, pattern: int) -> Estimate:
     """One entry of `_log_normal` for many pairs of inputs."""
-    side = [pattern >> i & 1 for i in range(4)]
+    side: list[int] = [pattern >> i & 1 for i in range(4)]
     K = [[A, C], [C, B]]
     spread = sum(0.5 * K[s][s] for s in side) + K[side[0]][side[1]] + K[side[2]][side[3]]
     value = np.exp(spread) * np.expm1(sum(K[i][j] for i in side[:2] for j in side[2:]))

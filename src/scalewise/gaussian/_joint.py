@@ -76,7 +76,7 @@ class JointRule:
             yield self.root @ u, w
 
     def combine(
-        self, estimates: Float[np.ndarray, "estimate ..."]
+        self, estimates: Float[np.ndarray, "_estimate ..."]
     ) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
         """The value and its error from the estimates, whatever was computed from each.
 
@@ -104,7 +104,7 @@ def shaken(
 
 
 def combined(
-    estimates: Float[np.ndarray, "estimate ..."],
+    estimates: Float[np.ndarray, "_estimate ..."],
 ) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
     """Mean of independent estimates and its standard error; one alone is its own value, and has none."""
     if len(estimates) == 1:
@@ -113,7 +113,7 @@ def combined(
 
 
 def with_shakes(
-    runs: list[Float[np.ndarray, "estimate ..."]],
+    runs: list[Float[np.ndarray, "_estimate ..."]],
 ) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
     """Value and error of a recursion that was also run with all its expectations moved by their errors.
 

@@ -161,7 +161,7 @@ class LegAtKink:
             size = conditional_means([lambda z: np.abs(weight(z))], *law, splits, _LEVELS[0])[0, 0]
             value[place] = fine / tau**k
             error[place] = (np.abs(fine - coarse) + _ROUNDOFF * size) / tau**k
-        for place in np.flatnonzero(singular):
+        for place in map(int, np.flatnonzero(singular)):
             value[place], error[place] = self._at_a_point(function, k, place)
         return value, error
 

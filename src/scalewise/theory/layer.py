@@ -44,7 +44,7 @@ __all__ = [
 POINTS, SCRAMBLES = 1 << 11, 8
 Family = tuple[int, int, int, int]
 Matrix = Float[np.ndarray, "sample sample"]
-Tensor = Float[np.ndarray, "estimate sample sample sample sample"]
+Tensor = Float[np.ndarray, "_estimate sample sample sample sample"]
 
 
 class Expectations(abc.ABC):
@@ -76,8 +76,8 @@ class Expectations(abc.ABC):
         return np.zeros_like(self.K) if is_piecewise_linear(self.sigma) else self.M(p, q)
 
     def pushed(
-        self, p: int, q: int, T: Float[np.ndarray, "estimate sample sample row column"]
-    ) -> Float[np.ndarray, "estimate sample sample row column"]:
+        self, p: int, q: int, T: Float[np.ndarray, "_estimate sample sample row column"]
+    ) -> Float[np.ndarray, "_estimate sample sample row column"]:
         r"""$\sum_\gamma\frac{\partial M_{pq}}{\partial K_\gamma}T_\gamma$ on the first two indices.
 
         $$\tfrac12M_{p+2,q}T_{aa\cdot\cdot}+M_{p+1,q+1}T_{ab\cdot\cdot}+\tfrac12M_{p,q+2}T_{bb\cdot\cdot}$$
@@ -90,7 +90,7 @@ class Expectations(abc.ABC):
             + 0.5 * _pair(self.M(p, q + 2)) * same[:, None]
         )
 
-    def bent(self, p: int, q: int, V: Tensor) -> Float[np.ndarray, "estimate sample sample"]:
+    def bent(self, p: int, q: int, V: Tensor) -> Float[np.ndarray, "_estimate sample sample"]:
         r"""$\sum_{\gamma\delta}V_{\gamma\delta}\,\partial_{K_\gamma}\partial_{K_\delta}M_{pq}$."""
         aabb = np.einsum("eaabb->eab", V)
         aaab = np.einsum("eaaab->eab", V)

@@ -110,14 +110,14 @@ def next_B(layer: Expectations, B: Tensor, *, C_W: float, Theta: Matrix, r: floa
 def next_H1(
     layer: Expectations,
     tensors: tuple[Tensor, Tensor, Tensor],
-    G1: Float[np.ndarray, "estimate sample sample"],
-    H1: Float[np.ndarray, "estimate sample sample"],
+    G1: Float[np.ndarray, "_estimate sample sample"],
+    H1: Float[np.ndarray, "_estimate sample sample"],
     *,
     C_W: float,
     lambda_W: float,
     Theta: Matrix,
     r: float,
-) -> Float[np.ndarray, "estimate sample sample"]:
+) -> Float[np.ndarray, "_estimate sample sample"]:
     r"""$H^{\{1\}}$ of the next layer from $(V,D,F)$, $G^{\{1\}}$ and $H^{\{1\}}$ of this one; NTK."""
     V, D, F = tensors
 

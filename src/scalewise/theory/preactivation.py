@@ -181,8 +181,8 @@ class PreactivationState:
     """
 
     pairs: Pairs
-    vertex: Float[np.ndarray, "estimate pair pair"]
-    metric: Float[np.ndarray, "estimate pair"]
+    vertex: Float[np.ndarray, "_estimate pair pair"]
+    metric: Float[np.ndarray, "_estimate pair"]
 
 
 def origin(pairs: Pairs) -> PreactivationState:
@@ -209,7 +209,7 @@ def preactivation_step(
     net: MLP,
     layer: int,
     moments: dict[tuple[int, int], np.ndarray],
-    source: Float[np.ndarray, "estimate pair pair"],
+    source: Float[np.ndarray, "_estimate pair pair"],
     state: PreactivationState,
 ) -> PreactivationState:
     r"""From `layer` to the next.
@@ -261,7 +261,7 @@ def _jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_
 
 def curvature(
     M: dict[tuple[int, int], np.ndarray], pairs: Pairs, V: np.ndarray
-) -> Float[np.ndarray, "estimate pair"]:
+) -> Float[np.ndarray, "_estimate pair"]:
     r"""$H\!:\!V=\sum V_{uv}\partial_u\partial_v\langle\sigma_a\sigma_b\rangle$, $u,v\in\{aa,ab,bb\}$."""
     aa, bb, ab = pairs.aa, pairs.bb, np.arange(pairs.first.size)
     return (
@@ -275,7 +275,7 @@ def curvature(
 
 def pair_sources(
     sigma: Activation, kernel: np.ndarray, pairs: Pairs, rule: JointRule, moments: Moments
-) -> tuple[Float[np.ndarray, "estimate pair pair"], Float[np.ndarray, "pair pair"]]:
+) -> tuple[Float[np.ndarray, "_estimate pair pair"], Float[np.ndarray, "pair pair"]]:
     r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$, by scramble if it is sampled, and its error.
 
     The constant part of $\sigma_a\sigma_b$ drops out, the part that is quadratic in $z$ is $J(zz-K)$, and
@@ -323,7 +323,8 @@ def _from_nodes(
     quadratic: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Covariances by scramble, or of the finer product rule, and their errors beside the spread."""
-    out, size = np.empty((rule.estimates, *quadratic.shape)), np.zeros(len(quadratic))
+    out: np.ndarray = np.empty((rule.estimates, *quadratic.shape))
+    size: np.ndarray = np.zeros(len(quadratic))
     for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
         feature, rest = rests(nodes)
         size = np.maximum(size, np.sqrt(feature * feature @ weights))

@@ -30,7 +30,7 @@ from scalewise.theory.residual import (
     residual_kernels,
 )
 
-__all__ = ["ResidualMetric", "residual_metric"]
+__all__ = ["ResidualMetric", "covariances_of_layers", "residual_metric"]
 
 Samples = Float[np.ndarray, "layer sample sample"]
 _FAMILIES = ((2, 0, 0, 0), (1, 1, 0, 0))
@@ -76,8 +76,8 @@ def residual_metric(net: ResidualMLP, x: Any) -> ResidualMetric:
         >>> mlp = sw.MLP(3, 50, "sin", input_dim=2, output_dim=50, C_W=0.5)
         >>> found = residual_metric(ResidualMLP(mlp, [0, 0.7, 0.7]), np.eye(2))
         >>> found.G1[2].round(6)
-        array([[-0.019706, -0.004254],
-               [-0.004254, -0.019706]])
+        array([[-0.016452, -0.      ],
+               [-0.      , -0.016452]])
     """
     mlp, sigma = net.branch, net.branch.activation
     if not sigma.is_continuous:
@@ -88,7 +88,7 @@ def residual_metric(net: ResidualMLP, x: Any) -> ResidualMetric:
     inputs = check_inputs(mlp, x)
     pairs = Pairs.of(len(inputs))
     K = residual_kernels(net, inputs, pairs)
-    G1, G1_error = np.zeros((2, *K.shape))
+    G1, G1_error = np.zeros_like(K), np.zeros_like(K)
     remembered, size = memory(net), pairs.first.size
     fluctuating = [None, *residual_fluctuations(net, K, pairs)]
     metric, slips = np.zeros((1, size)), np.zeros(size)
@@ -137,15 +137,15 @@ def _own_past(
         joint = np.block([[late[at], cross[at]], [cross[at].T, early[at]]])
         triple = [pairs.index[a, a]] if a == b else [pairs.index[a, a], place, pairs.index[b, b]]
         g = response[np.ix_(triple, triple)]
-        cov, slip = _covariances(sigma, joint)
+        cov, slip = covariances_of_layers(sigma, joint)
         values[place], noise = combined(np.einsum("gd,egd->e", g, cov))
         errors[place] = noise + np.sum(np.abs(g) * slip)
     return values, errors
 
 
-def _covariances(
+def covariances_of_layers(
     sigma: Activation, joint: np.ndarray
-) -> tuple[Float[np.ndarray, "estimate late early"], Float[np.ndarray, "late early"]]:
+) -> tuple[Float[np.ndarray, "_estimate late early"], Float[np.ndarray, "late early"]]:
     r"""$\mathrm{Cov}[\partial_\gamma(\sigma_a\sigma_b),(\sigma\sigma)_\delta]$ of one or two inputs in two layers.
 
     Args:
@@ -194,12 +194,12 @@ def _kinks_of_one(sigma: Activation, joint: np.ndarray) -> float:
 
 def _kinks_of_two(
     sigma: Activation, joint: np.ndarray, bent: int
-) -> Float[np.ndarray, "estimate early"]:
+) -> Float[np.ndarray, "_estimate early"]:
     r"""$\mathrm{Cov}[[\sigma']\,\delta_\kappa(z_a)\,\sigma(z_b),(\sigma\sigma)_\delta]$, summed over kinks.
 
     Args:
         sigma: The activation.
-        joint: As for `_covariances`.
+        joint: As for `covariances_of_layers`.
         bent: Which of the two later variables is $z_a$.
     """
     total = np.zeros((1, 3))
