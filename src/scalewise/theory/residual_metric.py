@@ -70,14 +70,14 @@ def residual_metric(net: ResidualMLP, x: Any) -> ResidualMetric:
     `residual_single_input`, and at $\gamma=0$ PDLT (4.115).
 
     Example:
-        >>> import numpy as np, scalewise as sw
+        >>> import scalewise as sw
         >>> from scalewise.theory.residual import ResidualMLP
         >>> from scalewise.theory.residual_metric import residual_metric
-        >>> mlp = sw.MLP(3, 50, "sin", input_dim=2, output_dim=50, C_W=0.5)
-        >>> found = residual_metric(ResidualMLP(mlp, [0, 0.7, 0.7]), np.eye(2))
-        >>> found.G1[2].round(6)
-        array([[-0.016452, -0.      ],
-               [-0.      , -0.016452]])
+        >>> mlp = sw.MLP(3, 50, "sin", input_dim=2, output_dim=50)
+        >>> net = ResidualMLP(mlp, [0, 0.7, 0.7])
+        >>> residual_metric(net, [[1.0, 0.2], [0.9, 0.9]]).G1[2].round(4)
+        array([[-0.1003, -0.0915],
+               [-0.0915, -0.1013]])
     """
     mlp, sigma = net.branch, net.branch.activation
     if not sigma.is_continuous:
