@@ -44,19 +44,19 @@ class Corner:
 def corners_of(activation: Activation) -> tuple[Corner, ...]:
     """Measure the jumps at every split point, from values just left and right of it."""
     return tuple(
-        Corner(point, *(_jump(activation.derivatives[p], point) for p in (1, 2, 3)))
+        Corner(point, *(_jump(activation, p, point) for p in (1, 2, 3)))
         for point in activation.split_points
     )
 
 
-def _sides(function: Callable, point: float) -> tuple[float, float]:
-    step = 1e-12 * max(1.0, abs(point))
-    low, high = function(np.array([point - step, point + step]))
+def _sides(activation: Activation, order: int, point: float) -> tuple[float, float]:
+    step = 1e-12 * max(activation.scale, abs(point))
+    low, high = activation.derivatives[order](np.array([point - step, point + step]))
     return float(low), float(high)
 
 
-def _jump(function: Callable, point: float) -> float:
-    low, high = _sides(function, point)
+def _jump(activation: Activation, order: int, point: float) -> float:
+    low, high = _sides(activation, order, point)
     # A continuous derivative differs by its slope times the step: that is no jump.
     noise = 1e-10 * max(abs(low), abs(high))
     return high - low if abs(high - low) > noise else 0.0
@@ -71,7 +71,7 @@ def tilted_third(activation: Activation) -> Callable[[np.ndarray], np.ndarray]:
     """
     r3 = activation.derivatives[3]
     if 0.0 in activation.split_points:
-        minus, plus = _sides(r3, 0.0)
+        minus, plus = _sides(activation, 3, 0.0)
     else:
         minus = plus = float(r3(np.zeros(1))[0])
     return lambda z: r3(z) - np.where(z < 0, minus, plus)

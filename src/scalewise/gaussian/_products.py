@@ -6,6 +6,7 @@ Hermite table per factor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -22,6 +23,7 @@ __all__ = ["high_moments", "pair_products"]
 Orders = tuple[int, ...]
 _TOLERANCE = 1e-12
 _DOUBT = 1e-6
+_FARTHEST = 12.0  # scales of the activation: beyond, its third derivative has long been seen
 # Central differences on eleven points: weights of the points to the right, and of the centre.
 _WEIGHTS = {
     1: (5 / 6, -5 / 21, 5 / 84, -5 / 504, 1 / 1260),
@@ -125,8 +127,11 @@ def _derivative(
     r"""$\sigma^{(p)}$; beyond the third by central differences of the third."""
     if order <= 3:
         return sigma.derivatives[order]
-    fine, coarse = (partial(_difference, sigma.derivatives[3], order - 3, h) for h in (0.01, 0.02))
-    z = np.linspace(-4.0, 4.0, 257) * np.sqrt(max(A.max(), B.max()))
+    fine, coarse = (
+        partial(_difference, sigma.derivatives[3], order - 3, h * sigma.scale) for h in (0.01, 0.02)
+    )
+    reach = min(4.0 * math.sqrt(max(A.max(), B.max())), _FARTHEST * sigma.scale)
+    z = np.linspace(-reach, reach, 257)
     exact = coarse(z)
     doubt = np.max(np.abs(fine(z) - exact)) / max(np.max(np.abs(exact)), np.finfo(float).tiny)
     if doubt > _DOUBT:

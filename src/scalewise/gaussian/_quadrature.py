@@ -221,7 +221,8 @@ def _regular_terms(order: tuple[int, int]) -> tuple[tuple[int, int], ...]:
 
 def _subtraction_noise(activation: Activation, pair: PairGeometry) -> np.ndarray:
     """Rounding error of r_3(z) - r_3(0), times z/A and the size of the other leg."""
-    third = np.max(np.abs(activation.derivatives[3](np.array([-1e-12, 1e-12]))))
+    beside = 1e-12 * activation.scale * np.array([-1.0, 1.0])
+    third = np.max(np.abs(activation.derivatives[3](beside)))
     other, _ = _norm([activation.derivatives[0]], pair.B, activation.split_points)
     return np.finfo(float).eps * third / np.sqrt(pair.A) * other[0]
 
