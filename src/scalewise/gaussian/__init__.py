@@ -9,6 +9,7 @@ from scalewise.gaussian._interface import (
     pair_moments,
     product,
     single_moment,
+    why_unconverged,
 )
 from scalewise.gaussian._joint import SCRAMBLES, JointRule, joint_rule
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
@@ -33,4 +34,5 @@ __all__ = [
     "pair_products",
     "product",
     "single_moment",
+    "why_unconverged",
 ]

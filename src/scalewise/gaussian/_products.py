@@ -6,7 +6,6 @@ Hermite table per factor.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -23,7 +22,7 @@ __all__ = ["high_moments", "pair_products"]
 Orders = tuple[int, ...]
 _TOLERANCE = 1e-12
 _DOUBT = 1e-6
-_FARTHEST = 12.0  # scales of the activation: beyond, its third derivative has long been seen
+_WINDOW = 6.0  # in scales of the activation: where its third derivative is tried
 # Central differences on eleven points: weights of the points to the right, and of the centre.
 _WEIGHTS = {
     1: (5 / 6, -5 / 21, 5 / 84, -5 / 504, 1 / 1260),
@@ -130,10 +129,11 @@ def _derivative(
     fine, coarse = (
         partial(_difference, sigma.derivatives[3], order - 3, h * sigma.scale) for h in (0.01, 0.02)
     )
-    reach = min(4.0 * math.sqrt(max(A.max(), B.max())), _FARTHEST * sigma.scale)
-    z = np.linspace(-reach, reach, 257)
+    z = _WINDOW * sigma.scale * np.linspace(-1.0, 1.0, 257)
     exact = coarse(z)
-    doubt = np.max(np.abs(fine(z) - exact)) / max(np.max(np.abs(exact)), np.finfo(float).tiny)
+    natural = np.max(np.abs(sigma.derivatives[3](z))) / sigma.scale ** (order - 3)
+    size = max(float(np.max(np.abs(exact))), float(natural), np.finfo(float).tiny)
+    doubt = np.max(np.abs(fine(z) - exact)) / size
     if doubt > _DOUBT:
         raise ValueError(
             f"Derivative {order} of {sigma.name!r} cannot be had from its third: the activation varies "
