@@ -39,8 +39,8 @@ def scale_of(slope: Function, splits: Sequence[float] = ()) -> float:
     fallback = _power_of_two(min(offsets)) if offsets else 1.0
     with np.errstate(all="ignore"):
         sides = np.stack([slope(OCTAVES), slope(-OCTAVES)])
-    good = np.isfinite(sides).all(axis=0)
-    sides = sides[:, : len(good) if good.all() else int(np.argmin(good))]
+    good = np.atleast_1d(np.isfinite(sides).all(axis=0))
+    sides = sides[:, : good.size if good.all() else int(np.argmin(good))]
     if sides.shape[1] < 4:
         return fallback
     first = sides[:, :1]
