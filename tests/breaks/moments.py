@@ -153,6 +153,12 @@ MUTANTS = (
         "return self.jump * np.sqrt(self.pair.determinant) / self.pair.B",
     ),
     of_hermite(
+        "series: coefficients that the nodes miss are believed",
+        "if not (f.resolved and g.resolved):",
+        "if False:",
+        "tests/gaussian/test_extreme_kernels.py",
+    ),
+    of_hermite(
         "moments: series one power out",
         "total = total * c + f[k] * g[k]",
         "total = (total + f[k] * g[k]) * c",

@@ -168,3 +168,6 @@ def test_what_cannot_be_had_is_refused() -> None:
     rough = dataclasses.replace(rough, name="rough", derivatives=derivatives)
     with pytest.raises(ValueError, match=r"Derivative 4 of 'rough'.*varies too fast"):
         high_moments(rough, one, one, 0.5 * one, [(4, 2)])
+    fast = sw.activation(lambda z: jnp.tanh(z) + 1e-4 * jnp.sin(60 * z), name="fast")
+    with pytest.raises(ValueError, match=r"Derivative 4 of 'fast'.*varies too fast"):
+        high_moments(fast, one, one, 0.5 * one, [(4, 2)])

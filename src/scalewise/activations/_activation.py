@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+
+from scalewise.activations._scale import scale_of, size_of
 
 __all__ = ["Activation", "Kink"]
 
@@ -90,6 +93,19 @@ class Activation:
     def split_points(self) -> tuple[float, ...]:
         """Where a quadrature rule must be split: kinks and breaks, in increasing order."""
         return tuple(sorted({k.location for k in self.kinks} | set(self.breaks)))
+
+    @cached_property
+    def scale(self) -> float:
+        r"""The preactivation at which $\sigma$ bends, a power of two; 1 where it has no scale.
+
+        Found from the function; grids and tolerances are taken in its units.
+        """
+        return scale_of(self.derivatives[1], self.split_points)
+
+    @cached_property
+    def size(self) -> float:
+        r"""How much $\sigma$ changes on its `scale`, a power of two, in units of $\sigma$."""
+        return size_of(self.derivatives[0], self.scale)
 
     @property
     def is_smooth(self) -> bool:

@@ -123,10 +123,16 @@ def _sigmoid() -> Activation:
 
 
 def _softplus(shift: float = 0.0, name: str = "softplus") -> Activation:
+    def value(z: np.ndarray) -> np.ndarray:
+        if shift != math.log(2):
+            return np.logaddexp(0.0, z) - shift
+        # log(1 + e^z) - log 2 would have no digits near 0.
+        return np.maximum(z, 0.0) + np.log1p(0.5 * np.expm1(-np.abs(z)))
+
     return Activation(
         name,
         (
-            lambda z: np.logaddexp(0.0, z) - shift,
+            value,
             lambda z: _sigmoid_jet(z, 0),
             lambda z: _sigmoid_jet(z, 1),
             lambda z: _sigmoid_jet(z, 2),

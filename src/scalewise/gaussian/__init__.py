@@ -15,6 +15,7 @@ from scalewise.gaussian._interface import (
     pair_moments,
     product,
     single_moment,
+    why_unconverged,
 )
 from scalewise.gaussian._joint import (
     SCRAMBLES,
@@ -56,5 +57,6 @@ __all__ = [
     "shaken",
     "single_moment",
     "two_input_covariances",
+    "why_unconverged",
     "with_shakes",
 ]

@@ -33,11 +33,14 @@ class HermiteTable:
         coefficients: $h_k(K_a)$, by order and input.
         remainder: $\sqrt{\sum_{k\ge n}h_k^2}$ per input: what truncation leaves out, or roundoff.
         converged: Whether the remainder is below the tolerance asked for.
+        resolved: Whether the coefficients themselves are known: a function that bends on a scale much
+            smaller than $\sqrt{K_a}$ falls between the nodes.
     """
 
     coefficients: Float[np.ndarray, "order input"]
     remainder: Float[np.ndarray, " input"]
     converged: bool
+    resolved: bool = True
 
 
 def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +90,7 @@ def hermite_table(
     """
     pilot = np.quantile(K, (0.0, 0.5, 1.0))
     nodes, before, needed, left_out = 128, (0, np.inf), 0, np.inf
-    order, converged = _ORDERS[0], False
+    order, converged, resolved = _ORDERS[0], False, False
     for order in _ORDERS:
         nodes, resolved = _resolving_nodes(function, pilot, order, nodes, parity)
         tail = _relative_tail(*_rule(function, pilot, order, nodes, parity))
@@ -105,7 +108,8 @@ def hermite_table(
     size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
     converged = converged and bool(np.all(parseval <= max(1e-7, 2 * rtol) * size))
     remainder = np.maximum(left_out, _ROUNDOFF) * size
-    return HermiteTable(h, remainder if converged else np.maximum(remainder, parseval), converged)
+    remainder = remainder if converged else np.maximum(remainder, parseval)
+    return HermiteTable(h, remainder, converged, resolved)
 
 
 def _relative_tail(h: np.ndarray, square: np.ndarray) -> Float[np.ndarray, " order"]:
@@ -175,10 +179,20 @@ def _resolving_nodes(
     while nodes <= MAX_NODES:
         one, square = _rule(function, K, order, nodes, parity, (0, 2))
         other, _ = _rule(function, K, order, nodes, parity, (1, 2))
-        if np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square)):
+        agree = np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square))
+        if agree and (square[-1] > 0.0 or not _between_nodes(function, K, nodes)):
             return nodes, True
         nodes *= 2
     return MAX_NODES, False
+
+
+def _between_nodes(function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int) -> bool:
+    """Whether a function that the nodes see as 0 is not 0 between the innermost of them."""
+    x, _ = _weighted_polynomials(2, nodes)
+    if np.any(function(np.sqrt(K[-1]) * x[x != 0.0])):
+        return False
+    closer = (x[1] - x[0]) * 2.0 ** -np.arange(1.0, 40.0)
+    return bool(np.any(function(np.sqrt(K[-1]) * np.concatenate([-closer, closer]))))
 
 
 def mehler(
@@ -211,7 +225,7 @@ class PairSeries:
     ) -> None:
         self.variances, inverse = np.unique(np.concatenate([A, B]), return_inverse=True)
         self._left, self._right = inverse[: A.size], inverse[A.size :]
-        self._c = np.clip(C / np.sqrt(A * B), -1.0, 1.0)
+        self._c = np.clip(C / np.sqrt(A) / np.sqrt(B), -1.0, 1.0)
 
     def table(
         self, function: Callable[[np.ndarray], np.ndarray], parity: int = 0, rtol: float = 1e-7
@@ -224,7 +238,8 @@ class PairSeries:
         order = len(table.coefficients)
         factor = np.sqrt(np.arange(1, order))[:, None] / np.sqrt(self.variances)
         remainder = table.remainder * math.sqrt(order) / np.sqrt(self.variances)
-        return HermiteTable(table.coefficients[1:] * factor, remainder, table.converged)
+        h = table.coefficients[1:] * factor
+        return HermiteTable(h, remainder, table.converged, table.resolved)
 
     def moment(self, f: HermiteTable, g: HermiteTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         r"""$\langle F(z_a)G(z_b)\rangle$, its error bound, and its natural size.
@@ -241,4 +256,6 @@ class PairSeries:
         rest_g = np.sqrt(np.sum(g.coefficients[order:] ** 2, axis=0))[right] + g.remainder[right]
         size = norm_f * norm_g
         error = np.abs(self._c) ** order * rest_f * rest_g + 1e-15 * size
+        if not (f.resolved and g.resolved):  # the order says nothing of wrong coefficients
+            error = np.full_like(error, np.inf)
         return value, error, size

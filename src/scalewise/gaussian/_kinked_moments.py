@@ -163,7 +163,8 @@ def _at_b(
 
 def _subtraction_noise(activation: Activation, pair: PairGeometry, p: int, q: int) -> np.ndarray:
     """Rounding error of r_3(z) - r_3(0), times what stands with it."""
-    third = np.max(np.abs(activation.derivatives[3](np.array([-1e-12, 1e-12]))))
+    beside = 1e-12 * activation.scale * np.array([-1.0, 1.0])
+    third = np.max(np.abs(activation.derivatives[3](beside)))
     z, w = line_rule(pair.B, activation.split_points, 1)
     other = np.sqrt(np.sum(w * activation.derivatives[q](z) ** 2, axis=-1))
     return np.finfo(float).eps * third / pair.A ** (0.5 * (p - 3)) * other

@@ -51,20 +51,20 @@ def corners_of(activation: Activation) -> tuple[Corner, ...]:
     declared = {kink.location: kink.jump for kink in activation.kinks}
 
     def jumps(point: float) -> tuple[float, float, float, float]:
-        one, two, three = (_jump(activation.derivatives[p], point) for p in (1, 2, 3))
+        one, two, three = (_jump(activation, p, point) for p in (1, 2, 3))
         return declared.get(point, 0.0), one, two, three
 
     return tuple(Corner(point, jumps(point)) for point in activation.split_points)
 
 
-def _sides(function: Function, point: float) -> tuple[float, float]:
-    step = 1e-12 * abs(point) if point else 1e-30
-    low, high = function(np.array([point - step, point + step]))
+def _sides(activation: Activation, order: int, point: float) -> tuple[float, float]:
+    step = 1e-12 * max(activation.scale, abs(point))
+    low, high = activation.derivatives[order](np.array([point - step, point + step]))
     return float(low), float(high)
 
 
-def _jump(function: Function, point: float) -> float:
-    low, high = _sides(function, point)
+def _jump(activation: Activation, order: int, point: float) -> float:
+    low, high = _sides(activation, order, point)
     # A continuous derivative differs by its slope times the step: that is no jump.
     noise = 1e-10 * max(abs(low), abs(high))
     return high - low if abs(high - low) > noise else 0.0
@@ -79,7 +79,7 @@ def tilted_third(activation: Activation) -> Function:
     """
     r3 = activation.derivatives[3]
     if 0.0 in activation.split_points:
-        minus, plus = _sides(r3, 0.0)
+        minus, plus = _sides(activation, 3, 0.0)
     else:
         minus = plus = float(r3(np.zeros(1))[0])
     return lambda z: r3(z) - np.where(z < 0, minus, plus)

@@ -23,6 +23,7 @@ __all__ = ["high_moments", "pair_products"]
 Orders = tuple[int, ...]
 _TOLERANCE = 1e-12
 _DOUBT = 1e-6
+_WINDOW = 6.0  # in scales of the activation: where its third derivative is tried
 # Central differences on eleven points: weights of the points to the right, and of the centre.
 _WEIGHTS = {
     1: (5 / 6, -5 / 21, 5 / 84, -5 / 504, 1 / 1260),
@@ -104,7 +105,7 @@ def high_moments(
         values, errors = kinked_pair_moments(sigma, A, B, C, orders)
         return {pq: Estimate(values[pq], errors[pq], "quadrature") for pq in orders}
     series = PairSeries(A, B, C)
-    functions = {p: _derivative(sigma, p, A, B) for p in {n for pq in orders for n in pq}}
+    functions = {p: _derivative(sigma, p) for p in {n for pq in orders for n in pq}}
     tables = {p: series.table(f, sigma.parity * (-1) ** p) for p, f in functions.items()}
     out = {}
     for p, q in orders:
@@ -118,39 +119,25 @@ def high_moments(
     return out
 
 
-def _derivative(
-    sigma: Activation, order: int, A: np.ndarray, B: np.ndarray
-) -> Callable[[np.ndarray], np.ndarray]:
+def _derivative(sigma: Activation, order: int) -> Callable[[np.ndarray], np.ndarray]:
     r"""$\sigma^{(p)}$; beyond the third by central differences of the third."""
     if order <= 3:
         return sigma.derivatives[order]
-    # The scale of the activation is its own: the step at which halving it changes least.
-    spread = np.sqrt(np.array([A.min(), B.min(), A.max(), B.max()]))
-    z = np.concatenate([np.geomspace(1e-4, 4.0, 65) * s for s in (spread.min(), spread.max())])
-    z = np.concatenate([-z[::-1], [0.0], z])
-    best, doubt, flat = None, np.inf, None
-    with np.errstate(all="ignore"):
-        for h in 0.02 * 4.0 ** np.arange(-16, 17):
-            fine, coarse = (
-                partial(_difference, sigma.derivatives[3], order - 3, s) for s in (h / 2, h)
-            )
-            exact, halved = coarse(z), fine(z)
-            size = np.max(np.abs(exact))
-            if size == 0 == np.max(np.abs(halved)):
-                flat = coarse  # a step that sees nothing has no doubts: only if there is nothing
-                continue
-            slip = np.max(np.abs(halved - exact)) / size
-            if np.isfinite(slip) and slip < doubt:
-                best, doubt = coarse, slip
-    if best is None and flat is not None:
-        return flat
-    if best is None or doubt > _DOUBT:
+    fine, coarse = (
+        partial(_difference, sigma.derivatives[3], order - 3, h * sigma.scale) for h in (0.01, 0.02)
+    )
+    z = _WINDOW * sigma.scale * np.linspace(-1.0, 1.0, 257)
+    exact = coarse(z)
+    natural = np.max(np.abs(sigma.derivatives[3](z))) / sigma.scale ** (order - 3)
+    size = max(float(np.max(np.abs(exact))), float(natural), np.finfo(float).tiny)
+    doubt = np.max(np.abs(fine(z) - exact)) / size
+    if doubt > _DOUBT:
         raise ValueError(
             f"Derivative {order} of {sigma.name!r} cannot be had from its third: the activation varies "
             f"too fast (relative error {doubt:.1g}). Rescale it, or leave out the observables that "
             "need it."
         )
-    return best
+    return coarse
 
 
 def _difference(

@@ -23,7 +23,7 @@ Function = Callable[[np.ndarray], np.ndarray]
 
 _LINE_LEVEL = 2
 _LINE_CAP = 6
-_PAIR_CAP = 3
+_PAIR_CAP = 4
 _ROUNDOFF = 1e-14
 _BATCH = 2048  # inputs at a time, some megabytes of nodes
 

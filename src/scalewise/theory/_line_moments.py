@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.gaussian import increment, line_rule
+from scalewise.gaussian import increment, line_rule, why_unconverged
 
 __all__ = ["closed_line_moments", "line_moments", "moment_names"]
 
@@ -97,8 +97,7 @@ def _refuse(sigma: Activation, K: np.ndarray, change: np.ndarray) -> NoReturn:
     worst = K[np.argmax(np.where(np.isfinite(change), change, np.inf))]
     raise ValueError(
         f"The single-input expectations of {sigma.name!r} do not converge or overflow at "
-        f"K = {worst:.3g}. If the activation has a kink that was not declared, name it in "
-        "scalewise.activation(..., kinks=(...)); else make C_b, C_W or the inputs smaller."
+        f"K = {worst:.3g}. " + why_unconverged(sigma, float(worst))
     )
 
 
