@@ -23,7 +23,7 @@ __all__ = ["KernelMap", "Workspace", "kernel_map"]
 
 _SERIES_TOLERANCE = 1e-12
 # Orders that are tried before all of them: the first for correlations of a half or so.
-_FEW = (32, 64, 128)
+_FEW = (48, 128)
 (_rank_one_update,) = get_blas_funcs(("ger",), dtype=np.float64)
 _COINCIDENT = 1.0 - 2e-15  # arccos turns the roundoff of a correlation of 1 into its square root
 
