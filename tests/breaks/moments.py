@@ -159,6 +159,12 @@ MUTANTS = (
         "tests/gaussian/test_extreme_kernels.py",
     ),
     of_hermite(
+        "mean square: the middle node twice",
+        "np.where(x[right] == 0.0, 1.0, 2.0)",
+        "2.0",
+        "tests/gaussian/test_kernel_map.py",
+    ),
+    of_hermite(
         "moments: series one power out",
         "total = total * c + f[k] * g[k]",
         "total = (total + f[k] * g[k]) * c",

@@ -25,6 +25,12 @@ MUTANTS = (
         "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)) // 2)",
     ),
     of_map(
+        "K: what further orders hold forgotten",
+        "parts = np.vstack([parts, np.maximum(whole - parts.sum(axis=0), 0.0)])",
+        "parts = np.vstack([parts, 0.0 * whole])",
+        "tests/gaussian/test_kernel_map.py",
+    ),
+    of_map(
         "K: angle term of ReLU with the wrong sign",
         "        sine *= self._beta\n",
         "        sine *= -self._beta\n",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["HermiteTable", "PairSeries", "hermite_table", "mehler"]
+__all__ = ["HermiteTable", "LowOrders", "PairSeries", "hermite_table", "low_orders", "mehler"]
 
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
 _ORDERS = (32, 64, 128, 256, 512, 1024, 2048)
@@ -43,6 +43,21 @@ class HermiteTable:
     resolved: bool = True
 
 
+@dataclass(frozen=True)
+class LowOrders:
+    r"""The first coefficients, and the whole of which they are a part.
+
+    Args:
+        coefficients: $h_k(K_a)$, by order and input.
+        square: $\langle F^2\rangle$ per input.
+        slope_square: $\langle F'^2\rangle$ per input; ``None`` if it was not asked for.
+    """
+
+    coefficients: Float[np.ndarray, "order input"]
+    square: Float[np.ndarray, " input"]
+    slope_square: Float[np.ndarray, " input"] | None
+
+
 def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     r"""Nodes $x_j$ of a trapezoidal rule, and $w_j\mathrm{He}_k(x_j)$ for $k<$ `order`."""
     x, table = _TABLES.get(nodes, (None, None))
@@ -64,6 +79,7 @@ def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarra
 # Grown as higher orders are asked for; a few megabytes, as there are six numbers of nodes.
 _TABLES: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 _KEPT = 1 << 18
+_PART = 1 << 14  # numbers at a time: of larger temporaries the system fetches every page anew
 
 
 def hermite_table(
@@ -110,6 +126,77 @@ def hermite_table(
     remainder = np.maximum(left_out, _ROUNDOFF) * size
     remainder = remainder if converged else np.maximum(remainder, parseval)
     return HermiteTable(h, remainder, converged, resolved)
+
+
+def low_orders(
+    function: Callable[[np.ndarray], np.ndarray],
+    slope: Callable[[np.ndarray], np.ndarray] | None,
+    K: Float[np.ndarray, " input"],
+    order: int,
+    *,
+    parity: int = 0,
+) -> LowOrders | None:
+    r"""The coefficients below `order`: all that pairs need whose correlations are not close to 1.
+
+    Args:
+        function: $F$, elementwise on arrays.
+        slope: $F'$, or ``None`` if $\langle F'^2\rangle$ is not wanted.
+        K: Variances $K_a>0$.
+        order: How many.
+        parity: $+1$ if $F$ is even, $-1$ if odd.
+
+    Returns:
+        The coefficients, to 1e-14 of $\sqrt{\langle F^2\rangle}$, and the squares to 1e-14;
+        ``None`` where the largest rule does not resolve them.
+    """
+    pilot = np.quantile(K, (0.0, 0.5, 1.0))
+    nodes, resolved = _resolving_nodes(function, pilot, order, 128, parity)
+    nodes, slope_nodes = (
+        _resolving_squares(f, pilot, start, p) if f is not None and resolved else None
+        for f, start, p in ((function, nodes, parity), (slope, 128, -parity))
+    )
+    if nodes is None or (slope is not None and slope_nodes is None):
+        return None
+    size = max(1, _PART // nodes)
+    parts = [K[first : first + size] for first in range(0, len(K), size)]
+    rules = [_rule(function, part, order, nodes, parity) for part in parts]
+    h, square = (np.concatenate(found, axis=-1) for found in zip(*rules, strict=True))
+    if slope is None or slope_nodes is None:
+        return LowOrders(h, square, None)
+    return LowOrders(h, square, _mean_square(slope, K, slope_nodes, -parity))
+
+
+def _resolving_squares(
+    function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int, parity: int
+) -> int | None:
+    r"""How many nodes $\langle F^2\rangle$ needs, from `nodes` on, by the test of `_resolving_nodes`."""
+    while nodes <= MAX_NODES:
+        one, other = (_mean_square(function, K, nodes, parity, (start, 2)) for start in (0, 1))
+        if np.all(np.abs(one - other) <= 1e-7 * one):
+            return nodes
+        nodes *= 2
+    return None
+
+
+def _mean_square(
+    function: Callable[[np.ndarray], np.ndarray],
+    K: np.ndarray,
+    nodes: int,
+    parity: int,
+    part: tuple[int, int] = (0, 1),
+) -> np.ndarray:
+    r"""$\langle F^2\rangle$ alone, by the rule of `_rule`."""
+    start, stride = part
+    x, table = _weighted_polynomials(1, nodes)
+    x, weight = x[start::stride], stride * table[0, start::stride]
+    if parity:
+        right = slice(int(np.searchsorted(x, 0.0)), None)
+        x, weight = x[right], weight[right] * np.where(x[right] == 0.0, 1.0, 2.0)
+    root, square, size = np.sqrt(K)[:, None], np.empty(len(K)), max(1, _PART // len(x))
+    for first in range(0, len(K), size):
+        values = function(root[first : first + size] * x)
+        np.matmul(values * values, weight, out=square[first : first + size])
+    return square
 
 
 def _relative_tail(h: np.ndarray, square: np.ndarray) -> Float[np.ndarray, " order"]:
