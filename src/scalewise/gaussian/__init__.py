@@ -10,7 +10,7 @@ from scalewise.gaussian._interface import (
     product,
     single_moment,
 )
-from scalewise.gaussian._joint import SCRAMBLES, JointRule, joint_rule
+from scalewise.gaussian._joint import SCRAMBLES, JointRule, joint_rule, joint_work
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
 from scalewise.gaussian._products import high_moments, pair_products
 from scalewise.gaussian._quadrature import line_rule
@@ -26,6 +26,7 @@ __all__ = [
     "four_point_products",
     "high_moments",
     "joint_rule",
+    "joint_work",
     "kernel_map",
     "line_rule",
     "pair_moment",

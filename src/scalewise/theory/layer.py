@@ -23,7 +23,7 @@ from scalewise.gaussian import (
     pair_moments,
 )
 
-__all__ = ["SCRAMBLES", "Family", "Layer", "Tensor", "is_piecewise_linear"]
+__all__ = ["SCRAMBLES", "Family", "Layer", "Tensor"]
 
 # Fewer than for V alone: there are six families, and the nodes have little left to tell.
 POINTS, SCRAMBLES = 1 << 11, 8
@@ -67,7 +67,7 @@ class Layer:
 
     def curved(self, p: int, q: int) -> Float[np.ndarray, "sample sample"]:
         r"""$M_{pq}$ where $\sigma''$ came from the chain rule: 0 for a piecewise linear activation."""
-        return np.zeros_like(self.K) if is_piecewise_linear(self.sigma) else self.M(p, q)
+        return np.zeros_like(self.K) if self.sigma.is_piecewise_linear else self.M(p, q)
 
     def _moment(self, p: int, q: int) -> np.ndarray:
         if (q, p) in self._pair:
@@ -119,11 +119,3 @@ class Layer:
 
 def _pair(M: np.ndarray) -> np.ndarray:
     return M[:, :, None, None]
-
-
-def is_piecewise_linear(sigma: Activation) -> bool:
-    r"""Whether $\sigma''=0$ wherever it exists: then kinks are all the curvature there is."""
-    if sigma.is_smooth:
-        return False
-    points = np.concatenate([np.linspace(-9.7, 9.7, 389), [-60.1, 60.1]])
-    return not np.any(sigma.derivative(points, 2))
