@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     of_layer(
         "layer: chain rule's curvature at a kink",
-        "np.zeros_like(self.K) if is_piecewise_linear(self.sigma) else self.M(p, q)",
+        "np.zeros_like(self.K) if self.sigma.is_piecewise_linear else self.M(p, q)",
         "self.M(p, q)",
         f"{TESTS}::test_a_piecewise_linear_network_bends_nowhere",
     ),

@@ -122,5 +122,13 @@ class Activation:
         r"""Whether $\sigma(\lambda z)=\lambda\sigma(z)$ for every $\lambda>0$, PDLT (2.13)."""
         return self.slopes is not None
 
+    @property
+    def is_piecewise_linear(self) -> bool:
+        r"""Whether it has kinks, and $\sigma''=0$ between them: then they are all the curvature there is."""
+        if self.is_smooth:
+            return False
+        points = np.concatenate([np.linspace(-9.7, 9.7, 389), [-60.1, 60.1]])
+        return not np.any(self.derivative(points, 2))
+
     def __str__(self) -> str:
         return self.name

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-__all__ = ["JointRule", "combined", "joint_rule", "resolved", "shaken", "with_shakes"]
+__all__ = ["JointRule", "combined", "joint_rule", "joint_work", "resolved", "shaken", "with_shakes"]
 
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
@@ -30,6 +30,7 @@ _UNRESOLVED = 3e-3
 _SHARE, _ROUNDOFF = 0.3, 1e-12
 MOST_POINTS = 1 << 13
 _PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
+_ONE_INPUT = 1e6
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
 
 
@@ -183,6 +184,27 @@ def joint_rule(
     if smooth and count <= MAX_PRODUCT_INPUTS:
         return JointRule("product", root, seed, _PRODUCT_LEVELS[root.shape[1]], samples)
     return JointRule("samples", root, seed, samples)
+
+
+def joint_work(count: int, *, smooth: bool) -> float:
+    """About how many multiplications the expectations over all pairs of pairs of inputs take in a layer.
+
+    That is with as many points as samples may have; `joint_rule` gives fewer to very many inputs.
+
+    Args:
+        count: How many inputs there are; one alone is read from a table.
+        smooth: Whether the activation is smooth.
+    """
+    if count == 1:
+        return float(_ONE_INPUT)
+    if smooth and count <= MAX_PRODUCT_INPUTS:
+        nodes = sum(level**count for level in _PRODUCT_LEVELS[count])
+    else:
+        nodes = SCRAMBLES * MOST_POINTS
+    pairs = count * (count + 1) // 2
+    # Measured: a feature of a pair takes as long as 100 multiplications of a matrix product, a value of
+    # the activation as long as 500.
+    return float(nodes) * (pairs * pairs + 100 * pairs + 500 * count)
 
 
 @lru_cache(maxsize=4)

@@ -30,15 +30,7 @@ from scalewise.gaussian import (
     shaken,
 )
 
-__all__ = [
-    "SCRAMBLES",
-    "Expectations",
-    "Family",
-    "Layer",
-    "Shaken",
-    "Tensor",
-    "is_piecewise_linear",
-]
+__all__ = ["SCRAMBLES", "Expectations", "Family", "Layer", "Shaken", "Tensor"]
 
 # Fewer than for V alone: there are six families, and the nodes have little left to tell.
 POINTS, SCRAMBLES = 1 << 11, 8
@@ -73,7 +65,7 @@ class Expectations(abc.ABC):
 
     def curved(self, p: int, q: int) -> Matrix:
         r"""$M_{pq}$ where $\sigma''$ came from the chain rule: 0 for a piecewise linear activation."""
-        return np.zeros_like(self.K) if is_piecewise_linear(self.sigma) else self.M(p, q)
+        return np.zeros_like(self.K) if self.sigma.is_piecewise_linear else self.M(p, q)
 
     def pushed(
         self, p: int, q: int, T: Float[np.ndarray, "_estimate sample sample row column"]
@@ -197,11 +189,3 @@ class Shaken(Expectations):
 
 def _pair(M: np.ndarray) -> np.ndarray:
     return M[:, :, None, None]
-
-
-def is_piecewise_linear(sigma: Activation) -> bool:
-    r"""Whether $\sigma''=0$ wherever it exists: then kinks are all the curvature there is."""
-    if sigma.is_smooth:
-        return False
-    points = np.concatenate([np.linspace(-9.7, 9.7, 389), [-60.1, 60.1]])
-    return not np.any(sigma.derivative(points, 2))

@@ -19,7 +19,7 @@ from scalewise.network import MLP
 from scalewise.theory.ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.dntk import next_P, next_Q
 from scalewise.theory.layer import SCRAMBLES as LAYER_SCRAMBLES
-from scalewise.theory.layer import Expectations, Family, Layer, Shaken, is_piecewise_linear
+from scalewise.theory.layer import Expectations, Family, Layer, Shaken
 from scalewise.theory.ntk_statistics import next_A, next_B, next_D, next_F, next_H1
 from scalewise.theory.preactivation import (
     Pairs,
@@ -29,7 +29,7 @@ from scalewise.theory.preactivation import (
     preactivation_step,
 )
 
-__all__ = ["TENSORS", "TensorFlow", "check_tensors", "tensor_flow"]
+__all__ = ["TENSORS", "TensorFlow", "check_memory", "tensor_flow"]
 
 TENSORS = {
     "metric_nlo": "G1",
@@ -87,56 +87,37 @@ class TensorFlow:
     errors: dict[str, Float[np.ndarray, "layer ..."]]
 
 
-def check_tensors(net: MLP, samples: int, names: Sequence[str]) -> None:
-    """Refuse observables that do not exist for the activation, or do not fit the memory.
+def check_memory(net: MLP, samples: int, names: Sequence[str]) -> None:
+    """Refuse tensors that do not fit the memory.
 
     Args:
         net: The network.
         samples: How many inputs.
-        names: Observables, out of `TENSORS`.
+        names: Observables, out of `TENSORS`; none takes nothing.
 
     Raises:
-        ValueError: With the reason and the remedy.
+        ValueError: With what they take and the remedy.
     """
-    sigma = net.activation
-    letters = {TENSORS[name]: name for name in names}
-    if not sigma.is_continuous and letters.keys() - {"V", "G1"}:
-        name = next(name for key, name in letters.items() if key not in ("V", "G1"))
-        raise ValueError(
-            f"{name!r} does not exist for {sigma.name!r}: the activation jumps, and its derivative is "
-            "a delta function. Leave it out of `observables`."
-        )
-    if not sigma.is_smooth:
-        for letter in "RSTU":
-            if letter in letters:
-                raise ValueError(
-                    f"{letters[letter]!r} does not exist for {sigma.name!r}: the ddNTKs need three "
-                    "derivatives, and the activation has a kink. Leave it out of `observables`, or "
-                    "choose a smooth activation such as 'gelu' or 'softplus'."
-                )
-        curved = not is_piecewise_linear(sigma) and any(k.slope_jump for k in sigma.kinks)
-        for letter in "PQ":
-            if letter in letters and curved:
-                raise ValueError(
-                    f"{letters[letter]!r} does not exist for {sigma.name!r}: its second derivative "
-                    "is a delta function beside a curved part. Leave it out of `observables`, or "
-                    "choose a smooth or a piecewise linear activation."
-                )
-    _check_memory(net, samples, letters)
-
-
-def _check_memory(net: MLP, samples: int, letters: dict[str, str]) -> None:
+    letters = {TENSORS[name] for name in names}
+    if not letters or samples == 1:
+        return
     pairs, four = samples * (samples + 1) // 2, samples**4
     few = net.activation.is_smooth and samples <= 4
-    result = 2 * net.depth * four * sum(x not in ("G1", "H1") for x in letters)
-    if letters.keys() <= {"V", "G1"}:
-        work = 3 * pairs**2 * (2 if few else SCRAMBLES)
+    result = 2 * net.depth * four * len(letters - {"G1", "H1"})
+    if letters <= {"V", "G1"}:
+        work = 3 * pairs**2 * ((1 if few else SCRAMBLES) + SHAKES)
     else:
-        work = four * (2 * len(_closure(letters)) + 8) * (2 if few else LAYER_SCRAMBLES)
+        work = (
+            four
+            * (2 * len(_closure(tuple(letters))) + 8)
+            * ((1 if few else LAYER_SCRAMBLES) + SHAKES)
+        )
     if 8 * (work + result) > _MEMORY:
+        one = len(letters) == 1
         raise ValueError(
-            f"{', '.join(map(repr, letters.values()))} of {samples} inputs through {net.depth} layers "
-            f"take {8 * (work + result) / 2**30:.0f} GiB. Predict them for fewer inputs at a time: "
+            f"{', '.join(map(repr, names))} of {samples} inputs through {net.depth} layers "
+            f"{'takes' if one else 'take'} {8 * (work + result) / 2**30:.0f} GiB. Leave "
+            f"{'it' if one else 'them'} out of `observables`, or predict for fewer inputs at a time: "
             "each entry depends on the inputs of its own indices only."
         )
 
@@ -198,7 +179,7 @@ def _start(count: int) -> _Run:
     return _Run(zeros, origin(Pairs.of(count)))
 
 
-def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
+def _closure(letters: Sequence[str]) -> set[str]:
     needed: set[str] = set()
     waiting = list(letters)
     while waiting:
