@@ -24,6 +24,7 @@ import pytest
 
 from breaks import (
     Mutant,
+    activations,
     correlators,
     criticality,
     deep,
@@ -77,6 +78,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *torch.MUTANTS,
     *two_inputs.MUTANTS,
     *deep.MUTANTS,
+    *activations.MUTANTS,
     *correlators.MUTANTS,
     *laws.MUTANTS,
     *note.MUTANTS,

@@ -19,7 +19,10 @@ from scalewise.activations import BUILTIN_NAMES, Kink, activation
 from scalewise.criticality import criticality
 from scalewise.gaussian import single_moment
 
-NONE = ("sigmoid", "softplus", "softplus_shifted", "monomial", "quadratic", "perceptron", "exp")
+NONE = (
+    *("sigmoid", "softplus", "softplus_shifted", "monomial", "quadratic", "perceptron", "exp"),
+    *("hardsigmoid", "logsigmoid", "tanhshrink"),
+)
 SOME = tuple(name for name in BUILTIN_NAMES if name not in NONE)
 
 

@@ -171,7 +171,7 @@ def test_bad_numbers_in_a_file_are_refused(tmp_path) -> None:
         (np.zeros((2, 2, 2)), r"3 dimensions with shape \(2, 2, 2\).*reshape"),
         (np.zeros((0, 4)), r"`source` is empty: it has shape \(0, 4\)"),
         (np.zeros((4, 0)), r"is empty"),
-        ([[1, 2], [3]], r"rows differ in length"),
+        ([[1, 2], [3]], r"rows of different lengths"),
         ("imagenet", r"one of digits, mnist, cifar2, the path.*got 'imagenet'"),
         ("absent.npy", r"'absent\.npy', which does not exist"),
     ],
@@ -191,7 +191,7 @@ def test_wrong_sources_are_refused(source, message) -> None:
     ],
 )
 def test_what_is_not_a_number_is_refused(source) -> None:
-    with pytest.raises(TypeError, match=r"must hold real numbers; got an array of dtype"):
+    with pytest.raises(TypeError, match=r"`source` must be an array of real numbers; got"):
         load_inputs(source)
 
 

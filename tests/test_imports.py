@@ -7,7 +7,7 @@ import scalewise
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
-    {"_version", "_threads"},
+    {"_version", "_threads", "_arrays"},
     {"scaling"},
     {"activations"},
     {"gaussian"},

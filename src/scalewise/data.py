@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from scalewise._arrays import real_array
+
 __all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
 
 DATA_FOLDER = "SCALEWISE_DATA"
@@ -36,8 +38,8 @@ def load_inputs(
         source: ``"digits"`` (1797 images of 8 x 8, bundled with scikit-learn), ``"mnist"`` or
             ``"cifar2"`` (training images; ``mnist.npz`` and ``cifar2.npz`` in the folder named by
             the environment variable ``SCALEWISE_DATA``), the path of a ``.npy`` or ``.csv`` file
-            (comma-separated, with or without one header line), or any array of shape
-            ``(samples, features)``.
+            (comma-separated, with or without one header line), or any array, tensor, data frame or
+            nested list of shape ``(samples, features)``.
         samples: How many rows to choose at random without replacement; all, in order, for ``None``.
         seed: Seed of that choice, at least 0.
         standardize: Whether to standardise; ``None`` means yes for the named data sets and no for
@@ -49,7 +51,7 @@ def load_inputs(
     Raises:
         ValueError: If the source is unknown, missing or not a table of finite numbers, `samples` is
             below 1 or more than there are, or a constant source is to be standardised.
-        TypeError: If the source holds something that is not a real number.
+        TypeError: If the source holds something that is not a real number, or is masked.
         ImportError: If ``"digits"`` is asked for and scikit-learn is not installed.
 
     Example:
@@ -256,17 +258,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _as_table(values: Any, name: str) -> Shaped[np.ndarray, "sample feature"]:
-    try:
-        table = np.asarray(values)
-    except ValueError as error:
-        raise ValueError(
-            f"{name} must be an array of shape (samples, features); its rows differ in length."
-        ) from error
-    if table.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} must hold real numbers; got an array of dtype {table.dtype}. Convert it, for "
-            "example with numpy.asarray(x, dtype=float)."
-        )
+    table = real_array(name, values)
     if table.ndim != 2:
         raise ValueError(
             f"{name} must have shape (samples, features); got an array of {table.ndim} dimensions "

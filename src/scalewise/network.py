@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array, real_array
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
 from scalewise.criticality import Criticality, criticality, equivalent_rates, rates_along
 
 __all__ = ["MLP", "check_inputs", "digest_of", "replace_layers"]
 
-PerLayer = float | int | Sequence[float | int]
+# One number, or one for each layer, in any form that `scalewise._arrays` reads.
+PerLayer = Any
 
 
 @dataclass(frozen=True, init=False)
@@ -68,7 +70,7 @@ class MLP:
     def __init__(
         self,
         depth: int,
-        width: int | Sequence[int],
+        width: Any,
         activation: str | Activation | Callable[[Any], Any],
         *,
         input_dim: int,
@@ -197,6 +199,7 @@ class MLP:
             "depth": self.depth,
             "hidden_widths": list(self.hidden_widths),
             "activation": self.activation.name,
+            "activation_digest": self.activation.digest(),
             "input_dim": self.input_dim,
             "output_dim": self.output_dim,
             "C_b": list(self.C_b),
@@ -255,21 +258,14 @@ def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
 
     Args:
         net: The network.
-        x: (samples, features), anything NumPy can read as numbers.
+        x: (samples, features): an array, tensor, data frame or nested list of real numbers.
 
     Raises:
         ValueError: If `x` is not a non-empty matrix of finite numbers with `net.input_dim` columns,
-            or a sample's first-layer kernel vanishes (a zero input vector with C_b = 0).
+            an entry is masked, or a sample's first-layer kernel vanishes (a zero input vector with
+            C_b = 0).
     """
-    try:
-        array = np.asarray(x)
-        if np.iscomplexobj(array):
-            raise TypeError
-        array = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            "`x` must be an array of real numbers of shape (samples, features)."
-        ) from None
+    array = float_array("`x`", x)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
             "`x` must have shape (samples, features) with at least one of each; "
@@ -315,8 +311,8 @@ def _size(name: str, value: Any, meaning: str) -> int:
 
 def _hidden_widths(width: Any, depth: int) -> tuple[int, ...]:
     meaning = "is a number of neurons"
-    if isinstance(width, np.ndarray) and width.ndim == 1:
-        width = width.tolist()
+    if hasattr(width, "__array__"):
+        width = real_array("`MLP.width`", width).tolist()
     if not isinstance(width, Sequence) or isinstance(width, str):
         return (_size("width", width, meaning),) * (depth - 1)
     if len(width) != depth - 1:
@@ -328,17 +324,17 @@ def _hidden_widths(width: Any, depth: int) -> tuple[int, ...]:
 
 
 def _per_layer(name: str, value: Any, depth: int, *, positive: bool = False) -> tuple[float, ...]:
-    many = not isinstance(value, numbers.Real)
-    values = tuple(value) if many else (value,) * depth
-    if len(values) != depth:
+    given = real_array(f"`MLP.{name}`", value)
+    many = given.ndim > 0
+    values = tuple(given.ravel().tolist()) if many else (given.item(),) * depth
+    if len(values) != depth or given.ndim > 1:
         raise ValueError(
             f"`MLP.{name}` needs one number for each of the {depth} layers; got {len(values)}. "
             f"Give {depth}, or one number for all."
         )
     rule = "positive and finite" if positive else "finite and at least 0"
     for layer, v in enumerate(values, 1):
-        number = float(v) if isinstance(v, numbers.Real) else math.nan
-        if not math.isfinite(number) or number < 0 or (positive and number == 0):
+        if not math.isfinite(v) or v < 0 or (positive and v == 0):
             place = f" in layer {layer}" if many else ""
             raise ValueError(f"`MLP.{name}` must be {rule}; got {v!r}{place}.")
     return tuple(float(v) for v in values)

@@ -70,6 +70,7 @@ class Observable:
         dimension: Powers of kernel and NTK that it scales with, for coefficients whose own entries do
             not say how large they could be; ``None`` for positive semidefinite matrices over the
             halves of their sample indices, whose diagonals do.
+        corrects: The observable whose 1/n correction this is; empty for the others.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Observable:
     obstacle: Obstacle = _none
     dimension: tuple[int, int] | None = None
     sampled: bool = False
+    corrects: str = ""
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -103,10 +105,22 @@ def _statistic(
     obstacle: Obstacle = _jump,
     *,
     dimension: tuple[int, int],
+    corrects: str = "",
 ) -> Observable:
     """A row for a coefficient of 1/n that is computed only when it is named."""
     return Observable(
-        name, symbol, equation, 1, legs, units, meaning, False, obstacle, dimension, sampled=True
+        name,
+        symbol,
+        equation,
+        1,
+        legs,
+        units,
+        meaning,
+        False,
+        obstacle,
+        dimension,
+        sampled=True,
+        corrects=corrects,
     )
 
 
@@ -131,6 +145,7 @@ OBSERVABLES: dict[str, Observable] = {
             "preactivation²",
             "The 1/n correction of that covariance, times the width of the layer below.",
             sampled=True,
+            corrects="kernel",
         ),
         Observable(
             "four_point_vertex",
@@ -161,6 +176,7 @@ OBSERVABLES: dict[str, Observable] = {
             "The 1/n correction of the mean NTK, times the width of the layer below.",
             obstacle=_jump,
             dimension=(0, 1),
+            corrects="ntk",
         ),
         _statistic(
             "ntk_A",

@@ -102,9 +102,7 @@ MUTANTS = (
         "np.array([*net.hidden_widths, np.inf])",
     ),
     of_ratios("ratio: power of the kernel", "scale = flow.K**p *", "scale = flow.K**-p *"),
-    of_ratios(
-        "output scale: without its root", "np.sqrt(kernel[0] / kernel)", "kernel[0] / kernel"
-    ),
+    of_ratios("output scale: without its root", "np.sqrt(K[0] / K)", "kernel[0] / kernel"),
     of_states(
         "information of three: all of them left out", "ones - twos + entropy(table)", "ones - twos"
     ),

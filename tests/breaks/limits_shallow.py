@@ -16,6 +16,13 @@ of_experiment = row(
     "experiments/cifar2_limits.py",
     "tests/experiments/test_cifar2_limits.py::test_every_number_is_that_of_bare_networks",
 )
+BATCHES = "tests/experiments/test_cifar2_limits.py::test_batches_take_every_image_once_in_each_pass"
+SEEDS = "tests/experiments/test_cifar2_limits.py::test_seeds_share_no_network"
+of_batches = row(
+    "experiments/cifar2_batches.py",
+    "tests/experiments/test_cifar2_limits.py::test_batches_side_by_side",
+)
+of_few_shot = row("experiments/omniglot_maml.py", "tests/experiments/test_omniglot_maml.py")
 of_images = row(
     "experiments/cifar2_limits.py",
     "tests/experiments/test_cifar2_limits.py::test_images_are_those_of_both_classes",
@@ -27,6 +34,7 @@ of_numbers = row(
 of_divergences = row("limits/shallow/_divergences.py", DIVERGENCES)
 
 DYNAMICS = "tests/limits/test_shallow_dynamics.py::test_every_limit_step_by_step"
+ASYMPTOTES = f"{LIMITS}::test_first_weights_that_outgrow_their_start_see_asymptotes"
 UNEQUAL = f"{LIMITS}::test_wide_networks_with_rates_that_scale_differently"
 
 
@@ -72,8 +80,8 @@ MUTANTS = (
     ),
     of_scaling(
         "shallow: unequal rates, output weights from their start",
-        "silent=s_a > 0",
-        "silent=False",
+        '"silent": s_a > 0',
+        '"silent": False',
         UNEQUAL,
     ),
     of_scaling(
@@ -84,21 +92,91 @@ MUTANTS = (
     ),
     of_scaling(
         "shallow: unequal rates, first weights at rest",
-        '"", of_w == 0, first',
-        '"", s_w == 0, first',
+        "moving = s_w + max(s_a, Fraction(0)) >= 0",
+        "moving = s_w >= 0",
         UNEQUAL,
     ),
     of_scaling(
         "shallow: unequal rates, order of the first layer",
-        "p - s_w - 2 * max(s_a, Fraction(0))",
-        "p - s_w - max(s_a, Fraction(0))",
+        "p - s_w - 2 * b_a",
+        "p - s_w - b_a",
         UNEQUAL,
+    ),
+    of_scaling(
+        "shallow: mirror, order of the output layer", "p - s_a - 2 * b_w", "p - s_a - b_w", UNEQUAL
+    ),
+    of_scaling(
+        "shallow: mirror, first weights from their start",
+        '"silent_w": s_w > 0',
+        '"silent_w": False',
+        UNEQUAL,
+    ),
+    of_limit("shallow: mirror, a unit as large as a step", "eps ** 0.75", "eps ** 0.05", UNEQUAL),
+    of_limit(
+        "shallow: mirror, activations that never become linear",
+        "if not settled or np.abs(slope).max() < 1e-2:",
+        "if not settled:",
+        f"{LIMITS}::test_bad_limits_are_refused",
+    ),
+    of_particles(
+        "shallow: mirror, the activation from near by",
+        "there = h if self._unit == 1.0 else h / self._unit",
+        "there = h",
+        ASYMPTOTES,
+    ),
+    of_particles(
+        "shallow: mirror, no unit of the values",
+        "return (self._unit * far).astype(h.dtype, copy=False)",
+        "return far.astype(h.dtype, copy=False)",
+        ASYMPTOTES,
     ),
     of_scaling(
         "shallow: unequal rates, a start forgotten",
         "remembers = p == q + _HALF",
         "remembers = False",
         UNEQUAL,
+    ),
+    of_experiment("cifar2: kernels in units of the limit", "few = power * both", "few = both"),
+    of_experiment(
+        "cifar2: every step the first batch",
+        ".reshape(config.steps, config.batch)",
+        ".reshape(config.steps, config.batch)[[0] * config.steps]",
+        BATCHES,
+    ),
+    of_experiment(
+        "cifar2: batches by chance",
+        "rng.permutation(config.samples)",
+        "rng.integers(config.samples, size=config.samples)",
+        BATCHES,
+    ),
+    of_experiment(
+        "cifar2: networks of every run the same",
+        "drawn = [config.seed + s for s in seeds]",
+        "drawn = list(seeds)",
+        SEEDS,
+    ),
+    of_batches(
+        "cifar2: batches all full", "batch=0 if batch == config.samples else batch", "batch=0"
+    ),
+    of_batches(
+        "cifar2: the reference over the model",
+        'last.sel(model=model) / last.sel(model="reference")',
+        'last.sel(model="reference") / last.sel(model=model)',
+    ),
+    row("experiments/word2vec_analogies.py", "tests/experiments/test_word2vec_numbers.py")(
+        "word vectors: questions not compared one by one",
+        "_mean(found[-1] - width)",
+        "_mean(found[-1])",
+    ),
+    of_few_shot(
+        "few shot: runs for tasks",
+        "    tasks = _by_tasks(dataset)\n    ahead",
+        "    tasks = sem\n    ahead",
+    ),
+    of_few_shot(
+        "few shot: more runs tell no more",
+        'dataset.kept_sem.median("run") / runs**0.5',
+        'dataset.kept_sem.median("run")',
     ),
     of_experiment("cifar2: output of the library", "sigma=(3 * d) ** -0.5", "sigma=d**-0.5"),
     of_experiment("cifar2: rate of the output", "config.rate * 3 * d", "config.rate * d"),
@@ -109,8 +187,8 @@ MUTANTS = (
     of_experiment("cifar2: another slope", '"leaky_relu(0.1)"', '"leaky_relu(0.01)"'),
     of_experiment(
         "cifar2: a reference with the seeds of the limits",
-        "[config.seeds + s for s in seeds]",
-        "list(seeds)",
+        "[config.seeds + s for s in drawn]",
+        "drawn",
     ),
     of_experiment(
         "cifar2: a reference of the limits' width", '(d, "NTK") if', '(config.width, "NTK") if'
@@ -121,7 +199,9 @@ MUTANTS = (
         "one.kernel_a + one.kernel_w",
     ),
     of_experiment(
-        "cifar2: rescaled logits of networks", "logits = one.logits", "logits = one.scaled_logits"
+        "cifar2: rescaled logits of networks",
+        "logits, power = one.logits,",
+        "logits, power = one.scaled_logits,",
     ),
     of_experiment(
         "cifar2: divergence the other way",
@@ -145,7 +225,7 @@ MUTANTS = (
     of_images("cifar2: an image twice", "replace=False", "replace=True"),
     of_images("cifar2: pixels not centred", "(pixels - _MEAN) / _STD", "pixels / _STD"),
     of_images("cifar2: one class alone", "for c in (0, 1)]", "for c in (0, 0)]"),
-    of_numbers("cifar2: ties without a margin", "axis=0) + floor / 2", "axis=0)"),
+    of_numbers("cifar2: ties without a margin", "axis=0) + floor", "axis=0)"),
     of_numbers(
         "cifar2: start of the mean field",
         "0.5 * (share - 1 - np.log(share))",

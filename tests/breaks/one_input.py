@@ -10,6 +10,9 @@ of_layer_contributions = row(
     "theory/layer_contributions.py", "tests/theory/test_single_input_recursions.py"
 )
 
+of_size = row("theory/natural_size.py", "tests/theory/test_natural_size.py")
+of_bias = row("compare/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py"))
+
 MUTANTS = (
     of_single_input(
         "one V: ratio of widths",
@@ -186,4 +189,24 @@ MUTANTS = (
         "np.concatenate([ones, np.cumprod(chi_perp[::-1], axis=0)[::-1]])",
         "tests/theory/test_single_input_golden.py",
     ),
+    of_size(
+        "size: of the tensor alone", "if its.dimension == row.dimension and", "if other == name and"
+    ),
+    of_size(
+        "size: of the smallest of its dimension",
+        "np.max(same, axis=(0, 2))",
+        "np.min(same, axis=(0, 2))",
+    ),
+    of_size("size: correction without its order", "relative * leading", "leading"),
+    row("theory/single_input.py", "tests/theory/test_natural_size.py")(
+        "size: signs of the expectations kept",
+        "{name: np.abs(value) for name, value in moments.items()}",
+        "moments",
+    ),
+    of_bias(
+        "bias: entries between inputs forgotten",
+        'np.maximum(theory[f"{name}_size"].values, largest)',
+        'theory[f"{name}_size"].values',
+    ),
+    of_bias("bias: corrected observables to first order", "            order = epsilon**2\n", ""),
 )

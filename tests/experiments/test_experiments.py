@@ -3,6 +3,8 @@
 import ast
 import json
 from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from matplotlib.figure import Figure
 import scalewise.experiments
 from scalewise.experiments._look import Number, power
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
+from scalewise.scaling import ABC
 
 ROOM = Path(scalewise.experiments.__file__).parent
 # These have files of their own, which run them.
@@ -41,6 +44,8 @@ PROMISED = {
     "word2vec_analogies": ({"right", "right_cosine", "place"}, 2),
     "linear_and_quadratic_limits": ({"loss", "spread", "limit_loss", "gap", "other_gap"}, 8),
     "phase_diagram": ({"limit", "depth", "gamma_back"}, 2),
+    "stable_strategies": ({"corner", "place", "start", "toward", "wrong", "beyond", "count"}, 2),
+    "cifar2_batches": ({"size", "relative_size", "kernel", "divergence", "accuracy", "loss"}, 8),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }
 
@@ -138,3 +143,26 @@ def test_a_power_and_its_error() -> None:
     found = np.array([power(x, x + sem * rng.normal(size=4), sem) for _ in range(2000)])
     assert found[:, 0].std() == pytest.approx(found[:, 1].mean(), rel=0.1)
     assert abs(found[:, 0].mean() - 1) < 4 * found[:, 1].mean() / 2000**0.5 + 1e-3
+
+
+def test_corners_and_edges_of_the_solid_of_stable_strategies() -> None:
+    """By hand: three planes meet in two points that satisfy the fourth; standard lies between NTK and infinity."""
+    one = import_module("scalewise.experiments.stable_strategies")
+    half = Fraction(1, 2)
+    assert one.corners() == {(0, 2, 3): (half, half, 1), (1, 2, 3): (0, 1, 1)}
+    ends = {two: tuple(map(int, np.sign(way).astype(int))) for two, (_, way) in one.edges().items()}
+    assert ends == {
+        (0, 2): (1, 0, 0),
+        (0, 3): (0, 0, 1),
+        (1, 2): (0, 1, 0),
+        (1, 3): (0, 0, 1),
+        (2, 3): (-1, 1, 0),
+    }
+    known = ABC((0, 0), (0, "1/2"), 1).to_strategy()
+    assert one.strategy_at((1.5, 0.5, 1)).equivalent(known)
+    dataset = one.run(one.Config.small())
+    # A step across a facet is what makes a strategy unstable, and nothing on one is.
+    assert dataset.beyond.values.tolist() == [1.0] * 4
+    body = dataset["count"].sel(facet="A + r = 1")
+    assert int(body.sel(stratum="GP limit")) == 0
+    assert int(body.sum()) == int(dataset.points.sel(facet="A + r = 1")) == 49

@@ -84,7 +84,7 @@ NETWORKS: Refusals = [
         "`C_W` must be an array of real",
     ),
     (lambda: Network(mup(depth=3), "tanh", C_W=np.ones((3, 2))), ValueError, "`C_W` needs one"),
-    (lambda: Task([[1.0, 2.0], [1.0]], Y), ValueError, "rows of one length; got list"),
+    (lambda: Task([[1.0, 2.0], [1.0]], Y), ValueError, "rows of one length; got rows of"),
     (lambda: Task([["a", "b"]], [1.0]), ValueError, "`inputs` must be an array of real numbers"),
     (lambda: Task(X * 1j, Y), ValueError, "`inputs` must be an array of real numbers"),
     (lambda: Task(X, np.empty((2, 0))), ValueError, "`targets` must have one row for each of 2"),

@@ -42,7 +42,7 @@ LINEAR: Refusals = [
     (lambda: lim.linear_outputs(NET, X[0]), ValueError, r"`x` must be .* \(sample, feature\); got"),
     (lambda: lim.linear_outputs(NET, "x"), ValueError, r"`x` must be an array of real numbers"),
     (lambda: lim.linear_outputs("net", X), TypeError, "`net` must be a LinearNet"),
-    (lambda: lim.linear_outputs(NET, X * 1j), ValueError, "`x` must be .* got shape .* complex"),
+    (lambda: lim.linear_outputs(NET, X * 1j), ValueError, "`x` must be .* got complex ones"),
     (
         lambda: lim.linear_outputs(lim.linear_limit(2, 1, sigma_u=1e200), 1e200 * X),
         ValueError,

@@ -15,6 +15,8 @@ STEPS, SEEDS, UNITS = 5, 3, 1 << 14
 REFERENCE = sh.Reference(4, sigma=0.4, rate_a=0.8, rate_w=0.5)
 POINTS: dict[str, Any] = {one.id: one.representative for one in plane.regions()}
 POINTS |= {name: name for name in ("default", "IC-MF")}
+# First weights outgrow their start: outputs that diverge, and outputs that stay.
+POINTS |= {"mirror": ("-1/2", 0, 1), "finite mirror": ("-3/2", 1, 2), "half": (-1, "1/4", "3/2")}
 
 
 def least_margin(point: Any, schedule: int) -> float:
@@ -44,12 +46,16 @@ def by_kernels(task: sh.Task, f: np.ndarray, seen: Any) -> list:
     return found
 
 
-def by_units(task: sh.Task, silent: bool, seen: Any) -> list:
-    """(87)-(91) as a push-forward of independent draws, with opposite output weights."""
+def by_units(task: sh.Task, grows: str, still: str, seen: Any) -> list:
+    """(87)-(91) as a push-forward of independent draws, with opposite output weights.
+
+    A layer that `grows` starts at 0; the start of first weights is kept for the signs before they move.
+    """
     rng, x = np.random.default_rng(11), task.all_inputs
     a = rng.normal(size=(SEEDS, UNITS))
     a, w = np.concatenate([a, -a], 1), np.tile(rng.normal(size=(SEEDS, UNITS, 3)), (1, 2, 1))
-    a *= not silent
+    a *= grows != "a"
+    start, w = w, w * (grows != "w")
 
     def phi(z: np.ndarray) -> np.ndarray:
         return np.where(z > 0, z, 0.1 * z)
@@ -58,12 +64,15 @@ def by_units(task: sh.Task, silent: bool, seen: Any) -> list:
         h = np.einsum("sri,xi->sxr", w, x)
         return REFERENCE.sigma * REFERENCE.width * np.mean(a[:, None] * phi(h), axis=-1)
 
+    rate_a = 0.0 if still == "a" else REFERENCE.rate_a
+
     found = [outputs()]
     for k in range(STEPS):
         (i,), (j,) = task.rows(k)
         chi_a, chi_w = (REFERENCE.sigma * chi[:, None] for chi in seen(k, found[-1], i, j))
-        slope = np.where(w @ x[j] > 0, 1.0, 0.1)
-        a_, w_ = REFERENCE.rate_a * chi_a * phi(w @ x[i]), REFERENCE.rate_w * chi_w * a * slope
+        h = np.where(w.any(axis=-1), w @ x[j], start @ x[j])
+        slope = np.where(h > 0, 1.0, 0.1)
+        a_, w_ = rate_a * chi_a * phi(w @ x[i]), REFERENCE.rate_w * chi_w * a * slope
         a, w = a - a_, w - w_[..., None] * x[j]
         found.append(outputs())
     return found
@@ -79,7 +88,9 @@ def test_every_limit_step_by_step(name: str) -> None:
     some = {"steps": STEPS, "seeds": SEEDS, "units": UNITS}
     run = sh.train_limit(task, REFERENCE, point, **some)
     g, correction = run.start.values, bool(one.initial)
-    first, later = (0, 0) if correction else np.sign([q + 0.5, 2 * q + rate_a + 1]).astype(int)
+    first, later = (
+        (0, 0) if correction else np.sign([q + 0.5, 2 * q + max(rate_a, rate_w) + 1]).astype(int)
+    )
     content = np.ones(SEEDS, dtype=bool)  # nothing was wrong so far
 
     def seen(k: int, f: np.ndarray, i: int, j: int) -> list:
@@ -89,8 +100,9 @@ def test_every_limit_step_by_step(name: str) -> None:
         content[:] &= (found[0] == 0) & (found[1] == 0)
         return found
 
-    if q + rate_w == 0 or rate_a > rate_w:
-        found = by_units(task, rate_a > rate_w, seen)
+    if q + rate_w >= 0 or rate_a > rate_w:
+        grows = "a" if rate_a > rate_w else "w" if q + rate_w > 0 else ""
+        found = by_units(task, grows, "a" if 2 * q + rate_a + rate_w < 0 < q + rate_w else "", seen)
     else:
         found = by_kernels(task, g * (q + rate_a == -0.5), seen)
     wanted = np.array(found) + correction * g

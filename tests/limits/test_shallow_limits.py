@@ -94,6 +94,12 @@ UNEQUAL: dict[str, tuple[Any, sh.LimitDynamics]] = {
     ),
     "w moves, a stands": ((-1, "1/2", 1), sh.LimitDynamics("", True, -1, 0, by_a=False)),
     "as the default": (("-3/4", 1, "1/2"), sh.LimitDynamics("", True, -1, 1, silent=True)),
+    "mirror": (("-1/2", 0, 1), sh.LimitDynamics("", True, 0, 1, silent_w=True)),
+    "mirror, finite": (("-3/2", 1, 2), sh.LimitDynamics("", True, -1, 0, silent_w=True)),
+    "w outgrows, a stands": (
+        (-1, "1/8", "3/2"),
+        sh.LimitDynamics("", True, -1, 1, by_a=False, silent_w=True),
+    ),
 }
 
 
@@ -112,9 +118,10 @@ def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
             assert slope > 0.6 * rho, (variable, before, after)
             assert after < 5 * WIDE**-rho, (variable, after)
             continue
-        # What has no part in the limit goes away, by the power that it is short of.
+        # What has no part in the limit goes away, by the power that it is short of once weights have moved.
         assert not np.any(wide[1][variable])
-        sizes = [float((run[0][variable] ** 2).mean()) ** 0.5 for run in (narrow, wide)]
+        moved = [run[0][variable][1:] for run in (narrow, wide)]
+        sizes = [float((part**2).mean()) ** 0.5 for part in moved]
         slope = np.log2(sizes[0] / sizes[1]) / np.log2(WIDE / NARROW)
         assert slope == pytest.approx(float(one.shares[variable == "kernel_w"]), abs=0.02)
 
@@ -130,6 +137,44 @@ def test_smooth_activations_and_full_batches(activation: str, point: str) -> Non
     for variable in ("scaled_logits", "kernel_a", "kernel_w"):
         assert error(variable, finite, limit, 0) < 0.02
     assert float(abs(limit.scaled_logits[-1] - limit.scaled_logits[0]).min()) > 0.01
+
+
+@pytest.mark.parametrize("activation", ["softplus", "gelu", "relu"])
+def test_first_weights_that_outgrow_their_start_see_asymptotes(activation: str) -> None:
+    """On orthogonal inputs too, where preactivations stand still until their own input is seen."""
+    reference = sh.Reference(4, rate_a=1.0, rate_w=2.0, activation=activation)
+    rows = np.array([[0, 1], [1, 2], [0, 2], [1, 2]])
+    for inputs, batches in ((X, None), (np.eye(3), rows)):
+        task = sh.Task(inputs, Y[: len(inputs)], PROBES, batches)
+        some = {"steps": 4, "seeds": 2, "kernels": True}
+        finite = sh.train_finite(task, reference, ("-3/2", 1, 2), 1 << 16, **some)
+        limit, single = (
+            sh.train_limit(task, reference, ("-3/2", 1, 2), units=UNITS, dtype=dtype, **some)
+            for dtype in (np.float64, np.float32)
+        )
+        for variable in ("scaled_logits", "kernel_a", "kernel_w"):
+            assert error(variable, finite, limit) < 0.05, variable
+            assert error(variable, single, limit) < 2e-3, variable
+        assert float(abs(limit.scaled_logits[-1]).max()) > 0.1
+
+
+def test_the_mirror_is_the_default_with_its_layers_exchanged() -> None:
+    """One feature and a linear activation: f = σ Σ a w x does not know which layer is which."""
+    rng = np.random.default_rng(2)
+    rows = sh.independent_batches(4, STEPS, seed=4)
+    for q in ("-1/2", "-3/4", "-3/2"):
+        one = sh.Reference(4, rate_a=0.7, rate_w=0.3, activation="linear")
+        other = replace(one, rate_a=one.rate_w, rate_w=one.rate_a)
+        x = rng.normal(size=(4, 1))
+        g = rng.normal(size=(1, 1)) * x[:, 0]
+        s = np.array([0.5, -0.5]) - float(sh.scaling((q, 0)).q_sigma)
+        some = {"steps": STEPS, "start": g, "units": 1 << 12}
+        default = sh.train_limit(sh.Task(x, Y, None, *rows), one, (q, *s), **some)
+        mirror = sh.train_limit(sh.Task(x, Y, None, *rows[::-1]), other, (q, *s[::-1]), **some)
+        scale = float(abs(default.scaled_logits).max())
+        assert scale > 0.05
+        off = abs(default.scaled_logits - mirror.scaled_logits) / scale
+        assert float(off.max()) < 5e-3, q
 
 
 def test_a_law_carried_along_is_a_push_forward() -> None:
@@ -313,11 +358,11 @@ def test_dynamics_by_name_and_by_point() -> None:
         ((-1, 0), r"lies below the band of dynamical stability, -1/2 <= q_sigma \+ q_tilde <= 0"),
         (
             (-1, 1, "9/8"),
-            r"first weights outgrow their start, .* = 1/8 > 0. Take a smaller q_tilde_w",
+            r"a layer outgrows its start in every step, .* = 1/8 > 0. Take a smaller q_tilde_w",
         ),
         (
             ("-1/2", 1, "1/8"),
-            r"first weights outgrow their start, .* = 1/8 > 0. Take a smaller q_tilde_w",
+            r"a layer outgrows its start in every step, .* = 1/8 > 0. Take a smaller q_tilde_a",
         ),
         ((-1, 0, "1/4"), r"a vanishing part of what they start with, .* = -3/4 < -1/2"),
         (("-1/4", 0, "1/4"), r"outputs diverge from the start, for q_sigma = -1/4 > -1/2"),
@@ -333,6 +378,10 @@ def test_points_without_a_limit_are_refused(point: Any, message: str) -> None:
 
 
 def test_bad_limits_are_refused() -> None:
+    for name in ("tanh", "sin", "quadratic", "exp"):
+        reference = sh.Reference(1, activation=name)
+        with pytest.raises(ValueError, match=f"{name}' does not become linear far away"):
+            sh.train_limit(sh.Task(X, Y), reference, ("-1/2", 0, 1), steps=1)
     with pytest.raises(ValueError, match="`units` must be an even number"):
         sh.train_limit(sh.Task(X, Y), REFERENCE, "MF", steps=1, units=7)
     with pytest.raises(ValueError, match=r"`start` has shape \(seed, input\), here \(1, 4\)"):

@@ -2,266 +2,88 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-from scipy import special
-
-from scalewise.activations._activation import Activation, Derivative, Kink
+from scalewise.activations import _piecewise, _smooth
+from scalewise.activations._activation import Activation
+from scalewise.activations._recognise import PROBES, foreign_values, recognise
 
 __all__ = ["BUILTIN_NAMES", "activation"]
 
-_Derivatives = tuple[Derivative, Derivative, Derivative, Derivative]
-_SQRT_2PI = math.sqrt(2 * math.pi)
+
+@dataclass(frozen=True)
+class _Row:
+    """How to build an activation; its parameter, if it has one, and what that may be called."""
+
+    build: Callable[..., Activation]
+    default: float | None = None
+    parameter: tuple[str, ...] = ()
 
 
-def _zero(z: np.ndarray) -> np.ndarray:
-    return np.zeros_like(z)
-
-
-def _sech2(z: np.ndarray) -> np.ndarray:
-    # 1 - tanh² would lose every digit beyond |z| = 18.
-    e = np.exp(-2 * np.abs(z))
-    return 4 * e / (1 + e) ** 2
-
-
-def _jax_nn(name: str) -> Callable[[], Callable[[Any], Any]]:
-    def traceable() -> Callable[[Any], Any]:
-        import jax
-
-        return getattr(jax.nn, name)
-
-    return traceable
-
-
-def _jax_numpy(build: Callable[[Any, Any], Callable[[Any], Any]]) -> Callable[[], Any]:
-    def traceable() -> Callable[[Any], Any]:
-        import jax
-        import jax.numpy as jnp
-
-        return build(jnp, jax)
-
-    return traceable
-
-
-def _scale_invariant(name: str, minus: float, plus: float) -> Activation:
-    def slope(z: np.ndarray) -> np.ndarray:
-        return np.where(z >= 0, plus, minus)
-
-    return Activation(
-        name,
-        (lambda z: slope(z) * z, slope, _zero, _zero),
-        _jax_numpy(lambda jnp, _: lambda z: jnp.where(z >= 0, plus, minus) * z),
-        kinks=() if minus == plus else (Kink(0.0, 0.0, plus - minus),),
-        slopes=(minus, plus),
-        parity=-1 if minus == plus else (1 if minus == -plus else 0),
-        taylor=(0.0, plus, 0.0, 0.0, 0.0, 0.0) if minus == plus else None,
-        family="scale_invariant",
-    )
-
-
-def _linear() -> Activation:
-    return _scale_invariant("linear", 1.0, 1.0)
-
-
-def _relu() -> Activation:
-    return _scale_invariant("relu", 0.0, 1.0)
-
-
-def _leaky_relu(slope: float = 0.01) -> Activation:
-    return _scale_invariant(f"leaky_relu({slope:g})", slope, 1.0)
-
-
-def _tanh() -> Activation:
-    def third(z: np.ndarray) -> np.ndarray:
-        t = np.tanh(z)
-        return _sech2(z) * (6 * t * t - 2)
-
-    return Activation(
-        "tanh",
-        (np.tanh, _sech2, lambda z: -2 * np.tanh(z) * _sech2(z), third),
-        _jax_numpy(lambda jnp, _: jnp.tanh),
-        parity=-1,
-        taylor=(0.0, 1.0, 0.0, -2.0, 0.0, 16.0),
-    )
-
-
-def _sin() -> Activation:
-    return Activation(
-        "sin",
-        (np.sin, np.cos, lambda z: -np.sin(z), lambda z: -np.cos(z)),
-        _jax_numpy(lambda jnp, _: jnp.sin),
-        parity=-1,
-        taylor=(0.0, 1.0, 0.0, -1.0, 0.0, 1.0),
-        family="sin",
-    )
-
-
-def _sigmoid_jet(z: np.ndarray, order: int) -> np.ndarray:
-    s = special.expit(z)
-    if order == 0:
-        return s
-    first = s * special.expit(-z)
-    if order == 1:
-        return first
-    if order == 2:
-        return -first * np.tanh(z / 2)  # 1 - 2s, without cancellation near 0
-    return first * (1 - 6 * first)
-
-
-def _sigmoid() -> Activation:
-    return Activation(
-        "sigmoid",
-        tuple(lambda z, k=k: _sigmoid_jet(z, k) for k in range(4)),  # pyright: ignore[reportArgumentType]
-        _jax_nn("sigmoid"),
-        taylor=(0.5, 0.25, 0.0, -0.125, 0.0, 0.25),
-    )
-
-
-def _softplus(shift: float = 0.0, name: str = "softplus") -> Activation:
-    def value(z: np.ndarray) -> np.ndarray:
-        if shift != math.log(2):
-            return np.logaddexp(0.0, z) - shift
-        # log(1 + e^z) - log 2 would have no digits near 0.
-        return np.maximum(z, 0.0) + np.log1p(0.5 * np.expm1(-np.abs(z)))
-
-    return Activation(
-        name,
-        (
-            value,
-            lambda z: _sigmoid_jet(z, 0),
-            lambda z: _sigmoid_jet(z, 1),
-            lambda z: _sigmoid_jet(z, 2),
-        ),
-        _jax_numpy(lambda jnp, _: lambda z: jnp.logaddexp(z, 0.0) - shift),
-        taylor=(math.log(2) - shift, 0.5, 0.25, 0.0, -0.125, 0.0),
-    )
-
-
-def _softplus_shifted() -> Activation:
-    return _softplus(math.log(2), "softplus_shifted")
-
-
-def _gelu() -> Activation:
-    def density(z: np.ndarray) -> np.ndarray:
-        return np.exp(-z * z / 2) / _SQRT_2PI
-
-    def value(z: np.ndarray) -> np.ndarray:
-        return z * special.ndtr(z)
-
-    b = math.sqrt(2 / math.pi)
-    return Activation(
-        "gelu",
-        (
-            value,
-            lambda z: special.ndtr(z) + z * density(z),
-            lambda z: (2 - z * z) * density(z),
-            lambda z: z * (z * z - 4) * density(z),
-        ),
-        _jax_numpy(lambda jnp, jax: lambda z: jax.nn.gelu(z, approximate=False)),
-        taylor=(0.0, 0.5, b, 0.0, -2 * b, 0.0),
-        family="gelu",
-    )
-
-
-def _swish() -> Activation:
-    def jet(order: int) -> Derivative:
-        # (z s)^(k) = z s^(k) + k s^(k-1)
-        return lambda z: z * _sigmoid_jet(z, order) + order * _sigmoid_jet(z, order - 1)
-
-    return Activation(
-        "swish",
-        (lambda z: z * _sigmoid_jet(z, 0), jet(1), jet(2), jet(3)),
-        _jax_nn("silu"),
-        taylor=(0.0, 0.5, 0.5, 0.0, -0.5, 0.0),
-    )
-
-
-def _erf() -> Activation:
-    b = 2 / math.sqrt(math.pi)
-    return Activation(
-        "erf",
-        (
-            special.erf,
-            lambda z: b * np.exp(-z * z),
-            lambda z: -2 * b * z * np.exp(-z * z),
-            lambda z: b * (4 * z * z - 2) * np.exp(-z * z),
-        ),
-        _jax_numpy(lambda _, jax: jax.scipy.special.erf),
-        parity=-1,
-        taylor=(0.0, b, 0.0, -2 * b, 0.0, 12 * b),
-        family="erf",
-    )
-
-
-def _exp() -> Activation:
-    return Activation(
-        "exp",
-        (np.exp, np.exp, np.exp, np.exp),
-        _jax_numpy(lambda jnp, _: jnp.exp),
-        taylor=(1.0,) * 6,
-        family="exp",
-    )
-
-
-def _perceptron() -> Activation:
-    return Activation(
-        "perceptron",
-        (lambda z: np.where(z >= 0, 1.0, 0.0), _zero, _zero, _zero),
-        _jax_numpy(lambda jnp, _: lambda z: jnp.where(z >= 0, 1.0, 0.0)),
-        kinks=(Kink(0.0, 1.0, 0.0),),
-        family="perceptron",
-    )
-
-
-def _monomial(power: float = 2) -> Activation:
-    p = int(power)
-    if p != power or p < 1:
-        raise ValueError(
-            f"The power of `monomial` must be a whole number of at least 1; got {power}."
-        )
-    if p == 1:
-        return _linear()
-
-    def jet(order: int) -> Derivative:
-        if order > p:
-            return _zero
-        return lambda z: math.perm(p, order) * z ** (p - order)
-
-    return Activation(
-        "quadratic" if p == 2 else f"monomial({p})",
-        (jet(0), jet(1), jet(2), jet(3)),
-        _jax_numpy(lambda jnp, _: lambda z: z**p),
-        parity=1 if p % 2 == 0 else -1,
-        taylor=tuple(float(math.factorial(p)) if k == p else 0.0 for k in range(6)),
-        family="monomial",
-        parameter=float(p),
-    )
-
-
-_CATALOGUE: dict[str, Callable[..., Activation]] = {
-    "linear": _linear,
-    "relu": _relu,
-    "leaky_relu": _leaky_relu,
-    "tanh": _tanh,
-    "sin": _sin,
-    "sigmoid": _sigmoid,
-    "softplus": _softplus,
-    "softplus_shifted": _softplus_shifted,
-    "gelu": _gelu,
-    "swish": _swish,
-    "erf": _erf,
-    "monomial": _monomial,
-    "quadratic": _monomial,
-    "perceptron": _perceptron,
-    "exp": _exp,
+_CATALOGUE: dict[str, _Row] = {
+    "linear": _Row(_piecewise.linear),
+    "relu": _Row(_piecewise.relu),
+    "leaky_relu": _Row(_piecewise.leaky_relu, 0.01, ("slope", "negative_slope")),
+    "tanh": _Row(_smooth.tanh),
+    "sin": _Row(_smooth.sin),
+    "sigmoid": _Row(_smooth.sigmoid),
+    "softplus": _Row(_smooth.softplus, 1.0, ("beta",)),
+    "softplus_shifted": _Row(_smooth.softplus_shifted),
+    "gelu": _Row(_smooth.gelu),
+    "gelu_tanh": _Row(_smooth.gelu_tanh),
+    "quick_gelu": _Row(_smooth.quick_gelu),
+    "swish": _Row(_smooth.swish),
+    "mish": _Row(_smooth.mish),
+    "elu": _Row(_piecewise.elu, 1.0, ("alpha",)),
+    "celu": _Row(_piecewise.celu, 1.0, ("alpha",)),
+    "selu": _Row(_piecewise.selu),
+    "erf": _Row(_smooth.erf),
+    "logsigmoid": _Row(_smooth.logsigmoid),
+    "softsign": _Row(_piecewise.softsign),
+    "tanhshrink": _Row(_smooth.tanhshrink),
+    "hardtanh": _Row(_piecewise.hardtanh),
+    "hardsigmoid": _Row(_piecewise.hardsigmoid),
+    "hardswish": _Row(_piecewise.hardswish),
+    "relu6": _Row(_piecewise.relu6),
+    "monomial": _Row(_smooth.monomial, 2.0, ("power",)),
+    "quadratic": _Row(_smooth.monomial, 2.0),
+    "perceptron": _Row(_piecewise.perceptron),
+    "exp": _Row(_smooth.exp),
 }
-_PARAMETRIC = {"leaky_relu", "monomial"}
+# Differences from a built-in activation that are roundings: of float64, and of libraries that replace
+# a function by its asymptote where float32 does not see it (softplus of torch beyond 20, by 2e-9).
+_TRACED, _FOREIGN = 1e-12, 2e-10
 BUILTIN_NAMES: tuple[str, ...] = tuple(_CATALOGUE)
+# What the same functions are called elsewhere, in configurations of models for instance.
+_ALSO = {
+    "silu": "swish",
+    "hard_silu": "hardswish",
+    "identity": "linear",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_python": "gelu",
+    "logistic": "sigmoid",
+    "step": "perceptron",
+    "heaviside": "perceptron",
+    "square": "quadratic",
+}
+
+
+def _plain(name: str) -> str:
+    """A name without what people write differently: LeakyReLU, leaky-relu and leaky_relu."""
+    return re.sub(r"[\s_-]", "", name).lower()
+
+
+_KEYS = {_plain(key): key for key in BUILTIN_NAMES} | {_plain(k): v for k, v in _ALSO.items()}
 
 
 def activation(
@@ -273,9 +95,12 @@ def activation(
     r"""An activation function by name, or from any JAX-traceable callable.
 
     Args:
-        source: A name (``"tanh"``), a name with its parameter (``"leaky_relu(0.1)"``,
-            ``"monomial(3)"``), an `Activation` (returned as it is), or a callable that maps an array
-            to an array of the same shape, entry by entry, and that JAX can trace.
+        source: A name (``"tanh"``; case and underscores do not matter, and names of other libraries
+            such as ``"silu"`` and ``"gelu_new"`` are known), a name with its parameter
+            (``"leaky_relu(0.1)"``, ``"elu(alpha=0.5)"``, ``"monomial(3)"``), an `Activation`
+            (returned as it is), or a callable that maps an array to an array of the same shape, entry
+            by entry. Of any library if what it computes is a built-in activation, which is found by
+            comparing values (``torch.nn.GELU()``); otherwise one that JAX can trace.
         kinks: For a callable: where it or one of its first three derivatives jumps. An undeclared
             kink is refused, with its place named, because every quadrature rule across it would be
             quietly wrong.
@@ -285,8 +110,10 @@ def activation(
         The activation with its derivatives to third order.
 
     Raises:
-        ValueError: If the name is unknown, or the callable changes the shape, returns a number that
-            is not finite, or has a kink that was not declared.
+        ValueError: If the name is unknown, or the callable cannot be traced by JAX and is not a
+            built-in activation, changes the shape, treats entries together, computes in less than
+            float64, returns complex numbers or one that is not finite, or has a kink that was not
+            declared.
         TypeError: If `source` is none of the above.
 
     Example:
@@ -301,32 +128,75 @@ def activation(
     if isinstance(source, str):
         return _by_name(source)
     if callable(source):
-        from scalewise.activations._callable import from_callable
-
-        return from_callable(source, tuple(float(k) for k in kinks), name)
+        return _of_callable(source, tuple(float(k) for k in kinks), name)
     raise TypeError(
         "`activation` takes a name, a JAX-traceable callable or an Activation; "
         f"got {type(source).__name__}."
     )
 
 
-@lru_cache(maxsize=64)  # the same object each time, so that JAX compiles its networks once
-def _by_name(text: str) -> Activation:
-    match = re.fullmatch(r"\s*([a-z_]+)\s*(?:\(\s*([-+.\deE]+)\s*\))?\s*", text)
-    key = match.group(1) if match else None
-    if match is None or key not in _CATALOGUE:
-        raise ValueError(
-            f"No activation is called {text!r}; the built-in ones are {', '.join(BUILTIN_NAMES)}. "
-            "For your own, pass a JAX-traceable callable."
-        )
-    if match.group(2) is None:
-        return _CATALOGUE[key]()
-    if key not in _PARAMETRIC:
-        raise ValueError(f"The activation {key!r} takes no parameter; got {text!r}. Write {key!r}.")
+def _of_callable(
+    function: Callable[[Any], Any], kinks: tuple[float, ...], name: str | None
+) -> Activation:
+    """The built-in activation that it is, or one with derivatives by autodiff."""
+    from scalewise.activations._callable import from_callable
+    from scalewise.activations._tracing import NotTraceableError, traced, values_at
+
+    label = name or getattr(function, "__name__", type(function).__name__)
+    own, refusal = None, None
     try:
-        value = float(match.group(2))
+        own = traced(function, label)
+    except NotTraceableError as error:
+        refusal, found = error, foreign_values(function, label)
+        known = None if found is None else recognise(found, _candidates, _FOREIGN)
+    else:
+        # Declared kinks are taken at their word.
+        known = None if kinks else recognise(values_at(own, PROBES), _candidates, _TRACED)
+    if known is not None:
+        return known if name is None else replace(known, name=name)
+    if own is None:
+        raise refusal or ValueError(label)
+    return from_callable(own, kinks, label)
+
+
+def _candidates(parameters: dict[str, float]) -> Iterator[Activation]:
+    yield from map(_by_name, BUILTIN_NAMES)
+    for name, parameter in parameters.items():
+        with suppress(ValueError):  # not in the range of this family
+            yield _by_name(f"{name}({parameter!r})")
+
+
+def _by_name(text: str) -> Activation:
+    match = re.fullmatch(r"([\w\s-]*?)\s*(?:\(\s*(?:(\w+)\s*=\s*)?([^()=]*?)\s*\))?\s*", text)
+    key = _KEYS.get(_plain(match[1])) if match else None
+    if match is None or key is None or match[3] == "":
+        raise ValueError(
+            f"No activation is called {text!r}.{_did_you_mean(text)} The built-in ones are "
+            f"{', '.join(BUILTIN_NAMES)}. For your own, pass a JAX-traceable callable."
+        )
+    row, given = _CATALOGUE[key], match[3]
+    if given is None:
+        return _built(row.build, row.default)
+    if not row.parameter:
+        raise ValueError(f"The activation {key!r} takes no parameter; got {text!r}. Write {key!r}.")
+    if match[2] not in (None, *row.parameter):
+        raise ValueError(
+            f"The parameter of {key!r} is called {' or '.join(row.parameter)}; got {text!r}."
+        )
+    try:
+        value = float(given)
     except ValueError:
         raise ValueError(f"The parameter in {text!r} is not a number.") from None
     if not math.isfinite(value):
         raise ValueError(f"The parameter in {text!r} must be finite.")
-    return _CATALOGUE[key](value)
+    return _built(row.build, value)
+
+
+@lru_cache(maxsize=256)  # the same object each time, so that JAX compiles its networks once
+def _built(build: Callable[..., Activation], parameter: float | None) -> Activation:
+    return build() if parameter is None else build(parameter)
+
+
+def _did_you_mean(text: str) -> str:
+    near = difflib.get_close_matches(_plain(text.split("(")[0]), _KEYS, n=1, cutoff=0.75)
+    return f" Did you mean {_KEYS[near[0]]!r}?" if near else ""

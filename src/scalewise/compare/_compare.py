@@ -172,6 +172,12 @@ def _require_same(theory: xr.Dataset, ensemble: xr.Dataset) -> None:
                 f"`theory` and `ensemble` are of different networks: `{key}` is {ours} in the "
                 f"theory and {theirs} in the ensemble. Make both from the same network."
             )
+    digests = {data.attrs.get("activation_digest") for data in (theory, ensemble)} - {None}
+    if len(digests) > 1:
+        raise ValueError(
+            "`theory` and `ensemble` are of different networks: their activations are both called "
+            f"{theory.attrs.get('activation')!r} but have other values. Make both from the same network."
+        )
     for dim in ("layer", "sample"):
         ours, theirs = theory[dim].values, ensemble[dim].values
         if not np.array_equal(ours, theirs):

@@ -1,7 +1,8 @@
 r"""What the theory says of networks of a finite width, and of ensembles extrapolated in the width.
 
-Nothing here knows what an observable means. A result is a Dataset; a variable of it has a dimension
-``layer`` and an even number of sample dimensions, and is read as a matrix over half of them.
+No observable is known here by its name. A result is a Dataset; a variable of it has a dimension ``layer`` and an
+even number of sample dimensions. The table of observables says which of them corrects another, and whether it is a
+positive matrix over the halves of its samples; how large the others could be, the result says itself.
 """
 
 from collections.abc import Sequence
@@ -23,12 +24,9 @@ __all__ = [
     "require_kind",
 ]
 
-_CORRECTION_OF = {"kernel": "metric_nlo", "ntk": "ntk_nlo"}
-# Over tanh, sin, GELU and ReLU the neglected order is at most this share of n epsilon times the dimension.
-_SHARE = 0.2
-_SIZES = ("kernel_size", "ntk_size")
 EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n
-BASE_OF = {correction: base for base, correction in _CORRECTION_OF.items()}
+BASE_OF = {name: row.corrects for name, row in OBSERVABLES.items() if row.corrects}
+_CORRECTION_OF = {base: correction for correction, base in BASE_OF.items()}
 
 
 def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr.Dataset:
@@ -42,8 +40,8 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
     ``ntk_nlo`` is treated as the kernel. What is known to leading order only (the fluctuations, a kernel
     or NTK without its correction) keeps its value and gets the bias $\epsilon^{(\ell)}$ times its
     own scale: $\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices where it is
-    positive semidefinite; for the other fluctuations $\tfrac15n\epsilon\,K^p\Theta^q$ of their
-    dimension, because an entry may be small by chance.
+    positive semidefinite; for the other fluctuations the largest coefficient of their dimension that
+    `predict` returned as ``<name>_size``, because an entry may be small by chance.
 
     Args:
         theory: What `predict` returned.
@@ -95,7 +93,7 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
         order = np.where(layers <= EXACT_LAYERS, 0.0, order)
         bias = _column(order, value.ndim) * natural_scale(name, theory)
         out[f"{name}_bias"] = _companion(theory, name, bias, "stated finite-width bias of")
-    out.update({size: theory[size].variable for size in _SIZES if size in theory})
+    out.update(_sizes(theory))
     out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilon)
     attrs = {**theory.attrs, "kind": "theory at width", "hidden_widths": list(hidden)}
     return xr.Dataset(out, coords=theory.coords, attrs=attrs)
@@ -132,9 +130,8 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
         out[f"{name}_bias"] = _companion(
             theory, name, _column(order, data.ndim) * scale, "stated extrapolation bias of"
         )
-    out.update(
-        {size: theory[size].variable for size in (*_SIZES, "expansion_parameter") if size in theory}
-    )
+    out.update(_sizes(theory))
+    out["expansion_parameter"] = theory["expansion_parameter"].variable
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
     return xr.Dataset(out, coords=theory.coords, attrs=attrs)
 
@@ -184,16 +181,25 @@ def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *sa
     values = np.asarray(theory[name].values, dtype=np.float64)
     shape, dimension = values.shape, OBSERVABLES[name].dimension
     if dimension is not None:
-        p, q = dimension
-        sizes = theory["kernel_size"].values ** p * theory["ntk_size"].values ** q
-        hidden = [float(n) for n in theory.attrs["hidden_widths"]]
-        below = np.array([0.0, *hidden])[np.asarray(theory["layer"].values, dtype=int) - 1]
-        ratio = below * theory["expansion_parameter"].values
-        return np.broadcast_to(_column(_SHARE * ratio * sizes, values.ndim), shape)
+        if f"{name}_size" not in theory:
+            raise ValueError(
+                f"`theory` has no variable `{name}_size`, so the finite-width bias of {name!r} is unknown; "
+                "pass what `predict` returned."
+            )
+        # Between different inputs an entry may exceed those of one alone.
+        largest = np.abs(values).reshape(shape[0], -1).max(axis=1)
+        size = np.maximum(theory[f"{name}_size"].values, largest)
+        return np.broadcast_to(_column(size, values.ndim), shape)
     half = int(np.prod(shape[1 : 1 + (len(shape) - 1) // 2], dtype=int))
     matrix = values.reshape(shape[0], half, half)
     root = np.sqrt(np.abs(np.einsum("lii->li", matrix)))
     return (root[:, :, None] * root[:, None, :]).reshape(shape)
+
+
+def _sizes(theory: xr.Dataset) -> dict[str, xr.Variable]:
+    """The sizes of what is there, as `predict` returned them."""
+    names = [f"{name}_size" for name in present(theory)]
+    return {name: theory[name].variable for name in names if name in theory}
 
 
 def _column(values: np.ndarray, ndim: int) -> np.ndarray:

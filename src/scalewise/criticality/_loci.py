@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.activations import Activation, activation
 from scalewise.criticality._moments import susceptibilities
 from scalewise.gaussian import single_moment
@@ -41,7 +42,7 @@ def perpendicular_locus(source: Source, K: float | Curve) -> tuple[Curve, Curve]
         >>> print(f"{C_W:.7f} {C_b:.8f}")
         2.1533026 0.15096463
     """
-    sigma, variance = activation(source), np.asarray(K, dtype=np.float64)
+    sigma, variance = activation(source), float_array("`K`", K)
     return _curve(sigma, variance, susceptibilities(sigma, variance, 1.0)[1], "chi_perp")
 
 
@@ -71,7 +72,7 @@ def parallel_locus(source: Source, K: float | Curve) -> tuple[Curve, Curve]:
         >>> print(f"{C_W:.5f} {C_b:.7f}")
         5.50062 -1.1688642
     """
-    sigma, variance = activation(source), np.asarray(K, dtype=np.float64)
+    sigma, variance = activation(source), float_array("`K`", K)
     return _curve(sigma, variance, susceptibilities(sigma, variance, 1.0)[0], "chi_parallel")
 
 

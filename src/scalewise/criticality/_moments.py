@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.activations import Activation, activation
 from scalewise.gaussian import single_moment
 
@@ -51,7 +52,7 @@ def susceptibilities(
         1.000000 1.000000
     """
     sigma = activation(source)
-    variance = np.asarray(K, dtype=np.float64)
+    variance = float_array("`K`", K)
     if not (np.all(np.isfinite(variance)) and np.all(variance >= 0)):
         raise ValueError(f"`K` is a variance and must be finite and at least 0; got {K}.")
     if not (math.isfinite(C_W) and C_W >= 0):

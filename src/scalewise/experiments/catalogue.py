@@ -35,10 +35,12 @@ EXPERIMENTS = (
     "learning_rate_transfer",
     "differential_hierarchy",
     "phase_diagram",
+    "stable_strategies",
     "linear_and_quadratic_limits",
     "omniglot_maml",
     "word2vec_analogies",
     "cifar2_limits",
+    "cifar2_batches",
 )
 # Those whose Config has ``paper()`` besides, for hours.
 PAPER_SCALE = (

@@ -103,6 +103,7 @@ class Config:
         epochs: How many of these.
         tests: Tasks of a test.
         seeds: Repetitions: other networks, other tasks.
+        seed: Of the first of them; the others count on from it.
     """
 
     side: int = 28
@@ -112,6 +113,7 @@ class Config:
     epochs: int = 5
     tests: int = 600
     seeds: int = 2
+    seed: int = 0
 
     @classmethod
     def small(cls) -> Config:
@@ -163,11 +165,11 @@ def run(
     records = 1 + config.epochs
     found = np.empty((len(models), config.seeds, records, 2, config.tests))
     steps = np.zeros((len(models), records))
-    jobs = [(k, seed) for k in range(len(models)) for seed in range(config.seeds)]
-    for done, (k, seed) in enumerate(jobs):
+    jobs = [(k, run) for k in range(len(models)) for run in range(config.seeds)]
+    for done, (k, run) in enumerate(jobs):
         name = models[k]
-        path = file_in(store, f"{name} {seed}")
-        found[k, seed] = _trained(name, seed, config, characters, path)
+        path = file_in(store, f"{name} {run}")
+        found[k, run] = _trained(name, config.seed + run, config, characters, path)
         length = config.kernel_epoch if name in KERNELS else config.epoch
         steps[k] = length * np.arange(records)
         if progress is not None:
@@ -292,23 +294,38 @@ def _typical(dataset: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     middle = kept.median("run")
     # 1.48 makes a standard deviation of it, 1.25 is the price of the median of normal numbers.
     by_runs = 1.25 * 1.48 * abs(kept - middle).median("run") / runs**0.5
-    by_tasks = dataset.kept_sem.median("run") / runs**0.5
-    return middle, np.maximum(by_runs, by_tasks)
+    by_tasks = _by_tasks(dataset)
+    return middle, by_runs.where(by_runs > by_tasks, by_tasks)
+
+
+def _by_tasks(dataset: xr.Dataset) -> xr.DataArray:
+    """What the tasks of a test leave uncertain of the median over runs."""
+    runs = dataset.sizes["run"]
+    price = 1.25 if runs > 2 else 1.0  # two runs have their mean as median
+    return price * dataset.kept_sem.median("run") / runs**0.5
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The order of the models; at full length the published accuracies too."""
     mean, sem = _typical(dataset)
     limit = mean.sel(model="limit")
+    # A few runs do not tell how runs that stay and runs that leave are spread; those that were made can be tested,
+    # each on tasks of its own, the same for all models.
+    tasks = _by_tasks(dataset)
     ahead = [
-        float(limit - mean.sel(model=k) - 4 * np.hypot(sem.sel(model="limit"), sem.sel(model=k)))
+        float(
+            (dataset.kept.sel(model="limit") - dataset.kept.sel(model=k)).median("run")
+            - 4 * np.hypot(tasks.sel(model="limit"), tasks.sel(model=k))
+        )
         for k in KERNELS
     ]
     gain = float(limit - dataset.accuracy.sel(model="limit", record=0).mean())
     narrow = float(limit - mean.isel(model=0))
     found = [
         Number(
-            "kernels that the limit beats by four standard errors", 2, sum(a > 0 for a in ahead)
+            "kernels that the limit beats, median of runs, by four standard errors over tasks",
+            2,
+            sum(a > 0 for a in ahead),
         ),
         Number("the limit gains by meta-training (1 for yes)", 1, int(gain > 0.02)),
         Number("the narrowest network is behind the limit (1 for yes)", 1, int(narrow > 0.02)),

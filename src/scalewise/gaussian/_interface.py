@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from scalewise._arrays import float_array
 from scalewise.activations import Activation, activation
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._estimate import Estimate
@@ -77,7 +78,7 @@ def single_moment(
     """
     sigma = activation(source)
     legs = _legs(orders)
-    variance = np.asarray(K, dtype=np.float64)
+    variance = float_array("`K`", K)
     _refuse_bad_variances("K", variance)
     if sigma.family == "exp" and power == 0:
         return _exact(_log_normal(0.5 * len(legs) ** 2 * variance), variance.shape)
@@ -336,7 +337,9 @@ def _refuse_bad_variances(name: str, K: np.ndarray) -> None:
 def _pairs(
     A: np.ndarray | float, B: np.ndarray | float, C: np.ndarray | float
 ) -> tuple[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    a, b, c = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (A, B, C)))
+    a, b, c = np.broadcast_arrays(
+        *(float_array(f"`{name}`", v) for name, v in zip("ABC", (A, B, C), strict=True))
+    )
     _refuse_bad_variances("A", a)
     _refuse_bad_variances("B", b)
     if not np.all(np.isfinite(c)):

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from scalewise._arrays import float_array, real_array
+
 __all__ = [
     "array",
     "is_number",
@@ -52,15 +54,7 @@ def whole(name: str, value: Any, least: int, *, what: str = "") -> None:
 
 def table(name: str, values: Any, *, finite: bool = True) -> np.ndarray:
     """A new array of numbers, finite ones if wanted, or a refusal."""
-    try:
-        raw = np.asarray(values)
-        array = raw.astype(np.float64) if raw.dtype.kind in "biuf" else None
-    except (TypeError, ValueError):  # rows of unequal length
-        array = None
-    if array is None:
-        raise ValueError(
-            f"`{name}` must be an array of real numbers with rows of one length; got {_short(values)}."
-        )
+    array = float_array(f"`{name}`", values)
     if finite and not np.isfinite(array).all():
         raise ValueError(f"`{name}` must hold finite numbers only. Clean the data first.")
     return array
@@ -96,10 +90,7 @@ def array(
 
     Axes are names, of any length, or lengths; ``None`` takes any. Whole numbers stay so, others become floats.
     """
-    try:
-        found = np.asarray(values)
-    except ValueError:  # rows of unequal length
-        found = np.empty((), dtype=object)
+    found = real_array(f"`{name}`", values, "whole" if whole else "real")
     fits = axes is None or (
         found.ndim == len(axes)
         and all(isinstance(a, str) or a == n for a, n in zip(axes, found.shape, strict=True))
@@ -108,7 +99,7 @@ def array(
         shape = "" if axes is None else f" of shape ({', '.join(map(str, axes))})"
         raise ValueError(
             f"`{name}` must be an array of {'whole' if whole else 'real'} numbers{shape}; got "
-            f"{_array(found) if found.dtype.kind != 'O' else _short(values)}."
+            f"shape {found.shape} of {found.dtype}."
         )
     if not np.isfinite(found).all():
         raise ValueError(f"`{name}` must hold finite numbers only. Clean the data first.")
@@ -133,7 +124,3 @@ def precision(dtype: Any) -> None:
 
 def _named(dtype: Any) -> str:
     return dtype.__name__ if isinstance(dtype, type) else repr(dtype)
-
-
-def _array(found: np.ndarray) -> str:
-    return f"shape {found.shape} of {found.dtype}"

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import real_array
 from scalewise.limits._checks import array, is_number, precision, whole
 from scalewise.limits._directions import Look, Side
 from scalewise.limits._noise import Noise, generator
@@ -242,9 +243,7 @@ class LazyMatrix:
         self.scale += self._drift
 
     def _look(self, name: str, vectors: np.ndarray, near: Side) -> Look:
-        vectors = np.asarray(vectors)
-        if vectors.dtype.kind not in "biuf":
-            raise ValueError(f"`{name}` must be an array of real numbers; got {vectors.dtype}.")
+        vectors = real_array(f"`{name}`", vectors)
         if vectors.ndim != 2 or vectors.shape[1] != near.width:
             raise ValueError(
                 f"`{name}` must have shape (batch, {near.width}), one vector a row; got {vectors.shape}. "

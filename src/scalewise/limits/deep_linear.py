@@ -21,10 +21,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array, real_array
 from scalewise.limits._checks import not_negative, whole
 from scalewise.limits.linear import LossFunction, half_square
 
@@ -118,13 +120,13 @@ def _reveal(
 
 
 def deep_linear_limit(
-    x: Float[np.ndarray, "train input"],
-    y: Float[np.ndarray, "_train output"],
+    x: Any,
+    y: Any,
     *,
     depth: int,
     steps: int,
     learning_rate: float,
-    test: Float[np.ndarray, "test input"] | None = None,
+    test: Any = None,
     batches: Sequence[Sequence[int]] | None = None,
     loss: LossFunction = half_square,
     sigma_u: float = 1.0,
@@ -137,8 +139,8 @@ def deep_linear_limit(
       nV\leftarrow nV-\eta\,\chi h^L$$
 
     Args:
-        x: Training inputs.
-        y: Labels, one number for each output.
+        x: Training inputs, shape (train, input).
+        y: Labels, one number for each output, shape (train, output).
         depth: $L$, the number of hidden layers, at least 1.
         steps: $t$, at least 0.
         learning_rate: $\eta$, at least 0.
@@ -165,6 +167,8 @@ def deep_linear_limit(
         >>> run.outputs[:, 0, 0].tolist()
         [0.0, 1.5, 0.40234375]
     """
+    x, y = (float_array(f"`{name}`", given) for name, given in (("x", x), ("y", y)))
+    test = None if test is None else float_array("`test`", test)
     _check(x, y, test, depth, steps, batches)
     for name, value in (("learning_rate", learning_rate), ("sigma_u", sigma_u),
                         ("sigma_w", sigma_w), ("sigma_v", sigma_v)):  # fmt: skip
@@ -184,7 +188,11 @@ def deep_linear_limit(
                 f"`learning_rate`, which is {learning_rate}."
             )
         if t < steps:
-            rows = np.arange(len(x)) if batches is None else np.asarray(batches[t])
+            rows = (
+                np.arange(len(x))
+                if batches is None
+                else real_array("`batches`", batches[t], "whole")
+            )
             value, chi = loss(f[-1][rows], y[rows])
             losses.append(float(value))
             net.step(points[rows], chi, learning_rate)
@@ -270,7 +278,7 @@ def _check(
             f"`batches` must hold one choice of rows per step, {steps}; got {len(batches)}."
         )
     for t, rows in enumerate(batches or ()):
-        chosen = np.asarray(rows)
+        chosen = real_array("`batches`", rows, "whole")
         if (
             chosen.dtype.kind not in "iu"
             or not chosen.size

@@ -248,6 +248,7 @@ def _dataset(
             "width": math.inf,
             "strategy": str(net.strategy),
             "activation": str(net.activation),
+            "activation_digest": net.activation.digest(),
             "regime": str(net.strategy.classify().regime),
             "loss": task.loss.name,
         },

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.nets._networks import (
     Parameters,
     check_has_slope,
@@ -97,7 +98,7 @@ def _checked(net: MLP, parameters: Parameters, x: Any, error: Any) -> tuple[np.n
     check_parameters(net, parameters)
     dtype = str(parameters.weights[0].dtype)
     inputs = np.asarray(check_inputs(net, x), dtype)
-    top = np.asarray(error, dtype)
+    top = float_array("`error`", error).astype(dtype)
     if top.shape != (len(inputs), net.output_dim):
         raise ValueError(
             f"`error` must have shape (samples, outputs) = {(len(inputs), net.output_dim)}, the slope "

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.nets import _jets as jets
 from scalewise.nets._networks import (
     Parameters,
@@ -124,7 +125,11 @@ def _prepare(net: MLP, parameters: Parameters, x: Any, legs: Legs, count: int) -
     """Everything as arrays of one dtype."""
     check_parameters(net, parameters)
     dtype = check_dtype(str(parameters.weights[0].dtype))
-    given = [np.eye(net.output_dim)] * count if legs is None else [np.asarray(v) for v in legs]
+    given = (
+        [np.eye(net.output_dim)] * count
+        if legs is None
+        else [float_array("`legs`", v) for v in legs]
+    )
     if len(given) != count or any(v.ndim != 2 or v.shape[1] != net.output_dim for v in given):
         raise ValueError(
             f"`legs` must be {count} arrays of vectors with {net.output_dim} entries each, one for "

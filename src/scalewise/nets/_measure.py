@@ -123,7 +123,7 @@ def measure(
     }
     record = None
     if store is not None:
-        fixed = {"observables": list(names), "memory": budget, **_fingerprint(net, x)}
+        fixed = {"observables": list(names), "memory": budget, "samples": len(x)}
         record = open_store(store, {**attributes, **fixed})
     plans = [_plan(shape, x, names, dtype) for shape in shapes] if net.depth > 1 else []
     with blas_threads_for(), Reporter(progress, networks * sum(map(len, plans))) as report:
@@ -146,15 +146,6 @@ def measure(
     if record is not None:
         record.finish(result)
     return result
-
-
-def _fingerprint(net: MLP, x: np.ndarray) -> dict[str, Any]:
-    """What the attributes do not say: how many inputs, and the values behind the activation's name."""
-    values = net.activation(np.linspace(-4.0, 4.0, 33))
-    return {
-        "samples": len(x),
-        "activation_values": [float(f"{v:.9g}") for v in values],
-    }
 
 
 def _plan(net: MLP, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:

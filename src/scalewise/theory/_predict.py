@@ -14,6 +14,7 @@ from scalewise.network import MLP, check_inputs, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
+from scalewise.theory.natural_size import natural_sizes
 from scalewise.theory.preactivation import preactivation_flow
 from scalewise.theory.single_input import single_input_vertex
 from scalewise.theory.tensor_flow import TENSORS, check_memory, tensor_flow
@@ -48,8 +49,8 @@ def predict(
         A Dataset, float64, with dimensions ``layer`` and ``sample``, ``sample_1``, …: leading-order
         coefficients (``kernel``, ``ntk``) and coefficients of 1/n of the layer below (all others), with
         the sample indices in the printed order of the symbol. ``<name>_error`` is the numerical error
-        where expectations were sampled or cubed; ``kernel_size`` and ``ntk_size`` come with tensors
-        beyond the preactivations, as the scales of their dimensions. ``expansion_parameter`` is
+        where expectations were sampled or cubed; ``<name>_size`` comes with tensors beyond the
+        preactivations: how large a coefficient of their dimension is (`natural_sizes`). ``expansion_parameter`` is
         $\max_aV_{(aa)(aa)}/(n_{\ell-1}K_{aa}^2)$ at the network's own widths: the small parameter of
         the 1/n expansion, the relative variance of the metric. The attributes ``left_out`` and
         ``left_out_because`` name what ``None`` or ``"all"`` would have held and does not, and why.
@@ -106,9 +107,8 @@ def _compute(
         for name, (value, error) in _tensors(net, flow, tensors, progress).items():
             data[name] = as_variable(name, value[place])
             data[f"{name}_error"] = _error_of(data[name], error[place])
-    if beyond and flow.Theta is not None:
-        data["kernel_size"] = _size(flow.K[place], "kernel", "preactivation²")
-        data["ntk_size"] = _size(flow.Theta[place], "NTK", "preactivation² / learning rate")
+    for name, size in natural_sizes(net, flow.diagonal, names).items():
+        data[f"{name}_size"] = _size(data[name], size[[layer - 1 for layer in kept]])
     data["expansion_parameter"] = _expansion_parameter(net, flow.diagonal, kept)
     return data
 
@@ -156,9 +156,9 @@ def _error_of(variable: xr.Variable, error: np.ndarray) -> xr.Variable:
     return xr.Variable(variable.dims, error, attrs)
 
 
-def _size(values: np.ndarray, what: str, units: str) -> xr.Variable:
-    attrs = {"long_name": f"Largest entry of the {what}", "units": units}
-    return xr.Variable(("layer",), values.max(axis=(1, 2)), attrs)
+def _size(variable: xr.Variable, size: np.ndarray) -> xr.Variable:
+    attrs = {"long_name": "Size of its dimension", "units": variable.attrs["units"]}
+    return xr.Variable(("layer",), size, attrs)
 
 
 def _expansion_parameter(net: MLP, K: np.ndarray, kept: tuple[int, ...]) -> xr.Variable:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.activations import Activation
 from scalewise.network import MLP, check_inputs
 from scalewise.theory import scale_invariant
@@ -135,14 +136,12 @@ def angle_flow(net: MLP, x_plus: Any, x_minus: Any) -> AngleFlow:
     return flow
 
 
-def kernel_angle(
-    plus: Float[np.ndarray, "pair feature"], minus: Float[np.ndarray, "pair feature"]
-) -> Float[np.ndarray, " pair"]:
+def kernel_angle(plus: Any, minus: Any) -> Float[np.ndarray, " pair"]:
     r"""The angle between two vectors, $2\arctan\frac{|\hat a-\hat b|}{|\hat a+\hat b|}$.
 
     Args:
-        plus: First vectors, not 0.
-        minus: Second vectors.
+        plus: First vectors, shape (pair, feature), not 0.
+        minus: Second vectors, as many.
 
     Returns:
         Angles from 0 to π; to rounding, small ones included.
@@ -153,8 +152,9 @@ def kernel_angle(
         >>> kernel_angle(np.array([[1.0, 0.0]]), np.array([[1.0, 1e-9]]))
         array([1.e-09])
     """
-    a = plus / np.linalg.norm(plus, axis=1, keepdims=True)
-    b = minus / np.linalg.norm(minus, axis=1, keepdims=True)
+    a, b = float_array("`plus`", plus), float_array("`minus`", minus)
+    a /= np.linalg.norm(a, axis=1, keepdims=True)
+    b /= np.linalg.norm(b, axis=1, keepdims=True)
     return 2 * np.arctan2(np.linalg.norm(a - b, axis=1), np.linalg.norm(a + b, axis=1))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from scalewise._arrays import float_array
 from scalewise.activations import Activation, activation
 from scalewise.criticality import criticality
 from scalewise.theory import scale_invariant, vanishing_kernel
@@ -189,7 +190,7 @@ def leading_forms(
         >>> print(f"{forms['K']:.6f} {forms['Theta']:.2f}")
         0.000500 1.50
     """
-    ell = np.asarray(layer, dtype=np.float64)
+    ell = float_array("`layer`", layer)
     if not np.all(ell >= 1):
         raise ValueError(f"`layer` counts from 1; got {np.min(ell):g}.")
     if record.universality == "none":

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
+
 __all__ = [
     "boltzmann_distribution",
     "cross_entropy",
@@ -172,7 +174,7 @@ def boltzmann_distribution(energies: Any, beta: float) -> Float[np.ndarray, " st
         >>> boltzmann_distribution([0.0, 1.0], 0.0)
         array([0.5, 0.5])
     """
-    exponent = -beta * np.asarray(energies, dtype=np.float64).ravel()
+    exponent = -beta * float_array("`energies`", energies).ravel()
     if exponent.size == 0 or not np.all(np.isfinite(exponent)):
         raise ValueError("`energies` and `beta` must be finite, and there must be a state.")
     weights = np.exp(exponent - exponent.max())
@@ -180,7 +182,7 @@ def boltzmann_distribution(energies: Any, beta: float) -> Float[np.ndarray, " st
 
 
 def _distribution(name: str, p: Any, variables: int | None = None) -> np.ndarray:
-    table = np.asarray(p, dtype=np.float64)
+    table = float_array(f"`{name}`", p)
     if variables is not None and table.ndim != variables:
         raise ValueError(
             f"`{name}` must have one axis for each of {variables} variables; got shape {table.shape}."

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
+
 __all__ = [
     "conditional_variance",
     "entropy_correction",
@@ -251,7 +253,7 @@ def conditional_variance(G: float, x: float, z: float | Float[np.ndarray, ...]) 
 
 
 def _kernel(K: Any) -> np.ndarray:
-    kernel = np.atleast_2d(np.asarray(K, dtype=np.float64))
+    kernel = np.atleast_2d(float_array("`K`", K))
     square = kernel.ndim == 2 and kernel.shape[0] == kernel.shape[1]
     if not square or not np.all(np.isfinite(kernel)) or not np.allclose(kernel, kernel.T):
         raise ValueError(f"`K` must be a finite symmetric matrix; got shape {kernel.shape}.")

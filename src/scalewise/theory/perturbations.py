@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.gaussian import line_rule
 from scalewise.network import MLP, check_inputs
 from scalewise.theory._line_table import line_table
@@ -116,7 +117,7 @@ def project(M: Float[np.ndarray, "*batch two other"]) -> tuple[np.ndarray, ...]:
         >>> [float(m) for m in project(np.array([[1.0, 0.5], [0.5, 0.8]]))]
         [0.7, 0.09999999999999998, 0.2]
     """
-    array = np.asarray(M, dtype=np.float64)
+    array = float_array("`M`", M)
     if array.shape[-2:] != (2, 2):
         raise ValueError(f"`M` must end in dimensions (2, 2); got shape {array.shape}.")
     plus, minus = array[..., 0, 0], array[..., 1, 1]
@@ -180,7 +181,7 @@ def nearby_inputs_flow(net: MLP, x0: Any, dx: Any) -> NearbyInputs:
             "fails: the distance is not analytic in it. Use `angle_flow`."
         )
     midpoint = check_inputs(net, x0)
-    shift = np.asarray(dx, dtype=np.float64)
+    shift = float_array("`dx`", dx)
     if shift.shape != midpoint.shape or not np.all(np.isfinite(shift)):
         raise ValueError(
             f"`dx` must be finite and have the shape {midpoint.shape} of `x0`; got {shift.shape}."

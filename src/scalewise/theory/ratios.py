@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.network import MLP
 from scalewise.theory.scaling_ansatz import RATIOS
 from scalewise.theory.single_input import single_input_flow
@@ -59,7 +60,7 @@ def finite_width_ratios(net: MLP, x: Any) -> xr.Dataset:
     return xr.Dataset(data, {"layer": layers, "sample": samples}, net.attributes())
 
 
-def output_scale(kernel: Float[np.ndarray, " depth"]) -> Float[np.ndarray, " depth"]:
+def output_scale(kernel: Any) -> Float[np.ndarray, " depth"]:
     r"""The factor that keeps outputs of networks of different depth the same size.
 
     $$z\mapsto z\,L^{p_0/2}\quad\text{or labels}\quad y\mapsto y\,L^{-p_0/2},$$
@@ -82,6 +83,7 @@ def output_scale(kernel: Float[np.ndarray, " depth"]) -> Float[np.ndarray, " dep
         >>> output_scale(np.array([1.0, 0.25]))
         array([1., 2.])
     """
-    if not np.all(np.isfinite(kernel)) or np.any(kernel <= 0):
-        raise ValueError(f"`kernel` must be positive and finite; got {kernel}.")
-    return np.sqrt(kernel[0] / kernel)
+    K = float_array("`kernel`", kernel)
+    if not np.all(np.isfinite(K)) or np.any(K <= 0):
+        raise ValueError(f"`kernel` must be positive and finite; got {K}.")
+    return np.sqrt(K[0] / K)

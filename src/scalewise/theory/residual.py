@@ -29,7 +29,6 @@ Source: PDLT (B.3), (B.11), (B.24); the memory beyond the quadratic part is deri
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +36,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.activations import Activation
 from scalewise.criticality import susceptibilities
 from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
@@ -89,8 +89,9 @@ class ResidualMLP:
 
     def __init__(self, branch: MLP, gamma: float | int | Sequence[float | int]) -> None:
         L = branch.depth
-        one = isinstance(gamma, numbers.Real)
-        given = np.atleast_1d(np.asarray(gamma, dtype=np.float64))
+        given = float_array("`gamma`", gamma)
+        one = given.ndim == 0
+        given = np.atleast_1d(given)
         gammas = tuple(given.tolist())
         if one:
             gammas = tuple(gammas[0] if 1 < layer < L else 0.0 for layer in range(1, L + 1))

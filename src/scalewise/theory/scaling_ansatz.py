@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.tensor_flow import TENSORS
 
@@ -88,11 +89,12 @@ def fit_scaling(
         >>> print(f"{fit.exponent:.4f} {fit.amplitude:.3f} {fit.corrections[1, 1]:.2f}")
         1.0000 3.000 1.00
     """
-    number = np.arange(1.0, len(values) + 1) if layers is None else np.asarray(layers, dtype=float)
+    series = float_array("`values`", values)
+    number = np.arange(1.0, len(series) + 1) if layers is None else float_array("`layers`", layers)
     if orders not in (1, 2, 3):
         raise ValueError(f"`orders` must be 1, 2 or 3; got {orders}.")
     keep = number >= first
-    ell, observed = number[keep], np.asarray(values, dtype=np.float64)[keep]
+    ell, observed = number[keep], series[keep]
     if ell.size < 40:
         raise ValueError(
             f"`fit_scaling` needs at least 40 layers from `first` = {first} on; got {ell.size}. "

@@ -50,12 +50,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._arrays import float_array
 from scalewise.network import MLP, check_inputs
 from scalewise.theory._line_moments import VERTEX
 from scalewise.theory._line_table import LineTable, line_table
 from scalewise.theory._scan import scan
 
-__all__ = ["SingleInputFlow", "single_input_flow", "single_input_vertex"]
+__all__ = [
+    "SingleInputFlow",
+    "single_input_flow",
+    "single_input_majorants",
+    "single_input_vertex",
+]
 
 Tensor = Float[np.ndarray, "layer input"]
 Map = Float[np.ndarray, "map input"]
@@ -192,10 +198,45 @@ def _width_ratios(net: MLP) -> np.ndarray:
     return widths[1:-1] / widths[:-2]
 
 
+def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
+    r"""Each tensor of each input with every expectation replaced by its absolute value.
+
+    All recursions of the module have positive coefficients, so these bound the tensors, and say how large a
+    tensor could be where contributions happen to cancel.
+
+    Args:
+        net: The network.
+        K: Diagonal kernel at every layer.
+
+    Returns:
+        By the names of `SingleInputFlow`, what exists for the activation; rtol 1e-10.
+
+    Raises:
+        ValueError: If an expectation does not converge, or a bound leaves the range of float64.
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.theory.single_input import single_input_flow, single_input_majorants
+        >>> net = sw.MLP(5, 100, "tanh", input_dim=1, output_dim=1)
+        >>> flow = single_input_flow(net, K1=1.0)
+        >>> bound = single_input_majorants(net, flow.K)
+        >>> bool(np.allclose(bound["B"], flow.B)), bool((bound["A"] >= flow.A).all())
+        (True, True)
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        moments = _moments_of(line_table(net.activation), K)
+        positive = {name: np.abs(value) for name, value in moments.items()}
+        return _tensors(net, K, positive, (0.0, 0.0))
+
+
 def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputFlow:
     table = line_table(net.activation)
     K = _kernels(net, table, first)
-    m = _moments_of(table, K)
+    return SingleInputFlow(K=K, **_tensors(net, K, _moments_of(table, K), nlo))
+
+
+def _tensors(net: MLP, K: np.ndarray, m: _Moments, nlo: tuple[float, float]) -> _Moments:
+    """All that follows from the expectations."""
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
     C_W, r = C[1:], _width_ratios(net)
     found = _preactivations(m, C_W, r, nlo)
@@ -211,7 +252,7 @@ def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputF
             found |= _ddntk(m, found, lam_W[1:], C_W, r)
     for name, value in found.items():
         _refuse_overflow(net, name, value)
-    return SingleInputFlow(K=K, **found)
+    return found
 
 
 def _first_kernel(net: MLP, x: Any, K1: Any) -> np.ndarray:
@@ -220,7 +261,7 @@ def _first_kernel(net: MLP, x: Any, K1: Any) -> np.ndarray:
     if K1 is None:
         inputs = check_inputs(net, x)
         return net.C_b[0] + net.C_W[0] * np.mean(inputs * inputs, axis=1)
-    first = np.atleast_1d(np.asarray(K1, dtype=np.float64))
+    first = np.atleast_1d(float_array("`K1`", K1))
     good = np.isfinite(first) & (first > 0) & (first >= net.C_b[0])
     if first.ndim != 1 or not good.all():
         bad = first.ravel()[~good.ravel()][0] if not good.all() else f"shape {first.shape}"

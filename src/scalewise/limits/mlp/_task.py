@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scalewise._arrays import real_array
 from scalewise.limits._checks import kind, table
 from scalewise.limits.mlp._descent import LOSSES, Loss
 
@@ -110,10 +111,7 @@ def _check_targets(loss: str, y: np.ndarray) -> None:
 
 
 def _indices(batches: Any, samples: int) -> np.ndarray:
-    try:
-        array = np.array(batches)
-    except ValueError:  # rows of unequal length
-        array = np.array(batches, dtype=object)
+    array = np.array(real_array("`batches`", batches, "whole"))
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
         raise ValueError(
             f"`batches` must be a table of indices, one row per step; got {array.dtype} of shape "

@@ -216,6 +216,7 @@ def _dataset(
             "seed": on.seed,
             "strategy": str(net.strategy),
             "activation": str(net.activation),
+            "activation_digest": net.activation.digest(),
             "loss": task.loss.name,
         },
     )

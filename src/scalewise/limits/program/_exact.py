@@ -159,13 +159,28 @@ class Polynomials:
                 ) from error
             return found if isinstance(found, Polynomial) else Polynomial(_terms(found))
         known = activation(phi)
-        power = {"linear": 1, "quadratic": 2}.get(known.name)
-        if known.family == "monomial" and known.parameter is not None:
-            power = int(known.parameter)
-        if power is None:
+        coefficients = _coefficients(known)
+        if coefficients is None:
             raise ValueError(_not_a_polynomial(known.name))
-        scale = known.derivative(1.0, order).item()
-        return arguments[0] ** (power - order) * scale if power >= order else Polynomial({})
+        found = Polynomial({})
+        for power, c in enumerate(coefficients[order:]):
+            if c:
+                found = found + arguments[0] ** power * (c * math.perm(power + order, order))
+        return found
+
+
+def _coefficients(sigma: Activation) -> list[float] | None:
+    """Those of the polynomial that the activation is, read off its values; ``None`` if it is none."""
+    if sigma.family == "monomial" and sigma.parameter is not None:
+        return [0.0] * int(sigma.parameter) + [1.0]
+    if sigma.taylor is None:
+        return None
+    found = [c / math.factorial(p) for p, c in enumerate(sigma.taylor)]
+    z = np.linspace(-30.0, 30.0, 61) + 0.0123
+    values = np.polynomial.polynomial.polyval(z, found)
+    with np.errstate(over="ignore"):
+        same = np.allclose(sigma(z), values, rtol=1e-12, atol=0)
+    return found if same else None
 
 
 def _not_a_polynomial(what: str) -> str:

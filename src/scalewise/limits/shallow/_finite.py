@@ -136,5 +136,6 @@ def _attributes(reference: Reference) -> dict[str, Any]:
         "rate_a": reference.rate_a,
         "rate_w": reference.rate_w,
         "activation": reference.phi.name,
+        "activation_digest": reference.phi.digest(),
         "law": reference.law,
     }

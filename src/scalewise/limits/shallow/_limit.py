@@ -66,6 +66,11 @@ def train_limit(
     Where rates of the two layers scale differently, one of them may have no part in this: its rate and its
     kernel are then 0, and `LimitDynamics` says which. The default has both.
 
+    Where first weights outgrow their start, $q_\sigma+\tilde q_w=s>0$, the particles carry
+    $\tilde w=u^{-s}\hat w$, which start at $u^{-s}\hat w^{(0)}\to0$, and see
+    $u^{-s}\phi(u^s\tilde h)\to\phi'(\pm\infty)\tilde h$; the sign of $\hat w^{(0)}\cdot x$ decides wherever nothing
+    has moved yet.
+
     The loss sees $g$ at step 0 and $\tilde f$ later, as
     `LimitDynamics` says; in IC-MF $\tilde f+g$ throughout, which then is what is returned. Where only signs
     count, $g$ decides until the first sample that it has wrong: till then $\tilde f=0$.
@@ -88,8 +93,9 @@ def train_limit(
         (seed, input): ``start`` $g$. Exact for constant kernels.
 
     Raises:
-        ValueError: If the scaling has no limit known here (the message names the inequality), or shapes, steps
-            or records do not fit.
+        ValueError: If the scaling has no limit known here (the message names the inequality), or first weights
+            outgrow their start and the activation does not become linear far away, or shapes, steps or
+            records do not fit.
 
     Source: Golikov (65)-(70), (87)-(93), (114)-(117), (131)-(134). His $\mu+\mathrm{div}(\mu\Delta\theta)$ has the
         wrong sign and is of first order in the rates; several equations of the main text drop $d^*$ or
@@ -122,8 +128,9 @@ def train_limit(
         g = g.T.astype(np.float64)
         slope = _Seen(g, dynamics)
         if dynamics.moving:
+            unit = _far_away(reference, dtype) if dynamics.silent_w else 1.0
             draw = Draw(
-                units, numbers, reference.law, even=True, silent=dynamics.silent, dtype=dtype
+                units, numbers, reference.law, True, dynamics.silent, unit=unit, dtype=dtype
             )
             particles = Particles(task, reference.phi, draw)
             trace = run_particles(
@@ -140,6 +147,28 @@ def train_limit(
     for i, name in enumerate(("kernel_a", "kernel_w") if kernels else ()):
         variables[name] = np.stack([pair[i] for pair in trace.kernels])
     return as_dataset(task, numbers, trace, variables, _limit_attributes(one, dynamics, reference))
+
+
+def _far_away(reference: Reference, dtype: Any) -> float:
+    r"""A unit of first weights beside which their start is nothing but still has a sign.
+
+    The unit is far below what a step does and far above what rounding leaves of orthogonal inputs.
+    """
+    phi = reference.phi
+    t = np.array([-1e8, -1e6, 1e6, 1e8])
+    with np.errstate(all="ignore"):
+        slope, chord = phi.derivatives[1](t), phi.derivatives[0](t) / t
+    both = np.array([slope, chord])
+    settled = np.isfinite(both).all() and np.allclose(
+        both, slope[[0, 0, 3, 3]], rtol=1e-4, atol=1e-4
+    )
+    if not settled or np.abs(slope).max() < 1e-2:
+        raise ValueError(
+            f"First weights outgrow their start in this scaling, and {phi.name!r} does not become linear far "
+            "away, which a limit needs here. Take an activation that grows linearly, such as 'leaky_relu', or "
+            "a smaller q_tilde_w."
+        )
+    return float(np.finfo(dtype).eps ** 0.75)
 
 
 class _Seen:

@@ -88,7 +88,7 @@ class GramLayer:
 
 @dataclass(frozen=True)
 class Draw:
-    """How many units, from which law.
+    r"""How many units, from which law.
 
     Args:
         units: Of one network.
@@ -98,6 +98,8 @@ class Draw:
             same first weights and opposite output weights, so that every odd moment of these vanishes
             exactly, and for few features scrambled Sobol points, independent for each seed.
         silent: Whether output weights start at 0.
+        unit: $\varepsilon$, the unit of first weights: they start at $\varepsilon$ times a draw of the law, and
+            $\phi$ is seen as $\varepsilon\phi(h/\varepsilon)$.
         dtype: Of all arrays.
     """
 
@@ -106,6 +108,7 @@ class Draw:
     law: str = "normal"
     even: bool = False
     silent: bool = False
+    unit: float = 1.0
     dtype: Any = np.float64
 
 
@@ -124,9 +127,16 @@ def draw_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
         w = np.stack([_sample(of_w, draw.law, (drawn, features)).T for _, of_w in streams], axis=1)
         if draw.even:
             a, w = np.concatenate([a, -a], axis=-1), np.concatenate([w, w], axis=-1)
-        if draw.silent:
-            a = np.zeros_like(a)
-        yield a.astype(draw.dtype), np.ascontiguousarray(w, dtype=draw.dtype)
+        yield _started(draw, a, w)
+
+
+def _started(draw: Draw, a: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of a block as they start."""
+    if draw.silent:
+        a = np.zeros_like(a)
+    if draw.unit != 1.0:
+        w = draw.unit * w
+    return a.astype(draw.dtype), np.ascontiguousarray(w, dtype=draw.dtype)
 
 
 def _sobol_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
@@ -146,9 +156,7 @@ def _sobol_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
         begin += units // 2
         a, w = part[:, :, 0].T, part[:, :, 1:].T
         a, w = np.concatenate([a, -a], axis=-1), np.concatenate([w, w], axis=-1)
-        if draw.silent:
-            a = np.zeros_like(a)
-        yield a.astype(draw.dtype), np.ascontiguousarray(w, dtype=draw.dtype)
+        yield _started(draw, a, w)
 
 
 def _sample(rng: np.random.Generator, law: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -177,7 +185,7 @@ class Particles:
             gram = samples <= 2 * features
         size = max(2, _BLOCK // (len(draw.seeds) * samples) // 2 * 2)
         blocks = [min(size, draw.units - i) for i in range(0, draw.units, size)]
-        self._phi = phi
+        self._phi, self._unit = phi, draw.unit
         self._seeds, self._dtype = len(draw.seeds), draw.dtype
         self._samples, self._probes = samples, len(everything) - samples
         self._layers: list[FirstLayer] = []
@@ -260,6 +268,9 @@ class Particles:
             if plus == 1.0 and minus <= 1.0:
                 return np.maximum(h, np.asarray(minus, h.dtype) * h)
             return h * self._slope(h)
+        if self._unit != 1.0:
+            far = self._phi.derivatives[0](h / self._unit)
+            return (self._unit * far).astype(h.dtype, copy=False)
         return self._phi.derivatives[0](h).astype(h.dtype, copy=False)
 
     def _slope(self, h: np.ndarray) -> np.ndarray:
@@ -267,7 +278,8 @@ class Particles:
         if slopes is not None:
             minus, plus = (np.asarray(value, h.dtype) for value in slopes)
             return np.where(h >= 0, plus, minus)
-        return self._phi.derivatives[1](h).astype(h.dtype, copy=False)
+        there = h if self._unit == 1.0 else h / self._unit
+        return self._phi.derivatives[1](there).astype(h.dtype, copy=False)
 
 
 def _weighted(values: np.ndarray, a: np.ndarray) -> np.ndarray:

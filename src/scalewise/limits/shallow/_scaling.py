@@ -60,12 +60,13 @@ class ShallowScaling:
     def shares(self) -> tuple[Fraction, Fraction]:
         r"""By which power of $d$ either layer's steps do less to the output than both together, at least 0.
 
-        From step 1 on they do $q_\sigma+1+s_a$ and $q_\sigma+1+s_w+2b$, with output weights of power
-        $b=\max(s_a,0)$ by then; a layer with more than 0 has no part in the limit. Source: Golikov, Lemma 1,
-        where input weights keep their order, $s_w+b\le0$.
+        From step 1 on they do $q_\sigma+1+s_a+2b_w$ and $q_\sigma+1+s_w+2b_a$, with weights of power
+        $b_{a,w}=\max(s_{a,w},0)$ by then, at most one of them positive; a layer with more than 0 has no part in
+        the limit. Source: Golikov, Lemma 1, where no layer outgrows its start without end, $s_a+s_w\le0$.
         """
         (s_a, s_w), p = self.moves, self.output_power - self.q_sigma - 1
-        return p - s_a, p - s_w - 2 * max(s_a, Fraction(0))
+        b_a, b_w = max(s_a, Fraction(0)), max(s_w, Fraction(0))
+        return p - s_a - 2 * b_w, p - s_w - 2 * b_a
 
     @property
     def rate(self) -> Fraction:
@@ -75,7 +76,8 @@ class ShallowScaling:
         |q_\sigma+\tilde q+\tfrac12|,|q_\sigma+\tilde q|\big)$$
         over those that are not 0: distances to the lines. With unequal rates $p$, the output's power, and
         $p-q_\sigma-\frac12$ stand for the second and third, $s_w+b$ for the fourth, and there are the `shares`
-        and $2b$ too. Source: derived from what each limit leaves out.
+        and $2b$ too, $b=\max(s_a,0)$; where first weights outgrow their start, $s_w>0$, that start is left out and
+        counts once, for the moves it turns around. Source: derived from what each limit leaves out.
         """
         (s_a, s_w), p = self.moves, self.output_power
         b = max(s_a, Fraction(0))
@@ -160,6 +162,9 @@ class LimitDynamics:
         remembers: Whether the rescaled output starts at the Gaussian process $g$, not at 0.
         keeps: Whether $g$ is added to the output throughout (IC-MF).
         silent: Whether output weights start at 0 in their own units (default).
+        silent_w: Whether first weights do (the default's mirror). Their start then decides signs of
+            preactivations until they move, and the activation is seen from far away, as the two slopes of its
+            asymptotes.
         by_a: Whether steps of the output weights change the rescaled output.
         by_w: Whether steps of the first weights do. One of both has no part in it where rates scale too
             differently.
@@ -174,6 +179,7 @@ class LimitDynamics:
     silent: bool = False
     by_a: bool = True
     by_w: bool = True
+    silent_w: bool = False
 
 
 def limit_dynamics(source: str | tuple[Any, ...] | ShallowScaling) -> LimitDynamics:
@@ -181,15 +187,17 @@ def limit_dynamics(source: str | tuple[Any, ...] | ShallowScaling) -> LimitDynam
 
     With unequal rates the limit follows from what a step does to either layer, $s_{a,w}=q_\sigma+\tilde q_{a,w}$:
     output weights that gain in power, $s_a>0$, start at 0 in their own units; first weights move by their own
-    order where $s_w+\max(s_a,0)=0$; and the layer that changes the output by less has no part in it.
+    order where $s_w+\max(s_a,0)=0$; and the layer that changes the output by less has no part in it. First
+    weights that gain in power, $s_w>0$, are the mirror image: they start at 0 in their own units and move by
+    them, and output weights move by their own order where $s_a+s_w=0$.
 
     Args:
         source: As for `scaling`.
 
     Raises:
         ValueError: If the scaling lies outside the band of dynamical stability; or has unequal rates and
-            $s_w>0$, $s_a+s_w>0$, $\max(s_a,s_w)<-\frac12$ or $q_\sigma>-\frac12$; or adds something else than
-            (25) or (125) to the output.
+            $s_a+s_w>0$ with one of both positive, $\max(s_a,s_w)<-\frac12$ or $q_\sigma>-\frac12$; or adds
+            something else than (25) or (125) to the output.
 
     Source: Golikov (65)-(70), (87)-(93), (114)-(117), (131)-(134); for other unequal rates than the default's
         derived from his Lemma 1.
@@ -221,12 +229,11 @@ def limit_dynamics(source: str | tuple[Any, ...] | ShallowScaling) -> LimitDynam
 def _unequal(one: ShallowScaling) -> LimitDynamics:
     """Rates of the two layers that scale differently."""
     (s_a, s_w), q = one.moves, one.q_sigma
-    of_w = s_w + max(s_a, Fraction(0))
     refusals = (
         (
-            of_w > 0,
-            "first weights outgrow their start, for q_sigma + q_tilde_w + max(q_sigma + q_tilde_a, 0) = "
-            f"{of_w} > 0. Take a smaller q_tilde_w",
+            max(s_a, s_w) > 0 and s_a + s_w > 0,
+            "a layer outgrows its start in every step, for 2 q_sigma + q_tilde_a + q_tilde_w = "
+            f"{s_a + s_w} > 0. Take a smaller {'q_tilde_a' if s_a > s_w else 'q_tilde_w'}",
         ),
         (
             max(s_a, s_w) < -_HALF,
@@ -247,6 +254,6 @@ def _unequal(one: ShallowScaling) -> LimitDynamics:
     p = one.output_power
     first, later = ((x > 0) - (x < 0) for x in (q + _HALF, p))
     remembers = p == q + _HALF
-    return LimitDynamics(
-        "", of_w == 0, first, later, remembers, silent=s_a > 0, by_a=by_a, by_w=by_w
-    )
+    moving = s_w + max(s_a, Fraction(0)) >= 0
+    parts: dict[str, Any] = {"silent": s_a > 0, "silent_w": s_w > 0, "by_a": by_a, "by_w": by_w}
+    return LimitDynamics("", moving, first, later, remembers, **parts)

@@ -1,0 +1,134 @@
+"""What people have as numbers, read in one place: tensors, frames, lists and arrays of any library.
+
+Nothing is imported to recognise a thing. What counts is what it can do: a tensor detaches itself and
+comes to the CPU, a sparse matrix becomes dense, and the rest speaks NumPy's protocols.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["NotNumbersError", "float_array", "real_array"]
+
+# What a tensor must do before NumPy can read it; each is free where there is nothing to do.
+_STEPS = ("detach", "cpu", "to_dense", "resolve_conj", "resolve_neg", "toarray")
+
+
+class NotNumbersError(TypeError, ValueError):
+    """Something else than an array of real numbers; a wrong type to some callers, a wrong value to others."""
+
+
+def real_array(name: str, values: Any, sort: str = "real") -> np.ndarray:
+    """Real numbers as a NumPy array of integers, booleans or floats, not copied if it is one already.
+
+    Args:
+        name: What to call the argument in a message, with its quotes: ``"`x`"``.
+        values: An array, tensor, data frame, list or number, of any library that NumPy can read or that
+            has the methods of a tensor. A number type that NumPy does not know (bfloat16, float8, the
+            entries of an object array) becomes float64.
+        sort: What a message calls the numbers that are wanted: ``"real"`` or ``"whole"``.
+
+    Raises:
+        NotNumbersError: If an entry is masked, missing, complex or not a number, if rows differ in length,
+            or if `values` cannot be read.
+    """
+    if type(values) is np.ndarray:
+        found = values
+    else:
+        try:
+            found = _read(name, values, sort)
+        except NotNumbersError:
+            raise
+        except Exception as error:  # each library has its own
+            raise NotNumbersError(
+                f"{name} must be an array of {sort} numbers; {_named(values)} cannot be read as one "
+                f"({(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')})."
+            ) from error
+    dtype = found.dtype
+    if dtype.kind in "biuf":
+        return found
+    if dtype.kind == "c":
+        raise NotNumbersError(
+            f"{name} must be an array of {sort} numbers; got complex ones of dtype {dtype}. Take the "
+            "real part, or real and imaginary parts as separate features."
+        )
+    if dtype.kind == "O":
+        return _from_objects(name, found, values, sort)
+    if dtype.kind == "V" and dtype.names is None and np.can_cast(dtype, np.float64):
+        return found.astype(np.int64 if np.can_cast(dtype, np.int64) else np.float64)
+    raise NotNumbersError(
+        f"{name} must be an array of {sort} numbers; got an array of dtype {dtype}. Convert it, for "
+        "example with numpy.asarray(x, dtype=float)."
+    )
+
+
+def float_array(name: str, values: Any) -> np.ndarray:
+    """`real_array` as a new C-contiguous array of float64, which the caller owns."""
+    found = real_array(name, values)
+    with np.errstate(over="ignore"):  # of numpy.longdouble: what overflows is refused as not finite
+        return np.array(found, dtype=np.float64, order="C")
+
+
+def _read(name: str, values: Any, sort: str) -> np.ndarray:
+    if isinstance(values, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(values)
+        if masked.any():
+            raise NotNumbersError(
+                f"{name} must hold a number in every place; {int(masked.sum())} of {masked.size} are "
+                "masked. Drop those samples, or fill them, for example with x.filled(0.0)."
+            )
+        return np.asarray(values.data)
+    if isinstance(values, list | tuple):
+        return _stacked(name, values, sort)
+    for step in _STEPS:
+        method = getattr(values, step, None)
+        if callable(method):
+            values = method()
+    if getattr(values, "is_quantized", False):
+        values = values.dequantize()
+    is_complex = getattr(values, "is_complex", None)
+    if callable(is_complex) and is_complex():
+        raise NotNumbersError(
+            f"{name} must be an array of {sort} numbers; got complex ones of dtype {values.dtype}. Take "
+            "the real part, or real and imaginary parts as separate features."
+        )
+    try:
+        return np.asarray(values)
+    except TypeError:
+        if not callable(getattr(values, "double", None)):
+            raise
+        return np.asarray(values.double())  # a number type that NumPy does not know
+
+
+def _stacked(name: str, values: list[Any] | tuple[Any, ...], sort: str) -> np.ndarray:
+    """A list read row by row, so that no mask is lost, and a tensor may stand in any place."""
+    if set(map(type, values)) <= {int, float, bool}:
+        return np.asarray(values)
+    rows = [real_array(name, value, sort) for value in values]
+    if len({row.shape for row in rows}) > 1:
+        raise NotNumbersError(
+            f"{name} must be an array of {sort} numbers with rows of one length; got rows of different lengths."
+        )
+    return np.stack(rows)
+
+
+def _from_objects(name: str, found: np.ndarray, values: Any, sort: str) -> np.ndarray:
+    """Numbers of Python, whole ones as they are, or a refusal that names the first other thing."""
+    for place, entry in np.ndenumerate(found):
+        if isinstance(entry, str | bytes | complex) or not hasattr(entry, "__float__"):
+            what = _named(values) if found.ndim == 0 else f"{_named(entry)} at {list(place)}"
+            raise NotNumbersError(f"{name} must be an array of {sort} numbers; got {what}.")
+    try:
+        plain = np.array(found.tolist())
+        return plain if plain.dtype.kind in "iuf" else found.astype(np.float64)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise NotNumbersError(
+            f"{name} must be an array of {sort} numbers that float64 can hold ({error})."
+        ) from error
+
+
+def _named(value: Any) -> str:
+    text, what = repr(value), type(value).__name__
+    return f"{what} {text}" if len(text) < 40 and "\n" not in text else what
