@@ -5,7 +5,6 @@ from scalewise.gaussian._four import (
     FourPoint,
     feature_means,
     four_point_covariances,
-    two_input_covariances,
 )
 from scalewise.gaussian._increments import increment
 from scalewise.gaussian._interface import (
@@ -31,6 +30,7 @@ from scalewise.gaussian._joint import (
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
 from scalewise.gaussian._products import high_moments, pair_products
 from scalewise.gaussian._quadrature import line_rule
+from scalewise.gaussian._two_inputs import two_input_covariances
 
 __all__ = [
     "ENGINES",
