@@ -85,7 +85,7 @@ MUTANTS = (
         "linear=sigma.parity == 0, forms",
         "linear=sigma.parity != 0, forms",
     ),
-    of_four(
+    row("gaussian/_two_inputs.py", "tests/gaussian/test_four.py")(
         "four-point: constant of the other factor",
         "(centre[j], (i,))",
         "(centre[i], (i,))",

@@ -195,7 +195,7 @@ def test_a_product_rule_that_resolves_nothing_is_not_believed(monkeypatch) -> No
         kernel = K * z @ z.T / 5
         exact = Layer(sigma, kernel, families)
         with monkeypatch.context() as patch:
-            patch.setattr("scalewise.gaussian._four._two_inputs", lambda *_: None)
+            patch.setattr("scalewise.gaussian._four._on_two_inputs", lambda *_: None)
             sampled = Layer(sigma, kernel, families)
         for family in families:
             value, noise = combined(sampled.covariance(family))
