@@ -24,8 +24,11 @@ class Case:
         C_b: Bias variance of every layer.
         C_W: Rescaled weight variance of every layer.
         peer: What the peer is asked for; ``None`` where it cannot do the case.
-        goal: What is aimed at, in words; the first number is compared with the ratio of CPU times.
-        ratio: The ratio of CPU times aimed at, peer over ours.
+        title: In the table, in words.
+        ratio: The ratio of CPU times aimed at, peer over ours, on the first call and on a repeated one.
+        error: The largest error aimed at.
+        seconds: The most CPU seconds of the first call.
+        megabytes: The most memory.
         width: Hidden width, for real networks.
         outputs: Output neurons, for real networks.
         networks: Size of the ensemble.
@@ -39,8 +42,11 @@ class Case:
     C_b: float
     C_W: float
     peer: str | None
-    goal: str
-    ratio: float = 0.0
+    title: str
+    ratio: float | None = None
+    error: float | None = None
+    seconds: float | None = None
+    megabytes: float | None = None
     width: int = 512
     outputs: int = 1
     networks: int = 0
@@ -69,44 +75,49 @@ CASES = {
         Case(
             *("tanh", "kernel", "tanh", 512, 3, 0.0, 1.0),
             peer="`ElementwiseNumerical`, degree 25, jitted",
-            goal="500x less CPU, error below 1e-10",
+            title="tanh, 512 inputs, depth 3, against 2-d quadrature of degree 25",
             ratio=500,
+            error=1e-10,
         ),
         Case(
             *("tanh-deep", "kernel", "tanh", 2048, 32, 0.0, 1.0),
             peer=None,
-            goal="under 10 CPU s",
+            title="tanh, 2048 inputs, depth 32 (theirs does not fit in memory)",
+            seconds=10,
         ),
         Case(
             *("gelu", "kernel", "gelu", 2048, 32, GELU["C_b"], GELU["C_W"]),
             peer="`Gelu` in `stax.repeat`, jitted",
-            goal="2x less CPU, under 400 MB",
+            title="GELU, 2048 inputs, depth 32, closed forms on both sides",
             ratio=2,
+            megabytes=400,
         ),
         Case(
             *("erf", "kernel", "erf", 2048, 32, 0.0, math.pi / 4),
             peer="`Erf` in `stax.repeat`, jitted",
-            goal="2x less CPU, under 400 MB",
+            title="erf, the same",
             ratio=2,
+            megabytes=400,
         ),
         Case(
             *("relu", "kernel", "relu", 2048, 32, 0.0, 2.0),
             peer="`Relu` in `stax.repeat`, jitted",
-            goal="2x less CPU, under 400 MB",
+            title="ReLU, the same",
             ratio=2,
+            megabytes=400,
         ),
         Case(
             *("empirical-ntk", "ntk", "erf", 64, 3, 0.01, 1.0),
             peer="`empirical_ntk_fn`, `STRUCTURED_DERIVATIVES`, `vmap_axes=0`, jitted",
-            goal="no slower",
+            title="NTK of one network, 3 layers of 512, 64 × 64 inputs, 10 outputs",
             ratio=1,
             outputs=10,
         ),
         Case(
             *("ensemble", "ensemble", "erf", 64, 3, 0.01, 1.0),
             peer="`monte_carlo_kernel_fn`, `STRUCTURED_DERIVATIVES`, `vmap_axes=0`",
-            goal="2x less CPU",
-            ratio=2,
+            title="mean kernel and NTK of 100 such networks",
+            ratio=2.5,
             outputs=10,
             networks=100,
         ),

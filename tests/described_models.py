@@ -13,6 +13,7 @@ from scalewise.plan import (
     TensorDescription,
     make_plan,
 )
+from scalewise.plan.forward import Attention, Forward, Passes
 from scalewise.scaling import Strategy
 
 
@@ -57,9 +58,13 @@ def language_model(n: int, depth: int = 2, words: int = 50, tied: bool = True) -
         tensors.append(head)
     return ModelDescription(
         tuple(tensors),
-        {"blocks.0": n // 4},
         {"head.weight": head} if tied else {},
     )
+
+
+def attends(n: int) -> Forward:
+    """What its forward pass does: four heads of the usual scale."""
+    return Forward((Attention("blocks.0", n // 4, (n // 4) ** -0.5),))
 
 
 def planned(
@@ -77,13 +82,16 @@ def planned(
     """A plan of a described model; every tensor is drawn with the same standard deviation."""
     narrow, wide = model(base, depth), model(max(2 * base, target), depth)
     spreads: Mapping[str, Spread] = {t.name: Spread(0.0, std, 0.01) for t in narrow.tensors}
+    ratio = Fraction(max(2 * base, target), base)
+    forward = attends if model is language_model else lambda n: Forward()
     probe = Probe(
         narrow,
         wide,
-        Fraction(max(2 * base, target), base),
+        ratio,
         model(target, depth),
         None if depth == base_depth else model(base, base_depth),
         spreads,
+        Passes(forward(base), forward(max(2 * base, target)), ratio),
     )
     return make_plan(
         probe,

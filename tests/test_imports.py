@@ -13,7 +13,7 @@ LEVELS = [
     {"gaussian"},
     {"criticality"},
     {"network", "observables", "data"},
-    {"scaled"},
+    {"scaled", "selection"},
     {"theory", "nets", "limits"},
     {"compare"},
     {"plan"},

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+import scipy.linalg  # noqa: F401  NumPy and SciPy each bring a BLAS: a controller sees what is loaded
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["blas_threads_for"]

@@ -1,12 +1,14 @@
 """The table of observables: what `predict` and `measure` both return, and under which name.
 
 Theory and ensembles never import each other; this table is what they share. Every variable of a
-result carries the attributes written here.
+result carries the attributes written here. A row also says for which activations its observable does
+not exist: that is the only place where this is decided. Which rows a call computes is decided in
+`scalewise.selection`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +16,40 @@ import xarray as xr
 
 from scalewise.activations import Activation
 
-__all__ = ["OBSERVABLES", "Observable", "as_variable", "exists", "select"]
+__all__ = ["OBSERVABLES", "Observable", "as_variable", "exists"]
 
 SAMPLE_DIMS = ("sample", "sample_1", "sample_2", "sample_3")
+Obstacle = Callable[[Activation], str]
+
+
+def _none(sigma: Activation) -> str:
+    return ""
+
+
+def _jump(sigma: Activation) -> str:
+    """What has a derivative in it."""
+    if sigma.is_continuous:
+        return ""
+    places = ", ".join(f"{kink.location:g}" for kink in sigma.kinks if kink.jump)
+    return f"the activation jumps at z = {places}, and its derivative is a delta function there"
+
+
+def _kink(sigma: Activation) -> str:
+    """What needs three derivatives."""
+    places = ", ".join(f"{z:g}" for z in sigma.split_points)
+    return _jump(sigma) or (
+        ""
+        if sigma.is_smooth
+        else f"it takes three derivatives, and the activation has a kink at z = {places}"
+    )
+
+
+def _kink_of_a_curve(sigma: Activation) -> str:
+    """What multiplies the second derivative by others."""
+    bent = any(kink.slope_jump for kink in sigma.kinks) and not sigma.is_piecewise_linear
+    return _jump(sigma) or (
+        "the second derivative is a delta function beside a curved part" if bent else ""
+    )
 
 
 @dataclass(frozen=True)
@@ -32,7 +65,8 @@ class Observable:
         units: In powers of the preactivation.
         meaning: One sentence.
         default: Whether it is computed when nothing is named.
-        needs: What the activation must be: ``"continuous"``, ``"smooth"`` or ``""``.
+        obstacle: Why it does not exist for an activation, a clause; an empty text if it exists.
+        sampled: Whether it takes expectations of all pairs of pairs of inputs, which are costly.
         dimension: Powers of kernel and NTK that it scales with, for coefficients whose own entries do
             not say how large they could be; ``None`` for positive semidefinite matrices over the
             halves of their sample indices, whose diagonals do.
@@ -47,8 +81,9 @@ class Observable:
     units: str
     meaning: str
     default: bool = True
-    needs: str = ""
+    obstacle: Obstacle = _none
     dimension: tuple[int, int] | None = None
+    sampled: bool = False
     corrects: str = ""
 
     @property
@@ -67,14 +102,25 @@ def _statistic(
     legs: int,
     units: str,
     meaning: str,
-    needs: str = "continuous",
+    obstacle: Obstacle = _jump,
     *,
     dimension: tuple[int, int],
     corrects: str = "",
 ) -> Observable:
     """A row for a coefficient of 1/n that is computed only when it is named."""
     return Observable(
-        name, symbol, equation, 1, legs, units, meaning, False, needs, dimension, corrects
+        name,
+        symbol,
+        equation,
+        1,
+        legs,
+        units,
+        meaning,
+        False,
+        obstacle,
+        dimension,
+        sampled=True,
+        corrects=corrects,
     )
 
 
@@ -98,6 +144,7 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             "preactivation²",
             "The 1/n correction of that covariance, times the width of the layer below.",
+            sampled=True,
             corrects="kernel",
         ),
         Observable(
@@ -108,6 +155,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             "preactivation⁴",
             "Covariance of the metric's fluctuations, times the width of the layer below.",
+            sampled=True,
         ),
         Observable(
             "ntk",
@@ -117,7 +165,7 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             "preactivation² / learning rate",
             "Mean neural tangent kernel of one output.",
-            needs="continuous",
+            obstacle=_jump,
         ),
         _statistic(
             "ntk_nlo",
@@ -126,6 +174,7 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             _NTK,
             "The 1/n correction of the mean NTK, times the width of the layer below.",
+            obstacle=_jump,
             dimension=(0, 1),
             corrects="ntk",
         ),
@@ -172,6 +221,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})²",
             "Correlation of an output with its dNTK whose two other legs share an output.",
+            obstacle=_kink_of_a_curve,
             dimension=(0, 2),
         ),
         _statistic(
@@ -181,6 +231,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})²",
             "Correlation of an output with the dNTK on whose last leg it stands.",
+            obstacle=_kink_of_a_curve,
             dimension=(0, 2),
         ),
         _statistic(
@@ -190,7 +241,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})³ / preactivation²",
             "Mean of the first ddNTK, legs (01)(23) of equal outputs, times the width below.",
-            needs="smooth",
+            obstacle=_kink,
             dimension=(-1, 3),
         ),
         _statistic(
@@ -200,7 +251,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})³ / preactivation²",
             "Mean of the second ddNTK, legs (12)(34) of equal outputs, times the width below.",
-            needs="smooth",
+            obstacle=_kink,
             dimension=(-1, 3),
         ),
         _statistic(
@@ -210,7 +261,7 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})³ / preactivation²",
             "Mean of the second ddNTK, legs (13)(42) of equal outputs, times the width below.",
-            needs="smooth",
+            obstacle=_kink,
             dimension=(-1, 3),
         ),
         _statistic(
@@ -220,46 +271,16 @@ OBSERVABLES: dict[str, Observable] = {
             4,
             f"({_NTK})³ / preactivation²",
             "Mean of the second ddNTK, legs (14)(23) of equal outputs, times the width below.",
-            needs="smooth",
+            obstacle=_kink,
             dimension=(-1, 3),
         ),
     )
 }
 
 
-def select(
-    names: Sequence[str] | str | None, activation: Activation | None = None
-) -> tuple[str, ...]:
-    """The observables asked for, in the order of the table.
-
-    Args:
-        names: Names; ``None`` for the default ones, ``"all"`` for the whole table. Neither of the
-            two names what does not exist for `activation`; what is named by hand is kept.
-        activation: Of the network.
-
-    Raises:
-        ValueError: If a name is not in the table; the message lists the known ones.
-    """
-    if names is None or names == "all":
-        rows = [row for row in OBSERVABLES.values() if row.default or names == "all"]
-        return tuple(row.name for row in rows if activation is None or exists(row, activation))
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    for name in wanted:
-        if name not in OBSERVABLES:
-            raise ValueError(
-                f"`observables` does not know {name!r}; the known ones are "
-                f"{', '.join(OBSERVABLES)}, and 'all'."
-            )
-    if not wanted:
-        raise ValueError(f"`observables` is empty; choose from {', '.join(OBSERVABLES)}.")
-    return tuple(name for name in OBSERVABLES if name in wanted)
-
-
 def exists(row: Observable, activation: Activation) -> bool:
     """Whether an observable exists for an activation."""
-    if row.needs == "smooth":
-        return activation.is_smooth
-    return activation.is_continuous if row.needs == "continuous" else True
+    return not row.obstacle(activation)
 
 
 def as_variable(name: str, values: np.ndarray, **attrs: object) -> xr.Variable:

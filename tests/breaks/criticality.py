@@ -4,12 +4,14 @@ from breaks import row
 
 of_universality = row("criticality/_universality.py", "tests/test_criticality_exponents.py")
 of_equivalence = row("criticality/_equivalence.py", "tests/test_network_rates.py")
+of_search = row("criticality/_search.py", "tests/test_criticality_units.py")
 of_s_family = row(
     "experiments/s_family.py",
     "tests/experiments/test_s_family.py::test_means_are_those_of_the_recursions",
 )
 
 MUTANTS = (
+    of_search("search: in units of 1", "[bool(decades) :] * sigma.scale**2", "[bool(decades) :]"),
     of_universality("class of K* = 0: growth", '"nu": float(source) / 3}', '"nu": float(source)}'),
     of_universality(
         "class of K* = 0: a_2",

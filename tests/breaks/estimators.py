@@ -12,6 +12,7 @@ LAWS = (
 )
 MEANS = (
     "tests/nets/test_ntk.py::test_the_mean_is_exact_for_scale_invariant_networks",
+    "tests/nets/test_ntk.py::test_rows_average_to_whole_matrices_given_the_preactivations",
     "tests/nets/test_ntk.py::test_the_ensemble_has_the_mean_of_single_networks",
 )
 
@@ -162,13 +163,18 @@ MUTANTS = (
     ),
     of_sampler(
         "measured metric: bias of the layer below",
-        "C = (np.asarray(c[i + 1], dtype) for c in (net.C_b, net.C_W))",
-        "C = (np.asarray(c[i], dtype) for c in (net.C_b, net.C_W))",
+        "Q, R = _factor(s, *(np.asarray(c[i + 1], dtype)",
+        "Q, R = _factor(s, *(np.asarray(c[i], dtype)",
     ),
     of_sampler(
         "measured metric: width of the features",
-        "features = jnp.sqrt(C_W / width) * sigma(z)",
-        "features = jnp.sqrt(C_W / (width + 1)) * sigma(z)",
+        "xp.concatenate([xp.sqrt(C_W / width) * s",
+        "xp.concatenate([xp.sqrt(C_W / (width + 1)) * s",
+    ),
+    of_sampler(
+        "measured metric: weights of the layer below",
+        "np.array(c[1:])[:, None, None]",
+        "np.array(c[:-1])[:, None, None]",
     ),
     of_sampler(
         "measured metric: first layer without its input width",
@@ -177,15 +183,39 @@ MUTANTS = (
     ),
     of_ntk(
         "mean NTK: rate of the layer below",
-        "own.append(_own(s, number(net.lambda_b[i]), number(net.lambda_W[i])))",
-        "own.append(_own(s, number(net.lambda_b[i]), number(net.lambda_W[i - 1])))",
+        "net.lambda_b[i] + net.lambda_W[i] *",
+        "net.lambda_b[i] + net.lambda_W[i - 1] *",
     ),
     of_ntk(
-        "mean NTK: probes summed",
-        "gram = flat @ jnp.swapaxes(flat, 2, 3) / PROBES",
-        "gram = flat @ jnp.swapaxes(flat, 2, 3)",
+        "mean NTK: slopes dropped",
+        "below = scale * below[:, :, :-1] * slopes[:, None]",
+        "below = scale * below[:, :, :-1]",
     ),
-    of_ntk("mean NTK: slopes dropped", "    rows *= derivative[:, None, :, None, :]\n", ""),
+    of_ntk(
+        "mean NTK: a row meets only what it knows",
+        "products = products + scale**2 * B",
+        "products = products + 0 * B",
+    ),
+    of_ntk(
+        "mean NTK: free weights counted whole",
+        "free = 1.0 - (Q * Q)",
+        "free = 1.0 - 0 * (Q * Q)",
+    ),
+    of_ntk(
+        "mean NTK: rows end at the first weights",
+        "below = below + scale * (beside",
+        "below = below + 0 * (beside",
+    ),
+    of_ntk(
+        "mean NTK: continuation not orthogonal",
+        "return (eta - Q @ (xp.swapaxes(Q, 2, 3) @ eta))[:, :, :-1]",
+        "return eta[:, :, :-1]",
+    ),
+    of_ntk(
+        "mean NTK: rates of one layer for two",
+        "ntk = ntk + np.asarray(rows[1], np.float64) * own[i]",
+        "ntk = ntk + np.asarray(rows[1], np.float64) * own[i + 1]",
+    ),
     of_moments(
         "covariance: biased",
         "return self._m11() / (self.count - 1)",

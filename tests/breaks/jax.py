@@ -59,7 +59,9 @@ MUTANTS = (
     of_entries("jax: drawn means scaled less", "* factor + mean * (1 - factor)\n", "* factor\n",
                "tests/jax/test_plan.py::test_means_and_zeros_and_types_are_kept"),
     of_plan("jax: no shapes compared", "!= row.shape:", "== (0,):"),
-    of_optimizers("jax: small gradients only", "great[1] > 5 * great[0]", "not fixed"),
+    of_optimizers("jax: small gradients only", "_degree(trial, _GREAT)\n    #", "_degree(trial, _SMALL)\n    #"),
     of_optimizers("jax: linear decay everywhere", "two > 1.5 * one", "two < 1.5 * one"),
-    of_optimizers("jax: weights of other entries", "[gradient[0, 0], weight[0, 0]]", "[gradient[0, 0]] * 2"),
+    of_optimizers("jax: weights kept", "    _check_weights_kept(trial)\n", ""),
+    of_optimizers("jax: numbers shared by all", "    _check_shared_numbers(trial)\n", ""),
+    of_optimizers("jax: weights of other entries", "(gradient[0, 0], weight[0, 0])", "(gradient[0, 0],) * 2"),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from breaks import row
 
 of_residual = row("theory/residual.py", "tests/theory/test_residual.py")
+of_residual_metric = row("theory/residual_metric.py", "tests/theory/test_residual.py")
 of_residual_single_input = row("theory/residual_single_input.py", "tests/theory/test_residual.py")
 of_residual_design = row("theory/residual_design.py", "tests/theory/test_residual.py")
 of_pairings = row("theory/_pairings.py", "tests/theory/test_linear_networks.py")
@@ -24,6 +25,26 @@ MUTANTS = (
         "residual: memory forgotten",
         "cross = [push(cross[k]) + C_W * noise(k) if k > m else zero for k in range(hidden)]",
         "cross = [zero for k in range(hidden)]",
+    ),
+    of_residual_metric(
+        "residual: own past of several inputs forgotten",
+        "own, doubt = own + value / n, doubt + error / n",
+        "own, doubt = own, doubt + error / n",
+    ),
+    of_residual_metric(
+        "residual: curved features without their half",
+        "rows = [0.5 * curved[:, 0, 1, c, d]",
+        "rows = [curved[:, 0, 1, c, d]",
+    ),
+    of_residual_metric(
+        "residual: kinks of several inputs dropped",
+        "rows[0] + 0.5 * at_a, rows[2] + 0.5 * at_b",
+        "rows[0], rows[2]",
+    ),
+    of_residual_metric(
+        "residual: response of the latest layer",
+        "push(g[None])[0] for g in response]",
+        "g for g in response]",
     ),
     of_residual_single_input(
         "residual: memory without its 2",

@@ -51,12 +51,12 @@ MUTANTS = (
     ),
     of_layer(
         "layer: transposed moment not turned",
-        "return self._pair[q, p].T",
-        "return self._pair[q, p]",
+        "return value.T, error.T",
+        "return value, error",
     ),
     of_layer(
         "layer: chain rule's curvature at a kink",
-        "np.zeros_like(self.K) if is_piecewise_linear(self.sigma) else self.M(p, q)",
+        "np.zeros_like(self.K) if self.sigma.is_piecewise_linear else self.M(p, q)",
         "self.M(p, q)",
         f"{TESTS}::test_a_piecewise_linear_network_bends_nowhere",
     ),
@@ -84,13 +84,13 @@ MUTANTS = (
     ),
     of_flow(
         "flow: NTK of the next layer",
-        "layer, Theta[index - 1], state, needed)",
-        "layer, Theta[index], state, needed)",
+        "expectations, Theta[index - 1], run, needed)",
+        "expectations, Theta[index], run, needed)",
     ),
     of_flow(
         "flow: error bars of the coarser rule",
-        "layer.rule.combine(following[x])",
-        "(following[x][0], 0 * following[x][0])",
+        "with_shakes([run.tensors[x] for run in runs])",
+        "(runs[0].tensors[x][0], 0 * runs[0].tensors[x][0])",
         f"{TESTS}::test_error_bars_cover_the_error",
     ),
 )

@@ -10,6 +10,11 @@ of_closed = row(
 )
 of_hermite = row("gaussian/_hermite.py", "tests/gaussian/test_hermite.py")
 of_kinks = row("gaussian/_kinks.py", "tests/gaussian/test_quadrature.py")
+of_kinked = row("gaussian/_kinked_moments.py", "tests/gaussian/test_high_kinks.py")
+of_increments = row(
+    "gaussian/_increments.py",
+    "tests/theory/test_small_kernels.py::test_layer_two_to_fifty_digits",
+)
 of_polar = row("gaussian/_polar.py", "tests/gaussian/test_joint.py")
 of_joint = row("gaussian/_joint.py", "tests/gaussian/test_joint.py")
 of_moments = row("criticality/_moments.py", "tests/test_criticality_susceptibilities.py")
@@ -38,12 +43,12 @@ MUTANTS = (
     of_four("four-point: one Wick pairing", " + K[np.ix_(a, b)] * K[np.ix_(b, a)]", ""),
     of_four(
         "four-point: exact part of the rests",
-        "                    + best[p] @ cross @ best[q].T\n",
+        "                + best[p] @ (gram[None, None] + monomials.covariance) @ best[q].T\n",
         "",
     ),
     of_four("four-point: monomials not centred", "        forms -= self.mean\n", ""),
     of_four(
-        "four-point: one side's monomials", "                    - gram[p, None] @ best[q].T\n", ""
+        "four-point: one side's monomials", "                - gram[p, None] @ best[q].T\n", ""
     ),
     of_four(
         "four-point: order of a pair lost",
@@ -57,13 +62,13 @@ MUTANTS = (
     ),
     of_four(
         "four-point: weights of the nodes dropped",
-        "        right *= weights[start : start + count]\n",
+        "        right *= w\n",
         "        right *= 1 / nodes.shape[1]\n",
     ),
     of_four(
         "four-point: two inputs left to the nodes",
-        "    if cheap or count <= _MAX_QUADRATURE_INPUTS:\n",
-        "    if False:\n",
+        "(cheap or count <= _MAX_QUADRATURE_INPUTS):\n",
+        "False:\n",
     ),
     of_four(
         "four-point: pattern of the legs",
@@ -72,11 +77,34 @@ MUTANTS = (
     ),
     of_four(
         "four-point: last pattern forgotten",
-        "        for pattern in range(1, 15) if a.size else ():\n",
-        "        for pattern in range(1, 14) if a.size else ():\n",
+        "for family in values for pattern in range(1, 15)]",
+        "for family in values for pattern in range(1, 14)]",
     ),
     of_four(
-        "four-point: parity of one input", "linear=sigma.parity == 0)", "linear=sigma.parity != 0)"
+        "four-point: parity of one input",
+        "linear=sigma.parity == 0, forms",
+        "linear=sigma.parity != 0, forms",
+    ),
+    row("gaussian/_two_inputs.py", "tests/gaussian/test_four.py")(
+        "four-point: constant of the other factor",
+        "(centre[j], (i,))",
+        "(centre[i], (i,))",
+        "tests/theory/test_small_kernels.py::test_layer_two_to_fifty_digits",
+    ),
+    of_four(
+        "four-point: a difference of large means",
+        'return 1.0 if sigma.family == "exp" else increment(sigma, order).centre',
+        "return 0.0",
+    ),
+    of_increments(
+        "increments: differences all the way to 0",
+        "        return float(r[first_bad - 1]) if first_bad else 0.0\n",
+        "        return 0.0\n",
+    ),
+    of_increments(
+        "increments: integral without its length",
+        "return z * (self._slope(z[:, None] * t) @ w)",
+        "return self._slope(z[:, None] * t) @ w",
     ),
     of_products(
         "products: parity without derivatives",
@@ -125,6 +153,18 @@ MUTANTS = (
         "return self.jump * np.sqrt(self.pair.determinant) / self.pair.B",
     ),
     of_hermite(
+        "series: coefficients that the nodes miss are believed",
+        "if not (f.resolved and g.resolved):",
+        "if False:",
+        "tests/gaussian/test_extreme_kernels.py",
+    ),
+    of_hermite(
+        "mean square: the middle node twice",
+        "np.where(x[right] == 0.0, 1.0, 2.0)",
+        "2.0",
+        "tests/gaussian/test_kernel_map.py",
+    ),
+    of_hermite(
         "moments: series one power out",
         "total = total * c + f[k] * g[k]",
         "total = (total + f[k] * g[k]) * c",
@@ -136,14 +176,36 @@ MUTANTS = (
         "tests/theory/test_printed_form.py",
     ),
     of_kinks(
-        "moments: kink without the other's",
-        "                mean = mean + leg.delta_of_other_leg()\n",
-        "                mean = mean + 0\n",
+        "moments: order of a density",
+        "term, slip = self._density(corner.location, p + n - 1 - j)",
+        "term, slip = self._density(corner.location, p + n - j)",
     ),
     of_kinks(
-        "moments: curvature of a kink",
-        "{1: curvature + slope * kappa / A, 2: -slope * rho}",
-        "{1: curvature - slope * kappa / A, 2: -slope * rho}",
+        "moments: derivative of a delta function by its own leg alone",
+        "factor = math.comb(m, i) * (-rho) ** i * hermite",
+        "factor = (i == 0) * hermite",
+    ),
+    of_kinks(
+        "moments: weight of a mean beyond the third derivative",
+        "value[place] = fine / tau**k",
+        "value[place] = fine / tau ** (k - 1)",
+        "tests/gaussian/test_high_kinks.py",
+    ),
+    of_kinks(
+        "moments: one side of a coincident kink",
+        "total, slips = total + 0.5 * best",
+        "total, slips = total + 1.0 * best",
+        "tests/gaussian/test_high_kinks.py",
+    ),
+    of_kinked(
+        "moments: Stein's identity to second order",
+        "yield -1 / A, _TILTED[0], q",
+        "yield 1 / A, _TILTED[0], q",
+    ),
+    of_kinked(
+        "moments: density of the other leg dropped",
+        "value = value + factor * (term + beside)",
+        "value = value + factor * term",
     ),
     of_polar(
         "moments: radius of a plane Gaussian",

@@ -8,15 +8,19 @@ of_ntk = row("theory/ntk_statistics.py", ORACLE)
 
 MUTANTS = (
     of_ntk(
-        "D: mean of the product not subtracted",
-        "forward - ss[:, :, None, None] * mean",
-        "forward - 0 * ss[:, :, None, None] * mean",
+        "D: means left in the source",
+        "source = lambda_W * layer.covariance((0, 0, 0, 0))",
+        "source = lambda_W * layer.four((0, 0, 0, 0))",
     ),
-    of_ntk("D: weight variance of the slopes dropped", "slopes = C_W * Theta", "slopes = Theta"),
+    of_ntk(
+        "D: weight variance of the slopes dropped",
+        "source + C_W * Theta * layer.covariance",
+        "source + Theta * layer.covariance",
+    ),
     of_ntk(
         "D: <s s s' s'> with its pairs swapped",
-        "C_W * Theta * layer.four((0, 0, 1, 1))\n    source = forward",
-        "C_W * Theta * swapped(layer.four((0, 0, 1, 1)))\n    source = forward",
+        "source + C_W * Theta * layer.covariance((0, 0, 1, 1))",
+        "source + C_W * Theta * swapped(layer.covariance((0, 0, 1, 1)))",
     ),
     of_ntk(
         "D: V through the metric on both sides",
@@ -37,17 +41,21 @@ MUTANTS = (
         "(source + r * (swapped(through_V) + carried))",
         "(source + (swapped(through_V) + carried))",
     ),
-    of_ntk("A: rate to the first power", "lambda_W**2 * layer.four", "lambda_W * layer.four"),
+    of_ntk(
+        "A: rate to the first power",
+        "lambda_W**2 * layer.covariance",
+        "lambda_W * layer.covariance",
+    ),
     of_ntk("A: crossed source once", "        + swapped(mixed)\n", ""),
     of_ntk(
         "A: NTK of one pair in the source",
-        "Theta[:, :, None, None] * Theta\n        - mean",
-        "Theta * Theta\n        - mean",
+        "Theta[:, :, None, None] * Theta\n    )",
+        "Theta * Theta\n    )",
     ),
     of_ntk(
-        "A: means not subtracted",
-        "        - mean[:, :, None, None] * mean\n    )\n    through_V",
-        "    )\n    through_V",
+        "A: means left in the source",
+        "C_W**2 * layer.covariance((1, 1, 1, 1))",
+        "C_W**2 * layer.four((1, 1, 1, 1))",
     ),
     of_ntk("A: D on one side only", " + swapped(through_D))", ")"),
     of_ntk("A: V twice", "r * (through_V + carried", "r * (2 * through_V + carried"),

@@ -76,7 +76,14 @@ MUTANTS = (
         "layer = Layer.HIDDEN",
     ),
     of_decide(
-        "plan roles: sizes out of proportion let through", "if not 0.6 < power < 1.4:", "if False:"
+        "plan roles: sizes out of proportion let through",
+        "return 0.6 < power < 1.4",
+        "return True",
+    ),
+    of_decide(
+        "plan roles: rounded sizes refused",
+        "return _proportional(_power(narrow.shape[axis], found.shape[axis], ratio))",
+        "return False",
     ),
     of_decide(
         "plan roles: fan-in of unequal axes guessed",
@@ -86,18 +93,18 @@ MUTANTS = (
     of_decide("plan roles: ties of any two roles", "if len(kinds) == 1:", "if len(kinds) <= 2:"),
     of_make(
         "plan multipliers: a tied readout of its variance",
-        "Powers(-_HALF, -last.p / 2).factor(ratios)",
-        "Powers(-_HALF, -last.p).factor(ratios)",
+        "Powers(-_HALF, -last.p / 2 - own[0] + own[1])",
+        "Powers(-_HALF, -last.p - own[0] + own[1])",
     ),
     of_make(
         "plan multipliers: a tied readout not asked about",
-        "if m.name not in multiplied:",
-        "if False:",
+        "if lacking and m.name not in multiplied]",
+        "if False]",
     ),
     of_make(
         "plan multipliers: attention of any strategy",
-        "excess = min(Fraction(0), update_exponents(strategy)[-1] - _HALF)",
-        "excess = -_HALF",
+        "most = update_exponents(strategy)[-1] - 1\n",
+        "most = Fraction(-1)\n",
     ),
     of_make(
         "plan depth: the first bias counted with the blocks",

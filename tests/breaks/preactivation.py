@@ -25,6 +25,12 @@ MUTANTS = (
         "return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)) // 2)",
     ),
     of_map(
+        "K: what further orders hold forgotten",
+        "parts = np.vstack([parts, np.maximum(whole - parts.sum(axis=0), 0.0)])",
+        "parts = np.vstack([parts, 0.0 * whole])",
+        "tests/gaussian/test_kernel_map.py",
+    ),
+    of_map(
         "K: angle term of ReLU with the wrong sign",
         "        sine *= self._beta\n",
         "        sine *= -self._beta\n",
@@ -44,7 +50,9 @@ MUTANTS = (
     of_vertex(
         "V: nothing handed on from the layer below", "    vertex *= r\n", "    vertex *= 0 * r\n"
     ),
-    of_vertex("V: factor 2 in the source", "    vertex += source\n", "    vertex += 2 * source\n"),
+    of_vertex(
+        "V: factor 2 in the source", "vertex = vertex + source", "vertex = vertex + 2 * source"
+    ),
     of_vertex("V: C_W for C_W²", "    vertex *= C_W**2\n", "    vertex *= C_W\n"),
     of_vertex(
         "V: ratio of widths upside down",
@@ -67,16 +75,17 @@ MUTANTS = (
         "wick += kernel[a][:, a] * kernel[b][:, b]",
     ),
     of_vertex(
-        "V: mean of the pair not subtracted",
-        "exact = value - M[0, 0][rows] * M[0, 0][columns]",
-        "exact = value",
+        "V: constant part of the features dropped",
+        "        out += delta.centre * (s[pairs.first] + s[pairs.second])\n",
+        "        pass\n",
+        "tests/theory/test_small_kernels.py::test_three_inputs_are_the_sum_over_the_plane",
     ),
     of_vertex(
         "V: <s_a³ s_b> in the place of <s_a s_b³>",
-        "(aa[b], ab, moment(1, 3))",
-        "(aa[b], ab, moment(3, 1))",
+        "0b1011: (aa[b], ab)",
+        "0b0111: (aa[b], ab)",
     ),
-    of_vertex("G1: curvature without its half", "0.5 * _curvature(", "1.0 * _curvature("),
+    of_vertex("G1: curvature without its half", "0.5 * curvature(", "1.0 * curvature("),
     of_vertex("G1: nothing handed on", "C_W * r * (push + 0.5", "C_W * r * (0 * push + 0.5"),
     of_vertex("G1: ratio of widths dropped", "metric = C_W * r * (", "metric = C_W * ("),
     of_vertex("G1: fourth derivative twice", "0.25 * M[4, 0]", "0.50 * M[4, 0]"),

@@ -12,6 +12,11 @@ of_groups = row("torch/_groups.py", "tests/torch/test_groups.py")
 of_schedule = row("torch/_schedule.py", "tests/torch/test_schedule.py")
 of_scale = row("torch/_scale.py", "tests/torch/test_scale.py")
 of_plan = row("torch/_plan.py", "tests/torch/test_models.py")
+FORWARD = "tests/torch/test_forward.py"
+of_trace = row("torch/_trace.py", FORWARD)
+of_rules_of_code = row("plan/rules.py", FORWARD)
+of_make_of_code = row("plan/make.py", FORWARD)
+of_flow = row("plan/flow.py", FORWARD)
 
 MUTANTS = (
     of_describe(
@@ -43,8 +48,8 @@ MUTANTS = (
     of_describe("torch modules: subclasses unknown", "type(module).__mro__", "(type(module),)"),
     of_describe(
         "torch modules: a parametrization's factors taken for weights",
-        'if ".parametrizations." in f".{name}.":',
-        'if name == "parametrizations":',
+        'if ".parametrizations." in f".{name}." or',
+        'if name == "parametrizations" or',
     ),
     of_probe(
         "torch probe: the seed is everybody's",
@@ -53,8 +58,8 @@ MUTANTS = (
     ),
     of_probe(
         "torch probe: built without memory where memory is asked for",
-        'describe(_built(build, target, device))',
-        'describe(_built(build, target, "meta"))',
+        "other = _built(build, target, device)",
+        'other = _built(build, target, "meta")',
     ),
     of_probe(
         "torch probe: compared at the base's depth",
@@ -138,10 +143,15 @@ MUTANTS = (
     of_schedule(
         "torch schedule: any difference counts", "_ROUNDING, _SMALL = 1e-3", "_ROUNDING, _SMALL = 1e-17"
     ),
-    of_schedule(
-        "torch schedule: decoupled decay overlooked",
-        'return "adamw" if name == "adam" and decoupled else name',
-        "return name",
+    row("torch/_law.py", "tests/torch/test_schedule.py")(
+        "torch law: decoupled decay overlooked",
+        '"adamw" if two > 1.5 * one else "adam"',
+        '"adam"',
+    ),
+    row("torch/_law.py", "tests/torch/test_schedule.py")(
+        "torch law: whole tensors normalised",
+        "if not torch.isclose(alone[0, 0], beside[0, 0], rtol=1e-2):",
+        "if False:",
     ),
     of_scale(
         "torch hooks: the other way round",
@@ -169,5 +179,32 @@ MUTANTS = (
         "multiplied=self.options.multiplied,",
         "multiplied=(),",
         "tests/torch/test_wrappers.py",
+    ),
+    of_trace("torch trace: one number is any", "return first if same and first", "return 1.0 if same and first"),
+    of_trace("torch trace: quotients are products", '-1 if name == "div" else 1', "1"),
+    of_trace("torch trace: the factor of a sum of products lost", 'float(kwargs.get("alpha", 1))', "1.0"),
+    of_trace("torch trace: no norm divides", "act = flow.summed if name ==", "act = flow.summed if name !="),
+    of_trace("torch trace: caps hide what they cap", "return flow.capped(values[0])", "return flow.bent(values)"),
+    of_flow(
+        "torch flow: every product is attention",
+        'if saturating and source.kind == "product":',
+        'if source.kind == "product":',
+    ),
+    of_flow("torch flow: sizes of two factors not multiplied", "one.size * two.size, length", "one.size, length"),
+    of_flow(
+        "torch flow: a readout's factor left to the norm before it",
+        "if e.into is None and e.source.name:",
+        "if True:",
+    ),
+    of_flow("torch flow: squares summed once", "self.scaled(value, float(length))", "self.scaled(value, 1.0)"),
+    of_rules_of_code(
+        "plan rules: multipliers of the code the other way round", "Powers(width=-forward,", "Powers(width=forward,"
+    ),
+    of_make_of_code("plan attention: heads over their root always", "min(most - head.scale,", "min(most + _HALF,"),
+    of_make_of_code(
+        "plan spread: what a factory does with depth done twice",
+        "spread = replace(spread, std=spread.std / own)",
+        "spread = replace(spread, std=spread.std)",
+        "tests/torch/test_depth.py::test_an_initialisation_that_knows_the_depth_is_not_scaled_twice",
     ),
 )  # fmt: skip

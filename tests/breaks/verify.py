@@ -6,6 +6,8 @@ SIZES = "tests/torch/test_verify_sizes.py"
 REAL = "tests/torch/test_verify.py"
 CHECK = "tests/plan/test_check.py"
 FITS = "tests/plan/test_fits.py"
+CONSISTENCY = "tests/plan/test_consistency.py"
+GROWTH = "tests/plan/test_growth.py"
 
 of_sizes = row("torch/_measure.py", SIZES)
 of_run = row("torch/_run.py", REAL)
@@ -17,7 +19,37 @@ of_predicted = row(
     "plan/predicted.py", f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family"
 )
 
+DEPTH = "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_applied_is_named"
+ATTENTION = "tests/torch/test_attention.py"
+
 MUTANTS = (
+    row("torch/_logits.py", f"{ATTENTION}::test_a_scale_of_attention_that_is_not_applied_is_named")(
+        "verify attention: a cache that has grown",
+        "    args, kwargs = _untouched(given)\n",
+        "    args, kwargs = given\n",
+    ),
+    of_rows(
+        "verify attention: how far queries moved under gradient descent",
+        'if plan.optimizer == "sgd" and np.all(step > 0):',
+        "if False:",
+        f"{ATTENTION}::test_a_scale_of_attention_that_is_not_applied_is_named",
+    ),
+    of_rows(
+        "verify attention: no more beside slow queries",
+        "max(update_exponents(plan.strategy)[-1], _ZERO)",
+        "_ZERO",
+        f"{ATTENTION}::test_the_neural_tangent_needs_no_other_scale",
+    ),
+    row("plan/depth.py", DEPTH)(
+        "verify depth: branches without multiplier are right",
+        "near = self.excess <= self.tolerance + self.fit.error",
+        "near = self.excess <= 3",
+    ),
+    row("torch/_depth.py", DEPTH)(
+        "verify depth: blocks counted below the last block",
+        "after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {READOUT}",
+        "after = set(counts[0]) | {READOUT}",
+    ),
     of_sizes(
         "verify sizes: own change on the old inputs",
         "before, after = _Recorder(places), _Recorder(places, old)",
@@ -50,7 +82,7 @@ MUTANTS = (
     ),
     of_sizes(
         "verify sizes: other random numbers for the old tensor",
-        "with torch.no_grad(), _same_random_numbers():",
+        "with torch.no_grad(), same_random_numbers():",
         "with torch.no_grad():",
     ),
     of_sizes("verify sizes: running statistics kept", "b.copy_(buffers[n])", "b.add_(0)"),
@@ -97,8 +129,8 @@ MUTANTS = (
     ),
     of_fits(
         "verify fits: natural logarithm of one axis",
-        "np.log2(widths), np.log2(sizes)",
-        "np.log(widths), np.log2(sizes)",
+        "np.log2(widths[order]), np.log2(sizes[order])",
+        "np.log(widths[order]), np.log2(sizes[order])",
     ),
     of_fits("verify fits: error of one seed", "scatter / seeds * (contrast", "scatter * (contrast"),
     of_fits("verify fits: biased scatter", "ddof=1", "ddof=0"),
@@ -127,11 +159,11 @@ MUTANTS = (
         'if plan.optimizer != "sgd":\n        return step',
         "if False:\n        return step",
     ),
-    of_rows("verify rows: spreads settle", "or self.quantity in _EXACT:", "or False:"),
+    of_rows("verify rows: spreads settle", "if exact or self.fit", "if self.fit"),
     of_rows("verify rows: rounding taken for a gradient", "_ROUNDING = 1e-4", "_ROUNDING = 1e-12"),
     of_rows(
         "verify rows: no mixture of powers",
-        "return max(parts), -math.inf if _bottlenecks(plan) else min(parts)",
+        "return max(parts), -math.inf if starts_small(plan) else min(parts)",
         "return max(parts), max(parts)",
     ),
     of_rows(
@@ -167,13 +199,13 @@ MUTANTS = (
     ),
     of_diagnosis(
         "verify diagnosis: consequences blamed",
-        "    if own or not off:\n        return tuple(own)",
-        "    if not off:\n        return ()",
+        "    if own:\n        return tuple(own)\n",
+        "",
     ),
     of_diagnosis(
-        "verify diagnosis: half powers only",
-        "Fraction(round(4 * row.excess), 4)",
-        "Fraction(round(2 * row.excess), 2)",
+        "verify diagnosis: rounded to quarters",
+        "if math.isinf(row.excess) else row.excess",
+        "if math.isinf(row.excess) else round(2 * row.excess) / 2",
     ),
     of_diagnosis(
         "verify diagnosis: the far end backwards",
@@ -184,6 +216,39 @@ MUTANTS = (
         "verify diagnosis: every deviation a factor",
         "Cause.WIDTHS if small else Cause.FORWARD",
         "Cause.FORWARD",
+    ),
+    of_diagnosis(
+        "verify diagnosis: a regime that contradicts the plan passes",
+        "return (_of_regime(plan, measured, rows, verdict),) if contradicts else ()",
+        "return ()",
+        CONSISTENCY,
+    ),
+    of_diagnosis(
+        "verify diagnosis: what cannot be told is blamed",
+        "contradicts = verdict.regime not in planned and not verdict.open",
+        "contradicts = verdict.regime not in planned",
+        CONSISTENCY,
+    ),
+    row("plan/check.py", CONSISTENCY)(
+        "verify check: a deviation that passes",
+        "return self.verdict.stable and not self.culprits",
+        "return self.verdict.stable",
+    ),
+    of_verdict(
+        "verify verdict: a bottleneck is not late",
+        "yet = late and not learns",
+        "yet = False",
+        CONSISTENCY,
+    ),
+    of_fits(
+        "verify fits: curvature not in the doubt",
+        "return self.error + bent",
+        "return self.error",
+    ),
+    row("plan/growth.py", GROWTH)(
+        "verify growth: every fan-in grows like the width",
+        "return powers.fan_in * growth.fan_in + powers.width",
+        "return powers.fan_in + powers.width",
     ),
     of_predicted(
         "verify predicted: gradients of Adam in its steps",

@@ -13,8 +13,8 @@ import gaussian_oracle as oracle
 import scalewise as sw
 from gaussian_oracle import ORDERS, conditional, grid, plane
 from scalewise.gaussian._closed import closed_pair_moments
+from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import (
-    kinked_pair_moments,
     line_rule,
     pair_quadrature,
     single_quadrature,
@@ -312,12 +312,10 @@ def test_arrays_keep_their_shape_and_numbers_do_not_depend_on_the_batch():
             )
 
 
-def test_a_jump_is_refused_beyond_the_kernel():
+def test_the_kernel_of_a_step():
     step = sw.activation(lambda z: jnp.where(z > 0.5, 1.0, 0.0), kinks=(0.5,), name="step")
     kernel, _ = kinked_pair_moments(step, 1.0, 1.0, 0.0, [(0, 0)])
     np.testing.assert_allclose(kernel[0, 0], (0.5 * math.erfc(0.5 / math.sqrt(2))) ** 2, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"'step' must be continuous .* jumps at z = 0.5"):
-        kinked_pair_moments(step, 1.0, 1.0, 0.5, [(0, 0), (1, 1)])
 
 
 def test_overflow_is_refused_and_an_overflowing_norm_promises_nothing():

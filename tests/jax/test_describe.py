@@ -31,7 +31,8 @@ def planned(init_fn, base=8, target=32, strategy=MUP, **more):
 
 
 def test_nnx_transformer() -> None:
-    found = traced(Transformer, {"width": 8, "depth": 1}, "plain").model
+    described = traced(Transformer, {"width": 8, "depth": 1}, "plain")
+    found = described.model
     got = {t.name: (t.shape, t.kind, t.fan_in, t.fan_out) for t in found.tensors}
     block = "blocks.0."
     query = {
@@ -54,7 +55,7 @@ def test_nnx_transformer() -> None:
         f"{block}down.kernel": ((32, 8), MATRIX, (0,), (1,)),
         f"{block}down.bias": ((8,), BIAS, (), (0,)),
     }
-    assert found.head_dims == {"blocks.0.attn": 4}
+    assert described.heads == {"blocks.0.attn": 4}
     assert {t.module for t in found.tensors} >= {"Embed", "LinearGeneral", "Linear", "RMSNorm"}
     assert next(t for t in found.tensors if t.name == f"{block}down.bias").owner == f"{block}down"
 
@@ -99,7 +100,8 @@ def test_nnx_layers() -> None:
 
 
 def test_equinox_layers() -> None:
-    found = traced(Vision, {"width": 8}, "plain").model
+    described = traced(Vision, {"width": 8}, "plain")
+    found = described.model
     got = {t.name: (t.shape, t.kind, t.fan_in, t.fan_out) for t in found.tensors}
     assert got["stem.weight"] == ((8, 3, 3, 3), MATRIX, (1, 2, 3), (0,))
     assert got["stem.bias"] == ((8, 1, 1), BIAS, (), (0, 1, 2))
@@ -110,7 +112,7 @@ def test_equinox_layers() -> None:
     assert got["attention.query_proj.weight"] == ((8, 8), MATRIX, (1,), (0,))
     assert got["mlp.layers.1.weight"] == ((16, 16), MATRIX, (1,), (0,))
     assert got["mlp.layers.2.weight"] == ((3, 16), MATRIX, (1,), (0,))
-    assert found.head_dims == {"attention": 4}
+    assert described.heads == {"attention": 4}
     # Neither activations nor numbers nor running statistics are tensors.
     assert not {n for n in got if "index" in n or "counter" in n or "scale" in n or "activ" in n}
     got = axes(Recurrent, width=8)
@@ -172,8 +174,8 @@ def test_linen_layout() -> None:
     assert got["LayerNorm_1.bias"] == ((8,), GAIN, (), (0,))
     assert got["head.bias"] == ((10,), BIAS, (), (0,))
     assert not {n for n in got if "mean" in n or "var" in n}
-    found = traced(linen, {"width": 8}, "linen").model
-    assert found.head_dims == {"own": 4, "MultiHeadDotProductAttention_0": 4}
+    described = traced(linen, {"width": 8}, "linen")
+    assert described.heads == {"own": 4, "MultiHeadDotProductAttention_0": 4}
     # The same dictionary without a word on its layout is a tree like any other.
     assert {k for _, k, _, _ in axes(linen, width=8).values()} == {UNKNOWN}
 

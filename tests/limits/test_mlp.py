@@ -261,7 +261,10 @@ def test_divergence_is_named_by_its_step(on):
         (r"shape \(tests, 1\).*got \(1, 2\)", lambda: Task([[1.0]], [1.0], test_inputs=[[1, 2]])),
         ("one of mse, logistic, cross_entropy", lambda: Task([[1.0]], [1.0], loss="hinge")),
         ("indices from 0 to 0; got 0 to 3", lambda: Task([[1.0]], [1.0], batches=[[0, 3]])),
-        ("`batches` must be an array of whole numbers", lambda: Task([[1.0]], [1.0], batches=[[0], [0, 0]])),
+        (
+            "`batches` must be an array of whole numbers",
+            lambda: Task([[1.0]], [1.0], batches=[[0], [0, 0]]),
+        ),
         ("a table of indices", lambda: Task([[1.0]], [1.0], batches=[0.5])),
         ("`eta` must be positive and finite; got 0", lambda: SGD(0)),
         ("`momentum` must be from 0 to below 1 and finite; got 1", lambda: SGD(1, momentum=1)),

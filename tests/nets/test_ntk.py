@@ -8,6 +8,8 @@ import pytest
 import scalewise as sw
 from scalewise.nets import Parameters, empirical_ntk, init_weights, measure
 from scalewise.nets._networks import _ntk
+from scalewise.nets._ntk import first_ntk, mean_ntks, row_numbers
+from scalewise.nets._sampler import draw_layers, first_factor, metrics, ranks
 
 
 def uneven() -> sw.MLP:
@@ -79,11 +81,73 @@ def test_the_ensemble_has_the_mean_of_single_networks():
     assert np.max(sem / np.abs(np.diag(single.mean(axis=0)))) < 0.01
 
 
+def given_preactivations(net, x, count):
+    """The layers of one network in float64, and the numbers of many ways to carry rows through it."""
+    rng = np.random.default_rng(5)
+    sizes = [m * r for m, r in zip(net.hidden_widths, ranks(net, len(x)), strict=True)]
+    xi = rng.standard_normal((1, sum(sizes)))
+    rows = sum(int(np.prod(shape)) for shape in row_numbers(net, len(x)))
+    return xi, rng.standard_normal((count, rows))
+
+
+def whole_matrices(net, x, layers):
+    """The mean NTK of every layer over eta and the last weights, from matrices of all neurons."""
+    H = np.einsum("ij,ab->ijab", np.eye(net.widths[1]), first_ntk(net, x))
+    for i, layer in enumerate(layers, 1):
+        s, gram = layer.slopes[0], layer.gram[0]
+        own, C_W, n = net.lambda_b[i] + net.lambda_W[i] * gram, net.C_W[i], net.widths[i]
+        yield own + C_W / n * np.einsum("ka,kb,kkab->ab", s, s, H)
+        if i == len(layers):
+            return
+        Q = np.eye(n + 1) if layer.Q is None else layer.Q[0]
+        known, free = layers[i].xi[0] @ Q.T[:, :n], (np.eye(n + 1) - Q @ Q.T)[:n, :n]
+        bent = np.einsum("ka,mb,kmab->kmab", s, s, H)
+        H = C_W / n * np.einsum("ik,jm,kmab->ijab", known, known, bent)
+        H += np.einsum(
+            "ij,ab->ijab", np.eye(len(H)), own + C_W / n * np.einsum("km,kmab->ab", free, bent)
+        )
+
+
+@pytest.mark.parametrize("samples", [1, 2, 4])
+def test_rows_average_to_whole_matrices_given_the_preactivations(samples):
+    # Four samples are as many as the narrowest layer has features: there xi is all of the weights.
+    rates = {"lambda_b": [0.1, 0.5, 0.0, 0.9, 0.3], "lambda_W": [1.0, 0.3, 2.0, 0.7, 1.2]}
+    C = {"C_b": [0.2, 0.1, 0.0, 0.4, 0.3], "C_W": [1.3, 0.9, 1.1, 2.0, 1.4]}
+    net = sw.MLP(5, [5, 6, 3, 4], "tanh", input_dim=3, output_dim=1, **C, **rates)
+    x = np.random.default_rng(4).standard_normal((samples, 3))
+    count = 40_000
+    xi, numbers = given_preactivations(net, x, count)
+    with jax.enable_x64(True):
+        layers = draw_layers(net, first_factor(net, x), xi, sigma=jnp.tanh, slopes=True)
+    assert [layer.Q is None for layer in layers[:3]] == [False, False, samples == 4]
+    exact = np.stack(list(whole_matrices(net, x, layers)))
+    many = [type(a)(*(p if p is None else np.repeat(p, count, axis=0) for p in a)) for a in layers]
+    draws = mean_ntks(net, x, many, numbers)
+    sem = draws.std(axis=0) / np.sqrt(count)
+    np.testing.assert_array_less(np.abs(draws.mean(axis=0) - exact), 4 * sem + 1e-11)
+    assert np.max(sem / np.abs(exact).max(axis=(1, 2), keepdims=True)) < 0.003
+
+
+def test_both_array_libraries_do_the_same(monkeypatch):
+    net, x = uneven(), np.random.default_rng(6).standard_normal((2, 3))
+    xi, numbers = given_preactivations(net, x, 1)
+    with jax.enable_x64(True):
+        by = {}
+        for backend, array in (("cpu", np.asarray), ("gpu", jnp.asarray)):
+            monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+            layers = draw_layers(net, first_factor(net, x), array(xi), sigma=jnp.tanh, slopes=True)
+            assert isinstance(layers[0].gram, np.ndarray) == (backend == "cpu")
+            by[backend] = metrics(net, layers), mean_ntks(net, x, layers, array(numbers))
+    for one, other in zip(by["cpu"], by["gpu"], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("name", "C_W"), [("relu", 2.0), ("linear", 1.0)])
 def test_the_mean_is_exact_for_scale_invariant_networks(name, C_W):
     # At criticality C_W <s'²> = 1 and C_W <s²> = G at every width, so that with C_b = 0
     # H^(l+1) = lambda_b + lambda_W G / C_W + H^(l), PDLT (8.63) without a correction.
-    widths = [4, 9, 6, 5, 7]
+    # Wide enough that no layer of ReLU is dead: then all preactivations above lie on the kink.
+    widths = [16, 21, 19, 17, 18]
     net = sw.MLP(6, widths, name, input_dim=2, output_dim=1, C_W=C_W, lambda_b=0.3, lambda_W=1.9)
     x = np.array([[1.0, 1.0]])
     result = measure(net, x, networks=20_000, observables="ntk")
@@ -115,8 +179,8 @@ def test_training_the_last_layer_alone_gives_the_metric():
     assert np.all(result.ntk.values[:2] == 0)
 
 
-def test_the_slots_of_a_deep_network():
-    # Depth 7: two multiples of four slots, and layers that open and close a slot in between.
+def test_the_rows_of_a_deep_network():
+    # Depth 7: rows of every layer, carried back through every layer below.
     net = sw.MLP(7, 3, "linear", input_dim=1, output_dim=1)
     result = measure(net, np.ones((1, 1)), networks=20_000, observables="ntk")
     error = np.abs(result.ntk.values.ravel() - 2 * np.arange(1, 8))

@@ -73,7 +73,8 @@ def test_the_second_layer_is_exact_at_any_width():
 
 def test_real_weights_have_the_same_law():
     # An ensemble of forward passes through weight matrices, written out here.
-    net = sw.MLP(4, [7, 5, 8], "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.6)
+    C = {"C_b": [0.1, 0.6, 0.0, 0.3], "C_W": [1.6, 1.0, 2.0, 1.3]}
+    net = sw.MLP(4, [7, 5, 8], "tanh", input_dim=3, output_dim=1, **C)
     x = np.random.default_rng(0).standard_normal((3, 3))
 
     def metrics(seed):

@@ -15,7 +15,9 @@ from scalewise.nets import measure
 
 NET = sw.MLP(3, 6, "tanh", input_dim=2, output_dim=1)
 X = np.array([[1.0, 0.5], [-0.2, 0.8]])
-ARGUMENTS = {"networks": 400, "seed": 5, "memory": "100 kB"}
+# Two ensembles: the kernel's, and the NTK statistics'.
+NAMES = ["kernel", "four_point_vertex", "ntk_A"]
+ARGUMENTS = {"networks": 400, "seed": 5, "memory": "100 kB", "observables": NAMES}
 
 
 class Stop(Exception):
@@ -86,7 +88,8 @@ def progress(done, total):
         kill()
 net = sw.MLP(3, 6, "tanh", input_dim=2, output_dim=1)
 x = np.array([[1.0, 0.5], [-0.2, 0.8]])
-measure(net, x, networks=400, seed=5, memory="100 kB", store=store, progress=progress)
+names = ["kernel", "four_point_vertex", "ntk_A"]
+measure(net, x, networks=400, seed=5, memory="100 kB", observables=names, store=store, progress=progress)
 """
 
 

@@ -126,14 +126,14 @@ def test_a_wrong_initialisation_is_the_cause_of_the_rest(mup: Plan, power: float
     c = check(mup, measurement(powers(MUP), changed=changed))
     (culprit,) = c.culprits
     assert (culprit.tensor, culprit.cause) == ("net.2.weight", Cause.INITIALISATION)
-    assert culprit.power == Fraction(power)
+    assert culprit.power == pytest.approx(power, abs=0.02)
     assert {(r.tensor, r.quantity) for r in c.consequences} == {
         (n, q) for n, q in changed if q not in (Q.WEIGHT, Q.STEP)
     }
     size = "large" if power > 0 else "small"
     slope = f"n^({power - 0.5:+.2f} ± 0.00)"
     said = (
-        f"`net.2.weight` is initialised too {size}, by n^({culprit.power}): the size of its entries goes "
+        f"`net.2.weight` is initialised too {size}, by n^({culprit.power:+.2f}): the size of its entries goes "
         f"as {slope}, planned is n^(-1/2)."
     )
     with pytest.raises(AssertionError) as error:
@@ -158,7 +158,7 @@ def test_a_wrong_learning_rate_is_told_from_a_wrong_gradient(optimizer: str, nam
     c = check(plan, measurement(found, changed=own | gradient))
     (culprit,) = c.culprits
     assert (culprit.tensor, culprit.cause) == (name, Cause.LEARNING_RATE)
-    assert culprit.power == Fraction(1, 2)
+    assert culprit.power == pytest.approx(0.5, abs=0.02)
     of_what = (
         "its step over its gradient" if optimizer == "sgd" else "(or an eps above its gradients)"
     )
@@ -172,9 +172,9 @@ def test_two_errors_are_both_named(mup: Plan) -> None:
         ("net.4.weight", Q.STEP): WIDTHS[:, None] ** 1.0,
     }
     c = check(mup, measurement(powers(MUP), changed=changed))
-    assert [(k.tensor, k.cause, str(k.power)) for k in c.culprits] == [
-        ("net.2.weight", Cause.INITIALISATION, "1/2"),
-        ("net.4.weight", Cause.LEARNING_RATE, "1"),
+    assert [(k.tensor, k.cause, round(k.power, 1)) for k in c.culprits] == [
+        ("net.2.weight", Cause.INITIALISATION, 0.5),
+        ("net.4.weight", Cause.LEARNING_RATE, 1.0),
     ]
 
 
@@ -183,12 +183,12 @@ def test_a_factor_in_the_forward_pass(mup: Plan) -> None:
     changed = {(n, Q.OUTPUT): wrong for n in ("net.2.weight", "net.4.weight")}
     (culprit,) = check(mup, measurement(powers(MUP), changed=changed)).culprits
     assert (culprit.cause, culprit.tensor) == (Cause.FORWARD, "net.2.weight")
-    assert "what `net.2` returns at initialisation is off by n^(-1/2)" in culprit.text
+    assert "what `net.2` returns at initialisation is off by n^(-0.5" in culprit.text
     backward = {(n, Q.GRADIENT): wrong for n in ("net.0.weight", "net.2.weight")}
     backward |= {(n, Q.STEP): wrong for n in ("net.0.weight", "net.2.weight")}
     (culprit,) = check(mup, measurement(powers(MUP), changed=backward)).culprits
     assert (culprit.cause, culprit.tensor) == (Cause.FORWARD, "net.2.weight")
-    assert "the gradient of `net.2.weight` is off by n^(-1/2)" in culprit.text
+    assert "the gradient of `net.2.weight` is off by n^(-0.5" in culprit.text
     tied = planned(scaling.mup(), model=language_model, multiplied=["head", "attention"])
     assert "multipliers" in _tied_text(tied)
 
@@ -205,18 +205,20 @@ def _tied_text(plan: Plan) -> str:
 
 
 def test_small_widths_are_named_as_such(mup: Plan) -> None:
-    changed = {("net.2.weight", Q.OWN_CHANGE): WIDTHS[:, None] ** -0.1}
-    c = check(mup, measurement(powers(MUP), changed=changed))
+    changed = {("net.0.weight", Q.CHANGE): WIDTHS[:, None] ** -0.1}
+    # No wrong rule is off by so little.
+    assert check(mup, measurement(powers(MUP), changed=changed)).ok
+    c = check(mup, measurement(powers(MUP), changed=changed), tolerance=0.03)
     (culprit,) = c.culprits
     assert (culprit.cause, culprit.tensor, culprit.row.quantity) == (
-        Cause.WIDTHS, "net.2.weight", Q.OWN_CHANGE,
+        Cause.WIDTHS, "net.0.weight", Q.CHANGE,
     )  # fmt: skip
     assert "the widths are too small for this batch" in culprit.text
-    dying = {("net.2.weight", Q.OWN_CHANGE): 1 + 30 / WIDTHS[:, None]}
+    dying = {("net.2.bias", Q.OWN_CHANGE): 1 + 60 / WIDTHS[:, None]}
     c = check(mup, measurement(powers(MUP), noise=0.002, changed=dying))
-    assert c.row("net.2.weight", "own_change").fit.slope < -0.1
+    assert c.row("net.2.bias", "own_change").fit.slope < -0.2
     assert c.ok
-    assert "right at the largest: `net.2.weight` (own change)" in str(c)
+    assert "right at the largest: `net.2.bias` (own change)" in str(c)
     # Spreads and learning rates have no such excuse.
     dying = {("net.2.weight", Q.WEIGHT): 1 + 40 / WIDTHS[:, None]}
     c = check(mup, measurement(powers(MUP), noise=0.002, changed=dying))
@@ -286,10 +288,10 @@ def test_a_sum_of_powers_lies_between_them() -> None:
 
 
 def test_powers_of_a_readout_that_starts_at_zero() -> None:
-    # It moves first, by 1/n; hidden layers follow by another 1/n, and the logits by that, or by the root
-    # of the width less where the two are not aligned.
+    # It moves first, by 1/n; hidden layers follow by another 1/n, and the logits by that. Each part is less
+    # by the root of the width where it is not aligned.
     p = predicted(planned(scaling.ntk(), "sgd"), "net.4.weight", zero_readout=True)
-    assert p.parts == (Fraction(-3, 2), -1, 0)
+    assert p.parts == (Fraction(-3, 2), -1, Fraction(-1, 2), 0)
     hidden = predicted(planned(scaling.ntk(), "sgd"), "net.2.weight", zero_readout=True)
     assert (hidden.gradient, hidden.update, hidden.own_change) == (-1, -2, -1)
 
@@ -313,9 +315,9 @@ def test_notes(mup: Plan) -> None:
 
 
 def test_a_constant_tensor_keeps_its_mean(mup: Plan) -> None:
-    frozen = frozenset({"net.2.weight"})
-    c = check(mup, measurement(powers(MUP), frozen=frozen))
-    assert [str(k.power) for k in c.culprits] == ["-1/2"]
+    constant = frozenset({"net.2.weight"})
+    c = check(mup, measurement(powers(MUP), constant=constant))
+    assert [round(k.power, 1) for k in c.culprits] == [-0.5]
 
 
 def test_long_tables_show_one_line_for_layers_of_a_kind() -> None:
@@ -348,7 +350,7 @@ def test_the_picture_shows_points_and_planned_lines(mup: Plan) -> None:
         for line in lines
     )
     assert slopes == pytest.approx([0, 0, 0], abs=1e-9)
-    assert "forward pass of net.2.weight off by n^(1/2)" in figure.get_suptitle()
+    assert "forward pass of net.2.weight off by n^(+0.50)" in figure.get_suptitle()
 
 
 def test_bad_arguments(mup: Plan) -> None:

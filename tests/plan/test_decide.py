@@ -1,5 +1,6 @@
 """Golden and error tests: roles from what grows, and what must be asked."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from scalewise.plan import (
     TensorDescription,
     decide,
 )
+from scalewise.plan.decide import fan_in_ratio
 
 TWO = Fraction(2)
 
@@ -162,7 +164,9 @@ def test_ties() -> None:
 
 
 def test_tied_readout_needs_its_multiplier() -> None:
-    with pytest.raises(PlanError, match=r'`head` reads out .* 0.125\..*multiplied=\["head"\]'):
+    with pytest.raises(
+        PlanError, match=r'`head` reads out .* 0.125\..*multiplied=\["attention", "head"\]'
+    ):
         planned(scaling.mup(), model=language_model, multiplied=["attention"])
     for s, power in (("0", 0.5), ("1/2", 0.75), ("1", 1.0)):
         heads = ["head", "attention"] if s != "0" else ["head"]
@@ -176,7 +180,9 @@ def test_tied_readout_needs_its_multiplier() -> None:
 
 
 def test_heads_that_grow_need_a_multiplier() -> None:
-    with pytest.raises(PlanError, match=r'heads of `blocks.0` grow.*multiplied=\["attention"\]'):
+    with pytest.raises(
+        PlanError, match=r'heads of `blocks.0` grow.*multiplied=\["head", "attention"\]'
+    ):
         planned(scaling.mup(), model=language_model, multiplied=["head"])
     plan = planned(scaling.mup(), model=language_model, multiplied=["head", "attention"])
     assert plan.multiplier("attention") == pytest.approx(8**-0.5)
@@ -209,3 +215,50 @@ def test_residual_branches() -> None:
     assert carried.factors("blocks.3.down.weight").lr == pytest.approx(1 / 8 / 4)
     with pytest.raises(PlanError, match=r"`branch_outputs` names 'blocks.\*.proj', which fits no"):
         planned(scaling.mup(), branch_outputs=["blocks.*.proj"], **options)
+
+
+def rounded(n: int, depth: int) -> ModelDescription:
+    """Hidden sizes as of Llama (multiples of 64), of Mamba (a sixteenth, rounded up), and to even numbers."""
+    sizes = {"llama": 64 * -(-8 * n // (3 * 64)), "mamba": -(-n // 16), "even": 2 * -(-n // 3)}
+    shapes = {"first": (n, 10)}
+    for kind, size in sizes.items():
+        shapes |= {f"{kind}.up": (size, n), f"{kind}.down": (n, size)}
+    return ModelDescription(tuple(matrix(k, v) for k, v in (shapes | {"head": (5, n)}).items()))
+
+
+@pytest.mark.parametrize("target", [24, 32, 48, 1000])
+def test_sizes_that_are_rounded_are_measured(target: int) -> None:
+    narrow, wide = rounded(16, 3), rounded(target, 3)
+    roles = {"head": "output"}
+    for name in ("llama", "mamba", "even"):
+        same = narrow.named()[f"{name}.up"].shape[0] == wide.named()[f"{name}.up"].shape[0]
+        # What does not change between the two is fixed there, whatever it would do elsewhere.
+        roles |= {f"{name}.down": "input", f"{name}.up": "bottleneck"} if same else {}
+    found = {
+        d.tensor.name: d
+        for d in decide(
+            narrow, wide, Fraction(target, 16), roles,
+            further=lambda: (rounded(1024, 3), Fraction(64)),
+        )
+    }  # fmt: skip
+    for name, d in found.items():
+        way = name.partition(".")[2]
+        if way and name not in roles:
+            assert d.role is Role.HIDDEN
+            # Factors come from the actual sizes.
+            sizes = (narrow.named()[name].shape, wide.named()[name].shape)
+            assert fan_in_ratio(d, *sizes) == Fraction(sizes[1][1], sizes[0][1])
+
+
+def test_roots_and_squares_of_the_width_are_no_rounding() -> None:
+    def odd(power: float) -> Callable[[int], ModelDescription]:
+        def at(n: int) -> ModelDescription:
+            shape = (round(n**power), n)
+            return ModelDescription((matrix("odd", shape),))
+
+        return at
+
+    for power in (0.5, 2.0):
+        at = odd(power)
+        with pytest.raises(PlanError, match=rf"Axis 0 of `odd` .* power {power:.2f} of the width"):
+            decide(at(16), at(64), Fraction(4), further=lambda at=at: (at(1024), Fraction(64)))

@@ -84,6 +84,21 @@ def test_what_dies_out_is_no_power() -> None:
     assert not growing.tends_to(0.0, 0.0625)
 
 
+def test_curvature_is_doubt() -> None:
+    rng = np.random.default_rng(1)
+    noise = np.exp(0.01 * rng.normal(size=(5, 4)))
+    pure = power_law(WIDTHS, WIDTHS[:, None] ** -0.25 * noise)
+    assert pure.doubt - pure.error < 0.01
+    # A correction that dies out: without the smallest width the slope is nearer to zero by what is doubted.
+    bent = power_law(WIDTHS, (1 + 30 / WIDTHS[:, None]) * noise)
+    x = np.log2(WIDTHS)
+    rest = np.polyfit(x[1:], np.log2((1 + 30 / WIDTHS[:, None]) * noise)[1:].mean(axis=1), 1)[0]
+    assert bent.tail == pytest.approx(rest)
+    assert bent.doubt == pytest.approx(bent.error + rest - bent.slope)
+    assert bent.doubt > 0.03
+    assert power_law(WIDTHS, noise * np.inf).doubt == 0
+
+
 def test_too_few_widths_or_seeds() -> None:
     with pytest.raises(PlanError, match=r"at least three different widths.*got 64, 128\."):
         power_law(WIDTHS[:2], np.ones((2, 3)))

@@ -25,6 +25,7 @@ from scalewise.theory.residual_design import (
     residual_block_scale,
     residual_growth,
 )
+from scalewise.theory.residual_metric import covariances_of_layers, residual_metric
 from scalewise.theory.residual_single_input import printed_single_input, residual_single_input
 
 X = np.array([[1.0, 0.2], [0.3, -1.1]])
@@ -283,6 +284,81 @@ def test_the_mean_metric_drifts_by_the_memory() -> None:
     mean, noise = G[:, 1].mean(), G[:, 1].std() / math.sqrt(M)
     assert abs(mean - 1 - G1[2] / n) < 4 * noise + 0.2 * G1[2] / n
     assert 6 * noise < G1[2] / n
+
+
+def covariance_of(sigma, joint, orders) -> np.ndarray:
+    """By a product rule of its own over four smooth variables, entries ab and cd of different layers."""
+    x, w = np.polynomial.hermite_e.hermegauss(24)
+    u = np.stack(np.meshgrid(x, x, x, x, indexing="ij")).reshape(4, -1)
+    weights = np.einsum("i,j,k,l->ijkl", w, w, w, w).ravel() / w.sum() ** 4
+    z = np.linalg.cholesky(joint) @ u
+    late = sigma.derivative(z[0], orders[0]) * sigma.derivative(z[1], orders[1])
+    early = sigma(z[[2, 2, 3]]) * sigma(z[[2, 3, 3]])
+    return (early - (early @ weights)[:, None]) @ (weights * late)
+
+
+def test_the_terms_of_the_mean_metric() -> None:
+    sigma = sw.activation("softplus")
+    joint = np.array(
+        [[0.9, 0.2, 0.5, 0.1], [0.2, 0.7, 0.1, 0.4], [0.5, 0.1, 0.8, 0.3], [0.1, 0.4, 0.3, 0.6]]
+    )
+    value, _ = covariances_of_layers(sigma, joint)
+    want = [covariance_of(sigma, joint, orders) for orders in ((2, 0), (1, 1), (0, 2))]
+    want = np.array([0.5, 1.0, 0.5])[:, None] * np.array(want)
+    np.testing.assert_allclose(value[0], want, rtol=1e-7)
+
+
+def test_the_terms_of_the_mean_metric_at_a_kink() -> None:
+    """Price: they are derivatives with respect to the kernel of the later layer, by differences."""
+    sigma = sw.activation("relu")
+    joint = np.array(
+        [[0.9, 0.4, 0.5, 0.1], [0.4, 0.7, 0.1, 0.4], [0.5, 0.1, 0.8, 0.3], [0.1, 0.4, 0.3, 0.6]]
+    )
+    value, _ = covariances_of_layers(sigma, joint)
+    u = np.random.default_rng(0).normal(size=(4, 400_000))
+    u = np.concatenate([u, -u], axis=1)
+
+    def covariance(bump: np.ndarray) -> np.ndarray:
+        # The later layer comes last: the same numbers for the earlier one whatever its variance.
+        moved = (joint + bump)[np.ix_([2, 3, 0, 1], [2, 3, 0, 1])]
+        early_a, early_b, a, b = np.maximum(np.linalg.cholesky(moved) @ u, 0)
+        early = np.stack([early_a**2, early_a * early_b, early_b**2])
+        return (early - early.mean(axis=1)[:, None]) @ (a * b) / a.size
+
+    for row, (i, j) in enumerate(((0, 0), (0, 1), (1, 1))):
+        bump = np.zeros((4, 4))
+        bump[i, j] = bump[j, i] = 0.02
+        want = (covariance(bump) - covariance(-bump)) / 0.04
+        np.testing.assert_allclose(value.mean(axis=0)[row], want, atol=6e-3)
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "gelu"])
+def test_the_mean_metric_of_several_inputs(name) -> None:
+    """Its diagonal is the single-input one; without skips it is that of `predict`; linear: none."""
+    x = np.array([[1.0, 0.2], [0.9, 0.9]])
+    net = trunk(4, 30, name, 0.7).at_criticality()
+    found = residual_metric(net, x)
+    for a in (0, 1):
+        _, _, G1 = residual_single_input(net, float(found.K[0, a, a]))
+        np.testing.assert_allclose(found.G1[:, a, a], G1, rtol=1e-8, atol=1e-12)
+    mlp = sw.MLP(4, [30, 20, 40], name, input_dim=2, output_dim=3).at_criticality()
+    plain = sw.predict(mlp, x, observables=["metric_nlo"])
+    np.testing.assert_allclose(
+        residual_metric(ResidualMLP(mlp, 0.0), x).G1, plain.metric_nlo.values, atol=1e-8
+    )
+
+
+def test_networks_drift_apart_by_the_memory() -> None:
+    """ReLU, two correlated inputs, layer 3, two widths: the off-diagonal entry of the mean metric."""
+    x = np.array([[1.0, 0.2], [0.9, 0.9]])
+    for n, M in ((8, 60_000), (16, 60_000)):
+        net = trunk(3, n, "relu", 0.5**0.5).at_criticality()
+        theory = residual_metric(net, x)
+        G, _ = residual_metrics(net.branch, net.gamma, x, networks=M, seed=5)
+        drift = n * (G[:, 1, 0, 1].mean() - theory.K[2, 0, 1])
+        noise = n * G[:, 1, 0, 1].std() / math.sqrt(M)
+        assert abs(drift - theory.G1[2, 0, 1]) < 4 * noise + 2 / n * theory.G1[2, 0, 1]
+        assert theory.G1[2, 0, 1] > 4 * noise
 
 
 # General blocks

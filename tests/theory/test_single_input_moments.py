@@ -1,5 +1,7 @@
 """Golden and property tests: single-input expectations and the table that interpolates them."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
@@ -7,9 +9,10 @@ import pytest
 
 import scalewise as sw
 from networks import net
+from scalewise.activations import BUILTIN_NAMES
 from scalewise.gaussian import single_moment
 from scalewise.theory import single_input_flow
-from scalewise.theory._line_moments import line_moments, moment_names
+from scalewise.theory._line_moments import VERTEX, line_moments, moment_names
 from scalewise.theory._line_table import LineTable
 
 SMALL = np.array([1e-6, 1e-4, 0.03, 0.8, 4.0])
@@ -123,6 +126,27 @@ def test_table_against_quadrature(sigma) -> None:
         assert np.all(error <= 1e-12 * scale), name
     squares = [table.square(float(k)) for k in K]
     np.testing.assert_allclose(squares, single_moment(sigma, K, (0, 0)).value, rtol=2e-14)
+
+
+def test_what_saves_work_changes_nothing() -> None:
+    """Half the nodes by parity, a few expectations instead of all, and panels made together or alone."""
+    K, failures = np.array([1e-6, 0.3, 0.31, 1.0, 7.0]), []
+    for name in BUILTIN_NAMES:
+        sigma = sw.activation(name)
+        here = LineTable(sigma).moments(K)
+        few = LineTable(sigma, VERTEX).moments(K)
+        alone = LineTable(sigma)
+        one_by_one = [alone.moments(K[i : i + 1]) for i in range(len(K))]
+        whole, size = line_moments(replace(sigma, parity=0), K)
+        for place, moment in enumerate(here):
+            others = {"parity": (whole[place], 1e-12)}
+            others["together"] = (np.array([m[moment][0] for m in one_by_one]), 1e-14)
+            if moment in VERTEX:
+                others["few"] = (few[moment], 1e-14)
+            for what, (other, allowed) in others.items():
+                if np.any(np.abs(here[moment] - other) > allowed * size[place]):
+                    failures.append((name, moment, what))
+    assert not failures
 
 
 def test_deep_kernels_against_one_quadrature_per_layer() -> None:

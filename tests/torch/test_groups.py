@@ -10,6 +10,9 @@ import scalewise as sw
 from scalewise.plan import PlanError
 from torch_models import Transformer, mlp, planned
 
+# What check_schedule compares with, since schedules overwrite everything else.
+STAMPS = ("base_lr", "base_weight_decay", "lr_factor")
+
 
 def by_name(model: nn.Module, groups: list[dict]) -> dict[str, dict]:
     named = {id(p): n for n, p in model.named_parameters()}
@@ -24,7 +27,7 @@ def test_every_parameter_is_in_one_group_and_groups_are_few() -> None:
     found = [(g["name"], g["lr"], len(g["params"])) for g in groups]
     assert found == [("input+vector", 0.4, 8), ("hidden+fixed", 0.1, 7), ("output", 0.025, 1)]
     assert all(g["momentum"] == 0.9 for g in groups)
-    assert all(set(g) == {"params", "lr", "weight_decay", "name", "base_lr", "lr_factor", "momentum"}
+    assert all(set(g) == {"params", "lr", "weight_decay", "name", "momentum", *STAMPS}
                for g in groups)  # fmt: skip
     assert {type(g) for g in groups} == {dict}
 
@@ -44,7 +47,7 @@ def test_settings_of_no_effect_split_no_group() -> None:
 @pytest.mark.parametrize(("name", "decay"), [("sgd", 0), ("adam", 0), ("adamw", 0.01)])
 def test_omitted_settings_are_those_of_torch_and_scaled(name: str, decay: float) -> None:
     model = mlp(64)
-    found = by_name(model, planned(optimizer=name).param_groups(model))
+    found = by_name(model, planned(optimizer=name).param_groups(model, lr=1e-3))
     factors = planned(optimizer=name).factors("2.weight")
     assert found["2.weight"]["lr"] == pytest.approx(1e-3 * factors.lr)
     assert found["2.weight"]["weight_decay"] == pytest.approx(decay * factors.weight_decay)
@@ -91,7 +94,7 @@ def test_groups_of_the_users_own() -> None:
     assert found["embed.weight"]["betas"] == (0.5, 0.9)
     assert len(groups) == 4
     pairs = [{"params": model.named_parameters(), "lr": 0.3}]
-    assert {g["base_lr"] for g in plan.param_groups(model, groups=pairs)} == {0.3}
+    assert {g["base_lr"] for g in plan.param_groups(model, lr=0.1, groups=pairs)} == {0.3}
 
 
 def test_groups_that_cannot_be_are_refused() -> None:
@@ -99,7 +102,7 @@ def test_groups_that_cannot_be_are_refused() -> None:
 
     def refused(match: str, *groups: dict) -> None:
         with pytest.raises(PlanError, match=match):
-            plan.param_groups(model, groups=groups)
+            plan.param_groups(model, lr=0.1, groups=groups)
 
     refused(r"Two of the `groups` hold `0.bias`", {"params": "*bias"}, {"params": ["0.*"]})
     refused(
@@ -110,27 +113,43 @@ def test_groups_that_cannot_be_are_refused() -> None:
     refused(r"`lr` must be a finite number, not negative; got -1", {"params": "0.*", "lr": -1})
 
 
-@pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf, True, "fast"])
+ODD = [-0.1, math.nan, math.inf, True, "fast", [0.1], {}, 1j, torch.ones(2), torch.tensor(1j)]
+
+
+@pytest.mark.parametrize("bad", ODD, ids=repr)
 @pytest.mark.parametrize("setting", ["lr", "eps", "weight_decay"])
 def test_settings_that_are_no_numbers_are_refused(setting: str, bad: object) -> None:
-    if setting != "lr" and not isinstance(bad, float):
-        return
-    with pytest.raises(PlanError, match=rf"`{setting}` must be a finite number, not negative"):
-        planned().param_groups(mlp(64), **{setting: bad})
+    with pytest.raises(PlanError, match=rf"`{setting}` must be (a finite|one) number"):
+        planned().param_groups(mlp(64), **({"lr": 0.1} | {setting: bad}))
+
+
+def test_the_learning_rate_must_be_given() -> None:
+    # Left out, AdamW(plan.param_groups(model), lr=0.5) would train at whatever stands in for it.
+    with pytest.raises(TypeError, match="lr"):
+        planned().param_groups(mlp(64))  # pyright: ignore[reportCallIssue]
+    with pytest.raises(PlanError, match=r"`lr` is the learning rate .* must be given .*got None"):
+        planned().param_groups(mlp(64), lr=None)
+
+
+def test_the_pair_of_adafactor_is_refused() -> None:
+    with pytest.raises(
+        PlanError, match=r"`eps` must be one number; got \(1e-30, 0.001\).*Adafactor"
+    ):
+        planned().param_groups(mlp(64), lr=0.1, eps=(1e-30, 1e-3))
 
 
 def test_settings_of_the_plan_cannot_be_given() -> None:
     with pytest.raises(PlanError, match=r"`lr_factor` is set by the plan"):
-        planned().param_groups(mlp(64), lr_factor=2.0)
+        planned().param_groups(mlp(64), lr=0.1, lr_factor=2.0)
     with pytest.raises(PlanError, match=r"Gradient descent has no `eps`"):
-        planned(optimizer="sgd").param_groups(mlp(64), eps=1e-8)
+        planned(optimizer="sgd").param_groups(mlp(64), lr=0.1, eps=1e-8)
 
 
 def test_unknown_parameters_are_refused() -> None:
     model = mlp(64)
     model.extra = nn.Parameter(torch.zeros(3))
     with pytest.raises(PlanError, match=r"no tensor `extra`"):
-        planned().param_groups(model)
+        planned().param_groups(model, lr=0.1)
 
 
 def test_a_child_called_module_is_no_wrapper() -> None:
@@ -140,7 +159,7 @@ def test_a_child_called_module_is_no_wrapper() -> None:
     plan = planned(build)
     assert plan.table.tensors[0].name == "module.weight"
     wrapped = torch.optim.swa_utils.AveragedModel(build(64))
-    assert sum(len(g["params"]) for g in plan.param_groups(wrapped)) == 4
+    assert sum(len(g["params"]) for g in plan.param_groups(wrapped, lr=0.1)) == 4
 
 
 def test_strategies_of_two_layers() -> None:

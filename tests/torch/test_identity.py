@@ -34,7 +34,7 @@ def test_what_is_left_out_is_as_in_torch(name: str) -> None:
     plan = planned(base=16, target=16, optimizer=name)
     model = mlp(16)
     plain = copy.deepcopy(model)
-    trained(model, OPTIMIZERS[name](plan.param_groups(model)))
+    trained(model, OPTIMIZERS[name](plan.param_groups(model, lr=1e-3)))
     trained(plain, OPTIMIZERS[name](plain.parameters()))
     assert same(entries(model), entries(plain))
 
@@ -51,7 +51,7 @@ def test_identity_with_tied_weights_and_hooks() -> None:
     def build(width: int) -> nn.Module:
         return Transformer(width, tied=True)
 
-    plan = planned(build, base=16, target=16, multiplied=["head"])
+    plan = planned(build, base=16, target=16)
     plain = build(16)
     model = plan.scale_(plan.init_(copy.deepcopy(plain)))
     tokens = torch.arange(10).reshape(2, 5)

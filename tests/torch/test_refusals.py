@@ -1,5 +1,6 @@
 """Error tests: what only the user can decide is asked for, and what cannot be built is said so."""
 
+import inspect
 import math
 import random
 from typing import Any
@@ -11,6 +12,7 @@ from torch import nn
 
 import scalewise as sw
 from scalewise.plan import PlanError
+from scalewise.plan.fits import as_widths
 from scalewise.torch._probe import undisturbed
 from torch_models import mlp, planned
 
@@ -148,3 +150,31 @@ def test_a_loss_of_other_arguments_is_explained() -> None:
     with pytest.raises(AttributeError) as caught:
         plan.verify(batch, nn.functional.mse_loss, widths=[16, 32, 64], progress=False)
     assert "called as loss(model, batch)" in caught.value.__notes__[0]
+
+
+BUILD: Any = mlp
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("`build` must be a function", {"build": "mlp"}),
+    ("`base` must be a dictionary", {"base": 16}),
+    ("`target` must be a dictionary", {"target": [64]}),
+    ("`roles` must be a dictionary", {"roles": "output"}),
+    ("`multiplied` must be a list of names", {"multiplied": "head"}),
+    ("`branch_outputs` must be a list of names", {"branch_outputs": "head"}),
+    ("`strategy` must be a strategy", {"strategy": {"p": 1}}),
+    ("`strategy` must be a strategy", {"strategy": sw.scaling.mup}),
+]
+
+
+@pytest.mark.parametrize(("said", "wrong"), WRONG, ids=[said for said, _ in WRONG])
+def test_arguments_of_another_type_get_a_sentence(said: str, wrong: dict[str, Any]) -> None:
+    settings = SIZES | {"strategy": sw.scaling.mup(), "build": BUILD} | wrong
+    with pytest.raises(PlanError, match=said):
+        # Not through the decorator of the tests, which checks types itself.
+        inspect.unwrap(sw.torch.plan)(**settings)
+
+
+@pytest.mark.parametrize("widths", ["64", 64, [64, "128", 256], {64: 1}, [16.0, 32.0, 64.0], None])
+def test_widths_of_another_type_get_a_sentence(widths: Any) -> None:
+    with pytest.raises(PlanError, match="`widths` must be whole numbers in a list"):
+        as_widths(widths)
+    assert as_widths(np.array([64, 16, 32])) == (16, 32, 64)

@@ -43,7 +43,7 @@ def tied(width: int) -> Transformer:
 
 
 def test_what_enters_a_tied_readout_is_multiplied() -> None:
-    plan = planned(tied, multiplied=["head"])
+    plan = planned(tied)
     model, tokens = tied(64), torch.arange(10).reshape(2, 5)
     before = model(tokens)
     assert plan.scale_(model) is model
@@ -90,10 +90,45 @@ def test_a_multiplier_that_nobody_applies_is_refused() -> None:
     assert not any(b._forward_hooks for b in model.blocks)
 
 
+def test_a_multiplier_is_not_lost_on_reload() -> None:
+    plan = planned(tied, optimizer="sgd")
+    model = plan.scale_(plan.init_(tied(64)))
+    tokens = torch.arange(10).reshape(2, 5)
+    expected, state = model(tokens), model.state_dict()
+    # As a training script that goes on: the same weights in a new model, which has no hooks.
+    fresh = tied(64)
+    fresh.load_state_dict(state)
+    assert not torch.allclose(fresh(tokens), expected)
+    with pytest.raises(
+        PlanError, match=r"Nothing multiplies by 0.25 .*'head'.*plan.scale_\(model\)"
+    ):
+        plan.param_groups(fresh, lr=0.1)
+    plan.param_groups(plan.scale_(fresh), lr=0.1)
+    assert torch.equal(fresh(tokens), expected)
+    for wrapped in (torch.compile(fresh, backend="eager"), nn.DataParallel(fresh)):
+        plan.param_groups(wrapped, lr=0.1)
+    # A model whose own code multiplies needs no hook, and gets none.
+    own = planned(tied, multiplied=["head"])
+    own.param_groups(tied(64), lr=0.1)
+    with pytest.raises(
+        PlanError, match=r"plan was made with multiplied=\['head'\].*no hook is needed"
+    ):
+        own.scale_(tied(64))
+
+
+def test_a_residual_multiplier_is_not_lost_either() -> None:
+    plan, model = residual(), Residual(16, 8)
+    with pytest.raises(PlanError, match=r"Nothing multiplies by 0.5 .*'residual'.*branches="):
+        plan.param_groups(model, lr=0.1)
+    plan.param_groups(plan.scale_(model, branches=["blocks.*"]), lr=0.1)
+    residual(multiplied=["residual"]).param_groups(Residual(16, 8), lr=0.1)
+    residual(branch_outputs=["blocks.*.weight"]).param_groups(Residual(16, 8), lr=0.1)
+
+
 def test_another_factor_is_refused() -> None:
-    plan = planned(tied, multiplied=["head"])
+    plan = planned(tied)
     model = plan.scale_(tied(64))
-    other = planned(tied, base=32, multiplied=["head"])
+    other = planned(tied, base=32)
     with pytest.raises(
         PlanError, match=r"`head` is multiplied already, by another factor than 0.5"
     ):
@@ -102,4 +137,4 @@ def test_another_factor_is_refused() -> None:
 
 def test_a_model_of_another_size_is_refused() -> None:
     with pytest.raises(PlanError, match=r"`embed.weight` has shape \(20, 32\)"):
-        planned(tied, multiplied=["head"]).scale_(tied(32))
+        planned(tied).scale_(tied(32))

@@ -9,6 +9,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.swa_utils import SWALR
 
 from scalewise.plan import PlanError
+from scalewise.torch._law import followed
 from torch_models import mlp, planned
 
 LR = 1e-3
@@ -179,11 +180,38 @@ def test_another_optimizer() -> None:
     plan.check_schedule(decoupled, schedulers.StepLR(decoupled, 10), steps=5)
 
 
-def test_a_learning_rate_given_to_the_optimizer() -> None:
-    o = optimizer(lr=None)
-    planned().check_schedule(o, schedulers.StepLR(o, 10), steps=5)
-    o = torch.optim.AdamW(planned().param_groups(mlp(64)), lr=3e-3)
-    with pytest.raises(PlanError, match=r"given lr=0.003, which no group uses: .* lr=0.001"):
+LAWS = {
+    "SGD": "sgd", "ASGD": "sgd", "Adam": "adam", "AdamW": "adamw", "NAdam": "adam", "Adamax": "adam",
+    "RMSprop": "adam", "RAdam": "either", "Adagrad": "either", "Adadelta": "either", "Rprop": "either",
+    "Adafactor": None, "Muon": None, "LBFGS": None, "SparseAdam": None,
+}  # fmt: skip
+
+
+def test_the_law_of_an_optimizer_is_found_by_trying_it() -> None:
+    found = {}
+    for name in LAWS:
+        decays = {} if name in ("Rprop", "LBFGS", "SparseAdam") else {"weight_decay": 0.1}
+        p = torch.nn.Parameter(torch.ones(3, 3))
+        o = getattr(torch.optim, name)([p], lr=0.1, **decays)
+        before = repr(o.state_dict())
+        found[name] = followed(o)
+        assert repr(o.state_dict()) == before
+        assert torch.equal(p, torch.ones(3, 3))
+    assert found == LAWS
+    muon = torch.optim.Muon([torch.nn.Parameter(torch.ones(3, 3))], lr=0.1)
+    with pytest.raises(PlanError, match=r"Muon moves neither by the gradient of each entry nor"):
+        planned().check_schedule(muon, schedulers.StepLR(muon, 10))
+
+
+def test_a_setting_given_to_the_optimizer() -> None:
+    settings = {"lr": LR, "eps": 1e-6, "weight_decay": 0.3}
+    for key, base in settings.items():
+        groups = planned().param_groups(mlp(64), **settings)
+        o = torch.optim.AdamW(groups, **{key: 7 * base})
+        said = rf"given {key}={7 * base:g}, which no group uses: .* {key}={base:g}"
+        with pytest.raises(PlanError, match=said):
+            planned().check_schedule(o, schedulers.StepLR(o, 10), steps=5)
+        o = torch.optim.AdamW(groups, **{key: base})
         planned().check_schedule(o, schedulers.StepLR(o, 10), steps=5)
 
 

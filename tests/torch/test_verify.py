@@ -141,7 +141,7 @@ def test_one_wrong_initialisation_is_named(optimizer: str, name: str, power: flo
     c = verified(planned(sw.scaling.mup(), optimizer), setup=setup, seeds=3)
     (culprit,) = c.culprits
     assert (culprit.tensor, culprit.cause) == (name, Cause.INITIALISATION)
-    assert culprit.power == Fraction(power)
+    assert culprit.power == pytest.approx(power, abs=0.13)
     size = "large" if power > 0 else "small"
     with pytest.raises(AssertionError, match=rf"`{name}` is initialised too {size}, by n\^"):
         c.assert_ok()
@@ -157,7 +157,7 @@ def test_one_wrong_learning_rate_is_named(optimizer: str, name: str, power: floa
     c = verified(planned(sw.scaling.mup(), optimizer), setup=setup, seeds=3)
     (culprit,) = c.culprits
     assert (culprit.tensor, culprit.cause) == (name, Cause.LEARNING_RATE)
-    assert culprit.power == Fraction(power)
+    assert culprit.power == pytest.approx(power, abs=0.13)
     with pytest.raises(AssertionError, match=rf"`{name}` has a learning rate too "):
         c.assert_ok()
 
@@ -168,9 +168,9 @@ def test_the_neural_tangent_script_is_told_from_the_planned_one() -> None:
 
     c = verified(planned(sw.scaling.mup(), "sgd"), setup=setup, seeds=3)
     # PyTorch's own initialisation is right for hidden layers and too large for this readout.
-    named = {(k.tensor, k.cause): str(k.power) for k in c.culprits}
-    assert named["6.weight", Cause.INITIALISATION] == "1/2"
-    assert named["0.weight", Cause.LEARNING_RATE] == "-1"
+    named = {(k.tensor, k.cause): k.power for k in c.culprits}
+    assert named["6.weight", Cause.INITIALISATION] == pytest.approx(0.5, abs=0.1)
+    assert named["0.weight", Cause.LEARNING_RATE] == pytest.approx(-1, abs=0.1)
     assert ("2.weight", Cause.INITIALISATION) not in named
 
 
@@ -250,7 +250,7 @@ def test_a_bottleneck_starts_small() -> None:
         return torch.optim.SGD(at.param_groups(model, lr=0.3))
 
     (culprit,) = verified(plan, setup=large).culprits
-    assert (culprit.tensor, culprit.power) == ("down.weight", Fraction(1, 2))
+    assert (culprit.tensor, round(2 * culprit.power)) == ("down.weight", 1)
 
 
 class Transformer(nn.Module):
@@ -314,7 +314,7 @@ class Tied(nn.Module):
 
 
 def test_a_tied_readout_needs_its_multiplier() -> None:
-    plan = planned(sw.scaling.mup(), "sgd", Tied, multiplied=["head"])
+    plan = planned(sw.scaling.mup(), "sgd", Tied)
 
     def setup(plan: TorchPlan, model: nn.Module) -> torch.optim.Optimizer:
         plan.init_(model)
@@ -326,7 +326,10 @@ def test_a_tied_readout_needs_its_multiplier() -> None:
     assert str(c.verdict) == "feature learning, stable"
     assert c.measured.readouts == ("head.weight",)
     assert str(c.table["role"].sel(tensor="head.weight").values) == "output"
-    bare = plan.verify(tokens(), next_token, widths=SHORT)
+    # By default `verify` scales as a script should.
+    plan.verify(tokens(), next_token, widths=SHORT, seeds=2).assert_ok()
+    said = planned(sw.scaling.mup(), "sgd", Tied, multiplied=["head"])
+    bare = said.verify(tokens(), next_token, widths=SHORT)
     assert str(bare.verdict) == "unstable"
     assert (bare.culprits[0].cause, bare.culprits[0].tensor) == (Cause.FORWARD, "head.weight")
     assert "the plan has multipliers for `head`" in bare.culprits[0].text
@@ -393,7 +396,7 @@ def test_what_cannot_be_verified() -> None:
         verified(plan, lr=0.1, setup=spoiled("sgd", "2.weight"))
     with pytest.raises(PlanError, match=r"`setup` must return the optimizer.*returned NoneType"):
         verified(plan, setup=lambda plan, model: None)
-    with pytest.raises(PlanError, match="plan is for 'sgd', but `setup` returns Adam"):
+    with pytest.raises(PlanError, match="plan is for 'sgd', but the optimizer is a Adam"):
         verified(plan, setup=spoiled("adam", "2.weight"))
     with pytest.raises(PlanError, match="returned a tensor of shape"):
         plan.verify(POINTS, lambda m, b: m(b[0]), widths=SHORT)

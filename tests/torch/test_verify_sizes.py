@@ -97,7 +97,7 @@ def test_every_size_by_hand(steps: int) -> None:
     }
     ah = forward([(p + q) / 2 for p, q in zip(old, new, strict=True)])[1]
     assert sizes.nonlinearity == pytest.approx(rms(a1 - 2 * ah + a0) / rms(a1 - a0), rel=1e-10)
-    assert not sizes.frozen
+    assert not sizes.constant
 
 
 def test_nothing_is_left_on_the_model() -> None:
@@ -171,7 +171,7 @@ def test_modules_of_every_kind() -> None:
     assert still.module["inner", Q.OUTPUT] == pytest.approx(
         float(torch.stack([a, b]).square().mean()) ** 0.5
     )
-    assert {"norm.weight", "norm.bias"} <= still.frozen
+    assert {"norm.weight", "norm.bias"} <= still.constant
     assert still.tensor["norm.weight", Q.WEIGHT] == 1
     assert still.tensor["norm.bias", Q.WEIGHT] == 0
 

@@ -50,8 +50,10 @@ def test_deepcopy_and_average() -> None:
         model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
     )
     averaged.update_parameters(model)
-    assert settings(plan.param_groups(copied)) == settings(plan.param_groups(model))
-    assert settings(plan.param_groups(averaged)) == settings(plan.param_groups(model))
+    assert settings(plan.param_groups(copied, lr=0.1)) == settings(plan.param_groups(model, lr=0.1))
+    assert settings(plan.param_groups(averaged, lr=0.1)) == settings(
+        plan.param_groups(model, lr=0.1)
+    )
     before = entries(averaged)
     plan.init_(averaged)
     assert same(entries(averaged), before)
@@ -68,7 +70,7 @@ def test_compile() -> None:
 
 
 def test_hooks_compile_copy_and_export() -> None:
-    plan = planned(lambda width: Transformer(width, tied=True), multiplied=["head"])
+    plan = planned(lambda width: Transformer(width, tied=True))
     model = plan.scale_(plan.init_(Transformer(64, tied=True))).eval()
     tokens = torch.arange(10).reshape(2, 5)
     expected = model(tokens)
@@ -102,7 +104,7 @@ def test_fully_sharded(group: None) -> None:
     from torch.distributed.fsdp import fully_shard
 
     plan, model, done = reference()
-    expected = settings(plan.param_groups(model))
+    expected = settings(plan.param_groups(model, lr=0.1))
     fresh = mlp(64)
     whole = plan.init_(copy.deepcopy(fresh))
     mesh = torch.distributed.init_device_mesh("cpu", (1,))
@@ -111,7 +113,7 @@ def test_fully_sharded(group: None) -> None:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)
         fully_shard(sharded, mesh=mesh)
-    assert settings(plan.param_groups(model)) == expected
+    assert settings(plan.param_groups(model, lr=0.1)) == expected
     trained(model, adam(plan, model), STEPS)
     for a, b in zip(model.parameters(), done.parameters(), strict=True):
         assert torch.allclose(a.full_tensor(), b)
@@ -125,7 +127,7 @@ def test_a_flattened_model_is_refused() -> None:
     model = mlp(64)
     model[0].weight = nn.Parameter(model[0].weight.detach().flatten())
     with pytest.raises(PlanError, match=r"`0.weight` has shape \(512,\).*flattened or cut it"):
-        planned().param_groups(model)
+        planned().param_groups(model, lr=0.1)
 
 
 def test_state_dict_round_trip() -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import real_array
+from scalewise.activations._scale import scale_of, size_of
 
 __all__ = ["Activation", "Kink"]
 
@@ -110,6 +112,19 @@ class Activation:
         """Where a quadrature rule must be split: kinks and breaks, in increasing order."""
         return tuple(sorted({k.location for k in self.kinks} | set(self.breaks)))
 
+    @cached_property
+    def scale(self) -> float:
+        r"""The preactivation at which $\sigma$ bends, a power of two; 1 where it has no scale.
+
+        Found from the function; grids and tolerances are taken in its units.
+        """
+        return scale_of(self.derivatives[1], self.split_points)
+
+    @cached_property
+    def size(self) -> float:
+        r"""How much $\sigma$ changes on its `scale`, a power of two, in units of $\sigma$."""
+        return size_of(self.derivatives[0], self.scale)
+
     @property
     def is_smooth(self) -> bool:
         """Whether the Hermite series may be used: no kink and no break."""
@@ -124,6 +139,14 @@ class Activation:
     def is_scale_invariant(self) -> bool:
         r"""Whether $\sigma(\lambda z)=\lambda\sigma(z)$ for every $\lambda>0$, PDLT (2.13)."""
         return self.slopes is not None
+
+    @property
+    def is_piecewise_linear(self) -> bool:
+        r"""Whether it has kinks, and $\sigma''=0$ between them: then they are all the curvature there is."""
+        if self.is_smooth:
+            return False
+        points = np.concatenate([np.linspace(-9.7, 9.7, 389), [-60.1, 60.1]])
+        return not np.any(self.derivative(points, 2))
 
     def __str__(self) -> str:
         return self.name

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from scalewise.activations._activation import Activation, Derivative, Kink
+from scalewise.activations._scale import OCTAVES, scale_of, size_of
 
 __all__ = ["from_callable"]
 
+# All in units of the activation's own scale.
 _PROBE = np.linspace(-8.0, 8.0, 1601)
 # An irrational offset keeps the ends off round numbers, where kinks like to sit. Preactivations of
 # variance 1000 reach 100.
 _FINE = np.linspace(-12.0, 12.0, 4801) + 0.0012345
-_COARSE = np.linspace(12.0, 100.0, 881)[1:]
+_COARSE = np.concatenate([np.linspace(12.0, 100.0, 881)[1:], np.geomspace(100.0, 1e4, 41)[1:]])
 _ENDS = np.concatenate([-_COARSE[::-1], _FINE, _COARSE + 0.0012345])
-_INTERVALS = (_ENDS[:-1], _ENDS[1:])
 
 
 def from_callable(
@@ -29,10 +30,11 @@ def from_callable(
     if any(not math.isfinite(k) for k in kinks):
         raise ValueError(f"`kinks` must be finite numbers; got {kinks}.")
     derivatives = tuple(_evaluator(function, order, label) for order in range(4))
-    values = [derivative(_PROBE) for derivative in derivatives]
-    _refuse_bad_values(label, values, kinks)
-    _refuse_undeclared_kink(label, derivatives, kinks)
-    records = tuple(_kink(derivatives, k) for k in sorted(kinks))
+    scale = scale_of(derivatives[1], kinks)
+    values = [derivative(scale * _PROBE) for derivative in derivatives]
+    _refuse_bad_values(label, values, scale * _PROBE, kinks)
+    _refuse_undeclared_kink(label, derivatives, scale, kinks)
+    records = tuple(_kink(derivatives, k, scale) for k in sorted(kinks))
     return Activation(
         label,
         derivatives,  # pyright: ignore[reportArgumentType]
@@ -40,7 +42,7 @@ def from_callable(
         kinks=tuple(k for k in records if k.jump or k.slope_jump),
         breaks=tuple(k.location for k in records if not (k.jump or k.slope_jump)),
         slopes=_slopes(derivatives[0], kinks),
-        parity=_parity(values[0]),
+        parity=_parity(derivatives[0], scale),
         taylor=None if 0.0 in kinks else _taylor(function),
     )
 
@@ -82,11 +84,13 @@ def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Deriva
     return evaluate
 
 
-def _refuse_bad_values(label: str, values: list[np.ndarray], kinks: tuple[float, ...]) -> None:
+def _refuse_bad_values(
+    label: str, values: list[np.ndarray], z: np.ndarray, kinks: tuple[float, ...]
+) -> None:
     for order, value in enumerate(values):
-        bad = ~np.isfinite(value) & ~np.isin(_PROBE, kinks)
+        bad = ~np.isfinite(value) & ~np.isin(z, kinks)
         if bad.any():
-            where = _PROBE[np.argmax(bad)]
+            where = z[np.argmax(bad)]
             what = "value" if order == 0 else f"derivative of order {order}"
             raise ValueError(
                 f"The activation {label!r} must be finite for every real argument; its {what} at "
@@ -95,15 +99,15 @@ def _refuse_bad_values(label: str, values: list[np.ndarray], kinks: tuple[float,
             )
 
 
-def _jumps(derivative: Derivative) -> tuple[np.ndarray, np.ndarray]:
+def _jumps(derivative: Derivative, unit: float) -> tuple[np.ndarray, np.ndarray]:
     """Where a derivative jumps and by how much, the largest first.
 
     Every interval of a grid is halved towards its larger difference, all at once; what is left when
     rounding ends it is a jump, not a slope, however steep the function is elsewhere.
     """
-    left, right = _INTERVALS
+    left, right = unit * _ENDS[:-1], unit * _ENDS[1:]
     low, high = derivative(left), derivative(right)
-    scale = np.max(np.abs(low[np.abs(left) < 12]))
+    size = np.max(np.abs(low[np.abs(left) < 12 * unit]))
     for _ in range(48):
         middle = 0.5 * (left + right)
         value = derivative(middle)
@@ -116,35 +120,38 @@ def _jumps(derivative: Derivative) -> tuple[np.ndarray, np.ndarray]:
     low, high = derivative(left - step), derivative(right + step)
     with np.errstate(invalid="ignore"):
         jump = high - low
-        real = np.abs(jump) > 1e-7 * scale + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        real = np.abs(jump) > 1e-7 * size + 1e-6 * np.maximum(np.abs(low), np.abs(high))
     order = np.argsort(-np.abs(jump[real]), kind="stable")
-    # Twelve decimals take back the last rounding: 0.7, not 0.7 - 1e-16; and never -0.
-    return np.round(left[real][order], 12) + 0.0, jump[real][order]
+    # Twelve decimals of a unit take back the last rounding: 0.7, not 0.7 - 1e-16; and never -0.
+    decimals = 12 - math.ceil(math.log10(unit))
+    return np.round(left[real][order], decimals) + 0.0, jump[real][order]
 
 
 def _refuse_undeclared_kink(
-    label: str, derivatives: tuple[Derivative, ...], kinks: tuple[float, ...]
+    label: str, derivatives: tuple[Derivative, ...], scale: float, kinks: tuple[float, ...]
 ) -> None:
     for order, derivative in enumerate(derivatives):
-        for place, jump in zip(*_jumps(derivative), strict=True):
-            if any(abs(place - k) <= 1e-9 * max(1.0, abs(k)) for k in kinks):
+        for place, jump in zip(*_jumps(derivative, scale), strict=True):
+            if any(abs(place - k) <= 1e-9 * max(scale, abs(k)) for k in kinks):
                 continue
             what = "" if order == 0 else f"has a derivative of order {order} that "
-            complete = [k for k in kinks if abs(k - place) > 0.01] + [float(place)]
+            complete = [k for k in kinks if abs(k - place) > 0.01 * scale] + [float(place)]
             raise ValueError(
                 f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g}, a kink "
                 f"that was not declared; pass kinks=({', '.join(map(repr, complete))},)."
             )
 
 
-def _kink(derivatives: tuple[Derivative, ...], location: float) -> Kink:
-    h = 8 * np.spacing(max(1.0, abs(location)))
+def _kink(derivatives: tuple[Derivative, ...], location: float, scale: float) -> Kink:
+    h = 8 * np.spacing(max(scale, abs(location)))
     sides = np.array([location - h, location + h])
+    size = size_of(derivatives[0], scale)
 
     def jump(order: int) -> float:
         low, high = derivatives[order](sides)
-        size = float(high - low)
-        return size if abs(size) > 1e-6 * max(1.0, abs(low), abs(high)) else 0.0
+        change = float(high - low)
+        natural = max(size / scale**order, abs(low), abs(high))
+        return change if abs(change) > 1e-6 * natural else 0.0
 
     return Kink(location, jump(0), jump(1))
 
@@ -152,20 +159,22 @@ def _kink(derivatives: tuple[Derivative, ...], location: float) -> Kink:
 def _slopes(value: Derivative, kinks: tuple[float, ...]) -> tuple[float, float] | None:
     if any(k != 0.0 for k in kinks):
         return None
-    z = np.array([0.25, 1.0, 3.0, 17.0, 400.0])
-    plus, minus = value(z) / z, value(-z) / -z
-    if np.ptp(plus) > 1e-12 * max(1.0, abs(plus[0])) or np.ptp(minus) > 1e-12 * max(
-        1.0, abs(minus[0])
-    ):
+    plus, minus = value(OCTAVES) / OCTAVES, value(-OCTAVES) / -OCTAVES
+    largest = max(abs(float(plus[0])), abs(float(minus[0])))
+    # Written so that a slope that is not a number is not a slope.
+    if not max(np.ptp(plus), np.ptp(minus)) <= 1e-12 * largest:
         return None
-    return float(minus[1]), float(plus[1])
+    return float(minus[0]), float(plus[0])
 
 
-def _parity(values: np.ndarray) -> int:
-    scale = float(np.max(np.abs(values)))
-    if np.max(np.abs(values + values[::-1])) <= 1e-13 * scale:
+def _parity(value: Derivative, scale: float) -> int:
+    z = scale * _PROBE
+    values = value(z)
+    mirrored = values[::-1]
+    size = 1e-13 * np.maximum(np.abs(values), size_of(value, scale))
+    if np.all(np.abs(values + mirrored) <= size):
         return -1
-    return 1 if np.max(np.abs(values - values[::-1])) <= 1e-13 * scale else 0
+    return 1 if np.all(np.abs(values - mirrored) <= size) else 0
 
 
 def _taylor(function: Callable[[Any], Any]) -> tuple[float, ...]:

@@ -104,9 +104,11 @@ def report(
     x = opt.inputs(data, samples, data_seed)
     shape = (activation, depth, width, x.shape[1], output_dim)
     net = opt.network(shape, c_b, c_w, lambda_b, lambda_w)
-    wanted = opt.names(observables, net, several=widths is not None)
+    wanted = opt.names(observables)
     with tell.progress() as bars:
-        theory = foretell(net, x, observables=opt.predicted_names(wanted), progress=bars)
+        theory = foretell(
+            net, x, observables=opt.predicted_names(wanted, net, len(x)), progress=bars
+        )
         ensemble = opt.run_ensemble(
             net, x, networks, seed, widths, wanted, store=store, progress=bars
         )
@@ -155,7 +157,7 @@ def predict(
     shape = (activation, depth, width, x.shape[1], output_dim)
     net = opt.network(shape, c_b, c_w, lambda_b, lambda_w)
     with tell.progress() as bars:
-        theory = foretell(net, x, observables=opt.names(observables, net), progress=bars)
+        theory = foretell(net, x, observables=opt.names(observables), progress=bars)
     tell.hand_over(theory, saved, as_json, str(net))
 
 
@@ -197,7 +199,7 @@ def measure(
     x = opt.inputs(data, samples, data_seed)
     shape = (activation, depth, width, x.shape[1], output_dim)
     net = opt.network(shape, c_b, c_w, lambda_b, lambda_w)
-    wanted = opt.names(observables, net, several=widths is not None)
+    wanted = opt.names(observables)
     opt.check_before_work(tolerance)
     with tell.progress() as bars:
         ensemble = opt.run_ensemble(
@@ -205,7 +207,9 @@ def measure(
         )
         theory = None
         if compare:
-            theory = foretell(net, x, observables=opt.predicted_names(wanted), progress=bars)
+            theory = foretell(
+                net, x, observables=opt.predicted_names(wanted, net, len(x)), progress=bars
+            )
     if theory is None:
         tell.hand_over(ensemble, saved, as_json, str(net))
         return

@@ -12,7 +12,7 @@ import xarray as xr
 from scalewise.cli._output import INTERRUPTED, complain
 from scalewise.data import load_inputs
 from scalewise.network import MLP
-from scalewise.observables import select
+from scalewise.selection import known, select
 
 Data = Annotated[str, typer.Option(help="digits, mnist, cifar2, or the path of a .npy or .csv.")]
 Samples = Annotated[int, typer.Option(help="How many inputs to draw from the data.")]
@@ -35,7 +35,10 @@ Widths = Annotated[
     str | None, typer.Option(help="Widths to extrapolate from to infinite width: 64,128,256.")
 ]
 Names = Annotated[
-    str | None, typer.Option("--observables", help="Such as kernel,ntk; all if left out.")
+    str | None,
+    typer.Option(
+        "--observables", help="Such as kernel,ntk, or all; if left out, what the inputs allow."
+    ),
 ]
 Tolerance = Annotated[float, typer.Option(help="Standard errors beyond the bias that still agree.")]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
@@ -129,7 +132,7 @@ def run_ensemble(
     networks: int,
     seed: int,
     widths: str | None,
-    names: list[str] | None,
+    names: list[str] | str | None,
     *,
     store: Path | None,
     progress: Callable[[str, int, int], None],
@@ -186,25 +189,22 @@ def _one_or_many(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def names(text: str | None, net: MLP, *, several: bool = True) -> list[str] | None:
-    """The observables asked for; for none, all that exist for the activation."""
-    if text is not None:
-        wanted = [name.strip() for name in text.split(",") if name.strip()]
-        if wanted == ["all"]:
-            every = select("all", net.activation)
-            return [name for name in every if several or not name.endswith("_nlo")]
-        return list(select(wanted))
-    if net.activation.is_continuous:
+def names(text: str | None) -> list[str] | str | None:
+    """The observables asked for, as `predict` and `measure` take them."""
+    if text is None:
         return None
-    # The tangent kernel of an activation that jumps does not exist.
-    return [name for name in select(None, net.activation) if several or name != "metric_nlo"]
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    return "all" if wanted == ["all"] else list(known(wanted))
 
 
-def predicted_names(measured: list[str] | None) -> list[str] | None:
-    """What to predict for a comparison: a kernel is compared with its 1/n correction."""
-    if measured is None or "kernel" not in measured:
+def predicted_names(
+    measured: list[str] | str | None, net: MLP, samples: int
+) -> list[str] | str | None:
+    """What to predict for a comparison: a kernel with its 1/n correction, where that can be had."""
+    if not isinstance(measured, list) or "kernel" not in measured:
         return measured
-    return list(dict.fromkeys([*measured, "metric_nlo"]))
+    usual = select(None, net.activation, samples=samples, depth=net.depth).names
+    return list(dict.fromkeys([*measured, *(name for name in usual if name == "metric_nlo")]))
 
 
 def check_before_work(tolerance: float, folder: Path | None = None) -> None:

@@ -14,6 +14,7 @@ from scalewise.compare import Comparison
 from scalewise.criticality import susceptibilities as chi
 from scalewise.network import MLP
 from scalewise.observables import OBSERVABLES
+from scalewise.selection import omissions
 
 DISAGREE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
@@ -46,6 +47,8 @@ def hand_over(
         print_json({**data.to_dict(data="list"), **extra})
     else:
         typer.echo(f"{words}\n\n{_by_layer(data)}")
+        for sentence in omissions(data.attrs):
+            typer.echo(sentence)
         if target is not None:
             typer.echo(f"\n{target}")
 

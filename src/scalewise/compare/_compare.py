@@ -17,7 +17,8 @@ from scalewise.compare._width import (
     present,
     require_kind,
 )
-from scalewise.observables import OBSERVABLES, select
+from scalewise.observables import OBSERVABLES
+from scalewise.selection import known
 
 __all__ = ["compare"]
 
@@ -150,7 +151,7 @@ def _common(
                 "Predict or measure again with the same `observables`."
             )
         return both
-    wanted = select(observables)
+    wanted = known(observables)
     for name in wanted:
         if name not in both:
             where = "ensemble" if name in predicted else "theory"

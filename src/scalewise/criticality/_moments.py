@@ -15,7 +15,7 @@ from scalewise.gaussian import single_moment
 
 __all__ = ["NEGLIGIBLE", "jet", "limits_at_zero", "moments", "susceptibilities", "value_at_zero"]
 
-NEGLIGIBLE = 1e-12
+NEGLIGIBLE = 1e-12  # of what is dimensionless: in units of `Activation.scale` and `.size`
 
 
 def susceptibilities(
@@ -98,7 +98,7 @@ def jet(sigma: Activation, location: float, side: int) -> np.ndarray:
 
 def value_at_zero(sigma: Activation) -> float:
     value = float(sigma(np.zeros(1))[0])
-    return value if abs(value) > NEGLIGIBLE else 0.0
+    return value if abs(value) > NEGLIGIBLE * sigma.size else 0.0
 
 
 def limits_at_zero(sigma: Activation) -> tuple[float, float]:

@@ -41,8 +41,9 @@ def criticality(source: str | Activation | Callable[[Any], Any]) -> Criticality:
     $\langle\sigma\sigma''\rangle_{K^\star}=0$, and then
     $$C_W=\frac1{\langle\sigma'\sigma'\rangle_{K^\star}},\qquad
     C_b=K^\star-\frac{\langle\sigma\sigma\rangle_{K^\star}}{\langle\sigma'\sigma'\rangle_{K^\star}}.$$
-    Candidates are $K^\star\to0$ and every root in a scan of $K$ from 1e-6 to 1e6, twenty points to
-    a decade, which ends earlier where expectations overflow or oscillate too fast. One with $C_b<0$
+    Candidates are $K^\star\to0$ and every root in a scan of $K$ from 1e-6 to 1e6 squared scales of the
+    activation (its `scale`, found from the function), twenty points to a decade, which ends earlier
+    where expectations overflow or oscillate too fast. One with $C_b<0$
     is rejected. Of several, a stable one is taken before a half-stable one, and then the smallest
     $K^\star$; an unstable one is never taken.
 
@@ -99,7 +100,7 @@ def _scan(sigma: Activation) -> _Scan:
     """The scan, decade by decade, as far as the expectations are known."""
     decades: list[_Scan] = []
     for power in _DECADES:
-        K = np.logspace(power, power + 1, _TO_A_DECADE + 1)[bool(decades) :]
+        K = np.logspace(power, power + 1, _TO_A_DECADE + 1)[bool(decades) :] * sigma.scale**2
         try:
             decades.append(_Scan(K, *moments(sigma, K)))
         except ValueError:
@@ -127,7 +128,7 @@ def _at_zero(sigma: Activation, K: np.ndarray) -> tuple[CriticalPoint, ...]:
     r"""The candidate $K^\star\to0$, if both susceptibilities can be 1 there."""
     perp, excess = limits_at_zero(sigma)
     value = value_at_zero(sigma)
-    if math.sqrt(perp) <= NEGLIGIBLE or abs(excess) > NEGLIGIBLE * perp:
+    if math.sqrt(perp) * sigma.scale <= NEGLIGIBLE * sigma.size or abs(excess) > NEGLIGIBLE * perp:
         return ()
     if value:
         C_b = -(value * value) / perp
@@ -231,7 +232,7 @@ def _chosen(
     candidates: tuple[CriticalPoint, ...],
     scan: _Scan | None = None,
 ) -> Criticality:
-    at = 1.0 if point.K_star is None else point.K_star
+    at = sigma.scale**2 if point.K_star is None else point.K_star
     parallel, perp = (float(chi) for chi in susceptibilities(sigma, at, point.C_W))
     return Criticality(
         sigma,

@@ -112,7 +112,7 @@ def drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> Drift:
     """
     terms = _series(sigma, 0) / perp
     for m in range(3, len(terms)):
-        if abs(terms[m]) > NEGLIGIBLE:
+        if abs(terms[m]) * sigma.scale ** (m - 2) > NEGLIGIBLE:
             return Drift(m / 2 - 1, float(terms[m]))
     growth = single_moment(sigma, K, (0, 0)).value / (perp * K) - 1
     clear = np.abs(growth) > NEGLIGIBLE
@@ -135,7 +135,7 @@ def near_zero(sigma: Activation, perp: float, drift: Drift) -> Class:
         return Class("scale-invariant", coefficients | {"nu": float(source)}, dict(_ON_THE_LINE))
     if not drift.s:
         return Class("K*=0", coefficients, {})
-    p_perp = _perpendicular_exponent(_series(sigma, 1) / perp, drift)
+    p_perp = _perpendicular_exponent(_series(sigma, 1) / perp, drift, sigma.scale)
     return Class("K*=0", coefficients, _power_laws(drift.s, p_perp))
 
 
@@ -149,10 +149,10 @@ def _power_laws(s: float, p_perp: float | None) -> Exponents:
     }
 
 
-def _perpendicular_exponent(terms: np.ndarray, drift: Drift) -> float | None:
+def _perpendicular_exponent(terms: np.ndarray, drift: Drift, scale: float) -> float | None:
     r"""$p_\perp$ from $\chi_\perp=1+bK^t+\dots$; no power if $t<s$, none needed if $t>s$."""
     for m in range(1, len(terms)):
-        if abs(terms[m]) > NEGLIGIBLE:
+        if abs(terms[m]) * scale**m > NEGLIGIBLE:
             t = m / 2
             if t == drift.s:
                 return float(terms[m]) / (drift.a * drift.s)

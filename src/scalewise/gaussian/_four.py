@@ -1,9 +1,11 @@
-r"""Expectations of four factors, $\langle\sigma^{(p)}_a\sigma^{(q)}_b\sigma^{(r)}_c\sigma^{(s)}_d\rangle_K$.
+r"""Covariances of pairs, $\mathrm{Cov}[\sigma^{(p)}_a\sigma^{(q)}_b,\sigma^{(r)}_c\sigma^{(s)}_d]_K$.
 
-Two of the four factors make a pair feature $\phi$. Its best approximation $Cu$ by the monomials
+Two of the four factors make a pair feature, whose constant part $s_ps_q$ is taken out before anything is
+multiplied (see `_increments`). What is left is $\phi$. Its best approximation $Cu$ by the monomials
 $u=(1,z_a,z_az_b-K_{ab})$ is known from pair moments, and so is $\langle uu^T\rangle$; what the nodes have to tell
 is only the covariance of the rests,
-$$\langle\phi\psi^T\rangle=\overline{(\phi-C_\phi u)(\psi-C_\psi u)^T}+C_\phi\langle uu^T\rangle C_\psi^T,$$
+$$\mathrm{Cov}[\phi,\psi^T]=\overline{(\phi-C_\phi u)(\psi-C_\psi u)^T}
+  +C_\phi\,\mathrm{Cov}[u,u^T]\,C_\psi^T,$$
 where the first term comes out of one matrix product of features and monomials. Entries with at most two
 distinct inputs are replaced by what they are to 1e-10.
 """
@@ -11,31 +13,60 @@ distinct inputs are replaced by what they are to 1e-10.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.gaussian._interface import single_moment
-from scalewise.gaussian._joint import JointRule
-from scalewise.gaussian._products import pair_products
+from scalewise.gaussian._increments import (
+    increment,
+    increment_means,
+    pair_increments,
+)
+from scalewise.gaussian._joint import JointRule, resolved
+from scalewise.gaussian._two_inputs import Family, two_input_covariances
 
-__all__ = ["four_point_products"]
+__all__ = ["FourPoint", "feature_means", "four_point_covariances"]
 
-Family = tuple[int, int, int, int]
 Orders = tuple[int, int]
 Moments = Callable[[int, int], np.ndarray]
+Samples = Float[np.ndarray, "sample sample"]
 _MAX_QUADRATURE_INPUTS = 12  # nested quadrature costs a millisecond a pair; samples take over
 _BLOCK = 1 << 11  # nodes at a time: the features of eight inputs then stay in cache
+_ROUNDOFF = 4e-15  # of a sum over nodes, relative to the root of the mean squares
 
 
-def four_point_products(
+@dataclass(frozen=True)
+class FourPoint:
+    r"""One family of four-point expectations, derivatives almost everywhere.
+
+    Args:
+        covariance: $\mathrm{Cov}[\sigma^{(p)}_a\sigma^{(q)}_b,\sigma^{(r)}_c\sigma^{(s)}_d]$: one array, or
+            one per scramble where it was sampled.
+        error: What rounding and quadrature may have done to it, beside the spread of the scrambles.
+        left: $\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$.
+        right: $\langle\sigma^{(r)}_c\sigma^{(s)}_d\rangle$.
+    """
+
+    covariance: Float[np.ndarray, "_estimate sample sample sample sample"]
+    error: Float[np.ndarray, "sample sample sample sample"]
+    left: Samples
+    right: Samples
+
+    @property
+    def product(self) -> Float[np.ndarray, "_estimate sample sample sample sample"]:
+        """The expectation of all four factors."""
+        return self.covariance + self.left[:, :, None, None] * self.right
+
+
+def four_point_covariances(
     sigma: Activation,
-    K: Float[np.ndarray, "sample sample"],
+    K: Samples,
     rule: JointRule,
     families: Sequence[Family],
     moments: Moments | None,
-) -> dict[Family, Float[np.ndarray, "estimate sample sample sample sample"]]:
+) -> dict[Family, FourPoint]:
     r"""All entries of a few families of four-point expectations.
 
     Args:
@@ -44,48 +75,132 @@ def four_point_products(
         rule: Nodes for $N(0,K)$.
         families: Orders $(p,q,r,s)$; the first two and the last two make the features.
         moments: $M_{pq}$ as a matrix over samples for $p+q\le6$, or ``None`` where they do not exist:
-            then nothing is split off.
+            then only constants are split off.
 
     Returns:
-        For each family one array per estimate of the rule, to be combined by it.
+        Each family. A product rule that does not resolve it is replaced by samples.
     """
     count = len(K)
-    out = {f: np.zeros((rule.estimates, *(count,) * 4)) for f in families}
-    if count > 2:
-        _sample(sigma, K, rule, out, moments)
+    halves = sorted({half for f in families for half in (f[:2], f[2:])})
+    means = {pq: feature_means(sigma, K, pq) for pq in halves}
+    shape = (count,) * 4
+    values: dict[Family, np.ndarray] = {f: np.zeros((1, *shape)) for f in families}
+    errors: dict[Family, np.ndarray] = {f: np.zeros(shape) for f in families}
+    if sigma.family == "exp":
+        value = _log_normal(K)
+        slip = _ROUNDOFF * (1 + K.max()) * np.abs(value)
+        for f in families:
+            values[f], errors[f] = value[None], slip
+    elif count > 2:
+        values, errors = _by_nodes(sigma, K, rule, families, means, moments)
     cheap = sigma.is_smooth or sigma.is_scale_invariant
-    if cheap or count <= _MAX_QUADRATURE_INPUTS:
-        _two_inputs(sigma, K, out)
-    return out
+    if sigma.family != "exp" and (cheap or count <= _MAX_QUADRATURE_INPUTS):
+        _on_two_inputs(sigma, K, values, errors)
+    full = {(p, q): _constant(sigma, p) * _constant(sigma, q) + m for (p, q), m in means.items()}
+    return {f: FourPoint(values[f], errors[f], full[f[:2]], full[f[2:]]) for f in families}
+
+
+def _constant(sigma: Activation, order: int) -> float:
+    r"""What was taken out of $\sigma^{(p)}$."""
+    return 1.0 if sigma.family == "exp" else increment(sigma, order).centre
+
+
+def feature_means(sigma: Activation, K: Samples, orders: Orders) -> Samples:
+    r"""$\langle\phi_{ab}\rangle=\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle-s_ps_q$, almost everywhere.
+
+    Args:
+        sigma: The activation.
+        K: The kernel.
+        orders: $(p,q)$.
+    """
+    p, q = orders
+    diagonal, count = np.diagonal(K), len(K)
+    if sigma.family == "exp":
+        return np.expm1(0.5 * (diagonal[:, None] + diagonal) + K)
+    s_p, s_q = increment(sigma, p).centre, increment(sigma, q).centre
+    both = (p, q) if p <= q else (q, p)
+    one = increment_means(sigma, diagonal, sorted({(p,), (q,), both}))
+    a, b = np.triu_indices(count, 1) if p == q else np.nonzero(~np.eye(count, dtype=bool))
+    out = np.diag(one[both].value)
+    if a.size:
+        A, B, C = _clipped(K, a, b)
+        out[a, b] = pair_increments(sigma, A, B, C, [((p,), (q,))])[(p,), (q,)].value
+        if p == q:
+            out[b, a] = out[a, b]
+    return out + s_q * one[p,].value[:, None] + s_p * one[q,].value
+
+
+def _log_normal(K: Samples) -> Float[np.ndarray, "sample sample sample sample"]:
+    r"""$\mathrm{Cov}[e^{z_a+z_b},e^{z_c+z_d}]$."""
+    spread = 0.5 * (np.diagonal(K)[:, None] + np.diagonal(K)) + K
+    first = K[:, None, :, None] + K[:, None, None, :]  # K_ac + K_ad
+    cross = first + first.swapaxes(0, 1)
+    return np.exp(spread[:, :, None, None] + spread) * np.expm1(cross)
+
+
+def _clipped(K: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+    diagonal = np.diagonal(K)
+    limit = np.sqrt(diagonal[a] * diagonal[b])
+    return diagonal[a], diagonal[b], np.clip(K[a, b], -limit, limit)
+
+
+def _by_nodes(
+    sigma: Activation,
+    K: np.ndarray,
+    rule: JointRule,
+    families: Sequence[Family],
+    means: dict[Orders, np.ndarray],
+    moments: Moments | None,
+) -> tuple[dict[Family, np.ndarray], dict[Family, np.ndarray]]:
+    """Values, by scramble if there are scrambles, and errors beside their spread."""
+    monomials = _Monomials(K, linear=sigma.parity == 0, forms=moments is not None)
+    pairs = {pq: _pairs(len(K), ordered=pq[0] != pq[1]) for pq in means}
+    best = {pq: monomials.best(pq, pairs[pq], means[pq], moments) for pq in pairs}
+    found = _sample(sigma, rule, families, pairs, monomials, best)
+    if rule.engine == "samples":
+        return (
+            {f: value for f, (value, _) in found.items()},
+            {f: _ROUNDOFF * size for f, (_, size) in found.items()},
+        )
+    errors = {f: resolved([*value], size) for f, (value, size) in found.items()}
+    known = {f: error for f, error in errors.items() if error is not None}
+    values = {f: found[f][0][-1:] for f in known}
+    missed = [f for f in families if f not in known]
+    if missed:
+        sampled = _by_nodes(sigma, K, rule.samples, missed, means, moments)
+        values, known = values | sampled[0], known | sampled[1]
+    return values, known
 
 
 def _sample(
     sigma: Activation,
-    K: np.ndarray,
     rule: JointRule,
-    out: dict[Family, np.ndarray],
-    moments: Moments | None,
-) -> None:
-    pairs = {pq: _pairs(len(K), ordered=pq[0] != pq[1]) for f in out for pq in (f[:2], f[2:])}
-    left: list[Orders] = sorted({(f[0], f[1]) for f in out})
-    right: list[Orders] = sorted({(f[2], f[3]) for f in out})
-    monomials = None if moments is None else _Monomials(K, linear=sigma.parity == 0)
-    best = {pq: monomials.best(pq, pairs[pq], moments) for pq in pairs} if monomials else {}
-    for slot, (nodes, weights) in enumerate(rule.nodes()):
-        gram = _gram(sigma, nodes, weights, (left, right), pairs, monomials)
-        for family, target in out.items():
+    families: Sequence[Family],
+    pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    monomials: _Monomials,
+    best: dict[Orders, np.ndarray],
+) -> dict[Family, tuple[np.ndarray, np.ndarray]]:
+    """The covariances from each node set of a rule, and their natural size."""
+    left: list[Orders] = sorted({(f[0], f[1]) for f in families})
+    right: list[Orders] = sorted({(f[2], f[3]) for f in families})
+    out: dict[Family, tuple[list[np.ndarray], np.ndarray]] = {
+        f: ([], np.zeros(())) for f in families
+    }
+    for nodes, weights in rule.nodes():
+        gram, sizes = _gram(sigma, nodes, weights, (left, right), pairs, monomials)
+        for family, (found, size) in out.items():
             p, q = family[:2], family[2:]
-            value = gram[p, q]
-            if monomials is not None:
-                cross = gram[None, None] + monomials.covariance
-                value = (
-                    value
-                    - best[p] @ gram[None, q]
-                    - gram[p, None] @ best[q].T
-                    + best[p] @ cross @ best[q].T
-                )
+            value = (
+                gram[p, q]
+                - best[p] @ gram[None, q]
+                - gram[p, None] @ best[q].T
+                + best[p] @ (gram[None, None] + monomials.covariance) @ best[q].T
+            )
             rows, columns = pairs[p][2], pairs[q][2]
-            target[slot] = value[rows[:, :, None, None], columns]
+            found.append(value[rows[:, :, None, None], columns])
+            here = sizes[0][p][rows][:, :, None, None] * sizes[1][q][columns]
+            out[family] = found, np.maximum(size, here)
+    return {f: (np.stack(found), size) for f, (found, size) in out.items()}
 
 
 def _pairs(count: int, *, ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -105,20 +220,20 @@ class _Monomials:
     Args:
         K: The kernel.
         linear: Whether $z_a$ is among them.
+        forms: Whether there is more than the constant.
     """
 
-    def __init__(self, K: np.ndarray, *, linear: bool) -> None:
-        count = len(K)
+    def __init__(self, K: np.ndarray, *, linear: bool, forms: bool) -> None:
+        count = len(K) if forms else 0
         self.first, self.second, self.place = _pairs(count, ordered=False)
         self.mean = K[self.first, self.second][:, None]
         self.lines = count if linear else 0
         a, b = self.first, self.second
         wick = K[np.ix_(a, a)] * K[np.ix_(b, b)] + K[np.ix_(a, b)] * K[np.ix_(b, a)]
-        forms = 1 + self.lines
-        self.covariance = np.zeros((forms + a.size, forms + a.size))
-        self.covariance[0, 0] = 1.0
-        self.covariance[1:forms, 1:forms] = K[: self.lines, : self.lines]
-        self.covariance[forms:, forms:] = wick
+        low = 1 + self.lines
+        self.covariance = np.zeros((low + a.size, low + a.size))
+        self.covariance[1:low, 1:low] = K[: self.lines, : self.lines]
+        self.covariance[low:, low:] = wick
 
     def fill(self, rows: Float[np.ndarray, "monomial node"], z: np.ndarray) -> None:
         """Write the monomials at the nodes."""
@@ -129,15 +244,16 @@ class _Monomials:
         forms -= self.mean
 
     def best(
-        self, orders: tuple[int, int], pairs: tuple[np.ndarray, ...], moments: Moments | None
+        self, orders: Orders, pairs: tuple[np.ndarray, ...], mean: Samples, moments: Moments | None
     ) -> Float[np.ndarray, "pair monomial"]:
         r"""$C_\phi$: by Price's theorem its entries are moments of higher derivatives."""
-        assert moments is not None
         p, q = orders
         a, b, _ = pairs
         row = np.arange(a.size)
         C = np.zeros((a.size, len(self.covariance)))
-        C[:, 0] = moments(p, q)[a, b]
+        C[:, 0] = mean[a, b]
+        if moments is None:
+            return C
         if self.lines:
             C[row, 1 + a] += moments(p + 1, q)[a, b]
             C[row, 1 + b] += moments(p, q + 1)[a, b]
@@ -154,44 +270,61 @@ def _gram(
     weights: np.ndarray,
     sides: tuple[list[Orders], list[Orders]],
     pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    monomials: _Monomials | None,
-) -> dict[tuple[Orders | None, Orders | None], np.ndarray]:
-    """Means of products over the nodes: features of the two sides, and monomials (``None``)."""
-    highest = max(max(pq) for pq in pairs)
+    monomials: _Monomials,
+) -> tuple[
+    dict[tuple[Orders | None, Orders | None], np.ndarray], list[dict[Orders | None, np.ndarray]]
+]:
+    """Means of products over the nodes: features of the two sides, and monomials (``None``).
+
+    And the root mean square of each feature, on either side.
+    """
+    increments = {p: increment(sigma, p) for p in {p for pq in pairs for p in pq}}
     count = min(_BLOCK, nodes.shape[1])
     stacks = [_stack(side, pairs, monomials, count) for side in sides]
     total = np.zeros((len(stacks[0][0]), len(stacks[1][0])))
+    squares = [np.zeros(len(rows)) for rows, _ in stacks]
     for start in range(0, nodes.shape[1], count):
         z = np.ascontiguousarray(nodes[:, start : start + count])
-        s = [sigma.derivative(z, p) for p in range(highest + 1)]
-        for rows, place in stacks:
+        w = weights[start : start + count]
+        d = {p: delta(z) for p, delta in increments.items()}
+        for (rows, place), square in zip(stacks, squares, strict=True):
             for key, where in place.items():
                 target = rows[where, : z.shape[1]]
-                if key is not None:
-                    a, b, _ = pairs[key]
-                    np.multiply(s[key[0]][a], s[key[1]][b], out=target)
-                elif monomials is not None:
+                if key is None:
                     monomials.fill(target, z)
+                else:
+                    (p, q), (a, b, _) = key, pairs[key]
+                    np.multiply(d[p][a], d[q][b], out=target)
+                    if increments[q].centre:
+                        target += increments[q].centre * d[p][a]
+                    if increments[p].centre:
+                        target += increments[p].centre * d[q][b]
+            part = rows[:, : z.shape[1]]
+            square += np.einsum("rm,rm,m->r", part, part, w)
         left, right = (rows[:, : z.shape[1]] for rows, _ in stacks)
-        right *= weights[start : start + count]
+        right *= w
         total += left @ right.T
-    return {
+    gram = {
         (p, q): total[rows, columns]
         for p, rows in stacks[0][1].items()
         for q, columns in stacks[1][1].items()
     }
+    sizes = [
+        {key: np.sqrt(square[where]) for key, where in place.items()}
+        for (_, place), square in zip(stacks, squares, strict=True)
+    ]
+    return gram, sizes
 
 
 def _stack(
     side: list[Orders],
     pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    monomials: _Monomials | None,
+    monomials: _Monomials,
     count: int,
 ) -> tuple[np.ndarray, dict[Orders | None, slice]]:
     """Room for the features of one side, and monomials, at `count` nodes; and what stands where."""
     sizes: list[tuple[Orders | None, int]] = [(key, pairs[key][0].size) for key in side]
-    if monomials is not None:
-        sizes.append((None, len(monomials.covariance)))
+    sizes.append((None, len(monomials.covariance)))
     place, rows = {}, 0
     for key, size in sizes:
         place[key] = slice(rows, rows + size)
@@ -199,29 +332,26 @@ def _stack(
     return np.empty((rows, count)), place
 
 
-def _two_inputs(sigma: Activation, K: np.ndarray, out: dict[Family, np.ndarray]) -> None:
+def _on_two_inputs(
+    sigma: Activation,
+    K: np.ndarray,
+    values: dict[Family, np.ndarray],
+    errors: dict[Family, np.ndarray],
+) -> None:
     """Entries with one or two distinct inputs, from integrals over one or two dimensions."""
-    count = len(K)
+    same = np.arange(len(K))
     diagonal = np.diagonal(K)
-    same = np.arange(count)
-    a, b = np.triu_indices(count, 1)
+    alone = two_input_covariances(sigma, (diagonal, diagonal, diagonal), [(f, 0) for f in values])
+    for family, target in values.items():
+        one = alone[family, 0]
+        target[:, same, same, same, same] = one.value
+        errors[family][same, same, same, same] = one.error
+    a, b = np.triu_indices(len(K), 1)
+    if not a.size:
+        return
     # Bit i of a pattern says that leg i stands on the second of the two inputs.
-    split = {
-        (family, pattern): (
-            tuple(sorted(p for i, p in enumerate(family) if not pattern >> i & 1)),
-            tuple(sorted(p for i, p in enumerate(family) if pattern >> i & 1)),
-        )
-        for family in out
-        for pattern in range(1, 15)
-    }
-    known = {}
-    if a.size:
-        limit = np.sqrt(diagonal[a] * diagonal[b])
-        C = np.clip(K[a, b], -limit, limit)
-        wanted = sorted(set(split.values()))
-        known = pair_products(sigma, diagonal[a], diagonal[b], C, wanted)
-    for family, target in out.items():
-        target[:, same, same, same, same] = single_moment(sigma, diagonal, family).value
-        for pattern in range(1, 15) if a.size else ():
-            legs = tuple(b if pattern >> i & 1 else a for i in range(4))
-            target[(slice(None), *legs)] = known[split[family, pattern]].value
+    wanted = [(family, pattern) for family in values for pattern in range(1, 15)]
+    for (family, pattern), found in two_input_covariances(sigma, _clipped(K, a, b), wanted).items():
+        legs = tuple(b if pattern >> i & 1 else a for i in range(4))
+        values[family][(slice(None), *legs)] = found.value
+        errors[family][legs] = found.error

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["HermiteTable", "PairSeries", "hermite_table", "mehler"]
+__all__ = ["HermiteTable", "LowOrders", "PairSeries", "hermite_table", "low_orders", "mehler"]
 
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
 _ORDERS = (32, 64, 128, 256, 512, 1024, 2048)
@@ -33,11 +33,29 @@ class HermiteTable:
         coefficients: $h_k(K_a)$, by order and input.
         remainder: $\sqrt{\sum_{k\ge n}h_k^2}$ per input: what truncation leaves out, or roundoff.
         converged: Whether the remainder is below the tolerance asked for.
+        resolved: Whether the coefficients themselves are known: a function that bends on a scale much
+            smaller than $\sqrt{K_a}$ falls between the nodes.
     """
 
     coefficients: Float[np.ndarray, "order input"]
     remainder: Float[np.ndarray, " input"]
     converged: bool
+    resolved: bool = True
+
+
+@dataclass(frozen=True)
+class LowOrders:
+    r"""The first coefficients, and the whole of which they are a part.
+
+    Args:
+        coefficients: $h_k(K_a)$, by order and input.
+        square: $\langle F^2\rangle$ per input.
+        slope_square: $\langle F'^2\rangle$ per input; ``None`` if it was not asked for.
+    """
+
+    coefficients: Float[np.ndarray, "order input"]
+    square: Float[np.ndarray, " input"]
+    slope_square: Float[np.ndarray, " input"] | None
 
 
 def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -61,6 +79,7 @@ def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarra
 # Grown as higher orders are asked for; a few megabytes, as there are six numbers of nodes.
 _TABLES: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 _KEPT = 1 << 18
+_PART = 1 << 14  # numbers at a time: of larger temporaries the system fetches every page anew
 
 
 def hermite_table(
@@ -87,7 +106,7 @@ def hermite_table(
     """
     pilot = np.quantile(K, (0.0, 0.5, 1.0))
     nodes, before, needed, left_out = 128, (0, np.inf), 0, np.inf
-    order, converged = _ORDERS[0], False
+    order, converged, resolved = _ORDERS[0], False, False
     for order in _ORDERS:
         nodes, resolved = _resolving_nodes(function, pilot, order, nodes, parity)
         tail = _relative_tail(*_rule(function, pilot, order, nodes, parity))
@@ -105,7 +124,79 @@ def hermite_table(
     size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
     converged = converged and bool(np.all(parseval <= max(1e-7, 2 * rtol) * size))
     remainder = np.maximum(left_out, _ROUNDOFF) * size
-    return HermiteTable(h, remainder if converged else np.maximum(remainder, parseval), converged)
+    remainder = remainder if converged else np.maximum(remainder, parseval)
+    return HermiteTable(h, remainder, converged, resolved)
+
+
+def low_orders(
+    function: Callable[[np.ndarray], np.ndarray],
+    slope: Callable[[np.ndarray], np.ndarray] | None,
+    K: Float[np.ndarray, " input"],
+    order: int,
+    *,
+    parity: int = 0,
+) -> LowOrders | None:
+    r"""The coefficients below `order`: all that pairs need whose correlations are not close to 1.
+
+    Args:
+        function: $F$, elementwise on arrays.
+        slope: $F'$, or ``None`` if $\langle F'^2\rangle$ is not wanted.
+        K: Variances $K_a>0$.
+        order: How many.
+        parity: $+1$ if $F$ is even, $-1$ if odd.
+
+    Returns:
+        The coefficients, to 1e-14 of $\sqrt{\langle F^2\rangle}$, and the squares to 1e-14;
+        ``None`` where the largest rule does not resolve them.
+    """
+    pilot = np.quantile(K, (0.0, 0.5, 1.0))
+    nodes, resolved = _resolving_nodes(function, pilot, order, 128, parity)
+    nodes, slope_nodes = (
+        _resolving_squares(f, pilot, start, p) if f is not None and resolved else None
+        for f, start, p in ((function, nodes, parity), (slope, 128, -parity))
+    )
+    if nodes is None or (slope is not None and slope_nodes is None):
+        return None
+    size = max(1, _PART // nodes)
+    parts = [K[first : first + size] for first in range(0, len(K), size)]
+    rules = [_rule(function, part, order, nodes, parity) for part in parts]
+    h, square = (np.concatenate(found, axis=-1) for found in zip(*rules, strict=True))
+    if slope is None or slope_nodes is None:
+        return LowOrders(h, square, None)
+    return LowOrders(h, square, _mean_square(slope, K, slope_nodes, -parity))
+
+
+def _resolving_squares(
+    function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int, parity: int
+) -> int | None:
+    r"""How many nodes $\langle F^2\rangle$ needs, from `nodes` on, by the test of `_resolving_nodes`."""
+    while nodes <= MAX_NODES:
+        one, other = (_mean_square(function, K, nodes, parity, (start, 2)) for start in (0, 1))
+        if np.all(np.abs(one - other) <= 1e-7 * one):
+            return nodes
+        nodes *= 2
+    return None
+
+
+def _mean_square(
+    function: Callable[[np.ndarray], np.ndarray],
+    K: np.ndarray,
+    nodes: int,
+    parity: int,
+    part: tuple[int, int] = (0, 1),
+) -> np.ndarray:
+    r"""$\langle F^2\rangle$ alone, by the rule of `_rule`."""
+    start, stride = part
+    x, table = _weighted_polynomials(1, nodes)
+    x, weight = x[start::stride], stride * table[0, start::stride]
+    if parity:
+        right = slice(int(np.searchsorted(x, 0.0)), None)
+        x, weight = x[right], weight[right] * np.where(x[right] == 0.0, 1.0, 2.0)
+    root, square, size = np.sqrt(K)[:, None], np.empty(len(K)), max(1, _PART // len(x))
+    for first in range(0, len(K), size):
+        values = function(root[first : first + size] * x)
+        np.matmul(values * values, weight, out=square[first : first + size])
+    return square
 
 
 def _relative_tail(h: np.ndarray, square: np.ndarray) -> Float[np.ndarray, " order"]:
@@ -175,10 +266,20 @@ def _resolving_nodes(
     while nodes <= MAX_NODES:
         one, square = _rule(function, K, order, nodes, parity, (0, 2))
         other, _ = _rule(function, K, order, nodes, parity, (1, 2))
-        if np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square)):
+        agree = np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square))
+        if agree and (square[-1] > 0.0 or not _between_nodes(function, K, nodes)):
             return nodes, True
         nodes *= 2
     return MAX_NODES, False
+
+
+def _between_nodes(function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int) -> bool:
+    """Whether a function that the nodes see as 0 is not 0 between the innermost of them."""
+    x, _ = _weighted_polynomials(2, nodes)
+    if np.any(function(np.sqrt(K[-1]) * x[x != 0.0])):
+        return False
+    closer = (x[1] - x[0]) * 2.0 ** -np.arange(1.0, 40.0)
+    return bool(np.any(function(np.sqrt(K[-1]) * np.concatenate([-closer, closer]))))
 
 
 def mehler(
@@ -211,7 +312,7 @@ class PairSeries:
     ) -> None:
         self.variances, inverse = np.unique(np.concatenate([A, B]), return_inverse=True)
         self._left, self._right = inverse[: A.size], inverse[A.size :]
-        self._c = np.clip(C / np.sqrt(A * B), -1.0, 1.0)
+        self._c = np.clip(C / np.sqrt(A) / np.sqrt(B), -1.0, 1.0)
 
     def table(
         self, function: Callable[[np.ndarray], np.ndarray], parity: int = 0, rtol: float = 1e-7
@@ -224,7 +325,8 @@ class PairSeries:
         order = len(table.coefficients)
         factor = np.sqrt(np.arange(1, order))[:, None] / np.sqrt(self.variances)
         remainder = table.remainder * math.sqrt(order) / np.sqrt(self.variances)
-        return HermiteTable(table.coefficients[1:] * factor, remainder, table.converged)
+        h = table.coefficients[1:] * factor
+        return HermiteTable(h, remainder, table.converged, table.resolved)
 
     def moment(self, f: HermiteTable, g: HermiteTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         r"""$\langle F(z_a)G(z_b)\rangle$, its error bound, and its natural size.
@@ -241,4 +343,6 @@ class PairSeries:
         rest_g = np.sqrt(np.sum(g.coefficients[order:] ** 2, axis=0))[right] + g.remainder[right]
         size = norm_f * norm_g
         error = np.abs(self._c) ** order * rest_f * rest_g + 1e-15 * size
+        if not (f.resolved and g.resolved):  # the order says nothing of wrong coefficients
+            error = np.full_like(error, np.inf)
         return value, error, size

@@ -12,19 +12,25 @@ from scalewise.activations import Activation, activation
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._hermite import PairSeries
+from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._polar import polar_moment
-from scalewise.gaussian._quadrature import (
-    kinked_pair_moments,
-    pair_quadrature,
-    single_quadrature,
-)
+from scalewise.gaussian._quadrature import pair_quadrature, single_quadrature
 
-__all__ = ["ENGINES", "PAIR_ORDERS", "pair_moment", "pair_moments", "product", "single_moment"]
+__all__ = [
+    "ENGINES",
+    "PAIR_ORDERS",
+    "pair_moment",
+    "pair_moments",
+    "product",
+    "single_moment",
+    "why_unconverged",
+]
 
 ENGINES = ("auto", "closed", "hermite", "quadrature")
 PAIR_ORDERS = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
 _SERIES_TOLERANCE = 1e-12
 _UNCONVERGED = 1e-6
+_WIDE, _NARROW = 30.0, 1e-4  # spreads beyond which a kink is not the likeliest reason
 _CLOSED = 4e-13  # the worst that cancellation does to a closed form: GELU, opposite inputs, K = 1e3
 
 
@@ -83,7 +89,8 @@ def single_moment(
     doubtful = error > _UNCONVERGED * np.abs(value)
     if doubtful.any():
         # Either the parts of the integral cancel, which is harmless, or it has not converged.
-        size = np.sqrt(single_quadrature(_square_of(function, power), variance[doubtful])[0])
+        square = _square_of(function, power)
+        size = np.sqrt(single_quadrature(square, variance[doubtful], sigma.split_points)[0])
         _refuse_unconverged(sigma, variance[doubtful], error[doubtful] / np.maximum(size, 1e-300))
     return Estimate(value, error, "quadrature")
 
@@ -109,9 +116,30 @@ def _refuse_unconverged(sigma: Activation, K: np.ndarray, relative: np.ndarray) 
     worst = int(np.argmax(relative))
     raise ValueError(
         f"The expectations of {sigma.name!r} over preactivations of variance {K.flat[worst]:.3g} do "
-        f"not converge (relative error about {relative.flat[worst]:.1g}). Most likely the activation "
-        "has a kink that was not declared: name it in scalewise.activation(..., kinks=(...)). If it "
-        "has none, it varies too fast on that scale: make C_b, C_W or the inputs smaller."
+        f"not converge (relative error about {relative.flat[worst]:.1g}). "
+        + why_unconverged(sigma, float(K.flat[worst]))
+    )
+
+
+def why_unconverged(sigma: Activation, K: float) -> str:
+    """What is probably wrong with expectations that do not converge, and what to do."""
+    spread = float(np.sqrt(K))
+    if spread > _WIDE * sigma.scale:
+        return (
+            f"Preactivations spread over {spread:.3g}, and the activation goes on varying on the scale "
+            f"of {sigma.scale:.3g}: make C_b, C_W or the inputs smaller. Kinks beyond 10^4 scales are not "
+            "looked for: name those in scalewise.activation(..., kinks=(...))."
+        )
+    if spread < _NARROW * sigma.scale:
+        return (
+            f"Preactivations of size {spread:.3g} are so small on the activation's own scale of "
+            f"{sigma.scale:.3g} that it is lost in rounding: write it without cancellation "
+            "(expm1, log1p), or make C_b, C_W or the inputs larger."
+        )
+    return (
+        "Most likely the activation has a kink that was not found or declared: name it in "
+        "scalewise.activation(..., kinks=(...)). If it has none, it varies too fast on that scale: "
+        "make C_b, C_W or the inputs smaller."
     )
 
 
@@ -263,13 +291,22 @@ def _smooth_moments(
             direct, doubt = kinked_pair_moments(sigma, a, b, c, [(p, q)])
             value[missed], error[missed] = direct[p, q], doubt[p, q]
             # In the recursions M_pq multiplies p + q powers of z: at tiny variances that is its scale.
-            base = tables.get(0) or series.table(sigma.derivatives[0], sigma.parity)
-            square = series.moment(base, base)[2][missed]
-            scale = np.maximum(size[missed], square * (a * b) ** (-(p + q) / 4))
-            _refuse_unconverged(sigma, a, error[missed] / scale)
+            power = -(p + q) / 2
+            scale = np.maximum(
+                _rms(sigma, a, p) * _rms(sigma, b, q),
+                _rms(sigma, a, 0) * _rms(sigma, b, 0) * np.sqrt(a) ** power * np.sqrt(b) ** power,
+            )
+            _refuse_unconverged(sigma, a, error[missed] / np.maximum(scale, 1e-300))
         name = "hermite" if engine == "hermite" else _engine_name(missed)
         out[p, q] = Estimate(value.reshape(shape), error.reshape(shape), name)
     return out
+
+
+def _rms(sigma: Activation, K: np.ndarray, order: int) -> np.ndarray:
+    r"""$\langle(\sigma^{(p)})^2\rangle^{1/2}$; the fourth derivative from the third and the scale."""
+    square = _square_of(sigma.derivatives[min(order, 3)], 0)
+    root = np.sqrt(single_quadrature(square, K, sigma.split_points)[0])
+    return root / np.minimum(sigma.scale, np.sqrt(K)) if order == 4 else root
 
 
 def _exact(value: np.ndarray, shape: tuple[int, ...]) -> Estimate:

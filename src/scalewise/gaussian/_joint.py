@@ -17,12 +17,20 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-__all__ = ["JointRule", "joint_rule"]
+__all__ = ["JointRule", "combined", "joint_rule", "joint_work", "resolved", "shaken", "with_shakes"]
 
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
+# What a kernel, and so every expectation, is known to; and how often a recursion is run again with
+# every expectation moved by its error, up or down at random.
+INHERITED, SHAKES = 1e-12, 2
+_SHAKEN = 3.0  # two random signs may both happen to do little
+# Two levels that differ by more have seen two different functions; samples then know more.
+_UNRESOLVED = 3e-3
+_SHARE, _ROUNDOFF = 0.3, 1e-12
 MOST_POINTS = 1 << 13
 _PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
+_ONE_INPUT = 1e6
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
 
 
@@ -35,12 +43,23 @@ class JointRule:
         root: $R$ with $RR^T=K$: nodes are $Ru$ with $u$ standard normal.
         seed: Of the scrambles.
         points: Points of each scramble, or nodes per axis of the two product levels.
+        spare: Points of each scramble to be used where a product rule does not resolve the integrand.
     """
 
     engine: str
     root: Float[np.ndarray, "input rank"]
     seed: int
     points: tuple[int, ...]
+    spare: tuple[int, ...] = ()
+
+    @property
+    def samples(self) -> JointRule:
+        """The samples that stand in for a product rule."""
+        return (
+            self
+            if self.engine == "samples"
+            else JointRule("samples", self.root, self.seed, self.spare)
+        )
 
     @property
     def estimates(self) -> int:
@@ -58,7 +77,7 @@ class JointRule:
             yield self.root @ u, w
 
     def combine(
-        self, estimates: Float[np.ndarray, "estimate ..."]
+        self, estimates: Float[np.ndarray, "_estimate ..."]
     ) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
         """The value and its error from the estimates, whatever was computed from each.
 
@@ -67,7 +86,61 @@ class JointRule:
         """
         if self.engine == "product":
             return estimates[-1], np.abs(estimates[-1] - estimates[0])
-        return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+        return combined(estimates)
+
+
+def shaken(
+    value: Float[np.ndarray, ...], error: Float[np.ndarray, ...], key: tuple[int, ...]
+) -> Float[np.ndarray, ...]:
+    """Numbers moved by about their errors, up or down at random.
+
+    Args:
+        value: The numbers.
+        error: Their errors; what they inherit from the kernel is added.
+        key: Seed of the random numbers.
+    """
+    by = np.random.default_rng(key).uniform(-1.0, 1.0, size=value.shape)
+    # Never by little, nor all by the same: the errors of two factors would cancel in their product.
+    return value + (by + 0.5 * np.sign(by)) * (error + INHERITED * np.abs(value))
+
+
+def combined(
+    estimates: Float[np.ndarray, "_estimate ..."],
+) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    """Mean of independent estimates and its standard error; one alone is its own value, and has none."""
+    if len(estimates) == 1:
+        return estimates[0], np.zeros_like(estimates[0])
+    return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+
+
+def with_shakes(
+    runs: list[Float[np.ndarray, "_estimate ..."]],
+) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    """Value and error of a recursion that was also run with all its expectations moved by their errors.
+
+    Args:
+        runs: The run itself, by estimate, then the others, of one estimate each.
+    """
+    value, error = combined(runs[0])
+    moved = np.sqrt(sum((run[0] - value) ** 2 for run in runs[1:]))
+    return value, error + _SHAKEN * moved
+
+
+def resolved(
+    levels: list[Float[np.ndarray, ...]], size: Float[np.ndarray, ...]
+) -> Float[np.ndarray, ...] | None:
+    """What two levels of a product rule tell of the error of the finer; ``None``: nothing.
+
+    Args:
+        levels: The coarser result, and the finer.
+        size: The natural size of each entry, of which errors are parts.
+
+    Returns:
+        An error that no entry has by luck: a share of the worst one, in units of its size, is in all.
+    """
+    change = np.abs(levels[1] - levels[0])
+    worst = np.max(np.divide(change, size, out=np.zeros_like(change), where=size > 0), initial=0.0)
+    return None if not worst <= _UNRESOLVED else change + (_ROUNDOFF + _SHARE * worst) * size
 
 
 def joint_rule(
@@ -104,12 +177,34 @@ def joint_rule(
     keep = value > 1e-15 * value[-1]
     root = (vector[:, keep] * np.sqrt(value[keep]))[:, ::-1]
     count = len(K)
-    if smooth and count <= MAX_PRODUCT_INPUTS:
-        return JointRule("product", root, seed, _PRODUCT_LEVELS[root.shape[1]])
     pairs = count * (count + 1) // 2
     budget = _SAMPLE_WORK / (scrambles * pairs * pairs)
     exponent = int(np.clip(np.floor(np.log2(budget)), 9, np.log2(points)))
-    return JointRule("samples", root, seed, (1 << exponent,) * scrambles)
+    samples = (1 << exponent,) * scrambles
+    if smooth and count <= MAX_PRODUCT_INPUTS:
+        return JointRule("product", root, seed, _PRODUCT_LEVELS[root.shape[1]], samples)
+    return JointRule("samples", root, seed, samples)
+
+
+def joint_work(count: int, *, smooth: bool) -> float:
+    """About how many multiplications the expectations over all pairs of pairs of inputs take in a layer.
+
+    That is with as many points as samples may have; `joint_rule` gives fewer to very many inputs.
+
+    Args:
+        count: How many inputs there are; one alone is read from a table.
+        smooth: Whether the activation is smooth.
+    """
+    if count == 1:
+        return float(_ONE_INPUT)
+    if smooth and count <= MAX_PRODUCT_INPUTS:
+        nodes = sum(level**count for level in _PRODUCT_LEVELS[count])
+    else:
+        nodes = SCRAMBLES * MOST_POINTS
+    pairs = count * (count + 1) // 2
+    # Measured: a feature of a pair takes as long as 100 multiplications of a matrix product, a value of
+    # the activation as long as 500.
+    return float(nodes) * (pairs * pairs + 100 * pairs + 500 * count)
 
 
 @lru_cache(maxsize=4)

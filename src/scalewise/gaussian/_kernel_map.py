@@ -16,12 +16,14 @@ from scipy.linalg import get_blas_funcs
 
 from scalewise.activations import Activation
 from scalewise.gaussian._closed import closed_pair_moments
-from scalewise.gaussian._hermite import hermite_table
+from scalewise.gaussian._hermite import LowOrders, hermite_table, low_orders
 from scalewise.gaussian._interface import pair_moments, single_moment
 
 __all__ = ["KernelMap", "Workspace", "kernel_map"]
 
 _SERIES_TOLERANCE = 1e-12
+# Orders that are tried before all of them: the first for correlations of a half or so.
+_FEW = (48, 128)
 (_rank_one_update,) = get_blas_funcs(("ger",), dtype=np.float64)
 _COINCIDENT = 1.0 - 2e-15  # arccos turns the roundoff of a correlation of 1 into its square root
 
@@ -89,9 +91,10 @@ def kernel_map(sigma: Activation, K: Float[np.ndarray, " input"], *, slope: bool
     if family is not None:
         return family(sigma, K)
     if sigma.family is None and sigma.is_smooth:
-        table = hermite_table(sigma.derivatives[0], K, parity=sigma.parity)
-        if table.converged:
-            return HermiteMap(sigma, K, table.coefficients)
+        derivative = sigma.derivatives[1] if slope else None
+        low = low_orders(sigma.derivatives[0], derivative, K, _FEW[0], parity=sigma.parity)
+        if low is not None:
+            return HermiteMap(sigma, K, low)
     return GeneralMap(sigma, K, slope=slope)
 
 
@@ -99,31 +102,54 @@ class HermiteMap(KernelMap):
     r"""$\sum_kh_k(K_a)h_k(K_b)c^k$ and its derivative, one Horner sum for both.
 
     Odd and even functions have half the coefficients: the sum runs over powers of $c^2$. The order
-    is cut for every tile by the largest $|c|$ that occurs in it.
+    is cut for every tile by the largest $|c|$ that occurs in it. What the orders known so far leave
+    out of it is bounded by what they leave out of the diagonal; where that is too much, the table of
+    all orders is made, and where there is none, the tile goes the general way.
     """
 
-    def __init__(self, sigma: Activation, K: np.ndarray, coefficients: np.ndarray) -> None:
-        start, self._stride = (int(sigma.parity < 0), 2) if sigma.parity else (0, 1)
-        self._h = np.ascontiguousarray(coefficients[start :: self._stride])
-        self._start = start
-        power = np.arange(start, len(coefficients), self._stride)
-        square = self._h * self._h
-        super().__init__(K, square.sum(axis=0), (power[:, None] * square).sum(axis=0) / K)
+    def __init__(self, sigma: Activation, K: np.ndarray, low: LowOrders) -> None:
+        super().__init__(K, low.square, low.slope_square)
+        self._sigma = sigma
+        self._start, self._stride = (int(sigma.parity < 0), 2) if sigma.parity else (0, 1)
         self._inverse_root = 1.0 / np.sqrt(K)
-        # What each order contributes at most, relative to the natural size of the two moments.
-        self._power = power
-        tiny = np.finfo(float).tiny  # a constant has no slope, and 0 none of both
-        weight = np.max(square / np.maximum(self.diagonal, tiny), axis=1)
-        slope = np.maximum(self.diagonal_slope * K, tiny)
-        weight_slope = np.max(power[:, None] * square / slope, axis=1)
-        self._weight = np.maximum(weight, weight_slope)
+        self._further = [*_FEW[1:], None]
+        self._general: GeneralMap | None = None
+        self._take(low.coefficients)
+
+    def _take(self, coefficients: np.ndarray) -> None:
+        self._h = np.ascontiguousarray(coefficients[self._start :: self._stride])
+        own = self._start + self._stride * np.arange(len(self._h) + 1)
+        # What each order contributes at most, relative to the natural size of the two moments, and
+        # last what all that follow contribute.
+        square = self._h * self._h
+        self._weight = _shares(square, self.diagonal)
+        if self.diagonal_slope is not None:
+            slopes = _shares(own[:-1, None] * square, self.diagonal_slope * self.K)
+            self._weight = np.maximum(self._weight, slopes)
+        self._power = np.maximum(own - 1.0 - self._start, 0.0)
 
     def _terms(self, cmax: float) -> int:
+        """How many terms do; one more than there are, if those do not."""
         if cmax == 0.0:
-            return min(2, len(self._weight))
-        bound = self._weight * cmax ** np.maximum(self._power - 1.0 - self._start, 0.0)
-        tail = np.cumsum(bound[::-1])[::-1]
+            return min(2, len(self._h))
+        tail = np.cumsum((self._weight * cmax**self._power)[::-1])[::-1]
         return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)))
+
+    def _learn_more(self) -> None:
+        """The next few orders, or all of them, or that there are none."""
+        sigma, order = self._sigma, self._further.pop(0)
+        function, parity = sigma.derivatives[0], sigma.parity
+        if order is not None:
+            low = low_orders(function, None, self.K, order, parity=parity)
+            if low is not None:
+                self._take(low.coefficients)
+            return
+        table = hermite_table(function, self.K, parity=parity)
+        if table.converged:
+            self._take(table.coefficients)
+            self._weight[-1] = 0.0
+        else:
+            self._general = GeneralMap(sigma, self.K, slope=self.diagonal_slope is not None)
 
     def apply(
         self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
@@ -134,7 +160,14 @@ class HermiteMap(KernelMap):
         cmax = max(float(c.max()), -float(c.min()))
         if cmax > 1.0:
             np.clip(c, -1.0, 1.0, out=c)
-        terms = min(self._terms(min(cmax, 1.0)), len(self._h))
+        terms = self._terms(min(cmax, 1.0))
+        while terms > len(self._h) and self._further:
+            self._learn_more()
+            terms = self._terms(min(cmax, 1.0))
+        if terms > len(self._h) and self._general is not None:
+            self._general.apply(rows, columns, C, slope, work)
+            return
+        terms = min(terms, len(self._h))
         if self._stride == 2:
             np.multiply(c, c, out=u)
         else:
@@ -173,6 +206,13 @@ class HermiteMap(KernelMap):
             np.multiply(p, c, out=C)
         else:
             C[...] = p
+
+
+def _shares(parts: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """The largest share of each row of parts in the whole over the inputs, and what all leave of it."""
+    parts = np.vstack([parts, np.maximum(whole - parts.sum(axis=0), 0.0)])
+    # A constant has no slope, and 0 none of both.
+    return np.max(parts / np.maximum(whole, np.finfo(float).tiny), axis=1)
 
 
 class ScaleInvariantMap(KernelMap):

@@ -15,6 +15,7 @@ from scalewise.activations import Activation
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._hermite import HermiteTable, PairSeries
 from scalewise.gaussian._interface import pair_moment, product
+from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import pair_quadrature
 
 __all__ = ["high_moments", "pair_products"]
@@ -22,6 +23,7 @@ __all__ = ["high_moments", "pair_products"]
 Orders = tuple[int, ...]
 _TOLERANCE = 1e-12
 _DOUBT = 1e-6
+_WINDOW = 6.0  # in scales of the activation: where its third derivative is tried
 # Central differences on eleven points: weights of the points to the right, and of the centre.
 _WEIGHTS = {
     1: (5 / 6, -5 / 21, 5 / 84, -5 / 504, 1 / 1260),
@@ -100,12 +102,10 @@ def high_moments(
     if sigma.slopes is not None:
         return _angle_moments(sigma.slopes, A, B, C, orders)
     if not sigma.is_smooth:
-        raise ValueError(
-            f"Moments of derivatives beyond the fourth do not exist for {sigma.name!r}, which has "
-            "kinks. Choose an activation without."
-        )
+        values, errors = kinked_pair_moments(sigma, A, B, C, orders)
+        return {pq: Estimate(values[pq], errors[pq], "quadrature") for pq in orders}
     series = PairSeries(A, B, C)
-    functions = {p: _derivative(sigma, p, A, B) for p in {n for pq in orders for n in pq}}
+    functions = {p: _derivative(sigma, p) for p in {n for pq in orders for n in pq}}
     tables = {p: series.table(f, sigma.parity * (-1) ** p) for p, f in functions.items()}
     out = {}
     for p, q in orders:
@@ -119,16 +119,18 @@ def high_moments(
     return out
 
 
-def _derivative(
-    sigma: Activation, order: int, A: np.ndarray, B: np.ndarray
-) -> Callable[[np.ndarray], np.ndarray]:
+def _derivative(sigma: Activation, order: int) -> Callable[[np.ndarray], np.ndarray]:
     r"""$\sigma^{(p)}$; beyond the third by central differences of the third."""
     if order <= 3:
         return sigma.derivatives[order]
-    fine, coarse = (partial(_difference, sigma.derivatives[3], order - 3, h) for h in (0.01, 0.02))
-    z = np.linspace(-4.0, 4.0, 257) * np.sqrt(max(A.max(), B.max()))
+    fine, coarse = (
+        partial(_difference, sigma.derivatives[3], order - 3, h * sigma.scale) for h in (0.01, 0.02)
+    )
+    z = _WINDOW * sigma.scale * np.linspace(-1.0, 1.0, 257)
     exact = coarse(z)
-    doubt = np.max(np.abs(fine(z) - exact)) / max(np.max(np.abs(exact)), np.finfo(float).tiny)
+    natural = np.max(np.abs(sigma.derivatives[3](z))) / sigma.scale ** (order - 3)
+    size = max(float(np.max(np.abs(exact))), float(natural), np.finfo(float).tiny)
+    doubt = np.max(np.abs(fine(z) - exact)) / size
     if doubt > _DOUBT:
         raise ValueError(
             f"Derivative {order} of {sigma.name!r} cannot be had from its third: the activation varies "

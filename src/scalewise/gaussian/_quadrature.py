@@ -14,18 +14,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.activations import Activation
 from scalewise.gaussian._geometry import PairGeometry
-from scalewise.gaussian._kinks import corner_terms, corners_of, tilted_third
 from scalewise.gaussian._panels import HALF_RANGE, conditional_means, normal_panels
 
-__all__ = ["kinked_pair_moments", "line_rule", "pair_quadrature", "single_quadrature"]
+__all__ = ["line_rule", "pair_quadrature", "pair_table", "single_quadrature"]
 
 Function = Callable[[np.ndarray], np.ndarray]
 
 _LINE_LEVEL = 2
 _LINE_CAP = 6
-_PAIR_CAP = 3
+_PAIR_CAP = 4
 _ROUNDOFF = 1e-14
 _BATCH = 2048  # inputs at a time, some megabytes of nodes
 
@@ -119,114 +117,12 @@ def pair_quadrature(
     """
     pair = PairGeometry.of(A, B, C)
     with np.errstate(over="ignore", invalid="ignore"):
-        value, error = _pair_table([function_a], [function_b], pair.flat, splits, rtol)
+        value, error = pair_table([function_a], [function_b], pair.flat, splits, rtol)
     _refuse_overflow(value)
     return value[0, 0].reshape(pair.C.shape), error[0, 0].reshape(pair.C.shape)
 
 
-def kinked_pair_moments(
-    activation: Activation,
-    A: float | np.ndarray,
-    B: float | np.ndarray,
-    C: float | np.ndarray,
-    orders: Sequence[tuple[int, int]],
-) -> tuple[dict[tuple[int, int], np.ndarray], dict[tuple[int, int], np.ndarray]]:
-    r"""$M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$ of an activation with kinks.
-
-    Derivatives are distributions: $\sigma''$ is its value almost everywhere plus
-    $\sum_\kappa[\sigma']_\kappa\,\delta(z-\kappa)$, and so on. The regular parts are integrated; a
-    delta function leaves a density times an expectation conditional on $z_a=\kappa$. The fourth
-    derivative is traded for the third by Stein's identity in $z_a$ alone, so the 2-by-2 kernel is
-    never inverted.
-
-    Args:
-        activation: With its `split_points`.
-        A: Variances of $z_a$, positive; preactivation².
-        B: Variances of $z_b$.
-        C: Covariances, $C^2\le AB$; the three broadcast.
-        orders: Pairs $(p,q)$ out of (0,0), (1,1), (2,0), (0,2), (2,2), (3,1), (1,3), (4,0), (0,4).
-
-    Returns:
-        Values and estimated absolute errors by order, in the broadcast shape. Where two kinks meet
-        at $|c|=1$ the density of two delta functions diverges; below $1-c^2=10^{-13}$ it is left
-        out (the finite part).
-
-    Raises:
-        ValueError: If $\sigma$ itself jumps and an order other than (0,0) is asked for, or an order
-            is not one of the nine.
-    """
-    _refuse(activation, orders)
-    pair = PairGeometry.of(A, B, C)
-    shape, pair = pair.C.shape, pair.flat
-    third = tilted_third(activation)
-    functions = [*activation.derivatives, lambda z: z * third(z), third]
-    terms = {leg_pair for order in orders for leg_pair in _regular_terms(order)}
-    legs_a, legs_b = (sorted({term[side] for term in terms}) for side in (0, 1))
-    table, table_error = _pair_table(
-        [functions[i] for i in legs_a],
-        [functions[j] for j in legs_b],
-        pair,
-        activation.split_points,
-    )
-    corners, values, errors = corners_of(activation), {}, {}
-    for order in orders:
-        view = pair if order[0] >= order[1] else pair.swapped
-        value, error = corner_terms(activation, corners, view, (max(order), min(order)))
-        for i, j in _regular_terms(order):
-            place = legs_a.index(i), legs_b.index(j)
-            # Stein, order (4, 0): <z_a r_a sigma_b>/A - (C/A) <r_a sigma'_b>
-            factor = {4: 1 / view.A, 5: -view.C / view.A}.get(max(i, j), np.ones_like(view.A))
-            value = value + factor * table[place]
-            error = error + np.abs(factor) * table_error[place]
-        if max(order) == 4:
-            error = error + _subtraction_noise(activation, view)
-        values[order], errors[order] = value.reshape(shape), error.reshape(shape)
-    return values, errors
-
-
-def _refuse(activation: Activation, orders: Sequence[tuple[int, int]]) -> None:
-    for p, q in orders:
-        if (max(p, q), min(p, q)) not in _REGULAR:
-            raise ValueError(
-                f"`orders` must be pairs (p, q) out of {tuple(_REGULAR)} or their mirror images; "
-                f"got {(p, q)}."
-            )
-    jumps = [kink.location for kink in activation.kinks if kink.jump]
-    if jumps and any(order != (0, 0) for order in orders):
-        raise ValueError(
-            f"The activation {activation.name!r} must be continuous for moments of its "
-            f"derivatives; it jumps at z = {', '.join(f'{k:g}' for k in jumps)}, where its "
-            "derivative is a delta function and the moments diverge for coincident inputs. Ask for "
-            "order (0, 0) only, or replace the jump by a steep ramp."
-        )
-
-
-# The regular part of M_pq: (a function of z_a, a function of z_b). Functions 0 to 3 are derivatives
-# of sigma; 4 and 5 are z r(z) and r(z) for the tilted third derivative r of `tilted_third`.
-_REGULAR: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {
-    (0, 0): ((0, 0),),
-    (1, 1): ((1, 1),),
-    (2, 0): ((2, 0),),
-    (2, 2): ((2, 2),),
-    (3, 1): ((3, 1),),
-    (4, 0): ((4, 0), (5, 1)),
-}
-
-
-def _regular_terms(order: tuple[int, int]) -> tuple[tuple[int, int], ...]:
-    """The products to integrate, with the legs exchanged where the order asks for it."""
-    p, q = order
-    return _REGULAR[p, q] if p >= q else tuple((j, i) for i, j in _REGULAR[q, p])
-
-
-def _subtraction_noise(activation: Activation, pair: PairGeometry) -> np.ndarray:
-    """Rounding error of r_3(z) - r_3(0), times z/A and the size of the other leg."""
-    third = np.max(np.abs(activation.derivatives[3](np.array([-1e-12, 1e-12]))))
-    other, _ = _norm([activation.derivatives[0]], pair.B, activation.split_points)
-    return np.finfo(float).eps * third / np.sqrt(pair.A) * other[0]
-
-
-def _pair_table(
+def pair_table(
     functions_a: Sequence[Function],
     functions_b: Sequence[Function],
     pair: PairGeometry,

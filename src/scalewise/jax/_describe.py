@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -26,10 +26,12 @@ class Described:
     Args:
         model: Names, shapes and axes.
         copies: Names of the tensors that start as one array, but are trained one by one.
+        heads: Size of an attention head by name of the attention module.
     """
 
     model: ModelDescription
     copies: tuple[tuple[str, ...], ...] = ()
+    heads: dict[str, int] = field(default_factory=dict)
 
 
 def parameters(tree: Any, layout: str) -> list[Place]:
@@ -97,7 +99,7 @@ def describe(tree: Any, layout: str = "plain") -> Described:
             size = head_dim(above)
             if size is not None:
                 heads[".".join(path)] = size
-    return Described(ModelDescription(tensors, heads, others), _copies(found))
+    return Described(ModelDescription(tensors, others), _copies(found), heads)
 
 
 def _tensor(place: Place, shapes: Mapping[str, tuple[int, ...]], layout: str) -> TensorDescription:

@@ -58,8 +58,8 @@ def wrapped(
         raise PlanError(
             f"`plan.optax` takes an optimiser of optax, such as optax.adamw(3e-3); got {type(tx).__name__}."
         )
-    if check:
-        check_optimizer(tx, table)
+    # One that knows its tree is tried when it sees it.
+    tried = not check or check_optimizer(tx, table)
     inner = optax.with_extra_args_support(tx)
     factors = {name: table.factors(name) for name in table.names}
     before_decay = table.optimizer == "adam"
@@ -70,6 +70,8 @@ def wrapped(
 
     def init(params: Any) -> Any:
         _scaled(table, params, lambda _: 1.0)
+        if not tried:
+            check_optimizer(tx, table, like=params)
         return inner.init(params)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:

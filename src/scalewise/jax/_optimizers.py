@@ -1,13 +1,18 @@
 """What an optimiser of optax does, found by trying it: is it the kind that the plan was made for?
 
-Each statement is made on evidence only. An optimiser that cannot be tried on two small matrices (because it
-holds a mask of another tree, or wants further arguments) is taken on trust.
+No optimiser is known by its name. It is given small matrices under constant gradients for a few steps, and what
+it returns and keeps is looked at: how its updates go with the gradient, with the weights and with the gradients
+of others, and whether its state holds weights, squares of gradients, or numbers that all tensors share.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,73 +23,240 @@ if TYPE_CHECKING:
 
 __all__ = ["check_optimizer"]
 
-_UNTRIED = (TypeError, ValueError, KeyError, AttributeError, NotImplementedError, AssertionError)
 _SMALL, _GREAT, _HUGE = 1e-3, 1e7, 1e12
+# The later half is looked at: enough for a warm-up that starts at zero, a few steps that are gathered, and
+# moments that are not used at first.
+_STEPS = 16
+_NEAR = 0.15  # how far a degree may be from a whole number
+_SIDE = 2  # entries along an axis of the matrices
+_LEAVES = 6  # tried in a tree of one's own
 
 
-def check_optimizer(tx: optax.GradientTransformation, table: Plan) -> None:
+def check_optimizer(tx: optax.GradientTransformation, table: Plan, like: Any = None) -> bool:
     """Refuse an optimiser that scales otherwise than the plan says.
 
     Args:
         tx: The optimiser.
         table: The plan.
+        like: A tree of parameters, for an optimiser that knows its tree; by default two matrices.
+
+    Returns:
+        Whether it could be tried on such a tree at all.
 
     Raises:
         PlanError: If it follows the gradient and the plan is for Adam, or the reverse; if its weight decay
             is decoupled and the plan's is not, or the reverse; if it mixes tensors that the plan scales
-            apart, or normalises whole tensors.
+            apart, normalises whole tensors, or keeps weights of its own; and, with `like`, if it cannot be
+            tried.
     """
-    try:
-        small = _update(tx, _SMALL, _SMALL)
-        if not small.any():
-            return
-        _check_kind(tx, table.optimizer, small)
-        if table.optimizer != "sgd":
-            _check_decay(tx, table.optimizer)
-            _check_mixing(tx, table)
-    except _UNTRIED as error:
-        if isinstance(error, PlanError):
-            raise
+    names, trial = _trials(tx, like)
+    chosen = names if like is None else names[:: max(1, math.ceil(len(names) / _LEAVES))]
+    for name in chosen[:1] if like is None else chosen:
+        try:
+            small = trial(name, _SMALL, _SMALL)
+        except Exception as error:
+            if like is None:
+                return False
+            raise PlanError(
+                "This optimiser cannot be tried on small matrices, so whether it follows the plan's rules is not "
+                f"known (it raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). "
+                "If you know that it does, say plan.optax(tx, check=False)."
+            ) from error
+        if small.update.any():
+            # Without an update a tensor is held still, as a mask may want.
+            _check(lambda *a, n=name, **k: trial(n, *a, **k), table, small)
+    return True
 
 
-def _update(tx: optax.GradientTransformation, a: Any, b: Any, *, weight: Any = 0.0) -> np.ndarray:
-    """The second update of a 2 x 2 matrix beside another, under constant gradients `a` and `b`."""
-    params = {"a": _matrix(weight), "b": _matrix(1.0)}
-    grads = {"a": _matrix(a), "b": _matrix(b)}
-    _, state = tx.update(grads, tx.init(params), params)
-    # The first step of a warm-up is often zero.
-    updates: Any = tx.update(grads, state, params)[0]
-    return np.asarray(updates["a"], dtype=float)
+@dataclass(frozen=True)
+class _Found:
+    """What a few steps gave.
+
+    Args:
+        update: The sum of the later updates of one matrix.
+        before: Floating-point leaves of the state at the start.
+        after: The same at the end.
+    """
+
+    update: np.ndarray
+    before: list[np.ndarray]
+    after: list[np.ndarray]
 
 
-def _matrix(entries: Any) -> Any:
-    return jnp.broadcast_to(jnp.asarray(entries, float), (2, 2))
+def _check(trial: Callable[..., _Found], table: Plan, small: _Found) -> None:
+    _check_weights_kept(trial)
+    _check_shared_numbers(trial)
+    _check_kind(trial, table.optimizer, small)
+    if table.optimizer != "sgd":
+        _check_decay(trial, table.optimizer)
+        _check_mixing(trial, table)
+
+
+def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
+    """Names of the matrices, and a function that takes steps: one matrix under one gradient, all others another."""
+    import optax
+
+    tx = optax.with_extra_args_support(tx)
+    tree = {"a": 0.0, "b": 0.0} if like is None else like
+    paths = [p for p, leaf in jax.tree_util.tree_leaves_with_path(tree) if _is_float(leaf)]
+    names = [jax.tree_util.keystr(p) for p in paths]
+
+    def filled(name: str, one: Any, others: Any) -> Any:
+        def entry(path: Any, leaf: Any) -> Any:
+            if not _is_float(leaf):
+                return leaf
+            mine = jax.tree_util.keystr(path) == name
+            return jnp.broadcast_to(jnp.asarray(one if mine else others, float), (_SIDE, _SIDE))
+
+        return jax.tree_util.tree_map_with_path(entry, tree)
+
+    def steps(grads: Any, params: Any, scan: Callable[..., Any]) -> tuple[Any, Any, Any]:
+        more = {"value": jnp.asarray(1.0), "grad": grads, "value_fn": lambda _: jnp.asarray(1.0)}
+
+        def step(state: Any, _: Any) -> tuple[Any, Any]:
+            # As little as it asks for: the value of the loss, or all that a line search wants.
+            for extra in ({}, {"value": more["value"]}):
+                try:
+                    return tx.update(grads, state, params, **extra)[::-1]
+                except TypeError:
+                    continue
+            return tx.update(grads, state, params, **more)[::-1]
+
+        first = tx.init(params)
+        state, updates = scan(step, first)
+        return jax.tree.map(lambda u: u[_STEPS // 2 :].sum(0), updates), first, state
+
+    def compiled(step: Any, state: Any) -> Any:
+        return jax.lax.scan(step, state, None, length=_STEPS)
+
+    def one_by_one(step: Any, state: Any) -> Any:
+        found = []
+        for _ in range(_STEPS):
+            state, updates = step(state, None)
+            found.append(updates)
+        return state, jax.tree.map(lambda *u: jnp.stack(u), *found)
+
+    fast = jax.jit(lambda grads, params: steps(grads, params, compiled))
+
+    def trial(name: str, one: Any, others: Any, *, weight: Any = 0.0) -> _Found:
+        with jax.ensure_compile_time_eval():
+            grads, params = filled(name, one, others), filled(name, weight, 1.0)
+            try:
+                total, before, after = fast(grads, params)
+            except Exception:
+                # Some look at values, which only works without compilation.
+                total, before, after = steps(grads, params, one_by_one)
+            leaves = jax.tree_util.tree_leaves_with_path(total)
+            mine = next(leaf for p, leaf in leaves if jax.tree_util.keystr(p) == name)
+            return _Found(np.asarray(mine, dtype=float), _floats(before), _floats(after))
+
+    return names, trial
+
+
+def _is_float(leaf: Any) -> bool:
+    kind = getattr(leaf, "dtype", type(leaf))
+    return kind is float or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact))
+
+
+def _floats(state: Any) -> list[np.ndarray]:
+    return [np.asarray(x, dtype=float) for x in jax.tree.leaves(state) if _is_float(x)]
 
 
 def _largest(update: np.ndarray) -> float:
     return float(abs(update).max())
 
 
-def _check_kind(tx: optax.GradientTransformation, optimizer: str, small: np.ndarray) -> None:
-    # Small gradients tell from clipping, great ones from a large epsilon.
-    fixed = _largest(_update(tx, 10 * _SMALL, 10 * _SMALL)) < 2 * _largest(small)
-    great = [_largest(_update(tx, g, g)) for g in (_GREAT, 10 * _GREAT)]
-    if optimizer == "sgd" and fixed:
+def _check_weights_kept(trial: Callable[..., _Found]) -> None:
+    """Weights in the state are what the plan has multiplied them with, not what they are."""
+    # Numbers that nothing else in a state is.
+    weight = np.array([[0.7131, -0.3947], [1.2853, 0.5619]])
+    found = trial(_SMALL, _SMALL, weight=weight)
+    leaves = [x for x in (*found.before, *found.after) if x.shape == weight.shape]
+    if any(np.allclose(x, weight, rtol=1e-3) for x in leaves):
         raise PlanError(
-            "The plan was made for gradient descent (optimizer='sgd'), but the updates of this optimiser "
-            "do not grow with the gradient, as Adam's do not. Make the plan with optimizer='adamw', or "
-            "'adam' if weight decay is added to the gradient."
+            "This optimiser keeps weights of its own in its state, as schedule-free, prodigy and L-BFGS do, and "
+            "the plan would have it keep multiples of them. Put what keeps weights outside, as "
+            "optax.contrib.schedule_free(plan.optax(...), ...), or take an optimiser that does not."
         )
-    if optimizer != "sgd" and great[1] > 5 * great[0]:
+
+
+def _check_shared_numbers(trial: Callable[..., _Found]) -> None:
+    """A number in the state that depends on gradients, and on those of all tensors together."""
+    still, *moved = (
+        trial(a, b, weight=1.0).after
+        for a, b in ((_SMALL, _SMALL), (_SMALL, 3 * _SMALL), (3 * _SMALL, _SMALL))
+    )
+    # One that depends on one tensor alone is that tensor's.
+    differ = [
+        [
+            x.size == 1 and not np.allclose(x, y, rtol=1e-4, atol=0)
+            for x, y in zip(still, other, strict=True)
+        ]
+        for other in moved
+    ]
+    if any(one and two for one, two in zip(*differ, strict=True)):
+        raise PlanError(
+            "This optimiser estimates one number, such as a learning rate or a distance, from the gradients of "
+            "all tensors together, which the plan scales apart. Take one whose learning rate is given."
+        )
+
+
+def _degree(trial: Callable[..., _Found], gradient: float, *, weight: float = 0.0) -> float:
+    """The power of the gradient by which updates go, apart from what they are without one."""
+    none = trial(0.0, 0.0, weight=weight).update
+    sizes = [_largest(trial(g, g, weight=weight).update - none) for g in (gradient, 10 * gradient)]
+    return math.log10(sizes[1] / sizes[0]) if all(sizes) else 0.0
+
+
+def _check_kind(trial: Callable[..., _Found], optimizer: str, small: _Found) -> None:
+    # Small gradients tell from clipping, great ones from a large epsilon.
+    if optimizer == "sgd":
+        degree = _degree(trial, _SMALL, weight=1.0)
+        if degree < 0.3 or _squares(trial, small):
+            raise PlanError(
+                "The plan was made for gradient descent (optimizer='sgd'), but the updates of this optimiser "
+                "do not grow with the gradient, as Adam's do not. Make the plan with optimizer='adamw', or "
+                "'adam' if weight decay is added to the gradient."
+            )
+        # Great gradients may be clipped.
+        late = _degree(trial, _GREAT)
+        if abs(degree - 1) > _NEAR or late < -_NEAR:
+            raise PlanError(_odd_degree(late if late < -_NEAR else degree))
+        return
+    degree = _degree(trial, _GREAT)
+    # Without squares it is no epsilon that small gradients are below, but great ones that are clipped.
+    follows = abs(_degree(trial, _SMALL) - 1) <= _NEAR and not _squares(trial, small)
+    if abs(degree - 1) <= _NEAR or follows:
         raise PlanError(
             f"The plan was made for optimizer={optimizer!r}, whose steps have a fixed size, but the updates "
             "of this optimiser grow with the gradient. Make the plan with optimizer='sgd'."
         )
+    if abs(degree) > _NEAR:
+        raise PlanError(_odd_degree(degree))
 
 
-def _check_decay(tx: optax.GradientTransformation, optimizer: str) -> None:
-    """With no gradient all that is left is weight decay: linear in the weight, or normalised too."""
-    one, two = (_largest(_update(tx, 0.0, 0.0, weight=w)) for w in (_GREAT, 2 * _GREAT))
+def _odd_degree(degree: float) -> str:
+    return (
+        f"The updates of this optimiser go as the power {degree:.2f} of the gradient. A plan has rules for "
+        "those that follow it (power 1, optimizer='sgd') and those whose steps have a fixed size (power 0, "
+        "'adam' and 'adamw')."
+    )
+
+
+def _squares(trial: Callable[..., _Found], small: _Found) -> bool:
+    """Whether the state gathers squares of gradients, by which updates are divided once they are large."""
+    great = trial(10 * _SMALL, 10 * _SMALL)
+    for start, one, ten in zip(small.before, small.after, great.after, strict=True):
+        moved = _largest(one - start)
+        if one.size > 1 and moved > 0 and _largest(ten - start) > 30 * moved:
+            return True
+    return False
+
+
+def _check_decay(trial: Callable[..., _Found], optimizer: str) -> None:
+    """With no gradient all that depends on the weight is its decay: linear in it, or normalised too."""
+    none, *found = (trial(0.0, 0.0, weight=w).update for w in (0.0, _GREAT, 2 * _GREAT))
+    one, two = (_largest(u - none) for u in found)
     if not one:
         return
     if optimizer == "adam" and two > 1.5 * one:
@@ -99,9 +271,9 @@ def _check_decay(tx: optax.GradientTransformation, optimizer: str) -> None:
         )
 
 
-def _check_mixing(tx: optax.GradientTransformation, table: Plan) -> None:
-    alone = _update(tx, _SMALL, _SMALL, weight=1.0)
-    if not np.allclose(_update(tx, _SMALL, _HUGE, weight=1.0), alone, rtol=1e-2):
+def _check_mixing(trial: Callable[..., _Found], table: Plan) -> None:
+    alone = trial(_SMALL, _SMALL, weight=1.0).update
+    if not np.allclose(trial(_SMALL, _HUGE, weight=1.0).update, alone, rtol=1e-2):
         if all(table.factors(t.name).eps == 1 for t in table.tensors):
             return
         raise PlanError(
@@ -111,9 +283,10 @@ def _check_mixing(tx: optax.GradientTransformation, table: Plan) -> None:
             "plan.optax(optax.adamw(...)))."
         )
     corner = np.array([[0.0, 0.0], [0.0, 1.0]])
-    gradient = _update(tx, _SMALL + corner * _HUGE, _SMALL, weight=1.0)
-    weight = _update(tx, _SMALL, _SMALL, weight=1.0 + corner * _HUGE)
-    if not np.allclose([gradient[0, 0], weight[0, 0]], alone[0, 0], rtol=1e-2):
+    gradient = trial(_SMALL + corner * _HUGE, _SMALL, weight=1.0).update
+    weight = trial(_SMALL, _SMALL, weight=1.0 + corner * _HUGE).update
+    first: Sequence[float] = (gradient[0, 0], weight[0, 0])
+    if not np.allclose(first, alone[0, 0], rtol=1e-2):
         raise PlanError(
             "This optimiser makes the update of one entry of a tensor depend on its other entries, so it "
             "scales neither as Adam nor as gradient descent. Plan the tensors that Adam trains; for others "

@@ -12,6 +12,7 @@ from scalewise.jax._describe import LAYOUTS, Described, parameters, traced
 from scalewise.jax._entries import spread
 from scalewise.plan import (
     Kind,
+    ModelDescription,
     Plan,
     PlanError,
     Probe,
@@ -21,10 +22,15 @@ from scalewise.plan import (
     unseen_readout,
 )
 from scalewise.plan.decide import RoleSpec
+from scalewise.plan.forward import Attention, Forward, Passes
 from scalewise.plan.names import matching, pattern
 from scalewise.scaling import Strategy
 
 __all__ = ["Request", "planned"]
+
+
+# Where sizes that are rounded show what they are rounded from.
+_FAR = 64
 
 
 @dataclass(frozen=True)
@@ -111,12 +117,35 @@ def planned(request: Request) -> Plan:
     other = target if wide == request.target else _at(request, wide)
     shallow = None if lam == 1 else _at(request, request.base)
     _ask_for_roles(request, base, other)
-    probe = Probe(base.model, other.model, ratio, target.model, shallow and shallow.model)
+    passes = _passes(base, other, ratio)
+
+    def further() -> tuple[ModelDescription, Fraction]:
+        far = {**deep, request.width: _FAR * request.size("base", request.width)}
+        return _at(request, far).model, Fraction(_FAR)
+
+    probe = Probe(
+        base.model,
+        other.model,
+        ratio,
+        target.model,
+        shallow and shallow.model,
+        passes=passes,
+        further=further,
+    )
     table = _table(request, probe, nu, lam)
     _ask_for_readouts(request, table)
     _refuse_copies(base, table)
     # Built only when there is nothing left to ask.
     return _table(request, replace(probe, spreads=_spreads(request, deep, base)), nu, lam)
+
+
+def _passes(base: Described, wide: Described, ratio: Fraction) -> Passes:
+    """What attention modules of the libraries do: logits over the root of the size of a head."""
+
+    def forward(heads: Mapping[str, int]) -> Forward:
+        return Forward(tuple(Attention(n, d, d**-0.5) for n, d in heads.items()))
+
+    return Passes(forward(base.heads), forward(wide.heads), ratio)
 
 
 def _table(request: Request, probe: Probe, width: Fraction, depth: Fraction) -> Plan:

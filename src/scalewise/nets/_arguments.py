@@ -9,32 +9,29 @@ import numpy as np
 
 from scalewise.nets._estimators import ESTIMATORS, accumulators
 from scalewise.nets._moments import CovarianceSums
-from scalewise.nets._networks import check_has_slope, check_smooth
 from scalewise.network import MLP
-from scalewise.observables import OBSERVABLES, select
+from scalewise.observables import OBSERVABLES
+from scalewise.selection import Selection, select
 
-__all__ = ["check_count", "check_memory", "check_names", "check_seed", "check_size"]
+__all__ = ["check_count", "check_memory", "check_seed", "check_size", "choose"]
 
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
-def check_names(net: MLP, observables: Any, widths: Any) -> tuple[str, ...]:
-    """The observables to measure, in the order of the table."""
-    names = select(observables, net.activation)
-    slopes = [name for name in names if ESTIMATORS[name].slope_of]
-    if widths is None and slopes:
-        if observables is not None and observables != "all":
-            raise ValueError(
-                f"`observables` asks for {slopes[0]!r}, the slope of {ESTIMATORS[slopes[0]].slope_of} in "
-                "1/n, which one width does not show. Pass widths=[...] with two widths or more."
-            )
-        names = tuple(name for name in names if name not in slopes)
-    for name in names:
-        if OBSERVABLES[name].needs:
-            check_has_slope(net.activation, name)
-        if OBSERVABLES[name].needs == "smooth":
-            check_smooth(net.activation, name)
-    return names
+def choose(net: MLP, observables: Any, widths: Any, samples: int) -> Selection:
+    """The observables to measure, by the rule of `predict`; slopes in 1/n need several widths."""
+    chosen = select(observables, net.activation, samples=samples, depth=net.depth)
+    slopes = [name for name in chosen.names if ESTIMATORS[name].slope_of]
+    if widths is not None or not slopes:
+        return chosen
+    why = {
+        name: f"{name!r}, the slope of {ESTIMATORS[name].slope_of} in 1/n, which one width does not "
+        "show. Pass widths=[...] with two widths or more."
+        for name in slopes
+    }
+    if observables is not None and observables != "all":
+        raise ValueError(f"`observables` asks for {why[slopes[0]]}")
+    return chosen.without({name: f"It is {reason}" for name, reason in why.items()})
 
 
 def check_count(networks: Any, names: tuple[str, ...]) -> int:

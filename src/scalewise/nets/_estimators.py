@@ -103,8 +103,8 @@ def _covariance(first: int, second: int) -> Reading:
     return read
 
 
-_METRIC = Part("metric", "metric", _pairs)
-_NTK = Part("ntk", "ntk", _pairs)
+_METRIC = Part("layers", "metric", _pairs)
+_NTK = Part("layers", "ntk", _pairs)
 # The metric and omega, the NTK of the layer above averaged over its weights.
 _JOINT = Part("statistics", "joint", lambda samples: 2 * _pairs(samples))
 

@@ -12,9 +12,9 @@ from scalewise.nets._dntk import PROBES as SIGNS
 from scalewise.nets._dntk import sample_dntk
 from scalewise.nets._ensemble import Ensemble, Kind
 from scalewise.nets._networks import traced
-from scalewise.nets._ntk import PROBES, sample_ntk
+from scalewise.nets._ntk import PROBES, mean_ntks, row_numbers
 from scalewise.nets._ntk_statistics import sample_statistics
-from scalewise.nets._sampler import first_factor, sample_metrics
+from scalewise.nets._sampler import draw_layers, draw_numbers, first_factor, metrics, ranks
 from scalewise.network import MLP
 
 __all__ = ["FAMILIES"]
@@ -22,35 +22,27 @@ __all__ = ["FAMILIES"]
 Builder = Callable[[MLP, np.ndarray, dict[str, Kind], str], Ensemble]
 
 
-def _metric(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
-    """The metrics of every layer, without weights."""
+def _layers(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+    """Metrics and NTKs of every layer, without weights."""
     factor, sigma = first_factor(net, x), traced(net.activation)
-    samples, widest = len(x), max(net.widths[1:])
-    numbers = sum(n * min(n + 1, samples) for n in net.hidden_widths)
-    floats = numbers + widest * samples * 6 + 3 * net.depth * samples**2
-    draw = partial(sample_metrics, net, factor, sigma=sigma, dtype=dtype)
-    return Ensemble(
-        f"metric-{net.hidden_widths[0]}",
-        lambda keys: {"metric": _upper(draw(keys))},
-        sums,
-        (0, *net.hidden_widths),
-        floats * np.dtype(dtype).itemsize,
-    )
+    samples, n, slopes = len(x), net.hidden_widths, "ntk" in sums
+    sizes = [width * rank for width, rank in zip(n, ranks(net, samples), strict=True)]
+    if slopes:
+        sizes += [int(np.prod(shape)) for shape in row_numbers(net, samples)]
+    kept = (3 if slopes else 1) * samples * sum(n)
+    work = 6 * (1 + PROBES * slopes) * samples * max(n, default=0)
+    floats = sum(sizes) + kept + work + 4 * net.depth * samples**2
 
+    def draw(keys: Any) -> dict[str, np.ndarray]:
+        numbers = draw_numbers(keys, sum(sizes), dtype)
+        layers = draw_layers(net, factor, numbers, sigma=sigma, slopes=slopes)
+        found = {"metric": _upper(metrics(net, layers))} if "metric" in sums else {}
+        if slopes:
+            rest = numbers[:, sum(sizes[: len(n)]) :]
+            found["ntk"] = _upper(mean_ntks(net, x, layers, rest))
+        return found
 
-def _ntk(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
-    """The NTK of every layer, from real weights and a few rows."""
-    samples, n = len(x), net.widths
-    rows = 3 * (net.depth + 3) * samples * PROBES * max(n[1:])
-    floats = 2 * _weights(net) + 2 * samples * sum(n) + rows + 4 * net.depth * samples**2
-    draw = partial(sample_ntk, net, x, sigma=traced(net.activation), dtype=dtype)
-    return Ensemble(
-        f"ntk-{net.hidden_widths[0]}",
-        lambda keys: {"ntk": _upper(draw(keys))},
-        sums,
-        (1, *net.hidden_widths),
-        floats * np.dtype(dtype).itemsize,
-    )
+    return Ensemble(f"layers-{n[0]}", draw, sums, (0, *n), floats * np.dtype(dtype).itemsize)
 
 
 def _statistics(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
@@ -92,8 +84,7 @@ def _dntk(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensembl
 
 # In the order in which they are run.
 FAMILIES: dict[str, Builder] = {
-    "metric": _metric,
-    "ntk": _ntk,
+    "layers": _layers,
     "statistics": _statistics,
     "dntk": _dntk,
 }

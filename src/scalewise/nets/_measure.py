@@ -14,9 +14,9 @@ from scalewise._version import __version__
 from scalewise.nets._arguments import (
     check_count,
     check_memory,
-    check_names,
     check_seed,
     check_size,
+    choose,
 )
 from scalewise.nets._ensemble import Ensemble, Sums, run
 from scalewise.nets._estimators import ESTIMATORS, accumulators
@@ -71,8 +71,9 @@ def measure(
         seed: Same seed, same numbers, whatever the batches.
         widths: First hidden widths to extrapolate from, two or more; the other hidden widths keep
             their ratios to it.
-        observables: Names to measure; ``"all"`` for all that exist for the activation (the two
-            slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`); metric, vertex and NTK by default.
+        observables: Names to measure, ``"all"``, or ``None``, by the same rule as in `predict`: what
+            exists for the activation, and by default no vertex of more inputs than `predict` takes
+            by default. The two slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`.
         dtype: ``"float32"`` or ``"float64"``, of the networks; sums are float64.
         memory: Budget in bytes, or a text such as ``"1 GiB"``.
         store: A path ending in ``.zarr``: the run is saved there after every batch, and the same call
@@ -83,12 +84,13 @@ def measure(
     Returns:
         A Dataset with dimensions ``layer`` (1..L), ``sample``, ``sample_1``, … For each observable a
         variable (float64, in its units) and its standard error ``<name>_sem``. The estimators of a
-        single width are unbiased. Layer 1 does not fluctuate and is exact.
+        single width are unbiased. Layer 1 does not fluctuate and is exact. The attributes ``left_out``
+        and ``left_out_because`` name what ``None`` or ``"all"`` would have held, and why it does not.
 
     Raises:
-        ValueError: If an argument breaks its rule, `x` does not fit, the NTK is asked of an activation
-            that jumps or a ddNTK of one with a kink, preactivations overflow, the result exceeds
-            `memory`, or `store` holds a run with other arguments.
+        ValueError: If an argument breaks its rule, `x` does not fit, something named does not exist
+            for the activation, preactivations overflow, the result exceeds `memory`, or `store` holds
+            a run with other arguments.
 
     Source: PDLT (4.69)-(4.76) for the preactivations, (8.6), (8.12), (8.59) for the NTK, (8.67), (8.82)
         for its fluctuations, (11.45), (∞.176), (∞.178) for dNTK and ddNTK, (11.35) for the average over
@@ -102,10 +104,11 @@ def measure(
         >>> bool(abs(result.kernel[2, 0, 0] - 1.0) < 4 * result.kernel_sem[2, 0, 0])
         True
     """
-    names = check_names(net, observables, widths)
+    x = check_inputs(net, x)
+    chosen = choose(net, observables, widths, len(x))
+    names = chosen.names
     networks = check_count(networks, names)
     seed, dtype, budget = check_seed(seed), check_dtype(dtype), check_memory(memory)
-    x = check_inputs(net, x)
     check_size(net, len(x), names, budget)
     shapes = (net,) if widths is None else check_widths(net, widths)
     epsilon = np.array([[1 / n for n in shape.widths[1:-1]] for shape in shapes])
@@ -135,6 +138,7 @@ def measure(
     result = _dataset(net, x, deep, names)
     result.attrs = {
         **attributes,
+        **chosen.attributes(),
         "extrapolated": int(widths is not None),
         **({} if widths is None else {"extrapolation_degree": degree(len(shapes))}),
         "scalewise": __version__,

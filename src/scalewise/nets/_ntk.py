@@ -1,30 +1,31 @@
-r"""The mean NTK of every layer, from real weights and a few rows carried back through them.
+r"""The mean NTK of every layer: a few rows carried back, through weights that are never drawn.
 
 For the neuron $i$ of layer $\ell'$ the NTK is $\sum_\ell(r_{\alpha_1}\cdot r_{\alpha_2})\,
 T^{(\ell)}_{\alpha_1\alpha_2}$ with the row $r=dz^{(\ell')}_i/dz^{(\ell)}$ and what a layer of its own
 contributes, $T^{(\ell)}=\lambda_b+\lambda_W\sigma\cdot\sigma/n_{\ell-1}$. The last weights are averaged
-over analytically: they leave a trace, which a few random signs estimate without bias.
+over analytically: they leave a trace, which a random sign for each neuron estimates without bias.
+
+Given the preactivations, the weights of a layer are $\sqrt{C_W/n}\,(\xi Q^T+\eta(1-QQ^T))$ with a known
+$\xi$ (`_sampler.py`) and an $\eta$ that nothing else depends on. A row splits into what it finds of $\xi$,
+and a Gaussian whose covariance over the samples, $B=\mathbb E[r\cdot r]$, and over the neurons, $1-QQ^T$,
+are known. So its products need not be sampled, and its own continuation takes one number for each sample
+and neuron: a network costs $O(nN^2)$ for each pair of layers, never $O(n^2)$.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._networks import slope
-from scalewise.nets._random import normals, take
+from scalewise.nets._random import take
+from scalewise.nets._sampler import Layer, in_place
 from scalewise.network import MLP
 
-__all__ = ["first_ntk", "sample_ntk"]
+__all__ = ["first_ntk", "mean_ntks", "row_numbers"]
 
-PROBES = 2
-_FEW_LAYERS = 5  # up to here compiling a shape for each layer costs less than carrying spare rows
+PROBES = 1
 
 
 def first_ntk(net: MLP, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
@@ -32,93 +33,97 @@ def first_ntk(net: MLP, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
     return net.lambda_b[0] + net.lambda_W[0] / net.input_dim * (x @ x.T)
 
 
-@partial(jax.jit, static_argnames=("sigma", "width"))
-def _forward(
-    numbers: Any, offset: Any, s: Any, C_b: Any, C_W: Any, *, sigma: Any, width: int
-) -> tuple[Any, Any, Any]:
-    """Weights of one layer for each network; then the activations and slopes they lead to."""
-    own = take(numbers, offset, s.shape[-1] + 1, width)
-    weights = jnp.sqrt(C_W / s.shape[-1]) * own[:, :-1]
-    value, derivative = slope(sigma, s @ weights + jnp.sqrt(C_b) * own[:, -1:])
-    return weights, value, derivative
+def row_numbers(net: MLP, samples: int) -> list[tuple[int, ...]]:
+    r"""Shapes of the random numbers that rows need: the signs of each hidden layer, and each $\eta$.
 
-
-@partial(jax.jit, static_argnames="slots")
-def _backward(
-    new: tuple[Any, Any, Any],
-    flow: tuple[Any, Any, Any] | None,
-    derivative: Any,
-    own: tuple[Any, Any],
-    *,
-    slots: int,
-) -> tuple[Any, Any]:
-    """One layer back: rows (network, slot, sample, probe, neuron), and the NTK they make so far.
-
-    Slot 0 opens here, for the layer above; the slots of higher layers move up by one. The number of
-    slots is rounded up (the spare ones hold zeros), so that few shapes are compiled.
+    The $\eta$ of the weights into layer 2 is averaged over, as no row goes further; so are those of
+    weights that have no part beside $\xi$.
     """
-    networks, samples, width = derivative.shape
-    numbers, offset, C_W = new
-    probes = take(numbers, offset, PROBES, width)
-    opened = (jnp.sqrt(C_W / width) * jnp.where(probes < 0, -1, 1))[:, None, None]
-    rows = jnp.broadcast_to(opened, (networks, 1, samples, PROBES, width))
-    ntk = own[1][:, None]
-    if flow is not None:
-        above, weights, ntk_above = flow
-        carried = above.reshape(networks, -1, above.shape[-1]) @ jnp.swapaxes(weights, 1, 2)
-        rows = jnp.concatenate([rows, carried.reshape(*above.shape[:-1], width)], axis=1)
-        ntk = jnp.concatenate([ntk, ntk_above], axis=1)
-    spare = slots - rows.shape[1]
-    rows = jnp.pad(rows, [(0, 0), (0, max(spare, 0))] + [(0, 0)] * 3)[:, :slots]
-    ntk = jnp.pad(ntk, [(0, 0), (0, max(spare, 0)), (0, 0), (0, 0)])[:, :slots]
-    rows *= derivative[:, None, :, None, :]
-    flat = rows.reshape(networks, slots, samples, -1)
-    gram = flat @ jnp.swapaxes(flat, 2, 3) / PROBES
-    return rows, ntk + gram * own[0][:, None]
+    n = net.widths[1 : net.depth]
+    signs = [(PROBES, width, 1) for width in n]
+    return signs + [(PROBES, width + 1, samples) for width in n[1:-1] if width >= samples]
 
 
-@jax.jit
-def _own(s: Any, lambda_b: Any, lambda_W: Any) -> Any:
-    return lambda_b + lambda_W / s.shape[-1] * (s @ jnp.swapaxes(s, 1, 2))
+@in_place
+def _opened(xp: Any, signs: Any, slopes: Any, C_W: Any) -> tuple[Any, Any]:
+    """Rows of the trace over the weights above, (network, probe, neuron, sample), and their products."""
+    scaled = xp.sqrt(C_W / slopes.shape[1]) * slopes
+    rows = xp.where(signs < 0, -1, 1).astype(slopes.dtype) * scaled[:, None]
+    return rows, xp.swapaxes(scaled, 1, 2) @ scaled
 
 
-def sample_ntk(
-    net: MLP, x: np.ndarray, keys: Any, *, sigma: Callable[[Any], Any], dtype: str
+@in_place
+def _beside(xp: Any, eta: Any, Q: Any) -> Any:
+    """What of eta is orthogonal to the features, one row for each neuron and none for the bias."""
+    Q = Q[:, None]
+    return (eta - Q @ (xp.swapaxes(Q, 2, 3) @ eta))[:, :, :-1]
+
+
+@in_place
+def _carried(
+    xp: Any, rows: tuple[Any, Any], xi: Any, Q: Any, slopes: Any, beside: Any, C_W: Any
+) -> tuple[Any, Any]:
+    """One layer back: the rows below, and the mean of their products over what was not sampled."""
+    above, B = rows
+    scale = xp.sqrt(C_W / slopes.shape[1])
+    found = xp.swapaxes(xi, 1, 2)[:, None] @ above
+    below = found if Q is None else Q[:, None] @ found
+    below = scale * below[:, :, :-1] * slopes[:, None]
+    products = (xp.swapaxes(below, 2, 3) @ below).sum(axis=1) / above.shape[1]
+    if Q is None:
+        return below, products
+    free = 1.0 - (Q * Q).sum(axis=2, keepdims=True)[:, :-1]
+    products = products + scale**2 * B * (xp.swapaxes(slopes, 1, 2) @ (free * slopes))
+    if beside is not None:
+        below = below + scale * (beside @ _root(xp, B)[:, None]) * slopes[:, None]
+    return below, products
+
+
+def _root(xp: Any, B: Any) -> Any:
+    """The symmetric square root of what is positive but for rounding; that of inf is left to B itself."""
+    value, vector = xp.linalg.eigh(xp.where(xp.isfinite(B), B, 0.0))
+    return (vector * xp.sqrt(xp.maximum(value, 0.0))[:, None]) @ xp.swapaxes(vector, 1, 2)
+
+
+def mean_ntks(
+    net: MLP, x: Float[np.ndarray, "sample feature"], layers: list[Layer], numbers: Any
 ) -> Float[np.ndarray, "network layer sample sample"]:
     r"""Unbiased draws of the mean NTK of the layers 2..L, one for each network.
 
     Args:
         net: The network.
         x: (samples, features).
-        keys: One JAX key per network.
-        sigma: The activation as a JAX function.
-        dtype: ``"float32"`` or ``"float64"``.
+        layers: Its hidden layers, with slopes.
+        numbers: Standard normal numbers that the layers know nothing of, as many as `row_numbers`.
 
     Returns:
-        (networks, L-1, samples, samples) in preactivation² / learning rate. The expectation of each
-        draw is $\mathbb E[\widehat H^{(\ell)}_{ii;\alpha_1\alpha_2}]$ at the widths of `net`.
+        In preactivation² / learning rate. The expectation of each draw is
+        $\mathbb E[\widehat H^{(\ell)}_{ii;\alpha_1\alpha_2}]$ at the widths of `net`.
 
     Source: PDLT (8.6), (8.12), (8.16)-(8.18), (8.59).
     """
-    n, depth = net.widths, net.depth
-    number = partial(np.asarray, dtype=dtype)
-    sizes = [(n[i] + 1) * n[i + 1] for i in range(depth - 1)] + [PROBES * m for m in n[1:-1]]
-    offsets = np.cumsum([0, *sizes], dtype=np.int32)
-    numbers = normals(keys, count=int(offsets[-1]), dtype=dtype)
-    s = jnp.broadcast_to(jnp.asarray(x, dtype), (len(keys), *x.shape))
-    own, weights, slopes = [], [], []
-    for i in range(depth):
-        own.append(_own(s, number(net.lambda_b[i]), number(net.lambda_W[i])))
-        if i < depth - 1:
-            C = number(net.C_b[i]), number(net.C_W[i])
-            w, s, derivative = _forward(numbers, offsets[i], s, *C, sigma=sigma, width=n[i + 1])
-            weights.append(w)
-            slopes.append(derivative)
-    flow, ntk = None, None
-    for i in range(depth - 1, 0, -1):
-        new = numbers, offsets[depth + i - 2], number(net.C_W[i])
-        slots = depth - i if depth <= _FEW_LAYERS else -(-(depth - i) // 4) * 4
-        rows, ntk = _backward(new, flow, slopes[i - 1], (own[i - 1], own[i]), slots=slots)
-        flow = (rows, weights[i - 1], ntk)
-    assert ntk is not None
-    return np.asarray(ntk[:, : depth - 1], dtype=np.float64)
+    C_W = np.asarray(net.C_W, numbers.dtype)
+    own = [first_ntk(net, x)]
+    own += [
+        net.lambda_b[i] + net.lambda_W[i] * np.asarray(layer.gram, np.float64)
+        for i, layer in enumerate(layers, 1)
+    ]
+    shapes = row_numbers(net, len(x))
+    offsets = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
+    parts = [take(numbers, int(o), *s) for o, s in zip(offsets, shapes, strict=False)]
+    signs, etas = parts[: len(layers)], iter(parts[len(layers) :])
+    sampled = [0 < i < len(layers) - 1 and layer.Q is not None for i, layer in enumerate(layers)]
+    beside = [
+        _beside(next(etas), layer.Q) if own_part else None
+        for layer, own_part in zip(layers, sampled, strict=True)
+    ]
+    ntks = []
+    for top in range(len(layers)):
+        rows = _opened(signs[top], layers[top].slopes, C_W[top + 1])
+        ntk = own[top + 1] + np.asarray(rows[1], np.float64) * own[top]
+        for i in range(top - 1, -1, -1):
+            rest = layers[i].Q, layers[i].slopes, beside[i]
+            rows = _carried(rows, layers[i + 1].xi, *rest, C_W[i + 1])
+            ntk = ntk + np.asarray(rows[1], np.float64) * own[i]
+        ntks.append(ntk)
+    return np.stack(ntks, axis=1)

@@ -44,5 +44,7 @@ def _device_normals(words: Any, *, count: int, dtype: str) -> Any:
 def take(numbers: Any, offset: Any, *shape: int) -> Any:
     """Some of them, (networks, *shape); the offset may be traced, the shape may not."""
     size = int(np.prod(shape))
+    if isinstance(numbers, np.ndarray):
+        return numbers[:, offset : offset + size].reshape(len(numbers), *shape)
     part = jax.lax.dynamic_slice_in_dim(numbers, offset, size, axis=1)
     return part.reshape(len(numbers), *shape)

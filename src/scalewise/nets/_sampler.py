@@ -1,27 +1,59 @@
-r"""Preactivation statistics without weights: the exact law of one layer given the one below.
+r"""Networks without weights: the exact law of one layer given the one below.
 
 Given layer $\ell$, the neurons of layer $\ell+1$ are independent and Gaussian with covariance
-$\widehat G^{(\ell+1)}$. So an ensemble of layers is drawn without drawing a weight matrix, at a cost of
-$O(n N^2)$ instead of $O(n^2 N)$ for each layer.
+$\widehat G^{(\ell+1)}=F^TF$, $F$ the features $\sqrt{C_W/n_\ell}\,\sigma^{(\ell)}$ and, for the bias, a row
+of $\sqrt{C_b}$. With $F=QR$ the weights of a neuron are $Q\xi+(1-QQ^T)\eta$ for independent standard normal
+$\xi,\eta$, and its preactivations are $R^T\xi$: as many numbers as there are samples, and a cost of
+$O(nN^2)$ instead of $O(n^2N)$ for each layer. What goes back through the layer meets $\eta$ too, `_ntk.py`.
+
+On a CPU the linear algebra is NumPy's, since XLA would take longer to compile it than it runs; on an
+accelerator the same lines are compiled by JAX.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, take
 from scalewise.network import MLP
 
-__all__ = ["first_factor", "first_metric", "sample_metrics"]
+__all__ = [
+    "Layer",
+    "draw_layers",
+    "draw_numbers",
+    "first_factor",
+    "first_metric",
+    "in_place",
+    "metrics",
+    "ranks",
+]
 
 Sigma = Callable[[Any], Any]
+
+
+class Layer(NamedTuple):
+    r"""One hidden layer of every network of a batch.
+
+    Args:
+        xi: $\xi$ of the weights below, (network, neuron, rank).
+        slopes: $\sigma'$, (network, neuron, sample); ``None`` if they were not asked for.
+        gram: $\sigma^T\sigma/n$, (network, sample, sample).
+        Q: An orthonormal basis of the features, (network, neuron, rank), the last row that of the
+            bias; ``None`` where it is the identity, as there are more samples than neurons.
+    """
+
+    xi: Any
+    slopes: Any
+    gram: Any
+    Q: Any
 
 
 def first_metric(net: MLP, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
@@ -36,48 +68,105 @@ def first_factor(net: MLP, x: np.ndarray) -> Float[np.ndarray, "rank sample"]:
     return np.asarray(np.linalg.qr(features, mode="r"))
 
 
-@partial(jax.jit, static_argnames=("sigma", "width"))
-def _next_layer(
-    numbers: Any, offset: Any, factor: Any, C_b: Any, C_W: Any, *, sigma: Sigma, width: int
-) -> tuple[Any, Any]:
-    rank, samples = factor.shape[-2:]
-    z = take(numbers, offset, width, rank) @ factor
-    features = jnp.sqrt(C_W / width) * sigma(z)
-    ones = jnp.full((len(factor), 1, samples), jnp.sqrt(C_b), factor.dtype)
-    features = jnp.concatenate([features, ones], axis=1)
-    metric = jnp.swapaxes(features, 1, 2) @ features
-    # The features are a square root of the metric already, and QR only shortens it: no eigenvalue
-    # is ever divided by or cut off, and coincident samples stay coincident to rounding.
-    shorter = samples < width + 1
-    return (jnp.linalg.qr(features, mode="r") if shorter else features), metric
+def ranks(net: MLP, samples: int) -> list[int]:
+    r"""How many $\xi$ a neuron of each hidden layer has."""
+    return [min(n + 1, samples) for n in net.widths[: net.depth - 1]]
 
 
-def sample_metrics(
-    net: MLP, factor: np.ndarray, keys: Any, *, sigma: Sigma, dtype: str
-) -> Float[np.ndarray, "network layer sample sample"]:
-    r"""Draw $\widehat G^{(2)},\dots,\widehat G^{(L)}$ of one network for each key.
+def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of (array module, arrays...), run where the arrays are: by NumPy, or compiled by JAX."""
+    compiled = jax.jit(partial(function, jnp))
+
+    def run(*arrays: Any) -> Any:
+        if jax.default_backend() != "cpu":
+            return compiled(*arrays)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever reads the result refuses it
+            return function(np, *arrays)
+
+    return run
+
+
+@partial(jax.jit, static_argnames=("sigma", "slopes"))
+def _activate(z: Any, *, sigma: Sigma, slopes: bool) -> tuple[Any, Any]:
+    return slope(sigma, z) if slopes else (sigma(z), None)
+
+
+@in_place
+def _gaussian(xp: Any, xi: Any, R: Any) -> Any:
+    return xi @ R
+
+
+@in_place
+def _gram(xp: Any, s: Any) -> Any:
+    return xp.swapaxes(s, 1, 2) @ s / s.shape[1]
+
+
+@in_place
+def _factor(xp: Any, s: Any, C_b: Any, C_W: Any) -> tuple[Any, Any]:
+    """Q and R of the features; no eigenvalue is ever divided by or cut off.
+
+    So coincident samples stay coincident to rounding.
+    """
+    networks, width, samples = s.shape
+    ones = xp.full((networks, 1, samples), xp.sqrt(C_b), s.dtype)
+    features = xp.concatenate([xp.sqrt(C_W / width) * s, ones], axis=1)
+    if samples > width:
+        return None, features
+    Q, R = xp.linalg.qr(features)
+    return Q, R
+
+
+def draw_layers(
+    net: MLP,
+    factor: Float[np.ndarray, "rank sample"],
+    numbers: Any,
+    *,
+    sigma: Sigma,
+    slopes: bool = False,
+) -> list[Layer]:
+    r"""The hidden layers of one network for each row of numbers.
 
     Args:
         net: The network; its widths, $C_b$, $C_W$ and nothing else.
-        factor: $R$ with $R^TR=G^{(1)}$, (rank, samples).
-        keys: One JAX key per network.
+        factor: $R$ with $R^TR=G^{(1)}$.
+        numbers: Standard normal numbers, (networks, at least what `ranks` asks for), in the precision
+            wanted.
         sigma: The activation as a JAX function.
-        dtype: ``"float32"`` or ``"float64"``.
+        slopes: Whether the slopes are wanted.
 
     Returns:
-        (networks, L-1, samples, samples) in preactivation²; an exact draw of the joint law of all
-        layers, up to the rounding of `dtype`.
+        The layers 1..L-1; an exact draw of their joint law, up to rounding.
 
     Source: PDLT (4.69)-(4.70).
     """
-    n, samples = net.widths, factor.shape[1]
-    ranks = [len(factor), *(min(m + 1, samples) for m in n[1:])]
-    offsets = np.cumsum([0, *(ranks[i] * n[i + 1] for i in range(net.depth - 1))], dtype=np.int32)
-    numbers = normals(keys, count=int(offsets[-1]), dtype=dtype)
-    state = jnp.broadcast_to(jnp.asarray(factor, dtype), (len(keys), *factor.shape))
-    metrics = []
-    for i in range(net.depth - 1):
-        C = (np.asarray(c[i + 1], dtype) for c in (net.C_b, net.C_W))
-        state, metric = _next_layer(numbers, offsets[i], state, *C, sigma=sigma, width=n[i + 1])
-        metrics.append(metric)
-    return np.asarray(jnp.stack(metrics, axis=1), dtype=np.float64)
+    n, dtype = net.widths, numbers.dtype
+    R: Any = np.broadcast_to(factor.astype(dtype), (len(numbers), *factor.shape))
+    layers, offset = [], 0
+    for i, rank in enumerate(ranks(net, factor.shape[1])):
+        xi = take(numbers, offset, n[i + 1], rank)
+        offset += n[i + 1] * rank
+        values = _activate(_gaussian(xi, R), sigma=sigma, slopes=slopes)
+        s, derivative = (v if v is None else _as_numbers(v, numbers) for v in values)
+        gram = _gram(s)
+        Q = None
+        if i < net.depth - 2:
+            Q, R = _factor(s, *(np.asarray(c[i + 1], dtype) for c in (net.C_b, net.C_W)))
+        layers.append(Layer(xi, derivative, gram, Q))
+    return layers
+
+
+def draw_numbers(keys: Any, count: int, dtype: str) -> Any:
+    """Standard normal numbers for each key, as NumPy's or JAX's array, whichever will work on them."""
+    numbers = normals(keys, count=count, dtype=dtype)
+    return np.asarray(numbers) if jax.default_backend() == "cpu" else numbers
+
+
+def metrics(net: MLP, layers: list[Layer]) -> Float[np.ndarray, "network layer sample sample"]:
+    r"""$\widehat G^{(2)},\dots,\widehat G^{(L)}$ of each network, averaged over the weights above."""
+    grams = np.stack([np.asarray(layer.gram, np.float64) for layer in layers], axis=1)
+    C_b, C_W = (np.array(c[1:])[:, None, None] for c in (net.C_b, net.C_W))
+    return C_b + C_W * grams
+
+
+def _as_numbers(values: Any, like: Any) -> Any:
+    return np.asarray(values) if isinstance(like, np.ndarray) else values

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from scalewise.plan.diagnosis import Culprit, diagnose
+from scalewise.plan.depth import DepthCheck
+from scalewise.plan.diagnosis import Culprit, diagnose, expected_regimes
 from scalewise.plan.errors import PlanError
 from scalewise.plan.fits import Status
 from scalewise.plan.measurement import Measurement
 from scalewise.plan.report import tell
 from scalewise.plan.roles import Role
-from scalewise.plan.rows import JUDGED, Row, rows_of, sizes_of
+from scalewise.plan.rows import (
+    JUDGED,
+    Row,
+    attention_rows,
+    rows_of,
+    sizes_of,
+    starts_small,
+)
 from scalewise.plan.table import Plan
 from scalewise.plan.verdict import Verdict, judge
 
@@ -35,12 +43,14 @@ class Check:
         tolerance: How far from the prediction a power may be beyond its error.
         rows: Every quantity of every tensor, predicted and fitted.
         verdict: Stable or not, and the regime: from the measurement alone.
-        culprits: The tensors that do not scale as planned of themselves; what only follows from them is
-            not among them.
+        culprits: What does not scale as planned of itself, tensors or the network as a whole; what only
+            follows is not among them. There is one whenever a power or the verdict is not as planned.
         table: All of it as a Dataset over tensor and quantity: ``predicted`` and ``predicted_least``,
             ``slope`` with ``slope_sem``, ``curvature`` with ``curvature_sem``, ``agrees`` and
             ``status``, and over width and seed the sizes themselves. Slopes are NaN where ``status`` is
             not ``"fitted"``, and infinite where it is ``"diverged"``.
+        attention: The same rows for attention logits, by the modules that make them.
+        depth: What was found over depths, if any were asked for.
     """
 
     plan: Plan
@@ -50,11 +60,15 @@ class Check:
     verdict: Verdict
     culprits: tuple[Culprit, ...]
     table: xr.Dataset = field(repr=False)
+    attention: tuple[Row, ...] = field(default=(), repr=False)
+    depth: DepthCheck | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether every power is as planned and nothing grows with the width."""
-        return self.verdict.stable and all(r.agrees for r in self.rows)
+        """Whether nothing grows with width or depth and nothing is to blame: powers and regime are as planned."""
+        if self.depth is not None and not self.depth.ok:
+            return False
+        return self.verdict.stable and not self.culprits
 
     @property
     def consequences(self) -> tuple[Row, ...]:
@@ -115,14 +129,20 @@ def check(plan: Plan, measured: Measurement, *, tolerance: float = 0.0625) -> Ch
             f"neural-tangent from the maximal-update scaling; got {tolerance:g}."
         )
     rows = tuple(rows_of(plan, measured, tolerance))
+    attention = tuple(attention_rows(plan, measured, tolerance))
+    off = [r for r in attention if not r.agrees]
+    alone = judge((*rows, *off), measured, tolerance, late=starts_small(plan))
+    planned = expected_regimes(plan, tolerance)
+    verdict = alone.beside(planned)
     return Check(
         plan,
         measured,
         tolerance,
         rows,
-        judge(rows, measured, tolerance),
-        diagnose(plan, measured, rows),
+        verdict,
+        diagnose(plan, measured, rows, verdict, planned, attention),
         _table(plan, measured, rows, tolerance),
+        attention,
     )
 
 

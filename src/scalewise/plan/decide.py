@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
@@ -14,6 +15,8 @@ from scalewise.plan.roles import Kind, Layer, Role
 
 __all__ = ["Decision", "RoleSpec", "decide", "fan_in_ratio"]
 
+# A model at another width, and the ratio of that to the first.
+Further = Callable[[], tuple[ModelDescription, Fraction]]
 # A role, or a role and the axes that are summed over.
 RoleSpec = str | tuple[str, int] | tuple[str, tuple[int, ...]]
 
@@ -52,14 +55,22 @@ def decide(
     wide: ModelDescription,
     ratio: Fraction,
     roles: Mapping[str, RoleSpec] | None = None,
+    *,
+    further: Further | None = None,
 ) -> list[Decision]:
     """The role of every tensor of a model, from what its axes do between two widths.
+
+    An axis grows with the width if its size goes as a power of it between 0.6 and 1.4. Sizes that are rounded, to
+    multiples of 64 for example, may be off by more between two small widths; they are looked at again at a
+    width so large that rounding is nothing.
 
     Args:
         narrow: The model at one width.
         wide: The same model, of the same depth, at another.
         ratio: The second width over the first; not 1.
         roles: What the user says: pattern of names to role, or to (role, axes summed over).
+        further: Describes the model at a much larger width, with the ratio of that to the first; called only
+            where a size is not in proportion between the two.
 
     Raises:
         PlanError: If the two models have different tensors, an axis grows in no proportion to the
@@ -70,7 +81,8 @@ def decide(
     said = _said(roles or {}, [*other, *narrow.aliases])
     places = [*narrow.tensors, *narrow.aliases.values()]
     twins = {**other, **wide.aliases}
-    growing = {t.name: _growing(t, twins[t.name], ratio) for t in places}
+    far = None if further is None else lru_cache(maxsize=1)(further)
+    growing = {t.name: _growing(t, twins[t.name], ratio, far) for t in places}
     if not any(growing.values()):
         raise PlanError(
             "No tensor of the model grows with the width, so there is nothing to scale. Let the factory "
@@ -110,15 +122,15 @@ def _same_names(narrow: ModelDescription, wide: ModelDescription) -> None:
 
 
 def _growing(
-    narrow: TensorDescription, wide: TensorDescription, ratio: Fraction
+    narrow: TensorDescription, wide: TensorDescription, ratio: Fraction, far: Further | None
 ) -> dict[int, Fraction]:
     out = {}
     for axis, (a, b) in enumerate(zip(narrow.shape, wide.shape, strict=True)):
-        if a == b:
+        # What has no entries at one width has nothing to scale, and at two of them no size.
+        if a == b or 0 in narrow.shape or 0 in wide.shape:
             continue
-        power = math.log(b / a) / math.log(ratio) if a and b else 0.0
-        # Sizes are rounded to multiples; anything near the first power of the width is meant as it.
-        if not 0.6 < power < 1.4:
+        power = _power(a, b, ratio)
+        if not _proportional(power) and not _rounded(narrow, axis, far):
             raise PlanError(
                 f"Axis {axis} of `{narrow.name}` goes from {a} to {b} while the width is multiplied "
                 f"by {float(ratio):g}: that is the power {power:.2f} of the width, and every rule here "
@@ -126,6 +138,26 @@ def _growing(
             )
         out[axis] = Fraction(b, a)
     return out
+
+
+def _power(a: int, b: int, ratio: Fraction) -> float:
+    return math.log(b / a) / math.log(ratio)
+
+
+def _proportional(power: float) -> bool:
+    """Whether a size goes as the first power of the width, and is not a root or a square of it."""
+    return 0.6 < power < 1.4
+
+
+def _rounded(narrow: TensorDescription, axis: int, far: Further | None) -> bool:
+    """Whether a size is in proportion to the width but for rounding: if it is so at a much larger width."""
+    if far is None:
+        return False
+    model, ratio = far()
+    found = (model.named() | model.aliases).get(narrow.name)
+    if found is None or len(found.shape) != len(narrow.shape) or not found.shape[axis]:
+        return False
+    return _proportional(_power(narrow.shape[axis], found.shape[axis], ratio))
 
 
 def _said(roles: Mapping[str, RoleSpec], names: Iterable[str]) -> dict[str, RoleSpec]:
@@ -261,7 +293,7 @@ def _tied(main: Decision, others: list[Decision]) -> Decision:
     kinds = {d.role for d in places}
     if len(kinds) == 1:
         if len({d.fan_in for d in places}) == 1:
-            return main
+            return _shown(main, others)
     elif kinds == {Role.INPUT, Role.OUTPUT}:
         into = next(d for d in places if d.role is Role.INPUT)
         readouts = [d for d in places if d.role is Role.OUTPUT]
@@ -275,6 +307,16 @@ def _tied(main: Decision, others: list[Decision]) -> Decision:
         f"One tensor stands in several places that scale differently: {listed}. No single "
         "initialisation and learning rate suits them; untie them."
     )
+
+
+def _shown(main: Decision, others: list[Decision]) -> Decision:
+    """The decision as of the place whose module says what the tensor does: elsewhere it is only held."""
+    if main.tensor.kind is not Kind.UNKNOWN:
+        return main
+    told = next((d for d in others if d.tensor.kind is not Kind.UNKNOWN), main)
+    t = told.tensor
+    tensor = replace(main.tensor, kind=t.kind, owner=t.owner, module=t.module)
+    return replace(told, tensor=tensor)
 
 
 def _few(names: Iterable[str], limit: int = 6) -> str:

@@ -40,13 +40,11 @@ class ModelDescription:
 
     Args:
         tensors: Every trainable parameter once, in the model's order.
-        head_dims: Size of an attention head by name of the attention module.
         aliases: The description of a tied tensor under each of its other names: what the module there
             does with it.
     """
 
     tensors: tuple[TensorDescription, ...]
-    head_dims: dict[str, int] = field(default_factory=dict)
     aliases: dict[str, TensorDescription] = field(default_factory=dict)
 
     def named(self) -> dict[str, TensorDescription]:

@@ -8,8 +8,10 @@ not pass for noise.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +19,7 @@ from scipy.special import stdtrit
 
 from scalewise.plan.errors import PlanError
 
-__all__ = ["Fit", "Status", "check_design", "power_law"]
+__all__ = ["Fit", "Status", "as_widths", "check_design", "power_law"]
 
 # What three standard errors of a normal deviate leave outside on either side.
 _ONE_SIDED = 0.99865
@@ -45,6 +47,7 @@ class Fit:
         dof: Degrees of freedom of the standard errors.
         last: The local power at the largest width, of the curved fit.
         last_sem: Its standard error.
+        tail: The slope without the smallest width.
         status: Whether there is a power at all; without one every number is 0.
     """
 
@@ -55,6 +58,7 @@ class Fit:
     dof: float = 1.0
     last: float = 0.0
     last_sem: float = 0.0
+    tail: float = 0.0
     status: Status = Status.ABSENT
 
     @property
@@ -64,6 +68,16 @@ class Fit:
         Few seeds give a standard error that is itself uncertain; Student's t takes that in.
         """
         return float(stdtrit(self.dof, _ONE_SIDED)) * self.sem
+
+    @property
+    def doubt(self) -> float:
+        """How far the power at great width may be from the slope: its error, and what the smallest width makes.
+
+        A pure power has the same slope with the smallest width and without it. A correction of finite width is
+        largest there, so what leaving it out changes is the size of what is still missing.
+        """
+        bent = abs(self.tail - self.slope) if self.status is Status.FITTED else 0.0
+        return self.error + bent
 
     def tends_to(self, power: float, tolerance: float) -> bool:
         """Whether a slope that is off is so by corrections that die out with the width.
@@ -75,6 +89,23 @@ class Fit:
         bends = self.curvature * (power - self.slope) > 0
         surely = abs(self.curvature) > 3 * self.curvature_sem
         return bends and surely and abs(self.last - power) <= tolerance + 3 * self.last_sem
+
+
+def as_widths(given: Any) -> tuple[int, ...]:
+    """Widths as the user gave them, ascending.
+
+    Raises:
+        PlanError: If they are not whole numbers in a list, a tuple, a range or an array.
+    """
+    single = isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)
+    found: list[Any] = (
+        [] if single else [w.item() if isinstance(w, np.generic) else w for w in given]
+    )
+    if single or any(isinstance(w, bool) or not isinstance(w, int) for w in found):
+        raise PlanError(
+            f"`widths` must be whole numbers in a list, such as [64, 128, 256]; got {given!r}."
+        )
+    return tuple(sorted(found))
 
 
 def check_design(widths: Float[np.ndarray, " width"], seeds: int) -> None:
@@ -131,12 +162,14 @@ def power_law(widths: Float[np.ndarray, " width"], sizes: Float[np.ndarray, "wid
         return Fit()
     if np.any(sizes == 0):
         return Fit(status=Status.ZERO)
-    x, y = np.log2(widths), np.log2(sizes)
+    order = np.argsort(widths)
+    x, y = np.log2(widths[order]), np.log2(sizes[order])
     line = x - x.mean()
     square = line**2 - np.mean(line**2) - line * (line @ line**2) / (line @ line)
     slope, rise = line / (line @ line), 2 * line[-1] - line @ line**2 / (line @ line)
     bend = square / (square @ square)
     last = slope + rise * bend
+    rest = x[1:] - x[1:].mean()
     seeds = sizes.shape[1]
     mean, scatter = y.mean(axis=1), float(y.var(axis=1, ddof=1).mean())
 
@@ -151,5 +184,6 @@ def power_law(widths: Float[np.ndarray, " width"], sizes: Float[np.ndarray, "wid
         dof=float(len(widths) * (seeds - 1)),
         last=float(last @ mean),
         last_sem=sem(last),
+        tail=float(rest @ mean[1:] / (rest @ rest)),
         status=Status.FITTED,
     )

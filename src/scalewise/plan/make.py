@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from scalewise.plan.decide import Decision, RoleSpec, decide, fan_in_ratio
+from scalewise.plan.decide import Decision, Further, RoleSpec, decide, fan_in_ratio
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
+from scalewise.plan.forward import Gauge, Heads, Passes, attentions, gauges
 from scalewise.plan.names import matching, pattern
 from scalewise.plan.roles import Kind, Role
 from scalewise.plan.rules import Powers, Ratios, rule
+from scalewise.plan.spread import ERRORS, pooled
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy, update_exponents
 
@@ -32,6 +35,9 @@ class Probe:
         target: Target width and target depth.
         shallow: Base width and base depth; ``None`` where the depth stays.
         spreads: Entries of the freshly built tensors at `base`.
+        passes: The forward pass at two widths; ``None`` where it could not be run.
+        shallow_spreads: The same as `spreads` at the base's depth.
+        further: Describes the model at a much larger width, with the ratio of that to the base.
     """
 
     base: ModelDescription
@@ -40,6 +46,9 @@ class Probe:
     target: ModelDescription
     shallow: ModelDescription | None
     spreads: Mapping[str, Spread] = field(default_factory=dict)
+    passes: Passes | None = None
+    shallow_spreads: Mapping[str, Spread] = field(default_factory=dict)
+    further: Further | None = field(default=None, compare=False)
 
 
 def make_plan(
@@ -55,6 +64,7 @@ def make_plan(
     residual: Fraction = Fraction(0),
     branch_outputs: Collection[str] = (),
     multiplied: Collection[str] = (),
+    by_hooks: bool = False,
     width_name: str = "width",
     depth_name: str = "depth",
 ) -> Plan:
@@ -72,44 +82,53 @@ def make_plan(
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and may carry its multiplier.
         multiplied: Names of the multipliers that the forward pass applies.
+        by_hooks: Whether the adapter can multiply what enters a readout, so that this need not be said.
         width_name: What the factory calls its width.
         depth_name: What it calls its depth.
 
     Raises:
         PlanError: If a role is ambiguous, or a needed multiplier is not among `multiplied`.
     """
-    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles)
+    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further)
     blocks = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets = probe.target.named()
+    weights, lookups = ({}, {}) if probe.passes is None else gauges(probe.passes)
+    drawn = _drawn_by_depth(probe)
 
     def of_tensor(d: Decision) -> TensorPlan:
         t = d.tensor
         in_block, absorbs = t.name in blocks, t.name in absorbing
+        gauge = (lookups if t.kind is Kind.LOOKUP else weights).get(t.name, Gauge())
         powers = rule(
             strategy, d.role, d.layer, optimizer, residual=residual, in_block=in_block,
-            absorbs_branch=absorbs,
+            absorbs_branch=absorbs, forward=gauge.total,
         )  # fmt: skip
         shape = targets[t.name].shape
         spread = probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))
+        own = drawn.get(_law(t), 1.0)
+        if own != 1 and residual and t.name in blocks:
+            # As it would be drawn at the base's depth: the multiplier of branches is the plan's to give.
+            spread = replace(spread, std=spread.std / own)
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
-            fan_in_ratio(d, t.shape, shape), in_block, powers, spread, t.aliases,
+            fan_in_ratio(d, t.shape, shape), in_block, powers, spread, t.aliases, gauge,
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
-    needed = [
-        *_tied_readouts(decisions, strategy, targets, width),
-        *_attention(probe, strategy),
-    ]
-    _acknowledged(needed, multiplied)
+    readouts = _tied_readouts(decisions, strategy, targets, width, (weights, lookups))
+    inside = _attention(probe, strategy, width)
+    needed = [*readouts, *inside]
+    _acknowledged(inside if by_hooks else needed, multiplied)
     if residual and not absorbing:
         factor = Powers(depth=-residual).factor(Ratios(depth=depth))
-        needed.append(Multiplier("residual", factor, "Multiply each residual branch by it."))
-    _known(multiplied, needed)
+        needed.append(
+            (Multiplier("residual", factor, "Multiply each residual branch by it."), False)
+        )
+    _known(multiplied, [m for m, _ in needed])
     return Plan(
         strategy, optimizer, dict(base), dict(target), width, depth, residual,
-        rows, tuple(needed), width_name, depth_name,
+        rows, tuple(m for m, _ in needed), width_name, depth_name, probe.passes is not None,
     )  # fmt: skip
 
 
@@ -131,14 +150,37 @@ def unseen_readout(plan: Plan, roles: Mapping[str, RoleSpec]) -> str | None:
     return next((name for name in lookups if name not in said), None)
 
 
+def _law(t: TensorDescription) -> tuple[object, ...]:
+    """What tensors of all depths have in common that are drawn from one law."""
+    return pattern(t.name), t.shape, t.kind, t.module
+
+
+def _drawn_by_depth(probe: Probe) -> dict[tuple[object, ...], float]:
+    """How much larger the factory itself draws a kind of tensor at the target's depth than at the base's."""
+    if probe.shallow is None:
+        return {}
+    pairs = ((probe.base, probe.spreads), (probe.shallow, probe.shallow_spreads))
+    one, two = ({}, {})
+    for into, (model, spreads) in zip((one, two), pairs, strict=True):
+        for t in model.tensors:
+            if t.name in spreads:
+                into.setdefault(_law(t), []).append(spreads[t.name])
+    out = {}
+    for law in one.keys() & two.keys():
+        deep, shallow = pooled(one[law]), pooled(two[law])
+        if deep.std and shallow.std:
+            error = math.hypot(deep.error, shallow.error)
+            ratio = deep.std / shallow.std
+            out[law] = ratio if abs(math.log(ratio)) > ERRORS * error else 1.0
+    return out
+
+
 def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str]:
     """Tensors of which there are more, or fewer, at another depth."""
     if shallow is None:
         return set()
 
-    def key(t: TensorDescription) -> tuple[object, ...]:
-        return pattern(t.name), t.shape, t.kind, t.module
-
+    key = _law
     one, two = Counter(map(key, deep.tensors)), Counter(map(key, shallow.tensors))
     if one == two:
         raise PlanError(
@@ -156,13 +198,19 @@ def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str
     }
 
 
-def _acknowledged(needed: Collection[Multiplier], multiplied: Collection[str]) -> None:
-    for m in needed:
-        if m.name not in multiplied:
-            raise PlanError(
-                f"{m.where} At the target its value is {m.factor:.6g}. No initialisation or learning "
-                f'rate can stand for it: apply it and say so with multiplied=["{m.name}"].'
-            )
+# A multiplier, and whether the model's own code lacks it.
+_Needed = tuple[Multiplier, bool]
+
+
+def _acknowledged(needed: Collection[_Needed], multiplied: Collection[str]) -> None:
+    asked = [m for m, lacking in needed if lacking and m.name not in multiplied]
+    if asked:
+        told = " ".join(f"{m.where} At the target its value is {m.factor:.6g}." for m in asked)
+        names = ", ".join(f'"{n}"' for n in dict.fromkeys([*multiplied, *(m.name for m in asked)]))
+        raise PlanError(
+            f"{told} No initialisation or learning rate can stand for it: apply it and say so with "
+            f"multiplied=[{names}]."
+        )
 
 
 def _known(multiplied: Collection[str], needed: Collection[Multiplier]) -> None:
@@ -189,7 +237,8 @@ def _tied_readouts(
     strategy: Strategy,
     targets: dict[str, TensorDescription],
     width: Fraction,
-) -> list[Multiplier]:
+    seen: tuple[Mapping[str, Gauge], Mapping[str, Gauge]],
+) -> list[_Needed]:
     """The factor that makes an embedding's weights small enough to read out with."""
     out = []
     first, last = strategy.first, strategy.last
@@ -205,7 +254,9 @@ def _tied_readouts(
         shape = targets[d.tensor.name].shape
         summed = Decision(d.tensor, Role.OUTPUT, d.layer, d.fan_in)
         ratios = Ratios(fan_in_ratio(summed, d.tensor.shape, shape), width)
-        factor = Powers(-_HALF, -last.p / 2).factor(ratios)
+        # Beside what the model's own code does to the readout, and to the embedding.
+        own = [pair.get(d.tensor.name, Gauge()).total for pair in seen]
+        powers = Powers(-_HALF, -last.p / 2 - own[0] + own[1])
         where = (
             f"`{d.readout}` reads out with the weights of the embedding `{d.tensor.name}`, which are too "
             f"large for it at a larger width: multiply what enters `{d.readout}` by a factor that falls "
@@ -216,25 +267,58 @@ def _tied_readouts(
                 f" Under {strategy} that is not enough if a residual stream carries the embedding to the "
                 "readout, where it meets itself and makes logits grow: untie the two there."
             )
-        out.append(Multiplier(d.readout, factor, where))
+        lacking = powers.of_width != 0
+        factor = powers.factor(ratios) if lacking else 1.0
+        out.append((Multiplier(d.readout, factor, where), lacking))
     return out
 
 
-def _attention(probe: Probe, strategy: Strategy) -> list[Multiplier]:
-    r"""The factor of attention logits where heads grow.
+def _attention(probe: Probe, strategy: Strategy, width: Fraction) -> list[_Needed]:
+    r"""The factor of attention logits: where heads grow, or their scale goes with the width.
 
-    Queries and keys align by $n^{-r_\ell}$ an entry, which a head of size $d$ sums to $d\,n^{-r_\ell}$;
-    the usual $d^{-1/2}$ leaves $d^{1/2-r_\ell}$ of it.
+    Queries and keys align by $n^{-r_\ell}$ an entry, which a head of size $d$ sums to $d\,n^{-r_\ell}$: so
+    the scale may be $d^{r_\ell-1}$ at most, and no less than $d^{-1}$, with which aligned logits stay of
+    order one. Heads that do not grow need a scale that does not move.
     """
-    base, wide = probe.base.head_dims, probe.wide.head_dims
-    grown = [k for k in base if base[k] != wide.get(k, base[k])]
-    excess = min(Fraction(0), update_exponents(strategy)[-1] - _HALF)
-    if not grown or strategy.plain_biases or not excess:
+    if probe.passes is None or strategy.plain_biases:
         return []
-    ratio = Fraction(probe.target.head_dims[grown[0]], base[grown[0]])
-    where = (
-        f"The heads of `{grown[0]}` grow with the width, and attention logits of the usual scale, one "
-        "over the root of the size of a head, then grow once queries and keys align: multiply them by a "
-        "further factor."
+    most = update_exponents(strategy)[-1] - 1
+    found = [h for h in attentions(probe.passes) if h.grow or h.scale]
+    missing = {h.place: _beyond(h, most) for h in found}
+    off = [h for h in found if missing[h.place]]
+    if not off:
+        growing = any(h.grow for h in found) and most < -_HALF
+        return [(Multiplier("attention", 1.0, "The model's own code applies it."), False)] * growing
+    if len(set(missing.values())) > 1 or len(off) < len(found):
+        listed = ", ".join(f"`{p}` by n^({m})" for p, m in missing.items())
+        raise PlanError(
+            f"The attention logits of this model lack different multipliers: {listed}. No one factor suits "
+            "them; let the model scale its attentions alike."
+        )
+    head, lack = off[0], missing[off[0].place]
+    grown = Fraction(head.length[1], head.length[0]) if head.grow else probe.passes.ratio
+    # The target may be wider than what was looked at.
+    ratio = float(grown) ** (math.log(width) / math.log(probe.passes.ratio))
+    return [(Multiplier("attention", ratio ** float(lack), _lacking(head, lack)), True)]
+
+
+def _beyond(head: Heads, most: Fraction) -> Fraction:
+    """The power that the scale of attention logits lacks; of the size of a head where heads grow."""
+    if not head.grow:
+        return -head.scale
+    return min(most - head.scale, Fraction(0)) or max(-1 - head.scale, Fraction(0))
+
+
+def _lacking(head: Heads, lack: Fraction) -> str:
+    scale = f"d^({head.scale})" if head.scale else "a constant"
+    where = f"`{head.place}`" if head.place else "the model"
+    if not head.grow:
+        return (
+            f"The heads of {where} keep their size, but the forward pass multiplies attention logits by "
+            f"n^({head.scale}) of the width n: take that back by a further factor."
+        )
+    grows = "then grow once queries and keys align" if lack < 0 else "then fade"
+    return (
+        f"The heads of {where} grow with the width, and attention logits of the scale of its code, "
+        f"{scale} of the size d of a head, {grows}: multiply them by a further factor, d^({lack})."
     )
-    return [Multiplier("attention", Powers(width=excess).factor(Ratios(width=ratio)), where)]

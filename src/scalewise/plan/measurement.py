@@ -9,6 +9,8 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.plan.growth import Growth
+
 __all__ = ["Measurement", "Quantity"]
 
 
@@ -27,6 +29,9 @@ class Quantity(StrEnum):
     | `change` | the change of its module's output by all steps |
     | `features` | what the readout reads, at initialisation |
     | `features_change` | the change of what the readout reads by all steps |
+    | `logits` | attention logits at initialisation |
+    | `logits_change` | their change by what all steps did to the tensors of their module |
+    | `logits_step` | how far these queries and keys moved: their changes times one another's size |
 
     What belongs to a module stands with one of its tensors, the one that sums or looks up.
     """
@@ -41,6 +46,9 @@ class Quantity(StrEnum):
     CHANGE = "change"
     FEATURES = "features"
     FEATURES_CHANGE = "features_change"
+    LOGITS = "logits"
+    LOGITS_CHANGE = "logits_change"
+    LOGITS_STEP = "logits_step"
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,11 @@ class Measurement:
         precision: Rounding unit of the parameters.
         nonlinearity: For each width how far the change of features is from linear in the size of the
             step: 0 is linear, 1 is not at all; NaN where it could not be told.
-        frozen: Tensors of equal entries at initialisation.
+        constant: Tensors of equal entries at initialisation.
+        growth: How the sides of tensors grow over these widths; a tensor that is missing grows as from base
+            to target.
+        attention: For each kind of module whose code makes attention logits (its name, with stars for the
+            numbers of layers), and for `logits`, `logits_change` and `logits_step`, the sizes.
     """
 
     widths: Float[np.ndarray, " width"]
@@ -73,7 +85,11 @@ class Measurement:
     lr: float | None
     precision: float
     nonlinearity: Float[np.ndarray, " width"]
-    frozen: frozenset[str] = frozenset()
+    constant: frozenset[str] = frozenset()
+    growth: Mapping[str, Growth] = field(default_factory=dict)
+    attention: Mapping[tuple[str, Quantity], Float[np.ndarray, "width seed"]] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def seeds(self) -> int:

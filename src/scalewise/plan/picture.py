@@ -87,7 +87,7 @@ def draw(check: Check) -> Figure:
 def _headline(check: Check) -> str:
     if check.ok:
         return f"{check.verdict}; as planned"
-    found = [f"{c.cause} of {c.tensor} off by n^({c.power})" for c in check.culprits[:2]]
+    found = [f"{c.cause} of {c.tensor} off by n^({c.power:+.2f})" for c in check.culprits[:2]]
     return "; ".join([str(check.verdict), *(found or ["as planned"])])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scalewise.plan.fits import Status
+from scalewise.plan.growth import written
 from scalewise.plan.measurement import Quantity
 from scalewise.plan.names import pattern
 from scalewise.plan.rows import Row
@@ -36,6 +37,7 @@ def tell(check: Check, *, brief: bool = False) -> str:
             *_head(check),
             "",
             *_grid(check),
+            *_attention(check),
             "",
             *check.verdict.reasons[:_REASONS],
             *lines,
@@ -60,6 +62,7 @@ def _wrong(check: Check) -> list[str]:
     if check.ok:
         return ["Every power is as planned."]
     out = [str(c) for c in check.culprits]
+    out += [str(check.depth)] if check.depth is not None and not check.depth.ok else []
     follows = check.consequences
     if follows and check.culprits:
         named = list(dict.fromkeys(f"`{r.tensor}` ({_noun(r)})" for r in follows))
@@ -69,6 +72,15 @@ def _wrong(check: Check) -> list[str]:
         how = "" if check.culprits else f", as {check.plan.strategy} is known to be"
         out.append(f"The network is unstable{how}: {check.verdict.reasons[0]}")
     return out
+
+
+def _attention(check: Check) -> list[str]:
+    """A line for each kind of attention."""
+    lines: dict[str, list[str]] = {}
+    for row in check.attention:
+        if row.fit.status is not Status.ABSENT:
+            lines.setdefault(row.tensor, []).append(f"{_noun(row)} {_cell(row)}")
+    return [f"attention of `{n or 'the model'}`: {', '.join(cells)}" for n, cells in lines.items()]
 
 
 def _noun(row: Row) -> str:
@@ -114,7 +126,7 @@ def _cell(row: Row) -> str:
     if row.fit.status is not Status.FITTED:
         return f"{row.fit.status}{'' if row.agrees else ' !'}"
     bound = "≤" if row.least == float("-inf") else ""
-    planned = f"{bound}{row.predicted}"
+    planned = f"{bound}{written(row.predicted)}"
     return f"{row.fit.slope:+.2f}±{row.fit.sem:.2f} [{planned}]{_mark(row)}"
 
 

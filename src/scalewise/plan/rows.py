@@ -11,12 +11,13 @@ from jaxtyping import Float
 
 from scalewise.plan.fits import Fit, Status, power_law
 from scalewise.plan.measurement import Measurement, Quantity
-from scalewise.plan.predicted import Predicted, of_features, of_readout, predicted
+from scalewise.plan.predicted import Predicted, of_features, of_readout, predictions, reads_out
 from scalewise.plan.roles import Kind, Role
 from scalewise.plan.spread import ERRORS
 from scalewise.plan.table import Plan
+from scalewise.scaling import update_exponents
 
-__all__ = ["JUDGED", "Row", "rows_of", "sizes_of"]
+__all__ = ["JUDGED", "Row", "attention_rows", "rows_of", "sizes_of", "starts_small"]
 
 JUDGED = (
     Quantity.WEIGHT,
@@ -72,37 +73,76 @@ class Row:
     @property
     def agrees(self) -> bool:
         """Whether the slope is as planned within the tolerance and its error, or tends to it."""
-        near = abs(self.excess) <= self.tolerance + self.slack + self.fit.error
-        return near or self.settles
+        return not self._far or self.settles
+
+    @property
+    def _far(self) -> bool:
+        return abs(self.excess) > self.allowed + self.slack
+
+    @property
+    def allowed(self) -> float:
+        """How far the slope may be off: twice the tolerance where the rest of the network has a part in it.
+
+        Spreads and learning rates are what a plan sets, and are powers at any width. All else tends to its power
+        as the width grows; the least that a wrong rule is off by is a quarter, of which this is half.
+        """
+        if self.quantity in _EXACT:
+            return self.tolerance + self.fit.error
+        return 2 * self.tolerance + self.fit.doubt
 
     @property
     def settles(self) -> bool:
         """Whether it is off over these widths and right at the largest; spreads and rates must be exact."""
-        if self.fit.status is not Status.FITTED or self.quantity in _EXACT:
+        exact = self.quantity in _EXACT
+        if exact or self.fit.status is not Status.FITTED or not self._far:
             return False
         bound = self.predicted if self.excess > 0 else self.least
-        return self.fit.tends_to(float(bound), self.tolerance)
+        return self.fit.tends_to(float(bound), 2 * self.tolerance)
 
     @property
     def only_just(self) -> bool:
         """Whether it agrees because too few entries tell the spread."""
-        off = abs(self.excess) > self.tolerance + self.fit.error
-        return self.slack > 0 and self.agrees and off
+        return self.slack > 0 and self.agrees and abs(self.excess) > self.allowed
 
 
 def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
     """All rows, tensor by tensor in the order of the measurement."""
     out: list[Row] = []
-    for name in measured.tensors:
+    expected = predictions(
+        plan, measured.tensors, zero_readout=measured.zero_readout, growth=measured.growth
+    )
+    for name, p in expected.items():
         tied = name in measured.readouts and plan[name].role is not Role.OUTPUT
-        p = predicted(plan, name, zero_readout=measured.zero_readout)
         for quantity in JUDGED:
             sizes = sizes_of(plan, measured, name, quantity)
             top, least = _powers(plan, measured, name, quantity, p, tied)
-            drawn = quantity is Quantity.WEIGHT and name not in measured.frozen
+            drawn = quantity is Quantity.WEIGHT and name not in measured.constant
             slack = _init_slack(plan, measured, name) if drawn else 0.0
             fit = power_law(measured.widths, sizes)
             out.append(Row(name, quantity, top, least, fit, tolerance, slack))
+    return out
+
+
+def attention_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
+    """Attention logits and their change, by kind of module: neither may grow with the width.
+
+    Queries and keys align from the first step on, so the change shows the power of the whole to come; at
+    initialisation a scale that is too large by the root of the size of a head looks right.
+    """
+    out, most = [], _ZERO
+    wanted = (Quantity.LOGITS, Quantity.LOGITS_CHANGE, Quantity.LOGITS_STEP)
+    for place in dict.fromkeys(p for p, _ in measured.attention):
+        start, change, step = (measured.attention[place, q] for q in wanted)
+        if plan.optimizer == "sgd" and np.all(step > 0):
+            # How far queries and keys move is a gradient, which scatters from network to network; beside
+            # it the change is a clean power. Where they move less and less, it may be larger.
+            change = change / step
+            plain = plan.strategy.plain_biases
+            most = _ZERO if plain else max(update_exponents(plan.strategy)[-1], _ZERO)
+        sizes = ((Quantity.LOGITS, start, _ZERO), (Quantity.LOGITS_CHANGE, change, most))
+        for quantity, found, limit in sizes:
+            fit = power_law(measured.widths, found)
+            out.append(Row(place, quantity, limit, -math.inf, fit, tolerance))
     return out
 
 
@@ -139,47 +179,46 @@ def _powers(
     plan: Plan, measured: Measurement, name: str, quantity: Quantity, p: Predicted, tied: bool
 ) -> tuple[Fraction, Fraction | float]:
     """The predicted power, and the least one that agrees."""
-    if quantity is Quantity.WEIGHT and name in measured.frozen:
+    if quantity is Quantity.WEIGHT and name in measured.constant:
         return _ZERO, _ZERO
     if quantity is Quantity.OUTPUT and name in measured.readouts:
         # A bias at the output is of order one; a narrow network shows some of each.
-        _, power = of_readout(plan, zero_readout=measured.zero_readout)
+        _, power = _readout(plan, measured)
         # A tied readout may meet its own embedding again, entry by entry.
         power += _HALF if tied else 0
         return max(power, _ZERO) if _has_bias(plan, name) else power, -math.inf
     if quantity is Quantity.CHANGE:
         parts = p.parts
         if tied:
-            parts = of_readout(plan, zero_readout=measured.zero_readout)[0]
-        return max(parts), -math.inf if _bottlenecks(plan) else min(parts)
+            parts = tuple(_readout(plan, measured)[0])
+        return max(parts), -math.inf if starts_small(plan) else min(parts)
     if quantity in (Quantity.FEATURES, Quantity.FEATURES_CHANGE):
         if name not in measured.readouts:
             return _ZERO, _ZERO
         top, least = _of_features(plan, measured, quantity)
         # What a tied readout reads is scaled down on its way; what comes through a bottleneck moves late.
-        return top, -math.inf if tied or _bottlenecks(plan) else least
+        return top, -math.inf if tied or starts_small(plan) else least
     power: Fraction = getattr(p, str(quantity))
-    exact = quantity in _EXACT
-    if not exact and _starts_small(plan, name):
+    if quantity in _EXACT:
+        return power, power
+    # Queries and keys that are not yet aligned learn through small attention logits.
+    scaled = any(m.name == "attention" for m in plan.multipliers)
+    late = scaled and quantity in _DRIVEN and not reads_out(plan, plan[name])
+    if late or starts_small(plan):
         return power, -math.inf
-    if not exact and quantity in _DRIVEN and any(m.name == "attention" for m in plan.multipliers):
-        # Queries and keys that are not yet aligned learn through small attention logits.
-        return power, -math.inf
-    return power, power
+    return power, getattr(p, f"{quantity}_least", power)
 
 
-def _bottlenecks(plan: Plan) -> bool:
-    """Whether a part of what moves comes through a bottleneck, which is small at first."""
+def _readout(plan: Plan, measured: Measurement) -> tuple[list[Fraction], Fraction]:
+    return of_readout(plan, zero_readout=measured.zero_readout, growth=measured.growth)
+
+
+def starts_small(plan: Plan) -> bool:
+    """Whether what a plan says of sizes is an upper bound: a part of the network comes through a bottleneck.
+
+    That starts small and grows as it is trained, and whatever reads it, directly or not, does so too.
+    """
     return any(t.role is Role.BOTTLENECK for t in plan.tensors)
-
-
-def _starts_small(plan: Plan, name: str) -> bool:
-    """Whether a tensor makes a bottleneck, or may read one."""
-    if not _bottlenecks(plan):
-        return False
-    tensor = plan[name]
-    reads = tensor.role is Role.INPUT and tensor.kind is not Kind.LOOKUP
-    return reads or tensor.role is Role.BOTTLENECK
 
 
 def _of_features(
@@ -188,7 +227,7 @@ def _of_features(
     size = -plan.strategy.hidden.p / 2
     if quantity is Quantity.FEATURES:
         return size, size
-    owns = of_features(plan, measured.zero_readout)
+    owns = of_features(plan, measured.zero_readout, measured.growth)
     return max(owns, default=_ZERO), min(owns, default=_ZERO)
 
 

@@ -139,6 +139,7 @@ def rule(
     residual: Fraction = _ZERO,
     in_block: bool = False,
     absorbs_branch: bool = False,
+    forward: Fraction = _ZERO,
 ) -> Rule:
     r"""The powers that scale one tensor.
 
@@ -152,6 +153,8 @@ def rule(
             which scales nothing but initialisation, has no rule for depth either.
         absorbs_branch: Whether it carries its branch's multiplier itself, by its initialisation and
             rates, so that the forward pass needs none.
+        forward: Power of the width by which the model's own code multiplies the tensor: its initialisation
+            and rates take that back.
 
     Raises:
         PlanError: If the optimizer is unknown.
@@ -176,11 +179,11 @@ def rule(
     in_block = in_block and not strategy.plain_biases
     depth = _depth(optimizer, residual) if in_block else (Powers(), Powers())
     lr, gradient = lr * depth[0], gradient * depth[1]
-    if in_block and absorbs_branch:
-        # The weight is its old self times depth^-alpha: a change of gauge.
-        shift = Powers(depth=-residual)
-        init, gradient = init * shift, gradient * shift**-1
-        lr = lr * shift ** (2 if optimizer == "sgd" else 1)
+    # A change of gauge: the weight that acts is n^forward times the one that is stored, or depth^alpha times.
+    absorbed = residual if in_block and absorbs_branch else _ZERO
+    shift = Powers(width=-forward, depth=-absorbed)
+    init, gradient = init * shift, gradient * shift**-1
+    lr = lr * shift ** (2 if optimizer == "sgd" else 1)
     eps = Powers() if optimizer == "sgd" else gradient
     decay = gradient * init**-1 if optimizer == "adam" else lr**-1
     return Rule(init, lr, eps, decay)

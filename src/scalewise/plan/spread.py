@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from scalewise.plan.errors import PlanError
 from scalewise.plan.table import Spread
 
-__all__ = ["ERRORS", "rescaling", "spread_error", "told_mean"]
+__all__ = ["ERRORS", "pooled", "rescaling", "spread_error", "told_mean"]
 
 # Standard errors within which a spread is taken for what it should be. Narrow, for to take a right one
 # for a wrong one costs nothing but a factor near 1.
@@ -25,6 +26,13 @@ def spread_error(kurtosis: float, entries: int) -> float:
         entries: $N$, how many there are.
     """
     return math.sqrt((max(kurtosis, 1.0) - 1 + 6 / entries) / (4 * entries))
+
+
+def pooled(spreads: Sequence[Spread]) -> Spread:
+    """The spread of several tensors drawn from one law, and how well all their entries tell it."""
+    std = math.sqrt(math.fsum(s.std**2 for s in spreads) / len(spreads))
+    error = math.sqrt(math.fsum(s.error**2 for s in spreads)) / len(spreads)
+    return Spread(math.fsum(s.mean for s in spreads) / len(spreads), std, error)
 
 
 def rescaling(name: str, own: Spread, base: Spread, goal: float, rounding: float) -> float:

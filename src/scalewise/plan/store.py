@@ -11,6 +11,7 @@ from typing import Any
 
 from scalewise._version import __version__
 from scalewise.plan.errors import PlanError
+from scalewise.plan.forward import Gauge
 from scalewise.plan.roles import Kind, Layer, Role
 from scalewise.plan.rules import Powers, Rule
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
@@ -47,6 +48,7 @@ def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
         "residual": plan.residual,
         "width_name": plan.width_name,
         "depth_name": plan.depth_name,
+        "looked": plan.looked,
         "multipliers": [asdict(m) for m in plan.multipliers],
         "tensors": [asdict(t) for t in plan.tensors],
         **({} if options is None else {"options": dict(options)}),
@@ -89,6 +91,7 @@ def from_json(text: str) -> Plan:
             tuple(Multiplier(**m) for m in data["multipliers"]),
             data["width_name"],
             data["depth_name"],
+            data.get("looked", True),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
@@ -114,6 +117,7 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
             "rule": Rule(**powers),
             "base": Spread(**data["base"]),
             "aliases": tuple(data["aliases"]),
+            "gauge": Gauge(**{k: Fraction(v) for k, v in data.get("gauge", {}).items()}),
         }
     )
 

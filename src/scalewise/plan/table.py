@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from scalewise.plan.errors import PlanError
+from scalewise.plan.forward import Gauge
 from scalewise.plan.names import bare
 from scalewise.plan.roles import Kind, Layer, Role
 from scalewise.plan.rules import Powers, Ratios, Rule
@@ -48,6 +49,7 @@ class TensorPlan:
         rule: The powers of its four settings.
         base: Its entries as the model's own code draws them at the base width.
         aliases: Other names of the same tensor.
+        gauge: Powers of the width by which the model's own code multiplies around it.
     """
 
     name: str
@@ -63,6 +65,7 @@ class TensorPlan:
     rule: Rule
     base: Spread
     aliases: tuple[str, ...] = ()
+    gauge: Gauge = field(default_factory=Gauge)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Multiplier:
 
     Args:
         name: ``"attention"``, ``"residual"``, or the name of the module whose input it multiplies.
-        factor: Its value at the target; 1 at the base.
+        factor: Its value at the target; 1 at the base, and where the model's own code applies it.
         where: What to multiply, as a sentence.
     """
 
@@ -106,6 +109,7 @@ class Plan:
         multipliers: What the forward pass must do itself.
         width_name: What the factory calls its width.
         depth_name: What it calls its depth.
+        looked: Whether the forward pass was seen: if not, multipliers and heads in it are not known.
     """
 
     strategy: Strategy
@@ -119,6 +123,7 @@ class Plan:
     multipliers: tuple[Multiplier, ...] = ()
     width_name: str = "width"
     depth_name: str = "depth"
+    looked: bool = True
     names: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:

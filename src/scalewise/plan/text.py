@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scalewise.plan.growth import growth_between, of_width, written
 from scalewise.plan.names import pattern
-from scalewise.plan.predicted import predicted
+from scalewise.plan.predicted import Predicted, predictions
 from scalewise.plan.table import Plan, TensorPlan
 
 __all__ = ["describe"]
@@ -27,8 +28,9 @@ def describe(plan: Plan) -> str:
         plan: The plan.
     """
     kinds: dict[_Row, list[TensorPlan]] = {}
+    slopes = predictions(plan, [t.name for t in plan.tensors])
     for tensor in plan.tensors:
-        kinds.setdefault(_row(plan, tensor), []).append(tensor)
+        kinds.setdefault(_row(plan, tensor, slopes[tensor.name]), []).append(tensor)
     lines = [_HEAD, *(_cells(plan, row, tensors) for row, tensors in kinds.items())]
     widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
     table = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
@@ -51,7 +53,7 @@ class _Row:
     slope: str
 
 
-def _row(plan: Plan, tensor: TensorPlan) -> _Row:
+def _row(plan: Plan, tensor: TensorPlan, slopes: Predicted) -> _Row:
     f = plan.factors(tensor.name)
     sizes = zip(tensor.base_shape, tensor.shape, strict=True)
     return _Row(
@@ -59,11 +61,11 @@ def _row(plan: Plan, tensor: TensorPlan) -> _Row:
         str(tensor.role),
         " x ".join(str(b) if a == b else f"{b} ({a})" for a, b in sizes) or "scalar",
         tensor.base.std > 0,
-        _power(tensor.rule.init.of_width),
+        _power(of_width(tensor.rule.init, growth_between(plan, tensor))),
         _factor(f.lr),
         "" if plan.optimizer == "sgd" else _factor(f.eps),
         _factor(f.weight_decay),
-        str(predicted(plan, tensor.name).change),
+        written(slopes.change),
     )
 
 
@@ -101,7 +103,16 @@ def _notes(plan: Plan) -> list[str]:
         out.append(
             f"The depth changes by a factor of {float(plan.depth):g}; what it repeats is taken {what}."
         )
+    scaled = {pattern(t.name): t.gauge.total for t in plan.tensors if t.gauge.total}
+    for name, power in scaled.items():
+        out.append(
+            f"The model's own code multiplies `{name}` by n^({power}); its initialisation and rates allow for it."
+        )
+    if not plan.looked:
+        out.append("The forward pass was not seen: attention and multipliers in it are not known.")
     for m in plan.multipliers:
+        if m.factor == 1 and plan.width != 1:
+            continue
         out.append(f"In the forward pass, {m.name}: x {m.factor:.6g}. {m.where}")
     return ["", *out] if out else []
 
@@ -116,4 +127,4 @@ def _factor(value: float) -> str:
 
 
 def _power(power: Fraction) -> str:
-    return f"(n^{power})" if power else ""
+    return f"(n^{written(power)})" if power else ""

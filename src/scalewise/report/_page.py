@@ -21,6 +21,7 @@ from scalewise.report._results import Results
 from scalewise.report._signal import signal_figure
 from scalewise.report._style import Figure
 from scalewise.report._vertex import correction_figure, vertex_figure
+from scalewise.selection import omissions
 
 __all__ = ["result_record", "write_report"]
 
@@ -112,6 +113,7 @@ def _render(results: Results, record: dict[str, Any]) -> str:
         verdict=_words.verdict(results),
         critical=_words.critical_words(results),
         aspect=_words.aspect_words(results),
+        omitted=omissions(results.theory.attrs),
         record=record,
         title=_title(results.net),
     )

@@ -36,11 +36,12 @@ class LineTable:
 
     Args:
         sigma: The activation.
+        names: Which expectations: all if ``None``, or `VERTEX`.
     """
 
-    def __init__(self, sigma: Activation):
+    def __init__(self, sigma: Activation, names: tuple[str, ...] | None = None):
         self.sigma = sigma
-        self.names = moment_names(sigma)
+        self.names = names or moment_names(sigma)
         self._panels: dict[int, np.ndarray] = {}  # (part, moment, coefficient)
         self._powers: dict[int, list[list[float]]] = {}
 
@@ -73,10 +74,11 @@ class LineTable:
         """
         closed = closed_line_moments(self.sigma, K)
         if closed is not None:
-            return dict(zip(self.names, closed, strict=True))
+            return dict(zip(moment_names(self.sigma), closed, strict=True))
         out = np.empty((len(self.names), K.size))
         t = np.log(K) * _TO_A_UNIT
         index = np.floor(t).astype(np.int64)
+        self._make_missing(np.unique(index).tolist())
         order = np.argsort(index, kind="stable")
         starts = np.flatnonzero(np.diff(index[order], prepend=index[order[0]] - 1))
         for rows in np.split(order, starts[1:]):
@@ -104,17 +106,19 @@ class LineTable:
         ]
         return self._powers[index]
 
+    def _make_missing(self, indices: list[int]) -> None:
+        """Panels in one part each, at once; where one part does not do, the panel is left out."""
+        missing = [index for index in indices if index not in self._panels]
+        if missing:
+            made, good = self._interpolated(np.array(missing, float), 1.0)
+            new = zip(missing, made, good, strict=True)
+            self._panels |= {index: panel[None] for index, panel, fine in new if fine}
+
     def _make_panel(self, index: int) -> np.ndarray:
-        parts, x, transform = 1, _COSINES[1], _COSINES * (2 / _NODES)
-        transform[0] /= 2
+        parts = 1
         while parts <= _MOST_PARTS:
-            t = index + (np.arange(parts)[:, None] + 0.5 * (x + 1)) / parts
-            value, size = line_moments(self.sigma, np.exp(t.ravel() / _TO_A_UNIT))
-            value = value.reshape(len(self.names), parts, _NODES)
-            size = size.reshape(value.shape)
-            panel = np.einsum("mpn,cn->pmc", value, transform)
-            tail = np.abs(panel[..., -2:]).max(axis=-1)
-            if np.all(tail <= _ROUNDING * size.max(axis=-1).T + 1e-290):
+            panel, good = self._interpolated(index + np.arange(parts) / parts, 1 / parts)
+            if good.all():
                 return panel
             parts *= 2
         raise ValueError(
@@ -123,8 +127,20 @@ class LineTable:
             "smaller, or use a smoother activation."
         )
 
+    def _interpolated(self, left: np.ndarray, length: float) -> tuple[np.ndarray, np.ndarray]:
+        """(part, moment, coefficient) of parts of the table, and whether each is fine enough."""
+        transform = _COSINES * (2 / _NODES)
+        transform[0] /= 2
+        t = left[:, None] + 0.5 * (_COSINES[1] + 1) * length
+        value, size = line_moments(self.sigma, np.exp(t.ravel() / _TO_A_UNIT), self.names)
+        value = value.reshape(len(self.names), len(left), _NODES)
+        size = size.reshape(value.shape).max(axis=-1).T
+        panel = np.einsum("mpn,cn->pmc", value, transform)
+        tail = np.abs(panel[..., -2:]).max(axis=-1)
+        return panel, np.all(tail <= _ROUNDING * size + 1e-290, axis=1)
 
-@lru_cache(maxsize=16)
-def line_table(sigma: Activation) -> LineTable:
+
+@lru_cache(maxsize=32)
+def line_table(sigma: Activation, names: tuple[str, ...] | None = None) -> LineTable:
     """The table of an activation, kept for the next flow."""
-    return LineTable(sigma)
+    return LineTable(sigma, names)

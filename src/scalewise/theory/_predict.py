@@ -11,12 +11,13 @@ import xarray as xr
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.network import MLP, check_inputs, digest_of
-from scalewise.observables import SAMPLE_DIMS, as_variable, select
+from scalewise.observables import SAMPLE_DIMS, as_variable
+from scalewise.selection import select
 from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.natural_size import natural_sizes
 from scalewise.theory.preactivation import preactivation_flow
 from scalewise.theory.single_input import single_input_vertex
-from scalewise.theory.tensor_flow import TENSORS, check_tensors, tensor_flow
+from scalewise.theory.tensor_flow import TENSORS, check_memory, tensor_flow
 
 __all__ = ["predict"]
 
@@ -37,8 +38,10 @@ def predict(
     Args:
         net: The network: shape, activation and hyperparameters.
         x: Inputs (samples, features).
-        observables: Names out of ``scalewise.OBSERVABLES``; kernel, NTK and the preactivations' 1/n
-            terms if ``None``; ``"all"`` for everything that exists for the activation.
+        observables: Names out of ``scalewise.OBSERVABLES``; ``"all"`` for everything that exists for
+            the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only
+            as long as they take some ten seconds at most: some 42 inputs through 3 layers, 23
+            through 16. What is named is computed whatever it takes, if it fits the memory.
         layers: Which layers to keep, from 1 to the depth, or one of them; all if ``None``.
         progress: Called with (what, steps done, steps in all).
 
@@ -49,11 +52,12 @@ def predict(
         where expectations were sampled or cubed; ``<name>_size`` comes with tensors beyond the
         preactivations: how large a coefficient of their dimension is (`natural_sizes`). ``expansion_parameter`` is
         $\max_aV_{(aa)(aa)}/(n_{\ell-1}K_{aa}^2)$ at the network's own widths: the small parameter of
-        the 1/n expansion, the relative variance of the metric.
+        the 1/n expansion, the relative variance of the metric. The attributes ``left_out`` and
+        ``left_out_because`` name what ``None`` or ``"all"`` would have held and does not, and why.
 
     Raises:
-        ValueError: If the inputs do not fit the network, a name or a layer does not exist, or an
-            observable does not exist for this activation.
+        ValueError: If the inputs do not fit the network, a name or a layer does not exist, or what is
+            named does not exist for this activation or does not fit the memory.
 
     Source: PDLT (4.118), (4.119), (4.115), (8.63), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.181).
 
@@ -66,14 +70,14 @@ def predict(
     if not isinstance(net, MLP):
         raise TypeError(f"`net` must be a scalewise.MLP; got {type(net).__name__}.")
     inputs = check_inputs(net, x)
-    names = select(observables, net.activation)
+    chosen = select(observables, net.activation, samples=len(inputs), depth=net.depth)
     kept = _layers(net, layers)
-    tensors = [name for name in names if name in TENSORS]
-    check_tensors(net, len(inputs), tensors)
+    tensors = [name for name in chosen.names if name in TENSORS]
+    check_memory(net, len(inputs), tensors)
     pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
     with blas_threads_for(pairs):
-        data = _compute(net, inputs, names, kept, progress)
-    return _dataset(net, kept, inputs, data)
+        data = _compute(net, inputs, chosen.names, kept, progress)
+    return _dataset(net, kept, inputs, data).assign_attrs(chosen.attributes())
 
 
 def _compute(

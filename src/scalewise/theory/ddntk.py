@@ -29,14 +29,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewise.theory.layer import Layer, Tensor
+from scalewise.theory.layer import Expectations, Tensor
 from scalewise.theory.ntk_statistics import Matrix, slide, swapped
 
 __all__ = ["next_R", "next_S", "next_T", "next_U"]
 
 
 def next_R(
-    layer: Layer,
+    layer: Expectations,
     tensors: tuple[Tensor, Tensor, Tensor],
     *,
     C_W: float,
@@ -64,7 +64,14 @@ def next_R(
 
 
 def next_S(
-    layer: Layer, S: Tensor, B: Tensor, *, C_W: float, lambda_W: float, Theta: Matrix, r: float
+    layer: Expectations,
+    S: Tensor,
+    B: Tensor,
+    *,
+    C_W: float,
+    lambda_W: float,
+    Theta: Matrix,
+    r: float,
 ) -> Tensor:
     r"""$S_{1234}$ of the next layer from $S$ and $B$ of this one; NTK³ / preactivation²."""
     pp = layer.M(1, 1)
@@ -77,7 +84,7 @@ def next_S(
 
 
 def next_T(
-    layer: Layer,
+    layer: Expectations,
     tensors: tuple[Tensor, Tensor, Tensor],
     *,
     C_W: float,
@@ -104,14 +111,14 @@ def next_T(
     return plain + both + one + one.transpose(0, 4, 3, 2, 1) + r * inner
 
 
-def next_U(layer: Layer, U: Tensor, *, C_W: float, Theta: Matrix, r: float) -> Tensor:
+def next_U(layer: Expectations, U: Tensor, *, C_W: float, Theta: Matrix, r: float) -> Tensor:
     r"""$U_{1423}$ of the next layer, stored in that order; NTK³ / preactivation²."""
     pp = layer.M(1, 1)
     source = np.einsum("eabcd->eadbc", _curvatures(layer, Theta))
     return C_W**2 * (source + r * pp[:, :, None, None] * pp * U)
 
 
-def _curvatures(layer: Layer, Theta: Matrix) -> Tensor:
+def _curvatures(layer: Expectations, Theta: Matrix) -> Tensor:
     r"""$\kappa_{1234}=\langle\sigma''_1\sigma''_2\sigma'_3\sigma'_4\rangle\Theta_{12}\Theta_{13}\Theta_{24}$."""
     return np.einsum(
         "eabcd,ab,ac,bd->eabcd", layer.four((2, 2, 1, 1)), Theta, Theta, Theta, optimize=True

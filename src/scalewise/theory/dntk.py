@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewise.theory.layer import Layer, Tensor
+from scalewise.theory.layer import Expectations, Tensor
 from scalewise.theory.ntk_statistics import Matrix, slide, swapped
 
 __all__ = ["next_P", "next_Q"]
 
 
-def next_P(layer: Layer, P: Tensor, B: Tensor, *, C_W: float, Theta: Matrix, r: float) -> Tensor:
+def next_P(
+    layer: Expectations, P: Tensor, B: Tensor, *, C_W: float, Theta: Matrix, r: float
+) -> Tensor:
     r"""$P_{0123}$ of the next layer from $P$ and $B$ of this one; NTK²."""
     curved, bent, pp = layer.curved(2, 0), layer.M(2, 0), layer.M(1, 1)
     inner = (
@@ -38,7 +40,7 @@ def next_P(layer: Layer, P: Tensor, B: Tensor, *, C_W: float, Theta: Matrix, r: 
 
 
 def next_Q(
-    layer: Layer,
+    layer: Expectations,
     Q: Tensor,
     F: Tensor,
     F_next: Tensor,
@@ -61,6 +63,6 @@ def next_Q(
     return C_W**2 * (_curvature(layer, Theta) + r * (carried + through_F)) + forward
 
 
-def _curvature(layer: Layer, Theta: Matrix) -> Tensor:
+def _curvature(layer: Expectations, Theta: Matrix) -> Tensor:
     r"""$\langle\sigma''_0\sigma'_1\sigma'_2\sigma_3\rangle\Theta_{01}\Theta_{02}$."""
     return np.einsum("eadbc,ab,ac->eabcd", layer.four((2, 0, 1, 1)), Theta, Theta)

@@ -76,8 +76,9 @@ def kernel_flow(
     kept = tuple(range(1, net.depth + 1)) if layers is None else tuple(layers)
     diagonal, maps = _diagonal_flow(net, x, ntk=ntk)
     count = len(x)
-    K = np.empty((len(kept), count, count))
-    Theta = np.empty_like(K) if ntk else None
+    # One block: the larger it is, the larger the pages that the system hands out.
+    both = np.empty((2 if ntk else 1, len(kept), count, count))
+    K, Theta = both[0], both[1] if ntk else None
     done, total = 0, count * (count + 1) // 2
     workspace = Workspace(KernelMap.scratch + 3, max(_TILE, count))
     for rows, columns in _tiles(count):

@@ -30,7 +30,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.theory.layer import Layer, Tensor
+from scalewise.theory.layer import Expectations, Tensor
 
 __all__ = ["Matrix", "next_A", "next_B", "next_D", "next_F", "next_H1", "slide", "swapped"]
 
@@ -38,7 +38,14 @@ Matrix = Float[np.ndarray, "sample sample"]
 
 
 def next_D(
-    layer: Layer, V: Tensor, D: Tensor, *, C_W: float, lambda_W: float, Theta: Matrix, r: float
+    layer: Expectations,
+    V: Tensor,
+    D: Tensor,
+    *,
+    C_W: float,
+    lambda_W: float,
+    Theta: Matrix,
+    r: float,
 ) -> Tensor:
     r"""$D_{1234}$ of the next layer; preactivation² times NTK.
 
@@ -51,11 +58,8 @@ def next_D(
         Theta: NTK of this layer.
         r: $n_\ell/n_{\ell-1}$, 1 for the first layer.
     """
-    ss = layer.M(0, 0)
-    slopes = C_W * Theta * layer.M(1, 1)
-    mean = lambda_W * ss + slopes
-    forward = lambda_W * layer.four((0, 0, 0, 0)) + C_W * Theta * layer.four((0, 0, 1, 1))
-    source = forward - ss[:, :, None, None] * mean
+    source = lambda_W * layer.covariance((0, 0, 0, 0))
+    source = source + C_W * Theta * layer.covariance((0, 0, 1, 1))
     through_V = _omega_pushed(
         layer, swapped(layer.pushed(0, 0, V)), C_W=C_W, lambda_W=lambda_W, Theta=Theta
     )
@@ -64,7 +68,7 @@ def next_D(
 
 
 def next_A(
-    layer: Layer,
+    layer: Expectations,
     tensors: tuple[Tensor, Tensor, Tensor],
     *,
     C_W: float,
@@ -76,14 +80,12 @@ def next_A(
     V, D, A = tensors
     pp = layer.M(1, 1)
     rates = {"C_W": C_W, "lambda_W": lambda_W, "Theta": Theta}
-    mean = lambda_W * layer.M(0, 0) + C_W * Theta * pp
-    mixed = lambda_W * C_W * layer.four((0, 0, 1, 1)) * Theta
+    mixed = lambda_W * C_W * layer.covariance((0, 0, 1, 1)) * Theta
     source = (
-        lambda_W**2 * layer.four((0, 0, 0, 0))
+        lambda_W**2 * layer.covariance((0, 0, 0, 0))
         + mixed
         + swapped(mixed)
-        + C_W**2 * layer.four((1, 1, 1, 1)) * Theta[:, :, None, None] * Theta
-        - mean[:, :, None, None] * mean
+        + C_W**2 * layer.covariance((1, 1, 1, 1)) * Theta[:, :, None, None] * Theta
     )
     through_V = _omega_pushed(layer, swapped(_omega_pushed(layer, V, **rates)), **rates)
     through_D = C_W * pp * _omega_pushed(layer, D, **rates)
@@ -91,14 +93,14 @@ def next_A(
     return source + r * (through_V + carried + through_D + swapped(through_D))
 
 
-def next_F(layer: Layer, F: Tensor, *, C_W: float, Theta: Matrix, r: float) -> Tensor:
+def next_F(layer: Expectations, F: Tensor, *, C_W: float, Theta: Matrix, r: float) -> Tensor:
     r"""$F_{1324}$ of the next layer, stored in the order 1, 3, 2, 4; preactivation² times NTK."""
     source = np.einsum("eabcd,cd->eacbd", layer.four((0, 0, 1, 1)), Theta)
     half = slide(F, layer.M(1, 1), layer.M(0, 2))
     return C_W**2 * (source + r * swapped(slide(swapped(half), layer.M(1, 1), layer.M(0, 2))))
 
 
-def next_B(layer: Layer, B: Tensor, *, C_W: float, Theta: Matrix, r: float) -> Tensor:
+def next_B(layer: Expectations, B: Tensor, *, C_W: float, Theta: Matrix, r: float) -> Tensor:
     r"""$B_{1324}$ of the next layer, stored in the order 1, 3, 2, 4; NTK²."""
     pp = layer.M(1, 1)
     source = np.einsum("eabcd,ab,cd->eacbd", layer.four((1, 1, 1, 1)), Theta, Theta)
@@ -106,16 +108,16 @@ def next_B(layer: Layer, B: Tensor, *, C_W: float, Theta: Matrix, r: float) -> T
 
 
 def next_H1(
-    layer: Layer,
+    layer: Expectations,
     tensors: tuple[Tensor, Tensor, Tensor],
-    G1: Float[np.ndarray, "estimate sample sample"],
-    H1: Float[np.ndarray, "estimate sample sample"],
+    G1: Float[np.ndarray, "_estimate sample sample"],
+    H1: Float[np.ndarray, "_estimate sample sample"],
     *,
     C_W: float,
     lambda_W: float,
     Theta: Matrix,
     r: float,
-) -> Float[np.ndarray, "estimate sample sample"]:
+) -> Float[np.ndarray, "_estimate sample sample"]:
     r"""$H^{\{1\}}$ of the next layer from $(V,D,F)$, $G^{\{1\}}$ and $H^{\{1\}}$ of this one; NTK."""
     V, D, F = tensors
 
@@ -147,7 +149,9 @@ def slide(T: Tensor, first: Matrix, second: Matrix) -> Tensor:
     return first[:, :, None, None] * T + second[:, :, None, None] * same[:, None]
 
 
-def _omega_pushed(layer: Layer, T: Tensor, *, C_W: float, lambda_W: float, Theta: Matrix) -> Tensor:
+def _omega_pushed(
+    layer: Expectations, T: Tensor, *, C_W: float, lambda_W: float, Theta: Matrix
+) -> Tensor:
     r"""$\partial\widehat\Omega\!\cdot T$ on the first two indices."""
     slopes = (C_W * Theta)[:, :, None, None] * layer.pushed(1, 1, T)
     return lambda_W * layer.pushed(0, 0, T) + slopes

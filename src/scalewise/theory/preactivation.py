@@ -15,7 +15,7 @@ Source: PDLT (4.119), (4.115) in the inverse-free form that Price's theorem give
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,11 +24,18 @@ from scipy import sparse
 
 from scalewise.activations import Activation
 from scalewise.gaussian import (
+    SHAKES,
+    Estimate,
     JointRule,
+    combined,
+    feature_means,
+    increment,
     joint_rule,
-    pair_moment,
     pair_moments,
-    single_moment,
+    resolved,
+    shaken,
+    two_input_covariances,
+    with_shakes,
 )
 from scalewise.network import MLP
 
@@ -36,17 +43,21 @@ __all__ = [
     "Pairs",
     "PreactivationFlow",
     "PreactivationState",
+    "curvature",
     "derivative_orders",
     "origin",
     "pair_derivatives",
     "pair_sources",
     "preactivation_flow",
     "preactivation_step",
-    "preactivation_steps",
+    "shaken_expectations",
+    "values_of",
 ]
 
 _FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
 _SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+_ROUNDOFF = 4e-15  # of a sum over nodes, relative to the root of the mean squares
+Moments = dict[tuple[int, int], Estimate]
 _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
 
 
@@ -130,13 +141,28 @@ def preactivation_flow(
         ValueError: If the activation jumps and has no closed form.
     """
     count = K.shape[1]
+    pairs = Pairs.of(count)
     shape = (net.depth, count, count)
     V, V_error = np.zeros((2, *shape, count, count))
     G1, G1_error = np.zeros((2, *shape))
-    for layer, state in enumerate(preactivation_steps(net, K, metric_nlo=metric_nlo), 1):
-        V[layer], V_error[layer] = map(state.pairs.four_legs, state.rule.combine(state.vertex))
+    states = [origin(pairs)] * (1 + SHAKES)
+    for layer in range(1, net.depth):
+        kernel = K[layer - 1]
+        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
+        moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
+        source = pair_sources(net.activation, kernel, pairs, rule, moments)
+        below = [(values_of(moments), source[0])]
+        best = combined(source[0])[0]
+        below += [shaken_expectations(moments, best, source[1], k) for k in range(SHAKES)]
+        states = [
+            preactivation_step(net, layer, *expectations, state)
+            for expectations, state in zip(below, states, strict=True)
+        ]
+        vertex = with_shakes([state.vertex for state in states])
+        V[layer], V_error[layer] = map(pairs.four_legs, vertex)
         if metric_nlo:
-            G1[layer], G1_error[layer] = map(state.pairs.two_legs, state.rule.combine(state.metric))
+            metric = with_shakes([state.metric for state in states])
+            G1[layer], G1_error[layer] = map(pairs.two_legs, metric)
         if progress is not None:
             progress(layer, net.depth - 1)
     return PreactivationFlow(
@@ -146,54 +172,44 @@ def preactivation_flow(
 
 @dataclass(frozen=True)
 class PreactivationState:
-    r"""$V$ and $G^{\{1\}}$ of one layer, by estimate of the rule that combines them.
+    r"""$V$ and $G^{\{1\}}$ of one layer: one of each, or one per scramble of a sample.
 
     Args:
         pairs: What the pair indices mean.
-        rule: Combines the estimates.
         vertex: $V$ on unordered pairs.
         metric: $G^{\{1\}}$ on unordered pairs.
     """
 
     pairs: Pairs
-    rule: JointRule
-    vertex: Float[np.ndarray, "estimate pair pair"]
-    metric: Float[np.ndarray, "estimate pair"]
+    vertex: Float[np.ndarray, "_estimate pair pair"]
+    metric: Float[np.ndarray, "_estimate pair"]
 
 
-def preactivation_steps(
-    net: MLP, K: Float[np.ndarray, "layer sample sample"], *, metric_nlo: bool = True
-) -> Iterator[PreactivationState]:
-    r"""$V$ and $G^{\{1\}}$ of the layers 2, 3, …, one after the other.
-
-    Args:
-        net: The network.
-        K: The kernel at every layer.
-        metric_nlo: Whether to carry $G^{\{1\}}$ along; it stays 0 if not.
-    """
-    pairs = Pairs.of(K.shape[1])
-    state: PreactivationState | None = None
-    for layer in range(1, net.depth):
-        kernel = K[layer - 1]
-        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
-        moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
-        source = pair_sources(net.activation, kernel, pairs, rule, moments)
-        state = preactivation_step(net, layer, moments, source, state or origin(pairs, rule))
-        yield state
-
-
-def origin(pairs: Pairs, rule: JointRule) -> PreactivationState:
+def origin(pairs: Pairs) -> PreactivationState:
     """The first layer, which does not fluctuate."""
     count = pairs.first.size
-    vertex = np.zeros((rule.estimates, count, count))
-    return PreactivationState(pairs, rule, vertex, vertex[..., 0])
+    vertex = np.zeros((1, count, count))
+    return PreactivationState(pairs, vertex, vertex[..., 0])
+
+
+def values_of(moments: Moments) -> dict[tuple[int, int], np.ndarray]:
+    """Moments without their errors."""
+    return {pq: m.value for pq, m in moments.items()}
+
+
+def shaken_expectations(
+    moments: Moments, source: np.ndarray, slip: np.ndarray, seed: int
+) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
+    """Moments and sources, each moved by its error: what `Shaken` is for tensors on samples."""
+    moved = {pq: shaken(m.value, m.error, (seed, *pq)) for pq, m in moments.items()}
+    return moved, shaken(source, slip, (seed,))[None]
 
 
 def preactivation_step(
     net: MLP,
     layer: int,
     moments: dict[tuple[int, int], np.ndarray],
-    source: Float[np.ndarray, "estimate pair pair"],
+    source: Float[np.ndarray, "_estimate pair pair"],
     state: PreactivationState,
 ) -> PreactivationState:
     r"""From `layer` to the next.
@@ -201,7 +217,7 @@ def preactivation_step(
     Args:
         net: The network.
         layer: Counted from 1.
-        moments: Of `pair_derivatives`; $G^{\{1\}}$ is carried along if they go to the fourth order.
+        moments: Values of `pair_derivatives`; $G^{\{1\}}$ is carried along if they go to the fourth order.
         source: $\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ by estimate.
         state: Of `layer`.
     """
@@ -210,10 +226,10 @@ def preactivation_step(
     C_W, J = net.C_W[layer], _jacobian(moments, pairs)
     if (4, 0) in moments:
         push = metric @ J.T
-        metric = C_W * r * (push + 0.5 * _curvature(moments, pairs, vertex))
+        metric = C_W * r * (push + 0.5 * curvature(moments, pairs, vertex))
     vertex = np.stack([J @ (J @ V).T for V in vertex])
     vertex *= r
-    vertex += source
+    vertex = vertex + source
     vertex *= C_W**2
     return replace(state, vertex=vertex, metric=metric)
 
@@ -225,13 +241,13 @@ def derivative_orders(*, second: bool) -> tuple[tuple[int, int], ...]:
 
 def pair_derivatives(
     sigma: Activation, kernel: Float[np.ndarray, "sample sample"], pairs: Pairs, *, second: bool
-) -> dict[tuple[int, int], Float[np.ndarray, " pair"]]:
+) -> Moments:
     r"""$M_{pq}$ of all pairs, for first and, if asked for, second derivatives of $M_{00}$."""
     a, b = pairs.first, pairs.second
     A, B = kernel[a, a], kernel[b, b]
     C = np.where(a == b, A, np.clip(kernel[a, b], -np.sqrt(A * B), np.sqrt(A * B)))
     orders = derivative_orders(second=second)
-    return {pq: m.value for pq, m in pair_moments(sigma, A, B, C, orders).items()}
+    return pair_moments(sigma, A, B, C, orders)
 
 
 def _jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_array:
@@ -243,9 +259,9 @@ def _jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_
     return sparse.csr_array((entries, (rows, columns)), shape=(count, count))
 
 
-def _curvature(
+def curvature(
     M: dict[tuple[int, int], np.ndarray], pairs: Pairs, V: np.ndarray
-) -> Float[np.ndarray, "estimate pair"]:
+) -> Float[np.ndarray, "_estimate pair"]:
     r"""$H\!:\!V=\sum V_{uv}\partial_u\partial_v\langle\sigma_a\sigma_b\rangle$, $u,v\in\{aa,ab,bb\}$."""
     aa, bb, ab = pairs.aa, pairs.bb, np.arange(pairs.first.size)
     return (
@@ -258,63 +274,92 @@ def _curvature(
 
 
 def pair_sources(
-    sigma: Activation,
-    kernel: np.ndarray,
-    pairs: Pairs,
-    rule: JointRule,
-    M: dict[tuple[int, int], np.ndarray],
-) -> Float[np.ndarray, "estimate pair pair"]:
-    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$ from every node set of the rule.
+    sigma: Activation, kernel: np.ndarray, pairs: Pairs, rule: JointRule, moments: Moments
+) -> tuple[Float[np.ndarray, "_estimate pair pair"], Float[np.ndarray, "pair pair"]]:
+    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$, by scramble if it is sampled, and its error.
 
-    The part of $\sigma_a\sigma_b$ that is quadratic in $z$ is $J(zz-K)$, and what is left is
-    uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only that of the
-    rest is left to the nodes.
+    The constant part of $\sigma_a\sigma_b$ drops out, the part that is quadratic in $z$ is $J(zz-K)$, and
+    what is left is uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only
+    that of the rest is left to the nodes. The error is what rounding and quadrature may have done.
     """
     a, b = pairs.first, pairs.second
     wick = kernel[a][:, a] * kernel[b][:, b]
     wick += kernel[a][:, b] * kernel[b][:, a]
-    J = _jacobian(M, pairs)
+    J = _jacobian(values_of(moments), pairs)
     quadratic = J @ (J @ wick).T
-    known = _two_input_products(sigma, kernel, pairs)
-    out = np.empty((rule.estimates, a.size, a.size))
-    for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
-        s = sigma(nodes)
-        square = nodes[a] * nodes[b]
-        square -= kernel[a, b][:, None]
-        rest = s[a] * s[b]
-        rest -= M[0, 0][:, None]
-        rest -= J @ square
-        rest *= np.sqrt(weights)
-        np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
-        slot += quadratic
-        for rows, columns, value in known:
-            exact = value - M[0, 0][rows] * M[0, 0][columns]
-            slot[rows, columns] = slot[columns, rows] = exact
+    known = _two_inputs(sigma, kernel, pairs)
+    out, error = np.zeros((1, a.size, a.size)), np.zeros((a.size, a.size))
+    if len(kernel) > 2 or len(known) == 1 < a.size:
+        mean = feature_means(sigma, kernel, (0, 0))[a, b]
+
+        def rests(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            feature = _features(sigma, nodes, pairs)
+            square = nodes[a] * nodes[b]
+            square -= kernel[a, b][:, None]
+            rest = feature - mean[:, None]
+            rest -= J @ square
+            return feature, rest
+
+        out, error = _from_nodes(rule, rests, quadratic)
+    for rows, columns, found in known:
+        out[:, rows, columns] = out[:, columns, rows] = found.value
+        error[rows, columns] = error[columns, rows] = found.error
+    return out, error
+
+
+def _features(sigma: Activation, nodes: np.ndarray, pairs: Pairs) -> np.ndarray:
+    r"""$\sigma_a\sigma_b$ at the nodes without its constant part."""
+    delta = increment(sigma, 0)
+    s = delta(nodes)
+    out = s[pairs.first] * s[pairs.second]
+    if delta.centre:
+        out += delta.centre * (s[pairs.first] + s[pairs.second])
     return out
 
 
-def _two_input_products(
+def _from_nodes(
+    rule: JointRule,
+    rests: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    quadratic: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances by scramble, or of the finer product rule, and their errors beside the spread."""
+    out: np.ndarray = np.empty((rule.estimates, *quadratic.shape))
+    size: np.ndarray = np.zeros(len(quadratic))
+    for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
+        feature, rest = rests(nodes)
+        size = np.maximum(size, np.sqrt(feature * feature @ weights))
+        rest *= np.sqrt(weights)
+        np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
+        slot += quadratic
+    natural = size[:, None] * size
+    if rule.engine == "samples":
+        return out, _ROUNDOFF * natural
+    error = resolved([*out], natural)
+    if error is None:
+        return _from_nodes(rule.samples, rests, quadratic)
+    return out[-1:], error
+
+
+def _two_inputs(
     sigma: Activation, kernel: np.ndarray, pairs: Pairs
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    r"""Where $\langle\sigma\sigma\sigma\sigma\rangle$ has at most two distinct inputs, and its value."""
-    K = np.diagonal(kernel)
+) -> list[tuple[np.ndarray, np.ndarray, Estimate]]:
+    r"""Where $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ has at most two distinct inputs, and what it is."""
+    K, family = np.diagonal(kernel), (0, 0, 0, 0)
     aa = np.diagonal(pairs.index)
-    known = [(aa, aa, single_moment(sigma, K, (0, 0, 0, 0)).value)]
+    known = [(aa, aa, two_input_covariances(sigma, (K, K, K), [(family, 0)])[family, 0])]
     ab = np.flatnonzero(pairs.first != pairs.second)
     cheap = sigma.is_smooth or sigma.is_scale_invariant
     if ab.size and (cheap or ab.size <= _MAX_QUADRATURE_PAIRS):
         a, b = pairs.first[ab], pairs.second[ab]
         limit = np.sqrt(K[a] * K[b])
-        C = np.clip(kernel[a, b], -limit, limit)
-
-        def moment(p: int, q: int) -> np.ndarray:
-            return pair_moment(sigma, K[a], K[b], C, (0,) * p, (0,) * q).value
-
-        m22 = moment(2, 2)
-        known += [
-            (aa[a], aa[b], m22),
-            (ab, ab, m22),
-            (aa[a], ab, moment(3, 1)),
-            (aa[b], ab, moment(1, 3)),
-        ]
+        two = (K[a], K[b], np.clip(kernel[a, b], -limit, limit))
+        # Bit i of a pattern says that factor i stands on b.
+        places = {
+            0b1100: (aa[a], aa[b]),
+            0b1010: (ab, ab),
+            0b1000: (aa[a], ab),
+            0b1011: (aa[b], ab),
+        }
+        found = two_input_covariances(sigma, two, [(family, pattern) for pattern in places])
+        known += [(*place, found[family, pattern]) for pattern, place in places.items()]
     return known

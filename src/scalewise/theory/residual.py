@@ -11,6 +11,14 @@ $$\delta K^{(\ell+1)}=\mathcal J\,\delta K^{(\ell)}+C_W\,\xi^{(\ell)}[\sigma\sig
   \tfrac1nV^{(\ell)}=\mathrm{Cov}[\delta K,\delta K]+\mathrm{Cov}[\delta K,\xi[zz]]
   +\mathrm{Cov}[\xi[zz],\delta K].$$
 
+Its mean is shifted by what the fluctuations do on average, and by what a neuron does to itself: it
+widens, through the metric, the law of its own later value. With $\delta K^{(\ell)}=\sum_kg_{\ell k}\,
+\xi^{(k)}[\sigma\sigma]$, $A=n\,\mathrm{Cov}[\delta K,\delta K]$, $H$ the second derivative of
+$\langle\sigma\sigma\rangle$ and $\partial_\gamma$ that of a feature with respect to the metric,
+$$G^{\{1\}(\ell+1)}=\mathcal JG^{\{1\}(\ell)}+C_W\Big[\tfrac12H\!:\!A^{(\ell)}+\sum_{k<\ell}\sum_{\gamma\delta}
+  (g_{\ell k})_{\gamma\delta}\,\mathrm{Cov}\big[\partial_\gamma(\sigma_a\sigma_b)(z^{(\ell)}),
+  (\sigma\sigma)_\delta(z^{(k)})\big]\Big],\quad g_{\ell+1,\ell}=C_W,\quad g_{\ell+1,k}=\mathcal Jg_{\ell k}.$$
+
 PDLT (B.24) keeps of the memory between layers only the part of $\sigma\sigma$ that is quadratic in $z$:
 $n\,\mathrm{Cov}[\xi^{(\ell)},\xi^{(\ell')}]=\sum_pc_p\gamma^{p(\ell'-\ell)}$ with the term $p=2$
 alone. That is exact for linear networks and asymptotically so for the class $K^\star=0$, but not for
@@ -31,9 +39,15 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise.activations import Activation
 from scalewise.criticality import susceptibilities
-from scalewise.gaussian import joint_rule
+from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
 from scalewise.network import MLP, check_inputs, replace_layers
-from scalewise.theory.preactivation import Pairs, pair_derivatives, pair_sources
+from scalewise.theory.preactivation import (
+    Pairs,
+    pair_derivatives,
+    pair_sources,
+    shaken_expectations,
+    values_of,
+)
 
 __all__ = ["ResidualFlow", "ResidualMLP", "residual_flow", "residual_susceptibilities"]
 
@@ -201,33 +215,56 @@ def residual_flow(net: ResidualMLP, x: Any) -> ResidualFlow:
             "inputs, or residual_single_input."
         )
     pairs = Pairs.of(count)
-    K = _kernels(net, inputs, pairs)
-    zero = np.zeros((count,) * 4)
+    K = residual_kernels(net, inputs, pairs)
+    V, V_error = np.zeros((2, len(K), *(count,) * 4))
+    for layer, runs in enumerate(residual_fluctuations(net, K, pairs), 1):
+        vertex = with_shakes([vertex for vertex, _ in runs])
+        V[layer], V_error[layer] = map(pairs.four_legs, vertex)
+    return ResidualFlow(K, V, V_error)
+
+
+def residual_fluctuations(
+    net: ResidualMLP, K: Float[np.ndarray, "layer sample sample"], pairs: Pairs
+) -> list[list[tuple[Array, Array]]]:
+    r"""What fluctuates in the layers 2, 3, …: $V$ and $\mathrm{Cov}[\delta K,\delta K]$ on pairs of samples.
+
+    Args:
+        net: The residual network.
+        K: Its kernel.
+        pairs: Of its inputs.
+
+    Returns:
+        By layer a list of runs: one with the expectations as they are, by scramble where they are
+        sampled, and some with all of them moved by their errors.
+    """
+    mlp, hidden, count = net.branch, len(K) - 1, K.shape[1]
     if not hidden:
-        return ResidualFlow(K, zero[None], zero[None])
+        return []
     paths = Pairs.of(count * hidden)
     joint = _path_kernel(net, K)
     rule = joint_rule(joint, smooth=mlp.activation.is_smooth)
     M = pair_derivatives(mlp.activation, joint, paths, second=False)
-    covariance = pair_sources(mlp.activation, joint, paths, rule, M)
+    covariance, slip = pair_sources(mlp.activation, joint, paths, rule, M)
     places = [
         paths.index[layer * count + pairs.first, layer * count + pairs.second]
         for layer in range(hidden)
     ]
-    V, V_error = [zero], [zero]
-    for vertex in _vertices(net, K, pairs, M, (covariance, places)):
-        value, error = rule.combine(vertex)
-        V.append(pairs.four_legs(value))
-        V_error.append(pairs.four_legs(error))
-    return ResidualFlow(K, np.stack(V), np.stack(V_error))
+    best = combined(covariance)[0]
+    runs = [(values_of(M), covariance)]
+    runs += [shaken_expectations(M, best, slip, seed) for seed in range(SHAKES)]
+    found = [_vertices(net, K, pairs, moments, (source, places)) for moments, source in runs]
+    return [list(layer) for layer in zip(*found, strict=True)]
 
 
-def _kernels(net: ResidualMLP, x: np.ndarray, pairs: Pairs) -> np.ndarray:
+def residual_kernels(
+    net: ResidualMLP, x: Float[np.ndarray, "sample feature"], pairs: Pairs
+) -> Float[np.ndarray, "layer sample sample"]:
+    """The kernel of a residual network, layer by layer; refused where it explodes or vanishes."""
     mlp = net.branch
     K = mlp.C_b[0] + mlp.C_W[0] / mlp.input_dim * (x @ x.T)
     out = [K]
     for layer in range(1, mlp.depth):
-        mean = pair_derivatives(mlp.activation, K, pairs, second=False)[0, 0][pairs.index]
+        mean = pair_derivatives(mlp.activation, K, pairs, second=False)[0, 0].value[pairs.index]
         with np.errstate(over="ignore"):
             K = mlp.C_b[layer] + mlp.C_W[layer] * mean + net.gamma[layer] ** 2 * K
         if not (np.all(np.isfinite(K)) and np.all(np.diagonal(K) > 1e-290)):
@@ -268,8 +305,8 @@ def _vertices(
     pairs: Pairs,
     M: Moments,
     sources: tuple[Array, list[np.ndarray]],
-) -> list[np.ndarray]:
-    r"""$V$ of the layers 2, 3, …, by estimate and pair of pairs."""
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    r"""$V$ and $\mathrm{Cov}[\delta K,\delta K]$ of the layers 2, 3, …, by estimate and pair of pairs."""
     mlp, remembered = net.branch, memory(net)
     covariance, places = sources
     hidden, a, b = len(places), pairs.first, pairs.second
@@ -283,7 +320,7 @@ def _vertices(
         def push(
             delta: np.ndarray, C_W: float = C_W, skip: float = skip, here: Moments = here
         ) -> np.ndarray:
-            return C_W * _jacobian(here, pairs, delta) + skip * delta
+            return C_W * metric_jacobian(here, pairs, delta) + skip * delta
 
         def noise(k: int, m: int = m, n: int = n) -> np.ndarray | float:
             if not remembered[m, k]:
@@ -295,12 +332,12 @@ def _vertices(
         metric = metric + C_W**2 * noise(m)
         cross = [push(cross[k]) + C_W * noise(k) if k > m else zero for k in range(hidden)]
         wick = K[m][a][:, a] * K[m][b][:, b] + K[m][a][:, b] * K[m][b][:, a]
-        own = skip * (push(own) + C_W * _jacobian(here, pairs, wick[None]) / n)
-        out.append(n * (metric + own + own.swapaxes(1, 2)))
+        own = skip * (push(own) + C_W * metric_jacobian(here, pairs, wick[None]) / n)
+        out.append((n * (metric + own + own.swapaxes(1, 2)), metric))
     return out
 
 
-def _jacobian(M: Moments, pairs: Pairs, delta: np.ndarray) -> np.ndarray:
+def metric_jacobian(M: Moments, pairs: Pairs, delta: np.ndarray) -> np.ndarray:
     r"""$J\delta$ on the first pair index of `delta` (estimate, pair, other)."""
     return (
         0.5 * M[2, 0][:, None] * delta[:, pairs.aa]

@@ -52,6 +52,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise.network import MLP, check_inputs
+from scalewise.theory._line_moments import VERTEX
 from scalewise.theory._line_table import LineTable, line_table
 from scalewise.theory._scan import scan
 
@@ -174,7 +175,7 @@ def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
 
     Source: PDLT (5.109), (5.10).
     """
-    table = line_table(net.activation)
+    table = line_table(net.activation, VERTEX)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         m = _moments_of(table, K)
         C_W, r = np.array(net.C_W[1:])[:, None], _width_ratios(net)

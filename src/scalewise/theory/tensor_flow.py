@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import SCRAMBLES, JointRule
+from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.network import MLP
 from scalewise.theory.ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.dntk import next_P, next_Q
 from scalewise.theory.layer import SCRAMBLES as LAYER_SCRAMBLES
-from scalewise.theory.layer import Family, Layer, is_piecewise_linear
+from scalewise.theory.layer import Expectations, Family, Layer, Shaken
 from scalewise.theory.ntk_statistics import next_A, next_B, next_D, next_F, next_H1
 from scalewise.theory.preactivation import (
     Pairs,
@@ -29,7 +29,7 @@ from scalewise.theory.preactivation import (
     preactivation_step,
 )
 
-__all__ = ["TENSORS", "TensorFlow", "check_tensors", "tensor_flow"]
+__all__ = ["TENSORS", "TensorFlow", "check_memory", "tensor_flow"]
 
 TENSORS = {
     "metric_nlo": "G1",
@@ -87,61 +87,37 @@ class TensorFlow:
     errors: dict[str, Float[np.ndarray, "layer ..."]]
 
 
-def check_tensors(net: MLP, samples: int, names: Sequence[str]) -> None:
-    """Refuse observables that do not exist for the activation, or do not fit the memory.
+def check_memory(net: MLP, samples: int, names: Sequence[str]) -> None:
+    """Refuse tensors that do not fit the memory.
 
     Args:
         net: The network.
         samples: How many inputs.
-        names: Observables, out of `TENSORS`.
+        names: Observables, out of `TENSORS`; none takes nothing.
 
     Raises:
-        ValueError: With the reason and the remedy.
+        ValueError: With what they take and the remedy.
     """
-    sigma = net.activation
-    letters = {TENSORS[name]: name for name in names}
-    if not sigma.is_continuous and letters.keys() - {"V", "G1"}:
-        name = next(name for key, name in letters.items() if key not in ("V", "G1"))
-        raise ValueError(
-            f"{name!r} does not exist for {sigma.name!r}: the activation jumps, and its derivative is "
-            "a delta function. Leave it out of `observables`."
-        )
-    if not sigma.is_smooth:
-        for letter in "RSTU":
-            if letter in letters:
-                raise ValueError(
-                    f"{letters[letter]!r} does not exist for {sigma.name!r}: the ddNTKs need three "
-                    "derivatives, and the activation has a kink. Leave it out of `observables`, or "
-                    "choose a smooth activation such as 'gelu' or 'softplus'."
-                )
-        if "H1" in letters and not sigma.is_scale_invariant:
-            raise ValueError(
-                f"'ntk_nlo' is not known for {sigma.name!r}: next to a kink the mean NTK is not an "
-                "analytic function of the kernel. Leave it out of `observables`."
-            )
-        curved = not is_piecewise_linear(sigma) and any(k.slope_jump for k in sigma.kinks)
-        for letter in "PQ":
-            if letter in letters and curved:
-                raise ValueError(
-                    f"{letters[letter]!r} does not exist for {sigma.name!r}: its second derivative "
-                    "is a delta function beside a curved part. Leave it out of `observables`, or "
-                    "choose a smooth or a piecewise linear activation."
-                )
-    _check_memory(net, samples, letters)
-
-
-def _check_memory(net: MLP, samples: int, letters: dict[str, str]) -> None:
+    letters = {TENSORS[name] for name in names}
+    if not letters or samples == 1:
+        return
     pairs, four = samples * (samples + 1) // 2, samples**4
     few = net.activation.is_smooth and samples <= 4
-    result = 2 * net.depth * four * sum(x not in ("G1", "H1") for x in letters)
-    if letters.keys() <= {"V", "G1"}:
-        work = 3 * pairs**2 * (2 if few else SCRAMBLES)
+    result = 2 * net.depth * four * len(letters - {"G1", "H1"})
+    if letters <= {"V", "G1"}:
+        work = 3 * pairs**2 * ((1 if few else SCRAMBLES) + SHAKES)
     else:
-        work = four * (2 * len(_closure(letters)) + 8) * (2 if few else LAYER_SCRAMBLES)
+        work = (
+            four
+            * (2 * len(_closure(tuple(letters))) + 8)
+            * ((1 if few else LAYER_SCRAMBLES) + SHAKES)
+        )
     if 8 * (work + result) > _MEMORY:
+        one = len(letters) == 1
         raise ValueError(
-            f"{', '.join(map(repr, letters.values()))} of {samples} inputs through {net.depth} layers "
-            f"take {8 * (work + result) / 2**30:.0f} GiB. Predict them for fewer inputs at a time: "
+            f"{', '.join(map(repr, names))} of {samples} inputs through {net.depth} layers "
+            f"{'takes' if one else 'take'} {8 * (work + result) / 2**30:.0f} GiB. Leave "
+            f"{'it' if one else 'them'} out of `observables`, or predict for fewer inputs at a time: "
             "each entry depends on the inputs of its own indices only."
         )
 
@@ -173,26 +149,37 @@ def tensor_flow(
     shapes = {x: (net.depth, *(count,) * (2 if x in ("G1", "H1") else 4)) for x in letters}
     values = {x: np.zeros(shape) for x, shape in shapes.items()}
     errors = {x: np.zeros(shape) for x, shape in shapes.items()}
-    state: Tensors | None = None
-    low: PreactivationState | None = None
+    runs = [_start(count)] * (1 + SHAKES)
     for index in range(1, net.depth):
         layer = Layer(net.activation, K[index - 1], families)
-        if state is None:
-            state = _zeros(layer.rule, count)
-        following = _step(net, index, layer, Theta[index - 1], state, needed)
-        if "V" in needed:
-            low = _preactivation(net, index, layer, low, metric_nlo="G1" in needed)
-            following["V"] = low.pairs.four_legs(low.vertex)
-            following["G1"] = low.pairs.two_legs(low.metric)
+        seen = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
+        runs = [
+            _step(net, index, expectations, Theta[index - 1], run, needed)
+            for expectations, run in zip(seen, runs, strict=True)
+        ]
         for x in letters:
-            values[x][index], errors[x][index] = layer.rule.combine(following[x])
-        state = following
+            found = with_shakes([run.tensors[x] for run in runs])
+            values[x][index], errors[x][index] = found
         if progress is not None:
             progress(index, net.depth - 1)
     return TensorFlow(values, errors)
 
 
-def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
+@dataclass(frozen=True)
+class _Run:
+    """The tensors of one layer by letter, and the state of $V$ and $G^{1}$ on pairs."""
+
+    tensors: Tensors
+    low: PreactivationState
+
+
+def _start(count: int) -> _Run:
+    four = np.zeros((1, *(count,) * 4))
+    zeros = {x: four[..., 0, 0] if x in ("G1", "H1") else four for x in TENSORS.values()}
+    return _Run(zeros, origin(Pairs.of(count)))
+
+
+def _closure(letters: Sequence[str]) -> set[str]:
     needed: set[str] = set()
     waiting = list(letters)
     while waiting:
@@ -203,27 +190,21 @@ def _closure(letters: Sequence[str] | dict[str, str]) -> set[str]:
     return needed
 
 
-def _zeros(rule: JointRule, count: int) -> Tensors:
-    four = np.zeros((rule.estimates, *(count,) * 4))
-    return {x: four[..., 0, 0] if x in ("G1", "H1") else four for x in TENSORS.values()}
-
-
 def _preactivation(
-    net: MLP, index: int, layer: Layer, low: PreactivationState | None, *, metric_nlo: bool
+    net: MLP, index: int, layer: Expectations, low: PreactivationState, *, metric_nlo: bool
 ) -> PreactivationState:
     r"""$V$ and $G^{\{1\}}$ of the next layer, from the expectations that the other tensors need too."""
-    pairs = low.pairs if low is not None else Pairs.of(len(layer.K))
-    a, b = pairs.first, pairs.second
+    a, b = low.pairs.first, low.pairs.second
     moments = {pq: layer.M(*pq)[a, b] for pq in derivative_orders(second=metric_nlo)}
-    product = layer.four((0, 0, 0, 0))[:, a, b][:, :, a, b]
-    source = product - moments[0, 0][:, None] * moments[0, 0]
-    return preactivation_step(net, index, moments, source, low or origin(pairs, layer.rule))
+    source = layer.covariance((0, 0, 0, 0))[:, a, b][:, :, a, b]
+    return preactivation_step(net, index, moments, source, low)
 
 
 def _step(
-    net: MLP, index: int, layer: Layer, Theta: np.ndarray, old: Tensors, needed: set[str]
-) -> Tensors:
-    """The tensors that follow from those of layer `index`, $V$ and $G^{1}$ apart."""
+    net: MLP, index: int, layer: Expectations, Theta: np.ndarray, run: _Run, needed: set[str]
+) -> _Run:
+    """The tensors that follow from those of layer `index`."""
+    old, low = run.tensors, run.low
     r = net.widths[index] / net.widths[index - 1] if index > 1 else 1.0
     rates = {"C_W": net.C_W[index], "Theta": Theta, "r": r}
     full = {**rates, "lambda_W": net.lambda_W[index]}
@@ -244,4 +225,7 @@ def _step(
     for letter in _ORDER:
         if letter in needed:
             new[letter] = steps[letter]()
-    return new
+    if "V" in needed:
+        low = _preactivation(net, index, layer, low, metric_nlo="G1" in needed)
+        new["V"], new["G1"] = low.pairs.four_legs(low.vertex), low.pairs.two_legs(low.metric)
+    return _Run(new, low)

@@ -59,8 +59,9 @@ def coefficients(sigma: Activation) -> dict[str, float]:
             "class K* = 0 do not apply. Iterate `single_input_flow` and use `fit_scaling`."
         )
     s0, s1, s2, s3, *_ = sigma.taylor
-    size = max(abs(s) for s in sigma.taylor)
-    if abs(s0) > _ZERO * size or abs(s1) <= _ZERO * size:
+    unit = sigma.scale
+    size = max(abs(s) * unit**p for p, s in enumerate(sigma.taylor))
+    if abs(s0) > _ZERO * size or abs(s1) * unit <= _ZERO * size:
         raise ValueError(
             f"The class K* = 0 needs sigma(0) = 0 and sigma'(0) not 0; {sigma.name!r} has {s0:g} and "
             f"{s1:g}."
@@ -69,7 +70,7 @@ def coefficients(sigma: Activation) -> dict[str, float]:
     c = taylor_coefficients(sigma.taylor)
     a_1, a_2, b_1 = c["a_1"], c["a_2"], c["b_1"]
     tuned = abs(a_1) <= _ZERO * (abs(x3) + x2**2) or a_1 == 0
-    if (a_1 > 0 and not tuned) or (tuned and a_2 >= -_ZERO):
+    if (a_1 > 0 and not tuned) or (tuned and a_2 * unit**4 >= -_ZERO):
         raise ValueError(
             f"Kernels of {sigma.name!r} do not fall to K* = 0 by a known power: a_1 = {a_1:g}, "
             f"a_2 = {a_2:g}, and a_1 < 0, or a_1 = 0 and a_2 < 0, is needed."

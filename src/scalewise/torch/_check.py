@@ -8,7 +8,7 @@ from scalewise.plan import Plan, PlanError
 from scalewise.plan.names import bare
 from scalewise.torch._describe import places
 
-__all__ = ["of_the_plan"]
+__all__ = ["modules_of", "of_the_plan"]
 
 
 def of_the_plan(plan: Plan, model: nn.Module) -> dict[str, nn.Parameter]:
@@ -56,6 +56,15 @@ def of_the_plan(plan: Plan, model: nn.Module) -> dict[str, nn.Parameter]:
                 "model at the plan's target, or plan for its size with plan.at(...)."
             )
     return out
+
+
+def modules_of(plan: Plan, model: nn.Module) -> dict[str, nn.Module]:
+    """The modules of a model, wrapped or not, by the names that they have without wrappers."""
+    known = {""}
+    for owner in (n.rpartition(".")[0] for n in plan.names):
+        parts = owner.split(".")
+        known |= {".".join(parts[:i]) for i in range(1, len(parts) + 1)}
+    return {bare(n, known): m for n, m in model.named_modules(remove_duplicate=False)}
 
 
 def _sizes(plan: Plan) -> str:

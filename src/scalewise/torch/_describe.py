@@ -10,15 +10,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
+from torch.optim.swa_utils import AveragedModel
 
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 from scalewise.plan.names import bare
 
-__all__ = ["describe", "places"]
+__all__ = ["describe", "places", "unwrapped"]
+
+_AROUND = (nn.DataParallel, DistributedDataParallel, AveragedModel)
 
 
 class Axes(NamedTuple):
@@ -121,9 +126,16 @@ def _axes(module: nn.Module, name: str, ndim: int) -> Axes:
 
 
 def places(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Every name of every floating-point parameter, without what wrappers inside the model insert."""
-    raw = dict(model.named_parameters(remove_duplicate=False))
+    """Every name of every floating-point parameter, without what wrappers insert around the model or inside."""
+    raw = dict(unwrapped(model).named_parameters(remove_duplicate=False))
     return {bare(n, raw): p for n, p in raw.items() if p.is_floating_point() or p.is_complex()}
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside wrappers that hold all of it as their `module`: data parallelism, averages."""
+    while isinstance(model, _AROUND):
+        model = model.module
+    return model
 
 
 def describe(model: nn.Module) -> ModelDescription:
@@ -135,6 +147,8 @@ def describe(model: nn.Module) -> ModelDescription:
     Raises:
         PlanError: If a parameter has no shape yet, or is computed from others.
     """
+    model = unwrapped(model)
+    paths = {path for path, _ in model.named_modules(remove_duplicate=False)}
     found: dict[str, TensorDescription] = {}
     main: dict[int, str] = {}
     ties: dict[str, list[str]] = {}
@@ -145,16 +159,19 @@ def describe(model: nn.Module) -> ModelDescription:
     for path, module in model.named_modules(remove_duplicate=False):
         for local, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             if parameter.is_floating_point() or parameter.is_complex():
-                tensor = _one(module, bare(path, ()), local, parameter)
+                tensor = _one(module, bare(path, paths), local, parameter)
                 found[tensor.name] = tensor
     tensors = tuple(replace(found[n], aliases=tuple(ties.get(n, ()))) for n in main.values())
-    heads: dict[str, int] = {}
-    for path, module in model.named_modules():
-        head = getattr(module, "head_dim", None)
-        if isinstance(head, int):
-            heads[bare(path, ())] = head
     others = {n: found[n] for names in ties.values() for n in names}
-    return ModelDescription(tensors, heads, others)
+    return ModelDescription(tensors, others)
+
+
+def _computes(module: nn.Module, local: str) -> bool:
+    """Whether hooks compute a tensor that the module uses from this one, as older norms of weights do."""
+    parts = local.split("_")
+    bases = ("_".join(parts[:i]) for i in range(1, len(parts)))
+    plain = vars(module)
+    return any(isinstance(plain.get(base), torch.Tensor) for base in bases)
 
 
 def _one(module: nn.Module, owner: str, local: str, parameter: nn.Parameter) -> TensorDescription:
@@ -164,7 +181,7 @@ def _one(module: nn.Module, owner: str, local: str, parameter: nn.Parameter) -> 
             f"`{name}` of a {type(module).__name__} has no shape before the first batch. Let the "
             "factory pass one batch through the model, or name its sizes."
         )
-    if ".parametrizations." in f".{name}.":
+    if ".parametrizations." in f".{name}." or _computes(module, local):
         raise PlanError(
             f"`{name}` is not a weight: a parametrization computes one from it, and how its size and "
             "step pass through is not known. Plan the model without the parametrization."

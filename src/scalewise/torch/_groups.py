@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
 }
-_OWN = ("params", "name", "base_lr", "lr_factor")
+_OWN = ("params", "name", "base_lr", "base_eps", "base_weight_decay", "lr_factor")
 
 
 def parameter_groups(
@@ -39,6 +40,10 @@ def parameter_groups(
         PlanError: If a setting is none, or the groups overlap or name what is not there.
     """
     named = {n: p for n, p in of_the_plan(plan, model).items() if p.requires_grad}
+    if not named:
+        raise PlanError(
+            "Every parameter of the model is frozen (requires_grad=False), so there is nothing to train."
+        )
     once = {id(p): n for n, p in reversed(named.items())}
     rest = list(reversed(once.values()))
     out: list[dict[str, Any]] = []
@@ -103,7 +108,8 @@ def _split(
         group["weight_decay"] = g.weight_decay
         group["name"] = f"{label}: {g.name}" if label else g.name
         # What check_schedule compares with: schedulers overwrite everything else they find.
-        group |= {"base_lr": float(lr), "lr_factor": g.lr}
+        group |= {"base_lr": float(lr), "lr_factor": g.lr, "base_weight_decay": float(decay)}
+        group |= {} if eps is None else {"base_eps": float(eps)}
         out.append(group | {k: v for k, v in settings.items() if k not in group})
     return out
 
@@ -119,10 +125,28 @@ def _complete(plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
         raise PlanError(
             "Gradient descent has no `eps`; leave it out, or plan for 'adam' or 'adamw'."
         )
+    if isinstance(settings.get("eps"), tuple | list):
+        raise PlanError(
+            f"`eps` must be one number; got {settings['eps']!r}. A pair is Adafactor's, which multiplies each "
+            f"step by the size of its tensor; the plan's rules for {plan.optimizer!r} are not those of such "
+            "an optimizer."
+        )
+    if "lr" not in settings:
+        # An optimizer's own `lr` argument does not reach groups that have one: nothing may stand in for it.
+        raise PlanError(
+            "`lr` is the learning rate tuned at the base and must be given to plan.param_groups; got None."
+        )
     parameters = inspect.signature(OPTIMIZERS[plan.optimizer]).parameters
     for key in wanted:
         value = settings.setdefault(key, parameters[key].default)
-        number = float(value) if not isinstance(value, bool | str) else math.nan
-        if not (math.isfinite(number) and number >= 0):
+        if not (math.isfinite(number := _number(value)) and number >= 0):
             raise PlanError(f"`{key}` must be a finite number, not negative; got {value!r}.")
     return settings
+
+
+def _number(value: Any) -> float:
+    """The value of a setting, NaN if it is not a number."""
+    single = isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_complex()
+    if isinstance(value, bool) or not (single or isinstance(value, numbers.Real)):
+        return math.nan
+    return float(value)

@@ -12,6 +12,8 @@ from scalewise.torch._moments import moments, real
 
 __all__ = ["initialise"]
 
+_SINGLE = 32  # bits
+
 
 def initialise(plan: Plan, model: nn.Module) -> None:
     """Bring the spread of every tensor to what is planned, in place.
@@ -34,6 +36,6 @@ def initialise(plan: Plan, model: nn.Module) -> None:
     with torch.no_grad():
         for parameter, mean, factor in todo:
             entries = real(parameter)
-            entries.mul_(factor)
-            if mean:
-                entries.add_(mean * (1 - factor))
+            # Formats of eight bits have no arithmetic of their own.
+            wide = entries.float() if torch.finfo(entries.dtype).bits < _SINGLE else entries
+            entries.copy_(wide * factor + mean * (1 - factor) if mean else wide * factor)

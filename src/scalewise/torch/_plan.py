@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ from scalewise.plan import (
 from scalewise.plan.decide import RoleSpec
 from scalewise.plan.store import read, save
 from scalewise.plan.table import Factors
-from scalewise.scaling import ABC, Strategy
 from scalewise.scaling._exact import fraction
+from scalewise.torch._arguments import as_strategy, lists_of_names, of_right_types
+from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise
+from scalewise.torch._look import Inputs, given
 from scalewise.torch._probe import Factory, probe, ratio
-from scalewise.torch._scale import apply_multipliers
+from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check
 
 __all__ = ["Options", "TorchPlan", "load", "plan"]
@@ -44,12 +46,14 @@ class Options:
         branch_outputs: Patterns of the tensors that end a residual branch.
         multiplied: Names of the multipliers that the forward pass applies.
         device: Where the model is built to learn its shapes.
+        inputs: What the model is called with to see its forward pass.
     """
 
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
     branch_outputs: tuple[str, ...] = ()
     multiplied: tuple[str, ...] = ()
     device: str = "meta"
+    inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -112,21 +116,21 @@ class TorchPlan:
         self,
         model: nn.Module,
         *,
-        lr: Any = None,
-        eps: float | int | None = None,
-        weight_decay: float | int | None = None,
+        lr: Any,
+        eps: Any = None,
+        weight_decay: Any = None,
         groups: Iterable[Mapping[str, Any]] = (),
         **others: Any,
     ) -> list[dict[str, Any]]:
         """Parameter groups for an optimizer, as plain dictionaries and as few as there can be.
 
-        Settings are those tuned at the base. One that is left out has PyTorch's own default for that
-        optimizer, scaled like any other; so give them here, for an optimizer's arguments do not reach
-        groups that have settings of their own. Frozen parameters are in no group.
+        Settings are those tuned at the base, and belong here: an optimizer's own arguments do not reach
+        groups that have settings of their own. Epsilon and weight decay that are left out have PyTorch's
+        default for the plan's optimizer, scaled like any other. Frozen parameters are in no group.
 
         Args:
             model: Of the target's size, wrapped or not.
-            lr: Learning rate; a tensor is copied for each group.
+            lr: Learning rate, a number or a tensor of one; a tensor is copied for each group.
             eps: Epsilon; not for gradient descent.
             weight_decay: Weight decay.
             groups: Groups of the user's own, as
@@ -140,8 +144,11 @@ class TorchPlan:
             ``name``, and, for `check_schedule`, ``base_lr`` and ``lr_factor``.
 
         Raises:
-            PlanError: If the model is not the plan's, or a setting or a group cannot be.
+            PlanError: If the model is not the plan's, nobody applies one of the plan's multipliers to it, or a
+                setting or a group cannot be.
         """
+        of_the_plan(self.table, model)
+        refuse_unscaled(self.table, model, self.options.multiplied)
         given = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
         return parameter_groups(self.table, model, list(groups), given)
 
@@ -150,21 +157,24 @@ class TorchPlan:
     ) -> nn.Module:
         """Let hooks apply the plan's multipliers: of tied readouts, and of residual branches.
 
-        Needed only where `multipliers` is not empty and the model's own code does not apply them. A
-        second call adds nothing, and at the base, where every factor is 1, none is added at all.
+        Needed only where `multipliers` is not empty and the model's own code does not apply them, as
+        `multiplied` says. A checkpoint holds no hooks: a model that is built anew to load one needs this call
+        anew, and `param_groups` refuses a model without it. A second call adds nothing, and at the base,
+        where every factor is 1, none is added at all.
 
         Args:
             model: Of the target's size.
             branches: Patterns of the modules whose output is a residual branch, as ``"blocks.*.mlp"``.
-            applied: Names of the multipliers that the model applies itself.
+            applied: Names of further multipliers that the model applies itself.
 
         Returns:
             The same model.
 
         Raises:
-            PlanError: If a multiplier is left that nobody applies, or the module is scaled otherwise.
+            PlanError: If a multiplier is left that nobody applies, or `multiplied` says of every one that the
+                model applies it, or the module is scaled otherwise.
         """
-        apply_multipliers(self.table, model, branches, applied)
+        apply_multipliers(self.table, model, branches, applied, self.options.multiplied)
         return model
 
     def check_schedule(self, optimizer: Optimizer, scheduler: Any, *, steps: int = 10_000) -> None:
@@ -220,6 +230,7 @@ class TorchPlan:
             width=t.width_name,
             depth=t.depth_name,
             device=self.options.device,
+            inputs=self.options.inputs,
         )
 
     def transfer(self, *, lr: float | int, **settings: float | int) -> Transfer:
@@ -248,7 +259,9 @@ class TorchPlan:
         Raises:
             PlanError: If `base` or `target` hold what no text can.
         """
-        save(self.table, path, asdict(self.options))
+        said = asdict(replace(self.options, inputs=None))
+        del said["inputs"]
+        save(self.table, path, said)
 
 
 def plan(
@@ -265,12 +278,15 @@ def plan(
     width: str = "width",
     depth: str = "depth",
     device: str = "meta",
+    inputs: Any = None,
 ) -> TorchPlan:
     r"""Plan the initialisation and the optimizer settings of a model, without touching it.
 
     The factory is called at the base width in earnest, to see how each tensor is drawn, and at two
     widths (and two depths) without memory. What grows between them, and what each kind of module does
-    with its axes, decides each tensor's role; nothing is guessed.
+    with its axes, decides each tensor's role; nothing is guessed. The model is run once at each of two
+    widths, on a small input, to see what its code multiplies by: attention logits and their heads, embeddings,
+    readouts.
 
     Args:
         build: A function of the names in `base` that returns a new model.
@@ -281,10 +297,14 @@ def plan(
         roles: What the plan had to ask: pattern of names to role, or to (role, axes summed over).
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that multiplier.
-        multiplied: Names of the multipliers that the forward pass applies.
+        multiplied: Names of the multipliers that the model's own forward pass applies; those of tied readouts
+            that are not among them are for `TorchPlan.scale_`.
         width: What the factory calls its width.
         depth: What it calls its depth; it need not have one.
         device: Where to learn the shapes. ``"cpu"`` builds in earnest, for factories that must.
+        inputs: What the model is called with, to see its forward pass: a tensor, a tuple of arguments or a
+            dict of named ones. By default tokens, numbers and images of sizes that its layers suggest are tried;
+            if none is taken a warning says so, and the plan knows nothing of attention.
 
     Raises:
         PlanError: If anything is left that only the user can decide, a size is missing or no positive
@@ -308,7 +328,9 @@ def plan(
             f"`build` is a {type(build).__name__} itself. A plan compares models of two widths: give a "
             "function that returns a new model, such as lambda width: MyModel(width)."
         )
-    strategy = _strategy(strategy)
+    of_right_types(build, base, target, roles)
+    lists_of_names(branch_outputs=branch_outputs, multiplied=multiplied)
+    strategy = as_strategy(strategy)
     depth_name = depth if depth in base or depth in target else None
     wide = ratio(width, base, target)
     deep = ratio(depth_name, base, target) if depth_name else Fraction(1)
@@ -319,7 +341,9 @@ def plan(
                 f"{target.get(key, 'absent')}). Only {width!r} and {depth!r} may; let the factory "
                 "compute the rest from them."
             )
-    found = probe(build, base, target, width=width, depth=depth_name, device=device)
+    found, called_with = probe(
+        build, base, target, width=width, depth=depth_name, device=device, inputs=given(inputs)
+    )
     table = make_plan(
         found,
         strategy,
@@ -332,6 +356,7 @@ def plan(
         residual=fraction("residual", residual),
         branch_outputs=branch_outputs,
         multiplied=multiplied,
+        by_hooks=True,
         width_name=width,
         depth_name=depth,
     )
@@ -342,18 +367,10 @@ def plan(
             "embedding's weights, let a module do it that shares them (torch.nn.Linear, with its weight set "
             f'to the embedding\'s); if the model returns features, say roles={{"{embedding}": "input"}}.'
         )
-    options = Options(dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device)
+    options = Options(
+        dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device, called_with
+    )
     return TorchPlan(table, options, build)
-
-
-def _strategy(given: Any) -> Strategy:
-    if isinstance(given, ABC):
-        return given.to_strategy()
-    if not isinstance(given, Strategy):
-        raise PlanError(
-            f"`strategy` must be a strategy of scalewise.scaling, such as mup() or meta(s=1); got {given!r}."
-        )
-    return given
 
 
 def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
@@ -368,8 +385,8 @@ def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
     """
     table, said = read(path)
     roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
-    lists = {k: tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied")}
-    return TorchPlan(table, Options(roles, **lists, device=said.get("device", "meta")), build)
+    branches, multiplied = (tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied"))
+    return TorchPlan(table, Options(roles, branches, multiplied, said.get("device", "meta")), build)
 
 
 def _spec(said: Any) -> RoleSpec:

@@ -12,13 +12,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from scalewise.plan import PlanError, Probe
+from scalewise.plan import ModelDescription, PlanError, Probe
 from scalewise.torch._describe import describe, places
+from scalewise.torch._look import Inputs, Way, look
 from scalewise.torch._moments import moments
 
 __all__ = ["Factory", "probe", "ratio", "undisturbed"]
 
 Factory = Callable[..., nn.Module]
+# Where sizes that are rounded show what they are rounded from: without memory, and with it.
+_FAR, _NEAR = 64, 8
 
 
 def ratio(name: str, base: Mapping[str, Any], target: Mapping[str, Any]) -> Fraction:
@@ -50,7 +53,8 @@ def probe(
     width: str,
     depth: str | None,
     device: str,
-) -> Probe:
+    inputs: Inputs | None = None,
+) -> tuple[Probe, Inputs | None]:
     """Build the model at the sizes to compare: once in earnest, at the base width, and else on `device`.
 
     Args:
@@ -60,24 +64,49 @@ def probe(
         width: Name of the width.
         depth: Name of the depth; ``None`` if there is none.
         device: ``"meta"`` (no memory, no time), or where to build in earnest.
+        inputs: What the model is called with; ``None`` to find something.
+
+    Returns:
+        What was found, and what the model was called with.
 
     Raises:
         PlanError: If the factory fails or returns no module.
     """
     other_depth = depth is not None and base[depth] != target[depth]
     narrow = dict(target) | {width: base[width]}
-    model = _built(build, narrow, "cpu" if device == "meta" else device)
+    earnest = "cpu" if device == "meta" else device
+    model = _built(build, narrow, earnest)
     one = describe(model)
     spreads = {n: moments(p, n) for n, p in places(model).items()}
-    two = one if narrow == target else describe(_built(build, target, device))
-    wide, wide_ratio = two, Fraction(target[width]) / Fraction(base[width])
+    other, twice = model, narrow | {width: 2 * base[width]}
+    if narrow != target:
+        other = _built(build, target, device)
+    two, wide_ratio = describe(other), Fraction(target[width]) / Fraction(base[width])
+    wide = two
     if wide_ratio == 1:
-        wide, wide_ratio = (
-            describe(_built(build, narrow | {width: 2 * base[width]}, device)),
-            Fraction(2),
-        )
-    shallow = describe(_built(build, base, device)) if other_depth else None
-    return Probe(one, wide, wide_ratio, two, shallow, spreads)
+        other, wide_ratio = _built(build, twice, device), Fraction(2)
+        wide = describe(other)
+    shallow, shallow_spreads = None, {}
+    if other_depth:
+        # In earnest too: what the factory draws may depend on the depth.
+        small = _built(build, base, earnest)
+        shallow = describe(small)
+        shallow_spreads = {n: moments(p, n) for n, p in places(small).items()}
+    ways: list[Way] = [(wide_ratio, lambda: other)]
+    if device == "meta":
+        ways.append((Fraction(2), lambda: _built(build, twice, earnest)))
+    with undisturbed():
+        passes, inputs = look(model, ways, inputs)
+
+    def further() -> tuple[ModelDescription, Fraction]:
+        times = _FAR if device == "meta" else _NEAR
+        far = _built(build, narrow | {width: times * base[width]}, device)
+        return describe(far), Fraction(times)
+
+    found = Probe(
+        one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further
+    )
+    return found, inputs
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:

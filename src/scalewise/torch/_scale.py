@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from scalewise.plan import Plan, PlanError
-from scalewise.plan.names import bare, matching
-from scalewise.torch._check import of_the_plan
+from scalewise.plan.names import matching
+from scalewise.torch._check import modules_of, of_the_plan
 
-__all__ = ["apply_multipliers"]
+__all__ = ["apply_multipliers", "refuse_unscaled"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,11 @@ class ScaledOutput:
 
 
 def apply_multipliers(
-    plan: Plan, model: nn.Module, branches: Collection[str], applied: Collection[str]
+    plan: Plan,
+    model: nn.Module,
+    branches: Collection[str],
+    applied: Collection[str],
+    multiplied: Collection[str] = (),
 ) -> None:
     """Register the hooks, none where a factor is 1 or a module has its hook already.
 
@@ -51,22 +55,28 @@ def apply_multipliers(
         model: A model of the target's size.
         branches: Patterns of the modules whose output is a residual branch.
         applied: Names of the multipliers that the model applies itself.
+        multiplied: The same, as it was said when the plan was made.
 
     Raises:
-        PlanError: If a multiplier is left that nobody applies, or a name fits nothing.
+        PlanError: If a multiplier is left that nobody applies, a name fits nothing, or nothing is left to scale.
     """
     of_the_plan(plan, model)
-    raw = dict(model.named_modules(remove_duplicate=False))
-    modules = {bare(n, raw): m for n, m in raw.items()}
+    modules = modules_of(plan, model)
     factors = {m.name: m.factor for m in plan.multipliers}
     if unknown := sorted(set(applied) - factors.keys()):
         raise PlanError(
             f"`applied` names {unknown[0]!r}, but the plan has "
             f"{', '.join(map(repr, factors)) or 'no multiplier'}."
         )
+    own = [n for n in factors if n in multiplied and n in modules]
+    if own and not factors.keys() - set(multiplied) - set(applied):
+        raise PlanError(
+            f"The plan was made with multiplied={own!r}, so the model's own forward pass multiplies there and "
+            "no hook is needed. If it does not, leave the name out of `multiplied`, and scale_ applies it."
+        )
     todo: list[tuple[nn.Module, str, ScaledInput | ScaledOutput]] = []
     for name, factor in factors.items():
-        if factor == 1 or name in applied:
+        if factor == 1 or name in applied or name in multiplied:
             continue
         if name == "residual":
             ends = _branches(branches, modules)
@@ -81,6 +91,37 @@ def apply_multipliers(
     for module, name, hook in todo:
         if not _has(module, name, hook):
             _register(module, hook)
+
+
+def refuse_unscaled(plan: Plan, model: nn.Module, multiplied: Collection[str]) -> None:
+    """Refuse a model to which nobody applies a multiplier of the plan, such as one that was just loaded.
+
+    Args:
+        plan: The plan.
+        model: A model of the target's size, wrapped or not.
+        multiplied: Names of the multipliers that its own code applies.
+
+    Raises:
+        PlanError: With the first one that is missing.
+    """
+    modules = modules_of(plan, model)
+    for m in plan.multipliers:
+        if m.factor == 1 or m.name in multiplied:
+            continue
+        branch = m.name == "residual"
+        places = (
+            list(modules.values()) if branch else [modules[m.name]] if m.name in modules else []
+        )
+        kind = ScaledOutput if branch else ScaledInput
+        if not any(type(h) is kind for module in places for h in _hooks(module)):
+            call = (
+                'plan.scale_(model, branches=["blocks.*.mlp"])' if branch else "plan.scale_(model)"
+            )
+            raise PlanError(
+                f"Nothing multiplies by {m.factor:.6g} where the plan has the multiplier {m.name!r}: {m.where} "
+                f"Call {call} first, also after loading a checkpoint, which holds no hooks; or, if the model's "
+                f'own code multiplies there, plan with multiplied=["{m.name}"].'
+            )
 
 
 def _branches(patterns: Collection[str], modules: dict[str, nn.Module]) -> list[str]:
@@ -101,14 +142,17 @@ def _branches(patterns: Collection[str], modules: dict[str, nn.Module]) -> list[
 
 def _has(module: nn.Module, name: str, hook: ScaledInput | ScaledOutput) -> bool:
     """Whether a module is scaled already, and by the same factor."""
-    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-    mine = [h for h in hooks if type(h) is type(hook)]
+    mine = [h for h in _hooks(module) if type(h) is type(hook)]
     if mine and mine != [hook]:
         raise PlanError(
             f"`{name}` is multiplied already, by another factor than {hook.factor:.6g}. Build the model "
             "anew for this plan."
         )
     return bool(mine)
+
+
+def _hooks(module: nn.Module) -> list[Any]:
+    return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
 def _register(module: nn.Module, hook: ScaledInput | ScaledOutput) -> None:

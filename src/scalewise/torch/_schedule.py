@@ -12,12 +12,13 @@ import torch
 from torch.optim import Optimizer
 
 from scalewise.plan import Plan, PlanError
-from scalewise.torch._groups import OPTIMIZERS
+from scalewise.torch._law import refuse_another_law
 
 __all__ = ["check"]
 
 # Ratios may differ by rounding; below a thousandth of the largest rate they matter no more.
 _ROUNDING, _SMALL = 1e-3, 1e-3
+_NOUNS = {"lr": "the learning rate", "eps": "epsilon", "weight_decay": "the weight decay"}
 
 
 def check(plan: Plan, optimizer: Optimizer, scheduler: Any, steps: int) -> None:
@@ -84,43 +85,35 @@ def _shares(now: list[float], planned: list[float]) -> list[float]:
 
 def _of_the_plan(plan: Plan, optimizer: Optimizer) -> None:
     groups = optimizer.param_groups
-    law = _law(optimizer)
-    if law is not None and law != plan.optimizer:
-        raise PlanError(
-            f"The plan is for {plan.optimizer!r}, but the optimizer is a {type(optimizer).__name__}, which "
-            f'follows another law. Plan with optimizer="{law}".'
-        )
+    refuse_another_law(plan.optimizer, optimizer)
     if not all("lr_factor" in g and "base_lr" in g for g in groups):
         raise PlanError(
             "The optimizer has groups that are not the plan's, so their learning rates are not scaled. "
             "Make it with plan.param_groups(model, ...)."
         )
-    lr = optimizer.defaults.get("lr")
+    for key in ("lr", "eps", "weight_decay"):
+        _not_overridden(optimizer, key)
+
+
+def _not_overridden(optimizer: Optimizer, key: str) -> None:
+    """Refuse a setting that the optimizer was given and no group uses, since each has its own."""
+    given = optimizer.defaults.get(key)
     signature = inspect.signature(type(optimizer)).parameters
-    usual = signature["lr"].default if "lr" in signature else None
-    if (
-        lr is not None
-        and lr != usual
-        and all(not math.isclose(float(lr), b) for b in _bases(groups))
-    ):
+    usual = signature[key].default if key in signature else None
+    used = _used(optimizer.param_groups, key)
+    if not isinstance(given, int | float | torch.Tensor) or given == usual or not used:
+        return
+    if all(not math.isclose(float(given), value) for value in used):
         raise PlanError(
-            f"The optimizer was given lr={float(lr):g}, which no group uses: they were made with "
-            f"{', '.join(f'lr={b:g}' for b in _bases(groups))}. Give the learning rate to "
-            "plan.param_groups(model, lr=...)."
+            f"The optimizer was given {key}={float(given):g}, which no group uses: they were made with "
+            f"{', '.join(f'{key}={value:g}' for value in used)}. Give {_NOUNS[key]} to "
+            f"plan.param_groups(model, {key}=...)."
         )
 
 
-def _bases(groups: list[dict[str, Any]]) -> list[float]:
-    return sorted({g["base_lr"] for g in groups})
-
-
-def _law(optimizer: Optimizer) -> str | None:
-    """Which of the known laws an optimizer of PyTorch follows."""
-    for name in ("adamw", "adam", "sgd"):
-        if isinstance(optimizer, OPTIMIZERS[name]):
-            decoupled = any(g.get("decoupled_weight_decay") for g in optimizer.param_groups)
-            return "adamw" if name == "adam" and decoupled else name
-    return None
+def _used(groups: list[dict[str, Any]], key: str) -> list[float]:
+    """The values at the base that the plan's groups were made with."""
+    return sorted({g[f"base_{key}"] for g in groups if f"base_{key}" in g})
 
 
 def _double(optimizer: Optimizer) -> Optimizer:

@@ -15,7 +15,7 @@ import torch
 
 from scalewise.plan import PlanError
 from scalewise.plan.check import Check, check
-from scalewise.plan.fits import check_design
+from scalewise.plan.fits import as_widths, check_design
 from scalewise.plan.measurement import Measurement
 from scalewise.torch._measure import Loss, Sizes
 from scalewise.torch._plan import TorchPlan
@@ -37,6 +37,7 @@ def verify(
     steps: int | None = None,
     setup: Setup | None = None,
     depth: int | None = None,
+    depths: Sequence[int] = (),
     tolerance: float = 0.0625,
     progress: bool = True,
 ) -> Check:
@@ -63,6 +64,8 @@ def verify(
             optimizer, as a training script does; give it to check the script itself. By default
             ``plan.init_`` and the plan's optimizer on ``plan.param_groups`` without weight decay.
         depth: Depth of the networks; by default that of the plan's target.
+        depths: At least three depths to measure too, at the smallest width: whether anything grows with the
+            depth beyond what is planned, as it does where the multiplier of residual branches is not applied.
         tolerance: How far a power may be from the prediction beyond three standard errors.
         progress: Whether to show a bar on a terminal once this takes longer than two seconds.
 
@@ -74,7 +77,17 @@ def verify(
         plan, batch, loss, widths=widths, seeds=seeds, lr=lr, steps=steps, setup=setup, depth=depth,
         progress=progress,
     )  # fmt: skip
-    return check(plan.table, measured, tolerance=tolerance)
+    found = check(plan.table, measured, tolerance=tolerance)
+    if not depths:
+        return found
+    from scalewise.torch._depth import over_depths
+
+    with _own_random_numbers(), _bar(len(depths) * seeds, progress) as advance:
+        deep = over_depths(
+            plan, batch, loss, width=min(widths), depths=depths, seeds=seeds, lr=lr, steps=steps,
+            setup=setup, tolerance=tolerance, advance=advance,
+        )  # fmt: skip
+    return replace(found, depth=deep)
 
 
 def measure(
@@ -91,7 +104,7 @@ def measure(
     progress: bool = True,
 ) -> Measurement:
     """The measurement of `verify`, without judging it; arguments as there."""
-    ascending = tuple(sorted(widths))
+    ascending = as_widths(widths)
     check_design(np.asarray(ascending, dtype=float), seeds)
     if setup is not None and lr is not None:
         raise PlanError("`lr` is for the default optimizer; a `setup` of your own sets its own.")

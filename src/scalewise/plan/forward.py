@@ -1,0 +1,165 @@
+"""What an adapter saw in a forward pass: attention, and multipliers in the model's own code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+__all__ = [
+    "Attention",
+    "Forward",
+    "Gauge",
+    "Heads",
+    "Multiplied",
+    "Passes",
+    "attentions",
+    "gauges",
+    "power",
+]
+
+# Sizes are rounded to multiples; no rule differs from another by less than an eighth.
+_NEAR = 0.1
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Products of two arrays that enter a softmax.
+
+    Args:
+        place: The module in whose code they are made.
+        length: How many terms each product sums: the size of a head.
+        scale: What multiplies the product of queries and keys as their layers return them.
+    """
+
+    place: str
+    length: int
+    scale: float
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """Numbers by which the forward pass multiplies around one tensor.
+
+    Args:
+        before: What its module is given.
+        inside: Within the module.
+        after: What the module returns.
+    """
+
+    before: float = 1.0
+    inside: float = 1.0
+    after: float = 1.0
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.before * self.inside * self.after
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One forward pass.
+
+    Args:
+        attentions: In the order in which they are made.
+        weights: By name of tensor, where it multiplies or is added.
+        lookups: By name of tensor, where its rows are picked.
+    """
+
+    attentions: tuple[Attention, ...] = ()
+    weights: Mapping[str, Multiplied] = field(default_factory=dict)
+    lookups: Mapping[str, Multiplied] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The forward pass of one model at two widths.
+
+    Args:
+        narrow: At one.
+        wide: At the other.
+        ratio: The other over the first; not 1.
+    """
+
+    narrow: Forward
+    wide: Forward
+    ratio: Fraction
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """Powers of the width by which the forward pass multiplies around one tensor."""
+
+    before: Fraction = Fraction(0)
+    inside: Fraction = Fraction(0)
+    after: Fraction = Fraction(0)
+
+    @property
+    def total(self) -> Fraction:
+        """All of it."""
+        return self.before + self.inside + self.after
+
+
+@dataclass(frozen=True)
+class Heads:
+    """One attention at two widths.
+
+    Args:
+        place: The module.
+        length: Size of a head at the narrower width, and at the other.
+        scale: Power by which its scale goes: of the size of a head where heads grow, else of the width.
+    """
+
+    place: str
+    length: tuple[int, int]
+    scale: Fraction
+
+    @property
+    def grow(self) -> bool:
+        """Whether heads grow with the width."""
+        return self.length[0] != self.length[1]
+
+
+def power(one: float, two: float, ratio: float) -> Fraction:
+    """The power of a ratio by which one number goes to another; a quarter where it is near one."""
+    if one == two or ratio == 1 or one <= 0 or two <= 0:
+        return Fraction(0)
+    found = math.log(two / one) / math.log(ratio)
+    near = Fraction(round(4 * found), 4)
+    return near if abs(found - near) < _NEAR else Fraction(round(100 * found), 100)
+
+
+def attentions(passes: Passes) -> list[Heads]:
+    """Every attention at two widths, one for each place; none where the two passes differ in their steps."""
+    out: dict[str, Heads] = {}
+    one, two = passes.narrow.attentions, passes.wide.attentions
+    if len(one) != len(two):
+        return []
+    for a, b in zip(one, two, strict=True):
+        grown = b.length / a.length if a.length != b.length else float(passes.ratio)
+        scale = power(a.scale, b.scale, grown)
+        out.setdefault(a.place, Heads(a.place, (a.length, b.length), scale))
+    return list(out.values())
+
+
+def gauges(passes: Passes) -> tuple[dict[str, Gauge], dict[str, Gauge]]:
+    """Powers of the width by name of tensor, of those that have one: where it multiplies, and is looked up."""
+    one, two = passes.narrow, passes.wide
+    pairs = ((one.weights, two.weights), (one.lookups, two.lookups))
+    weights, lookups = (_gauges(a, b, passes.ratio) for a, b in pairs)
+    return weights, lookups
+
+
+def _gauges(
+    narrow: Mapping[str, Multiplied], wide: Mapping[str, Multiplied], ratio: Fraction
+) -> dict[str, Gauge]:
+    out = {}
+    for name in narrow.keys() & wide.keys():
+        a, b = narrow[name], wide[name]
+        pairs = ((a.before, b.before), (a.inside, b.inside), (a.after, b.after))
+        found = Gauge(*(power(x, y, float(ratio)) for x, y in pairs))
+        if found.total:
+            out[name] = found
+    return out

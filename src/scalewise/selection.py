@@ -1,0 +1,131 @@
+"""Which observables a call computes: those named, or those that exist and that one can have.
+
+`predict` and `measure` choose by the same rule, so that what they return by default can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalewise.activations import Activation
+from scalewise.gaussian import joint_work
+from scalewise.observables import OBSERVABLES
+
+__all__ = ["Selection", "known", "omissions", "select"]
+
+# Multiplications that the default may spend on expectations over all pairs of pairs of inputs: some ten
+# seconds on one core. It is a number of operations and no time, so that it is the same everywhere.
+DEFAULT_WORK = 2.5e11
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is computed, and what "default" or "all" would have held but for a reason.
+
+    Args:
+        names: Observables, in the order of the table.
+        left_out: The reason for each that was left out, a sentence.
+    """
+
+    names: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def without(self, left_out: dict[str, str]) -> Selection:
+        """The same with a few more left out."""
+        names = tuple(name for name in self.names if name not in left_out)
+        reasons = self.left_out | left_out
+        return Selection(names, {name: reasons[name] for name in OBSERVABLES if name in reasons})
+
+    def attributes(self) -> dict[str, list[str]]:
+        """As attributes of a Dataset, which hold lists but no tables."""
+        return {
+            "left_out": list(self.left_out),
+            "left_out_because": list(self.left_out.values()),
+        }
+
+
+def known(names: Sequence[str] | str) -> tuple[str, ...]:
+    """The names, checked, each once and in the order of the table; ``"all"`` for all of them.
+
+    Raises:
+        ValueError: If there is none, or one is not in the table; the message lists the known ones.
+    """
+    if isinstance(names, str) and names == "all":
+        return tuple(OBSERVABLES)
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    for name in wanted:
+        if name not in OBSERVABLES:
+            raise ValueError(
+                f"`observables` does not know {name!r}; the known ones are "
+                f"{', '.join(OBSERVABLES)}, and 'all'."
+            )
+    if not wanted:
+        raise ValueError(f"`observables` is empty; choose from {', '.join(OBSERVABLES)}.")
+    return tuple(name for name in OBSERVABLES if name in wanted)
+
+
+def select(
+    names: Sequence[str] | str | None, activation: Activation, *, samples: int, depth: int
+) -> Selection:
+    """The observables to compute for a network on its inputs.
+
+    Args:
+        names: Names; ``None`` for the default ones, without those that take more than `DEFAULT_WORK`
+            multiplications; ``"all"`` for the whole table, whatever it takes. Neither holds what does
+            not exist for `activation`.
+        activation: Of the network.
+        samples: How many inputs there are.
+        depth: Weight layers.
+
+    Raises:
+        ValueError: If something named does not exist for the activation, or is not in the table.
+    """
+    if names is not None and not (isinstance(names, str) and names == "all"):
+        wanted = known(names)
+        _require_existing(wanted, activation)
+        return Selection(wanted)
+    rows = [row for row in OBSERVABLES.values() if row.default or names == "all"]
+    left_out = {}
+    for row in rows:
+        obstacle = row.obstacle(activation)
+        if obstacle:
+            left_out[row.name] = f"{obstacle[0].upper()}{obstacle[1:]}."
+        elif names is None and row.sampled and (size := _too_much(activation, samples, depth)):
+            left_out[row.name] = size
+    return Selection(tuple(row.name for row in rows)).without(left_out)
+
+
+def _require_existing(names: Sequence[str], activation: Activation) -> None:
+    """Refuse observables that do not exist for an activation."""
+    for name in names:
+        obstacle = OBSERVABLES[name].obstacle(activation)
+        if obstacle:
+            raise ValueError(
+                f"{name!r} does not exist for {activation.name!r}: {obstacle}. "
+                f"Leave {name!r} out of `observables`."
+            )
+
+
+def omissions(attributes: Mapping[str, Any]) -> list[str]:
+    """What a result leaves out, in words: one sentence or two for each reason.
+
+    Args:
+        attributes: Of what `predict` or `measure` returned.
+    """
+    names: dict[str, list[str]] = {}
+    reasons = attributes.get("left_out_because", [])
+    for name, why in zip(attributes.get("left_out", []), reasons, strict=True):
+        names.setdefault(str(why), []).append(str(name))
+    return [f"Without {', '.join(these)}: {why}" for why, these in names.items()]
+
+
+def _too_much(activation: Activation, samples: int, depth: int) -> str:
+    """Why the default does without expectations over pairs of pairs of inputs, if it does."""
+    if (depth - 1) * joint_work(samples, smooth=activation.is_smooth) <= DEFAULT_WORK:
+        return ""
+    return (
+        f"Expectations over all pairs of pairs of {samples} inputs through {depth} layers take longer "
+        "than a default should. Name it in `observables` to have it, or use fewer inputs."
+    )

@@ -1,0 +1,276 @@
+"""A forward pass as the framework executes it: every operation told to a `Flow`, whatever module it is in.
+
+Below the modules a few operations are left: products, sums, views, and what is not linear. Fused attention is
+taken apart on the way, and so is the fast path of `torch.nn`. Arrays may be on the device "meta": what is looked
+at are shapes, and the values of single numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from scalewise.plan.flow import Flow, Source, Value
+from scalewise.plan.names import bare
+
+__all__ = ["Logits", "Trace", "Unseen", "watching"]
+
+
+class Unseen(Exception):
+    """A number that the pass multiplies by has no value here."""
+
+
+# What passes its arguments on as they are, entry by entry.
+_PASSED = frozenset(
+    """add sub rsub neg view _unsafe_view reshape _reshape_alias t transpose permute expand unsqueeze squeeze slice
+    select split split_with_sizes unbind unsafe_split unsafe_split_with_sizes unsafe_chunk chunk clone _to_copy
+    detach alias cat stack repeat repeat_interleave masked_fill where constant_pad_nd roll flip as_strided triu tril
+    mean clamp_min maximum unfold copy diagonal gather index index_select index_put scatter native_dropout dropout
+    movedim contiguous lift_fresh _conj cumsum pixel_shuffle im2col col2im fill""".split()  # noqa: SIM905
+)
+_SATURATING = frozenset(
+    ["_softmax", "_log_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "logsumexp"]
+)
+_PRODUCTS = frozenset(["mm", "bmm", "mv", "dot"])
+_SUMS = frozenset(["addmm", "baddbmm", "addmv", "addbmm"])
+_POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "square": 2.0, "abs": 1.0}
+_LOOKUPS = frozenset(["embedding", "_embedding_bag", "_embedding_bag_forward_only"])
+# Below so many entries it is looked whether they are all one number.
+_FEW = 1 << 16
+
+
+class Logits(NamedTuple):
+    """Attention logits as they enter a softmax.
+
+    Args:
+        place: The module in whose code they were made.
+        values: They themselves, without masks and biases.
+        factors: What they are products of; none where the products were made entry by entry.
+    """
+
+    place: str
+    values: Tensor
+    factors: tuple[Tensor, ...] = ()
+
+
+class Trace(TorchDispatchMode):
+    """Follows what the weights of a model do from one operation to the next.
+
+    Args:
+        model: The model; its parameters are known by name.
+        inputs: What it will be given.
+    """
+
+    def __init__(self, model: nn.Module, inputs: Any = ()) -> None:
+        super().__init__()
+        self.flow = Flow()
+        self._logits: dict[Source, Tensor] = {}
+        self._factors: dict[Source, tuple[Tensor, Tensor]] = {}
+        # Every tensor is kept: a number of one that is gone would be given to another.
+        self._known: dict[int, tuple[Tensor, Value]] = {}
+        self._weights = {id(p): p for p in model.parameters()}
+        for name, p in model.named_parameters():
+            self._know(p, self.flow.weight(bare(name, ())))
+        for tensor in pytree.tree_leaves(inputs):
+            if isinstance(tensor, Tensor) and tensor.is_floating_point():
+                self._know(tensor, Value())
+
+    def value(self, tensor: Any) -> Value | None:
+        """What is known of a tensor; nothing of constants."""
+        found = self._known.get(id(tensor))
+        return None if found is None else found[1]
+
+    def given(self, tensor: Any) -> Value | None:
+        """The same of what a module is given: numbers that nobody made are the model's input."""
+        new = (
+            isinstance(tensor, Tensor) and tensor.is_floating_point() and self.value(tensor) is None
+        )
+        if new and tensor.numel() > 1 and id(tensor) not in self._weights:
+            self._know(tensor, Value())
+        return self.value(tensor)
+
+    def attentions(self) -> list[Logits]:
+        """Attention logits, in the order in which they were made."""
+        return [
+            Logits(place, self._logits[s] * f, self._factors.get(s, ()))
+            for s, place, f in self.flow.saturated()
+        ]
+
+    def _know(self, tensor: Tensor, value: Value) -> None:
+        self._known[id(tensor)] = (tensor, value)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = func._schema.name.rpartition("::")[2]
+        in_place = name.endswith("_") and not name.startswith("_")
+        name = name.rstrip("_") if in_place else name
+        flat = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
+        values = [v for v in map(self.value, flat) if v is not None]
+        if not values:
+            return out
+        found = self._result(name, args, kwargs, flat, values)
+        for tensor in pytree.tree_leaves(out):
+            if isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.is_complex()):
+                self._note(tensor, found)
+        if in_place and isinstance(args[0], Tensor) and args[0]._base is not None:
+            whole = self.value(args[0]._base)
+            self._note(args[0]._base, found if whole is None else self.flow.joined([whole, found]))
+        return out
+
+    def _note(self, tensor: Tensor, found: Value) -> None:
+        self._know(tensor, found)
+        for source in found.parts:
+            if source.kind == "product" and source not in self._logits:
+                # A copy: the code may work in place on it.
+                self._logits[source] = tensor.detach().clone()
+
+    def _result(
+        self, name: str, args: tuple[Any, ...], kwargs: Any, flat: list[Tensor], values: list[Value]
+    ) -> Value:
+        flow = self.flow
+        if name in _LOOKUPS:
+            return flow.looked_up(values[0])
+        if name in _PASSED:
+            return flow.joined(values)
+        if name in ("mul", "div"):
+            return self._multiplied(args[0], args[1], -1 if name == "div" else 1)
+        if name in _PRODUCTS:
+            return self._product(args[0], args[1], batched=name == "bmm")
+        if name in _SUMS:
+            batched = name == "baddbmm"
+            product = self._product(args[1], args[2], batched=batched)
+            product = flow.scaled(product, float(kwargs.get("alpha", 1)))
+            added = self.value(args[0]) if kwargs.get("beta", 1) else None
+            return product if added is None else flow.joined([product, added])
+        if name == "convolution":
+            return self._convolution(args)
+        if name in _POWERS or name == "pow":
+            power = _POWERS.get(name, args[1] if len(args) > 1 else None)
+            if isinstance(power, int | float):
+                return flow.powered(values[0], float(power))
+        if name in ("sum", "linalg_vector_norm", "norm"):
+            length = _reduced(flat[0], args, kwargs, 1 if name == "sum" else 2)
+            act = flow.summed if name == "sum" else flow.normed
+            return act(values[0], length)
+        if name == "tanh":
+            return flow.capped(values[0])
+        return flow.bent(values, saturating=name in _SATURATING)
+
+    def _product(self, one: Tensor, two: Tensor, *, batched: bool) -> Value:
+        a, b = self.value(one), self.value(two)
+        if a is None or b is None:
+            known = a if b is None else b
+            return self.flow.bent([]) if known is None else known
+        found = self.flow.contracted(a, b, one.shape[-1], batched=batched)
+        for source in found.parts:
+            if source.kind == "product":
+                self._factors[source] = (one.detach() / a.size, two.detach() / b.size)
+        return found
+
+    def _convolution(self, args: tuple[Any, ...]) -> Value:
+        x, w = self.value(args[0]) or Value(), self.value(args[1])
+        if w is None:
+            return x
+        out = self.flow.contracted(x, w, math.prod(args[1].shape[1:]))
+        bias = self.value(args[2]) if args[2] is not None else None
+        return out if bias is None else self.flow.joined([out, bias])
+
+    def _multiplied(self, one: Any, two: Any, sign: int) -> Value:
+        a, b = self.value(one), self.value(two)
+        flow = self.flow
+        if a is not None and b is not None and a.data and b.data:
+            if one is two:
+                return flow.powered(a, 2.0) if sign == 1 else flow.new()
+            return flow.multiplied(a, flow.powered(b, -1.0) if sign == -1 else b)
+        if a is not None and (b is None or a.data or not b.data):
+            return flow.scaled(a, self._number(two, a.data) ** sign)
+        assert b is not None
+        if sign == -1:
+            b = flow.powered(b, -1.0)
+        return flow.scaled(b, self._number(one, b.data))
+
+    def _number(self, factor: Any, of_data: bool) -> float:
+        """The number that stands for a factor: its entry where all are the same, else of order one."""
+        if not isinstance(factor, Tensor):
+            return abs(float(factor)) or 1.0
+        if factor.is_complex() or not factor.numel():
+            return 1.0
+        # One number for many entries: a scale, and no gain.
+        single = factor.numel() == 1 or (self.value(factor) is not None and factor.shape[-1] == 1)
+        if factor.device.type == "meta":
+            if single and of_data:
+                raise Unseen
+            return 1.0
+        if factor.numel() > _FEW:
+            return 1.0
+        entries = factor.detach().flatten().to(torch.float64)
+        first = abs(float(entries[0]))
+        same = bool((entries == entries[0]).all())
+        return first if same and first and math.isfinite(first) else 1.0
+
+
+def _reduced(tensor: Tensor, args: tuple[Any, ...], kwargs: Any, place: int) -> int:
+    """How many entries a sum over axes adds."""
+    axes = kwargs.get("dim", args[place] if len(args) > place else None)
+    if axes is None or axes == []:
+        return tensor.numel()
+    axes = [axes] if isinstance(axes, int) else axes
+    return math.prod(tensor.shape[i] for i in axes)
+
+
+@contextmanager
+def watching(model: nn.Module, inputs: Any = ()) -> Iterator[Trace]:
+    """Watch what the model does until the end of the block; hooks tell in which module it is.
+
+    Args:
+        model: The model.
+        inputs: What it will be given, for the arrays that are not made by it.
+    """
+    trace, stack = Trace(model, inputs), [""]
+    names = {bare(n, ()): m for n, m in model.named_modules()}
+
+    def enter(name: str) -> Callable[..., None]:
+        def hook(_: nn.Module, args: Any, kwargs: Any) -> None:
+            stack.append(name)
+            trace.flow.place = name
+            given = [trace.given(t) for t in pytree.tree_leaves((args, kwargs))]
+            trace.flow.entries[name] = trace.flow.joined([v for v in given if v is not None])
+
+        return hook
+
+    def leave(name: str) -> Callable[..., None]:
+        def hook(_: nn.Module, args: Any, output: Any) -> None:
+            while stack.pop() != name:
+                pass
+            trace.flow.place = stack[-1]
+            for tensor in pytree.tree_leaves(output):
+                value = trace.value(tensor)
+                if value is not None:
+                    trace.flow.left(name, value)
+
+        return hook
+
+    hooks = []
+    for name, module in names.items():
+        hooks.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
+        hooks.append(module.register_forward_hook(leave(name)))
+    fast = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        with sdpa_kernel(SDPBackend.MATH), trace:
+            yield trace
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for hook in hooks:
+            hook.remove()

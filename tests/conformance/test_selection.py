@@ -1,0 +1,130 @@
+"""Conformance: by default and with "all", `predict` and `measure` hold the same for every activation."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from jax import nn
+from jax import numpy as jnp
+
+import scalewise as sw
+from scalewise.activations import BUILTIN_NAMES
+from scalewise.observables import OBSERVABLES, exists
+from scalewise.selection import Selection, known, omissions, select
+
+SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
+MADE = [
+    sw.activation(nn.elu, kinks=(0.0,), name="my elu"),
+    sw.activation(
+        lambda z: SELU * jnp.where(z > 0, z, ALPHA * jnp.expm1(z)), kinks=(0.0,), name="my selu"
+    ),
+    sw.activation(lambda z: jnp.clip(z, -1, 1), kinks=(-1.0, 1.0), name="my hard tanh"),
+    sw.activation(nn.hard_swish, kinks=(-3.0, 3.0), name="my hard swish"),
+    sw.activation(lambda z: jnp.where(z > 0.3, 1.0, -1.0), kinks=(0.3,), name="my step"),
+    sw.activation(nn.soft_sign, kinks=(0.0,), name="my softsign"),
+]
+X = np.array([[0.8, -0.3], [0.2, 0.7]])
+SLOPES = {"metric_nlo", "ntk_nlo"}
+
+
+def kept(data: xr.Dataset) -> set[str]:
+    return {name for name in OBSERVABLES if name in data}
+
+
+def network(sigma: str | sw.Activation, depth: int) -> sw.MLP:
+    return sw.MLP(depth, 4, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=0.3)
+
+
+def test_default_and_all_are_what_exists_in_both_and_leave_out_the_same() -> None:
+    # One layer, because there `measure` has nothing to draw; the predictions below go deeper.
+    wrong = []
+    for sigma in [*map(sw.activation, BUILTIN_NAMES), *MADE]:
+        for names in (None, "all"):
+            theory = sw.predict(network(sigma, 1), X, observables=names)
+            ensemble = sw.measure(
+                network(sigma, 1), X, observables=names, networks=4, progress=False
+            )
+            rows = [row for row in OBSERVABLES.values() if row.default or names]
+            there = {row.name for row in rows if exists(row, sigma)}
+            absent = {row.name for row in rows} - there
+            same = set(ensemble.left_out) - SLOPES == set(theory.left_out) - SLOPES
+            exact = kept(theory) == there and set(theory.left_out) == absent
+            if not (same and exact and kept(ensemble) == there - SLOPES):
+                wrong.append((sigma.name, names))
+    assert not wrong
+
+
+@pytest.mark.parametrize("sigma", MADE, ids=str)
+def test_everything_of_a_made_activation_is_predicted(sigma: sw.Activation) -> None:
+    usual, everything = (sw.predict(network(sigma, 2), X, observables=n) for n in (None, "all"))
+    assert kept(usual) <= kept(everything)
+    assert set(everything.left_out).isdisjoint(kept(everything))
+    assert kept(everything) == {n for n, row in OBSERVABLES.items() if exists(row, sigma)}
+    for name in everything.left_out:
+        with pytest.raises(
+            ValueError, match=rf"'{name}' does not exist for 'my .*Leave '{name}' out"
+        ):
+            sw.predict(network(sigma, 2), X, observables=["kernel", name])
+
+
+@pytest.mark.parametrize("sigma", [MADE[1], MADE[4]], ids=str)
+def test_defaults_can_be_compared(sigma: sw.Activation) -> None:
+    net = network(sigma, 2)
+    theory = sw.predict(net, X)
+    ensemble = sw.measure(net, X, networks=200, widths=[8, 16], progress=False)
+    assert kept(theory) == kept(ensemble)
+    assert theory.left_out == ensemble.left_out
+    assert sw.compare(theory, ensemble).passed
+
+
+def test_the_default_is_limited_by_work_and_says_so() -> None:
+    sigma = sw.activation("tanh")
+    taken = {}
+    for depth in (2, 3, 16, 200):
+        for samples in range(1, 200):
+            names = set(select(None, sigma, samples=samples, depth=depth).names)
+            assert names in (
+                {"kernel", "ntk"},
+                {"kernel", "ntk", "metric_nlo", "four_point_vertex"},
+            )
+            taken[depth, samples] = len(names) == 4
+        # Once too large, always too large; three and four inputs of a smooth activation are cubed.
+        few = [taken[depth, n] for n in range(5, 200)]
+        assert few == sorted(few, reverse=True)
+    assert [sum(taken[d, n] for n in range(1, 200)) for d in (2, 3, 16)] == [50, 42, 23]
+    assert not any(len(select("all", sigma, samples=n, depth=16).left_out) for n in (2, 500))
+    # What is left out by default is refused by no rule but the memory's.
+    assert "four_point_vertex" in select("four_point_vertex", sigma, samples=500, depth=9).names
+
+
+def test_many_inputs_by_the_public_name() -> None:
+    x = np.random.default_rng(0).standard_normal((2048, 8))
+    net = sw.MLP(2, 100, "erf", input_dim=8, output_dim=1)
+    usual = sw.predict(net, x[:512])
+    named = sw.predict(net, x, observables=["kernel", "ntk"], layers=[2])
+    assert kept(usual) == kept(named) == {"kernel", "ntk"}
+    assert named.left_out == []
+    assert usual.left_out == ["metric_nlo", "four_point_vertex"]
+    np.testing.assert_allclose(usual.kernel[1], named.kernel[0, :512, :512], rtol=1e-12)
+    angle = x[:9] @ x[:9].T / 8
+    size = np.sqrt((1 + 2 * np.diag(angle))[:, None] * (1 + 2 * np.diag(angle)))
+    np.testing.assert_allclose(
+        named.kernel[0, :9, :9], 2 / np.pi * np.arcsin(2 * angle / size), rtol=1e-12
+    )
+    (words,) = omissions(usual.attrs)
+    assert words.startswith("Without metric_nlo, four_point_vertex: Expectations over")
+    measured = select(None, net.activation, samples=512, depth=2)
+    assert measured.attributes()["left_out"] == usual.left_out
+    with pytest.raises(ValueError, match=r"'four_point_vertex' of 512 inputs .* takes \d+ GiB"):
+        sw.predict(net, x[:512], observables="four_point_vertex")
+
+
+def test_names_are_checked() -> None:
+    assert known("all") == tuple(OBSERVABLES)
+    assert known(["ntk", "kernel", "ntk"]) == ("kernel", "ntk")
+    with pytest.raises(ValueError, match="does not know 'vertex'"):
+        known("vertex")
+    with pytest.raises(ValueError, match="is empty"):
+        known([])
+    one = Selection(("kernel", "ntk_A"), {"ddntk_R": "b."}).without({"ntk_A": "a."})
+    assert one.names == ("kernel",)
+    assert one.attributes() == {"left_out": ["ntk_A", "ddntk_R"], "left_out_because": ["a.", "b."]}

@@ -1,0 +1,77 @@
+"""Conformance: the table of speeds is one, and its text is what its numbers say."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def table(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import table
+
+    yield table
+    for name in (
+        "table",
+        "cases",
+    ):  # benchmarks are scripts, not a package: others may have these names
+        sys.modules.pop(name, None)
+
+
+def test_both_pages_show_what_was_measured(table):
+    rows = table.load()
+    assert {"tanh"} <= set(rows) <= set(table.CASES)
+    assert [table.shown(page) for page in table.PAGES] == [table.render(rows)] * 2
+
+
+def test_every_number_comes_with_its_spread(table):
+    for name, row in table.load().items():
+        assert row["conditions"]["rounds"] >= 5, name
+        for times in (
+            row[side][call] for side in ("ours", "peer") if side in row for call in CALLS
+        ):
+            assert 0 < times[0] <= times[1] <= times[2], name
+
+
+CALLS = ("first", "repeated")
+
+
+def made_up(first: float, repeated: float, variance: float) -> dict:
+    times = {call: [0.001, 0.002, 0.004] for call in CALLS}
+    return {
+        "conditions": {"rounds": 5, "cores": 2, "processor": "x", "load": 0.5},
+        "ours": {**times, "megabytes": 100.0},
+        "peer": {**times, "megabytes": 200.0},
+        "ratio": {"first": [1, first, 9000], "repeated": [1, repeated, 9000]},
+        **{f"{what}_rms_z": 1.0 for what in ("kernel", "ntk")},
+        **{f"{what}_variance_ratio": variance for what in ("kernel", "ntk")},
+    }
+
+
+def test_a_goal_is_met_by_both_calls_and_no_larger_error(table):
+    case = table.CASES["ensemble"]
+    for first, repeated, variance, met in (
+        (2.6, 2.6, 1.0, True),
+        (2.4, 9.0, 1.0, False),
+        (9.0, 2.4, 1.0, False),
+        (9.0, 9.0, 1.2, False),
+    ):
+        assert table.goal(case, made_up(first, repeated, variance)) == (
+            "2.5x: met" if met else "2.5x: not met"
+        )
+
+
+def test_writing_changes_nothing_outside_the_markers(table, tmp_path, monkeypatch):
+    pages = [tmp_path / "one.md", tmp_path / "other.md"]
+    for page in pages:
+        page.write_text(f"above\n{table.BEGIN}\nold\n{table.END}\nbelow {page.name}\n")
+    monkeypatch.setattr(table, "PAGES", tuple(pages))
+    table.write({"ensemble": made_up(3.0, 3.0, 1.0)})
+    assert table.shown(pages[0]) == table.shown(pages[1])
+    assert "2.00 (1.00–4.00)" in table.shown(pages[0]) or "2.0 (1.0–4.0)" in table.shown(pages[0])
+    for page in pages:
+        assert page.read_text().startswith("above\n")
+        assert page.read_text().endswith(f"\nbelow {page.name}\n")

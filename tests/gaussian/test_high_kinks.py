@@ -1,0 +1,91 @@
+"""Golden tests: sixth-order moments next to kinks, and moments of jumps, against roads of their own.
+
+By Price's theorem they are derivatives of lower ones with respect to the kernel; at coincidence they add
+up to the derivatives of single-input expectations, which know nothing of pairs.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from kinked import bent, hard_tanh
+from scalewise.gaussian import high_moments, pair_moments
+from scalewise.theory._line_moments import line_moments, moment_names
+
+ORDERS = [(5, 1), (1, 5), (4, 2), (2, 4), (3, 3)]
+ACTIVATIONS = {
+    "hard tanh": hard_tanh(),
+    "bent": bent(),
+    "off 0": sw.activation(
+        lambda z: jnp.where(z > 0.3, jnp.sin(z), 2 * z - 0.6 + jnp.sin(0.3)), kinks=(0.3,)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ACTIVATIONS))
+def test_they_are_derivatives_of_lower_ones(name: str) -> None:
+    sigma, point, step = ACTIVATIONS[name], np.array([1.1, 0.7, 0.4]), 1e-3
+
+    def slope(order: tuple[int, int], which: int) -> float:
+        at = point[:, None] + step * np.eye(3)[which][:, None] * np.array([-2.0, -1.0, 1.0, 2.0])
+        value = pair_moments(sigma, *at, [order])[order].value
+        return float(np.array([1, -8, 8, -1]) @ value) / (12 * step)
+
+    high = high_moments(sigma, *point[:, None], ORDERS)
+    want = {
+        (5, 1): 2 * slope((3, 1), 0),
+        (1, 5): 2 * slope((1, 3), 1),
+        (4, 2): slope((3, 1), 2),
+        (2, 4): 2 * slope((2, 2), 1),
+        (3, 3): slope((2, 2), 2),
+    }
+    for order, value in want.items():
+        found = high[order]
+        assert found.value[0] == pytest.approx(value, rel=1e-9), order
+        assert found.error[0] < 1e-10 * max(1.0, abs(value)), order
+
+
+@pytest.mark.parametrize("name", list(ACTIVATIONS))
+def test_at_coincidence_they_add_up_to_a_derivative_of_one_variance(name: str) -> None:
+    sigma, K = ACTIVATIONS[name], np.array([0.2, 1.3, 30.0])
+    M = high_moments(sigma, K, K, K, ORDERS)
+    total = 0.25 * (M[5, 1].value + M[1, 5].value) + 1.5 * M[3, 3].value
+    total = total + M[4, 2].value + M[2, 4].value
+    want = line_moments(sigma, K)[0][moment_names(sigma).index("p2")]
+    np.testing.assert_allclose(total, want, rtol=1e-7)
+
+
+def test_moments_of_a_users_step_are_those_of_the_perceptron() -> None:
+    step = sw.activation(lambda z: jnp.where(z >= 0, 1.0, 0.0), kinks=(0.0,), name="step")
+    A, B, C = np.array([0.7, 2.0, 1.0]), np.array([1.9, 0.3, 1.0]), np.array([0.5, -0.6, 1.0])
+    orders = [(0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4)]
+    ours, closed = (pair_moments(s, A, B, C, orders) for s in (step, "perceptron"))
+    for order in orders:
+        np.testing.assert_allclose(
+            ours[order].value, closed[order].value, rtol=1e-11, atol=1e-13, err_msg=str(order)
+        )
+
+
+def test_moments_of_several_jumps_are_derivatives_of_the_kernel() -> None:
+    sigma = sw.activation(
+        lambda z: jnp.where(z > 0.4, 1.0, jnp.where(z > -0.7, 0.3, 0.0)) + jnp.tanh(z),
+        kinks=(-0.7, 0.4),
+    )
+    point, step = np.array([1.1, 0.7, 0.4]), 1e-3
+
+    def slope(order: tuple[int, int], which: int) -> float:
+        at = point[:, None] + step * np.eye(3)[which][:, None] * np.array([-2.0, -1.0, 1.0, 2.0])
+        value = pair_moments(sigma, *at, [order])[order].value
+        return float(np.array([1, -8, 8, -1]) @ value) / (12 * step)
+
+    found = pair_moments(sigma, *point[:, None], [(1, 1), (2, 0), (2, 2), (3, 1), (4, 0)])
+    want = {
+        (1, 1): slope((0, 0), 2),
+        (2, 0): 2 * slope((0, 0), 0),
+        (2, 2): slope((1, 1), 2),
+        (3, 1): slope((2, 0), 2),
+        (4, 0): 2 * slope((2, 0), 0),
+    }
+    for order, value in want.items():
+        assert found[order].value[0] == pytest.approx(value, rel=1e-9), order

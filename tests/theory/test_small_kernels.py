@@ -1,0 +1,244 @@
+"""Golden and property tests: every tensor keeps its digits on any scale of kernel and activation.
+
+Against quadrature with fifty digits, the single-input flow, a sum over the plane of nodes, and the units
+of the preactivation.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from kinked import elu, hard_tanh
+from networks import inputs_with_kernel, net
+from scalewise.activations import Activation
+from scalewise.gaussian import combined
+from scalewise.theory import single_input_flow
+from scalewise.theory.layer import Layer
+from scalewise.theory.tensor_flow import TENSORS
+
+RATES = {"lambda_b": 0.3, "lambda_W": 0.7}
+SMOOTH = ("tanh", "sin", "erf", "gelu", "swish", "softplus", "sigmoid", "quadratic")
+FIFTY = {
+    "tanh": (mp.tanh, lambda z: mp.sech(z) ** 2),
+    "softplus": (lambda z: mp.log1p(mp.exp(z)), lambda z: 1 / (1 + mp.exp(-z))),
+    "sin": (mp.sin, mp.cos),
+}
+
+
+def moment(function, A, B, c) -> mp.mpf:
+    """Mean of f(z_a, z_b) with fifty digits, by a product of Gauss-Hermite rules."""
+    n = 24
+    x, w = _rule(n)
+    root = mp.sqrt(1 - c * c)
+    total = mp.mpf(0)
+    for xi, wi in zip(x, w, strict=True):
+        za = mp.sqrt(A) * xi
+        for xj, wj in zip(x, w, strict=True):
+            total += wi * wj * function(za, mp.sqrt(B) * (c * xi + root * xj))
+    return total
+
+
+def _rule(n: int, known: dict = {}):  # noqa: B006
+    if n not in known:
+        start, _ = np.polynomial.hermite_e.hermegauss(n)
+        x = [mp.findroot(lambda t: mp.hermite(n, t / mp.sqrt(2)), mp.mpf(s)) for s in start]
+        w = [1 / mp.hermite(n - 1, t / mp.sqrt(2)) ** 2 for t in x]
+        known[n] = x, [v / mp.fsum(w) for v in w]
+    return known[n]
+
+
+@pytest.mark.parametrize("name", list(FIFTY))
+def test_layer_two_to_fifty_digits(name: str) -> None:
+    sigma, slope = FIFTY[name]
+    misses = []
+    with mp.workdps(50):
+        for K in (1e-12, 1e-6, 1e-3):
+            kernel = K * np.array([[1.0, -0.6], [-0.6, 0.5]])
+            x = inputs_with_kernel(kernel)
+            found = sw.predict(
+                net(2, name, features=2, **RATES), x, observables=["ntk_A", "ntk_D"], layers=2
+            )
+            gram = x @ x.T / 2
+            A, B, C = (mp.mpf(float(v)) for v in (gram[0, 0], gram[1, 1], gram[0, 1]))
+            theta = {(i, j): mp.mpf("0.3") + mp.mpf("0.7") * g for i, j, g in
+                     ((0, 0, A), (0, 1, C), (1, 1, B))}  # fmt: skip
+
+            def metric(za, zb, i, j):
+                return sigma((za, zb)[i]) * sigma((za, zb)[j])
+
+            def omega(za, zb, i, j, theta=theta):
+                own = slope((za, zb)[i]) * slope((za, zb)[j])
+                return mp.mpf("0.7") * metric(za, zb, i, j) + theta[i, j] * own
+
+            cosine = C / mp.sqrt(A * B)
+
+            def mean(f, A=A, B=B, cosine=cosine):
+                return moment(f, A, B, cosine)
+
+            for i, j, k, m in ((0, 0, 0, 0), (0, 1, 0, 1), (0, 0, 1, 1)):
+                for tensor, left in (("ntk_A", omega), ("ntk_D", metric)):
+                    both = mean(lambda a, b, f=left: f(a, b, i, j) * omega(a, b, k, m))  # noqa: B023
+                    one = mean(lambda a, b, f=left: f(a, b, i, j))  # noqa: B023
+                    other = mean(lambda a, b: omega(a, b, k, m))  # noqa: B023
+                    want = float(both - one * other)
+                    value = float(found[tensor].values[0, i, j, k, m])
+                    error = float(found[f"{tensor}_error"].values[0, i, j, k, m])
+                    if not abs(value - want) <= error < 1e-6 * abs(want):
+                        misses.append((K, tensor, (i, j, k, m), value, want, error))
+    assert misses == []
+
+
+def test_one_input_on_every_scale() -> None:
+    misses = []
+    for name in (*SMOOTH, "relu", "leaky_relu(0.3)"):
+        for K in (1e-12, 1e-6, 1e-2, 1.0, 1e4):
+            if (name, K) == ("sin", 1e4):  # its kernel is refused there
+                continue
+            network = net(3, name, features=1, **RATES)
+            x = np.array([[np.sqrt(K)]])
+            flow, alone = sw.predict(network, x, observables="all"), single_input_flow(network, x)
+            for tensor, letter in TENSORS.items():
+                if tensor not in flow:
+                    continue
+                value, want = flow[tensor].values.reshape(3), getattr(alone, letter)[:, 0]
+                error = flow[f"{tensor}_error"].values.reshape(3)
+                # The tables of the single-input flow are good to 1e-9 themselves.
+                if not np.all(np.abs(value - want) <= error + 2e-9 * np.abs(want)):
+                    misses.append((name, K, tensor, value, want, error))
+    assert misses == []
+
+
+def scaled(name: str, s: float) -> Activation:
+    """sigma(s z)/s by name, with derivatives of its own and no closed form."""
+    base = sw.activation(name)
+    return dataclasses.replace(
+        base,
+        name=f"{name} scaled",
+        derivatives=tuple(
+            lambda z, k=k: base.derivatives[k](s * z) * s ** (k - 1) for k in range(4)
+        ),
+        family=None,
+        taylor=None,
+    )
+
+
+def test_units_of_the_preactivation_do_not_matter() -> None:
+    x = inputs_with_kernel(np.array([[1.0, 0.3], [0.3, 0.8]]))
+    names = list(TENSORS)
+    powers = {"metric_nlo": 2, "ntk_nlo": 2}
+    misses = []
+    for name in ("tanh", "softplus", "gelu", "sin"):
+        flows = {
+            s: sw.predict(
+                net(3, scaled(name, s), features=2, lambda_b=0.3 / s**2, lambda_W=0.7),
+                x / s,
+                observables=names,
+            )
+            for s in (1.0, 1e-6, 1e6)
+        }
+        for s in (1e-6, 1e6):
+            for tensor in names:
+                one, other = flows[1.0][tensor].values, flows[s][tensor].values
+                gap = np.abs(other * s ** powers.get(tensor, 4) - one).max()
+                if gap > 1e-9 * np.abs(one).max():
+                    misses.append((name, s, tensor, gap / np.abs(one).max()))
+    assert misses == []
+
+
+def test_vertex_and_variance_of_the_ntk_are_covariances() -> None:
+    x = np.array([[1.0, 0.2], [0.3, -0.9], [-1.0, -0.2], [1.0, 0.2]])
+    for name in ("tanh", "softplus", "gelu"):
+        for K in (1e-12, 1e-4, 1.0):
+            flow = sw.predict(
+                net(3, name, features=2, **RATES),
+                x * np.sqrt(K),
+                observables=["four_point_vertex", "ntk_A"],
+            )
+            for tensor in ("four_point_vertex", "ntk_A"):
+                for layer in (1, 2):
+                    value = flow[tensor].values[layer].reshape(16, 16)
+                    error = np.linalg.norm(flow[f"{tensor}_error"].values[layer])
+                    eigenvalues = np.linalg.eigvalsh(value)
+                    assert eigenvalues[0] > -error, (name, K, tensor)
+                    assert error < 1e-3 * eigenvalues[-1], (name, K, tensor)
+
+
+def test_three_inputs_are_the_sum_over_the_plane() -> None:
+    kernel = 0.2 * np.array([[1.0, 0.3, -0.5], [0.3, 0.8, 0.1], [-0.5, 0.1, 1.2]])
+    x, w = np.polynomial.hermite_e.hermegauss(40)
+    u = np.stack(np.meshgrid(x, x, x, indexing="ij")).reshape(3, -1)
+    weights = np.einsum("i,j,k->ijk", w, w, w).ravel() / w.sum() ** 3
+    z = np.linalg.cholesky(kernel) @ u
+    for name in ("softplus", "sigmoid"):
+        sigma = sw.activation(name)
+        s = sigma(z)
+        pairs = np.einsum("am,bm->abm", s, s)
+        pairs -= (pairs @ weights)[..., None]
+        want = np.einsum("abm,cdm,m->abcd", pairs, pairs, weights)
+        network = net(2, sigma, features=3, **RATES)
+        found = sw.predict(network, inputs_with_kernel(kernel), layers=2)
+        np.testing.assert_allclose(
+            found.four_point_vertex.values[0], want, atol=1e-8 * np.abs(want).max()
+        )
+
+
+def test_a_product_rule_that_resolves_nothing_is_not_believed(monkeypatch) -> None:
+    # What the nodes say of entries with two inputs, against what these are.
+    sigma, families = sw.activation("tanh"), [(0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1)]
+    z = np.random.default_rng(0).normal(size=(3, 5))
+    few = np.array([len(set(legs)) <= 2 for legs in np.ndindex(3, 3, 3, 3)]).reshape((3,) * 4)
+    for K in (1.0, 3.0, 10.0):
+        kernel = K * z @ z.T / 5
+        exact = Layer(sigma, kernel, families)
+        with monkeypatch.context() as patch:
+            patch.setattr("scalewise.gaussian._four._on_two_inputs", lambda *_: None)
+            sampled = Layer(sigma, kernel, families)
+        for family in families:
+            value, noise = combined(sampled.covariance(family))
+            want = combined(exact.covariance(family))[0]
+            error = 8 * noise + sampled.families[family].error + exact.families[family].error
+            assert np.all(np.abs(value - want)[few] <= error[few]), (K, family)
+
+
+@pytest.mark.parametrize("make", [hard_tanh, elu])
+def test_mean_ntk_next_to_a_kink(make) -> None:
+    x = np.array([[1.0, 0.2], [0.3, -0.9], [1.0, 0.2]])
+    network = net(3, make(), features=2, C_b=0.1, **RATES)
+    flow = sw.predict(network, x, observables=["ntk_nlo"])
+    alone = single_input_flow(network, x)
+    assert alone.H1 is not None
+    value, error = flow.ntk_nlo.values, flow.ntk_nlo_error.values
+    np.testing.assert_allclose(np.einsum("laa->la", value), alone.H1, rtol=1e-8, atol=1e-15)
+    # Coincident inputs are one input; nearby ones are close to it, and know how well.
+    np.testing.assert_allclose(value[:, 0, 2], alone.H1[:, 0], rtol=1e-8, atol=1e-15)
+    near = sw.predict(network, np.array([[1.0, 0.2], [1.0, 0.2001]]), observables=["ntk_nlo"])
+    gap = np.abs(near.ntk_nlo.values[-1, 0, 1] - alone.H1[-1, 0])
+    assert gap < 3e-3 * abs(alone.H1[-1, 0]) + near.ntk_nlo_error.values[-1, 0, 1]
+    assert np.all(error < 1e-7)
+
+
+def test_a_users_relu_has_the_closed_form() -> None:
+    relu = sw.activation(lambda z: jnp.maximum(z, 0.0) + 0 * z, kinks=(0.0,), name="mine")
+    relu = dataclasses.replace(relu, slopes=None)
+    x = np.array([[1.0, 0.2], [0.3, -0.9]])
+    mine, built = (
+        sw.predict(net(4, s, features=2, C_b=0.1, **RATES), x, observables=["ntk_nlo"])
+        for s in (relu, "relu")
+    )
+    np.testing.assert_allclose(mine.ntk_nlo, built.ntk_nlo, rtol=1e-8, atol=1e-12)
+
+
+def test_vertex_of_a_users_step() -> None:
+    step = sw.activation(lambda z: jnp.where(z >= 0, 1.0, 0.0), kinks=(0.0,), name="step")
+    x = np.array([[1.0, 0.2], [0.3, -0.9]])
+    names = ["four_point_vertex", "metric_nlo"]
+    mine, built = (
+        sw.predict(net(4, s, features=2, C_b=0.1), x, observables=names)
+        for s in (step, "perceptron")
+    )
+    for name in names:
+        np.testing.assert_allclose(mine[name], built[name], rtol=1e-9, atol=1e-12)

@@ -1,0 +1,252 @@
+"""Agreement: right plans of models that are not perceptrons pass, whatever the seed; wrong ones among them fail."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import scalewise as sw
+from scalewise.plan.check import Check
+from scalewise.plan.diagnosis import Cause
+from scalewise.torch import TorchPlan
+from scalewise.torch._run import Run
+from torch_models import mlp
+
+F = nn.functional
+GENERATOR = torch.Generator().manual_seed(0)
+TOKENS = torch.randint(4, 30, (2, 8), generator=GENERATOR)
+WORDS = TOKENS, torch.randint(4, 30, (2, 8), generator=GENERATOR)
+IMAGES = torch.randn(4, 3, 8, 8, generator=GENERATOR)
+POINTS = torch.randn(16, 8, generator=GENERATOR), torch.randint(10, (16,), generator=GENERATOR)
+QUIET: dict[str, Any] = {"num_hidden_layers": 1, "vocab_size": 30, "max_position_embeddings": 8}
+
+
+def bert(width: int) -> nn.Module:
+    """With the head of masked words, whose bias stands apart from its tied readout."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    return BertForMaskedLM(
+        BertConfig(
+            hidden_size=width, num_attention_heads=width // 16, intermediate_size=2 * width,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **QUIET,
+        )
+    )  # fmt: skip
+
+
+def grouped(width: int) -> nn.Module:
+    """Two heads of keys and values for any number of heads of queries."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=width, num_attention_heads=width // 16, num_key_value_heads=2, head_dim=16,
+        intermediate_size=64 * -(-8 * width // (3 * 64)), initializer_range=0.16 / width**0.5,
+        **QUIET,
+    )  # fmt: skip
+    return LlamaForCausalLM(config)
+
+
+def vit(width: int) -> nn.Module:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        hidden_size=width, num_hidden_layers=2, num_attention_heads=width // 16,
+        intermediate_size=2 * width, image_size=8, patch_size=4, num_labels=10,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    return ViTForImageClassification(config)
+
+
+class UNet(nn.Module):
+    """More pixels than channels."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.down = nn.Conv2d(3, width, 3, padding=1)
+        self.inner = nn.Conv2d(width, 2 * width, 3, padding=1, stride=2)
+        self.norm = nn.GroupNorm(4, 2 * width)
+        self.up = nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+        self.out = nn.Conv2d(2 * width, 3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        down = F.silu(self.down(x))
+        return self.out(torch.cat([down, self.up(F.silu(self.norm(self.inner(down))))], 1))
+
+
+class Pairs(nn.Module):
+    """A fan-in that grows like the square of the width."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.one, self.two = nn.Linear(8, width), nn.Linear(8, width)
+        self.pair = nn.Bilinear(width, width, width)
+        nn.init.normal_(self.pair.weight, std=1 / width)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.pair(self.one(x).tanh(), self.two(x).tanh())))
+
+
+class Adapted(nn.Module):
+    """A frozen layer beside a path of low rank that starts at zero."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.frozen = nn.Linear(width, width)
+        self.down = nn.Linear(width, 4, bias=False)
+        self.up = nn.Linear(4, width, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.frozen(x) + self.up(self.down(x))
+
+
+def low_rank(width: int) -> nn.Module:
+    model = nn.Sequential(
+        nn.Linear(8, width), nn.Tanh(), Adapted(width), nn.Tanh(), nn.Linear(width, 10)
+    )
+    for name, p in model.named_parameters():
+        p.requires_grad_("down" in name or "up" in name)
+    return model
+
+
+class Complex(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.one = nn.Linear(8, width, dtype=torch.complex64)
+        self.two = nn.Linear(width, width, dtype=torch.complex64)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.two(torch.tanh(self.one(x.to(torch.complex64)))).abs())
+
+
+class Bare(nn.Module):
+    """Tensors that no module shows, one of them empty and one a number."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.sides = nn.ParameterList([torch.randn(width, 8), torch.randn(10, width) / width**0.5])
+        self.empty, self.gain = nn.Parameter(torch.zeros(0, width)), nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.gain * torch.tanh(x @ self.sides[0].T) @ self.sides[1].T
+
+
+def labelled(model: nn.Module, batch: Any) -> torch.Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def own(model: nn.Module, batch: Any) -> torch.Tensor:
+    return model(batch[0], labels=batch[1]).loss
+
+
+def squares(model: nn.Module, batch: Any) -> torch.Tensor:
+    return F.mse_loss(model(batch), batch.flip(0))
+
+
+FEW, SMALL = [32, 64, 128], [16, 32, 64]
+KEYS = {"*.k_proj.weight": "bottleneck", "*.v_proj.weight": "bottleneck", "lm_head.*": "output"}
+PATCHES = {"*cls_token": "input", "*position_embeddings": "input"}
+LOW = {"2.down.weight": "bottleneck", "4.weight": "output"}
+CASES: dict[str, tuple[Any, Any, Any, list[int], dict[str, Any]]] = {
+    "BERT": (bert, WORDS, own, FEW, {}),
+    "grouped queries": (grouped, WORDS, own, FEW, {"roles": KEYS}),
+    "vision transformer": (vit, (IMAGES, torch.arange(4)), own, SMALL, {"roles": PATCHES}),
+    "U-Net": (UNet, IMAGES, squares, SMALL, {}),
+    "pairs": (Pairs, POINTS, labelled, SMALL, {"roles": {"pair.weight": ("hidden", (1, 2))}}),
+    "adapters": (low_rank, POINTS, labelled, FEW, {"roles": LOW}),
+    "complex": (Complex, POINTS, labelled, FEW, {}),
+    "bare": (Bare, POINTS, labelled, FEW, {"roles": {"sides.0": "input", "sides.1": "output"}}),
+    "bfloat16": (
+        lambda width: mlp(width).bfloat16(), (POINTS[0].bfloat16(), POINTS[1]), labelled, FEW, {}
+    ),
+    "float16": (lambda width: mlp(width).half(), (POINTS[0].half(), POINTS[1]), labelled, FEW, {}),
+    "data parallel": (lambda width: nn.DataParallel(mlp(width)), POINTS, labelled, FEW, {}),
+}  # fmt: skip
+
+
+def planned(name: str, optimizer: str, strategy: Any = None) -> TorchPlan:
+    build, _, _, widths, options = CASES[name]
+    return sw.torch.plan(
+        build, base={"width": widths[0]}, target={"width": widths[-1]}, optimizer=optimizer,
+        strategy=strategy or sw.scaling.mup(), **options,
+    )  # fmt: skip
+
+
+def verified(name: str, plan: TorchPlan, **options: Any) -> Check:
+    _, batch, loss, widths, _ = CASES[name]
+    return plan.verify(batch, loss, widths=widths, progress=False, **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_right_plans_pass_whatever_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, false = Run.network, []
+    for draw, optimizer in enumerate(("sgd", "adamw")):
+        monkeypatch.setattr(
+            Run, "network", lambda self, i, seed, d=draw: network(self, i, seed + 100 * d)
+        )
+        for name in CASES:
+            c = verified(name, planned(name, optimizer), seeds=3)
+            if not c.ok or str(c.verdict) in (
+                "unstable",
+                "trivial, stable",
+                "kernel regime, stable",
+            ):
+                false.append((name, optimizer, str(c.verdict), [str(k) for k in c.culprits]))
+    assert false == []
+
+
+MISTAKES = [
+    ("BERT", "bert.encoder.layer.0.output.dense.weight", 0.5, 0.0),
+    ("BERT", "bert.encoder.layer.0.attention.self.value.weight", 0.0, 0.5),
+    ("grouped queries", "model.layers.0.self_attn.k_proj.weight", 0.5, 0.0),
+    ("grouped queries", "model.layers.0.mlp.down_proj.weight", 0.0, -0.5),
+    ("vision transformer", "vit.layers.1.mlp.fc1.weight", -0.5, 0.0),
+    ("vision transformer", "classifier.weight", 0.5, 0.0),
+    ("U-Net", "inner.weight", 0.0, 0.5),
+    ("U-Net", "out.weight", 0.5, 0.0),
+    ("pairs", "pair.weight", 0.5, 0.0),
+    ("pairs", "pair.weight", 0.0, 1.0),
+    ("adapters", "2.down.weight", 0.5, 0.0),
+    ("complex", "two.weight", 0.0, -0.5),
+    ("bare", "sides.1", 0.5, 0.0),
+    ("bfloat16", "2.weight", 0.5, 0.0),
+    ("float16", "0.weight", 0.0, 0.5),
+]
+
+
+def spoiled(tensor: str, init: float, rate: float) -> Any:
+    """A training script with one mistake."""
+
+    def setup(plan: TorchPlan, model: nn.Module) -> torch.optim.Optimizer:
+        plan.init_(model)
+        if plan.multipliers:
+            plan.scale_(model)
+        wrong = dict(model.named_parameters())[tensor]
+        factor = plan.table.target["width"] / plan.table.base["width"]
+        with torch.no_grad():
+            wrong.mul_(factor**init)
+        groups = []
+        for g in plan.param_groups(model, lr=1e-4, weight_decay=0.0):
+            rest = [p for p in g["params"] if p is not wrong]
+            groups += [g | {"params": rest}] if rest else []
+            if len(rest) < len(g["params"]):
+                groups.append(g | {"params": [wrong], "lr": g["lr"] * factor**rate})
+        return torch.optim.AdamW(groups)
+
+    return setup
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_mistake_in_them_is_named() -> None:
+    missed = []
+    for name, tensor, init, rate in MISTAKES:
+        c = verified(name, planned(name, "adamw"), setup=spoiled(tensor, init, rate))
+        cause = Cause.INITIALISATION if init else Cause.LEARNING_RATE
+        found = [(k.tensor, k.cause) for k in c.culprits]
+        near = c.culprits and np.isclose(c.culprits[0].power, init + rate, atol=0.2)
+        if found != [(tensor, cause)] or not near:
+            missed.append((name, tensor, found, [k.power for k in c.culprits]))
+    assert missed == []
