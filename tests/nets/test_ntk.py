@@ -189,7 +189,9 @@ def test_the_rows_of_a_deep_network():
 
 def test_an_activation_that_jumps_is_refused():
     net = sw.MLP(2, 5, "perceptron", input_dim=2, output_dim=1)
-    with pytest.raises(ValueError, match="'perceptron' is not defined: it jumps at z = 0"):
+    with pytest.raises(
+        ValueError, match="'ntk' does not exist for 'perceptron': the activation jumps"
+    ):
         measure(net, np.eye(2), networks=10, observables="ntk")
     with pytest.raises(ValueError, match="Leave 'ntk' out"):
         empirical_ntk(net, init_weights(net), np.eye(2))

@@ -99,6 +99,9 @@ def _converged(
             # A kink far out in the tail matters on the scale of p alone: K p', K g'', K² p''.
             natural = scale / K ** (2 if name == "p2" else 1)
             size[names.index(name)] += np.abs(delta) + _PART * natural
+        # So do the fluctuations of the slope that it makes.
+        size[names.index("vpp")] += _PART * scale**2
+        size[names.index("vsp")] += _PART * K * scale**2
     return value, size
 
 
