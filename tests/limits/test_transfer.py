@@ -75,6 +75,11 @@ def test_the_second_training_is_what_it_says():
     # The head alone moves at the first step as in the whole, but the features below do not.
     assert np.abs((whole - head)[:, 0]).max() == 0
     assert np.abs((whole - head)[:, 1]).max() > 1e-4
+    # With the features held, descent on squared errors is linear in the targets.
+    scaled = [Task(SECOND.inputs, scale * SECOND.targets) for scale in (0, 1, 2)]
+    own |= {"steps": (4, 3)}
+    gaps = [transfer_gap(net, FIRST, task, SGD(0.4), **own) for task in scaled]
+    np.testing.assert_allclose(gaps[2] - gaps[1], gaps[1] - gaps[0], rtol=1e-8, atol=1e-12)
 
 
 NET = Network(mup(depth=3), "tanh")
