@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits import SGD, Network, Task, finite, lazy, train
+from scalewise.limits import SGD, Finite, Lazy, Network, Task, train
 from scalewise.scaling import mup
 
 INPUTS = np.random.default_rng(0).normal(size=(4, 5))
@@ -36,7 +36,7 @@ PUBLISHED = 31.0
 def timed(net, task, eta, steps, on):
     """Outputs of every replica, and CPU milliseconds of one."""
     start = time.process_time()
-    found = train(net, task, SGD(eta), steps=steps, on=on, draws=True)
+    found = train(net, task, SGD(eta), steps=steps, on=on)
     return found, 1e3 * (time.process_time() - start) / on.replicas
 
 
@@ -50,19 +50,19 @@ def error(logits, truth):
 def equal(steps: int = 10, eta: float = 0.8, runs: int = 64, many: int = 16) -> None:
     """Error and cost of real and of lazy widths, timed in turns."""
     spread = {"antithetic": True, "spread": True}
-    great = lazy(65536, replicas=many, seed=99, compression=1e-3, **spread)
-    truth = train(NET, TASK, SGD(eta), steps=steps, on=great, draws=True).logits_draws.values
+    great = Lazy(65536, replicas=many, seed=99, compression=1e-3, **spread)
+    truth = train(NET, TASK, SGD(eta), steps=steps, on=great).logits.values
     sem = float((truth.std(axis=0, ddof=1) / len(truth) ** 0.5).max())
     print(f"limit known to {sem:.5f}", flush=True)
     truth = truth.mean(axis=0)
     jobs: dict[str, Any] = {
-        "real 4096": finite(4096),
-        "real 4096, float32": finite(4096, dtype=np.float32),
+        "real 4096": Finite(4096),
+        "real 4096, float32": Finite(4096, dtype=np.float32),
     }
-    jobs["lazy 4096"] = lazy(4096, replicas=8)
-    jobs["lazy 4096, antithetic"] = lazy(4096, replicas=8, antithetic=True)
+    jobs["lazy 4096"] = Lazy(4096, replicas=8)
+    jobs["lazy 4096, antithetic"] = Lazy(4096, replicas=8, antithetic=True)
     for width in (512, 1024, 2048):
-        jobs[f"lazy {width}, antithetic, spread"] = lazy(
+        jobs[f"lazy {width}, antithetic, spread"] = Lazy(
             width, replicas=8, compression=None if steps < 20 else 1e-2, **spread
         )
     least = dict.fromkeys(jobs, float("inf"))
@@ -76,8 +76,7 @@ def equal(steps: int = 10, eta: float = 0.8, runs: int = 64, many: int = 16) -> 
             continue
         seeds = range(1, 1 + runs // on.replicas)
         logits = [
-            train(NET, TASK, SGD(eta), steps=steps, on=replace(on, seed=s), draws=True).logits_draws
-            for s in seeds
+            train(NET, TASK, SGD(eta), steps=steps, on=replace(on, seed=s)).logits for s in seeds
         ]
         rms, bar = error(np.concatenate(logits), truth)
         print(
@@ -87,23 +86,25 @@ def equal(steps: int = 10, eta: float = 0.8, runs: int = 64, many: int = 16) -> 
 
 def great() -> None:
     """A million particles."""
-    on = lazy(10**6, antithetic=True, dtype=np.float32)
+    on = Lazy(10**6, antithetic=True, dtype=np.float32)
     found, cost = timed(NET, TASK, 0.8, 20, on)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"10^6 particles in single precision, 20 steps: {cost / 1e3:.1f} s CPU, peak {peak:.2f} GB"
     )
-    print(f"loss {found.loss.values.round(5).tolist()}")
+    print(f"loss {found.loss_mean.values.round(5).tolist()}")
 
 
 def solver() -> None:
     """Three hidden layers at T = 20, P = 4."""
     net, task = Network(mup(depth=4), "tanh"), Task(INPUTS[:4], TASK.targets)
-    truth = train(net, task, SGD(0.2), steps=20, on=lazy(32768, replicas=4, seed=9)).loss.values
+    truth = train(
+        net, task, SGD(0.2), steps=20, on=Lazy(32768, replicas=4, seed=9)
+    ).loss_mean.values
     for width in (1024, 4096):
-        found, cost = timed(net, task, 0.2, 20, lazy(width, replicas=10, antithetic=True))
+        found, cost = timed(net, task, 0.2, 20, Lazy(width, replicas=10, antithetic=True))
         seconds = cost / 1e3
-        one = found.logits_draws.values
+        one = found.logits.values
         loss = ((one - task.targets) ** 2).sum(axis=-1).mean(axis=-1) / 2
         gap = float(np.abs(loss - truth).max(axis=1).mean())
         print(

@@ -136,9 +136,6 @@ VERBS = {
     "layer_kernels": lambda x: (
         limits.layer_kernels(limits.Network(sw.scaling.ntk(depth=2), "tanh"), x).features
     ),
-    "deep_linear_limit": lambda x: (
-        limits.deep_linear_limit(x, [[1.0], [0.5]], depth=1, steps=1, learning_rate=0.1).outputs
-    ),
     "shallow.Task": lambda x: shallow.Task(x, [1.0, -1.0]).inputs,
     "activation": lambda x: sw.activation("gelu")(x),
 }

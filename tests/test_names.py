@@ -81,19 +81,27 @@ VERBS = {
     "empirical_ntk": lambda s: nets.empirical_ntk(net(s), weights(s), X),
     "layer_kernels": lambda s: limits.layer_kernels(wide(s), X).features,
     "train finite": lambda s: (
-        limits.train(wide(s), TASK, limits.SGD(0.1), steps=2, on=limits.finite(20)).feature_kernel
+        limits.train(
+            wide(s), TASK, limits.SGD(0.1), steps=2, on=limits.Finite(20)
+        ).feature_kernel_mean
     ),
     "train lazy": lambda s: (
-        limits.train(wide(s), TASK, limits.SGD(0.1), steps=2, on=limits.lazy(50)).feature_kernel
+        limits.train(
+            wide(s), TASK, limits.SGD(0.1), steps=2, on=limits.Lazy(50)
+        ).feature_kernel_mean
     ),
     "train_kernel": lambda s: (
-        limits.train_kernel(
-            limits.Network(sw.scaling.ntk(depth=3), s), TASK, limits.SGD(0.1), steps=2
+        limits.train(
+            limits.Network(sw.scaling.ntk(depth=3), s),
+            TASK,
+            limits.SGD(0.1),
+            steps=2,
+            on=limits.Kernel(),
         ).kernel
     ),
     "program": lambda s: (
         limits.run(
-            lambda space: {"m": space.mean(space.apply(s, space.vector()) ** 2)}, limits.lazy(200)
+            lambda space: {"m": space.mean(space.apply(s, space.vector()) ** 2)}, limits.Lazy(200)
         ).m
     ),
     "shallow": lambda s: shallow.limit_kernels(shallow.Reference(20, activation=s), X)[0],
@@ -135,7 +143,7 @@ def test_the_exact_backend_reads_the_polynomial_off_the_values() -> None:
                 other = x + x**2  # sees even and odd powers
                 return {"m": space.mean(ours * other), "wanted": space.mean(spelt * other)}
 
-            found = limits.run(program, limits.exact())
+            found = limits.run(program, limits.Exact())
             np.testing.assert_allclose(found.m, found.wanted, rtol=1e-12)
         with pytest.raises(ValueError, match="polynomial programs only"):
             limits.run(
@@ -144,7 +152,7 @@ def test_the_exact_backend_reads_the_polynomial_off_the_values() -> None:
                         space.apply(dataclasses.replace(MINE, name=name), space.vector())
                     )
                 },
-                limits.exact(),
+                limits.Exact(),
             )
 
 
@@ -169,7 +177,7 @@ def test_two_functions_of_one_name_are_told_apart(tmp_path) -> None:
         for found in (
             ensemble,
             sw.predict(second, X, observables="kernel"),
-            limits.train(wide(other), TASK, limits.SGD(0.1), steps=1, on=limits.finite(9)),
+            limits.train(wide(other), TASK, limits.SGD(0.1), steps=1, on=limits.Finite(9)),
         )
     }
     assert digests == {other.digest()}

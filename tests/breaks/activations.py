@@ -93,7 +93,7 @@ MUTANTS = (
         "[np.linspace(-4.0, 4.0, 33) + 0.0123, _FAR, -_FAR[:-1]]",
         "[np.linspace(-4.0, 4.0, 33) + 0.0123]",
     ),
-    row("limits/mlp/_run.py", f"{NAMES}::test_a_name_decides_nothing")(
+    row("limits/methods/_dense.py", f"{NAMES}::test_a_name_decides_nothing")(
         "run: tanh by its name", "if value is np.tanh:", 'if activation.name == "tanh":'
     ),
     row(

@@ -9,11 +9,11 @@ of_rules = row("limits/program/_arrays.py", "tests/limits/test_program.py")
 of_exact = row("limits/program/_exact.py", "tests/limits/test_program.py")
 of_library = row("limits/program/library.py", "tests/limits/test_program.py")
 of_increments = row("limits/program/increments.py", "tests/limits/test_program_increments.py")
-of_powers = row("limits/mlp/_network.py", "tests/limits/test_mlp_descent.py")
-of_run = row("limits/mlp/_run.py", "tests/limits/test_mlp_descent.py")
+of_powers = row("limits/_network.py", "tests/limits/test_mlp_descent.py")
+of_run = row("limits/methods/_dense.py", "tests/limits/test_mlp_descent.py")
 of_tolerance = row("limits/_tolerance.py", "tests/limits/test_mlp.py")
-of_train = row("limits/mlp/_train.py", "tests/limits/test_mlp.py")
-of_lazily = row("limits/mlp/_lazily.py", "tests/limits/test_mlp.py")
+of_train = row("limits/_train.py", "tests/limits/test_mlp.py")
+of_lazily = row("limits/methods/_lazy.py", "tests/limits/test_mlp.py")
 of_noise = row("limits/_noise.py", "tests/limits/test_noise.py")
 
 MUTANTS = (
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     of_lazily(
         "training: copies remembered as one",
-        "                decoupled=decoupled,\n",
+        "                decoupled=job.decoupled,\n",
         "",
     ),
     of_tolerance(

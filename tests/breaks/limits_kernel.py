@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from breaks import row
 
-of_kernel = row("limits/kernel_regime.py", "tests/limits/test_kernel_regime.py")
-of_training = row("limits/kernel_training.py", "tests/limits/test_kernel_regime.py")
-of_limit = row("limits/kernel_training.py", "tests/limits/test_mlp_regimes.py")
+of_kernel = row("limits/_kernel_regime.py", "tests/limits/test_kernel_regime.py")
+of_training = row("limits/methods/_kernel.py", "tests/limits/test_kernel_regime.py")
+of_loop = row("limits/_loop.py", "tests/limits/test_kernel_regime.py")
+of_limit = row("limits/methods/_kernel.py", "tests/limits/test_mlp_regimes.py")
 of_given = row("limits/conditioned.py", "tests/limits/test_kernel_regime.py")
 of_solid = row("scaling/polyhedron.py", "tests/scaling/test_polyhedron.py")
 of_learning = row("limits/learning_derivatives.py", "tests/limits/test_learning_derivatives.py")
@@ -53,14 +54,14 @@ MUTANTS = (
     ),
     of_training(
         "kernel regime: clipping by the error alone",
-        "errors, theta[np.ix_(rows, rows)], errors",
+        "errors, self.theta[np.ix_(rows, rows)], errors",
         "errors, np.eye(len(rows)), errors",
     ),
-    of_training("kernel regime: velocity forgotten", "v = sgd.momentum * v + ", "v = "),
     of_training(
-        "kernel regime: mean over the batch",
-        "task.targets[rows]) / len(rows)",
-        "task.targets[rows])",
+        "kernel regime: velocity forgotten", "sgd.momentum * self._velocity + change", "change"
+    ),
+    of_loop(
+        "training: mean over the batch", "astype(np.float64), y) / len(y)", "astype(np.float64), y)"
     ),
     of_kernel(
         "kernel regime: slopes of the last hidden layer",
@@ -84,18 +85,8 @@ MUTANTS = (
         "solid: facets in another order", "found.r == 0, found.U == 1", "found.U == 1, found.r == 0"
     ),
     of_solid("solid: chart by A alone", "r - min(A, U)) / 2", "r - A) / 2"),
-    of_limit("kernel limit: opposite draws equal", "sign * f, task", "f, task"),
-    of_limit(
-        "kernel limit: tolerance never met",
-        "if worst <= on.tolerance:",
-        "if worst <= 10 * on.tolerance:",
-    ),
-    of_limit(
-        "kernel limit: loss of the mean output",
-        "list(np.mean(losses, axis=0).T)",
-        "list(_losses(task, logits).T)",
-    ),
-    of_limit("kernel limit: features of a layer below", "features[1:], (2", "features[:-1], (2"),
+    of_limit("kernel limit: opposite draws equal", "theta, sign * f)", "theta, f)"),
+    of_limit("kernel limit: features of a layer below", "X).features[1:]", "X).features[:-1]"),
     of_learning(
         "learning: flag of the layer as printed", "d_beta = -theta * d_gamma", "d_beta = -d_gamma"
     ),
@@ -142,16 +133,18 @@ MUTANTS = (
         "0.5 * z * (erf(z / s) + 1) + 0.5 * s * bell(z)",
         "0.5 * z * (erf(z / s) + 1) + s * bell(z)",
     ),
-    of_transfer("transfer: first layer forgotten", "    after.first = before.first\n", ""),
     of_transfer(
-        "transfer: body trained with the head",
-        "after.rates = [0.0] * net.hidden_layers",
-        "after.rates = list(after.rates)",
+        "transfer: first layer forgotten",
+        "replace(one, last=real_start(after, on, draw).last)",
+        "real_start(after, on, draw)",
+    ),
+    of_transfer(
+        "transfer: body trained with the head", "    if head_only:", "    if not head_only:"
     ),
     of_transfer("transfer: no pretraining", "for T in (steps[0], 0)", "for T in (0, 0)"),
     of_transfer(
         "transfer: last weights kept",
-        "after.first = before.first",
-        "after.first, after.last = before.first, before.last",
+        "two = replace(one, last=real_start(after, on, draw).last)",
+        "two = one",
     ),
 )

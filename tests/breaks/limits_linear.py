@@ -11,7 +11,7 @@ TASKS = "tests/limits/test_maml_tasks.py"
 WORDS = "tests/limits/test_word2vec.py"
 
 of_linear = row("limits/linear.py", LINEAR)
-of_deep = row("limits/deep_linear.py", DEEP)
+of_deep = row("limits/methods/_coefficients.py", DEEP)
 of_maml = row("limits/maml.py", MAML)
 of_bias = row("limits/maml_stability.py", BIAS)
 of_kernel = row("limits/kernel_maml.py", KERNEL)
@@ -69,8 +69,8 @@ MUTANTS = (
     ),
     of_deep(
         "deep linear: backward by the new readout",
-        "back = self.V.copy()\n        self.V -= rate * S @ self.h[-1]",
-        "self.V -= rate * S @ self.h[-1]\n        back = self.V.copy()",
+        "back = self.V.copy()\n        self.V -= eta * at.upsilon * rates[-1] * S @ self.h[-1]",
+        "self.V -= eta * at.upsilon * rates[-1] * S @ self.h[-1]\n        back = self.V.copy()",
     ),
     of_maml(
         "maml: adaptation without its square, forward",

@@ -7,17 +7,17 @@ import scalewise as sw
 from limit_nets import bare_sgd
 from scalewise.limits import (
     SGD,
+    Finite,
+    Kernel,
     Loss,
     Network,
     Task,
     conditioned_readout,
-    finite,
     initial_kernel,
     layer_kernels,
     limit_kernel,
     motion_kernel,
     train,
-    train_kernel,
 )
 from scalewise.scaling import abc, mup, ntk, standard, uniform
 from scalewise.theory import influence
@@ -79,7 +79,10 @@ def test_one_layer_alone_and_none():
     np.testing.assert_allclose(first, kernels.sigma(0) + kernels.sigma(2))
     trivial = Network(abc((1, "3/2", "3/2"), (-1, -1, -1), 0), "tanh")
     assert np.all(limit_kernel(trivial, PAIR) == 0)
-    assert np.ptp(train_kernel(trivial, TASK, SGD(0.5), steps=2).logits.values, axis=1).max() == 0
+    assert (
+        np.ptp(train(trivial, TASK, SGD(0.5), steps=2, on=Kernel()).logits.values, axis=1).max()
+        == 0
+    )
 
 
 @pytest.mark.parametrize("phi", ["tanh", "relu", "gelu"])
@@ -119,11 +122,9 @@ def test_real_networks_approach_the_kernel_as_the_root_of_the_width(name):
     net, sgd, widths, gaps = Network(RATES[name], "tanh"), SGD(0.6), (32, 128, 512), []
     for n in widths:
         # Networks differ from one another by as much as from the kernel, most of all narrow ones.
-        found = train(
-            net, TASK, sgd, steps=5, on=finite(n, replicas=max(24, 4096 // n)), draws=True
-        )
-        f = found.logits_draws.values
-        limit = train_kernel(net, TASK, sgd, steps=5, start=f[:, 0]).logits.values
+        found = train(net, TASK, sgd, steps=5, on=Finite(n, replicas=max(24, 4096 // n)))
+        f = found.logits.values
+        limit = train(net, TASK, sgd, steps=5, on=Kernel(f[:, 0])).logits.values
         gaps.append(np.sqrt(((f - limit)[:, 1:] ** 2).mean()))
     moved = np.sqrt(((limit[:, 1:] - limit[:, :1]) ** 2).mean())
     assert gaps[-1] < 0.15 * moved
@@ -136,8 +137,8 @@ def test_biases_of_real_networks():
     net, sgd = Network(ntk(depth=3), "tanh", C_b=0.2, lambda_b=(0.5, 1.0, 0.8)), SGD(0.3)
     gaps = []
     for n in (64, 512):
-        f = train(net, TASK, sgd, steps=4, on=finite(n, replicas=8), draws=True).logits_draws.values
-        limit = train_kernel(net, TASK, sgd, steps=4, start=f[:, 0]).logits.values
+        f = train(net, TASK, sgd, steps=4, on=Finite(n, replicas=8)).logits.values
+        limit = train(net, TASK, sgd, steps=4, on=Kernel(f[:, 0])).logits.values
         gaps.append(np.sqrt(((f - limit) ** 2).mean()))
     assert gaps[1] < 0.5 * gaps[0] < 0.1
 
@@ -145,14 +146,14 @@ def test_biases_of_real_networks():
 def test_initial_outputs_are_jointly_gaussian():
     net, draws = Network(ntk(depth=3), "relu", C_b=0.1), 4000
     task = Task(X[:3], np.eye(3)[:, :2], test_inputs=X[3:])
-    f = train_kernel(net, task, SGD(0.1), steps=0, replicas=draws).logits.values[:, 0]
+    f = train(net, task, SGD(0.1), steps=0, on=Kernel(replicas=draws)).logits.values[:, 0]
     K = initial_kernel(net, X)
     for one in range(2):
         for other in range(2):
             found = f[:, :, one].T @ f[:, :, other] / draws
             expected = K if one == other else 0 * K
             assert np.abs(found - expected).max() < 4.5 * K.max() * (2 / draws) ** 0.5
-    again = train_kernel(net, task, SGD(0.1), steps=0, replicas=2).logits.values[:, 0]
+    again = train(net, task, SGD(0.1), steps=0, on=Kernel(replicas=2)).logits.values[:, 0]
     np.testing.assert_array_equal(again, f[:2])
     assert np.all(initial_kernel(Network(mup(depth=3), "relu"), X) == 0)
 
@@ -175,9 +176,9 @@ def test_descent_is_that_of_the_features_of_the_kernel():
         g = features[row].T @ loss.gradient(f[row], task.targets[row])
         v = 0.6 * v - 0.7 * g * min(1.0, 0.4 / np.linalg.norm(g))
         w = w + v
-    found = train_kernel(net, task, sgd, steps=6, start=start)
+    found = train(net, task, sgd, steps=6, on=Kernel(start))
     np.testing.assert_allclose(found.logits.values[0], expected, atol=1e-10)
-    thinned = train_kernel(net, task, sgd, steps=6, start=start, every=4)
+    thinned = train(net, task, sgd, steps=6, on=Kernel(start), every=4)
     assert thinned.time.values.tolist() == [0, 4, 6]
     np.testing.assert_array_equal(thinned.logits.values, found.logits.values[:, [0, 4, 6]])
     value = (np.abs(expected[-1][:3] - task.targets) ** 3).mean()
@@ -186,7 +187,7 @@ def test_descent_is_that_of_the_features_of_the_kernel():
 
 def test_a_batch_is_a_mean():
     net = Network(ntk(depth=2), "tanh")
-    found = train_kernel(net, TASK, SGD(0.5), steps=1, start=np.zeros((4, 1))).logits.values[0, 1]
+    found = train(net, TASK, SGD(0.5), steps=1, on=Kernel(np.zeros((4, 1)))).logits.values[0, 1]
     expected = 0.5 / 3 * limit_kernel(net, X)[:, :3] @ TASK.targets
     np.testing.assert_allclose(found, expected)
 
@@ -289,7 +290,7 @@ def test_networks_of_given_outputs_follow_the_kernel():
     net, abc_, gaps = Network(ntk(depth=3), "tanh"), ntk(depth=3).to_abc(), []
     draw = np.random.default_rng(1).normal(size=(4, 1))
     start = np.linalg.cholesky(initial_kernel(net, X)) @ draw
-    limit = train_kernel(net, TASK, SGD(0.6), steps=4, start=start).logits.values[0, :, :, 0]
+    limit = train(net, TASK, SGD(0.6), steps=4, on=Kernel(start)).logits.values[0, :, :, 0]
     for n in (32, 128, 512):
         runs = []
         for seed in range(10):
@@ -343,14 +344,14 @@ BAD = [
     (lambda: layer_kernels(NTK, [[np.nan]]), "numbers that are not finite"),
     (lambda: layer_kernels(NTK, [[1.0], [0.0]]), "Input 1 is a vector of zeros"),
     (lambda: layer_kernels(Network(ntk(depth=2), "perceptron"), X), "jumps, so gradients"),
-    (lambda: train_kernel(NTK, TASK, SGD(0.1, weight_decay=0.1), steps=1), "Weight decay shrinks"),
-    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=-1), "`steps` must be at least 0; got -1"),
-    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=1, replicas=0), "`replicas` must be at least 1"),
-    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=1, start=[[0.0]]),
+    (lambda: train(NTK, TASK, SGD(0.1, weight_decay=0.1), steps=1, on=Kernel()), "Weight decay shrinks"),
+    (lambda: train(NTK, TASK, SGD(0.1), steps=-1, on=Kernel()), "`steps` must be at least 0; got -1"),
+    (lambda: Kernel(replicas=0), "`replicas` must be at least 1"),
+    (lambda: train(NTK, TASK, SGD(0.1), steps=1, on=Kernel([[0.0]])),
      r"`start` must have shape \(4, 1\).*got \(1, 1\)"),
-    (lambda: train_kernel(NTK, TASK, SGD(0.1), steps=1, start=np.full((4, 1), np.inf)),
+    (lambda: train(NTK, TASK, SGD(0.1), steps=1, on=Kernel(np.full((4, 1), np.inf))),
      "`start` must hold finite"),
-    (lambda: train_kernel(NTK, TASK, SGD(1e200), steps=9), r"not finite at step \d: training diverged"),
+    (lambda: train(NTK, TASK, SGD(1e200), steps=9, on=Kernel()), r"not finite at step \d: training diverged"),
 ]  # fmt: skip
 
 

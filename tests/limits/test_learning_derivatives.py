@@ -8,11 +8,11 @@ from scipy.stats import norm
 from scalewise.gaussian import single_moment
 from scalewise.limits import (
     SGD,
+    Lazy,
     Loss,
     Network,
     Task,
     derivatives_of_learning,
-    lazy,
     one_step_learning,
     sigma_gelu,
     train,
@@ -100,13 +100,13 @@ def test_one_step_of_the_simulated_limit(strategy):
     unit = Loss(lambda f, y: f[..., 0], lambda f, y: np.ones_like(f), "output")
     task = Task([[0.9]], [0.0], loss=unit)
     net = Network(strategy, sigma_gelu(0.7))
-    found = train(net, task, SGD(0.8), steps=1, on=lazy(16384, replicas=6, antithetic=True))
+    found = train(net, task, SGD(0.8), steps=1, on=Lazy(16384, replicas=6, antithetic=True))
     step = one_step_learning(strategy, sigma_gelu(0.7), square=0.81, eta=0.8)
-    f, sem = found.logits.values[1, 0, 0], found.logits_sem.values[1, 0, 0]
+    f, sem = found.logits_mean.values[1, 0, 0], found.logits_sem.values[1, 0, 0]
     # Frozen layers of a finite number of particles still move a little.
     assert abs(f - step.f_1) < 5 * sem + 2e-2
     assert sem < 5e-3
-    features = found.feature_kernel.values[1, :, 0, 0]
+    features = found.feature_kernel_mean.values[1, :, 0, 0]
     np.testing.assert_allclose(features, step.lambda_, atol=0.025)
 
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import SGD, Loss, Network, Task, finite, train
-from scalewise.limits.mlp import _train as module
+from scalewise.limits import SGD, Finite, Loss, Network, Task, train
+from scalewise.limits.methods import _real as module
 from scalewise.scaling import ABC, abc, mup, ntk, standard, uniform
 
 X = np.array([[0.8, -0.4], [0.3, 1.0], [-0.9, 0.5]])
@@ -76,21 +76,21 @@ def drawn(monkeypatch):
             super().__init__(*args, **options)
             kept["W"].append(self.W[0].copy())
 
-    def initial(*args):
-        found = _initial(*args)
-        kept["first"], kept["last"], kept["biases"] = found.first, found.last, found.biases
-        return found
+    class Start(module.Start):
+        @classmethod
+        def from_normal(cls, net, powers, first, last, biases):
+            kept["first"], kept["last"], kept["biases"] = first, last, biases
+            return super().from_normal(net, powers, first, last, biases)
 
-    _initial = module._initial
     monkeypatch.setattr(module, "RealMatrix", Matrix)
-    monkeypatch.setattr(module, "_initial", initial)
+    monkeypatch.setattr(module, "Start", Start)
     return kept
 
 
 def compared(drawn, net, sgd, *, loss="mse", batches=None, n=24, steps=3):
     targets = 2 * Y - 1 if loss == "logistic" else Y
     task = Task(X, targets, test_inputs=TESTS, loss=loss, batches=batches)
-    found = train(net, task, sgd, steps=steps, on=finite(n)).logits.values
+    found = train(net, task, sgd, steps=steps, on=Finite(n)).logits_mean.values
     widths, p = net.widths(n), net.strategy.p
     W = [
         drawn["first"][0].T * np.sqrt(net.C_W[0] * float(n) ** float(-p[0])),
@@ -160,9 +160,9 @@ def test_a_loss_of_the_users_own(drawn):
     """Squared error under another name: value and gradient are all that is asked."""
     own = Loss(lambda f, y: ((f - y) ** 2).sum(axis=-1) / 2, lambda f, y: f - y, "own")
     task = Task(X, Y, loss=own)
-    found = train(Network(mup(), "tanh"), task, SGD(0.3), steps=3, on=finite(16))
-    usual = train(Network(mup(), "tanh"), Task(X, Y), SGD(0.3), steps=3, on=finite(16))
-    np.testing.assert_array_equal(found.logits, usual.logits)
+    found = train(Network(mup(), "tanh"), task, SGD(0.3), steps=3, on=Finite(16))
+    usual = train(Network(mup(), "tanh"), Task(X, Y), SGD(0.3), steps=3, on=Finite(16))
+    np.testing.assert_array_equal(found.logits_mean, usual.logits_mean)
     assert found.attrs["loss"] == "own"
 
 
@@ -170,5 +170,5 @@ def test_a_gauge_changes_nothing():
     net = Network(mup(depth=3), "tanh", lambda_b=1.0)
     other = Network(mup(depth=3).gauge(1), "tanh", lambda_b=1.0)
     sgd = SGD(0.3, momentum=0.5, weight_decay=0.1, clip=0.5)
-    one, two = (train(m, Task(X, Y), sgd, steps=3, on=finite(20)) for m in (net, other))
-    np.testing.assert_allclose(one.logits, two.logits, rtol=1e-12)
+    one, two = (train(m, Task(X, Y), sgd, steps=3, on=Finite(20)) for m in (net, other))
+    np.testing.assert_allclose(one.logits_mean, two.logits_mean, rtol=1e-12)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scalewise.limits import SGD, Network, Task, finite, lazy, train
+from scalewise.limits import SGD, Finite, Lazy, Network, Task, train
 from scalewise.limits._noise import Noise, generator, normal
 from scalewise.scaling import mup
 
@@ -85,18 +85,18 @@ def test_paired_rows_are_equal_in_both_halves():
 
 
 def test_spread_particles_learn_the_limit_with_a_fraction_of_the_error():
-    many = lazy(16384, replicas=4, antithetic=True, spread=True, seed=9)
+    many = Lazy(16384, replicas=4, antithetic=True, spread=True, seed=9)
     limit = train(MUP, TASK, SGD(0.8), steps=4, on=many)
     errors = {}
     for spread in (False, True):
-        on = lazy(512, replicas=32, antithetic=True, spread=spread)
-        found = train(MUP, TASK, SGD(0.8), steps=4, on=on, draws=True)
-        errors[spread] = float(np.sqrt(((found.logits_draws - limit.logits) ** 2).mean()))
+        on = Lazy(512, replicas=32, antithetic=True, spread=spread)
+        found = train(MUP, TASK, SGD(0.8), steps=4, on=on)
+        errors[spread] = float(np.sqrt(((found.logits - limit.logits_mean) ** 2).mean()))
         sem = np.hypot(found.logits_sem, limit.logits_sem)
         # A bias of order 1/M is allowed beside the error bar.
-        assert (np.abs(found.logits - limit.logits) < 4.5 * sem + 1 / 512).all()
+        assert (np.abs(found.logits_mean - limit.logits_mean) < 4.5 * sem + 1 / 512).all()
         # Read-outs of opposite sign on equal halves: nothing is put out before training.
-        assert np.abs(found.logits_draws[:, 0]).max() < 1e-12
+        assert np.abs(found.logits[:, 0]).max() < 1e-12
     assert errors[True] < 0.6 * errors[False]
 
 
@@ -106,11 +106,11 @@ def test_spread_particles_of_other_depths_biases_and_widths(hidden):
     net = Network(mup(depth=hidden + 1), "tanh", C_b=0.1, lambda_b=0.5, ratios=ratios)
     on = {"replicas": 8, "antithetic": True}
     one, two = (
-        train(net, TASK, SGD(0.5), steps=3, on=lazy(4096, spread=s, seed=int(s), **on))
+        train(net, TASK, SGD(0.5), steps=3, on=Lazy(4096, spread=s, seed=int(s), **on))
         for s in (False, True)
     )
     sem = np.hypot(one.logits_sem, two.logits_sem)
-    assert (np.abs(one.logits - two.logits) < 5 * sem + 1e-3).all()
+    assert (np.abs(one.logits_mean - two.logits_mean) < 5 * sem + 1e-3).all()
 
 
 def test_more_features_than_inputs():
@@ -118,8 +118,10 @@ def test_more_features_than_inputs():
     X = np.random.default_rng(1).normal(size=(3, 30)) / 4
     task = Task(X[:2], np.array([1.0, -0.5]), test_inputs=X[2:])
     sgd = SGD(0.7, momentum=0.4, weight_decay=0.05, clip=0.5)
-    lazily = train(MUP, task, sgd, steps=3, on=lazy(32, replicas=30))
-    real = train(MUP, task, sgd, steps=3, on=finite(32, replicas=60, seed=1))
+    lazily = train(MUP, task, sgd, steps=3, on=Lazy(32, replicas=30))
+    real = train(MUP, task, sgd, steps=3, on=Finite(32, replicas=60, seed=1))
     for name in ("logits", "feature_kernel"):
-        z = (lazily[name] - real[name]) / np.hypot(lazily[f"{name}_sem"], real[f"{name}_sem"])
+        z = (lazily[f"{name}_mean"] - real[f"{name}_mean"]) / np.hypot(
+            lazily[f"{name}_sem"], real[f"{name}_sem"]
+        )
         assert np.abs(z).max() < 4

@@ -3,7 +3,7 @@ r"""Golden and agreement tests of tensor programs: L.1, Theorems F.1 and F.2, an
 import numpy as np
 import pytest
 
-from scalewise.limits import Network, exact, finite, infinite, lazy, reference, run
+from scalewise.limits import Exact, Finite, Infinite, Lazy, Network, Printed, run
 from scalewise.limits.program import Space, Training, trained
 from scalewise.scaling import mup
 
@@ -56,7 +56,7 @@ def two_texts(space):
     }
 
 
-@pytest.mark.parametrize("on", [exact(), lazy(40_000, replicas=6), reference(40_000, replicas=6)])
+@pytest.mark.parametrize("on", [Exact(), Lazy(40_000, replicas=6), Printed(40_000, replicas=6)])
 def test_a_matrix_and_its_transpose(on):
     """L.1: Z^x = hat Z^x + sigma^2 Z^v."""
     found = run(twice, on)
@@ -64,7 +64,7 @@ def test_a_matrix_and_its_transpose(on):
     assert float(found.square) == pytest.approx(2 * 2.25**2, rel=0.02)
 
 
-@pytest.mark.parametrize("on", [lazy(40_000, replicas=6), reference(40_000, replicas=6)])
+@pytest.mark.parametrize("on", [Lazy(40_000, replicas=6), Printed(40_000, replicas=6)])
 def test_two_texts_of_one_vector_have_one_limit(on):
     """L.1: the sum before or after the product; the dot part is (Z^y + Z^z) E phi'."""
     found = run(two_texts, on)
@@ -81,8 +81,8 @@ def test_without_the_transpose_there_is_no_dot_part():
         A, B, v = space.matrix("A"), space.matrix("B"), space.vector()
         return {"m": space.mean((B @ (A @ v)) * v)}
 
-    assert float(run(program, exact()).m) == 0.0
-    assert abs(float(run(program, lazy(10_000, replicas=4)).m)) < 0.03
+    assert float(run(program, Exact()).m) == 0.0
+    assert abs(float(run(program, Lazy(10_000, replicas=4)).m)) < 0.03
 
 
 def test_rectangular_spaces_have_their_factors():
@@ -93,7 +93,7 @@ def test_rectangular_spaces_have_their_factors():
         x = W.T @ (W @ (v := space.vector()))
         return {"square": space.mean(x * x), "with_v": space.mean(x * v)}
 
-    for on in (exact(), lazy(6000, replicas=8), finite(300, replicas=60), reference(20_000)):
+    for on in (Exact(), Lazy(6000, replicas=8), Finite(300, replicas=60), Printed(20_000)):
         found = run(program, on)
         assert float(found.square) == pytest.approx(1.2**4 * 3 * 4, rel=0.08), on
         assert float(found.with_v) == pytest.approx(1.2**2 * 3, rel=0.06), on
@@ -103,7 +103,7 @@ def test_the_term_of_the_same_step_is_in_the_dot_part():
     """F.2: q = <x_1, W^T dh_1>/n holds the term r = t; as printed it would be 0.381."""
     # Nothing else is watched: features of other inputs nearly span those of the sample.
     job = Training(NET, **{**TWO_STEPS, "watched": np.empty((0, 1))})
-    for on in (lazy(20_000, replicas=6), reference(10_000, replicas=6)):
+    for on in (Lazy(20_000, replicas=6), Printed(10_000, replicas=6)):
         found = run(trained(job, overlaps), on)
         assert float(found.q) == pytest.approx(Q, abs=4 * float(found.q_sem) + 2e-3)
         assert abs(float(found.q) - AS_PRINTED) > 0.2
@@ -119,7 +119,7 @@ def test_the_term_of_the_same_step_is_in_the_dot_part():
 def test_both_theorems_agree_with_finite_networks_at_two_widths(decoupled, limit, n):
     """F.1 and F.2, whose outputs differ by 0.13 after a step; bias at most 1/n, as in the benchmark."""
     job = Training(NET, **TWO_STEPS, decoupled=decoupled)
-    found = run(trained(job), finite(n, replicas=24))
+    found = run(trained(job), Finite(n, replicas=24))
     allowed = 4 * found.f_sem.values[:, 0] + 4 / n + 1e-3
     assert (np.abs(found.f.values[:, 0] - limit) < allowed).all()
     # Told apart: the other theorem is off by more than is allowed.
@@ -130,7 +130,7 @@ def test_both_theorems_agree_with_finite_networks_at_two_widths(decoupled, limit
 @pytest.mark.parametrize(("decoupled", "limit"), [(False, LIMIT), (True, DECOUPLED)])
 def test_both_theorems_by_lazy_matrices_and_by_the_printed_rules(decoupled, limit):
     job = Training(NET, **TWO_STEPS, decoupled=decoupled)
-    for on in (lazy(20_000, replicas=6), reference(10_000, replicas=6)):
+    for on in (Lazy(20_000, replicas=6), Printed(10_000, replicas=6)):
         found = run(trained(job), on)
         allowed = 4 * found.f_sem.values[:, 0] + 2e-3
         assert (np.abs(found.f.values[:, 0] - limit) < allowed).all()
@@ -141,7 +141,7 @@ def test_closed_forms_of_the_first_steps():
     """Two hidden layers, xi = y = eta = 1: overlaps and outputs by quadrature."""
     one = np.ones((2, 1))
     job = Training(NET, one, one[:, 0], one[:1], eta=1.0)
-    found = run(trained(job, overlaps), lazy(30_000, replicas=8))
+    found = run(trained(job, overlaps), Lazy(30_000, replicas=8))
     np.testing.assert_allclose(found.C.values, [0.39429449, 0.37198021, 0.48909217], atol=4e-3)
     np.testing.assert_allclose(found.D.values, [0.63654456, 0.30866398, 0.26453187], atol=6e-3)
     np.testing.assert_allclose(
@@ -152,14 +152,14 @@ def test_closed_forms_of_the_first_steps():
     stein = 0.30866398 * 0.37356594 + 0.56572764 * 0.37198021 - 0.38400672 * 0.48909217
     assert float(found.q) == pytest.approx(stein, abs=5e-3)
     copy = Training(NET, one, one[:, 0], one[:1], eta=1.0, decoupled=True)
-    found = run(trained(copy), lazy(30_000, replicas=8))
+    found = run(trained(copy), Lazy(30_000, replicas=8))
     assert float(found.f[1, 0]) == pytest.approx(0.41610128, abs=4e-3)
 
 
 def test_one_hidden_layer_is_a_flow_of_particles():
     one = np.ones((2, 1))
     job = Training(Network(mup(depth=2), "tanh"), one, one[:, 0], one[:1], eta=1.0)
-    found = run(trained(job), infinite(2e-3, start=8192))
+    found = run(trained(job), Infinite(2e-3, start=8192))
     np.testing.assert_allclose(found.f.values[:, 0], [0, 0.7081911, 0.8995886], atol=8e-3)
 
 
@@ -174,22 +174,22 @@ def test_one_hidden_layer_is_a_flow_of_particles():
 def test_deep_linear_networks_are_exact(layers, values):
     one = np.ones((4, 1))
     job = Training(Network(mup(depth=layers + 1), "linear"), one, one[:, 0], one[:1], eta=0.1)
-    found = run(trained(job), exact()).f.values[:, 0]
+    found = run(trained(job), Exact()).f.values[:, 0]
     np.testing.assert_allclose(found, [0.0, *values], atol=6e-9)
 
 
 def test_a_rational_output_of_a_linear_network():
     one = np.ones((3, 1))
     job = Training(Network(mup(depth=3), "linear"), one, one[:, 0], one[:1], eta=0.5)
-    found = run(trained(job), exact()).f.values[:, 0]
+    found = run(trained(job), Exact()).f.values[:, 0]
     np.testing.assert_allclose(found, [0, 1.5, 103 / 256, 0.9319394], atol=5e-8)
 
 
 def test_linear_agreement_of_all_backends():
     X = np.random.default_rng(0).normal(size=(3, 2))
     job = Training(Network(mup(depth=3), "linear"), X, np.array([1.0, -1.0, 0.5]), X[:2], eta=0.2)
-    true = run(trained(job), exact()).f.values
-    for on in (lazy(30_000, replicas=6), reference(10_000, replicas=6), finite(512, replicas=16)):
+    true = run(trained(job), Exact()).f.values
+    for on in (Lazy(30_000, replicas=6), Printed(10_000, replicas=6), Finite(512, replicas=16)):
         found = run(trained(job), on)
         z = (found.f.values - true) / np.maximum(found.f_sem.values, 1e-3)
         assert np.abs(z).max() < 5, on
@@ -199,8 +199,8 @@ def test_a_polynomial_program_is_exact():
     """One step of a quadratic network against lazy matrices."""
     xi = np.array([[0.8]])
     job = Training(Network(mup(depth=3), "quadratic"), xi, np.array([0.5]), xi, eta=0.05)
-    true = run(trained(job), exact()).f.values[:, 0]
-    found = run(trained(job), lazy(60_000, replicas=8))
+    true = run(trained(job), Exact()).f.values[:, 0]
+    found = run(trained(job), Lazy(60_000, replicas=8))
     assert true[1] > 0.1
     assert abs(found.f.values[1, 0] - true[1]) < 4 * found.f_sem.values[1, 0]
 
@@ -213,10 +213,10 @@ def test_any_moment_falls_with_the_root_of_the_width():
         x = W.T @ space.apply(lambda h: h + 0.3 * h**3, W @ v)
         return {"m": [space.mean(x * x * v * v), space.mean(x * v**3), space.mean(x**2)]}
 
-    limit, widths, errors = run(program, exact()).m.values, [64, 256, 1024], []
+    limit, widths, errors = run(program, Exact()).m.values, [64, 256, 1024], []
     assert limit[0] > 0.5
     for n in widths:
-        found = run(program, finite(n, replicas=80 if n < 1024 else 12))
+        found = run(program, Finite(n, replicas=80 if n < 1024 else 12))
         variance = (80 if n < 1024 else 12) * found.m_sem.values**2
         assert (np.abs(found.m - limit) < 4.5 * found.m_sem + 40 / n).all()
         errors.append(np.sqrt((found.m.values - limit) ** 2 + variance))
@@ -225,7 +225,7 @@ def test_any_moment_falls_with_the_root_of_the_width():
     assert (slopes < -0.35).all()
 
 
-@pytest.mark.parametrize("on", [lazy(20_000, replicas=6), reference(20_000, replicas=6)])
+@pytest.mark.parametrize("on", [Lazy(20_000, replicas=6), Printed(20_000, replicas=6)])
 def test_gradients_are_independent_of_features_at_initialisation(on):
     """N.23: the dot part of a gradient carried back vanishes before the first step, whatever the activation."""
     Z = np.array([[1.0, 0.5], [-0.3, 0.8]])
@@ -261,8 +261,8 @@ def test_two_families_of_hats_are_independent():
         }
 
     expected = [0.0, 0.0, 2.0, 3.0]
-    np.testing.assert_allclose(run(program, exact()).m, expected, atol=1e-12)
-    for on in (lazy(30_000, replicas=4), reference(30_000, replicas=4)):
+    np.testing.assert_allclose(run(program, Exact()).m, expected, atol=1e-12)
+    for on in (Lazy(30_000, replicas=4), Printed(30_000, replicas=4)):
         np.testing.assert_allclose(run(program, on).m, expected, atol=0.1)
 
 
@@ -274,22 +274,22 @@ def test_parameters_of_nonlinearities_and_scalars():
         back = 2 - (1 - space.scalar(3.0)) * 0.5
         return {"m": space.mean(scaled**2), "back": back, "list": [[-theta, theta / 2.0]]}
 
-    found = run(program, lazy(50_000, replicas=4))
+    found = run(program, Lazy(50_000, replicas=4))
     assert float(found.m) == pytest.approx(0.39429449, abs=5e-3)
     assert float(found.back) == 3.0
     np.testing.assert_allclose(found.list, [[-0.5, 0.25]], atol=5e-3)
 
 
 def test_infinite_width_meets_its_tolerance():
-    found = run(two_texts, infinite(0.01, start=256))
+    found = run(two_texts, Infinite(0.01, start=256))
     assert float(found.overlaps_sem.max()) <= 0.01
     with pytest.raises(ValueError, match=r"standard error of 1e-06 is out of reach at the memory"):
-        run(two_texts, infinite(1e-6, start=256))
+        run(two_texts, Infinite(1e-6, start=256))
 
 
 def refused(program, match, error=ValueError, on=None):
     with pytest.raises(error, match=match):
-        run(program, on or finite(8))
+        run(program, on or Finite(8))
 
 
 def test_what_no_program_may_do():
@@ -322,30 +322,30 @@ def test_what_the_exact_backend_cannot_do():
     refused(
         lambda s: s.apply("tanh", s.vector()),
         "polynomial programs only, and tanh is none",
-        on=exact(),
+        on=Exact(),
     )
-    refused(lambda s: s.apply(np.tanh, s.vector()), "polynomial programs only", on=exact())
-    refused(lambda s: s.vector() ** 0.5, "a power of 0.5 is none", on=exact())
+    refused(lambda s: s.apply(np.tanh, s.vector()), "polynomial programs only", on=Exact())
+    refused(lambda s: s.vector() ** 0.5, "a power of 0.5 is none", on=Exact())
 
     def grows(space):
         x = sum((space.vector() for _ in range(9)), space.vector())
         return {"m": space.mean(x**8)}
 
-    refused(grows, "has become a polynomial of .* terms, more than 20000", on=exact())
+    refused(grows, "has become a polynomial of .* terms, more than 20000", on=Exact())
 
 
 def test_samples_and_replicas_are_counted():
     with pytest.raises(ValueError, match="`samples` must be at least 2; got 1"):
-        reference(1)
+        Printed(1)
     with pytest.raises(ValueError, match="`replicas` must be at least 1; got 0"):
-        reference(10, replicas=0)
+        Printed(10, replicas=0)
 
 
 def test_the_width_is_known_to_the_program():
     def program(space: Space):
         return {"n": 1.0 / space.n}
 
-    assert float(run(program, finite(8)).n) == 0.125
-    assert float(run(program, lazy(8)).n) == 0.125
-    assert float(run(program, exact()).n) == 0.0
-    assert float(run(program, reference(8)).n) == 0.0
+    assert float(run(program, Finite(8)).n) == 0.125
+    assert float(run(program, Lazy(8)).n) == 0.125
+    assert float(run(program, Exact()).n) == 0.0
+    assert float(run(program, Printed(8)).n) == 0.0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from limit_nets import bare_sgd
-from scalewise.limits import Network, finite, infinite, lazy, one_step_learning, run
+from scalewise.limits import Finite, Infinite, Lazy, Network, one_step_learning, run
 from scalewise.limits.program import Space, Training, incremental, thetas, trained
 from scalewise.scaling import ABC, mup, ntk, readout_exponents, uniform
 
@@ -60,7 +60,7 @@ def test_the_program_is_plain_gradient_descent(name, program):
         kept.append(Recorded(space))
         return program(job)(kept[0])
 
-    on = finite(n, replicas=seeds)
+    on = Finite(n, replicas=seeds)
     found = run(spied, on).f.values
     (space,) = kept
     *U, last = space.vectors_drawn
@@ -84,7 +84,7 @@ def test_a_change_of_outputs_has_two_parts(name):
         kept.append(Recorded(space))
         return incremental(job)(kept[0])
 
-    found = run(spied, finite(n))
+    found = run(spied, Finite(n))
     *U, last = (v[0] for v in kept[0].vectors_drawn)
     V = last * float(n) ** -float(abc.a[-1] + abc.b[-1])
     W = [np.stack(U, axis=1), *(w[0] for w in kept[0].matrices)]
@@ -122,7 +122,7 @@ def test_the_parts_in_the_limit(name):
     """One sample of error -1: eta gamma^L and -eta beta^L gamma_11^L by quadrature."""
     one = np.ones((1, 1))
     job = Training(Network(STRATEGIES[name], "tanh"), one, one[0], one, eta=0.7)
-    found = run(incremental(job), infinite(0.004, start=8192, replicas=6))
+    found = run(incremental(job), Infinite(0.004, start=8192, replicas=6))
     step = one_step_learning(STRATEGIES[name], "tanh", square=1.0, eta=-0.7)
     flags = [float(x == 1) for x in readout_exponents(STRATEGIES[name].to_strategy())]
     expected = [
@@ -153,8 +153,8 @@ def test_thetas_of_named_strategies():
 def test_both_programs_have_one_limit(name):
     net = Network(STRATEGIES[name], "tanh")
     job = Training(net, X, Y, WATCHED, eta=0.4)
-    one = run(trained(job), infinite(0.01, start=2048, replicas=4)).f
-    two = run(incremental(job), infinite(0.01, start=2048, replicas=4)).f
+    one = run(trained(job), Infinite(0.01, start=2048, replicas=4)).f
+    two = run(incremental(job), Infinite(0.01, start=2048, replicas=4)).f
     np.testing.assert_allclose(one, two, atol=0.03)
 
 
@@ -212,7 +212,7 @@ def test_the_kernel_regime_comes_out_of_the_same_text(abc, terms):
 
 
 def lazy_limit():
-    return infinite(0.02, start=8192, replicas=4)
+    return Infinite(0.02, start=8192, replicas=4)
 
 
 def test_a_gaussian_start_is_carried_along():
@@ -234,7 +234,7 @@ def test_increments_at_great_width_approach_the_kernel():
     """Equal in law to a real network of width 30,000 in neural-tangent scaling, its random start aside."""
     abc = ABC((0, HALF, 3 * HALF), (0, 0, -1), 0)
     job = Training(Network(abc, "tanh"), X[:2], Y[:2], WATCHED, eta=0.3)
-    wide = run(incremental(job), lazy(30_000, replicas=2)).f.values
+    wide = run(incremental(job), Lazy(30_000, replicas=2)).f.values
     limit = run(incremental(job), lazy_limit()).f.values
     assert np.isfinite(wide).all()
     assert np.abs(wide - wide[0] - limit).max() < 0.1

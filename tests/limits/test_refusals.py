@@ -14,30 +14,29 @@ import pytest
 
 from scalewise.limits import (
     SGD,
+    Exact,
+    Finite,
+    Infinite,
+    Kernel,
     LayerKernels,
+    Lazy,
     LazyMatrix,
     Loss,
     Network,
+    Printed,
     Task,
     conditioned_readout,
-    deep_linear_limit,
     derivatives_of_learning,
-    exact,
-    finite,
     gram_net,
-    infinite,
     layer_kernels,
-    lazy,
     limit_kernel,
     linear_limit,
     motion_kernel,
     one_step_learning,
-    reference,
     run,
     shallow,
     sigma_gelu,
     train,
-    train_kernel,
     transfer_gap,
 )
 from scalewise.limits.program import Training
@@ -48,7 +47,7 @@ Refusals = list[tuple[Callable[[], Any], type[Exception], str]]
 
 X, Y = np.array([[1.2, 0.3], [-0.4, 1.0]]), np.array([1.0, -1.0])
 TASK, NET, SGD_ = Task(X, Y), Network(mup(depth=3), "tanh"), SGD(0.5)
-ON: Any = {"on": finite(8)}
+ON: Any = {"on": Finite(8)}
 
 
 def refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
@@ -57,23 +56,23 @@ def refused(call: Callable[[], Any], error: type[Exception], match: str) -> None
 
 
 def program(f: Callable[..., Any], on: Any = None) -> Callable[[], Any]:
-    return lambda: run(lambda space: {"m": f(space)}, on or lazy(16))
+    return lambda: run(lambda space: {"m": f(space)}, on or Lazy(16))
 
 
 any_: Any = None  # what types would forbid
 BACKENDS: Refusals = [
-    (lambda: finite(2.5), ValueError, "`n` must be a whole number of at least 1; got 2.5"),
-    (lambda: finite(math.inf), ValueError, "`n` must be a whole number of at least 1; got inf"),
-    (lambda: finite("8"), ValueError, "`n` must be a whole number of at least 1; got '8'"),
-    (lambda: finite(True), ValueError, "`n` must be a whole number"),
-    (lambda: finite(-3), ValueError, "`n` must be at least 1; got -3"),
-    (lambda: finite(8, seed=None), ValueError, "`seed` must be a whole number of at least 0"),
-    (lambda: lazy(8, replicas=1.5), ValueError, "`replicas` must be a whole number"),
-    (lambda: finite(8, dtype="foo"), ValueError, "`dtype` must be float64 or float32; got 'foo'"),
-    (lambda: lazy(8, compression="a"), ValueError, "`compression` must lie between 0 and 1"),
-    (lambda: infinite("0.1"), ValueError, "`tolerance` must be positive and finite; got '0.1'"),
-    (lambda: infinite(0.1, start=100.0), ValueError, "`start` must be a whole number"),
-    (lambda: reference("a"), ValueError, "`samples` must be a whole number of at least 2"),
+    (lambda: Finite(2.5), ValueError, "`width` must be a whole number of at least 1; got 2.5"),
+    (lambda: Finite(math.inf), ValueError, "`width` must be a whole number of at least 1; got inf"),
+    (lambda: Finite("8"), ValueError, "`width` must be a whole number of at least 1; got '8'"),
+    (lambda: Finite(True), ValueError, "`width` must be a whole number"),
+    (lambda: Finite(-3), ValueError, "`width` must be at least 1; got -3"),
+    (lambda: Finite(8, seed=None), ValueError, "`seed` must be a whole number of at least 0"),
+    (lambda: Lazy(8, replicas=1.5), ValueError, "`replicas` must be a whole number"),
+    (lambda: Finite(8, dtype="foo"), ValueError, "`dtype` must be float64 or float32; got 'foo'"),
+    (lambda: Lazy(8, compression="a"), ValueError, "`compression` must lie between 0 and 1"),
+    (lambda: Infinite("0.1"), ValueError, "`tolerance` must be positive and finite; got '0.1'"),
+    (lambda: Infinite(0.1, start=100.0), ValueError, "`start` must be a whole number"),
+    (lambda: Printed("a"), ValueError, "`samples` must be a whole number of at least 2"),
 ]
 NETWORKS: Refusals = [
     (lambda: Network("mup", "tanh"), TypeError, r"such as sw\.scaling\.mup\(\).*got str 'mup'"),
@@ -99,16 +98,16 @@ TRAINING: Refusals = [
     (lambda: train("net", TASK, SGD_, steps=1, **ON), TypeError, "`net` must be a Network"),
     (lambda: train(NET, X, SGD_, steps=1, **ON), TypeError, "`task` must be a Task of .*ndarray"),
     (lambda: train(NET, TASK, 0.5, steps=1, **ON), TypeError, r"must be SGD\(eta\); got float 0.5"),
-    (lambda: train(NET, TASK, SGD_, steps=1, on=64), TypeError, r"finite\(n\), lazy.*got int 64"),
-    (lambda: train(NET, TASK, SGD_, steps=1, on=exact()), TypeError, r"or infinite\(tolerance\)"),
+    (lambda: train(NET, TASK, SGD_, steps=1, on=64), TypeError, r"Finite\(n\), Lazy.*got int 64"),
+    (lambda: train(NET, TASK, SGD_, steps=1, on=Printed(8)), TypeError, r"Exact\(\) or Kernel\(\)"),
     (lambda: train(NET, TASK, SGD_, steps=2.5, **ON), ValueError, "`steps` must be a whole number"),
     (lambda: train(NET, TASK, SGD_, steps="2", **ON), ValueError, "`steps` must be a whole number"),
 ]
 PROGRAMS: Refusals = [
-    (lambda: run(lambda s: {}, lazy(8)), TypeError, "at least one; got an empty one"),
-    (lambda: run(lambda s: None, lazy(8)), TypeError, "dictionary of scalars by name.*NoneType"),
-    (lambda: run(any_, lazy(8)), TypeError, "`program` must be a function of a space"),
-    (lambda: run(lambda s: {"m": 1.0}, "lazy"), TypeError, r"`on` must be finite.*got str 'lazy'"),
+    (lambda: run(lambda s: {}, Lazy(8)), TypeError, "at least one; got an empty one"),
+    (lambda: run(lambda s: None, Lazy(8)), TypeError, "dictionary of scalars by name.*NoneType"),
+    (lambda: run(any_, Lazy(8)), TypeError, "`program` must be a function of a space"),
+    (lambda: run(lambda s: {"m": 1.0}, "lazy"), TypeError, r"`on` must be Finite.*got str 'lazy'"),
     (program(lambda s: "abc"), TypeError, "returns scalars by name, or lists of them; got str"),
     (program(lambda s: math.nan), ValueError, "A program returned nan"),
     (program(lambda s: [[1.0], [1.0, 2.0]]), ValueError, "parts are of unequal length"),
@@ -138,10 +137,10 @@ PROGRAMS: Refusals = [
         ValueError,
         "`ratio` must be positive and finite; got 0",
     ),
-    (program(lambda s: s.vector(ratio=-1), exact()), ValueError, "`ratio` must be positive"),
+    (program(lambda s: s.vector(ratio=-1), Exact()), ValueError, "`ratio` must be positive"),
     (program(lambda s: s.matrix("W", ratios=2)), ValueError, "`ratios` must be two widths"),
-    (program(lambda s: s.matrix("W", ratios=(1, 0)), exact()), ValueError, "`ratios` must be pos"),
-    (program(lambda s: s.matrix("W", sigma=0), finite(8)), ValueError, "Leave the product out"),
+    (program(lambda s: s.matrix("W", ratios=(1, 0)), Exact()), ValueError, "`ratios` must be pos"),
+    (program(lambda s: s.matrix("W", sigma=0), Finite(8)), ValueError, "Leave the product out"),
     (
         program(lambda s: s.vectors([[1.0], [1.0, 2.0]])),
         ValueError,
@@ -156,17 +155,17 @@ PROGRAMS: Refusals = [
 WIDE = 10**7
 REAL: Refusals = [
     (
-        program(lambda s: s.mean(s.matrix("W") @ s.vector()), finite(WIDE)),
+        program(lambda s: s.mean(s.matrix("W") @ s.vector()), Finite(WIDE)),
         ValueError,
-        r"finite\(10000000\) with 1 replicas needs 8e\+14 bytes .* Take lazy\(10000000\)",
+        r"Finite\(10000000\) with 1 replicas needs 8e\+14 bytes .* Take Lazy\(10000000\)",
     ),
     (
-        lambda: train(NET, TASK, SGD_, steps=1, on=finite(WIDE)),
+        lambda: train(NET, TASK, SGD_, steps=1, on=Finite(WIDE)),
         ValueError,
-        r"finite\(10000000\) with 1 replicas needs 8e\+14 bytes .* Take lazy\(10000000\)",
+        r"Finite\(10000000\) with 1 replicas needs 8e\+14 bytes .* Take Lazy\(10000000\)",
     ),
     (
-        program(lambda s: s.mean(s.vector()), infinite(1.0, memory=10)),
+        program(lambda s: s.mean(s.vector()), Infinite(1.0, memory=10)),
         ValueError,
         "bytes for a thousand vectors: not even two particles fit. Raise `memory`",
     ),
@@ -175,12 +174,12 @@ REAL: Refusals = [
 
 def gap(**change: Any) -> Callable[[], Any]:
     given = {"net": NET, "pretraining": TASK, "task": TASK, "sgd": SGD_}
-    given |= {"steps": (1, 1), "on": finite(8)}
+    given |= {"steps": (1, 1), "on": Finite(8)}
     return lambda: transfer_gap(**{**given, **change})
 
 
 TRANSFER: Refusals = [
-    (gap(on=lazy(8)), TypeError, r"`on` must be finite\(n\), for both .* real weights; got Lazy"),
+    (gap(on=Lazy(8)), TypeError, r"`on` must be Finite\(n\), for both .* real weights; got Lazy"),
     (gap(task=X), TypeError, "`task` must be a Task of `scalewise.limits`; got ndarray"),
     (gap(net="net"), TypeError, "`net` must be a Network"),
     (gap(sgd=0.5), TypeError, r"`sgd` must be SGD\(eta\); got float 0.5"),
@@ -219,8 +218,9 @@ NTK, CHANGE = Network(ntk(depth=2), "tanh"), {"square": 1.0, "eta": 0.1}
 
 
 def kernel_run(**change: Any) -> Callable[[], Any]:
+    own = {key: change.pop(key) for key in ("start", "replicas", "seed") if key in change}
     given = {"net": NTK, "task": TASK, "sgd": SGD_, "steps": 1}
-    return lambda: train_kernel(**{**given, **change})
+    return lambda: train(**{**given, **change}, on=Kernel(**own))
 
 
 def one_step(strategy: Any = None, **change: Any) -> Callable[[], Any]:
@@ -262,20 +262,24 @@ KERNELS: Refusals = [
 ]
 
 
-def deep(**change: Any) -> Callable[[], Any]:
-    given = {"x": X, "y": Y[:, None], "depth": 2, "steps": 1, "learning_rate": 0.1}
-    return lambda: deep_linear_limit(**{**given, **change})
+def deep(net: Any = None, sgd: Any = SGD_, **change: Any) -> Callable[[], Any]:
+    linear = net or Network(mup(depth=3), "linear")
+    return lambda: train(linear, TASK, sgd, steps=1, on=Exact(), **change)
 
 
 LINEAR_AND_SHALLOW: Refusals = [
-    (deep(y=Y), ValueError, r"`y` must be a matrix.*y\[:, None\]"),
-    (deep(depth=1.5), ValueError, "`depth` must be a whole number of at least 1; got 1.5"),
-    (deep(test=np.ones((1, 3))), ValueError, "`test` must be finite and have 2 features"),
-    (deep(test=X * math.nan), ValueError, "`test` must be finite and have 2 features"),
-    (deep(batches=[[0, 5]]), ValueError, r"rows from 0 to 1, at least one.*got \[0, 5\] at step 0"),
-    (deep(batches=[[-1]]), ValueError, "`batches` must hold rows from 0 to 1"),
-    (deep(batches=[[0.5]]), ValueError, "`batches` must hold rows from 0 to 1"),
-    (deep(batches=[[]]), ValueError, "`batches` must hold rows from 0 to 1"),
+    (
+        deep(NET),
+        ValueError,
+        r"Exact\(\) trains linear networks, .* activation 'tanh'. Take Infinite",
+    ),
+    (deep(Network(mup(depth=3), "linear", C_b=1.0)), ValueError, "networks without biases"),
+    (deep(Network(mup(depth=3), "linear", ratios=(1, 2))), ValueError, "of equal widths"),
+    (deep(decoupled=True), ValueError, "with their own transposes"),
+    (deep(features=1), ValueError, r"`features` are coordinates of particles.*got 1"),
+    (deep(sgd=SGD(0.1, momentum=0.5)), ValueError, "takes plain descent. Set `momentum`"),
+    (deep(sgd=SGD(0.1, clip=1)), ValueError, "and `clip` to None"),
+    (deep(Network(ntk(depth=3), "linear")), ValueError, "in the kernel regime"),
     (lambda: gram_net(linear_limit(2, 1), dtype=int), ValueError, "`dtype` must be float64 or"),
     (
         lambda: shallow.limit_kernels(shallow.Reference(8), X * math.nan),
@@ -324,10 +328,10 @@ def test_programs_of_training_refuse_what_they_would_ignore(
 def test_whole_numbers_and_lists_are_as_good_as_arrays() -> None:
     whole = Task([[1, 0], [0, 1]], [1, -1], batches=np.array([[0], [1]]))
     same = Task(np.eye(2), Y, batches=[[0], [1]])
-    one = train(NET, whole, SGD(1), steps=np.int64(2), on=finite(np.int64(8)))
-    other = train(NET, same, SGD(1.0), steps=2, on=finite(8))
-    np.testing.assert_array_equal(one.logits, other.logits)
-    assert train(NET, same, SGD_, steps=0, on=finite(8)).logits.shape == (1, 2, 1)
+    one = train(NET, whole, SGD(1), steps=np.int64(2), on=Finite(np.int64(8)))
+    other = train(NET, same, SGD(1.0), steps=2, on=Finite(8))
+    np.testing.assert_array_equal(one.logits_mean, other.logits_mean)
+    assert train(NET, same, SGD_, steps=0, on=Finite(8)).logits_mean.shape == (1, 2, 1)
 
 
 def test_numbers_of_numpy_are_numbers_of_programs() -> None:
@@ -338,7 +342,7 @@ def test_numbers_of_numpy_are_numbers_of_programs() -> None:
         forms = [two * x, x * two, two + x, two - x, x - two]
         return [space.mean(form * form) for form in forms] + [two * space.mean(x * x), two / two]
 
-    found = run(lambda space: {"m": f(space)}, lazy(64)).m.values
+    found = run(lambda space: {"m": f(space)}, Lazy(64)).m.values
     assert found[0] == found[1]
     assert found[3] == found[4]
     assert found[0] == pytest.approx(2 * found[5])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalewise.limits import SGD, Network, Task, finite, transfer_gap
+from scalewise.limits import SGD, Finite, Network, Task, transfer_gap
 from scalewise.scaling import abc, mup, ntk, uniform
 
 rng = np.random.default_rng(0)
@@ -18,7 +18,7 @@ def sizes(strategy, *, head_only, widths=(64, 256, 1024)):
     for n in widths:
         # Narrow networks differ most from one another, and cost least.
         replicas = max(6, 4096 // n)
-        on = finite(n, replicas=replicas, dtype=np.float32)
+        on = Finite(n, replicas=replicas, dtype=np.float32)
         gap = transfer_gap(
             Network(strategy, "tanh"),
             FIRST,
@@ -62,7 +62,7 @@ def test_pretraining_fades_in_every_kernel_regime(strategy):
 
 def test_the_second_training_is_what_it_says():
     """Nothing differs where nothing was learned; the body, first layer included, carries what was."""
-    net, on = Network(mup(depth=3), "tanh"), finite(48)
+    net, on = Network(mup(depth=3), "tanh"), Finite(48)
     own = {"steps": (4, 1), "on": on, "head_only": True}
     one, other = (transfer_gap(net, FIRST, SECOND, SGD(eta), **own) for eta in (0.4, 1e-12))
     assert np.abs(other).max() < 1e-9
@@ -75,17 +75,22 @@ def test_the_second_training_is_what_it_says():
     # The head alone moves at the first step as in the whole, but the features below do not.
     assert np.abs((whole - head)[:, 0]).max() == 0
     assert np.abs((whole - head)[:, 1]).max() > 1e-4
+    # With the features held, descent on squared errors is linear in the targets.
+    scaled = [Task(SECOND.inputs, scale * SECOND.targets) for scale in (0, 1, 2)]
+    own |= {"steps": (4, 3)}
+    gaps = [transfer_gap(net, FIRST, task, SGD(0.4), **own) for task in scaled]
+    np.testing.assert_allclose(gaps[2] - gaps[1], gaps[1] - gaps[0], rtol=1e-8, atol=1e-12)
 
 
 NET = Network(mup(depth=3), "tanh")
 BIASED = Network(mup(depth=3), "tanh", C_b=0.1)
 BAD = [
-    (lambda: transfer_gap(BIASED, FIRST, SECOND, SGD(0.1), steps=(1, 1), on=finite(8)),
+    (lambda: transfer_gap(BIASED, FIRST, SECOND, SGD(0.1), steps=(1, 1), on=Finite(8)),
      "without biases"),
-    (lambda: transfer_gap(NET, Task([[1.0]], [1.0]), SECOND, SGD(0.1), steps=(1, 1), on=finite(8)),
+    (lambda: transfer_gap(NET, Task([[1.0]], [1.0]), SECOND, SGD(0.1), steps=(1, 1), on=Finite(8)),
      "`pretraining` has 1 and `task` 3"),
-    (lambda: transfer_gap(NET, FIRST, SECOND, SGD(0.1), steps=(-1, 1), on=finite(8)), "two counts of at least 0"),
-    (lambda: transfer_gap(NET, FIRST, SECOND, SGD(0.1, momentum=0.5), steps=(1, 1), on=finite(8)), "plain descent"),
+    (lambda: transfer_gap(NET, FIRST, SECOND, SGD(0.1), steps=(-1, 1), on=Finite(8)), "two counts of at least 0"),
+    (lambda: transfer_gap(NET, FIRST, SECOND, SGD(0.1, momentum=0.5), steps=(1, 1), on=Finite(8)), "plain descent"),
 ]  # fmt: skip
 
 

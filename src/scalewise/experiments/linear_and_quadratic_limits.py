@@ -34,7 +34,7 @@ from scalewise.experiments._look import (
     power,
     sheet,
 )
-from scalewise.limits import SGD, Network, Task, deep_linear_limit, exact, finite, lazy, train
+from scalewise.limits import SGD, Exact, Finite, Lazy, Network, Task, train
 from scalewise.limits import run as run_program
 from scalewise.limits._runs import file_in, resumable
 from scalewise.limits.program import Training, trained
@@ -160,7 +160,7 @@ def _all_outputs(
             state["limits"][i, j] = _limit(config, phi, model, taught)
             return state
         part = state["outputs"][i, j, k, start : start + _GROUP]
-        on = finite(
+        on = Finite(
             config.widths[k], replicas=len(part), seed=config.seed + 1 + start, dtype=np.float32
         )
         part[:] = _outputs(config, phi, model, taught, on)
@@ -189,8 +189,8 @@ def _outputs(config: Config, phi: str, model: str, taught: np.ndarray, on: objec
     """Of the sample of each step before it, (replica, step)."""
     net, rate, decoupled = _settings(config, phi, model)
     task = Task(_INPUTS, _TARGETS, batches=taught[:, None])
-    options = {"steps": config.steps, "decoupled": decoupled, "draws": True}
-    found = train(net, task, SGD(rate), on=on, **options).logits_draws.values  # type: ignore
+    options = {"steps": config.steps, "decoupled": decoupled}
+    found = train(net, task, SGD(rate), on=on, **options).logits.values  # type: ignore
     return found[:, np.arange(config.steps), taught, 0]
 
 
@@ -198,22 +198,14 @@ def _limit(config: Config, phi: str, model: str, taught: np.ndarray) -> np.ndarr
     """Outputs of infinite width: exact for linear networks, else the mean of lazy runs."""
     net, rate, decoupled = _settings(config, phi, model)
     if phi != "linear":
-        on = lazy(config.particles, replicas=4, seed=config.seed, antithetic=True)
+        on = Lazy(config.particles, replicas=4, seed=config.seed, antithetic=True)
         return _outputs(config, phi, model, taught, on).mean(0)
     steps = np.arange(config.steps)
     if decoupled:
         xi = _INPUTS[taught]
         job = Training(net, xi, _TARGETS[taught], _INPUTS, eta=rate, decoupled=True)
-        return run_program(trained(job), exact()).f.values[steps, taught]
-    found = deep_linear_limit(
-        _INPUTS,
-        _TARGETS[:, None],
-        depth=net.hidden_layers,
-        steps=config.steps,
-        learning_rate=rate,
-        batches=taught[:, None].tolist(),
-    )
-    return found.outputs[steps, taught, 0]
+        return run_program(trained(job), Exact()).f.values[steps, taught]
+    return _outputs(config, phi, model, taught, Exact())[0]
 
 
 def _typical(gap: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:

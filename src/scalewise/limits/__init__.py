@@ -1,11 +1,22 @@
 """Networks and programs at infinite width, and at any finite one by the same text."""
 
 from scalewise.limits import shallow
+from scalewise.limits._descent import SGD
+from scalewise.limits._kernel_regime import (
+    LayerKernels,
+    initial_kernel,
+    layer_kernels,
+    limit_kernel,
+    motion_kernel,
+)
 from scalewise.limits._lazy import LazyMatrix
+from scalewise.limits._losses import Loss
+from scalewise.limits._network import Network, WidthPowers, powers
+from scalewise.limits._on import Exact, Finite, Infinite, Kernel, Lazy, Printed
+from scalewise.limits._task import Task
+from scalewise.limits._train import TrainingError, train
 from scalewise.limits.analogies import analogy_answers, analogy_chance
-from scalewise.limits.backends import Backend, finite, infinite, lazy
 from scalewise.limits.conditioned import conditioned_readout
-from scalewise.limits.deep_linear import DeepLinearRun, deep_linear_limit
 from scalewise.limits.kernel_maml import (
     KernelModel,
     ReluGP,
@@ -15,14 +26,6 @@ from scalewise.limits.kernel_maml import (
     kernel_model,
     kernel_outputs,
 )
-from scalewise.limits.kernel_regime import (
-    LayerKernels,
-    initial_kernel,
-    layer_kernels,
-    limit_kernel,
-    motion_kernel,
-)
-from scalewise.limits.kernel_training import train_kernel
 from scalewise.limits.learning_derivatives import (
     LearningDerivatives,
     OneStep,
@@ -49,8 +52,7 @@ from scalewise.limits.maml import (
 )
 from scalewise.limits.maml_stability import bias_response
 from scalewise.limits.maml_tasks import Maml, Tasks, accuracies
-from scalewise.limits.mlp import SGD, Loss, Network, Task, train
-from scalewise.limits.program import exact, reference, run
+from scalewise.limits.program import run
 from scalewise.limits.transfer import transfer_gap
 from scalewise.limits.word2vec import (
     Embeddings,
@@ -64,12 +66,15 @@ from scalewise.limits.word2vec_training import Word2Vec, train_word2vec
 
 __all__ = [
     "SGD",
-    "Backend",
-    "DeepLinearRun",
     "Embeddings",
+    "Exact",
+    "Finite",
     "GramNet",
+    "Infinite",
+    "Kernel",
     "KernelModel",
     "LayerKernels",
+    "Lazy",
     "LazyMatrix",
     "LearningDerivatives",
     "LinearNet",
@@ -77,10 +82,13 @@ __all__ = [
     "Maml",
     "Network",
     "OneStep",
+    "Printed",
     "ReluGP",
     "ReluNTK",
     "Task",
     "Tasks",
+    "TrainingError",
+    "WidthPowers",
     "Word2Vec",
     "WordBatch",
     "accuracies",
@@ -90,20 +98,15 @@ __all__ = [
     "bias_response",
     "conditioned_readout",
     "cross_entropy",
-    "deep_linear_limit",
     "derivatives_of_learning",
-    "exact",
-    "finite",
     "gram_net",
     "half_square",
-    "infinite",
     "initial_kernel",
     "kernel_adapted_outputs",
     "kernel_maml_step",
     "kernel_model",
     "kernel_outputs",
     "layer_kernels",
-    "lazy",
     "limit_kernel",
     "linear_features",
     "linear_limit",
@@ -113,13 +116,12 @@ __all__ = [
     "maml_step",
     "motion_kernel",
     "one_step_learning",
-    "reference",
+    "powers",
     "run",
     "sample_linear",
     "shallow",
     "sigma_gelu",
     "train",
-    "train_kernel",
     "train_word2vec",
     "transfer_gap",
     "word2vec_limit",

@@ -112,14 +112,15 @@ def not_negative(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be finite and at least 0; got {value!r}.")
 
 
-def precision(dtype: Any) -> None:
-    """Refuse another type than float64 and float32."""
+def precision(dtype: Any) -> np.dtype:
+    """The NumPy type of float64 or float32; another one is refused."""
     try:
-        known = np.dtype(dtype) in (np.float64, np.float32)
+        found = np.dtype(dtype)
     except TypeError:
-        known = False
-    if not known:
+        found = None
+    if found not in (np.float64, np.float32):
         raise ValueError(f"`dtype` must be float64 or float32; got {_named(dtype)}.")
+    return found
 
 
 def _named(dtype: Any) -> str:

@@ -29,8 +29,8 @@ def check_memory(width: int, replicas: int, numbers: float | int, dtype: Any) ->
     needed = replicas * numbers * np.dtype(dtype).itemsize
     if needed > there:
         raise ValueError(
-            f"finite({width}) with {replicas} replicas needs {needed:.2g} bytes for its matrices, and this machine "
-            f"has {there:.2g}. Take lazy({width}), equal in law at a cost linear in the width, fewer replicas, or "
+            f"Finite({width}) with {replicas} replicas needs {needed:.2g} bytes for its matrices, and this machine "
+            f"has {there:.2g}. Take Lazy({width}), equal in law at a cost linear in the width, fewer replicas, or "
             "a smaller width."
         )
 

@@ -1,18 +1,32 @@
-"""The limit to a tolerance: more and more particles, until the error bar of the replicas meets it."""
+"""The limit to a tolerance: more and more particles or draws, until the error bar of the replicas meets it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from scalewise.limits.backends import Infinite, Lazy
+from scalewise.limits._on import Infinite
 
-__all__ = ["standard_error", "until_known"]
+__all__ = ["Reached", "standard_error", "until_known"]
 
 Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where a search for a tolerance ended.
+
+    Args:
+        size: How many particles or draws were taken.
+        missed: Why the tolerance was not met, a sentence; empty if it was.
+    """
+
+    size: int
+    missed: str = ""
 
 
 def standard_error(values: Any) -> np.ndarray:
@@ -22,47 +36,47 @@ def standard_error(values: Any) -> np.ndarray:
 
 def until_known(
     on: Infinite,
-    rows: int,
-    run: Callable[[Lazy], tuple[Found, float]],
+    run: Callable[[int], tuple[Found, float]],
     *,
+    what: str,
+    start: int,
+    bytes_each: int,
     held: str,
     instead: str,
-) -> tuple[Found, Lazy]:
-    """Run with more and more particles until the tolerance is met.
+) -> tuple[Found, Reached]:
+    """Run with more and more particles or draws until the tolerance is met or the memory is full.
 
     Args:
-        on: The tolerance, and what is allowed.
-        rows: Numbers that a particle takes.
-        run: Gives a result and its largest standard error.
-        held: The rows in words, for the message.
+        on: The tolerance, and the memory that is allowed.
+        run: From an even number of them to a result and its largest standard error.
+        what: Their name, for the message.
+        start: How many at first, even.
+        bytes_each: Memory that one takes.
+        held: What takes it, in words.
         instead: What to do where the tolerance is out of reach.
 
     Returns:
-        The result, and where it was found.
+        The last result, and where it was found.
 
     Raises:
-        ValueError: If the memory allowed is too small.
+        ValueError: If not even two fit the memory that is allowed.
     """
-    largest = int(on.memory / (8 * rows))
-    width = min(on.start, largest - largest % 2)
-
-    def refused(why: str) -> ValueError:
-        return ValueError(
-            f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} bytes "
-            f"for {held}: {why}."
+    largest = int(min(on.memory / bytes_each, 2**62)) // 2 * 2
+    size = min(start, largest)
+    out_of_reach = (
+        f"A standard error of {on.tolerance:g} is out of reach at the memory allowed, {on.memory:.2g} bytes for "
+        f"{held}"
+    )
+    if size < 2:
+        raise ValueError(
+            f"{out_of_reach}: not even two {what} fit. Raise `memory` to {bytes_each * start:.2g} or more."
         )
-
-    if width < 2:
-        least = f"Raise `memory` to {8.0 * rows * on.start:.2g} or more"
-        raise refused(f"not even two particles fit. {least}")
     while True:
-        backend = on.at(width)
-        found, worst = run(backend)
+        found, worst = run(size)
         if worst <= on.tolerance:
-            return found, backend
-        needed = width * (1.2 * worst / on.tolerance) ** 2
-        if needed > largest:
-            raise refused(
-                f"with {width} particles it is {worst:.2g}, and {needed:.2g} would be needed. {instead}"
-            )
-        width = 2 * math.ceil(min(max(needed, 2 * width), largest - 1) / 2)
+            return found, Reached(size)
+        needed = size * (1.2 * worst / on.tolerance) ** 2
+        if not needed <= largest or size == largest:
+            why = f"with {size} {what} it is {worst:.2g}, and {needed:.2g} would be needed"
+            return found, Reached(size, f"{out_of_reach}: {why}. {instead}.")
+        size = 2 * math.ceil(min(max(needed, 2 * size), largest) / 2)

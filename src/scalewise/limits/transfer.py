@@ -8,16 +8,20 @@ the width in every kernel regime and stays where features are learned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._threads import blas_threads_for
 from scalewise.limits._checks import is_whole, kind
-from scalewise.limits.backends import Finite
-from scalewise.limits.mlp import SGD, Network, Task, powers
-from scalewise.limits.mlp._run import Run, Start
-from scalewise.limits.mlp._train import real_seeds
+from scalewise.limits._descent import SGD
+from scalewise.limits._loop import FINISHED, Job, descend
+from scalewise.limits._network import Network, powers
+from scalewise.limits._on import Finite
+from scalewise.limits._task import Task
+from scalewise.limits.methods._dense import Dense
+from scalewise.limits.methods._real import real_seeds, real_start
 
 __all__ = ["transfer_gap"]
 
@@ -43,7 +47,7 @@ def transfer_gap(
         task: What comes then, with inputs of the same features.
         sgd: The descent of both, without momentum and decay.
         steps: $T$ and $t$, each at least 0.
-        on: `finite(n)`.
+        on: `Finite(n)`.
         head_only: Train the new last weights alone.
 
     Returns:
@@ -58,10 +62,10 @@ def transfer_gap(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, SGD, Task, finite, transfer_gap
+        >>> from scalewise.limits import Network, SGD, Task, Finite, transfer_gap
         >>> from scalewise.scaling import mup
         >>> one, net = Task(np.eye(2), [1.0, -1.0]), Network(mup(depth=2), "tanh")
-        >>> gap = transfer_gap(net, one, one, SGD(0.5), steps=(0, 3), on=finite(32))
+        >>> gap = transfer_gap(net, one, one, SGD(0.5), steps=(0, 3), on=Finite(32))
         >>> gap.shape, float(abs(gap).max())
         ((1, 4, 2, 1), 0.0)
     """
@@ -69,7 +73,7 @@ def transfer_gap(
     for name, value in (("pretraining", pretraining), ("task", task)):
         kind(name, value, {Task: "a Task of `scalewise.limits`"})
     kind("sgd", sgd, {SGD: "SGD(eta)"})
-    kind("on", on, {Finite: "finite(n), for both trainings take the same real weights"})
+    kind("on", on, {Finite: "Finite(n), for both trainings take the same real weights"})
     if sgd.momentum or sgd.weight_decay:
         raise ValueError(
             "`transfer_gap` needs plain descent; set `momentum` and `weight_decay` to 0."
@@ -103,24 +107,18 @@ def _second(
     head_only: bool,
 ) -> np.ndarray:
     """Outputs over the second training, for the same seeds whatever the first."""
-    draw, matrices = real_seeds(net, on)
-    widths = net.widths(on.width)
-    biases: list[np.ndarray | None] = [None] * (net.hidden_layers + 1)
-    first = draw(tasks[0].inputs.shape[1], widths[0])
-    before, after = (
-        Run(
-            net,
-            task,
-            sgd,
-            powers=powers(net.strategy, on.width),
-            matrices=matrices,
-            start=Start(widths, first, draw(task.targets.shape[1], widths[-1]), biases),
-            keep_tests=True,
-        )
-        for task in tasks
-    )
-    before.train(steps[0], max(steps[0], 1), 0)
-    after.first = before.first
+    before, after = (Job(net, task, sgd, t) for task, t in zip(tasks, steps, strict=True))
     if head_only:
-        after.rates = [0.0] * net.hidden_layers
-    return np.stack(after.train(steps[1], 1, 0).logits, axis=1)
+        frozen = replace(net, lambda_W=(*(0.0,) * net.hidden_layers, net.lambda_W[-1]))
+        after = replace(after, net=frozen)
+    draw, matrices = real_seeds(net, on)
+    one = real_start(before, on, draw)
+    two = replace(one, last=real_start(after, on, draw).last)
+    at = powers(net.strategy, on.width)
+    # Both move the first weights and the matrices where they are.
+    for job, start in ((before, one), (after, two)):
+        method = Dense(job, powers=at, matrices=matrices, start=start, keep_tests=True)
+        records = descend(method, job)
+        if records.status != FINISHED:
+            raise ValueError(records.status)
+    return records.stacked("logits")

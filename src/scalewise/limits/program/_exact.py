@@ -34,7 +34,7 @@ class Polynomial:
             raise ValueError(
                 f"A vector of the program has become a polynomial of {len(self.terms)} terms, more than "
                 f"{_MOST_TERMS}: the exact backend is for linear programs and the first steps of polynomial ones. "
-                "Run it on lazy(width)."
+                "Run it on Lazy(width)."
             )
 
     @property
@@ -186,7 +186,7 @@ def _coefficients(sigma: Activation) -> list[float] | None:
 def _not_a_polynomial(what: str) -> str:
     return (
         f"The exact backend runs polynomial programs only, and {what} is none. Run the program on "
-        "lazy(width), or with reference(samples)."
+        "Lazy(width), or with Printed(samples)."
     )
 
 

@@ -4,103 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from scalewise._threads import blas_threads_for
-from scalewise.limits._checks import kind, whole
+from scalewise.limits._checks import kind
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._noise import generator
+from scalewise.limits._on import Exact, Finite, Infinite, Lazy, Printed
 from scalewise.limits._real import RealMatrix, check_memory
 from scalewise.limits._tolerance import standard_error, until_known
-from scalewise.limits.backends import Backend, Finite, Infinite, Lazy
 from scalewise.limits.program._arrays import Arrays, LazyProduct, RealProduct, ReferenceProduct
 from scalewise.limits.program._exact import Polynomials
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Scalar
 
-__all__ = ["Exact", "Reference", "exact", "reference", "run"]
+__all__ = ["run"]
 
 Program = Callable[[Space], dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The printed rules on samples of Z; make it with `reference`.
-
-    Args:
-        samples: How many.
-        replicas: Independent runs.
-        seed: Of the first.
-    """
-
-    samples: int
-    replicas: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Exact:
-    """Polynomials in Gaussian variables; make it with `exact`."""
-
-
-_PLACES = {
-    Finite: "finite(n)",
-    Lazy: "lazy(width)",
-    Infinite: "infinite(tolerance)",
-    Reference: "reference(samples)",
-    Exact: "exact()",
+_PLACES: dict[type, str] = {
+    Finite: "Finite(n)",
+    Lazy: "Lazy(width)",
+    Infinite: "Infinite(tolerance)",
+    Printed: "Printed(samples)",
+    Exact: "Exact()",
 }
 
 
-def reference(samples: int, *, replicas: int = 1, seed: int = 0) -> Reference:
-    """The rules ZHat and ZDot as printed, on so many samples of Z: slow, and an oracle.
-
-    Args:
-        samples: At least 2; with fewer than some thousand the empirical Gram matrices overfit.
-        replicas: At least 1.
-        seed: At least 0.
-
-    Raises:
-        ValueError: If a number is out of range.
-
-    Source: Yang & Hu, *Tensor Programs IV*, G.3, (40).
-
-    Example:
-        >>> from scalewise.limits import reference
-        >>> reference(4096).samples
-        4096
-    """
-    for name, value, least in (
-        ("samples", samples, 2),
-        ("replicas", replicas, 1),
-        ("seed", seed, 0),
-    ):
-        whole(name, value, least)
-    return Reference(samples, replicas, seed)
-
-
-def exact() -> Exact:
-    """The limit of a linear or polynomial program without samples, by moments of Gaussian polynomials.
-
-    Example:
-        >>> from scalewise.limits import exact, run
-        >>> float(run(lambda space: {"m": space.mean(space.vector() ** 4)}, exact()).m)
-        3.0
-    """
-    return Exact()
-
-
-def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
+def run(program: Program, on: Finite | Lazy | Infinite | Printed | Exact) -> xr.Dataset:
     r"""Run a program at a finite width or in the limit.
 
     Args:
         program: A function of a `Space` that returns a dictionary of scalars, or of nested lists of them.
-        on: `finite(n)`, `lazy(width)` (equal in law to it, and the limit as the width grows; the program sees an
-            infinite width only in the three others), `infinite(tolerance)`, `reference(samples)` or `exact()`.
+        on: `Finite(n)`, `Lazy(width)` (equal in law to it, and the limit as the width grows; the program sees an
+            infinite width only in the three others), `Infinite(tolerance)`, `Printed(samples)` or `Exact()`.
             Programs run in double precision, and nothing in them is antithetic.
 
     Returns:
@@ -115,11 +56,11 @@ def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
     Source: Yang & Hu, *Tensor Programs IV*, G.4 and Algorithm 1.
 
     Example:
-        >>> from scalewise.limits import lazy, run
+        >>> from scalewise.limits import Lazy, run
         >>> def program(space):
         ...     W, v = space.matrix("W"), space.vector()
         ...     return {"square": space.mean(space.apply("tanh", W @ v) ** 2)}
-        >>> bool(abs(run(program, lazy(10**5)).square - 0.3943) < 0.005)
+        >>> bool(abs(run(program, Lazy(10**5)).square - 0.3943) < 0.005)
         True
     """
     kind("on", on, _PLACES)
@@ -139,7 +80,7 @@ def run(program: Program, on: Backend | Reference | Exact) -> xr.Dataset:
         return _dataset(_replicas(program, on, on.width if isinstance(on, Lazy) else math.inf), on)
 
 
-def _replicas(program: Program, on: Lazy | Reference, n: float | int) -> dict[str, np.ndarray]:
+def _replicas(program: Program, on: Lazy | Printed, n: float | int) -> dict[str, np.ndarray]:
     runs = []
     for k in range(on.replicas):
         stream = generator((on.seed, k))
@@ -169,7 +110,7 @@ def _lazy(on: Lazy, n: float | int, stream: np.random.Generator) -> Arrays:
     return Arrays(on.width, n, streams=[stream], seeds=False, product=product)
 
 
-def _printed(on: Reference, stream: np.random.Generator) -> Arrays:
+def _printed(on: Printed, stream: np.random.Generator) -> Arrays:
     def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> ReferenceProduct:
         return ReferenceProduct(n_out, n_in, sigma, stream)
 
@@ -177,13 +118,23 @@ def _printed(on: Reference, stream: np.random.Generator) -> Arrays:
 
 
 def _to_tolerance(program: Program, on: Infinite) -> xr.Dataset:
-    def found(backend: Lazy) -> tuple[dict[str, np.ndarray], float]:
-        values = _replicas(program, backend, math.inf)
+    def found(width: int) -> tuple[dict[str, np.ndarray], float]:
+        values = _replicas(program, on.at(width), math.inf)
         return values, max(float(standard_error(v).max()) for v in values.values())
 
     # How many vectors a program looks along is not known before; a thousand is many.
-    instead = "Raise `tolerance`, `memory` or `replicas`"
-    return _dataset(*until_known(on, 1000, found, held="a thousand vectors", instead=instead))
+    values, reached = until_known(
+        on,
+        found,
+        what="particles",
+        start=on.start,
+        bytes_each=8 * 1000,
+        held="a thousand vectors",
+        instead="Raise `tolerance`, `memory` or `replicas`",
+    )
+    if reached.missed:
+        raise ValueError(reached.missed)
+    return _dataset(values, on.at(reached.size))
 
 
 def _by_name(found: Any, replicas: int) -> dict[str, np.ndarray]:

@@ -46,11 +46,11 @@ class Space:
     Source: Yang & Hu, *Tensor Programs IV*, G.1, G.2.
 
     Example:
-        >>> from scalewise.limits import exact, run
+        >>> from scalewise.limits import Exact, run
         >>> def program(space):
         ...     W, v = space.matrix("W", transposed=True), space.vector()
         ...     return {"overlap": space.mean((W.T @ (W @ v)) * v)}
-        >>> float(run(program, exact()).overlap)
+        >>> float(run(program, Exact()).overlap)
         1.0
     """
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits.mlp._network import power
+from scalewise.limits._network import power
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
 from scalewise.limits.program.library import Training, error_factor
@@ -116,12 +116,12 @@ def incremental(job: Training, start: np.ndarray | None = None) -> Callable[[Spa
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, lazy, infinite, run
+        >>> from scalewise.limits import Network, Lazy, Infinite, run
         >>> from scalewise.limits.program import Training, incremental
         >>> from scalewise.scaling import ntk
         >>> one = np.ones((1, 1))
         >>> job = Training(Network(ntk(depth=2), "linear"), one, one[0], one, eta=0.25)
-        >>> kernel = run(incremental(job), infinite(0.02))  # one step of gradient descent with kernel 2
+        >>> kernel = run(incremental(job), Infinite(0.02))  # one step of gradient descent with kernel 2
         >>> bool(abs(kernel.f.values[1, 0] - 0.5) < 0.1)
         True
     """

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from scalewise.limits._checks import number, table
-from scalewise.limits.mlp import LOSSES
-from scalewise.limits.mlp._network import Network, powers
+from scalewise.limits._losses import LOSSES
+from scalewise.limits._network import Network, powers
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
 
@@ -87,12 +87,12 @@ def trained(job: Training, observe: Callable[..., Any] | None = None) -> Callabl
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, exact, run
+        >>> from scalewise.limits import Network, Exact, run
         >>> from scalewise.limits.program import Training, trained
         >>> from scalewise.scaling import mup
         >>> one = np.ones((2, 1))
         >>> job = Training(Network(mup(depth=2), "linear"), one, one[:, 0], one[:1], eta=0.1)
-        >>> run(trained(job), exact()).f.values.round(6).tolist()
+        >>> run(trained(job), Exact()).f.values.round(6).tolist()
         [[0.0], [0.2], [0.36288]]
     """
 

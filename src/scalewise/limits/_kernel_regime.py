@@ -17,7 +17,7 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.gaussian import pair_moments
 from scalewise.limits._checks import is_whole, kind, table
-from scalewise.limits.mlp import Network
+from scalewise.limits._network import Network
 from scalewise.scaling import readout_exponents, update_exponents
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _NET = {Network: "a Network of `scalewise.limits`"}
-Kernel = Float[np.ndarray, "sample sample"]
+Square = Float[np.ndarray, "sample sample"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LayerKernels:
     features: Float[np.ndarray, "_layer sample sample"]
     slopes: Float[np.ndarray, "_hidden sample sample"]
 
-    def sigma(self, m: int, l: int | None = None) -> Kernel:  # noqa: E741
+    def sigma(self, m: int, l: int | None = None) -> Square:  # noqa: E741
         r"""$\Sigma^{ml}=G^m\prod_{j=m+1}^lD^j$: what weights $m+1$ teach layer $l+1$, $l=L$ by default.
 
         Args:
@@ -131,7 +131,7 @@ def _moments(sigma: Activation, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return G, slope
 
 
-def initial_kernel(net: Network, inputs: Any) -> Kernel:
+def initial_kernel(net: Network, inputs: Any) -> Square:
     r"""Covariance of the initial outputs: $C_W^{L+1}G^L+C_b^{L+1}$ if $A=\frac12$, and 0 else.
 
     Args:
@@ -159,7 +159,7 @@ def initial_kernel(net: Network, inputs: Any) -> Kernel:
     return net.C_W[-1] * G + net.C_b[-1]
 
 
-def motion_kernel(net: Network, inputs: Any, layer: int, *, decoupled: bool = False) -> Kernel:
+def motion_kernel(net: Network, inputs: Any, layer: int, *, decoupled: bool = False) -> Square:
     r"""How far a step on one input carries the preactivations of a hidden layer along their gradient.
 
     $$n^{r_{\le\ell}}\,\delta h^\ell(\xi)=-\eta\chi\,dh^\ell_0(\xi')\,M^\ell(\xi',\xi)+\dots,\qquad
@@ -198,7 +198,7 @@ def motion_kernel(net: Network, inputs: Any, layer: int, *, decoupled: bool = Fa
     return _motion(net, layer_kernels(net, inputs), layer, decoupled)
 
 
-def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) -> Kernel:
+def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) -> Square:
     strategy = net.strategy
     A, U = readout_exponents(strategy)
     r_l = update_exponents(strategy)
@@ -213,7 +213,7 @@ def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) ->
     return found
 
 
-def limit_kernel(net: Network, inputs: Any, *, decoupled: bool = False) -> Kernel:
+def limit_kernel(net: Network, inputs: Any, *, decoupled: bool = False) -> Square:
     r"""The kernel whose gradient descent is training at infinite width, for any stable strategy with $r>0$.
 
     $$\Theta=[U=1]\,\lambda_W^{L+1}\Sigma^{LL}+[A+r=1]\,M^LD^L+[q^b_{L+1}=r']\,\lambda_b^{L+1},\qquad
@@ -265,5 +265,5 @@ def _refuse_moving_features(net: Network) -> None:
     if found.r == 0:
         raise ValueError(
             f"The strategy {net.strategy} is no kernel regime: {found.reasons[-1]} No constant kernel describes "
-            "its training; use `scalewise.limits.train` with on=infinite(...)."
+            "its training; use `scalewise.limits.train` with on=Infinite(...)."
         )

@@ -9,12 +9,12 @@ import numpy as np
 
 from scalewise._arrays import real_array
 from scalewise.limits._checks import kind, table
-from scalewise.limits.mlp._descent import LOSSES, Loss
+from scalewise.limits._losses import LOSSES, Loss
 
 __all__ = ["Task"]
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, eq=False)
 class Task:
     r"""Training samples, inputs that are only watched, and a loss that is averaged over a batch.
 

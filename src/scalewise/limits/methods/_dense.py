@@ -1,4 +1,4 @@
-r"""One training run: the loop that real and lazy matrices share.
+r"""Training by weights: what real and lazy matrices share.
 
 Arrays may have an axis of seeds in front. Gradients are carried back with their error factor, so that one row
 per sample is enough for any number of outputs.
@@ -14,16 +14,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from scalewise.activations import Activation
-from scalewise.limits.mlp._descent import SGD
-from scalewise.limits.mlp._network import Network, Powers
-from scalewise.limits.mlp._task import Task
+from scalewise.limits._loop import Job, Look
+from scalewise.limits._network import Network, WidthPowers
 
-__all__ = ["Matrix", "Records", "Run", "Start"]
+__all__ = ["Dense", "Matrix", "Start", "value_and_slope"]
 
 
 @runtime_checkable
 class Matrix(Protocol):
     """What a run asks of a matrix: `LazyMatrix` and `RealMatrix` have it."""
+
+    n_out: int
 
     def forward(self, X: np.ndarray, *, keep: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Products and coordinates."""
@@ -46,17 +47,6 @@ class Matrix(Protocol):
         ...
 
 
-@dataclass
-class Records:
-    """What a run leaves: lists over the recorded times."""
-
-    time: list[int]
-    logits: list[np.ndarray]
-    loss: list[np.ndarray]
-    kernel: list[np.ndarray]
-    features: list[np.ndarray]
-
-
 class _Moving:
     """An array of parameters, and the velocity that momentum gives it."""
 
@@ -76,66 +66,89 @@ class _Moving:
 
 @dataclass(frozen=True)
 class Start:
-    """What is drawn at the ends of a network, all of it standard normal.
+    r"""The ends of a network before training: rows of the first weights, last weights, biases.
 
     Args:
-        widths: Of the hidden layers.
         first: Weights of the first layer, (…, features, width).
-        last: Last weights, (…, outputs, width).
+        last: $\hat W$, (…, outputs, width).
         biases: (…, width of the layer), ``None`` for a layer without.
     """
 
-    widths: tuple[int, ...]
     first: np.ndarray
     last: np.ndarray
     biases: list[np.ndarray | None]
 
+    @classmethod
+    def from_normal(
+        cls, net: Network, powers: WidthPowers, first: np.ndarray, last: np.ndarray, biases: list
+    ) -> Start:
+        """Standard normal numbers, each scaled as its layer is."""
+        as_type = first.dtype.type
+        scale = powers.iota * math.sqrt(net.C_W[-1] * net.ratios[-1])
+        deviations = [p * math.sqrt(c) for p, c in zip(powers.bias, net.C_b, strict=True)]
+        return cls(
+            first * as_type(math.sqrt(net.C_W[0])),
+            last * as_type(scale),
+            [
+                None if b is None else b * as_type(s)
+                for b, s in zip(biases, deviations, strict=True)
+            ],
+        )
 
-class Run:
-    """State and steps of one training run.
+
+class Dense:
+    """State and steps of one run.
 
     Args:
-        net: The network.
-        task: Samples and loss.
-        sgd: The descent.
+        job: What is trained on what.
         powers: What stands before each term, at the width or in the limit.
-        matrices: Of the layers between the first and the last.
-        start: What the first and last weights and the biases start from.
+        matrices: Of the layers between the first and the last; they are moved.
+        start: First and last weights and biases.
         keep_tests: Whether lazy matrices remember test inputs.
     """
 
     def __init__(
         self,
-        net: Network,
-        task: Task,
-        sgd: SGD,
+        job: Job,
         *,
-        powers: Powers,
+        powers: WidthPowers,
         matrices: Sequence[Matrix],
         start: Start,
         keep_tests: bool,
     ) -> None:
-        self.net, self.task, self.sgd, self.powers = net, task, sgd, powers
-        self.widths, self.matrices, self.keep_tests = start.widths, matrices, keep_tests
+        self.job, self.net, self.sgd, self.powers = job, job.net, job.sgd, powers
+        self.matrices, self.keep_tests = matrices, keep_tests
         self.dtype = start.first.dtype
-        self.first = _Moving(start.first * self.dtype.type(math.sqrt(net.C_W[0])))
-        scale = powers.iota * math.sqrt(net.C_W[-1] * net.ratios[-1])
-        self.last = _Moving(start.last * self.dtype.type(scale))
-        deviations = [p * math.sqrt(c) for p, c in zip(powers.bias, net.C_b, strict=True)]
-        self.biases = [
-            None if b is None else _Moving(b * self.dtype.type(s))
-            for b, s in zip(start.biases, deviations, strict=True)
-        ]
+        self.widths = (start.first.shape[-1], *(W.n_out for W in matrices))
+        self.first, self.last = _Moving(start.first), _Moving(start.last)
+        self.biases = [None if b is None else _Moving(b) for b in start.biases]
+        net = self.net
         self.phi = value_and_slope(net.activation)
         # Every layer below the last meets the last width in its gradients.
         self.rates = [
-            sgd.eta * t * r / net.ratios[-1]
+            self.sgd.eta * t * r / net.ratios[-1]
             for t, r in zip(powers.theta, net.lambda_W, strict=False)
         ]
         self.rates_b = [
-            sgd.eta * t * r / net.ratios[-1]
+            self.sgd.eta * t * r / net.ratios[-1]
             for t, r in zip(powers.theta_b[:-1], net.lambda_b, strict=False)
         ]
+        task = job.task
+        self._everything = np.concatenate([task.inputs, task.test_inputs])
+        self._seen: tuple = ()
+
+    def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
+        """Outputs and features; what the step needs of them is kept."""
+        X, taught, back = _rows(self.job.task.inputs, self._everything, chosen, watched)
+        X = X.astype(self.dtype, copy=False)
+        f, features, slopes, met = self.forward(X, None if self.keep_tests else taught)
+        self._seen = (X, taught, features, slopes, met)
+        if not watched:
+            return Look(f[..., :taught, :])
+        shown = [x[..., back, :] for x in features]
+        count = self.job.features
+        coordinates = np.stack([x[..., :count] for x in shown], axis=-3) if count else None
+        return Look(f[..., :taught, :], f[..., back, :], _overlaps(shown), coordinates)
 
     def forward(self, X: np.ndarray, keep: int | None) -> tuple[np.ndarray, list, list, list]:
         """Outputs of the rows of X, features and slopes of each layer, coordinates met by each matrix."""
@@ -167,12 +180,10 @@ class Run:
                 dx, coordinates[layer - 1] = self.matrices[layer - 1].backward(dh[layer])
         return dh, coordinates
 
-    def step(self, X: np.ndarray, y: np.ndarray, f: np.ndarray, seen: tuple) -> None:
-        """One step on the first rows of X, which have targets."""
-        P = len(y)
-        features, slopes, met = seen
-        f = f[..., :P, :]
-        errors = (self.task.loss.gradient(f.astype(np.float64), y) / P).astype(self.dtype)
+    def step(self, errors: np.ndarray) -> None:
+        """One step on the rows that were looked at first, which have targets."""
+        X, P, features, slopes, met = self._seen
+        errors = errors.astype(self.dtype)
         dh, met_back = self.backward(errors, slopes, P)
         x = [a[..., :P, :] for a in features]
         shorten = self._clipping(X[:P], x, dh, errors)
@@ -228,53 +239,6 @@ class Run:
         factor = self.sgd.clip / np.maximum(norm, self.sgd.clip)
         return np.asarray(factor)[..., None, None]
 
-    def train(self, steps: int, every: int, features: int) -> Records:
-        """The whole run, recorded at step 0, each `every` steps, and at the end."""
-        records = Records([], [], [], [], [])
-        task = self.task
-        everything = np.concatenate([task.inputs, task.test_inputs])
-        for t in range(steps + 1):
-            chosen = task.batch(t)
-            watched = t % every == 0 or t == steps
-            X, y, back = _rows(task, everything, chosen, watched)
-            keep = None if self.keep_tests else len(y)
-            f, x, slopes, met = self.forward(X.astype(self.dtype, copy=False), keep)
-            if not np.isfinite(f).all():
-                raise ValueError(
-                    f"Outputs are not finite at step {t}: "
-                    + (
-                        f"training diverged. Lower `eta` (it is {self.sgd.eta})."
-                        if t
-                        else f"{self.net.activation.name} overflows before training. Scale the inputs "
-                        "or `C_W` down."
-                    )
-                )
-            if watched:
-                self._record(records, t, f[..., back, :], [a[..., back, :] for a in x], features)
-            if t < steps:
-                self.step(X, y, f, (x, slopes, met))
-        return records
-
-    def _record(self, records: Records, t: int, f: np.ndarray, x: list, features: int) -> None:
-        records.time.append(t)
-        records.logits.append(f.astype(np.float64))
-        y = self.task.targets
-        loss = np.asarray(self.task.loss.value(records.logits[-1][..., : len(y), :], y))
-        if loss.shape != (*f.shape[:-2], len(y)) or not np.isfinite(loss).all():
-            problem = "is not finite" if loss.shape else "has no value for each sample"
-            raise ValueError(
-                f"The loss {self.task.loss.name} {problem} at step {t}: it takes outputs (..., sample, output) "
-                f"and targets to finite numbers (..., sample); got shape {loss.shape}."
-            )
-        records.loss.append(loss.mean(axis=-1))
-        rows = x[0].shape[-2]
-        kernel = np.empty((*f.shape[:-2], len(x), rows, rows))
-        for layer, (a, n) in enumerate(zip(x, self.widths, strict=True)):
-            np.multiply(a @ a.swapaxes(-1, -2), 1 / n, out=kernel[..., layer, :, :])
-        records.kernel.append(kernel)
-        if features:
-            records.features.append(np.stack([a[..., :features] for a in x], axis=-3))
-
 
 def value_and_slope(
     activation: Activation,
@@ -308,16 +272,24 @@ def value_and_slope(
 
 
 def _rows(
-    task: Task, everything: np.ndarray, chosen: np.ndarray | None, watched: bool
-) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Inputs of a step, the taught ones first; their targets; where each watched input stands."""
+    inputs: np.ndarray, everything: np.ndarray, chosen: np.ndarray | None, watched: bool
+) -> tuple[np.ndarray, int, Any]:
+    """Inputs of a step, the taught ones first; how many these are; where each watched input stands."""
     if chosen is None:
-        return (everything if watched else task.inputs), task.targets, slice(None)
-    y = task.targets[chosen]
+        return (everything if watched else inputs), len(inputs), slice(None)
     if not watched:
-        return task.inputs[chosen], y, slice(None)
+        return inputs[chosen], len(chosen), slice(None)
     rest = np.setdiff1d(np.arange(len(everything)), chosen)
     order = np.concatenate([chosen, rest])
     back = np.empty(len(everything), dtype=np.intp)
     back[order] = np.arange(len(order))
-    return everything[order], y, back
+    return everything[order], len(chosen), back
+
+
+def _overlaps(features: Sequence[np.ndarray]) -> np.ndarray:
+    r"""$\langle x^\ell,x^\ell\rangle$ of every layer."""
+    rows = features[0].shape[-2]
+    kernel = np.empty((*features[0].shape[:-2], len(features), rows, rows))
+    for layer, x in enumerate(features):
+        np.multiply(x @ x.swapaxes(-1, -2), 1 / x.shape[-1], out=kernel[..., layer, :, :])
+    return kernel

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from scalewise.limits._lazy import LazyMatrix
+from scalewise.limits._loop import Job, Records, descend, merged
+from scalewise.limits._network import WidthPowers, powers
 from scalewise.limits._noise import Noise, generator, normal
-from scalewise.limits.backends import Lazy
-from scalewise.limits.mlp._descent import SGD
-from scalewise.limits.mlp._network import Network, Powers
-from scalewise.limits.mlp._run import Records, Run, Start
-from scalewise.limits.mlp._task import Task
+from scalewise.limits._on import Infinite, Lazy
+from scalewise.limits._task import Task
+from scalewise.limits._tolerance import Reached, until_known
+from scalewise.limits.methods._dense import Dense, Start
 
-__all__ = ["lazy_runs"]
+__all__ = ["train_lazy", "train_particles"]
 
 # Beyond so many dimensions a net of points is hardly more even than chance.
 _DIMENSIONS = 64
 
 
-def lazy_runs(
-    net: Network,
-    task: Task,
-    sgd: SGD,
-    at: Powers,
-    on: Lazy,
-    decoupled: bool,
-    length: tuple[int, int, int],
-) -> Records:
-    """One replica after another; each with its own stream."""
-    widths = net.widths(on.width)
-    task = _within_span(task)
-    rows = (len(task.inputs) + len(task.test_inputs)) * (length[0] + 1)
+def train_particles(job: Job, on: Infinite) -> tuple[Records, Reached]:
+    """Train at infinite width: with more and more particles until the tolerance is met."""
+    size = len(job.task.inputs) + len(job.task.test_inputs)
+    rows = 4 * size * (job.steps + 1) * max(job.net.hidden_layers - 1, 1)
+
+    def run(width: int) -> tuple[Records, float]:
+        records = train_lazy(job, on.at(width), math.inf)
+        return records, records.error
+
+    return until_known(
+        on,
+        run,
+        what="particles",
+        start=on.start,
+        bytes_each=8 * rows,
+        held=f"{rows} vectors of each particle",
+        instead="Raise `tolerance`, `memory` or `replicas`, or take fewer steps",
+    )
+
+
+def train_lazy(job: Job, on: Lazy, n: float | int) -> Records:
+    """Train one replica after another, each with its own stream, under the powers of a width or of the limit."""
+    net, task = job.net, _within_span(job.task)
+    job, at, widths = replace(job, task=task), powers(net.strategy, n), net.widths(on.width)
+    rows = (len(task.inputs) + len(task.test_inputs)) * (job.steps + 1)
     found = []
     for k in range(on.replicas):
         stream = generator((on.seed, k))
-        noise = _noise(net, task, on, stream)
+        noise = _noise(job, on, stream)
         matrices = [
             LazyMatrix(
                 n_out,
@@ -47,25 +60,18 @@ def lazy_runs(
                 tolerance=on.compression,
                 dtype=on.dtype,
                 capacity=min(rows, 256),
-                decoupled=decoupled,
+                decoupled=job.decoupled,
                 noise=(noise[layer], noise[layer - 1]),
             )
             for layer, (n_in, n_out, c) in enumerate(
                 zip(widths, widths[1:], net.C_W[1:], strict=False), 1
             )
         ]
-        start = _start(net, task, on, noise, stream)
+        start = _start(job, on, at, noise, stream)
         keep = on.remember_tests
-        run = Run(net, task, sgd, powers=at, matrices=matrices, start=start, keep_tests=keep)
-        found.append(run.train(*length))
-    parts = ("logits", "loss", "kernel", "features")
-    return Records(
-        found[0].time,
-        *(
-            [np.stack(values) for values in zip(*(getattr(r, part) for r in found), strict=True)]
-            for part in parts
-        ),
-    )
+        method = Dense(job, powers=at, matrices=matrices, start=start, keep_tests=keep)
+        found.append(descend(method, job))
+    return merged(found, np.stack)
 
 
 def _within_span(task: Task) -> Task:
@@ -78,13 +84,12 @@ def _within_span(task: Task) -> Task:
         return task
     axes, sizes, _ = np.linalg.svd(together, full_matrices=False)
     within, taught = axes * sizes, len(task.inputs)
-    moved = dataclasses.replace
-    return moved(task, inputs=within[:taught], test_inputs=within[taught:])
+    return replace(task, inputs=within[:taught], test_inputs=within[taught:])
 
 
-def _noise(net: Network, task: Task, on: Lazy, stream: np.random.Generator) -> list[Noise]:
+def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[Noise]:
     """What draws over each hidden space: spread, if asked for, until the first step is taken."""
-    widths = net.widths(on.width)
+    net, task, widths = job.net, job.task, job.net.widths(on.width)
     batch = len(task.inputs) if task.batches is None else task.batches.shape[1]
     looks = len(task.inputs) + len(task.test_inputs)
     below = [task.inputs.shape[1], *(looks for _ in widths[1:])]
@@ -103,8 +108,9 @@ def _noise(net: Network, task: Task, on: Lazy, stream: np.random.Generator) -> l
 
 
 def _start(
-    net: Network, task: Task, on: Lazy, noise: list[Noise], stream: np.random.Generator
+    job: Job, on: Lazy, at: WidthPowers, noise: list[Noise], stream: np.random.Generator
 ) -> Start:
+    net, task = job.net, job.task
     widths, outputs = net.widths(on.width), task.targets.shape[1]
 
     def draw(layer: int, rows: int) -> np.ndarray:
@@ -124,4 +130,4 @@ def _start(
         # Opposite read-outs on the two halves of the last space, everything else in it equal.
         half = widths[-1] // 2
         np.negative(last[:, half:], out=last[:, half:])
-    return Start(widths, first, last, biases)
+    return Start.from_normal(net, at, first, last, biases)

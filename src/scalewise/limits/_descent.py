@@ -1,58 +1,12 @@
-r"""Losses, and gradient descent with momentum, weight decay and clipping."""
+"""Gradient descent with momentum, weight decay and clipping."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from scalewise.limits._checks import number, positive
 
-__all__ = ["LOSSES", "SGD", "Loss"]
-
-OfOutputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Loss:
-    r"""A loss of one sample, $\mathcal L(f,y)$, and its gradient $\chi=\partial\mathcal L/\partial f$.
-
-    Args:
-        value: From outputs (…, sample, output) and targets (sample, output) to (…, sample).
-        gradient: From the same to the shape of the outputs.
-        name: For results.
-    """
-
-    value: OfOutputs
-    gradient: OfOutputs
-    name: str = "loss"
-
-
-def _softmax(f: np.ndarray) -> np.ndarray:
-    e = np.exp(f - f.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def _log_sum_exp(f: np.ndarray) -> np.ndarray:
-    top = f.max(axis=-1, keepdims=True)
-    return (top + np.log(np.exp(f - top).sum(axis=-1, keepdims=True)))[..., 0]
-
-
-LOSSES = {
-    # Half the square; logistic for targets of -1 and 1; cross entropy for targets that sum to 1.
-    "mse": Loss(lambda f, y: ((f - y) ** 2).sum(axis=-1) / 2, lambda f, y: f - y, "mse"),
-    "logistic": Loss(
-        lambda f, y: np.logaddexp(0.0, -y * f).sum(axis=-1),
-        lambda f, y: -y * np.exp(-np.logaddexp(0.0, y * f)),
-        "logistic",
-    ),
-    "cross_entropy": Loss(
-        lambda f, y: _log_sum_exp(f) - (y * f).sum(axis=-1),
-        lambda f, y: _softmax(f) - y,
-        "cross_entropy",
-    ),
-}
+__all__ = ["SGD"]
 
 
 @dataclass(frozen=True)

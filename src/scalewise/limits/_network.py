@@ -13,7 +13,7 @@ from scalewise.activations import activation as to_activation
 from scalewise.limits._checks import is_number, kind, table
 from scalewise.scaling import ABC, Strategy, readout_exponents, update_exponents
 
-__all__ = ["Network", "Powers", "power", "powers"]
+__all__ = ["Network", "WidthPowers", "power", "powers"]
 
 PerLayer = float | int | Sequence[float | int]
 
@@ -112,7 +112,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Powers:
+class WidthPowers:
     r"""What a strategy puts before each term of the training, at one width or in the limit.
 
     $$f=\kappa\langle\hat W,x^L\rangle,\quad\hat W_0=\iota g,\quad\Delta\hat W=-\upsilon\eta\chi x^L,\quad
@@ -135,7 +135,7 @@ class Powers:
     bias: tuple[float, ...]
 
 
-def powers(strategy: Strategy, n: float | int) -> Powers:
+def powers(strategy: Strategy, n: float | int) -> WidthPowers:
     r"""The powers of the width in the training, at width $n$ or, with $n=\infty$, their limits.
 
     Args:
@@ -152,7 +152,7 @@ def powers(strategy: Strategy, n: float | int) -> Powers:
 
     Example:
         >>> import math
-        >>> from scalewise.limits.mlp import powers
+        >>> from scalewise.limits import powers
         >>> from scalewise.scaling import mup, ntk
         >>> powers(mup(), math.inf).theta, powers(ntk(), 100).theta, powers(ntk(), 100).kappa
         ((1.0, 1.0), (0.1, 0.1), 10.0)
@@ -161,7 +161,7 @@ def powers(strategy: Strategy, n: float | int) -> Powers:
     least = min(A, U)
     r_l = update_exponents(strategy)
     rates_b = tuple(q - strategy.r for q in strategy.q_bias)
-    return Powers(
+    return WidthPowers(
         theta=tuple(power(n, -r) for r in r_l),
         theta_b=(*(power(n, -(least + q)) for q in rates_b[:-1]), power(n, -rates_b[-1])),
         kappa=power(n, 1 - least),
@@ -179,7 +179,7 @@ def power(n: float | int, exponent: Fraction) -> float:
         if exponent > 0:
             raise ValueError(
                 f"This strategy is in the kernel regime: a power n^({exponent}) in its training has no limit, "
-                "and what it tends to is the gradient descent of a kernel. `train` on infinite(...) takes that "
+                "and what it tends to is the gradient descent of a kernel. `train` on Infinite(...) takes that "
                 "for it; a program is `incremental` in place of `trained`."
             )
         return 0.0
