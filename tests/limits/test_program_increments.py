@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from limit_nets import bare_sgd
-from scalewise.limits import Finite, Infinite, Lazy, Network, one_step_learning, run
+from scalewise.limits import Finite, Infinite, Lazy, Network, learning, run
 from scalewise.limits.program import Space, Training, incremental, thetas, trained
 from scalewise.scaling import ABC, mup, ntk, readout_exponents, uniform
 
@@ -123,7 +123,7 @@ def test_the_parts_in_the_limit(name):
     one = np.ones((1, 1))
     job = Training(Network(STRATEGIES[name], "tanh"), one, one[0], one, eta=0.7)
     found = run(incremental(job), Infinite(0.004, start=8192, replicas=6))
-    step = one_step_learning(STRATEGIES[name], "tanh", square=1.0, eta=-0.7)
+    step = learning.one_step(STRATEGIES[name], "tanh", square=1.0, eta=-0.7)
     flags = [float(x == 1) for x in readout_exponents(STRATEGIES[name].to_strategy())]
     expected = [
         -0.7 * flags[0] * step.beta[-1] * step.gamma_11[-1],

@@ -25,20 +25,17 @@ from scalewise.limits import (
     Network,
     Printed,
     Task,
-    conditioned_readout,
-    derivatives_of_learning,
-    gram_net,
     layer_kernels,
+    learning,
     limit_kernel,
-    linear_limit,
+    linear,
     motion_kernel,
-    one_step_learning,
     run,
     shallow,
-    sigma_gelu,
     train,
-    transfer_gap,
 )
+from scalewise.limits.learning import conditioned_readout, sigma_gelu, transfer_gap
+from scalewise.limits.maml import gram_net
 from scalewise.limits.program import Training
 from scalewise.scaling import mup, ntk
 
@@ -224,7 +221,7 @@ def kernel_run(**change: Any) -> Callable[[], Any]:
 
 
 def one_step(strategy: Any = None, **change: Any) -> Callable[[], Any]:
-    return lambda: one_step_learning(strategy or mup(depth=2), "tanh", **{**CHANGE, **change})
+    return lambda: learning.one_step(strategy or mup(depth=2), "tanh", **{**CHANGE, **change})
 
 
 KERNELS: Refusals = [
@@ -257,7 +254,7 @@ KERNELS: Refusals = [
     (one_step(eta="a"), ValueError, "`eta` must be finite; got 'a'"),
     (one_step(nodes=8.5), ValueError, "`nodes` must be a whole number of at least 8; got 8.5"),
     (one_step(square="a"), ValueError, "`square` must be positive and finite; got 'a'"),
-    (lambda: derivatives_of_learning("mup", "tanh", square=1), TypeError, "`strategy` must be a"),
+    (lambda: learning.derivatives("mup", "tanh", square=1), TypeError, "`strategy` must be a"),
     (lambda: sigma_gelu("a"), ValueError, "`sigma` must be positive and finite; got 'a'"),
 ]
 
@@ -280,7 +277,7 @@ LINEAR_AND_SHALLOW: Refusals = [
     (deep(sgd=SGD(0.1, momentum=0.5)), ValueError, "takes plain descent. Set `momentum`"),
     (deep(sgd=SGD(0.1, clip=1)), ValueError, "and `clip` to None"),
     (deep(Network(ntk(depth=3), "linear")), ValueError, "in the kernel regime"),
-    (lambda: gram_net(linear_limit(2, 1), dtype=int), ValueError, "`dtype` must be float64 or"),
+    (lambda: gram_net(linear.limit(2, 1), dtype=int), ValueError, "`dtype` must be float64 or"),
     (
         lambda: shallow.limit_kernels(shallow.Reference(8), X * math.nan),
         ValueError,

@@ -28,13 +28,13 @@ __all__ = [
     "LinearNet",
     "LossFunction",
     "cross_entropy",
+    "features",
     "half_square",
-    "linear_features",
-    "linear_limit",
-    "linear_network",
-    "linear_outputs",
-    "linear_step",
-    "sample_linear",
+    "limit",
+    "network",
+    "outputs",
+    "sample",
+    "step",
 ]
 
 LossFunction = Callable[[Any, Any], tuple[Any, Any]]
@@ -75,10 +75,10 @@ class LinearNet:
             )
 
 
-_NET: dict[type, str] = {LinearNet: "a LinearNet, such as linear_limit(inputs, outputs)"}
+_NET: dict[type, str] = {LinearNet: "a LinearNet, such as linear.limit(inputs, outputs)"}
 
 
-def linear_limit(
+def limit(
     inputs: int, outputs: int, *, sigma_u: float = 1.0, sigma_v: float = 1.0, alpha: float = 1.0
 ) -> LinearNet:
     r"""The limit at initialisation: $\mathbf u^\top=(\sigma_uI,0)$, $\mathbf v=(0,\sigma_vI)$, $\mathbf b=0$.
@@ -100,11 +100,12 @@ def linear_limit(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import half_square, linear_limit, linear_outputs, linear_step
-        >>> net, x, y = linear_limit(1, 1, alpha=0.0), np.ones((1, 1)), np.ones((1, 1))
+        >>> from scalewise.limits.linear import half_square
+        >>> from scalewise.limits import linear
+        >>> net, x, y = linear.limit(1, 1, alpha=0.0), np.ones((1, 1)), np.ones((1, 1))
         >>> for _ in range(2):
-        ...     net, _ = linear_step(net, x, y, loss=half_square, learning_rate=0.1)
-        ...     print(round(float(linear_outputs(net, x)[0, 0]), 6))
+        ...     net, _ = linear.step(net, x, y, loss=half_square, learning_rate=0.1)
+        ...     print(round(float(linear.outputs(net, x)[0, 0]), 6))
         0.2
         0.36288
     """
@@ -117,7 +118,7 @@ def linear_limit(
     return LinearNet(u, v, np.zeros(inputs + outputs), float(alpha))
 
 
-def linear_network(
+def network(
     width: int,
     inputs: int,
     outputs: int,
@@ -144,15 +145,15 @@ def linear_network(
     Source: TP4 Algorithm 2, lines 1-3.
 
     Example:
-        >>> from scalewise.limits import linear_network
-        >>> linear_network(64, 3, 2).u.shape
+        >>> from scalewise.limits import linear
+        >>> linear.network(64, 3, 2).u.shape
         (64, 3)
     """
-    limit = linear_limit(inputs, outputs, sigma_u=sigma_u, sigma_v=sigma_v, alpha=alpha)
-    return sample_linear(limit, width, seed=seed)
+    start = limit(inputs, outputs, sigma_u=sigma_u, sigma_v=sigma_v, alpha=alpha)
+    return sample(start, width, seed=seed)
 
 
-def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
+def sample(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
     r"""A network of width $n$ drawn from the limit at any time of its training.
 
     $$u=\Omega\mathbf u/\sqrt n,\qquad v=\mathbf v\Omega^\top/\sqrt n,\qquad b=\Omega\mathbf b/\sqrt n,\qquad
@@ -172,8 +173,8 @@ def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
     Source: TP4 J.2.2, the coefficients of $\mu,\nu$.
 
     Example:
-        >>> from scalewise.limits import linear_limit, sample_linear
-        >>> sample_linear(linear_limit(3, 2), 64).v.shape
+        >>> from scalewise.limits import linear
+        >>> linear.sample(linear.limit(3, 2), 64).v.shape
         (2, 64)
     """
     kind("limit", limit, _NET)
@@ -183,7 +184,7 @@ def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
     return LinearNet(Omega @ limit.u, limit.v @ Omega.T, Omega @ limit.b, limit.alpha)
 
 
-def linear_features(
+def features(
     net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample hidden"]:
     r"""$H=\Xi u^\top+b$: the features of a batch, shape ``(sample, hidden)``.
@@ -207,7 +208,7 @@ def linear_features(
         return _finite(x @ net.u.T + net.b, "features")
 
 
-def linear_outputs(
+def outputs(
     net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample output"]:
     r"""$f(\Xi)=Hv^\top$, shape ``(sample, output)``.
@@ -221,12 +222,12 @@ def linear_outputs(
 
     Source: TP4 Algorithm 3, line 7.
     """
-    H = linear_features(net, x)
+    H = features(net, x)
     with np.errstate(over="ignore", invalid="ignore"):
         return _finite(H @ net.v.T, "outputs")
 
 
-def linear_step(
+def step(
     net: LinearNet,
     x: Float[np.ndarray, "sample _input"],
     y: Any,
@@ -270,7 +271,7 @@ def linear_step(
         raise ValueError(
             f"`clip` is the largest norm of a gradient and must be positive; got {clip!r}."
         )
-    H = linear_features(net, x)
+    H = features(net, x)
     x = np.asarray(x)
     with np.errstate(over="ignore", invalid="ignore"):
         value, chi = _slopes(loss, H @ net.v.T, y, learning_rate)
@@ -304,7 +305,7 @@ def _slopes(loss: LossFunction, f: np.ndarray, y: Any, learning_rate: float) -> 
 
 
 def _diverged(what: str, learning_rate: float) -> str:
-    return f"The step of `linear_step` diverged: {what}. Lower `learning_rate` ({learning_rate}) or set `clip`."
+    return f"`linear.step` diverged: {what}. Lower `learning_rate` ({learning_rate}) or set `clip`."
 
 
 def _finite(values: np.ndarray, what: str) -> np.ndarray:
@@ -352,7 +353,7 @@ def cross_entropy(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import cross_entropy
+        >>> from scalewise.limits.linear import cross_entropy
         >>> value, chi = cross_entropy(np.zeros((1, 2)), np.array([0]))
         >>> round(float(value), 6), chi.tolist()
         (0.693147, [[-0.5, 0.5]])
