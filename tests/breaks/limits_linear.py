@@ -34,8 +34,8 @@ MUTANTS = (
     ),
     of_linear(
         "linear limit: decay without the rate",
-        "keep = 1 - learning_rate * weight_decay",
-        "keep = 1 - weight_decay",
+        "keep = 1 - sgd.eta * sgd.weight_decay",
+        "keep = 1 - sgd.weight_decay",
     ),
     of_linear(
         "linear limit: readout decays not",

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import linear
-from scalewise.limits.linear import LinearNet, cross_entropy, half_square
+from scalewise.limits import SGD, Loss, linear
+from scalewise.limits._losses import LOSSES
+from scalewise.limits.linear import LinearNet
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 3))
@@ -19,7 +20,7 @@ TEST = RNG.normal(size=(4, 3))
 def trained(net: LinearNet, steps: int = 20, **settings) -> tuple[LinearNet, np.ndarray]:
     losses = []
     for _ in range(steps):
-        net, value = linear.step(net, X, Y, loss=half_square, **{"learning_rate": 0.2, **settings})
+        net, value = linear.step(net, X, Y, SGD(**{"eta": 0.2, **settings}))
         losses.append(value)
     return net, np.array(losses)
 
@@ -35,7 +36,7 @@ def by_autodiff(net: LinearNet, settings: dict) -> LinearNet:
         theta = (net.u, net.v, net.b / net.alpha)
         grads = [np.asarray(g) for g in jax.grad(loss, argnums=(0, 1, 2))(*theta)]
     rho = min(1, settings["clip"] / math.sqrt(sum((g**2).sum() for g in grads)))
-    eta, gamma = settings["learning_rate"], settings["weight_decay"]
+    eta, gamma = settings["eta"], settings["weight_decay"]
     u, v, beta = (p - eta * rho * g - eta * gamma * p for p, g in zip(theta, grads, strict=True))
     return LinearNet(u, v, net.alpha * beta, net.alpha)
 
@@ -44,8 +45,8 @@ def by_autodiff(net: LinearNet, settings: dict) -> LinearNet:
 def test_a_step_is_the_clipped_gradient_of_u_v_and_beta(clip: float) -> None:
     net = linear.network(7, 3, 2, alpha=0.6, seed=1)
     net = LinearNet(net.u, net.v, RNG.normal(size=7), 0.6)
-    settings = {"learning_rate": 0.3, "clip": clip, "weight_decay": 0.2}
-    found, value = linear.step(net, X, Y, loss=half_square, **settings)
+    settings = {"eta": 0.3, "clip": clip, "weight_decay": 0.2}
+    found, value = linear.step(net, X, Y, SGD(**settings))
     wanted = by_autodiff(net, settings)
     for name in ("u", "v", "b"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=0, atol=1e-14)
@@ -61,7 +62,7 @@ def test_the_limit_starts_at_zero() -> None:
     np.testing.assert_allclose(limit.v @ limit.v.T, 0.16 * np.eye(2))
 
 
-@pytest.mark.parametrize(("clip", "decay"), [(math.inf, 0.0), (0.2, 0.05)])
+@pytest.mark.parametrize(("clip", "decay"), [(None, 0.0), (0.2, 0.05)])
 def test_a_net_with_orthonormal_gaussians_is_the_limit(clip: float, decay: float) -> None:
     """Columns of (mu, nu)/sqrt(n) exactly orthonormal: the same outputs to rounding, every step."""
     limit = linear.limit(3, 2, sigma_u=1.2, sigma_v=0.5, alpha=0.7)
@@ -113,7 +114,7 @@ def test_one_neuron_by_hand() -> None:
     net, one = linear.limit(1, 1, alpha=0.0), np.ones((1, 1))
     found = []
     for _ in range(4):
-        net, _ = linear.step(net, one, one, loss=half_square, learning_rate=0.1)
+        net, _ = linear.step(net, one, one, SGD(0.1))
         found.append(float(linear.outputs(net, one)[0, 0]))
     np.testing.assert_allclose(found, [0.2, 0.36288, 0.49795249, 0.60955357], atol=6e-9)
 
@@ -123,28 +124,31 @@ def test_a_bias_is_an_input_that_is_alpha() -> None:
     wide.u[:, 3] = 0  # the bias starts at zero
     more = np.column_stack([X, np.full(6, 0.8)])
     for _ in range(5):
-        wide, a = linear.step(wide, more, Y, loss=half_square, learning_rate=0.3)
-        narrow, b = linear.step(narrow, X, Y, loss=half_square, learning_rate=0.3)
+        wide, a = linear.step(wide, more, Y, SGD(0.3))
+        narrow, b = linear.step(narrow, X, Y, SGD(0.3))
         assert a == pytest.approx(b, rel=1e-13)
 
 
 def test_slopes_of_the_losses() -> None:
-    f, classes = RNG.normal(size=(2, 5, 3)), RNG.integers(0, 3, (2, 5))
-    y = RNG.normal(size=f.shape)
-    for loss, labels in ((half_square, y), (cross_entropy, classes)):
-        value, chi = loss(f, labels)
-        assert value.shape == (2,)
+    f, classes = RNG.normal(size=(2, 5, 3)), RNG.integers(0, 3, 5)
+    targets = {"mse": RNG.normal(size=(5, 3)), "cross_entropy": np.eye(3)[classes]}
+    targets["logistic"] = np.sign(targets["mse"])
+    for name, y in targets.items():
+        loss = LOSSES[name]
+        assert loss.values(f, y).shape == (2, 5)
         direction, h = RNG.normal(size=f.shape), 1e-6
-        slope = (loss(f + h * direction, labels)[0] - loss(f - h * direction, labels)[0]) / (2 * h)
-        np.testing.assert_allclose((chi * direction).sum((1, 2)), slope, rtol=1e-7)
+        up, down = (loss.values(f + s * h * direction, y).mean(1) for s in (1, -1))
+        slopes = (loss.slopes(f, y) * direction).sum((1, 2))
+        np.testing.assert_allclose(slopes, (up - down) / (2 * h), rtol=1e-7)
+        assert np.isfinite(loss.values(1e6 * f, y)).all()
     p = np.exp(f) / np.exp(f).sum(-1, keepdims=True)
-    wanted = -np.log(np.take_along_axis(p, classes[..., None], -1))[..., 0].mean(1)
-    np.testing.assert_allclose(cross_entropy(f, classes)[0], wanted, rtol=1e-14)
-    assert np.isfinite(cross_entropy(1e6 * f, classes)[0]).all()
+    wanted = -np.log(p[:, np.arange(5), classes])
+    found = LOSSES["cross_entropy"].values(f, targets["cross_entropy"])
+    np.testing.assert_allclose(found, wanted, rtol=1e-13)
 
 
 def step(net: LinearNet, **settings) -> None:
-    linear.step(net, X, Y, loss=half_square, **{"learning_rate": 0.1, **settings})
+    linear.step(net, X, Y, SGD(0.1), **settings)
 
 
 @pytest.mark.parametrize(
@@ -161,20 +165,18 @@ def step(net: LinearNet, **settings) -> None:
         (lambda: step(linear.limit(2, 2)), "`x` must have 2 features for this net; got 3"),
         (lambda: step(linear.limit(3, 1)), "`y` must have the shape of the outputs"),
         (
-            lambda: step(linear.limit(3, 2), clip=0.0),
-            "`clip` is the largest norm of a gradient and",
+            lambda: linear.step(linear.limit(3, 2), X, Y, SGD(0.1, momentum=0.5)),
+            "keeps no momentum; set `momentum` of `sgd` to 0",
         ),
         (
-            lambda: step(linear.limit(3, 2), learning_rate=-1.0),
-            "`learning_rate` must be finite and",
+            lambda: trained(linear.limit(3, 2), 60, eta=50.0),
+            r"diverged: .*Lower `eta` \(it is 50.0\)",
         ),
+        (lambda: step(linear.limit(3, 2), loss="hinge"), "one of mse, logistic, cross_entropy"),
         (
-            lambda: step(linear.limit(3, 2), weight_decay=-1.0),
-            "`weight_decay` must be finite and at",
+            lambda: step(linear.limit(3, 2), loss=Loss(lambda f, y: f, lambda f, y: f)),
+            r"to a `value` of shape \(6,\) here; got shape \(6, 2\)",
         ),
-        (lambda: trained(linear.limit(3, 2), 60, learning_rate=50.0), "diverged: loss .*Lower"),
-        (lambda: cross_entropy(np.zeros((2, 3)), np.array([0])), "`y` must hold one class per row"),
-        (lambda: cross_entropy(np.zeros((1, 3)), np.array([3])), "classes from 0 to 2; got 3 to 3"),
         (
             lambda: LinearNet(np.zeros((3, 2)), np.zeros((1, 2)), np.zeros(3)),
             r"`LinearNet` needs `u` of shape \(hidden, input\)",

@@ -5,7 +5,6 @@ import pytest
 import xarray as xr
 
 from scalewise.limits import SGD, Exact, Network, Task, TrainingError, linear, train
-from scalewise.limits.linear import half_square
 from scalewise.scaling import mup
 
 ONE = np.ones((1, 1))
@@ -81,7 +80,7 @@ def test_one_hidden_layer_is_the_algorithm_of_its_own() -> None:
     batches = [[0, 2], [1, 3], [3, 3], [0, 1]]
     run = trained(X, Y, depth=1, steps=4, learning_rate=0.2, test=TEST, batches=batches, **s)
     for rows in batches:
-        net, _ = linear.step(net, X[rows], Y[rows], loss=half_square, learning_rate=0.2)
+        net, _ = linear.step(net, X[rows], Y[rows], SGD(0.2))
     everything = np.concatenate([X, TEST])
     np.testing.assert_allclose(
         run.logits_mean.values[-1], linear.outputs(net, everything), atol=1e-13

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import linear, maml
-from scalewise.limits.linear import LinearNet, cross_entropy
+from scalewise.limits import SGD, linear, maml
+from scalewise.limits.linear import LinearNet
 from scalewise.limits.maml import Maml, Tasks, accuracies, adapted_outputs, gram_net
 
 RNG = np.random.default_rng(0)
@@ -87,8 +87,9 @@ def test_twenty_steps_of_adaptation_are_twenty_steps_of_the_algorithm() -> None:
     for i, y in enumerate(TASKS.support_class):
         adapted = net
         for _ in range(20):
+            rows = np.eye(WAYS)[y]
             adapted, _ = linear.step(
-                adapted, TASKS.support[i], y, loss=cross_entropy, learning_rate=0.4
+                adapted, TASKS.support[i], rows, SGD(0.4), loss="cross_entropy"
             )
         np.testing.assert_allclose(found[i], linear.outputs(adapted, TASKS.query[i]), atol=1e-12)
 
@@ -103,7 +104,7 @@ def test_no_adaptation_and_no_bias() -> None:
     # Without a step inside, meta-learning is learning from all queries at once.
     new, _ = maml.step(gram, TASKS, Maml(0.0, 0.1, 1e9))
     x, y = TASKS.query.reshape(-1, D), TASKS.query_class.ravel()
-    same, _ = linear.step(net, x, y, loss=cross_entropy, learning_rate=0.3)
+    same, _ = linear.step(net, x, np.eye(WAYS)[y], SGD(0.3), loss="cross_entropy")
     np.testing.assert_allclose(new.M, gram_net(same).M, atol=1e-13)
     itself, _ = maml.step(net, TASKS, Maml(0.0, 0.1, 1e9))
     np.testing.assert_array_equal(itself.b, 0)

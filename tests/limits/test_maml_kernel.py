@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scalewise.limits import maml
-from scalewise.limits.linear import cross_entropy
+from scalewise.limits._losses import LOSSES
 from scalewise.limits.maml import (
     Maml,
     ReluGP,
@@ -21,6 +21,7 @@ from scalewise.limits.maml import (
 
 RNG = np.random.default_rng(0)
 WAYS, D, FEATURES = 3, 5, 11
+ENTROPY = LOSSES["cross_entropy"]
 MIX = RNG.normal(size=(D, FEATURES))
 
 
@@ -47,7 +48,7 @@ def explicit(batches: list[Tasks], settings: Maml, batched: bool) -> np.ndarray:
     W = np.zeros((FEATURES, WAYS))
 
     def gradient(V, x, y):
-        return phi(x).T @ cross_entropy(phi(x) @ V, y)[1]
+        return phi(x).T @ ENTROPY.slopes(phi(x) @ V, np.eye(WAYS)[y])
 
     for tasks in batches:
         total = np.zeros_like(W)
@@ -86,7 +87,7 @@ def test_adaptation_is_that_of_explicit_features() -> None:
     for i in range(5):
         V, x, y = explicit(BATCHES, settings, True), TEST.support[i], TEST.support_class[i]
         for _ in range(20):
-            V = V - 0.3 * phi(x).T @ cross_entropy(phi(x) @ V, y)[1]
+            V = V - 0.3 * phi(x).T @ ENTROPY.slopes(phi(x) @ V, np.eye(WAYS)[y])
         np.testing.assert_allclose(found[i], phi(TEST.query[i]) @ V, rtol=0, atol=1e-13)
     assert model.count == 96  # pushed and popped
 
@@ -94,7 +95,9 @@ def test_adaptation_is_that_of_explicit_features() -> None:
 def test_loss_of_a_step_and_decay() -> None:
     model, value = maml.kernel_step(kernel_model(kernel, D, WAYS), BATCHES[0], Maml())
     F = kernel_adapted_outputs(kernel_model(kernel, D, WAYS), BATCHES[0], steps=1)
-    assert value == pytest.approx(cross_entropy(F, BATCHES[0].query_class)[0].mean(), rel=1e-14)
+    assert value == pytest.approx(
+        ENTROPY.values(F, np.eye(WAYS)[BATCHES[0].query_class]).mean(), rel=1e-14
+    )
     plain, _ = maml.kernel_step(model, BATCHES[1], Maml())
     decayed, _ = maml.kernel_step(model, BATCHES[1], Maml(weight_decay=0.5))
     np.testing.assert_allclose(decayed.q[:16], 0.95 * plain.q[:16], rtol=1e-14)

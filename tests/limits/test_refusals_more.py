@@ -26,8 +26,7 @@ NET = lim.linear.limit(2, 1)
 
 
 def step(net: Any = NET, x: Any = X, y: Any = Y, **change: Any) -> Callable[[], Any]:
-    given = {"loss": lim.linear.half_square, "learning_rate": 0.1, **change}
-    return lambda: lim.linear.step(net, x, y, **given)
+    return lambda: lim.linear.step(net, x, y, **{"sgd": lim.SGD(0.1), **change})
 
 
 LINEAR: Refusals = [
@@ -53,27 +52,10 @@ LINEAR: Refusals = [
         "features overflow at these inputs. Scale",
     ),
     (step(x=[[1.0, 2.0], [1.0]]), ValueError, "`x` must be an array of real numbers"),
-    (step(loss="mse"), TypeError, r"`loss` must be a function loss\(f, y\).*half_square.*'mse'"),
-    (step(loss=lambda f, y: (0.0, 1.0)), ValueError, r"shape \(2, 1\); got a slope of shape \(\)"),
+    (step(loss=len), TypeError, r"`loss` must be one of mse, .* or a Loss\(value, gradient\)"),
     (step(y=Y * math.nan), ValueError, "`y` must hold finite numbers only"),
-    (step(clip="a"), ValueError, "`clip` is the largest norm .* must be positive; got 'a'"),
-    (step(learning_rate=None), ValueError, "`learning_rate` must be finite and at least 0; got No"),
-    (step(learning_rate=1e308, x=1e5 * X), ValueError, "diverged: .* Lower `learning_rate`"),
-    (
-        step(y=[0.0, 1.0], loss=lim.linear.cross_entropy),
-        ValueError,
-        "`y` must be an array of whole",
-    ),
-    (
-        lambda: lim.linear.cross_entropy(NAN, np.array([0, 1])),
-        ValueError,
-        "`f` must hold finite numbers",
-    ),
-    (
-        lambda: lim.linear.cross_entropy(X[0], np.array(0)),
-        ValueError,
-        r"`f` must have shape \(..., samp",
-    ),
+    (step(sgd=0.1), TypeError, r"`sgd` must be SGD\(eta\); got float 0.1"),
+    (step(sgd=lim.SGD(1e308), x=1e5 * X), ValueError, "diverged: .* Lower `eta`"),
 ]
 
 WORDS = lim.words.limit(4)
@@ -320,10 +302,8 @@ def test_refused(call: Callable[[], Any], error: type[Exception], match: str) ->
 
 
 def test_lists_are_as_good_as_arrays() -> None:
-    net, loss = lim.linear.step(
-        NET, X.tolist(), Y.tolist(), loss=lim.linear.half_square, learning_rate=1
-    )
-    same, value = lim.linear.step(NET, X, Y, loss=lim.linear.half_square, learning_rate=1.0)
+    net, loss = lim.linear.step(NET, X.tolist(), Y.tolist(), lim.SGD(1))
+    same, value = lim.linear.step(NET, X, Y, lim.SGD(1.0))
     assert loss == value
     np.testing.assert_array_equal(net.u, same.u)
     assert lim.words.analogy_answers(np.eye(4).tolist(), [[0, 1, 2]]).tolist() == [3]
