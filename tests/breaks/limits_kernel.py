@@ -61,9 +61,7 @@ MUTANTS = (
     of_training(
         "kernel regime: velocity forgotten", "sgd.momentum * self._velocity + change", "change"
     ),
-    of_losses(
-        "training: mean over the batch", "f.shape) / f.shape[-2]", "f.shape)"
-    ),
+    of_losses("training: mean over the batch", "f.shape) / f.shape[-2]", "f.shape)"),
     of_kernel(
         "kernel regime: slopes of the last hidden layer",
         "_motion(net, kernels, last, decoupled) * kernels.slopes[-1]",

@@ -97,7 +97,7 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
     Source: derived from TP4 Algorithm 3.
 
     Example:
-        >>> from scalewise.limits.maml._gram import gram_net
+        >>> from scalewise.limits.maml import gram_net
         >>> from scalewise.limits import linear
         >>> gram_net(linear.limit(784, 5, sigma_v=1 / 32)).M.shape
         (5, 785)

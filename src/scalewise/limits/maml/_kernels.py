@@ -54,7 +54,7 @@ class ReluGP:
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits.maml._gram import ReluGP
+        >>> from scalewise.limits.maml import ReluGP
         >>> ReluGP(1.0, 0.0)(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).round(6).tolist()
         [[0.5, 0.159155]]
     """
@@ -88,7 +88,7 @@ class ReluNTK:
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits.maml._gram import ReluNTK
+        >>> from scalewise.limits.maml import ReluNTK
         >>> float(ReluNTK(1.0, 1.0, 0.0)(np.ones((1, 1)), np.ones((1, 1)))[0, 0])
         1.5
     """
@@ -229,7 +229,7 @@ def kernel_model(
     Source: TP4 Algorithm 4, line 1.
 
     Example:
-        >>> from scalewise.limits.maml._gram import ReluGP, kernel_model
+        >>> from scalewise.limits.maml import ReluGP, kernel_model
         >>> kernel_model(ReluGP(), 784, 5).count
         0
     """

@@ -60,7 +60,7 @@ def bias_response(
         One input, 1, of either class: $\tilde\xi=(1,1)$, $C=\mathrm{diag}(1,0)$, $A=I/4$.
 
         >>> import numpy as np
-        >>> from scalewise.limits.maml._gram import Tasks, bias_response
+        >>> from scalewise.limits.maml import Tasks, bias_response
         >>> from scalewise.limits import linear
         >>> x, y = np.ones((1, 2, 1)), np.array([[0, 1]])
         >>> bias_response(linear.limit(1, 2, sigma_v=0.5), Tasks(x, y, x, y), 0.4).round(12).tolist()
