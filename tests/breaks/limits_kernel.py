@@ -8,10 +8,11 @@ of_kernel = row("limits/_kernel_regime.py", "tests/limits/test_kernel_regime.py"
 of_training = row("limits/methods/_kernel.py", "tests/limits/test_kernel_regime.py")
 of_loop = row("limits/_loop.py", "tests/limits/test_kernel_regime.py")
 of_limit = row("limits/methods/_kernel.py", "tests/limits/test_mlp_regimes.py")
-of_given = row("limits/conditioned.py", "tests/limits/test_kernel_regime.py")
+of_given = row("limits/learning/_conditioned.py", "tests/limits/test_kernel_regime.py")
 of_solid = row("scaling/polyhedron.py", "tests/scaling/test_polyhedron.py")
-of_learning = row("limits/learning_derivatives.py", "tests/limits/test_learning_derivatives.py")
-of_transfer = row("limits/transfer.py", "tests/limits/test_transfer.py")
+of_learning = row("limits/learning/_derivatives.py", "tests/limits/test_learning_derivatives.py")
+of_losses = row("limits/_losses.py", "tests/limits/test_kernel_regime.py")
+of_transfer = row("limits/learning/_transfer.py", "tests/limits/test_transfer.py")
 
 MUTANTS = (
     of_kernel("kernel regime: readout always", "    if U == 1:\n", "    if U:\n"),
@@ -60,9 +61,7 @@ MUTANTS = (
     of_training(
         "kernel regime: velocity forgotten", "sgd.momentum * self._velocity + change", "change"
     ),
-    of_loop(
-        "training: mean over the batch", "astype(np.float64), y) / len(y)", "astype(np.float64), y)"
-    ),
+    of_losses("training: mean over the batch", "f.shape) / f.shape[-2]", "f.shape)"),
     of_kernel(
         "kernel regime: slopes of the last hidden layer",
         "_motion(net, kernels, last, decoupled) * kernels.slopes[-1]",

@@ -12,14 +12,14 @@ WORDS = "tests/limits/test_word2vec.py"
 
 of_linear = row("limits/linear.py", LINEAR)
 of_deep = row("limits/methods/_coefficients.py", DEEP)
-of_maml = row("limits/maml.py", MAML)
-of_bias = row("limits/maml_stability.py", BIAS)
-of_kernel = row("limits/kernel_maml.py", KERNEL)
-of_words = row("limits/word2vec.py", WORDS)
-of_word_runs = row("limits/word2vec_training.py", WORDS)
-of_analogies = row("limits/analogies.py", WORDS)
+of_maml = row("limits/maml/_gram.py", MAML)
+of_bias = row("limits/maml/_stability.py", BIAS)
+of_kernel = row("limits/maml/_kernels.py", KERNEL)
+of_words = row("limits/words/_word2vec.py", WORDS)
+of_word_runs = row("limits/words/_training.py", WORDS)
+of_analogies = row("limits/words/_analogies.py", WORDS)
 of_runs = row("limits/_runs.py", WORDS)
-of_tasks = row("limits/_tasks.py", TASKS)
+of_tasks = row("experiments/_readers.py", TASKS)
 
 MUTANTS = (
     of_linear(
@@ -34,8 +34,8 @@ MUTANTS = (
     ),
     of_linear(
         "linear limit: decay without the rate",
-        "keep = 1 - learning_rate * weight_decay",
-        "keep = 1 - weight_decay",
+        "keep = 1 - sgd.eta * sgd.weight_decay",
+        "keep = 1 - sgd.weight_decay",
     ),
     of_linear(
         "linear limit: readout decays not",

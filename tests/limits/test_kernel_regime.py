@@ -12,13 +12,13 @@ from scalewise.limits import (
     Loss,
     Network,
     Task,
-    conditioned_readout,
     initial_kernel,
     layer_kernels,
     limit_kernel,
     motion_kernel,
     train,
 )
+from scalewise.limits.learning import conditioned_readout
 from scalewise.scaling import abc, mup, ntk, standard, uniform
 from scalewise.theory import influence
 

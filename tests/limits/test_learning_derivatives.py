@@ -6,17 +6,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from scalewise.gaussian import single_moment
-from scalewise.limits import (
-    SGD,
-    Lazy,
-    Loss,
-    Network,
-    Task,
-    derivatives_of_learning,
-    one_step_learning,
-    sigma_gelu,
-    train,
-)
+from scalewise.limits import SGD, Lazy, Loss, Network, Task, learning, train
+from scalewise.limits.learning import sigma_gelu
 from scalewise.scaling import abc, mup, ntk, standard
 
 MUP = mup(depth=3)
@@ -37,7 +28,7 @@ QUANTITIES = ("lambda_", "gamma", "gamma_11", "preactivation")
     ],
 )  # fmt: skip
 def test_values_at_two_hidden_layers(phi, first, second, third):
-    found = derivatives_of_learning(MUP, phi, square=0.81)
+    found = learning.derivatives(MUP, phi, square=0.81)
     values = np.array([getattr(found, name) for name in QUANTITIES]).T
     # The values were found by differences of quadratures good to 1e-5.
     np.testing.assert_allclose(values, [first, second], atol=2e-5)
@@ -52,9 +43,9 @@ def test_derivatives_are_those_of_the_step(phi, strategy):
     """Differences of exact quadratures, of fourth order, for everything at once."""
     h = 0.01
     steps = {
-        k: one_step_learning(strategy, phi, square=0.81, eta=k * h, nodes=64) for k in range(-3, 4)
+        k: learning.one_step(strategy, phi, square=0.81, eta=k * h, nodes=64) for k in range(-3, 4)
     }
-    found = derivatives_of_learning(strategy, phi, square=0.81)
+    found = learning.derivatives(strategy, phi, square=0.81)
     for name in ("beta", *QUANTITIES):
         v = {k: getattr(s, name) for k, s in steps.items()}
         np.testing.assert_allclose(v[1] - v[-1], 0, atol=1e-8)
@@ -71,7 +62,7 @@ def test_derivatives_are_those_of_the_step(phi, strategy):
 def test_the_ways_of_the_output():
     """Both, the last weights alone, and the features alone."""
     both, readout, features = (
-        derivatives_of_learning(s, "tanh", square=0.81) for s in (MUP, READOUT, FEATURES)
+        learning.derivatives(s, "tanh", square=0.81) for s in (MUP, READOUT, FEATURES)
     )
     assert readout.f_1 == pytest.approx(-single_moment("tanh", _second("tanh", 0.81), (0, 0)).value)
     assert readout.f_1_third == 0.0  # its first step does not reach the features
@@ -86,10 +77,10 @@ def _second(phi, variance):
 
 def test_steps_with_closed_values():
     """One and two hidden layers of tanh after one step from a single sample of target 1."""
-    one = one_step_learning(mup(depth=2), "tanh", square=1.0, eta=-1.0)
+    one = learning.one_step(mup(depth=2), "tanh", square=1.0, eta=-1.0)
     assert one.f_1 == pytest.approx(0.7081911, abs=2e-7)
     assert one.lambda_[0] == pytest.approx(0.519607761770, abs=1e-8)
-    two = one_step_learning(MUP, "tanh", square=1.0, eta=-1.0)
+    two = learning.one_step(MUP, "tanh", square=1.0, eta=-1.0)
     assert two.f_1 == pytest.approx(0.56167054, abs=2e-8)
     assert two.gamma[0] == pytest.approx(0.37198021, abs=2e-8)
     assert two.lambda_[0] == pytest.approx(0.48909217, abs=5e-8)
@@ -101,7 +92,7 @@ def test_one_step_of_the_simulated_limit(strategy):
     task = Task([[0.9]], [0.0], loss=unit)
     net = Network(strategy, sigma_gelu(0.7))
     found = train(net, task, SGD(0.8), steps=1, on=Lazy(16384, replicas=6, antithetic=True))
-    step = one_step_learning(strategy, sigma_gelu(0.7), square=0.81, eta=0.8)
+    step = learning.one_step(strategy, sigma_gelu(0.7), square=0.81, eta=0.8)
     f, sem = found.logits_mean.values[1, 0, 0], found.logits_sem.values[1, 0, 0]
     # Frozen layers of a finite number of particles still move a little.
     assert abs(f - step.f_1) < 5 * sem + 2e-2
@@ -176,12 +167,12 @@ def test_values_of_tanh():
 
 
 BAD = [
-    (lambda: derivatives_of_learning(ntk(), "tanh", square=1.0), "r = 0; ntk.* is classified as kernel regime"),
-    (lambda: derivatives_of_learning(standard(), "tanh", square=1.0), "classified as unstable"),
-    (lambda: derivatives_of_learning(MUP, "relu", square=1.0), "'relu' has a kink"),
-    (lambda: derivatives_of_learning(MUP, "tanh", square=0.0), "`square` must be positive and finite; got 0.0"),
-    (lambda: one_step_learning(MUP, "tanh", square=1.0, eta=np.nan), "`eta` must be finite; got nan"),
-    (lambda: one_step_learning(MUP, "tanh", square=1.0, eta=1.0, nodes=7), "`nodes` must be at least 8; got 7"),
+    (lambda: learning.derivatives(ntk(), "tanh", square=1.0), "r = 0; ntk.* is classified as kernel regime"),
+    (lambda: learning.derivatives(standard(), "tanh", square=1.0), "classified as unstable"),
+    (lambda: learning.derivatives(MUP, "relu", square=1.0), "'relu' has a kink"),
+    (lambda: learning.derivatives(MUP, "tanh", square=0.0), "`square` must be positive and finite; got 0.0"),
+    (lambda: learning.one_step(MUP, "tanh", square=1.0, eta=np.nan), "`eta` must be finite; got nan"),
+    (lambda: learning.one_step(MUP, "tanh", square=1.0, eta=1.0, nodes=7), "`nodes` must be at least 8; got 7"),
     (lambda: sigma_gelu(0.0), "`sigma` must be positive and finite; got 0.0"),
 ]  # fmt: skip
 

@@ -4,18 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from scalewise.limits import (
-    SGD,
-    Exact,
-    Network,
-    Task,
-    TrainingError,
-    half_square,
-    linear_limit,
-    linear_outputs,
-    linear_step,
-    train,
-)
+from scalewise.limits import SGD, Exact, Network, Task, TrainingError, linear, train
 from scalewise.scaling import mup
 
 ONE = np.ones((1, 1))
@@ -86,15 +75,15 @@ def test_a_large_step() -> None:
 
 
 def test_one_hidden_layer_is_the_algorithm_of_its_own() -> None:
-    net = linear_limit(6, 2, sigma_u=1.2, sigma_v=0.8, alpha=0.0)
+    net = linear.limit(6, 2, sigma_u=1.2, sigma_v=0.8, alpha=0.0)
     s = {"sigma_u": 1.2, "sigma_v": 0.8}
     batches = [[0, 2], [1, 3], [3, 3], [0, 1]]
     run = trained(X, Y, depth=1, steps=4, learning_rate=0.2, test=TEST, batches=batches, **s)
     for rows in batches:
-        net, _ = linear_step(net, X[rows], Y[rows], loss=half_square, learning_rate=0.2)
+        net, _ = linear.step(net, X[rows], Y[rows], SGD(0.2))
     everything = np.concatenate([X, TEST])
     np.testing.assert_allclose(
-        run.logits_mean.values[-1], linear_outputs(net, everything), atol=1e-13
+        run.logits_mean.values[-1], linear.outputs(net, everything), atol=1e-13
     )
     H = everything @ net.u.T
     np.testing.assert_allclose(run.feature_kernel_mean.values[-1, 0], H @ H.T, rtol=0, atol=1e-12)

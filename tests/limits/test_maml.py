@@ -8,21 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import (
-    LinearNet,
-    Maml,
-    Tasks,
-    accuracies,
-    adapted_outputs,
-    cross_entropy,
-    gram_net,
-    linear_limit,
-    linear_network,
-    linear_outputs,
-    linear_step,
-    maml_step,
-    sample_linear,
-)
+from scalewise.limits import SGD, linear, maml
+from scalewise.limits.linear import LinearNet
+from scalewise.limits.maml import Maml, Tasks, accuracies, adapted_outputs, gram_net
 
 RNG = np.random.default_rng(0)
 WAYS, SHOTS, QUERIES, D = 4, 4, 5, 6
@@ -38,7 +26,7 @@ TASKS = some_tasks()
 
 
 def some_net(alpha: float = 0.7) -> LinearNet:
-    net = linear_network(9, D, WAYS, alpha=alpha, seed=3)
+    net = linear.network(9, D, WAYS, alpha=alpha, seed=3)
     return replace(net, b=RNG.normal(size=9) if alpha else net.b)
 
 
@@ -77,7 +65,7 @@ def test_a_meta_step_is_the_clipped_gradient_of_the_definition(second_order: boo
     norm = math.sqrt(sum((g**2).sum() for g in grads))
     for clip in (1e9, 0.9 * norm, 1.1 * norm, 0.2):
         settings = Maml(0.4, 0.1, clip, 0.3, second_order)
-        found, mean_loss = maml_step(gram_net(net), TASKS, settings)
+        found, mean_loss = maml.step(gram_net(net), TASKS, settings)
         rho = 0.1 * min(1, clip / norm)
         u, v, beta = (
             (1 - 0.1 * 0.3) * p - rho * g for p, g in zip(weights(net), grads, strict=True)
@@ -85,7 +73,7 @@ def test_a_meta_step_is_the_clipped_gradient_of_the_definition(second_order: boo
         wanted = gram_net(LinearNet(u, v, net.alpha * beta, net.alpha))
         assert mean_loss == pytest.approx(value, rel=1e-13)
         # The network itself, without its products, takes the same step.
-        itself, own_loss = maml_step(net, TASKS, settings)
+        itself, own_loss = maml.step(net, TASKS, settings)
         assert own_loss == pytest.approx(value, rel=1e-13)
         for name in ("M", "A", "C"):
             np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-13)
@@ -99,10 +87,11 @@ def test_twenty_steps_of_adaptation_are_twenty_steps_of_the_algorithm() -> None:
     for i, y in enumerate(TASKS.support_class):
         adapted = net
         for _ in range(20):
-            adapted, _ = linear_step(
-                adapted, TASKS.support[i], y, loss=cross_entropy, learning_rate=0.4
+            rows = np.eye(WAYS)[y]
+            adapted, _ = linear.step(
+                adapted, TASKS.support[i], rows, SGD(0.4), loss="cross_entropy"
             )
-        np.testing.assert_allclose(found[i], linear_outputs(adapted, TASKS.query[i]), atol=1e-12)
+        np.testing.assert_allclose(found[i], linear.outputs(adapted, TASKS.query[i]), atol=1e-12)
 
 
 def test_no_adaptation_and_no_bias() -> None:
@@ -111,26 +100,26 @@ def test_no_adaptation_and_no_bias() -> None:
     np.testing.assert_array_equal(gram.C[-1], 0)
     found = adapted_outputs(gram, TASKS, steps=0)
     for i in range(3):
-        np.testing.assert_allclose(found[i], linear_outputs(net, TASKS.query[i]), atol=1e-13)
+        np.testing.assert_allclose(found[i], linear.outputs(net, TASKS.query[i]), atol=1e-13)
     # Without a step inside, meta-learning is learning from all queries at once.
-    new, _ = maml_step(gram, TASKS, Maml(0.0, 0.1, 1e9))
+    new, _ = maml.step(gram, TASKS, Maml(0.0, 0.1, 1e9))
     x, y = TASKS.query.reshape(-1, D), TASKS.query_class.ravel()
-    same, _ = linear_step(net, x, y, loss=cross_entropy, learning_rate=0.3)
+    same, _ = linear.step(net, x, np.eye(WAYS)[y], SGD(0.3), loss="cross_entropy")
     np.testing.assert_allclose(new.M, gram_net(same).M, atol=1e-13)
-    itself, _ = maml_step(net, TASKS, Maml(0.0, 0.1, 1e9))
+    itself, _ = maml.step(net, TASKS, Maml(0.0, 0.1, 1e9))
     np.testing.assert_array_equal(itself.b, 0)
     np.testing.assert_allclose(itself.u, same.u, atol=1e-13)
 
 
 def test_products_that_no_network_has_are_refused() -> None:
     """A narrow network keeps learning by its weights where its products are lost to rounding."""
-    net = linear_network(2, D, WAYS, seed=1)
+    net = linear.network(2, D, WAYS, seed=1)
     gram = gram_net(net)
     spoilt = replace(gram, A=gram.A - 3 * np.eye(WAYS), C=gram.C - 3 * np.eye(D + 1))
     with pytest.raises(ValueError, match=r"products `M`, `A`, `C` that no network has. Give"):
-        maml_step(spoilt, TASKS, Maml())
+        maml.step(spoilt, TASKS, Maml())
     for _ in range(300):
-        net, _ = maml_step(net, some_tasks(4), Maml(rate=0.3))
+        net, _ = maml.step(net, some_tasks(4), Maml(rate=0.3))
     assert np.linalg.matrix_rank(gram_net(net).C) == 2
     for one in (net, gram_net(net)):
         np.testing.assert_array_equal(
@@ -144,25 +133,25 @@ def test_order_of_tasks_does_not_matter() -> None:
     gram = gram_net(some_net())
     for second_order in (False, True):
         settings = Maml(second_order=second_order)
-        one, other = maml_step(gram, TASKS, settings)[0], maml_step(gram, turned, settings)[0]
+        one, other = maml.step(gram, TASKS, settings)[0], maml.step(gram, turned, settings)[0]
         np.testing.assert_allclose(one.C, other.C, atol=1e-13)
 
 
 def meta_trained(net: LinearNet, batches: list[Tasks]) -> np.ndarray:
     gram = gram_net(net)
     for tasks in batches:
-        gram, _ = maml_step(gram, tasks, Maml(rate=0.2))
+        gram, _ = maml.step(gram, tasks, Maml(rate=0.2))
     return adapted_outputs(gram, TASKS)
 
 
 def test_wide_networks_meta_learn_like_the_limit() -> None:
     batches = [some_tasks(8) for _ in range(15)]
-    limit = linear_limit(D, WAYS, sigma_v=0.25)
+    limit = linear.limit(D, WAYS, sigma_v=0.25)
     wanted = meta_trained(limit, batches)
     assert np.abs(wanted).max() > 0.5
     gaps = []
     for n in (64, 1024, 16384):
-        runs = [meta_trained(sample_linear(limit, n, seed=s), batches) for s in range(8)]
+        runs = [meta_trained(linear.sample(limit, n, seed=s), batches) for s in range(8)]
         gaps.append(np.sqrt(np.mean((np.array(runs) - wanted) ** 2)))
     slope = np.polyfit(np.log([64, 1024, 16384]), np.log(gaps), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.12)
@@ -171,11 +160,11 @@ def test_wide_networks_meta_learn_like_the_limit() -> None:
 
 def test_single_precision_is_enough() -> None:
     batches = [some_tasks(8) for _ in range(30)]
-    limit = linear_limit(D, WAYS, sigma_v=0.25)
+    limit = linear.limit(D, WAYS, sigma_v=0.25)
     exact, single = gram_net(limit), gram_net(limit, dtype=np.float32)
     for tasks in batches:
-        exact, _ = maml_step(exact, tasks, Maml())
-        single, _ = maml_step(single, tasks, Maml())
+        exact, _ = maml.step(exact, tasks, Maml())
+        single, _ = maml.step(single, tasks, Maml())
     assert single.C.dtype == np.float32
     np.testing.assert_allclose(single.C, exact.C, rtol=0, atol=3e-5)
     np.testing.assert_allclose(
@@ -194,11 +183,11 @@ def test_meta_learning_learns_what_the_tasks_share() -> None:
         classes = np.tile(np.arange(WAYS), (count, 1))
         return Tasks(support, classes, query, classes)
 
-    net = gram_net(linear_limit(D, WAYS, sigma_v=0.1))
+    net = gram_net(linear.limit(D, WAYS, sigma_v=0.1))
     before = drawn(2000)
     first = accuracies(adapted_outputs(net, before), before.query_class)
     for _ in range(150):
-        net, _ = maml_step(net, drawn(16), Maml())
+        net, _ = maml.step(net, drawn(16), Maml())
     last = accuracies(adapted_outputs(net, before), before.query_class)
     assert last.mean() > first.mean() + 4 * (last - first).std() / 2000**0.5
     assert net.C[0, 0] > 2 * np.diag(net.C)[1:D].max()
@@ -221,11 +210,11 @@ def test_meta_learning_learns_what_the_tasks_share() -> None:
             "`Tasks` needs inputs .*of equally many tasks",
         ),
         (
-            lambda: maml_step(gram_net(linear_limit(5, WAYS)), TASKS, Maml()),
+            lambda: maml.step(gram_net(linear.limit(5, WAYS)), TASKS, Maml()),
             "`tasks` must have 5 features for this net; got 6",
         ),
         (
-            lambda: maml_step(gram_net(linear_limit(D, 2)), TASKS, Maml()),
+            lambda: maml.step(gram_net(linear.limit(D, 2)), TASKS, Maml()),
             "`y` must hold classes from 0 to 1; got 0 to 3",
         ),
         (
@@ -237,8 +226,8 @@ def test_meta_learning_learns_what_the_tasks_share() -> None:
             "Adaptation diverged within 30 steps: .*Lower `inner_rate`, which is 1e",
         ),
         (
-            lambda: maml_step(gram_net(some_net(), dtype=np.float32), TASKS, Maml(inner_rate=1e30)),
-            "The step of `maml_step` diverged: .*Lower `Maml.rate`",
+            lambda: maml.step(gram_net(some_net(), dtype=np.float32), TASKS, Maml(inner_rate=1e30)),
+            "`maml.step` diverged: .*Lower `Maml.rate`",
         ),
     ],
 )

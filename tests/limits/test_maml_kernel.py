@@ -7,20 +7,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import (
+from scalewise.limits import maml
+from scalewise.limits._losses import LOSSES
+from scalewise.limits.maml import (
     Maml,
     ReluGP,
     ReluNTK,
     Tasks,
-    cross_entropy,
     kernel_adapted_outputs,
-    kernel_maml_step,
     kernel_model,
     kernel_outputs,
 )
 
 RNG = np.random.default_rng(0)
 WAYS, D, FEATURES = 3, 5, 11
+ENTROPY = LOSSES["cross_entropy"]
 MIX = RNG.normal(size=(D, FEATURES))
 
 
@@ -47,7 +48,7 @@ def explicit(batches: list[Tasks], settings: Maml, batched: bool) -> np.ndarray:
     W = np.zeros((FEATURES, WAYS))
 
     def gradient(V, x, y):
-        return phi(x).T @ cross_entropy(phi(x) @ V, y)[1]
+        return phi(x).T @ ENTROPY.slopes(phi(x) @ V, np.eye(WAYS)[y])
 
     for tasks in batches:
         total = np.zeros_like(W)
@@ -68,7 +69,7 @@ def test_algorithm_4_is_training_of_explicit_features(batched: bool) -> None:
     settings = Maml(rate=0.3, clip=1.0)
     model = kernel_model(kernel, D, WAYS)
     for tasks in BATCHES:
-        model, _ = kernel_maml_step(model, tasks, settings, batched=batched)
+        model, _ = maml.kernel_step(model, tasks, settings, batched=batched)
     assert model.count == 6 * 4 * 4
     W = explicit(BATCHES, settings, batched)
     other = explicit(BATCHES, settings, not batched)
@@ -81,39 +82,41 @@ def test_adaptation_is_that_of_explicit_features() -> None:
     settings = Maml(rate=0.3, clip=1.0)
     model = kernel_model(kernel, D, WAYS)
     for tasks in BATCHES:
-        model, _ = kernel_maml_step(model, tasks, settings)
+        model, _ = maml.kernel_step(model, tasks, settings)
     found = kernel_adapted_outputs(model, TEST, steps=20, inner_rate=0.3)
     for i in range(5):
         V, x, y = explicit(BATCHES, settings, True), TEST.support[i], TEST.support_class[i]
         for _ in range(20):
-            V = V - 0.3 * phi(x).T @ cross_entropy(phi(x) @ V, y)[1]
+            V = V - 0.3 * phi(x).T @ ENTROPY.slopes(phi(x) @ V, np.eye(WAYS)[y])
         np.testing.assert_allclose(found[i], phi(TEST.query[i]) @ V, rtol=0, atol=1e-13)
     assert model.count == 96  # pushed and popped
 
 
 def test_loss_of_a_step_and_decay() -> None:
-    model, value = kernel_maml_step(kernel_model(kernel, D, WAYS), BATCHES[0], Maml())
+    model, value = maml.kernel_step(kernel_model(kernel, D, WAYS), BATCHES[0], Maml())
     F = kernel_adapted_outputs(kernel_model(kernel, D, WAYS), BATCHES[0], steps=1)
-    assert value == pytest.approx(cross_entropy(F, BATCHES[0].query_class)[0].mean(), rel=1e-14)
-    plain, _ = kernel_maml_step(model, BATCHES[1], Maml())
-    decayed, _ = kernel_maml_step(model, BATCHES[1], Maml(weight_decay=0.5))
+    assert value == pytest.approx(
+        ENTROPY.values(F, np.eye(WAYS)[BATCHES[0].query_class]).mean(), rel=1e-14
+    )
+    plain, _ = maml.kernel_step(model, BATCHES[1], Maml())
+    decayed, _ = maml.kernel_step(model, BATCHES[1], Maml(weight_decay=0.5))
     np.testing.assert_allclose(decayed.q[:16], 0.95 * plain.q[:16], rtol=1e-14)
     np.testing.assert_allclose(decayed.q[16:], plain.q[16:], rtol=1e-14)
 
 
 def test_a_model_is_not_changed_by_what_grows_from_it() -> None:
     """Arrays are shared: two continuations of one model must not write over each other."""
-    model, _ = kernel_maml_step(kernel_model(kernel, D, WAYS), BATCHES[0], Maml())
+    model, _ = maml.kernel_step(kernel_model(kernel, D, WAYS), BATCHES[0], Maml())
     kept = model.x.copy(), model.q.copy()
-    one, _ = kernel_maml_step(model, BATCHES[1], Maml())
+    one, _ = maml.kernel_step(model, BATCHES[1], Maml())
     rows = one.x.copy()
-    other, _ = kernel_maml_step(model, BATCHES[2], Maml())
+    other, _ = maml.kernel_step(model, BATCHES[2], Maml())
     np.testing.assert_array_equal(one.x, rows)
     assert np.any(other.x != one.x)
     np.testing.assert_array_equal(model.x, kept[0])
     np.testing.assert_array_equal(model.q, kept[1])
     for tasks in BATCHES * 5:
-        other, _ = kernel_maml_step(other, tasks, Maml())
+        other, _ = maml.kernel_step(other, tasks, Maml())
     assert other.count == 32 * 16
     np.testing.assert_array_equal(other.x[:16], kept[0])
 
@@ -172,7 +175,7 @@ def test_kernels_keep_axes_in_front_apart_and_survive_zero() -> None:
 def test_many_stored_examples_in_tiles() -> None:
     model = kernel_model(kernel, D, WAYS)
     many = some_tasks(1400)
-    model, _ = kernel_maml_step(model, many, Maml())
+    model, _ = maml.kernel_step(model, many, Maml())
     assert model.count == 5600
     x = TEST.query.reshape(-1, D)
     whole = kernel(x, model.x) @ model.q
@@ -198,8 +201,8 @@ def test_many_stored_examples_in_tiles() -> None:
             "`steps` must be at least 0; got -2",
         ),
         (
-            lambda: kernel_maml_step(kernel_model(kernel, D, WAYS), TEST, Maml(second_order=True)),
-            "`kernel_maml_step` is Algorithm 4, which is first order",
+            lambda: maml.kernel_step(kernel_model(kernel, D, WAYS), TEST, Maml(second_order=True)),
+            "`maml.kernel_step` is Algorithm 4, which is first order",
         ),
     ],
 )

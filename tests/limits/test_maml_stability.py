@@ -8,18 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import (
-    GramNet,
-    LinearNet,
-    Maml,
-    Tasks,
-    adapted_outputs,
-    bias_response,
-    gram_net,
-    linear_limit,
-    linear_network,
-    maml_step,
-)
+from scalewise.limits import linear, maml
+from scalewise.limits.linear import LinearNet
+from scalewise.limits.maml import GramNet, Maml, Tasks, adapted_outputs, bias_response, gram_net
 
 RNG = np.random.default_rng(0)
 WAYS, D = 5, 6
@@ -96,7 +87,7 @@ def biased(net: GramNet, size: float) -> GramNet:
 
 
 def test_adaptation_of_equal_outputs_that_are_not_zero() -> None:
-    net = gram_net(linear_limit(D, WAYS, sigma_v=0.5, alpha=0.7))
+    net = gram_net(linear.limit(D, WAYS, sigma_v=0.5, alpha=0.7))
     net = replace(net, M=net.M + RNG.normal(size=D + 1))
     tasks, delta = some_tasks(3), 1e-5
     for eps in (0.05, 0.3):
@@ -113,7 +104,7 @@ def growth(net: GramNet, tasks: Tasks, settings: Maml) -> float:
     """By how much a meta-step makes a small bias grow, relative to it and over the rate, as seen on the queries."""
     delta, mean = 1e-4, np.append(tasks.query.mean((0, 1)), net.alpha)
     up, down = (
-        (maml_step(biased(net, s), tasks, settings)[0].M @ mean)[:2] @ [1, -1] / math.sqrt(2)
+        (maml.step(biased(net, s), tasks, settings)[0].M @ mean)[:2] @ [1, -1] / math.sqrt(2)
         for s in (delta, -delta)
     )
     return float((up - down) / (2 * delta) - 1) / settings.rate
@@ -125,7 +116,7 @@ def test_where_all_inputs_coincide_the_bias_grows_as_said(h: float) -> None:
     tasks = some_tasks(1, spread=0.0)
     tasks = Tasks(*(np.repeat(getattr(tasks, name), 3, axis=0) for name in
                     ("support", "support_class", "query", "query_class")))  # fmt: skip
-    net = gram_net(linear_limit(D, WAYS, sigma_v=0.5, alpha=0.7))
+    net = gram_net(linear.limit(D, WAYS, sigma_v=0.5, alpha=0.7))
     eps = h / bias_response(net, tasks, 1.0)[0]
     for second_order in (False, True):
         found = growth(net, tasks, Maml(eps, 1e-3, math.inf, 0.0, second_order))
@@ -137,7 +128,7 @@ def test_where_all_inputs_coincide_the_bias_grows_as_said(h: float) -> None:
 def test_the_first_order_feeds_a_bias_and_the_second_does_not(sigma_v: float) -> None:
     """Inputs that differ by a tenth of their square shift the threshold of the first order a little below 1."""
     tasks = some_tasks(80)
-    net = gram_net(linear_limit(D, WAYS, sigma_v=sigma_v))
+    net = gram_net(linear.limit(D, WAYS, sigma_v=sigma_v))
     unit = bias_response(net, tasks, 1.0)[0]
     for h in (0.3, 0.8, 1.1, 1.3, 2.5):
         first, second = (
@@ -150,7 +141,7 @@ def test_the_first_order_feeds_a_bias_and_the_second_does_not(sigma_v: float) ->
 
 def test_a_bias_feeds_itself_by_the_first_order_alone() -> None:
     """Started above the threshold, clipped training by the first order makes ever more of it."""
-    net = gram_net(linear_limit(D, WAYS, sigma_v=0.5))
+    net = gram_net(linear.limit(D, WAYS, sigma_v=0.5))
     tasks = some_tasks(50)
     mean = np.append(tasks.query.mean((0, 1)), net.alpha)
     eps = 1.2 / bias_response(net, tasks, 1.0)[0]
@@ -162,8 +153,8 @@ def test_a_bias_feeds_itself_by_the_first_order_alone() -> None:
     first = second = start
     for _ in range(40):
         drawn = some_tasks(16)
-        first, _ = maml_step(first, drawn, Maml(eps))
-        second, _ = maml_step(second, drawn, Maml(eps, second_order=True))
+        first, _ = maml.step(first, drawn, Maml(eps))
+        second, _ = maml.step(second, drawn, Maml(eps, second_order=True))
     assert bias(first) > 5 * bias(start)
     assert bias(second) < bias(start)
     # And what it is answered with grows along.
@@ -172,7 +163,7 @@ def test_a_bias_feeds_itself_by_the_first_order_alone() -> None:
 
 def test_it_depends_on_the_means_of_tasks_alone() -> None:
     tasks = some_tasks(4)
-    net = linear_network(9, D, WAYS, seed=1)
+    net = linear.network(9, D, WAYS, seed=1)
     h = bias_response(net, tasks, 0.4)
     np.testing.assert_array_equal(bias_response(gram_net(net), tasks, 0.4), h)
     np.testing.assert_allclose(bias_response(net, tasks, 0.1), h / 4, rtol=1e-14)
@@ -190,8 +181,8 @@ def test_it_depends_on_the_means_of_tasks_alone() -> None:
 
 
 def test_bad_numbers_are_refused() -> None:
-    net, tasks = linear_limit(D, WAYS), some_tasks(1)
+    net, tasks = linear.limit(D, WAYS), some_tasks(1)
     with pytest.raises(ValueError, match="`inner_rate` must be finite and at least 0; got nan"):
         bias_response(net, tasks, math.nan)
     with pytest.raises(ValueError, match="`tasks` must have 4 features for this net; got 6"):
-        bias_response(linear_limit(4, WAYS), tasks, 0.4)
+        bias_response(linear.limit(4, WAYS), tasks, 0.4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scalewise.data import missing_data
-from scalewise.limits._tasks import (
+from scalewise.experiments._readers import (
     draw_tasks,
     omniglot,
     read_analogies,

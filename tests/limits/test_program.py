@@ -3,13 +3,22 @@ r"""Golden and agreement tests of tensor programs: L.1, Theorems F.1 and F.2, an
 import numpy as np
 import pytest
 
-from scalewise.limits import Exact, Finite, Infinite, Lazy, Network, Printed, run
-from scalewise.limits.program import Space, Training, trained
+from scalewise.limits import SGD, Exact, Finite, Infinite, Lazy, Network, Printed, Task, run
+from scalewise.limits.program import Space, trained
 from scalewise.scaling import mup
 
 XI = np.array([[1.53**0.5]] * 2)
-TWO_STEPS = {"eta": 0.8, "samples": XI, "targets": np.array([2.0, 2.0]), "watched": XI[:1]}
 NET = Network(mup(depth=3), "tanh")
+
+
+def job(net, x, y, eta, *, watched=True, steps=None):
+    """Arguments of `trained` for one sample after another, of which the first is watched, or all, or none."""
+    rows = {True: x[:1], False: None, "all": x}[watched]
+    task = Task(x, y, test_inputs=rows, batches=np.arange(len(x))[:, None])
+    return {"net": net, "task": task, "sgd": SGD(eta), "steps": len(x) if steps is None else steps}
+
+
+TWO_STEPS = job(NET, XI, [2.0, 2.0], 0.8)
 # Reference values of the text's single-sample example, MC 4e6; the first output of the limit by quadrature.
 Q, AS_PRINTED = 0.14242, 0.38141
 LIMIT, DECOUPLED = np.array([0.0, 0.7492985, 1.4277]), np.array([0.0, 0.6245, 1.3197])
@@ -102,9 +111,9 @@ def test_rectangular_spaces_have_their_factors():
 def test_the_term_of_the_same_step_is_in_the_dot_part():
     """F.2: q = <x_1, W^T dh_1>/n holds the term r = t; as printed it would be 0.381."""
     # Nothing else is watched: features of other inputs nearly span those of the sample.
-    job = Training(NET, **{**TWO_STEPS, "watched": np.empty((0, 1))})
+    settings = job(NET, XI, [2.0, 2.0], 0.8, watched=False)
     for on in (Lazy(20_000, replicas=6), Printed(10_000, replicas=6)):
-        found = run(trained(job, overlaps), on)
+        found = run(trained(**settings, observe=overlaps), on)
         assert float(found.q) == pytest.approx(Q, abs=4 * float(found.q_sem) + 2e-3)
         assert abs(float(found.q) - AS_PRINTED) > 0.2
         assert float(found.q_sem) < 0.01
@@ -118,8 +127,8 @@ def test_the_term_of_the_same_step_is_in_the_dot_part():
 @pytest.mark.parametrize("n", [128, 512])
 def test_both_theorems_agree_with_finite_networks_at_two_widths(decoupled, limit, n):
     """F.1 and F.2, whose outputs differ by 0.13 after a step; bias at most 1/n, as in the benchmark."""
-    job = Training(NET, **TWO_STEPS, decoupled=decoupled)
-    found = run(trained(job), Finite(n, replicas=24))
+    settings = {**TWO_STEPS, "decoupled": decoupled}
+    found = run(trained(**settings), Finite(n, replicas=24))
     allowed = 4 * found.f_sem.values[:, 0] + 4 / n + 1e-3
     assert (np.abs(found.f.values[:, 0] - limit) < allowed).all()
     # Told apart: the other theorem is off by more than is allowed.
@@ -129,9 +138,9 @@ def test_both_theorems_agree_with_finite_networks_at_two_widths(decoupled, limit
 
 @pytest.mark.parametrize(("decoupled", "limit"), [(False, LIMIT), (True, DECOUPLED)])
 def test_both_theorems_by_lazy_matrices_and_by_the_printed_rules(decoupled, limit):
-    job = Training(NET, **TWO_STEPS, decoupled=decoupled)
+    settings = {**TWO_STEPS, "decoupled": decoupled}
     for on in (Lazy(20_000, replicas=6), Printed(10_000, replicas=6)):
-        found = run(trained(job), on)
+        found = run(trained(**settings), on)
         allowed = 4 * found.f_sem.values[:, 0] + 2e-3
         assert (np.abs(found.f.values[:, 0] - limit) < allowed).all()
         assert allowed.max() < 0.03
@@ -140,8 +149,8 @@ def test_both_theorems_by_lazy_matrices_and_by_the_printed_rules(decoupled, limi
 def test_closed_forms_of_the_first_steps():
     """Two hidden layers, xi = y = eta = 1: overlaps and outputs by quadrature."""
     one = np.ones((2, 1))
-    job = Training(NET, one, one[:, 0], one[:1], eta=1.0)
-    found = run(trained(job, overlaps), Lazy(30_000, replicas=8))
+    settings = job(NET, one, one, 1.0)
+    found = run(trained(**settings, observe=overlaps), Lazy(30_000, replicas=8))
     np.testing.assert_allclose(found.C.values, [0.39429449, 0.37198021, 0.48909217], atol=4e-3)
     np.testing.assert_allclose(found.D.values, [0.63654456, 0.30866398, 0.26453187], atol=6e-3)
     np.testing.assert_allclose(
@@ -151,15 +160,14 @@ def test_closed_forms_of_the_first_steps():
     # <W x_1, dh_1> = D_01 theta_0 + back_0 C_01 + back_1 C_11, forward and backward.
     stein = 0.30866398 * 0.37356594 + 0.56572764 * 0.37198021 - 0.38400672 * 0.48909217
     assert float(found.q) == pytest.approx(stein, abs=5e-3)
-    copy = Training(NET, one, one[:, 0], one[:1], eta=1.0, decoupled=True)
-    found = run(trained(copy), Lazy(30_000, replicas=8))
+    found = run(trained(**settings, decoupled=True), Lazy(30_000, replicas=8))
     assert float(found.f[1, 0]) == pytest.approx(0.41610128, abs=4e-3)
 
 
 def test_one_hidden_layer_is_a_flow_of_particles():
     one = np.ones((2, 1))
-    job = Training(Network(mup(depth=2), "tanh"), one, one[:, 0], one[:1], eta=1.0)
-    found = run(trained(job), Infinite(2e-3, start=8192))
+    settings = job(Network(mup(depth=2), "tanh"), one, one, 1.0)
+    found = run(trained(**settings), Infinite(2e-3, start=8192))
     np.testing.assert_allclose(found.f.values[:, 0], [0, 0.7081911, 0.8995886], atol=8e-3)
 
 
@@ -173,24 +181,24 @@ def test_one_hidden_layer_is_a_flow_of_particles():
 )
 def test_deep_linear_networks_are_exact(layers, values):
     one = np.ones((4, 1))
-    job = Training(Network(mup(depth=layers + 1), "linear"), one, one[:, 0], one[:1], eta=0.1)
-    found = run(trained(job), Exact()).f.values[:, 0]
+    settings = job(Network(mup(depth=layers + 1), "linear"), one, one, 0.1)
+    found = run(trained(**settings), Exact()).f.values[:, 0]
     np.testing.assert_allclose(found, [0.0, *values], atol=6e-9)
 
 
 def test_a_rational_output_of_a_linear_network():
     one = np.ones((3, 1))
-    job = Training(Network(mup(depth=3), "linear"), one, one[:, 0], one[:1], eta=0.5)
-    found = run(trained(job), Exact()).f.values[:, 0]
+    settings = job(Network(mup(depth=3), "linear"), one, one, 0.5)
+    found = run(trained(**settings), Exact()).f.values[:, 0]
     np.testing.assert_allclose(found, [0, 1.5, 103 / 256, 0.9319394], atol=5e-8)
 
 
 def test_linear_agreement_of_all_backends():
     X = np.random.default_rng(0).normal(size=(3, 2))
-    job = Training(Network(mup(depth=3), "linear"), X, np.array([1.0, -1.0, 0.5]), X[:2], eta=0.2)
-    true = run(trained(job), Exact()).f.values
+    settings = job(Network(mup(depth=3), "linear"), X, [1.0, -1.0, 0.5], 0.2, watched="all")
+    true = run(trained(**settings), Exact()).f.values
     for on in (Lazy(30_000, replicas=6), Printed(10_000, replicas=6), Finite(512, replicas=16)):
-        found = run(trained(job), on)
+        found = run(trained(**settings), on)
         z = (found.f.values - true) / np.maximum(found.f_sem.values, 1e-3)
         assert np.abs(z).max() < 5, on
 
@@ -198,9 +206,9 @@ def test_linear_agreement_of_all_backends():
 def test_a_polynomial_program_is_exact():
     """One step of a quadratic network against lazy matrices."""
     xi = np.array([[0.8]])
-    job = Training(Network(mup(depth=3), "quadratic"), xi, np.array([0.5]), xi, eta=0.05)
-    true = run(trained(job), Exact()).f.values[:, 0]
-    found = run(trained(job), Lazy(60_000, replicas=8))
+    settings = job(Network(mup(depth=3), "quadratic"), xi, [0.5], 0.05)
+    true = run(trained(**settings), Exact()).f.values[:, 0]
+    found = run(trained(**settings), Lazy(60_000, replicas=8))
     assert true[1] > 0.1
     assert abs(found.f.values[1, 0] - true[1]) < 4 * found.f_sem.values[1, 0]
 
@@ -230,7 +238,7 @@ def test_gradients_are_independent_of_features_at_initialisation(on):
     """N.23: the dot part of a gradient carried back vanishes before the first step, whatever the activation."""
     Z = np.array([[1.0, 0.5], [-0.3, 0.8]])
     net = Network(mup(depth=4), "gelu")
-    job = Training(net, Z[:1], np.array([1.0]), Z, eta=0.0)
+    task = Task(Z[:1], [1.0], test_inputs=Z)
 
     def observe(space, steps):
         (step,) = steps
@@ -239,7 +247,7 @@ def test_gradients_are_independent_of_features_at_initialisation(on):
         slopes = [space.mean(space.apply("gelu", h, order=1) ** 2) for h in step["h"]]
         return {"dot": found, "squares": squares, "slopes": slopes}
 
-    found = run(trained(job, observe), on)
+    found = run(trained(net, task, SGD(1.0), steps=1, observe=observe), on)
     assert (np.abs(found.dot) < 4.5 * found.dot_sem + 2e-3).all()
     slopes = found.slopes.values
     np.testing.assert_allclose(found.squares, [slopes[1] * slopes[2], slopes[2]], rtol=0.03)

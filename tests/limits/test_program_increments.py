@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from limit_nets import bare_sgd
-from scalewise.limits import Finite, Infinite, Lazy, Network, one_step_learning, run
-from scalewise.limits.program import Space, Training, incremental, thetas, trained
+from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, Task, learning, run
+from scalewise.limits.program import Space, incremental, thetas, trained
 from scalewise.scaling import ABC, mup, ntk, readout_exponents, uniform
 
 QUARTER, HALF = Fraction(1, 4), Fraction(1, 2)
@@ -27,6 +27,13 @@ STRATEGIES = {
 X = np.array([[0.8, -0.4], [0.3, 1.0], [-0.9, 0.5], [0.2, 0.7]])
 Y = np.array([1.0, -1.0, 0.5, 1.5])
 WATCHED = np.array([[0.5, -1.2], [1.0, 1.0]])
+
+
+def job(strategy, eta, samples=4):
+    """Training on the first samples in turn, with the rest of the arguments of `trained` and `incremental`."""
+    task = Task(X[:samples], Y[:samples], test_inputs=WATCHED, batches=np.arange(samples)[:, None])
+    net = strategy if isinstance(strategy, Network) else Network(strategy, "tanh")
+    return {"net": net, "task": task, "sgd": SGD(eta), "steps": samples}
 
 
 class Recorded(Space):
@@ -53,12 +60,12 @@ class Recorded(Space):
 def test_the_program_is_plain_gradient_descent(name, program):
     abc = STRATEGIES[name]
     n, seeds = 48, 2
-    job = Training(Network(abc, "tanh"), X, Y, WATCHED, eta=0.4)
+    settings = job(abc, 0.4)
     kept = []
 
     def spied(space):
         kept.append(Recorded(space))
-        return program(job)(kept[0])
+        return program(**settings)(kept[0])
 
     on = Finite(n, replicas=seeds)
     found = run(spied, on).f.values
@@ -78,11 +85,11 @@ def test_the_program_is_plain_gradient_descent(name, program):
 def test_a_change_of_outputs_has_two_parts(name):
     """(11), (12) and (59), by the arrays themselves: what new last weights add, and old ones on new features."""
     abc, n = STRATEGIES[name], 40
-    job, kept = Training(Network(abc, "tanh"), X[:1], Y[:1], WATCHED, eta=0.4), []
+    settings, kept = job(abc, 0.4, 1), []
 
     def spied(space):
         kept.append(Recorded(space))
-        return incremental(job)(kept[0])
+        return incremental(**settings)(kept[0])
 
     found = run(spied, Finite(n))
     *U, last = (v[0] for v in kept[0].vectors_drawn)
@@ -121,9 +128,9 @@ def split_rates(abc, n, eta):
 def test_the_parts_in_the_limit(name):
     """One sample of error -1: eta gamma^L and -eta beta^L gamma_11^L by quadrature."""
     one = np.ones((1, 1))
-    job = Training(Network(STRATEGIES[name], "tanh"), one, one[0], one, eta=0.7)
-    found = run(incremental(job), Infinite(0.004, start=8192, replicas=6))
-    step = one_step_learning(STRATEGIES[name], "tanh", square=1.0, eta=-0.7)
+    net, task = Network(STRATEGIES[name], "tanh"), Task(one, one, test_inputs=one)
+    found = run(incremental(net, task, SGD(0.7), steps=1), Infinite(0.004, start=8192, replicas=6))
+    step = learning.one_step(STRATEGIES[name], "tanh", square=1.0, eta=-0.7)
     flags = [float(x == 1) for x in readout_exponents(STRATEGIES[name].to_strategy())]
     expected = [
         -0.7 * flags[0] * step.beta[-1] * step.gamma_11[-1],
@@ -152,9 +159,9 @@ def test_thetas_of_named_strategies():
 @pytest.mark.parametrize("name", ["mup", "logits over root n", "readout off", "lag"])
 def test_both_programs_have_one_limit(name):
     net = Network(STRATEGIES[name], "tanh")
-    job = Training(net, X, Y, WATCHED, eta=0.4)
-    one = run(trained(job), Infinite(0.01, start=2048, replicas=4)).f
-    two = run(incremental(job), Infinite(0.01, start=2048, replicas=4)).f
+    settings = job(net, 0.4)
+    one = run(trained(**settings), Infinite(0.01, start=2048, replicas=4)).f
+    two = run(incremental(**settings), Infinite(0.01, start=2048, replicas=4)).f
     np.testing.assert_allclose(one, two, atol=0.03)
 
 
@@ -204,10 +211,10 @@ def kernels():
 )
 def test_the_kernel_regime_comes_out_of_the_same_text(abc, terms):
     """N.31: with every theta at its limit, the outputs follow the kernel that the exponents choose."""
-    job = Training(Network(abc, "tanh"), X, Y, WATCHED, eta=0.3)
+    settings = job(abc, 0.3)
     kernel = sum(t * K for t, K in zip(terms, kernels(), strict=True))
     expected = gradient_descent(kernel, 0.3)
-    found = run(incremental(job), lazy_limit())
+    found = run(incremental(**settings), lazy_limit())
     np.testing.assert_allclose(found.f.values, expected, atol=0.03)
 
 
@@ -216,31 +223,25 @@ def lazy_limit():
 
 
 def test_a_gaussian_start_is_carried_along():
-    """Outputs at initialisation given: kernel gradient descent from there."""
-    job = Training(Network(STRATEGIES["ntk"], "tanh"), X, Y, WATCHED, eta=0.3)
+    """Outputs at initialisation given, of the samples first: kernel gradient descent from there."""
+    settings = job(STRATEGIES["ntk"], 0.3)
     start = np.random.default_rng(0).normal(size=len(WATCHED) + len(X))
     kernel, f, w = sum(kernels()), start.copy(), len(WATCHED)
     expected = [f[:w]]
     for t, y in enumerate(Y):
         f = f - 0.3 * kernel[:, w + t] * (f[w + t] - y)
         expected.append(f[:w])
-    found = run(incremental(job, start), lazy_limit())
+    found = run(incremental(**settings, start=np.roll(start, len(X))), lazy_limit())
     np.testing.assert_allclose(found.f.values, expected, atol=0.03)
     with pytest.raises(ValueError, match=r"`start` needs an output for each of 6 inputs.*got 2"):
-        incremental(job, start[:2])
+        incremental(**settings, start=start[:2])
 
 
 def test_increments_at_great_width_approach_the_kernel():
     """Equal in law to a real network of width 30,000 in neural-tangent scaling, its random start aside."""
     abc = ABC((0, HALF, 3 * HALF), (0, 0, -1), 0)
-    job = Training(Network(abc, "tanh"), X[:2], Y[:2], WATCHED, eta=0.3)
-    wide = run(incremental(job), Lazy(30_000, replicas=2)).f.values
-    limit = run(incremental(job), lazy_limit()).f.values
+    settings = job(abc, 0.3, 2)
+    wide = run(incremental(**settings), Lazy(30_000, replicas=2)).f.values
+    limit = run(incremental(**settings), lazy_limit()).f.values
     assert np.isfinite(wide).all()
     assert np.abs(wide - wide[0] - limit).max() < 0.1
-
-
-def test_a_decoupled_job_has_no_increments():
-    job = Training(Network(mup(), "tanh"), X, Y, WATCHED, eta=0.1, decoupled=True)
-    with pytest.raises(ValueError, match="take `trained` for a decoupled job"):
-        incremental(job)

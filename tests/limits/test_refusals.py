@@ -25,21 +25,18 @@ from scalewise.limits import (
     Network,
     Printed,
     Task,
-    conditioned_readout,
-    derivatives_of_learning,
-    gram_net,
     layer_kernels,
+    learning,
     limit_kernel,
-    linear_limit,
+    linear,
     motion_kernel,
-    one_step_learning,
     run,
     shallow,
-    sigma_gelu,
     train,
-    transfer_gap,
 )
-from scalewise.limits.program import Training
+from scalewise.limits.learning import conditioned_readout, sigma_gelu, transfer_gap
+from scalewise.limits.maml import gram_net
+from scalewise.limits.program import incremental, trained
 from scalewise.scaling import mup, ntk
 
 pytestmark = pytest.mark.usefixtures("as_users_have_it")
@@ -224,7 +221,7 @@ def kernel_run(**change: Any) -> Callable[[], Any]:
 
 
 def one_step(strategy: Any = None, **change: Any) -> Callable[[], Any]:
-    return lambda: one_step_learning(strategy or mup(depth=2), "tanh", **{**CHANGE, **change})
+    return lambda: learning.one_step(strategy or mup(depth=2), "tanh", **{**CHANGE, **change})
 
 
 KERNELS: Refusals = [
@@ -257,7 +254,7 @@ KERNELS: Refusals = [
     (one_step(eta="a"), ValueError, "`eta` must be finite; got 'a'"),
     (one_step(nodes=8.5), ValueError, "`nodes` must be a whole number of at least 8; got 8.5"),
     (one_step(square="a"), ValueError, "`square` must be positive and finite; got 'a'"),
-    (lambda: derivatives_of_learning("mup", "tanh", square=1), TypeError, "`strategy` must be a"),
+    (lambda: learning.derivatives("mup", "tanh", square=1), TypeError, "`strategy` must be a"),
     (lambda: sigma_gelu("a"), ValueError, "`sigma` must be positive and finite; got 'a'"),
 ]
 
@@ -280,7 +277,7 @@ LINEAR_AND_SHALLOW: Refusals = [
     (deep(sgd=SGD(0.1, momentum=0.5)), ValueError, "takes plain descent. Set `momentum`"),
     (deep(sgd=SGD(0.1, clip=1)), ValueError, "and `clip` to None"),
     (deep(Network(ntk(depth=3), "linear")), ValueError, "in the kernel regime"),
-    (lambda: gram_net(linear_limit(2, 1), dtype=int), ValueError, "`dtype` must be float64 or"),
+    (lambda: gram_net(linear.limit(2, 1), dtype=int), ValueError, "`dtype` must be float64 or"),
     (
         lambda: shallow.limit_kernels(shallow.Reference(8), X * math.nan),
         ValueError,
@@ -293,7 +290,12 @@ LINEAR_AND_SHALLOW: Refusals = [
         r"`others` has shape \(input, feature\), with as many features as `x`; got \(1, 3\)",
     ),
 ]
-JOB: dict[str, Any] = {"net": NET, "samples": X, "targets": Y, "watched": X, "eta": 0.1}
+JOB: dict[str, Any] = {
+    "net": NET,
+    "task": Task(X, Y, batches=[[0], [1]]),
+    "sgd": SGD(0.1),
+    "steps": 2,
+}
 
 
 ALL = BACKENDS + NETWORKS + TRAINING + PROGRAMS + LINEAR_AND_SHALLOW
@@ -308,12 +310,11 @@ def test_refused(call: Callable[[], Any], error: type[Exception], match: str) ->
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"samples": X[0]}, r"`samples` must have shape \(steps, features\)"),
-        ({"watched": np.ones((1, 3))}, r"as many features; got \(2, 2\) and \(1, 3\)"),
-        ({"targets": Y[:1]}, r"one number for each of 2 samples; got shape \(1,\)"),
-        ({"samples": X * math.nan}, "`samples` must hold finite numbers only"),
-        ({"eta": "a"}, "`eta` must be a number and finite"),
-        ({"loss": "foo"}, "`loss` must be mse or logistic"),
+        ({"task": Task(X, Y)}, "teaches one sample per step; give the task `batches`"),
+        ({"task": Task(X, X, batches=[[0], [1]])}, "of one output; `targets` have 2 columns"),
+        ({"sgd": SGD(0.1, momentum=0.5)}, "plain descent; set `momentum`"),
+        ({"sgd": SGD(0.1, clip=1.0)}, "plain descent; set `momentum`"),
+        ({"steps": -1}, "`steps` must be"),
         ({"net": Network(mup(depth=3), "tanh", C_b=1.0)}, "of a network without biases"),
         ({"net": Network(mup(depth=3), "tanh", ratios=[1, 2])}, "of equal widths and rates"),
         ({"net": Network(mup(depth=3), "tanh", lambda_W=[1, 2, 1])}, "of equal widths and rates"),
@@ -322,7 +323,8 @@ def test_refused(call: Callable[[], Any], error: type[Exception], match: str) ->
 def test_programs_of_training_refuse_what_they_would_ignore(
     change: dict[str, Any], match: str
 ) -> None:
-    refused(lambda: Training(**{**JOB, **change}), ValueError, match)
+    for program in (trained, incremental):
+        refused(lambda program=program: program(**{**JOB, **change}), ValueError, match)
 
 
 def test_whole_numbers_and_lists_are_as_good_as_arrays() -> None:

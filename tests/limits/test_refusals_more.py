@@ -22,69 +22,71 @@ X, Y = np.array([[1.2, 0.3], [-0.4, 1.0]]), np.array([[1.0], [-1.0]])
 NAN = X * math.nan
 
 
-NET = lim.linear_limit(2, 1)
+NET = lim.linear.limit(2, 1)
 
 
 def step(net: Any = NET, x: Any = X, y: Any = Y, **change: Any) -> Callable[[], Any]:
-    given = {"loss": lim.half_square, "learning_rate": 0.1, **change}
-    return lambda: lim.linear_step(net, x, y, **given)
+    return lambda: lim.linear.step(net, x, y, **{"sgd": lim.SGD(0.1), **change})
 
 
 LINEAR: Refusals = [
-    (lambda: lim.linear_limit(1.5, 1), ValueError, "`inputs` is a dimension and must be a whole"),
-    (lambda: lim.linear_limit(2, "1"), ValueError, "`outputs` is a dimension .*; got '1'"),
-    (lambda: lim.linear_limit(2, 1, alpha="a"), ValueError, "`alpha` must be finite and at least"),
-    (lambda: lim.linear_network(2.5, 2, 1), ValueError, "`width` counts hidden units and must be"),
-    (lambda: lim.linear_network(2, 2, 1, seed=None), ValueError, "`seed` must be a whole number"),
-    (lambda: lim.sample_linear(3, 2), TypeError, "`limit` must be a LinearNet, .*; got int 3"),
-    (lambda: lim.LinearNet([1.0], X, X), ValueError, r"`LinearNet.u` must be .*\(hidden, input\)"),
-    (lambda: lim.linear_outputs(NET, NAN), ValueError, "`x` must hold finite numbers only"),
-    (lambda: lim.linear_outputs(NET, X[0]), ValueError, r"`x` must be .* \(sample, feature\); got"),
-    (lambda: lim.linear_outputs(NET, "x"), ValueError, r"`x` must be an array of real numbers"),
-    (lambda: lim.linear_outputs("net", X), TypeError, "`net` must be a LinearNet"),
-    (lambda: lim.linear_outputs(NET, X * 1j), ValueError, "`x` must be .* got complex ones"),
+    (lambda: lim.linear.limit(1.5, 1), ValueError, "`inputs` is a dimension and must be a whole"),
+    (lambda: lim.linear.limit(2, "1"), ValueError, "`outputs` is a dimension .*; got '1'"),
+    (lambda: lim.linear.limit(2, 1, alpha="a"), ValueError, "`alpha` must be finite and at least"),
+    (lambda: lim.linear.network(2.5, 2, 1), ValueError, "`width` counts hidden units and must be"),
+    (lambda: lim.linear.network(2, 2, 1, seed=None), ValueError, "`seed` must be a whole number"),
+    (lambda: lim.linear.sample(3, 2), TypeError, "`limit` must be a LinearNet, .*; got int 3"),
     (
-        lambda: lim.linear_outputs(lim.linear_limit(2, 1, sigma_u=1e200), 1e200 * X),
+        lambda: lim.linear.LinearNet([1.0], X, X),
+        ValueError,
+        r"`LinearNet.u` must be .*\(hidden, input\)",
+    ),
+    (lambda: lim.linear.outputs(NET, NAN), ValueError, "`x` must hold finite numbers only"),
+    (lambda: lim.linear.outputs(NET, X[0]), ValueError, r"`x` must be .* \(sample, feature\); got"),
+    (lambda: lim.linear.outputs(NET, "x"), ValueError, r"`x` must be an array of real numbers"),
+    (lambda: lim.linear.outputs("net", X), TypeError, "`net` must be a LinearNet"),
+    (lambda: lim.linear.outputs(NET, X * 1j), ValueError, "`x` must be .* got complex ones"),
+    (
+        lambda: lim.linear.outputs(lim.linear.limit(2, 1, sigma_u=1e200), 1e200 * X),
         ValueError,
         "features overflow at these inputs. Scale",
     ),
     (step(x=[[1.0, 2.0], [1.0]]), ValueError, "`x` must be an array of real numbers"),
-    (step(loss="mse"), TypeError, r"`loss` must be a function loss\(f, y\).*half_square.*'mse'"),
-    (step(loss=lambda f, y: (0.0, 1.0)), ValueError, r"shape \(2, 1\); got a slope of shape \(\)"),
+    (step(loss=len), TypeError, r"`loss` must be one of mse, .* or a Loss\(value, gradient\)"),
     (step(y=Y * math.nan), ValueError, "`y` must hold finite numbers only"),
-    (step(clip="a"), ValueError, "`clip` is the largest norm .* must be positive; got 'a'"),
-    (step(learning_rate=None), ValueError, "`learning_rate` must be finite and at least 0; got No"),
-    (step(learning_rate=1e308, x=1e5 * X), ValueError, "diverged: .* Lower `learning_rate`"),
-    (step(y=[0.0, 1.0], loss=lim.cross_entropy), ValueError, "`y` must be an array of whole"),
-    (lambda: lim.cross_entropy(NAN, np.array([0, 1])), ValueError, "`f` must hold finite numbers"),
-    (lambda: lim.cross_entropy(X[0], np.array(0)), ValueError, r"`f` must have shape \(..., samp"),
+    (step(sgd=0.1), TypeError, r"`sgd` must be SGD\(eta\); got float 0.1"),
+    (step(sgd=lim.SGD(1e308), x=1e5 * X), ValueError, "diverged: .* Lower `eta`"),
 ]
 
-WORDS = lim.word2vec_limit(4)
+WORDS = lim.words.limit(4)
 BATCH = ([0], [[1]], [2], 1.0)
 
 
 def batch(words: Any, contexts: Any, negatives: Any, weight: Any) -> Callable[[], Any]:
-    return lambda: lim.word2vec_step(
-        WORDS, lim.WordBatch(words, contexts, negatives, weight), learning_rate=0.1
+    return lambda: lim.words.step(
+        WORDS, lim.words.WordBatch(words, contexts, negatives, weight), learning_rate=0.1
     )
 
 
 def answers(vectors: Any, questions: Any) -> Callable[[], Any]:
-    return lambda: lim.analogy_answers(vectors, questions)
+    return lambda: lim.words.analogy_answers(vectors, questions)
 
 
 def text(tokens: Any, **settings: Any) -> Callable[[], Any]:
-    return lambda: lim.train_word2vec(WORDS, tokens, lim.Word2Vec(**settings))
+    return lambda: lim.words.train(WORDS, tokens, lim.words.Word2Vec(**settings))
 
 
 WORD2VEC: Refusals = [
-    (lambda: lim.word2vec_limit(2.5), ValueError, "`vocabulary` counts words and must be a whole"),
-    (lambda: lim.word2vec_limit(3, dtype=int), ValueError, "`dtype` must be float64 or float32"),
-    (lambda: lim.word2vec_network(3, 2, seed=-1), ValueError, "`seed` must be at least 0"),
-    (lambda: lim.word2vec_network(3, 2, dtype="foo"), ValueError, "`dtype` must be float64 or"),
-    (lambda: lim.Embeddings(NAN, X), ValueError, "`Embeddings.context` must hold finite numbers"),
-    (lambda: lim.Embeddings(X, X[0]), ValueError, r"`Embeddings.target` .* \(word, width\)"),
+    (lambda: lim.words.limit(2.5), ValueError, "`vocabulary` counts words and must be a whole"),
+    (lambda: lim.words.limit(3, dtype=int), ValueError, "`dtype` must be float64 or float32"),
+    (lambda: lim.words.network(3, 2, seed=-1), ValueError, "`seed` must be at least 0"),
+    (lambda: lim.words.network(3, 2, dtype="foo"), ValueError, "`dtype` must be float64 or"),
+    (
+        lambda: lim.words.Embeddings(NAN, X),
+        ValueError,
+        "`Embeddings.context` must hold finite numbers",
+    ),
+    (lambda: lim.words.Embeddings(X, X[0]), ValueError, r"`Embeddings.target` .* \(word, width\)"),
     (batch([4], *BATCH[1:]), ValueError, "`WordBatch.words` must number words from 0 to 3.* 4 to"),
     (batch([-1], *BATCH[1:]), ValueError, "`WordBatch.words` must number words from 0 to 3"),
     (batch([0], [[9]], [2], 1.0), ValueError, "`WordBatch.contexts` must number words from -1"),
@@ -92,9 +94,9 @@ WORD2VEC: Refusals = [
     (batch([0], [[1]], [7], 1.0), ValueError, "`WordBatch.negatives` must number words from 0"),
     (batch([0.5], *BATCH[1:]), ValueError, "`WordBatch.words` must be an array of whole numbers"),
     (batch(*BATCH[:3], math.nan), ValueError, "`WordBatch.weight` must be finite and at least 0"),
-    (lambda: lim.word2vec_objective(WORDS, 3), TypeError, "`batch` must be a WordBatch; got int"),
+    (lambda: lim.words.objective(WORDS, 3), TypeError, "`batch` must be a WordBatch; got int"),
     (
-        lambda: lim.word2vec_objective(WORDS, lim.WordBatch([0], [[9]], [1], 1.0)),
+        lambda: lim.words.objective(WORDS, lim.words.WordBatch([0], [[9]], [1], 1.0)),
         ValueError,
         "`WordBatch.contexts` must number words from -1 to 3",
     ),
@@ -118,7 +120,11 @@ WORD2VEC: Refusals = [
         ValueError,
         "`vectors` needs a word beside the three .* 3 ro",
     ),
-    (lambda: lim.analogy_chance("a"), ValueError, "`vocabulary` must be at least 4 .* got 'a'"),
+    (
+        lambda: lim.words.analogy_chance("a"),
+        ValueError,
+        "`vocabulary` must be at least 4 .* got 'a'",
+    ),
 ]
 
 
@@ -296,11 +302,11 @@ def test_refused(call: Callable[[], Any], error: type[Exception], match: str) ->
 
 
 def test_lists_are_as_good_as_arrays() -> None:
-    net, loss = lim.linear_step(NET, X.tolist(), Y.tolist(), loss=lim.half_square, learning_rate=1)
-    same, value = lim.linear_step(NET, X, Y, loss=lim.half_square, learning_rate=1.0)
+    net, loss = lim.linear.step(NET, X.tolist(), Y.tolist(), lim.SGD(1))
+    same, value = lim.linear.step(NET, X, Y, lim.SGD(1.0))
     assert loss == value
     np.testing.assert_array_equal(net.u, same.u)
-    assert lim.analogy_answers(np.eye(4).tolist(), [[0, 1, 2]]).tolist() == [3]
+    assert lim.words.analogy_answers(np.eye(4).tolist(), [[0, 1, 2]]).tolist() == [3]
     rows = [[0], [1]]
     one, other = (sh.Task(x, y, x, r) for x, y, r in ((X, SIGNS, np.array(rows)),
                                                       (X.tolist(), [1, -1], rows)))  # fmt: skip

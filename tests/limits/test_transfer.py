@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from scalewise.limits import SGD, Finite, Network, Task, transfer_gap
+from scalewise.limits import SGD, Finite, Network, Task
+from scalewise.limits.learning import transfer_gap
 from scalewise.scaling import abc, mup, ntk, uniform
 
 rng = np.random.default_rng(0)

@@ -14,20 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import (
-    Embeddings,
-    LinearNet,
-    Word2Vec,
-    WordBatch,
-    analogy_answers,
-    analogy_chance,
-    linear_step,
-    train_word2vec,
-    word2vec_limit,
-    word2vec_network,
-    word2vec_objective,
-    word2vec_step,
-)
+from scalewise.limits import SGD, Loss, linear, words
+from scalewise.limits.linear import LinearNet
+from scalewise.limits.words import Embeddings, Word2Vec, WordBatch, analogy_answers, analogy_chance
 
 V = 12
 RNG = np.random.default_rng(0)
@@ -65,28 +54,28 @@ def objective(context, target, batch: WordBatch):
 
 @pytest.mark.parametrize("width", [5, 600])  # rows gathered at once, and one by one
 def test_a_step_is_the_slope_of_the_objective(width: int) -> None:
-    e = word2vec_network(V, width, sigma_u=1.5, sigma_v=1.2, dtype=np.float64)
+    e = words.network(V, width, sigma_u=1.5, sigma_v=1.2, dtype=np.float64)
     with jax.enable_x64(True):
         value = float(objective(e.context, e.target, BATCH))
         weights = jnp.asarray(e.context), jnp.asarray(e.target)
         slopes = [np.asarray(g) for g in jax.grad(objective, argnums=(0, 1))(*weights, BATCH)]
-    assert word2vec_objective(e, BATCH) == pytest.approx(value, rel=1e-13)
+    assert words.objective(e, BATCH) == pytest.approx(value, rel=1e-13)
     new = copied(e)
-    word2vec_step(new, BATCH, learning_rate=0.3)
+    words.step(new, BATCH, learning_rate=0.3)
     for before, after, slope in zip(
         (e.context, e.target), (new.context, new.target), slopes, strict=True
     ):
         np.testing.assert_allclose(after, before + 0.3 * slope, rtol=0, atol=1e-14)
-    assert word2vec_objective(new, BATCH) > value  # uphill
+    assert words.objective(new, BATCH) > value  # uphill
 
 
 def test_one_target_by_hand() -> None:
     """(39): eta/|J| times the target's vector times 1 - sigma, or -sigma for a negative."""
-    e = word2vec_network(V, 3, sigma_v=1.0, dtype=np.float64)
+    e = words.network(V, 3, sigma_v=1.0, dtype=np.float64)
     word, J, tau = 4, [1, 6], 9
     batch = WordBatch(np.array([word]), np.array([J]), np.array([tau]), 1.0)
     new = copied(e)
-    word2vec_step(new, batch, learning_rate=0.1)
+    words.step(new, batch, learning_rate=0.1)
     h = e.context[J].mean(0)
     up = 1 / (1 + math.exp(h @ e.target[word]))
     down = 1 / (1 + math.exp(-h @ e.target[tau]))
@@ -98,22 +87,22 @@ def test_one_target_by_hand() -> None:
 
 @pytest.mark.parametrize("width", [5, 600])
 def test_rows_decay_as_often_as_they_are_touched(width: int) -> None:
-    e = word2vec_network(V, width, sigma_v=1.0, dtype=np.float64)
+    e = words.network(V, width, sigma_v=1.0, dtype=np.float64)
     plain, decayed = copied(e), copied(e)
-    word2vec_step(plain, BATCH, learning_rate=0.1)
-    word2vec_step(decayed, BATCH, learning_rate=0.1, weight_decay=2.0)
+    words.step(plain, BATCH, learning_rate=0.1)
+    words.step(decayed, BATCH, learning_rate=0.1, weight_decay=2.0)
     contexts = [0, 2, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1]
     # Words once each; a draw counts 0.6 for every word it is a negative of.
-    words = np.array([1, 0, 4 * 0.6, 2 + 2 * 0.6, 0, 0, 0, 1 + 2 * 3 * 0.6, 0, 0, 4 * 0.6, 0])
-    for name, counts in (("context", contexts), ("target", words)):
+    targets = np.array([1, 0, 4 * 0.6, 2 + 2 * 0.6, 0, 0, 0, 1 + 2 * 3 * 0.6, 0, 0, 4 * 0.6, 0])
+    for name, counts in (("context", contexts), ("target", targets)):
         lost = getattr(plain, name) - getattr(decayed, name)
         keep = 0.8 ** np.array(counts)
         np.testing.assert_allclose(lost, (1 - keep)[:, None] * getattr(e, name), atol=1e-13)
 
 
 def test_it_is_algorithm_3_with_one_hot_inputs() -> None:
-    """The same step by `linear_step`, dense, with the objective's loss."""
-    limit = word2vec_limit(V, sigma_v=0.8, dtype=np.float64)
+    """The same step by `linear.step`, dense, with the objective's loss."""
+    limit = words.limit(V, sigma_v=0.8, dtype=np.float64)
     net = LinearNet(limit.context.T.copy(), limit.target.copy(), np.zeros(2 * V), 0.0)
     rng = np.random.default_rng(4)
     for _ in range(6):
@@ -124,12 +113,14 @@ def test_it_is_algorithm_3_with_one_hot_inputs() -> None:
         own = np.eye(V)[batch.words]
         often = (1 - own) * np.bincount(batch.negatives, minlength=V) * batch.weight
 
-        def loss(f, y):
+        def slope(f, y, often=often):
             p = 1 / (1 + np.exp(-f))
-            return 0.0, y[1] * p - y[0] * (1 - p)
+            return len(y) * (often * p - y * (1 - p))
 
-        net, _ = linear_step(net, x, (own, often), loss=loss, learning_rate=0.4)
-        word2vec_step(limit, batch, learning_rate=0.4)
+        # The objective is a sum over the words and a loss is a mean; its value changes no step.
+        loss = Loss(lambda f, y: 0 * f[..., 0], slope)
+        net, _ = linear.step(net, x, own, SGD(0.4), loss=loss)
+        words.step(limit, batch, learning_rate=0.4)
     np.testing.assert_allclose(limit.context, net.u.T, rtol=0, atol=1e-14)
     np.testing.assert_allclose(limit.target, net.v, rtol=0, atol=1e-14)
 
@@ -137,54 +128,54 @@ def test_it_is_algorithm_3_with_one_hot_inputs() -> None:
 def trained(e: Embeddings, steps: int = 120) -> Embeddings:
     rng = np.random.default_rng(8)
     for _ in range(steps):
-        word2vec_step(e, random_batch(rng), learning_rate=0.3, weight_decay=0.001)
+        words.step(e, random_batch(rng), learning_rate=0.3, weight_decay=0.001)
     return e
 
 
 @pytest.mark.parametrize("sigma_v", [0.0, 1.0])
 def test_embeddings_of_wide_networks_approach_the_limit(sigma_v: float) -> None:
-    limit = trained(word2vec_limit(V, sigma_v=sigma_v, dtype=np.float64))
+    limit = trained(words.limit(V, sigma_v=sigma_v, dtype=np.float64))
     gram = limit.context @ limit.context.T
     assert np.abs(gram - np.eye(V)).max() > 0.3
     gaps = []
     for n in (300, 9600):
-        e = trained(word2vec_network(V, n, sigma_v=sigma_v, dtype=np.float64, seed=1))
+        e = trained(words.network(V, n, sigma_v=sigma_v, dtype=np.float64, seed=1))
         gaps.append(np.abs(e.context @ e.context.T - gram).max())
     assert gaps[1] < 0.1
     assert math.log(gaps[0] / gaps[1]) / math.log(32) == pytest.approx(0.5, abs=0.25)
 
 
 def test_columns_beyond_the_vocabulary_stay_zero_if_targets_start_there() -> None:
-    short = word2vec_limit(V, dtype=np.float64)
+    short = words.limit(V, dtype=np.float64)
     long = Embeddings(*(np.pad(x, ((0, 0), (0, V))) for x in (short.context, short.target)))
     trained(long, 60)
     assert not long.context[:, V:].any()
     np.testing.assert_allclose(long.context[:, :V], trained(short, 60).context, atol=1e-14)
-    used = trained(word2vec_limit(V, sigma_v=1.0), 60)
+    used = trained(words.limit(V, sigma_v=1.0), 60)
     assert np.abs(used.context[:, V:]).max() > 0.1
 
 
 def test_shared_negatives_have_the_mean_of_single_ones() -> None:
     """Over the draws, the update is that of k independent negatives per word."""
-    e = word2vec_network(V, 4, sigma_v=1.0, dtype=np.float64)
+    e = words.network(V, 4, sigma_v=1.0, dtype=np.float64)
     rng = np.random.default_rng(3)
     noise = np.arange(1, V + 1) / np.arange(1, V + 1).sum()
-    words, contexts = np.array([0, 5]), np.array([[1, 2], [3, -1]])
+    centres, contexts = np.array([0, 5]), np.array([[1, 2], [3, -1]])
 
     def update(batch: WordBatch) -> np.ndarray:
         new = copied(e)
-        word2vec_step(new, batch, learning_rate=1.0)
+        words.step(new, batch, learning_rate=1.0)
         return np.concatenate([new.context - e.context, new.target - e.target])
 
     expected = np.zeros((2 * V, 4))
     for i in range(2):
-        one = words[i : i + 1], contexts[i : i + 1]
-        nothing = update(WordBatch(*one, np.array([int(words[i])]), 1.0))
+        one = centres[i : i + 1], contexts[i : i + 1]
+        nothing = update(WordBatch(*one, np.array([int(centres[i])]), 1.0))
         expected += nothing
         for tau, p in enumerate(noise):
             expected += 3 * p * (update(WordBatch(*one, np.array([tau]), 1.0)) - nothing)
     draws = np.array(
-        [update(WordBatch(words, contexts, rng.choice(V, 6, p=noise), 0.5)) for _ in range(900)]
+        [update(WordBatch(centres, contexts, rng.choice(V, 6, p=noise), 0.5)) for _ in range(900)]
     )
     sem = draws.std(0) / 30
     assert np.all(np.abs(draws.mean(0) - expected) < 4.5 * sem + 1e-12)
@@ -202,8 +193,8 @@ QUICK = Word2Vec(subsample=1.0, batch=32, draws=64, negatives=5, window=3, block
 
 @pytest.mark.parametrize("width", [4, 0])
 def test_training_finds_the_topics(width: int) -> None:
-    e = word2vec_network(V, width, seed=2) if width else word2vec_limit(V)
-    e = train_word2vec(e, text(), QUICK)
+    e = words.network(V, width, seed=2) if width else words.limit(V)
+    e = words.train(e, text(), QUICK)
     h = e.context / np.linalg.norm(e.context, axis=1, keepdims=True)
     gram = h @ h.T
     same = gram[:6, :6][~np.eye(6, dtype=bool)].mean() + gram[6:, 6:][~np.eye(6, dtype=bool)].mean()
@@ -212,8 +203,7 @@ def test_training_finds_the_topics(width: int) -> None:
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
     runs = [
-        train_word2vec(word2vec_limit(V), text(4000), replace(QUICK, seed=s)).context
-        for s in (0, 0, 1)
+        words.train(words.limit(V), text(4000), replace(QUICK, seed=s)).context for s in (0, 0, 1)
     ]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert np.abs(runs[0] - runs[2]).max() > 1e-3
@@ -221,10 +211,11 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
 
 SCRIPT = """
 import json, sys, numpy as np
-from scalewise.limits import Word2Vec, train_word2vec, word2vec_limit
+from scalewise.limits import words
+from scalewise.limits.words import Word2Vec
 tokens = np.load(sys.argv[1])
 settings = Word2Vec(**json.loads(sys.argv[3]))
-train_word2vec(word2vec_limit(12), tokens, settings, store=sys.argv[2],
+words.train(words.limit(12), tokens, settings, store=sys.argv[2],
                progress=lambda done, of: print(done, flush=True))
 """
 
@@ -246,29 +237,29 @@ def test_a_run_killed_at_any_moment_goes_on_where_it_was(tmp_path: Path) -> None
                 break
     assert process.returncode == -signal.SIGKILL
     seen: list[int] = []
-    e = train_word2vec(
-        word2vec_limit(V), tokens, QUICK, store=store, progress=lambda done, _: seen.append(done)
+    e = words.train(
+        words.limit(V), tokens, QUICK, store=store, progress=lambda done, _: seen.append(done)
     )
     assert seen[0] >= finished  # no finished block was lost
     assert seen[-1] == 20
-    whole = train_word2vec(word2vec_limit(V), tokens, QUICK)
+    whole = words.train(words.limit(V), tokens, QUICK)
     np.testing.assert_array_equal(e.context, whole.context)
     np.testing.assert_array_equal(e.target, whole.target)
     again: list[int] = []
-    train_word2vec(
-        word2vec_limit(V), tokens, QUICK, store=store, progress=lambda done, _: again.append(done)
+    words.train(
+        words.limit(V), tokens, QUICK, store=store, progress=lambda done, _: again.append(done)
     )
     assert again == [20]
 
 
 def test_stores_of_other_runs_are_refused(tmp_path: Path) -> None:
     store, tokens = tmp_path / "run.npz", text(2000)
-    train_word2vec(word2vec_limit(V), tokens, QUICK, store=store)
+    words.train(words.limit(V), tokens, QUICK, store=store)
     with pytest.raises(ValueError, match=r"other settings \(seed: 0 there, 5 here\)"):
-        train_word2vec(word2vec_limit(V), tokens, replace(QUICK, seed=5), store=store)
+        words.train(words.limit(V), tokens, replace(QUICK, seed=5), store=store)
     store.write_text("nothing of the kind")
     with pytest.raises(ValueError, match="must be a new path or the file of an earlier run"):
-        train_word2vec(word2vec_limit(V), tokens, QUICK, store=store)
+        words.train(words.limit(V), tokens, QUICK, store=store)
 
 
 def test_analogies_and_their_three_words() -> None:
@@ -292,13 +283,13 @@ def test_analogies_and_their_three_words() -> None:
 
 def test_in_the_ntk_limit_answers_are_any() -> None:
     """Independent wide vectors that never move: every word equally often, so 1/(V - 3) are right."""
-    words, rng = 20, np.random.default_rng(6)
+    count, rng = 20, np.random.default_rng(6)
     right = []
     for _ in range(1500):
-        h = rng.normal(size=(words, 1500)).astype(np.float32)
+        h = rng.normal(size=(count, 1500)).astype(np.float32)
         right.append(analogy_answers(h, np.array([[0, 1, 2]]))[0])
-    counts = np.bincount(right, minlength=words)
-    chance = analogy_chance(words)
+    counts = np.bincount(right, minlength=count)
+    chance = analogy_chance(count)
     assert not counts[:3].any()
     assert chance == pytest.approx(1 / 17)
     spread = math.sqrt(1500 * chance * (1 - chance))
@@ -308,13 +299,13 @@ def test_in_the_ntk_limit_answers_are_any() -> None:
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda: word2vec_limit(1), "`vocabulary` counts words and must be at least 2; got 1"),
+        (lambda: words.limit(1), "`vocabulary` counts words and must be at least 2; got 1"),
         (
-            lambda: word2vec_limit(3, sigma_u=-1.0),
+            lambda: words.limit(3, sigma_u=-1.0),
             "`sigma_u` must be finite and at least 0; got -1",
         ),
         (
-            lambda: word2vec_network(3, 0),
+            lambda: words.network(3, 0),
             "`width` counts hidden units and must be at least 1; got 0",
         ),
         (lambda: analogy_chance(3), "`vocabulary` must be at least 4 for an analogy; got 3"),
@@ -332,14 +323,14 @@ def test_in_the_ntk_limit_answers_are_any() -> None:
             "one row of `contexts` per word; got 1 for 2 words",
         ),
         (
-            lambda: word2vec_step(word2vec_limit(V), BATCH, learning_rate=2.0, weight_decay=0.5),
+            lambda: words.step(words.limit(V), BATCH, learning_rate=2.0, weight_decay=0.5),
             "`learning_rate` and `weight_decay` must be at least 0, with a product below 1",
         ),
-        (lambda: trained_wildly(), "`word2vec_step` diverged: .*Lower `learning_rate`"),
+        (lambda: trained_wildly(), "`words.step` diverged: .*Lower `learning_rate`"),
         (lambda: Word2Vec(batch=0), "`Word2Vec.batch` must be at least 1; got 0"),
         (lambda: Word2Vec(power=-1.0), "`Word2Vec.power` must be finite and at least 0; got -1.0"),
         (
-            lambda: train_word2vec(word2vec_limit(3), text(100), QUICK),
+            lambda: words.train(words.limit(3), text(100), QUICK),
             "`tokens` must be at least two words numbered from 0 to 2; got 100 of them",
         ),
     ],
@@ -350,7 +341,7 @@ def test_bad_numbers_are_refused(act, message: str) -> None:
 
 
 def trained_wildly() -> None:
-    e, context = word2vec_limit(V), np.array([[2]])
+    e, context = words.limit(V), np.array([[2]])
     for word, other in [(1, 3), (3, 1)] * 5:  # what one step learns the next has to forget
         batch = WordBatch(np.array([word]), context, np.array([other]), 1.0)
-        word2vec_step(e, batch, learning_rate=1e15)
+        words.step(e, batch, learning_rate=1e15)

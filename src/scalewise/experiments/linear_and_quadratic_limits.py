@@ -37,7 +37,7 @@ from scalewise.experiments._look import (
 from scalewise.limits import SGD, Exact, Finite, Lazy, Network, Task, train
 from scalewise.limits import run as run_program
 from scalewise.limits._runs import file_in, resumable
-from scalewise.limits.program import Training, trained
+from scalewise.limits.program import trained
 from scalewise.scaling import mup
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
@@ -202,9 +202,9 @@ def _limit(config: Config, phi: str, model: str, taught: np.ndarray) -> np.ndarr
         return _outputs(config, phi, model, taught, on).mean(0)
     steps = np.arange(config.steps)
     if decoupled:
-        xi = _INPUTS[taught]
-        job = Training(net, xi, _TARGETS[taught], _INPUTS, eta=rate, decoupled=True)
-        return run_program(trained(job), Exact()).f.values[steps, taught]
+        task = Task(_INPUTS, _TARGETS, test_inputs=_INPUTS, batches=taught[:, None])
+        program = trained(net, task, SGD(rate), steps=config.steps, decoupled=True)
+        return run_program(program, Exact()).f.values[steps, taught]
     return _outputs(config, phi, model, taught, Exact())[0]
 
 

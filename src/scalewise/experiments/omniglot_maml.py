@@ -46,10 +46,13 @@ from scalewise.experiments._look import (
     house,
     sheet,
 )
-from scalewise.limits import (
+from scalewise.experiments._readers import Omniglot, draw_tasks, omniglot
+from scalewise.limits import linear, maml
+from scalewise.limits._runs import file_in, resumable
+from scalewise.limits.linear import LinearNet
+from scalewise.limits.maml import (
     GramNet,
     KernelModel,
-    LinearNet,
     Maml,
     ReluGP,
     ReluNTK,
@@ -58,14 +61,8 @@ from scalewise.limits import (
     adapted_outputs,
     gram_net,
     kernel_adapted_outputs,
-    kernel_maml_step,
     kernel_model,
-    linear_limit,
-    linear_network,
-    maml_step,
 )
-from scalewise.limits._runs import file_in, resumable
-from scalewise.limits._tasks import Omniglot, draw_tasks, omniglot
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 
@@ -241,8 +238,8 @@ def _linear_start(name: str, seed: int, config: Config) -> GramNet | LinearNet:
     sigma_u, sigma_v, _, alpha, _ = LINEAR[n]
     given = {"sigma_u": sigma_u, "sigma_v": sigma_v, "alpha": alpha}
     if not n:
-        return gram_net(linear_limit(pixels, WAYS, **given), dtype=np.float32)
-    net = linear_network(n, pixels, WAYS, seed=seed, **given)
+        return gram_net(linear.limit(pixels, WAYS, **given), dtype=np.float32)
+    net = linear.network(n, pixels, WAYS, seed=seed, **given)
     u, v, b = (part.astype(np.float32) for part in (net.u, net.v, net.b))
     return LinearNet(u, v, b, net.alpha)
 
@@ -277,13 +274,13 @@ def _thaw_kernel(start: KernelModel, state: dict[str, np.ndarray]) -> KernelMode
 _LINEAR: tuple[Callable[..., Any], ...] = (
     _thaw_linear,
     lambda net: {key: getattr(net, key) for key in _parts(net)},
-    maml_step,
+    maml.step,
     _judge_linear,
 )
 _KERNEL: tuple[Callable[..., Any], ...] = (
     _thaw_kernel,
     lambda model: {"x": model.x, "q": model.q},
-    kernel_maml_step,
+    maml.kernel_step,
     _judge_kernel,
 )
 

@@ -35,16 +35,10 @@ from scalewise.experiments._look import (
     house,
     sheet,
 )
-from scalewise.limits import (
-    Word2Vec,
-    analogy_answers,
-    analogy_chance,
-    train_word2vec,
-    word2vec_limit,
-    word2vec_network,
-)
+from scalewise.experiments._readers import read_analogies, read_text
+from scalewise.limits import words
 from scalewise.limits._runs import file_in
-from scalewise.limits._tasks import read_analogies, read_text
+from scalewise.limits.words import Word2Vec, analogy_answers, analogy_chance
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 
@@ -127,8 +121,8 @@ def run(
     Raises:
         ValueError: If text or questions are not there.
     """
-    words, tokens = _text(config.vocabulary, config.characters)
-    questions = read_analogies(words)
+    vocabulary, tokens = _text(config.vocabulary, config.characters)
+    questions = read_analogies(vocabulary)
     settings = Word2Vec(
         epochs=config.epochs,
         learning_rate=config.learning_rate,
@@ -141,14 +135,14 @@ def run(
     found: dict[str, list[np.ndarray]] = {"right": [], "right_cosine": [], "place": []}
     for k, n in enumerate((*config.widths, 0)):
         V = config.vocabulary
-        start = word2vec_network(V, n, seed=config.seed) if n else word2vec_limit(V)
+        start = words.network(V, n, seed=config.seed) if n else words.limit(V)
         path = file_in(store, models[k])
 
         def told(done: int, blocks: int, k: int = k) -> None:
             if progress is not None:
                 progress(k * blocks + done, len(models) * blocks)
 
-        h = train_word2vec(start, tokens, settings, store=path, progress=told).context
+        h = words.train(start, tokens, settings, store=path, progress=told).context
         for key, cosine in (("right", False), ("right_cosine", True)):
             found[key].append(
                 analogy_answers(h, questions[:, :3], cosine=cosine) == questions[:, 3]

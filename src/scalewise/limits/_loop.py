@@ -118,7 +118,7 @@ def descend(method: Method, job: Job) -> Records:
             break
         if t < job.steps:
             y = task.targets if chosen is None else task.targets[chosen]
-            method.step(task.loss.gradient(seen.taught.astype(np.float64), y) / len(y))
+            method.step(task.loss.slopes(seen.taught.astype(np.float64), y))
     return records
 
 
@@ -135,12 +135,7 @@ def _record(records: Records, job: Job, t: int, seen: Look) -> bool:
     """Write down what was seen, unless the loss is not finite."""
     logits = np.asarray(seen.logits, dtype=np.float64)
     y, loss = job.task.targets, job.task.loss
-    value = np.asarray(loss.value(logits[..., : len(y), :], y))
-    if value.shape != (*logits.shape[:-2], len(y)):
-        raise ValueError(
-            f"The loss {loss.name} has no value for each sample at step {t}: it takes outputs "
-            f"(..., sample, output) and targets to numbers (..., sample); got shape {value.shape}."
-        )
+    value = loss.values(logits[..., : len(y), :], y)
     if not np.isfinite(value).all():
         records.status = _diverged(job, t, f"The loss {loss.name} is")
         return False

@@ -1,4 +1,4 @@
-"""Losses of one sample and their slopes."""
+"""Losses of one sample, and their slopes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["LOSSES", "Loss"]
+from scalewise.limits._checks import kind
+
+__all__ = ["LOSSES", "Loss", "known_loss"]
 
 OfOutputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -25,6 +27,31 @@ class Loss:
     value: OfOutputs
     gradient: OfOutputs
     name: str = "loss"
+
+    def values(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The loss of each sample, (..., sample).
+
+        Raises:
+            ValueError: If `value` gives another shape.
+        """
+        return self._checked("value", self.value(f, y), f.shape[:-1])
+
+    def slopes(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The gradient of the mean over the samples with respect to the outputs.
+
+        Raises:
+            ValueError: If `gradient` gives another shape.
+        """
+        return self._checked("gradient", self.gradient(f, y), f.shape) / f.shape[-2]
+
+    def _checked(self, part: str, found: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        array = np.asarray(found)
+        if array.shape != shape:
+            raise ValueError(
+                f"The loss {self.name} must take outputs (..., sample, output) and targets to a `{part}` of shape "
+                f"{shape} here; got shape {array.shape}."
+            )
+        return array
 
 
 def _softmax(f: np.ndarray) -> np.ndarray:
@@ -51,3 +78,13 @@ LOSSES = {
         "cross_entropy",
     ),
 }
+
+
+def known_loss(loss: str | Loss) -> Loss:
+    """A loss by its name, or the loss itself."""
+    kind("loss", loss, {str: f"one of {', '.join(LOSSES)}", Loss: "a Loss(value, gradient)"})
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        raise ValueError(f"`loss` must be one of {', '.join(LOSSES)} or a Loss; got {loss!r}.")
+    return LOSSES[loss]

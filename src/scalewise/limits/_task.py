@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from scalewise._arrays import real_array
-from scalewise.limits._checks import kind, table
-from scalewise.limits._losses import LOSSES, Loss
+from scalewise.limits._checks import table
+from scalewise.limits._losses import Loss, known_loss
 
 __all__ = ["Task"]
 
@@ -73,16 +73,14 @@ class Task:
                 f"`test_inputs` must have shape (tests, {X.shape[1]}), as many features as `inputs`; got "
                 f"{tests.shape}."
             )
-        kind("loss", loss, {str: f"one of {', '.join(LOSSES)}", Loss: "a Loss(value, gradient)"})
-        if isinstance(loss, str) and loss not in LOSSES:
-            raise ValueError(f"`loss` must be one of {', '.join(LOSSES)} or a Loss; got {loss!r}.")
+        known = known_loss(loss)
         if isinstance(loss, str):
             _check_targets(loss, y)
         store = object.__setattr__
         store(self, "inputs", X)
         store(self, "targets", y)
         store(self, "test_inputs", tests)
-        store(self, "loss", LOSSES[loss] if isinstance(loss, str) else loss)
+        store(self, "loss", known)
         store(self, "batches", None if batches is None else _indices(batches, len(X)))
 
     def batch(self, step: int) -> np.ndarray | None:

@@ -13,31 +13,17 @@ Source: TP4 J.2.2, Algorithms 2 and 3, Corollary 5.2. The shapes of $u$ in their
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.random import Generator, Philox
 
-from scalewise.limits._checks import array, is_number, kind, not_negative, whole
-from scalewise.limits._few_shot import softmax_loss
+from scalewise.limits._checks import array, kind, not_negative, whole
+from scalewise.limits._descent import SGD
+from scalewise.limits._losses import Loss, known_loss
 
-__all__ = [
-    "LinearNet",
-    "LossFunction",
-    "cross_entropy",
-    "half_square",
-    "linear_features",
-    "linear_limit",
-    "linear_network",
-    "linear_outputs",
-    "linear_step",
-    "sample_linear",
-]
-
-LossFunction = Callable[[Any, Any], tuple[Any, Any]]
+__all__ = ["LinearNet", "features", "limit", "network", "outputs", "sample", "step"]
 
 
 @dataclass(frozen=True)
@@ -75,10 +61,10 @@ class LinearNet:
             )
 
 
-_NET: dict[type, str] = {LinearNet: "a LinearNet, such as linear_limit(inputs, outputs)"}
+_NET: dict[type, str] = {LinearNet: "a LinearNet, such as linear.limit(inputs, outputs)"}
 
 
-def linear_limit(
+def limit(
     inputs: int, outputs: int, *, sigma_u: float = 1.0, sigma_v: float = 1.0, alpha: float = 1.0
 ) -> LinearNet:
     r"""The limit at initialisation: $\mathbf u^\top=(\sigma_uI,0)$, $\mathbf v=(0,\sigma_vI)$, $\mathbf b=0$.
@@ -100,11 +86,11 @@ def linear_limit(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import half_square, linear_limit, linear_outputs, linear_step
-        >>> net, x, y = linear_limit(1, 1, alpha=0.0), np.ones((1, 1)), np.ones((1, 1))
+        >>> from scalewise.limits import SGD, linear
+        >>> net, x, y = linear.limit(1, 1, alpha=0.0), np.ones((1, 1)), np.ones((1, 1))
         >>> for _ in range(2):
-        ...     net, _ = linear_step(net, x, y, loss=half_square, learning_rate=0.1)
-        ...     print(round(float(linear_outputs(net, x)[0, 0]), 6))
+        ...     net, _ = linear.step(net, x, y, SGD(0.1))
+        ...     print(round(float(linear.outputs(net, x)[0, 0]), 6))
         0.2
         0.36288
     """
@@ -117,7 +103,7 @@ def linear_limit(
     return LinearNet(u, v, np.zeros(inputs + outputs), float(alpha))
 
 
-def linear_network(
+def network(
     width: int,
     inputs: int,
     outputs: int,
@@ -144,15 +130,15 @@ def linear_network(
     Source: TP4 Algorithm 2, lines 1-3.
 
     Example:
-        >>> from scalewise.limits import linear_network
-        >>> linear_network(64, 3, 2).u.shape
+        >>> from scalewise.limits import linear
+        >>> linear.network(64, 3, 2).u.shape
         (64, 3)
     """
-    limit = linear_limit(inputs, outputs, sigma_u=sigma_u, sigma_v=sigma_v, alpha=alpha)
-    return sample_linear(limit, width, seed=seed)
+    start = limit(inputs, outputs, sigma_u=sigma_u, sigma_v=sigma_v, alpha=alpha)
+    return sample(start, width, seed=seed)
 
 
-def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
+def sample(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
     r"""A network of width $n$ drawn from the limit at any time of its training.
 
     $$u=\Omega\mathbf u/\sqrt n,\qquad v=\mathbf v\Omega^\top/\sqrt n,\qquad b=\Omega\mathbf b/\sqrt n,\qquad
@@ -172,8 +158,8 @@ def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
     Source: TP4 J.2.2, the coefficients of $\mu,\nu$.
 
     Example:
-        >>> from scalewise.limits import linear_limit, sample_linear
-        >>> sample_linear(linear_limit(3, 2), 64).v.shape
+        >>> from scalewise.limits import linear
+        >>> linear.sample(linear.limit(3, 2), 64).v.shape
         (2, 64)
     """
     kind("limit", limit, _NET)
@@ -183,7 +169,7 @@ def sample_linear(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
     return LinearNet(Omega @ limit.u, limit.v @ Omega.T, Omega @ limit.b, limit.alpha)
 
 
-def linear_features(
+def features(
     net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample hidden"]:
     r"""$H=\Xi u^\top+b$: the features of a batch, shape ``(sample, hidden)``.
@@ -207,7 +193,7 @@ def linear_features(
         return _finite(x @ net.u.T + net.b, "features")
 
 
-def linear_outputs(
+def outputs(
     net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample output"]:
     r"""$f(\Xi)=Hv^\top$, shape ``(sample, output)``.
@@ -221,20 +207,18 @@ def linear_outputs(
 
     Source: TP4 Algorithm 3, line 7.
     """
-    H = linear_features(net, x)
+    H = features(net, x)
     with np.errstate(over="ignore", invalid="ignore"):
         return _finite(H @ net.v.T, "outputs")
 
 
-def linear_step(
+def step(
     net: LinearNet,
     x: Float[np.ndarray, "sample _input"],
-    y: Any,
+    y: Float[np.ndarray, "sample output"],
+    sgd: SGD,
     *,
-    loss: LossFunction,
-    learning_rate: float,
-    clip: float = math.inf,
-    weight_decay: float = 0.0,
+    loss: str | Loss = "mse",
 ) -> tuple[LinearNet, float]:
     r"""One step of gradient descent with clipping and weight decay, at any width and in the limit.
 
@@ -245,41 +229,39 @@ def linear_step(
     Args:
         net: A network or the limit.
         x: $\Xi$, the batch.
-        y: What `loss` compares the outputs with.
-        loss: ``loss(f, y)`` gives the loss and $\chi=\mathcal L'(f)$; `half_square`, `cross_entropy`.
-        learning_rate: $\eta$, at least 0.
-        clip: $g$, positive; infinite for none.
-        weight_decay: $\gamma$, at least 0.
+        y: Targets, a row for each sample; one-hot rows for ``"cross_entropy"``.
+        sgd: $\eta$, $g$ and $\gamma$, without momentum. Biases decay like weights here.
+        loss: As of `Task`; its mean over the samples is lowered.
 
     Returns:
         The net after the step, and the loss before it; exact.
 
     Raises:
-        ValueError: If a number is out of its range, shapes do not fit, or the step diverges.
+        TypeError: If `sgd` or `loss` is another kind of thing.
+        ValueError: If shapes do not fit, there is momentum, or the step diverges.
 
     Source: TP4 Algorithms 2 and 3, lines 5-22.
     """
-    not_negative("learning_rate", learning_rate)
-    not_negative("weight_decay", weight_decay)
-    if not callable(loss):
-        raise TypeError(
-            "`loss` must be a function loss(f, y) that gives the loss and its slope, such as half_square or "
-            f"cross_entropy; got {loss!r}."
-        )
-    if not (is_number(clip) and clip > 0):
-        raise ValueError(
-            f"`clip` is the largest norm of a gradient and must be positive; got {clip!r}."
-        )
-    H = linear_features(net, x)
-    x = np.asarray(x)
+    kind("sgd", sgd, {SGD: "SGD(eta)"})
+    if sgd.momentum:
+        raise ValueError("`linear.step` keeps no momentum; set `momentum` of `sgd` to 0.")
+    of_sample = known_loss(loss)
+    H = features(net, x)
+    x, y = np.asarray(x, dtype=np.float64), array("y", y)
     with np.errstate(over="ignore", invalid="ignore"):
-        value, chi = _slopes(loss, H @ net.v.T, y, learning_rate)
+        f = H @ net.v.T
+    if y.shape != f.shape:
+        raise ValueError(f"`y` must have the shape of the outputs, {f.shape}; got {y.shape}.")
+    if not np.isfinite(f).all():
+        raise ValueError(_diverged("outputs are not finite", sgd))
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, chi = of_sample.values(f, y).mean(), of_sample.slopes(f, y)
         du, dv, dbeta = -(net.v.T @ chi.T) @ x, -chi.T @ H, -net.alpha * chi.sum(0) @ net.v
         G = math.sqrt(sum(float(np.vdot(part, part)) for part in (du, dv, dbeta)))
-    if not (math.isfinite(G) and np.all(np.isfinite(value))):
-        raise ValueError(_diverged(f"loss {value}, norm of the gradient {G}", learning_rate))
-    rate = learning_rate * (clip / G if clip < G else 1.0)
-    keep = 1 - learning_rate * weight_decay
+    if not (math.isfinite(G) and math.isfinite(value)):
+        raise ValueError(_diverged(f"loss {value}, norm of the gradient {G}", sgd))
+    rate = sgd.eta * (1.0 if sgd.clip is None or G <= sgd.clip else sgd.clip / G)
+    keep = 1 - sgd.eta * sgd.weight_decay
     with np.errstate(over="ignore", invalid="ignore"):
         new = {
             "u": keep * net.u + rate * du,
@@ -287,77 +269,15 @@ def linear_step(
             "b": keep * net.b + rate * net.alpha * dbeta,
         }
     if not all(np.isfinite(part).all() for part in new.values()):
-        raise ValueError(_diverged("the weights after it are not finite", learning_rate))
+        raise ValueError(_diverged("the weights after it are not finite", sgd))
     return replace(net, **new), float(value)
 
 
-def _slopes(loss: LossFunction, f: np.ndarray, y: Any, learning_rate: float) -> tuple[Any, Any]:
-    if not np.isfinite(f).all():
-        raise ValueError(_diverged("outputs are not finite", learning_rate))
-    value, chi = loss(f, y)
-    if np.shape(chi) != f.shape:
-        raise ValueError(
-            f"`loss` must return the loss and its slope, of the outputs' shape {f.shape}; got a slope of shape "
-            f"{np.shape(chi)}."
-        )
-    return value, chi
-
-
-def _diverged(what: str, learning_rate: float) -> str:
-    return f"The step of `linear_step` diverged: {what}. Lower `learning_rate` ({learning_rate}) or set `clip`."
+def _diverged(what: str, sgd: SGD) -> str:
+    return f"`linear.step` diverged: {what}. Lower `eta` (it is {sgd.eta}) or set `clip`."
 
 
 def _finite(values: np.ndarray, what: str) -> np.ndarray:
     if not np.isfinite(values).all():
         raise ValueError(f"The {what} overflow at these inputs. Scale `x` or the weights down.")
     return values
-
-
-def half_square(
-    f: Float[np.ndarray, "*tasks sample output"], y: Float[np.ndarray, "*_labels"]
-) -> tuple[Any, Float[np.ndarray, "*tasks sample output"]]:
-    r"""Half the square of the distance, $\frac1B\sum_i\frac12|f_i-y_i|^2$, and its slope $(f-y)/B$.
-
-    Args:
-        f: Outputs; axes in front are kept apart.
-        y: Labels of the same shape.
-
-    Returns:
-        The loss of each task, and $\chi$ with the shape of `f`.
-
-    Raises:
-        ValueError: If the shapes differ.
-    """
-    f, y = array("f", f), array("y", y)
-    if f.shape != y.shape:
-        raise ValueError(f"`y` must have the shape of the outputs, {f.shape}; got {y.shape}.")
-    chi = (f - y) / f.shape[-2]
-    return 0.5 * np.einsum("...ij,...ij->...", chi, f - y), chi
-
-
-def cross_entropy(
-    f: Float[np.ndarray, "*tasks sample output"], y: Int[np.ndarray, "*_labels"]
-) -> tuple[Any, Float[np.ndarray, "*tasks sample output"]]:
-    r"""Mean cross-entropy of classes, $-\frac1B\sum_i\log\mathrm{softmax}(f_i)_{y_i}$, and its slope.
-
-    Args:
-        f: Logits; axes in front are kept apart.
-        y: Classes, whole numbers from 0.
-
-    Returns:
-        The loss of each task, and $\chi=(\mathrm{softmax}(f)-\mathbf 1_y)/B$.
-
-    Raises:
-        ValueError: If there is not one class for each row, or it does not exist.
-
-    Example:
-        >>> import numpy as np
-        >>> from scalewise.limits import cross_entropy
-        >>> value, chi = cross_entropy(np.zeros((1, 2)), np.array([0]))
-        >>> round(float(value), 6), chi.tolist()
-        (0.693147, [[-0.5, 0.5]])
-    """
-    f, y = array("f", f), array("y", y, whole=True)
-    if f.ndim < 2:
-        raise ValueError(f"`f` must have shape (..., sample, output); got {f.shape}.")
-    return softmax_loss(f, y)

@@ -4,14 +4,13 @@ from scalewise.limits.program._run import run
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Scalar, Vector
 from scalewise.limits.program.increments import Thetas, incremental, thetas
-from scalewise.limits.program.library import Training, trained
+from scalewise.limits.program.library import trained
 
 __all__ = [
     "Matrix",
     "Scalar",
     "Space",
     "Thetas",
-    "Training",
     "Vector",
     "incremental",
     "run",

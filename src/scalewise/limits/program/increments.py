@@ -15,10 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits._network import power
+from scalewise.limits._descent import SGD
+from scalewise.limits._loop import Job
+from scalewise.limits._network import Network, power
+from scalewise.limits._task import Task
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
-from scalewise.limits.program.library import Training, error_factor
+from scalewise.limits.program.library import error_factor, sample_by_sample, taught
 from scalewise.scaling import Strategy, readout_exponents, update_exponents
 
 __all__ = ["Thetas", "incremental", "thetas"]
@@ -89,7 +92,9 @@ def thetas(strategy: Strategy, n: float | int) -> Thetas:
     )
 
 
-def incremental(job: Training, start: np.ndarray | None = None) -> Callable[[Space], Any]:
+def incremental(
+    net: Network, task: Task, sgd: SGD, *, steps: int, start: np.ndarray | None = None
+) -> Callable[[Space], Any]:
     r"""The program of training by increments.
 
     $$\delta h^\ell_t=\theta_{x/h}W_0\delta x^{\ell-1}_t-\eta\theta_{Wx/h}\sum_{s\le t-2}\chi_s\langle x^{\ell-1}_s,
@@ -100,46 +105,47 @@ def incremental(job: Training, start: np.ndarray | None = None) -> Callable[[Spa
     $$\delta f_t=\theta'_{L+1}\langle\delta W_t,x_t\rangle+\theta'_{Lf}\langle\hat W_{t-1},\delta x_t\rangle .$$
 
     Args:
-        job: What is trained on what; not the decoupled variant.
-        start: Limits of the outputs at initialisation, of `watched` and then of `samples`: draws of a Gaussian
-            process where $A=\frac12$. 0 by default. At finite width they are computed.
+        net: The network; without biases, of equal widths, and one output.
+        task: Samples, of which each step teaches one; outputs of its `test_inputs` are returned.
+        sgd: The rate; no momentum, no decay, no clipping.
+        steps: How many.
+        start: Limits of the outputs at initialisation, of the samples and then of the test inputs: draws of a
+            Gaussian process where $A=\frac12$. 0 by default. At finite width they are computed.
 
     Returns:
-        A program that returns ``f``: outputs of the watched inputs over time; and by step the two parts of their
+        A program that returns ``f``: outputs of the test inputs over time; and by step the two parts of their
         change, ``by_last`` through the last weights and ``by_features`` through the features.
 
     Raises:
-        ValueError: If `start` has another length, or the job is decoupled.
+        TypeError: If an argument is another kind of thing.
+        ValueError: If `start` has another length, or as for `trained`.
 
     Source: Yang & Hu, *Tensor Programs IV*, N.4 and N.5; the parts of a change (59), (12). In (56) the
         sum over $s\le t-2$ is printed with $\theta_{W/h}$ and $x_t$ in place of $\theta_{Wx/h}$ and $\delta x_t$.
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, Lazy, Infinite, run
-        >>> from scalewise.limits.program import Training, incremental
+        >>> from scalewise.limits import SGD, Network, Infinite, Task, run
+        >>> from scalewise.limits.program import incremental
         >>> from scalewise.scaling import ntk
-        >>> one = np.ones((1, 1))
-        >>> job = Training(Network(ntk(depth=2), "linear"), one, one[0], one, eta=0.25)
-        >>> kernel = run(incremental(job), Infinite(0.02))  # one step of gradient descent with kernel 2
+        >>> net, task = Network(ntk(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])
+        >>> program = incremental(net, task, SGD(0.25), steps=1)
+        >>> kernel = run(program, Infinite(0.02))  # one step of gradient descent with kernel 2
         >>> bool(abs(kernel.f.values[1, 0] - 0.5) < 0.1)
         True
     """
-    if job.decoupled:
-        raise ValueError(
-            "Increments are for gradient descent itself; take `trained` for a decoupled job."
-        )
-    inputs = np.concatenate([job.watched, job.samples])
+    job = sample_by_sample(net, task, sgd, steps, decoupled=False)
+    inputs = np.concatenate([task.inputs, task.test_inputs])
     if start is not None and len(start) != len(inputs):
         raise ValueError(
-            f"`start` needs an output for each of {len(inputs)} inputs, watched ones first; got {len(start)}."
+            f"`start` needs an output for each of {len(inputs)} inputs, samples first; got {len(start)}."
         )
 
     def program(space: Space) -> dict[str, Any]:
         state = _Increments(space, job, inputs, start)
-        watched = slice(len(job.watched))
+        watched = slice(len(task.inputs), None)
         outputs, by_last, by_features = [state.f[watched]], [], []
-        for t in range(len(job.samples)):
+        for t in range(steps):
             last, moved = state.step(t)
             outputs.append(state.f[watched])
             by_last.append(last[watched])
@@ -153,7 +159,7 @@ class _Increments:
     """Preactivations, features and outputs of every input, moved step by step."""
 
     def __init__(
-        self, space: Space, job: Training, inputs: np.ndarray, start: np.ndarray | None
+        self, space: Space, job: Job, inputs: np.ndarray, start: np.ndarray | None
     ) -> None:
         self.space, self.job, self.inputs, self.L = space, job, inputs, job.net.hidden_layers
         self.theta = thetas(job.net.strategy, space.n)
@@ -184,13 +190,13 @@ class _Increments:
         self.past: list[dict[str, Any]] = []
 
     def step(self, t: int) -> tuple[list[Any], list[Any]]:
-        """One step on sample t: what it does to every output, through the last weights and the features."""
+        """One step: what it does to every output, through the last weights and the features."""
         space, job, th = self.space, self.job, self.theta
-        taught = len(job.watched) + t
-        chi = error_factor(job.loss, self.f[taught], job.targets[t])
-        self.past.append(self._backward(taught, chi))
+        i = int(taught(job.task, t)[0])
+        chi = error_factor(job.task.loss, self.f[i], job.task.targets[i, 0])
+        self.past.append(self._backward(i, chi))
         now = self.past[-1]
-        delta_last = (-job.eta * chi) * now["x"][-1]
+        delta_last = (-job.sgd.eta * chi) * now["x"][-1]
         by_last, by_features = [], []
         for i in range(len(self.inputs)):
             delta_x = self._forward(i)
@@ -212,7 +218,7 @@ class _Increments:
                 dx = self.W[layer - 1].T @ dh[layer]
                 for old in self.past:
                     overlap = space.mean(old["dh"][layer] * dh[layer])
-                    weight = -job.eta * th.W_h[layer] * th.h[layer] * old["chi"] * overlap
+                    weight = -job.sgd.eta * th.W_h[layer] * th.h[layer] * old["chi"] * overlap
                     dx = dx + weight * old["x"][layer - 1]
         return {"dh": dh, "x": list(self.x[i]), "chi": chi, "xi": self.inputs[i]}
 
@@ -224,15 +230,15 @@ class _Increments:
         for layer in range(self.L):
             if layer == 0:
                 overlap: Any = float(now["xi"] @ self.inputs[i])
-                delta_h = (-job.eta * overlap * now["chi"]) * now["dh"][0]
+                delta_h = (-job.sgd.eta * overlap * now["chi"]) * now["dh"][0]
             else:
                 delta_h = th.x_h[layer] * (self.W[layer - 1] @ delta_x)
                 for old in before:
                     overlap = space.mean(old["x"][layer - 1] * delta_x)
-                    weight = -job.eta * th.Wx_h[layer] * old["chi"] * overlap
+                    weight = -job.sgd.eta * th.Wx_h[layer] * old["chi"] * overlap
                     delta_h = delta_h + weight * old["dh"][layer]
                 overlap = space.mean(now["x"][layer - 1] * self.x[i][layer - 1])
-                weight = -job.eta * th.W_h[layer] * now["chi"] * overlap
+                weight = -job.sgd.eta * th.W_h[layer] * now["chi"] * overlap
                 delta_h = delta_h + weight * now["dh"][layer]
             h = self.h[i][layer]
             new = h + th.h[layer] * delta_h

@@ -3,71 +3,31 @@ r"""Programs that come up again and again: training of a network, written down o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from scalewise.limits._checks import number, table
-from scalewise.limits._losses import LOSSES
+from scalewise.limits._checks import kind, whole
+from scalewise.limits._descent import SGD
+from scalewise.limits._loop import Job
+from scalewise.limits._losses import LOSSES, Loss
 from scalewise.limits._network import Network, powers
+from scalewise.limits._task import Task
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
 
-__all__ = ["Training", "error_factor", "trained"]
+__all__ = ["error_factor", "sample_by_sample", "taught", "trained"]
 
 
-@dataclass(frozen=True)
-class Training:
-    r"""Training one sample at a time, as a program.
-
-    Args:
-        net: The network; without biases, of equal widths, and one output.
-        samples: $\xi_t$ of each step, (steps, features); each is taught once.
-        targets: $y_t$, (steps,).
-        watched: Inputs whose outputs are recorded before each step and at the end, (watched, features).
-        eta: Learning rate.
-        decoupled: Whether gradients are carried back by an independent copy of each matrix (Theorem F.1).
-        loss: ``"mse"`` or ``"logistic"``.
-
-    Raises:
-        ValueError: If shapes disagree, a number is not finite, the loss another, or the network has biases,
-            unequal widths or unequal rates.
-    """
-
-    net: Network
-    samples: np.ndarray
-    targets: np.ndarray
-    watched: np.ndarray
-    eta: float | int
-    decoupled: bool = False
-    loss: str = "mse"
-
-    def __post_init__(self) -> None:
-        for name in ("samples", "targets", "watched"):
-            object.__setattr__(self, name, table(name, getattr(self, name)))
-        X, y, watched = self.samples, self.targets, self.watched
-        if X.ndim != 2 or watched.ndim != 2 or X.shape[1] != watched.shape[1] or not X.shape[1]:
-            raise ValueError(
-                "`samples` must have shape (steps, features) and `watched` (watched, features), with as many "
-                f"features; got {X.shape} and {watched.shape}."
-            )
-        if y.shape != (len(X),):
-            raise ValueError(
-                f"`targets` must have one number for each of {len(X)} samples; got shape {y.shape}."
-            )
-        number("eta", self.eta, "a number")
-        if self.loss not in LOSSES or self.loss == "cross_entropy":
-            raise ValueError(f"`loss` must be mse or logistic, of one output; got {self.loss!r}.")
-        net = self.net
-        if any(net.has_biases) or {*net.ratios, *net.lambda_W} != {1.0}:
-            raise ValueError(
-                "A `Training` program is of a network without biases, of equal widths and rates (`ratios` and "
-                "`lambda_W` 1). `train` has them all."
-            )
-
-
-def trained(job: Training, observe: Callable[..., Any] | None = None) -> Callable[[Space], Any]:
+def trained(
+    net: Network,
+    task: Task,
+    sgd: SGD,
+    *,
+    steps: int,
+    decoupled: bool = False,
+    observe: Callable[..., Any] | None = None,
+) -> Callable[[Space], Any]:
     r"""The program of training in the form without increments.
 
     $$h^\ell_t=W^\ell_0x^{\ell-1}_t-\eta\vartheta_\ell\sum_{s<t}\chi_s\langle x^{\ell-1}_s,x^{\ell-1}_t\rangle
@@ -76,48 +36,93 @@ def trained(job: Training, observe: Callable[..., Any] | None = None) -> Callabl
     x^{\ell-1}_s .$$
 
     Args:
-        job: What is trained on what.
+        net: The network; without biases, of equal widths, and one output.
+        task: Samples, of which each step teaches one; outputs of its `test_inputs` are returned.
+        sgd: The rate; no momentum, no decay, no clipping.
+        steps: How many.
+        decoupled: Whether gradients are carried back by an independent copy of each matrix (Theorem F.1).
         observe: A function of the space and of lists over steps of dictionaries (``x``, ``h``, ``dh``, ``dx`` by
             layer, ``back`` for $W^\top_0dh$ of the second layer, and ``chi``) that returns more scalars by name.
 
     Returns:
-        A program that returns ``f``: outputs of the watched inputs over time.
+        A program that returns ``f``: outputs of the test inputs over time, (time, test).
+
+    Raises:
+        TypeError: If an argument is another kind of thing.
+        ValueError: If a step teaches several samples, there are several outputs, the descent is not plain, or the
+            network has biases, unequal widths or unequal rates.
 
     Source: Yang & Hu, *Tensor Programs IV*, N.4, N.5 without increments; F.1, F.2 for two hidden layers.
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, Exact, run
-        >>> from scalewise.limits.program import Training, trained
+        >>> from scalewise.limits import SGD, Network, Exact, Task, run
+        >>> from scalewise.limits.program import trained
         >>> from scalewise.scaling import mup
-        >>> one = np.ones((2, 1))
-        >>> job = Training(Network(mup(depth=2), "linear"), one, one[:, 0], one[:1], eta=0.1)
-        >>> run(trained(job), Exact()).f.values.round(6).tolist()
+        >>> net, task = Network(mup(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])
+        >>> run(trained(net, task, SGD(0.1), steps=2), Exact()).f.values.round(6).tolist()
         [[0.0], [0.2], [0.36288]]
     """
+    job = sample_by_sample(net, task, sgd, steps, decoupled)
 
     def program(space: Space) -> dict[str, Any]:
         state = _State(space, job)
-        steps, outputs = [], []
-        for t in range(len(job.samples) + 1):
-            outputs.append([state.forward(xi)[0] for xi in job.watched])
-            if t < len(job.samples):
-                steps.append(state.step(job.samples[t], job.targets[t]))
+        seen, outputs = [], []
+        for t in range(job.steps + 1):
+            outputs.append([state.forward(xi)[0] for xi in task.test_inputs])
+            if t < job.steps:
+                i = int(taught(task, t)[0])
+                seen.append(state.step(task.inputs[i], task.targets[i, 0]))
         found = {"f": outputs}
         if observe is not None:
-            found |= observe(space, steps)
+            found |= observe(space, seen)
         return found
 
     return program
 
 
+def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: bool) -> Job:
+    """What a program of training can do: plain descent on one sample after another."""
+    kind("net", net, {Network: "a Network of `scalewise.limits`"})
+    kind("task", task, {Task: "a Task of `scalewise.limits`"})
+    kind("sgd", sgd, {SGD: "SGD(eta)"})
+    whole("steps", steps, 0)
+    if task.targets.shape[1] != 1:
+        raise ValueError(
+            f"A program of training is of one output; `targets` have {task.targets.shape[1]} columns. Use `train`."
+        )
+    if any(len(taught(task, t)) != 1 for t in range(steps)):
+        raise ValueError(
+            "A program of training teaches one sample per step; give the task `batches` such as [[0], [1], [0]]."
+        )
+    if sgd != SGD(sgd.eta):
+        raise ValueError(
+            "A program of training is plain descent; set `momentum` and `weight_decay` of `sgd` to 0 and `clip` to "
+            "None, or use `train`."
+        )
+    if any(net.has_biases) or {*net.ratios, *net.lambda_W} != {1.0}:
+        raise ValueError(
+            "A program of training is of a network without biases, of equal widths and rates (`ratios` and "
+            "`lambda_W` 1). `train` has them all."
+        )
+    return Job(net, task, sgd, steps, decoupled=decoupled)
+
+
+def taught(task: Task, t: int) -> np.ndarray:
+    """Indices of the samples of a step."""
+    chosen = task.batch(t)
+    return np.arange(len(task.inputs)) if chosen is None else chosen
+
+
 class _State:
     """Initial matrices and vectors, and every update as products of vectors of the program."""
 
-    def __init__(self, space: Space, job: Training) -> None:
+    def __init__(self, space: Space, job: Job) -> None:
         self.space, self.job, self.L = space, job, job.net.hidden_layers
         self.at = powers(job.net.strategy, space.n)
-        self.U = [space.vector(sigma=job.net.C_W[0] ** 0.5) for _ in range(job.samples.shape[1])]
+        self.U = [
+            space.vector(sigma=job.net.C_W[0] ** 0.5) for _ in range(job.task.inputs.shape[1])
+        ]
         self.W: list[Matrix] = []
         self.back: list[Matrix] = []
         for layer in range(2, self.L + 1):
@@ -149,7 +154,7 @@ class _State:
         """One step of gradient descent on one sample."""
         space, job = self.space, self.job
         f, hs, xs = self.forward(xi)
-        chi = error_factor(job.loss, f, target)
+        chi = error_factor(job.task.loss, f, target)
         dh: list[Any] = [None] * self.L
         dxs: list[Any] = [None] * self.L
         dx, back = self.last, None
@@ -166,16 +171,16 @@ class _State:
         self.U = [
             u + (float(v) * self._weight(0, new)) * dh[0] for u, v in zip(self.U, xi, strict=True)
         ]
-        self.last = self.last + (-job.eta * self.at.upsilon * chi) * xs[-1]
+        self.last = self.last + (-job.sgd.eta * self.at.upsilon * chi) * xs[-1]
         return new
 
     def _weight(self, layer: int, old: dict[str, Any]) -> Any:
-        return -self.job.eta * self.at.theta[layer] * old["chi"]
+        return -self.job.sgd.eta * self.at.theta[layer] * old["chi"]
 
 
-def error_factor(loss: str, f: Any, y: float | int) -> Any:
+def error_factor(loss: Loss, f: Any, y: float | int) -> Any:
     r"""$\chi=\partial\mathcal L/\partial f$ as a scalar of the program."""
-    if loss == "mse":
+    if loss is LOSSES["mse"]:  # linear, so that it exists where scalars are polynomials
         return f - y
-    value = LOSSES[loss].gradient(np.asarray(f.value)[..., None], np.asarray([y]))[..., 0]
+    value = loss.gradient(np.asarray(f.value)[..., None], np.asarray([y]))[..., 0]
     return type(f)(f.algebra, value)

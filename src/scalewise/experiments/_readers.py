@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from numpy.random import Generator, Philox
 
 from scalewise.data import data_file
-from scalewise.limits.maml_tasks import Tasks
+from scalewise.limits.maml import Tasks
 
 __all__ = [
     "Omniglot",

@@ -62,7 +62,8 @@ def transfer_gap(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, SGD, Task, Finite, transfer_gap
+        >>> from scalewise.limits import Network, SGD, Task, Finite
+        >>> from scalewise.limits.learning import transfer_gap
         >>> from scalewise.scaling import mup
         >>> one, net = Task(np.eye(2), [1.0, -1.0]), Network(mup(depth=2), "tanh")
         >>> gap = transfer_gap(net, one, one, SGD(0.5), steps=(0, 3), on=Finite(32))

@@ -29,8 +29,8 @@ from scalewise.scaling import ABC, Strategy, readout_exponents
 __all__ = [
     "LearningDerivatives",
     "OneStep",
-    "derivatives_of_learning",
-    "one_step_learning",
+    "derivatives",
+    "one_step",
     "sigma_gelu",
 ]
 
@@ -104,7 +104,7 @@ def sigma_gelu(sigma: float | int) -> Activation:
     Source: TP4 Definition N.1; the average derived.
 
     Example:
-        >>> from scalewise.limits import sigma_gelu
+        >>> from scalewise.limits.learning import sigma_gelu
         >>> round(float(sigma_gelu(0.7)(0.3)), 10)
         0.3826648845
     """
@@ -135,7 +135,7 @@ def sigma_gelu(sigma: float | int) -> Activation:
     )
 
 
-def one_step_learning(
+def one_step(
     strategy: Strategy | ABC,
     phi: Any,
     *,
@@ -165,10 +165,10 @@ def one_step_learning(
         $\dot Z_0=Z^{dx_0}$ for the printed $Z^{dh_0}$, corrected.
 
     Example:
-        >>> from scalewise.limits import one_step_learning
+        >>> from scalewise.limits import learning
         >>> from scalewise.scaling import mup
         >>> # One sample of target 1 has chi = -1: the step of rate -1.
-        >>> round(one_step_learning(mup(depth=2), "tanh", square=1.0, eta=-1.0).f_1, 7)
+        >>> round(learning.one_step(mup(depth=2), "tanh", square=1.0, eta=-1.0).f_1, 7)
         0.7081912
     """
     flags, sigma = _Flags(strategy), _smooth(phi)
@@ -203,9 +203,7 @@ def one_step_learning(
     return OneStep(eta=float(eta), **layers, f_1=float(f_1))
 
 
-def derivatives_of_learning(
-    strategy: Strategy | ABC, phi: Any, *, square: float | int
-) -> LearningDerivatives:
+def derivatives(strategy: Strategy | ABC, phi: Any, *, square: float | int) -> LearningDerivatives:
     r"""Second derivatives of one step with respect to the rate at 0, and the first and third of the output.
 
     With $C=(\beta^\ell)^2\,\mathbb E(\dot Z_0^\ell)^2$ and all Gaussian means at $Z_0^\ell$,
@@ -230,15 +228,15 @@ def derivatives_of_learning(
         `LearningDerivatives`; quadrature, rtol 1e-12.
 
     Raises:
-        ValueError: As for `one_step_learning`.
+        ValueError: As for `one_step`.
 
     Source: TP4 N.40-N.48. Printed otherwise: a factor 2 in $C$; $\mathbb E\phi'^2$ on the other term of N.42; the
         third derivative without 3 and with $-\gamma^{L-1}$ for $\beta^L$; $\beta^\ell$ without $\vartheta_\ell$.
 
     Example:
-        >>> from scalewise.limits import derivatives_of_learning
+        >>> from scalewise.limits import learning
         >>> from scalewise.scaling import mup
-        >>> round(derivatives_of_learning(mup(depth=3), "tanh", square=0.81).f_1_third, 5)
+        >>> round(learning.derivatives(mup(depth=3), "tanh", square=0.81).f_1_third, 5)
         2.11409
     """
     flags, sigma = _Flags(strategy), _smooth(phi)

@@ -13,9 +13,9 @@ from numpy.random import Generator, Philox
 
 from scalewise.limits._checks import array, is_number, kind, not_negative, whole
 from scalewise.limits._runs import resumable
-from scalewise.limits.word2vec import Embeddings, WordBatch, step_of_known_words
+from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
 
-__all__ = ["Word2Vec", "train_word2vec"]
+__all__ = ["Word2Vec", "train"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Word2Vec:
             )
 
 
-def train_word2vec(
+def train(
     embeddings: Embeddings,
     tokens: Int[np.ndarray, " token"],
     settings: Word2Vec,
@@ -92,7 +92,7 @@ def train_word2vec(
 
     Source: TP4 J.3.
     """
-    kind("embeddings", embeddings, {Embeddings: "Embeddings, such as word2vec_limit(words)"})
+    kind("embeddings", embeddings, {Embeddings: "Embeddings, such as words.limit(vocabulary)"})
     kind("settings", settings, {Word2Vec: "Word2Vec settings"})
     tokens = array("tokens", tokens, ("token",), whole=True)
     V = len(embeddings.context)

@@ -36,7 +36,7 @@ from scalewise.limits._few_shot import (
     through_softmax,
 )
 from scalewise.limits.linear import LinearNet
-from scalewise.limits.maml_tasks import Maml, Tasks
+from scalewise.limits.maml._tasks import Maml, Tasks
 
 # By which the squared norm of a gradient, relative to its terms, may miss being positive.
 _ROUNDING = 1e-3
@@ -46,7 +46,7 @@ __all__ = [
     "adapted_outputs",
     "check_net",
     "gram_net",
-    "maml_step",
+    "step",
 ]
 
 
@@ -85,7 +85,7 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
     r"""The products $M,A,C$ of a network or of the limit.
 
     Args:
-        net: From `linear_limit`, `linear_network` or `sample_linear`.
+        net: From `linear.limit`, `linear.network` or `linear.sample`.
         dtype: ``numpy.float64``, or ``numpy.float32`` for half the time: enough for the limit.
 
     Returns:
@@ -97,11 +97,12 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
     Source: derived from TP4 Algorithm 3.
 
     Example:
-        >>> from scalewise.limits import gram_net, linear_limit
-        >>> gram_net(linear_limit(784, 5, sigma_v=1 / 32)).M.shape
+        >>> from scalewise.limits.maml import gram_net
+        >>> from scalewise.limits import linear
+        >>> gram_net(linear.limit(784, 5, sigma_v=1 / 32)).M.shape
         (5, 785)
     """
-    kind("net", net, {LinearNet: "a LinearNet, such as linear_limit(inputs, outputs)"})
+    kind("net", net, {LinearNet: "a LinearNet, such as linear.limit(inputs, outputs)"})
     precision(dtype)
     P = _weights(net)
     M, A, C = net.v @ P, net.v @ net.v.T, P.T @ P
@@ -191,7 +192,7 @@ def _adapt(
     return new_F, new_Q, new_A
 
 
-def maml_step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
+def step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
     r"""One meta-step over a batch of tasks: adapt each, add the gradients on the queries, clip, update.
 
     With $G_i=\chi_i^\top\tilde\Xi_i$ of the supports and $\hat G_i=\hat\chi_i^\top\hat\Xi_i$ of the queries
@@ -297,13 +298,13 @@ def _rate(square: float, size: float, value: float, settings: Maml) -> float:
     """The rate that clipping leaves to a gradient of this squared norm; refuses what is none."""
     if not (math.isfinite(square) and math.isfinite(value)):
         raise ValueError(
-            f"The step of `maml_step` diverged: mean loss {value}, squared norm of the gradient {square}. Lower "
+            f"`maml.step` diverged: mean loss {value}, squared norm of the gradient {square}. Lower "
             f"`Maml.rate` ({settings.rate}) or `Maml.inner_rate` ({settings.inner_rate})."
         )
     if square < -_ROUNDING * size:
         raise ValueError(
             f"The squared norm of the gradient came out as {square:.3g}: rounding has left products `M`, `A`, `C` "
-            "that no network has. Give `maml_step` the network itself, a `LinearNet`, instead of its `gram_net`."
+            "that no network has. Give `maml.step` the network itself, a `LinearNet`, instead of its `gram_net`."
         )
     norm = math.sqrt(max(square, 0.0))
     return settings.rate * (settings.clip / norm if settings.clip < norm else 1.0)

@@ -37,7 +37,7 @@ def analogy_answers(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import analogy_answers
+        >>> from scalewise.limits.words import analogy_answers
         >>> man, woman, king, queen, tree = np.array([[1., 0], [0, 1], [2, 0], [1, 1], [-1, -1]])
         >>> words = np.array([man, woman, king, queen, tree])
         >>> analogy_answers(words, np.array([[1, 0, 3]])).tolist()
@@ -79,7 +79,7 @@ def analogy_chance(vocabulary: int) -> float:
     Source: TP4 J.3.2.
 
     Example:
-        >>> from scalewise.limits import analogy_chance
+        >>> from scalewise.limits.words import analogy_chance
         >>> analogy_chance(1003)
         0.001
     """

@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from scalewise.limits._few_shot import augmented, check_rate, contrasts
 from scalewise.limits.linear import LinearNet
-from scalewise.limits.maml import GramNet, products_of
-from scalewise.limits.maml_tasks import Tasks
+from scalewise.limits.maml._gram import GramNet, products_of
+from scalewise.limits.maml._tasks import Tasks
 
 __all__ = ["bias_response"]
 
@@ -60,9 +60,10 @@ def bias_response(
         One input, 1, of either class: $\tilde\xi=(1,1)$, $C=\mathrm{diag}(1,0)$, $A=I/4$.
 
         >>> import numpy as np
-        >>> from scalewise.limits import Tasks, bias_response, linear_limit
+        >>> from scalewise.limits.maml import Tasks, bias_response
+        >>> from scalewise.limits import linear
         >>> x, y = np.ones((1, 2, 1)), np.array([[0, 1]])
-        >>> bias_response(linear_limit(1, 2, sigma_v=0.5), Tasks(x, y, x, y), 0.4).round(12).tolist()
+        >>> bias_response(linear.limit(1, 2, sigma_v=0.5), Tasks(x, y, x, y), 0.4).round(12).tolist()
         [0.3]
     """
     check_rate("inner_rate", inner_rate)

@@ -46,7 +46,7 @@ def conditioned_readout(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import conditioned_readout
+        >>> from scalewise.limits.learning import conditioned_readout
         >>> x = np.random.default_rng(0).normal(size=(2, 100))
         >>> W = conditioned_readout(np.ones((1, 100)), x, np.array([[1.0], [-2.0]]))
         >>> (x @ W.T / 10).round(12).ravel().tolist()

@@ -34,11 +34,11 @@ from scalewise.limits._checks import array, is_number, kind, not_negative, preci
 __all__ = [
     "Embeddings",
     "WordBatch",
+    "limit",
+    "network",
+    "objective",
+    "step",
     "step_of_known_words",
-    "word2vec_limit",
-    "word2vec_network",
-    "word2vec_objective",
-    "word2vec_step",
 ]
 
 _NARROW = 512  # columns up to which rows are gathered at once; wide rows are faster one by one
@@ -46,7 +46,7 @@ _NARROW = 512  # columns up to which rows are gathered at once; wide rows are fa
 
 @dataclass(frozen=True)
 class Embeddings:
-    r"""Word vectors; `word2vec_step` changes the arrays in place.
+    r"""Word vectors; `step` changes the arrays in place.
 
     Args:
         context: $\Phi$, a row per word: the embedding in common use.
@@ -107,7 +107,7 @@ class WordBatch:
             )
 
 
-def word2vec_limit(
+def limit(
     vocabulary: int,
     *,
     sigma_u: float = 1.0,
@@ -132,8 +132,8 @@ def word2vec_limit(
     Source: TP4 J.3.1.
 
     Example:
-        >>> from scalewise.limits import word2vec_limit
-        >>> word2vec_limit(5).context.shape, word2vec_limit(5, sigma_v=1.0).context.shape
+        >>> from scalewise.limits import words
+        >>> words.limit(5).context.shape, words.limit(5, sigma_v=1.0).context.shape
         ((5, 5), (5, 10))
     """
     _check(vocabulary, sigma_u, sigma_v)
@@ -147,7 +147,7 @@ def word2vec_limit(
     return Embeddings(context, target)
 
 
-def word2vec_network(
+def network(
     vocabulary: int,
     width: int,
     *,
@@ -179,7 +179,7 @@ def word2vec_network(
     return Embeddings((sigma_u * draw[0]).astype(dtype), (sigma_v * draw[1]).astype(dtype))
 
 
-def word2vec_objective(embeddings: Embeddings, batch: WordBatch) -> float:
+def objective(embeddings: Embeddings, batch: WordBatch) -> float:
     r"""$\sum_i\big[\log\sigma(s_i)+\sum_{\tau\ne i}w\log(1-\sigma(s_\tau))\big]$ of a batch: to be maximised.
 
     Args:
@@ -203,7 +203,7 @@ def word2vec_objective(embeddings: Embeddings, batch: WordBatch) -> float:
     return -float(lost)
 
 
-def word2vec_step(
+def step(
     embeddings: Embeddings, batch: WordBatch, *, learning_rate: float, weight_decay: float = 0.0
 ) -> None:
     r"""One step of ascent on a batch, in place: the rows touched, and no others, change.
@@ -238,7 +238,7 @@ def step_of_known_words(embeddings: Embeddings, batch: WordBatch, eta: float, ga
         finite = _ascend(embeddings.context, embeddings.target, batch, eta, gamma)
     if not finite:
         raise ValueError(
-            f"`word2vec_step` diverged: inner products are not finite. Lower `learning_rate` ({eta}), make the "
+            f"`words.step` diverged: inner products are not finite. Lower `learning_rate` ({eta}), make the "
             "batch smaller or draw more negatives."
         )
 
@@ -307,7 +307,7 @@ def _check(vocabulary: int, sigma_u: float, sigma_v: float) -> None:
 
 def _check_words(embeddings: Embeddings, batch: WordBatch) -> None:
     """Refuse what are no embeddings and words of theirs."""
-    kind("embeddings", embeddings, {Embeddings: "Embeddings, such as word2vec_limit(words)"})
+    kind("embeddings", embeddings, {Embeddings: "Embeddings, such as words.limit(vocabulary)"})
     kind("batch", batch, {WordBatch: "a WordBatch"})
     V = len(embeddings.context)
     for name, least in (("words", 0), ("contexts", -1), ("negatives", 0)):

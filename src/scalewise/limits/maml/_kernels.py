@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from scalewise.limits._checks import array, kind, not_negative, precision, whole
 from scalewise.limits._few_shot import check_rate, softmax_loss
-from scalewise.limits.maml_tasks import Maml, Tasks
+from scalewise.limits.maml._tasks import Maml, Tasks
 
 __all__ = [
     "Kernel",
@@ -30,9 +30,9 @@ __all__ = [
     "ReluGP",
     "ReluNTK",
     "kernel_adapted_outputs",
-    "kernel_maml_step",
     "kernel_model",
     "kernel_outputs",
+    "kernel_step",
 ]
 
 Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -54,7 +54,7 @@ class ReluGP:
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import ReluGP
+        >>> from scalewise.limits.maml import ReluGP
         >>> ReluGP(1.0, 0.0)(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).round(6).tolist()
         [[0.5, 0.159155]]
     """
@@ -88,7 +88,7 @@ class ReluNTK:
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import ReluNTK
+        >>> from scalewise.limits.maml import ReluNTK
         >>> float(ReluNTK(1.0, 1.0, 0.0)(np.ones((1, 1)), np.ones((1, 1)))[0, 0])
         1.5
     """
@@ -229,7 +229,7 @@ def kernel_model(
     Source: TP4 Algorithm 4, line 1.
 
     Example:
-        >>> from scalewise.limits import ReluGP, kernel_model
+        >>> from scalewise.limits.maml import ReluGP, kernel_model
         >>> kernel_model(ReluGP(), 784, 5).count
         0
     """
@@ -324,7 +324,7 @@ def kernel_adapted_outputs(
     return F[:, s:]
 
 
-def kernel_maml_step(
+def kernel_step(
     model: KernelModel, tasks: Tasks, settings: Maml, *, batched: bool = True
 ) -> tuple[KernelModel, float]:
     r"""One meta-step over a batch of tasks.
@@ -350,7 +350,7 @@ def kernel_maml_step(
     kind("settings", settings, {Maml: "Maml settings"})
     if settings.second_order:
         raise ValueError(
-            "`kernel_maml_step` is Algorithm 4, which is first order; got `Maml.second_order=True`."
+            "`maml.kernel_step` is Algorithm 4, which is first order; got `Maml.second_order=True`."
         )
     kind("tasks", tasks, {Tasks: "Tasks"})
     if not batched:
@@ -359,7 +359,7 @@ def kernel_maml_step(
             one = slice(i, i + 1)
             task = Tasks(tasks.support[one], tasks.support_class[one],
                          tasks.query[one], tasks.query_class[one])  # fmt: skip
-            model, value = kernel_maml_step(model, task, settings)
+            model, value = kernel_step(model, task, settings)
             losses.append(value)
         return model, float(np.mean(losses))
     F = kernel_adapted_outputs(model, tasks, steps=1, inner_rate=settings.inner_rate)
