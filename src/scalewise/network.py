@@ -6,7 +6,7 @@ import hashlib
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,14 @@ from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
 from scalewise.criticality import Criticality, criticality, equivalent_rates, rates_along
 
-__all__ = ["MLP", "check_inputs", "digest_of", "replace_layers"]
+__all__ = ["MLP", "check_inputs", "digest_of"]
 
 # One number, or one for each layer, in any form that `scalewise._arrays` reads.
 PerLayer = Any
+
+
+class _Same(tuple):
+    """One number for every layer: `dataclasses.replace` with another depth repeats it for the new layers."""
 
 
 @dataclass(frozen=True, init=False)
@@ -31,6 +35,10 @@ class MLP:
     \qquad f(x)=z^{(L)},$$
     $$b^{(\ell)}_i\sim N(0,C_b^{(\ell)}),\qquad W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),$$
     and learning rates $\lambda_b^{(\ell)}$ for biases, $\lambda_W^{(\ell)}/n_{\ell-1}$ for weights.
+
+    A network is a value: equal to any other with the same numbers, hashable, and ``dataclasses.replace(net,
+    depth=8)`` is the same network with more layers, where every number that was given once for all layers is
+    repeated.
 
     Args:
         depth: $L$, the number of weight layers, at least 1.
@@ -57,7 +65,7 @@ class MLP:
     """
 
     depth: int
-    hidden_widths: tuple[int, ...]
+    width: tuple[int, ...]
     activation: Activation
     input_dim: int
     output_dim: int
@@ -65,7 +73,6 @@ class MLP:
     C_W: tuple[float, ...]
     lambda_b: tuple[float, ...]
     lambda_W: tuple[float, ...]
-    criticality: Criticality | None
 
     def __init__(
         self,
@@ -83,7 +90,7 @@ class MLP:
         depth = _size("depth", depth, "counts weight layers")
         store = object.__setattr__
         store(self, "depth", depth)
-        store(self, "hidden_widths", _hidden_widths(width, depth))
+        store(self, "width", _hidden_widths(width, depth))
         store(self, "activation", to_activation(activation))
         store(self, "input_dim", _size("input_dim", input_dim, "is the number of features"))
         store(self, "output_dim", _size("output_dim", output_dim, "is the number of outputs"))
@@ -91,7 +98,18 @@ class MLP:
         store(self, "C_W", _per_layer("C_W", C_W, depth, positive=True))
         store(self, "lambda_b", _per_layer("lambda_b", lambda_b, depth))
         store(self, "lambda_W", _per_layer("lambda_W", lambda_W, depth))
-        store(self, "criticality", None)
+
+    @property
+    def hidden_widths(self) -> tuple[int, ...]:
+        r"""$(n_1,\dots,n_{L-1})$."""
+        return tuple(self.width)
+
+    @property
+    def criticality(self) -> Criticality | None:
+        """The record of the critical point that all layers are at; ``None`` if they are not."""
+        record = criticality(self.activation)
+        critical = ({record.C_b}, {record.C_W})
+        return record if (set(self.C_b), set(self.C_W)) == critical else None
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -120,7 +138,7 @@ class MLP:
         """The same network with the critical `C_b`, `C_W` of its activation in every layer.
 
         Returns:
-            A copy whose `criticality` holds the record the numbers come from.
+            A copy whose `criticality` is the record that the numbers come from.
 
         Raises:
             ValueError: If the activation has no critical point; the message says why.
@@ -131,16 +149,11 @@ class MLP:
                 f"{self.activation.name!r} has no critical initialisation: {record.reason} "
                 "Set C_b and C_W yourself, or choose another activation."
             )
-        copy = replace_layers(self, C_b=record.C_b, C_W=record.C_W)
-        object.__setattr__(copy, "criticality", record)
-        return copy
+        return replace(self, C_b=record.C_b, C_W=record.C_W)
 
     def at_width(self, width: int | Sequence[int]) -> MLP:
         """The same network with other hidden widths."""
-        copy = replace_layers(self)
-        object.__setattr__(copy, "hidden_widths", _hidden_widths(width, self.depth))
-        object.__setattr__(copy, "criticality", self.criticality)
-        return copy
+        return replace(self, width=width)
 
     def with_equivalent_learning_rates(
         self, lambda_b: float = 1.0, lambda_W: float = 1.0, *, kernel: float | None = None
@@ -186,12 +199,10 @@ class MLP:
                 self.activation, kernel, self.C_b, self.C_W, lambda_b, lambda_W
             )
         else:
-            record = self.criticality or criticality(self.activation)
+            record = criticality(self.activation)
             bias, weight = equivalent_rates(record, self.depth, lambda_b, lambda_W)
             _require_criticality(self, record)
-        copy = replace_layers(self, lambda_b=bias, lambda_W=weight)
-        object.__setattr__(copy, "criticality", self.criticality)
-        return copy
+        return replace(self, lambda_b=bias, lambda_W=weight)
 
     def attributes(self) -> dict[str, object]:
         """What a result must carry to be computed again: plain numbers, text and lists."""
@@ -215,28 +226,6 @@ class MLP:
             f"MLP(depth={self.depth}, width={width}, activation={self.activation.name!r}, "
             f"input_dim={self.input_dim}, output_dim={self.output_dim})"
         )
-
-
-def replace_layers(
-    net: MLP,
-    *,
-    C_b: PerLayer | None = None,
-    C_W: PerLayer | None = None,
-    lambda_b: PerLayer | None = None,
-    lambda_W: PerLayer | None = None,
-) -> MLP:
-    """A copy of `net` with some hyperparameters replaced; the record of criticality is dropped."""
-    return MLP(
-        net.depth,
-        net.hidden_widths,
-        net.activation,
-        input_dim=net.input_dim,
-        output_dim=net.output_dim,
-        C_b=net.C_b if C_b is None else C_b,
-        C_W=net.C_W if C_W is None else C_W,
-        lambda_b=net.lambda_b if lambda_b is None else lambda_b,
-        lambda_W=net.lambda_W if lambda_W is None else lambda_W,
-    )
 
 
 def _require_criticality(net: MLP, record: Criticality) -> None:
@@ -313,8 +302,10 @@ def _hidden_widths(width: Any, depth: int) -> tuple[int, ...]:
     meaning = "is a number of neurons"
     if hasattr(width, "__array__"):
         width = real_array("`MLP.width`", width).tolist()
+    if isinstance(width, _Same) and width:
+        width = width[0]
     if not isinstance(width, Sequence) or isinstance(width, str):
-        return (_size("width", width, meaning),) * (depth - 1)
+        return _Same((_size("width", width, meaning),) * (depth - 1))
     if len(width) != depth - 1:
         raise ValueError(
             f"`MLP.width` needs one width for each of the {depth - 1} hidden layers of a network "
@@ -324,7 +315,7 @@ def _hidden_widths(width: Any, depth: int) -> tuple[int, ...]:
 
 
 def _per_layer(name: str, value: Any, depth: int, *, positive: bool = False) -> tuple[float, ...]:
-    given = real_array(f"`MLP.{name}`", value)
+    given = real_array(f"`MLP.{name}`", value[0] if isinstance(value, _Same) else value)
     many = given.ndim > 0
     values = tuple(given.ravel().tolist()) if many else (given.item(),) * depth
     if len(values) != depth or given.ndim > 1:
@@ -337,4 +328,5 @@ def _per_layer(name: str, value: Any, depth: int, *, positive: bool = False) -> 
         if not math.isfinite(v) or v < 0 or (positive and v == 0):
             place = f" in layer {layer}" if many else ""
             raise ValueError(f"`MLP.{name}` must be {rule}; got {v!r}{place}.")
-    return tuple(float(v) for v in values)
+    kept = tuple(float(v) for v in values)
+    return kept if many else _Same(kept)

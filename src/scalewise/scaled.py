@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from scalewise.network import MLP, replace_layers
+from scalewise.network import MLP
 from scalewise.scaling import Strategy
 
 __all__ = ["ScaledMLP", "apply_strategy"]
@@ -75,7 +75,7 @@ def apply_strategy(
     width = net.hidden_widths[-1] / reference_width
     p, q = strategy.p, strategy.q
     return ScaledMLP(
-        replace_layers(
+        replace(
             net,
             C_b=_times(net.C_b, width, p),
             C_W=_times(net.C_W, width, p),

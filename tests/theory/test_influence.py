@@ -1,12 +1,12 @@
 """Golden and agreement tests: the influences of the NTK note, against tables and real networks."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.network import replace_layers
 from scalewise.theory.influence import (
     cross_moment,
     first_moment,
@@ -72,7 +72,7 @@ def test_tabulated_second_moments() -> None:
 def test_kernels_are_pdlts_one_layer_shifted() -> None:
     net = sw.MLP(3, 9, "gelu", input_dim=2, output_dim=1, C_b=(0.1, 0.3, 0.2), C_W=(1.1, 1.7, 1.4))
     kernels, flow = note_kernels(net, X), sw.predict(net, X, observables="kernel")
-    alone = replace_layers(net, lambda_b=(0.0, 1.0, 0.0), lambda_W=0.0)
+    alone = replace(net, lambda_b=(0.0, 1.0, 0.0), lambda_W=0.0)
     for layer in (1, 2, 3):
         np.testing.assert_allclose(kernels.pdlt_kernel(layer), flow.kernel.sel(layer=layer))
     # Only the biases of layer 2 learn: the NTK above is the slope of the map from it.

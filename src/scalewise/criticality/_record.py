@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 
 from scalewise.activations import Activation
 
@@ -39,10 +40,14 @@ class CriticalPoint:
     stability: str
     note: str
     universality: str = NO_CLASS
-    coefficients: Mapping[str, float] = field(default_factory=dict)
-    exponents: Mapping[str, float | None] = field(default_factory=dict)
+    coefficients: Mapping[str, float] = field(default_factory=dict, hash=False)
+    exponents: Mapping[str, float | None] = field(default_factory=dict, hash=False)
     attracts_from_below: bool | None = None
     attracts_from_above: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("coefficients", "exponents"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def attributes(self) -> dict[str, object]:
         """The record as plain numbers, text and lists, for JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,11 @@ def criticality(source: str | Activation | Callable[[Any], Any]) -> Criticality:
         >>> print(f"{sw.criticality('gelu').K_star:.12g}")
         3.56155281281
     """
-    sigma = activation(source)
+    return _found(activation(source))
+
+
+@lru_cache(maxsize=128)
+def _found(sigma: Activation) -> Criticality:
     if sigma.slopes is not None:
         return _scale_invariant(sigma)
     jumps = [kink.location for kink in sigma.kinks if kink.jump]

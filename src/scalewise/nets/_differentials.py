@@ -9,6 +9,7 @@ its derivative along the vectors it was handed: no Jacobian, no Hessian is ever 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from scalewise.nets._networks import (
     precision,
     traced,
 )
-from scalewise.network import MLP, check_inputs, replace_layers
+from scalewise.network import MLP, check_inputs
 
 __all__ = ["SAMPLED", "empirical_differential", "sample_differentials"]
 
@@ -141,7 +142,7 @@ def sample_differentials(
         scales = np.sqrt(np.array([net.C_b, net.C_W])).astype(dtype)
         numbers = (np.asarray(inputs[0], dtype), scales, _roots(net, dtype))
         # Unit variances and rates: networks that differ in these alone share one compilation.
-        unit = replace_layers(net, C_b=1.0, C_W=1.0, lambda_b=1.0, lambda_W=1.0)
+        unit = replace(net, C_b=1.0, C_W=1.0, lambda_b=1.0, lambda_W=1.0)
         for start in range(0, networks, batch):
             # The last batch is drawn whole and cut: one shape, one compilation.
             draws = _draw(base, start + np.arange(batch), numbers, unit=unit, dtype=dtype)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
+from scalewise.criticality import criticality
 from scalewise.experiments._look import SUPERSCRIPT
 from scalewise.report._aspect import LARGE, SMALL
 from scalewise.report._results import Results
@@ -118,19 +119,16 @@ def _agreeing(results: Results) -> str:
 
 def critical_words(results: Results) -> Markup:
     """Where the activation is critical and how that was found."""
-    record = results.net.criticality
+    record = criticality(results.net.activation)
     name = escape(results.net.activation.name)
-    if record is None:
-        return Markup(
-            "The bias and weight variances of this network were chosen by hand; it is not said to "
-            "be at the critical point of {}."
-        ).format(name)
     if record.C_b is None or record.C_W is None:
         return Markup("{} has no critical initialisation: {}").format(name, typeset(record.reason))
+    own = "" if results.net.criticality else "The variances of this network are other ones. "
     return Markup(
-        "For {} the critical initialisation is <i>C<sub>b</sub></i> = {}, "
+        "{}For {} the critical initialisation is <i>C<sub>b</sub></i> = {}, "
         "<i>C<sub>W</sub></i> = {}{}. {}"
     ).format(
+        own,
         name,
         f"{record.C_b:.12g}",
         f"{record.C_W:.12g}",

@@ -12,14 +12,14 @@ true stands here; `docs/ntk_note.md` lists the differences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import pair_moment
-from scalewise.network import MLP, check_inputs, replace_layers
+from scalewise.network import MLP, check_inputs
 from scalewise.theory._predict import predict
 from scalewise.theory.kernel_flow import kernel_flow
 
@@ -245,7 +245,7 @@ def output_variance(net: MLP, x: Any) -> Float[np.ndarray, "block sample sample"
     out = []
     for k in range(1, L + 1):
         rates = [float(layer == k) for layer in range(1, L + 1)]
-        alone = replace_layers(net, lambda_b=rates, lambda_W=0.0)
+        alone = replace(net, lambda_b=rates, lambda_W=0.0)
         top = predict(alone, x, observables=["ntk_A", "ntk_B"], layers=L).isel(layer=0)
         A, B = top.ntk_A.values, top.ntk_B.values
         parts = [

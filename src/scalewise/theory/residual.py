@@ -30,7 +30,7 @@ Source: PDLT (B.3), (B.11), (B.24); the memory beyond the quadratic part is deri
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from scalewise._arrays import float_array
 from scalewise.activations import Activation
 from scalewise.criticality import susceptibilities
 from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
-from scalewise.network import MLP, check_inputs, replace_layers
+from scalewise.network import MLP, check_inputs
 from scalewise.theory.preactivation import (
     Pairs,
     pair_derivatives,
@@ -130,7 +130,7 @@ class ResidualMLP:
         left = [1 - g * g for g in self.gamma]
         C_b = [c * f for c, f in zip(point.C_b, left, strict=True)]
         C_W = [c * f for c, f in zip(point.C_W, left, strict=True)]
-        return ResidualMLP(replace_layers(point, C_b=C_b, C_W=C_W), self.gamma)
+        return ResidualMLP(replace(point, C_b=C_b, C_W=C_W), self.gamma)
 
 
 def residual_susceptibilities(
