@@ -6,6 +6,7 @@ of_vanishing_kernel = row("theory/vanishing_kernel.py", "tests/theory/test_asymp
 of_scale_invariant = row("theory/scale_invariant.py", "tests/theory/test_asymptotics.py")
 of_power_laws = row("theory/power_laws.py", "tests/theory/test_asymptotics_derived.py")
 of_half_stable = row("theory/half_stable.py", "tests/theory/test_asymptotics_derived.py")
+of_asymptotics = row("theory/asymptotics.py", "tests/theory/test_asymptotics.py")
 of_scaling_ansatz = row("theory/scaling_ansatz.py", "tests/theory/test_asymptotics_scaling.py")
 
 MUTANTS = (
@@ -123,6 +124,15 @@ MUTANTS = (
     of_half_stable("half-stable T: twice", "2 * b * X * Q * over[6]", "b * X * Q * over[6]"),
     of_half_stable("half-stable U: four", "X**3 * over[4]", "X**3 * over[5]"),
     of_half_stable("half-stable forms: none forgotten", "power if p < limit", "power if p < 1e9"),
+    of_asymptotics(
+        "deep rates: not shared", '"lambda_b": lambda_b / share', '"lambda_b": lambda_b'
+    ),
+    of_asymptotics(
+        "half-stable rates: without the depth",
+        "depth=float(depth or 1)",
+        "depth=1.0",
+        "tests/theory/test_asymptotics_derived.py",
+    ),
     of_scaling_ansatz("fitted exponents: sign", "sign = float(np.sign(observed[0]))", "sign = 1.0"),
     of_scaling_ansatz(
         "fitted exponents: powers exchanged",

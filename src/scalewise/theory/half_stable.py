@@ -4,7 +4,7 @@ From the side that attracts, $\Delta K=K-K^\star=1/(-\tilde a_1)\ell$ with $\til
 $$\chi_\parallel=1-\frac2\ell,\qquad\chi_\perp=1-\frac p\ell,\quad p=\frac{\tilde b_1}{\tilde a_1},\qquad
   2h=\chi_\perp'\to\tilde b_1=C_Wp',$$
 and every other expectation stays what it is at $K^\star$. The kernel fluctuates by $V\sim\ell$ in a direction that
-is marginal, and through $\tilde b_1$ that moves the NTK: $D$, $A$ and $H^{\{1\}}$ outgrow $\ell/n$ by powers of $\ell$.
+is marginal, and through $\tilde b_1$ that moves the NTK: $D$, $A$ and $H^{\{1\}}$ outgrow $\ell/n$.
 
 Source: derived, as PDLT §5.4, §9.3, §11.2.3 and §∞.1.2, from the recursions of `single_input`.
 """
