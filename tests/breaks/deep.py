@@ -52,6 +52,7 @@ MUTANTS = (
         "deep kinks: fluctuations of the vertex alone",
         '(c["vertex_source"] + 1) / 3',
         'c["vertex_source"] / 2',
+        "tests/theory/test_asymptotics_derived.py",
     ),
     of_vanishing_kernel("deep V: second term", "(82 * a - 90 * b)", "(80 * a - 90 * b)"),
     of_vanishing_kernel(
