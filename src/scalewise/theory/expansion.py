@@ -34,10 +34,10 @@ __all__ = ["Expansion", "expansion_parameter", "pair_vertex"]
 _DIAGONAL = 16  # inputs: V/K² is a smooth function of K_aa alone
 _TARGETS = 7  # correlations, over the range that the inputs have
 _NEAR = 0.02  # of that range: pairs as near as this to a target count as equally near
-_MOST = 2048  # inputs among which pairs are sought
+_MOST = 128  # inputs among which pairs are sought
 # Pairs times layers: a second or so. Moments of an activation with kinks and no closed form are dear.
 _CHEAP, _DEAR = 3000, 60
-_ANGLES, _RADII = 80, 28
+_ANGLES, _RADII = 64, 24
 _CHUNK = 64
 _ORDERS = ((1, 1), (2, 0), (0, 2))
 
@@ -55,10 +55,10 @@ def expansion_parameter(
     r"""$\epsilon$ at every layer, at the network's own widths.
 
     All pairs are looked at where pairs times layers are 3000 at most (60 for an activation with kinks whose
-    moments have no closed form). Of more inputs, seven correlations are aimed at over the range that the inputs
-    have, zero, if it is in the range, first; near each, the pairs of the smallest and of the largest
-    $K_{aa}K_{bb}$ are taken, as many as the depth leaves room for. The choice depends on the inputs alone, not on
-    their order or units.
+    moments have no closed form). Of more inputs (of 128 at most, evenly over their norms) seven correlations
+    are aimed at over the range that they have, zero, if it is in the range, first; near each, the pairs of the
+    smallest and of the largest $K_{aa}K_{bb}$ are taken, as many as the depth leaves room for. The choice depends
+    on the inputs alone, not on their order or units.
 
     Args:
         net: The network.
@@ -156,10 +156,12 @@ def _sources(sigma: Activation, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> 
     """
     angle = np.arccos(np.clip(C / np.sqrt(A * B), -1.0, 1.0))[:, None, None]
     angles = _ANGLES if sigma.is_continuous else 4 * _ANGLES  # in half a turn
-    phi = (np.arange(2 * angles) + 0.5) * (math.pi / angles)
-    t, weight = np.polynomial.laguerre.laggauss(_RADII)
+    turns = angles if sigma.parity else 2 * angles  # parity tells the other half
+    phi = (np.arange(turns) + 0.5) * (math.pi / angles)
+    # What is homogeneous depends on the radius as a polynomial of the fourth degree at most does.
+    t, weight = np.polynomial.laguerre.laggauss(3 if sigma.is_scale_invariant else _RADII)
     r = np.sqrt(2 * t)[:, None]
-    weights = np.repeat(weight / (2 * angles), 2 * angles)
+    weights = np.repeat(weight / turns, turns)
     out = np.empty((A.size, 3, 3))
     for start in range(0, A.size, _CHUNK):
         part = slice(start, start + _CHUNK)
