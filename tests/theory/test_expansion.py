@@ -40,6 +40,17 @@ def test_the_vertex_of_pairs_is_that_of_all_inputs(names) -> None:
     assert not wrong
 
 
+def test_inputs_of_unequal_norm_are_told_apart() -> None:
+    """Where the vertex of either input alone feeds that of the pair, and differs."""
+    x = np.array([[0.5, 0.2, 0.1], [2.0, 1.0, -1.0]])
+    for name in ("gelu", "swish"):
+        network = net(5, name, features=3, C_W=1.9)
+        K = kernel_flow(network, x, ntk=False).K
+        V = preactivation_flow(network, K, metric_nlo=False).V
+        found = pair_vertex(network, K[:, [0], [0]], K[:, [1], [1]], K[:, [0], [1]])
+        np.testing.assert_allclose(found[:, 0], V[:, 0, 1, 0, 1], rtol=2e-4)
+
+
 @pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
 def test_no_entry_of_the_vertex_is_larger(name: str) -> None:
     """|V_abcd| <= n epsilon sqrt(K_aa K_bb K_cc K_dd), for anticorrelated and orthogonal inputs too."""

@@ -76,11 +76,11 @@ def expansion_parameter(
     Example:
         >>> import numpy as np, scalewise as sw
         >>> from scalewise.theory.expansion import expansion_parameter
-        >>> net = sw.MLP(2, 10, "perceptron", input_dim=2, output_dim=1)
+        >>> net = sw.MLP(2, 10, "linear", input_dim=2, output_dim=1)
         >>> x = np.sqrt(2) * np.eye(2)
         >>> found = expansion_parameter(net, x, np.ones((2, 2)))
-        >>> print(f"{found.value[1]:.3f}")  # signs of orthogonal inputs are independent: 1/n
-        0.100
+        >>> print(f"{found.value[1]:.3f}", found.pairs)  # (1 + c²)/n, largest on the diagonal
+        0.200 1
     """
     below = np.array(net.widths[:-1], dtype=np.float64)[:, None]
     _, order = np.unique(K[0], return_index=True)
