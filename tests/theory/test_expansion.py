@@ -6,7 +6,7 @@ import pytest
 import scalewise as sw
 from networks import inputs_with_kernel, net
 from rescaled import rescaled
-from scalewise.theory.expansion import expansion_parameter, pair_vertex
+from scalewise.theory.expansion import _spread, expansion_parameter, pair_vertex
 from scalewise.theory.kernel_flow import kernel_flow
 from scalewise.theory.preactivation import preactivation_flow
 
@@ -113,6 +113,14 @@ def test_a_choice_of_pairs_sees_what_all_of_them_see(name: str) -> None:
     found = sought(network, x)
     assert found.pairs < 20
     np.testing.assert_allclose(found.value * network.widths[:-1], every, rtol=0.04)
+
+
+def test_orthogonal_pairs_come_first_and_near_pairs_of_both_sizes() -> None:
+    c, size = np.array([-0.9, -0.2, 0.01, 0.9, 0.012]), np.array([1.0, 2.0, 3.0, 1.0, 5.0])
+    assert _spread(c, size, 1).tolist() == [4]
+    assert _spread(c, size, 3).tolist() == [4, 2, 0]
+    assert sorted(_spread(c, size, 9)) == [0, 1, 2, 3, 4]
+    assert _spread(np.array([0.5, 0.7]), size[:2], 1).tolist() == [0]
 
 
 def test_what_depth_and_kinks_leave_room_for() -> None:
