@@ -9,7 +9,43 @@ of_flow = row("theory/kernel_flow.py", (PRINTED, "tests/theory/test_golden_ntk.p
 of_map = row("gaussian/_kernel_map.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
 of_vertex = row("theory/preactivation.py", (PRINTED, GOLDEN))
 
+of_expansion = row("theory/expansion.py", "tests/theory/test_expansion.py")
+
 MUTANTS = (
+    of_expansion(
+        "expansion: diagonal only", "np.maximum(best, np.max(V", "np.maximum(best, 0 * np.max(V"
+    ),
+    of_expansion("expansion: legs aa", "out[layer] = V[:, 1, 1]", "out[layer] = V[:, 0, 0]"),
+    of_expansion(
+        "expansion: mixed derivative once", "0.5 * mixed[2, 0].value", "mixed[2, 0].value"
+    ),
+    of_expansion(
+        "expansion: diagonal slope",
+        'table.moments(A)["g1"], table',
+        'table.moments(B)["g1"], table',
+    ),
+    of_expansion(
+        "expansion: means left in", "features -= (features @ weights)[..., None]", "features -= 0.0"
+    ),
+    of_expansion(
+        "expansion: half the angle",
+        "* np.cos(phi + shift * angle[part])",
+        "* np.cos(phi + angle[part])",
+    ),
+    of_expansion("expansion: order of the inputs", "x = x[order]\n", "x = x + 0.0\n"),
+    of_expansion(
+        "expansion: widths",
+        "widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0\n        here",
+        "widths[layer] / 99.0 if layer > 1 else 1.0\n        here",
+    ),
+    of_expansion(
+        "expansion: never near 0", "targets = [min(max(0.0, low), high), low", "targets = [low"
+    ),
+    of_expansion(
+        "expansion: within the metric",
+        "size[near])], near[np.argmin",
+        "size[near])], near[np.argmax",
+    ),
     of_flow("K: bias variance dropped off the diagonal", "            K += net.C_b[i]\n", ""),
     of_flow(
         "K: weight variance of the layer below",

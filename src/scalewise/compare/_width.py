@@ -34,7 +34,7 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
 
     $$G^{(\ell)}=K^{(\ell)}+\frac{1}{n_{\ell-1}}G^{\{1\}(\ell)}\pm
     \big(\epsilon^{(\ell)}\big)^2\sqrt{K_{aa}K_{bb}},\qquad
-    \epsilon^{(\ell)}=\max_a\frac{V_{(aa)(aa)}^{(\ell)}}{n_{\ell-1}\,(K_{aa}^{(\ell)})^2}.$$
+    \epsilon^{(\ell)}=\max_{a\le b}\frac{V_{(ab)(ab)}^{(\ell)}}{n_{\ell-1}K_{aa}^{(\ell)}K_{bb}^{(\ell)}}.$$
 
     Layer 1 is exact and layer 2 too: its coefficient of 1/n is all there is. The NTK with its
     ``ntk_nlo`` is treated as the kernel. What is known to leading order only (the fluctuations, a kernel
@@ -58,7 +58,7 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
         ValueError: If `theory` is not a prediction, or the widths are not whole numbers in the
             ratios that the prediction was made for.
 
-    Source: PDLT (4.104)-(4.106); $\epsilon$ is the relative variance of the metric, (4.76).
+    Source: PDLT (4.104)-(4.106); $\epsilon$ is the largest relative variance of the metric, (4.76).
 
     Example:
         >>> import scalewise as sw

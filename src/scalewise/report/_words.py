@@ -145,9 +145,9 @@ def aspect_words(results: Results) -> list[Markup]:
     out = [
         Markup(
             "Depth {} over width {} is an aspect ratio <i>L</i>∕<i>n</i> of {}. At infinite width "
-            "every network would have the same metric; at this width the metric of the output "
-            "varies from network to network with a relative standard deviation of "
-            "<strong>{}</strong> (<i>ε</i> = {})."
+            "every network would have the same metric; at this width an entry of the metric of the "
+            "output varies from network to network with a standard deviation of up to "
+            "<strong>{}</strong> of the geometric mean of its two diagonal entries (<i>ε</i> = {})."
         ).format(
             net.depth,
             _width(results),

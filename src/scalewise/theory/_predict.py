@@ -13,10 +13,10 @@ from scalewise._version import __version__
 from scalewise.network import MLP, check_inputs, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
+from scalewise.theory.expansion import Expansion, expansion_parameter
 from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.natural_size import natural_sizes
 from scalewise.theory.preactivation import preactivation_flow
-from scalewise.theory.single_input import single_input_vertex
 from scalewise.theory.tensor_flow import TENSORS, check_memory, tensor_flow
 
 __all__ = ["predict"]
@@ -51,8 +51,10 @@ def predict(
         the sample indices in the printed order of the symbol. ``<name>_error`` is the numerical error
         where expectations were sampled or cubed; ``<name>_size`` comes with tensors beyond the
         preactivations: how large a coefficient of their dimension is (`natural_sizes`). ``expansion_parameter`` is
-        $\max_aV_{(aa)(aa)}/(n_{\ell-1}K_{aa}^2)$ at the network's own widths: the small parameter of
-        the 1/n expansion, the relative variance of the metric. The attributes ``left_out`` and
+        $\epsilon=\max_{a\le b}V_{(ab)(ab)}/(n_{\ell-1}K_{aa}K_{bb})$ at the network's own widths, the small
+        parameter of the 1/n expansion: every covariance of two entries of the metric is at most $\epsilon$ times
+        the root of the four kernels it belongs to. All pairs of a few inputs are looked at, of many a choice
+        (`scalewise.theory.expansion`); its attribute ``pairs`` says how many. The attributes ``left_out`` and
         ``left_out_because`` name what ``None`` or ``"all"`` would have held and does not, and why.
 
     Raises:
@@ -109,7 +111,8 @@ def _compute(
             data[f"{name}_error"] = _error_of(data[name], error[place])
     for name, size in natural_sizes(net, flow.diagonal, names).items():
         data[f"{name}_size"] = _size(data[name], size[[layer - 1 for layer in kept]])
-    data["expansion_parameter"] = _expansion_parameter(net, flow.diagonal, kept)
+    found = expansion_parameter(net, inputs, flow.diagonal)
+    data["expansion_parameter"] = _expansion(found, kept)
     return data
 
 
@@ -161,21 +164,16 @@ def _size(variable: xr.Variable, size: np.ndarray) -> xr.Variable:
     return xr.Variable(("layer",), size, attrs)
 
 
-def _expansion_parameter(net: MLP, K: np.ndarray, kept: tuple[int, ...]) -> xr.Variable:
-    # V/K² is a smooth function of K_aa alone: a few inputs, extremes included, tell its maximum.
-    order = np.argsort(K[0])
-    K = K[:, np.unique(order[np.linspace(0, len(order) - 1, 16).round().astype(int)])]
-    V = single_input_vertex(net, K)
-    below = np.array(net.widths[:-1], dtype=np.float64)[:, None]
-    ratio = np.max(V / (below * K * K), axis=1)
+def _expansion(found: Expansion, kept: tuple[int, ...]) -> xr.Variable:
     return xr.Variable(
         ("layer",),
-        ratio[[layer - 1 for layer in kept]],
+        found.value[[layer - 1 for layer in kept]],
         {
-            "symbol": "max_a V_aaaa / (n K_aa^2)",
-            "equation": "PDLT (5.128)",
+            "symbol": "max_ab V_abab / (n K_aa K_bb)",
+            "equation": "PDLT (5.128), over pairs",
             "units": "dimensionless",
-            "long_name": "Relative variance of the metric: the small parameter of the theory.",
+            "long_name": "Largest relative variance of the metric: the small parameter of the theory.",
+            "pairs": found.pairs,
         },
     )
 

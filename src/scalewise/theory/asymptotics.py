@@ -19,24 +19,22 @@ import numpy as np
 from scalewise._arrays import float_array
 from scalewise.activations import Activation, activation
 from scalewise.criticality import criticality
-from scalewise.theory import scale_invariant, vanishing_kernel
-from scalewise.theory._line_moments import line_moments, moment_names
+from scalewise.theory import half_stable, scale_invariant, vanishing_kernel
 from scalewise.theory.scale_invariant import Layers
 
 __all__ = ["Asymptotics", "asymptotics", "leading_forms"]
 
 Forms = dict[str, np.ndarray]
-_FLAT = 1e-10
 
 
 @dataclass(frozen=True)
 class Asymptotics:
     r"""The universality class of an activation at its critical hyperparameters.
 
-    The coefficients: ``A_2``, ``A_4``, ``rho``, ``nu`` (scale-invariant); ``sigma_1``, ``a_1``,
-    ``a_2``, ``b_1``, ``p_perp``, ``nu`` ($K^\star=0$); ``atilde_1``, ``btilde_1``, ``p_perp``,
-    ``source`` (half-stable; ``source`` is that of $V$ over $K^{\star2}$). ``nu`` is the slope in
-    $V/(nK^2)\simeq\nu\,\ell/n$.
+    The coefficients: ``A_2``, ``A_4``, ``rho``, ``nu`` (scale-invariant); ``sigma_1``, ``sigma_4``, ``a_1``,
+    ``a_2``, ``b_1``, ``p_perp``, ``nu`` ($K^\star=0$), with a kink at 0 ``power``, ``a``, ``p_perp``, ``A_2``,
+    ``A_4``, ``nu``; ``atilde_1``, ``btilde_1``, ``p_perp``, ``vertex_source`` (half-stable; that of $V$ over
+    $K^{\star2}$). ``nu`` is the slope in $V/(nK^2)\simeq\nu\,\ell/n$.
 
     Args:
         activation: The activation.
@@ -74,11 +72,11 @@ def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
 
     Raises:
         ValueError: If the name is unknown or a callable is refused; if kernels fall to $K^\star=0$
-            but the activation has a kink there, or neither $a_1$ nor $a_2$ decides how fast; if
-            $\tilde a_1=0$ at $K^\star>0$.
+            but neither $a_1$ nor $a_2$ decides how fast, or, with a kink there, neither $K^{3/2}$ nor
+            $K^2$; if $\tilde a_1=0$ at $K^\star>0$.
 
     Source: PDLT (5.61), (5.86)-(5.88), (5.102), (5.114), (5.163); exponents §5.4, (9.53), (9.72),
-    (11.100), (∞.33). Half-stable and $a_1=0$: derived.
+    (11.100), (∞.33). Half-stable, $a_1=0$ and kinks at 0: derived.
 
     Example:
         >>> from scalewise.theory import asymptotics
@@ -99,13 +97,21 @@ def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
         empty: Mapping[str, float] = MappingProxyType({})
         return Asymptotics(sigma, "none", None, None, None, empty, empty, point.reason)
     if point.K_star == 0:
-        coefficients = vanishing_kernel.coefficients(sigma)
+        smooth = sigma.taylor is not None
+        kinked = vanishing_kernel.kinked_coefficients
+        coefficients = vanishing_kernel.coefficients(sigma) if smooth else kinked(point)
         exponents = vanishing_kernel.exponents(coefficients)
         return _record(sigma, "K*=0", point, coefficients, exponents)
     assert point.C_W is not None
-    coefficients = _half_stable_coefficients(sigma, point.K_star, point.C_W)
-    exponents = {"K": 1.0, "V": -1.0, "G1": -2.0, "parallel": 2.0, "perp": coefficients["p_perp"]}
-    return _record(sigma, "half-stable", point, coefficients, exponents)
+    here = half_stable.half_stable(sigma, point.K_star, point.C_W)
+    coefficients = {
+        "atilde_1": here.a,
+        "btilde_1": here.b,
+        "p_perp": here.p,
+        "vertex_source": here.vertex_source,
+        "nu": here.vertex_source,
+    }
+    return _record(sigma, "half-stable", point, coefficients, half_stable.exponents(here))
 
 
 def _record(
@@ -126,25 +132,6 @@ def _record(
     )
 
 
-def _half_stable_coefficients(sigma: Activation, K: float, C_W: float) -> dict[str, float]:
-    r"""$\tilde a_1=\frac12C_Wg''$, $\tilde b_1=\chi_\perp'$ at $K^\star$, PDLT (5.102)."""
-    value = dict(zip(moment_names(sigma), line_moments(sigma, np.array([K]))[0], strict=True))
-    a, b = 0.5 * C_W * float(value["g2"][0]), C_W * float(value["p1"][0])
-    source = C_W**2 * float(value["vss"][0]) / K**2
-    if abs(a) * K <= _FLAT:
-        raise ValueError(
-            f"Kernels of {sigma.name!r} stay at or fall to K* = {K:.6g} by a power that the curvature "
-            "atilde_1 = 0 does not decide. Iterate `single_input_flow` and use `fit_scaling`."
-        )
-    return {
-        "atilde_1": a,
-        "btilde_1": b,
-        "p_perp": b / a,
-        "vertex_source": source,
-        "nu": source,
-    }
-
-
 def leading_forms(
     record: Asymptotics,
     layer: Layers,
@@ -159,9 +146,9 @@ def leading_forms(
     Scale-invariant: exact at every layer, with $\lambda_b=\tilde\lambda_b/L$,
     $\lambda_W=\tilde\lambda_W/L$. $K^\star=0$: leading in $1/\ell$, with
     $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p_\perp}L^{p_\perp-1}$,
-    $\lambda_W^{(\ell)}=\tilde\lambda_W(L/\ell)^{p_\perp-1}$. Half-stable: leading,
-    $K-K^\star=1/(-\tilde a_1)\ell$, $V=\frac15s\,\ell$, $G^{\{1\}}=\frac1{20}\tilde a_1s\,\ell^2$ with
-    $s$ the source of $V$ at $K^\star$.
+    $\lambda_W^{(\ell)}=\tilde\lambda_W\ell^{p_0-p_\perp}L^{p_\perp-1}$ and $K\sim\ell^{-p_0}$ ($p_0=1$ but for
+    $a_1=0$ and kinks at 0). Half-stable: leading, with the same rates for $p_0=0$, so that
+    $K-K^\star=1/(-\tilde a_1)\ell$ and $\Theta\sim\ell^{1-p_\perp}$.
 
     Args:
         record: From `asymptotics`.
@@ -174,15 +161,16 @@ def leading_forms(
 
     Returns:
         By observable, named and normalised as in `single_input_flow`, each with the shape of
-        `layer`; those of which nothing is known are left out.
+        `layer`. What has no universal form is left out, and so is what leaves the range of float64: at a
+        half-stable point with a large $|p_\perp|$ give `depth` and layers close to it.
 
     Raises:
         ValueError: If the activation is in no class, `layer` is below 1, or `kernel` is missing or
             given where it is not wanted.
 
-    Source: see `scalewise.theory.scale_invariant` and `scalewise.theory.vanishing_kernel`; the
-    half-stable $V$ and $G^{\{1\}}$ are derived. On a half-stable point the approach starts at
-    $\ell\gg1/|\tilde a_1|K^\star$: thousands of layers.
+    Source: see `scalewise.theory.scale_invariant`, `scalewise.theory.power_laws` and
+    `scalewise.theory.half_stable`. A half-stable point is approached at
+    $\ell\gg\max(1,|p_\perp|)/|\tilde a_1|K^\star$, for GELU beyond 10⁵ layers; before, it looks scale-invariant.
 
     Example:
         >>> from scalewise.theory import asymptotics, leading_forms
@@ -209,19 +197,13 @@ def leading_forms(
         share = 1 if depth is None else depth
         rates = {"lambda_b": lambda_b / share, "lambda_W": lambda_W / share}
         return scale_invariant.critical_forms(record.activation, ell, kernel=kernel, **rates)
-    if record.universality == "K*=0":
-        share = 1.0 if depth is None else depth ** (record.coefficients["p_perp"] - 1)
-        return vanishing_kernel.leading(
-            record.coefficients, ell, lambda_b=lambda_b * share, lambda_W=lambda_W * share
-        )
-    a, s = record.coefficients["atilde_1"], record.coefficients["vertex_source"]
-    assert record.K_star is not None
-    square = record.K_star**2
-    forms = {
-        "K": record.K_star - 1 / (a * ell),
-        "V": square * s * ell / 5,
-        "G1": a * square * s * ell**2 / 20,
-        "chi_parallel": 1 - 2 / ell,
-        "chi_perp": 1 - record.coefficients["p_perp"] / ell,
-    }
-    return {name: np.asarray(value) for name, value in forms.items()}
+    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W}
+    with np.errstate(over="ignore", invalid="ignore"):
+        if record.universality == "K*=0":
+            found = vanishing_kernel.leading(record.coefficients, ell, depth=depth, **rates)
+        else:
+            assert record.K_star is not None
+            assert record.C_W is not None
+            here = half_stable.half_stable(record.activation, record.K_star, record.C_W)
+            found = half_stable.forms(here, ell, depth=float(depth or 1), **rates)
+    return {name: value for name, value in found.items() if np.all(np.isfinite(value))}

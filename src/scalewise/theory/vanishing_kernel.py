@@ -1,4 +1,4 @@
-r"""Smooth activations whose kernel falls to zero: leading forms of every observable, and more of K, V.
+r"""Activations whose kernel falls to zero: leading forms of every observable, and more of K, V if smooth.
 
 With $\sigma=\sum_p\sigma_pz^p/p!$, $\sigma_0=0$, $C_b=0$, $C_W=1/\sigma_1^2$:
 $$K'=K+a_1K^2+a_2K^3,\qquad\chi_\parallel=1+2a_1K,\qquad\chi_\perp=1+b_1K,\qquad p_\perp=b_1/a_1,$$
@@ -19,7 +19,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.criticality import taylor_coefficients
+from scalewise.criticality import Criticality, taylor_coefficients
+from scalewise.theory import power_laws
+from scalewise.theory.power_laws import PowerLaw
 from scalewise.theory.scale_invariant import Layers
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "distance_forms",
     "exponents",
     "input_scale",
+    "kinked_coefficients",
     "leading",
     "perturbation_series",
     "series",
@@ -39,7 +42,7 @@ Series = dict[str, Float[np.ndarray, "..."]]
 
 
 def coefficients(sigma: Activation) -> dict[str, float]:
-    r"""``sigma_1``, ``a_1``, ``a_2``, ``b_1``, ``p_perp`` and ``nu`` $=\frac23$, from Taylor coefficients.
+    r"""``sigma_1``, ``sigma_4``, ``a_1``, ``a_2``, ``b_1``, ``p_perp``, ``nu`` $=\frac23$ of a smooth activation.
 
     Args:
         sigma: Smooth at 0, $\sigma_0=0$, $\sigma_1\ne0$, with $a_1<0$, or $a_1=0$ and $a_2<0$.
@@ -55,10 +58,10 @@ def coefficients(sigma: Activation) -> dict[str, float]:
     """
     if sigma.taylor is None:
         raise ValueError(
-            f"{sigma.name!r} has a kink at 0 and no Taylor coefficients there, so the forms of the "
-            "class K* = 0 do not apply. Iterate `single_input_flow` and use `fit_scaling`."
+            f"{sigma.name!r} has a kink at 0 and no Taylor coefficients there. Use "
+            "`kinked_coefficients`, or `asymptotics`, which chooses."
         )
-    s0, s1, s2, s3, *_ = sigma.taylor
+    s0, s1, s2, s3, s4, _ = sigma.taylor
     unit = sigma.scale
     size = max(abs(s) * unit**p for p, s in enumerate(sigma.taylor))
     if abs(s0) > _ZERO * size or abs(s1) * unit <= _ZERO * size:
@@ -67,6 +70,7 @@ def coefficients(sigma: Activation) -> dict[str, float]:
             f"{s1:g}."
         )
     x2, x3 = s2 / s1, s3 / s1
+    s4 = s4 if abs(s4) * unit**4 > _ZERO * size else 0.0
     c = taylor_coefficients(sigma.taylor)
     a_1, a_2, b_1 = c["a_1"], c["a_2"], c["b_1"]
     tuned = abs(a_1) <= _ZERO * (abs(x3) + x2**2) or a_1 == 0
@@ -79,109 +83,106 @@ def coefficients(sigma: Activation) -> dict[str, float]:
         a_1, p_perp = 0.0, 0.5 if x2 == 0 else float("inf")
     else:
         p_perp = b_1 / a_1
-    return {"sigma_1": s1, "a_1": a_1, "a_2": a_2, "b_1": b_1, "p_perp": p_perp, "nu": 2 / 3}
+    return {
+        "sigma_1": s1,
+        "sigma_4": s4,
+        "a_1": a_1,
+        "a_2": a_2,
+        "b_1": b_1,
+        "p_perp": p_perp,
+        "nu": 2 / 3,
+    }
+
+
+def kinked_coefficients(point: Criticality) -> dict[str, float]:
+    r"""``power``, ``a``, ``p_perp``, ``A_2``, ``A_4`` and ``nu`` $=A_4/A_2^2-\frac13$, with a kink at 0.
+
+    Args:
+        point: The criticality of an activation with a kink at $z=0$, of the function or of its slope, whose
+            kernels fall to 0.
+
+    Returns:
+        By name, exact; $C_Wg=K+aK^{1+s}$ with $s$ = ``power``.
+
+    Raises:
+        ValueError: If neither $K^{3/2}$ nor $K^2$ decides how fast kernels fall.
+
+    Source: derived; see `scalewise.theory.power_laws`.
+    """
+    c, p_perp = point.coefficients, point.exponents.get("p_perp")
+    if "power" not in c or p_perp is None or point.C_W is None:
+        raise ValueError(
+            f"{point.activation.name!r} has a kink at 0, and its expansion to K^2 does not decide how "
+            "fast kernels fall to K* = 0. Iterate `single_input_flow` and use `fit_scaling`."
+        )
+    A_2, kappa = 1 / point.C_W, (c["vertex_source"] + 1) / 3
+    return {
+        "power": c["power"],
+        "a": c["a"],
+        "p_perp": p_perp,
+        "A_2": A_2,
+        "A_4": kappa * A_2**2,
+        "nu": c["nu"],
+    }
 
 
 def exponents(c: Mapping[str, float]) -> dict[str, float]:
     r"""Critical exponents, rates by the equivalence principle, PDLT (9.70).
 
     Args:
-        c: From `coefficients`.
+        c: From `coefficients` or `kinked_coefficients`.
 
     Returns:
-        $p_{\mathcal O}$ by observable; with $a_1=0$ those of $K$, $V$, $G^{\{1\}}$ and of distances
-        only. $U$ is suppressed by a power of $\ell$ for an odd activation.
+        $p_{\mathcal O}$ by observable; with $a_1=0$ and $\sigma_2\ne0$ those of $K$, $V$, $G^{\{1\}}$ and of
+        distances along the input only. $U$ is suppressed by a power of $\ell$ for an odd activation.
 
     Source: PDLT (5.92)-(5.99), (5.127), (5.134), (9.72), (9.81)-(9.86), (11.98)-(11.101),
-    (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, and $a_1=0$: derived.
+    (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, $a_1=0$ and a kink at 0: derived.
     """
-    p = c["p_perp"]
-    if c["a_1"] == 0:
-        table = {"K": 0.5, "V": 0.0, "G1": -0.5, "parallel": 1.5}
-        return table | ({"perp": p} if np.isfinite(p) else {})
-    table = {"K": 1.0, "V": 1.0, "G1": 0.0, "parallel": 2.0, "perp": p, "Theta": p - 1}
-    table |= dict.fromkeys(("D", "F"), p - 1) | dict.fromkeys(("A", "B", "P", "Q"), 2 * p - 3)
-    table |= {"H1": p - 2} | dict.fromkeys(("R", "S", "T"), 3 * p - 5)
-    return table | {"U": 0.0 if c["b_1"] == c["a_1"] else 3 * p - 4}
+    return power_laws.exponents(PowerLaw.of(c))
 
 
 def leading(
-    c: Mapping[str, float], layer: Layers, *, lambda_b: float = 1.0, lambda_W: float = 1.0
+    c: Mapping[str, float],
+    layer: Layers,
+    *,
+    lambda_b: float = 1.0,
+    lambda_W: float = 1.0,
+    depth: int | float | None = None,
 ) -> Series:
     r"""The leading form of every observable of one input at criticality, equal widths.
 
-    With $p=p_\perp$, rates $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p}$ and
+    For $s=1$, $p=p_\perp$, rates $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p}$ and
     $\lambda_W^{(\ell)}=\tilde\lambda_W\ell^{1-p}$, $u=\tilde\lambda_b$,
-    $w=\tilde\lambda_W\sigma_1^2/(-a_1)$, $X=u+w$, $d=pu-(1-p)w$, $e=\sigma_2^2/\sigma_1^2=4(b_1-a_1)$:
-    $$\begin{aligned}
-    K&=\frac1{(-a_1)\ell},\quad V=\frac2{3a_1^2\ell},\quad G^{\{1\}}=\frac1{3a_1},\quad
+    $w=\tilde\lambda_W\sigma_1^2/(-a_1)$, $X=u+w$, $d=pu-(1-p)w$, for instance
+    $$K=\frac1{(-a_1)\ell},\quad V=\frac2{3a_1^2\ell},\quad G^{\{1\}}=\frac1{3a_1},\quad
     \Theta=X\ell^{1-p},\quad D=\frac{-2d}{9(-a_1)}\ell^{1-p},\quad
-    F=\frac{X\ell^{1-p}}{(5-p)(-a_1)},\\
-    B&=\tfrac13X^2\ell^{3-2p},\quad A=\tfrac4{27}d^2\ell^{3-2p},\quad
-    P=-\frac{2-p}{3(5-p)}X^2\ell^{3-2p},\quad Q=-\frac{Xd}{(5-p)^2}\ell^{3-2p},\\
-    H^{\{1\}}&=\tfrac12\Big[\tfrac29pd-\frac{2p}{5-p}X-\tfrac13w+\tfrac13pX\Big]\ell^{2-p},\\
-    S&=\frac{X^2}{3(5-p)}M\ell^{5-3p},\quad
-    R=\frac{\ell^{5-3p}}{(5-p)^2}X^2\Big[(4a_1-3b_1)X-\tfrac{2-p}3M\Big],\quad
-    T=\frac{2(-a_1)Xd^2}{(5-p)^3}\ell^{5-3p},\\
-    U&=\frac{eX^3}{4-p}\ell^{4-3p}\quad\text{or, for }e=0,\quad U=\tfrac12(-a_1)X^3,\qquad
-    M=\tilde\lambda_W\sigma_1^2+eX.\end{aligned}$$
+    F=\frac{X\ell^{1-p}}{(5-p)(-a_1)},$$
+    all of them, and those of $a_1=0$ and of a kink at 0, in `scalewise.theory.power_laws.forms`.
 
     Args:
-        c: From `coefficients`.
+        c: From `coefficients` or `kinked_coefficients`.
         layer: $\ell$.
-        lambda_b: $\tilde\lambda_b$, with the factor $L^{p-1}$ of (9.95) if there is one.
-        lambda_W: $\tilde\lambda_W$, likewise.
+        lambda_b: $\tilde\lambda_b$.
+        lambda_W: $\tilde\lambda_W$.
+        depth: $L$ of the factor $L^{p-1}$ of (9.95) in the rates; ``None`` leaves it out.
 
     Returns:
         By observable, normalised as in `single_input_flow`; corrections of relative order
-        $\log\ell/\ell$. With $a_1=0$: $K=(-2a_2\ell)^{-1/2}$, $V=\frac1{3(-a_2)}$ and
-        $G^{\{1\}}=-\frac12K\ell$ only.
+        $\log\ell/\ell$, and $\ell^{-1/2}$ for $s=2$ or with a kink at $s=1$.
 
-    Source: PDLT (9.65)-(9.86), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, and $R$ to $U$
-    for $p\ne1$, are derived, as is $a_1=0$.
+    Source: PDLT (9.65)-(9.86), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, $R$ to $U$
+    for $p\ne1$, $a_1=0$ and kinks are derived.
     """
-    ell, a, p = np.asarray(layer, dtype=np.float64), c["a_1"], c["p_perp"]
-    if a == 0:
-        return _arrays(_tuned_exponent(c["a_2"], ell))
-    weight = lambda_W * c["sigma_1"] ** 2
-    u, w, e = lambda_b, weight / -a, 4 * (c["b_1"] - a)
-    X, d, M = u + w, p * u - (1 - p) * w, weight + e * (u + weight / -a)
-    one, two, three = ell ** (1 - p), ell ** (3 - 2 * p), ell ** (5 - 3 * p)
-    q = 5 - p
-    odd = c["b_1"] == a
-    forms = {
-        "K": 1 / (-a * ell),
-        "V": 2 / (3 * a**2 * ell),
-        "G1": np.full_like(ell, 1 / (3 * a)),
-        "chi_parallel": 1 - 2 / ell,
-        "chi_perp": 1 - p / ell,
-        "Theta": X * one,
-        "D": -2 * d / (9 * -a) * one,
-        "F": X / (q * -a) * one,
-        "B": X**2 / 3 * two,
-        "A": 4 / 27 * d**2 * two,
-        "P": -(2 - p) / (3 * q) * X**2 * two,
-        "Q": -X * d / q**2 * two,
-        "H1": 0.5 * (2 / 9 * p * d - 2 * p / q * X - w / 3 + p * X / 3) * ell * one,
-        "R": X**2 / q**2 * ((4 * a - 3 * c["b_1"]) * X - (2 - p) / 3 * M) * three,
-        "S": X**2 / (3 * q) * M * three,
-        "T": 2 * -a * X * d**2 / q**3 * three,
-        "U": 0.5 * -a * X**3 * np.ones_like(ell) if odd else e * X**3 / (4 - p) * three / ell,
-    }
-    return _arrays(forms)
+    ell = np.asarray(layer, dtype=np.float64)
+    size = 1.0 if depth is None else float(depth)
+    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W}
+    return power_laws.forms(PowerLaw.of(c), ell, depth=size, **rates)
 
 
 def _arrays(forms: dict[str, Any]) -> Series:
     """NumPy turns arrays without dimensions into scalars; back again."""
     return {name: np.asarray(value) for name, value in forms.items()}
-
-
-def _tuned_exponent(a_2: float, ell: np.ndarray) -> dict[str, np.ndarray]:
-    r"""$a_1=0$: $K'=K+a_2K^3$, $\chi_\parallel=1-\frac3{2\ell}$, $\frac12C_Wg''=3a_2K$."""
-    K = 1 / np.sqrt(2 * -a_2 * ell)
-    V = np.full_like(ell, 1 / (3 * -a_2))
-    # G1' = (1 - 3/2l) G1 + 3 a_2 K V, so G1 = -K l / 2.
-    return {"K": K, "V": V, "G1": -0.5 * K * ell, "chi_parallel": 1 - 1.5 / ell}
 
 
 def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
@@ -358,6 +359,11 @@ def tuned_metric(c: Mapping[str, float]) -> dict[str, float]:
 
 
 def _refuse_tuned(c: Mapping[str, float]) -> float:
+    if "a_1" not in c:
+        raise ValueError(
+            "This expansion needs Taylor coefficients at 0; the activation has a kink there. Use "
+            "`leading`."
+        )
     if c["a_1"] == 0:
         raise ValueError(
             "This expansion needs a_1 < 0; here a_1 = 0 and kernels fall as 1/sqrt(l)."
