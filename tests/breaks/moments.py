@@ -134,8 +134,8 @@ MUTANTS = (
     ),
     of_products(
         "products: M_33 by the first variance",
-        "(3, 3): second / (A * B)",
-        "(3, 3): second / (A * A)",
+        "(3, 3): second / A / B",
+        "(3, 3): second / A / A",
     ),
     of_closed(
         "moments: M_00 of a kink with the far end",

@@ -431,7 +431,7 @@ def test_bad_networks_are_refused() -> None:
         ResidualMLP(even, 1.0).at_criticality()
     with pytest.raises(ValueError, match=r"2 hidden layers of 30 inputs are more than 48"):
         residual_flow(trunk(3, 8, "tanh", 0.5), np.ones((30, 2)))
-    with pytest.raises(ValueError, match=r"explodes or vanishes in layer 3"):
+    with pytest.raises(ValueError, match=r"explodes or vanishes in layer 2"):
         residual_flow(trunk(4, 8, "relu", 0.0, C_W=[1, 1e-160, 1e-160, 1]), X)
     with pytest.raises(ValueError, match=r"`K1` is a variance and must be positive"):
         residual_single_input(ResidualMLP(even, 0.5), 0.0)

@@ -10,7 +10,7 @@ import xarray as xr
 
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.network import MLP, check_inputs, digest_of
+from scalewise.network import MLP, check_inputs, check_kernels, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
@@ -117,6 +117,8 @@ def _tensors(
     net: MLP, flow: KernelFlow, names: tuple[str, ...], progress: Progress | None
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Each tensor and its error: V and G^{1} alone on unordered pairs, else all of them together."""
+    for layer, K in enumerate(flow.diagonal, 1):
+        check_kernels(net, layer, K[K > 0], power=4)
     if set(names) <= _PREACTIVATION:
         report = _named(progress, "four-point vertex")
         low = preactivation_flow(net, flow.K, metric_nlo="metric_nlo" in names, progress=report)
@@ -167,7 +169,8 @@ def _expansion_parameter(net: MLP, K: np.ndarray, kept: tuple[int, ...]) -> xr.V
     K = K[:, np.unique(order[np.linspace(0, len(order) - 1, 16).round().astype(int)])]
     V = single_input_vertex(net, K)
     below = np.array(net.widths[:-1], dtype=np.float64)[:, None]
-    ratio = np.max(V / (below * K * K), axis=1)
+    # A kernel of 0 does not fluctuate.
+    ratio = np.max(np.divide(V, below * K * K, out=np.zeros_like(V), where=K > 0), axis=1)
     return xr.Variable(
         ("layer",),
         ratio[[layer - 1 for layer in kept]],
