@@ -164,7 +164,7 @@ def test_vertex_and_variance_of_the_ntk_are_covariances() -> None:
                     error = np.linalg.norm(flow[f"{tensor}_error"].values[layer])
                     eigenvalues = np.linalg.eigvalsh(value)
                     assert eigenvalues[0] > -error, (name, K, tensor)
-                    assert error < 1e-3 * eigenvalues[-1], (name, K, tensor)
+                    assert error < 1e-2 * eigenvalues[-1], (name, K, tensor)
 
 
 def test_three_inputs_are_the_sum_over_the_plane() -> None:

@@ -273,11 +273,13 @@ def _varying(
     sigma: Activation,
     wanted: tuple[tuple[int, int], ...],
     engine: str,
-    *pairs: np.ndarray,
+    A: np.ndarray,
+    B: np.ndarray,
+    C: np.ndarray,
 ) -> dict[tuple[int, int], Estimate]:
     """`pair_moments` of pairs of positive variances."""
     if engine in ("auto", "closed"):
-        closed = closed_pair_moments(sigma, *pairs, wanted)
+        closed = closed_pair_moments(sigma, A, B, C, wanted)
         if closed is not None:
             return {pq: _exact(value, value.shape) for pq, value in closed.items()}
         if engine == "closed":
@@ -289,8 +291,8 @@ def _varying(
             f"{sigma.name!r} has kinks and no convergent Hermite series; use engine='quadrature'."
         )
     if sigma.is_smooth:
-        return _smooth_moments(sigma, pairs, wanted, engine)
-    values, errors = kinked_pair_moments(sigma, *pairs, wanted)
+        return _smooth_moments(sigma, (A, B, C), wanted, engine)
+    values, errors = kinked_pair_moments(sigma, A, B, C, wanted)
     return {pq: Estimate(values[pq], errors[pq], "quadrature") for pq in wanted}
 
 
