@@ -11,6 +11,7 @@ from networks import net
 from scalewise.gaussian import pair_moments
 from scalewise.nets import measure
 from scalewise.theory import angle_flow, single_input_flow
+from scalewise.theory._line_table import line_table
 from scalewise.theory.residual import ResidualMLP, residual_flow
 from scalewise.theory.tensor_flow import TENSORS
 
@@ -39,6 +40,14 @@ def test_it_is_the_limit_of_small_inputs_and_one_input_alone() -> None:
             if np.any(np.abs(value[same] - want) > error[same] + 2e-9 * np.abs(want)):
                 misses.append((name, tensor, "alone"))
     assert misses == []
+
+
+def test_expectations_of_one_input_are_limits() -> None:
+    for name in ("softplus", "sigmoid", "quadratic"):
+        table = line_table(sw.activation(name))
+        at, near = table.moments(np.zeros(1)), table.moments(np.array([1e-7]))
+        for moment, value in at.items():
+            np.testing.assert_allclose(value, near[moment], rtol=5e-6, atol=5e-6, err_msg=moment)
 
 
 def test_networks_agree() -> None:

@@ -29,7 +29,7 @@ _NODES = 16
 _TO_A_UNIT = 2  # panels to a unit of log K
 _MOST_PARTS = 64
 _ROUNDING = 3e-14
-_NEAR = 1e-12  # of the activation's own scale squared: where limits K -> 0 are read
+_NEAR = 1e-8  # of the own scale squared: where limits K -> 0 are read, between rounding and bias
 # T_k at the Chebyshev points, a discrete cosine transform; the angles are reduced before the cosine,
 # because a bias of a few roundings would add up over many layers.
 _COSINES = np.cos(
