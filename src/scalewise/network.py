@@ -17,10 +17,11 @@ from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
 from scalewise.criticality import Criticality, criticality, equivalent_rates, rates_along
 
-__all__ = ["MLP", "check_inputs", "digest_of"]
+__all__ = ["MLP", "check_inputs", "check_kernels", "digest_of", "refuse_zero_inputs"]
 
 # One number, or one for each layer, in any form that `scalewise._arrays` reads.
 PerLayer = Any
+_DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 
 
 class _Same(tuple):
@@ -251,8 +252,8 @@ def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
 
     Raises:
         ValueError: If `x` is not a non-empty matrix of finite numbers with `net.input_dim` columns,
-            an entry is masked, or a sample's first-layer kernel vanishes (a zero input vector with
-            C_b = 0).
+            an entry is masked, or a sample's first-layer kernel leaves the range of float64. It may be
+            0 (a zero input vector with C_b = 0) where the next one is not and sigma is smooth at 0.
     """
     array = float_array("`x`", x)
     if array.ndim != 2 or 0 in array.shape:
@@ -273,16 +274,84 @@ def check_inputs(net: MLP, x: Any) -> Float[np.ndarray, "sample feature"]:
     with np.errstate(over="ignore", under="ignore"):
         variance = net.C_b[0] + net.C_W[0] * np.mean(array * array, axis=1)
     if np.any(variance == 0):
-        raise ValueError(
-            f"`x` holds a zero input vector (sample {int(np.argmin(variance))}) and C_b = 0, so its "
-            "preactivations are all 0 and have no correlation with anything. Drop that sample or "
-            "set C_b > 0 in the first layer."
-        )
+        zero = int(np.argmin(variance))
+        if np.any(array[zero]):
+            raise ValueError(
+                f"`x` is too small: |x|²/n_0 underflows in sample {zero}. Rescale it, or set it to 0."
+            )
+        _refuse_lost_signal(net, zero)
     if not np.all(np.isfinite(variance)):
         raise ValueError(
             f"`x` is too large: |x|²/n_0 overflows in sample {int(np.argmax(variance))}. Rescale it."
         )
+    check_kernels(net, 1, variance[variance > 0])
     return array
+
+
+def _refuse_lost_signal(net: MLP, sample: int) -> None:
+    """Refuse an input without a first-layer kernel where the layers above cannot do with that."""
+    sigma, refused = (
+        net.activation,
+        f"`x` holds a zero input vector (sample {sample}) and C_b = 0, ",
+    )
+    remedy = "Drop that sample or set C_b > 0 in the first layer."
+    if net.depth == 1:
+        return
+    if net.C_b[1] + net.C_W[1] * float(sigma(np.zeros(1))[0]) ** 2 == 0:
+        raise ValueError(
+            refused
+            + "so its preactivations are all 0 and have no correlation with anything. "
+            + remedy
+        )
+    if 0.0 in sigma.split_points:
+        raise ValueError(
+            refused
+            + f"so its preactivations are exactly 0, where {sigma.name!r} or a derivative of it "
+            "jumps and has no value. " + remedy
+        )
+
+
+def refuse_zero_inputs(net: MLP, x: Float[np.ndarray, "sample feature"], what: str) -> None:
+    """Refuse inputs whose preactivations in the first layer are all 0.
+
+    Args:
+        net: The network.
+        x: Checked inputs.
+        what: What they do not have then, with its verb: "an angle".
+
+    Raises:
+        ValueError: If there is one.
+    """
+    zero = ~np.any(x, axis=1)
+    if net.C_b[0] == 0 and zero.any():
+        raise ValueError(
+            f"`x` holds a zero input vector (sample {int(np.argmax(zero))}) and C_b = 0, so it does not "
+            f"have {what}. Drop that sample or set C_b > 0 in the first layer."
+        )
+
+
+def check_kernels(net: MLP, layer: int, K: Float[np.ndarray, " sample"], *, power: int = 2) -> None:
+    r"""Refuse kernels that explode or vanish, or of which what is computed from them would.
+
+    Args:
+        net: The network.
+        layer: The layer they are of, counted from 1.
+        K: Kernels of single inputs, preactivation².
+        power: The highest power of them that occurs: 2 in their relative variance, 4 in the squares by
+            which expectations of four factors are judged.
+
+    Raises:
+        ValueError: If that power of a kernel does not fit into a float64.
+    """
+    largest = 10.0 ** (_DECADES / power)
+    good = (K > 1 / largest) & (K < largest)
+    if not np.all(good):
+        raise ValueError(
+            f"The kernel of {net.activation.name!r} leaves the range of float64 at layer {layer} "
+            f"(K = {K[~good][0]:.3g}, and what is asked for needs K^{power}): with "
+            f"C_b = {net.C_b[layer - 1]:g}, C_W = {net.C_W[layer - 1]:g} signals explode or vanish. Use "
+            "fewer layers, other scales of the inputs, or critical hyperparameters: net.at_criticality()."
+        )
 
 
 def digest_of(x: Float[np.ndarray, "sample feature"]) -> str:

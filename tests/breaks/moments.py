@@ -89,7 +89,7 @@ MUTANTS = (
         "four-point: constant of the other factor",
         "(centre[j], (i,))",
         "(centre[i], (i,))",
-        "tests/theory/test_small_kernels.py::test_layer_two_to_fifty_digits",
+        "tests/gaussian/test_four.py::test_derivatives_stand_on_the_legs_they_are_named_with",
     ),
     of_four(
         "four-point: a difference of large means",
@@ -134,8 +134,8 @@ MUTANTS = (
     ),
     of_products(
         "products: M_33 by the first variance",
-        "(3, 3): second / (A * B)",
-        "(3, 3): second / (A * A)",
+        "(3, 3): second / A / B",
+        "(3, 3): second / A / A",
     ),
     of_closed(
         "moments: M_00 of a kink with the far end",
@@ -158,16 +158,41 @@ MUTANTS = (
         "if False:",
         "tests/gaussian/test_extreme_kernels.py",
     ),
+    row("gaussian/_kernel_map.py", "tests/theory/test_zero_inputs.py")(
+        "zero input: slopes from the function with its constant",
+        "    delta, derivative = increment(sigma, 0), sigma.derivatives[1] if slope else None\n",
+        "    delta, derivative = increment(sigma, 3), sigma.derivatives[1] if slope else None\n",
+        "tests/theory/test_zero_inputs.py::test_slopes_of_pairs_keep_their_digits_at_small_kernels",
+    ),
+    row("gaussian/_constant.py", "tests/theory/test_zero_inputs.py")(
+        "zero input: scale of a traded derivative",
+        "unit = factor / variance ** (0.5 * (power + k))",
+        "unit = factor / variance ** (0.5 * k)",
+        "tests/theory/test_zero_inputs.py::test_moments_of_a_constant_are_limits",
+    ),
+    row("gaussian/_increments.py", "tests/theory/test_zero_inputs.py")(
+        "zero input: third derivatives without their constant",
+        '        out[p, q] = Estimate(one.value * other.value, error, "quadrature")',
+        '        out[p, q] = Estimate(0.0 * one.value * other.value, error, "quadrature")',
+        "tests/theory/test_zero_inputs.py::test_it_is_the_limit_of_small_inputs_and_one_input_alone",
+    ),
+    row("theory/_line_moments.py", "tests/theory/test_zero_inputs.py")(
+        "zero input: slope of the mean square",
+        "s1 * s1 + s0 * s2",
+        "s1 * s1",
+        "tests/theory/test_zero_inputs.py::test_expectations_of_one_input_are_limits",
+    ),
     of_hermite(
         "mean square: the middle node twice",
         "np.where(x[right] == 0.0, 1.0, 2.0)",
         "2.0",
-        "tests/gaussian/test_kernel_map.py",
+        "tests/theory/test_zero_inputs.py::test_slopes_of_pairs_keep_their_digits_at_small_kernels",
     ),
     of_hermite(
         "moments: series one power out",
         "total = total * c + f[k] * g[k]",
         "total = (total + f[k] * g[k]) * c",
+        "tests/gaussian/test_hermite.py::test_the_error_bound_of_a_truncated_series_holds",
     ),
     of_hermite(
         "moments: table of a derivative",

@@ -88,8 +88,11 @@ def test_bad_arguments() -> None:
         pair_moments("tanh", 1.0, 1.0, 1.5)
     with pytest.raises(ValueError, match="variance and must be finite and at least 0; got -1"):
         single_moment("tanh", -1.0, (0, 0))
-    with pytest.raises(ValueError, match="preactivation of variance 0"):
-        pair_moments("tanh", 0.0, 1.0, 0.0)
+    with pytest.raises(ValueError, match=r"preactivation of variance 0.*'relu'.*jumps at 0"):
+        pair_moments("relu", 0.0, 1.0, 0.0)
+    for A in (1e-150, 1e150):
+        with pytest.raises(ValueError, match=r"`A` holds the variance 1e.150.*rescale"):
+            pair_moments("relu", A, 1.0, 0.0)
     with pytest.raises(ValueError, match="`C` must be finite"):
         pair_moments("tanh", 1.0, 1.0, math.nan)
     with pytest.raises(ValueError, match="`orders` must come from"):

@@ -151,7 +151,10 @@ def test_selected_layers_and_observables_are_the_same_numbers() -> None:
         ({"x": X[0]}, "shape .samples, features.*got shape .2,."),
         ({"x": X * 1j}, "real numbers"),
         ({"x": X * np.inf}, r"must be finite; x\[0, 0\]"),
-        ({"x": X * 0}, "zero input vector .sample 0. and C_b = 0"),
+        ({"x": X * 0}, "zero input vector .sample 0. and C_b = 0, so its preactivations are all 0"),
+        ({"x": X * 1e-200}, r"too small: .x.²/n_0 underflows in sample 0"),
+        ({"x": X * 1e-90}, r"range of float64 at layer 1 .*needs K\^2"),
+        ({"x": X * 1e-50}, r"range of float64 at layer 1 .*needs K\^4"),
         ({"x": X * 1e200}, "too large"),
         ({"x": np.ones((2, 3))}, "has 3 features, but the network takes input_dim=2"),
         ({"layers": 4}, "`layers` must be numbers from 1 to the depth 3; got 4"),
@@ -191,6 +194,6 @@ def test_a_constant_and_a_vanishing_activation() -> None:
     np.testing.assert_allclose(flow.four_point_vertex.values, 0.0, atol=1e-13)
     zero = sw.activation(lambda z: 0 * z, name="zero")
     with pytest.raises(
-        ValueError, match=r"'zero' leaves the range of float64 at layer 2 \(K = 0\)"
+        ValueError, match=r"'zero' leaves the range of float64 at layer 2 \(K = 0, "
     ):
         sw.predict(sw.MLP(3, 10, zero, input_dim=2, output_dim=1), X)

@@ -332,16 +332,17 @@ def test_the_terms_of_the_mean_metric_at_a_kink() -> None:
         np.testing.assert_allclose(value.mean(axis=0)[row], want, atol=6e-3)
 
 
-@pytest.mark.parametrize("name", ["tanh", "relu", "gelu"])
-def test_the_mean_metric_of_several_inputs(name) -> None:
+@pytest.mark.parametrize(("name", "depth"), [("tanh", 3), ("relu", 4), ("gelu", 3)])
+def test_the_mean_metric_of_several_inputs(name, depth) -> None:
     """Its diagonal is the single-input one; without skips it is that of `predict`; linear: none."""
     x = np.array([[1.0, 0.2], [0.9, 0.9]])
-    net = trunk(4, 30, name, 0.7).at_criticality()
+    net = trunk(depth, 30, name, 0.7).at_criticality()
     found = residual_metric(net, x)
     for a in (0, 1):
         _, _, G1 = residual_single_input(net, float(found.K[0, a, a]))
         np.testing.assert_allclose(found.G1[:, a, a], G1, rtol=1e-8, atol=1e-12)
-    mlp = sw.MLP(4, [30, 20, 40], name, input_dim=2, output_dim=3).at_criticality()
+    widths = [30, 20, 40][: depth - 1]
+    mlp = sw.MLP(depth, widths, name, input_dim=2, output_dim=3).at_criticality()
     plain = sw.predict(mlp, x, observables=["metric_nlo"])
     np.testing.assert_allclose(
         residual_metric(ResidualMLP(mlp, 0.0), x).G1, plain.metric_nlo.values, atol=1e-8
@@ -431,7 +432,7 @@ def test_bad_networks_are_refused() -> None:
         ResidualMLP(even, 1.0).at_criticality()
     with pytest.raises(ValueError, match=r"2 hidden layers of 30 inputs are more than 48"):
         residual_flow(trunk(3, 8, "tanh", 0.5), np.ones((30, 2)))
-    with pytest.raises(ValueError, match=r"explodes or vanishes in layer 3"):
+    with pytest.raises(ValueError, match=r"explodes or vanishes in layer 2"):
         residual_flow(trunk(4, 8, "relu", 0.0, C_W=[1, 1e-160, 1e-160, 1]), X)
     with pytest.raises(ValueError, match=r"`K1` is a variance and must be positive"):
         residual_single_input(ResidualMLP(even, 0.5), 0.0)

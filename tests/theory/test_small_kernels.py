@@ -15,9 +15,7 @@ import scalewise as sw
 from kinked import elu, hard_tanh
 from networks import inputs_with_kernel, net
 from scalewise.activations import Activation
-from scalewise.gaussian import combined
 from scalewise.theory import single_input_flow
-from scalewise.theory.layer import Layer
 from scalewise.theory.tensor_flow import TENSORS
 
 RATES = {"lambda_b": 0.3, "lambda_W": 0.7}
@@ -94,8 +92,10 @@ def test_layer_two_to_fifty_digits(name: str) -> None:
 
 def test_one_input_on_every_scale() -> None:
     misses = []
-    for name in (*SMOOTH, "relu", "leaky_relu(0.3)"):
-        for K in (1e-12, 1e-6, 1e-2, 1.0, 1e4):
+    scales = (1e-12, 1e-2, 1.0, 1e4)
+    for place, name in enumerate((*SMOOTH, "leaky_relu(0.3)")):
+        # Each at two of the scales, neighbours at others: small ones and large ones, all in turn.
+        for K in {scales[place % 4], scales[(place + 2) % 4]}:
             if (name, K) == ("sin", 1e4):  # its kernel is refused there
                 continue
             network = net(3, name, features=1, **RATES)
@@ -164,7 +164,7 @@ def test_vertex_and_variance_of_the_ntk_are_covariances() -> None:
                     error = np.linalg.norm(flow[f"{tensor}_error"].values[layer])
                     eigenvalues = np.linalg.eigvalsh(value)
                     assert eigenvalues[0] > -error, (name, K, tensor)
-                    assert error < 1e-3 * eigenvalues[-1], (name, K, tensor)
+                    assert error < 1e-2 * eigenvalues[-1], (name, K, tensor)
 
 
 def test_three_inputs_are_the_sum_over_the_plane() -> None:
@@ -186,22 +186,36 @@ def test_three_inputs_are_the_sum_over_the_plane() -> None:
         )
 
 
-def test_a_product_rule_that_resolves_nothing_is_not_believed(monkeypatch) -> None:
-    # What the nodes say of entries with two inputs, against what these are.
-    sigma, families = sw.activation("tanh"), [(0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1)]
+def test_stated_errors_hold_where_nodes_see_little(monkeypatch) -> None:
+    # What nodes say of entries with two inputs, against what these are: products that two levels see
+    # alike and wrongly, samples that a rare event never meets.
     z = np.random.default_rng(0).normal(size=(3, 5))
     few = np.array([len(set(legs)) <= 2 for legs in np.ndindex(3, 3, 3, 3)]).reshape((3,) * 4)
-    for K in (1.0, 3.0, 10.0):
-        kernel = K * z @ z.T / 5
-        exact = Layer(sigma, kernel, families)
+    over, misses = [], []
+    for name, K in (
+        ("tanh", 1.0),
+        ("tanh", 10.0),
+        ("tanh", 100.0),
+        ("gelu", 100.0),
+        ("hardtanh", 1e4),
+    ):
+        network, x = net(2, name, features=3, **RATES), inputs_with_kernel(K * z @ z.T / 5)
+        names = ["ntk_A", "ntk_B"]
+        exact = sw.predict(network, x, observables=names, layers=2)
         with monkeypatch.context() as patch:
             patch.setattr("scalewise.gaussian._four._on_two_inputs", lambda *_: None)
-            sampled = Layer(sigma, kernel, families)
-        for family in families:
-            value, noise = combined(sampled.covariance(family))
-            want = combined(exact.covariance(family))[0]
-            error = 8 * noise + sampled.families[family].error + exact.families[family].error
-            assert np.all(np.abs(value - want)[few] <= error[few]), (K, family)
+            seen = sw.predict(network, x, observables=names, layers=2)
+        for tensor in names:
+            off = np.abs(seen[tensor].values - exact[tensor].values)[0][few]
+            stated = (
+                seen[f"{tensor}_error"].values[0][few] + exact[f"{tensor}_error"].values[0][few]
+            )
+            if np.any(off > stated):
+                misses.append((name, K, tensor, (off / stated).max()))
+            if K >= 10.0:
+                over.append(np.median(stated / off))
+    assert misses == []
+    assert np.median(over) < 20.0
 
 
 @pytest.mark.parametrize("make", [hard_tanh, elu])

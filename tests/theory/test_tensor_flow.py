@@ -271,8 +271,8 @@ def test_error_bars_cover_the_error() -> None:
         difference = np.abs(sampled[tensor].values[place] - cubed[tensor].values)
         error = sampled[f"{tensor}_error"].values[place]
         slack = 5 * cubed[f"{tensor}_error"].values + 1e-9 * np.abs(cubed[tensor].values).max()
-        assert np.all(difference <= 7 * error + slack), tensor
-        assert error.max() < 5e-3 * np.abs(cubed[tensor].values).max(), tensor
+        assert np.all(difference <= error + slack), tensor
+        assert error.max() < 2e-2 * np.abs(cubed[tensor].values).max(), tensor
 
 
 def test_what_does_not_exist_is_refused() -> None:

@@ -6,6 +6,7 @@ from scalewise.gaussian._four import (
     feature_means,
     four_point_covariances,
 )
+from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._increments import increment
 from scalewise.gaussian._interface import (
     ENGINES,
@@ -25,6 +26,7 @@ from scalewise.gaussian._joint import (
     joint_work,
     resolved,
     shaken,
+    unseen,
     with_shakes,
 )
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
@@ -42,6 +44,7 @@ __all__ = [
     "JointRule",
     "KernelMap",
     "Workspace",
+    "clipped",
     "combined",
     "feature_means",
     "four_point_covariances",
@@ -59,6 +62,7 @@ __all__ = [
     "shaken",
     "single_moment",
     "two_input_covariances",
+    "unseen",
     "why_unconverged",
     "with_shakes",
 ]

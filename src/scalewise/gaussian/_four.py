@@ -19,12 +19,13 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
+from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._increments import (
     increment,
     increment_means,
     pair_increments,
 )
-from scalewise.gaussian._joint import JointRule, resolved
+from scalewise.gaussian._joint import JointRule, resolved, unseen
 from scalewise.gaussian._two_inputs import Family, two_input_covariances
 
 __all__ = ["FourPoint", "feature_means", "four_point_covariances"]
@@ -139,9 +140,8 @@ def _log_normal(K: Samples) -> Float[np.ndarray, "sample sample sample sample"]:
 
 
 def _clipped(K: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
-    diagonal = np.diagonal(K)
-    limit = np.sqrt(diagonal[a] * diagonal[b])
-    return diagonal[a], diagonal[b], np.clip(K[a, b], -limit, limit)
+    A, B = np.diagonal(K)[a], np.diagonal(K)[b]
+    return A, B, clipped(A, B, K[a, b])
 
 
 def _by_nodes(
@@ -160,7 +160,7 @@ def _by_nodes(
     if rule.engine == "samples":
         return (
             {f: value for f, (value, _) in found.items()},
-            {f: _ROUNDOFF * size for f, (_, size) in found.items()},
+            {f: unseen(value, size) for f, (value, size) in found.items()},
         )
     errors = {f: resolved([*value], size) for f, (value, size) in found.items()}
     known = {f: error for f, error in errors.items() if error is not None}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["COINCIDENT", "SINGULAR", "PairGeometry"]
+__all__ = ["COINCIDENT", "SINGULAR", "PairGeometry", "clipped"]
 
 # Below this 1-c² is rounding noise of C: the two preactivations are multiples of each other.
 COINCIDENT = 1e-15
@@ -25,6 +25,14 @@ def _exact_product(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     x_low, y_low = x - x_high, y - y_high
     error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
     return product, error
+
+
+def clipped(
+    A: Float[np.ndarray, ...], B: Float[np.ndarray, ...], C: Float[np.ndarray, ...]
+) -> Float[np.ndarray, ...]:
+    r"""Covariances within $\pm\sqrt{AB}$, past which rounding may have carried them."""
+    limit = np.sqrt(A) * np.sqrt(B)
+    return np.clip(C, -limit, limit)
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def pair_increments(
 
     Args:
         sigma: The activation; derivatives almost everywhere.
-        A: Variances of $z_a$, positive.
+        A: Variances of $z_a$.
         B: Variances of $z_b$.
         C: Covariances.
         products: For each expectation $(p_1,\dots)$ and $(q_1,\dots)$, neither empty.
@@ -157,6 +157,14 @@ def pair_increments(
         Value and estimated error of each; Hermite series, polar form or quadrature, rtol 1e-12 of the
         root of the mean squares.
     """
+    still = (A == 0) | (B == 0)
+    if still.any():  # a preactivation that is always 0 is independent of every other
+        found = _independent_increments(sigma, A, B, products)
+        if not still.all():
+            rest = pair_increments(sigma, A[~still], B[~still], C[~still], products)
+            for pq, estimate in rest.items():
+                found[pq].value[~still], found[pq].error[~still] = estimate.value, estimate.error
+        return found
     if sigma.slopes is not None:
         minus, plus = sigma.slopes
         half = 0.5 * (plus - minus)
@@ -185,6 +193,20 @@ def pair_increments(
             worse = missed[pq][some]
             out[pq].value[missed[pq]] = slow[pq].value[worse]
             out[pq].error[missed[pq]] = slow[pq].error[worse]
+    return out
+
+
+def _independent_increments(
+    sigma: Activation, A: np.ndarray, B: np.ndarray, products: Sequence[tuple[Legs, Legs]]
+) -> dict[tuple[Legs, Legs], Estimate]:
+    """Products of the means of either side."""
+    left = increment_means(sigma, A, sorted({p for p, _ in products}))
+    right = increment_means(sigma, B, sorted({q for _, q in products}))
+    out = {}
+    for p, q in products:
+        one, other = left[p], right[q]
+        error = np.abs(one.value) * other.error + np.abs(other.value) * one.error
+        out[p, q] = Estimate(one.value * other.value, error, "quadrature")
     return out
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scalewise._arrays import float_array
 from scalewise.activations import Activation, activation
 from scalewise.gaussian._closed import closed_pair_moments
+from scalewise.gaussian._constant import refuse_jump_at_zero, with_constants
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._hermite import PairSeries
 from scalewise.gaussian._kinked_moments import kinked_pair_moments
@@ -31,6 +32,7 @@ PAIR_ORDERS = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (
 _SERIES_TOLERANCE = 1e-12
 _UNCONVERGED = 1e-6
 _WIDE, _NARROW = 30.0, 1e-4  # spreads beyond which a kink is not the likeliest reason
+_SMALLEST = 1e-140  # of a variance: determinants of pairs must be numbers too
 _CLOSED = 4e-13  # the worst that cancellation does to a closed form: GELU, opposite inputs, K = 1e3
 
 
@@ -158,7 +160,7 @@ def pair_moment(
 
     Args:
         source: The activation.
-        A: Variances of $z_a$, positive; preactivation².
+        A: Variances of $z_a$; preactivation². Positive where the activation or a derivative jumps at 0.
         B: Variances of $z_b$.
         C: Covariances, $C^2\le AB$; the three broadcast.
         orders_a: $p_1,p_2,\dots$, each from 0 to 3.
@@ -172,7 +174,14 @@ def pair_moment(
     """
     sigma = activation(source)
     p, q = _legs(orders_a), _legs(orders_b)
-    shape, (a, b, c) = _pairs(A, B, C)
+    shape, (a, b, c) = _pairs(sigma, A, B, C)
+    still = (a == 0) | (b == 0)
+    if still.any():
+        value, error = _independent(sigma, (a, p), (b, q))
+        if not still.all():
+            rest = pair_moment(sigma, a[~still], b[~still], c[~still], p, q)
+            value[~still], error[~still] = rest.value, rest.error
+        return Estimate(value.reshape(shape), error.reshape(shape), "quadrature")
     if sigma.slopes is not None:
         return _exact(polar_moment(sigma.slopes, a, b, c, p, q), shape)
     if sigma.family == "exp":
@@ -197,6 +206,15 @@ def pair_moment(
     return Estimate(value.reshape(shape), error.reshape(shape), _engine_name(missed))
 
 
+def _independent(
+    sigma: Activation, *legs: tuple[np.ndarray, tuple[int, ...]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The product of the means of two legs, and its error."""
+    one, other = (single_moment(sigma, K, orders) for K, orders in legs)
+    error = np.abs(one.value) * other.error + np.abs(other.value) * one.error
+    return one.value * other.value, error
+
+
 def pair_moments(
     source: str | Activation | Callable,
     A: np.ndarray | float,
@@ -215,7 +233,7 @@ def pair_moments(
 
     Args:
         source: The activation.
-        A: Variances of $z_a$, positive; preactivation².
+        A: Variances of $z_a$; preactivation². Positive where the activation or a derivative jumps at 0.
         B: Variances of $z_b$.
         C: Covariances, $C^2\le AB$; the three broadcast.
         orders: Pairs $(p,q)$ out of `PAIR_ORDERS`.
@@ -243,11 +261,27 @@ def pair_moments(
             raise ValueError(f"`orders` must come from {PAIR_ORDERS}; got {pq}.")
     if engine not in ENGINES:
         raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}; got {engine!r}.")
-    shape, (a, b, c) = _pairs(A, B, C)
+    shape, pairs = _pairs(sigma, A, B, C)
+    found = with_constants(sigma, pairs, wanted, partial(_varying, sigma, wanted, engine))
+    return {
+        pq: Estimate(e.value.reshape(shape), e.error.reshape(shape), e.engine)
+        for pq, e in found.items()
+    }
+
+
+def _varying(
+    sigma: Activation,
+    wanted: tuple[tuple[int, int], ...],
+    engine: str,
+    A: np.ndarray,
+    B: np.ndarray,
+    C: np.ndarray,
+) -> dict[tuple[int, int], Estimate]:
+    """`pair_moments` of pairs of positive variances."""
     if engine in ("auto", "closed"):
-        closed = closed_pair_moments(sigma, a, b, c, wanted)
+        closed = closed_pair_moments(sigma, A, B, C, wanted)
         if closed is not None:
-            return {pq: _exact(value, shape) for pq, value in closed.items()}
+            return {pq: _exact(value, value.shape) for pq, value in closed.items()}
         if engine == "closed":
             raise ValueError(
                 f"{sigma.name!r} has no closed forms; use engine='auto', 'hermite' or 'quadrature'."
@@ -257,22 +291,19 @@ def pair_moments(
             f"{sigma.name!r} has kinks and no convergent Hermite series; use engine='quadrature'."
         )
     if sigma.is_smooth:
-        return _smooth_moments(sigma, shape, (a, b, c), wanted, engine)
-    values, errors = kinked_pair_moments(sigma, a, b, c, wanted)
-    return {
-        pq: Estimate(values[pq].reshape(shape), errors[pq].reshape(shape), "quadrature")
-        for pq in wanted
-    }
+        return _smooth_moments(sigma, (A, B, C), wanted, engine)
+    values, errors = kinked_pair_moments(sigma, A, B, C, wanted)
+    return {pq: Estimate(values[pq], errors[pq], "quadrature") for pq in wanted}
 
 
 def _smooth_moments(
     sigma: Activation,
-    shape: tuple[int, ...],
-    abc: tuple[np.ndarray, np.ndarray, np.ndarray],
+    abc: tuple[np.ndarray, ...],
     wanted: tuple[tuple[int, int], ...],
     engine: str,
 ) -> dict[tuple[int, int], Estimate]:
-    series = PairSeries(*abc)
+    A, B, C = abc
+    series = PairSeries(A, B, C)
     # The table of the fourth derivative is made from the third's and loses a factor of its order.
     tables = {
         p: series.table(
@@ -298,7 +329,7 @@ def _smooth_moments(
             )
             _refuse_unconverged(sigma, a, error[missed] / np.maximum(scale, 1e-300))
         name = "hermite" if engine == "hermite" else _engine_name(missed)
-        out[p, q] = Estimate(value.reshape(shape), error.reshape(shape), name)
+        out[p, q] = Estimate(value, error, name)
     return out
 
 
@@ -335,7 +366,7 @@ def _refuse_bad_variances(name: str, K: np.ndarray) -> None:
 
 
 def _pairs(
-    A: np.ndarray | float, B: np.ndarray | float, C: np.ndarray | float
+    sigma: Activation, A: np.ndarray | float, B: np.ndarray | float, C: np.ndarray | float
 ) -> tuple[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]]:
     a, b, c = np.broadcast_arrays(
         *(float_array(f"`{name}`", v) for name, v in zip("ABC", (A, B, C), strict=True))
@@ -352,5 +383,12 @@ def _pairs(
             f"A={a.flat[k]:.6g}, B={b.flat[k]:.6g}, C={c.flat[k]:.6g}."
         )
     if np.any(a == 0) or np.any(b == 0):
-        raise ValueError("`A` and `B` must be positive: a preactivation of variance 0 was given.")
+        refuse_jump_at_zero(sigma)
+    for name, variance in (("A", a), ("B", b)):
+        lost = (variance > 0) & ~((variance > _SMALLEST) & (variance < 1 / _SMALLEST))
+        if lost.any():
+            raise ValueError(
+                f"`{name}` holds the variance {variance[lost][0]:.3g}, and AB - C² would leave the range "
+                f"of float64: rescale, to variances from {_SMALLEST:g} to {1 / _SMALLEST:g}."
+            )
     return a.shape, (a.ravel(), b.ravel(), c.ravel())

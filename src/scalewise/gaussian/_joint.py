@@ -17,7 +17,16 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-__all__ = ["JointRule", "combined", "joint_rule", "joint_work", "resolved", "shaken", "with_shakes"]
+__all__ = [
+    "JointRule",
+    "combined",
+    "joint_rule",
+    "joint_work",
+    "resolved",
+    "shaken",
+    "unseen",
+    "with_shakes",
+]
 
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
@@ -26,8 +35,14 @@ SCRAMBLES = 16
 INHERITED, SHAKES = 1e-12, 2
 _SHAKEN = 3.0  # two random signs may both happen to do little
 # Two levels that differ by more have seen two different functions; samples then know more.
-_UNRESOLVED = 3e-3
-_SHARE, _ROUNDOFF = 0.3, 1e-12
+_UNRESOLVED = 1e-3
+# What two levels leave open, in units of their worst change. A smooth function is seen by both, and the finer
+# is far better; one that bends between the nodes may look alike to both. Measured on entries that are known.
+_SHARE, _ALIKE, _BENDS = 0.3, 6.0, 1e-5
+_ROUNDOFF = 1e-12
+# Standard errors of a few scrambles are themselves uncertain, and an error bar is to hold for all entries;
+# where no sample has met an event that is rare, they are 0: a share of the worst one is in all.
+_STANDARD_ERRORS, _LUCK, _SUMMED = 4.0, 0.1, 4e-15
 MOST_POINTS = 1 << 13
 _PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
 _ONE_INPUT = 1e6
@@ -122,8 +137,8 @@ def with_shakes(
         runs: The run itself, by estimate, then the others, of one estimate each.
     """
     value, error = combined(runs[0])
-    moved = np.sqrt(sum((run[0] - value) ** 2 for run in runs[1:]))
-    return value, error + _SHAKEN * moved
+    moved = sum(np.abs(run[0] - value) for run in runs[1:])
+    return value, _STANDARD_ERRORS * error + _SHAKEN * moved
 
 
 def resolved(
@@ -139,8 +154,26 @@ def resolved(
         An error that no entry has by luck: a share of the worst one, in units of its size, is in all.
     """
     change = np.abs(levels[1] - levels[0])
-    worst = np.max(np.divide(change, size, out=np.zeros_like(change), where=size > 0), initial=0.0)
-    return None if not worst <= _UNRESOLVED else change + (_ROUNDOFF + _SHARE * worst) * size
+    worst = _worst(change, size)
+    share = np.clip(_SHARE * worst / _BENDS, _SHARE, _ALIKE)
+    return None if not worst <= _UNRESOLVED else change + (_ROUNDOFF + share * worst) * size
+
+
+def unseen(
+    estimates: Float[np.ndarray, "_estimate ..."], size: Float[np.ndarray, ...]
+) -> Float[np.ndarray, ...]:
+    """What samples may have missed, and rounding, beside the spread of their estimates.
+
+    Args:
+        estimates: The result of each scramble.
+        size: The natural size of each entry, of which errors are parts.
+    """
+    return (_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size
+
+
+def _worst(error: np.ndarray, size: np.ndarray) -> float:
+    relative = np.divide(error, size, out=np.zeros_like(error), where=size > 0)
+    return float(np.max(relative, initial=0.0))
 
 
 def joint_rule(
@@ -176,6 +209,7 @@ def joint_rule(
     # Largest variance on the first coordinate: Sobol points are most uniform there.
     keep = value > 1e-15 * value[-1]
     root = (vector[:, keep] * np.sqrt(value[keep]))[:, ::-1]
+    root[np.diagonal(K) == 0] = 0.0
     count = len(K)
     pairs = count * (count + 1) // 2
     budget = _SAMPLE_WORK / (scrambles * pairs * pairs)

@@ -16,7 +16,9 @@ from scipy.linalg import get_blas_funcs
 
 from scalewise.activations import Activation
 from scalewise.gaussian._closed import closed_pair_moments
+from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._hermite import LowOrders, hermite_table, low_orders
+from scalewise.gaussian._increments import increment
 from scalewise.gaussian._interface import pair_moments, single_moment
 
 __all__ = ["KernelMap", "Workspace", "kernel_map"]
@@ -45,7 +47,7 @@ class KernelMap(abc.ABC):
     r"""The two pair moments that the kernel and the NTK need, for the inputs of one layer.
 
     Args:
-        K: $K_{aa}$ of each input, positive; preactivation².
+        K: $K_{aa}$ of each input; preactivation². It is 0 only where the activation is smooth there.
 
     Attributes:
         diagonal: $\langle\sigma_a^2\rangle$ for each input.
@@ -91,11 +93,25 @@ def kernel_map(sigma: Activation, K: Float[np.ndarray, " input"], *, slope: bool
     if family is not None:
         return family(sigma, K)
     if sigma.family is None and sigma.is_smooth:
-        derivative = sigma.derivatives[1] if slope else None
-        low = low_orders(sigma.derivatives[0], derivative, K, _FEW[0], parity=sigma.parity)
+        low = _orders_below(_FEW[0], sigma, K, slope=slope)
         if low is not None:
             return HermiteMap(sigma, K, low)
     return GeneralMap(sigma, K, slope=slope)
+
+
+def _orders_below(order: int, sigma: Activation, K: np.ndarray, *, slope: bool) -> LowOrders | None:
+    r"""`low_orders` of $\sigma$, by way of $\sigma-\sigma(0)$.
+
+    At small $K$ a coefficient beyond the first is as small as $\sqrt K$, and the slope is made of it: next
+    to a constant it would be lost in rounding.
+    """
+    delta, derivative = increment(sigma, 0), sigma.derivatives[1] if slope else None
+    low = low_orders(delta, derivative, K, order, parity=sigma.parity)
+    if low is None or delta.centre == 0.0:
+        return low
+    square = low.square + delta.centre * (delta.centre + 2 * low.coefficients[0])
+    low.coefficients[0] += delta.centre
+    return LowOrders(low.coefficients, square, low.slope_square)
 
 
 class HermiteMap(KernelMap):
@@ -111,12 +127,21 @@ class HermiteMap(KernelMap):
         super().__init__(K, low.square, low.slope_square)
         self._sigma = sigma
         self._start, self._stride = (int(sigma.parity < 0), 2) if sigma.parity else (0, 1)
-        self._inverse_root = 1.0 / np.sqrt(K)
+        # Of a preactivation that is always 0 the tangent at 0 is all there is, on any scale.
+        self._still = K == 0.0
+        self._line = [
+            [float(sigma.derivatives[p](np.zeros(1))[0]) * sigma.scale**p] for p in (0, 1)
+        ]
+        self._units = np.where(self._still, sigma.scale**2, K)
+        self._inverse_root = 1.0 / np.sqrt(self._units)
         self._further = [*_FEW[1:], None]
         self._general: GeneralMap | None = None
         self._take(low.coefficients)
 
     def _take(self, coefficients: np.ndarray) -> None:
+        if self._still.any():
+            coefficients[:, self._still] = 0.0
+            coefficients[:2, self._still] = self._line
         self._h = np.ascontiguousarray(coefficients[self._start :: self._stride])
         own = self._start + self._stride * np.arange(len(self._h) + 1)
         # What each order contributes at most, relative to the natural size of the two moments, and
@@ -124,7 +149,7 @@ class HermiteMap(KernelMap):
         square = self._h * self._h
         self._weight = _shares(square, self.diagonal)
         if self.diagonal_slope is not None:
-            slopes = _shares(own[:-1, None] * square, self.diagonal_slope * self.K)
+            slopes = _shares(own[:-1, None] * square, self.diagonal_slope * self._units)
             self._weight = np.maximum(self._weight, slopes)
         self._power = np.maximum(own - 1.0 - self._start, 0.0)
 
@@ -138,14 +163,15 @@ class HermiteMap(KernelMap):
     def _learn_more(self) -> None:
         """The next few orders, or all of them, or that there are none."""
         sigma, order = self._sigma, self._further.pop(0)
-        function, parity = sigma.derivatives[0], sigma.parity
         if order is not None:
-            low = low_orders(function, None, self.K, order, parity=parity)
+            low = _orders_below(order, sigma, self.K, slope=False)
             if low is not None:
                 self._take(low.coefficients)
             return
-        table = hermite_table(function, self.K, parity=parity)
+        delta = increment(sigma, 0)
+        table = hermite_table(delta, self.K, parity=sigma.parity)
         if table.converged:
+            table.coefficients[0] += delta.centre
             self._take(table.coefficients)
             self._weight[-1] = 0.0
         else:
@@ -343,10 +369,8 @@ class GeneralMap(KernelMap):
         self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
         A, B = self.K[rows, None], self.K[columns]
-        limit = np.sqrt(A * B)
-        np.clip(C, -limit, limit, out=C)
         orders = ((0, 0),) if slope is None else ((0, 0), (1, 1))
-        moments = pair_moments(self._sigma, A, B, C, orders)
+        moments = pair_moments(self._sigma, A, B, clipped(A, B, C), orders)
         if slope is not None:
             slope[...] = moments[1, 1].value
         C[...] = moments[0, 0].value

@@ -44,7 +44,7 @@ def polar_moment(
     if max(*orders_a, *orders_b) > 1:
         return np.zeros_like(A)
     p, q = orders_a.count(0), orders_b.count(0)
-    c = C / np.sqrt(A * B)
+    c = C / (np.sqrt(A) * np.sqrt(B))
     psi = np.arccos(np.where(np.abs(c) > 1.0 - 2e-15, np.sign(c), c))
     total, derivative = np.zeros_like(A), slopes if slope is None else slope
     # The rays where z_a or z_b changes sign, in order; the last sector closes the circle.

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from scalewise.activations import Activation
+from scalewise.gaussian._constant import with_constants
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._hermite import HermiteTable, PairSeries
 from scalewise.gaussian._interface import pair_moment, product
@@ -54,7 +55,8 @@ def pair_products(
     Raises:
         ValueError: As `pair_moment` does.
     """
-    if not sigma.is_smooth or sigma.slopes is not None or sigma.family == "exp":
+    constant = bool(np.any(A == 0) or np.any(B == 0))
+    if constant or not sigma.is_smooth or sigma.slopes is not None or sigma.family == "exp":
         return {(p, q): pair_moment(sigma, A, B, C, p, q) for p, q in products}
     series = PairSeries(A, B, C)
     tables: dict[Orders, HermiteTable] = {}
@@ -99,6 +101,17 @@ def high_moments(
         ValueError: If the activation is neither smooth nor scale-invariant, or varies too fast for
             differences.
     """
+    return with_constants(sigma, (A, B, C), orders, partial(_varying, sigma, orders))
+
+
+def _varying(
+    sigma: Activation,
+    orders: Sequence[tuple[int, int]],
+    A: np.ndarray,
+    B: np.ndarray,
+    C: np.ndarray,
+) -> dict[tuple[int, int], Estimate]:
+    """`high_moments` of pairs of positive variances."""
     if sigma.slopes is not None:
         return _angle_moments(sigma.slopes, A, B, C, orders)
     if not sigma.is_smooth:
@@ -157,7 +170,7 @@ def _angle_moments(
     C: np.ndarray,
     orders: Sequence[tuple[int, int]],
 ) -> dict[tuple[int, int], Estimate]:
-    root = np.sqrt(A * B)
+    root = np.sqrt(A) * np.sqrt(B)
     c = np.clip(C / root, -1.0, 1.0)
     sine2 = 1.0 - c * c
     apart = sine2 > 1e-14
@@ -165,11 +178,11 @@ def _angle_moments(
     weight = np.where(apart, (slopes[0] - slopes[1]) ** 2 / (2 * np.pi), 0.0)
     first, second = weight / np.sqrt(safe), weight * c / safe**1.5
     known = {
-        (3, 3): second / (A * B),
-        (5, 1): (second * c * c + 3 * first * c) / (A * A),
-        (1, 5): (second * c * c + 3 * first * c) / (B * B),
-        (4, 2): -(second * c + first) / (A * root),
-        (2, 4): -(second * c + first) / (B * root),
+        (3, 3): second / A / B,
+        (5, 1): (second * c * c + 3 * first * c) / A / A,
+        (1, 5): (second * c * c + 3 * first * c) / B / B,
+        (4, 2): -(second * c + first) / A / root,
+        (2, 4): -(second * c + first) / B / root,
     }
     out = {}
     for pq in orders:

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.gaussian import increment, line_rule, why_unconverged
 
-__all__ = ["VERTEX", "closed_line_moments", "line_moments", "moment_names"]
+__all__ = ["VERTEX", "closed_line_moments", "line_moments", "moment_names", "moments_at_zero"]
 
 # Value, its first two derivatives in K, and Var[sigma²].
 _ANY = ("g", "g1", "g2", "vss")
@@ -103,6 +103,32 @@ def _converged(
         size[names.index("vpp")] += _PART * scale**2
         size[names.index("vsp")] += _PART * K * scale**2
     return value, size
+
+
+def moments_at_zero(sigma: Activation) -> dict[str, float]:
+    r"""The expectations at $K=0$ that need no limit: $z$ is 0, and nothing fluctuates.
+
+    Args:
+        sigma: The activation, smooth at 0.
+    """
+    s0, s1, s2, s3 = (float(derivative(np.zeros(1))[0]) for derivative in sigma.derivatives)
+    bend = s2 * s2 + s1 * s3
+    return {
+        **dict.fromkeys(("vss", "vsp", "vpp"), 0.0),
+        "g": s0 * s0,
+        "g1": s1 * s1 + s0 * s2,
+        "p": s1 * s1,
+        "p1": bend,
+        "z12": bend,
+        "p4": s1**4,
+        "m22": (s0 * s1) ** 2,
+        "s02": s0 * s2,
+        "s0112": s0 * s1 * s1 * s2,
+        "s13": s1 * s3,
+        "s22": s2 * s2,
+        "s1113": s1**3 * s3,
+        "s1122": (s1 * s2) ** 2,
+    }
 
 
 def _refuse(sigma: Activation, K: np.ndarray, change: np.ndarray) -> NoReturn:

@@ -16,7 +16,12 @@ from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
 from scalewise.activations import Activation
-from scalewise.theory._line_moments import closed_line_moments, line_moments, moment_names
+from scalewise.theory._line_moments import (
+    closed_line_moments,
+    line_moments,
+    moment_names,
+    moments_at_zero,
+)
 
 __all__ = ["LineTable", "line_table"]
 
@@ -24,6 +29,7 @@ _NODES = 16
 _TO_A_UNIT = 2  # panels to a unit of log K
 _MOST_PARTS = 64
 _ROUNDING = 3e-14
+_NEAR = 1e-8  # of the own scale squared: where limits K -> 0 are read, between rounding and bias
 # T_k at the Chebyshev points, a discrete cosine transform; the angles are reduced before the cosine,
 # because a bias of a few roundings would add up over many layers.
 _COSINES = np.cos(
@@ -46,7 +52,9 @@ class LineTable:
         self._powers: dict[int, list[list[float]]] = {}
 
     def square(self, K: float) -> float:
-        r"""$\langle\sigma^2\rangle_K$ at one positive $K$: the hot step of the kernel sequence."""
+        r"""$\langle\sigma^2\rangle_K$ at one $K$: the hot step of the kernel sequence."""
+        if K == 0.0:
+            return moments_at_zero(self.sigma)["g"]
         if self.sigma.slopes is not None:
             minus, plus = self.sigma.slopes
             return 0.5 * (minus * minus + plus * plus) * K
@@ -67,7 +75,7 @@ class LineTable:
         """Every expectation at many kernels.
 
         Args:
-            K: Positive kernels.
+            K: Kernels, at least 0.
 
         Returns:
             By name; the accuracy of `line_moments`.
@@ -76,7 +84,8 @@ class LineTable:
         if closed is not None:
             return dict(zip(moment_names(self.sigma), closed, strict=True))
         out = np.empty((len(self.names), K.size))
-        t = np.log(K) * _TO_A_UNIT
+        still = K == 0.0
+        t = np.log(np.where(still, _NEAR * self.sigma.scale**2, K)) * _TO_A_UNIT
         index = np.floor(t).astype(np.int64)
         self._make_missing(np.unique(index).tolist())
         order = np.argsort(index, kind="stable")
@@ -90,6 +99,10 @@ class LineTable:
                 here = parts == part
                 basis = chebyshev.chebvander(2 * (place[here] - part) - 1, _NODES - 1)
                 out[:, rows[here]] = panel[part] @ basis.T
+        if still.any():  # beside what is known exactly there, limits of derivatives
+            for name, value in moments_at_zero(self.sigma).items():
+                if name in self.names:
+                    out[self.names.index(name), still] = value
         return dict(zip(self.names, out, strict=True))
 
     def _panel(self, index: int) -> np.ndarray:

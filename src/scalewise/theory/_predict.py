@@ -10,7 +10,7 @@ import xarray as xr
 
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.network import MLP, check_inputs, digest_of
+from scalewise.network import MLP, check_inputs, check_kernels, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.expansion import Expansion, expansion_parameter
@@ -120,6 +120,8 @@ def _tensors(
     net: MLP, flow: KernelFlow, names: tuple[str, ...], progress: Progress | None
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Each tensor and its error: V and G^{1} alone on unordered pairs, else all of them together."""
+    for layer, K in enumerate(flow.diagonal, 1):
+        check_kernels(net, layer, K[K > 0], power=4)
     if set(names) <= _PREACTIVATION:
         report = _named(progress, "four-point vertex")
         low = preactivation_flow(net, flow.K, metric_nlo="metric_nlo" in names, progress=report)

@@ -26,7 +26,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise.activations import Activation
-from scalewise.network import MLP, check_inputs
+from scalewise.network import MLP, check_inputs, refuse_zero_inputs
 from scalewise.theory import scale_invariant
 from scalewise.theory.kernel_flow import kernel_flow
 
@@ -124,6 +124,8 @@ def angle_flow(net: MLP, x_plus: Any, x_minus: Any) -> AngleFlow:
             "`x_plus` and `x_minus` are the two inputs of each pair and must have the same shape; "
             f"got {plus.shape} and {minus.shape}."
         )
+    for inputs in (plus, minus):
+        refuse_zero_inputs(net, inputs, "an angle with anything")
     if net.activation.slopes is None:
         return _through_kernels(net, plus, minus)
     with np.errstate(over="ignore", invalid="ignore"):

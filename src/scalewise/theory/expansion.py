@@ -85,7 +85,9 @@ def expansion_parameter(
     below = np.array(net.widths[:-1], dtype=np.float64)[:, None]
     _, order = np.unique(K[0], return_index=True)
     few = K[:, np.unique(order[np.linspace(0, len(order) - 1, _DIAGONAL).round().astype(int)])]
-    best = np.max(single_input_vertex(net, few) / (below * few * few), axis=1)
+    V = single_input_vertex(net, few)
+    # A kernel of 0 does not fluctuate.
+    best = np.max(np.divide(V, below * few * few, out=np.zeros_like(V), where=few > 0), axis=1)
     first, second = _chosen(net, _canonical(x[np.all(K > 0, axis=0)]))
     if not len(first):
         return Expansion(best, 0)

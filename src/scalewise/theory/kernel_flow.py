@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
-from scalewise.network import MLP
+from scalewise.network import MLP, check_kernels
 
 __all__ = ["KernelFlow", "kernel_flow"]
 
@@ -115,21 +115,10 @@ def _diagonal_flow(
                 + net.lambda_W[layer] * here.diagonal
                 + net.C_W[layer] * here.diagonal_slope * Theta
             )
-        _refuse_degenerate(net, layer + 1, K)
+        check_kernels(net, layer + 1, K)
         flow.append((K, Theta))
         maps.append(here)
     return flow, maps
-
-
-def _refuse_degenerate(net: MLP, layer: int, K: np.ndarray) -> None:
-    if np.all(np.isfinite(K)) and np.all(K > 0) and np.all(K < 1e280):
-        return
-    bad = K[~(np.isfinite(K) & (K > 0) & (K < 1e280))][0]
-    raise ValueError(
-        f"The kernel of {net.activation.name!r} leaves the range of float64 at layer {layer} "
-        f"(K = {bad:.3g}): with C_b = {net.C_b[layer - 1]:g}, C_W = {net.C_W[layer - 1]:g} signals "
-        "explode or vanish. Use fewer layers, or critical hyperparameters: net.at_criticality()."
-    )
 
 
 def _tiles(count: int) -> Iterator[tuple[slice, slice]]:

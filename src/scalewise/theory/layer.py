@@ -22,6 +22,7 @@ from scalewise.activations import Activation
 from scalewise.gaussian import (
     PAIR_ORDERS,
     FourPoint,
+    clipped,
     combined,
     four_point_covariances,
     high_moments,
@@ -142,8 +143,8 @@ class Layer(Expectations):
         if p == q:
             a, b = np.triu_indices(count)
         diagonal = np.diagonal(self.K)
-        limit = np.sqrt(diagonal[a] * diagonal[b])
-        C = np.where(a == b, diagonal[a], np.clip(self.K[a, b], -limit, limit))
+        C = clipped(diagonal[a], diagonal[b], self.K[a, b])
+        C = np.where(a == b, diagonal[a], C)
         moments = pair_moments if (p, q) in PAIR_ORDERS else high_moments
         found = moments(self.sigma, diagonal[a], diagonal[b], C, [(p, q)])[p, q]
         value, error = np.empty_like(self.K), np.empty_like(self.K)

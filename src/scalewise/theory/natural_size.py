@@ -62,7 +62,9 @@ def natural_sizes(
     order = np.argsort(K[0])
     few = np.unique(order[np.linspace(0, len(order) - 1, _INPUTS).round().astype(int)])
     found = single_input_majorants(net, K[:, few])
-    relative = (found["V"] / K[:, few] ** 2).max(axis=1)
+    V, square = found["V"], K[:, few] ** 2
+    # A kernel of 0 does not fluctuate.
+    relative = np.divide(V, square, out=np.zeros_like(V), where=square > 0).max(axis=1)
     leading = {"kernel": K[:, few], **({"ntk": found["Theta"]} if "Theta" in found else {})}
     sizes = {}
     for name in wanted:

@@ -27,6 +27,7 @@ from scalewise.gaussian import (
     SHAKES,
     Estimate,
     JointRule,
+    clipped,
     combined,
     feature_means,
     increment,
@@ -35,6 +36,7 @@ from scalewise.gaussian import (
     resolved,
     shaken,
     two_input_covariances,
+    unseen,
     with_shakes,
 )
 from scalewise.network import MLP
@@ -56,7 +58,6 @@ __all__ = [
 
 _FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
 _SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
-_ROUNDOFF = 4e-15  # of a sum over nodes, relative to the root of the mean squares
 Moments = dict[tuple[int, int], Estimate]
 _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
 
@@ -245,7 +246,7 @@ def pair_derivatives(
     r"""$M_{pq}$ of all pairs, for first and, if asked for, second derivatives of $M_{00}$."""
     a, b = pairs.first, pairs.second
     A, B = kernel[a, a], kernel[b, b]
-    C = np.where(a == b, A, np.clip(kernel[a, b], -np.sqrt(A * B), np.sqrt(A * B)))
+    C = np.where(a == b, A, clipped(A, B, kernel[a, b]))
     orders = derivative_orders(second=second)
     return pair_moments(sigma, A, B, C, orders)
 
@@ -333,7 +334,7 @@ def _from_nodes(
         slot += quadratic
     natural = size[:, None] * size
     if rule.engine == "samples":
-        return out, _ROUNDOFF * natural
+        return out, unseen(out, natural)
     error = resolved([*out], natural)
     if error is None:
         return _from_nodes(rule.samples, rests, quadratic)
@@ -351,8 +352,7 @@ def _two_inputs(
     cheap = sigma.is_smooth or sigma.is_scale_invariant
     if ab.size and (cheap or ab.size <= _MAX_QUADRATURE_PAIRS):
         a, b = pairs.first[ab], pairs.second[ab]
-        limit = np.sqrt(K[a] * K[b])
-        two = (K[a], K[b], np.clip(kernel[a, b], -limit, limit))
+        two = (K[a], K[b], clipped(K[a], K[b], kernel[a, b]))
         # Bit i of a pattern says that factor i stands on b.
         places = {
             0b1100: (aa[a], aa[b]),

@@ -40,7 +40,7 @@ from scalewise._arrays import float_array
 from scalewise.activations import Activation
 from scalewise.criticality import susceptibilities
 from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
-from scalewise.network import MLP, check_inputs
+from scalewise.network import MLP, check_inputs, refuse_zero_inputs
 from scalewise.theory.preactivation import (
     Pairs,
     pair_derivatives,
@@ -261,13 +261,14 @@ def residual_kernels(
 ) -> Float[np.ndarray, "layer sample sample"]:
     """The kernel of a residual network, layer by layer; refused where it explodes or vanishes."""
     mlp = net.branch
+    refuse_zero_inputs(mlp, x, "a correlation of its first two layers")
     K = mlp.C_b[0] + mlp.C_W[0] / mlp.input_dim * (x @ x.T)
     out = [K]
     for layer in range(1, mlp.depth):
         mean = pair_derivatives(mlp.activation, K, pairs, second=False)[0, 0].value[pairs.index]
         with np.errstate(over="ignore"):
             K = mlp.C_b[layer] + mlp.C_W[layer] * mean + net.gamma[layer] ** 2 * K
-        if not (np.all(np.isfinite(K)) and np.all(np.diagonal(K) > 1e-290)):
+        if not (np.all(np.isfinite(K)) and np.all(np.diagonal(K) > 1e-140)):
             raise ValueError(
                 f"The kernel explodes or vanishes in layer {layer + 1}. Use fewer layers, or "
                 "critical hyperparameters: net.at_criticality()."

@@ -1,0 +1,44 @@
+"""Agreement: what kinks and jumps do to several inputs at order 1/n, against ensembles of real networks.
+
+Every expectation next to a kink or a jump holds delta functions, which no other test of several inputs meets
+in the law of a network. Two widths tell the coefficient of 1/n from what is beyond it.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import scalewise as sw
+
+X = np.array([[1.0, -0.4], [0.6, 0.8]])
+
+
+def agrees(net: sw.MLP, seen: dict[str, float], widths: list[int], networks: int) -> None:
+    """And a prediction that is another multiple of the right one would have been seen."""
+    names = list(seen)
+    theory = sw.predict(net, X, observables=names)
+    measured = sw.measure(
+        net, X, widths=widths, networks=networks, observables=names, progress=False, seed=5
+    )
+    result = sw.compare(theory, measured)
+    assert result.passed, str(result)
+    for name, factor in seen.items():
+        wrong = theory.copy()
+        wrong[name] = factor * wrong[name]
+        assert not sw.compare(wrong, measured).passed, name
+
+
+def test_mean_ntk_of_several_inputs_next_to_a_kink() -> None:
+    sigma = sw.activation(jax.nn.hard_tanh, kinks=(-1.0, 1.0))
+    net = sw.MLP(3, 64, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=2.0, lambda_b=0.3)
+    agrees(net, {"ntk_nlo": -1.0}, [8, 24], 20_000)
+
+
+def test_vertex_and_metric_of_jumps() -> None:
+    step = sw.activation(lambda z: jnp.where(z >= 0.3, 1.0, -1.0), kinks=(0.3,), name="step")
+    for sigma, seen, networks in (
+        ("perceptron", {"four_point_vertex": 1.5}, 10_000),
+        (step, {"four_point_vertex": 1.5, "metric_nlo": -3.0}, 60_000),
+    ):
+        net = sw.MLP(3, 64, sigma, input_dim=2, output_dim=1, C_W=1.5)
+        agrees(net, seen, [32, 96], networks)
