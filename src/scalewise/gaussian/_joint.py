@@ -31,6 +31,7 @@ _SHARE, _ROUNDOFF = 0.3, 1e-12
 MOST_POINTS = 1 << 13
 _PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
 _ONE_INPUT = 1e6
+_FEW_NUMBERS = 1 << 10
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
 
 
@@ -99,9 +100,17 @@ def shaken(
         error: Their errors; what they inherit from the kernel is added.
         key: Seed of the random numbers.
     """
-    by = np.random.default_rng(key).uniform(-1.0, 1.0, size=value.shape)
-    # Never by little, nor all by the same: the errors of two factors would cancel in their product.
-    return value + (by + 0.5 * np.sign(by)) * (error + INHERITED * np.abs(value))
+    moves = _kept_moves if value.size <= _FEW_NUMBERS else _moves
+    return value + moves(key, value.shape) * (error + INHERITED * np.abs(value))
+
+
+def _moves(key: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """Up or down; never by little, nor all by the same: the errors of two factors would cancel."""
+    by = np.random.default_rng(key).uniform(-1.0, 1.0, size=shape)
+    return by + 0.5 * np.sign(by)
+
+
+_kept_moves = lru_cache(maxsize=512)(_moves)  # through a thousand layers they are the same
 
 
 def combined(
