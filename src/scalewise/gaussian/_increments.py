@@ -196,9 +196,7 @@ def pair_increments(
     return out
 
 
-def _table(
-    series: PairSeries, sigma: Activation, legs: Legs, *, least: int = 2
-) -> HermiteTable:
+def _table(series: PairSeries, sigma: Activation, legs: Legs, *, least: int = 2) -> HermiteTable:
     parity = sigma.parity ** len(legs) * (-1) ** sum(legs)
     return series.table(_Product(sigma, legs), parity, least=least)
 

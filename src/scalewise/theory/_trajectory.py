@@ -19,17 +19,28 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.polynomial import chebyshev
 
-__all__ = ["MOST_INPUTS", "SHORTEST", "Expected", "Part", "Stretch", "along", "lengths"]
+__all__ = [
+    "EARLIEST",
+    "MOST_INPUTS",
+    "NODES",
+    "SHORTEST",
+    "Expected",
+    "Part",
+    "Stretch",
+    "along",
+    "lengths",
+    "pause",
+]
 
 NODES = 16
 SHORTEST = 96  # layers; in fewer, nodes cannot stand as densely at the ends as they should
 MOST_INPUTS = 12  # the expectations of all nodes of a stretch are in memory together
-_EARLIEST = SHORTEST // 3  # no stretch begins among the first layers, which differ most
+EARLIEST = SHORTEST // 3  # no stretch begins among the first layers, which differ most
 _LONGEST = 4.0  # a stretch ends at this multiple of the layer where it begins, or later layers tell
 _REPRODUCED = 2e-12  # of the size of a kernel
 _NEGLIGIBLE = 1e-12  # of the size of an expectation
-# Of it too, where coefficients fall no further: they are rounding then, and a shorter stretch has as much.
-_ROUNDING, _FALLS = 1e-9, 0.1
+_ROUNDING = 1e-9  # of it, too, where it is nothing but rounding
+_FALLS = 0.1  # two coefficients beside the two before them, as long as the series converges
 
 
 @dataclass(frozen=True)
@@ -82,10 +93,10 @@ class Stretch:
     highest: Float[np.ndarray, "coefficient node"]
 
     @staticmethod
-    def of(first: int, length: int) -> Stretch:
-        """The stretch of so many layers from a given one on."""
+    def of(first: int, length: int, count: int = NODES) -> Stretch:
+        """The stretch of so many layers from a given one on, with at most so many nodes."""
         ends = np.log([first + 1.0, first + length])
-        chebyshev_points = 0.5 * (1 - np.cos(np.pi * np.arange(NODES) / (NODES - 1)))
+        chebyshev_points = 0.5 * (1 - np.cos(np.pi * np.arange(count) / (count - 1)))
         wanted = np.exp(ends[0] + (ends[1] - ends[0]) * chebyshev_points)
         nodes = np.unique(np.rint(wanted).astype(int) - 1)
         t = 2 * (np.log(np.arange(first, first + length) + 1.0) - ends[0]) / (ends[1] - ends[0]) - 1
@@ -98,26 +109,49 @@ class Stretch:
         inverse = np.linalg.inv(chebyshev.chebvander(at, nodes.size - 1))
         return Stretch(first, nodes, weights, inverse[-4:])
 
-    def tail(self, values: Float[np.ndarray, "node ..."]) -> Float[np.ndarray, "two ..."]:
-        """The size of the two coefficients before the last two, and of those: what interpolation misses."""
-        found = np.abs(np.tensordot(self.highest, values, 1))
-        return np.stack([found[0] + found[1], found[2] + found[3]])
+    def between(self, values: Float[np.ndarray, "node ..."]) -> Float[np.ndarray, "layer ..."]:
+        """From values at the nodes to those at every layer."""
+        return np.tensordot(self.weights, values, 1)
 
-    def reproduces(self, K: Float[np.ndarray, "layer sample sample"]) -> bool:
-        """Whether the kernels of the nodes give those of all layers of the stretch."""
-        here = K[self.first : self.first + len(self.weights)]
-        diagonal = np.einsum("laa->la", here)
-        size = np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
-        gap = np.abs(np.tensordot(self.weights, K[self.nodes], 1) - here)
+    def reproduces(
+        self, values: Float[np.ndarray, "layer ..."], size: Float[np.ndarray, "layer ..."]
+    ) -> bool:
+        """Whether what is known at every layer of the stretch follows from its nodes, beside its size."""
+        gap = np.abs(self.between(values[self.nodes - self.first]) - values)
         return bool(np.all(gap <= _REPRODUCED * size))
+
+    def missed(
+        self,
+        values: Float[np.ndarray, "node ..."],
+        allowed: Float[np.ndarray, "..."],
+        *,
+        rounding: Float[np.ndarray, "..."],
+    ) -> Float[np.ndarray, "..."] | None:
+        """About what interpolation misses, the last two coefficients; ``None`` where it is too much.
+
+        Args:
+            values: At the nodes.
+            allowed: How much it may miss.
+            rounding: How much if the coefficients fall no further: they are rounding errors then, and a
+                shorter stretch has as many.
+        """
+        found = np.abs(np.tensordot(self.highest, values, 1))
+        before, tail = found[0] + found[1], found[2] + found[3]
+        noise = (tail <= rounding) & (tail >= _FALLS * before)
+        return tail if np.all((tail <= allowed) | noise) else None
 
 
 def lengths(first: int, depth: int) -> Iterator[int]:
     """How long a stretch from a layer on may be, the longest first."""
-    length = min(int(_LONGEST * first), depth - first) if first >= _EARLIEST else 0
+    length = min(int(_LONGEST * first), depth - first) if first >= EARLIEST else 0
     while length >= SHORTEST:
         yield length
         length //= 2
+
+
+def pause(layer: int) -> int:
+    """After how many layers to try again: trying costs evaluations, and is the more seldom the deeper."""
+    return max(SHORTEST // 4, layer // 4)
 
 
 def along(
@@ -138,8 +172,7 @@ def along(
         blend = None
         if layer >= again and K.shape[1] <= MOST_INPUTS:
             blend = _longest(K, layer, evaluate, found)
-            # Trying costs evaluations: the more seldom the deeper.
-            again = layer + max(SHORTEST // 4, layer // 4)
+            again = layer + pause(layer)
         end = layer + (len(blend.stretch.weights) if blend else 1)
         for here in range(layer, end):
             known = found.pop(here, None)
@@ -181,9 +214,11 @@ def _longest(
     K: np.ndarray, first: int, evaluate: Callable[[np.ndarray], T], found: dict[int, T]
 ) -> _Blend[T] | None:
     """The longest stretch from a layer on that interpolates; ``None`` if there is none."""
+    diagonal = np.einsum("laa->la", K)
+    size = np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
     for length in lengths(first, len(K)):
-        stretch = Stretch.of(first, length)
-        if not stretch.reproduces(K):
+        stretch, here = Stretch.of(first, length), slice(first, first + length)
+        if not stretch.reproduces(K[here], size[here]):
             continue
         for node in stretch.nodes.tolist():
             if node not in found:
@@ -206,11 +241,10 @@ def _blended(stretch: Stretch, nodes: list[T]) -> _Blend[T] | None:
         errors[key] = np.stack([part.error for part in here])
         mean = values[key].mean(axis=1)
         spread = np.max([part.spread for part in here], axis=0)
-        size = np.abs(mean).max(axis=0)
-        before, tail = stretch.tail(mean)
-        fine = tail <= _NEGLIGIBLE * size + errors[key].max(axis=0) + spread
-        fine |= (tail <= _ROUNDING * size) & (tail >= _FALLS * before)
-        if not fine.all():
+        largest = np.abs(mean).max(axis=0)
+        allowed = _NEGLIGIBLE * largest + errors[key].max(axis=0) + spread
+        tail = stretch.missed(mean, allowed, rounding=_ROUNDING * largest)
+        if tail is None:
             return None
         # What scrambles disagree by is in their spread.
         tails[key] = np.maximum(tail - spread, 0.0)
