@@ -9,6 +9,7 @@ product rule; otherwise scrambled Sobol points, whose independent scrambles give
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -91,7 +92,11 @@ class JointRule:
 
 
 def shaken(
-    value: Float[np.ndarray, ...], error: Float[np.ndarray, ...], key: tuple[int, ...]
+    value: Float[np.ndarray, ...],
+    error: Float[np.ndarray, ...],
+    key: tuple[int, ...],
+    *,
+    alike: int = 0,
 ) -> Float[np.ndarray, ...]:
     """Numbers moved by about their errors, up or down at random.
 
@@ -99,9 +104,11 @@ def shaken(
         value: The numbers.
         error: Their errors; what they inherit from the kernel is added.
         key: Seed of the random numbers.
+        alike: How many axes there are, the first, along which all are moved alike.
     """
-    moves = _kept_moves if value.size <= _FEW_NUMBERS else _moves
-    return value + moves(key, value.shape) * (error + INHERITED * np.abs(value))
+    shape = value.shape[alike:]
+    moves = _kept_moves if math.prod(shape) <= _FEW_NUMBERS else _moves
+    return value + moves(key, shape) * (error + INHERITED * np.abs(value))
 
 
 def _moves(key: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:

@@ -3,8 +3,8 @@ r"""Kernel and NTK of a few inputs through very many layers, from the maps of fe
 A kernel follows from the one below, so its layers cannot be evaluated out of turn. Over a stretch of
 layers the correlations $c_{ab}=K_{ab}/\sqrt{K_{aa}K_{bb}}$ are guessed instead, and the guess is mended by Newton's
 rule; the diagonal is known beforehand. With $f=\langle\sigma_a\sigma_b\rangle$ and
-$\partial f/\partial K_{ab}=\langle\sigma'_a\sigma'_b\rangle$, evaluated on the guess at a few nodes and interpolated in
-$\log\ell$ (see `_trajectory`), its error $\delta$ goes from layer to layer by
+$\partial f/\partial K_{ab}=\langle\sigma'_a\sigma'_b\rangle$, evaluated on the guess at a few nodes and
+interpolated in $\log\ell$ (see `_trajectory`), its error $\delta$ goes from layer to layer by
 $$\delta'=\frac{C_W\sqrt{K_{aa}K_{bb}}}{\sqrt{K'_{aa}K'_{bb}}}\langle\sigma'_a\sigma'_b\rangle\,\delta
   +\Big[\frac{C_b+C_Wf}{\sqrt{K'_{aa}K'_{bb}}}-c'\Big].$$
 Each turn squares it. The next guess is the polynomial through what was found at nodes: only of smooth

@@ -53,10 +53,10 @@ class Part:
     """
 
     value: Float[np.ndarray, "_estimate ..."]
-    error: Float[np.ndarray, "..."]
+    error: Float[np.ndarray, ...]
 
     @property
-    def spread(self) -> Float[np.ndarray, "..."]:
+    def spread(self) -> Float[np.ndarray, ...]:
         """How far the estimates lie from one another."""
         return np.std(self.value, axis=0)
 
@@ -123,10 +123,10 @@ class Stretch:
     def missed(
         self,
         values: Float[np.ndarray, "node ..."],
-        allowed: Float[np.ndarray, "..."],
+        allowed: Float[np.ndarray, ...],
         *,
-        rounding: Float[np.ndarray, "..."],
-    ) -> Float[np.ndarray, "..."] | None:
+        rounding: Float[np.ndarray, ...],
+    ) -> Float[np.ndarray, ...] | None:
         """About what interpolation misses, the last two coefficients; ``None`` where it is too much.
 
         Args:
@@ -193,7 +193,7 @@ class _Blend(Generic[T]):
     like: T
     values: dict[Hashable, Float[np.ndarray, "node _estimate ..."]]
     errors: dict[Hashable, Float[np.ndarray, "node ..."]]
-    tails: dict[Hashable, Float[np.ndarray, "..."]]
+    tails: dict[Hashable, Float[np.ndarray, ...]]
 
     def at(self, layer: int, K: np.ndarray) -> T:
         """Those of one layer."""
