@@ -346,12 +346,13 @@ class GeneralMap(KernelMap):
         limit = np.sqrt(A * B)
         np.clip(C, -limit, limit, out=C)
         # Of a tile with itself one half is the other, and the diagonal is known.
-        here = np.triu_indices(len(C), 1) if rows == columns else np.indices(C.shape).reshape(2, -1)
+        half = np.triu_indices(len(C), 1) if rows == columns else np.indices(C.shape).reshape(2, -1)
+        here = half[0], half[1]
         orders = ((0, 0),) if slope is None else ((0, 0), (1, 1))
-        moments = pair_moments(self._sigma, *(v[tuple(here)] for v in (A, B, C)), orders)
+        moments = pair_moments(self._sigma, A[here], B[here], C[here], orders)
         for pq, target in zip(orders, (C, slope), strict=False):
             assert target is not None
-            target[tuple(here)] = moments[pq].value
+            target[here] = moments[pq].value
             if rows == columns:
                 target[here[1], here[0]] = moments[pq].value
         if rows == columns:

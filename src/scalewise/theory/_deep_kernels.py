@@ -98,7 +98,7 @@ def _bounded(K: Layers, diagonal: np.ndarray) -> Layers:
     return out
 
 
-def _sizes(diagonal: np.ndarray) -> Layers:
+def _sizes(diagonal: np.ndarray) -> np.ndarray:
     """What correlations are counted in."""
     root = np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
     return root[..., :, None] * root[..., None, :]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -61,6 +61,7 @@ class Part:
         return np.std(self.value, axis=0)
 
 
+@runtime_checkable
 class Expected(Protocol):
     """Expectations at one layer that can be interpolated."""
 
@@ -68,7 +69,7 @@ class Expected(Protocol):
         """Each expectation by name."""
         ...
 
-    def at(self, K: np.ndarray, parts: Mapping[Hashable, Part]) -> Self:
+    def at(self, K: np.ndarray, parts: Mapping[Hashable, Part]) -> Any:
         """The same at another kernel."""
         ...
 

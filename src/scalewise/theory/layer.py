@@ -15,7 +15,6 @@ from __future__ import annotations
 import abc
 import copy
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -155,7 +154,7 @@ class Layer(Expectations):
             out[family, "right"] = Part(found.right[None], none)
         return out
 
-    def at(self, K: Matrix, parts: Mapping[Hashable, Part]) -> Self:
+    def at(self, K: Matrix, parts: Mapping[Hashable, Part]) -> Layer:
         """The same expectations of another kernel, which are known."""
         other = copy.copy(self)
         other.K = K

@@ -203,10 +203,11 @@ def estimates_of(table: LineTable, K: Tensor) -> tuple[dict[str, Map], dict[str,
     if not below.size:
         none = {name: np.empty(below.shape) for name in table.names}
         return none, none
-    value, error = table.estimates(below.ravel())
-    return tuple(
-        {name: m.reshape(below.shape) for name, m in known.items()} for known in (value, error)
+    value, error = (
+        {name: m.reshape(below.shape) for name, m in known.items()}
+        for known in table.estimates(below.ravel())
     )
+    return value, error
 
 
 def _width_ratios(net: MLP) -> np.ndarray:
