@@ -18,7 +18,7 @@ from numpy.polynomial import chebyshev
 from scalewise.activations import Activation
 from scalewise.theory._line_moments import closed_line_moments, line_moments, moment_names
 
-__all__ = ["LineTable", "line_table"]
+__all__ = ["LineTable", "estimates_of", "line_table"]
 
 _NODES = 16
 _TO_A_UNIT = 2  # panels to a unit of log K
@@ -155,6 +155,26 @@ class LineTable:
         panel = np.einsum("mpn,cn->pmc", value, transform)
         tail = np.abs(panel[..., -2:]).max(axis=-1)
         return panel, size, np.all(tail <= _ROUNDING * size + 1e-290, axis=1)
+
+
+def estimates_of(
+    table: LineTable, K: Float[np.ndarray, "layer input"]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Expectations from each layer to the next by name, and their errors.
+
+    Args:
+        table: The expectations at any kernel.
+        K: Kernel of each input at every layer.
+    """
+    below = K[:-1]
+    if not below.size:
+        none = {name: np.empty(below.shape) for name in table.names}
+        return none, none
+    value, error = (
+        {name: m.reshape(below.shape) for name, m in known.items()}
+        for known in table.estimates(below.ravel())
+    )
+    return value, error
 
 
 @lru_cache(maxsize=32)

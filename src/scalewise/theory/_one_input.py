@@ -14,8 +14,8 @@ from jaxtyping import Float
 from scalewise.gaussian import SHAKES, shaken, with_shakes
 from scalewise.network import MLP
 from scalewise.theory._line_moments import preactivation_names
-from scalewise.theory._line_table import line_table
-from scalewise.theory.single_input import estimates_of, refuse_overflow, tensors_from
+from scalewise.theory._line_table import estimates_of, line_table
+from scalewise.theory.single_input import refuse_overflow, tensors_from
 
 __all__ = ["one_input"]
 

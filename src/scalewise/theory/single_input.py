@@ -53,12 +53,11 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise.network import MLP, check_inputs
 from scalewise.theory._line_moments import VERTEX
-from scalewise.theory._line_table import LineTable, line_table
+from scalewise.theory._line_table import LineTable, estimates_of, line_table
 from scalewise.theory._scan import scan
 
 __all__ = [
     "SingleInputFlow",
-    "estimates_of",
     "refuse_overflow",
     "single_input_flow",
     "single_input_majorants",
@@ -190,24 +189,6 @@ def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
 def _moments_of(table: LineTable, K: np.ndarray) -> _Moments:
     """Expectations from each layer to the next, (map, input) by name."""
     return estimates_of(table, K)[0]
-
-
-def estimates_of(table: LineTable, K: Tensor) -> tuple[dict[str, Map], dict[str, Map]]:
-    """Expectations from each layer to the next by name, and their errors.
-
-    Args:
-        table: The expectations at any kernel.
-        K: Kernel of each input at every layer.
-    """
-    below = K[:-1]
-    if not below.size:
-        none = {name: np.empty(below.shape) for name in table.names}
-        return none, none
-    value, error = (
-        {name: m.reshape(below.shape) for name, m in known.items()}
-        for known in table.estimates(below.ravel())
-    )
-    return value, error
 
 
 def _width_ratios(net: MLP) -> np.ndarray:
