@@ -6,6 +6,12 @@ TESTS = "tests/theory/test_tensor_flow.py"
 ORACLE = f"{TESTS}::test_unequal_widths_and_rates_of_its_own_in_each_layer"
 of_layer = row("theory/layer.py", ORACLE)
 of_flow = row("theory/tensor_flow.py", ORACLE)
+DEEP = "tests/theory/test_trajectory.py"
+of_trajectory = row(
+    "theory/_trajectory.py", f"{DEEP}::test_few_layers_are_evaluated_and_all_are_right"
+)
+of_deep = row("theory/_deep_kernels.py", f"{DEEP}::test_deep_kernels_are_those_of_every_layer")
+of_one = row("theory/_one_input.py", f"{DEEP}::test_one_input_from_tables_is_one_among_many")
 
 MUTANTS = (
     of_layer(
@@ -93,4 +99,31 @@ MUTANTS = (
         "(runs[0].tensors[x][0], 0 * runs[0].tensors[x][0])",
         f"{TESTS}::test_error_bars_cover_the_error",
     ),
+    of_trajectory(
+        "trajectory: weights of other nodes",
+        "weights[:, j] *= (t - at[k]) / (at[j] - at[k])",
+        "weights[:, j] *= (t - at[k]) / (at[j] + at[k])",
+    ),
+    of_trajectory(
+        "trajectory: the kernel is not looked at",
+        "return bool(np.all(gap <= _REPRODUCED * size))",
+        "return True",
+        f"{DEEP}::test_a_kernel_that_moves_otherwise_is_evaluated_at_every_layer",
+    ),
+    of_trajectory(
+        "trajectory: expectations are not looked at",
+        "return tail if np.all((tail <= allowed) | noise) else None",
+        "return tail",
+    ),
+    of_deep(
+        "deep kernels: what is left to be mended, once more",
+        "new = np.clip(c + delta, -1.0, 1.0)",
+        "new = np.clip(c + 2 * delta, -1.0, 1.0)",
+    ),
+    of_deep(
+        "deep kernels: the NTK of a wrong slope",
+        "alpha, beta = (C_W * run.slope).reshape(shape), source.reshape(shape)",
+        "alpha, beta = run.slope.reshape(shape), source.reshape(shape)",
+    ),
+    of_one("one input: twice its kernel", "alone = K[:, 0]", "alone = 2 * K[:, 0]"),
 )

@@ -175,8 +175,8 @@ MUTANTS = (
     ),
     of_line_table(
         "table: half the coefficients",
-        "return panel\n            parts",
-        "panel[..., 7:] = 0\n                return panel\n            parts",
+        "return panel, size\n            parts",
+        "panel[..., 7:] = 0\n                return panel, size\n            parts",
     ),
     of_line_table("table: power series one short", "for c in p[::-1]]", "for c in p[::-1][1:]]"),
     of_scan("scan: block start", "x += a * ends[:-1]", "x += a * ends[1:]"),

@@ -88,6 +88,7 @@ def hermite_table(
     *,
     parity: int = 0,
     rtol: float = 1e-7,
+    least: int = 2,
 ) -> HermiteTable:
     r"""Hermite coefficients of `function` at each variance, to the order that the tail asks for.
 
@@ -100,6 +101,7 @@ def hermite_table(
         parity: $+1$ if $F$ is even, $-1$ if odd: half the nodes do.
         rtol: Wanted remainder relative to $\sqrt{\langle F^2\rangle}$. The error of an expectation
             is a product of two remainders, so its square is what counts.
+        least: How many orders there are at least.
 
     Returns:
         The table; its `converged` says whether the tail test was passed.
@@ -107,18 +109,18 @@ def hermite_table(
     pilot = np.quantile(K, (0.0, 0.5, 1.0))
     nodes, before, needed, left_out = 128, (0, np.inf), 0, np.inf
     order, converged, resolved = _ORDERS[0], False, False
-    for order in _ORDERS:
+    for order in (order for order in _ORDERS if order >= min(least, _ORDERS[-1])):
         nodes, resolved = _resolving_nodes(function, pilot, order, nodes, parity)
         tail = _relative_tail(*_rule(function, pilot, order, nodes, parity))
         # The last coefficients are seen to roundoff and, as they fall, bound what follows.
         last = float(tail[-max(4, order // 8)])
         converged = resolved and last <= rtol
-        needed = int(np.argmax(tail <= rtol)) if converged else order
-        left_out = float(tail[needed]) if converged else last
+        needed = max(least, int(np.argmax(tail <= rtol))) if converged else order
+        left_out = float(tail[min(needed, order - 1)]) if converged else last
         if converged or not resolved or _extrapolated(before, (order, last)) > 100 * rtol:
             break
         before = (order, last)
-    h, square = _rule(function, K, max(needed, 2), nodes, parity)
+    h, square = _rule(function, K, max(needed, least), nodes, parity)
     # Parseval sees a remainder only above the root of roundoff, but at every variance.
     parseval = np.sqrt(np.maximum(square - np.sum(h * h, axis=0), 0.0))
     size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
@@ -315,10 +317,15 @@ class PairSeries:
         self._c = np.clip(C / np.sqrt(A) / np.sqrt(B), -1.0, 1.0)
 
     def table(
-        self, function: Callable[[np.ndarray], np.ndarray], parity: int = 0, rtol: float = 1e-7
+        self,
+        function: Callable[[np.ndarray], np.ndarray],
+        parity: int = 0,
+        rtol: float = 1e-7,
+        *,
+        least: int = 2,
     ) -> HermiteTable:
         """Coefficients of a function at every variance that occurs."""
-        return hermite_table(function, self.variances, parity=parity, rtol=rtol)
+        return hermite_table(function, self.variances, parity=parity, rtol=rtol, least=least)
 
     def derivative(self, table: HermiteTable) -> HermiteTable:
         r"""The table of $F'$ from that of $F$: $h_k[F']=\sqrt{(k+1)/K}\,h_{k+1}[F]$."""

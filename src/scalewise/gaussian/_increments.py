@@ -178,11 +178,19 @@ def pair_increments(
         return found
     if not sigma.is_smooth:
         return _by_quadrature(sigma, (A, B, C), products)
-    series, tables, out, missed = PairSeries(A, B, C), {}, {}, {}
+    series, out, missed = PairSeries(A, B, C), {}, {}
+    tables = {
+        legs: _table(series, sigma, legs) for legs in {legs for pq in products for legs in pq}
+    }
     for p, q in products:
-        for legs in {p, q} - tables.keys():
-            tables[legs] = _table(series, sigma, legs)
         value, error, size = series.moment(tables[p], tables[q])
+        if np.any(error > _TOLERANCE * size):
+            # What the shorter table leaves out meets orders of the longer that are not small.
+            orders = {legs: len(tables[legs].coefficients) for legs in (p, q)}
+            shorter = min(orders, key=orders.__getitem__)
+            if orders[shorter] < max(orders.values()):
+                tables[shorter] = _table(series, sigma, shorter, least=max(orders.values()))
+                value, error, size = series.moment(tables[p], tables[q])
         out[p, q] = Estimate(value, error, "hermite")
         missed[p, q] = error > _TOLERANCE * size
     again = [pq for pq in products if missed[pq].any()]
@@ -210,8 +218,9 @@ def _independent_increments(
     return out
 
 
-def _table(series: PairSeries, sigma: Activation, legs: Legs) -> HermiteTable:
-    return series.table(_Product(sigma, legs), sigma.parity ** len(legs) * (-1) ** sum(legs))
+def _table(series: PairSeries, sigma: Activation, legs: Legs, *, least: int = 2) -> HermiteTable:
+    parity = sigma.parity ** len(legs) * (-1) ** sum(legs)
+    return series.table(_Product(sigma, legs), parity, least=least)
 
 
 def _by_quadrature(

@@ -9,6 +9,7 @@ product rule; otherwise scrambled Sobol points, whose independent scrambles give
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,6 +47,7 @@ _STANDARD_ERRORS, _LUCK, _SUMMED = 4.0, 0.1, 4e-15
 MOST_POINTS = 1 << 13
 _PRODUCT_LEVELS = {1: (128, 192), 2: (128, 192), 3: (48, 64), 4: (20, 28)}
 _ONE_INPUT = 1e6
+_FEW_NUMBERS = 1 << 10
 _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 products
 
 
@@ -105,7 +107,11 @@ class JointRule:
 
 
 def shaken(
-    value: Float[np.ndarray, ...], error: Float[np.ndarray, ...], key: tuple[int, ...]
+    value: Float[np.ndarray, ...],
+    error: Float[np.ndarray, ...],
+    key: tuple[int, ...],
+    *,
+    alike: int = 0,
 ) -> Float[np.ndarray, ...]:
     """Numbers moved by about their errors, up or down at random.
 
@@ -113,10 +119,20 @@ def shaken(
         value: The numbers.
         error: Their errors; what they inherit from the kernel is added.
         key: Seed of the random numbers.
+        alike: How many axes there are, the first, along which all are moved alike.
     """
-    by = np.random.default_rng(key).uniform(-1.0, 1.0, size=value.shape)
-    # Never by little, nor all by the same: the errors of two factors would cancel in their product.
-    return value + (by + 0.5 * np.sign(by)) * (error + INHERITED * np.abs(value))
+    shape = value.shape[alike:]
+    moves = _kept_moves if math.prod(shape) <= _FEW_NUMBERS else _moves
+    return value + moves(key, shape) * (error + INHERITED * np.abs(value))
+
+
+def _moves(key: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """Up or down; never by little, nor all by the same: the errors of two factors would cancel."""
+    by = np.random.default_rng(key).uniform(-1.0, 1.0, size=shape)
+    return by + 0.5 * np.sign(by)
+
+
+_kept_moves = lru_cache(maxsize=512)(_moves)  # through a thousand layers they are the same
 
 
 def combined(

@@ -368,12 +368,22 @@ class GeneralMap(KernelMap):
     def apply(
         self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
-        A, B = self.K[rows, None], self.K[columns]
+        A, B = np.broadcast_arrays(self.K[rows, None], self.K[columns])
+        C[...] = clipped(A, B, C)
+        # Of a tile with itself one half is the other, and the diagonal is known.
+        half = np.triu_indices(len(C), 1) if rows == columns else np.indices(C.shape).reshape(2, -1)
+        here = half[0], half[1]
         orders = ((0, 0),) if slope is None else ((0, 0), (1, 1))
-        moments = pair_moments(self._sigma, A, B, clipped(A, B, C), orders)
-        if slope is not None:
-            slope[...] = moments[1, 1].value
-        C[...] = moments[0, 0].value
+        moments = pair_moments(self._sigma, A[here], B[here], C[here], orders)
+        for pq, target in zip(orders, (C, slope), strict=False):
+            assert target is not None
+            target[here] = moments[pq].value
+            if rows == columns:
+                target[here[1], here[0]] = moments[pq].value
+        if rows == columns:
+            np.fill_diagonal(C, self.diagonal[rows])
+            if slope is not None and self.diagonal_slope is not None:
+                np.fill_diagonal(slope, self.diagonal_slope[rows])
 
 
 _TILED: dict[str, type[ScaleInvariantMap] | type[ErfMap] | type[GeluMap]] = {

@@ -23,7 +23,14 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.gaussian import increment, line_rule, why_unconverged
 
-__all__ = ["VERTEX", "closed_line_moments", "line_moments", "moment_names", "moments_at_zero"]
+__all__ = [
+    "VERTEX",
+    "closed_line_moments",
+    "line_moments",
+    "moment_names",
+    "moments_at_zero",
+    "preactivation_names",
+]
 
 # Value, its first two derivatives in K, and Var[sigma²].
 _ANY = ("g", "g1", "g2", "vss")
@@ -46,6 +53,11 @@ def moment_names(sigma: Activation) -> tuple[str, ...]:
     return _ANY + _CONTINUOUS + (_SMOOTH if sigma.is_smooth else ())
 
 
+def preactivation_names(sigma: Activation) -> tuple[str, ...]:
+    """What the vertex and the metric need: a third of the work."""
+    return _ANY + (("p",) if sigma.is_continuous else ())
+
+
 def line_moments(
     sigma: Activation, K: Float[np.ndarray, " point"], names: tuple[str, ...] | None = None
 ) -> tuple[Float[np.ndarray, "moment point"], Float[np.ndarray, "moment point"]]:
@@ -54,7 +66,7 @@ def line_moments(
     Args:
         sigma: The activation.
         K: Kernels, positive; preactivation².
-        names: All that exist if ``None``, or `VERTEX`.
+        names: All that exist if ``None``, or `VERTEX`, or `preactivation_names`.
 
     Returns:
         Values in the order of the names, and $\langle|f|\rangle$ of each integrand, the scale of
@@ -95,10 +107,14 @@ def _converged(
     if not sigma.is_smooth and sigma.is_continuous and names != VERTEX:
         scale = value[names.index("p")]
         for name, delta in _delta_functions(sigma, K).items():
+            if name not in names:
+                continue
             value[names.index(name)] += delta
             # A kink far out in the tail matters on the scale of p alone: K p', K g'', K² p''.
             natural = scale / K ** (2 if name == "p2" else 1)
             size[names.index(name)] += np.abs(delta) + _PART * natural
+        if "vpp" not in names:
+            return value, size
         # So do the fluctuations of the slope that it makes.
         size[names.index("vpp")] += _PART * scale**2
         size[names.index("vsp")] += _PART * K * scale**2
@@ -187,6 +203,8 @@ def _regular(
     slope = s1 * s1
     put("g2", z * (3 * s1 * s2 + s0 * s3) / (2 * variance))
     put("p", slope)
+    if "vpp" not in names:
+        return value, size
     rest_slope, p = fluctuation(1)
     root_slope = np.sqrt(put("vpp", rest_slope * rest_slope))
     put("vpp", rest_slope * rest_slope, (root_slope * p)[:, 0])

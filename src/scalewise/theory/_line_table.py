@@ -23,12 +23,12 @@ from scalewise.theory._line_moments import (
     moments_at_zero,
 )
 
-__all__ = ["LineTable", "line_table"]
+__all__ = ["LineTable", "estimates_of", "line_table"]
 
 _NODES = 16
 _TO_A_UNIT = 2  # panels to a unit of log K
 _MOST_PARTS = 64
-_ROUNDING = 3e-14
+_ROUNDING, _CLOSED = 3e-14, 4e-15
 _NEAR = 1e-8  # of the own scale squared: where limits K -> 0 are read, between rounding and bias
 # T_k at the Chebyshev points, a discrete cosine transform; the angles are reduced before the cosine,
 # because a bias of a few roundings would add up over many layers.
@@ -42,13 +42,14 @@ class LineTable:
 
     Args:
         sigma: The activation.
-        names: Which expectations: all if ``None``, or `VERTEX`.
+        names: Which expectations: all if ``None``, or `VERTEX`, or `preactivation_names`.
     """
 
     def __init__(self, sigma: Activation, names: tuple[str, ...] | None = None):
         self.sigma = sigma
         self.names = names or moment_names(sigma)
         self._panels: dict[int, np.ndarray] = {}  # (part, moment, coefficient)
+        self._sizes: dict[int, np.ndarray] = {}  # (part, moment)
         self._powers: dict[int, list[list[float]]] = {}
 
     def square(self, K: float) -> float:
@@ -80,10 +81,21 @@ class LineTable:
         Returns:
             By name; the accuracy of `line_moments`.
         """
+        return self.estimates(K)[0]
+
+    def estimates(
+        self, K: Float[np.ndarray, " point"]
+    ) -> tuple[dict[str, Float[np.ndarray, " point"]], dict[str, Float[np.ndarray, " point"]]]:
+        """Every expectation at many kernels, and its error: that of `line_moments`, and of the table.
+
+        Args:
+            K: Positive kernels.
+        """
         closed = closed_line_moments(self.sigma, K)
         if closed is not None:
-            return dict(zip(moment_names(self.sigma), closed, strict=True))
-        out = np.empty((len(self.names), K.size))
+            known = dict(zip(moment_names(self.sigma), closed, strict=True))
+            return known, {name: _CLOSED * np.abs(value) for name, value in known.items()}
+        out, size = np.empty((2, len(self.names), K.size))
         still = K == 0.0
         t = np.log(np.where(still, _NEAR * self.sigma.scale**2, K)) * _TO_A_UNIT
         index = np.floor(t).astype(np.int64)
@@ -99,15 +111,18 @@ class LineTable:
                 here = parts == part
                 basis = chebyshev.chebvander(2 * (place[here] - part) - 1, _NODES - 1)
                 out[:, rows[here]] = panel[part] @ basis.T
+                size[:, rows[here]] = self._sizes[key][part][:, None]
         if still.any():  # beside what is known exactly there, limits of derivatives
             for name, value in moments_at_zero(self.sigma).items():
                 if name in self.names:
                     out[self.names.index(name), still] = value
-        return dict(zip(self.names, out, strict=True))
+                    size[self.names.index(name), still] = 0.0
+        errors = _ROUNDING * size
+        return dict(zip(self.names, out, strict=True)), dict(zip(self.names, errors, strict=True))
 
     def _panel(self, index: int) -> np.ndarray:
         if index not in self._panels:
-            self._panels[index] = self._make_panel(index)
+            self._panels[index], self._sizes[index] = self._make_panel(index)
         return self._panels[index]
 
     def _make_powers(self, index: int) -> list[list[float]]:
@@ -123,16 +138,17 @@ class LineTable:
         """Panels in one part each, at once; where one part does not do, the panel is left out."""
         missing = [index for index in indices if index not in self._panels]
         if missing:
-            made, good = self._interpolated(np.array(missing, float), 1.0)
-            new = zip(missing, made, good, strict=True)
-            self._panels |= {index: panel[None] for index, panel, fine in new if fine}
+            made, sizes, good = self._interpolated(np.array(missing, float), 1.0)
+            for index, panel, size, fine in zip(missing, made, sizes, good, strict=True):
+                if fine:
+                    self._panels[index], self._sizes[index] = panel[None], size[None]
 
-    def _make_panel(self, index: int) -> np.ndarray:
+    def _make_panel(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         parts = 1
         while parts <= _MOST_PARTS:
-            panel, good = self._interpolated(index + np.arange(parts) / parts, 1 / parts)
+            panel, size, good = self._interpolated(index + np.arange(parts) / parts, 1 / parts)
             if good.all():
-                return panel
+                return panel, size
             parts *= 2
         raise ValueError(
             f"The expectations of {self.sigma.name!r} vary too fast with the kernel near "
@@ -140,8 +156,10 @@ class LineTable:
             "smaller, or use a smoother activation."
         )
 
-    def _interpolated(self, left: np.ndarray, length: float) -> tuple[np.ndarray, np.ndarray]:
-        """(part, moment, coefficient) of parts of the table, and whether each is fine enough."""
+    def _interpolated(
+        self, left: np.ndarray, length: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(part, moment, coefficient) of parts of the table, sizes, and whether each is fine enough."""
         transform = _COSINES * (2 / _NODES)
         transform[0] /= 2
         t = left[:, None] + 0.5 * (_COSINES[1] + 1) * length
@@ -150,7 +168,27 @@ class LineTable:
         size = size.reshape(value.shape).max(axis=-1).T
         panel = np.einsum("mpn,cn->pmc", value, transform)
         tail = np.abs(panel[..., -2:]).max(axis=-1)
-        return panel, np.all(tail <= _ROUNDING * size + 1e-290, axis=1)
+        return panel, size, np.all(tail <= _ROUNDING * size + 1e-290, axis=1)
+
+
+def estimates_of(
+    table: LineTable, K: Float[np.ndarray, "layer input"]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Expectations from each layer to the next by name, and their errors.
+
+    Args:
+        table: The expectations at any kernel.
+        K: Kernel of each input at every layer.
+    """
+    below = K[:-1]
+    if not below.size:
+        none = {name: np.empty(below.shape) for name in table.names}
+        return none, none
+    value, error = (
+        {name: m.reshape(below.shape) for name, m in known.items()}
+        for known in table.estimates(below.ravel())
+    )
+    return value, error
 
 
 @lru_cache(maxsize=32)

@@ -13,6 +13,7 @@ from scalewise._version import __version__
 from scalewise.network import MLP, check_inputs, check_kernels, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
+from scalewise.theory._one_input import one_input
 from scalewise.theory.expansion import Expansion, expansion_parameter
 from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.natural_size import natural_sizes
@@ -119,10 +120,12 @@ def _compute(
 def _tensors(
     net: MLP, flow: KernelFlow, names: tuple[str, ...], progress: Progress | None
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Each tensor and its error: V and G^{1} alone on unordered pairs, else all of them together."""
+    """Each tensor and its error: one input from tables; V and G^{1} alone on unordered pairs."""
     for layer, K in enumerate(flow.diagonal, 1):
         check_kernels(net, layer, K[K > 0], power=4)
-    if set(names) <= _PREACTIVATION:
+    if flow.K.shape[1] == 1:
+        found = one_input(net, flow.K, [TENSORS[name] for name in names])
+    elif set(names) <= _PREACTIVATION:
         report = _named(progress, "four-point vertex")
         low = preactivation_flow(net, flow.K, metric_nlo="metric_nlo" in names, progress=report)
         found = {"V": (low.V, low.V_error), "G1": (low.G1, low.G1_error)}

@@ -13,7 +13,8 @@ up or down at random: `Shaken`.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+import copy
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -30,6 +31,7 @@ from scalewise.gaussian import (
     pair_moments,
     shaken,
 )
+from scalewise.theory._trajectory import Part
 
 __all__ = ["SCRAMBLES", "Expectations", "Family", "Layer", "Shaken", "Tensor"]
 
@@ -97,16 +99,24 @@ class Expectations(abc.ABC):
 
 
 class Layer(Expectations):
-    """Expectations at one kernel, with their errors.
+    r"""Expectations at one kernel, with their errors.
 
     Args:
         sigma: The activation.
         K: The kernel of the layer.
         families: The four-point families that will be asked for.
+        orders: The pair moments $(p,q)$, $p\ge q$, that will be asked for between interpolated layers.
     """
 
-    def __init__(self, sigma: Activation, K: Matrix, families: Sequence[Family]) -> None:
+    def __init__(
+        self,
+        sigma: Activation,
+        K: Matrix,
+        families: Sequence[Family],
+        orders: Sequence[tuple[int, int]] = (),
+    ) -> None:
         super().__init__(sigma, K)
+        self._orders = orders
         rule = joint_rule(K, smooth=sigma.is_smooth, points=POINTS, scrambles=SCRAMBLES)
         self._pair: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         split = self.M if sigma.is_smooth else None
@@ -131,6 +141,35 @@ class Layer(Expectations):
         if (p, q) not in self._pair:
             self._pair[p, q] = self._moment(p, q)
         return self._pair[p, q]
+
+    def parts(self) -> dict[Hashable, Part]:
+        """All that will be asked for."""
+        out: dict[Hashable, Part] = {}
+        for p, q in self._orders:
+            value, error = self.moment(p, q)
+            out[p, q] = Part(value[None], error)
+        for family, found in self.families.items():
+            none = np.zeros_like(found.left)
+            out[family, "covariance"] = Part(found.covariance, found.error)
+            out[family, "left"] = Part(found.left[None], none)
+            out[family, "right"] = Part(found.right[None], none)
+        return out
+
+    def at(self, K: Matrix, parts: Mapping[Hashable, Part]) -> Layer:
+        """The same expectations of another kernel, which are known."""
+        other = copy.copy(self)
+        other.K = K
+        other._pair = {pq: (parts[pq].value[0], parts[pq].error) for pq in self._orders}
+        other.families = {
+            family: FourPoint(
+                parts[family, "covariance"].value,
+                parts[family, "covariance"].error,
+                parts[family, "left"].value[0],
+                parts[family, "right"].value[0],
+            )
+            for family in self.families
+        }
+        return other
 
     def _moment(self, p: int, q: int) -> tuple[np.ndarray, np.ndarray]:
         if (q, p) in self._pair:
@@ -165,6 +204,7 @@ class Shaken(Expectations):
     def __init__(self, layer: Layer, seed: int) -> None:
         super().__init__(layer.sigma, layer.K)
         self._layer, self._seed = layer, seed
+        self._pair: dict[tuple[int, int], np.ndarray] = {}
 
     def four(self, family: Family) -> Tensor:
         """The one of the layer, moved."""
@@ -178,10 +218,14 @@ class Shaken(Expectations):
 
     def M(self, p: int, q: int) -> Matrix:
         """The one of the layer, moved."""
+        if (p, q) not in self._pair:
+            self._pair[p, q] = self._moment(p, q)
+        return self._pair[p, q]
+
+    def _moment(self, p: int, q: int) -> Matrix:
         if p < q:
             return self.M(q, p).T
-        value, error = self._layer.moment(p, q)
-        moved = self._moved(value, error, (p, q))
+        moved = self._moved(*self._layer.moment(p, q), (p, q))
         return np.triu(moved) + np.triu(moved, 1).T if p == q else moved
 
     def _moved(self, value: np.ndarray, error: np.ndarray, key: tuple[int, ...]) -> np.ndarray:

@@ -15,7 +15,7 @@ Source: PDLT (4.119), (4.115) in the inverse-free form that Price's theorem give
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +40,7 @@ from scalewise.gaussian import (
     with_shakes,
 )
 from scalewise.network import MLP
+from scalewise.theory._trajectory import Part, along
 
 __all__ = [
     "Pairs",
@@ -147,14 +148,15 @@ def preactivation_flow(
     V, V_error = np.zeros((2, *shape, count, count))
     G1, G1_error = np.zeros((2, *shape))
     states = [origin(pairs)] * (1 + SHAKES)
-    for layer in range(1, net.depth):
-        kernel = K[layer - 1]
-        rule = joint_rule(kernel, smooth=net.activation.is_smooth)
-        moments = pair_derivatives(net.activation, kernel, pairs, second=metric_nlo)
-        source = pair_sources(net.activation, kernel, pairs, rule, moments)
-        below = [(values_of(moments), source[0])]
-        best = combined(source[0])[0]
-        below += [shaken_expectations(moments, best, source[1], k) for k in range(SHAKES)]
+    sigma = net.activation
+
+    def evaluate(kernel: np.ndarray) -> _OnPairs:
+        rule = joint_rule(kernel, smooth=sigma.is_smooth)
+        moments = pair_derivatives(sigma, kernel, pairs, second=metric_nlo)
+        return _OnPairs(moments, *pair_sources(sigma, kernel, pairs, rule, moments))
+
+    for layer, here in enumerate(along(K[:-1], evaluate), 1):
+        below = [(values_of(here.moments), here.source), *here.shaken()]
         states = [
             preactivation_step(net, layer, *expectations, state)
             for expectations, state in zip(below, states, strict=True)
@@ -169,6 +171,33 @@ def preactivation_flow(
     return PreactivationFlow(
         V, V_error, G1 if metric_nlo else None, G1_error if metric_nlo else None
     )
+
+
+@dataclass(frozen=True)
+class _OnPairs:
+    """The expectations of one layer on unordered pairs: moments; sources, by estimate, and their error."""
+
+    moments: Moments
+    source: Float[np.ndarray, "_estimate pair pair"]
+    slip: Float[np.ndarray, "pair pair"]
+
+    def shaken(self) -> list[tuple[dict[tuple[int, int], np.ndarray], np.ndarray]]:
+        """The same moved by their errors, a few times."""
+        best = combined(self.source)[0]
+        return [shaken_expectations(self.moments, best, self.slip, k) for k in range(SHAKES)]
+
+    def parts(self) -> dict[Hashable, Part]:
+        out: dict[Hashable, Part] = {
+            pq: Part(m.value[None], m.error) for pq, m in self.moments.items()
+        }
+        return out | {"source": Part(self.source, self.slip)}
+
+    def at(self, K: np.ndarray, parts: Mapping[Hashable, Part]) -> _OnPairs:
+        moments = {
+            pq: Estimate(parts[pq].value[0], parts[pq].error, m.engine)
+            for pq, m in self.moments.items()
+        }
+        return _OnPairs(moments, parts["source"].value, parts["source"].error)
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,16 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise.network import MLP, check_inputs, check_kernels
 from scalewise.theory._line_moments import VERTEX
-from scalewise.theory._line_table import LineTable, line_table
+from scalewise.theory._line_table import LineTable, estimates_of, line_table
 from scalewise.theory._scan import scan
 
 __all__ = [
     "SingleInputFlow",
+    "refuse_overflow",
     "single_input_flow",
     "single_input_majorants",
     "single_input_vertex",
+    "tensors_from",
 ]
 
 Tensor = Float[np.ndarray, "layer input"]
@@ -180,16 +182,13 @@ def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
         m = _moments_of(table, K)
         C_W, r = np.array(net.C_W[1:])[:, None], _width_ratios(net)
         V = scan(r * (C_W * m["g1"]) ** 2, C_W**2 * m["vss"])
-    _refuse_overflow(net, "V", V)
+    refuse_overflow(net, "V", V)
     return V
 
 
 def _moments_of(table: LineTable, K: np.ndarray) -> _Moments:
     """Expectations from each layer to the next, (map, input) by name."""
-    below = K[:-1]
-    if not below.size:
-        return {name: np.empty(below.shape) for name in table.names}
-    return {name: m.reshape(below.shape) for name, m in table.moments(below.ravel()).items()}
+    return estimates_of(table, K)[0]
 
 
 def _width_ratios(net: MLP) -> np.ndarray:
@@ -226,21 +225,30 @@ def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         moments = _moments_of(line_table(net.activation), K)
         positive = {name: np.abs(value) for name, value in moments.items()}
-        return _tensors(net, K, positive, (0.0, 0.0))
+        return _refused(net, tensors_from(net, K, positive))
 
 
 def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputFlow:
     table = line_table(net.activation)
     K = _kernels(net, table, first)
-    return SingleInputFlow(K=K, **_tensors(net, K, _moments_of(table, K), nlo))
+    return SingleInputFlow(K=K, **_refused(net, tensors_from(net, K, _moments_of(table, K), nlo)))
 
 
-def _tensors(net: MLP, K: np.ndarray, m: _Moments, nlo: tuple[float, float]) -> _Moments:
-    """All that follows from the expectations."""
+def tensors_from(
+    net: MLP, K: Tensor, m: dict[str, Map], nlo: tuple[float, float] = (0.0, 0.0)
+) -> dict[str, np.ndarray]:
+    """All that follows from expectations, by the names of `SingleInputFlow`.
+
+    Args:
+        net: The network.
+        K: Kernel of each input at every layer.
+        m: From each layer to the next: all expectations, or those of `preactivation_names`.
+        nlo: Corrections of the hyperparameters, as in `single_input_flow`.
+    """
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
     C_W, r = C[1:], _width_ratios(net)
     found = _preactivations(m, C_W, r, nlo)
-    if net.activation.is_continuous:
+    if "vpp" in m:
         Theta_1 = lam_b[0] + lam_W[0] * (K[0] - net.C_b[0]) / C[0]
         chi_perp = C_W * m["p"]
         Theta = scan(chi_perp, lam_b[1:] + lam_W[1:] * m["g"], Theta_1)
@@ -248,10 +256,8 @@ def _tensors(net: MLP, K: np.ndarray, m: _Moments, nlo: tuple[float, float]) -> 
         found |= _ntk_statistics(m, found, lam_W[1:], C_W, r)
         found["H1"] = _ntk_nlo(m, found, lam_W[1:], C_W, r, nlo=nlo)
         found |= _dntk(m, found, lam_W[1:], C_W, r)
-        if net.activation.is_smooth:
+        if "s22" in m:
             found |= _ddntk(m, found, lam_W[1:], C_W, r)
-    for name, value in found.items():
-        _refuse_overflow(net, name, value)
     return found
 
 
@@ -360,7 +366,15 @@ def _ddntk(m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.nda
     return {"R": R, "S": S, "T": T, "U": scan(alpha, s)}
 
 
-def _refuse_overflow(net: MLP, name: str, value: np.ndarray) -> None:
+def _refused(net: MLP, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same, if all of it is finite."""
+    for name, value in found.items():
+        refuse_overflow(net, name, value)
+    return found
+
+
+def refuse_overflow(net: MLP, name: str, value: Tensor) -> None:
+    """Refuse a tensor that leaves the range of float64, with its layer and the remedy."""
     if np.all(np.abs(value) < _LARGEST):
         return
     layer = int(np.argmin(np.all(np.abs(value) < _LARGEST, axis=1))) + 1

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.network import MLP
+from scalewise.theory._trajectory import along
 from scalewise.theory.ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.dntk import next_P, next_Q
 from scalewise.theory.layer import SCRAMBLES as LAYER_SCRAMBLES
@@ -69,6 +70,24 @@ _FAMILIES: dict[str, tuple[Family, ...]] = {
     "S": ((1, 1, 1, 1), (2, 2, 1, 1)),
     "T": ((0, 0, 1, 1), (2, 0, 1, 1), (2, 2, 1, 1)),
     "U": ((2, 2, 1, 1),),
+}
+# Pair moments M_pq, p >= q, that the step of each takes.
+_JACOBIAN = ((1, 1), (2, 0))
+_SLOPES = ((1, 1), (2, 2), (3, 1))
+_ORDERS: dict[str, tuple[tuple[int, int], ...]] = {
+    "V": ((0, 0), *_JACOBIAN),
+    "G1": ((0, 0), *_JACOBIAN, (2, 2), (3, 1), (4, 0)),
+    "H1": (*_JACOBIAN, *_SLOPES, (4, 0), (3, 3), (4, 2), (5, 1)),
+    "D": (*_JACOBIAN, *_SLOPES),
+    "A": (*_JACOBIAN, *_SLOPES),
+    "F": _JACOBIAN,
+    "B": ((1, 1),),
+    "P": _JACOBIAN,
+    "Q": (*_JACOBIAN, *_SLOPES),
+    "R": (*_JACOBIAN, *_SLOPES),
+    "S": ((1, 1), (2, 2)),
+    "T": (*_JACOBIAN, *_SLOPES),
+    "U": ((1, 1),),
 }
 _MEMORY = 12 * 2**30  # bytes
 Tensors = dict[str, np.ndarray]
@@ -150,8 +169,9 @@ def tensor_flow(
     values = {x: np.zeros(shape) for x, shape in shapes.items()}
     errors = {x: np.zeros(shape) for x, shape in shapes.items()}
     runs = [_start(count)] * (1 + SHAKES)
-    for index in range(1, net.depth):
-        layer = Layer(net.activation, K[index - 1], families)
+    orders = sorted({pq for letter in needed for pq in _ORDERS[letter]})
+    layers = along(K[:-1], lambda kernel: Layer(net.activation, kernel, families, orders))
+    for index, layer in enumerate(layers, 1):
         seen = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
         runs = [
             _step(net, index, expectations, Theta[index - 1], run, needed)

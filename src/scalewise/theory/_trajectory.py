@@ -1,0 +1,252 @@
+r"""Deep networks: expectations of few layers, and those of the layers between by interpolation.
+
+An expectation over a layer depends on its kernel alone, and through a deep network the kernel moves
+slowly: towards a fixed point, or like a power of the depth. Along such a stretch of layers the kernel is a
+smooth function of $\log\ell$, and so is every expectation. Whether it is, is seen twice: the kernel is known at
+every layer, so it is interpolated too and has to come out as it is; and the last two Chebyshev
+coefficients of each expectation have to be nothing beside it, or beside its own error. Where either
+fails the stretch is halved, and layers in no stretch are evaluated themselves. The last
+coefficients go into the errors of what is interpolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.polynomial import chebyshev
+
+__all__ = [
+    "EARLIEST",
+    "MOST_INPUTS",
+    "NODES",
+    "SHORTEST",
+    "Expected",
+    "Part",
+    "Stretch",
+    "along",
+    "lengths",
+    "pause",
+]
+
+NODES = 16
+SHORTEST = 96  # layers; in fewer, nodes cannot stand as densely at the ends as they should
+MOST_INPUTS = 12  # the expectations of all nodes of a stretch are in memory together
+EARLIEST = SHORTEST // 3  # no stretch begins among the first layers, which differ most
+_LONGEST = 4.0  # a stretch ends at this multiple of the layer where it begins, or later layers tell
+_REPRODUCED = 2e-12  # of the size of a kernel
+_NEGLIGIBLE = 1e-12  # of the size of an expectation
+_ROUNDING = 1e-9  # of it, too, where it is nothing but rounding
+_FALLS = 0.1  # two coefficients beside the two before them, as long as the series converges
+
+
+@dataclass(frozen=True)
+class Part:
+    """An expectation at one layer: estimates along the first axis, and the error of each entry.
+
+    Args:
+        value: One estimate, or one per scramble of a sample.
+        error: Beside the spread of the estimates.
+    """
+
+    value: Float[np.ndarray, "_estimate ..."]
+    error: Float[np.ndarray, ...]
+
+    @property
+    def spread(self) -> Float[np.ndarray, ...]:
+        """How far the estimates lie from one another."""
+        return np.std(self.value, axis=0)
+
+
+@runtime_checkable
+class Expected(Protocol):
+    """Expectations at one layer that can be interpolated."""
+
+    def parts(self) -> Mapping[Hashable, Part]:
+        """Each expectation by name."""
+        ...
+
+    def at(self, K: np.ndarray, parts: Mapping[Hashable, Part]) -> Any:
+        """The same at another kernel."""
+        ...
+
+
+T = TypeVar("T", bound=Expected)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    r"""Consecutive layers, and nodes among them that stand nearly as Chebyshev's do in $\log\ell$.
+
+    Args:
+        first: The first layer, counted from 0.
+        nodes: The layers that are evaluated.
+        weights: Of the nodes for each layer of the stretch; each row adds up to 1.
+        highest: From values at the nodes to the last four Chebyshev coefficients of their polynomial.
+    """
+
+    first: int
+    nodes: Int[np.ndarray, " node"]
+    weights: Float[np.ndarray, "layer node"]
+    highest: Float[np.ndarray, "coefficient node"]
+
+    @staticmethod
+    def of(first: int, length: int, count: int = NODES) -> Stretch:
+        """The stretch of so many layers from a given one on, with at most so many nodes."""
+        ends = np.log([first + 1.0, first + length])
+        chebyshev_points = 0.5 * (1 - np.cos(np.pi * np.arange(count) / (count - 1)))
+        wanted = np.exp(ends[0] + (ends[1] - ends[0]) * chebyshev_points)
+        nodes = np.unique(np.rint(wanted).astype(int) - 1)
+        t = 2 * (np.log(np.arange(first, first + length) + 1.0) - ends[0]) / (ends[1] - ends[0]) - 1
+        at = t[nodes - first]
+        weights = np.ones((length, nodes.size))
+        for j in range(nodes.size):
+            for k in range(nodes.size):
+                if k != j:
+                    weights[:, j] *= (t - at[k]) / (at[j] - at[k])
+        inverse = np.linalg.inv(chebyshev.chebvander(at, nodes.size - 1))
+        return Stretch(first, nodes, weights, inverse[-4:])
+
+    def between(self, values: Float[np.ndarray, "node ..."]) -> Float[np.ndarray, "layer ..."]:
+        """From values at the nodes to those at every layer."""
+        return np.tensordot(self.weights, values, 1)
+
+    def reproduces(
+        self, values: Float[np.ndarray, "layer ..."], size: Float[np.ndarray, "layer ..."]
+    ) -> bool:
+        """Whether what is known at every layer of the stretch follows from its nodes, beside its size."""
+        gap = np.abs(self.between(values[self.nodes - self.first]) - values)
+        return bool(np.all(gap <= _REPRODUCED * size))
+
+    def missed(
+        self,
+        values: Float[np.ndarray, "node ..."],
+        allowed: Float[np.ndarray, ...],
+        *,
+        rounding: Float[np.ndarray, ...],
+    ) -> Float[np.ndarray, ...] | None:
+        """About what interpolation misses, the last two coefficients; ``None`` where it is too much.
+
+        Args:
+            values: At the nodes.
+            allowed: How much it may miss.
+            rounding: How much if the coefficients fall no further: they are rounding errors then, and a
+                shorter stretch has as many.
+        """
+        found = np.abs(np.tensordot(self.highest, values, 1))
+        before, tail = found[0] + found[1], found[2] + found[3]
+        noise = (tail <= rounding) & (tail >= _FALLS * before)
+        return tail if np.all((tail <= allowed) | noise) else None
+
+
+def lengths(first: int, depth: int) -> Iterator[int]:
+    """How long a stretch from a layer on may be, the longest first."""
+    length = min(int(_LONGEST * first), depth - first) if first >= EARLIEST else 0
+    while length >= SHORTEST:
+        yield length
+        length //= 2
+
+
+def pause(layer: int) -> int:
+    """After how many layers to try again: trying costs evaluations, and is the more seldom the deeper."""
+    return max(SHORTEST // 4, layer // 4)
+
+
+def along(
+    K: Float[np.ndarray, "layer sample sample"], evaluate: Callable[[np.ndarray], T]
+) -> Iterator[T]:
+    """What `evaluate` says of the kernel of each layer.
+
+    Args:
+        K: The kernel at every layer.
+        evaluate: From a kernel to expectations.
+
+    Yields:
+        Expectations, layer by layer: evaluated, or interpolated with the error of that in theirs.
+    """
+    layer, again = 0, 0
+    found: dict[int, T] = {}
+    while layer < len(K):
+        blend = None
+        if layer >= again and K.shape[1] <= MOST_INPUTS:
+            blend = _longest(K, layer, evaluate, found)
+            again = layer + pause(layer)
+        end = layer + (len(blend.stretch.weights) if blend else 1)
+        for here in range(layer, end):
+            known = found.pop(here, None)
+            if blend and known is None:
+                yield blend.at(here, K[here])
+            else:
+                yield evaluate(K[here]) if known is None else known
+        if blend:
+            again = end
+        layer = end
+
+
+@dataclass(frozen=True)
+class _Blend(Generic[T]):
+    """Expectations of a stretch, from those of its nodes."""
+
+    stretch: Stretch
+    like: T
+    values: dict[Hashable, Float[np.ndarray, "node _estimate ..."]]
+    errors: dict[Hashable, Float[np.ndarray, "node ..."]]
+    tails: dict[Hashable, Float[np.ndarray, ...]]
+
+    def at(self, layer: int, K: np.ndarray) -> T:
+        """Those of one layer."""
+        weights = self.stretch.weights[layer - self.stretch.first]
+        return self.like.at(
+            K,
+            {
+                key: Part(
+                    np.tensordot(weights, values, 1),
+                    np.tensordot(np.abs(weights), self.errors[key], 1) + self.tails[key],
+                )
+                for key, values in self.values.items()
+            },
+        )
+
+
+def _longest(
+    K: np.ndarray, first: int, evaluate: Callable[[np.ndarray], T], found: dict[int, T]
+) -> _Blend[T] | None:
+    """The longest stretch from a layer on that interpolates; ``None`` if there is none."""
+    diagonal = np.einsum("laa->la", K)
+    size = np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
+    for length in lengths(first, len(K)):
+        stretch, here = Stretch.of(first, length), slice(first, first + length)
+        if not stretch.reproduces(K[here], size[here]):
+            continue
+        for node in stretch.nodes.tolist():
+            if node not in found:
+                found[node] = evaluate(K[node])
+        blend = _blended(stretch, [found[node] for node in stretch.nodes.tolist()])
+        if blend is not None:
+            return blend
+    return None
+
+
+def _blended(stretch: Stretch, nodes: list[T]) -> _Blend[T] | None:
+    """What the nodes say of the stretch, if they are enough of them."""
+    parts = [node.parts() for node in nodes]
+    values, errors, tails = {}, {}, {}
+    for key, one in parts[0].items():
+        here = [each[key] for each in parts]
+        if any(part.value.shape != one.value.shape for part in here):
+            return None  # sampled at one, cubed at another
+        values[key] = np.stack([part.value for part in here])
+        errors[key] = np.stack([part.error for part in here])
+        mean = values[key].mean(axis=1)
+        spread = np.max([part.spread for part in here], axis=0)
+        largest = np.abs(mean).max(axis=0)
+        allowed = _NEGLIGIBLE * largest + errors[key].max(axis=0) + spread
+        tail = stretch.missed(mean, allowed, rounding=_ROUNDING * largest)
+        if tail is None:
+            return None
+        # What scrambles disagree by is in their spread.
+        tails[key] = np.maximum(tail - spread, 0.0)
+    return _Blend(stretch, nodes[0], values, errors, tails)

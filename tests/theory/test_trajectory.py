@@ -1,0 +1,236 @@
+"""Property tests: deep networks by interpolation are what every layer evaluated by itself gives."""
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from networks import net
+from scalewise.gaussian import _increments
+from scalewise.theory import _trajectory, kernel_flow
+from scalewise.theory._one_input import one_input
+from scalewise.theory._trajectory import Part, Stretch, along
+from scalewise.theory.layer import Layer
+from scalewise.theory.preactivation import preactivation_flow
+from scalewise.theory.tensor_flow import TENSORS, tensor_flow
+
+# The third is nearly the first.
+X = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8], [1.0, 0.5, -0.301]])
+# Kernels that fall like 1/depth, that run into a fixed point, that decorrelate, and that explode.
+REGIMES = [(0.0, 1.0), (0.1, 0.9), (0.0, 1.5), (0.1, 3.0)]
+NAMES = ("tanh", "sin", "relu")
+
+
+def layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_trajectory, "SHORTEST", 10**9)
+    monkeypatch.setattr(kernel_flow, "SHORTEST", 10**9)
+
+
+def in_a_chaotic_network(K: np.ndarray) -> bool:
+    """Nearly equal inputs that part: rounding grows with their distance."""
+    c = K[:, 0, 2] / np.sqrt(K[:, 0, 0] * K[:, 2, 2])
+    return bool(1 - c[-1] > 100 * (1 - c[0]))
+
+
+def test_deep_kernels_are_those_of_every_layer(monkeypatch) -> None:
+    failures = []
+    for name in NAMES:
+        for C_b, C_W in REGIMES:
+            network = net(180, name, features=3, C_b=C_b, C_W=C_W, lambda_W=0.5)
+            try:
+                quick = kernel_flow.kernel_flow(network, X)
+            except ValueError:  # it explodes
+                continue
+            with monkeypatch.context() as patch:
+                layer_by_layer(patch)
+                slow = kernel_flow.kernel_flow(network, X)
+            loose = 1e-4 if in_a_chaotic_network(slow.K) else 1e-10
+            # The slope of a kink goes with the angle, the root of what a correlation is short of 1 by.
+            pairs = (quick.K, slow.K, loose), (quick.Theta, slow.Theta, max(loose, 1e-6))
+            for found, want, tolerance in pairs:
+                diagonal = np.einsum("laa->la", want)
+                size = np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
+                gap = np.max(np.abs(found - want) / size)
+                exact = np.max(np.abs(np.einsum("laa->la", found) / diagonal - 1))
+                if not (gap <= tolerance and exact <= 1e-10):
+                    failures.append((name, C_b, C_W, gap, exact))
+    assert not failures
+
+
+def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> tuple[np.ndarray, list]:
+    """Kernels of a network, and expectations along one stretch of it, found as `along` does."""
+    network = net(200, name, features=3, C_b=C_b, C_W=C_W)
+    K = kernel_flow.kernel_flow(network, x, ntk=False).K
+    orders = [(1, 1), (2, 0), (2, 2), (3, 1)]
+    families = [(0, 0, 0, 0), (0, 0, 1, 1)]
+
+    def evaluate(kernel: np.ndarray) -> Layer:
+        return Layer(network.activation, kernel, families, orders)
+
+    blend = _trajectory._longest(K, 60, evaluate, {})
+    if blend is None:
+        return K, []
+    between = [60 + len(blend.stretch.weights) // 3, 60 + len(blend.stretch.weights) // 2]
+    between = [k for k in between if k not in blend.stretch.nodes]
+    return K, [(blend.at(k, K[k]).parts(), evaluate(K[k]).parts()) for k in between]
+
+
+def test_stated_errors_cover_what_interpolation_misses() -> None:
+    failures, interpolated = [], set()
+    for name, C_b, C_W in (
+        ("tanh", 0.0, 1.0),
+        ("tanh", 0.1, 0.9),
+        ("relu", 0.0, 2.0),
+        ("leaky_relu", 0.1, 1.0),
+        ("hard_tanh", 0.0, 1.0),
+    ):
+        for x in (X[:2], X[[0, 2]]) if name in ("tanh", "relu") else (X[:2],):
+            _, found = stretch_of(name, x, C_b, C_W)
+            for quick, slow in found:
+                interpolated.add(name)
+                for key, part in quick.items():
+                    gap = np.abs(part.value - slow[key].value)
+                    rounding = 1e-13 * np.abs(slow[key].value)
+                    if np.any(gap > part.error + slow[key].error + rounding):
+                        failures.append((name, C_b, C_W, key, float(np.max(gap))))
+    assert not failures
+    assert interpolated >= {"tanh", "relu", "hard_tanh"}
+
+
+@pytest.mark.parametrize(("name", "C_b", "C_W"), [("tanh", 0.0, 1.0), ("relu", 0.0, 2.0)])
+def test_tensors_of_deep_networks(name, C_b, C_W, monkeypatch) -> None:
+    network = net(140, name, features=3, C_b=C_b, C_W=C_W, lambda_W=0.5)
+    low, high = ["four_point_vertex", "metric_nlo"], ["four_point_vertex", "ntk_A", "dntk_Q"]
+    quick = [sw.predict(network, X[:2], observables=names) for names in (low, high)]
+    alone = sw.predict(network, X[1:2], observables=high)
+    layer_by_layer(monkeypatch)
+    for found, names in zip(quick, (low, high), strict=True):
+        direct = sw.predict(network, X[:2], observables=names)
+        for variable in names:
+            want, got = direct[variable].values, found[variable].values
+            bars = found[f"{variable}_error"].values + direct[f"{variable}_error"].values
+            size = np.abs(want).max(axis=tuple(range(1, want.ndim)), keepdims=True)
+            assert np.all(np.abs(got - want) <= bars + 1e-13 * size), variable
+            assert np.all(np.abs(got - want) <= 1e-9 * size), variable
+            if variable in high:
+                one = alone[variable].values.ravel()
+                np.testing.assert_allclose(got[(..., *(1,) * (got.ndim - 1))], one, rtol=2e-9)
+
+
+def test_one_input_from_tables_is_one_among_many() -> None:
+    failures = []
+    rates = {"C_b": 0.1, "lambda_b": 0.3, "lambda_W": 0.7, "width": (40, 100, 30)}
+    for name in (
+        "tanh",
+        "gelu",
+        "sin",
+        "exp",
+        "quadratic",
+        "relu",
+        "elu",
+        "hard_tanh",
+        "perceptron",
+    ):
+        network = net(4, name, features=3, C_W=0.2 if name == "exp" else 1.1, **rates)
+        sigma = network.activation
+        flow = kernel_flow.kernel_flow(network, X[:1], ntk=sigma.is_continuous)
+        names = sw.predict(network, X[:1], observables="all").data_vars
+        letters = [TENSORS[variable] for variable in names if variable in TENSORS]
+        found = one_input(network, flow.K, letters)
+        if sigma.is_continuous:
+            assert flow.Theta is not None
+            general = tensor_flow(network, flow.K, flow.Theta, letters)
+            many = {x: (general.values[x], general.errors[x]) for x in letters}
+        else:
+            low = preactivation_flow(network, flow.K)
+            many = {"V": (low.V, low.V_error), "G1": (low.G1, low.G1_error)}
+        for letter, (value, error) in found.items():
+            want, doubt = many[letter]
+            gap = np.abs(value - want)
+            if np.any(gap > error + doubt) or gap.max() > 1e-9 * np.abs(want).max() + 1e-15:
+                failures.append((name, letter, float(gap.max())))
+    assert not failures
+
+
+class Exponential:
+    """Expectations made up: exp(-K), counted, with an error."""
+
+    seen = 0
+
+    def __init__(self, K: np.ndarray):
+        type(self).seen += 1
+        self.value = np.exp(-K)[None]
+
+    def parts(self) -> dict[str, Part]:
+        return {"value": Part(self.value, 0 * self.value[0])}
+
+    def at(self, K: np.ndarray, parts: dict[str, Part]) -> "Exponential":
+        other = object.__new__(Exponential)
+        other.value = parts["value"].value
+        return other
+
+
+class Jumping(Exponential):
+    """One whose value jumps where its kernel shows nothing."""
+
+    def __init__(self, K: np.ndarray):
+        super().__init__(K)
+        self.value = self.value + (K[0, 0] < 0.004)
+
+
+def kernels(at: np.ndarray) -> np.ndarray:
+    """Two inputs, of a kernel that falls with the depth."""
+    return at[:, None, None] * np.array([[1.0, 0.3], [0.3, 1.0]])
+
+
+def test_few_layers_are_evaluated_and_all_are_right() -> None:
+    K = kernels(1 / (5 + np.arange(4000.0)))
+    for kind, most in ((Exponential, 150), (Jumping, 1500)):
+        kind.seen = 0
+        found = np.concatenate([here.value for here in along(K, kind)])
+        np.testing.assert_allclose(found, np.concatenate([kind(k).value for k in K]), rtol=1e-11)
+        assert kind.seen - len(K) < most
+
+
+def test_a_kernel_that_moves_otherwise_is_evaluated_at_every_layer() -> None:
+    layers = np.arange(300.0)
+    for at in (1 + 0.1 * (-1.0) ** layers, np.where(layers % 90 < 45, 1.0, 1.2)):
+        Exponential.seen = 0
+        assert len(list(along(kernels(at), Exponential))) == Exponential.seen == 300
+
+
+def test_hyperparameters_of_each_layer_break_a_stretch(monkeypatch) -> None:
+    C_W = tuple(1.0 + 0.2 * (layer % 3 == 0) for layer in range(200))
+    network = net(200, "tanh", features=3, C_b=0.1, C_W=C_W)
+    quick = kernel_flow.kernel_flow(network, X)
+    layer_by_layer(monkeypatch)
+    slow = kernel_flow.kernel_flow(network, X)
+    np.testing.assert_allclose(quick.K, slow.K, rtol=1e-9)
+    np.testing.assert_allclose(quick.Theta, slow.Theta, rtol=1e-9)
+
+
+def test_a_stretch_interpolates_powers_of_the_depth() -> None:
+    stretch = Stretch.of(100, 300)
+    layers = np.arange(100, 400) + 1.0
+    for power in (-2.0, -1.0, 0.5):
+        values = layers**power
+        found = stretch.between(values[stretch.nodes - 100])
+        np.testing.assert_allclose(found, values, rtol=1e-12)
+        tail = stretch.missed(values[stretch.nodes - 100], np.array(1e-9), rounding=np.array(0.0))
+        assert tail is not None
+        assert np.all(np.abs(found - values) <= tail + 1e-14 * values.max())
+
+
+def test_tables_of_unequal_order_need_no_quadrature(monkeypatch) -> None:
+    # Products of GELU's increments fall off at different rates with the order.
+    def never(*_: object) -> None:
+        raise AssertionError("A smooth activation at c = 0.995 needs a series alone.")
+
+    products = [((0, 0), (2,)), ((0,), (1, 1, 2)), ((0, 0, 1), (3,)), ((0,), (0, 0, 1))]
+    A, B = np.array([1.53]), np.array([1.62])
+    C = 0.995 * np.sqrt(A * B)
+    want = _increments._by_quadrature(sw.activation("gelu"), (A, B, C), products)
+    monkeypatch.setattr(_increments, "_by_quadrature", never)
+    found = _increments.pair_increments(sw.activation("gelu"), A, B, C, products)
+    for key, estimate in found.items():
+        gap = np.abs(estimate.value - want[key].value)
+        assert gap <= estimate.error + want[key].error + 1e-14
