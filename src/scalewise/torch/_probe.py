@@ -17,32 +17,11 @@ from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Inputs, Way, look
 from scalewise.torch._moments import moments
 
-__all__ = ["Factory", "probe", "ratio", "undisturbed"]
+__all__ = ["Factory", "probe", "undisturbed"]
 
 Factory = Callable[..., nn.Module]
 # Where sizes that are rounded show what they are rounded from: without memory, and with it.
 _FAR, _NEAR = 64, 8
-
-
-def ratio(name: str, base: Mapping[str, Any], target: Mapping[str, Any]) -> Fraction:
-    """Target over base of one size.
-
-    Raises:
-        PlanError: If a size is missing or no positive number.
-    """
-    values = []
-    for which, sizes in (("base", base), ("target", target)):
-        if name not in sizes:
-            raise PlanError(
-                f"`{which}` has no {name!r}; it has {', '.join(map(repr, sizes)) or 'nothing'}. Give it, "
-                f'or say what the factory calls it: width="..." or depth="...".'
-            )
-        value = sizes[name]
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not 0 < value < float("inf"):
-            raise PlanError(f"{name!r} in `{which}` must be a positive number; got {value!r}.")
-        values.append(Fraction(value))
-    return values[1] / values[0]
 
 
 def probe(
