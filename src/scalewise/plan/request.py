@@ -67,10 +67,10 @@ class Request:
             )
         target = {**self.target, **sizes}
         _check_sizes(self.base, target, self.width, self.depth)
-        return replace(self, target=target)
+        return replace(self, target=_sizes(target, self.width, self.depth))
 
     def _ratio(self, name: str) -> Fraction:
-        return Fraction(_whole(self.target[name])) / Fraction(_whole(self.base[name]))
+        return Fraction(self.target[name]) / Fraction(self.base[name])
 
 
 def requested(
@@ -127,7 +127,8 @@ def requested(
     known = depth if depth in base or depth in target else None
     _check_sizes(base, target, width, known)
     return Request(
-        build, dict(base), dict(target), _strategy(strategy), known_optimizer(optimizer), _roles(roles),
+        build, _sizes(base, width, known), _sizes(target, width, known), _strategy(strategy),
+        known_optimizer(optimizer), _roles(roles),
         _exponent(residual), names_in("branch_outputs", branch_outputs), names_in("multiplied", multiplied),
         width, known,
     )  # fmt: skip
@@ -214,6 +215,10 @@ def names_in(which: str, given: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _whole(value: Any) -> Any:
-    """A number of any library as one that fractions know."""
+def _sizes(given: Mapping[str, Any], width: str, depth: str | None) -> dict[str, Any]:
+    """The same with plain numbers for the sizes that change, of whatever library they were."""
+    return {k: _plain(v) if k in (width, depth) else v for k, v in given.items()}
+
+
+def _plain(value: Any) -> int | float:
     return int(value) if value == int(value) else float(value)

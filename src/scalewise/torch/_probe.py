@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from scalewise.plan import ModelDescription, PlanError, Probe
 from scalewise.torch._describe import describe, places
@@ -55,6 +56,7 @@ def probe(
     narrow = dict(target) | {width: base[width]}
     earnest = "cpu" if device == "meta" else device
     model = _built(build, narrow, earnest)
+    _refuse_quantised(model)
     one = describe(model)
     spreads = {n: moments(p, n) for n, p in places(model).items()}
     other, twice = model, narrow | {width: 2 * base[width]}
@@ -86,6 +88,22 @@ def probe(
         one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further
     )
     return found, inputs
+
+
+def _refuse_quantised(model: nn.Module) -> None:
+    """Weights of a few bits are packed away, where no optimizer reaches them."""
+    for key, held in model.state_dict().items():
+        leaves = pytree.tree_leaves(held)
+        packed = [x for x in leaves if isinstance(x, torch.ScriptObject) or _is_quantised(x)]
+        if packed:
+            raise PlanError(
+                f"The model holds quantised weights (`{key.partition('._')[0]}`), which are not trained. Plan the "
+                "model as it is before it is quantised; what is trained may be quantised afterwards."
+            )
+
+
+def _is_quantised(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_quantized
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
