@@ -65,11 +65,11 @@ class Call:
 
         def run(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             model = marked(self.init_fn(**sizes), self.layout)
+            if is_nnx_module(model):
+                model.eval()
             if self.apply is not None:
                 out = self.apply(model, *args, **kwargs, **_asked(self.apply, sizes))
             elif callable(model):
-                if is_nnx_module(model):
-                    model.eval()
                 out = model(*args, **kwargs, **_keys(model))
             else:
                 raise TypeError(f"{type(model).__name__} is not a function")

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
@@ -32,9 +33,12 @@ _LOOPS = frozenset(["scan", "while", "cond"])
 class Constant:
     """An array that does not depend on what the function is called with."""
 
-    @property
+    @cached_property
     def entry(self) -> float | None:
         """The number that all its entries are, if they are all the same."""
+        return self._entry()
+
+    def _entry(self) -> float | None:
         raise NotImplementedError
 
     def array(self) -> Any:
@@ -48,10 +52,9 @@ class Given(Constant):
     def __init__(self, value: Any) -> None:
         self._value = value
 
-    @cached_property
-    def entry(self) -> float | None:
+    def _entry(self) -> float | None:
         kind = getattr(self._value, "dtype", None)
-        if kind is not None and jax.dtypes.issubdtype(kind, jax.dtypes.extended):
+        if kind is not None and jnp.issubdtype(kind, jax.dtypes.extended):
             return None
         if np.size(self._value) > _FEW or not np.size(self._value):
             return None
@@ -79,8 +82,7 @@ class Computed(Constant):
     inputs: Sequence[Constant]
     index: int = 0
 
-    @cached_property
-    def entry(self) -> float | None:
+    def _entry(self) -> float | None:
         name, entry = self.eqn.primitive.name, None
         body = inner(self.eqn)
         if body is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
 
 from scalewise.plan.description import TensorDescription
 from scalewise.plan.names import matching, pattern

@@ -55,14 +55,10 @@ def ask(questions: Sequence[Question]) -> None:
     together: dict[str, Any] = {}
     for question in questions:
         for key, value in question.answers.items():
-            old = together.get(key)
-            together[key] = (
-                value
-                if old is None
-                else {**old, **value}
-                if isinstance(value, Mapping)
-                else [*old, *value]
-            )
+            if isinstance(value, Mapping):
+                together[key] = {**together.get(key, {}), **value}
+            else:
+                together[key] = [*together.get(key, []), *value]
     listed = "\n".join(f"{i}. {q.text}" for i, q in enumerate(questions, 1))
     said = ", ".join(f"{k}={_written(v)}" for k, v in together.items())
     raise PlanError(

@@ -145,8 +145,8 @@ def _check_sizes(
                     f'or say what the factory calls it: width="..." or depth="...".'
                 )
             value = sizes[name]
-            good = isinstance(value, Real) and not isinstance(value, bool)
-            if not good or not 0 < value < math.inf:
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not number or not 0 < float(value) < math.inf:
                 raise PlanError(f"{name!r} in `{which}` must be a positive number; got {value!r}.")
     for key in sorted((base.keys() | target.keys()) - {width, depth}):
         if key not in base or key not in target or base[key] != target[key]:
