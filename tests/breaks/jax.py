@@ -66,7 +66,8 @@ MUTANTS = (
     of_optimizers("jax: weights kept", "    _check_weights_kept(trial)\n", ""),
     of_optimizers("jax: numbers shared by all", "    _check_shared_numbers(trial)\n", ""),
     of_optimizers("jax: weights of other entries", "(gradient.flat[0], weight.flat[0])", "(gradient.flat[0],) * 2"),
-    of_optimizers("jax: labels of other trees believed", "return any(f != a + (count", "return any(f == -a * (count", WRAPPED),
+    of_optimizers("jax: labels of other trees believed",
+                  "return any(f != a + (count", "return any(f == -a * (count", WRAPPED),
     of_optimizers("jax: every tensor tried as a matrix",
                   "axes = 2 if like is None else np.ndim(leaf)", "axes = 2", WRAPPED),
     of_trace("jax: loops walked through once", "if not again:", "if True:", WRITTEN),
@@ -89,5 +90,6 @@ MUTANTS = (
     of_numbers("jax: arrays of one number not read", "broadcast_in_dim reshape squeeze", "reshape squeeze"),
     of_look("jax: other widths not tried", "return Passes(first, seen(call, wide[0], inputs), ratio)",
             "return Passes(first, first, ratio)"),
-    of_look("jax: nothing said of what is not seen", "warnings.warn(_UNSEEN", "str(_UNSEEN"),
+    of_look("jax: nothing said of what is not seen",
+            "warnings.warn(_UNSEEN.format(what), PlanWarning, stacklevel=5)", "pass"),
 )  # fmt: skip
