@@ -150,11 +150,7 @@ def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
             if not _is_float(leaf):
                 return leaf
             value = jnp.asarray(one if jax.tree_util.keystr(path) == name else others, float)
-            axes = 2 if like is None else np.ndim(leaf)
-            # Of as many axes as the tensor has: the last entries of a matrix, or copies of it.
-            while value.ndim > axes:
-                value = value[-1]
-            return jnp.broadcast_to(value, (_SIDE,) * axes)
+            return _of_axes(value, 2 if like is None else np.ndim(leaf))
 
         return jax.tree_util.tree_map_with_path(entry, tree)
 
@@ -199,6 +195,13 @@ def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
             return _Found(np.asarray(mine, dtype=float), _floats(before), _floats(after))
 
     return names, trial
+
+
+def _of_axes(value: Any, axes: int) -> Any:
+    """A number or a matrix as a small array of so many axes: the last entries of it, or copies."""
+    while value.ndim > axes:
+        value = value[-1]
+    return jnp.broadcast_to(value, (_SIDE,) * axes)
 
 
 def _is_float(leaf: Any) -> bool:

@@ -127,13 +127,8 @@ def make_plan(
     inside = _attention(probe, strategy, width)
     needed = [*readouts, *inside]
     questions += _acknowledged(inside if by_hooks else needed, multiplied)
-    questions += _unseen_readout(rows, roles or {}, wording)
-    ask(questions)
-    if residual and not absorbing:
-        factor = Powers(depth=-residual).factor(Ratios(depth=depth))
-        needed.append(
-            (Multiplier("residual", factor, "Multiply each residual branch by it."), False)
-        )
+    ask([*questions, *_unseen_readout(rows, roles or {}, wording)])
+    needed += [] if absorbing else _of_branches(residual, depth)
     _known(multiplied, [m for m, _ in needed])
     return Plan(
         strategy, optimizer, dict(base), dict(target), width, depth, residual,
@@ -221,6 +216,14 @@ def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str
 
 # A multiplier, and whether the model's own code lacks it.
 _Needed = tuple[Multiplier, bool]
+
+
+def _of_branches(residual: Fraction, depth: Fraction) -> list[_Needed]:
+    """What multiplies residual branches, if anything does."""
+    if not residual:
+        return []
+    factor = Powers(depth=-residual).factor(Ratios(depth=depth))
+    return [(Multiplier("residual", factor, "Multiply each residual branch by it."), False)]
 
 
 def _acknowledged(needed: Collection[_Needed], multiplied: Collection[str]) -> list[Question]:
