@@ -70,7 +70,7 @@ MUTANTS = (
                   "return any(f != a + (count", "return any(f == -a * (count", WRAPPED),
     of_optimizers("jax: every tensor tried as a matrix",
                   "2 if like is None else np.ndim(leaf)", "2", WRAPPED),
-    of_trace("jax: loops walked through once", "if not again:", "if True:", WRITTEN),
+    of_trace("jax: loops walked through once", "if not again:", "if True:"),
     of_trace("jax: branches not walked through", 'if name == "cond":', 'if name == "none":', WRITTEN),
     of_trace("jax: softmax of one's own not seen", 'frozenset(["exp", "exp2", "logistic"])',
              'frozenset(["exp2"])', WRITTEN),

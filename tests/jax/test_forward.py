@@ -236,6 +236,13 @@ def test_where_the_code_multiplies() -> None:
         "a norm": (lambda x, w, n: normed(root(n) * (x @ w)), {"mix.0": "1/2"}),
         "a mask": (lambda x, w, n: jnp.where(x > 0, jnp.tanh(looped(x @ w, n)), 0.0), {"mix.0": "1/2"}),
         "an array of one number": (lambda x, w, n: jnp.tanh(jnp.full(n, n**0.5) * (x @ w)), {"mix.0": "1/2"}),
+        "a recurrence": (
+            lambda x, w, n: jax.lax.scan(
+                lambda h, one: (jnp.tanh(one + (h * n**-0.5) @ w),) * 2,
+                jnp.zeros(x[:, 0].shape), jnp.moveaxis(x, 1, 0),
+            )[0],
+            {"mix.0": "-1/2"},
+        ),
         "entries": (
             lambda x, w, n: (
                 jax.nn.softmax(((x @ w / n**0.5)[:, :, None] * x[:, None]).sum(-1)) @ table[:4] + jnp.tanh(x @ w)
