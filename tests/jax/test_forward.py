@@ -236,6 +236,14 @@ def test_where_the_code_multiplies() -> None:
         "a norm": (lambda x, w, n: normed(root(n) * (x @ w)), {"mix.0": "1/2"}),
         "a mask": (lambda x, w, n: jnp.where(x > 0, jnp.tanh(looped(x @ w, n)), 0.0), {"mix.0": "1/2"}),
         "an array of one number": (lambda x, w, n: jnp.tanh(jnp.full(n, n**0.5) * (x @ w)), {"mix.0": "1/2"}),
+        "a mask of its own": (
+            lambda x, w, n: jnp.tanh((x @ w) * (x > 0).astype(float) * n**0.5),
+            {"mix.0": "1/2"},
+        ),
+        "a pooled gate": (
+            lambda x, w, n: jnp.tanh(((x * jax.nn.sigmoid(x)).sum(1) / n) @ w),
+            {"mix.0": "-1"},
+        ),
         "a recurrence": (
             lambda x, w, n: jax.lax.scan(
                 lambda h, one: (jnp.tanh(one + (h * n**-0.5) @ w),) * 2,
