@@ -9,6 +9,13 @@ of_probe = row("jax/_probe.py", "tests/jax/test_describe.py")
 of_entries = row("jax/_entries.py", "tests/jax/test_plan.py")
 of_plan = row("jax/_plan.py", "tests/jax/test_plan.py")
 of_optax = row("jax/_optax.py", "tests/jax/test_optax.py::test_trajectories_by_hand")
+FORWARD = "tests/jax/test_forward.py"
+WRITTEN = f"{FORWARD}::test_attention_is_seen_however_it_is_written"
+WHERE = f"{FORWARD}::test_where_the_code_multiplies"
+WRAPPED = "tests/jax/test_optax.py::test_what_keeps_weights_is_refused_however_it_is_wrapped"
+of_trace = row("jax/_trace.py", WHERE)
+of_numbers = row("jax/_numbers.py", WHERE)
+of_look = row("jax/_look.py", f"{FORWARD}::test_what_is_not_seen_is_said")
 of_optimizers = row(
     "jax/_optimizers.py", "tests/jax/test_optax.py::test_optimisers_of_another_kind_are_refused"
 )
@@ -47,11 +54,6 @@ MUTANTS = (
     ),
     of_probe("jax: copies not compared", "if len({(r.role, r.fan_in, r.rule) for r in rows}) > 1:", "if not rows:"),
     of_probe(
-        "jax: attended embeddings not asked",
-        "    if name is not None:\n        raise PlanError(\n            f\"The model has the embedding",
-        "    if False:\n        raise PlanError(\n            f\"The model has the embedding",
-    ),
-    of_probe(
         "jax: depth of the base", "deep[request.depth] = request.target[request.depth]", "pass",
         "tests/jax/test_plan.py::test_depth",
     ),
@@ -63,5 +65,28 @@ MUTANTS = (
     of_optimizers("jax: linear decay everywhere", "two > 1.5 * one", "two < 1.5 * one"),
     of_optimizers("jax: weights kept", "    _check_weights_kept(trial)\n", ""),
     of_optimizers("jax: numbers shared by all", "    _check_shared_numbers(trial)\n", ""),
-    of_optimizers("jax: weights of other entries", "(gradient[0, 0], weight[0, 0])", "(gradient[0, 0],) * 2"),
+    of_optimizers("jax: weights of other entries", "(gradient.flat[0], weight.flat[0])", "(gradient.flat[0],) * 2"),
+    of_optimizers("jax: labels of other trees believed",
+                  "return any(f != a + (count", "return any(f == -a * (count", WRAPPED),
+    of_optimizers("jax: every tensor tried as a matrix",
+                  "2 if like is None else np.ndim(leaf)", "2", WRAPPED),
+    of_trace("jax: loops walked through once", "if not again:", "if True:"),
+    of_trace("jax: branches not walked through", 'if name == "cond":', 'if name == "none":', WRITTEN),
+    of_trace("jax: softmax of one's own not seen", 'frozenset(["exp", "exp2", "logistic"])',
+             'frozenset(["exp2"])', WRITTEN),
+    of_trace("jax: gates taken for products", "related = bool(one.lineage & two.lineage)", "related = False"),
+    of_trace("jax: parts of an array taken for all of it",
+             "if parts and _data(found) else found", "if False else found", WRITTEN),
+    of_trace("jax: means scaled by their length",
+             "abs(factor - one.summed) < 0.5:", "abs(factor - one.summed) < -1:"),
+    of_trace("jax: masks taken for numbers", "if one.told or two.told:", "if False:"),
+    of_trace("jax: quotients taken for products", "flow.scaled(a, factor**sign)", "flow.scaled(a, factor)"),
+    of_trace("jax: places by one of the names", "zip(one, two, strict=False)", "zip(one, one, strict=False)",
+             f"{FORWARD}::test_attention_of_the_libraries"),
+    of_numbers("jax: called functions not computed", "if body is not None:", "if body is None and name:"),
+    of_numbers("jax: arrays of one number not read", "broadcast_in_dim reshape squeeze", "reshape squeeze"),
+    of_look("jax: other widths not tried", "return Passes(first, seen(call, wide[0], inputs), ratio)",
+            "return Passes(first, first, ratio)"),
+    of_look("jax: nothing said of what is not seen",
+            "warnings.warn(_UNSEEN.format(what), PlanWarning, stacklevel=5)", "pass"),
 )  # fmt: skip

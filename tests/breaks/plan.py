@@ -9,6 +9,10 @@ TABLE = "tests/plan/test_table.py"
 of_rules = row("plan/rules.py", RULES)
 of_decide = row("plan/decide.py", DECIDE)
 of_make = row("plan/make.py", DECIDE)
+of_ambiguous = row("plan/ambiguous.py", DECIDE)
+REQUEST = "tests/plan/test_request.py"
+of_request = row("plan/request.py", REQUEST)
+of_questions = row("plan/questions.py", f"{REQUEST}::test_all_questions_come_at_once")
 
 MUTANTS = (
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
@@ -65,7 +69,7 @@ MUTANTS = (
         "if tensor.kind is Kind.LOOKUP and out and not into:\n        return Decision(tensor, Role.INPUT",
         "if tensor.kind is Kind.LOOKUP and out and not into:\n        return Decision(tensor, Role.HIDDEN",
     ),
-    of_decide(
+    of_ambiguous(
         "plan roles: bottlenecks taken for readouts",
         'if len(open_) > 1 or (open_ and "output" in named):',
         "if len(open_) > 9:",
@@ -91,6 +95,55 @@ MUTANTS = (
         "if False:",
     ),
     of_decide("plan roles: ties of any two roles", "if len(kinds) == 1:", "if len(kinds) <= 2:"),
+    of_ambiguous(
+        "plan questions: the first matrix taken for the readout",
+        "likely[open_[-1]] = Role.OUTPUT",
+        "likely[open_[0]] = Role.OUTPUT",
+    ),
+    of_ambiguous(
+        "plan questions: exceptions to a pattern forgotten",
+        "out |= {n: str(roles[n]) for n in group if roles[n] != common}",
+        "pass",
+        "tests/jax/test_describe.py::test_everything_is_asked_at_once",
+    ),
+    of_questions(
+        "plan questions: only the first asked", "if len(questions) == 1:", "if questions:"
+    ),
+    of_questions(
+        "plan questions: the last answer alone proposed",
+        "{**together.get(key, {}), **value}",
+        "value",
+    ),
+    of_make(
+        "plan questions: an embedding that may read out not asked about",
+        "if name is None:\n        return []",
+        "if True:\n        return []",
+        "tests/jax/test_describe.py::test_an_embedding_that_also_reads_out",
+    ),
+    of_make(
+        "plan multipliers: a bare table's taken from where it multiplies",
+        "return t.name in seen.lookups and (",
+        "return t.kind is Kind.LOOKUP and (",
+        "tests/jax/test_forward.py::test_multipliers_in_the_code_are_a_gauge",
+    ),
+    of_request(
+        "plan request: a, b and c as they are", "return given.to_strategy()", "return given"
+    ),
+    of_request(
+        "plan request: decimals as binary numbers",
+        'return fraction("residual", given)',
+        "return Fraction(given)",
+    ),
+    of_request(
+        "plan request: letters as names",
+        "if isinstance(given, str) or not isinstance(given, Collection):",
+        "if not isinstance(given, Collection):",
+    ),
+    of_request(
+        "plan request: further sizes may differ",
+        "or base[key] != target[key]:",
+        "and base[key] != target[key]:",
+    ),
     of_make(
         "plan multipliers: a tied readout of its variance",
         "Powers(-_HALF, -last.p / 2 - own[0] + own[1])",

@@ -19,6 +19,24 @@ of_make_of_code = row("plan/make.py", FORWARD)
 of_flow = row("plan/flow.py", FORWARD)
 
 MUTANTS = (
+    of_flow(
+        "plan flow: factors of pairs counted twice",
+        "size = one.told * two.told",
+        "size = one.size * two.size",
+        f"{FORWARD}::test_a_factor_between_pairs_counts_once",
+    ),
+    of_flow(
+        "plan flow: sums of pairs without what multiplied them",
+        "whole = one.size * two.size / (one.told * two.told or 1.0)",
+        "whole = 1.0",
+        f"{FORWARD}::test_a_factor_between_pairs_counts_once",
+    ),
+    of_probe(
+        "torch probe: quantised weights planned",
+        "        if packed:\n",
+        "        if packed and not model:\n",
+        "tests/torch/test_refusals.py::test_quantised_modules_are_refused",
+    ),
     of_describe(
         "torch modules: transposed linear layers read as plain ones",
         "Axes(Kind.MATRIX, (0,), (1,)) if",
@@ -171,8 +189,8 @@ MUTANTS = (
     ),
     of_plan(
         "torch plan: depth taken for 1",
-        "deep = ratio(depth_name, base, target) if depth_name else Fraction(1)",
-        "deep = Fraction(1)",
+        "depth=r.deeper,",
+        "depth=r.deeper**0,",
     ),
     of_plan(
         "torch plan: multiplied forgotten at another size",

@@ -1,5 +1,7 @@
 """Golden, property and error tests: wrapped optimisers against AdamW, Adam and SGD by hand in float64."""
 
+from functools import partial
+
 import equinox as eqx
 import flax.linen as nn
 import flax.serialization
@@ -341,6 +343,45 @@ def test_optimisers_of_another_kind_are_refused() -> None:
     )
     with pytest.raises(PlanError, match=r"takes an optimiser of optax, .* got float"):
         of["sgd"].optax(1e-3)
+
+
+def test_what_keeps_weights_is_refused_however_it_is_wrapped() -> None:
+    def by_name(params):
+        return jax.tree_util.tree_map_with_path(lambda path, _: str(path[-1]), params)
+
+    def by_shape(params):
+        return jax.tree.map(lambda x: "a" if x.ndim < 2 else "b", params)
+
+    plan = planned("adamw")
+    tree = mlp(64)
+    names = {"['W']": optax.adamw(1e-3), "['a']": optax.adamw(1e-3)}
+    problems = []
+    for kind, learning_rate in (
+        (optax.contrib.prodigy, 1.0),
+        (partial(optax.lbfgs, linesearch=None), 0.1),
+        (optax.contrib.schedule_free_adamw, 1e-3),
+    ):
+        inner = kind(learning_rate)
+        wrapped = {
+            "chain": optax.chain(optax.clip(1.0), inner),
+            "inject_hyperparams": optax.inject_hyperparams(kind)(learning_rate=learning_rate),
+            "by name": optax.multi_transform({**names, "['b']": inner}, by_name),
+            "by shape": optax.multi_transform({"a": inner, "b": optax.adamw(1e-3)}, by_shape),
+        }
+        for name, tx in wrapped.items():
+            try:
+                plan.optax(tx).init(tree)
+                problems.append(f"{name} of {kind} is taken")
+            except PlanError as error:
+                if not any(
+                    w in str(error)
+                    for w in ("keeps weights of its own", "estimates one number", "cannot be")
+                ):
+                    problems.append(f"{name} of {kind}: {error}")
+    assert not problems
+    plan.optax(
+        optax.multi_transform({"a": optax.nadamw(1e-3), "b": optax.adamw(1e-3)}, by_shape)
+    ).init(tree)
 
 
 def test_clipping_outside() -> None:

@@ -224,6 +224,28 @@ def test_where_the_code_multiplies() -> None:
     assert weights["2.weight"].total == Fraction(-1, 2)
 
 
+def test_a_factor_between_pairs_counts_once() -> None:
+    class Gated(nn.Module):
+        def __init__(self, width: int, bend: Callable[..., torch.Tensor]):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, width), nn.Linear(width, width, bias=False)
+            self.head, self.bend, self.factor = nn.Linear(width, 5), bend, width**-0.5
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.bend(self.second(self.first(x).relu()) * self.factor))
+
+    wrong = []
+    for bend in (lambda y: y * y.sigmoid(), lambda y: y * y.tanh(), lambda y: y * y.flip(-1)):
+        weights, _ = gauges(passes(lambda n, b=bend: Gated(n, b), torch.ones(2, 8)))
+        if {n: g.total for n, g in weights.items()} != {"second.weight": Fraction(-1, 2)}:
+            wrong.append(str(weights))
+    # Summed, it scales logits, and no tensor.
+    scaled = passes(lambda n: Attends(n, 2, lambda q, k, v: by_entries(q / q.shape[-1], k, v)))
+    assert attentions(scaled)[0].scale == -1
+    assert not any(gauges(scaled))
+    assert not wrong
+
+
 def test_a_tied_readout_with_a_multiplier_of_its_own() -> None:
     class Tied(nn.Module):
         def __init__(self, width: int, powers: tuple[float, float]):

@@ -153,7 +153,7 @@ class Experts(nn.Module):
 
 
 def test_experts_are_asked_for() -> None:
-    with pytest.raises(PlanError, match=r"What `experts` does is not known: its Experts .*4xnxn"):
+    with pytest.raises(PlanError, match=r"No module says .*\n  `experts`: 4 x n x n"):
         planned(Experts)
     plan = planned(Experts, roles={"experts": ("hidden", 1), "back": ("hidden", (2,))})
     assert plan["experts"].fan_in == plan["back"].fan_in == 4

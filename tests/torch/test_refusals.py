@@ -1,8 +1,8 @@
 """Error tests: what only the user can decide is asked for, and what cannot be built is said so."""
 
-import inspect
 import math
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -152,29 +152,59 @@ def test_a_loss_of_other_arguments_is_explained() -> None:
     assert "called as loss(model, batch)" in caught.value.__notes__[0]
 
 
-BUILD: Any = mlp
-WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("`build` must be a function", {"build": "mlp"}),
-    ("`base` must be a dictionary", {"base": 16}),
-    ("`target` must be a dictionary", {"target": [64]}),
-    ("`roles` must be a dictionary", {"roles": "output"}),
-    ("`multiplied` must be a list of names", {"multiplied": "head"}),
-    ("`branch_outputs` must be a list of names", {"branch_outputs": "head"}),
-    ("`strategy` must be a strategy", {"strategy": {"p": 1}}),
-    ("`strategy` must be a strategy", {"strategy": sw.scaling.mup}),
-]
-
-
-@pytest.mark.parametrize(("said", "wrong"), WRONG, ids=[said for said, _ in WRONG])
-def test_arguments_of_another_type_get_a_sentence(said: str, wrong: dict[str, Any]) -> None:
-    settings = SIZES | {"strategy": sw.scaling.mup(), "build": BUILD} | wrong
-    with pytest.raises(PlanError, match=said):
-        # Not through the decorator of the tests, which checks types itself.
-        inspect.unwrap(sw.torch.plan)(**settings)
-
-
 @pytest.mark.parametrize("widths", ["64", 64, [64, "128", 256], {64: 1}, [16.0, 32.0, 64.0], None])
 def test_widths_of_another_type_get_a_sentence(widths: Any) -> None:
     with pytest.raises(PlanError, match="`widths` must be whole numbers in a list"):
         as_widths(widths)
     assert as_widths(np.array([64, 16, 32])) == (16, 32, 64)
+
+
+def _quantised(model: nn.Module, kind: type[nn.Module]) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.ao.quantization.quantize_dynamic(model, {kind}, dtype=torch.qint8)
+
+
+def test_quantised_modules_are_refused() -> None:
+    def part(width: int) -> nn.Module:
+        model = mlp(width)
+        model[2] = _quantised(nn.Sequential(nn.Linear(width, width)), nn.Linear)[0]
+        return model
+
+    def recurrent(width: int) -> nn.Module:
+        return nn.Sequential(
+            _quantised(nn.Sequential(nn.LSTM(8, width)), nn.LSTM)[0], nn.Linear(width, 3)
+        )
+
+    builds = {"0": lambda width: _quantised(mlp(width), nn.Linear), "2": part}
+    wrong = []
+    for name, build in {**builds, "0 ": recurrent}.items():
+        for device in ("meta", "cpu"):
+            try:
+                planned(build, device=device)
+                wrong.append(f"{name} on {device} was planned")
+            except PlanError as error:
+                if f"holds quantised weights (`{name.strip()}" not in str(error):
+                    wrong.append(str(error))
+    assert not wrong
+
+
+def test_complex_parameters_are_planned_and_drawn_like_real_ones() -> None:
+    class Bends(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.tanh()
+
+    def build(width: int) -> nn.Module:
+        sizes = [(8, width), (width, width), (width, 10)]
+        layers = [m for a, b in sizes for m in (nn.Linear(a, b, dtype=torch.cfloat), Bends())]
+        return nn.Sequential(*layers[:-1])
+
+    plan, real = planned(build), planned(mlp)
+    assert [plan.factors(n) for n in plan.table.names] == [
+        real.factors(n) for n in plan.table.names
+    ]
+    model = plan.init_(build(64))
+    # Of the real and the imaginary part each.
+    spread = torch.view_as_real(model[2].weight.detach()).std()
+    assert float(spread) == pytest.approx(plan.std("2.weight"), rel=0.1)
+    assert plan.param_groups(model, lr=0.1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from scalewise.jax._linen import axes_in_linen, linen_heads
-from scalewise.jax._modules import axes_in_module, head_dim
+from scalewise.jax._linen import axes_in_linen
+from scalewise.jax._modules import axes_in_module
 from scalewise.jax._trees import Place, places
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 
@@ -26,12 +26,10 @@ class Described:
     Args:
         model: Names, shapes and axes.
         copies: Names of the tensors that start as one array, but are trained one by one.
-        heads: Size of an attention head by name of the attention module.
     """
 
     model: ModelDescription
     copies: tuple[tuple[str, ...], ...] = ()
-    heads: dict[str, int] = field(default_factory=dict)
 
 
 def parameters(tree: Any, layout: str) -> list[Place]:
@@ -93,13 +91,7 @@ def describe(tree: Any, layout: str = "plain") -> Described:
         groups.setdefault(p.identity, []).append(p.name)
     tensors = tuple(replace(described[main], aliases=tuple(o)) for main, *o in groups.values())
     others = {n: described[n] for _, *rest in groups.values() for n in rest}
-    heads = linen_heads(shapes) if layout == "linen" else {}
-    for p in found:
-        for path, above in p.chain:
-            size = head_dim(above)
-            if size is not None:
-                heads[".".join(path)] = size
-    return Described(ModelDescription(tensors, others), _copies(found), heads)
+    return Described(ModelDescription(tensors, others), _copies(found))
 
 
 def _tensor(place: Place, shapes: Mapping[str, tuple[int, ...]], layout: str) -> TensorDescription:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from scalewise.jax._modules import UNKNOWN, Axes
 from scalewise.plan import Kind
 
-__all__ = ["axes_in_linen", "linen_heads"]
+__all__ = ["axes_in_linen"]
 
 _INWARD = ("query", "key", "value")
 Shapes = Mapping[str, tuple[int, ...]]
@@ -40,12 +40,6 @@ def axes_in_linen(name: str, shapes: Shapes) -> Axes:
     if outputs is None:
         return UNKNOWN
     return Axes(Kind.MATRIX, everything[:-outputs], everything[-outputs:])
-
-
-def linen_heads(shapes: Shapes) -> dict[str, int]:
-    """Size of a head by name of the attention."""
-    owners = {n.removesuffix(".query.kernel") for n in shapes if n.endswith(".query.kernel")}
-    return {o: shapes[f"{o}.query.kernel"][-1] for o in sorted(owners) if _attends(o, shapes)}
 
 
 def _outputs(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from scalewise.jax._trees import class_of
 from scalewise.plan import Kind
 
-__all__ = ["UNKNOWN", "Axes", "axes_in_module", "head_dim"]
+__all__ = ["UNKNOWN", "Axes", "axes_in_module"]
 
 
 class Axes(NamedTuple):
@@ -38,15 +38,6 @@ def axes_in_module(owner: Any, key: str, shape: Shape) -> tuple[Axes, str]:
         if found is not None:
             return readers[found](owner, key, shape), type(owner).__name__
     return UNKNOWN, type(owner).__name__
-
-
-def head_dim(owner: Any) -> int | None:
-    """The size of a head of an attention module of either library."""
-    if class_of(owner, "flax.nnx", ("MultiHeadAttention",)):
-        return owner.head_dim
-    if class_of(owner, "equinox", ("MultiheadAttention",)):
-        return owner.qk_size
-    return None
 
 
 def _stacked(shape: Shape, declared: Shape, axes: Axes) -> Axes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from scalewise.jax._optimizers import check_optimizer
+from scalewise.jax._optimizers import check_optimizer, depends_on_tree
 from scalewise.jax._trees import dotted
 from scalewise.plan import Plan, PlanError
 from scalewise.plan.names import bare
@@ -70,7 +70,7 @@ def wrapped(
 
     def init(params: Any) -> Any:
         _scaled(table, params, lambda _: 1.0)
-        if not tried:
+        if not tried or (check and depends_on_tree(tx, params)):
             check_optimizer(tx, table, like=params)
         return inner.init(params)
 

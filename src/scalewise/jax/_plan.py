@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from scalewise.jax._describe import parameters
 from scalewise.jax._entries import respread
 from scalewise.jax._optax import factor_tree, resolved, wrapped
-from scalewise.jax._probe import Request, planned
+from scalewise.jax._probe import Options, checked, planned
 from scalewise.jax._trees import rebuilt
 from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
 from scalewise.plan import load as load_table
 from scalewise.plan import save as save_table
-from scalewise.plan.decide import RoleSpec
-from scalewise.scaling import Strategy
+from scalewise.plan.request import Request, requested
+from scalewise.plan.roles import RoleSpec
+from scalewise.scaling import ABC, Strategy
 
 if TYPE_CHECKING:
     import optax
@@ -29,7 +30,7 @@ def plan(
     *,
     base: Mapping[str, object],
     target: Mapping[str, object],
-    strategy: Strategy,
+    strategy: Strategy | ABC,
     optimizer: str = "adamw",
     roles: Mapping[str, RoleSpec] | None = None,
     residual: Any = 0,
@@ -37,6 +38,8 @@ def plan(
     multiplied: Collection[str] = (),
     readouts: Collection[str] = (),
     layout: str = "plain",
+    apply: Callable[..., Any] | None = None,
+    inputs: Any = None,
     width: str = "width",
     depth: str = "depth",
 ) -> JaxPlan:
@@ -45,7 +48,8 @@ def plan(
     The model is traced at base and target without building an array, and built once at the base width. Flax
     NNX and Equinox modules say themselves what they do with their tensors. A tree of arrays says nothing, and
     every tensor of it that grows with the width needs a role, unless it follows the naming of Flax Linen and
-    `layout` says so.
+    `layout` says so. The model's call is traced too, at two widths, to see what its code multiplies by: attention
+    logits and their heads, embeddings, readouts.
 
     Args:
         init_fn: Builds the model: ``init_fn(**base)`` returns an NNX module, an Equinox module or a tree of
@@ -60,6 +64,11 @@ def plan(
         multiplied: Names of the multipliers that the model's forward pass applies.
         readouts: Patterns of embeddings whose transpose reads out too, as with ``nnx.Embed.attend``.
         layout: ``"linen"`` if the tree is what a module of Flax Linen initialises.
+        apply: Calls the model, ``apply(model, *inputs)``, with those sizes of `base` by name that it has arguments
+            for: ``lambda params, x, width: Net(width).apply(params, x)``. Modules of NNX and Equinox are called
+            themselves by default; of other trees a plan without `apply` warns that it knows nothing of attention.
+        inputs: What the model is called with: an array (or its ``jax.ShapeDtypeStruct``), a tuple of arguments or a
+            dict of named ones. By default tokens, numbers and images of sizes that its tensors suggest are tried.
         width: What `init_fn` calls its width.
         depth: What it calls its depth; it need not have one.
 
@@ -67,7 +76,7 @@ def plan(
         The plan. Names of tensors are paths joined by dots.
 
     Raises:
-        PlanError: If only the user can decide something; the message says what and how.
+        PlanError: If only the user can decide something, all of it at once; or an argument is of the wrong type.
 
     Example:
         >>> import jax, scalewise as sw
@@ -78,15 +87,17 @@ def plan(
         ...         "head": jax.random.normal(last, (width, 2)) / width**0.5,
         ...     }
         >>> plan = sw.jax.plan(init_fn, base=dict(width=64), target=dict(width=1024),
-        ...     strategy=sw.scaling.mup(), roles={"W": "input", "head": "output"})
+        ...     strategy=sw.scaling.mup(), roles={"W": "input", "head": "output"},
+        ...     apply=lambda params, x: jax.nn.relu(x @ params["W"]) @ params["head"])
         >>> plan.factors("head").lr, plan.factors("W").lr
         (0.0625, 1.0)
     """
-    request = Request(
-        init_fn, dict(base), dict(target), strategy, optimizer, dict(roles or {}), residual,
-        tuple(branch_outputs), tuple(multiplied), tuple(readouts), layout, width, depth,
+    request = requested(
+        init_fn, called="init_fn", base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
+        residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
     )  # fmt: skip
-    return JaxPlan(planned(request), request)
+    options = checked(readouts, layout, apply, inputs)
+    return JaxPlan(planned(request, options), request, options)
 
 
 def load(path: str | Path) -> JaxPlan:
@@ -105,10 +116,12 @@ class JaxPlan:
     Args:
         table: The plan itself, which knows nothing of jax.
         request: What it was made from; ``None`` for a plan that was loaded.
+        options: What was said besides.
     """
 
     table: Plan
     request: Request | None = field(default=None, compare=False, repr=False)
+    options: Options = field(default_factory=Options, compare=False, repr=False)
 
     @property
     def multipliers(self) -> tuple[Multiplier, ...]:
@@ -205,7 +218,8 @@ class JaxPlan:
         Example:
             >>> import jax.numpy as jnp, optax, scalewise as sw
             >>> plan = sw.jax.plan(lambda width: {"head": jnp.zeros((width, 2))}, base=dict(width=4),
-            ...     target=dict(width=16), strategy=sw.scaling.mup(), roles={"head": "output"})
+            ...     target=dict(width=16), strategy=sw.scaling.mup(), roles={"head": "output"},
+            ...     apply=lambda params, x, width: jnp.tile(x, width) @ params["head"], inputs=jnp.ones(1))
             >>> tx = plan.optax(optax.adamw(1.0, eps=0.0, weight_decay=0.1))
             >>> params = {"head": jnp.ones((16, 2))}
             >>> updates, state = tx.update({"head": jnp.ones((16, 2))}, tx.init(params), params)
@@ -243,7 +257,7 @@ class JaxPlan:
                 "the new sizes with scalewise.jax.plan(init_fn, ...)."
             )
         request = self.request.at(sizes)
-        return JaxPlan(planned(request), request)
+        return JaxPlan(planned(request, self.options), request, self.options)
 
     def transfer(
         self, *, lr: float, weight_decay: float | None = None, eps: float | None = None

@@ -4,7 +4,7 @@ from scalewise.plan.check import Check
 from scalewise.plan.decide import decide
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
-from scalewise.plan.make import Probe, make_plan, unseen_readout
+from scalewise.plan.make import Probe, make_plan
 from scalewise.plan.predicted import Predicted, predicted
 from scalewise.plan.roles import Kind, Layer, Role
 from scalewise.plan.rules import Powers, Ratios, Rule, rule
@@ -44,5 +44,4 @@ __all__ = [
     "rule",
     "save",
     "transfer",
-    "unseen_readout",
 ]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
+from scalewise.plan.ambiguous import ask_bare, few, grows, guessed, heads
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
 from scalewise.plan.names import matching
-from scalewise.plan.roles import Kind, Layer, Role
+from scalewise.plan.questions import Question, ask
+from scalewise.plan.roles import Kind, Layer, Role, RoleSpec
 
-__all__ = ["Decision", "RoleSpec", "decide", "fan_in_ratio"]
+__all__ = ["Decision", "decide", "decided", "fan_in_ratio"]
 
 # A model at another width, and the ratio of that to the first.
 Further = Callable[[], tuple[ModelDescription, Fraction]]
-# A role, or a role and the axes that are summed over.
-RoleSpec = str | tuple[str, int] | tuple[str, tuple[int, ...]]
 
 _LAYER = {
     Role.INPUT: Layer.FIRST,
@@ -58,7 +58,26 @@ def decide(
     *,
     further: Further | None = None,
 ) -> list[Decision]:
-    """The role of every tensor of a model, from what its axes do between two widths.
+    """The role of every tensor of a model; the arguments are those of `decided`.
+
+    Raises:
+        PlanError: As there, and if a role is ambiguous: with all that must be said.
+    """
+    decisions, questions = decided(narrow, wide, ratio, roles, further=further)
+    ask(questions)
+    return decisions
+
+
+def decided(
+    narrow: ModelDescription,
+    wide: ModelDescription,
+    ratio: Fraction,
+    roles: Mapping[str, RoleSpec] | None = None,
+    *,
+    further: Further | None = None,
+    hint: str = "",
+) -> tuple[list[Decision], list[Question]]:
+    """The role of every tensor of a model, from what its axes do between two widths, and what must be asked.
 
     An axis grows with the width if its size goes as a power of it between 0.6 and 1.4. Sizes that are rounded, to
     multiples of 64 for example, may be off by more between two small widths; they are looked at again at a
@@ -71,10 +90,14 @@ def decide(
         roles: What the user says: pattern of names to role, or to (role, axes summed over).
         further: Describes the model at a much larger width, with the ratio of that to the first; called only
             where a size is not in proportion between the two.
+        hint: What else may tell the roles of tensors that no module speaks for.
+
+    Returns:
+        Roles, and questions; tensors that are asked about have the role that most models give them.
 
     Raises:
         PlanError: If the two models have different tensors, an axis grows in no proportion to the
-            width, a role is ambiguous, or what the user said fits no tensor or contradicts one.
+            width, or what the user said fits no tensor or contradicts one.
     """
     other = wide.named()
     _same_names(narrow, wide)
@@ -88,12 +111,17 @@ def decide(
             "No tensor of the model grows with the width, so there is nothing to scale. Let the factory "
             "use its width."
         )
-    heads = _heads(places, growing, said)
+    told, readouts = heads(places, growing, said)
+    unsure = guessed(places, growing, {*said, *readouts})
+    likely = readouts | unsure
     first: dict[str, Decision] = {}
     for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):
         sibling = _sibling(tensor, first.values())
-        first[tensor.name] = _one(tensor, growing[tensor.name], heads, said, sibling)
-    return [_tied(first[t.name], [first[a] for a in t.aliases]) for t in narrow.tensors]
+        first[tensor.name] = _one(tensor, growing[tensor.name], said, likely, sibling)
+    asked = [*ask_bare(places, growing, unsure, hint), *told]
+    open_ = {*unsure} | ({*readouts} if told else set())
+    tied = [_tied(first[t.name], [first[a] for a in t.aliases], open_) for t in narrow.tensors]
+    return tied, asked
 
 
 def fan_in_ratio(decision: Decision, base: tuple[int, ...], target: tuple[int, ...]) -> Fraction:
@@ -110,7 +138,7 @@ def _same_names(narrow: ModelDescription, wide: ModelDescription) -> None:
         odd = sorted(one.keys() ^ two.keys()) or sorted(narrow.aliases.keys() ^ wide.aliases.keys())
         raise PlanError(
             "The model has other tensors at another width, so they cannot be compared: "
-            f"{_few(odd) if odd else 'their order differs'}. The factory must give the same modules "
+            f"{few(odd) if odd else 'their order differs'}. The factory must give the same modules "
             "at every width."
         )
     for name, t in one.items():
@@ -167,7 +195,7 @@ def _said(roles: Mapping[str, RoleSpec], names: Iterable[str]) -> dict[str, Role
         found = matching(wanted, known)
         if not found:
             raise PlanError(
-                f"`roles` names {wanted!r}, which fits no tensor. The model has {_few(known)}."
+                f"`roles` names {wanted!r}, which fits no tensor. The model has {few(known)}."
             )
         name = spec if isinstance(spec, str) else spec[0]
         if name not in set(Role):
@@ -177,34 +205,6 @@ def _said(roles: Mapping[str, RoleSpec], names: Iterable[str]) -> dict[str, Role
             )
         out |= dict.fromkeys(found, spec)
     return out
-
-
-def _heads(
-    places: list[TensorDescription],
-    growing: dict[str, dict[int, Fraction]],
-    said: dict[str, RoleSpec],
-) -> set[str]:
-    """Matrices from the width to a fixed number of units of which nothing has been said."""
-    candidates = [
-        t
-        for t in places
-        if t.kind is Kind.MATRIX
-        and _grows(t.fan_in, growing[t.name])
-        and not _grows(t.fan_out, growing[t.name])
-    ]
-    open_ = [t for t in candidates if t.name not in said]
-    named = [s if isinstance(s, str) else s[0] for s in said.values()]
-    if len(open_) > 1 or (open_ and "output" in named):
-        raise PlanError(
-            f"{_few([t.name for t in open_])} each go from the width to a fixed number of units. "
-            "Which of them return the network's output, and which are bottlenecks inside it, no shape "
-            f'can tell. Say it: roles={{"{open_[0].name}": "output"}} or "bottleneck".'
-        )
-    return {t.name for t in open_}
-
-
-def _grows(axes: tuple[int, ...], growing: dict[int, Fraction]) -> bool:
-    return any(i in growing for i in axes)
 
 
 def _sibling(tensor: TensorDescription, done: Iterable[Decision]) -> Decision | None:
@@ -218,28 +218,28 @@ def _sibling(tensor: TensorDescription, done: Iterable[Decision]) -> Decision | 
 def _one(
     tensor: TensorDescription,
     growing: dict[int, Fraction],
-    heads: set[str],
     said: dict[str, RoleSpec],
+    likely: dict[str, Role],
     sibling: Decision | None,
 ) -> Decision:
     if tensor.name in said:
         return _as_said(tensor, growing, said[tensor.name])
-    into, out = _grows(tensor.fan_in, growing), _grows(tensor.fan_out, growing)
+    if tensor.name in likely:
+        role = likely[tensor.name]
+        axes = tensor.fan_in or (next(iter(growing)),)
+        return Decision(tensor, role, _LAYER[role], axes if role in _SUMMED else ())
+    into, out = grows(tensor.fan_in, growing), grows(tensor.fan_out, growing)
     if not growing:
         return Decision(tensor, Role.FIXED, Layer.LAST)
     if tensor.kind is Kind.MATRIX:
-        role = Role.HIDDEN if into and out else Role.INPUT if out else Role.OUTPUT
-        if role is Role.OUTPUT and tensor.name not in heads:
-            raise PlanError(_ask(tensor, growing))
+        role = Role.HIDDEN if into and out else Role.INPUT
         return Decision(tensor, role, _LAYER[role], tensor.fan_in if role in _SUMMED else ())
     if tensor.kind is Kind.LOOKUP and out and not into:
         return Decision(tensor, Role.INPUT, Layer.FIRST)
     if tensor.kind is Kind.BIAS:
         layer = Layer.FIRST if sibling and sibling.layer is Layer.FIRST else Layer.HIDDEN
         return Decision(tensor, Role.VECTOR, layer)
-    if tensor.kind is Kind.GAIN:
-        return Decision(tensor, Role.VECTOR, Layer.HIDDEN)
-    raise PlanError(_ask(tensor, growing))
+    return Decision(tensor, Role.VECTOR, Layer.HIDDEN)
 
 
 def _as_said(tensor: TensorDescription, growing: dict[int, Fraction], spec: RoleSpec) -> Decision:
@@ -267,7 +267,7 @@ def _as_said(tensor: TensorDescription, growing: dict[int, Fraction], spec: Role
                 f'roles={{"{tensor.name}": ("{role}", AXIS)}} with the axis that is summed over.'
             )
         axes = (next(iter(growing)),)
-    if not _grows(axes, growing):
+    if not grows(axes, growing):
         raise PlanError(
             f"`roles` calls `{tensor.name}` {str(role)!r}, which sums over the width, but its fan-in "
             f"axes {axes} of the shape {tensor.shape} do not change with it."
@@ -275,20 +275,8 @@ def _as_said(tensor: TensorDescription, growing: dict[int, Fraction], spec: Role
     return Decision(tensor, role, _LAYER[role], axes)
 
 
-def _ask(tensor: TensorDescription, growing: dict[int, Fraction]) -> str:
-    size = "x".join("n" if i in growing else str(s) for i, s in enumerate(tensor.shape))
-    return (
-        f"What `{tensor.name}` does is not known: its {tensor.module or 'module'} says nothing of its "
-        f"axes, and the shape {size} fits several roles. Say it with "
-        f'roles={{"{tensor.name}": ROLE}}: "vector" for one number per neuron, "input" for weights '
-        'from a fixed number of inputs (or a positional embedding), "hidden" for a matrix between '
-        'widths, "output" for the readout, "bottleneck" for a matrix to a fixed number of units inside '
-        "the network."
-    )
-
-
-def _tied(main: Decision, others: list[Decision]) -> Decision:
-    """One decision for a tensor that stands in several places."""
+def _tied(main: Decision, others: list[Decision], open_: Collection[str]) -> Decision:
+    """One decision for a tensor that stands in several places; any, while one of them is asked about."""
     places = [main, *others]
     kinds = {d.role for d in places}
     if len(kinds) == 1:
@@ -317,9 +305,3 @@ def _shown(main: Decision, others: list[Decision]) -> Decision:
     t = told.tensor
     tensor = replace(main.tensor, kind=t.kind, owner=t.owner, module=t.module)
     return replace(told, tensor=tensor)
-
-
-def _few(names: Iterable[str], limit: int = 6) -> str:
-    listed = [f"`{n}`" for n in names]
-    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return ", ".join(listed[:limit]) + more

@@ -58,6 +58,12 @@ class Value:
         parts = (abs(f) for s, f in self.parts.items() if s.kind != "product")
         return max(parts, default=1.0)
 
+    @property
+    def told(self) -> float:
+        """The same once the tensors of the model stand for what multiplies them."""
+        parts = (1.0 if s.name else abs(f) for s, f in self.parts.items() if s.kind != "product")
+        return max(parts, default=1.0)
+
 
 @dataclass(frozen=True)
 class _Edge:
@@ -85,6 +91,7 @@ class Flow:
         self._made: dict[Source, tuple[str, int]] = {}
         self._born: dict[Source, float] = {}
         self._scales: dict[Source, float] = {}
+        self._pairs: dict[Source, tuple[Value, Value]] = {}
         self._edges: list[_Edge] = []
         self._inside: dict[Source, float] = {}
 
@@ -128,6 +135,7 @@ class Flow:
             both = self.joined([self.scaled(one, two.size), self.scaled(two, one.size)])
             return replace(both, made=True)
         if (one.data and two.data) or (batched and (one.made or two.made)):
+            self._opened(one, two)
             return self._product(one.size * two.size, length)
         given, weights = (one, two) if one.data else (two, one)
         if weights.made:
@@ -142,28 +150,50 @@ class Flow:
         self._made[source], self._born[source] = (self.place, length), size
         return product
 
-    def multiplied(self, one: Value, two: Value) -> Value:
-        """Two arrays entry by entry; where one of them is a weight the adapter scales instead."""
-        self.bent([one, two])
-        return self.new("pair", one.size * two.size)
+    def multiplied(self, one: Value, two: Value, *, related: bool = False) -> Value:
+        """Two arrays entry by entry; where one of them is a weight the adapter scales instead.
+
+        What multiplies either stays open until it is known whether the pairs are summed, as queries and keys are.
+
+        Args:
+            one: The first.
+            two: The second.
+            related: Whether one is made of the other, as in a norm or a gate: then no sum makes a product of them.
+        """
+        size = one.told * two.told
+        if related:
+            self.bent([one, two])
+            return self.new(size=size)
+        pair = self.new("pair", size)
+        self._pairs[next(iter(pair.parts))] = (one, two)
+        return pair
+
+    def _opened(self, *values: Value) -> None:
+        """Pairs that are used as they are: what multiplied their factors belongs to those."""
+        for value in values:
+            for source in value.parts:
+                self.bent(self._pairs.pop(source, ()))
 
     def summed(self, value: Value, length: int) -> Value:
         """A sum over axes of the array: of pairs it is a product, of squares it is large."""
         kinds = {s.kind for s in value.parts}
         if kinds == {"pair"} and len(value.parts) == 1:
-            return self._product(value.size, length)
+            ((source, factor),) = value.parts.items()
+            one, two = self._pairs.get(source, (value, Value()))
+            whole = one.size * two.size / (one.told * two.told or 1.0)
+            return self._product(factor * whole if source in self._pairs else value.size, length)
         return self.scaled(value, float(length)) if kinds == {"square"} else value
 
     def powered(self, value: Value, power: float) -> Value:
         """A power, entry by entry."""
         self.bent([value])
         kind = "square" if power == 2 else "other"
-        return replace(self.new(kind, value.size**power if value.size else 1.0), data=value.data)
+        return replace(self.new(kind, value.told**power if value.told else 1.0), data=value.data)
 
     def normed(self, value: Value, length: int) -> Value:
         """The root of the sum of squares over axes."""
         self.bent([value])
-        return replace(self.new(size=value.size * length**0.5), data=value.data)
+        return replace(self.new(size=value.told * length**0.5), data=value.data)
 
     def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
         """Anything that is not linear; `saturating` if it tells large from small, as a softmax does."""
@@ -189,6 +219,7 @@ class Flow:
                 self._inside[source] = factor
 
     def _meet(self, value: Value, into: Source | None) -> None:
+        self._opened(value)
         call, given = next(self._numbers), self.entries.get(self.place, Value())
         for source, factor in value.parts.items():
             if source.kind != "product":

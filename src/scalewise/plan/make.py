@@ -8,20 +8,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from scalewise.plan.decide import Decision, Further, RoleSpec, decide, fan_in_ratio
+from scalewise.plan.decide import Decision, Further, decided, fan_in_ratio
 from scalewise.plan.description import ModelDescription, TensorDescription
 from scalewise.plan.errors import PlanError
 from scalewise.plan.forward import Gauge, Heads, Passes, attentions, gauges
 from scalewise.plan.names import matching, pattern
-from scalewise.plan.roles import Kind, Role
+from scalewise.plan.questions import Question, Wording, ask
+from scalewise.plan.roles import Kind, Role, RoleSpec
 from scalewise.plan.rules import Powers, Ratios, rule
 from scalewise.plan.spread import ERRORS, pooled
 from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy, update_exponents
 
-__all__ = ["Probe", "make_plan", "unseen_readout"]
+__all__ = ["Probe", "make_plan"]
 
 _HALF = Fraction(1, 2)
+_PLAIN = Wording()
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def make_plan(
     branch_outputs: Collection[str] = (),
     multiplied: Collection[str] = (),
     by_hooks: bool = False,
+    wording: Wording = _PLAIN,
     width_name: str = "width",
     depth_name: str = "depth",
 ) -> Plan:
@@ -83,13 +86,17 @@ def make_plan(
         branch_outputs: Patterns of the tensors that end a branch and may carry its multiplier.
         multiplied: Names of the multipliers that the forward pass applies.
         by_hooks: Whether the adapter can multiply what enters a readout, so that this need not be said.
+        wording: What the adapter adds to questions.
         width_name: What the factory calls its width.
         depth_name: What it calls its depth.
 
     Raises:
-        PlanError: If a role is ambiguous, or a needed multiplier is not among `multiplied`.
+        PlanError: If something is left that only the user knows: a role, a multiplier that is not among
+            `multiplied`, whether an embedding reads out. All of it is asked at once.
     """
-    decisions = decide(probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further)
+    decisions, questions = decided(
+        probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further, hint=wording.bare
+    )
     blocks = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets = probe.target.named()
@@ -99,7 +106,7 @@ def make_plan(
     def of_tensor(d: Decision) -> TensorPlan:
         t = d.tensor
         in_block, absorbs = t.name in blocks, t.name in absorbing
-        gauge = (lookups if t.kind is Kind.LOOKUP else weights).get(t.name, Gauge())
+        gauge = (lookups if _is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
         powers = rule(
             strategy, d.role, d.layer, optimizer, residual=residual, in_block=in_block,
             absorbs_branch=absorbs, forward=gauge.total,
@@ -119,12 +126,9 @@ def make_plan(
     readouts = _tied_readouts(decisions, strategy, targets, width, (weights, lookups))
     inside = _attention(probe, strategy, width)
     needed = [*readouts, *inside]
-    _acknowledged(inside if by_hooks else needed, multiplied)
-    if residual and not absorbing:
-        factor = Powers(depth=-residual).factor(Ratios(depth=depth))
-        needed.append(
-            (Multiplier("residual", factor, "Multiply each residual branch by it."), False)
-        )
+    questions += _acknowledged(inside if by_hooks else needed, multiplied)
+    ask([*questions, *_unseen_readout(rows, roles or {}, wording)])
+    needed += [] if absorbing else _of_branches(residual, depth)
     _known(multiplied, [m for m, _ in needed])
     return Plan(
         strategy, optimizer, dict(base), dict(target), width, depth, residual,
@@ -132,22 +136,34 @@ def make_plan(
     )  # fmt: skip
 
 
-def unseen_readout(plan: Plan, roles: Mapping[str, RoleSpec]) -> str | None:
-    """An embedding that may read out by a function call, which no module shows.
+def _is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
+    """Whether the rows of a tensor are picked; if it also multiplies, its kind tells which use is its own."""
+    if passes is None:
+        return t.kind is Kind.LOOKUP
+    seen = passes.narrow
+    return t.name in seen.lookups and (t.kind is Kind.LOOKUP or t.name not in seen.weights)
 
-    Args:
-        plan: The plan.
-        roles: What the user says; an embedding called "input" is known not to read out.
 
-    Returns:
-        The first embedding of a model that has no readout, unless the user spoke of it.
-    """
-    tied = any(t.kind is Kind.LOOKUP and t.aliases for t in plan.tensors)
-    if tied or any(t.role is Role.OUTPUT for t in plan.tensors):
-        return None
-    said = {n for wanted in roles for n in matching(wanted, plan.names)}
-    lookups = (t.name for t in plan.tensors if t.kind is Kind.LOOKUP and t.role is Role.INPUT)
-    return next((name for name in lookups if name not in said), None)
+def _unseen_readout(
+    tensors: Collection[TensorPlan], roles: Mapping[str, RoleSpec], wording: Wording
+) -> list[Question]:
+    """An embedding of a model without a readout may read out by a function call, which no module shows."""
+    tied = any(t.kind is Kind.LOOKUP and t.aliases for t in tensors)
+    if tied or any(t.role is Role.OUTPUT for t in tensors):
+        return []
+    names = [n for t in tensors for n in (t.name, *t.aliases)]
+    said = {n for wanted in roles for n in matching(wanted, names)}
+    lookups = (t.name for t in tensors if t.kind is Kind.LOOKUP and t.role is Role.INPUT)
+    name = next((name for name in lookups if name not in said), None)
+    if name is None:
+        return []
+    text = (
+        f"The model has the embedding `{name}` and no readout. {wording.readout.format(name=name)}; if the model "
+        f'returns features, say roles={{"{name}": "input"}}.'
+    )
+    return [
+        Question(text, {"readouts": [name]} if wording.readouts else {"roles": {name: "input"}})
+    ]
 
 
 def _law(t: TensorDescription) -> tuple[object, ...]:
@@ -202,15 +218,28 @@ def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str
 _Needed = tuple[Multiplier, bool]
 
 
-def _acknowledged(needed: Collection[_Needed], multiplied: Collection[str]) -> None:
+def _of_branches(residual: Fraction, depth: Fraction) -> list[_Needed]:
+    """What multiplies residual branches, if anything does."""
+    if not residual:
+        return []
+    factor = Powers(depth=-residual).factor(Ratios(depth=depth))
+    return [(Multiplier("residual", factor, "Multiply each residual branch by it."), False)]
+
+
+def _acknowledged(needed: Collection[_Needed], multiplied: Collection[str]) -> list[Question]:
     asked = [m for m, lacking in needed if lacking and m.name not in multiplied]
-    if asked:
-        told = " ".join(f"{m.where} At the target its value is {m.factor:.6g}." for m in asked)
-        names = ", ".join(f'"{n}"' for n in dict.fromkeys([*multiplied, *(m.name for m in asked)]))
-        raise PlanError(
+    if not asked:
+        return []
+    told = " ".join(f"{m.where} At the target its value is {m.factor:.6g}." for m in asked)
+    all_ = list(dict.fromkeys([*multiplied, *(m.name for m in asked)]))
+    names = ", ".join(f'"{n}"' for n in all_)
+    return [
+        Question(
             f"{told} No initialisation or learning rate can stand for it: apply it and say so with "
-            f"multiplied=[{names}]."
+            f"multiplied=[{names}].",
+            {"multiplied": all_},
         )
+    ]
 
 
 def _known(multiplied: Collection[str], needed: Collection[Multiplier]) -> None:

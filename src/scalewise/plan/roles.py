@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Kind", "Layer", "Role"]
+__all__ = ["Kind", "Layer", "Role", "RoleSpec"]
 
 
 class Role(StrEnum):
@@ -50,3 +50,7 @@ class Kind(StrEnum):
     BIAS = "bias"  # added to what a matrix of the same module returns
     GAIN = "gain"  # per-neuron gain or shift of a norm or an activation
     UNKNOWN = "unknown"  # a bare parameter: its module says nothing about its axes
+
+
+# A role, or a role and the axes that are summed over.
+RoleSpec = str | tuple[str, int] | tuple[str, tuple[int, ...]]

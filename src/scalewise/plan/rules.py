@@ -33,7 +33,16 @@ from scalewise.plan.errors import PlanError
 from scalewise.plan.roles import Layer, Role
 from scalewise.scaling import Strategy, readout_exponents
 
-__all__ = ["OPTIMIZERS", "Powers", "Ratios", "Rule", "exponents_of", "gradient_exponent", "rule"]
+__all__ = [
+    "OPTIMIZERS",
+    "Powers",
+    "Ratios",
+    "Rule",
+    "exponents_of",
+    "gradient_exponent",
+    "known_optimizer",
+    "rule",
+]
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 _HALF, _ONE, _ZERO = Fraction(1, 2), Fraction(1), Fraction(0)
@@ -130,6 +139,22 @@ def gradient_exponent(strategy: Strategy, role: Role, *, initial: bool = False) 
     return -A if initial else -min(A, U)
 
 
+def known_optimizer(optimizer: object) -> str:
+    """An optimizer's law, if it is one of those that have rules.
+
+    Raises:
+        PlanError: If it is not.
+    """
+    if not isinstance(optimizer, str) or optimizer not in OPTIMIZERS:
+        raise PlanError(
+            f"`optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}; got {optimizer!r}. An "
+            "optimizer that moves entries by a fixed amount scales as 'adam', or 'adamw' if its weight "
+            "decay is decoupled; one that follows the gradient scales as 'sgd'. One that normalises "
+            "whole matrices brings its own rule: give it the hidden matrices and plan the rest."
+        )
+    return optimizer
+
+
 def rule(
     strategy: Strategy,
     role: Role,
@@ -159,13 +184,7 @@ def rule(
     Raises:
         PlanError: If the optimizer is unknown.
     """
-    if optimizer not in OPTIMIZERS:
-        raise PlanError(
-            f"`optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}; got {optimizer!r}. An "
-            "optimizer that moves entries by a fixed amount scales as 'adam', or 'adamw' if its weight "
-            "decay is decoupled; one that follows the gradient scales as 'sgd'. One that normalises "
-            "whole matrices brings its own rule: give it the hidden matrices and plan the rest."
-        )
+    known_optimizer(optimizer)
     own = exponents_of(strategy, role, layer)
     summed = role in (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
     init = Powers(-_HALF if summed else _ZERO, -own.p / 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,26 @@ from scalewise.plan import (
     describe,
     make_plan,
     transfer,
-    unseen_readout,
 )
-from scalewise.plan.decide import RoleSpec
+from scalewise.plan.questions import Wording
+from scalewise.plan.request import requested
+from scalewise.plan.roles import RoleSpec
 from scalewise.plan.store import read, save
 from scalewise.plan.table import Factors
-from scalewise.scaling._exact import fraction
-from scalewise.torch._arguments import as_strategy, lists_of_names, of_right_types
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise
 from scalewise.torch._look import Inputs, given
-from scalewise.torch._probe import Factory, probe, ratio
+from scalewise.torch._probe import Factory, probe
 from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check
 
 __all__ = ["Options", "TorchPlan", "load", "plan"]
+
+_WORDING = Wording(
+    "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
+    "weight set to the embedding's)"
+)
 
 
 @dataclass(frozen=True)
@@ -307,8 +310,8 @@ def plan(
             if none is taken a warning says so, and the plan knows nothing of attention.
 
     Raises:
-        PlanError: If anything is left that only the user can decide, a size is missing or no positive
-            number, or the factory fails.
+        PlanError: If anything is left that only the user can decide (all of it is asked at once), an argument is
+            of the wrong type, a size is missing or not a positive number, or the factory fails.
 
     Example:
         >>> import torch, scalewise as sw
@@ -328,48 +331,31 @@ def plan(
             f"`build` is a {type(build).__name__} itself. A plan compares models of two widths: give a "
             "function that returns a new model, such as lambda width: MyModel(width)."
         )
-    of_right_types(build, base, target, roles)
-    lists_of_names(branch_outputs=branch_outputs, multiplied=multiplied)
-    strategy = as_strategy(strategy)
-    depth_name = depth if depth in base or depth in target else None
-    wide = ratio(width, base, target)
-    deep = ratio(depth_name, base, target) if depth_name else Fraction(1)
-    for key in sorted((base.keys() | target.keys()) - {width, depth_name}):
-        if key not in base or key not in target or base[key] != target[key]:
-            raise PlanError(
-                f"{key!r} differs between `base` and `target` ({base.get(key, 'absent')} and "
-                f"{target.get(key, 'absent')}). Only {width!r} and {depth!r} may; let the factory "
-                "compute the rest from them."
-            )
+    r = requested(
+        build, called="build", base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
+        residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
+    )  # fmt: skip
     found, called_with = probe(
-        build, base, target, width=width, depth=depth_name, device=device, inputs=given(inputs)
+        build, r.base, r.target, width=r.width, depth=r.depth, device=device, inputs=given(inputs)
     )
     table = make_plan(
         found,
-        strategy,
-        optimizer=optimizer,
-        base=base,
-        target=target,
-        width=wide,
-        depth=deep,
-        roles=roles,
-        residual=fraction("residual", residual),
-        branch_outputs=branch_outputs,
-        multiplied=multiplied,
+        r.strategy,
+        optimizer=r.optimizer,
+        base=r.base,
+        target=r.target,
+        width=r.wider,
+        depth=r.deeper,
+        roles=r.roles,
+        residual=r.residual,
+        branch_outputs=r.branch_outputs,
+        multiplied=r.multiplied,
         by_hooks=True,
-        width_name=width,
+        wording=_WORDING,
+        width_name=r.width,
         depth_name=depth,
     )
-    embedding = unseen_readout(table, roles or {})
-    if embedding is not None:
-        raise PlanError(
-            f"The model has the embedding `{embedding}` and no readout. If it reads out with the "
-            "embedding's weights, let a module do it that shares them (torch.nn.Linear, with its weight set "
-            f'to the embedding\'s); if the model returns features, say roles={{"{embedding}": "input"}}.'
-        )
-    options = Options(
-        dict(roles or {}), tuple(branch_outputs), tuple(multiplied), device, called_with
-    )
+    options = Options(dict(r.roles), r.branch_outputs, r.multiplied, device, called_with)
     return TorchPlan(table, options, build)
 
 

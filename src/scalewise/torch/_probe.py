@@ -11,38 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from scalewise.plan import ModelDescription, PlanError, Probe
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Inputs, Way, look
 from scalewise.torch._moments import moments
 
-__all__ = ["Factory", "probe", "ratio", "undisturbed"]
+__all__ = ["Factory", "probe", "undisturbed"]
 
 Factory = Callable[..., nn.Module]
 # Where sizes that are rounded show what they are rounded from: without memory, and with it.
 _FAR, _NEAR = 64, 8
-
-
-def ratio(name: str, base: Mapping[str, Any], target: Mapping[str, Any]) -> Fraction:
-    """Target over base of one size.
-
-    Raises:
-        PlanError: If a size is missing or no positive number.
-    """
-    values = []
-    for which, sizes in (("base", base), ("target", target)):
-        if name not in sizes:
-            raise PlanError(
-                f"`{which}` has no {name!r}; it has {', '.join(map(repr, sizes)) or 'nothing'}. Give it, "
-                f'or say what the factory calls it: width="..." or depth="...".'
-            )
-        value = sizes[name]
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not 0 < value < float("inf"):
-            raise PlanError(f"{name!r} in `{which}` must be a positive number; got {value!r}.")
-        values.append(Fraction(value))
-    return values[1] / values[0]
 
 
 def probe(
@@ -76,6 +56,7 @@ def probe(
     narrow = dict(target) | {width: base[width]}
     earnest = "cpu" if device == "meta" else device
     model = _built(build, narrow, earnest)
+    _refuse_quantised(model)
     one = describe(model)
     spreads = {n: moments(p, n) for n, p in places(model).items()}
     other, twice = model, narrow | {width: 2 * base[width]}
@@ -107,6 +88,22 @@ def probe(
         one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further
     )
     return found, inputs
+
+
+def _refuse_quantised(model: nn.Module) -> None:
+    """Weights of a few bits are packed away, where no optimizer reaches them."""
+    for key, held in model.state_dict().items():
+        leaves = pytree.tree_leaves(held)
+        packed = [x for x in leaves if isinstance(x, torch.ScriptObject) or _is_quantised(x)]
+        if packed:
+            raise PlanError(
+                f"The model holds quantised weights (`{key.partition('._')[0]}`), which are not trained. Plan the "
+                "model as it is before it is quantised; what is trained may be quantised afterwards."
+            )
+
+
+def _is_quantised(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_quantized
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
