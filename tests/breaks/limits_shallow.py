@@ -269,6 +269,17 @@ MUTANTS = (
         "self._sums[np.arange(rows.size).reshape(rows.shape) % len(self._sums)]",
         f"{NETWORKS}::test_training_is_the_printed_step_again_and_again",
     ),
+    row("limits/_loop.py", DYNAMICS)(
+        "shallow: the loop's errors in place of the limit's",
+        "errors = seen.errors",
+        "errors = None",
+    ),
+    row("limits/_task.py", NETWORKS)(
+        "shallow: a pair of batches repeated too early",
+        "step % self.batches.shape[-2]",
+        "step % len(self.batches)",
+        f"{NETWORKS}::test_training_is_the_printed_step_again_and_again",
+    ),
     of_train("shallow: start in the wrong units", "u**-0.5 * first", "first", LIMITS),
     of_train(
         "shallow: kernels of the wrong layer",

@@ -204,7 +204,7 @@ def _seeds(on: Finite | Lazy) -> tuple[int, ...]:
 def _check_particles(on: Lazy) -> None:
     if on.width % 2:
         raise ValueError(
-            f"Lazy(units) must have an even number of units here, for particles come in pairs; got {on.width}."
+            f"Lazy(units) must have an even number of units here, because particles come in pairs; got {on.width}."
         )
     if on.compression is not None or not on.remember_tests:
         raise ValueError(
