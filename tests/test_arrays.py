@@ -20,7 +20,6 @@ import xarray as xr
 import scalewise as sw
 from scalewise import limits, theory
 from scalewise._arrays import NotNumbersError, float_array, real_array
-from scalewise.limits import shallow
 
 # Exact in every type below, float8 included.
 X = np.array([[1.0, 0.5, 2.0], [0.25, 3.0, 1.5]])
@@ -136,7 +135,6 @@ VERBS = {
     "layer_kernels": lambda x: (
         limits.layer_kernels(limits.Network(sw.scaling.ntk(depth=2), "tanh"), x).features
     ),
-    "shallow.Task": lambda x: shallow.Task(x, [1.0, -1.0]).inputs,
     "activation": lambda x: sw.activation("gelu")(x),
 }
 

@@ -65,7 +65,7 @@ def pixels_of(config: Config) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Images as a library's user has them: of mean 0 and size 1, for training and for tests."""
     task, test_labels = cifar2_limits._images(config)
     root = 3072**0.5 * 3**0.5
-    return [task.inputs * root, task.probes * root], [task.labels, test_labels]
+    return [task.inputs * root, task.test_inputs * root], [task.targets[:, 0], test_labels]
 
 
 def test_images_are_those_of_both_classes(archive: dict[str, np.ndarray]) -> None:
@@ -111,7 +111,7 @@ def bare(
     added = corrected * (u**-0.5 / u**q_sigma - 1) * first
     rate_a, rate_w = config.rate * u ** (q_tilde + 2 * q_sigma), config.rate * u**q_tilde
     n, logits, kernels = len(y), [], []
-    rows = cifar2_limits._images(config)[0].rows_a
+    rows = cifar2_limits._images(config)[0].batches
     for k in range(config.steps + 1):
         h = x @ W.T
         f, slope = leaky(h) @ a + added, np.where(h > 0, 1.0, 0.1)
@@ -146,10 +146,10 @@ def kernel_descent(x: np.ndarray, y: np.ndarray, config: Config) -> tuple[np.nda
     reference = shallow.Reference(
         config.reference_width, sigma=(3 * config.reference_width) ** -0.5
     )
-    g = shallow.draw_start(task, reference, config.seeds)
+    g = shallow.draw_start(task, reference, config.seeds)[..., 0]
     f, found, n = g, [g], len(y)
     for k in range(config.steps):
-        rows = None if task.rows_a is None else task.rows_a[k]
+        rows = None if task.batches is None else task.batches[k]
         chi = np.array([loss_slope(one, y, rows) for one in f[:, :n]])
         f = f - chi @ K[:n]
         found.append(f)
@@ -229,7 +229,7 @@ def test_numbers_are_what_the_curves_say() -> None:
 
 def test_batches_take_every_image_once_in_each_pass() -> None:
     config = replace(TINY, batch=2, steps=7)
-    rows = cifar2_limits._images(config)[0].rows_a
+    rows = cifar2_limits._images(config)[0].batches
     assert rows is not None
     assert rows.shape == (7, 2)
     assert sorted(rows[:4].ravel()) == list(range(8))

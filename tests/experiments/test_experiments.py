@@ -45,6 +45,7 @@ PROMISED = {
     "linear_and_quadratic_limits": ({"loss", "spread", "limit_loss", "gap", "other_gap"}, 8),
     "phase_diagram": ({"limit", "depth", "gamma_back"}, 2),
     "stable_strategies": ({"corner", "place", "start", "toward", "wrong", "beyond", "count"}, 2),
+    "stability_band": ({"number", "dimension", "satisfied", "representative_q_sigma"}, 1),
     "cifar2_batches": ({"size", "relative_size", "kernel", "divergence", "accuracy", "loss"}, 8),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }

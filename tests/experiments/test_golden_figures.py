@@ -16,10 +16,12 @@ from scalewise.experiments import (
     phase_diagram,
     residual_growth,
     six_point,
+    stability_band,
     susceptibility_ratios,
     universality_classes,
 )
 from scalewise.nets import Parameters, empirical_ntk
+from scalewise.scaling import shallow
 from scalewise.theory import single_input_flow
 
 
@@ -226,3 +228,22 @@ def test_tensors_of_tanh_layer_by_layer() -> None:
                 "S": 4.7441884, "T": 0.7826894, "U": 1.4663098}  # fmt: skip
     for letter, value in expected.items():
         assert getattr(flow, letter)[-1, 0] == pytest.approx(value, rel=1e-7)
+
+
+def test_the_band_has_its_regions_at_their_places_and_on_their_lines() -> None:
+    """Golikov figure 1, left."""
+    dataset = stability_band.run(stability_band.Config.small())
+    at = dataset.number.sel(
+        q_sigma=[-0.5, -1, -0.5, -0.25], q_tilde=[0, 1, 0.5, 1], method="nearest"
+    )
+    assert [int(at[k, k]) for k in range(4)] == [6, 12, 10, 0]
+    (axis,) = stability_band.figure(dataset).axes
+    places = {text.get_text().split()[0]: text.xy for text in axis.texts}
+    lines = {line.get_label()[0]: line.get_xydata() for line in axis.lines}
+    assert set(places) == {one.id for one in shallow.regions()}
+    for one in shallow.regions():
+        assert places[one.id] == tuple(map(float, one.representative))
+        for number in one.satisfied:
+            (x0, y0), (x1, y1) = np.asarray(lines[str(number)])
+            x, y = places[one.id]
+            assert (x - x0) * (y1 - y0) == pytest.approx((y - y0) * (x1 - x0), abs=1e-12)

@@ -181,6 +181,9 @@ def test_descent_is_that_of_the_features_of_the_kernel():
     thinned = train(net, task, sgd, steps=6, on=Kernel(start), every=4)
     assert thinned.time.values.tolist() == [0, 4, 6]
     np.testing.assert_array_equal(thinned.logits.values, found.logits.values[:, [0, 4, 6]])
+    some = train(net, task, sgd, steps=6, on=Kernel(start), every=[5, 1])
+    assert some.time.values.tolist() == [1, 5]
+    np.testing.assert_array_equal(some.logits.values, found.logits.values[:, [1, 5]])
     value = (np.abs(expected[-1][:3] - task.targets) ** 3).mean()
     assert found.loss.values[0, -1] == pytest.approx(value)
 

@@ -45,6 +45,7 @@ Refusals = list[tuple[Callable[[], Any], type[Exception], str]]
 X, Y = np.array([[1.2, 0.3], [-0.4, 1.0]]), np.array([1.0, -1.0])
 TASK, NET, SGD_ = Task(X, Y), Network(mup(depth=3), "tanh"), SGD(0.5)
 ON: Any = {"on": Finite(8)}
+PAIRED = Task(X, Y, batches=[[[0], [1]], [[1], [0]]])
 
 
 def refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
@@ -99,6 +100,19 @@ TRAINING: Refusals = [
     (lambda: train(NET, TASK, SGD_, steps=1, on=Printed(8)), TypeError, r"Exact\(\) or Kernel\(\)"),
     (lambda: train(NET, TASK, SGD_, steps=2.5, **ON), ValueError, "`steps` must be a whole number"),
     (lambda: train(NET, TASK, SGD_, steps="2", **ON), ValueError, "`steps` must be a whole number"),
+    (lambda: train(NET, TASK, SGD_, steps=2, every=[3], **ON), ValueError, r"0 to 2; got \[3\]"),
+    (
+        lambda: train(NET, PAIRED, SGD_, steps=2, **ON),
+        ValueError,
+        "train one hidden layer with `sh",
+    ),
+    (
+        lambda: transfer_gap(NET, TASK, PAIRED, SGD_, steps=(1, 1), **ON),
+        ValueError,
+        "take one batch",
+    ),
+    (lambda: Task(X, Y, batches=[0, 1]), ValueError, "one row per step, or a pair of such tables"),
+    (lambda: Task(X, Y, batches=[[[0]]]), ValueError, r"or a pair of such tables; .* \(1, 1, 1\)"),
 ]
 PROGRAMS: Refusals = [
     (lambda: run(lambda s: {}, Lazy(8)), TypeError, "at least one; got an empty one"),
@@ -226,7 +240,7 @@ def one_step(strategy: Any = None, **change: Any) -> Callable[[], Any]:
 
 KERNELS: Refusals = [
     (kernel_run(steps=1.5), ValueError, "`steps` must be a whole number of at least 0; got 1.5"),
-    (kernel_run(every="a"), ValueError, "`every` must be a whole number of at least 1; got 'a'"),
+    (kernel_run(every="a"), ValueError, "`every` must be a whole number .* 0 to 1; got 'a'"),
     (kernel_run(seed=None), ValueError, "`seed` must be a whole number of at least 0; got None"),
     (kernel_run(start="a"), ValueError, "`start` must be an array of real numbers"),
     (kernel_run(start=[[0.0], [0.0, 1.0]]), ValueError, "`start` must be an array of real num"),
@@ -312,6 +326,7 @@ def test_refused(call: Callable[[], Any], error: type[Exception], match: str) ->
     [
         ({"task": Task(X, Y)}, "teaches one sample per step; give the task `batches`"),
         ({"task": Task(X, X, batches=[[0], [1]])}, "of one output; `targets` have 2 columns"),
+        ({"task": PAIRED}, "teaches one sample per step"),
         ({"sgd": SGD(0.1, momentum=0.5)}, "plain descent; set `momentum`"),
         ({"sgd": SGD(0.1, clip=1.0)}, "plain descent; set `momentum`"),
         ({"steps": -1}, "`steps` must be"),

@@ -129,29 +129,19 @@ WORD2VEC: Refusals = [
 
 
 SIGNS, EYE = np.array([1.0, -1.0]), np.eye(2)
-TASK, REF = sh.Task(X, SIGNS), sh.Reference(8)
-
-
-def task(**change: Any) -> Callable[[], Any]:
-    return lambda: sh.Task(**{"inputs": X, "labels": SIGNS, **change})
+TASK, REF = lim.Task(X, SIGNS, loss="logistic"), sh.Reference(8)
 
 
 def trained(**change: Any) -> Callable[[], Any]:
-    given = {"task": TASK, "reference": REF, "source": "NTK", "width": 8, "steps": 1}
-    return lambda: sh.train_finite(**{**given, **change})
+    given = {"task": TASK, "reference": REF, "scaling": "NTK", "on": lim.Finite(8), "steps": 1}
+    return lambda: sh.train(**{**given, **change})
 
 
 def limit(**change: Any) -> Callable[[], Any]:
-    given = {"task": TASK, "reference": REF, "source": "MF", "units": 8, "steps": 1}
-    return lambda: sh.train_limit(**{**given, **change})
+    return trained(**{"scaling": "MF", "on": lim.Lazy(8), **change})
 
 
 SHALLOW: Refusals = [
-    (task(inputs=[[1.0], [1.0, 2.0]]), ValueError, "`Task.inputs` must be an array of real numb"),
-    (task(inputs=1e200 * X), ValueError, "`Task.inputs` must be finite .* row 0 has .* inf"),
-    (task(labels="ab"), ValueError, "`Task.labels` must be an array of real numbers"),
-    (task(rows_a=[[0.5]]), ValueError, "`Task.rows_a` must be an array of whole numbers of shape"),
-    (task(rows_a=[0, 1]), ValueError, r"`Task.rows_a` must be .* of shape \(step, batch\); got sh"),
     (lambda: sh.Reference(8.0), ValueError, "`Reference.width` counts units and must be a whole"),
     (lambda: sh.Reference(8, sigma="a"), ValueError, "`Reference.sigma` must be finite and posit"),
     (lambda: sh.Reference(8, sigma=1e200), ValueError, "`Reference.sigma` must have a finite squ"),
@@ -164,51 +154,57 @@ SHALLOW: Refusals = [
     (lambda: sh.scaling({"a", "b"}), ValueError, "A scaling has two exponents, .* or a name; got"),
     (lambda: sh.ShallowScaling("a", 0, 0), ValueError, "`q_sigma` is an exponent"),
     (trained(steps=1.5), ValueError, "`steps` must be a whole number of at least 0; got 1.5"),
+    (trained(steps="a"), ValueError, "`steps` must be a whole number of at least 0; got 'a'"),
     (
-        trained(width=64.0),
+        trained(every="a"),
         ValueError,
-        "`width` counts hidden units and must be a whole .* got 64.0",
+        "`every` must be a whole number .* steps from 0 to 1; got 'a'",
     ),
-    (trained(seeds="a"), ValueError, "`seeds` must be a number of seeds or distinct .* got 'a'"),
-    (trained(seeds=1.5), ValueError, "`seeds` must be a number of seeds or distinct .* got 1.5"),
-    (trained(seeds=[0.5]), ValueError, r"`seeds` must be a number of seeds .* got \[0.5\]"),
-    (trained(record="a"), ValueError, "`record` must name steps from 0 to 1, .* got 'a'"),
-    (trained(record=1), ValueError, "`record` must name steps from 0 to 1, at least one; got 1"),
-    (trained(record=[0.5]), ValueError, r"`record` must name steps .* got \[0.5\]"),
-    (trained(dtype=int), ValueError, "`dtype` must be float64 or float32; got int"),
-    (trained(source=(999, 0), width=80), ValueError, "The powers of .* overflow at 80 units"),
+    (trained(every=0), ValueError, "`every` must be at least 1; got 0"),
+    (trained(every=[0.5]), ValueError, r"`every` must be a whole number .* got \[0.5\]"),
     (
-        trained(task=X),
-        TypeError,
-        "`task` must be a Task of `scalewise.limits.shallow`; got ndarray",
+        trained(scaling=(999, 0), on=lim.Finite(80)),
+        ValueError,
+        "The powers of .* overflow at 80 units",
     ),
+    (trained(task=X), TypeError, "`task` must be a Task of `scalewise.limits`; got ndarray"),
     (trained(reference=8), TypeError, "`reference` must be a Reference .* got int 8"),
+    (trained(on=8), TypeError, r"`on` must be Finite\(width\) or Lazy\(units\); got int 8"),
+    (
+        trained(on=lim.Infinite(0.1)),
+        TypeError,
+        r"`on` must be Finite\(width\) or Lazy\(units\); got Infinite",
+    ),
     (
         trained(reference=sh.Reference(8, rate_a=1e200, rate_w=1e200), steps=3),
         ValueError,
-        "Outputs overflow after step 1: .* Take smaller `rate_a` and `rate_w`",
+        "Outputs are not finite at step 1: .* Lower `rate_a` and `rate_w`",
     ),
     (
-        trained(task=sh.Task(1e39 * X, SIGNS), dtype=np.float32),
+        trained(
+            task=lim.Task(1e39 * X, SIGNS, loss="logistic"), on=lim.Finite(8, dtype=np.float32)
+        ),
         ValueError,
-        "Outputs overflow before training. Scale the inputs or `Reference.sigma` down",
+        "not finite at step 0: outputs overflow .* Scale the inputs or `sigma`",
     ),
     (
         limit(reference=sh.Reference(8, rate_a=1e200, rate_w=1e200), steps=3),
         ValueError,
-        "Outputs overflow after step",
+        "Outputs are not finite at step",
     ),
     (
-        limit(reference=sh.Reference(8, rate_a=1e308), source="NTK", task=sh.Task(1e9 * X, SIGNS)),
+        limit(
+            reference=sh.Reference(8, rate_a=1e308),
+            scaling="NTK",
+            task=lim.Task(1e9 * X, SIGNS, loss="logistic"),
+        ),
         ValueError,
-        "Outputs overflow after step 1",
+        "Outputs are not finite at step 1",
     ),
-    (limit(units=64.0), ValueError, "`units` must be an even number, .* in pairs; got 64.0"),
-    (limit(steps="a"), ValueError, "`steps` must be a whole number of at least 0; got 'a'"),
     (limit(start="a"), ValueError, "`start` must be an array of real numbers"),
     (limit(start=NAN[:1]), ValueError, "`start` must hold finite numbers only"),
-    (limit(dtype=int), ValueError, "`dtype` must be float64 or float32; got int"),
     (lambda: sh.draw_start(X, REF), TypeError, "`task` must be a Task"),
+    (lambda: sh.draw_start(TASK, REF, 0), ValueError, "`replicas` must be at least 1; got 0"),
     (lambda: sh.limit_kernels(8, X), TypeError, "`reference` must be a Reference"),
     (lambda: sh.limit_kernels(REF, "a"), ValueError, "`x` must be an array of real numbers"),
     (lambda: sh.limit_kernels(REF, 1e200 * X), ValueError, "squares of `x` overflow. Scale"),
@@ -308,7 +304,9 @@ def test_lists_are_as_good_as_arrays() -> None:
     np.testing.assert_array_equal(net.u, same.u)
     assert lim.words.analogy_answers(np.eye(4).tolist(), [[0, 1, 2]]).tolist() == [3]
     rows = [[0], [1]]
-    one, other = (sh.Task(x, y, x, r) for x, y, r in ((X, SIGNS, np.array(rows)),
-                                                      (X.tolist(), [1, -1], rows)))  # fmt: skip
-    found = [sh.train_finite(t, REF, "NTK", 8, steps=2).logits.values for t in (one, other)]
+    tasks = (
+        lim.Task(x, y, test_inputs=x, loss="logistic", batches=r)
+        for x, y, r in ((X, SIGNS, np.array(rows)), (X.tolist(), [1, -1], rows))
+    )
+    found = [sh.train(t, REF, "NTK", steps=2, on=lim.Finite(8)).logits.values for t in tasks]
     np.testing.assert_array_equal(*found)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scalewise.limits import Lazy, Task
 from scalewise.limits import shallow as sh
 from scalewise.scaling import shallow as plane
 
@@ -19,13 +20,23 @@ POINTS |= {name: name for name in ("default", "IC-MF")}
 POINTS |= {"mirror": ("-1/2", 0, 1), "finite mirror": ("-3/2", 1, 2), "half": (-1, "1/4", "3/2")}
 
 
+def task_of(schedule: int) -> Task:
+    rows = sh.independent_batches(4, STEPS, seed=schedule)
+    return Task(X, Y, test_inputs=PROBES, loss="logistic", batches=rows)
+
+
 def least_margin(point: Any, schedule: int) -> float:
     """Smallest output of a step's samples, in units of all outputs: particles must agree on its sign."""
-    task = sh.Task(X, Y, PROBES, *sh.independent_batches(4, STEPS, seed=schedule))
-    run = sh.train_limit(task, REFERENCE, point, steps=STEPS, seeds=SEEDS, units=1 << 8)
-    f = [(run.scaled_logits[k].values, np.concatenate(task.rows(k))) for k in range(1, STEPS)]
+    task = task_of(schedule)
+    run = sh.train(task, REFERENCE, point, steps=STEPS, on=Lazy(1 << 8, replicas=SEEDS))
+    f = [(outputs(run)[k], np.concatenate(task.batch(k))) for k in range(1, STEPS)]
     seen = np.concatenate([one[:, rows].ravel() for one, rows in f])
     return float(np.abs(seen[seen != 0]).min() / np.abs(run.scaled_logits).max())
+
+
+def outputs(run: Any) -> np.ndarray:
+    """Over (step, seed, input)."""
+    return run.scaled_logits.values[..., 0].swapaxes(0, 1)
 
 
 def slope_of_loss(f: np.ndarray, y: np.ndarray, sign: int) -> np.ndarray:
@@ -34,19 +45,19 @@ def slope_of_loss(f: np.ndarray, y: np.ndarray, sign: int) -> np.ndarray:
     return -y * seen[sign]
 
 
-def by_kernels(task: sh.Task, f: np.ndarray, seen: Any) -> list:
+def by_kernels(task: Task, f: np.ndarray, seen: Any) -> list:
     """(65)-(68) as printed: one sample for each layer and step."""
     K_a, K_w = sh.limit_kernels(REFERENCE, task.all_inputs)
     found = [f]
     for k in range(STEPS):
-        (i,), (j,) = task.rows(k)
+        (i,), (j,) = task.batch(k)
         chi_a, chi_w = seen(k, found[-1], i, j)
         f = found[-1] - REFERENCE.rate_a * chi_a[:, None] * K_a[i]
         found.append(f - REFERENCE.rate_w * chi_w[:, None] * K_w[j])
     return found
 
 
-def by_units(task: sh.Task, grows: str, still: str, seen: Any) -> list:
+def by_units(task: Task, grows: str, still: str, seen: Any) -> list:
     """(87)-(91) as a push-forward of independent draws, with opposite output weights.
 
     A layer that `grows` starts at 0; the start of first weights is kept for the signs before they move.
@@ -60,21 +71,21 @@ def by_units(task: sh.Task, grows: str, still: str, seen: Any) -> list:
     def phi(z: np.ndarray) -> np.ndarray:
         return np.where(z > 0, z, 0.1 * z)
 
-    def outputs() -> np.ndarray:
+    def summed() -> np.ndarray:
         h = np.einsum("sri,xi->sxr", w, x)
         return REFERENCE.sigma * REFERENCE.width * np.mean(a[:, None] * phi(h), axis=-1)
 
     rate_a = 0.0 if still == "a" else REFERENCE.rate_a
 
-    found = [outputs()]
+    found = [summed()]
     for k in range(STEPS):
-        (i,), (j,) = task.rows(k)
+        (i,), (j,) = task.batch(k)
         chi_a, chi_w = (REFERENCE.sigma * chi[:, None] for chi in seen(k, found[-1], i, j))
         h = np.where(w.any(axis=-1), w @ x[j], start @ x[j])
         slope = np.where(h > 0, 1.0, 0.1)
         a_, w_ = rate_a * chi_a * phi(w @ x[i]), REFERENCE.rate_w * chi_w * a * slope
         a, w = a - a_, w - w_[..., None] * x[j]
-        found.append(outputs())
+        found.append(summed())
     return found
 
 
@@ -84,10 +95,9 @@ def test_every_limit_step_by_step(name: str) -> None:
     one = sh.scaling(point)
     q, rate_a, rate_w = map(float, (one.q_sigma, one.q_tilde_a, one.q_tilde_w))
     best = max(range(12), key=lambda schedule: least_margin(point, schedule))
-    task = sh.Task(X, Y, PROBES, *sh.independent_batches(4, STEPS, seed=best))
-    some = {"steps": STEPS, "seeds": SEEDS, "units": UNITS}
-    run = sh.train_limit(task, REFERENCE, point, **some)
-    g, correction = run.start.values, bool(one.initial)
+    task = task_of(best)
+    run = sh.train(task, REFERENCE, point, steps=STEPS, on=Lazy(UNITS, replicas=SEEDS))
+    g, correction = run.start.values[..., 0], bool(one.initial)
     first, later = (
         (0, 0) if correction else np.sign([q + 0.5, 2 * q + max(rate_a, rate_w) + 1]).astype(int)
     )
@@ -106,7 +116,7 @@ def test_every_limit_step_by_step(name: str) -> None:
     else:
         found = by_kernels(task, g * (q + rate_a == -0.5), seen)
     wanted = np.array(found) + correction * g
-    off = (run.scaled_logits.values - wanted) / np.sqrt(np.mean(wanted**2))
+    off = (outputs(run) - wanted) / np.sqrt(np.mean(wanted**2))
     # 16384 pairs of independent draws: outputs are uncertain by 1 to 3 percent.
     moving = sh.limit_dynamics(point).moving
     assert np.sqrt(np.mean(off**2, axis=(1, 2))).max() < (0.05 if moving else 1e-10)

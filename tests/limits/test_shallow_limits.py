@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from scalewise.limits import Finite, Lazy, Task
 from scalewise.limits import shallow as sh
 from scalewise.scaling import shallow as plane
 
@@ -25,37 +26,54 @@ POINTS["R2"] = ("-2/3", "1/2")
 POINTS |= {name: name for name in ("default", "IC-MF", "IC-MF (appendix)")}
 
 
-def task_of(schedule: int) -> sh.Task:
-    return sh.Task(X, Y, PROBES, *sh.independent_batches(4, STEPS, seed=schedule))
+def task(x: Any = X, y: Any = Y, probes: Any = PROBES, batches: Any = None) -> Task:
+    return Task(x, y, test_inputs=probes, loss="logistic", batches=batches)
+
+
+def task_of(schedule: int) -> Task:
+    return task(batches=sh.independent_batches(4, STEPS, seed=schedule))
+
+
+def by_step(found: Any) -> np.ndarray:
+    """Outputs over (step, seed, input), kernels likewise."""
+    values = found.values[..., 0] if "output" in found.dims else found.values
+    return values.swapaxes(0, 1)
 
 
 def margin(point: Any, schedule: int) -> float:
     """Smallest margin of what the loss sees only by its sign, in units of all outputs."""
-    task, order = task_of(schedule), sh.limit_dynamics(point)
+    own, order = task_of(schedule), sh.limit_dynamics(point)
     if order.later < 1:
         return 1.0
-    run = sh.train_limit(task, REFERENCE, point, steps=STEPS, seeds=SEEDS, units=1 << 10)
+    run = sh.train(own, REFERENCE, point, steps=STEPS, on=Lazy(1 << 10, replicas=SEEDS))
     found = []
     for k in range(1, STEPS):
-        f = run.scaled_logits[k].values
-        seen = np.abs(np.concatenate([f[:, rows] for rows in task.rows(k)], axis=1))
+        f = by_step(run.scaled_logits)[k]
+        seen = np.abs(np.concatenate([f[:, rows] for rows in own.batch(k)], axis=1))
         found.append(seen[np.abs(f).max(axis=1) > 0].ravel() / np.sqrt(np.mean(f**2)))
     return float(np.concatenate(found).min())
 
 
 def compared(point: Any, schedule: int, width: int) -> tuple[xr.Dataset, xr.Dataset]:
-    task = task_of(schedule)
-    some = {"steps": STEPS, "seeds": SEEDS, "kernels": True}
-    finite = sh.train_finite(task, REFERENCE, point, width, **some)
-    limit = sh.train_limit(task, REFERENCE, point, start=finite.start.values, units=UNITS, **some)
-    return finite, limit
+    return pair(task_of(schedule), REFERENCE, point, width, STEPS, SEEDS)
+
+
+def pair(
+    own: Task, reference: sh.Reference, point: Any, width: int, steps: int, replicas: int
+) -> tuple[xr.Dataset, xr.Dataset]:
+    """Networks, and their limit from the same initial outputs."""
+    some: dict[str, Any] = {"steps": steps, "kernels": True}
+    finite = sh.train(own, reference, point, on=Finite(width, replicas=replicas), **some)
+    on, start = Lazy(UNITS, replicas=replicas), finite.start.values
+    return finite, sh.train(own, reference, point, on=on, start=start, **some)
 
 
 def error(name: str, finite: xr.Dataset, limit: xr.Dataset, first: int = 1) -> float:
     """Median over networks of the error relative to the size of the limit."""
     later = slice(first, None)
-    off = ((finite[name] - limit[name]).isel(step=later) ** 2).mean(("step", "input")) ** 0.5
-    return float(np.median(off) / np.sqrt((limit[name].isel(step=later) ** 2).mean()))
+    one, other = by_step(finite[name])[later], by_step(limit[name])[later]
+    off = ((one - other) ** 2).mean(axis=(0, 2)) ** 0.5
+    return float(np.median(off) / np.sqrt((other**2).mean()))
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -120,7 +138,7 @@ def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
             continue
         # What has no part in the limit goes away, by the power that it is short of once weights have moved.
         assert not np.any(wide[1][variable])
-        moved = [run[0][variable][1:] for run in (narrow, wide)]
+        moved = [by_step(run[0][variable])[1:] for run in (narrow, wide)]
         sizes = [float((part**2).mean()) ** 0.5 for part in moved]
         slope = np.log2(sizes[0] / sizes[1]) / np.log2(WIDE / NARROW)
         assert slope == pytest.approx(float(one.shares[variable == "kernel_w"]), abs=0.02)
@@ -129,14 +147,12 @@ def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
 @pytest.mark.parametrize("activation", ["tanh", "erf", "softplus"])
 @pytest.mark.parametrize("point", ["NTK", "IC-MF"])
 def test_smooth_activations_and_full_batches(activation: str, point: str) -> None:
-    task = sh.Task(X, Y, PROBES)
     reference = sh.Reference(4, rate_a=2.0, rate_w=2.0, activation=activation)
-    some = {"steps": STEPS, "seeds": 2, "kernels": True}
-    finite = sh.train_finite(task, reference, point, WIDE, **some)
-    limit = sh.train_limit(task, reference, point, start=finite.start.values, units=UNITS, **some)
+    finite, limit = pair(task(), reference, point, WIDE, STEPS, 2)
     for variable in ("scaled_logits", "kernel_a", "kernel_w"):
         assert error(variable, finite, limit, 0) < 0.02
-    assert float(abs(limit.scaled_logits[-1] - limit.scaled_logits[0]).min()) > 0.01
+    f = by_step(limit.scaled_logits)
+    assert np.abs(f[-1] - f[0]).min() > 0.01
 
 
 @pytest.mark.parametrize("activation", ["softplus", "gelu", "relu"])
@@ -145,17 +161,17 @@ def test_first_weights_that_outgrow_their_start_see_asymptotes(activation: str) 
     reference = sh.Reference(4, rate_a=1.0, rate_w=2.0, activation=activation)
     rows = np.array([[0, 1], [1, 2], [0, 2], [1, 2]])
     for inputs, batches in ((X, None), (np.eye(3), rows)):
-        task = sh.Task(inputs, Y[: len(inputs)], PROBES, batches)
-        some = {"steps": 4, "seeds": 2, "kernels": True}
-        finite = sh.train_finite(task, reference, ("-3/2", 1, 2), 1 << 16, **some)
-        limit, single = (
-            sh.train_limit(task, reference, ("-3/2", 1, 2), units=UNITS, dtype=dtype, **some)
-            for dtype in (np.float64, np.float32)
+        own = task(inputs, Y[: len(inputs)], batches=batches)
+        backends = [Finite(1 << 16, replicas=2)]
+        backends += [Lazy(UNITS, replicas=2, dtype=one) for one in (np.float64, np.float32)]
+        finite, limit, single = (
+            sh.train(own, reference, ("-3/2", 1, 2), steps=4, on=on, kernels=True)
+            for on in backends
         )
         for variable in ("scaled_logits", "kernel_a", "kernel_w"):
             assert error(variable, finite, limit) < 0.05, variable
             assert error(variable, single, limit) < 2e-3, variable
-        assert float(abs(limit.scaled_logits[-1]).max()) > 0.1
+        assert np.abs(by_step(limit.scaled_logits)[-1]).max() > 0.1
 
 
 def test_the_mirror_is_the_default_with_its_layers_exchanged() -> None:
@@ -166,11 +182,11 @@ def test_the_mirror_is_the_default_with_its_layers_exchanged() -> None:
         one = sh.Reference(4, rate_a=0.7, rate_w=0.3, activation="linear")
         other = replace(one, rate_a=one.rate_w, rate_w=one.rate_a)
         x = rng.normal(size=(4, 1))
-        g = rng.normal(size=(1, 1)) * x[:, 0]
+        g = rng.normal(size=(1, 1)) * x
         s = np.array([0.5, -0.5]) - float(sh.scaling((q, 0)).q_sigma)
-        some = {"steps": STEPS, "start": g, "units": 1 << 12}
-        default = sh.train_limit(sh.Task(x, Y, None, *rows), one, (q, *s), **some)
-        mirror = sh.train_limit(sh.Task(x, Y, None, *rows[::-1]), other, (q, *s[::-1]), **some)
+        some: dict[str, Any] = {"steps": STEPS, "start": g, "on": Lazy(1 << 12)}
+        default = sh.train(task(x, Y, None, rows), one, (q, *s), **some)
+        mirror = sh.train(task(x, Y, None, rows[::-1]), other, (q, *s[::-1]), **some)
         scale = float(abs(default.scaled_logits).max())
         assert scale > 0.05
         off = abs(default.scaled_logits - mirror.scaled_logits) / scale
@@ -181,13 +197,12 @@ def test_a_law_carried_along_is_a_push_forward() -> None:
     # With a linear activation second moments of (a, w) close under a step: M -> T M T'.
     rows = sh.independent_batches(4, STEPS, seed=1)
     reference = sh.Reference(4, sigma=0.6, rate_a=0.8, rate_w=0.5, activation="linear")
-    task = sh.Task(X, Y, PROBES, *rows)
-    limit = sh.train_limit(task, reference, "MF", steps=STEPS, seeds=4, units=UNITS)
+    limit = sh.train(task(batches=rows), reference, "MF", steps=STEPS, on=Lazy(UNITS, replicas=4))
     M, everything = np.eye(4), np.concatenate([X, PROBES])
     first_order = M
     for k in range(STEPS + 1):
         f = reference.sigma * reference.width * everything @ M[1:, 0]
-        found = limit.scaled_logits[k].values
+        found = by_step(limit.scaled_logits)[k]
         np.testing.assert_allclose(found.mean(axis=0), f, atol=0.005)
         if k == 2:
             # The printed equation is of first order in the rates: told apart.
@@ -205,23 +220,22 @@ def test_a_law_carried_along_is_a_push_forward() -> None:
 
 def test_the_first_step_of_the_mean_field_is_downhill_by_its_kernels() -> None:
     # The printed sign of the divergence would take the output the other way.
-    task = sh.Task(X[:1], np.array([1.0]), X[1:])
+    own = task(X[:1], np.array([1.0]), X[1:])
     reference = sh.Reference(4, rate_a=0.02, rate_w=0.04)
-    limit = sh.train_limit(task, reference, "MF", steps=1, units=UNITS, seeds=4)
+    limit = sh.train(own, reference, "MF", steps=1, on=Lazy(UNITS, replicas=4))
     K_a, K_w = sh.limit_kernels(reference, X, X[:1])
     wanted = 0.5 * (0.02 * K_a + 0.04 * K_w)[:, 0]
-    np.testing.assert_allclose(limit.scaled_logits[1].mean("seed"), wanted, atol=0.004)
+    np.testing.assert_allclose(limit.scaled_logits_mean[1, :, 0], wanted, atol=0.004)
     assert wanted[0] > 0.1
 
 
 def test_what_limits_start_from() -> None:
-    task = sh.Task(X, Y, PROBES)
-    start = sh.draw_start(task, REFERENCE, 2)
+    start = sh.draw_start(task(), REFERENCE, 2)
     for point in POINTS.values():
-        run = sh.train_limit(task, REFERENCE, point, steps=0, seeds=2, units=64)
+        run = sh.train(task(), REFERENCE, point, steps=0, on=Lazy(64, replicas=2))
         dynamics = sh.limit_dynamics(point)
         wanted = start if dynamics.remembers or dynamics.keeps else 0 * start
-        np.testing.assert_allclose(run.scaled_logits[0], wanted, atol=1e-14)
+        np.testing.assert_allclose(run.scaled_logits[:, 0], wanted, atol=1e-14)
         np.testing.assert_allclose(run.start, start)
     assert [name for name in POINTS if sh.limit_dynamics(POINTS[name]).remembers] == [
         "R6",
@@ -231,10 +245,10 @@ def test_what_limits_start_from() -> None:
 
 
 def test_the_initial_process_has_its_covariance() -> None:
-    task = sh.Task(X, Y, np.concatenate([PROBES, 2 * X[:1]]))
+    own = task(probes=np.concatenate([PROBES, 2 * X[:1]]))
     reference = sh.Reference(9, sigma=0.5)
-    draws = sh.draw_start(task, reference, 4000)
-    K = sh.limit_kernels(reference, task.all_inputs)[0]
+    draws = sh.draw_start(own, reference, 4000)[..., 0]
+    K = sh.limit_kernels(reference, own.all_inputs)[0]
     product = draws[:, :, None] * draws[:, None, :]
     sem = product.std(axis=0) / 4000**0.5
     assert np.all(np.abs(product.mean(axis=0) - K) < 4.5 * sem)
@@ -245,38 +259,48 @@ def test_the_initial_process_has_its_covariance() -> None:
 def test_nothing_is_learned_until_something_is_wrong() -> None:
     # Where only the sign of the start counts, two samples that are right change nothing, the third does.
     rows = np.array([[0], [1], [2], [0]])
-    task = sh.Task(X, Y, None, rows)
-    start = (Y * [1, 1, -1, 1])[None, :]
-    run = sh.train_limit(task, REFERENCE, POINTS["R1"], steps=4, start=start)
-    moved = np.abs(run.scaled_logits[:, 0]).max("input").values
+    own, start = task(probes=None, batches=rows), (Y * [1, 1, -1, 1])[:, None]
+    run = sh.train(own, REFERENCE, POINTS["R1"], steps=4, start=start, on=Lazy(2))
+    f = by_step(run.scaled_logits)[:, 0]
+    moved = np.abs(f).max(axis=1)
     assert moved[:3].tolist() == [0, 0, 0]
     assert moved[3] > 0.1
     K = sum(sh.limit_kernels(REFERENCE, X, X[2:3]))
-    np.testing.assert_allclose(run.scaled_logits[3, 0], 0.5 * Y[2] * K[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(f[3], 0.5 * Y[2] * K[:, 0], rtol=1e-12)
+
+
+def test_the_loss_is_in_units_of_the_outputs() -> None:
+    """Of a network so wide that the limit is all there is to it, divided by the width's power of its outputs."""
+    width, replicas = 1 << 16, 2
+    for point, order in (("MF", 0), ("sym-default", 1), ((-1, "1/2"), -1)):
+        finite, limit = pair(task_of(1), REFERENCE, point, width, STEPS, replicas)
+        power = width ** finite.attrs["output_power"]
+        wanted = (finite.loss.values - (np.log(2) if order < 0 else 0)) / power
+        assert sh.limit_dynamics(point).later == order
+        later = slice(1, None)
+        scale = np.abs(wanted[:, later]).max()
+        assert np.abs(limit.loss.values - wanted)[:, later].max() < 0.05 * scale, point
 
 
 def test_first_weights_of_the_default_stand_still_in_the_first_step() -> None:
-    task = sh.Task(X, Y, PROBES)
-    some = {"steps": 2, "units": 1 << 12, "kernels": True}
-    silent = sh.train_limit(task, REFERENCE, "default", **some)
-    np.testing.assert_allclose(silent.kernel_a[1], silent.kernel_a[0], rtol=1e-12)
-    assert float(abs(silent.kernel_a[2] - silent.kernel_a[1]).max()) > 1e-3
-    assert float(abs(silent.kernel_w[0]).max()) == 0.0
-    moving = sh.train_limit(task, REFERENCE, "sym-default", **some)
-    assert float(abs(moving.kernel_a[1] - moving.kernel_a[0]).max()) > 1e-3
+    some: dict[str, Any] = {"steps": 2, "on": Lazy(1 << 12), "kernels": True}
+    silent = sh.train(task(), REFERENCE, "default", **some)
+    K_a, K_w = silent.kernel_a[0].values, silent.kernel_w[0].values
+    np.testing.assert_allclose(K_a[1], K_a[0], rtol=1e-12)
+    assert np.abs(K_a[2] - K_a[1]).max() > 1e-3
+    assert np.abs(K_w[0]).max() == 0.0
+    moving = sh.train(task(), REFERENCE, "sym-default", **some).kernel_a[0].values
+    assert np.abs(moving[1] - moving[0]).max() > 1e-3
 
 
 def test_an_input_is_the_same_as_sample_and_as_probe() -> None:
     rows = sh.independent_batches(4, STEPS, seed=2)
-    for batches in ((), rows):
-        task = sh.Task(X, Y, X, *batches)
+    for batches in (None, rows):
+        own, start = task(probes=X, batches=batches), np.ones((8, 1))
         for point in ("NTK", "MF", "sym-default"):
-            run = sh.train_limit(
-                task, REFERENCE, point, steps=STEPS, units=64, start=np.ones((1, 8))
-            )
-            np.testing.assert_allclose(
-                run.scaled_logits[..., 4:], run.scaled_logits[..., :4], rtol=1e-9, atol=1e-12
-            )
+            run = sh.train(own, REFERENCE, point, steps=STEPS, on=Lazy(64), start=start)
+            f = by_step(run.scaled_logits)
+            np.testing.assert_allclose(f[..., 4:], f[..., :4], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("features", "rate"), [(3, (0.6, 1.1)), (70, (0.4, 0.6))])
@@ -285,13 +309,13 @@ def test_replicas_show_the_error_of_the_particles(
     features: int, rate: tuple[float, float], law: str
 ) -> None:
     x = np.random.default_rng(5).normal(size=(4, features)) * (3 / features) ** 0.5
-    task, reference = sh.Task(x, Y), replace(REFERENCE, law=law)
+    reference = replace(REFERENCE, law=law)
     spread, means = [], []
     for units in (1 << 7, 1 << 13):
-        start = np.ones((12, 4))
-        run = sh.train_limit(task, reference, "MF", steps=3, seeds=12, units=units, start=start)
-        spread.append(run.scaled_logits[-1].std("seed").mean().item())
-        means.append(run.scaled_logits[-1].mean("seed").values)
+        on, start = Lazy(units, replicas=12), np.ones((4, 1))
+        run = sh.train(task(x, probes=None), reference, "MF", steps=3, on=on, start=start)
+        spread.append(run.scaled_logits[:, -1].std("replica").mean().item())
+        means.append(run.scaled_logits_mean[-1].values)
     assert rate[0] < np.log2(spread[0] / spread[1]) / 6 < rate[1]
     assert np.abs(means[0] - means[1]).max() < 4 * spread[0]
 
@@ -374,31 +398,15 @@ def test_dynamics_by_name_and_by_point() -> None:
 )
 def test_points_without_a_limit_are_refused(point: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sh.train_limit(sh.Task(X, Y), REFERENCE, point, steps=1)
+        sh.train(task(), REFERENCE, point, steps=1, on=Lazy(64))
 
 
 def test_bad_limits_are_refused() -> None:
     for name in ("tanh", "sin", "quadratic", "exp"):
         reference = sh.Reference(1, activation=name)
         with pytest.raises(ValueError, match=f"{name}' does not become linear far away"):
-            sh.train_limit(sh.Task(X, Y), reference, ("-1/2", 0, 1), steps=1)
-    with pytest.raises(ValueError, match="`units` must be an even number"):
-        sh.train_limit(sh.Task(X, Y), REFERENCE, "MF", steps=1, units=7)
-    with pytest.raises(ValueError, match=r"`start` has shape \(seed, input\), here \(1, 4\)"):
-        sh.train_limit(sh.Task(X, Y), REFERENCE, "MF", steps=1, start=np.ones((1, 3)))
-
-
-def test_the_band_as_a_figure() -> None:
-    canvas = sh.band_figure()
-    (axis,) = canvas.axes
-    labels = {text.get_text().split()[0] for text in axis.texts}
-    assert labels == {one.id for one in plane.regions()}
-    places = {text.get_text().split()[0]: text.xy for text in axis.texts}
-    lines = {line.get_label()[0]: line.get_xydata() for line in axis.lines}
-    for one in plane.regions():
-        assert places[one.id] == tuple(map(float, one.representative))
-        for number in one.satisfied:
-            (x0, y0), (x1, y1) = np.asarray(lines[str(number)])
-            x, y = places[one.id]
-            assert (x - x0) * (y1 - y0) == pytest.approx((y - y0) * (x1 - x0), abs=1e-12)
-    canvas.draw_without_rendering()
+            sh.train(task(), reference, ("-1/2", 0, 1), steps=1, on=Lazy(64))
+    with pytest.raises(ValueError, match=r"Lazy\(units\) must have an even number .* got 7"):
+        sh.train(task(), REFERENCE, "MF", steps=1, on=Lazy(7))
+    with pytest.raises(ValueError, match=r"`start` must have shape \(6, 1\), .* got \(3, 1\)"):
+        sh.train(task(), REFERENCE, "MF", steps=1, on=Lazy(8), start=np.ones((3, 1)))

@@ -9,7 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from scalewise.limits import Finite, Lazy, Task, TrainingError
 from scalewise.limits import shallow as sh
+from scalewise.limits._losses import LOSSES
+from scalewise.limits.shallow._particles import Draw, GramLayer, Particles, WeightLayer
 
 X = np.random.default_rng(3).normal(size=(5, 3))
 Y = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
@@ -170,53 +173,73 @@ def test_the_series_of_one_step_leaves_out_the_next_order(order: int) -> None:
     assert np.log2(left[0] / left[1]) == pytest.approx(order + 1, abs=0.1)
 
 
-def batches(kind: str) -> dict[str, Any]:
+def task(x: Any = X, y: Any = Y, probes: Any = PROBES, batches: Any = None) -> Task:
+    return Task(x, y, test_inputs=probes, loss="logistic", batches=batches)
+
+
+def batches(kind: str) -> np.ndarray:
     if kind == "full":
-        return {}
-    rows_a, rows_w = sh.independent_batches(5, 6, batch=1 if kind == "single" else 2, seed=5)
-    return {"rows_a": rows_a, "rows_w": None if kind == "shared" else rows_w}
+        return np.arange(5)[None]
+    rows = sh.independent_batches(5, 6, batch=1 if kind == "single" else 2, seed=5)
+    return rows[0] if kind == "shared" else rows
 
 
 @pytest.mark.parametrize("kind", ["full", "single", "shared", "pairs"])
 @pytest.mark.parametrize("activation", ["leaky_relu(0.1)", "tanh", "leaky_relu(1.5)"])
 def test_the_span_of_the_samples_is_enough(kind: str, activation: str) -> None:
-    task = sh.Task(X, Y, PROBES, **batches(kind))
+    # Of five samples with three features the span is kept, of nine the weights; four of these teach nothing.
+    idle = np.random.default_rng(6).normal(size=(4, 3))
     reference = sh.Reference(16, rate_a=2.0, rate_w=2.0, activation=activation)
-    some = {"steps": 6, "seeds": 2, "kernels": True}
-    plain = sh.train_finite(task, reference, "MF", 40, gram=False, **some)
-    spanned = sh.train_finite(task, reference, "MF", 40, gram=True, **some)
-    for name in plain:
+    some: dict[str, Any] = {"steps": 6, "kernels": True}
+    few = task(batches=batches(kind))
+    many = task(np.concatenate([X, idle]), np.append(Y, [1, 1, -1, -1]), PROBES, batches(kind))
+    assert isinstance(layer_of(few, reference), GramLayer)
+    assert isinstance(layer_of(many, reference), WeightLayer)
+    spanned, half = (
+        sh.train(few, reference, "MF", on=Finite(40, replicas=2, dtype=one), **some)
+        for one in (np.float64, np.float32)
+    )
+    plain = sh.train(many, reference, "MF", on=Finite(40, replicas=2), **some)
+    plain = plain.isel(sample=[0, 1, 2, 3, 4, 9, 10])
+    for name in ("logits", "scaled_logits", "kernel_a", "kernel_w", "start"):
         np.testing.assert_allclose(spanned[name], plain[name], rtol=1e-10, atol=1e-12)
-    half = sh.train_finite(task, reference, "MF", 40, dtype=np.float32, **some)
-    assert float(abs(half.logits - plain.logits).max()) < 1e-4
-    assert float(abs(plain.logits[-1] - plain.logits[0]).max()) > 0.1
+    f = plain.logits.values
+    assert np.abs(half.logits.values - f).max() < 1e-4
+    assert np.abs(f[:, -1] - f[:, 0]).max() > 0.1
+
+
+def layer_of(own: Task, reference: sh.Reference) -> object:
+    """How first weights are kept."""
+    return Particles(own, reference.phi, Draw(4, (0,)))._layers[0]
 
 
 @pytest.mark.parametrize("scaling", ["default", "sym-default", "NTK", "MF", (-0.8, 0.6, 0.7)])
 def test_training_is_the_printed_step_again_and_again(scaling: Any) -> None:
-    rows_a, rows_w = sh.independent_batches(5, 6, seed=5)
-    task = sh.Task(X, Y, PROBES, rows_a, rows_w)
+    rows = sh.independent_batches(5, 6, seed=5)
     reference = sh.Reference(16, sigma=0.4, rate_a=1.5, rate_w=0.8, activation="tanh")
-    run = sh.train_finite(task, reference, scaling, 40, steps=6, seeds=(7,), kernels=True)
+    on = Finite(40, seed=7)
+    run = sh.train(task(batches=rows), reference, scaling, steps=6, on=on, kernels=True)
     net = sh.draw_network(reference, sh.scaling(scaling), 40, 3, seed=7)
     factor = (40 / 16) ** float(sh.scaling(scaling).output_power)
     everything = np.concatenate([X, PROBES])
     for k in range(7):
         f = sh.output(net, everything)
-        np.testing.assert_allclose(run.logits[k, 0], f, rtol=1e-10)
-        np.testing.assert_allclose(run.scaled_logits[k, 0], f / factor, rtol=1e-10)
+        np.testing.assert_allclose(run.logits[0, k, :, 0], f, rtol=1e-10)
+        np.testing.assert_allclose(run.scaled_logits[0, k, :, 0], f / factor, rtol=1e-10)
+        np.testing.assert_allclose(
+            run.loss[0, k], np.mean(np.log1p(np.exp(-Y * f[:5]))), rtol=1e-10
+        )
         for name, K in zip(
             ("a", "w"), sh.tangent_kernels(net, everything, everything), strict=True
         ):
-            np.testing.assert_allclose(run[f"kernel_{name}"][k, 0], np.diag(K) / factor, rtol=1e-10)
+            np.testing.assert_allclose(run[f"kernel_{name}"][0, k], np.diag(K) / factor, rtol=1e-10)
         if k < 6:
-            net = sh.step(net, sample(int(rows_a[k, 0]), int(rows_w[k, 0])))
+            net = sh.step(net, sample(*rows[:, k, 0].tolist()))
 
 
 def test_a_full_batch_is_the_mean_loss() -> None:
-    task = sh.Task(X, Y)
     reference = sh.Reference(16, rate_a=1.5, rate_w=0.8, activation="tanh")
-    run = sh.train_finite(task, reference, "NTK", 16, steps=1, seeds=1)
+    run = sh.train(task(probes=None), reference, "NTK", steps=1, on=Finite(16))
     net = sh.draw_network(reference, sh.scaling("NTK"), 16, 3)
     with jax.enable_x64(True):
 
@@ -226,23 +249,23 @@ def test_a_full_batch_is_the_mean_loss() -> None:
 
         g_a, g_w = jax.grad(loss, (0, 1))(net.a, net.w)
         after = replace(net, a=np.asarray(net.a - 1.5 * g_a), w=np.asarray(net.w - 0.8 * g_w))
-    np.testing.assert_allclose(run.logits[1, 0], sh.output(after, X), rtol=1e-11)
+    np.testing.assert_allclose(run.logits[0, 1, :, 0], sh.output(after, X), rtol=1e-11)
 
 
 def test_the_corrected_mean_field_is_the_reference_at_its_width() -> None:
-    task = sh.Task(X, Y, PROBES)
     reference = sh.Reference(64, rate_a=1.0, rate_w=1.0)
-    some = {"steps": 5, "seeds": 3}
-    plain = sh.train_finite(task, reference, "NTK", 64, **some)
-    corrected = sh.train_finite(task, reference, "IC-MF", 64, **some)
-    np.testing.assert_array_equal(corrected.logits, plain.logits)
-    appendix = sh.train_finite(task, reference, "IC-MF (appendix)", 64, **some)
-    np.testing.assert_allclose(appendix.logits[0], 2 * plain.logits[0], rtol=1e-12)
+
+    def logits(scaling: str, width: int) -> np.ndarray:
+        on = Finite(width, replicas=3)
+        return sh.train(task(), reference, scaling, steps=5, on=on).logits.values
+
+    plain = logits("NTK", 64)
+    np.testing.assert_array_equal(logits("IC-MF", 64), plain)
+    np.testing.assert_allclose(logits("IC-MF (appendix)", 64)[:, 0], 2 * plain[:, 0], rtol=1e-12)
     # At any other width both start as NTK does, (25) exactly.
-    wide = sh.train_finite(task, reference, "IC-MF", 640, **some)
-    start = sh.train_finite(task, reference, "NTK", 640, **some)
-    np.testing.assert_allclose(wide.logits[0], start.logits[0], rtol=1e-12)
-    assert float(abs(wide.logits[5] - start.logits[5]).max()) > 1e-3
+    wide, start = logits("IC-MF", 640), logits("NTK", 640)
+    np.testing.assert_allclose(wide[:, 0], start[:, 0], rtol=1e-12)
+    assert np.abs(wide[:, 5] - start[:, 5]).max() > 1e-3
 
 
 def test_uniform_weights_and_nested_widths() -> None:
@@ -258,36 +281,100 @@ def test_uniform_weights_and_nested_widths() -> None:
 
 
 def test_records_are_the_steps_of_a_full_run() -> None:
-    rows_a, rows_w = sh.independent_batches(5, 6, seed=5)
-    for task in (sh.Task(X, Y, PROBES), sh.Task(X, Y, PROBES, rows_a, rows_w)):
-        reference = sh.Reference(8, activation="tanh")
-        every = sh.train_finite(task, reference, "MF", 20, steps=6)
-        some = sh.train_finite(task, reference, "MF", 20, steps=6, record=(2, 5))
-        np.testing.assert_allclose(some.logits, every.logits[[2, 5]], rtol=1e-12)
-        assert some.step.values.tolist() == [2, 5]
-    assert some.role.values.tolist() == ["sample"] * 5 + ["probe"] * 2
-    assert some.attrs["scaling"] == "MF"
-    assert some.attrs["width"] == 20
+    reference = sh.Reference(8, activation="tanh")
+    for rows in (None, sh.independent_batches(5, 6, seed=5)):
+        for on in (Finite(20), Lazy(20)):
+            own: dict[str, Any] = {"steps": 6, "on": on}
+            full = sh.train(task(batches=rows), reference, "MF", **own)
+            for every, steps in (((5, 2), [2, 5]), (4, [0, 4, 6])):
+                some = sh.train(task(batches=rows), reference, "MF", every=every, **own)
+                assert some.time.values.tolist() == steps
+                for name in ("scaled_logits", "loss"):
+                    np.testing.assert_allclose(some[name], full[name][:, steps], rtol=1e-12)
+    assert some.is_test.values.tolist() == [False] * 5 + [True] * 2
+
+
+def test_the_result_is_shaped_as_that_of_deep_networks() -> None:
+    reference = sh.Reference(8)
+    for on, width, extra in (
+        (Finite(20, replicas=3, seed=4), 20, {"logits"}),
+        (Lazy(20, replicas=3, seed=4), np.inf, set()),
+    ):
+        run = sh.train(task(), reference, "MF", steps=2, on=on, kernels=True)
+        assert {name for name in run if not str(name).endswith(("_mean", "_sem"))} == extra | {
+            "scaled_logits",
+            "loss",
+            "kernel_a",
+            "kernel_w",
+            "start",
+        }
+        assert run.scaled_logits.dims == ("replica", "time", "sample", "output")
+        assert run.kernel_a.dims == ("replica", "time", "sample")
+        for name in ("scaled_logits", "loss", "kernel_w"):
+            values = run[name].values
+            np.testing.assert_array_equal(run[f"{name}_mean"], values.mean(axis=0))
+            sem = values.std(axis=0, ddof=1) / 3**0.5
+            np.testing.assert_allclose(run[f"{name}_sem"], sem, rtol=1e-12)
+        assert (run.attrs["scaling"], run.attrs["width"]) == ("MF", width)
+        assert (run.attrs["replicas"], run.attrs["status"]) == (3, "finished")
+        # A replica is what its own seed draws.
+        alone = sh.train(task(), reference, "MF", steps=2, on=replace(on, replicas=1, seed=6))
+        np.testing.assert_allclose(
+            alone.scaled_logits[0], run.scaled_logits[2], rtol=1e-12, atol=1e-15
+        )
+
+
+def test_batches_are_repeated() -> None:
+    rows = sh.independent_batches(5, 2, seed=5)
+    twice = np.concatenate([rows, rows], axis=1)
+    for on in (Finite(20), Lazy(20)):
+        for point in ("MF", "NTK"):
+            one, other = (
+                sh.train(task(batches=b), sh.Reference(8), point, steps=4, on=on).scaled_logits
+                for b in (rows, twice)
+            )
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_run_that_diverges_leaves_what_it_has() -> None:
+    reference = sh.Reference(8, rate_a=1e120, rate_w=1e120)
+    for on in (Finite(8), Lazy(8)):
+        with pytest.raises(
+            TrainingError, match=r"not finite at step 2: training diverged\. Lower `rate"
+        ) as told:
+            sh.train(task(), reference, "MF", steps=3, on=on)
+        found = sh.train(task(), reference, "MF", steps=3, on=on, throw=False)
+        assert found.identical(told.value.found)
+        assert found.attrs["status"] == str(told.value)
+        assert found.time.values.tolist() == [0, 1]
+        assert np.isfinite(found.scaled_logits).all()
+    on = Finite(8, dtype=np.float32)
+    found = sh.train(task(1e39 * X), sh.Reference(8), "NTK", steps=3, on=on, throw=False)
+    assert "at step 0: outputs overflow before training. Scale the inputs" in found.attrs["status"]
+    assert "scaled_logits" not in found
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": np.zeros(5)}, "`Task.labels` needs 1 or -1 for each of 5 samples"),
-        ({"labels": Y[:4]}, "`Task.labels` needs 1 or -1 for each of 5 samples; got shape"),
-        ({"inputs": X[0]}, "`Task.inputs` has shape"),
-        ({"inputs": np.where(np.arange(5)[:, None] == 2, 0, X)}, "none of them 0.*row 2"),
-        ({"probes": np.full((1, 3), np.nan)}, "`Task.probes` must be finite"),
-        ({"probes": np.ones((1, 2))}, "`Task.probes` needs 3 features"),
-        ({"rows_a": np.array([[5]])}, "`Task.rows_a` .* holds samples 0 to 4"),
-        ({"rows_a": np.array([[1, 1]])}, "takes a sample twice"),
-        ({"rows_w": np.array([[1]])}, "`Task.rows_w` needs `rows_a`"),
-        ({"rows_a": np.array([[1]]), "rows_w": np.array([[1], [2]])}, "same number of steps"),
+        ({"loss": "mse"}, "by the logistic loss; `task` has the loss 'mse'. Make it with"),
+        ({"targets": np.stack([Y, Y], 1)}, r"must be one column of -1 and 1; got shape \(5, 2\)"),
+        ({"targets": 2 * Y, "loss": LOSSES["logistic"]}, r"-1 and 1; got .* \[-2.0, 2.0\]"),
+        (
+            {"inputs": np.where(np.arange(5)[:, None] == 2, 0, X)},
+            "`inputs` must .* none of them 0.*row 2",
+        ),
+        ({"inputs": 1e200 * X}, "`inputs` must have finite squares .* row 0 has .* inf"),
+        ({"test_inputs": np.zeros((1, 3))}, "`test_inputs` must .* none of them 0"),
+        ({"batches": [[1, 1]]}, "take a sample twice"),
+        ({"batches": [[[0, 1]], [[1, 1]]]}, "take a sample twice"),
     ],
 )
-def test_bad_tasks_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        sh.Task(**{"inputs": X, "labels": Y, **change})
+def test_tasks_of_another_kind_are_refused(change: dict[str, Any], message: str) -> None:
+    own = Task(**{"inputs": X, "targets": Y, "loss": "logistic", **change})
+    for on in (Finite(8), Lazy(8)):
+        with pytest.raises(ValueError, match=message):
+            sh.train(own, sh.Reference(8), "NTK", steps=1, on=on)
 
 
 @pytest.mark.parametrize(
@@ -309,22 +396,21 @@ def test_bad_references_are_refused(change: dict[str, Any], message: str) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"width": 0}, "`width` counts hidden units"),
-        ({"steps": -1}, "`steps` must be a whole number of at least 0"),
-        ({"steps": 7}, "has batches for 6 steps only"),
-        ({"record": (9,)}, "`record` must name steps from 0 to 3"),
-        ({"seeds": 0}, "`seeds` must be a number of seeds"),
-        ({"source": "mup"}, "No scaling is called 'mup'; the named ones are default, sym-default"),
-        ({"source": (1, 2, 3, 4)}, "A scaling has two exponents.*got 4"),
-        ({"source": (float("nan"), 0)}, "`q_sigma` is an exponent"),
-        ({"reference": sh.Reference(8, rate_a=1e200, rate_w=1e200)}, "Outputs overflow after step"),
+        ({"steps": -1}, "`steps` must be at least 0; got -1"),
+        ({"every": (9,)}, r"or a list of steps from 0 to 3; got \(9,\)"),
+        ({"every": ()}, "or a list of steps from 0 to 3"),
+        ({"start": np.ones((5, 1))}, "`start` is the initial output of a limit"),
+        ({"scaling": "mup"}, "No scaling is called 'mup'; the named ones are default, sym-default"),
+        ({"scaling": (1, 2, 3, 4)}, "A scaling has two exponents.*got 4"),
+        ({"scaling": (float("nan"), 0)}, "`q_sigma` is an exponent"),
+        ({"on": Lazy(8, compression=0.1)}, "one hidden layer has none. Leave them out"),
+        ({"on": Lazy(8, remember_tests=False)}, "one hidden layer has none. Leave them out"),
     ],
 )
 def test_bad_runs_are_refused(change: dict[str, Any], message: str) -> None:
-    task = sh.Task(X, Y, None, *sh.independent_batches(5, 6))
-    plain = {"reference": sh.Reference(8), "source": "NTK", "width": 8, "steps": 3}
+    given = {"reference": sh.Reference(8), "scaling": "NTK", "on": Finite(8), "steps": 3}
     with pytest.raises(ValueError, match=message):
-        sh.train_finite(task, **{**plain, **change})
+        sh.train(task(), **{**given, **change})
 
 
 def test_other_refusals() -> None:

@@ -36,6 +36,7 @@ EXPERIMENTS = (
     "differential_hierarchy",
     "phase_diagram",
     "stable_strategies",
+    "stability_band",
     "linear_and_quadratic_limits",
     "omniglot_maml",
     "word2vec_analogies",

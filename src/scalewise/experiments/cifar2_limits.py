@@ -42,7 +42,7 @@ from scalewise.experiments._look import (
     log_axes,
     sheet,
 )
-from scalewise.limits import shallow
+from scalewise.limits import Finite, Lazy, Task, shallow
 from scalewise.limits._runs import file_in, resumable
 
 __all__ = [
@@ -186,7 +186,7 @@ def run(
 
 
 def _trained(
-    name: str, seeds: tuple[int, ...], config: Config, task: shallow.Task, record: list[int]
+    name: str, seeds: tuple[int, ...], config: Config, task: Task, record: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits of test images over (step, seed, image), and diagonals of the kernel at a few of them."""
     d = config.reference_width
@@ -198,23 +198,23 @@ def _trained(
         activation="leaky_relu(0.1)",
         law="uniform",
     )
-    common: dict[str, Any] = {"steps": config.steps, "record": record, "kernels": True}
-    drawn = [config.seed + s for s in seeds]
-    if name == "NTK":
-        one = shallow.train_limit(task, reference, name, seeds=drawn, **common)
+    common: dict[str, Any] = {"steps": config.steps, "every": record, "kernels": True}
+    drawn: dict[str, Any] = {"replicas": len(seeds), "seed": config.seed + seeds[0]}
+    if name == "NTK":  # exact, whatever the number of particles
+        one = shallow.train(task, reference, name, on=Lazy(2, **drawn), **common)
         logits, power = one.scaled_logits, 1.0  # of order one as they stand
     else:
-        # Other seeds for the reference, so that nothing is shared with the limits but the law.
-        own = [config.seeds + s for s in drawn] if name == "reference" else drawn
         width, scaling = (d, "NTK") if name == "reference" else (config.width, name)
-        one = shallow.train_finite(
-            task, reference, scaling, width, seeds=own, dtype=np.float32, **common
-        )
+        if name == "reference":
+            # Other seeds than the limits', so that nothing is shared with them but the law.
+            drawn["seed"] += config.seeds
+        on = Finite(width, dtype=np.float32, **drawn)
+        one = shallow.train(task, reference, scaling, on=on, **common)
         logits, power = one.logits, (width / d) ** one.attrs["output_power"]
-    tests = one.role == "probe"
+    tests = one.is_test.values
     both = reference.rate_a * one.kernel_a + reference.rate_w * one.kernel_w
-    few = power * both.sel(input=tests)[..., :_KERNEL_INPUTS].values
-    return logits.sel(input=tests).values, few
+    few = power * both[..., tests][..., :_KERNEL_INPUTS]
+    return logits.values[:, :, tests, 0].swapaxes(0, 1), few.values.swapaxes(0, 1)
 
 
 @lru_cache(maxsize=1)
@@ -223,7 +223,7 @@ def _archive() -> dict[str, np.ndarray]:
         return {key: archive[key] for key in archive}
 
 
-def _images(config: Config) -> tuple[shallow.Task, np.ndarray]:
+def _images(config: Config) -> tuple[Task, np.ndarray]:
     """Images in units of the first weights, and labels of the test images."""
     rng = np.random.default_rng(config.seed)
     parts = []
@@ -233,8 +233,9 @@ def _images(config: Config) -> tuple[shallow.Task, np.ndarray]:
         chosen = np.concatenate(rows)
         pixels = images[chosen].reshape(len(chosen), -1) / 255
         parts += [(pixels - _MEAN) / _STD * _SCALE, 2.0 * classes[chosen] - 1]
-    rows = _batches(config) if config.batch else None
-    return shallow.Task(parts[0], parts[1], parts[2], rows), parts[3]
+    batches = _batches(config) if config.batch else None
+    task = Task(parts[0], parts[1], test_inputs=parts[2], loss="logistic", batches=batches)
+    return task, parts[3]
 
 
 def _batches(config: Config) -> np.ndarray:

@@ -2,43 +2,94 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from scalewise.limits._checks import is_whole, whole
 from scalewise.limits._descent import SGD
 from scalewise.limits._network import Network
 from scalewise.limits._task import Task
 from scalewise.limits._tolerance import standard_error
 
-__all__ = ["FINISHED", "Job", "Look", "Method", "Records", "descend", "merged"]
+__all__ = ["FINISHED", "Course", "Job", "Look", "Method", "Records", "descend", "merged"]
 
 FINISHED = "finished"
 
 
-@dataclass(frozen=True)
-class Job:
-    """What is trained on what, for how long, and what is recorded.
+@dataclass(frozen=True, kw_only=True)
+class Course(ABC):
+    """What the loop asks of a training, whatever is trained.
+
+    Args:
+        task: Samples and loss.
+        steps: How many.
+        every: Record every so many steps, and the last; or exactly these steps.
+
+    Raises:
+        ValueError: If `steps` or `every` is out of range.
+    """
+
+    task: Task
+    steps: int
+    every: int | Sequence[int] = 1
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps, 0)
+        if is_whole(self.every):
+            whole("every", self.every, 1)
+        elif not _are_steps(self.every, self.steps):
+            raise ValueError(
+                f"`every` must be a whole number of at least 1, or a list of steps from 0 to {self.steps}; got "
+                f"{self.every!r}."
+            )
+
+    @property
+    def times(self) -> list[int]:
+        """The steps that are recorded, in order."""
+        every: Any = self.every
+        if is_whole(every):
+            return sorted({*range(0, self.steps, int(every)), self.steps})
+        return sorted({int(t) for t in every})
+
+    @abstractmethod
+    def remedy(self, t: int) -> str:
+        """Why numbers are not finite at a step, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Course):
+    """A deep network that is trained.
 
     Args:
         net: The network.
-        task: Samples and loss.
         sgd: The descent.
-        steps: How many.
-        every: Record every so many steps, and the last.
         features: How many coordinates of every hidden layer are recorded.
         decoupled: Whether gradients are carried back through independent copies of the initial matrices.
     """
 
     net: Network
-    task: Task
     sgd: SGD
-    steps: int
-    every: int = 1
     features: int = 0
     decoupled: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task.paired:
+            raise ValueError(
+                "Deep networks take one batch in each step, and the `batches` of this task hold two. Give an array "
+                "(step, batch), or train one hidden layer with `shallow.train`."
+            )
+
+    def remedy(self, t: int) -> str:
+        """The learning rate after the first step, the inputs before it."""
+        if t:
+            return f"training diverged. Lower `eta` (it is {self.sgd.eta})."
+        name = self.net.activation.name
+        return f"{name} overflows before training. Scale the inputs or `C_W` down."
 
 
 @dataclass(frozen=True)
@@ -46,17 +97,20 @@ class Look:
     """What a method shows before a step; several replicas are the first axis of every array.
 
     Args:
-        taught: Outputs of the samples of this step, (..., sample, output).
+        taught: Outputs of the samples of this step, (..., sample, output); for a pair of batches (..., 2, sample,
+            output).
         logits: Outputs of all samples, then of the test inputs; ``None`` if nothing is recorded.
-        kernel: Overlaps of the features of every hidden layer, (..., layer, sample, sample); ``None`` for a method
-            without.
+        kernel: Overlaps of the features of every hidden layer, (..., layer, sample, sample), or diagonals of the
+            tangent kernels of both layers, (..., 2, sample); ``None`` for a method without.
         coordinates: Coordinates of the features, (..., layer, sample, coordinate), if they were asked for.
+        errors: Slopes of the mean loss, shaped like `taught`; ``None`` if they are those of the task's loss there.
     """
 
     taught: np.ndarray
     logits: np.ndarray | None = None
     kernel: np.ndarray | None = None
     coordinates: np.ndarray | None = None
+    errors: np.ndarray | None = None
 
 
 @runtime_checkable
@@ -80,7 +134,7 @@ class Records:
         time: Steps that were recorded.
         logits: Outputs of all samples, then of the test inputs.
         loss: Mean over the samples.
-        kernel: Overlaps of the features of every hidden layer; empty for a method without features.
+        kernel: As of `Look`; empty for a method without.
         coordinates: Coordinates of every hidden layer, if they were asked for.
         status: ``"finished"``, or why it ended before: a sentence.
     """
@@ -104,40 +158,41 @@ class Records:
         return float(standard_error(self.stacked("logits")).max())
 
 
-def descend(method: Method, job: Job) -> Records:
-    """Train: look, record at step 0, every so many steps and at the end, and step."""
-    records, task = Records(), job.task
-    for t in range(job.steps + 1):
+def descend(method: Method, course: Course) -> Records:
+    """Train: look, record where it is asked for, and step."""
+    records, task, times = Records(), course.task, set(course.times)
+    for t in range(course.steps + 1):
         chosen = task.batch(t)
-        seen = method.look(chosen, t % job.every == 0 or t == job.steps)
+        seen = method.look(chosen, t in times)
         shown = seen.taught if seen.logits is None else seen.logits
         if not np.isfinite(shown).all():
-            records.status = _diverged(job, t, "Outputs are")
+            records.status = _not_finite(course, t, "Outputs are")
             break
-        if seen.logits is not None and not _record(records, job, t, seen):
+        if seen.logits is not None and not _record(records, course, t, seen):
             break
-        if t < job.steps:
-            y = task.targets if chosen is None else task.targets[chosen]
-            method.step(task.loss.slopes(seen.taught.astype(np.float64), y))
+        if t < course.steps:
+            errors = seen.errors
+            if errors is None:
+                y = task.targets if chosen is None else task.targets[chosen]
+                errors = task.loss.slopes(seen.taught.astype(np.float64), y)
+            method.step(errors)
     return records
 
 
-def _diverged(job: Job, t: int, what: str) -> str:
-    if t:
-        why = f"training diverged. Lower `eta` (it is {job.sgd.eta})."
-    else:
-        name = job.net.activation.name
-        why = f"{name} overflows before training. Scale the inputs or `C_W` down."
-    return f"{what} not finite at step {t}: {why}"
+def _not_finite(course: Course, t: int, what: str) -> str:
+    return f"{what} not finite at step {t}: {course.remedy(t)}"
 
 
-def _record(records: Records, job: Job, t: int, seen: Look) -> bool:
-    """Write down what was seen, unless the loss is not finite."""
+def _record(records: Records, course: Course, t: int, seen: Look) -> bool:
+    """Write down what was seen, unless the loss or a kernel is not finite."""
     logits = np.asarray(seen.logits, dtype=np.float64)
-    y, loss = job.task.targets, job.task.loss
+    y, loss = course.task.targets, course.task.loss
     value = loss.values(logits[..., : len(y), :], y)
     if not np.isfinite(value).all():
-        records.status = _diverged(job, t, f"The loss {loss.name} is")
+        records.status = _not_finite(course, t, f"The loss {loss.name} is")
+        return False
+    if seen.kernel is not None and not np.isfinite(seen.kernel).all():
+        records.status = _not_finite(course, t, "Kernels are")
         return False
     records.time.append(t)
     records.logits.append(logits)
@@ -147,6 +202,11 @@ def _record(records: Records, job: Job, t: int, seen: Look) -> bool:
     if seen.coordinates is not None:
         records.coordinates.append(seen.coordinates)
     return True
+
+
+def _are_steps(values: Any, steps: int) -> bool:
+    some = list(values) if isinstance(values, Sequence | np.ndarray) else []
+    return bool(some) and all(is_whole(t) and 0 <= t <= steps for t in some)
 
 
 def merged(runs: Sequence[Records], join: Callable[[Sequence[np.ndarray]], np.ndarray]) -> Records:

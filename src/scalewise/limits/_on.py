@@ -46,6 +46,8 @@ class Finite:
 class Lazy:
     r"""Matrices of width $M$ that are never drawn: equal in law to real ones, at a cost linear in the width.
 
+    In `shallow.train`, where no matrix lies between hidden layers: the limit, by $M$ particles.
+
     Args:
         width: $M$, at least 1.
         replicas: How many independent runs, one after another; error bars need two.

@@ -25,7 +25,8 @@ class Task:
         loss: ``"mse"`` (half the square), ``"logistic"`` (targets -1 and 1), ``"cross_entropy"`` (targets of one
             column per class: one-hot rows, or others that sum to 1), or a `Loss`.
         batches: (steps, batch): indices of the samples of each step, repeated if training is longer. All samples
-            at every step by default.
+            at every step by default. (2, steps, batch) for networks of one hidden layer (`shallow.train`): samples
+            of the last weights, and others of the first weights.
 
     Raises:
         ValueError: If shapes disagree, a number is not finite, an index is out of range, a loss unknown, or
@@ -84,8 +85,20 @@ class Task:
         store(self, "batches", None if batches is None else _indices(batches, len(X)))
 
     def batch(self, step: int) -> np.ndarray | None:
-        """Which samples teach at a step; ``None`` for all in order."""
-        return None if self.batches is None else self.batches[step % len(self.batches)]
+        """Which samples teach at a step, (batch,) or (2, batch); ``None`` for all in order."""
+        if self.batches is None:
+            return None
+        return self.batches[..., step % self.batches.shape[-2], :]
+
+    @property
+    def all_inputs(self) -> np.ndarray:
+        """Training samples, then test inputs."""
+        return np.concatenate([self.inputs, self.test_inputs])
+
+    @property
+    def paired(self) -> bool:
+        """Whether last and first weights have samples of their own."""
+        return self.batches is not None and self.batches.ndim == 3
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
@@ -110,10 +123,11 @@ def _check_targets(loss: str, y: np.ndarray) -> None:
 
 def _indices(batches: Any, samples: int) -> np.ndarray:
     array = np.array(real_array("`batches`", batches, "whole"))
-    if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
+    fits = array.ndim == 2 or (array.ndim == 3 and len(array) == 2)
+    if not fits or not array.size or array.dtype.kind not in "iu":
         raise ValueError(
-            f"`batches` must be a table of indices, one row per step; got {array.dtype} of shape "
-            f"{array.shape}."
+            f"`batches` must be a table of indices, one row per step, or a pair of such tables; got {array.dtype} "
+            f"of shape {array.shape}."
         )
     if array.min() < 0 or array.max() >= samples:
         raise ValueError(

@@ -3,6 +3,7 @@ r"""The verb `train`: a network under its strategy, at a finite width and at inf
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def train(
     *,
     steps: int,
     on: On,
-    every: int = 1,
+    every: int | Sequence[int] = 1,
     decoupled: bool = False,
     features: int = 0,
     throw: bool = True,
@@ -73,7 +74,7 @@ def train(
         on: `Finite(n)`; `Lazy(width)`, equal in law to a real network of that width; `Infinite(tolerance)`, the
             limit with as many particles as the tolerance asks for; `Exact()`, the limit of a linear network
             whose features move; `Kernel()`, the limit in the kernel regime from given or drawn outputs.
-        every: Record every so many steps, and the last.
+        every: Record every so many steps, and the last; or exactly the steps of a list.
         decoupled: Gradients are carried back through independent copies of the initial matrices.
         features: Record so many coordinates of every hidden layer, of the first replica.
         throw: Raise if training diverges or the tolerance is missed. If ``False`` the Dataset holds what there
@@ -108,9 +109,9 @@ def train(
     kind("task", task, {Task: "a Task of `scalewise.limits`"})
     kind("sgd", sgd, {SGD: "SGD(eta)"})
     kind("on", on, _PLACES)
-    for name, value, least in (("steps", steps, 0), ("every", every, 1), ("features", features, 0)):
-        whole(name, value, least)
-    job = Job(net, task, sgd, steps, every, features, decoupled)
+    whole("features", features, 0)
+    job = Job(net=net, task=task, sgd=sgd, steps=steps, every=every, features=features,
+              decoupled=decoupled)  # fmt: skip
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         records, extra, attrs = _run(job, on)
     found = _dataset(job, records, extra, attrs)

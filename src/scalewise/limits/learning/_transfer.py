@@ -108,7 +108,9 @@ def _second(
     head_only: bool,
 ) -> np.ndarray:
     """Outputs over the second training, for the same seeds whatever the first."""
-    before, after = (Job(net, task, sgd, t) for task, t in zip(tasks, steps, strict=True))
+    before, after = (
+        Job(net=net, task=task, sgd=sgd, steps=t) for task, t in zip(tasks, steps, strict=True)
+    )
     if head_only:
         frozen = replace(net, lambda_W=(*(0.0,) * net.hidden_layers, net.lambda_W[-1]))
         after = replace(after, net=frozen)

@@ -110,7 +110,7 @@ class Coefficients:
     def __init__(self, job: Job) -> None:
         self.job, self.at = job, powers(job.net.strategy, math.inf)
         task, net = job.task, job.net
-        everything = np.concatenate([task.inputs, task.test_inputs])
+        everything = task.all_inputs
         # Only the span of the inputs is ever looked at: U in an orthonormal basis of it.
         basis = _basis(everything)
         self.points = everything @ basis.T

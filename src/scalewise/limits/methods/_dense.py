@@ -134,7 +134,7 @@ class Dense:
             for t, r in zip(powers.theta_b[:-1], net.lambda_b, strict=False)
         ]
         task = job.task
-        self._everything = np.concatenate([task.inputs, task.test_inputs])
+        self._everything = task.all_inputs
         self._seen: tuple = ()
 
     def look(self, chosen: np.ndarray | None, watched: bool) -> Look:

@@ -30,7 +30,7 @@ class Kernels:
 
     def __init__(self, job: Job) -> None:
         _refuse(job)
-        X = np.concatenate([job.task.inputs, job.task.test_inputs])
+        X = job.task.all_inputs
         self.theta = limit_kernel(job.net, X, decoupled=job.decoupled)
         self.initial = initial_kernel(job.net, X)
         self.features = layer_kernels(job.net, X).features[1:]
@@ -100,7 +100,7 @@ def train_draws(job: Job, on: Infinite) -> tuple[Records, Reached, Kernels]:
         records = merged(runs, lambda values: np.mean(values, axis=0))
         return records, records.error
 
-    numbers = 2 * len(kernels.theta) * outputs * (job.steps // job.every + 3)
+    numbers = 2 * len(kernels.theta) * outputs * (len(job.times) + 2)
     records, reached = until_known(
         on,
         run,

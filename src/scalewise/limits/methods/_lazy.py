@@ -79,7 +79,7 @@ def _within_span(task: Task) -> Task:
 
     The first layer is looked at, and moves, in their span alone, and has the same law there.
     """
-    together = np.concatenate([task.inputs, task.test_inputs])
+    together = task.all_inputs
     if together.shape[1] <= len(together):
         return task
     axes, sizes, _ = np.linalg.svd(together, full_matrices=False)

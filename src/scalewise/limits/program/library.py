@@ -105,7 +105,7 @@ def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: 
             "A program of training is of a network without biases, of equal widths and rates (`ratios` and "
             "`lambda_W` 1). `train` has them all."
         )
-    return Job(net, task, sgd, steps, decoupled=decoupled)
+    return Job(net=net, task=task, sgd=sgd, steps=steps, decoupled=decoupled)
 
 
 def taught(task: Task, t: int) -> np.ndarray:

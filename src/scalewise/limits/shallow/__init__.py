@@ -1,12 +1,11 @@
 r"""One hidden layer at infinite width: every limit in the band of dynamical stability, and IC-MF.
 
 A binary classifier $f_d(x)=\sigma\sum_{r=1}^d\hat a_r\phi(\hat w_r\cdot x)$ of width $d$ is scaled from a
-reference of width $d^*$ by $\sigma\propto d^{q_\sigma}$ and rates $\propto d^{\tilde q}$. `train_finite` trains it,
-`train_limit` what is left of it at $d=\infty$; the exponents themselves are the business of
+reference of width $d^*$ by $\sigma\propto d^{q_\sigma}$ and rates $\propto d^{\tilde q}$. `train` trains it at any
+width, and what is left of it at $d=\infty$; the exponents themselves are the business of
 `scalewise.scaling.shallow`.
 """
 
-from scalewise.limits.shallow._band import band_figure
 from scalewise.limits.shallow._divergences import (
     beta_divergence,
     beta_fit,
@@ -18,9 +17,7 @@ from scalewise.limits.shallow._divergences import (
     probability_divergence,
 )
 from scalewise.limits.shallow._errors import error_probability, termination
-from scalewise.limits.shallow._finite import train_finite
 from scalewise.limits.shallow._kernels import draw_start, limit_kernels
-from scalewise.limits.shallow._limit import train_limit
 from scalewise.limits.shallow._network import (
     KernelIncrements,
     Sample,
@@ -32,6 +29,7 @@ from scalewise.limits.shallow._network import (
     step,
     tangent_kernels,
 )
+from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import (
     SCALINGS,
     LimitDynamics,
@@ -39,7 +37,8 @@ from scalewise.limits.shallow._scaling import (
     limit_dynamics,
     scaling,
 )
-from scalewise.limits.shallow._task import Reference, Task, independent_batches
+from scalewise.limits.shallow._task import independent_batches
+from scalewise.limits.shallow._train import train
 
 __all__ = [
     "SCALINGS",
@@ -49,8 +48,6 @@ __all__ = [
     "Sample",
     "ShallowNetwork",
     "ShallowScaling",
-    "Task",
-    "band_figure",
     "beta_divergence",
     "beta_fit",
     "dirichlet_divergence",
@@ -72,6 +69,5 @@ __all__ = [
     "step",
     "tangent_kernels",
     "termination",
-    "train_finite",
-    "train_limit",
+    "train",
 ]

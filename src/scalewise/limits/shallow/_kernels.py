@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import Workspace, kernel_map
-from scalewise.limits._checks import kind, table
-from scalewise.limits.shallow._run import check_run, check_seeds
-from scalewise.limits.shallow._task import Reference, Task
+from scalewise.limits._checks import kind, table, whole
+from scalewise.limits._task import Task
+from scalewise.limits.shallow._reference import Reference
 
 __all__ = ["draw_start", "expectations", "limit_kernels"]
 
@@ -95,27 +93,30 @@ def expectations(
 
 
 def draw_start(
-    task: Task, reference: Reference, seeds: int | Sequence[int] = 1
-) -> Float[np.ndarray, "seed input"]:
+    task: Task, reference: Reference, replicas: int = 1, *, seed: int = 0
+) -> Float[np.ndarray, "replica sample output"]:
     r"""Initial outputs of infinitely wide networks in units of their own order, jointly at all inputs.
 
     $$g=\sigma^*d^{*1/2}\,\mathcal{GP}(0,\mathbb E\phi\phi)$$
 
     Args:
-        task: Samples and probes.
+        task: Training samples, then test inputs.
         reference: $d^*$, $\sigma^*$ and $\phi$.
-        seeds: How many draws, or their seeds.
+        replicas: How many draws.
+        seed: Of the first; each of the others has the next.
 
     Raises:
         TypeError: If `task` or `reference` is another kind of thing.
-        ValueError: If `seeds` are none.
+        ValueError: If a count is out of range, or an input is 0.
 
     Source: Golikov (62), where $d^{*1/2}$ is missing and only the law of one input is given: a
         run needs all of them together.
     """
-    check_run(task, reference)
-    numbers = check_seeds(seeds)
-    K = limit_kernels(reference, np.asarray(task.all_inputs, dtype=np.float64))[0]
+    kind("task", task, {Task: "a Task of `scalewise.limits`"})
+    kind("reference", reference, {Reference: "a Reference of `scalewise.limits.shallow`"})
+    whole("replicas", replicas, 1)
+    whole("seed", seed, 0)
+    K = limit_kernels(reference, task.all_inputs)[0]
     jitter = 1e-12 * np.trace(K) / len(K)
     try:
         root = np.linalg.cholesky(K + jitter * np.eye(len(K)))
@@ -123,6 +124,7 @@ def draw_start(
         values, vectors = np.linalg.eigh(K)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
     # The third stream of a seed; the first two are the weights' of a network.
-    streams = [np.random.SeedSequence(s).spawn(3)[2] for s in numbers]
+    seeds = range(seed, seed + replicas)
+    streams = [np.random.SeedSequence(s).spawn(3)[2] for s in seeds]
     noise = [np.random.Generator(np.random.Philox(s)).standard_normal(len(K)) for s in streams]
-    return np.stack(noise) @ root.T
+    return (np.stack(noise) @ root.T)[..., None]

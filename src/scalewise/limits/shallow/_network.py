@@ -1,6 +1,6 @@
 r"""One network as an object: its output, its tangent kernels, their first changes, and one step.
 
-Everything here is a sum over hidden units as it is printed, slow and plain; `train_finite` is the fast form.
+Everything here is a sum over hidden units as it is printed, slow and plain; `train` is the fast form.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.limits._checks import array, kind, number, whole
-from scalewise.limits.shallow._finite import finite_units
+from scalewise.limits._losses import LOSSES
 from scalewise.limits.shallow._particles import Draw, draw_weights
-from scalewise.limits.shallow._run import Units, loss_slope
+from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import ShallowScaling
-from scalewise.limits.shallow._task import Reference
+from scalewise.limits.shallow._units import Units, finite_units
 
 __all__ = [
     "KernelIncrements",
@@ -67,7 +67,7 @@ class ShallowNetwork:
         if self.scaling.initial:
             raise ValueError(
                 f"A `ShallowNetwork` is the sum over its units alone; {self.scaling} adds another to its "
-                "output. Take 'MF', whose kernels are the same, or `train_finite`."
+                "output. Take 'MF', whose kernels are the same, or `train`."
             )
 
     @property
@@ -111,7 +111,7 @@ class Sample:
 def draw_network(
     reference: Reference, scaling: ShallowScaling, width: int, features: int, *, seed: int = 0
 ) -> ShallowNetwork:
-    """The network that `train_finite` starts from with the same seed.
+    """The network that `train` starts from at `Finite(width, seed=seed)`.
 
     Args:
         reference: Law of the weights, and constants.
@@ -307,5 +307,5 @@ def _loss_slopes(net: ShallowNetwork, sample: Sample) -> tuple[float, float]:
             f"`Sample.x_a` and `x_w` need equally many features; got {len(sample.x_a)} and {len(sample.x_w)}."
         )
     f = output(net, np.stack([sample.x_a, sample.x_w]))
-    slopes = loss_slope(f, np.array([sample.y_a, sample.y_w], dtype=np.float64), 0)
+    slopes = LOSSES["logistic"].gradient(f, np.array([sample.y_a, sample.y_w], dtype=np.float64))
     return float(slopes[0]), float(slopes[1])

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from scalewise.activations import Activation
-from scalewise.limits.shallow._task import Task
+from scalewise.limits._task import Task
 
 __all__ = ["Draw", "GramLayer", "Particles", "WeightLayer", "draw_weights"]
 
@@ -36,8 +36,8 @@ class FirstLayer(Protocol):
         """Preactivations of samples, shape (row, seed, unit)."""
         ...
 
-    def probes(self) -> np.ndarray:
-        """Preactivations of the probes, shape (probe, seed, unit)."""
+    def tests(self) -> np.ndarray:
+        """Preactivations of the test inputs, shape (test, seed, unit)."""
         ...
 
     def move(self, rows: np.ndarray | slice, D: np.ndarray) -> None:
@@ -48,14 +48,14 @@ class FirstLayer(Protocol):
 class WeightLayer:
     """First weights as they are."""
 
-    def __init__(self, inputs: np.ndarray, probes: np.ndarray, w: np.ndarray) -> None:
-        self._inputs, self._probes, self._w = inputs, probes, w
+    def __init__(self, inputs: np.ndarray, tests: np.ndarray, w: np.ndarray) -> None:
+        self._inputs, self._tests, self._w = inputs, tests, w
 
     def at(self, rows: np.ndarray | slice) -> np.ndarray:
         return np.tensordot(self._inputs[rows], self._w, 1)
 
-    def probes(self) -> np.ndarray:
-        return np.tensordot(self._probes, self._w, 1)
+    def tests(self) -> np.ndarray:
+        return np.tensordot(self._tests, self._w, 1)
 
     def move(self, rows: np.ndarray | slice, D: np.ndarray) -> None:
         self._w += np.tensordot(self._inputs[rows].T, D, 1)
@@ -73,7 +73,7 @@ class GramLayer:
     def at(self, rows: np.ndarray | slice) -> np.ndarray:
         return self._h[rows]
 
-    def probes(self) -> np.ndarray:
+    def tests(self) -> np.ndarray:
         if self._coefficients is None:
             return self._start
         return self._start + np.tensordot(self._gram[len(self._h) :], self._coefficients, 1)
@@ -169,7 +169,7 @@ class Particles:
     r"""Units of many networks at once.
 
     Args:
-        task: Inputs and probes.
+        task: Inputs and test inputs.
         phi: $\phi$.
         draw: The units.
         gram: Whether to keep first weights in the span of the samples; ``None`` chooses the cheaper.
@@ -187,7 +187,7 @@ class Particles:
         blocks = [min(size, draw.units - i) for i in range(0, draw.units, size)]
         self._phi, self._unit = phi, draw.unit
         self._seeds, self._dtype = len(draw.seeds), draw.dtype
-        self._samples, self._probes = samples, len(everything) - samples
+        self._samples, self._tests = samples, len(everything) - samples
         self._layers: list[FirstLayer] = []
         self._a: list[np.ndarray] = []
         table = everything @ inputs.T if gram else None
@@ -202,18 +202,18 @@ class Particles:
         r"""$\sum_r\hat a_r\phi(h_r)$ of samples, shape (row, seed)."""
         return self._total(_weighted(self._value(layer.at(rows)), a) for a, layer in self._pairs())
 
-    def probe_outputs(self) -> np.ndarray:
-        """The same of the probes, shape (probe, seed)."""
-        if not self._probes:
+    def test_outputs(self) -> np.ndarray:
+        """The same of the test inputs, shape (test, seed)."""
+        if not self._tests:
             return np.zeros((0, self._seeds))
-        return self._total(_weighted(self._value(layer.probes()), a) for a, layer in self._pairs())
+        return self._total(_weighted(self._value(layer.tests()), a) for a, layer in self._pairs())
 
     def kernels(self) -> tuple[np.ndarray, np.ndarray]:
-        r"""$\sum_r\phi(h_r)^2$ and $\sum_r\hat a_r^2\phi'(h_r)^2$ of samples and probes, shape (input, seed)."""
+        r"""$\sum_r\phi(h_r)^2$ and $\sum_r\hat a_r^2\phi'(h_r)^2$ of all inputs, shape (input, seed)."""
         parts: list[list[np.ndarray]] = [[], []]
         for a, layer in self._pairs():
             found = layer.at(slice(None))
-            h = np.concatenate([found, layer.probes()]) if self._probes else found
+            h = np.concatenate([found, layer.tests()]) if self._tests else found
             one = np.ones_like(a)
             parts[0].append(_weighted(self._value(h) ** 2, one))
             parts[1].append(_weighted(self._slope(h) ** 2, a * a))
