@@ -15,14 +15,15 @@ MUTANTS = (
     of_expansion(
         "expansion: diagonal only", "np.maximum(best, np.max(V", "np.maximum(best, 0 * np.max(V"
     ),
+    of_expansion("expansion: mixed derivative of the grid once", "0.5 * a2 * b, a1", "a2 * b, a1"),
     of_expansion("expansion: legs aa", "out[layer] = V[:, 1, 1]", "out[layer] = V[:, 0, 0]"),
     of_expansion(
         "expansion: mixed derivative once", "0.5 * mixed[2, 0].value", "mixed[2, 0].value"
     ),
     of_expansion(
         "expansion: diagonal slope",
-        'table.moments(A)["g1"], table',
-        'table.moments(B)["g1"], table',
+        "J[:, 0, 0], J[:, 2, 2] = alone",
+        "J[:, 0, 0], J[:, 2, 2] = alone[::-1]",
     ),
     of_expansion(
         "expansion: means left in", "features -= (features @ weights)[..., None]", "features -= 0.0"
@@ -32,7 +33,9 @@ MUTANTS = (
         "* np.cos(phi + shift * angle[part])",
         "* np.cos(phi + angle[part])",
     ),
-    of_expansion("expansion: order of the inputs", "x = x[order]\n", "x = x + 0.0\n"),
+    of_expansion(
+        "expansion: order of the inputs", "np.lexsort((project, norm))", "np.arange(len(x))"
+    ),
     of_expansion(
         "expansion: widths",
         "widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0\n        here",

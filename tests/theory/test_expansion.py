@@ -6,7 +6,7 @@ import pytest
 import scalewise as sw
 from networks import inputs_with_kernel, net
 from rescaled import rescaled
-from scalewise.theory.expansion import _spread, expansion_parameter, pair_vertex
+from scalewise.theory.expansion import _spread, expansion_parameter, pair_vertex, pairs_to_watch
 from scalewise.theory.kernel_flow import kernel_flow
 from scalewise.theory.preactivation import preactivation_flow
 
@@ -16,7 +16,8 @@ KINKED = ["relu", "leaky_relu(-1)", "perceptron", "elu", "hardtanh"]
 
 
 def sought(network: sw.MLP, x: np.ndarray):
-    return expansion_parameter(network, x, kernel_flow(network, x, ntk=False).diagonal)
+    watched = pairs_to_watch(network, x)
+    return expansion_parameter(network, kernel_flow(network, x, ntk=False, watched=watched))
 
 
 @pytest.mark.parametrize("names", [SMOOTH, KINKED], ids=["smooth", "kinked"])
@@ -128,7 +129,7 @@ def test_what_depth_and_kinks_leave_room_for() -> None:
     assert sought(net(1, "relu", features=3), APART).value == 0
     assert sought(net(3100, "relu", features=3, C_W=2.0), APART).pairs == 1
     deep = net(62, "hardtanh", features=3, C_W=1.0)
-    assert expansion_parameter(deep, APART, np.ones((62, 4))).pairs == 0
+    assert not pairs_to_watch(deep, APART)[0].size
     with_a_zero = np.concatenate([APART, np.zeros((1, 3))])
     assert sought(net(3, "tanh", features=3, C_b=0.1), with_a_zero).pairs == 10
 

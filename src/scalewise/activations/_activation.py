@@ -101,6 +101,10 @@ class Activation:
         Returns:
             16 hexadecimal digits of the values, to nine digits of their size, at 64 arguments up to 100.
         """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         with np.errstate(all="ignore"):
             values = self(_FINGERPRINT)
             size = np.max(np.abs(values[:33])) or 1.0

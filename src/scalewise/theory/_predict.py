@@ -14,7 +14,7 @@ from scalewise.network import MLP, check_inputs, check_kernels, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory._one_input import one_input
-from scalewise.theory.expansion import Expansion, expansion_parameter
+from scalewise.theory.expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.natural_size import natural_sizes
 from scalewise.theory.preactivation import preactivation_flow
@@ -98,6 +98,7 @@ def _compute(
         inputs,
         layers=None if tensors else kept,
         ntk="ntk" in names or bool(beyond),
+        watched=pairs_to_watch(net, inputs),
         progress=_named(progress, "kernel and NTK"),
     )
     # A slice where it is one: no copy of what may be large.
@@ -112,8 +113,7 @@ def _compute(
             data[f"{name}_error"] = _error_of(data[name], error[place])
     for name, size in natural_sizes(net, flow.diagonal, names).items():
         data[f"{name}_size"] = _size(data[name], size[[layer - 1 for layer in kept]])
-    found = expansion_parameter(net, inputs, flow.diagonal)
-    data["expansion_parameter"] = _expansion(found, kept)
+    data["expansion_parameter"] = _expansion(expansion_parameter(net, flow), kept)
     return data
 
 

@@ -15,10 +15,10 @@ Source: PDLT (4.8), (4.118), (8.23), (8.63).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
 from scalewise.network import MLP, check_kernels
@@ -32,6 +32,9 @@ __all__ = ["KernelFlow", "kernel_flow"]
 _TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
 
 
+_NONE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
 @dataclass(frozen=True)
 class KernelFlow:
     r"""Kernel and NTK at the layers asked for.
@@ -41,12 +44,16 @@ class KernelFlow:
         K: Kernels, preactivation².
         Theta: NTKs, or ``None`` if they were not asked for.
         diagonal: $K_{aa}$ at every layer, whichever were asked for.
+        watched: Pairs of inputs $a,b$ that are kept at every layer.
+        between: Their $K_{ab}$.
     """
 
     layers: tuple[int, ...]
     K: Float[np.ndarray, "layer sample sample"]
     Theta: Float[np.ndarray, "layer sample sample"] | None
     diagonal: Float[np.ndarray, "depth sample"]
+    watched: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]] = _NONE
+    between: Float[np.ndarray, "_depth pair"] = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def kernel_flow(
@@ -55,6 +62,7 @@ def kernel_flow(
     *,
     layers: Sequence[int] | None = None,
     ntk: bool = True,
+    watched: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]] = _NONE,
     progress: Callable[[int, int], None] | None = None,
 ) -> KernelFlow:
     """Kernel and NTK of every pair of inputs.
@@ -64,6 +72,7 @@ def kernel_flow(
         x: Checked inputs, see `scalewise.network.check_inputs`.
         layers: Layers to keep, from 1 to the depth; all of them if ``None``.
         ntk: Whether to carry the NTK along.
+        watched: Pairs of inputs $a,b$ whose kernel is kept at every layer.
         progress: Called with (pairs done, pairs in all).
 
     Returns:
@@ -82,7 +91,7 @@ def kernel_flow(
     kept = tuple(range(1, net.depth + 1)) if layers is None else tuple(layers)
     deep = len(x) <= MOST_INPUTS and net.depth > EARLIEST + SHORTEST
     if deep and net.activation.is_continuous:
-        flow = _deep_flow(net, x, kept, ntk=ntk)
+        flow = _deep_flow(net, x, kept, watched, ntk=ntk)
         if progress is not None:
             progress(len(x) * (len(x) + 1) // 2, len(x) * (len(x) + 1) // 2)
         return flow
@@ -93,12 +102,19 @@ def kernel_flow(
     K, Theta = both[0], both[1] if ntk else None
     done, total = 0, count * (count + 1) // 2
     workspace = Workspace(KernelMap.scratch + 3, max(_TILE, count))
+    slots = {layer: slot for slot, layer in enumerate(kept)}
+    first, second = np.sort(watched, axis=0)
+    between = np.empty((net.depth, first.size))
+    last = net.depth if first.size else max(kept)
     for rows, columns in _tiles(count):
-        strip = _carry(net, x, maps, (rows, columns), kept, workspace, ntk=ntk)
-        for slot, (k, theta) in enumerate(strip):
-            _store(K[slot], k, rows, columns)
-            if Theta is not None:
-                _store(Theta[slot], theta, rows, columns)
+        here = np.flatnonzero((rows.start <= first) & (first < rows.stop))
+        place = first[here] - rows.start, second[here] - columns.start
+        for layer, k, theta in _carry(net, x, maps, (rows, columns), last, workspace, ntk=ntk):
+            between[layer - 1, here] = k[place]
+            if layer in slots:
+                _store(K[slots[layer]], k, rows, columns)
+                if Theta is not None:
+                    _store(Theta[slots[layer]], theta, rows, columns)
         done += (rows.stop - rows.start) * (columns.stop - columns.start)
         if progress is not None:
             progress(min(done, total), total)
@@ -107,10 +123,17 @@ def kernel_flow(
         K[slot, index, index] = diagonal[layer - 1][0]
         if Theta is not None:
             Theta[slot, index, index] = diagonal[layer - 1][1]
-    return KernelFlow(kept, K, Theta, np.array([k for k, _ in diagonal]))
+    return KernelFlow(kept, K, Theta, np.array([k for k, _ in diagonal]), watched, between)
 
 
-def _deep_flow(net: MLP, x: np.ndarray, kept: tuple[int, ...], *, ntk: bool) -> KernelFlow:
+def _deep_flow(
+    net: MLP,
+    x: np.ndarray,
+    kept: tuple[int, ...],
+    watched: tuple[np.ndarray, np.ndarray],
+    *,
+    ntk: bool,
+) -> KernelFlow:
     """The same of few inputs through many layers."""
     gram = x @ x.T / net.input_dim
     K, Theta = (b[0] + W[0] * gram for b, W in ((net.C_b, net.C_W), (net.lambda_b, net.lambda_W)))
@@ -123,12 +146,14 @@ def _deep_flow(net: MLP, x: np.ndarray, kept: tuple[int, ...], *, ntk: bool) -> 
         check_kernels(net, layer + 1, diagonal[layer])
     out = np.empty((2, len(kept), len(x), len(x)))
     slots = {layer: slot for slot, layer in enumerate(kept)}
+    between = np.empty((net.depth, len(watched[0])))
     for layer, both in enumerate(deep_kernels(net, (K, Theta), diagonal), 1):
+        between[layer - 1] = both[0][watched]
         if layer in slots:
             out[:, slots[layer]] = both
-        if layer == max(kept):
+        if layer == max(kept) and not between.size:
             break
-    return KernelFlow(kept, out[0], out[1] if ntk else None, diagonal)
+    return KernelFlow(kept, out[0], out[1] if ntk else None, diagonal, watched, between)
 
 
 def _diagonal_flow(
@@ -168,12 +193,12 @@ def _carry(
     x: np.ndarray,
     maps: list[KernelMap],
     tile: tuple[slice, slice],
-    kept: tuple[int, ...],
+    last: int,
     workspace: Workspace,
     *,
     ntk: bool,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Take one tile of pairs through the layers; yield it at the layers kept."""
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Take one tile of pairs through the layers; yield it at each, up to the last."""
     rows, columns = tile
     shape = (rows.stop - rows.start, columns.stop - columns.start)
     K, Theta, derivative, *work = workspace.take(shape)
@@ -183,8 +208,7 @@ def _carry(
     Theta += net.lambda_b[0]
     K *= net.C_W[0] / net.input_dim
     K += net.C_b[0]
-    wanted = set(kept)
-    for layer in range(1, max(wanted) + 1):
+    for layer in range(1, last + 1):
         if layer > 1:
             here, i = maps[layer - 2], layer - 1
             # The diagonal is known; at |c| = 1 it would only lengthen the series of its tile.
@@ -198,8 +222,7 @@ def _carry(
                 Theta += net.lambda_b[i]
             K *= net.C_W[i]
             K += net.C_b[i]
-        if layer in wanted:
-            yield K, Theta
+        yield layer, K, Theta
 
 
 def _store(target: np.ndarray, tile: np.ndarray, rows: slice, columns: slice) -> None:
