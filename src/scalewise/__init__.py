@@ -15,7 +15,7 @@ from scalewise.data import load_inputs
 from scalewise.network import MLP
 from scalewise.observables import OBSERVABLES
 from scalewise.theory import predict
-from scalewise.theory.aspect_ratio import optimal_depth
+from scalewise.theory.information import optimal_depth
 
 if TYPE_CHECKING:
     from scalewise import jax, limits, torch

@@ -176,7 +176,7 @@ MUTANTS = (
         '        out[p, q] = Estimate(0.0 * one.value * other.value, error, "quadrature")',
         "tests/theory/test_zero_inputs.py::test_it_is_the_limit_of_small_inputs_and_one_input_alone",
     ),
-    row("theory/_line_moments.py", "tests/theory/test_zero_inputs.py")(
+    row("theory/_tables/_line_moments.py", "tests/theory/test_zero_inputs.py")(
         "zero input: slope of the mean square",
         "s1 * s1 + s0 * s2",
         "s1 * s1",

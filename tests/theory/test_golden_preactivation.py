@@ -12,9 +12,8 @@ import pytest
 
 import scalewise as sw
 from networks import inputs_with_kernel, net, one_input
-from scalewise.theory.kernel_flow import kernel_flow
-from scalewise.theory.preactivation import preactivation_flow
-from scalewise.theory.single_input import single_input_vertex
+from scalewise.theory.flow import kernel_flow, preactivation_flow
+from scalewise.theory.single import single_input_vertex
 
 SINGLE_INPUT = {  # activation, layer: K, V, G1 from K(1) = 1 at C_b = 0, C_W = 1
     ("tanh", 2): (0.3942944904, 0.0975237381, 0.0),

@@ -15,8 +15,8 @@ import scalewise as sw
 from kinked import elu, hard_tanh
 from networks import inputs_with_kernel, net
 from scalewise.activations import Activation
-from scalewise.theory import single_input_flow
-from scalewise.theory.tensor_flow import TENSORS
+from scalewise.theory.flow._tensor_flow import TENSORS
+from scalewise.theory.single import single_input_flow
 
 RATES = {"lambda_b": 0.3, "lambda_W": 0.7}
 SMOOTH = ("tanh", "sin", "erf", "gelu", "swish", "softplus", "sigmoid", "quadratic")

@@ -6,12 +6,13 @@ import pytest
 import scalewise as sw
 from networks import net
 from scalewise.gaussian import _increments
-from scalewise.theory import _trajectory, kernel_flow
-from scalewise.theory._one_input import one_input
-from scalewise.theory._trajectory import Part, Stretch, along
-from scalewise.theory.layer import Layer
-from scalewise.theory.preactivation import preactivation_flow
-from scalewise.theory.tensor_flow import TENSORS, tensor_flow
+from scalewise.theory.flow import _kernel_flow as kernel_flow
+from scalewise.theory.flow import _trajectory as _trajectory
+from scalewise.theory.flow import preactivation_flow, tensor_flow
+from scalewise.theory.flow._layer import Layer
+from scalewise.theory.flow._one_input import one_input
+from scalewise.theory.flow._tensor_flow import TENSORS
+from scalewise.theory.flow._trajectory import Part, Stretch, along
 
 # The third is nearly the first.
 X = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8], [1.0, 0.5, -0.301]])

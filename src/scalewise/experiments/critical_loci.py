@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from scalewise.criticality import parallel_locus, perpendicular_locus
 from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, house, sheet
 from scalewise.network import MLP
-from scalewise.theory import single_input_flow
+from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

@@ -29,7 +29,8 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory import asymptotics, fit_scaling, single_input_flow
+from scalewise.theory.deep import asymptotics, fit_scaling
+from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 
