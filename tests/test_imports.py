@@ -1,8 +1,10 @@
 """Property: imports point only up the list of docs/architecture.md; theory and nets never meet."""
 
 import ast
+import importlib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 
 import scalewise
 
@@ -12,11 +14,11 @@ LEVELS = [
     {"scaling"},
     {"activations"},
     {"gaussian"},
-    {"criticality"},
+    {"critical"},
     {"network", "observables", "data"},
     {"scaled", "selection"},
     {"theory", "nets", "limits"},
-    {"compare"},
+    {"comparison"},
     {"plan"},
     {"torch", "jax"},
     {"experiments"},
@@ -54,7 +56,7 @@ def test_imports_point_up() -> None:
             seen.add((here, other))
             assert RANK[other] < RANK[here], f"{path.relative_to(ROOT)} imports scalewise.{other}"
     # The test sees imports at all: these three are the spine.
-    assert {("theory", "gaussian"), ("nets", "network"), ("network", "criticality")} <= seen
+    assert {("theory", "gaussian"), ("nets", "network"), ("network", "critical")} <= seen
 
 
 def files_imported(path: Path) -> set[Path]:
@@ -128,6 +130,22 @@ def test_public_names_are_few_and_exist() -> None:
     assert len(scalewise.__all__) <= 30
     for name in scalewise.__all__:
         assert getattr(scalewise, name) is not None
+
+
+def test_no_file_bears_the_name_of_what_it_exports() -> None:
+    """`import scalewise.x` gives a module, whatever functions there are; and so `scalewise.x.y` exists."""
+    wrong = []
+    for path in ROOT.rglob("*.py"):
+        home = path.parent if path.stem != "__init__" else path.parent.parent
+        name = path.stem if path.stem != "__init__" else path.parent.name
+        if path.parent == ROOT and path.stem == "__init__":
+            continue
+        door = importlib.import_module(".".join(home.relative_to(ROOT.parent).parts))
+        if name in getattr(door, "__all__", ()) and not isinstance(getattr(door, name), ModuleType):
+            wrong.append(str(path.relative_to(ROOT)))
+    assert not wrong
+    assert callable(scalewise.criticality)
+    assert callable(scalewise.compare)
 
 
 def test_the_architecture_page_names_every_room() -> None:

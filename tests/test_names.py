@@ -15,7 +15,7 @@ import pytest
 import scalewise as sw
 from scalewise import gaussian, limits, nets, theory
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.criticality import (
+from scalewise.critical import (
     equivalent_rates,
     parallel_locus,
     perpendicular_locus,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from scalewise import scaling, theory
 from scalewise._version import __version__
 from scalewise.activations import Activation, activation
-from scalewise.compare import Comparison, at_width, compare
-from scalewise.criticality import Criticality, criticality
+from scalewise.comparison import Comparison, at_width, compare
+from scalewise.critical import Criticality, criticality
 from scalewise.data import load_inputs
 from scalewise.network import MLP
 from scalewise.observables import OBSERVABLES

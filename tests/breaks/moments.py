@@ -17,7 +17,7 @@ of_increments = row(
 )
 of_polar = row("gaussian/_polar.py", "tests/gaussian/test_joint.py")
 of_joint = row("gaussian/_joint.py", "tests/gaussian/test_joint.py")
-of_moments = row("criticality/_moments.py", "tests/test_criticality_susceptibilities.py")
+of_moments = row("critical/_moments.py", "tests/test_criticality_susceptibilities.py")
 
 MUTANTS = (
     of_four(

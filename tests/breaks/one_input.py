@@ -15,7 +15,9 @@ of_layer_contributions = row(
 )
 
 of_size = row("theory/flow/_natural_size.py", "tests/theory/test_natural_size.py")
-of_bias = row("compare/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py"))
+of_bias = row(
+    "comparison/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py")
+)
 
 MUTANTS = (
     of_single_input(

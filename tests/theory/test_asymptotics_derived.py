@@ -10,7 +10,7 @@ import pytest
 import scalewise as sw
 from kinked import polynomial
 from networks import net
-from scalewise.criticality import criticality
+from scalewise.critical import criticality
 from scalewise.theory.deep import asymptotics, leading_forms
 from scalewise.theory.deep._half_stable import exponents, forms, half_stable
 from scalewise.theory.deep._vanishing_kernel import coefficients, kinked_coefficients, series

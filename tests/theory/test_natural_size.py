@@ -5,7 +5,7 @@ import pytest
 
 import scalewise as sw
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.compare import at_width
+from scalewise.comparison import at_width
 from scalewise.observables import OBSERVABLES, exists
 from scalewise.theory.flow import natural_sizes
 from scalewise.theory.flow._tensor_flow import TENSORS

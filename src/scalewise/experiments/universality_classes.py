@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.criticality import criticality
+from scalewise.critical import criticality
 from scalewise.experiments._look import (
     COLORS,
     MUTED,

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.criticality import susceptibilities
+from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
 from scalewise.network import MLP
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from scalewise._arrays import float_array
 from scalewise.activations import Activation, activation
-from scalewise.criticality import criticality
+from scalewise.critical import criticality
 from scalewise.theory.deep import _half_stable as half_stable
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.deep import _vanishing_kernel as vanishing_kernel

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.criticality import slope_coefficients
+from scalewise.critical import slope_coefficients
 
 __all__ = ["Layers", "coefficients", "critical_forms", "exponents", "semi_critical_forms"]
 

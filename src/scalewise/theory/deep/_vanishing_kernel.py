@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.criticality import Criticality, taylor_coefficients
+from scalewise.critical import Criticality, taylor_coefficients
 from scalewise.theory.deep import _power_laws as power_laws
 from scalewise.theory.deep._power_laws import PowerLaw
 from scalewise.theory.deep._scale_invariant import Layers

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewise.activations import Activation, activation
-from scalewise.criticality import criticality
+from scalewise.critical import criticality
 from scalewise.network import MLP
 
 __all__ = [

@@ -38,7 +38,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise.activations import Activation
-from scalewise.criticality import susceptibilities
+from scalewise.critical import susceptibilities
 from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
 from scalewise.network import MLP, check_inputs, refuse_zero_inputs
 from scalewise.theory.flow._preactivation import (
@@ -151,7 +151,7 @@ def residual_susceptibilities(
         $(\chi_\parallel,\chi_\perp)$, shaped like `K`, dimensionless.
 
     Raises:
-        ValueError: As for `scalewise.criticality.susceptibilities`.
+        ValueError: As for `scalewise.critical.susceptibilities`.
 
     Source: PDLT (B.15), (B.16).
 

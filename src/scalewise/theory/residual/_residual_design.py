@@ -21,7 +21,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
 from scalewise.activations import Activation, activation
-from scalewise.criticality import Criticality, criticality
+from scalewise.critical import Criticality, criticality
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.theory.information._aspect_ratio import optimal_aspect_ratio, vertex_growth
 

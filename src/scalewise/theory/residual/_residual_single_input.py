@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.criticality import susceptibilities
+from scalewise.critical import susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.theory.residual._residual import ResidualMLP, memory
 
