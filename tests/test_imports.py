@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
@@ -130,6 +132,17 @@ def test_public_names_are_few_and_exist() -> None:
     assert len(scalewise.__all__) <= 30
     for name in scalewise.__all__:
         assert getattr(scalewise, name) is not None
+
+
+def test_what_is_not_used_is_not_imported() -> None:
+    """Exponents and the names of the package need no array, no frame and no framework."""
+    heavy = ("numpy", "scipy", "pandas", "xarray", "matplotlib", "jax", "torch")
+    check = f"print([m for m in {heavy} if m in sys.modules])"
+    for module in ("scalewise", "scalewise.scaling"):
+        command = [sys.executable, "-c", f"import sys, {module}; {check}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]", module
+    assert {"torch", "jax", *scalewise.__all__} == set(dir(scalewise))
 
 
 def test_no_file_bears_the_name_of_what_it_exports() -> None:
