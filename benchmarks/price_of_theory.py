@@ -87,7 +87,8 @@ def many_inputs() -> tuple[Callable[[], Any], Callable[[Any], float]]:
 
 def deep() -> tuple[Callable[[], Any], Callable[[Any], float]]:
     import scalewise as sw
-    from scalewise.theory import asymptotics, single_input_flow
+    from scalewise.theory.deep import asymptotics
+    from scalewise.theory.single import single_input_flow
 
     net = sw.MLP(100_000, 100, "tanh", input_dim=1, output_dim=1).at_criticality()
     net = net.with_equivalent_learning_rates()

@@ -13,7 +13,7 @@ from scalewise.plan import (
     TensorDescription,
     make_plan,
 )
-from scalewise.plan.forward import Attention, Forward, Passes
+from scalewise.plan._forward import Attention, Forward, Passes
 from scalewise.scaling import Strategy
 
 

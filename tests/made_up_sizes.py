@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scalewise.plan.measurement import Measurement, Quantity
+from scalewise.plan._measurement import Measurement, Quantity
 
 WIDTHS = np.array([64.0, 128.0, 256.0, 512.0])
 Q = Quantity

@@ -12,7 +12,7 @@ from scipy import stats
 
 import scalewise as sw
 from made_up_results import SLOPE, ensemble, network, theory
-from scalewise.compare import Comparison, at_width, compare
+from scalewise.comparison import Comparison, at_width, compare
 from scalewise.network import MLP
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kinked import elu, g, hard_tanh, selu
 from scalewise.activations import BUILTIN_NAMES, Kink, activation
-from scalewise.criticality import criticality
+from scalewise.critical import criticality
 from scalewise.gaussian import single_moment
 
 NONE = (

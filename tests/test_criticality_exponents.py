@@ -7,7 +7,7 @@ import pytest
 
 from kinked import bent, polynomial, skewed
 from scalewise.activations import activation
-from scalewise.criticality import (
+from scalewise.critical import (
     criticality,
 )
 from scalewise.gaussian import single_moment

@@ -7,7 +7,7 @@ import pytest
 
 from kinked import g
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.criticality import criticality, susceptibilities
+from scalewise.critical import criticality, susceptibilities
 from scalewise.gaussian import single_moment
 from scalewise.network import MLP
 

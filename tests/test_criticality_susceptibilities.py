@@ -11,7 +11,7 @@ import pytest
 
 from kinked import elu, g, hard_tanh, selu
 from scalewise.activations import BUILTIN_NAMES, activation
-from scalewise.criticality import susceptibilities
+from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
 
 # Golden: the ratio of the susceptibilities, PDLT (5.73)

@@ -11,7 +11,7 @@ from kinked import elu, hard_tanh, selu, skewed
 from rescaled import rescaled
 from scalewise.activations import BUILTIN_NAMES, activation
 from scalewise.activations._scale import scale_of
-from scalewise.criticality import Criticality, criticality, equivalent_rates, susceptibilities
+from scalewise.critical import Criticality, criticality, equivalent_rates, susceptibilities
 
 # Powers of 1/s with which the coefficients of a class scale; the others are plain numbers.
 IN_UNITS = {"a_1": -2, "a_2": -4, "b_1": -2, "atilde_1": -2, "btilde_1": -2}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kinked import elu, g, hard_tanh, polynomial, skewed
 from scalewise.activations import activation
-from scalewise.criticality import (
+from scalewise.critical import (
     criticality,
     parallel_locus,
     perpendicular_locus,

@@ -15,7 +15,7 @@ import pytest
 import scalewise as sw
 from scalewise import gaussian, limits, nets, theory
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.criticality import (
+from scalewise.critical import (
     equivalent_rates,
     parallel_locus,
     perpendicular_locus,
@@ -72,11 +72,13 @@ VERBS = {
         v.value for v in gaussian.pair_moments(s, 1.0, 0.5, 0.2, [(0, 0), (1, 1), (2, 2)]).values()
     ],
     "predict": lambda s: sw.predict(net(s), X, observables=["kernel", "ntk", "ntk_D"]).ntk_D,
-    "single_input_flow": lambda s: theory.single_input_flow(net(s), X).V,
-    "angle_flow": lambda s: theory.angle_flow(net(s), X[:1], X[1:]).psi,
-    "nearby_inputs_flow": lambda s: theory.nearby_inputs_flow(net(s), X, X[::-1]).K00,
-    "ntk_layer_contributions": lambda s: theory.ntk_layer_contributions(net(s), X),
-    "asymptotics": lambda s: list(theory.leading_forms(theory.asymptotics(s), 50.0).values()),
+    "single_input_flow": lambda s: theory.single.single_input_flow(net(s), X).V,
+    "angle_flow": lambda s: theory.deep.angle_flow(net(s), X[:1], X[1:]).psi,
+    "nearby_inputs_flow": lambda s: theory.single.nearby_inputs_flow(net(s), X, X[::-1]).K00,
+    "ntk_layer_contributions": lambda s: theory.single.ntk_layer_contributions(net(s), X),
+    "asymptotics": lambda s: list(
+        theory.deep.leading_forms(theory.deep.asymptotics(s), 50.0).values()
+    ),
     "measure": lambda s: sw.measure(net(s), X, networks=4, progress=False).ntk,
     "empirical_ntk": lambda s: nets.empirical_ntk(net(s), weights(s), X),
     "layer_kernels": lambda s: limits.layer_kernels(wide(s), X).features,

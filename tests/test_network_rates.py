@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
-from scalewise.criticality import susceptibilities
+from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
 
 

@@ -16,7 +16,7 @@ from scalewise.scaling import (
     observable_order,
     standard,
 )
-from scalewise.theory.differentials import mean_shallow_differential
+from scalewise.theory.exact import mean_shallow_differential
 
 X = np.array([[1.0, 0.5]])
 POWERS = {"z": 0, "ntk": 1, "dntk": 2, "z_dntk": 2, "ddntk_I": 3, "ddntk_II": 3}  # of eta

@@ -6,20 +6,40 @@ The public names; nothing else lives here. See ``docs/architecture.md`` for the 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from scalewise import scaling, theory
 from scalewise._version import __version__
-from scalewise.activations import Activation, activation
-from scalewise.compare import Comparison, at_width, compare
-from scalewise.criticality import Criticality, criticality
-from scalewise.data import load_inputs
-from scalewise.network import MLP
-from scalewise.observables import OBSERVABLES
-from scalewise.theory import predict
-from scalewise.theory.aspect_ratio import optimal_depth
 
 if TYPE_CHECKING:
-    from scalewise import jax, limits, torch
+    from scalewise import jax as jax
+    from scalewise import limits, nets, plan, scaling, theory
+    from scalewise import torch as torch
+    from scalewise.activations import Activation, activation
+    from scalewise.comparison import Comparison, at_width, compare
+    from scalewise.critical import Criticality, criticality
+    from scalewise.data import load_inputs
     from scalewise.nets import measure
+    from scalewise.network import MLP
+    from scalewise.observables import OBSERVABLES
+    from scalewise.theory import predict
+    from scalewise.theory.information import optimal_depth
+
+# Where each name lives. What is not used is not imported: networks need JAX and the adapters frameworks of their
+# own, which are extras, and exponents need nothing at all.
+_HOME = {
+    "MLP": "network",
+    "OBSERVABLES": "observables",
+    "Activation": "activations",
+    "Comparison": "comparison",
+    "Criticality": "critical",
+    "activation": "activations",
+    "at_width": "comparison",
+    "compare": "comparison",
+    "criticality": "critical",
+    "load_inputs": "data",
+    "measure": "nets",
+    "optimal_depth": "theory.information",
+    "predict": "theory",
+}
+_ROOMS = ("jax", "limits", "nets", "plan", "scaling", "theory", "torch")
 
 __all__ = [
     "MLP",
@@ -32,25 +52,27 @@ __all__ = [
     "at_width",
     "compare",
     "criticality",
-    "jax",
     "limits",
     "load_inputs",
     "measure",
+    "nets",
     "optimal_depth",
+    "plan",
     "predict",
     "scaling",
     "theory",
-    "torch",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # Networks need JAX; the theory does not, and should not wait for its import.
-    if name == "measure":
-        from scalewise.nets import measure
-
-        return measure
-    # The adapters need frameworks of their own, which are extras; what is not used is not imported.
-    if name in ("jax", "limits", "torch"):
+    if name in _ROOMS:
         return import_module(f"scalewise.{name}")
+    if name in _HOME:
+        found = getattr(import_module(f"scalewise.{_HOME[name]}"), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module 'scalewise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ROOMS})

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scalewise._arrays import float_array, real_array
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
-from scalewise.criticality import Criticality, criticality, equivalent_rates, rates_along
+from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
 
 __all__ = ["MLP", "check_inputs", "check_kernels", "digest_of", "refuse_zero_inputs"]
 

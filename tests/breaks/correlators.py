@@ -6,23 +6,25 @@ CORRELATORS = "tests/theory/test_correlators.py"
 INTERLAYER = "tests/theory/test_interlayer.py"
 
 of_correlators = row(
-    "theory/correlators.py",
+    "theory/correlators/_correlators.py",
     (
         f"{CORRELATORS}::test_printed_form_with_inverse_metrics",
         f"{CORRELATORS}::test_products_of_preactivations_give_the_tensors_back",
     ),
 )
 of_neurons = row(
-    "theory/neuron_tensors.py",
+    "theory/correlators/_neuron_tensors.py",
     (
         f"{CORRELATORS}::test_symmetries_of_whole_arrays",
         f"{CORRELATORS}::test_whole_arrays_of_the_second_layer",
     ),
 )
-of_derivatives = row("theory/_gaussian_derivatives.py", "tests/theory/test_insertions.py")
-of_insertions = row("theory/insertions.py", "tests/theory/test_insertions.py")
+of_derivatives = row(
+    "theory/correlators/_gaussian_derivatives.py", "tests/theory/test_insertions.py"
+)
+of_insertions = row("theory/correlators/_insertions.py", "tests/theory/test_insertions.py")
 of_interlayer = row(
-    "theory/interlayer.py",
+    "theory/correlators/_interlayer.py",
     (
         f"{INTERLAYER}::test_pairs_of_activations_give_the_recursions",
         f"{INTERLAYER}::test_linear_network_exactly",
@@ -30,8 +32,8 @@ of_interlayer = row(
         f"{INTERLAYER}::test_several_neurons_one_by_one",
     ),
 )
-of_ratios = row("theory/ratios.py", "tests/theory/test_ratios.py")
-of_states = row("theory/discrete_information.py", "tests/theory/test_information.py")
+of_ratios = row("theory/deep/_ratios.py", "tests/theory/test_ratios.py")
+of_states = row("theory/information/_discrete_information.py", "tests/theory/test_information.py")
 
 MUTANTS = (
     of_correlators("correlation with the NTK: D without its half", "0.5 * np.einsum", "np.einsum"),

@@ -2,9 +2,9 @@
 
 from breaks import row
 
-of_universality = row("criticality/_universality.py", "tests/test_criticality_exponents.py")
-of_equivalence = row("criticality/_equivalence.py", "tests/test_network_rates.py")
-of_search = row("criticality/_search.py", "tests/test_criticality_units.py")
+of_universality = row("critical/_universality.py", "tests/test_criticality_exponents.py")
+of_equivalence = row("critical/_equivalence.py", "tests/test_network_rates.py")
+of_search = row("critical/_search.py", "tests/test_criticality_units.py")
 of_s_family = row(
     "experiments/s_family.py",
     "tests/experiments/test_s_family.py::test_means_are_those_of_the_recursions",

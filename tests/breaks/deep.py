@@ -2,12 +2,14 @@
 
 from breaks import row
 
-of_vanishing_kernel = row("theory/vanishing_kernel.py", "tests/theory/test_asymptotics.py")
-of_scale_invariant = row("theory/scale_invariant.py", "tests/theory/test_asymptotics.py")
-of_power_laws = row("theory/power_laws.py", "tests/theory/test_asymptotics_derived.py")
-of_half_stable = row("theory/half_stable.py", "tests/theory/test_asymptotics_derived.py")
-of_asymptotics = row("theory/asymptotics.py", "tests/theory/test_asymptotics.py")
-of_scaling_ansatz = row("theory/scaling_ansatz.py", "tests/theory/test_asymptotics_scaling.py")
+of_vanishing_kernel = row("theory/deep/_vanishing_kernel.py", "tests/theory/test_asymptotics.py")
+of_scale_invariant = row("theory/deep/_scale_invariant.py", "tests/theory/test_asymptotics.py")
+of_power_laws = row("theory/deep/_power_laws.py", "tests/theory/test_asymptotics_derived.py")
+of_half_stable = row("theory/deep/_half_stable.py", "tests/theory/test_asymptotics_derived.py")
+of_asymptotics = row("theory/deep/_asymptotics.py", "tests/theory/test_asymptotics.py")
+of_scaling_ansatz = row(
+    "theory/deep/_scaling_ansatz.py", "tests/theory/test_asymptotics_scaling.py"
+)
 
 MUTANTS = (
     of_vanishing_kernel(

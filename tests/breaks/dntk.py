@@ -4,8 +4,8 @@ from breaks import row
 
 TESTS = "tests/theory/test_tensor_flow.py"
 ORACLE = f"{TESTS}::test_unequal_widths_and_rates_of_its_own_in_each_layer"
-of_dntk = row("theory/dntk.py", ORACLE)
-of_ddntk = row("theory/ddntk.py", ORACLE)
+of_dntk = row("theory/flow/_dntk.py", ORACLE)
+of_ddntk = row("theory/flow/_ddntk.py", ORACLE)
 
 MUTANTS = (
     of_dntk(

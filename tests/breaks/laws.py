@@ -2,20 +2,22 @@
 
 from breaks import row
 
-of_residual = row("theory/residual.py", "tests/theory/test_residual.py")
-of_residual_metric = row("theory/residual_metric.py", "tests/theory/test_residual.py")
-of_residual_single_input = row("theory/residual_single_input.py", "tests/theory/test_residual.py")
-of_residual_design = row("theory/residual_design.py", "tests/theory/test_residual.py")
-of_pairings = row("theory/_pairings.py", "tests/theory/test_linear_networks.py")
-of_linear_networks = row("theory/linear_networks.py", "tests/theory/test_linear_networks.py")
-of_information = row("theory/information.py", "tests/theory/test_information.py")
-of_aspect_ratio = row("theory/aspect_ratio.py", "tests/theory/test_information.py")
-of_nearly_gaussian = row("theory/nearly_gaussian.py", "tests/theory/test_couplings.py")
-of_couplings = row("theory/couplings.py", "tests/theory/test_couplings.py")
-of_single_input_couplings = row(
-    "theory/single_input_couplings.py", "tests/theory/test_couplings.py"
+of_residual = row("theory/residual/_residual.py", "tests/theory/test_residual.py")
+of_residual_metric = row("theory/residual/_residual_metric.py", "tests/theory/test_residual.py")
+of_residual_single_input = row(
+    "theory/residual/_residual_single_input.py", "tests/theory/test_residual.py"
 )
-of_complexity = row("theory/complexity.py", "tests/theory/test_complexity.py")
+of_residual_design = row("theory/residual/_residual_design.py", "tests/theory/test_residual.py")
+of_pairings = row("theory/exact/_pairings.py", "tests/theory/test_linear_networks.py")
+of_linear_networks = row("theory/exact/_linear_networks.py", "tests/theory/test_linear_networks.py")
+of_information = row("theory/information/_information.py", "tests/theory/test_information.py")
+of_aspect_ratio = row("theory/information/_aspect_ratio.py", "tests/theory/test_information.py")
+of_nearly_gaussian = row("theory/correlators/_nearly_gaussian.py", "tests/theory/test_couplings.py")
+of_couplings = row("theory/action/_couplings.py", "tests/theory/test_couplings.py")
+of_single_input_couplings = row(
+    "theory/action/_single_input_couplings.py", "tests/theory/test_couplings.py"
+)
+of_complexity = row("theory/action/_complexity.py", "tests/theory/test_complexity.py")
 
 MUTANTS = (
     of_residual(

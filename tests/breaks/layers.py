@@ -4,14 +4,14 @@ from breaks import row
 
 TESTS = "tests/theory/test_tensor_flow.py"
 ORACLE = f"{TESTS}::test_unequal_widths_and_rates_of_its_own_in_each_layer"
-of_layer = row("theory/layer.py", ORACLE)
-of_flow = row("theory/tensor_flow.py", ORACLE)
+of_layer = row("theory/flow/_layer.py", ORACLE)
+of_flow = row("theory/flow/_tensor_flow.py", ORACLE)
 DEEP = "tests/theory/test_trajectory.py"
 of_trajectory = row(
-    "theory/_trajectory.py", f"{DEEP}::test_few_layers_are_evaluated_and_all_are_right"
+    "theory/flow/_trajectory.py", f"{DEEP}::test_few_layers_are_evaluated_and_all_are_right"
 )
-of_deep = row("theory/_deep_kernels.py", f"{DEEP}::test_deep_kernels_are_those_of_every_layer")
-of_one = row("theory/_one_input.py", f"{DEEP}::test_one_input_from_tables_is_one_among_many")
+of_deep = row("theory/flow/_deep_kernels.py", f"{DEEP}::test_deep_kernels_are_those_of_every_layer")
+of_one = row("theory/flow/_one_input.py", f"{DEEP}::test_one_input_from_tables_is_one_among_many")
 
 MUTANTS = (
     of_layer(

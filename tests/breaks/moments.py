@@ -17,7 +17,7 @@ of_increments = row(
 )
 of_polar = row("gaussian/_polar.py", "tests/gaussian/test_joint.py")
 of_joint = row("gaussian/_joint.py", "tests/gaussian/test_joint.py")
-of_moments = row("criticality/_moments.py", "tests/test_criticality_susceptibilities.py")
+of_moments = row("critical/_moments.py", "tests/test_criticality_susceptibilities.py")
 
 MUTANTS = (
     of_four(
@@ -176,7 +176,7 @@ MUTANTS = (
         '        out[p, q] = Estimate(0.0 * one.value * other.value, error, "quadrature")',
         "tests/theory/test_zero_inputs.py::test_it_is_the_limit_of_small_inputs_and_one_input_alone",
     ),
-    row("theory/_line_moments.py", "tests/theory/test_zero_inputs.py")(
+    row("theory/_tables/_line_moments.py", "tests/theory/test_zero_inputs.py")(
         "zero input: slope of the mean square",
         "s1 * s1 + s0 * s2",
         "s1 * s1",

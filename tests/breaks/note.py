@@ -2,10 +2,14 @@
 
 from breaks import row
 
-of_differential_types = row("theory/_differential_types.py", "tests/theory/test_differentials.py")
-of_differentials = row("theory/differentials.py", "tests/theory/test_differentials.py")
-of_influence = row("theory/influence.py", "tests/theory/test_influence.py")
-of_influence_refined = row("theory/influence_refined.py", "tests/theory/test_influence_refined.py")
+of_differential_types = row(
+    "theory/exact/_differential_types.py", "tests/theory/test_differentials.py"
+)
+of_differentials = row("theory/exact/_differentials.py", "tests/theory/test_differentials.py")
+of_influence = row("theory/note/_influence.py", "tests/theory/test_influence.py")
+of_influence_refined = row(
+    "theory/note/_influence_refined.py", "tests/theory/test_influence_refined.py"
+)
 
 MUTANTS = (
     of_differential_types(

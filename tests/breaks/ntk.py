@@ -4,7 +4,7 @@ from breaks import row
 
 TESTS = "tests/theory/test_tensor_flow.py"
 ORACLE = f"{TESTS}::test_unequal_widths_and_rates_of_its_own_in_each_layer"
-of_ntk = row("theory/ntk_statistics.py", ORACLE)
+of_ntk = row("theory/flow/_ntk_statistics.py", ORACLE)
 
 MUTANTS = (
     of_ntk(

@@ -2,16 +2,22 @@
 
 from breaks import row
 
-of_single_input = row("theory/single_input.py", "tests/theory/test_single_input_recursions.py")
-of_line_moments = row("theory/_line_moments.py", "tests/theory/test_single_input_moments.py")
-of_line_table = row("theory/_line_table.py", "tests/theory/test_single_input_moments.py")
-of_scan = row("theory/_scan.py", "tests/theory/test_single_input_recursions.py")
+of_single_input = row(
+    "theory/single/_single_input.py", "tests/theory/test_single_input_recursions.py"
+)
+of_line_moments = row(
+    "theory/_tables/_line_moments.py", "tests/theory/test_single_input_moments.py"
+)
+of_line_table = row("theory/_tables/_line_table.py", "tests/theory/test_single_input_moments.py")
+of_scan = row("theory/_tables/_scan.py", "tests/theory/test_single_input_recursions.py")
 of_layer_contributions = row(
-    "theory/layer_contributions.py", "tests/theory/test_single_input_recursions.py"
+    "theory/single/_layer_contributions.py", "tests/theory/test_single_input_recursions.py"
 )
 
-of_size = row("theory/natural_size.py", "tests/theory/test_natural_size.py")
-of_bias = row("compare/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py"))
+of_size = row("theory/flow/_natural_size.py", "tests/theory/test_natural_size.py")
+of_bias = row(
+    "comparison/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py")
+)
 
 MUTANTS = (
     of_single_input(
@@ -198,7 +204,7 @@ MUTANTS = (
         "np.min(same, axis=(0, 2))",
     ),
     of_size("size: correction without its order", "relative * leading", "leading"),
-    row("theory/single_input.py", "tests/theory/test_natural_size.py")(
+    row("theory/single/_single_input.py", "tests/theory/test_natural_size.py")(
         "size: signs of the expectations kept",
         "{name: np.abs(value) for name, value in moments.items()}",
         "moments",

@@ -6,13 +6,13 @@ RULES = "tests/plan/test_rules.py"
 DECIDE = "tests/plan/test_decide.py"
 TABLE = "tests/plan/test_table.py"
 
-of_rules = row("plan/rules.py", RULES)
-of_decide = row("plan/decide.py", DECIDE)
-of_make = row("plan/make.py", DECIDE)
-of_ambiguous = row("plan/ambiguous.py", DECIDE)
+of_rules = row("plan/_rules.py", RULES)
+of_decide = row("plan/_decide.py", DECIDE)
+of_make = row("plan/_make.py", DECIDE)
+of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 REQUEST = "tests/plan/test_request.py"
-of_request = row("plan/request.py", REQUEST)
-of_questions = row("plan/questions.py", f"{REQUEST}::test_all_questions_come_at_once")
+of_request = row("plan/_request.py", REQUEST)
+of_questions = row("plan/_questions.py", f"{REQUEST}::test_all_questions_come_at_once")
 
 MUTANTS = (
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
@@ -169,30 +169,30 @@ MUTANTS = (
         "if one[key(t)] != two[key(t)]}",
         "}",
     ),
-    row("plan/transfer.py", TABLE)(
+    row("plan/_transfer.py", TABLE)(
         "plan transfer: gamma of the other width",
         "wanted = depth_for_gamma(before, m, s)",
         "wanted = depth_for_gamma(before, n, s)",
     ),
-    row("plan/transfer.py", TABLE)(
+    row("plan/_transfer.py", TABLE)(
         "plan transfer: rate instead of decay",
         "else weight_decay * g.weight_decay",
         "else weight_decay * g.lr",
     ),
-    row("plan/store.py", TABLE)(
+    row("plan/_store.py", TABLE)(
         "plan store: the depth forgotten", 'Fraction(data["depth"]),', "Fraction(1),"
     ),
-    row("plan/names.py", TABLE)(
+    row("plan/_names.py", TABLE)(
         "plan names: a child called module stripped",
         "while out not in names and out.startswith",
         "while out.startswith",
     ),
-    row("plan/settings.py", TABLE)(
+    row("plan/_settings.py", TABLE)(
         "plan groups: decay not told apart",
         "setdefault((f.lr, eps * f.eps, weight_decay * f.weight_decay), [])",
         "setdefault((f.eps, f.eps, f.eps), [])",
     ),
-    row("plan/predicted.py", TABLE)(
+    row("plan/_predicted.py", TABLE)(
         "plan predicted: the readout's features forgotten",
         "return [1 - U, *passed], _HALF - A",
         "return [1 - U], -A",

@@ -5,11 +5,11 @@ from breaks import row
 GOLDEN = "tests/theory/test_golden_preactivation.py"
 PRINTED = "tests/theory/test_printed_form.py"
 
-of_flow = row("theory/kernel_flow.py", (PRINTED, "tests/theory/test_golden_ntk.py"))
+of_flow = row("theory/flow/_kernel_flow.py", (PRINTED, "tests/theory/test_golden_ntk.py"))
 of_map = row("gaussian/_kernel_map.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
-of_vertex = row("theory/preactivation.py", (PRINTED, GOLDEN))
+of_vertex = row("theory/flow/_preactivation.py", (PRINTED, GOLDEN))
 
-of_expansion = row("theory/expansion.py", "tests/theory/test_expansion.py")
+of_expansion = row("theory/flow/_expansion.py", "tests/theory/test_expansion.py")
 
 MUTANTS = (
     of_expansion(

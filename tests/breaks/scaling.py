@@ -2,18 +2,18 @@
 
 from breaks import row
 
-of_exponents = row("scaling/exponents.py", "tests/scaling/test_exponents.py")
-of_strategies = row("scaling/strategies.py", "tests/scaling/test_exponents.py")
-of_classify = row("scaling/classify.py", "tests/scaling/test_classify.py")
-of_conditions = row("scaling/conditions.py", "tests/scaling/test_conditions.py")
+of_exponents = row("scaling/_exponents.py", "tests/scaling/test_exponents.py")
+of_strategies = row("scaling/_strategies.py", "tests/scaling/test_exponents.py")
+of_classify = row("scaling/_classify.py", "tests/scaling/test_classify.py")
+of_conditions = row("scaling/_conditions.py", "tests/scaling/test_conditions.py")
 of_orders = row(
-    "scaling/orders.py",
+    "scaling/_orders.py",
     "tests/scaling/test_aspect.py",
 )
-of_aspect = row("scaling/aspect.py", "tests/scaling/test_aspect.py")
+of_aspect = row("scaling/_aspect.py", "tests/scaling/test_aspect.py")
 of_shallow = row("scaling/shallow.py", "tests/scaling/test_shallow.py")
 of_bookkeeping = row("scaling/_bookkeeping.py", "tests/scaling/test_shallow_agreement.py")
-of_general = row("scaling/general.py", "tests/scaling/test_general.py")
+of_general = row("scaling/_general.py", "tests/scaling/test_general.py")
 of_scaled = row("scaled.py", "tests/test_scaled.py")
 
 MUTANTS = (

@@ -6,7 +6,7 @@ of_describe = row("torch/_describe.py", "tests/torch/test_describe.py")
 of_probe = row("torch/_probe.py", "tests/torch/test_refusals.py")
 of_moments = row("torch/_moments.py", "tests/torch/test_init.py")
 of_init = row("torch/_init.py", "tests/torch/test_init.py")
-of_spread = row("plan/spread.py", "tests/torch/test_init.py")
+of_spread = row("plan/_spread.py", "tests/torch/test_init.py")
 of_check = row("torch/_check.py", "tests/torch/test_init.py")
 of_groups = row("torch/_groups.py", "tests/torch/test_groups.py")
 of_schedule = row("torch/_schedule.py", "tests/torch/test_schedule.py")
@@ -14,9 +14,9 @@ of_scale = row("torch/_scale.py", "tests/torch/test_scale.py")
 of_plan = row("torch/_plan.py", "tests/torch/test_models.py")
 FORWARD = "tests/torch/test_forward.py"
 of_trace = row("torch/_trace.py", FORWARD)
-of_rules_of_code = row("plan/rules.py", FORWARD)
-of_make_of_code = row("plan/make.py", FORWARD)
-of_flow = row("plan/flow.py", FORWARD)
+of_rules_of_code = row("plan/_rules.py", FORWARD)
+of_make_of_code = row("plan/_make.py", FORWARD)
+of_flow = row("plan/_flow.py", FORWARD)
 
 MUTANTS = (
     of_flow(

@@ -2,8 +2,8 @@
 
 from breaks import row
 
-of_perturbations = row("theory/perturbations.py", "tests/theory/test_perturbations.py")
-of_angles = row("theory/angles.py", "tests/theory/test_angles.py")
+of_perturbations = row("theory/single/_perturbations.py", "tests/theory/test_perturbations.py")
+of_angles = row("theory/deep/_angles.py", "tests/theory/test_angles.py")
 
 MUTANTS = (
     of_perturbations(

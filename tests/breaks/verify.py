@@ -11,12 +11,12 @@ GROWTH = "tests/plan/test_growth.py"
 
 of_sizes = row("torch/_measure.py", SIZES)
 of_run = row("torch/_run.py", REAL)
-of_fits = row("plan/fits.py", FITS)
-of_rows = row("plan/rows.py", CHECK)
-of_verdict = row("plan/verdict.py", CHECK)
-of_diagnosis = row("plan/diagnosis.py", CHECK)
+of_fits = row("plan/_fits.py", FITS)
+of_rows = row("plan/_rows.py", CHECK)
+of_verdict = row("plan/_verdict.py", CHECK)
+of_diagnosis = row("plan/_diagnosis.py", CHECK)
 of_predicted = row(
-    "plan/predicted.py", f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family"
+    "plan/_predicted.py", f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family"
 )
 
 DEPTH = "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_applied_is_named"
@@ -40,7 +40,7 @@ MUTANTS = (
         "_ZERO",
         f"{ATTENTION}::test_the_neural_tangent_needs_no_other_scale",
     ),
-    row("plan/depth.py", DEPTH)(
+    row("plan/_depth.py", DEPTH)(
         "verify depth: branches without multiplier are right",
         "near = self.excess <= self.tolerance + self.fit.error",
         "near = self.excess <= 3",
@@ -229,7 +229,7 @@ MUTANTS = (
         "contradicts = verdict.regime not in planned",
         CONSISTENCY,
     ),
-    row("plan/check.py", CONSISTENCY)(
+    row("plan/_check.py", CONSISTENCY)(
         "verify check: a deviation that passes",
         "return self.verdict.stable and not self.culprits",
         "return self.verdict.stable",
@@ -245,7 +245,7 @@ MUTANTS = (
         "return self.error + bent",
         "return self.error",
     ),
-    row("plan/growth.py", GROWTH)(
+    row("plan/_growth.py", GROWTH)(
         "verify growth: every fan-in grows like the width",
         "return powers.fan_in * growth.fan_in + powers.width",
         "return powers.fan_in + powers.width",

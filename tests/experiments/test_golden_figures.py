@@ -22,7 +22,7 @@ from scalewise.experiments import (
 )
 from scalewise.nets import Parameters, empirical_ntk
 from scalewise.scaling import shallow
-from scalewise.theory import single_input_flow
+from scalewise.theory.single import single_input_flow
 
 
 def test_the_network_of_the_figure_has_91_parameters() -> None:

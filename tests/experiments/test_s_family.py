@@ -8,7 +8,7 @@ import scalewise as sw
 from scalewise.experiments import s_family
 from scalewise.experiments.s_family import OBSERVABLES, Config
 from scalewise.scaling import gamma
-from scalewise.theory import single_input_flow
+from scalewise.theory.single import single_input_flow
 
 
 @pytest.fixture(scope="module")

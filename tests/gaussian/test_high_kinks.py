@@ -11,7 +11,7 @@ import pytest
 import scalewise as sw
 from kinked import bent, hard_tanh
 from scalewise.gaussian import high_moments, pair_moments
-from scalewise.theory._line_moments import line_moments, moment_names
+from scalewise.theory._tables._line_moments import line_moments, moment_names
 
 ORDERS = [(5, 1), (1, 5), (4, 2), (2, 4), (3, 3)]
 ACTIVATIONS = {

@@ -37,8 +37,8 @@ from jax_models import Transformer, drawn, mlp, mlp_roles, quick_draws
 from scalewise.jax._describe import traced
 from scalewise.jax._look import Call, given, look
 from scalewise.plan import PlanError
-from scalewise.plan.errors import PlanWarning
-from scalewise.plan.forward import Passes, attentions, gauges
+from scalewise.plan._errors import PlanWarning
+from scalewise.plan._forward import Passes, attentions, gauges
 
 MUP = sw.scaling.mup()
 

@@ -20,7 +20,7 @@ from scalewise.limits import (
 )
 from scalewise.limits.learning import conditioned_readout
 from scalewise.scaling import abc, mup, ntk, standard, uniform
-from scalewise.theory import influence
+from scalewise.theory.note import _influence as influence
 
 PAIR = np.array([[1.0, 0.5], [-0.3, 0.8]])
 X = np.array([[0.9, -0.4], [0.3, 1.0], [-0.8, 0.5], [0.5, 0.7]])

@@ -9,9 +9,9 @@ from described_models import mlp, planned
 from made_up_sizes import MUP, NTK, WIDTHS, Q, measurement, powers
 from scalewise import scaling
 from scalewise.plan import Kind, ModelDescription, TensorDescription
-from scalewise.plan.check import Check, check
-from scalewise.plan.diagnosis import Cause, expected_regimes
-from scalewise.plan.measurement import Measurement
+from scalewise.plan._check import Check, check
+from scalewise.plan._diagnosis import Cause, expected_regimes
+from scalewise.plan._measurement import Measurement
 from scalewise.scaling import Regime
 
 STRATEGIES = [

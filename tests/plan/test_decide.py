@@ -17,7 +17,7 @@ from scalewise.plan import (
     TensorDescription,
     decide,
 )
-from scalewise.plan.decide import fan_in_ratio
+from scalewise.plan._decide import fan_in_ratio
 
 TWO = Fraction(2)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewise.plan import PlanError
-from scalewise.plan.fits import Fit, Status, power_law
+from scalewise.plan._fits import Fit, Status, power_law
 
 WIDTHS = np.array([64.0, 128.0, 256.0, 512.0, 1024.0])
 

@@ -8,8 +8,8 @@ import pytest
 from described_models import planned
 from scalewise import scaling
 from scalewise.plan import Kind, ModelDescription, TensorDescription, predicted
-from scalewise.plan.growth import Growth, growth_between, growth_over, of_width, written
-from scalewise.plan.rules import Powers
+from scalewise.plan._growth import Growth, growth_between, growth_over, of_width, written
+from scalewise.plan._rules import Powers
 
 
 def odd(n: int, depth: int) -> ModelDescription:

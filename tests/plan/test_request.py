@@ -14,7 +14,7 @@ from flax import nnx
 import scalewise as sw
 from jax_models import drawn
 from scalewise.plan import PlanError
-from scalewise.plan.request import requested
+from scalewise.plan._request import requested
 from scalewise.scaling import ABC
 
 SIZES = {"base": {"width": 8, "depth": 2}, "target": {"width": 32, "depth": 2}}

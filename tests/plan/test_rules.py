@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from described_models import language_model, mlp, planned
 from scalewise import scaling
 from scalewise.plan import Layer, PlanError, Powers, Ratios, Role, rule
-from scalewise.plan.rules import OPTIMIZERS, gradient_exponent
+from scalewise.plan._rules import OPTIMIZERS, gradient_exponent
 
 HALF = Fraction(1, 2)
 FAMILY = [scaling.meta(Fraction(k, 4)) for k in range(5)]

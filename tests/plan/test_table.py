@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from described_models import language_model, planned
 from scalewise import scaling
 from scalewise.plan import PlanError, describe, groups, load, predicted, save, transfer
-from scalewise.plan.names import bare, matching, pattern
+from scalewise.plan._names import bare, matching, pattern
 
 
 def test_names() -> None:
@@ -55,7 +55,7 @@ def test_groups_are_few_and_named() -> None:
 )
 def test_json_round_trip(s: str, optimizer: str, width: int, depth: int) -> None:
     plan = planned(scaling.meta(s), optimizer, base=6, target=width, depth=depth)
-    from scalewise.plan.store import from_json, to_json
+    from scalewise.plan._store import from_json, to_json
 
     again = from_json(to_json(plan))
     assert again == plan

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from made_up_results import ensemble, network, theory
-from scalewise.compare import at_width, compare
+from scalewise.comparison import at_width, compare
 from scalewise.report import Results, write_report
 
 BROWSER = next(

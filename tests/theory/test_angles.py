@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import scalewise as sw
 from networks import net
-from scalewise.theory import (
+from scalewise.theory.deep import (
     angle_flow,
     asymptotics,
     crossover_depth,
@@ -16,7 +16,7 @@ from scalewise.theory import (
     deep_ntk_angle,
     kernel_angle,
 )
-from scalewise.theory.kernel_flow import kernel_flow
+from scalewise.theory.flow import kernel_flow
 
 RELU = sw.activation("relu")
 RHO = 1 / np.pi

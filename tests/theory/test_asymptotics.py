@@ -12,20 +12,25 @@ import pytest
 
 import scalewise as sw
 from networks import net
-from scalewise.theory import asymptotics, fit_scaling, leading_forms, single_input_flow
-from scalewise.theory.half_stable import half_stable
-from scalewise.theory.scale_invariant import semi_critical_forms
-from scalewise.theory.vanishing_kernel import (
-    coefficients,
+from scalewise.theory.deep import (
+    asymptotics,
     distance_forms,
-    exponents,
-    input_scale,
-    leading,
+    fit_scaling,
+    leading_forms,
     perturbation_series,
-    series,
+    semi_critical_forms,
     tuned_metric,
     uniform_rate_forms,
 )
+from scalewise.theory.deep._half_stable import half_stable
+from scalewise.theory.deep._vanishing_kernel import (
+    coefficients,
+    exponents,
+    input_scale,
+    leading,
+    series,
+)
+from scalewise.theory.single import single_input_flow
 
 DEPTH = 40000
 WAVY = sw.activation(lambda z: jnp.tanh(z) + jnp.sin(z) ** 2 / 2, name="wavy")

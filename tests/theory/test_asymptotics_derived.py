@@ -10,10 +10,11 @@ import pytest
 import scalewise as sw
 from kinked import polynomial
 from networks import net
-from scalewise.criticality import criticality
-from scalewise.theory import asymptotics, leading_forms, single_input_flow
-from scalewise.theory.half_stable import exponents, forms, half_stable
-from scalewise.theory.vanishing_kernel import coefficients, kinked_coefficients, series
+from scalewise.critical import criticality
+from scalewise.theory.deep import asymptotics, leading_forms
+from scalewise.theory.deep._half_stable import exponents, forms, half_stable
+from scalewise.theory.deep._vanishing_kernel import coefficients, kinked_coefficients, series
+from scalewise.theory.single import single_input_flow
 
 DEPTH = 30000
 LAYERS = np.arange(1.0, DEPTH + 1)

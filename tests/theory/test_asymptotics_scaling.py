@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalewise.theory import asymptotics, fit_scaling, normalised_exponents, relevance
+from scalewise.theory.deep import asymptotics, fit_scaling, normalised_exponents, relevance
 
 LAYERS = np.arange(1.0, 20001)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewise.observables import OBSERVABLES
-from scalewise.theory.complexity import (
+from scalewise.theory.action import (
     finite_width_couplings,
     finite_width_numbers,
     functions_in_a_model,

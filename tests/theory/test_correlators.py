@@ -13,11 +13,12 @@ import pytest
 
 import scalewise as sw
 from scalewise.nets import Parameters, init_weights, layer_tensors
-from scalewise.theory.correlators import dntk_correlation, ntk_correlation
-from scalewise.theory.neuron_tensors import (
+from scalewise.theory.correlators import (
+    dntk_correlation,
     four_preactivations,
     mean_first_ddntk,
     mean_second_ddntk,
+    ntk_correlation,
     ntk_with_ntk,
     preactivation_with_dntk,
     preactivations_with_ntk,

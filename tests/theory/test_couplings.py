@@ -14,18 +14,13 @@ from hypothesis import strategies as st
 
 import scalewise as sw
 from scalewise.gaussian import single_moment
-from scalewise.theory.couplings import (
-    Couplings,
+from scalewise.theory.action import (
     action,
+    action_cumulants,
     action_expectation,
     couplings,
     marginalise,
     metric_and_vertex,
-)
-from scalewise.theory.linear_networks import cumulants, metric_moments
-from scalewise.theory.nearly_gaussian import intralayer_covariance, nearly_gaussian_expectation
-from scalewise.theory.single_input_couplings import (
-    action_cumulants,
     nlo_couplings,
     quadratic_coupling,
     quartic_coupling,
@@ -33,6 +28,9 @@ from scalewise.theory.single_input_couplings import (
     sextic_coupling,
     six_point_vertex,
 )
+from scalewise.theory.action._couplings import Couplings
+from scalewise.theory.correlators import intralayer_covariance, nearly_gaussian_expectation
+from scalewise.theory.exact import cumulants, metric_moments
 
 
 def tensors(count=2, seed=0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

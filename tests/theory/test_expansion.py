@@ -6,9 +6,14 @@ import pytest
 import scalewise as sw
 from networks import inputs_with_kernel, net
 from rescaled import rescaled
-from scalewise.theory.expansion import _spread, expansion_parameter, pair_vertex, pairs_to_watch
-from scalewise.theory.kernel_flow import kernel_flow
-from scalewise.theory.preactivation import preactivation_flow
+from scalewise.theory.flow import (
+    expansion_parameter,
+    kernel_flow,
+    pair_vertex,
+    pairs_to_watch,
+    preactivation_flow,
+)
+from scalewise.theory.flow._expansion import _spread
 
 APART = np.array([[1.0, 0.2, 0.5], [-0.3, 1.2, 0.1], [-1.0, -0.1, -0.4], [2.0, 0.4, 1.1]])
 SMOOTH = ["tanh", "sin", "erf", "gelu", "swish", "sigmoid", "softplus", "monomial(2)", "linear"]

@@ -12,9 +12,8 @@ import pytest
 
 import scalewise as sw
 from networks import inputs_with_kernel, net, one_input
-from scalewise.theory.kernel_flow import kernel_flow
-from scalewise.theory.preactivation import preactivation_flow
-from scalewise.theory.single_input import single_input_vertex
+from scalewise.theory.flow import kernel_flow, preactivation_flow
+from scalewise.theory.single import single_input_vertex
 
 SINGLE_INPUT = {  # activation, layer: K, V, G1 from K(1) = 1 at C_b = 0, C_W = 1
     ("tanh", 2): (0.3942944904, 0.0975237381, 0.0),
@@ -172,8 +171,8 @@ def sin_four_point(K: np.ndarray) -> np.ndarray:
 def test_second_layer_vertex_of_sin(samples: int, tolerance: float | None) -> None:
     """Second-layer V, PDLT (4.40), against the closed form for sin.
 
-    Up to four inputs the product rule must be exact; beyond, the sampled entries must be within five
-    of their own error bars and those must be small.
+    Up to four inputs the product rule must be exact; beyond, the sampled entries must be within
+    their own error bars and those must be small.
     """
     rng = np.random.default_rng(3)
     x = rng.normal(size=(samples, 5))
@@ -186,8 +185,8 @@ def test_second_layer_vertex_of_sin(samples: int, tolerance: float | None) -> No
         assert gap.max() < tolerance
         return
     error = flow.four_point_vertex_error.values[1]
-    assert error.max() < 2e-3 * np.abs(V).max()
-    assert np.all(gap <= 5 * error + 1e-10)
+    assert error.max() < 8e-3 * np.abs(V).max()
+    assert np.all(gap <= error + 1e-10)
 
 
 def test_vertex_of_exp_is_log_normal() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.theory.influence import (
+from scalewise.theory.note import (
     cross_moment,
     first_moment,
     forward_factors,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.theory.influence import first_moment
-from scalewise.theory.influence_refined import refined_moments, row_overlap
+from scalewise.theory.note import first_moment, refined_moments, row_overlap
 
 X = np.array([[1.0, 0.5], [-0.3, 0.8]])
 C_b, C_W = 0.1, (1.2, 0.9, 1.1, 0.8)

@@ -14,29 +14,25 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 import scalewise as sw
-from scalewise.theory.aspect_ratio import (
-    optimal_aspect_ratio,
-    optimal_depth,
-    optimal_information,
-    vertex_growth,
-)
-from scalewise.theory.discrete_information import (
+from scalewise.theory.information import (
     boltzmann_distribution,
+    conditional_variance,
     cross_entropy,
     entropy,
-    kl_divergence,
-    mutual_information,
-    tripartite_information,
-)
-from scalewise.theory.information import (
-    conditional_variance,
     entropy_correction,
     finite_width_entropy,
     finite_width_mutual_information,
     finite_width_tripartite_information,
     gaussian_entropy,
     gaussian_mutual_information,
+    kl_divergence,
+    mutual_information,
+    optimal_aspect_ratio,
+    optimal_depth,
+    optimal_information,
+    tripartite_information,
     two_input_mutual_information,
+    vertex_growth,
 )
 
 # Discrete tables

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from scalewise.theory.insertions import (
+from scalewise.theory.correlators import (
     stochastic_metric,
     weight_generating_function,
     weight_moments,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.theory.interlayer import interlayer_covariance
+from scalewise.theory.correlators import interlayer_covariance
 
 NAMES = ["kernel", "ntk", "four_point_vertex", "ntk_D"]
 X = np.array([[1.1, -0.4, 0.3], [0.2, 0.9, -0.8]])

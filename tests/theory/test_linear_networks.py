@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
-from scalewise.theory.linear_networks import (
+from scalewise.theory.exact import (
     connected_linear_correlator,
     cumulants,
     double_scaling_moment,

@@ -5,12 +5,12 @@ import pytest
 
 import scalewise as sw
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.compare import at_width
+from scalewise.comparison import at_width
 from scalewise.observables import OBSERVABLES, exists
-from scalewise.theory import single_input_flow
-from scalewise.theory.natural_size import natural_sizes
-from scalewise.theory.single_input import single_input_majorants
-from scalewise.theory.tensor_flow import TENSORS
+from scalewise.theory.flow import natural_sizes
+from scalewise.theory.flow._tensor_flow import TENSORS
+from scalewise.theory.single import single_input_flow
+from scalewise.theory.single._single_input import single_input_majorants
 
 SIZED = [name for name, row in OBSERVABLES.items() if row.dimension is not None]
 X = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [2.0, 0.3, 0.4, 1.2]])

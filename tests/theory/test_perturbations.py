@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import scalewise as sw
 from networks import net
 from scalewise.gaussian import pair_moment
-from scalewise.theory import (
+from scalewise.theory.flow import kernel_flow
+from scalewise.theory.single import (
     assemble,
     interpolation_variance,
     nearby_expectation,
@@ -16,7 +17,6 @@ from scalewise.theory import (
     project,
     robustness,
 )
-from scalewise.theory.kernel_flow import kernel_flow
 
 X0 = np.array([1.0, 0.4, -0.7])
 ACROSS = np.array([0.4, -1.0, 0.0])  # orthogonal to X0: equal norms

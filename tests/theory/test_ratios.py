@@ -5,7 +5,8 @@ import pytest
 
 import scalewise as sw
 from networks import net
-from scalewise.theory import finite_width_ratios, output_scale, single_input_flow
+from scalewise.theory.deep import finite_width_ratios, output_scale
+from scalewise.theory.single import single_input_flow
 
 NAMES = {
     "metric_nlo": "G1",

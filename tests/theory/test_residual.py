@@ -15,18 +15,22 @@ from hypothesis import strategies as st
 import scalewise as sw
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.nets._residual import residual_metrics
-from scalewise.theory.residual import ResidualMLP, residual_flow, residual_susceptibilities
-from scalewise.theory.residual_design import (
+from scalewise.theory.residual import (
+    ResidualMLP,
     block_norm,
     gamma_star,
     printed_gamma_star,
     printed_residual_growth,
+    printed_single_input,
     residual_aspect_ratio,
     residual_block_scale,
+    residual_flow,
     residual_growth,
+    residual_metric,
+    residual_single_input,
+    residual_susceptibilities,
 )
-from scalewise.theory.residual_metric import covariances_of_layers, residual_metric
-from scalewise.theory.residual_single_input import printed_single_input, residual_single_input
+from scalewise.theory.residual._residual_metric import covariances_of_layers
 
 X = np.array([[1.0, 0.2], [0.3, -1.1]])
 

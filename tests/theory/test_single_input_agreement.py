@@ -13,7 +13,7 @@ import pytest
 import scalewise as sw
 from networks import net
 from scalewise.gaussian import single_moment
-from scalewise.theory import single_input_flow
+from scalewise.theory.single import single_input_flow
 
 HARD_TANH = sw.activation(lambda z: jnp.clip(z, -1, 1), kinks=(-1.0, 1.0), name="hard_tanh")
 WAVY = sw.activation(lambda z: jnp.tanh(z) + jnp.sin(z) ** 2 / 2, name="wavy")

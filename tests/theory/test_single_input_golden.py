@@ -5,7 +5,7 @@ import pytest
 
 import scalewise as sw
 from networks import net
-from scalewise.theory import gradient_norms, ntk_layer_contributions, single_input_flow
+from scalewise.theory.single import gradient_norms, ntk_layer_contributions, single_input_flow
 
 KERNELS = {  # (activation, layer): K, V, G1 bare, G1 with c_W{1} = 2/3, from K(1) = 1, C_W = 1
     ("tanh", 2): (0.3942944904, 0.0975237381, 0.0, 0.2628629936),

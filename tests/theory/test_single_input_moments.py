@@ -11,9 +11,9 @@ import scalewise as sw
 from networks import net
 from scalewise.activations import BUILTIN_NAMES
 from scalewise.gaussian import single_moment
-from scalewise.theory import single_input_flow
-from scalewise.theory._line_moments import VERTEX, line_moments, moment_names
-from scalewise.theory._line_table import LineTable
+from scalewise.theory._tables._line_moments import VERTEX, line_moments, moment_names
+from scalewise.theory._tables._line_table import LineTable
+from scalewise.theory.single import single_input_flow
 
 SMALL = np.array([1e-6, 1e-4, 0.03, 0.8, 4.0])
 HARD_TANH = sw.activation(lambda z: jnp.clip(z, -1, 1), kinks=(-1.0, 1.0), name="hard_tanh")

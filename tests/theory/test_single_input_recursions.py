@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 import scalewise as sw
 from networks import net
 from scalewise.gaussian import single_moment
-from scalewise.theory import gradient_norms, ntk_layer_contributions, single_input_flow
-from scalewise.theory._scan import scan
-from scalewise.theory.single_input import single_input_vertex
+from scalewise.theory._tables._scan import scan
+from scalewise.theory.single import (
+    gradient_norms,
+    ntk_layer_contributions,
+    single_input_flow,
+    single_input_vertex,
+)
 
 WAVY = sw.activation(lambda z: jnp.tanh(z) + jnp.sin(z) ** 2 / 2, name="wavy")
 HARD_TANH = sw.activation(lambda z: jnp.clip(z, -1, 1), kinks=(-1.0, 1.0), name="hard_tanh")

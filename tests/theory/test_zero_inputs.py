@@ -10,10 +10,11 @@ import scalewise as sw
 from networks import net
 from scalewise.gaussian import pair_moments
 from scalewise.nets import measure
-from scalewise.theory import angle_flow, single_input_flow
-from scalewise.theory._line_table import line_table
+from scalewise.theory._tables._line_table import line_table
+from scalewise.theory.deep import angle_flow
+from scalewise.theory.flow._tensor_flow import TENSORS
 from scalewise.theory.residual import ResidualMLP, residual_flow
-from scalewise.theory.tensor_flow import TENSORS
+from scalewise.theory.single import single_input_flow
 
 X = np.array([[0.0, 0.0], [1.0, 0.3]])
 RATES = {"C_W": 0.7, "lambda_b": 0.3, "lambda_W": 0.7}

@@ -10,9 +10,9 @@ from torch import nn
 
 import scalewise as sw
 from attending import WORDS, Attends, masked, over_d
-from scalewise.plan.check import Check
-from scalewise.plan.diagnosis import Cause
-from scalewise.plan.measurement import Quantity
+from scalewise.plan._check import Check
+from scalewise.plan._diagnosis import Cause
+from scalewise.plan._measurement import Quantity
 
 TOKENS = torch.randint(WORDS, (2, 7), generator=torch.Generator().manual_seed(0))
 

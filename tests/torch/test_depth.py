@@ -11,7 +11,7 @@ from torch import nn
 
 import scalewise as sw
 from scalewise.plan import PlanError
-from scalewise.plan.check import Check
+from scalewise.plan._check import Check
 from scalewise.torch import TorchPlan
 from torch_models import mlp
 

@@ -24,8 +24,8 @@ from attending import (
     over_d,
 )  # fmt: skip
 from scalewise.plan import PlanError
-from scalewise.plan.errors import PlanWarning
-from scalewise.plan.forward import Passes, attentions, gauges
+from scalewise.plan._errors import PlanWarning
+from scalewise.plan._forward import Passes, attentions, gauges
 from scalewise.torch._look import given, look
 from torch_models import planned
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import scalewise as sw
 from scalewise.plan import PlanError
-from scalewise.plan.fits import as_widths
+from scalewise.plan._fits import as_widths
 from scalewise.torch._probe import undisturbed
 from torch_models import mlp, planned
 

@@ -14,8 +14,8 @@ from torch import nn
 
 import scalewise as sw
 from scalewise.plan import PlanError
-from scalewise.plan.check import Check
-from scalewise.plan.diagnosis import Cause
+from scalewise.plan._check import Check
+from scalewise.plan._diagnosis import Cause
 from scalewise.torch import TorchPlan
 from scalewise.torch._verify import _own_random_numbers
 from torch_models import mlp

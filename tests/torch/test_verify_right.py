@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import scalewise as sw
-from scalewise.plan.check import Check
-from scalewise.plan.diagnosis import Cause
+from scalewise.plan._check import Check
+from scalewise.plan._diagnosis import Cause
 from scalewise.torch import TorchPlan
 from scalewise.torch._run import Run
 from torch_models import mlp

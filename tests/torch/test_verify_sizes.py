@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import PlanError
-from scalewise.plan.measurement import Quantity as Q
+from scalewise.plan._measurement import Quantity as Q
 from scalewise.torch._measure import Network, Sizes, find_places, measure_network
 
 RNG = np.random.default_rng(0)

@@ -93,7 +93,7 @@ def report(
 ) -> None:
     """Predict, measure, compare, and write a page that shows it; exit 1 if they disagree."""
     given = {key: value for key, value in locals().items() if key in opt.REPRODUCED}
-    from scalewise.compare import compare
+    from scalewise.comparison import compare
     from scalewise.report import Results, result_record, write_report
     from scalewise.theory import predict as foretell
 
@@ -192,7 +192,7 @@ def measure(
     force: opt.Force = False,
 ) -> None:
     """Draw an ensemble of real networks and measure it, with standard errors."""
-    from scalewise.compare import compare as hold_against
+    from scalewise.comparison import compare as hold_against
     from scalewise.theory import predict as foretell
 
     saved = opt.target(out, force)
@@ -225,7 +225,7 @@ def criticality(
     as_json: opt.Json = False,
 ) -> None:
     """The critical C_b and C_W of an activation, or why there are none."""
-    from scalewise.criticality import criticality as find
+    from scalewise.critical import criticality as find
 
     record = find(activation)
     if as_json:

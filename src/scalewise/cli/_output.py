@@ -10,8 +10,8 @@ import numpy as np
 import typer
 import xarray as xr
 
-from scalewise.compare import Comparison
-from scalewise.criticality import susceptibilities as chi
+from scalewise.comparison import Comparison
+from scalewise.critical import susceptibilities as chi
 from scalewise.network import MLP
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import omissions

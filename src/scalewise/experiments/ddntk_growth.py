@@ -30,7 +30,8 @@ from scalewise.experiments._look import (
 )
 from scalewise.nets import measure
 from scalewise.network import MLP
-from scalewise.theory import asymptotics, leading_forms, single_input_flow
+from scalewise.theory.deep import asymptotics, leading_forms
+from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

@@ -28,7 +28,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory import angle_flow, asymptotics, crossover_depth, deep_ntk_angle
+from scalewise.theory.deep import angle_flow, asymptotics, crossover_depth, deep_ntk_angle
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

@@ -27,7 +27,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory.differentials import mean_shallow_differential, sigma_derivative
+from scalewise.theory.exact import mean_shallow_differential, sigma_derivative
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

@@ -29,7 +29,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory import ntk_layer_contributions
+from scalewise.theory.single import ntk_layer_contributions
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

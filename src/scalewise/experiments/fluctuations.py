@@ -28,9 +28,8 @@ from scalewise.experiments._look import (
 from scalewise.nets import measure
 from scalewise.nets._residual import residual_metrics
 from scalewise.network import MLP
-from scalewise.theory import single_input_flow
-from scalewise.theory.residual import ResidualMLP
-from scalewise.theory.residual_single_input import residual_single_input
+from scalewise.theory.residual import ResidualMLP, residual_single_input
+from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

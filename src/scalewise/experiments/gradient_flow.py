@@ -26,7 +26,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory import gradient_norms
+from scalewise.theory.single import gradient_norms
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

@@ -47,7 +47,7 @@ from scalewise.experiments._training import Task, make_task, train
 from scalewise.network import MLP
 from scalewise.scaled import ScaledMLP, apply_strategy
 from scalewise.scaling import Strategy, gamma, meta, mup, ntk, standard, width_for_gamma
-from scalewise.theory import single_input_flow
+from scalewise.theory.single import single_input_flow
 
 __all__ = [
     "LARGE",

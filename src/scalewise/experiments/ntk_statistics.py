@@ -27,7 +27,7 @@ from scalewise.experiments._look import (
 )
 from scalewise.nets import measure
 from scalewise.network import MLP
-from scalewise.theory import single_input_flow
+from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 

@@ -29,8 +29,12 @@ from scalewise.experiments._look import (
     log_axes,
     sheet,
 )
-from scalewise.theory.aspect_ratio import optimal_aspect_ratio, optimal_information, vertex_growth
-from scalewise.theory.information import finite_width_mutual_information
+from scalewise.theory.information import (
+    finite_width_mutual_information,
+    optimal_aspect_ratio,
+    optimal_information,
+    vertex_growth,
+)
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 

@@ -29,15 +29,15 @@ from scalewise.experiments._look import (
 )
 from scalewise.nets._residual import residual_metrics
 from scalewise.network import MLP
-from scalewise.theory.residual import ResidualMLP
-from scalewise.theory.residual_design import (
+from scalewise.theory.residual import (
+    ResidualMLP,
     gamma_star,
     printed_gamma_star,
     printed_residual_growth,
     residual_aspect_ratio,
     residual_growth,
+    residual_single_input,
 )
-from scalewise.theory.residual_single_input import residual_single_input
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 

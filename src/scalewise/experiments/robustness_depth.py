@@ -31,7 +31,8 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory import angle_flow, asymptotics, nearby_inputs_flow, robustness
+from scalewise.theory.deep import angle_flow, asymptotics
+from scalewise.theory.single import nearby_inputs_flow, robustness
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

@@ -24,7 +24,7 @@ from scalewise.nets import sample_differentials
 from scalewise.network import MLP
 from scalewise.scaled import apply_strategy
 from scalewise.scaling import meta, observable_order
-from scalewise.theory import single_input_flow
+from scalewise.theory.single import single_input_flow
 
 __all__ = [
     "LARGE",

@@ -27,8 +27,8 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory.linear_networks import metric_moments
-from scalewise.theory.single_input_couplings import six_point_vertex
+from scalewise.theory.action import six_point_vertex
+from scalewise.theory.exact import metric_moments
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.criticality import criticality, susceptibility_ratio
+from scalewise.critical import criticality, susceptibility_ratio
 from scalewise.experiments._look import (
     COLORS,
     INK,

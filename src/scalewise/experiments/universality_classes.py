@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.criticality import criticality
+from scalewise.critical import criticality
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -29,7 +29,8 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.network import MLP
-from scalewise.theory import asymptotics, fit_scaling, single_input_flow
+from scalewise.theory.deep import asymptotics, fit_scaling
+from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 

@@ -75,7 +75,8 @@ class KernelMap(abc.ABC):
         Args:
             rows: Which inputs are $a$.
             columns: Which inputs are $b$.
-            C: $K_{ab}$ on entry, the first moment on return.
+            C: $K_{ab}$ on entry, the first moment on return. Of inputs with themselves, `rows` and `columns`
+                alike, it is symmetric.
             slope: Where to put the second moment; ``None`` if it is not wanted.
             work: Scratch arrays of the tile's shape.
         """
@@ -374,12 +375,13 @@ class GeneralMap(KernelMap):
         half = np.triu_indices(len(C), 1) if rows == columns else np.indices(C.shape).reshape(2, -1)
         here = half[0], half[1]
         orders = ((0, 0),) if slope is None else ((0, 0), (1, 1))
-        moments = pair_moments(self._sigma, A[here], B[here], C[here], orders)
-        for pq, target in zip(orders, (C, slope), strict=False):
-            assert target is not None
-            target[here] = moments[pq].value
-            if rows == columns:
-                target[here[1], here[0]] = moments[pq].value
+        if half[0].size:
+            moments = pair_moments(self._sigma, A[here], B[here], C[here], orders)
+            for pq, target in zip(orders, (C, slope), strict=False):
+                assert target is not None
+                target[here] = moments[pq].value
+                if rows == columns:
+                    target[here[1], here[0]] = moments[pq].value
         if rows == columns:
             np.fill_diagonal(C, self.diagonal[rows])
             if slope is not None and self.diagonal_slope is not None:

@@ -18,8 +18,8 @@ from scalewise.jax._describe import Described, parameters
 from scalewise.jax._trace import Known, Walk, weight
 from scalewise.jax._trees import is_nnx_module, rebuilt
 from scalewise.plan import Kind
-from scalewise.plan.errors import PlanError, PlanWarning
-from scalewise.plan.forward import Forward, Passes
+from scalewise.plan._errors import PlanError, PlanWarning
+from scalewise.plan._forward import Forward, Passes
 
 __all__ = ["Call", "Inputs", "given", "look", "seen"]
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from scalewise.jax._optimizers import check_optimizer, depends_on_tree
 from scalewise.jax._trees import dotted
 from scalewise.plan import Plan, PlanError
-from scalewise.plan.names import bare
+from scalewise.plan._names import bare
 
 if TYPE_CHECKING:
     import optax

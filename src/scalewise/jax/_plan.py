@@ -15,8 +15,8 @@ from scalewise.jax._trees import rebuilt
 from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
 from scalewise.plan import load as load_table
 from scalewise.plan import save as save_table
-from scalewise.plan.request import Request, requested
-from scalewise.plan.roles import RoleSpec
+from scalewise.plan._request import Request, requested
+from scalewise.plan._roles import RoleSpec
 from scalewise.scaling import ABC, Strategy
 
 if TYPE_CHECKING:

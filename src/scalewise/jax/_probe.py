@@ -11,9 +11,9 @@ from scalewise.jax._describe import LAYOUTS, Described, parameters, traced
 from scalewise.jax._entries import spread
 from scalewise.jax._look import Call, Inputs, given, look
 from scalewise.plan import Kind, ModelDescription, Plan, PlanError, Probe, Spread, make_plan
-from scalewise.plan.names import matching
-from scalewise.plan.questions import Wording
-from scalewise.plan.request import Request, names_in
+from scalewise.plan._names import matching
+from scalewise.plan._questions import Wording
+from scalewise.plan._request import Request, names_in
 
 __all__ = ["Options", "checked", "planned"]
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, inner
-from scalewise.plan.flow import Flow, Value
+from scalewise.plan._flow import Flow, Value
 
 __all__ = ["Known", "Walk", "weight"]
 

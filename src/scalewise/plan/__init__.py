@@ -1,19 +1,19 @@
 """Plan, apply, verify, transfer: one table for every framework, which the adapters fill and read."""
 
-from scalewise.plan.check import Check
-from scalewise.plan.decide import decide
-from scalewise.plan.description import ModelDescription, TensorDescription
-from scalewise.plan.errors import PlanError
-from scalewise.plan.make import Probe, make_plan
-from scalewise.plan.predicted import Predicted, predicted
-from scalewise.plan.roles import Kind, Layer, Role
-from scalewise.plan.rules import Powers, Ratios, Rule, rule
-from scalewise.plan.settings import SettingsGroup, groups
-from scalewise.plan.store import load, save
-from scalewise.plan.table import Multiplier, Plan, Spread, TensorPlan
-from scalewise.plan.text import describe
-from scalewise.plan.transfer import Transfer, transfer
-from scalewise.plan.verdict import Verdict
+from scalewise.plan._check import Check
+from scalewise.plan._decide import decide
+from scalewise.plan._description import ModelDescription, TensorDescription
+from scalewise.plan._errors import PlanError
+from scalewise.plan._make import Probe, make_plan
+from scalewise.plan._predicted import Predicted, predicted
+from scalewise.plan._roles import Kind, Layer, Role
+from scalewise.plan._rules import Powers, Ratios, Rule, rule
+from scalewise.plan._settings import SettingsGroup, groups
+from scalewise.plan._store import load, save
+from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
+from scalewise.plan._text import describe
+from scalewise.plan._transfer import Transfer, transfer
+from scalewise.plan._verdict import Verdict
 
 __all__ = [
     "Check",

@@ -10,7 +10,7 @@ import xarray as xr
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from scalewise._version import __version__
-from scalewise.compare import Comparison
+from scalewise.comparison import Comparison
 from scalewise.network import MLP
 from scalewise.report import _words
 from scalewise.report._activation import activation_figure

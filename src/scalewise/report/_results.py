@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
-from scalewise.compare import Comparison
+from scalewise.comparison import Comparison
 from scalewise.network import MLP
 from scalewise.report._style import kept
 

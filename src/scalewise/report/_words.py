@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from scalewise.criticality import criticality
+from scalewise.critical import criticality
 from scalewise.experiments._look import SUPERSCRIPT
 from scalewise.report._aspect import LARGE, SMALL
 from scalewise.report._results import Results

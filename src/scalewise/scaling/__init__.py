@@ -1,7 +1,7 @@
 """How hyperparameters scale with width and depth: exact exponents, in pure Python."""
 
 from scalewise.scaling import shallow
-from scalewise.scaling.aspect import (
+from scalewise.scaling._aspect import (
     LIMITS,
     Limit,
     depth_for_gamma,
@@ -9,14 +9,14 @@ from scalewise.scaling.aspect import (
     limit_of,
     width_for_gamma,
 )
-from scalewise.scaling.classify import (
+from scalewise.scaling._classify import (
     Classification,
     Regime,
     classify,
     readout_exponents,
     update_exponents,
 )
-from scalewise.scaling.conditions import (
+from scalewise.scaling._conditions import (
     feature_learning,
     has_equivalent_rates,
     is_meta_critical,
@@ -25,10 +25,10 @@ from scalewise.scaling.conditions import (
     maximal_updates,
     metaparameter_of,
 )
-from scalewise.scaling.exponents import ABC, Layer, Strategy, abc, pqr
-from scalewise.scaling.general import maximal_update_exponents
-from scalewise.scaling.orders import OBSERVED, Order, differential_order, observable_order
-from scalewise.scaling.strategies import mean_field, meta, mup, ntk, standard, uniform
+from scalewise.scaling._exponents import ABC, Layer, Strategy, abc, pqr
+from scalewise.scaling._general import maximal_update_exponents
+from scalewise.scaling._orders import OBSERVED, Order, differential_order, observable_order
+from scalewise.scaling._strategies import mean_field, meta, mup, ntk, standard, uniform
 
 __all__ = [
     "ABC",

@@ -10,9 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from scalewise.scaling._classify import classify, readout_exponents
 from scalewise.scaling._exact import fraction
-from scalewise.scaling.classify import classify, readout_exponents
-from scalewise.scaling.exponents import ABC, Strategy
+from scalewise.scaling._exponents import ABC, Strategy
 
 __all__ = ["FACETS", "chart", "facets", "from_chart", "stratum"]
 

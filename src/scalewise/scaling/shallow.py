@@ -14,7 +14,7 @@ from typing import Any
 
 from scalewise.scaling._bookkeeping import Powers, powers_after
 from scalewise.scaling._exact import exponents, fraction, same_length
-from scalewise.scaling.exponents import ABC, Strategy
+from scalewise.scaling._exponents import ABC, Strategy
 
 __all__ = [
     "CONDITIONS",

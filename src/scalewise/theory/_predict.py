@@ -13,12 +13,12 @@ from scalewise._version import __version__
 from scalewise.network import MLP, check_inputs, check_kernels, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
-from scalewise.theory._one_input import one_input
-from scalewise.theory.expansion import Expansion, expansion_parameter, pairs_to_watch
-from scalewise.theory.kernel_flow import KernelFlow, kernel_flow
-from scalewise.theory.natural_size import natural_sizes
-from scalewise.theory.preactivation import preactivation_flow
-from scalewise.theory.tensor_flow import TENSORS, check_memory, tensor_flow
+from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
+from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
+from scalewise.theory.flow._natural_size import natural_sizes
+from scalewise.theory.flow._one_input import one_input
+from scalewise.theory.flow._preactivation import preactivation_flow
+from scalewise.theory.flow._tensor_flow import TENSORS, check_memory, tensor_flow
 
 __all__ = ["predict"]
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from scalewise.plan import PlanError
-from scalewise.plan.depth import READOUT, DepthCheck, check_depths
-from scalewise.plan.fits import check_design
-from scalewise.plan.measurement import Quantity
-from scalewise.plan.names import bare, pattern
+from scalewise.plan._depth import READOUT, DepthCheck, check_depths
+from scalewise.plan._fits import check_design
+from scalewise.plan._measurement import Quantity
+from scalewise.plan._names import bare, pattern
 from scalewise.torch._measure import Loss, Places, called_modules, measure_network
 from scalewise.torch._plan import TorchPlan
 from scalewise.torch._run import Run, Setup

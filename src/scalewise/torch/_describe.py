@@ -19,7 +19,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.optim.swa_utils import AveragedModel
 
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
-from scalewise.plan.names import bare
+from scalewise.plan._names import bare
 
 __all__ = ["describe", "places", "unwrapped"]
 

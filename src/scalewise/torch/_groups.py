@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Plan, PlanError, groups
-from scalewise.plan.names import bare, matching
+from scalewise.plan._names import bare, matching
 from scalewise.torch._check import of_the_plan
 
 __all__ = ["OPTIMIZERS", "parameter_groups"]

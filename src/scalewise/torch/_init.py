@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Plan
-from scalewise.plan.spread import rescaling, told_mean
+from scalewise.plan._spread import rescaling, told_mean
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._moments import moments, real
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from scalewise.plan.errors import PlanError, PlanWarning
-from scalewise.plan.forward import Forward, Passes
+from scalewise.plan._errors import PlanError, PlanWarning
+from scalewise.plan._forward import Forward, Passes
 from scalewise.torch._trace import watching
 
 __all__ = ["Inputs", "Way", "given", "look", "seen"]

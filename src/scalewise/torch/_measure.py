@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from scalewise.plan import PlanError
-from scalewise.plan.measurement import Quantity
-from scalewise.plan.names import bare
+from scalewise.plan._measurement import Quantity
+from scalewise.plan._names import bare
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._trace import Logits, watching
 

@@ -7,7 +7,7 @@ import math
 import torch
 
 from scalewise.plan import PlanError, Spread
-from scalewise.plan.spread import spread_error
+from scalewise.plan._spread import spread_error
 
 __all__ = ["moments", "real"]
 

@@ -19,11 +19,11 @@ from scalewise.plan import (
     make_plan,
     transfer,
 )
-from scalewise.plan.questions import Wording
-from scalewise.plan.request import requested
-from scalewise.plan.roles import RoleSpec
-from scalewise.plan.store import read, save
-from scalewise.plan.table import Factors
+from scalewise.plan._questions import Wording
+from scalewise.plan._request import requested
+from scalewise.plan._roles import RoleSpec
+from scalewise.plan._store import read, save
+from scalewise.plan._table import Factors
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise

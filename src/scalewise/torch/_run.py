@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from scalewise.plan import Kind, PlanError, Role
-from scalewise.plan.growth import growth_over
-from scalewise.plan.measurement import Measurement, Quantity
-from scalewise.plan.names import pattern
+from scalewise.plan._growth import growth_over
+from scalewise.plan._measurement import Measurement, Quantity
+from scalewise.plan._names import pattern
 from scalewise.torch._groups import OPTIMIZERS
 from scalewise.torch._law import followed, refuse_another_law
 from scalewise.torch._measure import Loss, Network, Places, Sizes, find_places, measure_network

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Plan, PlanError
-from scalewise.plan.names import matching
+from scalewise.plan._names import matching
 from scalewise.torch._check import modules_of, of_the_plan
 
 __all__ = ["apply_multipliers", "refuse_unscaled"]

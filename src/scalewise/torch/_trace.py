@@ -18,8 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.plan.flow import Flow, Source, Value
-from scalewise.plan.names import bare
+from scalewise.plan._flow import Flow, Source, Value
+from scalewise.plan._names import bare
 
 __all__ = ["Logits", "Trace", "Unseen", "watching"]
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from scalewise.plan import PlanError
-from scalewise.plan.check import Check, check
-from scalewise.plan.fits import as_widths, check_design
-from scalewise.plan.measurement import Measurement
+from scalewise.plan._check import Check, check
+from scalewise.plan._fits import as_widths, check_design
+from scalewise.plan._measurement import Measurement
 from scalewise.torch._measure import Loss, Sizes
 from scalewise.torch._plan import TorchPlan
 from scalewise.torch._run import Run, Setup, seed_all

@@ -1,0 +1,205 @@
+r"""Theory held against an ensemble of real networks, in standard errors."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import xarray as xr
+from scipy import special
+
+from scalewise.comparison._comparison import Comparison, Scores, plain, summarise, tabulate
+from scalewise.comparison._width import (
+    BASE_OF,
+    at_infinite_width,
+    at_width,
+    error_of,
+    natural_scale,
+    present,
+    require_kind,
+)
+from scalewise.observables import OBSERVABLES
+from scalewise.selection import known
+
+__all__ = ["compare"]
+
+_SAME = ("depth", "activation", "input_dim", "output_dim", "C_b", "C_W", "lambda_b", "lambda_W")
+_FALSE_ALARMS = 1e-3
+_ROUNDING = {"float32": 1e-5, "float64": 1e-10}
+
+
+def compare(
+    theory: xr.Dataset,
+    ensemble: xr.Dataset,
+    *,
+    tolerance: int | float = 4.0,
+    observables: Sequence[str] | str | None = None,
+) -> Comparison:
+    r"""Hold a prediction against a measurement, entry by entry.
+
+    $$z=\frac{\text{measured}-\text{predicted}}{\sqrt{\text{sem}^2+\text{error}^2}},\qquad
+    z_{\rm excess}=\operatorname{sign}(z)\,
+    \frac{\max(|\text{measured}-\text{predicted}|-\text{bias},\,0)}
+    {\sqrt{\text{sem}^2+\text{error}^2}}.$$
+
+    An ensemble of one width is compared with `at_width` at its widths, and the bias is the one
+    stated there. An ensemble extrapolated from several widths by a polynomial of degree $d$ in
+    $1/n$ is compared with the leading coefficients themselves; whatever the weights of the fit,
+    what order $d+1$ leaves in its intercept is at most $\prod_i\epsilon_i$ and in its slope
+    $e_d(\epsilon_0,\dots,\epsilon_d)$ (the elementary symmetric polynomial), in natural units,
+    with $\epsilon_i$ the expansion parameter at the $d+1$ smallest widths.
+
+    Entries that are equal by symmetry are counted once. An entry with no spread at all (layer 1)
+    is compared to rounding: 1e-5 of its scale in float32, 1e-10 in float64.
+
+    Args:
+        theory: What `predict` returned.
+        ensemble: What `measure` returned for the same network and inputs.
+        tolerance: Standard errors beyond the bias that are still agreement; positive. Raised where
+            there are so many entries that chance alone would pass it: the limit is the larger of
+            `tolerance` and the $z$ with $m\,\mathrm{erfc}(z/\sqrt2)=10^{-3}$ for $m$ entries.
+        observables: Names to compare; all that both results hold for ``None``.
+
+    Returns:
+        The z-scores, worst first, and the verdict.
+
+    Raises:
+        ValueError: If the two results are not a prediction and a measurement of the same network
+            and inputs, share no observable, or hold a number that is not finite.
+
+    Example:
+        >>> import scalewise as sw
+        >>> import numpy as np
+        >>> net = sw.MLP(2, 32, "linear", input_dim=2, output_dim=1)
+        >>> x = np.eye(2)
+        >>> outcome = sw.compare(sw.predict(net, x), sw.measure(net, x, networks=200, seed=0))
+        >>> outcome.passed
+        True
+    """
+    if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(
+            f"`tolerance` is a number of standard errors and must be positive; got {tolerance!r}."
+        )
+    require_kind(theory, "theory", "theory", "predict")
+    require_kind(ensemble, "ensemble", "ensemble", "measure")
+    _require_same(theory, ensemble)
+    extrapolated = bool(ensemble.attrs.get("extrapolated", 0))
+    if extrapolated:
+        predicted = at_infinite_width(theory, ensemble)
+    else:
+        predicted = at_width(theory, ensemble.attrs["hidden_widths"])
+    scores = list(_score(predicted, ensemble, _common(predicted, ensemble, observables)))
+    count = sum(int((s.distinct & ~s.exact).sum()) for s in scores)
+    limit = max(float(tolerance), _false_alarm_limit(count))
+    table = tabulate(scores, limit)
+    z = {s.name: (predicted[s.name].dims, s.z(limit, beyond_bias=False)) for s in scores}
+    return Comparison(
+        table=table,
+        z=xr.Dataset(z, coords=predicted.coords, attrs={"kind": "z-scores"}),
+        predicted=predicted,
+        summary=summarise(table, [s.name for s in scores]),
+        tolerance=float(tolerance),
+        limit=limit,
+        passed=not (np.abs(table["z_excess"].values) > limit).any(),
+    )
+
+
+def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) -> Iterator[Scores]:
+    rounding = _ROUNDING.get(str(ensemble.attrs.get("dtype", "float32")), 1e-5)
+    for name in names:
+        dims = predicted[name].dims
+        measured = ensemble[name].transpose(*dims)
+        sem = ensemble[f"{name}_sem"].transpose(*dims)
+        for what, data in ((name, predicted[name]), (name, measured), (f"{name}_sem", sem)):
+            _require_finite(what, data)
+        scale = _rounding_scale(name, predicted, np.asarray(measured.values, dtype=np.float64))
+        # Where the theory is zero in a layer, the other layers say what would be large.
+        scale = np.where(scale > 0, scale, scale.max() or 1.0)
+        yield Scores(
+            name,
+            np.asarray(predicted["layer"].values, dtype=int),
+            np.asarray(predicted[name].values, dtype=np.float64),
+            np.asarray(measured.values, dtype=np.float64),
+            np.hypot(np.asarray(sem.values, dtype=np.float64), error_of(predicted, name)),
+            np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
+            rounding * scale,
+        )
+
+
+def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> np.ndarray:
+    """What rounding is relative to: the scale of a positive matrix, else a layer's largest entry."""
+    if OBSERVABLES[name].dimension is None:
+        return natural_scale(name, predicted)
+    both = np.maximum(np.abs(measured), np.abs(predicted[name].values))
+    return both.max(axis=tuple(range(1, both.ndim)), keepdims=True) * np.ones_like(both)
+
+
+def _false_alarm_limit(count: int) -> float:
+    if count == 0:
+        return 0.0
+    return float(math.sqrt(2.0) * special.erfcinv(min(_FALSE_ALARMS / count, 1.0)))
+
+
+def _common(
+    predicted: xr.Dataset, ensemble: xr.Dataset, observables: Sequence[str] | str | None
+) -> list[str]:
+    both = [n for n in present(predicted) if n in ensemble and f"{n}_sem" in ensemble]
+    if observables is None:
+        if not both:
+            raise ValueError(
+                "`theory` and `ensemble` have no observable in common: the theory holds "
+                f"{_listed(present(predicted))}, the ensemble {_listed(present(ensemble))}. "
+                "Predict or measure again with the same `observables`."
+            )
+        return both
+    wanted = known(observables)
+    for name in wanted:
+        if name not in both:
+            where = "ensemble" if name in predicted else "theory"
+            hint = (
+                f"it is part of {BASE_OF[name]!r} at a single width: measure with several `widths`"
+                if name in BASE_OF and not ensemble.attrs.get("extrapolated", 0)
+                else f"ask for it when you make the {where}"
+            )
+            raise ValueError(f"`observables` asks for {name!r}, which cannot be compared; {hint}.")
+    return list(wanted)
+
+
+def _require_same(theory: xr.Dataset, ensemble: xr.Dataset) -> None:
+    for key in _SAME:
+        ours, theirs = plain(theory.attrs.get(key)), plain(ensemble.attrs.get(key))
+        if ours != theirs:
+            raise ValueError(
+                f"`theory` and `ensemble` are of different networks: `{key}` is {ours} in the "
+                f"theory and {theirs} in the ensemble. Make both from the same network."
+            )
+    digests = {data.attrs.get("activation_digest") for data in (theory, ensemble)} - {None}
+    if len(digests) > 1:
+        raise ValueError(
+            "`theory` and `ensemble` are of different networks: their activations are both called "
+            f"{theory.attrs.get('activation')!r} but have other values. Make both from the same network."
+        )
+    for dim in ("layer", "sample"):
+        ours, theirs = theory[dim].values, ensemble[dim].values
+        if not np.array_equal(ours, theirs):
+            raise ValueError(
+                f"`theory` and `ensemble` have different {dim}s: {ours.tolist()} in the theory and "
+                f"{theirs.tolist()} in the ensemble. Make both from the same network and inputs."
+            )
+    if theory.attrs.get("inputs") != ensemble.attrs.get("inputs"):
+        raise ValueError(
+            "`theory` and `ensemble` are of different inputs: the values of `x` are not the same, "
+            "though their number is. Make both from the same `x`."
+        )
+
+
+def _require_finite(name: str, data: xr.DataArray) -> None:
+    if not np.isfinite(data.values).all():
+        count = int((~np.isfinite(data.values)).sum())
+        raise ValueError(
+            f"`{name}` holds {count} numbers that are not finite, which cannot be compared; "
+            "make the result again."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if names else "none"

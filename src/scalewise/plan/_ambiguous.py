@@ -1,0 +1,127 @@
+"""Tensors whose role no module and no shape tells: what most models mean by them, and the questions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
+
+from scalewise.plan._description import TensorDescription
+from scalewise.plan._names import matching, pattern
+from scalewise.plan._questions import Question
+from scalewise.plan._roles import Kind, Role, RoleSpec
+
+__all__ = ["ask_bare", "few", "grows", "guessed", "heads"]
+
+
+def heads(
+    places: list[TensorDescription],
+    growing: dict[str, dict[int, Fraction]],
+    said: dict[str, RoleSpec],
+) -> tuple[list[Question], dict[str, Role]]:
+    """Matrices from the width to a fixed number of units: their roles, and a question if those are not sure.
+
+    The last is the readout of most models.
+    """
+    candidates = [
+        t
+        for t in places
+        if t.kind is Kind.MATRIX
+        and grows(t.fan_in, growing[t.name])
+        and not grows(t.fan_out, growing[t.name])
+    ]
+    open_ = [t.name for t in candidates if t.name not in said]
+    named = [s if isinstance(s, str) else s[0] for s in said.values()]
+    likely = dict.fromkeys(open_, Role.BOTTLENECK)
+    if open_ and "output" not in named:
+        likely[open_[-1]] = Role.OUTPUT
+    if len(open_) > 1 or (open_ and "output" in named):
+        answers = _by_pattern(likely, [t.name for t in places])
+        written = ", ".join(f'"{n}": "{r}"' for n, r in answers.items())
+        text = (
+            f"{few(open_)} each go from the width to a fixed number of units. Which of them return the network's "
+            'output ("output"), and which are bottlenecks inside it ("bottleneck"), no shape can tell. Say it; '
+            f"most often it is roles={{{written}}}."
+        )
+        return [Question(text, {"roles": answers})], likely
+    return [], likely
+
+
+def guessed(
+    places: list[TensorDescription],
+    growing: dict[str, dict[int, Fraction]],
+    known: Collection[str],
+) -> dict[str, Role]:
+    """Tensors whose axes no module explains, with the role that most tensors of such a shape have."""
+    out = {}
+    for t in places:
+        axes = growing[t.name]
+        into, onto = grows(t.fan_in, axes), grows(t.fan_out, axes)
+        lookup = t.kind is Kind.LOOKUP and onto and not into
+        explained = t.kind in (Kind.BIAS, Kind.GAIN) or (t.kind is Kind.MATRIX and (into or onto))
+        if not axes or t.name in known or lookup or explained:
+            continue
+        sizes = [i in axes for i, n in enumerate(t.shape) if n > 1 or i in axes]
+        if sum(sizes) > 1:
+            out[t.name] = Role.HIDDEN
+        elif len(sizes) == 1:
+            out[t.name] = Role.VECTOR
+        else:
+            out[t.name] = Role.INPUT if sizes[-1] else Role.OUTPUT
+    return out
+
+
+def ask_bare(
+    places: list[TensorDescription],
+    growing: dict[str, dict[int, Fraction]],
+    unsure: dict[str, Role],
+    hint: str,
+) -> list[Question]:
+    """All that must be said of such tensors."""
+    if not unsure:
+        return []
+    lines: dict[str, None] = {}
+    for t in (t for t in places if t.name in unsure):
+        size = " x ".join("n" if i in growing[t.name] else str(s) for i, s in enumerate(t.shape))
+        lines[f"  `{pattern(t.name)}`: {size}"] = None
+    answers = _by_pattern(unsure, [t.name for t in places])
+    written = ", ".join(f'"{n}": "{r}"' for n, r in answers.items())
+    listed = "\n".join(lines)
+    return [
+        Question(
+            "No module says what these tensors do, and the shape of a tensor (n: grows with the width) does not "
+            f"tell its role:\n{listed}\nSay it; most often it is roles={{{written}}}. Roles are "
+            '"vector" for one number per neuron, "input" for weights from a fixed number of inputs (or an '
+            'embedding), "hidden" for a matrix between widths, "output" for the readout, "bottleneck" for a '
+            f"matrix to a fixed number of units inside the network{hint}.",
+            {"roles": answers},
+        )
+    ]
+
+
+def _by_pattern(roles: Mapping[str, Role], names: list[str]) -> dict[str, str]:
+    """The same roles in few words: what layers have in common first, then the exceptions."""
+    kinds: dict[str, list[str]] = {}
+    for name in roles:
+        kinds.setdefault(pattern(name), []).append(name)
+    out: dict[str, str] = {}
+    for wanted, group in kinds.items():
+        common = Counter(roles[n] for n in group).most_common(1)[0][0]
+        if len(group) > 1 and set(matching(wanted, names)) == set(group):
+            out[wanted] = str(common)
+        else:
+            out |= {n: str(common) for n in group if roles[n] == common}
+        out |= {n: str(roles[n]) for n in group if roles[n] != common}
+    return out
+
+
+def grows(axes: tuple[int, ...], growing: dict[int, Fraction]) -> bool:
+    """Whether one of these axes grows with the width."""
+    return any(i in growing for i in axes)
+
+
+def few(names: Iterable[str], limit: int = 6) -> str:
+    """Names in a sentence, the first of them."""
+    listed = [f"`{n}`" for n in names]
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more

@@ -1,0 +1,138 @@
+r"""How real networks of one width scale with the depth, beside what was planned.
+
+With branches multiplied by $L^{-\alpha}$, a stream that $L$ branches add to starts at $L^{\max(0,1/2-\alpha)}$ at
+most, and the rates of a plan let all its blocks together move it at order one. A multiplier that nobody
+applies shows as a change of $L^\alpha$ under Adam, and of $L^{2\alpha}$ under gradient descent: one power from
+the branch, and one from the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.plan._fits import Fit, Status, power_law
+from scalewise.plan._measurement import Quantity
+from scalewise.plan._table import Plan
+
+__all__ = ["READOUT", "DepthCheck", "DepthRow", "check_depths"]
+
+# The place of what reads out, whose name may count the layers before it.
+READOUT = "(readout)"
+
+_HALF, _ZERO = Fraction(1, 2), Fraction(0)
+_SIZES = (Quantity.OUTPUT, Quantity.FEATURES)
+
+
+@dataclass(frozen=True)
+class DepthRow:
+    """One size at a place that comes after all blocks, over depths.
+
+    Args:
+        place: Name of the module.
+        quantity: `output` and `change` of what it returns, `features` and `features_change` of what it is given.
+        most: The largest power of the depth that is planned.
+        fit: What was measured.
+        tolerance: How far above the slope may be.
+    """
+
+    place: str
+    quantity: Quantity
+    most: Fraction
+    fit: Fit
+    tolerance: float
+
+    @property
+    def excess(self) -> float:
+        """How far the power is above what is planned."""
+        if self.fit.status is Status.DIVERGED:
+            return np.inf
+        return max(self.fit.slope - float(self.most), 0.0)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is not, within the tolerance and its error, or tends to what is planned."""
+        near = self.excess <= self.tolerance + self.fit.error
+        return near or self.fit.tends_to(float(self.most), self.tolerance)
+
+
+@dataclass(frozen=True)
+class DepthCheck:
+    r"""How networks scale with the depth.
+
+    Args:
+        depths: As the factory was called with, ascending.
+        rows: Every size, in the order of the forward pass at the greatest depth.
+        residual: $\alpha$ as planned.
+        optimizer: As planned.
+    """
+
+    depths: tuple[int, ...]
+    rows: tuple[DepthRow, ...]
+    residual: Fraction
+    optimizer: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing grows with the depth beyond what is planned."""
+        return all(r.agrees for r in self.rows)
+
+    @property
+    def worst(self) -> DepthRow | None:
+        """What grows most beyond the plan; a change rather than a size."""
+        off = [r for r in self.rows if not r.agrees]
+        return max(off, key=lambda r: (r.quantity not in _SIZES, r.excess), default=None)
+
+    def __str__(self) -> str:
+        r = self.worst
+        if r is None:
+            return "Nothing grows with the depth beyond what is planned."
+        what = {
+            Quantity.OUTPUT: f"what `{r.place}` returns at initialisation",
+            Quantity.CHANGE: f"the change of what `{r.place}` returns",
+            Quantity.FEATURES: f"what `{r.place}` is given at initialisation",
+            Quantity.FEATURES_CHANGE: f"the change of what `{r.place}` is given",
+        }[r.quantity]
+        found = f"{r.fit.slope:+.2f} ± {r.fit.sem:.2f}"
+        told = (
+            f"Over depths {', '.join(map(str, self.depths))}, {what} goes as depth^({found}); planned is at most "
+            f"depth^({r.most})."
+        )
+        if not self.residual or r.quantity in _SIZES:
+            return (
+                f"{told} Branches of a residual network that no multiplier scales add up so: plan with "
+                "residual=1/2 or 1, and let the forward pass or the weights that end each branch carry it."
+            )
+        actual = float(self.residual) - r.excess / (2 if self.optimizer == "sgd" else 1)
+        return (
+            f"{told} That is so if branches are multiplied by depth^({-actual:+.2f}), where the plan has "
+            f"depth^({-self.residual}): apply plan.multipliers['residual'], as plan.scale_ does, or name the "
+            "tensors that end each branch with branch_outputs=[...]."
+        )
+
+
+def check_depths(
+    plan: Plan,
+    depths: tuple[int, ...],
+    sizes: Mapping[tuple[str, Quantity], Float[np.ndarray, "depth seed"]],
+    tolerance: float,
+) -> DepthCheck:
+    """Fit and compare what was measured at several depths.
+
+    Args:
+        plan: What was planned.
+        depths: Ascending.
+        sizes: For each module that comes after all blocks, and each quantity, the sizes.
+        tolerance: How far a power may be above the plan beyond three standard errors.
+    """
+    alpha = plan.residual
+    rows = []
+    for (place, quantity), found in sizes.items():
+        most = max(_HALF - alpha, _ZERO) if quantity in _SIZES else _ZERO
+        fit = power_law(np.asarray(depths, dtype=float), found)
+        rows.append(DepthRow(place, quantity, most, fit, tolerance))
+    return DepthCheck(depths, tuple(rows), alpha, plan.optimizer)

@@ -1,0 +1,52 @@
+"""What a framework's adapter tells of a model: names, shapes and axes, and no array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scalewise.plan._roles import Kind
+
+__all__ = ["ModelDescription", "TensorDescription"]
+
+
+@dataclass(frozen=True)
+class TensorDescription:
+    """One parameter of a model.
+
+    Args:
+        name: Fully qualified name, without the prefixes of wrappers.
+        shape: Its shape.
+        kind: What its module does with it.
+        fan_in: Axes that are summed over (or index a row, for a lookup).
+        fan_out: Axes that number the neurons written to.
+        owner: Name of the module that owns it; a bias takes its layer from the matrix of its owner.
+        module: The owner's type, for messages.
+        aliases: Other names under which the very same tensor appears: tied weights.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    fan_in: tuple[int, ...] = ()
+    fan_out: tuple[int, ...] = ()
+    owner: str = ""
+    module: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """A model as the planner sees it.
+
+    Args:
+        tensors: Every trainable parameter once, in the model's order.
+        aliases: The description of a tied tensor under each of its other names: what the module there
+            does with it.
+    """
+
+    tensors: tuple[TensorDescription, ...]
+    aliases: dict[str, TensorDescription] = field(default_factory=dict)
+
+    def named(self) -> dict[str, TensorDescription]:
+        """The tensors by name."""
+        return {t.name: t for t in self.tensors}

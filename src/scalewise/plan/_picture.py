@@ -1,0 +1,185 @@
+"""The picture of a check: sizes over the width, with the planned powers as lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import rc_context, ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scalewise.plan._fits import Status
+from scalewise.plan._measurement import Quantity
+from scalewise.plan._names import pattern
+from scalewise.plan._rows import Row
+
+if TYPE_CHECKING:
+    from scalewise.plan._check import Check
+
+__all__ = ["draw"]
+
+_INK, _MUTED, _RULE = "#1c1d21", "#6c6f78", "#dcdde2"
+_LINES = {
+    Quantity.OUTPUT: ("#6c6f78", "output"),
+    Quantity.CHANGE: ("#1f4f99", "its change"),
+    Quantity.OWN_CHANGE: ("#c4480f", "change by its own update"),
+}
+_OFF = "#b3001b"
+_COLUMNS, _PANELS = 4, 24
+_STYLE: dict[Any, Any] = {
+    "font.size": 9.0,
+    "axes.linewidth": 0.7,
+    "axes.edgecolor": _MUTED,
+    "axes.labelcolor": _MUTED,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9.0,
+    "axes.titlelocation": "left",
+    "grid.color": _RULE,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "xtick.minor.width": 0.0,
+    "ytick.minor.width": 0.0,
+    "text.color": _INK,
+    "lines.solid_capstyle": "round",
+}
+
+
+def draw(check: Check) -> Figure:
+    """One panel for each kind of module, in the order of the forward pass.
+
+    Points are means over seeds with one standard error; lines have the planned power, through the middle of
+    the points. Modules that differ by layer numbers only share a panel.
+
+    Args:
+        check: What to draw.
+
+    Returns:
+        A figure.
+    """
+    with rc_context(_STYLE):
+        panels = _panels(check)[:_PANELS]
+        columns = min(_COLUMNS, len(panels))
+        rows = math.ceil(len(panels) / columns)
+        canvas = Figure(figsize=(2.75 * columns + 0.4, 2.6 * rows + 0.75), layout="constrained")
+        canvas.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore
+        axes = list(canvas.subplots(rows, columns, squeeze=False, sharex=True).flat)
+        for axis, (title, members) in zip(axes, panels, strict=False):
+            _panel(axis, check, title, members)
+        for axis in axes[len(panels) :]:
+            axis.set_visible(False)
+        for i, axis in enumerate(axes[: len(panels)]):
+            if i + columns >= len(panels):
+                axis.set_xlabel(check.plan.width_name)
+                axis.tick_params(labelbottom=True)
+        canvas.suptitle(_headline(check), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        _legend(canvas)
+        return canvas
+
+
+def _headline(check: Check) -> str:
+    if check.ok:
+        return f"{check.verdict}; as planned"
+    found = [f"{c.cause} of {c.tensor} off by n^({c.power:+.2f})" for c in check.culprits[:2]]
+    return "; ".join([str(check.verdict), *(found or ["as planned"])])
+
+
+def _panels(check: Check) -> list[tuple[str, list[str]]]:
+    """Titles, and the leading tensors of the modules in each."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    modules = dict(zip(check.measured.tensors, check.measured.modules, strict=True))
+    for name in check.measured.tensors:
+        if check.row(name, Quantity.OUTPUT).fit.status is not Status.ABSENT:
+            role = str(check.table["role"].sel(tensor=name).values)
+            kinds.setdefault((pattern(modules[name]), role), []).append(name)
+    few = sum(map(len, kinds.values())) <= 2 * _COLUMNS
+    out = []
+    for (kind, role), members in kinds.items():
+        # A handful of layers have a panel each.
+        split = [[m] for m in members] if few else [members]
+        for mine in split:
+            title = modules[mine[0]] if len(mine) == 1 else f"{kind} ({len(mine)})"
+            out.append((mine[0], f"{title} · {role}", mine))
+    order = {name: i for i, name in enumerate(check.measured.tensors)}
+    return [(title, mine) for first, title, mine in sorted(out, key=lambda p: order[p[0]])]
+
+
+def _panel(axis: Axes, check: Check, title: str, members: list[str]) -> None:
+    widths = check.measured.widths
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    wrong = False
+    heights: list[float] = []
+    for quantity, (color, _) in _LINES.items():
+        rows = [r for r in (check.row(m, quantity) for m in members) if _drawn(r)]
+        for row in rows:
+            heights += _curve(axis, check, row, color)
+        wrong = wrong or any(not r.agrees for r in rows)
+    # A panel that spans less than a decade still shows one: small wiggles stay small.
+    low, high = min(heights, default=1.0), max(heights, default=1.0)
+    spare = max(0.0, 1.3 - math.log10(high / low)) / 2 + 0.12
+    axis.set_ylim(low * 10**-spare, high * 10**spare)
+    axis.set_xlim(widths[0] / 1.25, widths[-1] * 1.25)
+    axis.set_title(title, color=_OFF if wrong else _INK)
+    axis.xaxis.set_major_locator(ticker.FixedLocator(_ticks(widths)))
+    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}"))
+    axis.xaxis.set_minor_locator(ticker.NullLocator())
+    axis.yaxis.set_major_locator(ticker.LogLocator(numticks=5))
+    axis.yaxis.set_minor_locator(ticker.NullLocator())
+
+
+def _curve(axis: Axes, check: Check, row: Row, color: str) -> list[float]:
+    widths = check.measured.widths
+    sizes = check.table["size"].sel(tensor=row.tensor, quantity=str(row.quantity)).values
+    logs = np.log(sizes)
+    mean, error = logs.mean(axis=1), logs.std(axis=1, ddof=1) / math.sqrt(logs.shape[1])
+    middle = np.exp(mean)
+    bars = np.stack([middle - np.exp(mean - error), np.exp(mean + error) - middle])
+    axis.errorbar(
+        widths, middle, yerr=bars, fmt="o", color=color, markersize=3.6, markeredgewidth=0,
+        elinewidth=1.0, capsize=0,
+    )  # fmt: skip
+    x = np.log(widths)
+    line = np.exp(mean.mean() + float(row.predicted) * (x - x.mean()))
+    dashes = (0, (1, 1.6)) if row.least == -math.inf else "-"
+    axis.plot(widths, line, color=color, linewidth=1.2, linestyle=dashes, alpha=0.75)
+    if not row.agrees:
+        above = row.excess > 0
+        power = f"{row.fit.slope:+.2f}, planned {float(row.predicted):.2g}".replace("-", "−")
+        axis.annotate(
+            power, (widths[-1], middle[-1]), xytext=(3, 7 if above else -7),
+            textcoords="offset points", ha="right", va="bottom" if above else "top", fontsize=7.5,
+            color=_OFF,
+        )  # fmt: skip
+    return [*middle, *line]
+
+
+def _drawn(row: Row) -> bool:
+    return row.fit.status is Status.FITTED
+
+
+def _ticks(widths: Sequence[float] | np.ndarray) -> list[float]:
+    step = max(1, math.ceil(len(widths) / 4))
+    return [float(w) for w in widths[::-1][::step]]
+
+
+def _legend(canvas: Figure) -> None:
+    marks = [
+        canvas.axes[0].plot([], [], "o-", color=color, markersize=3.6, linewidth=1.2, label=label)[
+            0
+        ]
+        for color, label in _LINES.values()
+    ]
+    labels = [label for _, label in _LINES.values()]
+    canvas.legend(
+        marks, labels, loc="outside lower left", ncols=len(marks), fontsize=8.5,
+        title="points: measured; lines: planned power (dotted: at most)", title_fontsize=8.0,
+        alignment="left",
+    )  # fmt: skip

@@ -1,0 +1,226 @@
+r"""What the plan says a measurement over widths will find: powers of the width, by tensor.
+
+Sizes are root mean squares over entries. After the first step from a random readout of size $n^{-A}$,
+gradients below it are $n^{-A}$; a readout that starts at zero moves first by $n^{-U}$, and what lies
+below follows it one step later.
+
+What several tensors add to one output is a sum of powers. Its local power lies between the least and the
+largest of them, and tends to the largest; the prediction is that one, with the others beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scalewise.plan._growth import Growth, growth_between, of_width
+from scalewise.plan._roles import Kind, Layer, Role
+from scalewise.plan._rules import gradient_exponent
+from scalewise.plan._table import Plan, TensorPlan
+from scalewise.scaling import readout_exponents
+
+__all__ = ["Predicted", "of_features", "of_readout", "predicted", "predictions", "reads_out"]
+
+_ONE, _HALF, _ZERO = Fraction(1), Fraction(1, 2), Fraction(0)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Powers of the width; of what may be smaller without being wrong, the least as well.
+
+    Args:
+        weight: Of a tensor's entries at initialisation, about their mean.
+        update: Of the change of its entries by the first step.
+        update_least: The same where the gradient is the least.
+        own_change: Of the change of its module's output that its own update makes, aligned with what it
+            is given.
+        own_change_least: The same where they are not aligned, as in a network narrower than its batch.
+        change: Of the change of its module's output, all tensors below having moved too.
+        output: Of its module's output at initialisation.
+        gradient: Of the gradient of its entries at the first step.
+        gradient_least: The same where the loss pulls less: at the readout by the outputs alone.
+        rate: Of its learning rate.
+        parts: Of all that the change of its module's output is a sum of.
+    """
+
+    weight: Fraction
+    update: Fraction
+    update_least: Fraction
+    own_change: Fraction
+    own_change_least: Fraction
+    change: Fraction
+    output: Fraction
+    gradient: Fraction
+    gradient_least: Fraction
+    rate: Fraction
+    parts: tuple[Fraction, ...]
+
+
+def predicted(
+    plan: Plan,
+    name: str,
+    *,
+    zero_readout: bool = False,
+    growth: Mapping[str, Growth] | None = None,
+) -> Predicted:
+    """The predicted powers for one tensor and the module it belongs to.
+
+    Args:
+        plan: The plan.
+        name: Name of the tensor.
+        zero_readout: Whether the readout starts at zero and two steps are taken: the first moves the
+            readout alone.
+        growth: How the sides of tensors grow over the widths measured; by default as from base to target.
+    """
+    return predictions(plan, [name], zero_readout=zero_readout, growth=growth)[name]
+
+
+def predictions(
+    plan: Plan,
+    names: Iterable[str],
+    *,
+    zero_readout: bool = False,
+    growth: Mapping[str, Growth] | None = None,
+) -> dict[str, Predicted]:
+    """The same for many tensors, by name."""
+    grown = _Grown(plan, growth or {})
+    features = of_features(plan, zero_readout, growth)
+    return {name: _predicted(grown, name, features, zero_readout) for name in names}
+
+
+def _predicted(grown: _Grown, name: str, features: list[Fraction], zero_readout: bool) -> Predicted:
+    plan = grown.plan
+    tensor = plan[name]
+    own = _own_change(grown, tensor, zero_readout)
+    # What the model's own code multiplies after the module has returned is not in what it returns.
+    after = _after(plan, tensor)
+    mine = [p for t in _module(plan, tensor) for p in _own_change(grown, t, zero_readout)]
+    gradient = _gradient(grown, tensor, zero_readout)
+    least = _least_gradient(plan, tensor, gradient, zero_readout)
+    # Gradient descent passes it on.
+    weaker = gradient - least if plan.optimizer == "sgd" else _ZERO
+    update = _update(grown, tensor, zero_readout)
+    if reads_out(plan, tensor):
+        parts, output = _of_readout(plan, features, zero_readout)
+        parts = [*parts, *mine]
+    elif tensor.layer is Layer.FIRST:
+        parts, output = mine, -plan.strategy.first.p / 2
+    else:
+        parts = [*mine, *features]
+        output = -plan.strategy.hidden.p / 2
+    return Predicted(
+        weight=of_width(tensor.rule.init, grown.of(tensor)),
+        update=update,
+        update_least=update - weaker,
+        own_change=max(own) - after,
+        own_change_least=min(own) - weaker - after,
+        change=max(parts) - after,
+        output=output - after,
+        gradient=gradient,
+        gradient_least=least,
+        rate=of_width(tensor.rule.lr, grown.of(tensor)),
+        parts=tuple(sorted({p - after for p in parts})),
+    )
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """A plan, and how its tensors grow."""
+
+    plan: Plan
+    growth: Mapping[str, Growth]
+
+    def of(self, tensor: TensorPlan) -> Growth:
+        places = (n for n in (tensor.name, *tensor.aliases) if n in self.growth)
+        known = next(places, None)
+        return growth_between(self.plan, tensor) if known is None else self.growth[known]
+
+
+def of_readout(
+    plan: Plan, *, zero_readout: bool = False, growth: Mapping[str, Growth] | None = None
+) -> tuple[list[Fraction], Fraction]:
+    r"""What moves the logits, and their size at initialisation without a bias, $n^{1/2-A}$.
+
+    The readout moves, $n^{1-U}$, and what it reads moves, which it passes on at $n^{1-A}$ where the two are
+    aligned and at $n^{1/2-A}$ where they are not: the largest is seen, in a narrow network some of each.
+    """
+    return _of_readout(plan, of_features(plan, zero_readout, growth), zero_readout)
+
+
+def _of_readout(
+    plan: Plan, moves: list[Fraction], zero_readout: bool
+) -> tuple[list[Fraction], Fraction]:
+    A, U = readout_exponents(plan.strategy)
+    size = U if zero_readout else A
+    passed = [share - size + p for p in moves for share in (_ONE, _HALF)]
+    return [1 - U, *passed], _HALF - A
+
+
+def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
+    """Whether a tensor writes to the network's output: a readout or its bias."""
+    if tensor.role is not Role.FIXED:
+        return tensor.role is Role.OUTPUT
+    # An embedding that is tied reads out in the modules of its other names.
+    tied = [n for t in plan.tensors if t.kind is Kind.LOOKUP for n in t.aliases]
+    owners = {n.rpartition(".")[0] for n in tied}
+    owners |= {t.owner for t in plan.tensors if t.role is Role.OUTPUT}
+    return tensor.owner in owners
+
+
+def _module(plan: Plan, tensor: TensorPlan) -> list[TensorPlan]:
+    """All tensors of the module of one."""
+    return [t for t in plan.tensors if t.owner == tensor.owner]
+
+
+def of_features(
+    plan: Plan, zero_readout: bool, growth: Mapping[str, Growth] | None = None
+) -> list[Fraction]:
+    """Powers of what moves the features that the readout reads, one for each tensor below it.
+
+    A bottleneck's few units move as an output does, whatever the features, and take along what reads them.
+    """
+    movers = (Role.INPUT, Role.HIDDEN, Role.VECTOR, Role.BOTTLENECK)
+    grown = _Grown(plan, growth or {})
+    return [max(_own_change(grown, t, zero_readout)) for t in plan.tensors if t.role in movers]
+
+
+def _after(plan: Plan, tensor: TensorPlan) -> Fraction:
+    return max((t.gauge.after for t in _module(plan, tensor)), key=abs)
+
+
+def _gradient(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction:
+    plan, forward = grown.plan, tensor.gauge.total
+    if reads_out(plan, tensor):
+        return forward
+    # A fixed number of units, whatever the role: each is used by all neurons above.
+    few = tensor.role in (Role.FIXED, Role.BOTTLENECK) or not grown.of(tensor).fan_out
+    if zero_readout:
+        U = readout_exponents(plan.strategy)[1]
+        return forward + (1 - U if few else -U)
+    role = Role.BOTTLENECK if few else tensor.role
+    return forward + gradient_exponent(plan.strategy, role, initial=True)
+
+
+def _least_gradient(
+    plan: Plan, tensor: TensorPlan, gradient: Fraction, zero_readout: bool
+) -> Fraction:
+    """Of random targets and a large batch little is left but the pull of the outputs themselves."""
+    if zero_readout or not reads_out(plan, tensor):
+        return gradient
+    return min(gradient, tensor.gauge.total + _HALF - readout_exponents(plan.strategy)[0])
+
+
+def _update(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction:
+    # Adam and kin move each entry by the learning rate, whatever the gradient.
+    follows = grown.plan.optimizer == "sgd"
+    gradient = _gradient(grown, tensor, zero_readout) if follows else _ZERO
+    return of_width(tensor.rule.lr, grown.of(tensor)) + gradient
+
+
+def _own_change(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> tuple[Fraction, Fraction]:
+    """Of a sum over the fan-in, aligned and at random."""
+    summed = tensor.role in (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
+    update, terms = _update(grown, tensor, zero_readout), grown.of(tensor).fan_in
+    forward = update + tensor.gauge.total
+    return (forward + terms, forward + terms / 2) if summed else (forward, forward)

@@ -1,0 +1,74 @@
+"""What only the user can say of a model: asked all at once, with the answer that most models need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalewise.plan._errors import PlanError
+
+__all__ = ["Question", "Wording", "ask"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question to the user.
+
+    Args:
+        text: Whole sentences: what is not known, and how to say it.
+        answers: By argument of `plan` what most models need, as ``{"roles": {"head.weight": "output"}}``.
+    """
+
+    text: str
+    answers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What an adapter adds to questions.
+
+    Args:
+        readout: How to say that an embedding reads out; ``{name}`` stands for its name.
+        bare: What else may tell the roles of tensors that no module speaks for.
+        readouts: Whether `plan` has an argument for embeddings that read out.
+    """
+
+    readout: str = "If it reads out, let a module do it that shares the embedding's weights"
+    bare: str = ""
+    readouts: bool = False
+
+
+def ask(questions: Sequence[Question]) -> None:
+    """Refuse to go on without answers.
+
+    Args:
+        questions: All that must be known.
+
+    Raises:
+        PlanError: With every question, if there are any.
+    """
+    if not questions:
+        return
+    if len(questions) == 1:
+        raise PlanError(questions[0].text)
+    together: dict[str, Any] = {}
+    for question in questions:
+        for key, value in question.answers.items():
+            if isinstance(value, Mapping):
+                together[key] = {**together.get(key, {}), **value}
+            else:
+                together[key] = [*together.get(key, []), *value]
+    listed = "\n".join(f"{i}. {q.text}" for i, q in enumerate(questions, 1))
+    said = ", ".join(f"{k}={_written(v)}" for k, v in together.items())
+    raise PlanError(
+        f"The plan needs answers to {len(questions)} questions.\n{listed}\n"
+        f"Most models of this kind need {said}: check it against yours."
+    )
+
+
+def _written(value: Any) -> str:
+    """As one writes it in a call."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f'"{k}": "{v}"' for k, v in value.items()) + "}"
+    return "[" + ", ".join(f'"{v}"' for v in dict.fromkeys(value)) + "]"

@@ -1,0 +1,177 @@
+"""A check in words: what `print(check)` shows, and what a failing assertion says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scalewise.plan._fits import Status
+from scalewise.plan._growth import written
+from scalewise.plan._measurement import Quantity
+from scalewise.plan._names import pattern
+from scalewise.plan._rows import Row
+
+if TYPE_CHECKING:
+    from scalewise.plan._check import Check
+
+__all__ = ["tell"]
+
+_COLUMNS = {
+    Quantity.WEIGHT: "init",
+    Quantity.RATE: "lr",
+    Quantity.OWN_CHANGE: "own change",
+    Quantity.OUTPUT: "output",
+    Quantity.CHANGE: "change",
+}
+_READ = {Quantity.FEATURES: "output", Quantity.FEATURES_CHANGE: "change"}
+# Longer tables show one line for all layers of a kind.
+_LINES = 30
+_REASONS = 4
+_CURVED, _BENT = 0.1, 0.25
+
+
+def tell(check: Check, *, brief: bool = False) -> str:
+    """All of a check, or only what is wrong with it."""
+    lines = _wrong(check)
+    if not brief:
+        lines = [
+            *_head(check),
+            "",
+            *_grid(check),
+            *_attention(check),
+            "",
+            *check.verdict.reasons[:_REASONS],
+            *lines,
+            *_notes(check),
+        ]
+    return "\n".join(lines)
+
+
+def _head(check: Check) -> list[str]:
+    m, plan = check.measured, check.plan
+    lr = "with the user's setup" if m.lr is None else f"learning rate {m.lr:.2g} at the base"
+    widths = ", ".join(f"{w:g}" for w in m.widths)
+    steps = f"{m.steps} step{'s' if m.steps > 1 else ''}"
+    return [
+        f"measured: {check.verdict}",
+        f"planned:  {plan.strategy.classify()} ({plan.strategy} with {plan.optimizer})",
+        f"{plan.width_name} {widths}; {m.seeds} seeds, {steps}, {lr}",
+    ]
+
+
+def _wrong(check: Check) -> list[str]:
+    if check.ok:
+        return ["Every power is as planned."]
+    out = [str(c) for c in check.culprits]
+    out += [str(check.depth)] if check.depth is not None and not check.depth.ok else []
+    follows = check.consequences
+    if follows and check.culprits:
+        named = list(dict.fromkeys(f"`{r.tensor}` ({_noun(r)})" for r in follows))
+        more = f" and {len(named) - 6} more" if len(named) > 6 else ""
+        out.append(f"What may follow from that: {', '.join(named[:6])}{more}.")
+    if not check.verdict.stable:
+        how = "" if check.culprits else f", as {check.plan.strategy} is known to be"
+        out.append(f"The network is unstable{how}: {check.verdict.reasons[0]}")
+    return out
+
+
+def _attention(check: Check) -> list[str]:
+    """A line for each kind of attention."""
+    lines: dict[str, list[str]] = {}
+    for row in check.attention:
+        if row.fit.status is not Status.ABSENT:
+            lines.setdefault(row.tensor, []).append(f"{_noun(row)} {_cell(row)}")
+    return [f"attention of `{n or 'the model'}`: {', '.join(cells)}" for n, cells in lines.items()]
+
+
+def _noun(row: Row) -> str:
+    return str(row.quantity).replace("_", " ")
+
+
+def _grid(check: Check) -> list[str]:
+    head = ("tensor", "role", *_COLUMNS.values())
+    table: list[tuple[str, ...]] = []
+    for name in check.measured.tensors:
+        rows = {q: check.row(name, q) for q in (*_COLUMNS, *_READ)}
+        if name in check.measured.readouts:
+            cells = {title: _cell(rows[q]) for q, title in _READ.items()}
+            table.append(("(what it reads)", "", *(cells.get(t, "") for t in _COLUMNS.values())))
+        role = str(check.table["role"].sel(tensor=name).values)
+        table.append((name, role, *(_cell(rows[q]) for q in _COLUMNS)))
+    if len(table) > _LINES:
+        table = _merged(table)
+    lines = [head, *table]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    out = [
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    ]
+    return [out[0], "-" * max(map(len, out)), *out[1:]]
+
+
+def _merged(table: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """One line for all tensors that differ by layer numbers only: the first, unless one is off."""
+    groups: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for line in table:
+        groups.setdefault((pattern(line[0]), line[1]), []).append(line)
+    out = []
+    for (name, role), lines in groups.items():
+        off = [line for line in lines if any("!" in cell for cell in line)]
+        label = f"{name} ({len(lines)})" if len(lines) > 1 else lines[0][0]
+        out.append((label, role, *(off or lines)[0][2:]))
+    return out
+
+
+def _cell(row: Row) -> str:
+    if row.fit.status is Status.ABSENT:
+        return ""
+    if row.fit.status is not Status.FITTED:
+        return f"{row.fit.status}{'' if row.agrees else ' !'}"
+    bound = "≤" if row.least == float("-inf") else ""
+    planned = f"{bound}{written(row.predicted)}"
+    return f"{row.fit.slope:+.2f}±{row.fit.sem:.2f} [{planned}]{_mark(row)}"
+
+
+def _mark(row: Row) -> str:
+    return " !" if not row.agrees else " ~" if row.only_just else ""
+
+
+def _notes(check: Check) -> list[str]:
+    m, out = check.measured, []
+    still = [r.tensor for r in check.rows if r.quantity is Quantity.RATE and _is_zero(r)]
+    if still:
+        more = " (steps=2 would show more)" if m.steps == 1 else ""
+        out.append(
+            f"Rounding apart, {', '.join(f'`{t}`' for t in still)} did not move: what follows starts at "
+            f"zero{more}, or takes it out as a norm does with a bias."
+        )
+    if any(r.only_just for r in check.rows):
+        out.append(
+            "~: with so few entries no spread is certain, and plan.init_ leaves it as drawn."
+        )
+    settling = [r for r in check.rows if r.settles]
+    if settling:
+        named = ", ".join(f"`{r.tensor}` ({_noun(r)})" for r in settling[:4])
+        out.append(f"Off over these widths, but right at the largest: {named}.")
+    curved = [r for r in check.rows if abs(r.fit.curvature) > _CURVED + 3 * r.fit.curvature_sem]
+    if curved:
+        worst = max(curved, key=lambda r: abs(r.fit.curvature))
+        out.append(
+            f"Over these widths {len(curved)} sizes are no pure power; the most bent is the "
+            f"{_noun(worst)} of `{worst.tensor}`, whose power changes by {2 * worst.fit.curvature:+.2f} at "
+            "each doubling."
+        )
+    bend = max((float(b) for b in m.nonlinearity if b == b), default=0.0)
+    if bend > _BENT:
+        out.append(
+            f"The response is not linear in the step ({bend:.0%} of it is not): powers hold for this "
+            "learning rate only. A smaller one shows the plan's."
+        )
+    if m.precision > 1e-4:
+        out.append(
+            "The model computes in low precision, and rounding is not far below the changes; build it in "
+            "float32 for the check."
+        )
+    return out
+
+
+def _is_zero(row: Row) -> bool:
+    return row.fit.status is Status.ZERO

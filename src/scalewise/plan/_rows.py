@@ -1,0 +1,244 @@
+"""Each quantity of each tensor: what the plan says, what was measured, and whether both agree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.plan._fits import Fit, Status, power_law
+from scalewise.plan._measurement import Measurement, Quantity
+from scalewise.plan._predicted import Predicted, of_features, of_readout, predictions, reads_out
+from scalewise.plan._roles import Kind, Role
+from scalewise.plan._spread import ERRORS
+from scalewise.plan._table import Plan
+from scalewise.scaling import update_exponents
+
+__all__ = ["JUDGED", "Row", "attention_rows", "rows_of", "sizes_of", "starts_small"]
+
+JUDGED = (
+    Quantity.WEIGHT,
+    Quantity.RATE,
+    Quantity.GRADIENT,
+    Quantity.UPDATE,
+    Quantity.OWN_CHANGE,
+    Quantity.OUTPUT,
+    Quantity.CHANGE,
+    Quantity.FEATURES,
+    Quantity.FEATURES_CHANGE,
+)
+_DRIVEN = (Quantity.GRADIENT, Quantity.RATE, Quantity.UPDATE, Quantity.OWN_CHANGE)
+_EXACT = (Quantity.WEIGHT, Quantity.RATE)
+# A gradient so much below that of the same module's matrix is what rounding leaves of zero.
+_ROUNDING = 1e-4
+_HALF, _ZERO = Fraction(1, 2), Fraction(0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity of one tensor.
+
+    Args:
+        tensor: Its name.
+        quantity: Which size.
+        predicted: The planned power; the largest where several parts add up.
+        least: The smallest power that is no contradiction: that of the smallest part, or minus
+            infinity for an upper bound.
+        fit: What was measured.
+        tolerance: How far from these the slope may be.
+        slack: How much further, where too few entries tell a spread.
+    """
+
+    tensor: str
+    quantity: Quantity
+    predicted: Fraction
+    least: Fraction | float
+    fit: Fit
+    tolerance: float
+    slack: float = 0.0
+
+    @property
+    def excess(self) -> float:
+        """How far the slope is outside what is planned; infinite where the size diverged."""
+        if self.fit.status is Status.DIVERGED:
+            return math.inf
+        if self.fit.status is not Status.FITTED:
+            return 0.0
+        above, below = self.fit.slope - float(self.predicted), self.fit.slope - float(self.least)
+        return above if above > 0 else min(below, 0.0)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the slope is as planned within the tolerance and its error, or tends to it."""
+        return not self._far or self.settles
+
+    @property
+    def _far(self) -> bool:
+        return abs(self.excess) > self.allowed + self.slack
+
+    @property
+    def allowed(self) -> float:
+        """How far the slope may be off: twice the tolerance where the rest of the network has a part in it.
+
+        Spreads and learning rates are what a plan sets, and are powers at any width. All else tends to its power
+        as the width grows; the least that a wrong rule is off by is a quarter, of which this is half.
+        """
+        if self.quantity in _EXACT:
+            return self.tolerance + self.fit.error
+        return 2 * self.tolerance + self.fit.doubt
+
+    @property
+    def settles(self) -> bool:
+        """Whether it is off over these widths and right at the largest; spreads and rates must be exact."""
+        exact = self.quantity in _EXACT
+        if exact or self.fit.status is not Status.FITTED or not self._far:
+            return False
+        bound = self.predicted if self.excess > 0 else self.least
+        return self.fit.tends_to(float(bound), 2 * self.tolerance)
+
+    @property
+    def only_just(self) -> bool:
+        """Whether it agrees because too few entries tell the spread."""
+        return self.slack > 0 and self.agrees and abs(self.excess) > self.allowed
+
+
+def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
+    """All rows, tensor by tensor in the order of the measurement."""
+    out: list[Row] = []
+    expected = predictions(
+        plan, measured.tensors, zero_readout=measured.zero_readout, growth=measured.growth
+    )
+    for name, p in expected.items():
+        tied = name in measured.readouts and plan[name].role is not Role.OUTPUT
+        for quantity in JUDGED:
+            sizes = sizes_of(plan, measured, name, quantity)
+            top, least = _powers(plan, measured, name, quantity, p, tied)
+            drawn = quantity is Quantity.WEIGHT and name not in measured.constant
+            slack = _init_slack(plan, measured, name) if drawn else 0.0
+            fit = power_law(measured.widths, sizes)
+            out.append(Row(name, quantity, top, least, fit, tolerance, slack))
+    return out
+
+
+def attention_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
+    """Attention logits and their change, by kind of module: neither may grow with the width.
+
+    Queries and keys align from the first step on, so the change shows the power of the whole to come; at
+    initialisation a scale that is too large by the root of the size of a head looks right.
+    """
+    out, most = [], _ZERO
+    wanted = (Quantity.LOGITS, Quantity.LOGITS_CHANGE, Quantity.LOGITS_STEP)
+    for place in dict.fromkeys(p for p, _ in measured.attention):
+        start, change, step = (measured.attention[place, q] for q in wanted)
+        if plan.optimizer == "sgd" and np.all(step > 0):
+            # How far queries and keys move is a gradient, which scatters from network to network; beside
+            # it the change is a clean power. Where they move less and less, it may be larger.
+            change = change / step
+            plain = plan.strategy.plain_biases
+            most = _ZERO if plain else max(update_exponents(plan.strategy)[-1], _ZERO)
+        sizes = ((Quantity.LOGITS, start, _ZERO), (Quantity.LOGITS_CHANGE, change, most))
+        for quantity, found, limit in sizes:
+            fit = power_law(measured.widths, found)
+            out.append(Row(place, quantity, limit, -math.inf, fit, tolerance))
+    return out
+
+
+def sizes_of(
+    plan: Plan, measured: Measurement, name: str, quantity: Quantity
+) -> Float[np.ndarray, "width seed"]:
+    """What is fitted: rates are derived, and gradients that are only rounding are zero."""
+    if quantity in _DRIVEN and _is_rounding(plan, measured, name):
+        return np.zeros((len(measured.widths), measured.seeds))
+    if quantity is not Quantity.RATE:
+        return measured.of(name, quantity)
+    step, gradient = (measured.of(name, q) for q in (Quantity.STEP, Quantity.GRADIENT))
+    if plan.optimizer != "sgd":
+        return step
+    # Exact, whatever the gradient: a learning rate is told from all that precedes it.
+    return np.divide(step, gradient, out=np.zeros_like(step), where=gradient != 0)
+
+
+def _is_rounding(plan: Plan, measured: Measurement, name: str) -> bool:
+    """Whether a bias has no gradient but rounding: before a softmax or a norm it may change nothing."""
+    if plan[name].kind is not Kind.BIAS:
+        return False
+    module = measured.modules[measured.tensors.index(name)]
+    others = [
+        n
+        for n, m in zip(measured.tensors, measured.modules, strict=True)
+        if m == module and m and plan[n].kind is Kind.MATRIX
+    ]
+    own = measured.of(name, Quantity.GRADIENT)
+    return any(np.all(own < _ROUNDING * measured.of(n, Quantity.GRADIENT)) for n in others)
+
+
+def _powers(
+    plan: Plan, measured: Measurement, name: str, quantity: Quantity, p: Predicted, tied: bool
+) -> tuple[Fraction, Fraction | float]:
+    """The predicted power, and the least one that agrees."""
+    if quantity is Quantity.WEIGHT and name in measured.constant:
+        return _ZERO, _ZERO
+    if quantity is Quantity.OUTPUT and name in measured.readouts:
+        # A bias at the output is of order one; a narrow network shows some of each.
+        _, power = _readout(plan, measured)
+        # A tied readout may meet its own embedding again, entry by entry.
+        power += _HALF if tied else 0
+        return max(power, _ZERO) if _has_bias(plan, name) else power, -math.inf
+    if quantity is Quantity.CHANGE:
+        parts = p.parts
+        if tied:
+            parts = tuple(_readout(plan, measured)[0])
+        return max(parts), -math.inf if starts_small(plan) else min(parts)
+    if quantity in (Quantity.FEATURES, Quantity.FEATURES_CHANGE):
+        if name not in measured.readouts:
+            return _ZERO, _ZERO
+        top, least = _of_features(plan, measured, quantity)
+        # What a tied readout reads is scaled down on its way; what comes through a bottleneck moves late.
+        return top, -math.inf if tied or starts_small(plan) else least
+    power: Fraction = getattr(p, str(quantity))
+    if quantity in _EXACT:
+        return power, power
+    # Queries and keys that are not yet aligned learn through small attention logits.
+    scaled = any(m.name == "attention" for m in plan.multipliers)
+    late = scaled and quantity in _DRIVEN and not reads_out(plan, plan[name])
+    if late or starts_small(plan):
+        return power, -math.inf
+    return power, getattr(p, f"{quantity}_least", power)
+
+
+def _readout(plan: Plan, measured: Measurement) -> tuple[list[Fraction], Fraction]:
+    return of_readout(plan, zero_readout=measured.zero_readout, growth=measured.growth)
+
+
+def starts_small(plan: Plan) -> bool:
+    """Whether what a plan says of sizes is an upper bound: a part of the network comes through a bottleneck.
+
+    That starts small and grows as it is trained, and whatever reads it, directly or not, does so too.
+    """
+    return any(t.role is Role.BOTTLENECK for t in plan.tensors)
+
+
+def _of_features(
+    plan: Plan, measured: Measurement, quantity: Quantity
+) -> tuple[Fraction, Fraction]:
+    size = -plan.strategy.hidden.p / 2
+    if quantity is Quantity.FEATURES:
+        return size, size
+    owns = of_features(plan, measured.zero_readout, measured.growth)
+    return max(owns, default=_ZERO), min(owns, default=_ZERO)
+
+
+def _has_bias(plan: Plan, name: str) -> bool:
+    owner = name.rpartition(".")[0]
+    return any(t.owner == owner and t.kind is Kind.BIAS for t in plan.tensors)
+
+
+def _init_slack(plan: Plan, measured: Measurement, name: str) -> float:
+    """What the power of a spread may be off because few entries do not tell it."""
+    tensor = plan[name]
+    x = np.log2(measured.widths) - np.mean(np.log2(measured.widths))
+    leverage = float(np.abs(x).sum() / (x @ x))
+    return leverage * ERRORS * math.sqrt(2) * tensor.base.error / math.log(2)

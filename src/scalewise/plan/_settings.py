@@ -1,0 +1,60 @@
+"""From a plan to optimiser settings: as few groups as possible, each with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scalewise.plan._roles import Role
+from scalewise.plan._table import Plan
+
+__all__ = ["SettingsGroup", "groups"]
+
+
+@dataclass(frozen=True)
+class SettingsGroup:
+    """Tensors that share all their settings.
+
+    Args:
+        name: The roles in it, as ``"hidden"`` or ``"input+vector"``; numbered if that is not unique.
+        lr: Factor of the learning rate.
+        eps: Epsilon, or its factor.
+        weight_decay: Weight decay, or its factor.
+        tensors: Names, as they were asked for.
+    """
+
+    name: str
+    lr: float
+    eps: float
+    weight_decay: float
+    tensors: tuple[str, ...]
+
+
+def groups(
+    plan: Plan, names: Iterable[str], *, eps: float = 1.0, weight_decay: float = 1.0
+) -> list[SettingsGroup]:
+    """Sort tensors into groups of equal settings.
+
+    Args:
+        plan: The plan.
+        names: Names of tensors, with or without the prefixes of wrappers.
+        eps: Epsilon at the base; with 1 the groups hold factors.
+        weight_decay: The same of the weight decay. A 0 stays 0 and tells no groups apart.
+
+    Returns:
+        The groups, in the order in which their first tensors come.
+
+    Raises:
+        PlanError: If the plan has no tensor of that name.
+    """
+    members: dict[tuple[float, float, float], list[str]] = {}
+    for name in names:
+        f = plan.factors(name)
+        members.setdefault((f.lr, eps * f.eps, weight_decay * f.weight_decay), []).append(name)
+    out: list[SettingsGroup] = []
+    for settings, mine in members.items():
+        roles = {plan[n].role for n in mine}
+        name = "+".join(r for r in Role if r in roles)
+        taken = sum(g.name.split("#")[0] == name for g in out)
+        out.append(SettingsGroup(f"{name}#{taken + 1}" if taken else name, *settings, tuple(mine)))
+    return out

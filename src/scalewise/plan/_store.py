@@ -1,0 +1,156 @@
+"""A plan as a small JSON text, and back: all that must be kept beside a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from scalewise._version import __version__
+from scalewise.plan._errors import PlanError
+from scalewise.plan._forward import Gauge
+from scalewise.plan._roles import Kind, Layer, Role
+from scalewise.plan._rules import Powers, Rule
+from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
+from scalewise.scaling import Strategy
+
+__all__ = ["from_json", "load", "read", "save", "to_json"]
+
+_FORMAT = "scalewise plan 1"
+
+
+def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
+    """The whole plan as text; exponents and ratios are exact fractions.
+
+    Args:
+        plan: The plan.
+        options: What an adapter keeps beside it.
+    """
+    s = plan.strategy
+    out = {
+        "format": _FORMAT,
+        "made_by": __version__,
+        "strategy": {
+            "name": s.name,
+            "p": s.p,
+            "q": s.q,
+            "r": s.r,
+            "plain_biases": s.plain_biases,
+        },
+        "optimizer": plan.optimizer,
+        "base": dict(plan.base),
+        "target": dict(plan.target),
+        "width": plan.width,
+        "depth": plan.depth,
+        "residual": plan.residual,
+        "width_name": plan.width_name,
+        "depth_name": plan.depth_name,
+        "looked": plan.looked,
+        "multipliers": [asdict(m) for m in plan.multipliers],
+        "tensors": [asdict(t) for t in plan.tensors],
+        **({} if options is None else {"options": dict(options)}),
+    }
+    try:
+        return json.dumps(out, indent=1, default=_plain)
+    except TypeError as error:
+        raise PlanError(
+            "The plan cannot be saved: `base` and `target` must hold numbers, texts and lists only "
+            f"({error})."
+        ) from None
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Fraction):
+        return str(value)
+    raise TypeError(f"{value!r} is none of them")
+
+
+def from_json(text: str) -> Plan:
+    """A plan from the text that `to_json` wrote.
+
+    Raises:
+        PlanError: If the text is no plan, or one of another format.
+    """
+    try:
+        data = json.loads(text)
+        if data["format"] != _FORMAT:
+            raise KeyError("format")
+        s = data["strategy"]
+        return Plan(
+            Strategy(s["p"], s["q"], s["r"], s["name"], plain_biases=s["plain_biases"]),
+            data["optimizer"],
+            data["base"],
+            data["target"],
+            Fraction(data["width"]),
+            Fraction(data["depth"]),
+            Fraction(data["residual"]),
+            tuple(_tensor(t) for t in data["tensors"]),
+            tuple(Multiplier(**m) for m in data["multipliers"]),
+            data["width_name"],
+            data["depth_name"],
+            data.get("looked", True),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanError(
+            f"This text is not a saved plan of the format {_FORMAT!r} (missing or wrong: {error}). Make "
+            "the plan anew from the model factory."
+        ) from None
+
+
+def _tensor(data: dict[str, Any]) -> TensorPlan:
+    powers = {
+        setting: Powers(**{k: Fraction(v) for k, v in value.items()})
+        for setting, value in data["rule"].items()
+    }
+    return TensorPlan(
+        **data
+        | {
+            "role": Role(data["role"]),
+            "layer": Layer(data["layer"]),
+            "kind": Kind(data["kind"]),
+            "base_shape": tuple(data["base_shape"]),
+            "shape": tuple(data["shape"]),
+            "fan_in": Fraction(data["fan_in"]),
+            "rule": Rule(**powers),
+            "base": Spread(**data["base"]),
+            "aliases": tuple(data["aliases"]),
+            "gauge": Gauge(**{k: Fraction(v) for k, v in data.get("gauge", {}).items()}),
+        }
+    )
+
+
+def save(plan: Plan, path: str | Path, options: Mapping[str, Any] | None = None) -> None:
+    """Write a plan to a file, whole or not at all, with what an adapter keeps beside it.
+
+    Raises:
+        PlanError: If the plan's sizes are nothing that a text can hold.
+    """
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
+    part.write_text(to_json(plan, options) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def read(path: str | Path) -> tuple[Plan, dict[str, Any]]:
+    """A plan from a file, and what an adapter kept beside it.
+
+    Raises:
+        PlanError: If there is no such file, or it holds no plan.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise PlanError(f"The plan {str(path)!r} cannot be read: {error.strerror}.") from None
+    return from_json(text), json.loads(text).get("options", {})
+
+
+def load(path: str | Path) -> Plan:
+    """Read a plan from a file.
+
+    Raises:
+        PlanError: If there is no such file, or it holds no plan.
+    """
+    return read(path)[0]

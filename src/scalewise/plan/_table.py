@@ -1,0 +1,164 @@
+"""The plan: one row for each tensor, and what the forward pass must be multiplied by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from scalewise.plan._errors import PlanError
+from scalewise.plan._forward import Gauge
+from scalewise.plan._names import bare
+from scalewise.plan._roles import Kind, Layer, Role
+from scalewise.plan._rules import Powers, Ratios, Rule
+from scalewise.scaling import Strategy
+
+__all__ = ["Multiplier", "Plan", "Spread", "TensorPlan"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the entries of a freshly built tensor are distributed.
+
+    Args:
+        mean: Their mean.
+        std: Their standard deviation; 0 for a tensor of equal entries.
+        error: Relative standard error of `std`, from the number of entries and their kurtosis.
+    """
+
+    mean: float
+    std: float
+    error: float
+
+
+@dataclass(frozen=True)
+class TensorPlan:
+    """What is planned for one tensor.
+
+    Args:
+        name: Fully qualified name.
+        role: How it scales.
+        layer: Whose exponents it takes.
+        kind: What its module does with it.
+        module: Type of its module.
+        owner: Name of its module.
+        base_shape: Shape at the base width and the target depth.
+        shape: Shape at the target.
+        fan_in: Target over base of the number of terms it sums over.
+        in_block: Whether it stands in a block that depth repeats.
+        rule: The powers of its four settings.
+        base: Its entries as the model's own code draws them at the base width.
+        aliases: Other names of the same tensor.
+        gauge: Powers of the width by which the model's own code multiplies around it.
+    """
+
+    name: str
+    role: Role
+    layer: Layer
+    kind: Kind
+    module: str
+    owner: str
+    base_shape: tuple[int, ...]
+    shape: tuple[int, ...]
+    fan_in: Fraction
+    in_block: bool
+    rule: Rule
+    base: Spread
+    aliases: tuple[str, ...] = ()
+    gauge: Gauge = field(default_factory=Gauge)
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """A factor that no initialisation and no learning rate can stand for.
+
+    Args:
+        name: ``"attention"``, ``"residual"``, or the name of the module whose input it multiplies.
+        factor: Its value at the target; 1 at the base, and where the model's own code applies it.
+        where: What to multiply, as a sentence.
+    """
+
+    name: str
+    factor: float
+    where: str
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What multiplies the settings of one tensor at the target."""
+
+    init: float
+    lr: float
+    eps: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    r"""Settings for every tensor of a model, as factors of those at the base.
+
+    Args:
+        strategy: Exponents for the first, the hidden and the last layer.
+        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``.
+        base: What the factory was called with at the base.
+        target: What it is called with at the target.
+        width: Target over base width, $\nu$.
+        depth: Target over base depth, $\lambda$.
+        residual: $\alpha$ of the branches' multiplier (depth)$^{-\alpha}$.
+        tensors: One row for each trainable tensor.
+        multipliers: What the forward pass must do itself.
+        width_name: What the factory calls its width.
+        depth_name: What it calls its depth.
+        looked: Whether the forward pass was seen: if not, multipliers and heads in it are not known.
+    """
+
+    strategy: Strategy
+    optimizer: str
+    base: Mapping[str, object]
+    target: Mapping[str, object]
+    width: Fraction
+    depth: Fraction
+    residual: Fraction
+    tensors: tuple[TensorPlan, ...]
+    multipliers: tuple[Multiplier, ...] = ()
+    width_name: str = "width"
+    depth_name: str = "depth"
+    looked: bool = True
+    names: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        places = [(n, i) for i, t in enumerate(self.tensors) for n in (t.name, *t.aliases)]
+        self.names.update(places)
+
+    def __getitem__(self, name: str) -> TensorPlan:
+        """The row of a tensor, by its name with or without the prefixes of wrappers.
+
+        Raises:
+            PlanError: If the plan has no such tensor.
+        """
+        own = bare(name, self.names)
+        if own not in self.names:
+            raise PlanError(
+                f"The plan has no tensor `{name}`. It was made for a model with "
+                f"`{self.tensors[0].name}`, ..., `{self.tensors[-1].name}`; make a new plan for this one."
+            )
+        return self.tensors[self.names[own]]
+
+    def ratios(self, tensor: TensorPlan) -> Ratios:
+        """Target over base of what a tensor's rule depends on."""
+        return Ratios(tensor.fan_in, self.width, self.depth)
+
+    def factors(self, name: str) -> Factors:
+        """What multiplies a tensor's base settings at the target; exactly 1 at the base."""
+        tensor = self[name]
+        ratios, rule = self.ratios(tensor), tensor.rule
+        powers: tuple[Powers, ...] = (rule.init, rule.lr, rule.eps, rule.weight_decay)
+        return Factors(*(p.factor(ratios) for p in powers))
+
+    def std(self, name: str) -> float:
+        """The standard deviation a tensor is initialised with at the target."""
+        return self[name].base.std * self.factors(name).init
+
+    def multiplier(self, name: str) -> float:
+        """The factor of that name, 1 if the plan has none."""
+        return next((m.factor for m in self.multipliers if m.name == name), 1.0)

@@ -1,0 +1,130 @@
+"""A plan in words: what `print(plan)` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scalewise.plan._growth import growth_between, of_width, written
+from scalewise.plan._names import pattern
+from scalewise.plan._predicted import Predicted, predictions
+from scalewise.plan._table import Plan, TensorPlan
+
+__all__ = ["describe"]
+
+_HEAD = ("tensor", "role", "shape", "init std", "lr", "eps", "decay", "slope")
+
+
+def describe(plan: Plan) -> str:
+    """A table of a plan, a line for each kind of tensor.
+
+    Columns: name with layer numbers as stars and how many there are; role; shape at the target, with
+    what the base had; standard deviation at the target (its range, where tensors of a line differ by
+    more than a tenth) and its power of the width; factors of learning rate, epsilon and weight decay;
+    and the predicted power of the width of what the first steps change in the output of the tensor's
+    module.
+
+    Args:
+        plan: The plan.
+    """
+    kinds: dict[_Row, list[TensorPlan]] = {}
+    slopes = predictions(plan, [t.name for t in plan.tensors])
+    for tensor in plan.tensors:
+        kinds.setdefault(_row(plan, tensor, slopes[tensor.name]), []).append(tensor)
+    lines = [_HEAD, *(_cells(plan, row, tensors) for row, tensors in kinds.items())]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
+    table = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
+    table.insert(1, "-" * len(table[0].rstrip()))
+    return "\n".join([*_title(plan), "", *(line.rstrip() for line in table), *_notes(plan)])
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What tensors on one line have in common."""
+
+    name: str
+    role: str
+    shape: str
+    drawn: bool
+    init: str
+    lr: str
+    eps: str
+    decay: str
+    slope: str
+
+
+def _row(plan: Plan, tensor: TensorPlan, slopes: Predicted) -> _Row:
+    f = plan.factors(tensor.name)
+    sizes = zip(tensor.base_shape, tensor.shape, strict=True)
+    return _Row(
+        pattern(tensor.name),
+        str(tensor.role),
+        " x ".join(str(b) if a == b else f"{b} ({a})" for a, b in sizes) or "scalar",
+        tensor.base.std > 0,
+        _power(of_width(tensor.rule.init, growth_between(plan, tensor))),
+        _factor(f.lr),
+        "" if plan.optimizer == "sgd" else _factor(f.eps),
+        _factor(f.weight_decay),
+        written(slopes.change),
+    )
+
+
+def _cells(plan: Plan, row: _Row, tensors: list[TensorPlan]) -> tuple[str, ...]:
+    many = f" ({len(tensors)})" if len(tensors) > 1 else ""
+    std = "as built"
+    if row.drawn:
+        stds = [plan.std(t.name) for t in tensors]
+        low, high = min(stds), max(stds)
+        # Two digits are more than a small tensor's entries tell of its spread.
+        size = f"{sum(stds) / len(stds):.2g}" if high < 1.1 * low else f"{low:.2g}..{high:.2g}"
+        std = f"{size} {row.init}".rstrip()
+    return (row.name + many, row.role, row.shape, std, row.lr, row.eps, row.decay, row.slope)
+
+
+def _title(plan: Plan) -> list[str]:
+    verdict = plan.strategy.classify()
+    return [
+        f"{plan.strategy} with {plan.optimizer}: {verdict}",
+        f"base   {_sizes(plan.base)}",
+        f"target {_sizes(plan.target)}",
+    ]
+
+
+def _notes(plan: Plan) -> list[str]:
+    out = []
+    if plan.depth != 1 and plan.strategy.plain_biases:
+        out.append(
+            f"The depth changes by a factor of {float(plan.depth):g}; {plan.strategy} has no rule for it."
+        )
+    elif plan.depth != 1:
+        what = "as a chain (no multiplier on branches)"
+        if plan.residual:
+            what = f"as residual branches multiplied by depth^(-{plan.residual})"
+        out.append(
+            f"The depth changes by a factor of {float(plan.depth):g}; what it repeats is taken {what}."
+        )
+    scaled = {pattern(t.name): t.gauge.total for t in plan.tensors if t.gauge.total}
+    for name, power in scaled.items():
+        out.append(
+            f"The model's own code multiplies `{name}` by n^({power}); its initialisation and rates allow for it."
+        )
+    if not plan.looked:
+        out.append("The forward pass was not seen: attention and multipliers in it are not known.")
+    for m in plan.multipliers:
+        if m.factor == 1 and plan.width != 1:
+            continue
+        out.append(f"In the forward pass, {m.name}: x {m.factor:.6g}. {m.where}")
+    return ["", *out] if out else []
+
+
+def _sizes(sizes: object) -> str:
+    assert isinstance(sizes, dict)
+    return ", ".join(f"{k} = {v}" for k, v in sizes.items())
+
+
+def _factor(value: float) -> str:
+    return "1" if value == 1 else f"x {value:.4g}"
+
+
+def _power(power: Fraction) -> str:
+    return f"(n^{written(power)})" if power else ""

@@ -1,0 +1,139 @@
+r"""Hyperparameters from base to target, and whether $\gamma=L/n^{1-s}$ stays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scalewise.plan._errors import PlanError
+from scalewise.plan._settings import groups
+from scalewise.plan._table import Plan
+from scalewise.scaling import depth_for_gamma, gamma, metaparameter_of
+
+__all__ = ["GroupSettings", "Transfer", "transfer"]
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """The settings of one group of tensors at the target; ``None`` for what was not given.
+
+    Args:
+        name: The roles in it.
+        lr: Learning rate.
+        weight_decay: Weight decay.
+        eps: Epsilon of the denominator.
+        tensors: Names of the tensors.
+    """
+
+    name: str
+    lr: float
+    weight_decay: float | None
+    eps: float | None
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    r"""What the base's hyperparameters become at the target.
+
+    Args:
+        groups: One for each set of tensors that share their settings.
+        gamma_base: $L/n^{1-s}$ at the base; ``None`` outside the family or without a depth.
+        gamma_target: The same at the target.
+        depth_at_fixed_gamma: The depth, not rounded, that would keep $\gamma$ at the target's width.
+        note: What that means, in a sentence.
+    """
+
+    groups: tuple[GroupSettings, ...]
+    gamma_base: float | None
+    gamma_target: float | None
+    depth_at_fixed_gamma: float | None
+    note: str
+
+    def __getitem__(self, tensor: str) -> GroupSettings:
+        """The settings of the group a tensor is in.
+
+        Raises:
+            KeyError: If no group has a tensor of that name.
+        """
+        for group in self.groups:
+            if tensor in group.tensors:
+                return group
+        raise KeyError(tensor)
+
+    def __str__(self) -> str:
+        lines = []
+        for g in self.groups:
+            settings = {"lr": g.lr, "weight_decay": g.weight_decay, "eps": g.eps}
+            text = ", ".join(f"{k} = {v:.6g}" for k, v in settings.items() if v is not None)
+            lines.append(f"{g.name} ({len(g.tensors)} tensors): {text}")
+        return "\n".join([*lines, self.note])
+
+
+def transfer(
+    plan: Plan,
+    *,
+    lr: float | int,
+    weight_decay: float | int | None = None,
+    eps: float | int | None = None,
+) -> Transfer:
+    r"""The hyperparameters of a base model, carried to the target.
+
+    Args:
+        plan: The plan.
+        lr: Learning rate tuned at the base; positive.
+        weight_decay: The weight decay there.
+        eps: The epsilon there; of no use to gradient descent.
+
+    Returns:
+        Settings for each group, exact but for rounding, and $\gamma$ at both ends. At fixed $\gamma$
+        representations are learnt alike at both; at another depth the learning rate is still scaled as
+        the plan says, but the networks differ.
+
+    Raises:
+        PlanError: If a value is not a finite number of the right sign, or the optimizer has no epsilon.
+
+    Source: Yaida (4.10) for $\gamma$; the factors are those of `scalewise.plan.rules`.
+    """
+    for name, value, least in (("lr", lr, 0), ("weight_decay", weight_decay, -1), ("eps", eps, -1)):
+        if value is not None and not (math.isfinite(value) and value > least and value >= 0):
+            sign = "positive" if least == 0 else "not negative"
+            raise PlanError(f"`{name}` must be a finite number, {sign}; got {value!r}.")
+    if eps is not None and plan.optimizer == "sgd":
+        raise PlanError(
+            "Gradient descent has no `eps`; leave it out, or plan for 'adam' or 'adamw'."
+        )
+    settings = tuple(
+        GroupSettings(
+            g.name,
+            lr * g.lr,
+            None if weight_decay is None else weight_decay * g.weight_decay,
+            None if eps is None else eps * g.eps,
+            g.tensors,
+        )
+        for g in groups(plan, [t.name for t in plan.tensors])
+    )
+    return Transfer(settings, *_gamma(plan))
+
+
+def _gamma(plan: Plan) -> tuple[float | None, float | None, float | None, str]:
+    s = metaparameter_of(plan.strategy)
+    one, two = plan.base.get(plan.depth_name), plan.target.get(plan.depth_name)
+    if s is None:
+        return None, None, None, f"{plan.strategy} has no gamma: it is not of the family in s."
+    if not isinstance(one, int | float) or not isinstance(two, int | float):
+        return None, None, None, "The plan has no depth, so gamma = L/n^(1-s) is not known."
+    n, m = plan.base[plan.width_name], plan.target[plan.width_name]
+    assert isinstance(n, int | float)
+    assert isinstance(m, int | float)
+    before, after = gamma(one, n, s), gamma(two, m, s)
+    wanted = depth_for_gamma(before, m, s)
+    law = f"gamma = L/n^({1 - s})"
+    if math.isclose(before, after, rel_tol=1e-9):
+        note = f"{law} stays at {before:.4g}: base and target learn representations alike."
+    else:
+        note = (
+            f"{law} goes from {before:.4g} to {after:.4g}; a depth of {wanted:.4g} would keep it at "
+            f"width {m}."
+        )
+    return before, after, wanted, note

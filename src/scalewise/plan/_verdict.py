@@ -1,0 +1,194 @@
+"""What a measurement says of a network in the limit of great width, whatever was planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scalewise.plan._fits import Fit, Status, power_law
+from scalewise.plan._measurement import Measurement, Quantity
+from scalewise.plan._rows import Row
+from scalewise.scaling import Regime
+
+__all__ = ["GROWING", "Verdict", "judge"]
+
+_SIZES = {
+    Quantity.OUTPUT: "What `{module}` returns at initialisation",
+    Quantity.FEATURES: "What the readout reads at initialisation",
+    Quantity.OWN_CHANGE: "What the update of `{tensor}` adds to its output",
+    Quantity.CHANGE: "The change of what `{module}` returns",
+    Quantity.FEATURES_CHANGE: "The change of what the readout reads",
+    Quantity.LOGITS: "The size of the attention logits of `{module}` at initialisation",
+    Quantity.LOGITS_CHANGE: "The change of the attention logits of `{module}`",
+}
+
+# What may not grow with the width.
+GROWING = tuple(_SIZES)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    r"""Stable or not, trivial or not, and the regime: from measured powers alone.
+
+    Stable: no activation, no change and no logit grows with the width. Nontrivial: the logits move at
+    order one. Feature learning: so do the features that the readout reads; kernel regime: they move less
+    and less.
+
+    Args:
+        regime: The kind of limit.
+        stable: Whether nothing grows.
+        nontrivial: Whether it is stable and the logits move.
+        features: The power of the width by which the features move, beside their size.
+        logits: The power by which the logits move.
+        reasons: Why, in whole sentences.
+        sure: Whether the regime is told apart from others; stability always is.
+        open: Whether it is not, and is another than planned: then neither can be excluded.
+    """
+
+    regime: Regime
+    stable: bool
+    nontrivial: bool
+    features: Fit
+    logits: Fit
+    reasons: tuple[str, ...]
+    sure: bool = True
+    open: bool = False
+
+    def __str__(self) -> str:
+        if not self.stable:
+            return str(self.regime)
+        return "stable, regime not told apart" if self.open else f"{self.regime}, stable"
+
+    def beside(self, planned: Collection[Regime]) -> Verdict:
+        """The same beside the regimes that a plan allows: open if it is none of them and not sure."""
+        return replace(self, open=not self.sure and self.regime not in planned)
+
+
+def judge(
+    rows: Iterable[Row], measured: Measurement, tolerance: float, *, late: bool = False
+) -> Verdict:
+    """The verdict of a measurement; what powers were planned does not enter.
+
+    A size grows if its power is above the tolerance and its error; features vanish if the power of their
+    change is as clearly below; logits fade if they and what the readout's own update adds to them
+    both do. A power that bends to zero and is there at the largest width
+    is zero.
+
+    Args:
+        rows: The fits.
+        measured: What they were fitted to.
+        tolerance: How far from zero a power may be.
+        late: Whether a part of the network comes through a bottleneck, which moves late: what fades after the
+            first steps may come yet.
+    """
+    found = list(rows)
+    read = [r for r in found if r.tensor in measured.readouts]
+    features = _largest(_relative(measured, n) for n in measured.readouts)
+    logits = _largest(r.fit for r in read if r.quantity is Quantity.CHANGE)
+    growing = [r for r in found if r.quantity in _SIZES and _grows(r.fit, tolerance)]
+    if growing:
+        worst = sorted(growing, key=lambda r: -r.fit.slope)
+        reasons = tuple(_grown(r, measured) for r in worst)
+        return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
+    unseen = features.status is Status.ABSENT
+    calm = _calm([r for r in found if r.quantity in _SIZES], measured, tolerance)
+    moved = logits.status is Status.FITTED
+    own = _largest(r.fit for r in read if r.quantity is Quantity.OWN_CHANGE)
+    fades = _fades(logits, tolerance)
+    # A frozen readout has no update of its own to show at which order the logits will move.
+    shown = own.status is not Status.ABSENT and not unseen
+    soon = "What comes through a bottleneck moves late, so these powers may rise yet."
+    if not moved or (fades and _fades(own, tolerance)):
+        power = f"by n^({_number(logits)})" if moved else "not at all"
+        logit = "No module shows what the readout reads." if unseen else f"The logits move {power}."
+        reasons = (calm, logit, *([soon] if late else []))
+        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, shown and not late)
+    # What the readout's own update does is one part of the change, and the first to show its power.
+    alone = f", and by n^({_number(own)}) through the readout's own update" if fades else ""
+    reasons = (calm, f"The logits move at order one, by n^({_number(logits)}){alone}.")
+    learns = not _fades(features, tolerance)
+    regime = Regime.FEATURES if learns else Regime.KERNEL
+    yet = late and not learns
+    reasons = (*reasons, *_of_features(features, tolerance, learns), *([soon] if yet else []))
+    sure = not yet and not _close(features, tolerance)
+    return Verdict(regime, True, True, features, logits, reasons, sure)
+
+
+def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
+    """That nothing grows, with what may yet be found to."""
+    steep = [r for r in rows if r.fit.slope > tolerance + 2 * r.fit.sem]
+    perhaps = [r for r in steep if not r.fit.tends_to(0.0, tolerance)]
+    if not perhaps:
+        return "Nothing grows with the width."
+    worst = max(perhaps, key=lambda r: r.fit.slope)
+    return f"Nothing is sure to grow with the width, but: {_grown(worst, measured)} More seeds will tell."
+
+
+def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ...]:
+    if features.status is not Status.FITTED:
+        return (
+            "What the readout reads does not move: no tensor below it is trained. (Modules in a plain list are "
+            "not registered; PyTorch has torch.nn.ModuleList for that.)",
+        )
+    power = f"n^({_number(features)})"
+    if learns:
+        said = f"What the readout reads moves at order one, by {power}."
+    else:
+        s = min(max(1 + 2 * features.slope, 0.0), 1.0)
+        said = f"What the readout reads moves less and less, by {power}, as in the family at s = {s:.2f}."
+    doubt = "That is too close to call with these seeds; more seeds or larger widths will tell."
+    return (said, doubt) if _close(features, tolerance) else (said,)
+
+
+def _close(features: Fit, tolerance: float) -> bool:
+    """Whether features that do not clearly fade do not clearly stay either."""
+    if features.status is not Status.FITTED or _fades(features, tolerance):
+        return False
+    return features.slope < 2 * features.sem - tolerance
+
+
+def _relative(measured: Measurement, name: str) -> Fit:
+    """How the features move beside their size: a model may scale them down before it reads out."""
+    size, change = (measured.of(name, q) for q in (Quantity.FEATURES, Quantity.FEATURES_CHANGE))
+    if not np.all(size > 0):
+        return power_law(measured.widths, change)
+    finite = np.isfinite(size) & np.isfinite(change)
+    ratio = np.divide(change, size, out=np.full_like(size, math.inf), where=finite)
+    return power_law(measured.widths, np.where(np.isnan(size + change), math.nan, ratio))
+
+
+def _largest(fits: Iterable[Fit]) -> Fit:
+    """The fit that dominates at great width."""
+    return max(
+        fits, key=lambda f: f.slope if f.status is not Status.ZERO else -math.inf, default=Fit()
+    )
+
+
+def _fades(fit: Fit, tolerance: float) -> bool:
+    if fit.status is not Status.FITTED:
+        return True
+    return fit.slope < -tolerance - fit.doubt and not fit.tends_to(0.0, tolerance)
+
+
+def _grows(fit: Fit, tolerance: float) -> bool:
+    if fit.status is Status.DIVERGED:
+        return True
+    return fit.slope > tolerance + fit.doubt and not fit.tends_to(0.0, tolerance)
+
+
+def _grown(row: Row, measured: Measurement) -> str:
+    module = row.tensor
+    if row.tensor in measured.tensors:
+        module = measured.modules[measured.tensors.index(row.tensor)]
+    module = module or "the model"
+    what = _SIZES[row.quantity].format(module=module, tensor=row.tensor)
+    if row.fit.status is Status.DIVERGED:
+        return f"{what} is not finite."
+    return f"{what} grows by n^({_number(row.fit)})."
+
+
+def _number(fit: Fit) -> str:
+    return f"{fit.slope:+.2f} ± {fit.sem:.2f}"

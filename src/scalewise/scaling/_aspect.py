@@ -1,0 +1,197 @@
+r"""The emergent scale $\gamma=L/n^{1-s}$, and the limits it distinguishes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from scalewise.scaling._exact import fraction
+from scalewise.scaling._strategies import metaparameter
+
+__all__ = ["LIMITS", "Limit", "depth_for_gamma", "gamma", "limit_of", "width_for_gamma"]
+
+
+def gamma(L: float | int, n: float | int, s: Any) -> float:
+    r"""$\gamma=L/n^{1-s}$: how far a network of depth $L$ and width $n$ learns representations.
+
+    Args:
+        L: Depth, positive.
+        n: Width, positive.
+        s: The metaparameter, from 0 to 1.
+
+    Returns:
+        $\gamma$, dimensionless: the order of $\eta^3\widehat{ddH}$ and of what training adds to the
+        frozen NTK.
+
+    Raises:
+        ValueError: If `L` or `n` is not positive and finite, or `s` is outside [0, 1].
+
+    Source: Yaida (1.1), (4.10).
+
+    Example:
+        >>> from scalewise.scaling import gamma
+        >>> gamma(16, 256, 0), gamma(16, 256, "1/2"), gamma(16, 256, 1)
+        (0.0625, 1.0, 16.0)
+    """
+    return _positive("L", L) / _positive("n", n) ** float(1 - metaparameter(s))
+
+
+def depth_for_gamma(gamma: float | int, n: float | int, s: Any) -> float:
+    r"""$L=\gamma\,n^{1-s}$: the depth that keeps $\gamma$ at width $n$.
+
+    Args:
+        gamma: Wanted scale, positive.
+        n: Width, positive.
+        s: The metaparameter, from 0 to 1.
+
+    Returns:
+        The depth, not rounded.
+
+    Raises:
+        ValueError: If a number is not positive and finite, or `s` is outside [0, 1].
+
+    Source: Yaida (4.10).
+
+    Example:
+        >>> from scalewise.scaling import depth_for_gamma
+        >>> depth_for_gamma(0.5, 1024, "1/2")
+        16.0
+    """
+    return _positive("gamma", gamma) * _positive("n", n) ** float(1 - metaparameter(s))
+
+
+def width_for_gamma(gamma: float | int, L: float | int, s: Any) -> float:
+    r"""$n=(L/\gamma)^{1/(1-s)}$: the width that keeps $\gamma$ at depth $L$.
+
+    Args:
+        gamma: Wanted scale, positive.
+        L: Depth, positive.
+        s: The metaparameter, at least 0 and below 1.
+
+    Returns:
+        The width, not rounded.
+
+    Raises:
+        ValueError: If a number is not positive and finite, `s` is outside [0, 1), or the width is out
+            of range. At $s=1$ the scale is the depth, whatever the width.
+
+    Source: Yaida (4.10).
+
+    Example:
+        >>> from scalewise.scaling import width_for_gamma
+        >>> width_for_gamma(0.5, 16, "1/2")
+        1024.0
+    """
+    value = metaparameter(s)
+    ratio = _positive("L", L) / _positive("gamma", gamma)
+    if value == 1:
+        raise ValueError(
+            "`s` = 1 leaves gamma = L at every width, so no width can be chosen for it. Change the "
+            "depth, or take s below 1."
+        )
+    try:
+        return ratio ** float(1 / (1 - value))
+    except OverflowError:
+        raise ValueError(
+            f"The width for gamma = {gamma}, L = {L}, s = {value} is out of range: s is too close to "
+            "1. Change the depth instead."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Limit:
+    r"""What becomes of networks as $n\to\infty$ with $L\propto n^e$.
+
+    Args:
+        name: ``"frozen_ntk"``, ``"infinite_width_and_depth"``, ``"mean_field"``, ``"missing"`` or
+            ``"unbounded"``.
+        gamma: What becomes of $\gamma$: ``"0"``, ``"finite"`` or ``"infinite"``.
+        aspect_ratio: What becomes of $L/n$: ``"0"``, ``"finite"`` or ``"infinite"``.
+        learns_representations: Whether features move in the limit.
+        summary: One sentence.
+    """
+
+    name: str
+    gamma: str
+    aspect_ratio: str
+    learns_representations: bool
+    summary: str
+
+
+_NAMED = (
+    ("frozen_ntk", False, "Training is linear around initialisation: the NTK does not move."),
+    (
+        "infinite_width_and_depth",
+        True,
+        "The NTK fluctuates and moves at order L/n; small L/n is an expansion parameter.",
+    ),
+    (
+        "mean_field",
+        True,
+        "Features move at order one and all differentials are coupled: no expansion in gamma.",
+    ),
+    (
+        "missing",
+        True,
+        "Only gamma survives: fluctuations of order L/n vanish, the NTK moves at order gamma.",
+    ),
+    ("unbounded", True, "Gamma grows without bound: the expansion in differentials says nothing."),
+)
+LIMITS = tuple(name for name, _, _ in _NAMED)
+
+
+def limit_of(s: Any, depth_exponent: Any = 0) -> Limit:
+    r"""The limit that networks of width $n\to\infty$ and depth $L\propto n^e$ approach.
+
+    | $s$ | $e$ | limit |
+    |---|---|---|
+    | $0\le s<1$ | $0\le e<1-s$ | frozen NTK, $\gamma\to0$ |
+    | $0$ | $1$ | infinite width and depth, $L/n$ fixed |
+    | $0<s<1$ | $1-s$ | the missing limit, $\gamma$ fixed and $L/n\to0$ |
+    | $1$ | $0$ | mean field and maximal update, $\gamma=L$ |
+    | any | $e>1-s$ | $\gamma\to\infty$ |
+
+    Args:
+        s: The metaparameter, from 0 to 1.
+        depth_exponent: $e$, at least 0; 0 is a fixed depth.
+
+    Raises:
+        ValueError: If `s` is outside [0, 1] or `depth_exponent` is negative.
+
+    Source: Yaida, sec. V; growing depths with $e\ne1-s$ derived from $\gamma$.
+
+    Example:
+        >>> from scalewise.scaling import limit_of
+        >>> limit_of(0).name, limit_of("1/2", "1/2").name, limit_of(1).name
+        ('frozen_ntk', 'missing', 'mean_field')
+    """
+    value, e = metaparameter(s), fraction("depth_exponent", depth_exponent)
+    if e < 0:
+        raise ValueError(
+            f"`depth_exponent` is the power of n by which the depth grows, at least 0; got {e}."
+        )
+    power = e - (1 - value)
+    if power < 0:
+        name = "frozen_ntk"
+    elif power > 0:
+        name = "unbounded"
+    else:
+        ends = {Fraction(0): "infinite_width_and_depth", Fraction(1): "mean_field"}
+        name = ends.get(value, "missing")
+    learns, summary = next((learns, text) for own, learns, text in _NAMED if own == name)
+    return Limit(name, _fate(power), _fate(e - 1), learns, summary)
+
+
+def _fate(power: Fraction) -> str:
+    return "finite" if power == 0 else "0" if power < 0 else "infinite"
+
+
+def _positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
+        raise ValueError(f"`{name}` must be a positive number; got {value!r}.")
+    number = float(value)
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
+    return number

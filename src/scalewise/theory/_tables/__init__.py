@@ -1,0 +1,1 @@
+"""Expectations of one input as functions of its kernel, tabulated."""

@@ -1,0 +1,228 @@
+r"""How many numbers a description of a network needs, at each order in $1/n$.
+
+Source: PDLT epilogue and (11.120)-(11.122).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = [
+    "finite_width_couplings",
+    "finite_width_numbers",
+    "functions_in_a_model",
+    "infinite_width_numbers",
+    "numbers_at_order",
+    "parameters_of_a_model",
+    "random_labelings",
+]
+
+# Independent components of each tensor of the 1/n description, from its symmetries: with N inputs
+# and P = N(N+1)/2 pairs. The others are leading-order matrices.
+_TENSORS: dict[str, Callable[[int, int], int]] = {
+    "metric_nlo": lambda N, P: P,
+    "ntk_nlo": lambda N, P: P,
+    "four_point_vertex": lambda N, P: P * (P + 1) // 2,
+    "ntk_A": lambda N, P: P * (P + 1) // 2,
+    "ntk_B": lambda N, P: (N**4 + 3 * N**2) // 4,
+    "ntk_D": lambda N, P: P * P,
+    "ntk_F": lambda N, P: (N**4 + N**2) // 2,
+    "dntk_P": lambda N, P: N * N * P,
+    "dntk_Q": lambda N, P: N**4,
+    "ddntk_R": lambda N, P: N * N * P,
+    "ddntk_S": lambda N, P: (N**4 + N**2) // 2,
+    "ddntk_T": lambda N, P: (N**4 + N**2) // 2,
+    "ddntk_U": lambda N, P: (N**4 + N**2) // 2,
+}
+
+
+def infinite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -> int:
+    r"""Numbers that fix a trained infinitely wide network on all inputs: labels, kernel and NTK.
+
+    $$n_LN_{\mathcal A}+\frac{N_{\mathcal D}(N_{\mathcal D}+1)}2
+      +\frac{N_{\mathcal D}(N_{\mathcal D}+1)}2=O(N_{\mathcal D}^2)$$
+
+    Args:
+        output_dim: $n_L$.
+        training_inputs: $N_{\mathcal A}$.
+        inputs: $N_{\mathcal D}$, all inputs, the training inputs included.
+
+    Returns:
+        The number, exact.
+
+    Raises:
+        ValueError: If a number is below 1 or there are more training inputs than inputs.
+
+    Source: PDLT (ε.14).
+
+    Example:
+        >>> from scalewise.theory.action import infinite_width_numbers
+        >>> infinite_width_numbers(3, 10, 12)
+        186
+    """
+    _refuse(output_dim=output_dim, training_inputs=training_inputs, inputs=inputs)
+    if training_inputs > inputs:
+        raise ValueError(
+            "`inputs` counts all inputs, the training inputs included; got "
+            f"{training_inputs} training inputs among {inputs}."
+        )
+    return output_dim * training_inputs + inputs * (inputs + 1)
+
+
+def finite_width_couplings(inputs: int) -> dict[str, int]:
+    r"""Independent components of every tensor that the description at $O(1/n)$ adds.
+
+    The symmetries are those of the tensors' definitions: $V$ and $A$ are symmetric matrices on pairs,
+    $D$ any matrix on pairs, $B$ has the two swaps of $\widehat{\Delta H}_{12}\widehat{\Delta H}_{34}$,
+    $F$, $S$, $T$, $U$ one swap, $P$ and $R$ one transposition, $Q$ none.
+
+    Args:
+        inputs: $N_{\mathcal D}$.
+
+    Returns:
+        By name in ``scalewise.OBSERVABLES`` the number of components, exact.
+
+    Raises:
+        ValueError: If `inputs` is below 1.
+
+    Source: PDLT (ε.13), where the tensors are listed; the counts are derived.
+
+    Example:
+        >>> from scalewise.theory.action import finite_width_couplings
+        >>> finite_width_couplings(2)["four_point_vertex"]
+        6
+    """
+    _refuse(inputs=inputs)
+    pairs = inputs * (inputs + 1) // 2
+    return {name: count(inputs, pairs) for name, count in _TENSORS.items()}
+
+
+def finite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -> int:
+    r"""Numbers that fix a trained network to $O(1/n)$: $O(N_{\mathcal D}^4)$.
+
+    Args:
+        output_dim: $n_L$.
+        training_inputs: $N_{\mathcal A}$.
+        inputs: $N_{\mathcal D}$.
+
+    Returns:
+        Those at infinite width and those of `finite_width_couplings`; exact.
+
+    Raises:
+        ValueError: As `infinite_width_numbers`.
+
+    Source: PDLT (ε.13), (ε.15), where only the order is given.
+
+    Example:
+        >>> from scalewise.theory.action import finite_width_numbers
+        >>> finite_width_numbers(1, 1, 1)
+        16
+    """
+    low = infinite_width_numbers(output_dim, training_inputs, inputs)
+    return low + sum(finite_width_couplings(inputs).values())
+
+
+def numbers_at_order(order: int, inputs: int) -> int:
+    r"""The leading count $N_{\mathcal D}^{2(k+1)}$ of a description with an error of $O((L/n)^{k+1})$.
+
+    Args:
+        order: $k$, the highest power of $1/n$ kept, at least 0.
+        inputs: $N_{\mathcal D}$.
+
+    Returns:
+        2, 4, 6 indices for $k=0,1,2$.
+
+    Raises:
+        ValueError: If `order` is negative or `inputs` below 1.
+
+    Source: PDLT (ε.14), (ε.15), (ε.23). The general (ε.25) is printed as $N_{\mathcal D}^{2k}$, which
+    disagrees with these three unless $k$ counts from 1; here $k$ is the power kept, as in (ε.24).
+
+    Example:
+        >>> from scalewise.theory.action import numbers_at_order
+        >>> [numbers_at_order(k, 10) for k in (0, 1, 2)]
+        [100, 10000, 1000000]
+    """
+    _refuse(inputs=inputs)
+    if order < 0:
+        raise ValueError(f"`order` is a power of 1/n and must be at least 0; got {order}.")
+    return inputs ** (2 * (order + 1))
+
+
+def random_labelings(inputs: int) -> int:
+    r"""How many ways there are to label inputs with one bit, $2^{N_{\mathcal D}}$.
+
+    Args:
+        inputs: $N_{\mathcal D}$.
+
+    Returns:
+        The number, exact.
+
+    Raises:
+        ValueError: If `inputs` is below 1.
+
+    Source: PDLT epilogue, footnote 8.
+    """
+    _refuse(inputs=inputs)
+    return 2**inputs
+
+
+def parameters_of_a_model(output_dim: int, features: int) -> int:
+    r"""Parameters of a model linear, quadratic, … in its weights, $P=n_L(n_f+1)$.
+
+    Args:
+        output_dim: $n_L$.
+        features: $n_f$; one more is the bias.
+
+    Returns:
+        The number, exact.
+
+    Raises:
+        ValueError: If a number is below 1.
+
+    Source: PDLT (11.120).
+
+    Example:
+        >>> from scalewise.theory.action import parameters_of_a_model
+        >>> parameters_of_a_model(3, 9)
+        30
+    """
+    _refuse(output_dim=output_dim, features=features)
+    return output_dim * (features + 1)
+
+
+def functions_in_a_model(features: int, degree: int) -> int:
+    r"""Feature functions that a model of some degree in its weights is made of.
+
+    $$(n_f+1)\ \text{(linear)},\qquad(n_f+1)+\tfrac12(n_f+1)(n_f+2)\ \text{(quadratic)}$$
+    In general one for each multiset of 1 to `degree` weights.
+
+    Args:
+        features: $n_f$.
+        degree: 1 for linear, 2 for quadratic.
+
+    Returns:
+        The number, exact.
+
+    Raises:
+        ValueError: If a number is below 1.
+
+    Source: PDLT (11.121), (11.122); beyond the quadratic derived.
+
+    Example:
+        >>> from scalewise.theory.action import functions_in_a_model
+        >>> functions_in_a_model(9, 1), functions_in_a_model(9, 2)
+        (10, 65)
+    """
+    _refuse(features=features, degree=degree)
+    total, term = 0, 1
+    for k in range(1, degree + 1):
+        term = term * (features + k) // k
+        total += term
+    return total
+
+
+def _refuse(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"`{name}` is a number of things and must be at least 1; got {count}.")

@@ -1,0 +1,359 @@
+r"""Designing residual networks: how fast they grow noisy, which $\gamma$ a depth wants, and blocks.
+
+At criticality $V^{(L)}/nG^2\simeq\nu(\gamma)L/n$. With
+$c(\rho)=\mathrm{Cov}[\sigma^2(u),\sigma^2(v)]/\langle\sigma^2\rangle^2$ for two unit Gaussians of
+correlation $\rho$, and every layer's noise remembered by a factor $\gamma$ a layer,
+$$\nu(\gamma)=(1-\gamma^2)^2\Big[c(1)+2\sum_{\Delta\ge1}c(\gamma^\Delta)\Big]
+  =(1-\gamma^2)^2\sum_pc_p\,\frac{1+\gamma^p}{1-\gamma^p},\qquad c(\rho)=\sum_pc_p\rho^p,$$
+for scale-invariant activations, and a third of it for the class $K^\star=0$.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import gammaln
+
+from scalewise.activations import Activation, activation
+from scalewise.critical import Criticality, criticality
+from scalewise.gaussian import pair_moment, single_moment
+from scalewise.theory.information._aspect_ratio import optimal_aspect_ratio, vertex_growth
+
+__all__ = [
+    "BlockScale",
+    "block_norm",
+    "gamma_star",
+    "printed_gamma_star",
+    "printed_residual_growth",
+    "residual_aspect_ratio",
+    "residual_block_scale",
+    "residual_growth",
+]
+
+Source = str | Activation | Callable[[Any], Any]
+_TERMS = 20_000  # the coefficients of z|z| fall as p^(-7/2)
+
+
+def residual_growth(source: Source, gamma: float) -> float:
+    r"""$\nu(\gamma)$ in $V^{(L)}/nG^2\simeq\nu L/n$ for a critical residual network.
+
+    The memory of $\sigma^2$ splits into powers of $z$: of a scale-invariant activation the even part
+    is $A_2z^2$, remembered as $\gamma^2$; the odd part, proportional to $z|z|$, is remembered as
+    $\gamma,\gamma^3,\dots$. For $K^\star=0$ and smooth activations $\sigma^2\to\sigma_1^2z^2$ and
+    $\nu=\frac23(1-\gamma^4)$.
+
+    Args:
+        source: Name, callable or `Activation`, with a critical initialisation.
+        gamma: $\gamma$, from 0 to 1; at most 0.999 for a half-stable activation.
+
+    Returns:
+        $\nu(\gamma)$, dimensionless; rtol 1e-9.
+
+    Raises:
+        ValueError: If $\gamma$ is outside its range or the activation has no critical point.
+
+    Source: derived. PDLT (B.29) keeps $p=2$ alone of the memory, see `printed_residual_growth`;
+    (B.35), and (B.29) for even and linear activations, agree with ours.
+
+    Example:
+        >>> from scalewise.theory.residual import residual_growth
+        >>> print(f"{residual_growth('tanh', 0.5**0.5):.6f} {residual_growth('relu', 0.5**0.5):.6f}")
+        0.500000 5.442478
+    """
+    return _growth(_critical(source, gamma), gamma)
+
+
+def _growth(record: Criticality, gamma: float) -> float:
+    nu_0 = record.coefficients["vertex_source"]
+    if record.universality in ("half-stable", "stable"):
+        return _growth_at(record, gamma)
+    odd = 0.0
+    if nu_0 > 2 and gamma < 1:
+        k = np.arange(_TERMS)
+        p = np.append(1, 2 * k + 3)
+        # <z|z| He_p>^2/p! = (8/pi) ((2k-1)!!)^2/(2k+3)! for p = 2k + 3, and 8/pi for p = 1.
+        double = 2 * (gammaln(2 * k + 1) - k * math.log(2) - gammaln(k + 1))
+        c = 8 / math.pi * np.append(1.0, np.exp(double - gammaln(2 * k + 4)))
+        odd = (nu_0 - 2) / 3 * float(np.sum(c * (1 + gamma**p) / (1 - gamma**p)))
+    total = 2 * (1 - gamma**4) + (1 - gamma**2) ** 2 * odd
+    return total / 3 if record.universality == "K*=0" else total
+
+
+def printed_residual_growth(source: Source, gamma: float) -> float:
+    r"""$\nu(\gamma)$ as PDLT prints it: only the part of $\sigma^2$ quadratic in $z$ is remembered.
+
+    $$\nu(\gamma)=(1-\gamma^2)\big[(1-\gamma^2)\nu_0+4\gamma^2\big],\qquad
+      \text{a third of it with }\nu_0=2\text{ for }K^\star=0$$
+
+    Args:
+        source: Name, callable or `Activation`, with a critical initialisation.
+        gamma: $\gamma$, from 0 to 1.
+
+    Returns:
+        The printed $\nu(\gamma)$; too small for ReLU (2.25 instead of 5.44 at $\gamma^2=\frac12$).
+
+    Raises:
+        ValueError: As `residual_growth`.
+
+    Source: PDLT (B.29), (B.35).
+
+    Example:
+        >>> from scalewise.theory.residual import printed_residual_growth
+        >>> print(f"{printed_residual_growth('relu', 0.5**0.5):.6f}")
+        2.250000
+    """
+    record, left = _critical(source, gamma), 1 - gamma**2
+    total = left * (left * record.coefficients["vertex_source"] + 4 * gamma**2)
+    return total / 3 if record.universality == "K*=0" else total
+
+
+def residual_aspect_ratio(source: Source, gamma: float, output_dim: int) -> float:
+    r"""The optimal aspect ratio of a residual network.
+
+    $$r^\star(\gamma)=\frac4{20+3n_L}\,\frac1{\nu(\gamma)}$$
+
+    Args:
+        source: Name, callable or `Activation`.
+        gamma: $\gamma$, from 0 and below 1.
+        output_dim: $n_L$.
+
+    Returns:
+        $r^\star$, dimensionless.
+
+    Raises:
+        ValueError: As `residual_growth`; at $\gamma=1$ there is no bound.
+
+    Source: PDLT (B.36), with the $\nu(\gamma)$ of `residual_growth`.
+
+    Example:
+        >>> from scalewise.theory.residual import residual_aspect_ratio
+        >>> print(f"{residual_aspect_ratio('tanh', 0.5**0.5, 10):.4f}")
+        0.1600
+    """
+    return optimal_aspect_ratio(residual_growth(source, gamma), output_dim / 2, output_dim / 2)
+
+
+def gamma_star(source: Source, r: float, output_dim: int) -> float:
+    r"""The $\gamma$ at which an aspect ratio is the optimal one.
+
+    Args:
+        source: Name, callable or `Activation`, not half-stable.
+        r: $r=L/n$, positive.
+        output_dim: $n_L$.
+
+    Returns:
+        $\gamma^\star$, the root of $\nu(\gamma)=4/(20+3n_L)r$; 0 if $r\le r^\star(0)$, where no
+        skip connection helps. rtol 1e-12.
+
+    Raises:
+        ValueError: If `r` is not positive and finite, or the activation is half-stable or has no
+            critical point.
+
+    Source: PDLT (B.36), (B.37), with the $\nu(\gamma)$ of `residual_growth`. For ReLU it first rises
+    with $\gamma$, to 6.53 at 0.45; the root is on the falling side.
+
+    Example:
+        >>> from scalewise.theory.residual import gamma_star, residual_aspect_ratio
+        >>> print(f"{gamma_star('tanh', 2 * residual_aspect_ratio('tanh', 0.0, 10), 10) ** 4:.6f}")
+        0.500000
+    """
+    sigma = activation(source)
+    target = _target(sigma, r, output_dim)
+    if criticality(sigma).universality == "half-stable":
+        raise ValueError(
+            f"{sigma.name!r} is half-stable; its growth is known up to gamma = 0.999 only. Read "
+            "gamma off residual_growth."
+        )
+    record = criticality(sigma)
+    if target >= _growth(record, 0.0):
+        return 0.0
+    search: Any = minimize_scalar(
+        lambda g: -_growth(record, float(g)), bounds=(0.0, 0.9), method="bounded"
+    )
+
+    def excess(gamma: float) -> float:
+        return _growth(record, gamma) - target
+
+    root: Any = brentq(excess, float(search.x), 1.0, xtol=1e-15, rtol=np.float64(1e-14))
+    return float(root)
+
+
+def printed_gamma_star(source: Source, r: float, output_dim: int) -> float:
+    r"""The $\gamma$ at which an aspect ratio is optimal by PDLT's $\nu(\gamma)$, in closed form.
+
+    With $c=\nu_0$, $q=r^\star(0)/r$ and $x=\gamma^{\star2}$: $(1-x)[c+(4-c)x]=cq$. So
+    $\gamma^{\star4}=1-q$ for $c=2$, $\gamma^{\star2}=3-\sqrt{4+5q}$ for ReLU.
+
+    Args:
+        source: Name, callable or `Activation`.
+        r: $r=L/n$, positive.
+        output_dim: $n_L$.
+
+    Returns:
+        The printed $\gamma^\star$; 0 if $r\le r^\star(0)$.
+
+    Raises:
+        ValueError: As `gamma_star`.
+
+    Source: PDLT (B.36), solved.
+
+    Example:
+        >>> from scalewise.theory.residual import printed_gamma_star
+        >>> print(f"{printed_gamma_star('relu', 0.032, 10) ** 2:.7f}")
+        0.4504902
+    """
+    sigma = activation(source)
+    q = _target(sigma, r, output_dim) / vertex_growth(sigma)
+    if q >= 1:
+        return 0.0
+    c = criticality(sigma).coefficients["vertex_source"]
+    root = math.sqrt((2 * c - 4) ** 2 + 4 * (4 - c) * c * (1 - q))
+    return math.sqrt(2 * c * (1 - q) / (2 * c - 4 + root))
+
+
+@dataclass(frozen=True)
+class BlockScale:
+    r"""The factor of a residual block that keeps the norm of the preactivations.
+
+    Args:
+        xi: $\xi$ in $z'=\xi R(z)+\gamma z$.
+        xi_error: Its standard error over the draws.
+        G_zz: Mean square of the preactivations, $\overline G_{zz}$.
+        G_RR: Mean square of the block, $\overline G_{RR}$.
+        G_Rz: Mean product of both, $\overline G_{Rz}$; 0 for a block that ends in fresh weights.
+    """
+
+    xi: float
+    xi_error: float
+    G_zz: float
+    G_RR: float
+    G_Rz: float
+
+
+def residual_block_scale(
+    block: Callable[[Float[np.ndarray, "sample neuron"]], Float[np.ndarray, "sample neuron"]],
+    z: Float[np.ndarray, "sample neuron"],
+    gamma: float,
+    *,
+    draws: int = 32,
+) -> BlockScale:
+    r"""Measure a residual block on given preactivations and solve for its factor.
+
+    $$(1-\gamma^2)\overline G_{zz}=\xi^2\overline G_{RR}+2\gamma\xi\overline G_{Rz}$$
+
+    Args:
+        block: $R$: from (samples, neurons) to the same shape, with fresh weights at every call.
+        z: Preactivations that enter the block, of any layer.
+        gamma: $\gamma$, from 0 to 1; at 1 only $\xi=0$ is left (or $-2\overline G_{Rz}/
+            \overline G_{RR}$).
+        draws: How often the block is called, at least 2.
+
+    Returns:
+        $\xi\ge0$ with its standard error and the three averages.
+
+    Raises:
+        ValueError: If an argument is out of range, the block changes the shape, or it returns
+            nothing but zeros or something not finite.
+
+    Source: PDLT (B.38)-(B.45); the root is derived. Whether the ratio of the norms within the block
+    grows exponentially with its own depth is not seen here: initialise the block critically.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.theory.residual import residual_block_scale
+        >>> rng = np.random.default_rng(0)
+        >>> def block(z):  # one ReLU layer at C_W = 2
+        ...     w = rng.normal(size=(200, 200)) * np.sqrt(2 / 200)
+        ...     return np.maximum(z, 0) @ w
+        >>> scale = residual_block_scale(block, rng.normal(size=(64, 200)), 0.6)
+        >>> bool(abs(scale.xi - 0.8) < 4 * scale.xi_error + 0.01)
+        True
+    """
+    points = np.asarray(z, dtype=np.float64)
+    if draws < 2 or not 0 <= gamma <= 1:
+        raise ValueError(
+            f"`draws` must be at least 2 and `gamma` from 0 to 1; got {draws} and {gamma}."
+        )
+    if points.ndim != 2 or not np.all(np.isfinite(points)) or not np.any(points):
+        raise ValueError(f"`z` must be a finite matrix, not all 0; got shape {points.shape}.")
+    G_zz = float(np.mean(points**2))
+    squares, products = [], []
+    for _ in range(draws):
+        R = np.asarray(block(points), dtype=np.float64)
+        if R.shape != points.shape:
+            raise ValueError(
+                f"`block` must keep the shape of its input; got {R.shape} for {points.shape}."
+            )
+        squares.append(float(np.mean(R**2)))
+        products.append(float(np.mean(R * points)))
+    total = np.array([np.mean(squares), np.mean(products)])
+    if not np.all(np.isfinite(total)) or not total[0]:
+        raise ValueError(
+            f"`block` returned values of mean square {total[0]}; no factor can scale that. Check "
+            "its weights."
+        )
+    xi = _block_root(G_zz, float(total[0]), float(total[1]), gamma)
+    # Leave one draw out at a time.
+    rest = (total * draws - np.stack([squares, products], axis=1)) / (draws - 1)
+    left_out = [_block_root(G_zz, a, b, gamma) for a, b in rest]
+    error = math.sqrt((draws - 1) * np.var(left_out))
+    return BlockScale(xi, error, G_zz, float(total[0]), float(total[1]))
+
+
+def block_norm(scale: BlockScale, gamma: float, xi: float) -> float:
+    r"""Mean square of the preactivations behind a block.
+
+    $$\overline G_{zz}'=\gamma^2\overline G_{zz}+2\gamma\xi\overline G_{Rz}
+      +\xi^2\overline G_{RR}$$
+
+    Args:
+        scale: The three averages, from `residual_block_scale`.
+        gamma: $\gamma$.
+        xi: $\xi$.
+
+    Source: PDLT (B.44).
+    """
+    return gamma**2 * scale.G_zz + 2 * gamma * xi * scale.G_Rz + xi**2 * scale.G_RR
+
+
+def _block_root(G_zz: float, G_RR: float, G_Rz: float, gamma: float) -> float:
+    inside = (gamma * G_Rz) ** 2 + (1 - gamma**2) * G_RR * G_zz
+    return (math.sqrt(inside) - gamma * G_Rz) / G_RR
+
+
+def _critical(source: Source, gamma: float) -> Criticality:
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"`gamma` must be from 0 to 1 at criticality; got {gamma}.")
+    vertex_growth(source)  # refuses what has no critical point
+    return criticality(source)
+
+
+def _target(sigma: Activation, r: float, output_dim: int) -> float:
+    if not (math.isfinite(r) and r > 0):
+        raise ValueError(f"`r` is an aspect ratio and must be positive and finite; got {r}.")
+    return optimal_aspect_ratio(r, output_dim / 2, output_dim / 2)
+
+
+def _growth_at(record: Criticality, gamma: float) -> float:
+    """The sum over the memory at a critical point with K* > 0."""
+    if gamma > 0.999:
+        raise ValueError(
+            f"The growth of {record.activation.name!r} is summed layer by layer, up to gamma = "
+            f"0.999; got {gamma}."
+        )
+    K = record.K_star
+    assert K is not None
+    if gamma == 0:
+        return record.coefficients["vertex_source"]
+    lags = 1 + math.ceil(38 / -math.log(gamma))
+    rho = gamma ** np.arange(1, lags)
+    mean = float(single_moment(record.activation, K, (0, 0)).value)
+    product = pair_moment(record.activation, K, K, K * rho, (0, 0), (0, 0)).value
+    memory = 2 * float(np.sum(product - mean**2)) * (record.C_W or 0.0) ** 2 / K**2
+    return (1 - gamma**2) ** 2 * (record.coefficients["vertex_source"] + memory)

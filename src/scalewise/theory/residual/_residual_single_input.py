@@ -1,0 +1,147 @@
+r"""Residual networks and one input: kernel, vertex and NLO metric from low-dimensional integrals.
+
+In the notation of `residual`, with $\delta K^{(\ell)}=\sum_{k<\ell}g_{\ell k}\,\xi^{(k)}[\sigma^2]$,
+$A=n\,\mathrm{Cov}[\delta K,\delta K]$ and $V=A+2\beta$,
+$$A^{(\ell+1)}=\chi_\parallel^2A^{(\ell)}+2C_W\chi_\parallel\sum_{k<\ell}g_{\ell k}\,c_{\ell k}
+  +C_W^2c_{\ell\ell},\qquad c_{\ell k}=\mathrm{Cov}[\sigma^2(z^{(\ell)}),\sigma^2(z^{(k)})],$$
+$$\beta^{(\ell+1)}=\gamma^2\big[\chi_\parallel\beta^{(\ell)}+2C_Wg'(K^{(\ell)})^2\big],\qquad
+G^{\{1\}(\ell+1)}=\chi_\parallel G^{\{1\}(\ell)}+\tfrac{C_W}2\Big[g''A^{(\ell)}
+  +\sum_{k<\ell}g_{\ell k}\,\mathrm{Cov}[(\sigma^2)''(z^{(\ell)}),\sigma^2(z^{(k)})]\Big].$$
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.activations import Activation
+from scalewise.critical import susceptibilities
+from scalewise.gaussian import pair_moment, single_moment
+from scalewise.theory.residual._residual import ResidualMLP, memory
+
+__all__ = ["printed_single_input", "residual_single_input"]
+
+Layers = Float[np.ndarray, " layer"]
+_STEP = 1e-4  # of the derivative with respect to a variance, where a kink forbids the other way
+
+
+def residual_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, Layers]:
+    r"""Kernel, $V$ and $G^{\{1\}}$ of one input, with the whole memory of the neurons.
+
+    Args:
+        net: The residual network; its activation is continuous.
+        K1: $K^{(1)}$, positive, preactivation².
+
+    Returns:
+        $K^{(\ell)}$, $V^{(\ell)}$, $G^{\{1\}(\ell)}$ by layer, the last two coefficients of
+        $1/n_{\ell-1}$; quadrature, rtol 1e-8 ($G^{\{1\}}$ with kinks off 0: 1e-5).
+
+    Raises:
+        ValueError: If `K1` is not positive and finite, or the activation jumps.
+
+    Source: derived; for a linear activation, and for every activation at $\gamma=0$, it is PDLT
+    (B.26), (5.109) and (5.110).
+
+    Example:
+        >>> import scalewise as sw
+        >>> from scalewise.theory.residual import ResidualMLP
+        >>> from scalewise.theory.residual import residual_single_input
+        >>> mlp = sw.MLP(3, 50, "relu", input_dim=1, output_dim=50)
+        >>> net = ResidualMLP(mlp, [0, 0.5**0.5, 0.5**0.5]).at_criticality()
+        >>> residual_single_input(net, 1.0)[1].round(4)  # the printed (B.26) gives 0, 2.25, 4.5
+        array([0.    , 2.25  , 5.4775])
+    """
+    mlp, sigma = net.branch, net.branch.activation
+    n, remembered = mlp.widths, memory(net)
+    K, propagated = [_positive(K1)], np.zeros(0)
+    A, beta, G1 = 0.0, 0.0, 0.0
+    out = [(K[0], 0.0, 0.0)]
+    for m in range(mlp.depth - 1):
+        C_b, C_W, skip = mlp.C_b[m + 1], mlp.C_W[m + 1], net.gamma[m + 1] ** 2
+        second, fourth, slope, bend = _curve(sigma, K[m])
+        chi = skip + C_W * slope
+        past = np.array(K[:m])
+        with_past = remembered[:m, m] * past
+        seen = with_past != 0
+        own = np.zeros(m)
+        curved = np.zeros(m)
+        if seen.any():
+            B, C = past[seen], with_past[seen]
+            own[seen] = _covariance(sigma, K[m], B, C)
+            curved[seen] = _curvature(sigma, K[m], B, C)
+        own, curved = own / n[m + 1], curved / n[m + 1]
+        G1 = chi * G1 + 0.5 * C_W * (4 * bend * A + float(propagated @ curved))
+        A = chi**2 * A + 2 * C_W * chi * float(propagated @ own)
+        A += C_W**2 * (fourth - second**2) / n[m + 1]
+        beta = skip * (chi * beta + 2 * C_W * slope * K[m] ** 2 / n[m + 1])
+        propagated = np.append(chi * propagated, C_W)
+        K.append(C_b + C_W * second + skip * K[m])
+        out.append((K[-1], n[m + 1] * (A + 2 * beta), n[m + 1] * G1))
+    kernel, vertex, metric = np.array(out).T
+    return kernel, vertex, metric
+
+
+def printed_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, Layers]:
+    r"""The same three as PDLT prints them: only the quadratic part of $\sigma^2$ is remembered.
+
+    $$V^{(\ell+1)}=C_W^2\big[\langle\sigma^4\rangle-\langle\sigma^2\rangle^2\big]
+      +\chi_\parallel^2V^{(\ell)}+4\gamma^2(\chi_\parallel-\gamma^2)(K^{(\ell)})^2,\qquad
+      G^{\{1\}(\ell+1)}=\chi_\parallel G^{\{1\}(\ell)}+\tfrac12C_Wg''V^{(\ell)}$$
+    Real networks follow `residual_single_input`; the two agree where $\sigma^2$ is quadratic.
+
+    Args:
+        net: The residual network.
+        K1: $K^{(1)}$, positive, preactivation².
+
+    Returns:
+        As `residual_single_input`.
+
+    Raises:
+        ValueError: As `residual_single_input`.
+
+    Source: PDLT (B.26), (B.15); $G^{\{1\}}$ from (5.110) with the shifted $\chi_\parallel$.
+    """
+    mlp, sigma = net.branch, net.branch.activation
+    n, K, V, G1 = mlp.widths, _positive(K1), 0.0, 0.0
+    out = [(K, V, G1)]
+    for m in range(mlp.depth - 1):
+        C_b, C_W, skip = mlp.C_b[m + 1], mlp.C_W[m + 1], net.gamma[m + 1] ** 2
+        r = n[m + 1] / n[m] if m else 1.0
+        second, fourth, slope, bend = _curve(sigma, K)
+        chi = skip + C_W * slope
+        G1 = r * (chi * G1 + 2 * C_W * bend * V)
+        V = r * chi**2 * V + C_W**2 * (fourth - second**2) + 4 * skip * (chi - skip) * K**2
+        K = C_b + C_W * second + skip * K
+        out.append((K, V, G1))
+    kernel, vertex, metric = np.array(out).T
+    return kernel, vertex, metric
+
+
+def _positive(K1: float) -> float:
+    if not (np.isfinite(K1) and K1 > 0):
+        raise ValueError(f"`K1` is a variance and must be positive and finite; got {K1}.")
+    return float(K1)
+
+
+def _curve(sigma: Activation, K: float) -> tuple[float, float, float, float]:
+    r"""$\langle\sigma^2\rangle$, $\langle\sigma^4\rangle$, $g'$ and $g''/4$."""
+    second, fourth = (float(single_moment(sigma, K, (0,) * m).value) for m in (2, 4))
+    z2, z4 = (float(single_moment(sigma, K, (0, 0), power=m).value) for m in (2, 4))
+    bend = (z4 / K**2 - 6 * z2 / K + 3 * second) / (16 * K**2)
+    return second, fourth, float(susceptibilities(sigma, K, 1.0)[0]), bend
+
+
+def _covariance(sigma: Activation, A: float, B: np.ndarray, C: np.ndarray) -> np.ndarray:
+    product = pair_moment(sigma, A, B, C, (0, 0), (0, 0)).value
+    return product - single_moment(sigma, A, (0, 0)).value * single_moment(sigma, B, (0, 0)).value
+
+
+def _curvature(sigma: Activation, A: float, B: np.ndarray, C: np.ndarray) -> np.ndarray:
+    r"""$\mathrm{Cov}[(\sigma^2)''(z_a),\sigma^2(z_b)]$, for kinks in the sense of distributions."""
+    if any(kink.location for kink in sigma.kinks) or float(sigma(np.zeros(1))[0]):
+        # By Price's theorem it is twice a derivative with respect to the variance of z_a.
+        high, low = (_covariance(sigma, A * (1 + s * _STEP), B, C) for s in (1, -1))
+        return (high - low) / (_STEP * A)
+    products = [pair_moment(sigma, A, B, C, pq, (0, 0)).value for pq in ((1, 1), (0, 2))]
+    means = [single_moment(sigma, A, pq).value for pq in ((1, 1), (0, 2))]
+    return 2 * (sum(products) - sum(means) * single_moment(sigma, B, (0, 0)).value)

@@ -1,0 +1,384 @@
+r"""Every tensor of the flow for one input alone, through any number of layers.
+
+For one input each tensor is a number and each recursion is linear,
+$X^{(\ell+1)}=\alpha^{(\ell)}X^{(\ell)}+\beta^{(\ell)}$, with $\alpha,\beta$ known from expectations at
+$K^{(\ell)}$ and from tensors already found. So the kernel goes first, layer by layer; then every
+expectation is read from a table for all layers at once; then the tensors follow one after the other,
+each by a scan over the layers in blocks. A depth of $10^5$ takes a second.
+
+With $g=\langle\sigma^2\rangle$, $p=\langle\sigma'^2\rangle$, $\chi_\parallel=C_Wg'$, $\chi_\perp=C_Wp$,
+$2h=\chi_\perp'$, $r=n_\ell/n_{\ell-1}$, and $C_W,\lambda_b,\lambda_W$ of layer $\ell+1$:
+$$\begin{aligned}
+K'&=C_b+C_Wg,\qquad\Theta'=\lambda_b+\lambda_Wg+\chi_\perp\Theta,\\
+V'&=r\chi_\parallel^2V+C_W^2\mathrm{Var}[\sigma^2],\qquad
+  G^{\{1\}\prime}=r\big[\chi_\parallel G^{\{1\}}+\tfrac12C_Wg''V\big],\\
+D'&=r\chi_\perp\chi_\parallel D+\tfrac{\lambda_W}{C_W}V'
+  +\Theta\big(C_W^2\mathrm{Cov}[\sigma^2,\sigma'^2]+2rh\chi_\parallel V\big),\\
+F'&=r\chi_\parallel^2F+C_W^2\langle\sigma^2\sigma'^2\rangle\Theta,\qquad
+  B'=r\chi_\perp^2B+C_W^2\langle\sigma'^4\rangle\Theta^2,\\
+A'&=r\chi_\perp^2A-\tfrac{\lambda_W^2}{C_W^2}V'+2\tfrac{\lambda_W}{C_W}D'+4rh\chi_\perp\Theta D
+  +\Theta^2\big(C_W^2\mathrm{Var}[\sigma'^2]+4rh^2V\big),\\
+H^{\{1\}\prime}&=r\big\{\chi_\perp H^{\{1\}}+2hD+4hF+\tfrac{\lambda_W}{C_W}[\chi_\parallel G^{\{1\}}
+  +\tfrac12C_Wg''V]+\Theta[2hG^{\{1\}}+\tfrac12C_Wp''V]\big\},\\
+P'&=r\chi_\perp\chi_\parallel P+C_W^2\langle\sigma''\sigma'^2\sigma\rangle\Theta^2
+  +rC_W\chi_\perp\langle\sigma''\sigma\rangle B,\\
+Q'&=r\chi_\perp\chi_\parallel Q+C_W^2\langle\sigma''\sigma'^2\sigma\rangle\Theta^2
+  +\tfrac{\lambda_W}{C_W}F'+\tfrac{rC_W}K\langle z\sigma''\sigma'\rangle\chi_\parallel\Theta F
+\end{aligned}$$
+and, with $\mu=\lambda_Wp+C_W\langle\sigma''^2\rangle\Theta$, $\kappa=\lambda_Wg'+2h\Theta$,
+$s=C_W^2\langle\sigma''^2\sigma'^2\rangle\Theta^3$, for a smooth activation
+$$\begin{aligned}
+R'&=r\chi_\perp^2R+\lambda_WC_W\langle\sigma''\sigma'^2\sigma\rangle\Theta^2
+  +C_W^2\langle\sigma'''\sigma'^3\rangle\Theta^3
+  +r\chi_\perp\big[(\lambda_W\langle\sigma''\sigma\rangle+C_W\langle\sigma'''\sigma'\rangle\Theta)(B+P)
+  +\mu P\big],\\
+S'&=r\chi_\perp^2S+C_W\lambda_W\langle\sigma'^4\rangle\Theta^2+s+r\chi_\perp\mu B,\qquad
+U'=r\chi_\perp^2U+s,\\
+T'&=r\chi_\perp^2T+2C_W\lambda_W\langle\sigma''\sigma'^2\sigma\rangle\Theta^2+s
+  +\lambda_W^2\langle\sigma^2\sigma'^2\rangle\Theta+r\kappa^2F+2r\chi_\perp\kappa Q.
+\end{aligned}$$
+
+Source: PDLT (5.108)-(5.110), (9.6), (9.13)-(9.21), (11.55)-(11.56), (∞.14)-(∞.17). Unequal widths and
+$H^{\{1\}}$ are derived: a term carries $r$ if it carries a tensor that fluctuates in layer $\ell$.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._arrays import float_array
+from scalewise.network import MLP, check_inputs, check_kernels
+from scalewise.theory._tables._line_moments import VERTEX
+from scalewise.theory._tables._line_table import LineTable, estimates_of, line_table
+from scalewise.theory._tables._scan import scan
+
+__all__ = [
+    "SingleInputFlow",
+    "refuse_overflow",
+    "single_input_flow",
+    "single_input_majorants",
+    "single_input_vertex",
+    "tensors_from",
+]
+
+Tensor = Float[np.ndarray, "layer input"]
+Map = Float[np.ndarray, "map input"]
+_LARGEST = 1e280
+_Moments = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class SingleInputFlow:
+    r"""The tensors of each input alone, at every layer; coefficients of $1/n_{\ell-1}$ but for K, Θ.
+
+    ``None`` stands for what does not exist: everything with a derivative if the activation jumps,
+    $R,S,T,U$ if it or a derivative of it has a kink.
+
+    Args:
+        K: Kernel, preactivation².
+        V: Four-point vertex, preactivation⁴.
+        G1: NLO metric, preactivation².
+        chi_parallel: $\chi_\parallel(K^{(\ell)})$ with $C_W^{(\ell+1)}$, from layer $\ell$ to the next.
+        chi_perp: $\chi_\perp(K^{(\ell)})$, likewise.
+        h: $\frac12d\chi_\perp/dK$, likewise; 1/preactivation².
+        Theta: Frozen NTK.
+        H1: NLO mean of the NTK.
+        D: NTK-preactivation covariance, connected on the pairs; F: crosswise.
+        F: See D.
+        B: NTK variance across neurons; A: between diagonal entries.
+        A: See B.
+        P: dNTK-preactivation correlation, first pattern; Q: second.
+        Q: See P.
+        R: Mean of the first ddNTK.
+        S: Mean of the second ddNTK, first pattern; T, U: second and third.
+        T: See S.
+        U: See S.
+    """
+
+    K: Tensor
+    V: Tensor
+    G1: Tensor
+    chi_parallel: Map
+    chi_perp: Map | None = None
+    h: Map | None = None
+    Theta: Tensor | None = None
+    H1: Tensor | None = None
+    D: Tensor | None = None
+    F: Tensor | None = None
+    B: Tensor | None = None
+    A: Tensor | None = None
+    P: Tensor | None = None
+    Q: Tensor | None = None
+    R: Tensor | None = None
+    S: Tensor | None = None
+    T: Tensor | None = None
+    U: Tensor | None = None
+
+
+def single_input_flow(
+    net: MLP,
+    x: Any = None,
+    *,
+    K1: Any = None,
+    C_b_nlo: float = 0.0,
+    C_W_nlo: float = 0.0,
+) -> SingleInputFlow:
+    r"""Every single-input recursion at once, for each of many inputs.
+
+    $$K^{(\ell+1)}=C_b+C_W\langle\sigma^2\rangle_{K^{(\ell)}},\qquad V^{(1)}=G^{\{1\}(1)}=\dots=0$$
+    and the tensors of the module's docstring.
+
+    Args:
+        net: The network; $C_b,C_W,\lambda_b,\lambda_W$ and widths of every layer enter.
+        x: Inputs (samples, features).
+        K1: Instead of `x`: first-layer kernels, one or many, at least $C_b^{(1)}$; preactivation².
+        C_b_nlo: $c_b^{\{1\}}$ of $C_b^{(\ell)}=C_b+c_b^{\{1\}}/n_{\ell-1}$ beyond the first layer:
+            adds $c_b^{\{1\}}$ to $G^{\{1\}\prime}$, PDLT (5.138)-(5.140).
+        C_W_nlo: $c_W^{\{1\}}$, likewise: adds $c_W^{\{1\}}g$ to $G^{\{1\}\prime}$ and
+            $c_W^{\{1\}}p\,\Theta$ to $H^{\{1\}\prime}$.
+
+    Returns:
+        The flow, arrays (layer, input); rtol 1e-10 of each recursion's terms.
+
+    Raises:
+        ValueError: If not exactly one of `x` and `K1` is given, an input is refused, or a kernel or
+            tensor leaves the range of float64.
+
+    Source: PDLT (5.108)-(5.110), (9.6), (9.13)-(9.16), (11.55)-(11.56), (∞.14)-(∞.17).
+
+    Example:
+        >>> import scalewise as sw
+        >>> from scalewise.theory.single import single_input_flow
+        >>> net = sw.MLP(5, 100, "tanh", input_dim=1, output_dim=1)
+        >>> flow = single_input_flow(net, K1=1.0)
+        >>> print(f"{flow.K[-1, 0]:.10f} {flow.V[-1, 0]:.10f} {flow.G1[-1, 0]:.10f}")
+        0.1279047353 0.0393984430 -0.0682253714
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return _flow(net, _first_kernel(net, x, K1), (C_b_nlo, C_W_nlo))
+
+
+def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
+    r"""$V$ of each input alone, from its kernel at every layer; nothing else is computed.
+
+    Args:
+        net: The network.
+        K: Diagonal kernel at every layer.
+
+    Returns:
+        The vertex, preactivation⁴; rtol 1e-10. Any activation, kinked or not.
+
+    Raises:
+        ValueError: If an expectation does not converge, or the vertex leaves the range of float64.
+
+    Source: PDLT (5.109), (5.10).
+    """
+    table = line_table(net.activation, VERTEX)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        m = _moments_of(table, K)
+        C_W, r = np.array(net.C_W[1:])[:, None], _width_ratios(net)
+        V = scan(r * (C_W * m["g1"]) ** 2, C_W**2 * m["vss"])
+    refuse_overflow(net, "V", V)
+    return V
+
+
+def _moments_of(table: LineTable, K: np.ndarray) -> _Moments:
+    """Expectations from each layer to the next, (map, input) by name."""
+    return estimates_of(table, K)[0]
+
+
+def _width_ratios(net: MLP) -> np.ndarray:
+    r"""$n_\ell/n_{\ell-1}$ from layer to layer; it meets tensors that vanish in the first."""
+    widths = np.array(net.widths, dtype=np.float64)[:, None]
+    return widths[1:-1] / widths[:-2]
+
+
+def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
+    r"""Each tensor of each input with every expectation replaced by its absolute value.
+
+    All recursions of the module have positive coefficients, so these bound the tensors, and say how large a
+    tensor could be where contributions happen to cancel.
+
+    Args:
+        net: The network.
+        K: Diagonal kernel at every layer.
+
+    Returns:
+        By the names of `SingleInputFlow`, what exists for the activation; rtol 1e-10.
+
+    Raises:
+        ValueError: If an expectation does not converge, or a bound leaves the range of float64.
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.theory.single._single_input import single_input_flow, single_input_majorants
+        >>> net = sw.MLP(5, 100, "tanh", input_dim=1, output_dim=1)
+        >>> flow = single_input_flow(net, K1=1.0)
+        >>> bound = single_input_majorants(net, flow.K)
+        >>> bool(np.allclose(bound["B"], flow.B)), bool((bound["A"] >= flow.A).all())
+        (True, True)
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        moments = _moments_of(line_table(net.activation), K)
+        positive = {name: np.abs(value) for name, value in moments.items()}
+        return _refused(net, tensors_from(net, K, positive))
+
+
+def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputFlow:
+    table = line_table(net.activation)
+    K = _kernels(net, table, first)
+    return SingleInputFlow(K=K, **_refused(net, tensors_from(net, K, _moments_of(table, K), nlo)))
+
+
+def tensors_from(
+    net: MLP, K: Tensor, m: dict[str, Map], nlo: tuple[float, float] = (0.0, 0.0)
+) -> dict[str, np.ndarray]:
+    """All that follows from expectations, by the names of `SingleInputFlow`.
+
+    Args:
+        net: The network.
+        K: Kernel of each input at every layer.
+        m: From each layer to the next: all expectations, or those of `preactivation_names`.
+        nlo: Corrections of the hyperparameters, as in `single_input_flow`.
+    """
+    C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
+    C_W, r = C[1:], _width_ratios(net)
+    found = _preactivations(m, C_W, r, nlo)
+    if "vpp" in m:
+        Theta_1 = lam_b[0] + lam_W[0] * (K[0] - net.C_b[0]) / C[0]
+        chi_perp = C_W * m["p"]
+        Theta = scan(chi_perp, lam_b[1:] + lam_W[1:] * m["g"], Theta_1)
+        found |= {"Theta": Theta, "chi_perp": chi_perp, "h": 0.5 * C_W * m["p1"]}
+        found |= _ntk_statistics(m, found, lam_W[1:], C_W, r)
+        found["H1"] = _ntk_nlo(m, found, lam_W[1:], C_W, r, nlo=nlo)
+        found |= _dntk(m, found, lam_W[1:], C_W, r)
+        if "s22" in m:
+            found |= _ddntk(m, found, lam_W[1:], C_W, r)
+    return found
+
+
+def _first_kernel(net: MLP, x: Any, K1: Any) -> np.ndarray:
+    if (x is None) == (K1 is None):
+        raise ValueError("`single_input_flow` takes either inputs `x` or first-layer kernels `K1`.")
+    if K1 is None:
+        inputs = check_inputs(net, x)
+        return net.C_b[0] + net.C_W[0] * np.mean(inputs * inputs, axis=1)
+    first = np.atleast_1d(float_array("`K1`", K1))
+    good = np.isfinite(first) & (first > 0) & (first >= net.C_b[0])
+    if first.ndim != 1 or not good.all():
+        bad = first.ravel()[~good.ravel()][0] if not good.all() else f"shape {first.shape}"
+        raise ValueError(
+            "`K1` must be one or a list of positive, finite kernels of the first layer, at least "
+            f"C_b = {net.C_b[0]:g}; got {bad}."
+        )
+    return first
+
+
+def _kernels(net: MLP, table: LineTable, first: np.ndarray) -> np.ndarray:
+    """The kernel of each input, layer by layer: the only step that cannot be taken all at once."""
+    K = np.empty((net.depth, first.size))
+    hyper = list(zip(net.C_b[1:], net.C_W[1:], strict=True))
+    for column, k in enumerate(first.tolist()):
+        trace = [k]
+        for layer, (C_b, C_W) in enumerate(hyper, 2):
+            k = C_b + C_W * table.square(k)
+            if not 1e-140 < k < 1e140:  # in the hot loop a comparison, not an array
+                check_kernels(net, layer, np.array([k]))
+            trace.append(k)
+        K[:, column] = trace
+    return K
+
+
+def _preactivations(
+    m: _Moments, C_W: np.ndarray, r: np.ndarray, nlo: tuple[float, float]
+) -> _Moments:
+    chi = C_W * m["g1"]
+    V = scan(r * chi**2, C_W**2 * m["vss"])
+    G1 = scan(r * chi, nlo[0] + nlo[1] * m["g"] + 0.5 * r * C_W * m["g2"] * V[:-1])
+    return {"V": V, "G1": G1, "chi_parallel": chi}
+
+
+def _ntk_statistics(
+    m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.ndarray
+) -> _Moments:
+    par, perp, h = t["chi_parallel"], t["chi_perp"], t["h"]
+    Theta, V = t["Theta"][:-1], t["V"][:-1]
+    ratio = lam / C_W
+    mixed = C_W**2 * m["vsp"] + 2 * r * h * par * V
+    D = scan(r * perp * par, ratio * t["V"][1:] + Theta * mixed)
+    F = scan(r * par**2, C_W**2 * m["m22"] * Theta)
+    B = scan(r * perp**2, C_W**2 * m["p4"] * Theta**2)
+    slopes = C_W**2 * m["vpp"] + 4 * r * h**2 * V
+    below = r * perp * (ratio * par + 2 * h * Theta) * D[:-1]
+    A = scan(
+        r * perp**2,
+        ratio**2 * t["V"][1:] + 2 * ratio * Theta * mixed + 2 * below + Theta**2 * slopes,
+    )
+    return {"D": D, "F": F, "B": B, "A": A}
+
+
+def _ntk_nlo(
+    m: _Moments,
+    t: _Moments,
+    lam: np.ndarray,
+    C_W: np.ndarray,
+    r: np.ndarray,
+    *,
+    nlo: tuple[float, float],
+) -> np.ndarray:
+    """The mean NTK at order 1/n: what fluctuations and the shift of the kernel leave on average."""
+    perp, h = t["chi_perp"], t["h"]
+    Theta, V, G1, D, F = (t[name][:-1] for name in ("Theta", "V", "G1", "D", "F"))
+    metric = t["chi_parallel"] * G1 + 0.5 * C_W * m["g2"] * V
+    slope = 2 * h * G1 + 0.5 * C_W * m["p2"] * V
+    below = 2 * h * D + 4 * h * F + lam / C_W * metric + Theta * slope
+    return scan(r * perp, r * below + nlo[1] * m["p"] * Theta)
+
+
+def _dntk(m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.ndarray) -> _Moments:
+    par, perp, Theta = t["chi_parallel"], t["chi_perp"], t["Theta"][:-1]
+    common = C_W**2 * m["s0112"] * Theta**2
+    P = scan(r * perp * par, common + r * C_W * perp * m["s02"] * t["B"][:-1])
+    through_F = lam / C_W * t["F"][1:] + r * C_W * m["z12"] * par * Theta * t["F"][:-1]
+    return {"P": P, "Q": scan(r * perp * par, common + through_F)}
+
+
+def _ddntk(m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.ndarray) -> _Moments:
+    perp, Theta = t["chi_perp"], t["Theta"][:-1]
+    B, F, P, Q = (t[name][:-1] for name in "BFPQ")
+    mu = lam * m["p"] + C_W * m["s22"] * Theta
+    third = lam * m["s02"] + C_W * m["s13"] * Theta
+    kappa = lam * m["g1"] + C_W * m["p1"] * Theta
+    s = C_W**2 * m["s1122"] * Theta**3
+    common = C_W * lam * m["s0112"] * Theta**2
+    alpha = r * perp**2
+    R = scan(
+        alpha,
+        common + C_W**2 * m["s1113"] * Theta**3 + r * perp * (third * (B + P) + mu * P),
+    )
+    S = scan(alpha, C_W * lam * m["p4"] * Theta**2 + s + r * perp * mu * B)
+    source = 2 * common + s + lam**2 * m["m22"] * Theta
+    T = scan(alpha, source + r * kappa**2 * F + 2 * r * perp * kappa * Q)
+    return {"R": R, "S": S, "T": T, "U": scan(alpha, s)}
+
+
+def _refused(net: MLP, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same, if all of it is finite."""
+    for name, value in found.items():
+        refuse_overflow(net, name, value)
+    return found
+
+
+def refuse_overflow(net: MLP, name: str, value: Tensor) -> None:
+    """Refuse a tensor that leaves the range of float64, with its layer and the remedy."""
+    if np.all(np.abs(value) < _LARGEST):
+        return
+    layer = int(np.argmin(np.all(np.abs(value) < _LARGEST, axis=1))) + 1
+    raise ValueError(
+        f"The tensor {name} of {net.activation.name!r} leaves the range of float64 at layer {layer}: "
+        "gradients explode. Use fewer layers, or critical hyperparameters: net.at_criticality()."
+    )
