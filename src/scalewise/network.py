@@ -337,18 +337,19 @@ def check_kernels(net: MLP, layer: int, K: Float[np.ndarray, " sample"], *, powe
         net: The network.
         layer: The layer they are of, counted from 1.
         K: Kernels of single inputs, preactivation².
-        power: The highest power of them that occurs: 2 in their relative variance, 4 in the squares by
-            which expectations of four factors are judged.
+        power: The highest power of them that occurs: 1 of kernel and NTK alone, 2 in their relative variance,
+            4 in the squares by which expectations of four factors are judged.
 
     Raises:
         ValueError: If that power of a kernel does not fit into a float64.
     """
     largest = 10.0 ** (_DECADES / power)
+    needs = "" if power == 1 else f", and what is asked for needs K^{power}"
     good = (K > 1 / largest) & (K < largest)
     if not np.all(good):
         raise ValueError(
             f"The kernel of {net.activation.name!r} leaves the range of float64 at layer {layer} "
-            f"(K = {K[~good][0]:.3g}, and what is asked for needs K^{power}): with "
+            f"(K = {K[~good][0]:.3g}{needs}): with "
             f"C_b = {net.C_b[layer - 1]:g}, C_W = {net.C_W[layer - 1]:g} signals explode or vanish. Use "
             "fewer layers, other scales of the inputs, or critical hyperparameters: net.at_criticality()."
         )

@@ -193,7 +193,5 @@ def test_a_constant_and_a_vanishing_activation() -> None:
     np.testing.assert_allclose(flow.kernel.values[1:], 1.5)
     np.testing.assert_allclose(flow.four_point_vertex.values, 0.0, atol=1e-13)
     zero = sw.activation(lambda z: 0 * z, name="zero")
-    with pytest.raises(
-        ValueError, match=r"'zero' leaves the range of float64 at layer 2 \(K = 0, "
-    ):
+    with pytest.raises(ValueError, match=r"'zero' leaves the range of float64 at layer 2 \(K = 0"):
         sw.predict(sw.MLP(3, 10, zero, input_dim=2, output_dim=1), X)

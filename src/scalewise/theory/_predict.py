@@ -101,6 +101,8 @@ def _compute(
         watched=pairs_to_watch(net, inputs),
         progress=_named(progress, "kernel and NTK"),
     )
+    for layer, K in enumerate(flow.diagonal, 1):
+        check_kernels(net, layer, K[K > 0], power=4 if tensors else 2)
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     if "kernel" in names:
@@ -121,8 +123,6 @@ def _tensors(
     net: MLP, flow: KernelFlow, names: tuple[str, ...], progress: Progress | None
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Each tensor and its error: one input from tables; V and G^{1} alone on unordered pairs."""
-    for layer, K in enumerate(flow.diagonal, 1):
-        check_kernels(net, layer, K[K > 0], power=4)
     if flow.K.shape[1] == 1:
         found = one_input(net, flow.K, [TENSORS[name] for name in names])
     elif set(names) <= _PREACTIVATION:

@@ -143,7 +143,7 @@ def _deep_flow(
     for layer in range(1, net.depth):
         square = [table.square(k) for k in diagonal[layer - 1].tolist()]
         diagonal[layer] = net.C_b[layer] + net.C_W[layer] * np.array(square)
-        check_kernels(net, layer + 1, diagonal[layer])
+        check_kernels(net, layer + 1, diagonal[layer], power=1)
     out = np.empty((2, len(kept), len(x), len(x)))
     slots = {layer: slot for slot, layer in enumerate(kept)}
     between = np.empty((net.depth, len(watched[0])))
@@ -173,7 +173,7 @@ def _diagonal_flow(
                 + net.lambda_W[layer] * here.diagonal
                 + net.C_W[layer] * here.diagonal_slope * Theta
             )
-        check_kernels(net, layer + 1, K)
+        check_kernels(net, layer + 1, K, power=1)
         flow.append((K, Theta))
         maps.append(here)
     return flow, maps

@@ -286,8 +286,8 @@ def _kernels(net: MLP, table: LineTable, first: np.ndarray) -> np.ndarray:
         trace = [k]
         for layer, (C_b, C_W) in enumerate(hyper, 2):
             k = C_b + C_W * table.square(k)
-            if not 1e-140 < k < 1e140:  # in the hot loop a comparison, not an array
-                check_kernels(net, layer, np.array([k]))
+            if not 1e-280 < k < 1e280:  # in the hot loop a comparison, not an array
+                check_kernels(net, layer, np.array([k]), power=1)
             trace.append(k)
         K[:, column] = trace
     return K
