@@ -35,10 +35,10 @@ from jax_attending import (
 )  # fmt: skip
 from jax_models import Transformer, drawn, mlp, mlp_roles, quick_draws
 from scalewise.jax._describe import traced
-from scalewise.jax._look import Call, given, look
+from scalewise.jax._look import Call, look
 from scalewise.plan import PlanError
 from scalewise.plan._errors import PlanWarning
-from scalewise.plan._forward import Passes, attentions, gauges
+from scalewise.plan._forward import Passes, attentions, gauges, given
 
 MUP = sw.scaling.mup()
 

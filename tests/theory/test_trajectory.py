@@ -7,8 +7,7 @@ import scalewise as sw
 from networks import net
 from scalewise.gaussian import _increments
 from scalewise.theory.flow import _kernel_flow as kernel_flow
-from scalewise.theory.flow import _trajectory as _trajectory
-from scalewise.theory.flow import preactivation_flow, tensor_flow
+from scalewise.theory.flow import _trajectory, preactivation_flow, tensor_flow
 from scalewise.theory.flow._layer import Layer
 from scalewise.theory.flow._one_input import one_input
 from scalewise.theory.flow._tensor_flow import TENSORS

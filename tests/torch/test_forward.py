@@ -25,8 +25,8 @@ from attending import (
 )  # fmt: skip
 from scalewise.plan import PlanError
 from scalewise.plan._errors import PlanWarning
-from scalewise.plan._forward import Passes, attentions, gauges
-from scalewise.torch._look import given, look
+from scalewise.plan._forward import Passes, attentions, gauges, given
+from scalewise.torch._look import look
 from torch_models import planned
 
 

@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,9 +19,9 @@ from scalewise.jax._trace import Known, Walk, weight
 from scalewise.jax._trees import is_nnx_module, rebuilt
 from scalewise.plan import Kind
 from scalewise.plan._errors import PlanError, PlanWarning
-from scalewise.plan._forward import Forward, Passes
+from scalewise.plan._forward import Forward, Inputs, Passes
 
-__all__ = ["Call", "Inputs", "given", "look", "seen"]
+__all__ = ["Call", "look", "seen"]
 
 _SIDES, _LENGTHS, _TRIALS = (8, 16, 32, 28), (4, 8, 16), 60
 _UNSEEN = (
@@ -36,14 +36,6 @@ _NO_INPUT = (
     "It could be called with none of the inputs that were tried: say inputs=..., one array, a tuple of arguments, "
     "or a dict of named ones, or how it is called: apply=... ({}: {})"
 )
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a model is called with."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,15 +86,6 @@ def marked(tree: Any, layout: str) -> Any:
         return new.get(name.removeprefix(start), leaf) if name.startswith(start) else leaf
 
     return rebuilt(tree, one)
-
-
-def given(inputs: Any) -> Inputs | None:
-    """What the user says a model is called with: one thing, a tuple of arguments, or a dict of named ones."""
-    if inputs is None or isinstance(inputs, Inputs):
-        return inputs
-    if isinstance(inputs, Mapping):
-        return Inputs((), dict(inputs))
-    return Inputs(inputs if isinstance(inputs, tuple) else (inputs,))
 
 
 def look(

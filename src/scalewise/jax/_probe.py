@@ -9,8 +9,9 @@ from typing import Any
 
 from scalewise.jax._describe import LAYOUTS, Described, parameters, traced
 from scalewise.jax._entries import spread
-from scalewise.jax._look import Call, Inputs, given, look
+from scalewise.jax._look import Call, look
 from scalewise.plan import Kind, ModelDescription, Plan, PlanError, Probe, Spread, make_plan
+from scalewise.plan._forward import Inputs, given
 from scalewise.plan._names import matching
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import Request, names_in

@@ -6,21 +6,41 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 __all__ = [
     "Attention",
     "Forward",
     "Gauge",
     "Heads",
+    "Inputs",
     "Multiplied",
     "Passes",
     "attentions",
     "gauges",
+    "given",
     "power",
 ]
 
 # Sizes are rounded to multiples; no rule differs from another by less than an eighth.
 _NEAR = 0.1
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model is called with."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def given(inputs: Any) -> Inputs | None:
+    """What the user says a model is called with: one thing, a tuple of arguments, or a dict of named ones."""
+    if inputs is None or isinstance(inputs, Inputs):
+        return inputs
+    if isinstance(inputs, Mapping):
+        return Inputs((), dict(inputs))
+    return Inputs(inputs if isinstance(inputs, tuple) else (inputs,))
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,17 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from scalewise.plan._errors import PlanError, PlanWarning
-from scalewise.plan._forward import Forward, Passes
+from scalewise.plan._forward import Forward, Inputs, Passes
 from scalewise.torch._trace import watching
 
-__all__ = ["Inputs", "Way", "given", "look", "seen"]
+__all__ = ["Way", "look", "seen"]
 
 # A way to the model at another width: that width over the first, and what makes the model.
 Way = tuple[Fraction, Callable[[], nn.Module]]
@@ -33,28 +31,12 @@ _UNSEEN = (
 )
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What a model is called with."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-
-    def on(self, device: torch.device) -> Inputs:
-        """The same on a device."""
-        args, kwargs = pytree.tree_map(
-            lambda v: v.to(device) if isinstance(v, Tensor) else v, (self.args, dict(self.kwargs))
-        )
-        return Inputs(args, kwargs)
-
-
-def given(inputs: Any) -> Inputs | None:
-    """What the user says a model is called with: one thing, a tuple of arguments, or a dict of named ones."""
-    if inputs is None or isinstance(inputs, Inputs):
-        return inputs
-    if isinstance(inputs, Mapping):
-        return Inputs((), dict(inputs))
-    return Inputs(inputs if isinstance(inputs, tuple) else (inputs,))
+def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
+    """The same on a device."""
+    args, kwargs = pytree.tree_map(
+        lambda v: v.to(device) if isinstance(v, Tensor) else v, (inputs.args, dict(inputs.kwargs))
+    )
+    return Inputs(args, kwargs)
 
 
 def look(
@@ -104,7 +86,7 @@ def look(
 def seen(model: nn.Module, inputs: Inputs) -> Forward:
     """One pass, in evaluation mode and without gradients."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    inputs = inputs.on(device)
+    inputs = _on_device(inputs, device)
     model.eval()
     # Numbers that the code makes have values even where the weights have none.
     earnest = torch.device("cpu") if device.type == "meta" else device

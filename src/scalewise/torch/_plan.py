@@ -19,6 +19,7 @@ from scalewise.plan import (
     make_plan,
     transfer,
 )
+from scalewise.plan._forward import Inputs, given
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import requested
 from scalewise.plan._roles import RoleSpec
@@ -27,7 +28,6 @@ from scalewise.plan._table import Factors
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import parameter_groups
 from scalewise.torch._init import initialise
-from scalewise.torch._look import Inputs, given
 from scalewise.torch._probe import Factory, probe
 from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check

@@ -14,8 +14,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from scalewise.plan import ModelDescription, PlanError, Probe
+from scalewise.plan._forward import Inputs
 from scalewise.torch._describe import describe, places
-from scalewise.torch._look import Inputs, Way, look
+from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
 
 __all__ = ["Factory", "probe", "undisturbed"]

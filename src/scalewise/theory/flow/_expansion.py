@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
-from scalewise.gaussian import pair_moments
+from scalewise.gaussian import clipped, pair_moments
 from scalewise.network import MLP
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
@@ -121,9 +121,7 @@ def pair_vertex(
     """
     if net.depth == 1:  # the first layer does not fluctuate
         return np.zeros(A.shape)
-    limit = np.sqrt(A * B)
-    C = np.clip(C, -limit, limit)
-    below = (A[:-1].ravel(), B[:-1].ravel(), C[:-1].ravel())
+    below = (A[:-1].ravel(), B[:-1].ravel(), clipped(A, B, C)[:-1].ravel())
     grid = _OnGrid.of(net.activation, *below)
     steps = (net.depth - 1, A.shape[1], 3, 3)
     J = _jacobians(net.activation, below, grid, _KNOWN / (net.depth - 1)).reshape(steps)
@@ -182,7 +180,7 @@ class _OnGrid:
     @staticmethod
     def of(sigma: Activation, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> _OnGrid:
         """Those of many pairs, a chunk at a time."""
-        angle = np.arccos(np.clip(C / np.sqrt(A * B), -1.0, 1.0))[:, None, None]
+        angle = np.arccos(np.clip(C / (np.sqrt(A) * np.sqrt(B)), -1.0, 1.0))[:, None, None]
         # In half a turn.
         angles = _ANGLES * (1 if sigma.is_smooth else 2 if sigma.is_continuous else 8)
         turns = angles if sigma.parity else 2 * angles  # parity tells the other half
