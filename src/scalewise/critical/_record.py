@@ -19,7 +19,7 @@ class CriticalPoint:
 
     Args:
         K_star: The fixed point $K^\star$, preactivation²; ``None`` on a line of fixed points.
-        C_b: Bias variance; negative where the point is no initialisation.
+        C_b: Bias variance; negative where the point is not an initialisation.
         C_W: Rescaled weight variance, dimensionless.
         stability: ``"line"``, ``"stable"``, ``"half-stable"``, ``"unstable"``, or ``"none"`` where
             $C_b<0$.

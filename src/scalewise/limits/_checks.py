@@ -1,4 +1,4 @@
-"""What the room refuses at its border, said once: what is no number, no whole number, no table, another thing."""
+"""Checks of arguments: numbers, whole numbers, tables, and kinds of things."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def is_whole(value: Any) -> bool:
 def number(
     name: str, value: Any, rule: str, good: Callable[[Any], bool] = lambda value: True
 ) -> None:
-    """Refuse what is no finite number, or does not obey the rule."""
+    """Refuse what is not a finite number or does not obey the rule."""
     if not (_is_finite(value) and good(value)):
         raise ValueError(f"`{name}` must be {rule} and finite; got {value!r}.")
 
 
 def whole(name: str, value: Any, least: int, *, what: str = "") -> None:
-    """Refuse what is no whole number, or too small; `what` may say what it counts."""
+    """Refuse what is not a whole number or is too small; `what` may say what it counts."""
     rule = f"`{name}` {f'{what} and ' if what else ''}must be"
     if not is_whole(value):
         raise ValueError(f"{rule} a whole number of at least {least}; got {value!r}.")
@@ -69,7 +69,7 @@ def kind(name: str, value: Any, wanted: Mapping[type, str]) -> None:
 
 
 def positive(name: str, value: Any) -> None:
-    """Refuse what is no finite number above 0."""
+    """Refuse what is not a finite number above 0."""
     number(name, value, "positive", lambda value: value > 0)
 
 
@@ -107,7 +107,7 @@ def array(
 
 
 def not_negative(name: str, value: Any) -> None:
-    """Refuse what is no finite number of at least 0."""
+    """Refuse what is not a finite number of at least 0."""
     if not (_is_finite(value) and value >= 0):
         raise ValueError(f"`{name}` must be finite and at least 0; got {value!r}.")
 

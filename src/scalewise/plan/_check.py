@@ -121,7 +121,7 @@ def check(plan: Plan, measured: Measurement, *, tolerance: float = 0.0625) -> Ch
             networks of finite width deviate must stay below it, and anything to be told apart above.
 
     Raises:
-        PlanError: If the tolerance is no number above 0 and at most 1/4.
+        PlanError: If the tolerance is not a number above 0 and at most 1/4.
     """
     if not (math.isfinite(tolerance) and 0 < tolerance <= 0.25):
         raise PlanError(

@@ -72,7 +72,7 @@ def from_json(text: str) -> Plan:
     """A plan from the text that `to_json` wrote.
 
     Raises:
-        PlanError: If the text is no plan, or one of another format.
+        PlanError: If the text is not a plan, or one of another format.
     """
     try:
         data = json.loads(text)

@@ -116,7 +116,7 @@ def from_chart(a_1: Any, a_2: Any, b_2: Any) -> Strategy:
     r"""The strategy at a point of the `chart`: $(a_1,a_2)$, $(-a_1,b_2)$, $c=0$.
 
     Raises:
-        ValueError: If a coordinate is no finite number.
+        ValueError: If a coordinate is not a finite number.
 
     Example:
         >>> from scalewise.scaling import mup

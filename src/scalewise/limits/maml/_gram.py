@@ -173,7 +173,7 @@ def products_of(net: GramNet | LinearNet, tasks: Tasks) -> GramNet:
 
 
 def check_net(net: GramNet | LinearNet, tasks: Tasks) -> None:
-    """Refuse what is no net of this room and no tasks."""
+    """Refuse what is not a net of this room, and what is not tasks."""
     kind("net", net, {GramNet: "a GramNet", LinearNet: "a LinearNet"})
     kind("tasks", tasks, {Tasks: "Tasks"})
 

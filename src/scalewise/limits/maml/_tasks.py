@@ -27,8 +27,8 @@ class Tasks:
         query_class: Their classes.
 
     Raises:
-        ValueError: If shapes do not fit, there is no sample, a number is not finite, or a class is no whole number
-            of at least 0.
+        ValueError: If shapes do not fit, there is no sample, a number is not finite, or a class is not a whole
+            number of at least 0.
     """
 
     support: Float[np.ndarray, "task shot input"]

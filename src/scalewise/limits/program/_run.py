@@ -50,7 +50,7 @@ def run(program: Program, on: Finite | Lazy | Infinite | Printed | Exact) -> xr.
 
     Raises:
         ValueError: If a scalar is not finite, spaces do not fit, a transpose was not declared, the exact backend
-            meets what is no polynomial, or the tolerance is out of reach.
+            meets what is not a polynomial, or the tolerance is out of reach.
         TypeError: If the program returns anything but scalars, or `on` is none of these.
 
     Source: Yang & Hu, *Tensor Programs IV*, G.4 and Algorithm 1.

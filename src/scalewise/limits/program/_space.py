@@ -79,7 +79,7 @@ class Space:
             ratio: Width of their space in units of $n$.
 
         Raises:
-            ValueError: If it is no covariance matrix.
+            ValueError: If it is not a covariance matrix.
         """
         positive("ratio", ratio)
         K = table("covariance", covariance)

@@ -87,7 +87,7 @@ def train(
         The embeddings after the last block; the same bits with and without interruptions.
 
     Raises:
-        ValueError: If a token is no word, the text is too short, training diverges, or the store is of
+        ValueError: If a token is not a word, the text is too short, training diverges, or the store is of
             another run.
 
     Source: TP4 J.3.
