@@ -200,7 +200,7 @@ def test_exact_entries_are_held_to_rounding(dtype, change, passed):
     value = measured["kernel"].values.copy()
     value[0] *= 1 + change
     measured["kernel"] = measured["kernel"].copy(data=value)
-    # A standard error at rounding level is no spread.
+    # A standard error at rounding level is not a spread.
     sem = measured["kernel_sem"].values.copy()
     sem[0] = 1e-12
     measured["kernel_sem"] = measured["kernel_sem"].copy(data=sem)

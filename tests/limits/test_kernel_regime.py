@@ -332,7 +332,7 @@ def test_one_kernel_by_four_conventions():
 NTK = Network(ntk(depth=2), "tanh")
 BAD = [
     (lambda: motion_kernel(NTK, X, 2), "hidden layer from 1 to 1; got 2"),
-    (lambda: motion_kernel(Network(mup(depth=3), "tanh"), X, 1), "is no kernel regime"),
+    (lambda: motion_kernel(Network(mup(depth=3), "tanh"), X, 1), "is not in the kernel regime"),
     (lambda: conditioned_readout(np.ones((1, 5)), np.ones((2, 4)), np.ones((2, 1))),
      r"need `readout` of shape \(outputs, 4\).*got \(1, 5\) and \(2, 1\)"),
     (lambda: conditioned_readout(np.ones((1, 4)), np.ones((2, 4)), np.ones((2, 2))),
@@ -342,7 +342,7 @@ BAD = [
     (lambda: conditioned_readout(np.ones((1, 4)), np.ones((2, 4)), np.array([[1.0], [2.0]])),
      "No last weights give these outputs: features are linearly dependent"),
     (lambda: limit_kernel(Network(mup(depth=3), "tanh"), X),
-     r"is no kernel regime: Features move at order one .* use `scalewise.limits.train`"),
+     r"is not in the kernel regime: Features move at order one .* use `scalewise.limits.train`"),
     (lambda: layer_kernels(NTK, X[0]), r"shape \(samples, features\); got shape \(2,\)"),
     (lambda: layer_kernels(NTK, [[np.nan]]), "numbers that are not finite"),
     (lambda: layer_kernels(NTK, [[1.0], [0.0]]), "Input 1 is a vector of zeros"),

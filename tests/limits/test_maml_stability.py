@@ -112,7 +112,7 @@ def growth(net: GramNet, tasks: Tasks, settings: Maml) -> float:
 
 @pytest.mark.parametrize("h", [0.4, 0.95, 1.05, 1.6])
 def test_where_all_inputs_coincide_the_bias_grows_as_said(h: float) -> None:
-    """The first order feeds a bias above 1, which is no threshold to the second."""
+    """The first order feeds a bias above 1, which is not a threshold to the second."""
     tasks = some_tasks(1, spread=0.0)
     tasks = Tasks(*(np.repeat(getattr(tasks, name), 3, axis=0) for name in
                     ("support", "support_class", "query", "query_class")))  # fmt: skip

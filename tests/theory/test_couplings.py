@@ -198,7 +198,7 @@ def test_expectations_of_activations_are_the_recursions(name) -> None:
 
 
 def test_several_functions_and_coincident_inputs() -> None:
-    """A singular kernel is no obstacle: inputs 0 and 2 are the same."""
+    """A singular kernel is not an obstacle: inputs 0 and 2 are the same."""
     net = sw.MLP(3, 50, "tanh", input_dim=2, output_dim=1).at_criticality()
     x = np.array([[0.9, 0.3], [-0.2, 1.1], [0.9, 0.3]])
     both, two = sw.predict(net, x), sw.predict(net, x[:2])

@@ -40,7 +40,7 @@ def test_convnet() -> None:
         "head": "output",
     }
     assert found["head.bias"] == "fixed"
-    # Kernels and groups are no width: the fan-in of a depthwise convolution stays.
+    # Kernels and groups are not a width: the fan-in of a depthwise convolution stays.
     assert {n: plan[f"{n}.weight"].fan_in for n in weights if plan[f"{n}.weight"].fan_in != 1} == {
         "pointwise": 4, "up": 4, "head": 4,
     }  # fmt: skip

@@ -65,7 +65,7 @@ def _sides(activation: Activation, order: int, point: float) -> tuple[float, flo
 
 def _jump(activation: Activation, order: int, point: float) -> float:
     low, high = _sides(activation, order, point)
-    # A continuous derivative differs by its slope times the step: that is no jump.
+    # A continuous derivative differs by its slope times the step: that is not a jump.
     noise = 1e-10 * max(abs(low), abs(high))
     return high - low if abs(high - low) > noise else 0.0
 

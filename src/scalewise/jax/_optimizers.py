@@ -288,7 +288,7 @@ def _check_kind(trial: Callable[..., _Found], optimizer: str, small: _Found) -> 
             raise PlanError(_odd_degree(late if late < -_NEAR else degree))
         return
     degree = _degree(trial, _GREAT)
-    # Without squares it is no epsilon that small gradients are below, but great ones that are clipped.
+    # Without squares it is not that small gradients lie below epsilon, but that great ones are clipped.
     follows = abs(_degree(trial, _SMALL) - 1) <= _NEAR and not _squares(trial, small)
     if abs(degree - 1) <= _NEAR or follows:
         raise PlanError(

@@ -89,7 +89,7 @@ def places(tree: Any) -> list[Place]:
     """Every trainable array of a tree, in the tree's order.
 
     In an NNX module these are the values of `Param`, in an Equinox module the floating-point arrays that
-    are no running statistics, in other trees every floating-point array and number.
+    are not running statistics, in other trees every floating-point array and number.
 
     Raises:
         PlanError: If an Equinox model shares something that it computes.
@@ -162,7 +162,7 @@ def _shared(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Pla
         if id(place.value) not in values:
             raise PlanError(
                 f"`{place.name}` is computed from other tensors (`eqx.nn.Shared` fills it with something "
-                "that is no leaf of the model), so nothing can be planned for it. Share the array itself "
+                "that is not a leaf of the model), so nothing can be planned for it. Share the array itself "
                 "and transpose it where it is used."
             )
         yield replace(place, identity=values[id(place.value)].identity)

@@ -98,7 +98,7 @@ class Side:
         return weights @ self._stacks[self._middle - k : self._middle + images.shape[1]]
 
     def floor(self, tolerance: float | int) -> float:
-        """Smallest square of a part outside what is known, relative to the vector, that is no rounding."""
+        """Smallest square of a part outside what is known, relative to the vector, that is not rounding."""
         return max(tolerance**2, self._rounding * self.amplification)
 
     def look(self, X: np.ndarray, tolerance: float | int) -> Look | None:

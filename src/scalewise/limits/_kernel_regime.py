@@ -54,7 +54,7 @@ class LayerKernels:
             l: From 0 to $L$.
 
         Raises:
-            ValueError: If the two are no layers in this order.
+            ValueError: If the two are not layers in this order.
         """
         last = len(self.slopes)
         top = last if l is None else l
@@ -264,6 +264,6 @@ def _refuse_moving_features(net: Network) -> None:
     found = net.strategy.classify()
     if found.r == 0:
         raise ValueError(
-            f"The strategy {net.strategy} is no kernel regime: {found.reasons[-1]} No constant kernel describes "
+            f"The strategy {net.strategy} is not in the kernel regime: {found.reasons[-1]} No constant kernel describes "
             "its training; use `scalewise.limits.train` with on=Infinite(...)."
         )

@@ -62,7 +62,7 @@ def normal(stream: np.random.Generator, out: np.ndarray) -> None:
 class Noise:
     r"""Standard normal rows over the particles of one space.
 
-    The first rows may be spread: each particle has its law, but together they are no independent points but those
+    The first rows may be spread: each particle has its law, but together they are not independent points but those
     of a Sobol net, moved as a whole by random bits. Averages over particles are unbiased and far more
     accurate, above all those of the initial network; rows beyond the net are independent.
 

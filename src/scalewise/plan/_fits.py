@@ -2,7 +2,7 @@ r"""Powers of the width from sizes measured at several widths and seeds.
 
 Each width and each seed is a network of its own, drawn independently of all others. Sizes are fitted on
 $\log_2$-$\log_2$: the slope is the mean over seeds of the slopes of each seed, and its standard error comes from
-the scatter of the seeds *within* each width, so that a law that is no pure power (the curvature says so) does
+the scatter of the seeds *within* each width, so that a law that is not a pure power (the curvature says so) does
 not pass for noise.
 """
 

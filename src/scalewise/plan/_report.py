@@ -155,7 +155,7 @@ def _notes(check: Check) -> list[str]:
     if curved:
         worst = max(curved, key=lambda r: abs(r.fit.curvature))
         out.append(
-            f"Over these widths {len(curved)} sizes are no pure power; the most bent is the "
+            f"Over these widths {len(curved)} sizes are not pure powers of the width; the most bent is the "
             f"{_noun(worst)} of `{worst.tensor}`, whose power changes by {2 * worst.fit.curvature:+.2f} at "
             "each doubling."
         )

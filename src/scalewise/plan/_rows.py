@@ -45,7 +45,7 @@ class Row:
         tensor: Its name.
         quantity: Which size.
         predicted: The planned power; the largest where several parts add up.
-        least: The smallest power that is no contradiction: that of the smallest part, or minus
+        least: The smallest power that is not a contradiction: that of the smallest part, or minus
             infinity for an upper bound.
         fit: What was measured.
         tolerance: How far from these the slope may be.

@@ -307,7 +307,7 @@ class ABC:
     def to_strategy(self) -> Strategy:
         r"""$p_1=2a_1+2b_1$, $p_\ell=2a_\ell+2b_\ell-1$; $q_1=2a_1$, $q_\ell=2a_\ell-1$; $r=-c$.
 
-        Source: Yaida, footnote 2. The first layer differs because its fan-in is no width.
+        Source: Yaida, footnote 2. The first layer differs because its fan-in is not a width.
         """
         offsets = (0, *(1,) * (self.depth - 1))
         p = tuple(2 * (a + b) - o for a, b, o in zip(self.a, self.b, offsets, strict=True))

@@ -74,7 +74,7 @@ def _selected(
         if isinstance(found, torch.Tensor):
             if id(found) not in everywhere:
                 raise PlanError(
-                    f"`groups[{number}]` holds a tensor of shape {tuple(found.shape)} that is no parameter "
+                    f"`groups[{number}]` holds a tensor of shape {tuple(found.shape)} that is not a parameter "
                     "of the model."
                 )
             out |= {once[id(found)]} if id(found) in once else set()

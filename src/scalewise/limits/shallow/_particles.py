@@ -24,7 +24,7 @@ __all__ = ["Draw", "GramLayer", "Particles", "WeightLayer", "draw_weights"]
 
 _BLOCK = 1 << 18  # numbers of one block of preactivations
 _ROOT_3 = 3**0.5
-_MANY_FEATURES = 64  # beyond, Sobol points are no more even than random ones
+_MANY_FEATURES = 64  # beyond, Sobol points are not more even than random ones
 _TINY = 2.0**-60
 
 
