@@ -1,9 +1,11 @@
-"""docs/coverage.md from docs/coverage/*.toml: every object, its function, its tests and their kinds.
+"""docs/coverage.md: what the sources hold, the functions that compute it, and the kinds of tests that hold them.
 
     python tests/coverage_table.py      writes the page
 
-`tests/test_coverage.py` checks that functions and tests exist, that the page is up to date, and that no entry
-of docs/coverage/checklist.toml is left without a row.
+Nothing on the page is kept by hand but docs/coverage/checklist.toml, the list of what the sources hold. A function
+belongs to an entry of it when the ``Source:`` of its docstring names an equation (a theorem, a section) of the
+entry; a test belongs to the entries that it is marked with, ``@pytest.mark.covers("B11")``.
+`tests/test_coverage.py` checks that the page is up to date and that no entry lacks a function or a test.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "docs" / "coverage"
+SOURCES = ROOT / "src" / "scalewise"
+CHECKLIST = ROOT / "docs" / "coverage" / "checklist.toml"
 PAGE = ROOT / "docs" / "coverage.md"
 KINDS = ("Golden", "Property", "Agreement", "Conformance")
 TITLES = {
@@ -24,72 +29,172 @@ TITLES = {
     "B": "PDLT, chapters 6-10",
     "C": "PDLT, chapters 11 to ∞ and epilogue; Yaida's family",
     "D": "The note on the NTK",
-    "E": "Tensor Programs IV (TP4) and dynamically stable limits (GOL): scaling strategies",
+    "E": "Tensor Programs IV (TP4) and dynamically stable limits (Golikov): scaling strategies",
 }
+WORKS = {"Yang & Hu": "TP4", "NTK note": "note"}
+_WORK = r"(?P<work>PDLT|Yaida|TP4|Yang & Hu|Golikov|NTK note)"
+_EQUATION = (
+    r"\((?P<equation>[A-Zε∞]?(?:\d+\.)?\.?\d+)\)(?:-\((?P<to_equation>[A-Zε∞]?(?:\d+\.)?\.?\d+)\))?"
+)
+_SECTION = r"(?:§|[Ss]ections? |sec\. )(?P<section>[\d∞V]+(?:\.\d+)*)(?:-(?P<to_section>[\d∞]+(?:\.\d+)*))?"
+_LETTERED = r"\b(?P<lettered>[A-Z](?:\.\d+)+)(?:-(?P<to_lettered>[A-Z](?:\.\d+)+))?"
+_NAMED = (
+    r"(?P<kind>Algorithm|Lemma|Proposition|Theorem|Definition|[Ff]igure|[Ff]ootnote)s? "
+    r"(?P<named>\d+(?:\.\d+)?)(?:(?:-| and |, )(?P<to_named>\d+(?:\.\d+)?)(?![.\d]))?"
+)
+_APPENDIX = r"(?:[Aa]ppendix|App\.) (?P<appendix>[A-Z])\b(?!\.\d)"
+_TITLE = r'"(?P<title>[A-Z][^"]{3,})"'
+_TOKEN = re.compile("|".join((_WORK, _EQUATION, _SECTION, _LETTERED, _NAMED, _APPENDIX, _TITLE)))
 
 
 @dataclass(frozen=True)
-class Row:
-    """One computable object: where it is printed, what computes it, what tests it."""
+class Place:
+    """A stretch of a text: `first` to `last` under a heading, such as 77 to 97 under ``("eq", "8")``."""
 
-    room: str
-    source: str
-    items: tuple[str, ...]
-    symbol: str
-    equation: str
-    object: str
-    functions: tuple[str, ...]
-    tests: tuple[str, ...]
+    work: str
+    under: tuple[str, ...]
+    first: int
+    last: int
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Kinds of its tests, as their files state them."""
-        found = {kind for test in self.tests for kind in kinds_of(test.partition("::")[0])}
-        return tuple(kind for kind in KINDS if kind in found)
+    def meets(self, other: Place) -> bool:
+        """Whether the two have something in common."""
+        return self._holds(other) or other._holds(self)
+
+    def _holds(self, other: Place) -> bool:
+        depth = len(self.under)
+        if self.work != other.work or self.under != other.under[:depth]:
+            return False
+        if len(other.under) == depth:
+            return self.first <= other.last and other.first <= self.last
+        inner = other.under[depth]
+        return inner.isdigit() and self.first <= int(inner) <= self.last
 
 
-def rows() -> list[Row]:
-    """Every row of every room."""
-    found = []
-    for path in sorted(FOLDER.glob("*.toml")):
-        if path.stem == "checklist":
-            continue
-        for entry in tomllib.loads(path.read_text())["row"]:
-            function = entry["function"]
-            found.append(
-                Row(
-                    path.stem,
-                    entry["source"],
-                    tuple(entry["items"]),
-                    entry["symbol"],
-                    entry["equation"],
-                    entry["object"],
-                    (function,) if isinstance(function, str) else tuple(function),
-                    tuple(entry["tests"]),
-                )
+def places(text: str, work: str = "") -> Iterator[Place]:
+    """The places that a text names, each in the work last mentioned."""
+    for found in _TOKEN.finditer(text):
+        if found["work"]:
+            work = WORKS.get(found["work"], found["work"])
+        elif found["appendix"]:
+            yield Place(work, ("appendix",), *2 * (ord(found["appendix"]),))
+        elif found["title"]:
+            yield Place(work, ("title", found["title"]), 0, 0)
+        else:
+            kind = next(k for k in ("equation", "section", "lettered", "named") if found[k])
+            # (A4) and (A.4), (33) and (9.30): letters and chapters stand before the number.
+            first, last = (
+                re.findall(r"\d+|[^\W\d]|∞", found[k] or found[kind]) for k in (kind, f"to_{kind}")
             )
-    return found
+            heading = (found["kind"] or kind).lower()
+            if first[-1].isdigit():
+                yield Place(work, (heading, *first[:-1]), int(first[-1]), int(last[-1]))
+            else:
+                yield Place(work, (heading, *first), 0, 10**6)
 
 
 def checklist() -> dict[str, str]:
     """What must be covered, by code."""
-    lists = tomllib.loads((FOLDER / "checklist.toml").read_text())
+    lists = tomllib.loads(CHECKLIST.read_text())
     return {f"{part}{code}": text for part, group in lists.items() for code, text in group.items()}
 
 
-@lru_cache
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def functions() -> dict[str, frozenset[Place]]:
+    """What is sourced in the package: name (file, function), and the places that its docstring gives."""
+    found: dict[str, frozenset[Place]] = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        file = path.relative_to(SOURCES)
+        room = ".".join(part for part in file.with_suffix("").parts if part[0] != "_")
+        exported = (
+            _exported(path) if path.name[0] != "_" else _exported(path.parent / "__init__.py")
+        )
+        for name, docstring in _docstrings(_tree(path), ()):
+            named = frozenset(p for source in _sources(docstring) for p in places(source))
+            if named:
+                inside = ".".join(name)
+                found[
+                    f"{room}.{inside}"
+                    if name and name[0] in exported
+                    else f"{file} {inside}".strip()
+                ] = named
+    return found
+
+
+def _exported(path: Path) -> list[str]:
+    for node in _tree(path).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return ast.literal_eval(node.value)
+    return []
+
+
+def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: tuple[str, ...]):
+    yield name, ast.get_docstring(node) or ""
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef):
+            yield from _docstrings(inner, (*name, inner.name))
+
+
+def _sources(docstring: str) -> list[str]:
+    return re.findall(r"Source: (.*?)(?:\n\n|\Z)", docstring, re.S)
+
+
+@dataclass(frozen=True)
+class Test:
+    """A marked test: its file, its name, the entries it covers."""
+
+    file: str
+    name: str
+    codes: tuple[str, ...]
+
+
+@cache
+def marked() -> tuple[Test, ...]:
+    """Every test with a mark."""
+    found = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.FunctionDef):
+                marks = [
+                    mark
+                    for mark in node.decorator_list
+                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.covers"
+                ]
+                codes = tuple(ast.literal_eval(code) for mark in marks for code in mark.args)
+                if marks:
+                    found.append(Test(str(path.relative_to(ROOT)), node.name, codes))
+    return tuple(found)
+
+
+@cache
 def kinds_of(file: str) -> tuple[str, ...]:
     """The kinds that the docstring of a test file names."""
-    docstring = ast.get_docstring(ast.parse((ROOT / file).read_text())) or ""
+    docstring = ast.get_docstring(_tree(ROOT / file)) or ""
     head = re.split(r"[:.]|\btests? of\b", docstring, maxsplit=1)[0].lower()
     return tuple(kind for kind in KINDS if kind.lower() in head)
 
 
-@lru_cache
-def functions_in(file: str) -> frozenset[str]:
-    """Names of the test functions of a file."""
-    tree = ast.parse((ROOT / file).read_text())
-    return frozenset(n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+def coverage() -> dict[str, tuple[list[str], list[str]]]:
+    """For each entry of the checklist its functions and the kinds of its tests."""
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for test in marked():
+        for code in test.codes:
+            kinds[code].update(kinds_of(test.file))
+    rows = {}
+    for code, text in checklist().items():
+        own = tuple(places(text, "note" if code[0] == "D" else "PDLT"))
+        inside = [
+            n for n, named in functions().items() if any(p.meets(q) for p in own for q in named)
+        ]
+        # A figure shows what other functions compute; a file speaks for functions without a source.
+        computing = [n for n in inside if not n.startswith("experiments")]
+        plain = [n for n in computing if not n.endswith(".py")]
+        rows[code] = (plain or computing, [kind for kind in KINDS if kind in kinds[code]])
+    return rows
 
 
 def page() -> str:
@@ -97,19 +202,24 @@ def page() -> str:
     lines = [
         "# What is covered",
         "",
-        "Every computable object of the sources at initialisation: where it is printed, the function that",
-        "computes it, and how it is tested. Made from `docs/coverage/*.toml` by",
-        "`python tests/coverage_table.py`.",
+        "What the sources hold, the functions whose docstrings name its equations as their source, and the",
+        "kinds of the tests that are marked with it. Made by `python tests/coverage_table.py` from",
+        "`docs/coverage/checklist.toml`, docstrings and tests.",
     ]
-    everything = rows()
+    rows = coverage()
     for part, title in TITLES.items():
-        lines += ["", f"## {title}", ""]
-        lines += ["| symbol | equation | object | function | tests |", "|---|---|---|---|---|"]
-        for row in everything:
-            if row.items and row.items[0].startswith(part):
-                names = ", ".join(f"`{f.removeprefix('scalewise.')}`" for f in row.functions)
-                cells = (row.symbol, row.equation, row.object, names, ", ".join(row.kinds).lower())
-                lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+        lines += ["", f"## {title}", "", "| | what | computed by | tests |", "|---|---|---|---|"]
+        for code, text in checklist().items():
+            if code[0] == part:
+                names, kinds = rows[code]
+                computed = ", ".join(f"`{name}`" for name in names)
+                cells = (code[1:], text, computed, ", ".join(kinds).lower())
+                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += ["", "## Figures and tables", "", "Each runs in `tests/experiments`.", ""]
+    for name in sorted(path.stem for path in (SOURCES / "experiments").glob("*.py")):
+        docstring = ast.get_docstring(_tree(SOURCES / "experiments" / f"{name}.py")) or ""
+        for source in _sources(docstring):
+            lines.append(f"- `experiments.{name}`: {' '.join(source.split())}")
     return "\n".join(lines) + "\n"
 
 

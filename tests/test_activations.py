@@ -54,6 +54,7 @@ def _sigmoid(z):
 # Conformance
 
 
+@pytest.mark.covers("A1.2", "C18")
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_agree_with_autodiff(name) -> None:
     sigma = activation(name)
@@ -75,6 +76,7 @@ def test_traceable_form_is_the_same_function(name) -> None:
     np.testing.assert_allclose(sigma(GRID), traced, rtol=1e-14, atol=2e-16)
 
 
+@pytest.mark.covers("A1.2", "C18")
 @pytest.mark.parametrize("name", NAMES)
 def test_taylor_coefficients_agree_with_autodiff(name) -> None:
     """Up to third order the derivatives, held against autodiff above; then the slopes of the third."""

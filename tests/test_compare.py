@@ -37,6 +37,7 @@ def test_kernel_gets_its_correction_over_the_width_of_the_layer_below():
     assert finite.attrs["hidden_widths"] == [64, 32, 16]
 
 
+@pytest.mark.covers("A3.6")
 def test_biases_are_the_stated_powers_of_the_expansion_parameter():
     finite = truth()
     # Single-input V of a deep linear network: 2(l - 1)K², so epsilon = 2(l - 1)/n.

@@ -1,47 +1,42 @@
-"""Conformance: every object of the checklist has a function that exists and tests that exist."""
+"""Conformance: what the sources hold is computed by functions that say so and held by tests marked with it."""
 
-import importlib
-
-import pytest
-
-from coverage_table import PAGE, ROOT, TITLES, Row, checklist, functions_in, kinds_of, page, rows
-
-ROWS = rows()
+from coverage_table import PAGE, Place, checklist, coverage, kinds_of, marked, page, places
 
 
-def resolved(name: str) -> object:
-    parts = name.split(".")
-    for cut in range(len(parts), 0, -1):
-        try:
-            found: object = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:]:
-            found = getattr(found, part)
-        return found
-    raise ModuleNotFoundError(name)
+def test_every_entry_has_a_function_and_a_test() -> None:
+    without = {code: row for code, row in coverage().items() if not all(row)}
+    assert without == {}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{r.room}-{i}" for i, r in enumerate(ROWS)])
-def test_functions_and_tests_of_a_row_exist(row: Row) -> None:
-    assert row.functions
-    for name in row.functions:
-        assert callable(resolved(name)) or resolved(name) is not None
-    assert row.tests, row
-    for test in row.tests:
-        file, _, function = test.partition("::")
-        assert (ROOT / file).exists(), test
-        assert function in functions_in(file), test
-        assert kinds_of(file), f"{file} does not say which kind of test it is"
-    assert row.kinds
-    assert row.items
-    assert all(item[0] in TITLES for item in row.items), row.items
+def test_marks_name_entries_and_files_say_which_kind_they_are() -> None:
+    known = checklist()
+    wrong = [(test, code) for test in marked() for code in test.codes if code not in known]
+    assert wrong == []
+    assert [test for test in marked() if not test.codes or not kinds_of(test.file)] == []
 
 
-def test_nothing_is_left_out() -> None:
-    covered = {item for row in ROWS for item in row.items}
-    missing = {code: text for code, text in checklist().items() if code not in covered}
-    assert not missing
+def test_places_are_read_as_people_write_them() -> None:
+    def named(text: str) -> set[Place]:
+        return set(places(text))
+
+    assert named("PDLT (8.77)-(8.97), (∞.4)") == {
+        Place("PDLT", ("equation", "8"), 77, 97),
+        Place("PDLT", ("equation", "∞"), 4, 4),
+    }
+    assert named("Yaida (A4); Golikov, Appendix A, Lemmas 1-3, (33)") == {
+        Place("Yaida", ("equation", "A"), 4, 4),
+        Place("Golikov", ("appendix",), 65, 65),
+        Place("Golikov", ("lemma",), 1, 3),
+        Place("Golikov", ("equation",), 33, 33),
+    }
+    [deep] = named("TP4 J.2.3")
+    [above] = named("TP4 J.2")
+    [beside] = named("TP4 J.1")
+    [equation] = named("TP4 (2.3)")
+    assert deep.meets(above)
+    assert above.meets(deep)
+    assert not deep.meets(beside)
+    assert not deep.meets(equation)
 
 
 def test_the_page_is_up_to_date() -> None:

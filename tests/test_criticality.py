@@ -29,6 +29,7 @@ SOME = tuple(name for name in BUILTIN_NAMES if name not in NONE)
 # Golden: the points
 
 
+@pytest.mark.covers("A4.4", "A5.1")
 @pytest.mark.parametrize(
     ("name", "C_W", "K_star"),
     [
@@ -50,6 +51,7 @@ def test_points_in_closed_form(name, C_W, K_star) -> None:
     assert point.reason == ""
 
 
+@pytest.mark.covers("A4.4", "A5.1")
 @pytest.mark.parametrize(
     ("name", "K_star", "C_b", "C_W", "attracts"),
     [

@@ -34,6 +34,7 @@ def slope(series, low, high) -> float:
     return -math.log(abs(series[high] / series[low])) / math.log(high / low)
 
 
+@pytest.mark.covers("A7.4")
 @pytest.mark.parametrize("source", [lambda: activation("tanh"), bent, skewed])
 def test_exponents_of_the_class_at_zero(source) -> None:
     """Smooth, with a kink of the slope at 0 (p_0 = 2), and with p_perp = 4/5."""
@@ -70,6 +71,7 @@ def gelu_moments(K: float) -> tuple[float, float]:
     return g, slopes
 
 
+@pytest.mark.covers("A7.4")
 @pytest.mark.parametrize(("start", "layers"), [(0.02, 20_000), (4.0, 60_000)])
 def test_exponents_of_a_half_stable_point(start, layers) -> None:
     """GELU from above K*, in closed form.

@@ -32,6 +32,7 @@ def test_ratio_in_closed_form(K) -> None:
         assert ratio("sin", K) == pytest.approx((math.exp(2 * K) + 1) / 2, rel=1e-12, abs=0)
 
 
+@pytest.mark.covers("A4.4")
 @pytest.mark.parametrize(
     ("name", "K", "value"),
     [

@@ -26,6 +26,7 @@ from scalewise.critical import (
 # Golden: tables A and B
 
 
+@pytest.mark.covers("A5.1")
 @pytest.mark.parametrize(
     ("name", "universality", "stability"),
     [
@@ -52,6 +53,7 @@ def test_classes(name, universality, stability) -> None:
     assert record.attributes()["universality"] == universality
 
 
+@pytest.mark.covers("A5.1")
 def test_user_callables_are_classified_like_the_built_in() -> None:
     """By what the function does, not by its name."""
     for function, name in (
@@ -64,6 +66,7 @@ def test_user_callables_are_classified_like_the_built_in() -> None:
             assert mine.coefficients[key] == pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.covers("A5.4")
 @pytest.mark.parametrize(
     ("name", "a_1", "a_2", "b_1"),
     [
@@ -86,6 +89,7 @@ def test_coefficients_at_zero(name, a_1, a_2, b_1) -> None:
     assert bool(zero.exponents) == (a_1 < 0)
 
 
+@pytest.mark.covers("A5.5")
 def test_coefficients_of_half_stable_points() -> None:
     """PDLT (5.102), (5.105) and the twelve digits of the reference, section 5.5."""
     for name, a, b, source in (
@@ -103,6 +107,7 @@ def test_coefficients_of_half_stable_points() -> None:
         assert record.point.attracts_from_above is (name == "gelu")
 
 
+@pytest.mark.covers("A5.5")
 @pytest.mark.parametrize(("name", "K"), [("swish", 14.5931049905541), ("gelu", 3.03498143550974)])
 def test_trivial_fixed_points(name, K) -> None:
     """PDLT chapter 5, footnotes 20 and 21, corrected: 14.5931 and 3.03498."""
@@ -116,6 +121,7 @@ def test_trivial_fixed_points(name, K) -> None:
     assert not criticality("relu").trivial_fixed_points
 
 
+@pytest.mark.covers("A5.2")
 @pytest.mark.parametrize(
     ("a", "C_W", "nu", "rho"),
     [
@@ -138,6 +144,7 @@ def test_scale_invariant_family(a, C_W, nu, rho) -> None:
     assert c["A_4"] == pytest.approx((1 + a**4) / 2, rel=1e-15)
 
 
+@pytest.mark.covers("A7.4")
 def test_exponents_of_the_classes() -> None:
     """Reference table 7.4; and p_V - 2 p_0 = -1 where K itself has the exponent p_0, (5.129)."""
     tanh = criticality("tanh").exponents
@@ -168,6 +175,7 @@ def gaussian_coefficients(taylor) -> tuple[float, float, float]:
     return even[2] / even[1], even[3] / even[1], slopes[2] / slopes[0]
 
 
+@pytest.mark.covers("A5.4")
 @given(
     st.lists(st.integers(-8, 8).map(lambda k: k / 8), min_size=2, max_size=4),
     st.integers(1, 8).map(lambda k: k / 4),
@@ -207,6 +215,7 @@ def test_polynomials_by_parity(coefficients, odd) -> None:
         assert not record.candidates
 
 
+@pytest.mark.covers("A5.5")
 @pytest.mark.parametrize("name", ["swish", "gelu"])
 def test_coefficients_beyond_zero_by_differences(name) -> None:
     """Five-point differences of chi_parallel and chi_perp in K."""
@@ -242,6 +251,7 @@ def test_exponents_do_not_depend_on_scales(a, b) -> None:
 # The plane of the hyperparameters
 
 
+@pytest.mark.covers("A5.1")
 @pytest.mark.parametrize(
     ("K", "solid", "dashed"),
     [
@@ -259,6 +269,7 @@ def test_loci_of_tanh(K, solid, dashed) -> None:
     np.testing.assert_allclose(np.array(parallel_locus("tanh", K)), dashed, rtol=3e-7, atol=6e-9)
 
 
+@pytest.mark.covers("A5.1")
 @given(st.floats(0.02, 30), st.sampled_from(["tanh", "gelu", "relu", "softplus"]))
 @settings(max_examples=15, deadline=None)
 def test_on_the_loci_one_susceptibility_is_one(K, name) -> None:
@@ -276,6 +287,7 @@ def test_loci_meet_at_the_critical_point() -> None:
             np.testing.assert_allclose([C_W, C_b], [record.C_W, record.C_b], rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.covers("A4.4")
 def test_ratio_of_the_susceptibilities() -> None:
     """(5.73): closed forms of the reference, section 5.5; an array keeps its shape."""
     K = np.array([[0.01, 0.5], [2.0, 10.0]])

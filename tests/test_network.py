@@ -7,6 +7,7 @@ import pytest
 import scalewise as sw
 
 
+@pytest.mark.covers("A1.1", "A1.3")
 def test_parameters_are_counted() -> None:
     # The network that PDLT draws: four inputs, three hidden layers of five, one output.
     assert sw.MLP(4, 5, "tanh", input_dim=4, output_dim=1).parameters == 91

@@ -39,6 +39,7 @@ def contributions(network, K) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(network.lambda_b) * down, np.array(network.lambda_W) * g * down, np.array(path)
 
 
+@pytest.mark.covers("B15")
 def test_printed_rules() -> None:
     """PDLT (9.94), (9.96) and (9.95), the last with p_perp = 4/5."""
     relu = net(5, "relu").at_criticality().with_equivalent_learning_rates(0.3, 0.7)
@@ -64,6 +65,7 @@ def test_the_rest_of_the_network_is_kept() -> None:
     np.testing.assert_allclose(after.lambda_W, 3 / 5, rtol=1e-15)
 
 
+@pytest.mark.covers("B15")
 @given(
     st.floats(-2, 2),
     st.floats(0.1, 3),
@@ -90,6 +92,7 @@ def test_predicted_relu_ntk_does_not_grow_with_depth() -> None:
         assert value == pytest.approx(0.4 + 0.9 * 0.5 * K, rel=1e-12)
 
 
+@pytest.mark.covers("B15")
 @pytest.mark.parametrize(
     ("sigma", "a_1", "slack"), [("tanh", -2.0, 0.03), ("sin", -1.0, 0.03), (skewed, -1.25, 0.05)]
 )
@@ -129,6 +132,7 @@ def test_kinks_at_zero_have_their_own_powers() -> None:
         assert part[-1] / part[199] == pytest.approx(1, abs=0.12)
 
 
+@pytest.mark.covers("B15")
 @given(
     st.sampled_from(["tanh", "gelu", "softplus", "sigmoid", "relu", "swish"]),
     st.floats(0.3, 3),
@@ -159,6 +163,7 @@ def test_with_a_kernel_the_critical_rule_is_found_again() -> None:
 # Exploding and vanishing gradients
 
 
+@pytest.mark.covers("B15")
 @pytest.mark.parametrize(("C_W", "growth"), [(2.2, 1.1), (2.0, 1.0), (1.8, 0.9)])
 def test_gradients_explode_or_vanish_by_chi_perp(C_W, growth) -> None:
     """ReLU: E sum_j (dz^(L)/dz_j^(1))^2 = chi_perp^(L-1), PDLT (9.93), in real networks."""

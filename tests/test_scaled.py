@@ -43,6 +43,7 @@ def observed(strategy: Strategy, width: int) -> dict[str, np.ndarray]:
     return {name: scaled.eta ** POWERS[name] * draws[name] for name in SAMPLED}
 
 
+@pytest.mark.covers("C61")
 @pytest.mark.parametrize(("depth", "width"), [(2, 5), (3, 9)])
 @pytest.mark.parametrize("s", [0.25, 0.5, 1])
 def test_the_family_is_a_scaled_output_and_nothing_else(s: float, depth: int, width: int) -> None:
@@ -52,6 +53,7 @@ def test_the_family_is_a_scaled_output_and_nothing_else(s: float, depth: int, wi
         np.testing.assert_allclose(scaled[name], plain[name] * width**power, rtol=1e-11)
 
 
+@pytest.mark.covers("C58")
 @pytest.mark.parametrize("g", [-1, 0.5, 1])
 def test_a_gauge_changes_no_observable(g: float) -> None:
     strategy = Strategy((0, 0.25, 0.5), (0.5, -1, 0.25), 0.75)
@@ -76,6 +78,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.covers("C62")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_predicted_powers_of_the_width_for_any_strategy(name: str) -> None:
     """Exact means at two widths no network ever had; the other powers have died out there."""
@@ -97,6 +100,7 @@ def test_predicted_powers_of_the_width_for_any_strategy(name: str) -> None:
         assert slope == pytest.approx(float(observable_order(strategy, observable).width), abs=1e-3)
 
 
+@pytest.mark.covers("C61")
 def test_reference_width_is_where_all_strategies_coincide() -> None:
     net = network(3, 64)
     for strategy in (mup(depth=3), standard(depth=3), meta("1/2", depth=3)):
@@ -110,6 +114,7 @@ def test_reference_width_is_where_all_strategies_coincide() -> None:
         assert wide.net.lambda_b[0] == pytest.approx(0.6 * 4 ** -float(strategy.q[0]))
 
 
+@pytest.mark.covers("E1")
 def test_standard_parametrisation_has_one_learning_rate_whatever_the_width() -> None:
     """eta lambda_b and eta lambda_W / fan-in are what an optimiser that knows one rate would use."""
     for depth in (2, 4):

@@ -24,6 +24,7 @@ def network(name: str, width: object) -> sw.MLP:
     return sw.MLP(4, width, name, input_dim=4, output_dim=2, **own)
 
 
+@pytest.mark.covers("B11")
 @pytest.mark.parametrize(("name", "width"), [*((name, 32) for name in ACTIVATIONS), ("gelu", 96)])
 def test_ntk_statistics_at_a_width(name: str, width: int) -> None:
     net = network(name, width)
@@ -39,6 +40,7 @@ def test_ntk_statistics_at_a_width(name: str, width: int) -> None:
 
 
 # Compilation is most of the time, so each activation has one width; tanh has three more below.
+@pytest.mark.covers("C13", "C29")
 @pytest.mark.parametrize(("name", "width"), [("tanh", 32), ("sin", 96), ("gelu", 32), ("relu", 96)])
 def test_differentials_of_the_ntk_at_a_width(name: str, width: int) -> None:
     net = network(name, width)
@@ -54,6 +56,7 @@ def test_differentials_of_the_ntk_at_a_width(name: str, width: int) -> None:
         assert not sw.compare(wrong, ensemble).passed, observable
 
 
+@pytest.mark.covers("B13")
 def test_leading_coefficients_over_widths() -> None:
     net = network("tanh", 24)
     names = [*NTK, *DNTK, *DDNTK, "ntk_nlo"]
@@ -67,6 +70,7 @@ def test_leading_coefficients_over_widths() -> None:
     assert result.passed, str(result)
 
 
+@pytest.mark.covers("B11")
 def test_unequal_widths() -> None:
     """The factors n_l / n_{l-1} in every term that hands a tensor on."""
     names = [*NTK[1:], *DNTK, *DDNTK]

@@ -31,6 +31,7 @@ def network(name: str, width: int) -> sw.MLP:
     )
 
 
+@pytest.mark.covers("A3.6", "A4.2", "B10")
 @pytest.mark.parametrize(
     ("name", "width"),
     [
@@ -54,6 +55,7 @@ def test_prediction_at_a_width(name: str, width: int) -> None:
     assert not sw.compare(wrong, ensemble).passed
 
 
+@pytest.mark.covers("A3.7")
 @pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
 def test_leading_coefficients_over_widths(name: str) -> None:
     net = network(name, 32)
@@ -64,6 +66,7 @@ def test_leading_coefficients_over_widths(name: str) -> None:
     assert result.passed, str(result)
 
 
+@pytest.mark.covers("A3.3", "A3.4", "A3.6", "B11")
 def test_unequal_widths() -> None:
     """The factors n_l / n_{l-1} of (4.119) and (4.115)."""
     net = sw.MLP(5, (40, 160, 40, 80), "tanh", input_dim=4, output_dim=1, C_W=1.6, C_b=0.1)
@@ -76,6 +79,7 @@ def test_unequal_widths() -> None:
     assert gap > 5 * ensemble.four_point_vertex_sem.sel(layer=4).max()
 
 
+@pytest.mark.covers("A3.6")
 def test_rate_at_which_the_kernel_is_reached() -> None:
     """|G - K| falls as 1/n, and what the 1/n term leaves as 1/n² or faster: fitted exponents."""
     widths = np.array([4, 8, 16])

@@ -72,6 +72,7 @@ def test_automatic_engine_agrees_with_nested_quadrature(name: str, pq: tuple[int
     assert np.all(gap[reached] < RTOL)
 
 
+@pytest.mark.covers("A4.1", "A10.1")
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "swish", "gelu", "erf", "sin", "softplus"])
 def test_series_closed_forms_and_quadrature_agree_on_every_order(name: str) -> None:
     sigma = sw.activation(name)

@@ -156,6 +156,7 @@ def kernel_descent(x: np.ndarray, y: np.ndarray, config: Config) -> tuple[np.nda
     return np.array(found), np.diag(K)
 
 
+@pytest.mark.covers("E24")
 @pytest.mark.parametrize("batch", [0, 4])
 def test_every_number_is_that_of_bare_networks(batch: int) -> None:
     # Steps large enough for a test to see each of them.
@@ -198,6 +199,7 @@ def test_every_number_is_that_of_bare_networks(batch: int) -> None:
             np.testing.assert_allclose(found.divergence.sel(limit=name), wanted, rtol=5e-3)
 
 
+@pytest.mark.covers("E24")
 def test_numbers_are_what_the_curves_say() -> None:
     steps = [0, 1, 5, 10, 20, 50, 90, 100]
     divergence = {
@@ -257,6 +259,7 @@ def test_seeds_share_no_network(name: str) -> None:
     assert not np.isclose(first, far, rtol=1e-3).any()
 
 
+@pytest.mark.covers("E24")
 def test_batches_side_by_side() -> None:
     config = cifar2_batches.Config((8, 2), 8, 6, 16, 4, 6, 4)
     found = cifar2_batches.run(config)

@@ -57,6 +57,7 @@ def test_the_catalogue_is_the_room() -> None:
     assert set(PROMISED) == set(HERE)
 
 
+@pytest.mark.covers("E16", "E18", "E19", "E21", "E22", "E24")
 @pytest.mark.parametrize("name", HERE)
 def test_an_experiment_keeps_its_promises(name: str) -> None:
     one = experiment(name)
@@ -146,6 +147,7 @@ def test_a_power_and_its_error() -> None:
     assert abs(found[:, 0].mean() - 1) < 4 * found[:, 1].mean() / 2000**0.5 + 1e-3
 
 
+@pytest.mark.covers("E4")
 def test_corners_and_edges_of_the_solid_of_stable_strategies() -> None:
     """By hand: three planes meet in two points that satisfy the fourth; standard lies between NTK and infinity."""
     one = import_module("scalewise.experiments.stable_strategies")

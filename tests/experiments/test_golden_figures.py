@@ -230,6 +230,7 @@ def test_tensors_of_tanh_layer_by_layer() -> None:
         assert getattr(flow, letter)[-1, 0] == pytest.approx(value, rel=1e-7)
 
 
+@pytest.mark.covers("E21", "E22")
 def test_the_band_has_its_regions_at_their_places_and_on_their_lines() -> None:
     """Golikov figure 1, left."""
     dataset = stability_band.run(stability_band.Config.small())

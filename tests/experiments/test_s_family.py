@@ -16,6 +16,7 @@ def measured() -> xr.Dataset:
     return s_family.run()
 
 
+@pytest.mark.covers("C62")
 @pytest.mark.parametrize("name", OBSERVABLES)
 def test_powers_of_the_width(measured: xr.Dataset, name: str) -> None:
     """-1 for every s, or -(1 - s): Yaida (4.3), (4.6), (4.9)."""
@@ -26,12 +27,14 @@ def test_powers_of_the_width(measured: xr.Dataset, name: str) -> None:
     assert np.all(measured[f"{name}_width_exponent_sem"] < 0.0125)
 
 
+@pytest.mark.covers("C62")
 @pytest.mark.parametrize("name", OBSERVABLES)
 def test_power_of_the_depth(measured: xr.Dataset, name: str) -> None:
     np.testing.assert_allclose(measured[f"{name}_depth_exponent"], 1, rtol=0, atol=0.05)
     assert np.all(measured[f"{name}_depth_exponent_sem"] < 0.04)
 
 
+@pytest.mark.covers("C62")
 @pytest.mark.parametrize("name", OBSERVABLES)
 def test_another_member_drawn_on_its_own(measured: xr.Dataset, name: str) -> None:
     other = measured.sel(s=measured.s_checked)
@@ -40,6 +43,7 @@ def test_another_member_drawn_on_its_own(measured: xr.Dataset, name: str) -> Non
     assert np.all(other[name] != other[f"{name}_checked"])
 
 
+@pytest.mark.covers("C62")
 @pytest.mark.parametrize("name", OBSERVABLES)
 def test_means_are_those_of_the_recursions(measured: xr.Dataset, name: str) -> None:
     """Up to the next order in 1/n, which vanishes with one hidden layer."""
@@ -49,6 +53,7 @@ def test_means_are_those_of_the_recursions(measured: xr.Dataset, name: str) -> N
     assert np.all(np.abs(ratio - 1) < 4 * error + 3.5 * beyond)
 
 
+@pytest.mark.covers("C62")
 @pytest.mark.parametrize("name", ["eta3_ddntk_I", "eta3_ddntk_II"])
 def test_collapse_on_gamma(measured: xr.Dataset, name: str) -> None:
     """Cells of every s lie on one line through the origin, the finite-depth factor taken out."""

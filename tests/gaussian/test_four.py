@@ -53,6 +53,7 @@ def sine_product(K: np.ndarray, orders: tuple[int, ...], legs: tuple[int, ...]) 
     return total / 16
 
 
+@pytest.mark.covers("A10.1")
 @pytest.mark.parametrize("count", [2, 3, 4, 6])
 def test_products_of_sines_are_known(count: int) -> None:
     K = covariance(count)
@@ -100,6 +101,7 @@ def test_splitting_off_the_chaos_makes_the_error_small() -> None:
     assert error.max() < 0.6 * rough_error.max()
 
 
+@pytest.mark.covers("A10.1")
 def test_orthants_of_a_relu() -> None:
     K = covariance(5)
     rule = joint_rule(K, smooth=False)

@@ -42,6 +42,7 @@ def strategy_of(name, layers=3):
     }[name]
 
 
+@pytest.mark.covers("E11")
 def test_kernels_between_layers():
     kernels = layer_kernels(Network(ntk(depth=4), "tanh"), PAIR)
     own = [0.23555386, 0.19270481, 0.18018048, 0.17427644]
@@ -56,6 +57,7 @@ def test_kernels_between_layers():
         kernels.sigma(2, 1)
 
 
+@pytest.mark.covers("E11")
 @pytest.mark.parametrize(
     ("name", "own", "other"),
     [
@@ -73,6 +75,7 @@ def test_the_exponents_choose_the_layers(name, own, other):
     np.testing.assert_array_equal(limit_kernel(moved, PAIR), found)
 
 
+@pytest.mark.covers("E11")
 def test_one_layer_alone_and_none():
     kernels = layer_kernels(Network(ntk(depth=3), "tanh"), PAIR)
     first = limit_kernel(Network(FIRST, "tanh"), PAIR)
@@ -85,6 +88,7 @@ def test_one_layer_alone_and_none():
     )
 
 
+@pytest.mark.covers("E11")
 @pytest.mark.parametrize("phi", ["tanh", "relu", "gelu"])
 def test_variances_rates_and_biases_as_in_the_theory(phi):
     """The theory's infinite-width NTK, whose first layer is divided by the number of inputs."""
@@ -116,6 +120,7 @@ RATES = {
 }
 
 
+@pytest.mark.covers("E11")
 @pytest.mark.parametrize("name", RATES)
 def test_real_networks_approach_the_kernel_as_the_root_of_the_width(name):
     """From the outputs each network starts with; what is left falls as n^(-1/2), for 1/4 as n^(-1/4) or faster."""
@@ -143,6 +148,7 @@ def test_biases_of_real_networks():
     assert gaps[1] < 0.5 * gaps[0] < 0.1
 
 
+@pytest.mark.covers("E11")
 def test_initial_outputs_are_jointly_gaussian():
     net, draws = Network(ntk(depth=3), "relu", C_b=0.1), 4000
     task = Task(X[:3], np.eye(3)[:, :2], test_inputs=X[3:])
@@ -158,6 +164,7 @@ def test_initial_outputs_are_jointly_gaussian():
     assert np.all(initial_kernel(Network(mup(depth=3), "relu"), X) == 0)
 
 
+@pytest.mark.covers("E11")
 def test_descent_is_that_of_the_features_of_the_kernel():
     """Linear regression on a square root of the kernel: momentum, clipping, single samples, any loss."""
     net, sgd = Network(ntk(depth=2), "tanh"), SGD(0.7, momentum=0.6, clip=0.4)
@@ -223,6 +230,7 @@ def one_step(exponents, n, seed):
     return moved, gradients
 
 
+@pytest.mark.covers("E11")
 @pytest.mark.parametrize("name", ["ntk", "slowed", "body", "first", "uniform"])
 def test_motion_of_hidden_layers_along_their_gradient(name):
     """N.29, layer by layer: the projection on the gradient approaches the kernel, and the rest is orthogonal."""
@@ -247,6 +255,7 @@ def test_motion_of_hidden_layers_along_their_gradient(name):
     assert gaps[1][1] < 0.1 * np.abs(limits[1]).max()
 
 
+@pytest.mark.covers("E11")
 def test_motion_kernels_by_layers():
     """Which weights have a part in which layer; biases and rates with them."""
     kernels = layer_kernels(Network(ntk(depth=4), "tanh"), PAIR)
@@ -265,6 +274,7 @@ def test_motion_kernels_by_layers():
     np.testing.assert_allclose(motion_kernel(biased, PAIR, 2), expected)
 
 
+@pytest.mark.covers("E11")
 def test_last_weights_for_given_outputs():
     """N.4.1: exact, of the right law, and training then follows the kernel from there."""
     rng = np.random.default_rng(0)
@@ -289,6 +299,7 @@ def test_last_weights_for_given_outputs():
     assert np.abs(np.cov(drawn.T) - np.eye(4)).max() < 4.5 * (2 / 2000) ** 0.5
 
 
+@pytest.mark.covers("E11")
 def test_networks_of_given_outputs_follow_the_kernel():
     net, abc_, gaps = Network(ntk(depth=3), "tanh"), ntk(depth=3).to_abc(), []
     draw = np.random.default_rng(1).normal(size=(4, 1))
@@ -309,6 +320,7 @@ def test_networks_of_given_outputs_follow_the_kernel():
     assert -0.75 < np.polyfit(np.log([32, 128, 512]), np.log(gaps), 1)[0] < -0.35, gaps
 
 
+@pytest.mark.covers("E27")
 def test_one_kernel_by_four_conventions():
     """This source, the note on the NTK, the count of hidden layers, and PDLT: the same numbers, shifted."""
     C_W, C_b, L = 1.4, 0.3, 3

@@ -45,6 +45,7 @@ def trajectory(W, n_out, n_in, seed):
     return seen
 
 
+@pytest.mark.covers("E7")
 @pytest.mark.parametrize(("n_out", "n_in"), SHAPES)
 def test_a_nonlinear_training_is_equal_in_law_to_real_matrices(n_out, n_in):
     def ensemble(make):
@@ -61,6 +62,7 @@ def test_a_nonlinear_training_is_equal_in_law_to_real_matrices(n_out, n_in):
     assert np.abs(C - D).max() < 4.5 * (2 / SEEDS) ** 0.5
 
 
+@pytest.mark.covers("E7")
 @pytest.mark.parametrize(("n_out", "n_in"), [(3, 3), (4, 2), (2, 4)])
 def test_covariance_of_the_entries_when_everything_is_revealed(n_out, n_in):
     """Looked at alternately from both sides until nothing is left, the whole matrix has its law."""
@@ -97,6 +99,7 @@ def test_products_are_linear_adjoint_and_repeatable():
     assert W.nbytes > 8 * 5 * 500
 
 
+@pytest.mark.covers("E7")
 def test_momentum_and_decay_by_hand():
     """Two more steps of velocity and shrinking against a stored matrix."""
     rng = np.random.default_rng(3)
@@ -149,6 +152,7 @@ def test_forgotten_directions_are_drawn_anew_and_remembered_ones_are_not():
     assert W.directions == (3, 1)
 
 
+@pytest.mark.covers("E7")
 def test_small_parts_are_not_revealed():
     """Compression: a direction below the tolerance costs no row, and an error of its own size."""
     rng = np.random.default_rng(7)

@@ -19,6 +19,7 @@ READOUT = abc(("-1/2", 0, "1/2"), ("1/2", "1/2", 1), 0)
 QUANTITIES = ("lambda_", "gamma", "gamma_11", "preactivation")
 
 
+@pytest.mark.covers("E13")
 @pytest.mark.parametrize(
     ("phi", "first", "second", "third"),
     [
@@ -35,6 +36,7 @@ def test_values_at_two_hidden_layers(phi, first, second, third):
     assert found.f_1_third == pytest.approx(third, abs=3e-5)
 
 
+@pytest.mark.covers("E13")
 @pytest.mark.parametrize("phi", ["tanh", sigma_gelu(0.7)], ids=str)
 @pytest.mark.parametrize(
     "strategy", [MUP, LATE, EARLY, mup(depth=4)], ids=["all", "late", "early", "three"]
@@ -59,6 +61,7 @@ def test_derivatives_are_those_of_the_step(phi, strategy):
     assert found.f_1 == pytest.approx(first, abs=1e-5)
 
 
+@pytest.mark.covers("E13")
 def test_the_ways_of_the_output():
     """Both, the last weights alone, and the features alone."""
     both, readout, features = (
@@ -75,6 +78,7 @@ def _second(phi, variance):
     return float(single_moment(phi, variance, (0, 0)).value)
 
 
+@pytest.mark.covers("E13")
 def test_steps_with_closed_values():
     """One and two hidden layers of tanh after one step from a single sample of target 1."""
     one = learning.one_step(mup(depth=2), "tanh", square=1.0, eta=-1.0)
@@ -86,6 +90,7 @@ def test_steps_with_closed_values():
     assert two.lambda_[0] == pytest.approx(0.48909217, abs=5e-8)
 
 
+@pytest.mark.covers("E13")
 @pytest.mark.parametrize("strategy", [MUP, LATE, EARLY], ids=["all", "late", "early"])
 def test_one_step_of_the_simulated_limit(strategy):
     unit = Loss(lambda f, y: f[..., 0], lambda f, y: np.ones_like(f), "output")
@@ -101,6 +106,7 @@ def test_one_step_of_the_simulated_limit(strategy):
     np.testing.assert_allclose(features, step.lambda_, atol=0.025)
 
 
+@pytest.mark.covers("E5")
 def test_a_smoothed_relu():
     sigma, phi = 0.7, sigma_gelu(0.7)
     for x in (-1.3, 0.0, 0.3, 2.0):
@@ -129,6 +135,7 @@ def test_a_smoothed_relu():
     assert mean == pytest.approx(((1 + sigma**2 / 2) / (2 * np.pi)) ** 0.5)
 
 
+@pytest.mark.covers("E5")
 @pytest.mark.parametrize(
     ("sigma", "values"),
     [
@@ -147,6 +154,7 @@ def test_limits_of_a_steep_smoothed_relu(sigma, values):
     np.testing.assert_allclose(found, values, atol=6e-4)
 
 
+@pytest.mark.covers("E5")
 @pytest.mark.parametrize("variance", [0.01, 0.3, 1.0, 30.0, 1000.0])
 def test_signs_of_tanh(variance):
     m = lambda *orders: float(single_moment("tanh", variance, orders).value)  # noqa: E731

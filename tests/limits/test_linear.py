@@ -41,6 +41,7 @@ def by_autodiff(net: LinearNet, settings: dict) -> LinearNet:
     return LinearNet(u, v, net.alpha * beta, net.alpha)
 
 
+@pytest.mark.covers("E15")
 @pytest.mark.parametrize("clip", [0.3, 1e3])
 def test_a_step_is_the_clipped_gradient_of_u_v_and_beta(clip: float) -> None:
     net = linear.network(7, 3, 2, alpha=0.6, seed=1)
@@ -62,6 +63,7 @@ def test_the_limit_starts_at_zero() -> None:
     np.testing.assert_allclose(limit.v @ limit.v.T, 0.16 * np.eye(2))
 
 
+@pytest.mark.covers("E15")
 @pytest.mark.parametrize(("clip", "decay"), [(None, 0.0), (0.2, 0.05)])
 def test_a_net_with_orthonormal_gaussians_is_the_limit(clip: float, decay: float) -> None:
     """Columns of (mu, nu)/sqrt(n) exactly orthonormal: the same outputs to rounding, every step."""
@@ -82,6 +84,7 @@ def test_a_net_with_orthonormal_gaussians_is_the_limit(clip: float, decay: float
     )
 
 
+@pytest.mark.covers("E15")
 def test_random_networks_approach_the_limit_with_the_root_of_the_width() -> None:
     _, limit = trained(linear.limit(3, 2))
     widths = np.array([64, 256, 1024])
@@ -95,6 +98,7 @@ def test_random_networks_approach_the_limit_with_the_root_of_the_width() -> None
     assert gaps[-1] < 0.06
 
 
+@pytest.mark.covers("E15")
 def test_networks_drawn_from_the_trained_limit_have_its_outputs() -> None:
     limit, _ = trained(linear.limit(3, 2), weight_decay=0.01)
     wanted = linear.outputs(limit, TEST)
@@ -109,6 +113,7 @@ def test_networks_drawn_from_the_trained_limit_have_its_outputs() -> None:
         np.testing.assert_array_equal(again.u, linear.sample(limit, n, seed=3).u)
 
 
+@pytest.mark.covers("E15")
 def test_one_neuron_by_hand() -> None:
     """§15.4 of the source's values for one input: f_1 = 2 eta, f_2 = 0.36288."""
     net, one = linear.limit(1, 1, alpha=0.0), np.ones((1, 1))
@@ -129,6 +134,7 @@ def test_a_bias_is_an_input_that_is_alpha() -> None:
         assert a == pytest.approx(b, rel=1e-13)
 
 
+@pytest.mark.covers("E15")
 def test_slopes_of_the_losses() -> None:
     f, classes = RNG.normal(size=(2, 5, 3)), RNG.integers(0, 3, 5)
     targets = {"mse": RNG.normal(size=(5, 3)), "cross_entropy": np.eye(3)[classes]}

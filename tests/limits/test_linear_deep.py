@@ -40,6 +40,7 @@ def trained(
     return train(net, task, SGD(learning_rate), steps=steps, on=Exact())
 
 
+@pytest.mark.covers("E16")
 @pytest.mark.parametrize("depth", VALUES)
 def test_four_steps_of_one_sample(depth: int) -> None:
     run = trained(ONE, ONE, depth=depth, steps=4, learning_rate=0.1)
@@ -74,6 +75,7 @@ def test_a_large_step() -> None:
     )
 
 
+@pytest.mark.covers("E16")
 def test_one_hidden_layer_is_the_algorithm_of_its_own() -> None:
     net = linear.limit(6, 2, sigma_u=1.2, sigma_v=0.8, alpha=0.0)
     s = {"sigma_u": 1.2, "sigma_v": 0.8}
@@ -116,6 +118,7 @@ def real_networks(n: int, depth: int, steps: int, seed: int) -> tuple[np.ndarray
     return np.array(outputs), np.array([a.T @ a / n for a in h])
 
 
+@pytest.mark.covers("E16")
 @pytest.mark.parametrize("depth", [2, 3])
 def test_agreement_with_real_networks_at_two_widths(depth: int) -> None:
     s = {"sigma_u": 1.1, "sigma_w": 0.9, "sigma_v": 0.7}

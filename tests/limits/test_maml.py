@@ -58,6 +58,7 @@ def meta_gradient(net: LinearNet, tasks: Tasks, inner_rate: float, second_order:
         return float(value) / len(tasks.support), [np.asarray(g) for g in grads]
 
 
+@pytest.mark.covers("E18")
 @pytest.mark.parametrize("second_order", [False, True])
 def test_a_meta_step_is_the_clipped_gradient_of_the_definition(second_order: bool) -> None:
     net = some_net()
@@ -81,6 +82,7 @@ def test_a_meta_step_is_the_clipped_gradient_of_the_definition(second_order: boo
             np.testing.assert_allclose(part, exact, atol=1e-13)
 
 
+@pytest.mark.covers("E18")
 def test_twenty_steps_of_adaptation_are_twenty_steps_of_the_algorithm() -> None:
     net = some_net()
     found = adapted_outputs(gram_net(net), TASKS, steps=20, inner_rate=0.4)
@@ -144,6 +146,7 @@ def meta_trained(net: LinearNet, batches: list[Tasks]) -> np.ndarray:
     return adapted_outputs(gram, TASKS)
 
 
+@pytest.mark.covers("E18")
 def test_wide_networks_meta_learn_like_the_limit() -> None:
     batches = [some_tasks(8) for _ in range(15)]
     limit = linear.limit(D, WAYS, sigma_v=0.25)

@@ -64,6 +64,7 @@ def explicit(batches: list[Tasks], settings: Maml, batched: bool) -> np.ndarray:
     return W
 
 
+@pytest.mark.covers("E17")
 @pytest.mark.parametrize("batched", [True, False])
 def test_algorithm_4_is_training_of_explicit_features(batched: bool) -> None:
     settings = Maml(rate=0.3, clip=1.0)
@@ -78,6 +79,7 @@ def test_algorithm_4_is_training_of_explicit_features(batched: bool) -> None:
     assert np.abs(phi(x) @ (W - other)).max() > 0.05
 
 
+@pytest.mark.covers("E17")
 def test_adaptation_is_that_of_explicit_features() -> None:
     settings = Maml(rate=0.3, clip=1.0)
     model = kernel_model(kernel, D, WAYS)
@@ -121,6 +123,7 @@ def test_a_model_is_not_changed_by_what_grows_from_it() -> None:
     np.testing.assert_array_equal(other.x[:16], kept[0])
 
 
+@pytest.mark.covers("E17")
 @pytest.mark.parametrize("sigmas", [(1.0, 0.7, 0.5), (0.4, 1.3, 0.0)])
 def test_kernels_are_those_of_wide_networks(sigmas: tuple[float, float, float]) -> None:
     """Products of last features, and of gradients, of one ReLU net with a million hidden units."""
@@ -144,6 +147,7 @@ def test_kernels_are_those_of_wide_networks(sigmas: tuple[float, float, float]) 
         assert np.linalg.eigvalsh(found).min() > 0
 
 
+@pytest.mark.covers("E17")
 def test_the_tangent_kernel_counts_the_gradients_of_weights_and_biases() -> None:
     x = np.array([[0.3, -1.0], [1.0, 0.2]])
     n, rng = 50, np.random.default_rng(3)

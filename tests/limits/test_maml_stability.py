@@ -44,6 +44,7 @@ def principal_contrasts(net: LinearNet) -> np.ndarray:
     return vectors[:, :0:-1]
 
 
+@pytest.mark.covers("E18")
 def test_one_step_leaves_what_autodiff_of_an_explicit_network_leaves() -> None:
     net, v = equal_outputs()
     tasks, eps = some_tasks(3), 0.02
@@ -110,6 +111,7 @@ def growth(net: GramNet, tasks: Tasks, settings: Maml) -> float:
     return float((up - down) / (2 * delta) - 1) / settings.rate
 
 
+@pytest.mark.covers("E18")
 @pytest.mark.parametrize("h", [0.4, 0.95, 1.05, 1.6])
 def test_where_all_inputs_coincide_the_bias_grows_as_said(h: float) -> None:
     """The first order feeds a bias above 1, which is not a threshold to the second."""
@@ -124,6 +126,7 @@ def test_where_all_inputs_coincide_the_bias_grows_as_said(h: float) -> None:
         assert found == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.covers("E18")
 @pytest.mark.parametrize("sigma_v", [0.2, 0.5])
 def test_the_first_order_feeds_a_bias_and_the_second_does_not(sigma_v: float) -> None:
     """Inputs that differ by a tenth of their square shift the threshold of the first order a little below 1."""

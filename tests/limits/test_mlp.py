@@ -19,6 +19,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.covers("E14", "E9")
 def test_the_benchmark_of_two_hidden_layers():
     loss = [.5, .3881, .34103, .30964, .28617, .26798, .25322, .24043, .22847, .21658, .20432]  # fmt: skip
     kernel = [.2859, .3283, .3638, .3913, .4133, .4316, .4464, .4579, .4664, .4724, .4766]  # fmt: skip
@@ -44,6 +45,7 @@ def test_the_benchmark_of_three_hidden_layers():
     np.testing.assert_allclose(found.logits_mean.values[8, :, 0], expected, atol=8e-3)
 
 
+@pytest.mark.covers("E9")
 @pytest.mark.parametrize(
     ("decoupled", "train_f", "test_f"),
     [
@@ -91,6 +93,7 @@ def test_deep_linear_networks(layers):
     assert (np.abs(found.logits_mean.values[1:, 0, 0] - values) < 5 * sem + 1e-3).all()
 
 
+@pytest.mark.covers("E9")
 def test_lazy_training_is_equal_in_law_to_real_networks():
     """Width 32, where the finite-width bias is large: momentum, decay, clipping, biases, unequal widths."""
     net = Network(mup(depth=3), "tanh", C_b=(0.1, 0.2, 0.0), lambda_b=0.5, ratios=(1.0, 0.5))
@@ -104,6 +107,7 @@ def test_lazy_training_is_equal_in_law_to_real_networks():
     assert np.abs(np.log(ratio)).max() < 4.5 / (2 * seeds) ** 0.5 * 2**0.5
 
 
+@pytest.mark.covers("E9")
 @pytest.mark.parametrize("name", OTHERS)
 def test_limits_that_are_not_maximal(name):
     """r = 0 without everything maximal: the flags decide, and finite networks approach as n^(-1/2)."""
@@ -176,6 +180,7 @@ def test_batches_teach_what_they_hold():
     assert (np.abs(lazily.logits_mean - real.logits_mean) < 4.5 * sem + 0.01).all()
 
 
+@pytest.mark.covers("E14")
 def test_features_are_recorded():
     found = train(MUP, BENCHMARK, SGD(0.8), steps=1, on=Finite(64), features=64)
     x = found.features.values

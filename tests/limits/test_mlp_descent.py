@@ -108,6 +108,7 @@ def compared(drawn, net, sgd, *, loss="mse", batches=None, n=24, steps=3):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.covers("E9")
 @pytest.mark.parametrize(
     "strategy",
     [mup(depth=2), mup(depth=4), ntk(depth=3), uniform("1/4", depth=3), PLAIN,
@@ -123,6 +124,7 @@ def test_biases_where_the_last_weights_start_small(drawn):
     compared(drawn, Network(lag, "tanh", C_b=0.3, lambda_b=0.8), SGD(0.3))
 
 
+@pytest.mark.covers("E9")
 @pytest.mark.parametrize("strategy", [mup(depth=3), ntk(depth=3).gauge("1/3")])
 def test_everything_at_once(drawn, strategy):
     """Biases, unequal widths, unequal variances and rates, momentum, decay, clipping, batches."""
@@ -144,6 +146,7 @@ def test_each_part_of_the_descent(drawn, option):
     compared(drawn, Network(mup(depth=3), "sin"), SGD(0.4, **option))
 
 
+@pytest.mark.covers("E9")
 @pytest.mark.parametrize("loss", ["mse", "logistic", "cross_entropy"])
 def test_each_loss(drawn, loss):
     compared(drawn, Network(mup(depth=3), "gelu"), SGD(0.4), loss=loss)
@@ -166,6 +169,7 @@ def test_a_loss_of_the_users_own(drawn):
     assert found.attrs["loss"] == "own"
 
 
+@pytest.mark.covers("E9")
 def test_a_gauge_changes_nothing():
     net = Network(mup(depth=3), "tanh", lambda_b=1.0)
     other = Network(mup(depth=3).gauge(1), "tanh", lambda_b=1.0)

@@ -33,6 +33,7 @@ REGIMES = {
 }
 
 
+@pytest.mark.covers("E11")
 @pytest.mark.parametrize("name", REGIMES)
 def test_means_over_networks_agree_with_the_limit_at_two_widths(name):
     """Four standard errors, raised for the number of outputs, and a bias that falls with the width."""
@@ -69,6 +70,7 @@ def test_the_kernel_regime_has_no_particles():
     assert float(found.loss_mean[0]) > float(expected.loss_mean[0]) + 0.05
 
 
+@pytest.mark.covers("E11")
 def test_as_many_draws_as_the_tolerance_asks_for():
     net, options = Network(ntk(depth=3), "tanh"), {"steps": 3}
     for antithetic in (True, False):
@@ -84,6 +86,7 @@ def test_as_many_draws_as_the_tolerance_asks_for():
     assert found.attrs["replicas"] > 100
 
 
+@pytest.mark.covers("E11")
 @pytest.mark.parametrize("strategy", [ntk(depth=3), SLOWED])
 def test_copies_leave_the_last_hidden_layer_its_share(strategy):
     """Decoupled in the kernel regime: networks follow the kernel without the layers below, not the whole one."""
@@ -112,6 +115,7 @@ def test_copies_leave_the_last_hidden_layer_its_share(strategy):
     np.testing.assert_allclose(copies.logits_mean[-1], start[0], atol=1e-12)
 
 
+@pytest.mark.covers("E14")
 @pytest.mark.parametrize(
     ("strategy", "r"),
     [
@@ -141,6 +145,7 @@ def test_a_linear_network_whose_middle_matrix_alone_is_trained(strategy, r):
     np.testing.assert_allclose(limit, f, atol=0.04)
 
 
+@pytest.mark.covers("E11")
 def test_features_may_move_and_outputs_not():
     """Stable, trivial and r = 0: errors stay those of the outputs 0, and features are taught by them."""
     net = Network(FROZEN_OUTPUT, "tanh")

@@ -65,6 +65,7 @@ def two_texts(space):
     }
 
 
+@pytest.mark.covers("E6")
 @pytest.mark.parametrize("on", [Exact(), Lazy(40_000, replicas=6), Printed(40_000, replicas=6)])
 def test_a_matrix_and_its_transpose(on):
     """L.1: Z^x = hat Z^x + sigma^2 Z^v."""
@@ -73,6 +74,7 @@ def test_a_matrix_and_its_transpose(on):
     assert float(found.square) == pytest.approx(2 * 2.25**2, rel=0.02)
 
 
+@pytest.mark.covers("E6")
 @pytest.mark.parametrize("on", [Lazy(40_000, replicas=6), Printed(40_000, replicas=6)])
 def test_two_texts_of_one_vector_have_one_limit(on):
     """L.1: the sum before or after the product; the dot part is (Z^y + Z^z) E phi'."""
@@ -94,6 +96,7 @@ def test_without_the_transpose_there_is_no_dot_part():
     assert abs(float(run(program, Lazy(10_000, replicas=4)).m)) < 0.03
 
 
+@pytest.mark.covers("E8")
 def test_rectangular_spaces_have_their_factors():
     """E over W of |W^T W v|^2 for n_out = 3 n_in: sigma^4 rho (rho + 1) in the limit."""
 
@@ -108,6 +111,7 @@ def test_rectangular_spaces_have_their_factors():
         assert float(found.with_v) == pytest.approx(1.2**2 * 3, rel=0.06), on
 
 
+@pytest.mark.covers("E8")
 def test_the_term_of_the_same_step_is_in_the_dot_part():
     """F.2: q = <x_1, W^T dh_1>/n holds the term r = t; as printed it would be 0.381."""
     # Nothing else is watched: features of other inputs nearly span those of the sample.
@@ -123,6 +127,7 @@ def test_the_term_of_the_same_step_is_in_the_dot_part():
         )
 
 
+@pytest.mark.covers("E9")
 @pytest.mark.parametrize(("decoupled", "limit"), [(False, LIMIT), (True, DECOUPLED)])
 @pytest.mark.parametrize("n", [128, 512])
 def test_both_theorems_agree_with_finite_networks_at_two_widths(decoupled, limit, n):
@@ -146,6 +151,7 @@ def test_both_theorems_by_lazy_matrices_and_by_the_printed_rules(decoupled, limi
         assert allowed.max() < 0.03
 
 
+@pytest.mark.covers("E9")
 def test_closed_forms_of_the_first_steps():
     """Two hidden layers, xi = y = eta = 1: overlaps and outputs by quadrature."""
     one = np.ones((2, 1))
@@ -193,6 +199,7 @@ def test_a_rational_output_of_a_linear_network():
     np.testing.assert_allclose(found, [0, 1.5, 103 / 256, 0.9319394], atol=5e-8)
 
 
+@pytest.mark.covers("E6")
 def test_linear_agreement_of_all_backends():
     X = np.random.default_rng(0).normal(size=(3, 2))
     settings = job(Network(mup(depth=3), "linear"), X, [1.0, -1.0, 0.5], 0.2, watched="all")
@@ -213,6 +220,7 @@ def test_a_polynomial_program_is_exact():
     assert abs(found.f.values[1, 0] - true[1]) < 4 * found.f_sem.values[1, 0]
 
 
+@pytest.mark.covers("E6")
 def test_any_moment_falls_with_the_root_of_the_width():
     """The Master Theorem: moments of a nonlinear program about their exact limits, fitted over three widths."""
 
@@ -233,6 +241,7 @@ def test_any_moment_falls_with_the_root_of_the_width():
     assert (slopes < -0.35).all()
 
 
+@pytest.mark.covers("E6")
 @pytest.mark.parametrize("on", [Lazy(20_000, replicas=6), Printed(20_000, replicas=6)])
 def test_gradients_are_independent_of_features_at_initialisation(on):
     """N.23: the dot part of a gradient carried back vanishes before the first step, whatever the activation."""
@@ -253,6 +262,7 @@ def test_gradients_are_independent_of_features_at_initialisation(on):
     np.testing.assert_allclose(found.squares, [slopes[1] * slopes[2], slopes[2]], rtol=0.03)
 
 
+@pytest.mark.covers("E8")
 def test_two_families_of_hats_are_independent():
     """ZHat: W and W^T have independent Gaussian parts, jointly with the covariance of what they act on."""
 
@@ -300,6 +310,7 @@ def refused(program, match, error=ValueError, on=None):
         run(program, on or Finite(8))
 
 
+@pytest.mark.covers("E6")
 def test_what_no_program_may_do():
     refused(
         lambda s: s.matrix("W").T,

@@ -55,6 +55,7 @@ class Recorded(Space):
         return found
 
 
+@pytest.mark.covers("E10")
 @pytest.mark.parametrize("program", [incremental, trained])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_program_is_plain_gradient_descent(name, program):
@@ -81,6 +82,7 @@ def test_the_program_is_plain_gradient_descent(name, program):
     np.testing.assert_allclose(found, np.mean(by_hand, axis=0), atol=1e-12)
 
 
+@pytest.mark.covers("E14")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_change_of_outputs_has_two_parts(name):
     """(11), (12) and (59), by the arrays themselves: what new last weights add, and old ones on new features."""
@@ -124,6 +126,7 @@ def split_rates(abc, n, eta):
     return rates, last
 
 
+@pytest.mark.covers("E14")
 @pytest.mark.parametrize("name", ["mup", "one hidden", "three hidden", "readout off", "lag"])
 def test_the_parts_in_the_limit(name):
     """One sample of error -1: eta gamma^L and -eta beta^L gamma_11^L by quadrature."""
@@ -156,6 +159,7 @@ def test_thetas_of_named_strategies():
     assert later.x_h == pytest.approx((1.0, 1e-4))
 
 
+@pytest.mark.covers("E10")
 @pytest.mark.parametrize("name", ["mup", "logits over root n", "readout off", "lag"])
 def test_both_programs_have_one_limit(name):
     net = Network(STRATEGIES[name], "tanh")
@@ -199,6 +203,7 @@ def kernels():
     return K0 * D1 * D2, K1 * D2, K2
 
 
+@pytest.mark.covers("E10")
 @pytest.mark.parametrize(
     ("abc", "terms"),
     [

@@ -17,11 +17,13 @@ def kl(p: Callable, q: Callable, low: float, high: float) -> float:
     )[0]
 
 
+@pytest.mark.covers("E24")
 def test_published_values() -> None:
     assert sh.gaussian_divergence(0.3, 1.2, -0.1, 0.7) == pytest.approx(0.2019303211, abs=5e-11)
     assert sh.beta_divergence(2.0, 3.0, 4.0, 1.5) == pytest.approx(1.4897365804, abs=5e-11)
 
 
+@pytest.mark.covers("E24")
 @pytest.mark.parametrize("seed", range(4))
 def test_divergences_are_the_integrals(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -36,6 +38,7 @@ def test_divergences_are_the_integrals(seed: int) -> None:
     assert two == pytest.approx(sh.beta_divergence(a, b, c, d), rel=1e-12)
 
 
+@pytest.mark.covers("E24")
 def test_dirichlet_divergence_by_sampling() -> None:
     alpha, star = np.array([2.0, 3.0, 1.5]), np.array([1.0, 4.0, 2.5])
     draws = np.random.default_rng(1).dirichlet(alpha, 40_000)
@@ -45,6 +48,7 @@ def test_dirichlet_divergence_by_sampling() -> None:
     assert sem < 0.01
 
 
+@pytest.mark.covers("E24")
 def test_fits_by_moments() -> None:
     draws = np.random.default_rng(2).beta(2, 3, size=(200_000, 2))
     alpha, beta = sh.beta_fit(draws)
@@ -60,6 +64,7 @@ def test_fits_by_moments() -> None:
     np.testing.assert_allclose(sh.dirichlet_fit(two), [alpha[0], beta[0]], rtol=1e-9)
 
 
+@pytest.mark.covers("E24")
 @pytest.mark.parametrize(("seeds", "others"), [(10, 10), (4, 30), (30, 8)])
 def test_the_divergence_of_equal_laws(seeds: int, others: int) -> None:
     # With ten seeds each 19/70, whatever the law's mean and variance.
@@ -84,6 +89,7 @@ def test_divergences_of_samples() -> None:
     np.testing.assert_allclose(sh.logit_divergence(one, one), 0, atol=1e-14)
 
 
+@pytest.mark.covers("E24")
 def test_wrong_answers_and_termination() -> None:
     outputs = np.array([[[1.0, -1.0], [2.0, 0.5]], [[1.0, 1.0], [2.0, -0.5]], [[1.0, 1.0], [1, 1]]])
     labels = np.array([[1.0, 1.0], [1.0, -1.0]])

@@ -89,6 +89,7 @@ def by_units(task: Task, grows: str, still: str, seen: Any) -> list:
     return found
 
 
+@pytest.mark.covers("E22")
 @pytest.mark.parametrize("name", POINTS)
 def test_every_limit_step_by_step(name: str) -> None:
     point = POINTS[name]

@@ -76,6 +76,7 @@ def error(name: str, finite: xr.Dataset, limit: xr.Dataset, first: int = 1) -> f
     return float(np.median(off) / np.sqrt((other**2).mean()))
 
 
+@pytest.mark.covers("E22", "E23")
 @pytest.mark.parametrize("name", POINTS)
 def test_wide_networks_approach_their_limit_at_the_stated_rate(name: str) -> None:
     # A network whose output comes near 0 where only its sign counts is slow to converge: take batches
@@ -121,6 +122,7 @@ UNEQUAL: dict[str, tuple[Any, sh.LimitDynamics]] = {
 }
 
 
+@pytest.mark.covers("E22")
 @pytest.mark.parametrize("name", UNEQUAL)
 def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
     point, dynamics = UNEQUAL[name]
@@ -144,6 +146,7 @@ def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
         assert slope == pytest.approx(float(one.shares[variable == "kernel_w"]), abs=0.02)
 
 
+@pytest.mark.covers("E22")
 @pytest.mark.parametrize("activation", ["tanh", "erf", "softplus"])
 @pytest.mark.parametrize("point", ["NTK", "IC-MF"])
 def test_smooth_activations_and_full_batches(activation: str, point: str) -> None:
@@ -155,6 +158,7 @@ def test_smooth_activations_and_full_batches(activation: str, point: str) -> Non
     assert np.abs(f[-1] - f[0]).min() > 0.01
 
 
+@pytest.mark.covers("E22")
 @pytest.mark.parametrize("activation", ["softplus", "gelu", "relu"])
 def test_first_weights_that_outgrow_their_start_see_asymptotes(activation: str) -> None:
     """On orthogonal inputs too, where preactivations stand still until their own input is seen."""
@@ -174,6 +178,7 @@ def test_first_weights_that_outgrow_their_start_see_asymptotes(activation: str) 
         assert np.abs(by_step(limit.scaled_logits)[-1]).max() > 0.1
 
 
+@pytest.mark.covers("E22")
 def test_the_mirror_is_the_default_with_its_layers_exchanged() -> None:
     """One feature and a linear activation: f = σ Σ a w x does not know which layer is which."""
     rng = np.random.default_rng(2)
@@ -193,6 +198,7 @@ def test_the_mirror_is_the_default_with_its_layers_exchanged() -> None:
         assert float(off.max()) < 5e-3, q
 
 
+@pytest.mark.covers("E22")
 def test_a_law_carried_along_is_a_push_forward() -> None:
     # With a linear activation second moments of (a, w) close under a step: M -> T M T'.
     rows = sh.independent_batches(4, STEPS, seed=1)
@@ -218,6 +224,7 @@ def test_a_law_carried_along_is_a_push_forward() -> None:
             M = (np.eye(4) + D) @ M @ (np.eye(4) + D).T
 
 
+@pytest.mark.covers("E22")
 def test_the_first_step_of_the_mean_field_is_downhill_by_its_kernels() -> None:
     # The printed sign of the divergence would take the output the other way.
     own = task(X[:1], np.array([1.0]), X[1:])
@@ -244,6 +251,7 @@ def test_what_limits_start_from() -> None:
     ]
 
 
+@pytest.mark.covers("E25")
 def test_the_initial_process_has_its_covariance() -> None:
     own = task(probes=np.concatenate([PROBES, 2 * X[:1]]))
     reference = sh.Reference(9, sigma=0.5)
@@ -256,6 +264,7 @@ def test_the_initial_process_has_its_covariance() -> None:
     np.testing.assert_allclose(draws[:, -1], 2 * draws[:, 0], atol=1e-4)
 
 
+@pytest.mark.covers("E22")
 def test_nothing_is_learned_until_something_is_wrong() -> None:
     # Where only the sign of the start counts, two samples that are right change nothing, the third does.
     rows = np.array([[0], [1], [2], [0]])
@@ -269,6 +278,7 @@ def test_nothing_is_learned_until_something_is_wrong() -> None:
     np.testing.assert_allclose(f[3], 0.5 * Y[2] * K[:, 0], rtol=1e-12)
 
 
+@pytest.mark.covers("E22")
 def test_the_loss_is_in_units_of_the_outputs() -> None:
     """Of a network so wide that the limit is all there is to it, divided by the width's power of its outputs."""
     width, replicas = 1 << 16, 2
@@ -303,6 +313,7 @@ def test_an_input_is_the_same_as_sample_and_as_probe() -> None:
             np.testing.assert_allclose(f[..., 4:], f[..., :4], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.covers("E22")
 @pytest.mark.parametrize(("features", "rate"), [(3, (0.6, 1.1)), (70, (0.4, 0.6))])
 @pytest.mark.parametrize("law", ["normal", "uniform"])
 def test_replicas_show_the_error_of_the_particles(
@@ -320,6 +331,7 @@ def test_replicas_show_the_error_of_the_particles(
     assert np.abs(means[0] - means[1]).max() < 4 * spread[0]
 
 
+@pytest.mark.covers("E25")
 def test_kernels_in_closed_form() -> None:
     reference = sh.Reference(1, activation="leaky_relu(0.1)")
     x, other = np.array([[1, 0.5, -0.2]]), np.array([[-0.3, 0.8, 0.4]])
@@ -328,6 +340,7 @@ def test_kernels_in_closed_form() -> None:
     assert K_w[0, 0] / (x @ other.T)[0, 0] == pytest.approx(0.3049064149, abs=5e-11)
 
 
+@pytest.mark.covers("E25")
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu(0.3)", "erf", "tanh", "gelu", "swish"])
 def test_kernels_are_those_of_very_wide_networks(activation: str) -> None:
     reference = sh.Reference(7, sigma=0.5, activation=activation)
@@ -354,6 +367,7 @@ def test_kernels_of_many_inputs_are_those_of_each_pair(samples: int) -> None:
     np.testing.assert_allclose(K_w[np.ix_(few, few)], wanted[1], rtol=1e-9)
 
 
+@pytest.mark.covers("E22")
 def test_dynamics_by_name_and_by_point() -> None:
     for one in plane.regions():
         found = sh.limit_dynamics(one.representative)
@@ -375,6 +389,7 @@ def test_dynamics_by_name_and_by_point() -> None:
     }
 
 
+@pytest.mark.covers("E22")
 @pytest.mark.parametrize(
     ("point", "message"),
     [

@@ -70,6 +70,7 @@ def kernels_by_jax(net: sh.ShallowNetwork) -> Callable:
     return kernels
 
 
+@pytest.mark.covers("E20")
 @pytest.mark.parametrize("activation", ["tanh", "softplus", "leaky_relu(0.1)"])
 def test_output_kernels_and_step_against_autodiff(activation: str) -> None:
     net = network(activation=activation)
@@ -88,6 +89,7 @@ def test_output_kernels_and_step_against_autodiff(activation: str) -> None:
         np.testing.assert_allclose(after.w, w, rtol=1e-12)
 
 
+@pytest.mark.covers("E20")
 @pytest.mark.parametrize("activation", ["tanh", "softplus"])
 def test_linear_response_and_kernel_increments_against_autodiff(activation: str) -> None:
     net = network(activation=activation)
@@ -133,6 +135,7 @@ def powers_of_increments(scaling: Any, steps: int) -> dict[str, float]:
     return {name: (found[1][name] - found[0][name]) / np.log(32) for name in found[0]}
 
 
+@pytest.mark.covers("E20")
 @pytest.mark.parametrize(
     ("scaling", "steps", "powers"),
     [
@@ -151,6 +154,7 @@ def test_kernels_and_their_changes_go_by_powers_of_the_width(
     assert found == pytest.approx(powers, abs=0.15)
 
 
+@pytest.mark.covers("E20")
 def test_the_series_of_one_step_is_exact_where_it_ends() -> None:
     # x^3 has no fourth derivative; the second sum alone goes on to one order more.
     net = network(activation="monomial(3)")
@@ -162,6 +166,7 @@ def test_the_series_of_one_step_is_exact_where_it_ends() -> None:
     np.testing.assert_allclose(sh.output_change(square, X, sample()), exact, rtol=1e-10)
 
 
+@pytest.mark.covers("E20")
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_the_series_of_one_step_leaves_out_the_next_order(order: int) -> None:
     left = []
@@ -184,6 +189,7 @@ def batches(kind: str) -> np.ndarray:
     return rows[0] if kind == "shared" else rows
 
 
+@pytest.mark.covers("E20")
 @pytest.mark.parametrize("kind", ["full", "single", "shared", "pairs"])
 @pytest.mark.parametrize("activation", ["leaky_relu(0.1)", "tanh", "leaky_relu(1.5)"])
 def test_the_span_of_the_samples_is_enough(kind: str, activation: str) -> None:
@@ -213,6 +219,7 @@ def layer_of(own: Task, reference: sh.Reference) -> object:
     return Particles(own, reference.phi, Draw(4, (0,)))._layers[0]
 
 
+@pytest.mark.covers("E20")
 @pytest.mark.parametrize("scaling", ["default", "sym-default", "NTK", "MF", (-0.8, 0.6, 0.7)])
 def test_training_is_the_printed_step_again_and_again(scaling: Any) -> None:
     rows = sh.independent_batches(5, 6, seed=5)
@@ -237,6 +244,7 @@ def test_training_is_the_printed_step_again_and_again(scaling: Any) -> None:
             net = sh.step(net, sample(*rows[:, k, 0].tolist()))
 
 
+@pytest.mark.covers("E20")
 def test_a_full_batch_is_the_mean_loss() -> None:
     reference = sh.Reference(16, rate_a=1.5, rate_w=0.8, activation="tanh")
     run = sh.train(task(probes=None), reference, "NTK", steps=1, on=Finite(16))
@@ -252,6 +260,7 @@ def test_a_full_batch_is_the_mean_loss() -> None:
     np.testing.assert_allclose(run.logits[0, 1, :, 0], sh.output(after, X), rtol=1e-11)
 
 
+@pytest.mark.covers("E23")
 def test_the_corrected_mean_field_is_the_reference_at_its_width() -> None:
     reference = sh.Reference(64, rate_a=1.0, rate_w=1.0)
 

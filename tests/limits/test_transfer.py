@@ -34,6 +34,7 @@ def sizes(strategy, *, head_only, widths=(64, 256, 1024)):
     return found
 
 
+@pytest.mark.covers("E12")
 @pytest.mark.parametrize("head_only", [False, True])
 def test_pretraining_fades_in_the_kernel_regime_only(head_only):
     kernel, features = (sizes(s, head_only=head_only) for s in (ntk(depth=3), mup(depth=3)))
@@ -61,6 +62,7 @@ def test_pretraining_fades_in_every_kernel_regime(strategy):
     assert np.log(large / small) / np.log(6) < -0.5 * min(r, 0.5)
 
 
+@pytest.mark.covers("E12")
 def test_the_second_training_is_what_it_says():
     """Nothing differs where nothing was learned; the body, first layer included, carries what was."""
     net, on = Network(mup(depth=3), "tanh"), Finite(48)

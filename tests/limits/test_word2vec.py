@@ -52,6 +52,7 @@ def objective(context, target, batch: WordBatch):
     return total
 
 
+@pytest.mark.covers("E19")
 @pytest.mark.parametrize("width", [5, 600])  # rows gathered at once, and one by one
 def test_a_step_is_the_slope_of_the_objective(width: int) -> None:
     e = words.network(V, width, sigma_u=1.5, sigma_v=1.2, dtype=np.float64)
@@ -100,6 +101,7 @@ def test_rows_decay_as_often_as_they_are_touched(width: int) -> None:
         np.testing.assert_allclose(lost, (1 - keep)[:, None] * getattr(e, name), atol=1e-13)
 
 
+@pytest.mark.covers("E19")
 def test_it_is_algorithm_3_with_one_hot_inputs() -> None:
     """The same step by `linear.step`, dense, with the objective's loss."""
     limit = words.limit(V, sigma_v=0.8, dtype=np.float64)
@@ -132,6 +134,7 @@ def trained(e: Embeddings, steps: int = 120) -> Embeddings:
     return e
 
 
+@pytest.mark.covers("E19")
 @pytest.mark.parametrize("sigma_v", [0.0, 1.0])
 def test_embeddings_of_wide_networks_approach_the_limit(sigma_v: float) -> None:
     limit = trained(words.limit(V, sigma_v=sigma_v, dtype=np.float64))
@@ -220,6 +223,7 @@ words.train(words.limit(12), tokens, settings, store=sys.argv[2],
 """
 
 
+@pytest.mark.covers("E19")
 def test_a_run_killed_at_any_moment_goes_on_where_it_was(tmp_path: Path) -> None:
     tokens = text(40_000)
     np.save(tmp_path / "text.npy", tokens)
@@ -262,6 +266,7 @@ def test_stores_of_other_runs_are_refused(tmp_path: Path) -> None:
         words.train(words.limit(V), tokens, QUICK, store=store)
 
 
+@pytest.mark.covers("E19")
 def test_analogies_and_their_three_words() -> None:
     """Vectors with an exact structure: b - a + c is d; the nearest of the three is never the answer."""
     base, step = RNG.normal(size=(5, 8)), 3 * RNG.normal(size=8)
@@ -281,6 +286,7 @@ def test_analogies_and_their_three_words() -> None:
     )
 
 
+@pytest.mark.covers("E19")
 def test_in_the_ntk_limit_answers_are_any() -> None:
     """Independent wide vectors that never move: every word equally often, so 1/(V - 3) are right."""
     count, rng = 20, np.random.default_rng(6)

@@ -27,6 +27,7 @@ def outputs(parameters, x, added=None):
     return z
 
 
+@pytest.mark.covers("C1")
 def test_every_layer_against_autodiff() -> None:
     net = network()
     with jax.enable_x64(True):
@@ -42,6 +43,7 @@ def test_every_layer_against_autodiff() -> None:
             np.testing.assert_allclose(factor, want, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.covers("C1")
 def test_the_step_is_the_gradient_times_the_rates() -> None:
     net = network()
     with jax.enable_x64(True):

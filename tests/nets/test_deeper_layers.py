@@ -95,6 +95,7 @@ def drawn(monkeypatch, module, numbers, sample, parts):
     return {name: draws[:, -1].mean(axis=0) for name, draws in found.items()}
 
 
+@pytest.mark.covers("B11")
 def test_the_weights_above_are_integrated_out_of_the_ntk_statistics(monkeypatch):
     numbers = np.concatenate([np.vstack([w.T, b]).ravel() for w, b in hidden()])[None]
     parts = ("joint", "ntk_B", "ntk_F")
@@ -110,6 +111,7 @@ def test_the_weights_above_are_integrated_out_of_the_ntk_statistics(monkeypatch)
         )
 
 
+@pytest.mark.covers("C10", "C13", "C29", "C35")
 def test_the_weights_above_are_integrated_out_of_the_differentials(monkeypatch):
     own = np.concatenate([np.hstack([w, b[:, None]]).ravel() for w, b in hidden()])
     # All pairs of sign vectors in the layer of three neurons: traces without noise.
@@ -211,6 +213,7 @@ LEADING = {
 }
 
 
+@pytest.mark.covers("B11")
 @pytest.mark.parametrize(("name", "C_W"), [("tanh", 1.0), ("relu", 2.0)])
 def test_the_ntk_statistics_reach_the_recursions_of_infinite_width(name, C_W):
     rates = {"lambda_b": [0.3, 0.5, 0.2], "lambda_W": [0.7, 1.1, 0.9]}
@@ -237,6 +240,7 @@ TOWER = dict(
 )
 
 
+@pytest.mark.covers("C10", "C13", "C29", "C35")
 def test_the_differentials_reach_the_recursions_of_infinite_width():
     rates = [1 / layer for layer in (1, 2, 3)]
     net = sw.MLP(3, 8, "tanh", input_dim=1, output_dim=1, lambda_b=rates)
@@ -249,6 +253,7 @@ def test_the_differentials_reach_the_recursions_of_infinite_width():
         assert sem < 0.03 * abs(exact), (name, sem)
 
 
+@pytest.mark.covers("B13")
 def test_the_slope_of_the_mean_ntk_of_a_quadratic_network():
     # sigma = z²: E H^(3) is a straight line in 1/n, by Wick's theorem in K = K^(1) and H = H^(1).
     C, lw, K = 0.5, 0.7, 0.6
@@ -278,6 +283,7 @@ def rates_of_the_last_layer_only():
     return sw.MLP(2, 6, "gelu", input_dim=2, output_dim=1, C_b=C_b, C_W=C_W, **rates)
 
 
+@pytest.mark.covers("C55")
 def test_training_the_last_layer_alone_leaves_the_vertex():
     names = ["ntk_A", "ntk_B", "ntk_D", "ntk_F", *SMOOTH]
     result = measure(rates_of_the_last_layer_only(), X, networks=2000, observables=names)
@@ -305,6 +311,7 @@ SWAPS = {
 }
 
 
+@pytest.mark.covers("B11", "C10", "C13", "C29", "C35")
 def test_the_tensors_have_the_symmetries_of_their_legs():
     # Exact averages over the last weights of one network, then estimates from a few networks.
     for name, orders in SWAPS.items():

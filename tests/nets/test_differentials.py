@@ -71,6 +71,7 @@ def tensors() -> tuple:
         return net, parameters, *all_derivatives(net, parameters, 3)
 
 
+@pytest.mark.covers("C6")
 @pytest.mark.parametrize("parents", TREES)
 def test_every_component_is_the_contraction_that_defines_it(tensors: tuple, parents: tuple) -> None:
     net, parameters, D, rates = tensors
@@ -103,6 +104,7 @@ def test_the_smallest_tree_is_the_ntk(tensors: tuple) -> None:
         assert got == pytest.approx(H[a, b, i, j], rel=1e-11)
 
 
+@pytest.mark.covers("C7")
 def test_one_step_of_gradient_descent() -> None:
     """(∞.4): dz = -eta H e + eta² dH e²/2 - eta³ dd_I e³/6; what is left falls as eta⁴."""
     net = sw.MLP(3, 4, "sin", input_dim=2, output_dim=1, C_W=1.3, lambda_W=(0.6, 1.2, 0.8))
@@ -139,6 +141,7 @@ def test_one_step_of_gradient_descent() -> None:
     assert residuals[0] / residuals[1] == pytest.approx(16, rel=0.05)
 
 
+@pytest.mark.covers("C6")
 def test_an_ensemble_is_its_networks_one_by_one() -> None:
     dtype = "float64"
     net = sw.MLP(2, 6, "sin", input_dim=2, output_dim=2, C_b=0.1, lambda_b=0.4, lambda_W=0.8)
@@ -153,6 +156,7 @@ def test_an_ensemble_is_its_networks_one_by_one() -> None:
             assert draws[name][k] == pytest.approx(one, rel=1e-10, abs=1e-12)
 
 
+@pytest.mark.covers("C6")
 def test_averaging_over_the_last_weights_keeps_the_mean() -> None:
     """Stein's identity, with everything different from 1; and it is worth the trouble."""
     net = sw.MLP(

@@ -152,6 +152,7 @@ def test_every_observable_has_an_estimator():
         assert bool(row.slope_of) == name.endswith("_nlo")
 
 
+@pytest.mark.covers("C33")
 @pytest.mark.parametrize("name", list(OBSERVABLES))
 def test_what_does_not_exist_is_refused_by_name(name):
     words = {"perceptron": "jumps at z = 0", "relu": "a kink at z = 0"}

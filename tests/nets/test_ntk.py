@@ -208,6 +208,7 @@ def test_parameters_of_another_network_are_refused():
         init_weights(small, dtype="float16")
 
 
+@pytest.mark.covers("A1.1", "A1.3")
 def test_weights_have_the_variance_of_their_layer():
     net = sw.MLP(2, 400, "tanh", input_dim=300, output_dim=1, C_b=[0.5, 1.0], C_W=[2.0, 3.0])
     parameters = init_weights(net, 0)

@@ -93,6 +93,7 @@ def assert_equal(found, exact):
     np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.covers("B9", "C2", "C3", "C4", "C5")
 @pytest.mark.parametrize(("name", "depths"), [("tanh", (2, 3)), ("gelu", (3,))])
 def test_the_forward_equations_are_the_definitions(name, depths):
     net = uneven(name)
@@ -108,6 +109,7 @@ def test_the_forward_equations_are_the_definitions(name, depths):
     assert all(np.max(np.abs(t)) > 1e-3 for t in defined(name, 3))
 
 
+@pytest.mark.covers("C6")
 @pytest.mark.parametrize("name", ["tanh", "gelu"])
 def test_directional_derivatives_are_the_definitions(name):
     net = uneven(name)
@@ -119,6 +121,7 @@ def test_directional_derivatives_are_the_definitions(name):
     assert_equal(neurons_first(found[1]), second)
 
 
+@pytest.mark.covers("C6")
 def test_a_kinked_activation_has_the_dntk_of_its_slopes():
     net = uneven("relu")
     found = empirical_dntk(net, init_weights(net, 3, dtype="float64"), X)
@@ -126,6 +129,7 @@ def test_a_kinked_activation_has_the_dntk_of_its_slopes():
     assert np.max(np.abs(found)) > 0.01
 
 
+@pytest.mark.covers("C6")
 def test_legs_are_contracted():
     net = uneven("tanh")
     parameters = init_weights(net, 3, dtype="float64")
@@ -151,6 +155,7 @@ def test_single_precision_loses_no_more_than_single_precision():
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covers("C3", "C4", "C5")
 def test_symmetries_of_one_network():
     net = uneven("tanh")
     for layer in layer_tensors(net, init_weights(net, 5, dtype="float64"), X):
@@ -206,6 +211,7 @@ def residuals(net, parameters, eta, y):
     ]
 
 
+@pytest.mark.covers("C7", "C8", "C9")
 def test_one_step_of_gradient_descent_to_the_stated_orders():
     net = uneven("tanh")
     parameters = init_weights(net, 3, dtype="float64")
@@ -216,6 +222,7 @@ def test_one_step_of_gradient_descent_to_the_stated_orders():
     np.testing.assert_allclose(orders, [4, 3, 2], atol=0.1)
 
 
+@pytest.mark.covers("C33")
 def test_bad_arguments_are_refused():
     net, kinked, jumping = uneven("tanh"), uneven("relu"), uneven("perceptron")
     parameters = init_weights(net)
@@ -241,6 +248,7 @@ def test_bad_arguments_are_refused():
         layer_tensors(wide, init_weights(wide), X)
 
 
+@pytest.mark.covers("B9", "C2")
 def test_the_ntk_of_all_layers_ends_in_the_empirical_one():
     net = uneven("gelu")
     parameters = init_weights(net, 8, dtype="float64")

@@ -21,6 +21,7 @@ def assert_agrees(value, sem, exact, z=Z):
     np.testing.assert_array_less(np.abs(value - exact), z * np.asarray(sem) + 1e-12)
 
 
+@pytest.mark.covers("A3.1", "A3.2")
 @pytest.mark.parametrize(("name", "C_W", "nu"), [("linear", 1.0, 2), ("relu", 2.0, 5)])
 def test_the_exact_law_of_scale_invariant_networks(name, C_W, nu):
     # E[Ĝ²] = G² prod(1 + nu/n): (3.25) for nu = 2, and its extension to ReLU, nu = 3 A_4/A_2² - 1.
@@ -53,6 +54,7 @@ def test_the_vertex_of_several_inputs_of_a_linear_network():
         np.testing.assert_array_equal(V, np.einsum(f"{swapped}->abcd", V))
 
 
+@pytest.mark.covers("A3.3", "A3.4", "A3.6", "B11")
 def test_the_second_layer_is_exact_at_any_width():
     # (4.37) and (4.40), with C_b, by a product rule of 60 x 60 nodes (tanh: error below 1e-8).
     K = np.array([[1.0, 0.5], [0.5, 0.8]])
@@ -71,6 +73,7 @@ def test_the_second_layer_is_exact_at_any_width():
     assert_agrees(result.four_point_vertex.values[1], result.four_point_vertex_sem.values[1], V)
 
 
+@pytest.mark.covers("A3.1", "A3.2")
 def test_real_weights_have_the_same_law():
     # An ensemble of forward passes through weight matrices, written out here.
     C = {"C_b": [0.1, 0.6, 0.0, 0.3], "C_W": [1.6, 1.0, 2.0, 1.3]}

@@ -104,6 +104,7 @@ def exact(name):
     }
 
 
+@pytest.mark.covers("C12", "C28", "B11")
 @pytest.mark.parametrize(
     ("name", "observables"),
     [("tanh", KINKED[:4] + SMOOTH), ("sin", KINKED), ("gelu", SMOOTH), ("relu", KINKED)],

@@ -75,6 +75,7 @@ BY_HAND = {
 }
 
 
+@pytest.mark.covers("E3")
 @pytest.mark.parametrize(("name", "optimizer"), BY_HAND)
 def test_named_strategies_by_hand(name: str, optimizer: str) -> None:
     strategy = getattr(scaling, name)()
@@ -84,6 +85,7 @@ def test_named_strategies_by_hand(name: str, optimizer: str) -> None:
         assert got == expected, role
 
 
+@pytest.mark.covers("E3")
 @pytest.mark.parametrize("strategy", FAMILY, ids=str)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_features_move_alike_under_every_optimizer(
@@ -104,6 +106,7 @@ def test_features_move_alike_under_every_optimizer(
         assert step == (-r_hidden if below else 0), role
 
 
+@pytest.mark.covers("E3")
 @given(
     st.sampled_from([*FAMILY, scaling.mup(), scaling.standard(), scaling.uniform("1/8")]),
     st.fractions(-3, 3, max_denominator=8),

@@ -109,6 +109,7 @@ def test_predicted_powers_of_the_readout() -> None:
         assert (str(p.output), p.change, p.own_change, p.update) == (half, 0, 0, -1)
 
 
+@pytest.mark.covers("C62")
 def test_transfer_keeps_gamma_or_says_so() -> None:
     plan = planned(scaling.meta("1/2"), "adamw", base=16, target=64, base_depth=3, depth=6)
     hp = transfer(plan, lr=1e-3, weight_decay=0.1, eps=1e-8)

@@ -27,6 +27,7 @@ unit = st.fractions(min_value=0, max_value=1, max_denominator=20)
 size = st.floats(1.0, 1e4)
 
 
+@pytest.mark.covers("C62")
 @few
 @given(size, size, unit)
 def test_gamma_and_its_inverses(L: float, n: float, s: F) -> None:
@@ -37,6 +38,7 @@ def test_gamma_and_its_inverses(L: float, n: float, s: F) -> None:
         assert width_for_gamma(value, L, s) == pytest.approx(n, rel=1e-10)
 
 
+@pytest.mark.covers("C62")
 def test_doubling_the_width_at_fixed_gamma() -> None:
     depths = [depth_for_gamma(0.25, 1024, F(k, 4)) for k in range(5)]
     assert depths == pytest.approx([256, 256 / 2**2.5, 8, 2**0.5, 0.25])
@@ -46,6 +48,7 @@ def test_doubling_the_width_at_fixed_gamma() -> None:
     assert ratios == pytest.approx([2 ** (1 - k / 4) for k in range(5)])
 
 
+@pytest.mark.covers("C65")
 @pytest.mark.parametrize(
     ("s", "e", "name", "scale", "aspect", "learns"),
     [
@@ -69,6 +72,7 @@ def test_web_of_limits(s: F, e: F, name: str, scale: str, aspect: str, learns: b
     assert name in LIMITS
 
 
+@pytest.mark.covers("C65")
 @few
 @given(unit, st.fractions(min_value=0, max_value=2, max_denominator=10))
 def test_limits_agree_with_gamma_at_great_width(s: F, e: F) -> None:
@@ -78,6 +82,7 @@ def test_limits_agree_with_gamma_at_great_width(s: F, e: F) -> None:
     assert limit_of(s, e).gamma == fate
 
 
+@pytest.mark.covers("C62")
 @few
 @given(unit, st.integers(2, 9), st.fractions(max_denominator=5))
 def test_orders_on_the_family_in_every_gauge(s: F, depth: int, g: F) -> None:
@@ -87,6 +92,7 @@ def test_orders_on_the_family_in_every_gauge(s: F, depth: int, g: F) -> None:
     assert [o.depth for o in orders] == [0, 0, 1, 1, 1]
 
 
+@pytest.mark.covers("C62")
 @few
 @given(unit, st.integers(1, 12))
 def test_hierarchy_of_differentials(s: F, k: int) -> None:
@@ -101,6 +107,7 @@ def test_two_ways_to_the_first_three(strategy: Strategy) -> None:
         assert differential_order(strategy, k) == observable_order(strategy, name)
 
 
+@pytest.mark.covers("C62")
 def test_orders_off_the_family() -> None:
     """Standard parametrisation: each update grows with the width; one slow layer takes L^1 away."""
     expected = dict(zip(OBSERVED, (0, 1, 1, 2, 2), strict=True))

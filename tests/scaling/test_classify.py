@@ -114,6 +114,7 @@ TABLE = {
 }
 
 
+@pytest.mark.covers("E1", "E2")
 @pytest.mark.parametrize("name", TABLE)
 def test_table_of_strategies(name: str) -> None:
     strategy, A, U, r_l, init_stable, verdict, first = TABLE[name]
@@ -162,6 +163,7 @@ def from_invariants(A: F, U: F, r_l: list[F]) -> Strategy:
     return Strategy([*(F(0) for _ in r_l), 2 * A - 1], [*q, U - 1], 0)
 
 
+@pytest.mark.covers("E2")
 @few
 @given(st.one_of(any_numbers, calm_numbers), exponent)
 def test_no_gauge_changes_a_verdict(numbers: tuple, g: F) -> None:
@@ -173,6 +175,7 @@ def test_no_gauge_changes_a_verdict(numbers: tuple, g: F) -> None:
     assert (found.s, found.gamma, found.r) == (other.s, other.gamma, other.r)
 
 
+@pytest.mark.covers("E2")
 @few
 @given(st.one_of(any_numbers, calm_numbers))
 def test_theorems_as_printed(numbers: tuple) -> None:
@@ -229,6 +232,7 @@ def grid(depth: int) -> list[Strategy]:
     ]
 
 
+@pytest.mark.covers("E2")
 @pytest.mark.parametrize("depth", [2, 3])
 def test_maximal_updates_are_unique(depth: int) -> None:
     """E.5: everything maximal is mup. M.3: uniform, both readouts maximal, a first GP: it is ntk."""
@@ -260,6 +264,7 @@ def test_maximal_updates_are_unique(depth: int) -> None:
     assert {c.regime for c in found} == set(Regime)
 
 
+@pytest.mark.covers("E2")
 @few
 @given(st.fractions(min_value=0, max_value=1, max_denominator=12), st.integers(2, 7), exponent)
 def test_the_family_is_uniform_and_maximal_at_its_readout(s: F, depth: int, g: F) -> None:
@@ -290,6 +295,7 @@ def test_gamma_is_written_out(strategy: Strategy, text: str | None) -> None:
     assert classify(strategy).gamma == text
 
 
+@pytest.mark.covers("E2")
 @pytest.mark.parametrize(
     ("strategy", "sentences"),
     [
@@ -355,6 +361,7 @@ def test_classify_at_another_depth(make: Callable) -> None:
     assert make().classify() == classify(make())
 
 
+@pytest.mark.covers("C60")
 @few
 @given(st.one_of(any_numbers, calm_numbers))
 def test_conditions_are_the_same_exponents(numbers: tuple) -> None:

@@ -99,6 +99,7 @@ def measured(strategy: Strategy, steps: int, rate: float) -> dict[str, tuple[flo
     return fits
 
 
+@pytest.mark.covers("E2")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_powers_of_the_width(name: str) -> None:
     """Three steps: from the second one on, gradients see the updated readout too."""
@@ -109,6 +110,7 @@ def test_powers_of_the_width(name: str) -> None:
         assert abs(slope - float(expected[what])) < 4 * error + 0.06, (what, slope, error)
 
 
+@pytest.mark.covers("E2")
 def test_standard_parametrisation_blows_up_in_one_step() -> None:
     """One step: gradients come through the first readout, A = 1/2 for min(A, U) = 0; U is 0 already.
 

@@ -37,6 +37,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.covers("C59", "C60")
 @pytest.mark.parametrize(("strategy", "critical", "rates", "finite", "features", "start"), TABLE)
 def test_table(
     strategy: Strategy, critical: bool, rates: bool, finite: bool, features: F, start: F
@@ -48,6 +49,7 @@ def test_table(
     assert maximal_initialisation(strategy) == start
 
 
+@pytest.mark.covers("C59", "C60")
 @few
 @given(unit, exponent, st.integers(2, 8))
 def test_family_meets_every_principle_in_every_gauge(s: F, g: F, depth: int) -> None:
@@ -61,6 +63,7 @@ def test_family_meets_every_principle_in_every_gauge(s: F, g: F, depth: int) -> 
     assert maximal_initialisation(member) == 0
 
 
+@pytest.mark.covers("C59")
 @few
 @given(st.integers(2, 5), st.lists(exponent, min_size=5, max_size=5), exponent, exponent, st.data())
 def test_the_principles_leave_the_family_only(
@@ -81,6 +84,7 @@ def test_the_principles_leave_the_family_only(
     assert metaparameter_of(Strategy([1, *found.p[1:]], q, found.r)) is None or depth == 2
 
 
+@pytest.mark.covers("C60")
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_slow_layers_are_not_updated_maximally(layer: int) -> None:
     strategy = mup(depth=4)

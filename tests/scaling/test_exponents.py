@@ -37,6 +37,7 @@ few = settings(max_examples=25)
 UNEVEN = Strategy((0,) * 5, (0, 1, 1, 2, 0), 0)
 
 
+@pytest.mark.covers("C58")
 @few
 @given(numbers)
 def test_abc_and_back_is_exact(numbers: tuple) -> None:
@@ -45,6 +46,7 @@ def test_abc_and_back_is_exact(numbers: tuple) -> None:
     assert strategy.to_abc().to_strategy().to_abc() == strategy.to_abc()
 
 
+@pytest.mark.covers("C58")
 @few
 @given(numbers)
 def test_each_notation_gives_the_same_variances_and_updates(numbers: tuple) -> None:
@@ -58,6 +60,7 @@ def test_each_notation_gives_the_same_variances_and_updates(numbers: tuple) -> N
         assert -2 * abc.a[i] - abc.c == strategy.r - strategy.q[i] - fan_in
 
 
+@pytest.mark.covers("C58", "E1")
 @few
 @given(numbers, exponent, exponent)
 def test_gauge_is_an_additive_group_and_the_same_in_both_notations(
@@ -84,6 +87,7 @@ def test_any_other_change_is_another_strategy(numbers: tuple, i: int, shift: F) 
     assert not strategy.equivalent(Strategy(strategy.p, strategy.q, strategy.r + shift))
 
 
+@pytest.mark.covers("C58", "C59")
 @pytest.mark.parametrize("depth", [2, 3, 7])
 def test_table_of_named_strategies(depth: int) -> None:
     """Yaida, fn 2, with the abc table of Yang & Hu."""
@@ -101,6 +105,7 @@ def test_table_of_named_strategies(depth: int) -> None:
     assert ntk(depth=depth).to_abc() == ABC((0, *(F(1, 2),) * (depth - 1)), zeros, 0)
 
 
+@pytest.mark.covers("E1")
 @few
 @given(numbers, exponent)
 def test_plain_biases_have_the_bare_rate_of_their_weights(numbers: tuple, g: F) -> None:
@@ -125,6 +130,7 @@ def test_plain_biases_have_the_bare_rate_of_their_weights(numbers: tuple, g: F) 
     assert repr(plain) == repr(scaled)[:-1] + ", plain_biases=True)"
 
 
+@pytest.mark.covers("E1")
 @few
 @given(exponent, exponent, exponent, exponent, st.integers(2, 7))
 def test_another_depth_repeats_the_hidden_layers(a: F, b: F, c: F, d: F, depth: int) -> None:
@@ -159,6 +165,7 @@ def test_verbs_make_what_the_classes_do(numbers: tuple) -> None:
     assert (str(pqr(*numbers)), str(abc(*numbers, name="mine"))) == ("pqr", "mine")
 
 
+@pytest.mark.covers("C59")
 @few
 @given(unit, st.integers(2, 9))
 def test_uniform_parametrisation_is_the_family(s: F, depth: int) -> None:

@@ -15,6 +15,7 @@ from scalewise.scaling import maximal_update_exponents, mup
 H = F(1, 2)
 
 
+@pytest.mark.covers("E3")
 def test_layers_of_a_perceptron_are_those_of_mup() -> None:
     abc = mup(depth=4).to_abc()
     layers = [maximal_update_exponents(k, role) for k, role in KINDS]
@@ -110,6 +111,7 @@ def measured() -> dict[str, tuple[float, float]]:
     return {k: (s.mean(), s.std(ddof=1) / np.sqrt(SEEDS)) for k, s in slopes.items()}
 
 
+@pytest.mark.covers("E3")
 def test_every_tensor_moves_what_it_makes_at_order_one() -> None:
     """The gradient of a scalar gain is of order one, so that a rate of n^2 would have blown it up.
 

@@ -25,6 +25,7 @@ QUARTERS = [F(k, 4) for k in range(-4, 6)]
 POINTS = list(product(QUARTERS, repeat=3))
 
 
+@pytest.mark.covers("E4")
 def test_facets_are_the_inequalities_of_the_chart() -> None:
     for point in POINTS:
         found = slacks(*point)
@@ -35,6 +36,7 @@ def test_facets_are_the_inequalities_of_the_chart() -> None:
             assert list(facets(strategy)) == met
 
 
+@pytest.mark.covers("E4")
 def test_two_vertices_and_the_edge_between() -> None:
     """Points of the solid that are the middle of no two others: the tangent kernel and maximal update."""
     solid = {p for p in POINTS if min(slacks(*p)) >= 0}
@@ -76,6 +78,7 @@ def test_a_layer_may_always_be_slowed(a_1: F, a_2: F, b_2: F, theta: F) -> None:
         assert from_chart(a_1, a_2 + theta, b_2 - theta).classify().stable
 
 
+@pytest.mark.covers("E4")
 def test_names_of_the_parts() -> None:
     regimes = {
         Regime.TRIVIAL: {"trivial"},

@@ -32,6 +32,7 @@ def holds(condition: str, q_sigma: F, q_tilde: F) -> bool:
     return bool(eval(spelled, {"H": H, "q_sigma": q_sigma, "q_tilde": q_tilde}))
 
 
+@pytest.mark.covers("E21")
 @pytest.mark.parametrize("point", BAND)
 def test_each_point_of_the_band_lies_in_exactly_one_region(point: tuple) -> None:
     found = shallow.region(*point)
@@ -56,6 +57,7 @@ def test_every_region_is_met_and_their_dimensions_are_those_of_the_lines() -> No
     assert kept == {"R6": (1, 2, 3), "R10": (1, 4), "R12": (2, 4)}
 
 
+@pytest.mark.covers("E21")
 @pytest.mark.parametrize("point", BAND)
 def test_verdicts_of_tensor_programs(point: tuple) -> None:
     """Stable and nontrivial if and only if kernels are of order one: R5, R6, R12."""
@@ -71,6 +73,7 @@ def test_verdicts_of_tensor_programs(point: tuple) -> None:
         assert any(verdict.updated_maximally) is (4 in found.satisfied)
 
 
+@pytest.mark.covers("E1")
 @few
 @given(exponent, exponent, exponent, exponent)
 def test_coordinates_and_strategies(q: F, a: F, w: F, g: F) -> None:
@@ -107,6 +110,7 @@ def test_named_strategies_in_the_plane() -> None:
     assert classify(Strategy((1, 0), (0, 0), 0)).region is None
 
 
+@pytest.mark.covers("E21")
 @few
 @given(exponent, exponent, st.integers(1, 5))
 def test_equal_rates_stay_or_blow_up(q: F, tilde: F, k: int) -> None:
@@ -127,6 +131,7 @@ def test_equal_rates_stay_or_blow_up(q: F, tilde: F, k: int) -> None:
         assert (later.f == 2 * q + tilde + 1) is (s >= -H)  # the band, seen from the outputs
 
 
+@pytest.mark.covers("E21")
 def test_default_scaling_by_steps() -> None:
     """App. D: input weights do not move in the first step, and the logits jump by n."""
     first, second = (shallow.powers_after(k, -H, 1, 0) for k in (0, 1))
@@ -151,6 +156,7 @@ def test_the_deep_letters_at_depth_two(q: F, a: F, w: F) -> None:
     assert shallow.deep_strategy((0, q), (w, a)).equivalent(shallow.to_strategy(q, a, w))
 
 
+@pytest.mark.covers("E1")
 @pytest.mark.parametrize("depth", [2, 3, 6])
 def test_deep_strategies(depth: int) -> None:
     """Yang & Hu's strategies in Golikov's letters; their powers counted from W = sigma w-hat."""

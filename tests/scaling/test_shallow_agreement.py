@@ -84,6 +84,7 @@ POINTS = {
 }
 
 
+@pytest.mark.covers("E21")
 @pytest.mark.parametrize("name", POINTS)
 def test_powers_after_each_step(name: str) -> None:
     slopes, errors = fitted([sizes(n, 3, POINTS[name]) for n in WIDTHS])
@@ -95,6 +96,7 @@ def test_powers_after_each_step(name: str) -> None:
             assert abs(slope - power) < 4 * error + 0.08, (k, field, slope, error)
 
 
+@pytest.mark.covers("E21")
 @pytest.mark.parametrize("name", ["R12", "R11", "R5", "R3"])
 def test_kernels_move_from_the_second_step_or_to_second_order(name: str) -> None:
     """Condition 4: the change of K to first order is n^{-1/2} smaller in the first step only."""

@@ -30,6 +30,7 @@ def _critical(depth: int, name: str = "relu", **rates) -> sw.MLP:
     return net(depth, name, features=2, **rates).at_criticality()
 
 
+@pytest.mark.covers("A6")
 def test_tabulated_angles() -> None:
     at = {2: np.arccos(1 / np.pi), 10: 0.545613197126, 100: 0.0853822318201, 1000: 0.00929680591334}
     psi = angle_flow(_critical(1000), *_pair(np.pi / 2)).psi[:, 0]
@@ -40,6 +41,7 @@ def test_tabulated_angles() -> None:
     assert opposite.psi[1, 0] == pytest.approx(np.pi / 2, rel=1e-14)
 
 
+@pytest.mark.covers("B24")
 def test_tabulated_ntk_angles() -> None:
     """lambda_b = lambda_W A_2... = 1 x K: cos zeta from a right angle and from half of it."""
     # x²/n_0 = 1/2 and C_W = 2: K* = 1, so lambda_W A_2 K* = lambda_b with lambda_W = 2 lambda_b;
@@ -53,6 +55,7 @@ def test_tabulated_ntk_angles() -> None:
     assert [cosine[layer - 1] for layer in at] == pytest.approx(list(at.values()), abs=6e-7)
 
 
+@pytest.mark.covers("A6", "B24")
 def test_deep_limits() -> None:
     flow = angle_flow(_critical(30000), *_pair(np.pi / 2))
     limits = deep_ntk_angle(RELU)
@@ -70,6 +73,7 @@ def test_deep_limits() -> None:
     assert asymptotics("relu").exponents["perp"] == 2
 
 
+@pytest.mark.covers("A6")
 def test_crossover() -> None:
     """Half the initial angle is left at the crossover, whatever it was."""
     for angle in (1e-2, 1e-3):
@@ -79,6 +83,7 @@ def test_crossover() -> None:
         assert psi / angle == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.covers("B24")
 def test_deep_linear_networks_keep_their_angles() -> None:
     """(10.98): cos zeta = 3/4 for lambda_b = lambda_W A_2 K = 1 and psi = pi/3, at every layer."""
     x, y = (np.sqrt(2.0) * v for v in _pair(np.pi / 3))  # |x|²/n_0 = 1
@@ -89,6 +94,7 @@ def test_deep_linear_networks_keep_their_angles() -> None:
     np.testing.assert_allclose(back.psi, np.pi, rtol=1e-15)
 
 
+@pytest.mark.covers("A6")
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(["relu", "leaky_relu(0.2)", "linear", "leaky_relu(-1)"]),
@@ -117,6 +123,7 @@ def test_any_hyperparameters_and_norms_against_the_kernel_flow(name, C_b, C_W, s
     np.testing.assert_allclose(np.cos(flow.zeta[:, 0]), Theta[:, 0, 1] / ntk, atol=1e-12)
 
 
+@pytest.mark.covers("A6")
 @pytest.mark.parametrize("name", ["relu", "leaky_relu(0.2)"])
 @pytest.mark.parametrize("C_b", [0.0, 0.3])
 def test_small_angles_keep_their_digits(name: str, C_b: float) -> None:

@@ -38,6 +38,7 @@ TILTED = sw.activation(lambda z: jnp.sin(z) + 0.3 * z**2, name="tilted")
 FLAT = sw.activation(lambda z: z - z**5 / 4 * jnp.exp(-z * z), name="flat")  # a_1 = 0
 
 
+@pytest.mark.covers("A5.4")
 @pytest.mark.parametrize(
     ("name", "a_1", "a_2", "b_1", "p_perp"),
     [
@@ -57,6 +58,7 @@ def test_coefficients_of_vanishing_kernels(name, a_1, a_2, b_1, p_perp) -> None:
     assert got == pytest.approx([a_1, a_2, b_1, p_perp, 2 / 3], rel=1e-12)
 
 
+@pytest.mark.covers("A5.2")
 @pytest.mark.parametrize(
     ("slope", "C_W", "nu", "rho"),
     [
@@ -80,6 +82,7 @@ def test_coefficients_of_scale_invariant_activations(slope, C_W, nu, rho) -> Non
     assert ("S" in record.exponents) == (slope == 1)
 
 
+@pytest.mark.covers("A5.5")
 @pytest.mark.parametrize(
     ("name", "K_star", "a", "b", "source"),
     [
@@ -96,6 +99,7 @@ def test_coefficients_of_half_stable_points(name, K_star, a, b, source) -> None:
     assert record.coefficients["vertex_source"] == pytest.approx(source, rel=1e-7)
 
 
+@pytest.mark.covers("A5.3")
 @pytest.mark.parametrize("name", ["sigmoid", "softplus", "softplus_shifted", "quadratic"])
 def test_activations_without_a_class(name: str) -> None:
     record = asymptotics(name)
@@ -115,6 +119,7 @@ def _iterated(sigma, lambda_b: float = 0.7, lambda_W: float = 1.3):
     return record, single_input_flow(network, K1=0.5), forms
 
 
+@pytest.mark.covers("A7.4", "B14", "C16", "C31")
 @pytest.mark.parametrize("sigma", ["tanh", "sin", "erf", WAVY, TILTED], ids=str)
 def test_every_exponent_and_amplitude_at_vanishing_kernel(sigma) -> None:
     record, flow, forms = _iterated(sigma)
@@ -131,6 +136,7 @@ def test_every_exponent_and_amplitude_at_vanishing_kernel(sigma) -> None:
         assert gap == pytest.approx(forms[name][-1] - 1, rel=3e-3)
 
 
+@pytest.mark.covers("B14")
 def test_limits_of_odd_activations_in_numbers() -> None:
     """Dimensionless ratios of PDLT §9.3, (11.100)-(11.102), (∞.34)-(∞.37), rates 1/l and 1."""
     table = {  # D, F, A/l, B/l, P, Q, RK, SK, TK over Theta^n l and U K l / Theta³
@@ -149,6 +155,7 @@ def test_limits_of_odd_activations_in_numbers() -> None:
         assert float(f["V"] / K**2 / ell) == pytest.approx(2 / 3)
 
 
+@pytest.mark.covers("B15")
 def test_output_ntk_does_not_depend_on_the_depth() -> None:
     record = asymptotics(WAVY)
     at = [leading_forms(record, L, depth=L)["Theta"] for L in (10, 1000)]
@@ -158,6 +165,7 @@ def test_output_ntk_does_not_depend_on_the_depth() -> None:
     assert at == pytest.approx([1 + 3 * 0.8 / 2] * 2)
 
 
+@pytest.mark.covers("A5.2", "A7.2", "B14")
 @pytest.mark.parametrize("name", ["relu", "leaky_relu(0.3)", "linear", "leaky_relu(-1)"])
 def test_scale_invariant_forms_are_exact_at_every_layer(name: str) -> None:
     record = asymptotics(name)
@@ -172,6 +180,7 @@ def test_scale_invariant_forms_are_exact_at_every_layer(name: str) -> None:
         np.testing.assert_allclose(got, value, rtol=1e-12, atol=1e-14, err_msg=observable)
 
 
+@pytest.mark.covers("C32")
 def test_linear_network_whose_slope_is_not_one() -> None:
     double = sw.activation(lambda z: 1.5 * z, name="steep")
     network = net(12, double, features=1, C_W=1 / 2.25, lambda_b=0.3, lambda_W=0.8)
@@ -183,6 +192,7 @@ def test_linear_network_whose_slope_is_not_one() -> None:
         np.testing.assert_allclose(getattr(flow, observable)[:, 0], value, rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.covers("A7.4")
 def test_scale_invariant_exponents() -> None:
     forms = leading_forms(asymptotics("linear"), np.arange(1.0, 5001), kernel=1.0)
     for observable, p in asymptotics("linear").exponents.items():
@@ -190,6 +200,7 @@ def test_scale_invariant_exponents() -> None:
             assert fit_scaling(forms[observable]).exponent == pytest.approx(p, abs=1e-6)
 
 
+@pytest.mark.covers("A5.2", "A7.2")
 def test_semi_critical_networks() -> None:
     network = net(25, "leaky_relu(0.4)", features=1, C_W=2 / 1.16, C_b=0.3, lambda_b=0.2)
     flow = single_input_flow(network, K1=0.7)
@@ -205,6 +216,7 @@ def test_semi_critical_networks() -> None:
         semi_critical_forms(network.activation, np.ones(1), kernel=0.7, C_b=0.8)
 
 
+@pytest.mark.covers("A5.4", "A7.3")
 @pytest.mark.parametrize("sigma", ["tanh", "sin", WAVY], ids=str)
 def test_kernel_and_vertex_beyond_leading_order(sigma) -> None:
     """(5.94) and (5.127) share the constant l_0 of the input, and miss O(log²l/l³)."""
@@ -225,6 +237,7 @@ def test_kernel_and_vertex_beyond_leading_order(sigma) -> None:
     assert abs(missing("V", 10000)) < 0.02 * 10000
 
 
+@pytest.mark.covers("A5.4")
 def test_distances_beyond_leading_order() -> None:
     """(5.97), (5.99): the products of chi over their leading power have the printed logarithm."""
     for sigma in ("tanh", WAVY):
@@ -242,6 +255,7 @@ def test_distances_beyond_leading_order() -> None:
             assert log == pytest.approx(printed, rel=2e-2)
 
 
+@pytest.mark.covers("A7.3")
 def test_metric_at_next_order_with_tuned_weights() -> None:
     """l G1 -> 89/72 for tanh and 20/9 for sin, where PDLT (5.143) prints 13/12 and 2/3."""
     for name, limit in (("tanh", 89 / 72), ("sin", 20 / 9)):
@@ -259,6 +273,7 @@ def test_metric_at_next_order_with_tuned_weights() -> None:
     assert fit.amplitude == pytest.approx(tuned_metric(c)["ell_G1"], rel=2e-3)
 
 
+@pytest.mark.covers("A5.4")
 def test_tuned_activation_whose_kernel_falls_as_the_square_root() -> None:
     """a_1 = 0: without an even part distances fall by p_perp = 1/2, with one by no power."""
     record = asymptotics(FLAT)
@@ -270,6 +285,7 @@ def test_tuned_activation_whose_kernel_falls_as_the_square_root() -> None:
     assert "perp" not in exponents(skew)
 
 
+@pytest.mark.covers("A5.5")
 def test_half_stable_point_of_gelu_attracts_from_above() -> None:
     """K - K* = 1/(-a l), V = s l/5, G1 = a s l²/20; the approach starts at some 2000 layers."""
     record, depth = asymptotics("gelu"), 150000
@@ -286,6 +302,7 @@ def test_half_stable_point_of_gelu_attracts_from_above() -> None:
         assert gap == pytest.approx(forms[name][-1] - 1, rel=0.2)
 
 
+@pytest.mark.covers("A5.5")
 @pytest.mark.parametrize("name", ["gelu", "swish"])
 def test_half_stable_points_look_scale_invariant_at_first(name: str) -> None:
     record = asymptotics(name)
@@ -300,6 +317,7 @@ def test_half_stable_points_look_scale_invariant_at_first(name: str) -> None:
         assert (abs(K[-1] - record.K_star) < abs(K[0] - record.K_star)) == nearer
 
 
+@pytest.mark.covers("B23")
 @pytest.mark.parametrize("sigma", ["tanh", "sin", WAVY], ids=str)
 def test_robustness_with_rates_by_the_equivalence_principle(sigma) -> None:
     """(10.78), with the distance from chi_perp, (10.70) by hand."""
@@ -330,6 +348,7 @@ def _mean_square_of_curvature(sigma, K: np.ndarray) -> np.ndarray:
     return sw.activation(sigma).derivative(z, 2) ** 2 @ w / np.sqrt(2 * np.pi)
 
 
+@pytest.mark.covers("B23")
 @pytest.mark.parametrize(("name", "ratio"), [("tanh", -8.0), ("sin", -6.0)])
 def test_uniform_rates_lose_robustness(name: str, ratio: float) -> None:
     """(10.79)-(10.81): 2 and 1.5, -8 and -6; PDLT prints 1, 1, -4 and -4."""

@@ -92,6 +92,7 @@ def flow_of(record, decay: float, *, K1: float):
     return single_input_flow(net(DEPTH, record.activation, features=1, **at, **rates), K1=K1)
 
 
+@pytest.mark.covers("A5.4", "A7.4")
 @pytest.mark.parametrize("case", FALLING)
 def test_kernels_that_fall_with_a_kink_at_zero(case: str) -> None:
     source, power, a, p, kappa = FALLING[case]
@@ -103,6 +104,7 @@ def test_kernels_that_fall_with_a_kink_at_zero(case: str) -> None:
     assert not misses(record, flow_of(record, 1 / power, K1=0.5), ONE_KINK)
 
 
+@pytest.mark.covers("A5.4")
 @pytest.mark.parametrize("case", TUNED)
 def test_every_tensor_where_a_1_vanishes(case: str) -> None:
     record = asymptotics(sw.activation(TUNED[case], name=case))
@@ -111,6 +113,7 @@ def test_every_tensor_where_a_1_vanishes(case: str) -> None:
     assert not misses(record, flow_of(record, 0.5, K1=0.1), ONE_KINK + SMOOTH)
 
 
+@pytest.mark.covers("A5.5", "A7.4")
 @pytest.mark.parametrize("case", RESTING)
 def test_every_tensor_at_a_half_stable_point(case: str) -> None:
     record = asymptotics(RESTING[case])
@@ -128,6 +131,7 @@ def test_the_cubic_rests_at_numbers_known_by_hand() -> None:
     assert point.moments["g"] == pytest.approx(4 / 3 + 1 / 4, rel=1e-12)
 
 
+@pytest.mark.covers("A5.5", "A7.4")
 def test_what_is_remembered_longer_has_no_form() -> None:
     """p = 608 of SWISH: F and P to U are gone, and the rest needs the depth."""
     swish, gelu = asymptotics("swish"), asymptotics("gelu")
@@ -144,6 +148,7 @@ def test_what_is_remembered_longer_has_no_form() -> None:
     assert exponents(point)["Theta"] == pytest.approx(gelu.coefficients["p_perp"] - 1)
 
 
+@pytest.mark.covers("A5.4", "A7.4")
 @pytest.mark.parametrize("case", ["elu", "balanced"])
 def test_rates_by_the_equivalence_principle_are_those_of_the_network(case: str) -> None:
     """`at_criticality` and the deep forms mean the same by their rates."""

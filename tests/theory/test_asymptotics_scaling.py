@@ -10,6 +10,7 @@ from scalewise.theory.deep import asymptotics, fit_scaling, normalised_exponents
 LAYERS = np.arange(1.0, 20001)
 
 
+@pytest.mark.covers("C17")
 @settings(max_examples=25, deadline=None)
 @given(
     st.floats(-3, 3),
@@ -33,6 +34,7 @@ def test_what_was_put_in_comes_out(p, amplitude, sign, logarithm, plain) -> None
     assert known.amplitude == pytest.approx(sign * amplitude, rel=2e-6)
 
 
+@pytest.mark.covers("C17")
 def test_the_error_bar_covers_what_is_left_out() -> None:
     values = (1 + np.log(LAYERS) ** 3 / LAYERS) / LAYERS
     for orders in (1, 2):
@@ -48,6 +50,7 @@ def test_some_layers_only() -> None:
     assert fit.amplitude == pytest.approx(2.5, rel=1e-8)
 
 
+@pytest.mark.covers("A3.9", "C17")
 @pytest.mark.parametrize("name", ["tanh", "sin", "relu", "linear", "leaky_relu(0.5)"])
 def test_scaling_laws(name: str) -> None:
     """Every normalised exponent is -1 but that of U: PDLT (5.129), (9.27), (11.65), (∞.38)."""
@@ -63,6 +66,7 @@ def test_scaling_laws(name: str) -> None:
             assert relevance(p) == "relevant"
 
 
+@pytest.mark.covers("C31")
 def test_laws_hold_for_an_even_part_too() -> None:
     record = asymptotics(lambda z: __import__("jax").numpy.tanh(z) + 0.2 * z**2)
     normalised = normalised_exponents(record.exponents)

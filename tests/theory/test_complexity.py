@@ -53,6 +53,7 @@ def orbits(generators, N: int) -> int:
     return count
 
 
+@pytest.mark.covers("C56")
 @pytest.mark.parametrize("name", SYMMETRIES)
 @pytest.mark.parametrize("N", [1, 2, 3, 5])
 def test_components_are_orbits_of_the_symmetries(name, N) -> None:
@@ -66,6 +67,7 @@ def test_every_coupling_is_an_observable() -> None:
     assert couplings["metric_nlo"] == couplings["ntk_nlo"] == 6
 
 
+@pytest.mark.covers("C56")
 def test_counts_of_the_reference() -> None:
     """(ε.14): 186 for three outputs, ten training inputs and two test inputs."""
     assert infinite_width_numbers(3, 10, 12) == 186
@@ -75,6 +77,7 @@ def test_counts_of_the_reference() -> None:
     assert random_labelings(10) == 1024
 
 
+@pytest.mark.covers("C56")
 @given(st.integers(1, 4), st.integers(1, 10), st.integers(0, 20))
 def test_orders_of_growth(outputs, trained, more) -> None:
     """O(N^2) at infinite width, O(N^4) at 1/n: the leading coefficient is that of the tensors."""
@@ -89,6 +92,7 @@ def test_orders_of_growth(outputs, trained, more) -> None:
     )
 
 
+@pytest.mark.covers("C56")
 @given(st.integers(1, 12), st.integers(1, 4))
 def test_functions_are_multisets_of_weights(features, degree) -> None:
     """(11.121), (11.122): with the bias there are n_f + 1 weights; a quadratic term is a pair."""

@@ -133,6 +133,7 @@ def agrees(mean: Mean, expected: np.ndarray, *, teeth: float = 15.0) -> None:
     assert np.max(np.abs(expected) / (mean.noise + 1e-12)) > teeth
 
 
+@pytest.mark.covers("B11", "C35")
 def test_whole_arrays_of_the_second_layer() -> None:
     """(8.67), (8.82), (11.45), (∞.11), (∞.12) at width 4, all neurons and samples."""
     net = network(2, 4)
@@ -183,6 +184,7 @@ def stacked(z) -> np.ndarray:
     )
 
 
+@pytest.mark.covers("B12", "C11")
 def test_any_observable_of_the_second_layer() -> None:
     """(8.71) and (11.42): n times the correlation at widths 8 and 24, extrapolated to 1/n = 0."""
     found = []
@@ -213,6 +215,7 @@ def test_any_observable_of_the_second_layer() -> None:
         assert np.sum(np.max(np.abs(value / noise).reshape(5, -1), axis=1) > 12) >= 2
 
 
+@pytest.mark.covers("B12", "C11")
 def test_two_hidden_layers() -> None:
     """Correlations in layer 3, networks differentiated by definition, at widths 10 and 30."""
     found = []
@@ -284,6 +287,7 @@ def made_up(samples: int = 2, seed: int = 0) -> tuple[np.ndarray, ...]:
     return K, D, F + F.transpose(2, 3, 0, 1), P + P.transpose(0, 2, 1, 3), Q
 
 
+@pytest.mark.covers("C11")
 def test_products_of_preactivations_give_the_tensors_back() -> None:
     """Quadratic and linear observables: the operators are the whole arrays."""
     K, D, F, P, Q = made_up()
@@ -297,6 +301,7 @@ def test_products_of_preactivations_give_the_tensors_back() -> None:
     )
 
 
+@pytest.mark.covers("B12")
 def test_printed_form_with_inverse_metrics() -> None:
     """(8.71) as printed, its expectations by a product rule of its own."""
     K, D, F, _, _ = made_up()
@@ -330,6 +335,7 @@ def test_a_neuron_that_is_not_seen_has_the_shared_part_only() -> None:
     np.testing.assert_allclose(alone[0, 1, 1], alone[0, 2, 2], atol=1e-12)
 
 
+@pytest.mark.covers("B12")
 @pytest.mark.parametrize("name", ["tanh", "relu"])
 def test_coincident_inputs_are_one_input(name) -> None:
     names = ["kernel", "ntk_D", "ntk_F", "dntk_P", "dntk_Q"]
@@ -346,6 +352,7 @@ def test_coincident_inputs_are_one_input(name) -> None:
         np.testing.assert_allclose(double, np.broadcast_to(single, double.shape), rtol=1e-5)
 
 
+@pytest.mark.covers("B11", "C35")
 def test_symmetries_of_whole_arrays() -> None:
     """What the expectations are symmetric in, the arrays are: (∞.11) in all legs but the first."""
     net = network(3, 20)

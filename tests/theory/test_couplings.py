@@ -58,6 +58,7 @@ def gamma_mixture(n: int, m: int) -> tuple[float, float, float]:
     return first, second, third / 2
 
 
+@pytest.mark.covers("A3.8", "A8.3")
 @pytest.mark.parametrize("m", [1, 2, 5])
 def test_couplings_of_an_exact_distribution(m) -> None:
     """G = 1, V = 2, U_6 = 8: every neglected order must show in the fall of the error."""
@@ -76,6 +77,7 @@ def test_couplings_of_an_exact_distribution(m) -> None:
         assert one / other == pytest.approx(2**power, rel=0.15)
 
 
+@pytest.mark.covers("A3.8")
 def test_the_running_coupling_runs_as_integration_demands() -> None:
     """(4.102) solves (4.100), to the order of both."""
     off = []
@@ -86,6 +88,7 @@ def test_the_running_coupling_runs_as_integration_demands() -> None:
     assert off[0] / off[1] == pytest.approx(100, rel=0.05)
 
 
+@pytest.mark.covers("A8.3")
 @given(st.integers(1, 8), st.floats(0, 0.1))
 def test_entropy_is_made_of_the_cumulants_of_the_action(m, x) -> None:
     """(A.45) with (A.64), (A.65) gives (A.66)."""
@@ -97,6 +100,7 @@ def test_entropy_is_made_of_the_cumulants_of_the_action(m, x) -> None:
 # Many inputs
 
 
+@pytest.mark.covers("A3.5", "A3.7")
 @pytest.mark.parametrize("m", [1, 2])
 def test_couplings_give_back_metric_and_vertex(m) -> None:
     """(4.47), (4.48) against (4.82), (4.109): what is left falls as 1/n^2."""
@@ -117,6 +121,7 @@ def test_one_input_is_the_special_case() -> None:
     assert many.quadratic.item() == pytest.approx(one, rel=1e-8)
 
 
+@pytest.mark.covers("A3.8")
 def test_marginalising_is_consistent() -> None:
     """Keeping samples and neurons, against integrating the action of all: differences are O(v^2)."""
     K, V, G1 = tensors(2, seed=3)
@@ -137,6 +142,7 @@ def test_marginalising_is_consistent() -> None:
     assert rest[0] / rest[1] == pytest.approx(100, rel=0.2)
 
 
+@pytest.mark.covers("A3.5")
 @pytest.mark.parametrize(("count", "m"), [(2, 1), (1, 2)])
 def test_the_action_and_its_expansion_agree(count, m) -> None:
     """(4.46) with the couplings of (4.109) against the form without inverses."""
@@ -158,6 +164,7 @@ def test_the_action_and_its_expansion_agree(count, m) -> None:
     np.testing.assert_allclose(rest[0][big] / rest[1][big], 100, rtol=0.3)
 
 
+@pytest.mark.covers("A3.5", "A3.7")
 def test_action_is_minus_the_logarithm_of_the_density() -> None:
     """Two-layer linear: differences of S against the exact density of one and two neurons."""
     n, m = 4000, 2
@@ -176,6 +183,7 @@ def test_action_is_minus_the_logarithm_of_the_density() -> None:
 # Agreement with the recursions and with networks
 
 
+@pytest.mark.covers("A3.5")
 @pytest.mark.parametrize("name", ["tanh", "relu"])
 def test_expectations_of_activations_are_the_recursions(name) -> None:
     """C_W E[ss] at a layer gives K and G1 of the next: (4.61) is (4.115)."""
@@ -228,6 +236,7 @@ def metrics_of(net, x, networks, seed) -> tuple[np.ndarray, np.ndarray]:
     return G, z
 
 
+@pytest.mark.covers("A3.5", "B12")
 @pytest.mark.parametrize("name", ["tanh", "relu"])
 def test_intralayer_covariance_in_networks(name) -> None:
     """(4.64) for z_1^2 + z_1 z_2 and exp(-z_2^2/2) of different neurons, at two widths.
@@ -260,6 +269,7 @@ def test_intralayer_covariance_in_networks(name) -> None:
     assert abs(off[1]) < max(0.6 * abs(off[0]), 0.1)
 
 
+@pytest.mark.covers("A3.5", "C11")
 def test_expectation_over_two_neurons_in_networks() -> None:
     net = sw.MLP(3, 40, "tanh", input_dim=2, output_dim=2, C_W=1.5, C_b=0.1)
     x = np.array([[0.9, 0.3], [-0.2, 1.1]])
@@ -281,6 +291,7 @@ def test_expectation_over_two_neurons_in_networks() -> None:
 # The six-point vertex
 
 
+@pytest.mark.covers("C57")
 def test_six_point_vertex_of_relu() -> None:
     """(ε.20) and its exact solution; 75 l^2 asymptotically, (ε.21)."""
     net = sw.MLP(12, 100, "relu", input_dim=1, output_dim=1).at_criticality()
@@ -319,6 +330,7 @@ def test_six_point_vertex_of_squares() -> None:
     assert value == pytest.approx(float(exact) * scale, rel=1e-4, abs=0)
 
 
+@pytest.mark.covers("C57")
 @pytest.mark.parametrize("a", [-0.4, 0.3, 1.0])
 def test_six_point_vertex_of_exact_laws(a) -> None:
     """Third cumulants of the exact metric; unequal widths (n, 2n, 3n)."""
@@ -337,6 +349,7 @@ def test_six_point_vertex_of_exact_laws(a) -> None:
     assert rest[1][0] == pytest.approx(0, abs=1e-5)  # the second layer is exact
 
 
+@pytest.mark.covers("C57")
 def test_six_point_vertex_of_tanh_in_networks() -> None:
     n = 30
     net = sw.MLP(3, n, "tanh", input_dim=1, output_dim=1, C_W=1.5, C_b=0.1)

@@ -18,6 +18,7 @@ ONE = np.ones((1, 1))
 X = np.array([[1.0, 0.5, -0.2], [-0.3, 0.8, 0.4], [0.7, -0.1, 1.1]])
 
 
+@pytest.mark.covers("C64")
 def test_types_are_trees() -> None:
     """Trees of 2, 3, ... nodes up to relabelling (OEIS A000055); k! ways to grow them in all."""
     counts = [1, 1, 2, 3, 6, 11, 23, 47]
@@ -30,6 +31,7 @@ def test_types_are_trees() -> None:
         assert types[0].orders == (k, *(1,) * k)
 
 
+@pytest.mark.covers("C64")
 def test_multiplicities_of_the_next_differentials() -> None:
     """(A2), (A3): two dNTKs; each of them one dd_I and two dd_II. Then counted by hand for k = 4."""
     assert [(t.parents, t.multiplicity) for t in differential_types(2)] == [((0, 0), 2)]
@@ -45,6 +47,7 @@ def test_multiplicities_of_the_next_differentials() -> None:
     ]
 
 
+@pytest.mark.covers("C64")
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6])
 def test_terms_are_the_matchings_of_the_tree(k: int) -> None:
     """A factor is linear in the last weights: the joins they make share no factor. 2u + v = k + 1."""
@@ -68,6 +71,7 @@ def test_terms_are_the_matchings_of_the_tree(k: int) -> None:
 ALL_TREES = [t.parents for k in range(1, 6) for t in differential_types(k)]
 
 
+@pytest.mark.covers("C63", "C64")
 @pytest.mark.parametrize("parents", ALL_TREES)
 def test_closed_form_of_one_network_is_its_derivatives(parents: tuple[int, ...]) -> None:
     net = sw.MLP(
@@ -100,6 +104,7 @@ def sine(width: int = 6, **rest: object) -> sw.MLP:
     return sw.MLP(2, width, "sin", input_dim=1, output_dim=1, **rates)
 
 
+@pytest.mark.covers("C63")
 @pytest.mark.parametrize(
     ("s", "expected"),
     [
@@ -116,6 +121,7 @@ def test_table_of_means(s: float, expected: tuple[float, ...]) -> None:
         assert mean.error < 1e-12
 
 
+@pytest.mark.covers("C63")
 @pytest.mark.parametrize("k", range(2, 9))
 def test_closed_form_of_type_one(k: int) -> None:
     """One input, one output: k!! pairings of the weights; sigma^(k) of sin by hand."""
@@ -144,6 +150,7 @@ def test_closed_form_of_type_one(k: int) -> None:
     )
 
 
+@pytest.mark.covers("C63")
 def test_second_layer_of_the_tabulated_flow() -> None:
     """tanh, K = 1, Theta = 2, C_W = lambda_W = 1: P, Q, R, S, T, U of the second layer, each alone."""
     net = sw.MLP(2, 50, "tanh", input_dim=1, output_dim=2, lambda_b=(1.0, 0.5))
@@ -172,6 +179,7 @@ def test_mean_ntk_is_that_of_the_flow() -> None:
         assert mean.value == pytest.approx(Theta[a, b], rel=1e-10)
 
 
+@pytest.mark.covers("C63", "C64")
 @pytest.mark.parametrize(
     "parents", [t.parents for k in (2, 3, 4, 5) for t in differential_types(k)]
 )
@@ -212,6 +220,7 @@ def test_an_odd_number_of_weights_averages_to_nothing() -> None:
         assert mean_shallow_differential(sine(), ONE, parents, z=(0, 0)).value == 0.0
 
 
+@pytest.mark.covers("C62", "C64")
 @pytest.mark.parametrize("s", [0, 0.25, 0.5, 0.75, 1])
 def test_every_type_has_the_order_of_its_number_of_contractions(s: float) -> None:
     """(A15), (A17): powers of the width, from exact means at n = 50 and 5000."""

@@ -57,6 +57,7 @@ def test_inputs_of_unequal_norm_are_told_apart() -> None:
         np.testing.assert_allclose(found[:, 0], V[:, 0, 1, 0, 1], rtol=2e-4)
 
 
+@pytest.mark.covers("A3.6")
 @pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
 def test_no_entry_of_the_vertex_is_larger(name: str) -> None:
     """|V_abcd| <= n epsilon sqrt(K_aa K_bb K_cc K_dd), for anticorrelated and orthogonal inputs too."""
@@ -69,6 +70,7 @@ def test_no_entry_of_the_vertex_is_larger(name: str) -> None:
     np.testing.assert_allclose(share, epsilon, rtol=1e-3)
 
 
+@pytest.mark.covers("A3.6")
 def test_orthogonal_inputs_fluctuate_most_in_deep_odd_networks() -> None:
     r"""V/(nK²) → ℓ/n at c = 0 and 2ℓ/3n at c = 1, p_perp = 1; for equal signs of ReLU 5(ℓ-1)/n at c = 1."""
     depth = 1500
@@ -139,6 +141,7 @@ def test_what_depth_and_kinks_leave_room_for() -> None:
     assert sought(net(3, "tanh", features=3, C_b=0.1), with_a_zero).pairs == 10
 
 
+@pytest.mark.covers("A3.6")
 @pytest.mark.parametrize(("name", "width", "C_W"), [("tanh", 10, 1.2), ("relu", 40, 2.0)])
 def test_ensembles_fluctuate_as_it_says(name: str, width: int, C_W: float) -> None:
     """At epsilon = 0.3 or so: the largest relative variance over pairs, and how far the mean moves."""

@@ -22,6 +22,7 @@ VERTEX = {  # (activation, layer): V_0000, 0001, 0011, 0101, 0111, 1111
 }
 
 
+@pytest.mark.covers("B10")
 @pytest.mark.parametrize(("name", "C_W"), [("tanh", 1.0), ("relu", 2.0)])
 def test_two_inputs_with_rates_of_their_own_in_each_layer(name: str, C_W: float) -> None:
     flow = sw.predict(net(4, name, features=3, C_b=0.1, C_W=C_W, **RATES), X)

@@ -29,6 +29,7 @@ SINGLE_INPUT = {  # activation, layer: K, V, G1 from K(1) = 1 at C_b = 0, C_W = 
 }
 
 
+@pytest.mark.covers("A3.6", "A4.2")
 @pytest.mark.parametrize("name", ["tanh", "sin"])
 def test_single_input_table(name: str) -> None:
     flow = sw.predict(net(50, name, features=1), one_input())
@@ -60,6 +61,7 @@ TWO_INPUT = {  # layer: K_00, K_01, K_11; V_0000, 0001, 0011, 0101, 0111, 1111; 
 }
 
 
+@pytest.mark.covers("A3.3", "A3.4", "A3.6", "A3.7", "A4.2", "B11")
 def test_two_input_tanh_table() -> None:
     x = inputs_with_kernel(np.array([[1.0, 0.5], [0.5, 0.8]]))
     flow = sw.predict(net(4, "tanh", features=2), x)

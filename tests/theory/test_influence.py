@@ -28,6 +28,7 @@ def tanh(width: int = 64, depth: int = 4, **rest: object) -> sw.MLP:
     return sw.MLP(depth, width, "tanh", input_dim=2, output_dim=1, C_b=C_b, C_W=C_W, **rest)
 
 
+@pytest.mark.covers("D12.1")
 def test_tabulated_kernels() -> None:
     kernels = note_kernels(tanh(), X)
     table = [0.175, 0.20764803, 0.2471898, 0.28537998]
@@ -39,6 +40,7 @@ def test_tabulated_kernels() -> None:
     assert np.all(kernels.path(3, 2) == 1)
 
 
+@pytest.mark.covers("D12.5")
 @pytest.mark.parametrize(
     ("depth", "same", "other"),
     [
@@ -52,6 +54,7 @@ def test_tabulated_ntk(depth: int, same: float, other: float) -> None:
     assert (Theta[0, 0], Theta[0, 1]) == pytest.approx((same, other), abs=6e-8)
 
 
+@pytest.mark.covers("D12.5")
 def test_ntk_in_both_parametrisations_is_that_of_the_flow() -> None:
     for rates, function in (
         ({"lambda_b": C_b, "lambda_W": C_W}, ntk_in_ntk_parametrisation),
@@ -62,6 +65,7 @@ def test_ntk_in_both_parametrisations_is_that_of_the_flow() -> None:
         np.testing.assert_allclose(function(net, X), Theta, rtol=1e-10)
 
 
+@pytest.mark.covers("D12.4")
 def test_tabulated_second_moments() -> None:
     Q = {ell: 64 * second_moment(tanh(), X, layer=ell)[:, 0, 1] for ell in (1, 2, 3)}
     assert Q[1] == pytest.approx([0.598881], abs=6e-7)
@@ -69,6 +73,7 @@ def test_tabulated_second_moments() -> None:
     assert Q[3] == pytest.approx([0.727599, 1.039689, 0.864245], abs=6e-7)
 
 
+@pytest.mark.covers("D12.1", "D12.2")
 def test_kernels_are_pdlts_one_layer_shifted() -> None:
     net = sw.MLP(3, 9, "gelu", input_dim=2, output_dim=1, C_b=(0.1, 0.3, 0.2), C_W=(1.1, 1.7, 1.4))
     kernels, flow = note_kernels(net, X), sw.predict(net, X, observables="kernel")
@@ -122,6 +127,7 @@ def within(values: np.ndarray, predicted: float, *, bias: float) -> None:
     assert abs(values.mean() - predicted) < 4 * error + bias * abs(predicted)
 
 
+@pytest.mark.covers("D12.3", "D12.4")
 @pytest.mark.parametrize(("k", "ell"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3)])
 @pytest.mark.parametrize(("x", "moved"), [(0, 1), (1, 0)])
 def test_second_moments_against_networks(
@@ -142,6 +148,7 @@ def variances() -> np.ndarray:
     return 64 * output_variance(tanh(64), X)
 
 
+@pytest.mark.covers("D12.3", "D12.4")
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_output_moments_against_networks(ensemble: tuple[int, Ensemble], k: int) -> None:
     width, nets = ensemble
@@ -156,6 +163,7 @@ def test_output_moments_against_networks(ensemble: tuple[int, Ensemble], k: int)
         assert (V, M) == (0, 1)
 
 
+@pytest.mark.covers("D12.4")
 @pytest.mark.parametrize(("blocks", "ell"), [((1, 2), 3), ((1, 3), 3), ((1, 2), 2), ((1, 3), 4)])
 def test_cross_terms_do_not_vanish(
     ensemble: tuple[int, Ensemble], blocks: tuple[int, int], ell: int
@@ -173,6 +181,7 @@ def test_squares_of_one_block_are_no_cross_terms() -> None:
         np.testing.assert_allclose(cross_moment(tanh(), X, (2, 2), layer=ell), Q[1])
 
 
+@pytest.mark.covers("D12.2")
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_a_step_on_a_block_against_networks(ensemble: tuple[int, Ensemble], k: int) -> None:
     """The gradient is that of the block itself: <h, h'> J / d, with its forward factor measured too."""
@@ -186,6 +195,7 @@ def test_a_step_on_a_block_against_networks(ensemble: tuple[int, Ensemble], k: i
     within(below, square, bias=12 / width)
 
 
+@pytest.mark.covers("D12.4")
 def test_deep_linear_networks_by_hand() -> None:
     """Coincident inputs, C_W = 1: Q_{k,l} = (l - k + 1)/n below the output."""
     net = sw.MLP(6, 50, "linear", input_dim=1, output_dim=1)

@@ -54,11 +54,13 @@ def within(values: np.ndarray, predicted: float, *, bias: float) -> None:
     assert abs(values.mean() - predicted) < 4 * error + bias * abs(predicted)
 
 
+@pytest.mark.covers("D12.6")
 @pytest.mark.parametrize("k", [1, 2])
 def test_overlap_of_rows_against_networks(networks: dict[str, np.ndarray], k: int) -> None:
     within(networks[f"T{k}"], row_overlap(net(), X, k)[0, 1], bias=3 / WIDTH)
 
 
+@pytest.mark.covers("D12.6")
 def test_diagonal_and_both_moments_against_networks(networks: dict[str, np.ndarray]) -> None:
     moments = refined_moments(net(), X)
     within(networks["diagonal"], moments.transfer[0, 0, 1, 0, 0], bias=3 / WIDTH)
@@ -81,6 +83,7 @@ def test_first_moment_differs_from_the_plain_one_by_one_over_n() -> None:
     np.testing.assert_allclose(*excess, rtol=1e-6)
 
 
+@pytest.mark.covers("D12.6")
 def test_transfer_matrices_carry_the_moments() -> None:
     moments = refined_moments(net(), X)
     v = np.stack([moments.D, moments.S], axis=-1)
@@ -130,6 +133,7 @@ def test_odd_activations_leave_nothing_off_the_diagonal(name: str) -> None:
     np.testing.assert_allclose(moments.M, first_moment(odd, X)[:3], rtol=1e-10)
 
 
+@pytest.mark.covers("D12.6")
 def test_a_mean_of_the_activation_is_not_what_counts() -> None:
     """sigma'' of mean zero: no overlap of rows however large the mean of sigma (the printed box differs)."""
     shifted = sw.activation(lambda z: z + 1.0)

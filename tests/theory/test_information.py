@@ -44,6 +44,7 @@ def tables(*shape):
     return lists.map(lambda v: np.reshape(v, shape) / np.sum(v))
 
 
+@pytest.mark.covers("A8.1")
 def test_entropies_of_simple_tables() -> None:
     """(A.2), (A.3), RAID-1 of k states, three copies of a bit, XOR."""
     assert entropy([0.0, 1.0, 0.0]) == 0
@@ -59,6 +60,7 @@ def test_entropies_of_simple_tables() -> None:
     assert tripartite_information(xor) == pytest.approx(-math.log(2), rel=1e-14)
 
 
+@pytest.mark.covers("A8.1")
 @given(tables(3, 4), tables(3, 4))
 def test_inequalities(p, q) -> None:
     """KL >= 0 and I >= 0, (A.13), (A.15); I is the divergence from the product of marginals."""
@@ -70,6 +72,7 @@ def test_inequalities(p, q) -> None:
     assert cross_entropy(p, q) >= entropy(p) - 1e-12
 
 
+@pytest.mark.covers("A8.1")
 @given(tables(2, 3, 2))
 def test_tripartite_information_is_symmetric(p) -> None:
     """And it is I(x,y) - I(x,y|z), (A.24)."""
@@ -85,6 +88,7 @@ def test_tripartite_information_is_symmetric(p) -> None:
     assert value == pytest.approx(expected, abs=1e-10)
 
 
+@pytest.mark.covers("A8.1")
 def test_excluded_states_and_the_largest_entropy() -> None:
     assert kl_divergence([0.5, 0.5], [1.0, 0.0]) == math.inf
     assert kl_divergence([1.0, 0.0], [0.5, 0.5]) == pytest.approx(math.log(2), rel=1e-15)
@@ -99,6 +103,7 @@ def test_excluded_states_and_the_largest_entropy() -> None:
 # Infinite width
 
 
+@pytest.mark.covers("A8.2")
 def test_gaussian_entropies() -> None:
     """(A.26) and (A.29); 0.1 gives 0.553456."""
     assert gaussian_entropy(2.0, 3) == pytest.approx(
@@ -108,6 +113,7 @@ def test_gaussian_entropies() -> None:
     assert two_input_mutual_information(1.0) == 0
 
 
+@pytest.mark.covers("A8.2")
 @given(st.floats(0.3, 3), st.floats(0.3, 3), st.floats(-0.95, 0.95))
 def test_information_across_inputs(a, b, c) -> None:
     """(A.28) from the correlation alone; by quadrature of the density for one case below."""
@@ -121,6 +127,7 @@ def test_information_across_inputs(a, b, c) -> None:
         assert two_input_mutual_information(1 / ratio) == pytest.approx(value, rel=1e-8)
 
 
+@pytest.mark.covers("A8.2")
 def test_entropy_by_quadrature() -> None:
     K = np.array([[1.0, 0.6], [0.6, 2.0]])
     P = np.linalg.inv(K)
@@ -159,6 +166,7 @@ TABLE = {  # part 8.3 of the reference: entropy deficits, mutual and tripartite 
 }
 
 
+@pytest.mark.covers("A8.3")
 @pytest.mark.parametrize("n", TABLE)
 def test_the_oracle_is_that_of_the_reference(n) -> None:
     S = [0.0, *(exact_entropy(n, m) - m / 2 * math.log(2 * math.pi * math.e) for m in (1, 2, 3))]
@@ -168,6 +176,7 @@ def test_the_oracle_is_that_of_the_reference(n) -> None:
     assert 3 * S[1] - 3 * S[2] + S[3] == pytest.approx(tripartite, abs=2e-8)
 
 
+@pytest.mark.covers("A8.3")
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_entropies_through_third_order(m) -> None:
     """The error of (A.52) falls as n^-3 and that of (A.66) as n^-4."""
@@ -184,6 +193,7 @@ def test_entropies_through_third_order(m) -> None:
             assert math.log2(one / other) == pytest.approx(power, abs=0.25)
 
 
+@pytest.mark.covers("A8.3")
 def test_mutual_information_of_the_table() -> None:
     for n, first, both in ((40, 3.125e-4, 2.4479e-4), (100, 5.0e-5, 4.5667e-5)):
         terms = finite_width_mutual_information(1, 1, 2 / n)
@@ -194,6 +204,7 @@ def test_mutual_information_of_the_table() -> None:
     assert finite_width_tripartite_information(1, 1, 1, 0.05) == pytest.approx(1.5625e-5, rel=1e-12)
 
 
+@pytest.mark.covers("A8.3")
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6), st.floats(0, 0.1))
 def test_informations_come_from_entropies(m1, m2, m3, x) -> None:
     """(A.67), (A.75) from (A.66)."""
@@ -209,6 +220,7 @@ def test_informations_come_from_entropies(m1, m2, m3, x) -> None:
     assert value == pytest.approx(triple, abs=1e-12)
 
 
+@pytest.mark.covers("B6")
 @pytest.mark.parametrize("name", ["tanh", "relu"])
 def test_conditional_variance_in_networks(name) -> None:
     """(6.78): regression of z_2^2 on z_1^2, exact Gaussian averages over networks, two widths."""
@@ -238,6 +250,7 @@ def test_conditional_variance_in_networks(name) -> None:
 # The optimal depth
 
 
+@pytest.mark.covers("A8.3")
 def test_optimal_aspect_ratios_of_the_table() -> None:
     """(A.72)-(A.74), reference table C."""
     for outputs, ratios in ((10, (0.12, 0.04, 0.016)), (100, (0.01875, 0.00625, 0.0025))):
@@ -253,6 +266,7 @@ def test_optimal_aspect_ratios_of_the_table() -> None:
     assert optimal_information(1e9, 1e9) == pytest.approx(1 / 54, rel=1e-6)
 
 
+@pytest.mark.covers("A8.3")
 @given(st.integers(1, 30), st.integers(1, 30), st.floats(0.1, 6))
 @settings(max_examples=40)
 def test_the_optimum_is_a_maximum(m1, m2, nu) -> None:
@@ -297,6 +311,7 @@ def test_a_cornered_function_falls_to_zero_with_a_third_of_its_source() -> None:
     assert selu.coefficients["nu"] == pytest.approx(source / 3, rel=1e-5)
 
 
+@pytest.mark.covers("A8.3")
 def test_optimal_depth_of_a_network() -> None:
     best = optimal_depth(sw.MLP(4, 100, "tanh", input_dim=64, output_dim=10))
     assert best.depth == pytest.approx(12, rel=1e-12)

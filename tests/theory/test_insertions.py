@@ -56,6 +56,7 @@ MONOMIALS = [
 ]
 
 
+@pytest.mark.covers("B12", "C10")
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 @pytest.mark.parametrize(("below", "legs"), MONOMIALS)
 def test_monomials_against_wick(below, legs, count) -> None:
@@ -108,6 +109,7 @@ def agrees(products: np.ndarray, value: np.ndarray, error: np.ndarray) -> None:
     assert np.max(np.abs(value)) > 20 * np.median(noise)
 
 
+@pytest.mark.covers("B12", "C10")
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_draws_of_real_weights(count) -> None:
     """With signs reversed too: a coarser noise, half the draws."""
@@ -124,6 +126,7 @@ def test_draws_of_real_weights(count) -> None:
     agrees(both, value.reshape(3, -1), error.reshape(3, -1))
 
 
+@pytest.mark.covers("B12")
 def test_generating_function_of_draws() -> None:
     J = np.array([[0.5, -0.8, 0.1], [0.3, 0.2, -0.6]])
     z, W = draws(TWO, 2, 400_000, seed=3)
@@ -135,6 +138,7 @@ def smooth_observable(z) -> np.ndarray:
     return np.cos(z[0, 0] - 0.4 * z[1, 1]) + np.tanh(z[0, 0] + 0.2) * z[1, 0]
 
 
+@pytest.mark.covers("B12")
 def test_derivatives_of_the_generating_function_are_the_moments() -> None:
     rules = {"C_b": C_b, "C_W": C_W}
 
@@ -153,6 +157,7 @@ def test_derivatives_of_the_generating_function_are_the_moments() -> None:
         assert series[count] * math.factorial(count) == pytest.approx(contracted, rel=1e-5)
 
 
+@pytest.mark.covers("C10")
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_weights_make_up_a_preactivation(count) -> None:
     """Without a bias z = W sigma: one weight fewer, one factor z more."""
@@ -167,6 +172,7 @@ def test_weights_make_up_a_preactivation(count) -> None:
         np.testing.assert_allclose(summed, fewer, rtol=0, atol=1e-9)
 
 
+@pytest.mark.covers("B12")
 def test_printed_form_of_two_insertions() -> None:
     """(8.55) with inverse metrics, from draws-free moments of z: the deltas are where they are printed."""
     G = stochastic_metric(TWO, C_b=C_b, C_W=C_W)

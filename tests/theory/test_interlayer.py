@@ -26,6 +26,7 @@ def network(depth: int, width, name: str = "gelu") -> sw.MLP:
     return sw.MLP(depth, width, name, input_dim=3, output_dim=1, **own)
 
 
+@pytest.mark.covers("B12")
 @pytest.mark.parametrize("activation", ["gelu", "tanh", "relu"])
 def test_pairs_of_activations_give_the_recursions(activation) -> None:
     """The mean of sigma sigma is the metric above: its covariances are V and D over C_W n."""
@@ -50,6 +51,7 @@ def test_pairs_of_activations_give_the_recursions(activation) -> None:
         assert found.metric.shape == (4 - layer, 2, 2, 2, 2)
 
 
+@pytest.mark.covers("B12")
 def test_one_input_two_layers_up() -> None:
     """(6.107), and not its footnote: chi_parallel V / (n C_W), and so on through every layer."""
     net = network(5, 40, "tanh")
@@ -67,6 +69,7 @@ def test_one_input_two_layers_up() -> None:
         assert found.metric.ravel()[k] == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.covers("B12")
 def test_linear_network_exactly() -> None:
     """One input, O = z^2: every metric is the one below times a mean of squares of mean 1.
 
@@ -150,6 +153,7 @@ def observables(z) -> np.ndarray:
     return np.stack([np.cos(z[0] - 0.7 * z[1]), np.tanh(z[0] + 0.3) * z[1], np.abs(z[1])])
 
 
+@pytest.mark.covers("B12")
 @pytest.mark.parametrize("name", ["gelu", "relu"])
 def test_ensembles_with_three_hidden_layers(name) -> None:
     """Means over the neurons of layer 2 against layers 3 and 4, widths 8 and 24 extrapolated."""

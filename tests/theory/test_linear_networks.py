@@ -35,6 +35,7 @@ def linear(widths, **rest) -> sw.MLP:
 # Golden
 
 
+@pytest.mark.covers("A2.2", "A2.3")
 def test_factors() -> None:
     """PDLT (3.46) and the table of part 3.50."""
     assert [pairing_factor(7, m) for m in (0, 1)] == [1, 1]
@@ -62,6 +63,7 @@ def test_first_layer_counts_the_pairings(m, count) -> None:
     assert linear_correlator(net, [[1.0]], [0] * 2 * m, [0] * 2 * m) == count
 
 
+@pytest.mark.covers("A2.1", "A2.2", "A2.3")
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_one_input_is_a_product_over_layers(m) -> None:
     """PDLT (3.47) with unequal widths and C_W: the general recursion must collapse to it."""
@@ -76,6 +78,7 @@ def test_one_input_is_a_product_over_layers(m) -> None:
     assert all_same == pytest.approx(math.prod(range(1, 2 * m, 2)) * expected, rel=1e-12)
 
 
+@pytest.mark.covers("A2.4")
 def test_double_scaling() -> None:
     """(3.55)-(3.57): the distance from the limit falls as 1/n."""
     for m in (2, 3, 4):
@@ -123,6 +126,7 @@ def brute_force(widths, C_W, x, neurons, samples) -> float:
     return total
 
 
+@pytest.mark.covers("A2.1", "A2.2", "A2.3")
 @pytest.mark.parametrize(
     ("widths", "neurons", "samples"),
     [
@@ -160,6 +164,7 @@ def test_legs_may_be_reordered(order) -> None:
     assert other == pytest.approx(one, rel=1e-12)
 
 
+@pytest.mark.covers("A2.2", "A2.4")
 def test_connected_correlators_of_one_input() -> None:
     """PDLT (3.29) and (3.57): the tensor times G_4 - G_2^2, and the sum of 15 times the cumulant."""
     net, x = linear((1, 4, 4, 4)), [[1.0]]
@@ -176,6 +181,7 @@ def test_connected_correlators_of_one_input() -> None:
     assert first == pytest.approx(0, abs=1e-14)
 
 
+@pytest.mark.covers("A2.5")
 def test_vertex_is_the_connected_correlator_of_different_neurons() -> None:
     net = linear((2, 3, 5, 4), C_W=[1.1, 0.9, 1.3])
     x = np.array([[0.7, -0.4], [1.1, 0.3]])
@@ -185,6 +191,7 @@ def test_vertex_is_the_connected_correlator_of_different_neurons() -> None:
         assert V[a, b, c, d] == pytest.approx(value, rel=1e-11)
 
 
+@pytest.mark.covers("A2.5")
 def test_vertex_at_leading_order_is_that_of_predict() -> None:
     """What is left falls as 1/n^2; K13 K24 + K14 K23 per layer for equal widths."""
     x = np.array([[0.7, -0.4], [1.1, 0.3]])
@@ -214,6 +221,7 @@ def draw(widths, C_W, x, networks, *, slope=1.0) -> np.ndarray:
     return z
 
 
+@pytest.mark.covers("A2.1", "A2.2", "A2.3")
 def test_correlators_against_real_weights() -> None:
     """Slope 0.8, unequal widths, two inputs; four standard errors of each of several moments."""
     widths, C_W = (2, 4, 6, 3), (1.1, 1.4, 1.2)
@@ -234,6 +242,7 @@ def test_correlators_against_real_weights() -> None:
         assert error < 0.1 * abs(value)
 
 
+@pytest.mark.covers("A2.2")
 def test_covariance_of_observables() -> None:
     """(3.33): exactly [(1 + 2/n)^l - 1] G_2^2, and an ensemble for two inputs."""
     net = linear((1, 50, 50, 50, 50))
@@ -254,6 +263,7 @@ def test_covariance_of_observables() -> None:
 # The exact law of scale-invariant activations
 
 
+@pytest.mark.covers("A2.5")
 def test_moments_per_layer_of_relu_and_linear() -> None:
     """Closed forms of the reference, section 2.5."""
     for n in (1, 7, 30):
@@ -281,6 +291,7 @@ def test_second_moment_is_a_product_of_nu(a, first, second) -> None:
     np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
+@pytest.mark.covers("A2.5")
 def test_moments_against_an_ensemble() -> None:
     net = sw.MLP(
         4,

@@ -73,6 +73,7 @@ def test_sizes_hold_for_units_of_the_input_from_micro_on():
     assert failures == []
 
 
+@pytest.mark.covers("A3.6")
 def test_the_bias_is_the_relative_variance_times_the_size_whatever_else_is_asked():
     net = network("gelu")
     alone = at_width(sw.predict(net, X, observables=["dntk_P"]), 64)

@@ -39,6 +39,7 @@ def _exact(network: sw.MLP, x0: np.ndarray, dx: np.ndarray) -> np.ndarray:
     return np.concatenate([project(flow.K), project(flow.Theta)])
 
 
+@pytest.mark.covers("A4.3")
 def test_tabulated_coefficients_for_equal_norms() -> None:
     """tanh, L = 5, rates 1/l and 1; per |dx|², and K_00, Theta_00."""
     dx = 1e-3 * ACROSS
@@ -57,6 +58,7 @@ def test_tabulated_coefficients_for_equal_norms() -> None:
     assert not flow.dTheta1.any()
 
 
+@pytest.mark.covers("B23")
 def test_tabulated_coefficients_for_unequal_norms() -> None:
     epsilon = 1e-3
     dx = epsilon * np.array([0.8, -0.3, 0.5])
@@ -68,6 +70,7 @@ def test_tabulated_coefficients_for_unequal_norms() -> None:
     assert interpolation_variance(flow)[-1, 0] / epsilon**2 == pytest.approx(0.0747144, abs=6e-8)
 
 
+@pytest.mark.covers("A4.3", "B23")
 @pytest.mark.parametrize("name", ["tanh", "swish", "sigmoid"])
 @pytest.mark.parametrize("along", [0.0, 0.6, 1.0], ids=["across", "oblique", "along"])
 def test_what_is_left_out_is_of_the_next_order_of_the_same_parity(name: str, along: float) -> None:
@@ -86,6 +89,7 @@ def test_what_is_left_out_is_of_the_next_order_of_the_same_parity(name: str, alo
             assert np.log2(large / small) == pytest.approx(order, abs=0.2), (component, layer)
 
 
+@pytest.mark.covers("B23")
 @pytest.mark.parametrize("equal", [True, False])
 def test_robustness_and_variance_against_two_inputs(equal: bool) -> None:
     # along x_0 and with weights alone learning, dTheta_[1] is as large as it can be
@@ -118,6 +122,7 @@ def test_first_layer_and_several_inputs() -> None:
     np.testing.assert_allclose(project(flow.Theta[0])[2], flow.ddTheta2[0], atol=1e-15)
 
 
+@pytest.mark.covers("A4.3")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=3, max_size=3))
 def test_basis_there_and_back(components: list[float]) -> None:
@@ -146,6 +151,7 @@ def _derivatives(name: str, order: int):
     return tuple(lambda z, k=k: sigma.derivative(z, k) for k in range(order, order + 3))
 
 
+@pytest.mark.covers("A4.3")
 @pytest.mark.parametrize("orders", [(0, 0), (0, 1), (1, 1)])
 def test_general_expectation(orders: tuple[int, int]) -> None:
     """(5.39) misses delta³, or delta⁴ where F is symmetric and the norms are equal."""

@@ -12,6 +12,7 @@ BIAS = (0.0, 0.2, 0.0, 0.4, 0.1)
 C_W = (1.0, 1.3, 0.7, 1.8, 0.9)
 
 
+@pytest.mark.covers("A3.3", "A3.4", "A3.6", "A3.7", "B11")
 @pytest.mark.parametrize("name", ["tanh", "sin", "erf", "gelu", "swish", "quadratic"])
 def test_unequal_widths_and_hyperparameters_of_its_own_in_each_layer(name: str) -> None:
     x = np.array([[0.9, -0.3, 0.4], [0.5, 0.8, -0.6]])

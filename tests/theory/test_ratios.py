@@ -19,6 +19,7 @@ NAMES = {
 }
 
 
+@pytest.mark.covers("C54")
 @pytest.mark.parametrize("name", ["tanh", "gelu", "softplus", "relu", "leaky_relu"])
 def test_one_input_is_the_diagonal_of_many(name: str) -> None:
     rates = {"lambda_b": (0.3, 0.9, 0.2, 0.6), "lambda_W": (0.8, 1.2, 0.5, 1.7)}
@@ -40,6 +41,7 @@ def test_one_input_is_the_diagonal_of_many(name: str) -> None:
         )
 
 
+@pytest.mark.covers("C54")
 def test_ratios_grow_like_depth_over_width() -> None:
     # PDLT (∞.34)-(∞.37), (9.67), (11.100)-(11.102) for tanh with rates 1/l and 1, X = 3/2.
     depth, n = 4000, 1000
@@ -56,6 +58,7 @@ def test_ratios_grow_like_depth_over_width() -> None:
     assert not np.any(ratios.V[0])
 
 
+@pytest.mark.covers("C34")
 def test_outputs_of_all_depths_have_one_size() -> None:
     K = single_input_flow(net(400, "sin", features=1).at_criticality(), np.ones((1, 1))).K[:, 0]
     factor = output_scale(K)

@@ -44,6 +44,7 @@ def trunk(depth, width, sigma, gamma, *, features=2, **rest) -> ResidualMLP:
 # Golden
 
 
+@pytest.mark.covers("A7.1", "A9.3")
 def test_printed_recursion_as_tabulated() -> None:
     """Reference table 10.5: tanh, gamma^2 = 1/2, C_W = 1/2, from K = 1; ten digits."""
     net = trunk(50, 10, "tanh", 0.5**0.5, C_W=[1, *[0.5] * 49])
@@ -79,6 +80,7 @@ def test_a_linear_network_remembers_quadratically(gamma) -> None:
     assert residual_growth("linear", gamma) == pytest.approx(2 * (1 - gamma**4), rel=1e-12)
 
 
+@pytest.mark.covers("A9.3")
 def test_growth_tabulated() -> None:
     """nu(gamma) as printed, reference section 14."""
     for name, values in (
@@ -94,6 +96,7 @@ def test_growth_tabulated() -> None:
         assert residual_growth(name, 1.0) == pytest.approx(0, abs=1e-15)
 
 
+@pytest.mark.covers("A9.3")
 @pytest.mark.parametrize("name", ["relu", "leaky_relu(-0.3)", "leaky_relu(0.5)", "leaky_relu(-1)"])
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.8, 0.97])
 def test_growth_is_the_sum_over_the_memory(name, gamma) -> None:
@@ -106,6 +109,7 @@ def test_growth_is_the_sum_over_the_memory(name, gamma) -> None:
     assert residual_growth(name, gamma) == pytest.approx(total, rel=1e-8)
 
 
+@pytest.mark.covers("A9.3")
 @pytest.mark.parametrize(("name", "gamma"), [("relu", 0.7), ("gelu", 0.6), ("tanh", 0.5)])
 def test_growth_is_that_of_the_recursion(name, gamma) -> None:
     """The slope of V/K^2 between two depths, deep enough for the memory to have filled."""
@@ -124,6 +128,7 @@ def test_optimal_aspect_ratios() -> None:
     assert printed == pytest.approx(0.0355556, rel=1e-5)
 
 
+@pytest.mark.covers("A9.3")
 @given(st.floats(1.0001, 50), st.sampled_from(["tanh", "linear", "relu", "leaky_relu(0.4)"]))
 @settings(max_examples=12, deadline=None)
 def test_gamma_star_inverts_the_growth(factor, name) -> None:
@@ -149,6 +154,7 @@ def test_below_the_optimal_depth_no_skip_is_needed() -> None:
 # Properties
 
 
+@pytest.mark.covers("A9.1", "A9.2")
 @pytest.mark.parametrize("name", ["tanh", "relu", "gelu"])
 def test_without_skips_it_is_predict(name) -> None:
     mlp = sw.MLP(4, [30, 20, 40], name, input_dim=2, output_dim=3).at_criticality()
@@ -162,6 +168,7 @@ def test_without_skips_it_is_predict(name) -> None:
     np.testing.assert_allclose(G1, theory.metric_nlo.values[:, 1, 1], atol=1e-7)
 
 
+@pytest.mark.covers("A9.3")
 @pytest.mark.parametrize("name", ["tanh", "relu", "swish"])
 def test_one_input_of_many_is_the_single_input(name) -> None:
     net = trunk(4, 30, name, 0.6).at_criticality()
@@ -183,6 +190,7 @@ def test_inputs_may_be_left_out() -> None:
     np.testing.assert_allclose(one.V[:, 0, 0, 0, 0], all_of_them.V[:, 1, 1, 1, 1], rtol=1e-8)
 
 
+@pytest.mark.covers("A9.1", "A9.2")
 @pytest.mark.parametrize("name", ["relu", "tanh", "gelu", "swish"])
 def test_critical_susceptibilities_are_one(name) -> None:
     net = trunk(3, 8, name, 0.7).at_criticality()
@@ -223,6 +231,7 @@ def test_metric_of_an_activation_with_kinks_off_zero() -> None:
 # Agreement with ensembles
 
 
+@pytest.mark.covers("A9.3")
 @pytest.mark.parametrize("name", ["tanh", "relu"])
 @pytest.mark.parametrize("square", [0.25, 0.5, 0.75])
 def test_ensembles_by_the_conditional_law(name, square) -> None:
@@ -249,6 +258,7 @@ def test_ensembles_by_the_conditional_law(name, square) -> None:
     assert excess[1] < 0.15
 
 
+@pytest.mark.covers("A7.1", "A9.3")
 def test_real_weights_tell_the_whole_memory_from_the_printed_one() -> None:
     """ReLU, gamma^2 = 1/2, five layers: V/K^2 is 13.7, not 9; 3000 networks with weights."""
     n, M = 60, 3000
@@ -336,6 +346,7 @@ def test_the_terms_of_the_mean_metric_at_a_kink() -> None:
         np.testing.assert_allclose(value.mean(axis=0)[row], want, atol=6e-3)
 
 
+@pytest.mark.covers("A9.3")
 @pytest.mark.parametrize(("name", "depth"), [("tanh", 3), ("relu", 4), ("gelu", 3)])
 def test_the_mean_metric_of_several_inputs(name, depth) -> None:
     """Its diagonal is the single-input one; without skips it is that of `predict`; linear: none."""
@@ -353,6 +364,7 @@ def test_the_mean_metric_of_several_inputs(name, depth) -> None:
     )
 
 
+@pytest.mark.covers("A9.3")
 def test_networks_drift_apart_by_the_memory() -> None:
     """ReLU, two correlated inputs, layer 3, two widths: the off-diagonal entry of the mean metric."""
     x = np.array([[1.0, 0.2], [0.9, 0.9]])
@@ -369,6 +381,7 @@ def test_networks_drift_apart_by_the_memory() -> None:
 # General blocks
 
 
+@pytest.mark.covers("A9.4")
 def test_one_layer_block_at_kaiming() -> None:
     """(B.45): a ReLU layer with C_W = 2 must give xi^2 = 1 - gamma^2."""
     rng = np.random.default_rng(1)
@@ -385,6 +398,7 @@ def test_one_layer_block_at_kaiming() -> None:
     assert scale.xi_error < 0.01
 
 
+@pytest.mark.covers("A9.4")
 @given(st.floats(-0.9, 0.9), st.floats(0.05, 0.99), st.floats(0.2, 3))
 @settings(max_examples=40, deadline=None)
 def test_the_scale_keeps_the_norm(overlap, gamma, size) -> None:
@@ -401,6 +415,7 @@ def test_the_scale_keeps_the_norm(overlap, gamma, size) -> None:
     assert scale.G_Rz == pytest.approx(size * overlap * scale.G_zz, abs=0.3 * size)
 
 
+@pytest.mark.covers("A9.4")
 def test_twenty_deep_blocks_keep_their_norm() -> None:
     """Three-layer ReLU blocks, fresh weights: flat over twenty of them, (B.42)-(B.45)."""
     rng = np.random.default_rng(3)

@@ -60,6 +60,7 @@ def _functions(sigma: sw.Activation, G: np.ndarray):
     return [f(G) for fit in fits for f in (fit, fit.deriv())]
 
 
+@pytest.mark.covers("B13")
 @pytest.mark.parametrize("sigma", ["tanh", WAVY, HARD_TANH], ids=str)
 def test_mean_ntk_at_next_order(sigma) -> None:
     r"""E[H] in the third layer; G1 = H1 in the limit where only the last layer learns.
@@ -87,6 +88,7 @@ def test_mean_ntk_at_next_order(sigma) -> None:
         assert 4 * error + bias * N1 / n2 < 0.1 * abs(theory) * N1 / n2
 
 
+@pytest.mark.covers("C14")
 def test_dntk_with_kinks() -> None:
     r"""Q in the third layer of hard tanh, from (11.44) with n_2 -> infinity at fixed n_1.
 

@@ -134,6 +134,7 @@ def _falling(depth: int, name: str) -> sw.MLP:
     return net(depth, name, features=1, lambda_b=rates)
 
 
+@pytest.mark.covers("A4.2", "A7.1")
 @pytest.mark.parametrize("name", ["tanh", "sin"])
 def test_kernel_vertex_and_metric(name: str) -> None:
     flow = single_input_flow(net(50, name, features=1), K1=1.0)
@@ -144,6 +145,7 @@ def test_kernel_vertex_and_metric(name: str) -> None:
             assert got == pytest.approx(expected, abs=6e-11)
 
 
+@pytest.mark.covers("C14", "C30")
 @pytest.mark.parametrize(("name", "table"), [("tanh", TANH), ("sin", SIN)])
 def test_tensors_up_to_the_ddntk(name: str, table: dict) -> None:
     flow = single_input_flow(_falling(max(table), name), K1=1.0)
@@ -159,6 +161,7 @@ def test_vertex_and_ntk_covariances_in_the_same_run() -> None:
         assert got == pytest.approx(expected, rel=5e-7)
 
 
+@pytest.mark.covers("B13")
 @pytest.mark.parametrize(
     ("name", "table"),
     [
@@ -186,6 +189,7 @@ def test_leaky_network_with_rates_of_its_own() -> None:
     assert got == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.covers("C15")
 def test_relu_with_rates_divided_by_the_depth() -> None:
     """PDLT (11.79): Theta = 1.5 and Q = 2.475 at the output of ten layers; P = 0, no R to U."""
     relu = net(10, "relu", features=1, lambda_b=0.1, lambda_W=0.1).at_criticality()
@@ -195,6 +199,7 @@ def test_relu_with_rates_divided_by_the_depth() -> None:
     assert flow.R is flow.S is flow.T is flow.U is None
 
 
+@pytest.mark.covers("C32")
 def test_deep_linear_ddntk() -> None:
     """PDLT (∞.46)-(∞.48), tabulated."""
     linear = net(10, "linear", features=1, lambda_b=0.07, lambda_W=0.04)
@@ -210,6 +215,7 @@ def test_deep_linear_ddntk() -> None:
         assert flow.R[layer - 1, 0] == flow.U[layer - 1, 0] == 0
 
 
+@pytest.mark.covers("B16")
 def test_contributions_of_layers_are_equal_under_the_equivalence_principle() -> None:
     """ReLU, PDLT (9.94): every layer gives the same, and K*/2 lambda_W + lambda_b in all."""
     relu = net(8, "relu", features=1, lambda_b=0.25, lambda_W=0.5).at_criticality()
@@ -218,6 +224,7 @@ def test_contributions_of_layers_are_equal_under_the_equivalence_principle() -> 
     np.testing.assert_allclose(weight, np.full((8, 1), 0.25) * [0.6, 2.0], rtol=1e-13)
 
 
+@pytest.mark.covers("B16")
 def test_gradients_of_sin_by_hand() -> None:
     """chi_perp = C_W (1 + exp(-2K))/2 and K' = C_b + C_W (1 - exp(-2K))/2."""
     C_W, C_b = (1.0, 0.7, 1.4), (0.1, 0.2, 0.0)

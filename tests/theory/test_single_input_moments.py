@@ -30,6 +30,7 @@ def _moments(sigma: sw.Activation, K: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(moment_names(sigma), line_moments(sigma, K)[0], strict=True))
 
 
+@pytest.mark.covers("A4.1")
 def test_sin_in_closed_form_down_to_tiny_kernels() -> None:
     r"""With e = exp(-2K): g = (1-e)/2, p = (1+e)/2, <s^4> = 3/8 - e/2 + e^4/8."""
     m, K = _moments(sw.activation("sin"), SMALL), SMALL
@@ -79,6 +80,7 @@ def _square_of_shifted_relu(K):
     return (K + c * c) * mp.ncdf(a) + c * mp.sqrt(K) * mp.npdf(a)
 
 
+@pytest.mark.covers("A4.1")
 @pytest.mark.parametrize(
     ("sigma", "square", "slope"),
     [
@@ -149,6 +151,7 @@ def test_what_saves_work_changes_nothing() -> None:
     assert not failures
 
 
+@pytest.mark.covers("A4.2", "A7.1")
 def test_deep_kernels_against_one_quadrature_per_layer() -> None:
     flow = single_input_flow(net(300, "tanh", features=1), K1=2.0)
     k = 2.0

@@ -105,6 +105,7 @@ class Printed:
         return out
 
 
+@pytest.mark.covers("A7.1", "B13")
 @pytest.mark.parametrize("sigma", ["tanh", "gelu", "sigmoid", WAVY], ids=str)
 def test_every_tensor_with_hyperparameters_and_widths_of_each_layer(sigma) -> None:
     network = net(5, sigma, features=2, **LAYERS)
@@ -157,6 +158,7 @@ def test_an_activation_that_jumps_has_a_vertex_and_no_ntk() -> None:
             gradient_norms(network, K1=0.8)
 
 
+@pytest.mark.covers("A7.3")
 def test_hyperparameters_with_a_part_of_order_one_over_n() -> None:
     """What they add to G1 and H1 is the derivative of K and Theta as the hyperparameters shift."""
     c_b, c_W, step = 0.4, -0.7, 1e-4
@@ -194,6 +196,7 @@ def _by_differences(network: sw.MLP, K: np.ndarray) -> tuple[list[float], list[f
     return V, G1
 
 
+@pytest.mark.covers("B16")
 def test_contributions_add_up_to_the_ntk() -> None:
     network = net(5, "gelu", features=1, **LAYERS)
     flow = single_input_flow(network, K1=[0.5, 2.0])

@@ -35,6 +35,7 @@ LAMBDA_B = (0.3, 0.9, 0.0, 0.6)
 LAMBDA_W = (0.8, 1.2, 0.5, 1.7)
 
 
+@pytest.mark.covers("B11", "C13", "C29")
 @pytest.mark.parametrize("name", ["tanh", "sin", "gelu", "softplus", "quadratic"])
 def test_unequal_widths_and_rates_of_its_own_in_each_layer(name: str) -> None:
     x = np.array([[0.7, -0.3, 0.4], [0.3, 0.6, -0.5]])
@@ -78,6 +79,7 @@ TABLE = {  # 0000 0001 0011 0101 0110 1100 0111 1000 1111
 }  # fmt: skip
 
 
+@pytest.mark.covers("B11")
 @pytest.mark.parametrize(("name", "layer", "tensor"), list(TABLE))
 def test_two_inputs_by_the_table(name: str, layer: int, tensor: str) -> None:
     x = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8]])
@@ -89,6 +91,7 @@ def test_two_inputs_by_the_table(name: str, layer: int, tensor: str) -> None:
         assert value[tuple(map(int, index))] == pytest.approx(float(want), abs=2e-6)
 
 
+@pytest.mark.covers("B13")
 def test_the_mean_ntk_beyond_infinite_width() -> None:
     rates = {"lambda_b": (0.3, 0.5, 0.2), "lambda_W": (0.7, 1.1, 0.9)}
     network = net(3, "tanh", features=3, C_b=0.1, **rates)
@@ -104,6 +107,7 @@ TOWER = {  # K, Theta, F, B, P, Q, R, S, T, U of one input, at layer 5
 }
 
 
+@pytest.mark.covers("C13", "C29")
 @pytest.mark.parametrize("name", list(TOWER))
 def test_one_input_by_the_table(name: str) -> None:
     depth = 5
@@ -115,6 +119,7 @@ def test_one_input_by_the_table(name: str) -> None:
         assert float(flow[variable].squeeze()) == pytest.approx(float(want), rel=1e-7)
 
 
+@pytest.mark.covers("B14", "C15")
 @pytest.mark.parametrize(("name", "plus", "minus"), [("relu", 1.0, 0.0), ("linear", 1.0, 1.0)])
 def test_scale_invariant_networks_are_known_in_closed_form(name, plus, minus) -> None:
     # PDLT (9.44)-(9.52), (11.74), (11.79) with rates divided by L; A with its exact lower orders.
@@ -149,6 +154,7 @@ def test_a_piecewise_linear_network_bends_nowhere() -> None:
     assert not np.any(several("relu", 3, "dntk_P").dntk_P)
 
 
+@pytest.mark.covers("C32")
 def test_ddntk_of_deep_linear_networks() -> None:
     # PDLT (∞.46)-(∞.48): R = U = 0.
     depth = 7
@@ -176,6 +182,7 @@ def several(name: str, count: int, observables: object, **rest: object) -> xr.Da
     return sw.predict(network, x, observables=observables)
 
 
+@pytest.mark.covers("B11", "C13", "C29")
 @pytest.mark.parametrize(("name", "count"), [("tanh", 3), ("gelu", 4), ("sin", 6), ("relu", 4)])
 def test_symmetries_of_every_tensor(name: str, count: int) -> None:
     smooth = sw.activation(name).is_smooth
@@ -215,6 +222,7 @@ def test_a_restriction_to_fewer_inputs_changes_nothing(name: str, count: int) ->
         assert error.max() <= atol
 
 
+@pytest.mark.covers("B13")
 @pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
 def test_coincident_inputs_are_one_input(name: str) -> None:
     names = ALL if sw.activation(name).is_smooth else NO_CURVATURE
@@ -230,6 +238,7 @@ def test_coincident_inputs_are_one_input(name: str) -> None:
         )
 
 
+@pytest.mark.covers("C55")
 def test_training_only_the_last_layer_makes_the_ntk_the_metric() -> None:
     rates = {"lambda_b": (0, 0, 0, 0.1), "lambda_W": (0, 0, 0, 1.0), "C_W": 1.0}
     flow = several("gelu", 3, "all", **rates).sel(layer=4)
@@ -275,6 +284,7 @@ def test_error_bars_cover_the_error() -> None:
         assert error.max() < 2e-2 * np.abs(cubed[tensor].values).max(), tensor
 
 
+@pytest.mark.covers("C33")
 def test_what_does_not_exist_is_refused() -> None:
     x = np.eye(3)
     with pytest.raises(

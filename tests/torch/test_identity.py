@@ -125,6 +125,7 @@ def test_factors_are_those_worked_by_hand(strategy: str, optimizer: str) -> None
             assert float(p.detach().std()) == pytest.approx(wanted, rel=2 * error)
 
 
+@pytest.mark.covers("E1")
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_same_trajectory_as_with_a_multiplier_at_the_readout(optimizer: str) -> None:
     """The usual way to write maximal updates: a readout of constant size, divided by the width."""

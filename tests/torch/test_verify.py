@@ -49,6 +49,7 @@ def verified(plan: TorchPlan, **options: Any) -> Check:
     return plan.verify(POINTS, loss, **settings)
 
 
+@pytest.mark.covers("E2")
 @pytest.mark.parametrize(
     ("s", "optimizer"),
     [(s, "sgd") for s in ("0", "1/4", "1/2", "3/4", "1")]
@@ -71,6 +72,7 @@ def test_hidden_layers_move_by_the_power_of_the_family(s: str, optimizer: str) -
     assert float((sizes.sel(quantity="change") / sizes.sel(quantity="output")).min()) > 1e-4
 
 
+@pytest.mark.covers("E2")
 @pytest.mark.parametrize(
     ("strategy", "optimizer", "verdict"),
     [

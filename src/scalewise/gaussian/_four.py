@@ -80,6 +80,8 @@ def four_point_covariances(
 
     Returns:
         Each family. A product rule that does not resolve it is replaced by samples.
+
+    Source: PDLT (4.90), (8.97).
     """
     count = len(K)
     halves = sorted({half for f in families for half in (f[:2], f[2:])})

@@ -73,6 +73,8 @@ def single_moment(
     Raises:
         ValueError: If a variance is negative or not finite, or an order is not 0 to 3.
 
+    Source: PDLT (4.118), (5.53).
+
     Example:
         >>> from scalewise.gaussian import single_moment
         >>> bool(abs(single_moment("tanh", 1.0, (0, 0)).value - 0.3942944904) < 1e-10)

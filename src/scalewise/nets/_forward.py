@@ -71,7 +71,8 @@ def layer_tensors(net: MLP, parameters: Parameters, x: Any) -> tuple[LayerTensor
         ValueError: If the activation has a kink, a tensor would take more than 256 MiB, or inputs or
             parameters do not fit the network.
 
-    Source: PDLT (8.12), (11.24), (∞.174), (∞.175), with the index patterns restored.
+    Source: PDLT (8.12), (11.24), (∞.174), (∞.175), with the index patterns restored; steps of
+        the output, the NTK and the dNTK follow from them by (∞.4), (∞.6), (∞.9).
 
     Example:
         >>> import numpy as np, scalewise as sw

@@ -183,6 +183,8 @@ def rule(
 
     Raises:
         PlanError: If the optimizer is unknown.
+
+    Source: TP4 K.1, as rates and sizes of each tensor; docs/scaling_rules.md derives the others.
     """
     known_optimizer(optimizer)
     own = exponents_of(strategy, role, layer)

@@ -62,7 +62,8 @@ def predict(
         ValueError: If the inputs do not fit the network, a name or a layer does not exist, or what is
             named does not exist for this activation or does not fit the memory.
 
-    Source: PDLT (4.118), (4.119), (4.115), (8.63), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.181).
+    Source: PDLT (4.118), (4.119), (4.115), (8.63), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.181);
+        what a kink leaves out, (∞.41)-(∞.44); the last layer alone, (∞.173).
 
     Example:
         >>> import numpy as np, scalewise as sw

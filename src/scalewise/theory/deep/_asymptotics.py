@@ -170,8 +170,7 @@ def leading_forms(
         ValueError: If the activation is in no class, `layer` is below 1, or `kernel` is missing or
             given where it is not wanted.
 
-    Source: see `scalewise.theory.scale_invariant`, `scalewise.theory.power_laws` and
-    `scalewise.theory.half_stable`. A half-stable point is approached at
+    Source: PDLT §5.2-5.4, §9.2-9.3, §11.2.3, §∞.1, and derived. A half-stable point is approached at
     $\ell\gg\max(1,|p_\perp|)/|\tilde a_1|K^\star$, for GELU beyond 10⁵ layers; before, it looks scale-invariant.
 
     Example:

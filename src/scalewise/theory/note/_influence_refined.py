@@ -91,9 +91,9 @@ def refined_moments(net: MLP, x: Any) -> RefinedMoments:
     Raises:
         ValueError: If the activation is not smooth.
 
-    Source: NTK note, the boxed recursions for $D$, $S$ and $T_k$. Corrected: $D_{L-1}$ (printed 1);
-        $\mu_\phi^k$ (printed $\mu_\phi^{k+1}$), the $\phi'''$ terms and the factor $\sigma_w^4$ of the last
-        entry (both missing).
+    Source: NTK note, "A more nuanced first moment calculation", the boxed recursions for $D$, $S$ and $T_k$.
+        Corrected: $D_{L-1}$ (printed 1); $\mu_\phi^k$ (printed $\mu_\phi^{k+1}$), the $\phi'''$ terms and the
+        factor $\sigma_w^4$ of the last entry (both missing).
 
     Example:
         >>> import numpy as np, scalewise as sw
