@@ -12,7 +12,8 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import scalewise.nets
-from scalewise.cli import app, main
+from scalewise.cli import main
+from scalewise.cli._app import app
 
 TINY = ("--depth", "3", "--width", "8", "--output-dim", "2", "--samples", "2")
 

@@ -2,17 +2,26 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
+from typing import cast
+
+import pytest
 
 import scalewise
+from scalewise._extras import installed, require
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
-    {"_version", "_threads", "_arrays"},
+    {"_version", "_extras", "_threads", "_arrays"},
     {"scaling"},
     {"activations"},
     {"gaussian"},
@@ -61,24 +70,63 @@ def test_imports_point_up() -> None:
     assert {("theory", "gaussian"), ("nets", "network"), ("network", "critical")} <= seen
 
 
+@dataclass(frozen=True)
+class Import:
+    """What a statement imports when the program runs; what only type checkers read is left out."""
+
+    names: tuple[str, ...]  # modules, and what is taken from them
+    later: bool  # in a function
+    required: frozenset[str]  # packages that `require` has found there before
+
+    @property
+    def packages(self) -> set[str]:
+        return {name.partition(".")[0] for name in self.names} - set(sys.stdlib_module_names)
+
+
+@cache
+def files_named(names: tuple[str, ...]) -> frozenset[Path]:
+    """Those of the package."""
+    places = [ROOT.parent.joinpath(*n.split(".")) for n in names if n.startswith("scalewise.")]
+    files = [f for p in places for f in (p.with_suffix(".py"), p / "__init__.py")]
+    return frozenset(file for file in files if file.exists())
+
+
+def calls(nodes: Iterable[ast.AST], name: str) -> list[ast.Call]:
+    found = [c for c in nodes if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)]
+    return [c for c in found if cast(ast.Name, c.func).id == name]
+
+
+def packages_in(found: Iterable[ast.Call]) -> set[str]:
+    return {str(ast.literal_eval(package)) for call in found for package in call.args}
+
+
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
+    found: list[Import] = []
+
+    def visit(node: ast.AST, later: bool, guards: tuple[ast.Call, ...]) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            return
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            later, guards = True, (*guards, *calls(ast.walk(node), "require"))
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        if names:
+            before = packages_in(c for c in guards if c.lineno < cast(ast.stmt, node).lineno)
+            found.append(Import(tuple(names), later, frozenset(before)))
+        for child in ast.iter_child_nodes(node):
+            visit(child, later, guards)
+
+    visit(ast.parse(path.read_text()), False, ())
+    return tuple(found)
+
+
 def files_imported(path: Path) -> set[Path]:
     """The files of the package that a file imports when it is imported itself."""
-    found = set()
-    tree = ast.parse(path.read_text())
-    inside = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inside += [
-        n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
-    ]
-    later = {id(n) for block in inside for n in ast.walk(block)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or id(node) in later or node.module is None:
-            continue
-        for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
-            place = ROOT.parent.joinpath(*name.split("."))
-            for file in (place.with_suffix(".py"), place / "__init__.py"):
-                if file.exists() and name.startswith("scalewise."):
-                    found.add(file)
-    return found
+    return {file for one in imports(path) if not one.later for file in files_named(one.names)}
 
 
 def test_no_file_is_imported_by_what_it_imports() -> None:
@@ -167,3 +215,245 @@ def test_the_architecture_page_names_every_room() -> None:
         if path.suffix == ".py" or (path.is_dir() and (path / "__init__.py").exists()):
             name = path.name if path.is_file() else f"{path.name}/"
             assert name in page, f"docs/architecture.md does not mention {name}"
+
+
+# What the files of a room may import from outside. Of an extra only where `require` has found it; the rest is core.
+OUTSIDE = {
+    "_version": "",
+    "_extras": "",
+    "_threads": "scipy threadpoolctl",
+    "_arrays": "numpy",
+    "scaling": "",
+    "activations": "numpy scipy jaxtyping jax",
+    "gaussian": "numpy scipy jaxtyping",
+    "critical": "numpy scipy jaxtyping",
+    "network": "numpy jaxtyping",
+    "observables": "numpy xarray",
+    "data": "numpy jaxtyping sklearn",
+    "scaled": "",
+    "selection": "",
+    "theory": "numpy scipy jaxtyping xarray jax",
+    "nets": "numpy jaxtyping xarray jax zarr rich",
+    "limits": "numpy scipy jaxtyping xarray jax",
+    "comparison": "numpy scipy jaxtyping xarray",
+    "plan": "numpy scipy jaxtyping xarray matplotlib",
+    "torch": "numpy torch rich",
+    "jax": "numpy jax optax",
+    "experiments": "numpy scipy jaxtyping xarray matplotlib jax",
+    "report": "numpy scipy xarray matplotlib jinja2 markupsafe",
+    "cli": "numpy xarray typer rich",
+    "__main__": "",
+    "__init__": "",
+}
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+PROJECT = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["project"]
+
+
+def brought(requirements: Iterable[str]) -> set[str]:
+    """Names of distributions, those of the extras that an extra includes among them."""
+    found = set()
+    for line in requirements:
+        name, inner = re.match(r"([\w.-]+)(?:\[([\w,]*)\])?", line).groups()  # pyright: ignore
+        if name != "scalewise":
+            found.add(name)
+        for extra in (inner or "").split(",") if name == "scalewise" else ():
+            found |= brought(PROJECT["optional-dependencies"][extra])
+    return found
+
+
+CORE = brought(PROJECT["dependencies"])
+EXTRAS = {extra: brought(lines) for extra, lines in PROJECT["optional-dependencies"].items()}
+FOR_USERS = {extra: names for extra, names in EXTRAS.items() if extra != "dev"}
+
+
+def test_what_a_room_imports_from_outside_is_in_the_table() -> None:
+    assert OUTSIDE.keys() == RANK.keys()
+    wrong = []
+    for path in ROOT.rglob("*.py"):
+        packages = {p for one in imports(path) for p in one.packages} - {"scalewise"}
+        wrong += [(path.name, p) for p in packages - set(OUTSIDE[room(path)].split())]
+    assert not wrong
+    used = {DISTRIBUTIONS.get(p, p) for packages in OUTSIDE.values() for p in packages.split()}
+    assert CORE | EXTRAS["all"] == used, "pyproject.toml brings what nothing imports, or too little"
+
+
+def test_what_asks_for_an_extra_names_one_that_brings_it() -> None:
+    asked = set()
+    for path in ROOT.rglob("*.py"):
+        for call in calls(ast.walk(ast.parse(path.read_text())), "require"):
+            (extra,) = (k.value for k in call.keywords if k.arg == "extra")
+            packages = {DISTRIBUTIONS.get(p, p) for p in packages_in([call])}
+            assert packages <= EXTRAS[ast.literal_eval(extra)], (path.name, packages)
+            asked |= {str(ast.literal_eval(extra))}
+    assert asked == FOR_USERS.keys() - {"all"}
+    assert EXTRAS["all"] == set().union(*FOR_USERS.values())
+    assert EXTRAS["all"] <= EXTRAS["dev"]
+
+
+@cache
+def asked_when_imported(path: Path) -> set[str]:
+    """Packages that a file, or a room around it, requires while it is imported."""
+    doors = [parent / "__init__.py" for parent in path.parents if ROOT in (parent, *parent.parents)]
+    bodies = [ast.parse(file.read_text()).body for file in (path, *doors)]
+    top = [s.value for body in bodies for s in body if isinstance(s, ast.Expr)]
+    # What one can do without is looked for in the same file.
+    optional = calls(ast.walk(ast.parse(path.read_text())), "installed")
+    return packages_in([*calls(top, "require"), *optional])
+
+
+def files_that_need(package: str) -> set[Path]:
+    """Files that run into an import of the package, directly or through others, without having asked for it."""
+    files = [path for path in ROOT.rglob("*.py") if package not in asked_when_imported(path)]
+    found: set[Path] = set()
+    while True:
+        more = {
+            path
+            for path in files
+            for one in imports(path)
+            if package not in one.required
+            and (package in one.packages or files_named(one.names) & found)
+        }
+        if more == found:
+            return found
+        found = more
+
+
+def test_nobody_runs_into_an_extra_without_the_sentence() -> None:
+    """Files with an underscore may import an extra plainly: whoever imports them has asked for it."""
+    wrong = []
+    for package in {p for packages in OUTSIDE.values() for p in packages.split()}:
+        if DISTRIBUTIONS.get(package, package) in CORE:
+            continue
+        for path in files_that_need(package):
+            if path.name == "__init__.py" or not path.name.startswith("_"):
+                wrong.append((str(path.relative_to(ROOT)), package))
+    assert not wrong
+    assert files_that_need("matplotlib") == {ROOT / "plan" / "_picture.py"}
+    assert ROOT / "cli" / "_app.py" in files_that_need("typer")
+
+
+def without(distributions: Iterable[str], code: str) -> str:
+    """What a program prints where these are not installed."""
+    modules = {name: module for module, name in DISTRIBUTIONS.items()}
+    names = {modules.get(name, name) for name in distributions}
+    block = (
+        "import sys\n"
+        "class Without:\n"
+        "    def __init__(self, finder): self.finder = finder\n"
+        "    def __getattr__(self, name): return getattr(self.finder, name)\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        absent = name.partition('.')[0] in {names}\n"
+        "        return None if absent else self.finder.find_spec(name, path, target)\n"
+        "sys.meta_path = [Without(finder) for finder in sys.meta_path]\n"
+        "def told(use):\n"
+        "    try: use()\n"
+        "    except ImportError as error: print(error)\n"
+        "    else: print('nothing is missing')\n"
+    )
+    command = [sys.executable, "-c", block + code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+LIGHT = """
+import numpy as np
+from scalewise import *
+import scalewise as sw
+
+x = np.eye(3)
+net = MLP(4, 16, "gelu", input_dim=3, output_dim=2).at_criticality()
+assert predict(net, x, observables="all").kernel.shape == (4, 3, 3)
+assert activation(np.tanh).name == "tanh"
+assert optimal_depth(net).depth > 0
+assert scaling.mup(depth=4) and criticality("relu").C_W == 2
+sgd, task = limits.SGD(0.5), limits.Task(x, np.ones(3))
+infinite = limits.train(limits.Network(scaling.mup(depth=3), "tanh"), task, sgd, steps=2, on=limits.Infinite(0.1))
+assert "logits_mean" in infinite
+from described_models import mlp, planned
+assert planned(scaling.mup(), model=mlp)["net.2.weight"]
+from scalewise.theory.exact import _differentials as exact
+import scalewise.cli
+told(lambda: measure(net, x))
+told(lambda: nets.empirical_ntk)
+told(lambda: activation(lambda z: z * np.cos(z)))
+told(lambda: activation("gelu").traceable())
+told(lambda: exact.sigma_derivative(activation("gelu"), x, 4))
+told(lambda: sw.torch.plan)
+told(lambda: sw.jax.plan)
+told(lambda: plan.Check.plot(None))
+told(lambda: load_inputs("digits"))
+told(lambda: __import__("scalewise.report.gallery"))
+told(lambda: __import__("scalewise.experiments.s_family"))
+try: scalewise.cli.main()
+except SystemExit as end: assert end.code == 2
+"""
+
+
+ONE, TWO = "which is not installed; install it", "which are not installed; install them"
+REFUSALS = (
+    ("Measuring networks (`scalewise.nets`)", f"jax and zarr, {TWO}", "nets"),
+    ("Measuring networks (`scalewise.nets`)", f"jax and zarr, {TWO}", "nets"),
+    (
+        "The activation '<lambda>', whose values are not those of a built-in one,",
+        f"jax, {ONE}",
+        "jax",
+    ),
+    ("An activation as a function of JAX", f"jax, {ONE}", "jax"),
+    ("A derivative of an activation beyond the third", f"jax, {ONE}", "jax"),
+    ("`scalewise.torch`", f"torch, {ONE}", "torch"),
+    ("`scalewise.jax`", f"jax, {ONE}", "jax"),
+    ("`Check.plot`", f"matplotlib, {ONE}", "report"),
+    ("The data set 'digits'", f"scikit-learn, {ONE}", "data"),
+    ("A report", f"matplotlib, jinja2 and markupsafe, {TWO}", "report"),
+    ("An experiment", f"matplotlib, {ONE}", "report"),
+    ("scalewise: The command line", f"typer and rich, {TWO}", "cli"),
+)
+
+
+def test_the_core_plans_and_predicts_and_says_what_is_missing() -> None:
+    told = without(EXTRAS["all"], f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n{LIGHT}")
+    wanted = [
+        f"{use} needs {what} with: pip install 'scalewise[{extra}]'"
+        for use, what, extra in REFUSALS
+    ]
+    assert told.splitlines() == wanted
+
+
+SCALING = """
+import torch, scalewise as sw
+
+def build(width):
+    n = torch.nn
+    return n.Sequential(n.Linear(5, width), n.ReLU(), n.Linear(width, width), n.ReLU(), n.Linear(width, 1))
+
+def loss(model, batch):
+    return model(batch[0]).sub(batch[1]).square().mean()
+
+table = sw.torch.plan(
+    build, base=dict(width=16), target=dict(width=64), strategy=sw.scaling.mup(), optimizer="sgd",
+    inputs=torch.randn(8, 5),
+)
+model = table.init_(build(64))
+torch.optim.SGD(table.param_groups(model, lr=0.1))
+batch = torch.randn(8, 5), torch.randn(8, 1)
+check = table.verify(batch, loss, widths=[16, 32, 64], seeds=2)
+print(type(check).__name__, len(str(table)) > 100, sw.activation(torch.nn.GELU()).name)
+told(check.plot)
+"""
+
+
+def test_a_model_of_torch_is_scaled_without_jax_or_pictures() -> None:
+    told = without(EXTRAS["all"] - EXTRAS["torch"] | {"rich"}, SCALING)
+    assert told.startswith("Check True gelu\n`Check.plot` needs matplotlib, ")
+
+
+def test_an_extra_that_is_there_and_broken_keeps_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_installed.py").write_text("import nowhere_to_be_found\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'nowhere_to_be_found'$"):
+        require("half_installed", for_="This test", extra="nets")
+    assert installed("half_installed")
+    assert not installed("nowhere_to_be_found")

@@ -6,6 +6,7 @@ The public names; nothing else lives here. See ``docs/architecture.md`` for the 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from scalewise._extras import Missing, MissingExtraError
 from scalewise._version import __version__
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from scalewise.theory.information import optimal_depth
 
 # Where each name lives. What is not used is not imported: networks need JAX and the adapters frameworks of their
-# own, which are extras, and exponents need nothing at all.
+# own, which are extras, and exponents need nothing at all. A name whose extra is not installed says so when it is
+# used.
 _HOME = {
     "MLP": "network",
     "OBSERVABLES": "observables",
@@ -65,12 +67,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"scalewise.{name}")
-    if name in _HOME:
-        found = getattr(import_module(f"scalewise.{_HOME[name]}"), name)
-        globals()[name] = found
-        return found
+    try:
+        if name in _ROOMS:
+            return import_module(f"scalewise.{name}")
+        if name in _HOME:
+            found = getattr(import_module(f"scalewise.{_HOME[name]}"), name)
+            globals()[name] = found
+            return found
+    except MissingExtraError as error:
+        return Missing(error)
     raise AttributeError(f"module 'scalewise' has no attribute {name!r}")
 
 

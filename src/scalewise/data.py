@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from scalewise._arrays import real_array
+from scalewise._extras import require
 
 __all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
 
@@ -52,7 +53,7 @@ def load_inputs(
         ValueError: If the source is unknown, missing or not a table of finite numbers, `samples` is
             below 1 or more than there are, or a constant source is to be standardised.
         TypeError: If the source holds something that is not a real number, or is masked.
-        ImportError: If ``"digits"`` is asked for and scikit-learn is not installed.
+        MissingExtraError: If ``"digits"`` is asked for and scikit-learn is not installed.
 
     Example:
         >>> import scalewise as sw
@@ -98,7 +99,7 @@ def load_labelled(
 
     Raises:
         ValueError: As for `load_inputs`; if the source has no labels, or not one for every image.
-        ImportError: If ``"digits"`` is asked for and scikit-learn is not installed.
+        MissingExtraError: If ``"digits"`` is asked for and scikit-learn is not installed.
 
     Example:
         >>> from scalewise.data import load_labelled
@@ -147,13 +148,9 @@ def data_file(name: str) -> Path:
 
 
 def _digits(part: int = 0) -> np.ndarray:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(
-            "`load_inputs('digits')` takes the images from scikit-learn, which is not installed; "
-            "install it with: python -m pip install 'scalewise[data]'"
-        ) from error
+    require("sklearn", for_="The data set 'digits'", extra="data")
+    from sklearn.datasets import load_digits
+
     return np.asarray(load_digits(return_X_y=True)[part])
 
 

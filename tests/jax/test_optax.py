@@ -399,5 +399,5 @@ def test_clipping_outside() -> None:
 def test_without_optax(monkeypatch) -> None:
     plan = planned("sgd")
     monkeypatch.setitem(__import__("sys").modules, "optax", None)
-    with pytest.raises(ImportError, match=r"pip install 'scalewise\[optax\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'scalewise\[jax\]'"):
         plan.optax(None)

@@ -1,9 +1,6 @@
 """Property: plans work unchanged through everything that wraps, copies, shards or exports a model."""
 
 import copy
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,19 +185,6 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_text("[1, 2]")
     with pytest.raises(PlanError, match=r"not a saved plan"):
         sw.torch.load(tmp_path / "odd.json")
-
-
-def test_torch_is_an_extra() -> None:
-    code = (
-        "import sys, scalewise as sw; assert 'torch' not in sys.modules; sys.modules['torch'] = None\n"
-        "try: sw.torch\n"
-        "except ImportError as error: print(error)"
-    )
-    environment = os.environ | {"PYTHONPATH": str(Path(sw.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
-    )
-    assert "pip install 'scalewise[torch]'" in done.stdout, done.stderr
 
 
 def test_a_plan_is_printed_and_transferred() -> None:

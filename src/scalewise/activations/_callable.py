@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scalewise.activations._activation import Activation, Derivative, Kink
@@ -48,8 +50,6 @@ def from_callable(
 
 
 def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Derivative:
-    import jax
-
     def nth(z: Any) -> Any:
         g = function
         for _ in range(order):
@@ -178,9 +178,6 @@ def _parity(value: Derivative, scale: float) -> int:
 
 
 def _taylor(function: Callable[[Any], Any]) -> tuple[float, ...]:
-    import jax
-    import jax.numpy as jnp
-
     def derivatives(z: Any) -> list[Any]:
         values, f = [], function
         for _ in range(6):
@@ -194,7 +191,4 @@ def _taylor(function: Callable[[Any], Any]) -> tuple[float, ...]:
 
 
 def _forward(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    import jax
-    import jax.numpy as jnp
-
     return lambda u: jax.jvp(f, (u,), (jnp.ones_like(u),))[1]

@@ -11,9 +11,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from scalewise._extras import MissingExtraError, require
 from scalewise.activations import _piecewise, _smooth
 from scalewise.activations._activation import Activation
-from scalewise.activations._recognise import PROBES, foreign_values, recognise
+from scalewise.activations._recognise import (
+    PROBES,
+    NotTraceableError,
+    foreign_values,
+    recognise,
+)
 
 __all__ = ["BUILTIN_NAMES", "activation"]
 
@@ -139,24 +145,28 @@ def _of_callable(
     function: Callable[[Any], Any], kinks: tuple[float, ...], name: str | None
 ) -> Activation:
     """The built-in activation that it is, or one with derivatives by autodiff."""
-    from scalewise.activations._callable import from_callable
-    from scalewise.activations._tracing import NotTraceableError, traced, values_at
-
     label = name or getattr(function, "__name__", type(function).__name__)
-    own, refusal = None, None
     try:
+        require(
+            "jax",
+            for_=f"The activation {label!r}, whose values are not those of a built-in one,",
+            extra="jax",
+        )
+        from scalewise.activations._callable import from_callable
+        from scalewise.activations._tracing import traced, values_at
+
         own = traced(function, label)
-    except NotTraceableError as error:
-        refusal, found = error, foreign_values(function, label)
+    except (MissingExtraError, NotTraceableError):
+        found = foreign_values(function, label)
         known = None if found is None else recognise(found, _candidates, _FOREIGN)
-    else:
-        # Declared kinks are taken at their word.
-        known = None if kinks else recognise(values_at(own, PROBES), _candidates, _TRACED)
-    if known is not None:
+        if known is None:
+            raise
         return known if name is None else replace(known, name=name)
-    if own is None:
-        raise refusal or ValueError(label)
-    return from_callable(own, kinks, label)
+    # Declared kinks are taken at their word.
+    known = None if kinks else recognise(values_at(own, PROBES), _candidates, _TRACED)
+    if known is None:
+        return from_callable(own, kinks, label)
+    return known if name is None else replace(known, name=name)
 
 
 def _candidates(parameters: dict[str, float]) -> Iterator[Activation]:

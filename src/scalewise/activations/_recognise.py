@@ -17,7 +17,7 @@ import numpy as np
 from scalewise._arrays import real_array
 from scalewise.activations._activation import Activation
 
-__all__ = ["PROBES", "foreign_values", "recognise"]
+__all__ = ["PROBES", "NotTraceableError", "foreign_values", "recognise"]
 
 # Generic arguments where preactivations are, and far out, where a function may be cut off.
 _NEAR = np.linspace(-30.0, 30.0, 1201) + 0.0012345
@@ -26,6 +26,10 @@ _SMALL = np.geomspace(1.3e-9, 0.021, 30)
 PROBES = np.concatenate([_NEAR, _OUT, -_OUT, _SMALL, -_SMALL, [0.0, 1.0, -1.0, 2.0]])
 _ZERO, _ONE, _MINUS, _TWO = range(PROBES.size - 4, PROBES.size)
 _LEFT = int(np.argmin(np.abs(PROBES + 1e4)))
+
+
+class NotTraceableError(ValueError):
+    """JAX cannot trace it; it may still be a built-in activation of another library."""
 
 
 def recognise(

@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from scalewise._extras import require
+
 __all__ = ["jax_nn", "jax_numpy", "shown", "zero"]
+
+_FOR = "An activation as a function of JAX"
 
 
 def zero(z: np.ndarray) -> np.ndarray:
@@ -25,6 +29,7 @@ def jax_nn(name: str) -> Callable[[], Callable[[Any], Any]]:
     """A function of ``jax.nn``, imported when it is needed."""
 
     def traceable() -> Callable[[Any], Any]:
+        require("jax", for_=_FOR, extra="jax")
         import jax
 
         return getattr(jax.nn, name)
@@ -36,6 +41,7 @@ def jax_numpy(build: Callable[[Any, Any], Callable[[Any], Any]]) -> Callable[[],
     """A function built from ``jax.numpy`` and ``jax`` when it is needed."""
 
     def traceable() -> Callable[[Any], Any]:
+        require("jax", for_=_FOR, extra="jax")
         import jax
         import jax.numpy as jnp
 

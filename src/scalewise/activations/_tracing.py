@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["NotTraceableError", "traced", "values_at"]
+from scalewise.activations._recognise import NotTraceableError
+
+__all__ = ["traced", "values_at"]
 
 _SIZE = 64
-
-
-class NotTraceableError(ValueError):
-    """JAX cannot trace it; it may still be a built-in activation of another library."""
 
 
 def traced(function: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
@@ -32,9 +32,6 @@ def traced(function: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
         ValueError: If it changes the shape, returns complex numbers, computes in less than float64, or
             treats entries together.
     """
-    import jax
-    import jax.numpy as jnp
-
     z = np.linspace(-4.1, 4.2, _SIZE)
     with jax.enable_x64(True):
         try:
@@ -67,16 +64,12 @@ def traced(function: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
 
 def values_at(function: Callable[[Any], Any], z: np.ndarray) -> np.ndarray:
     """Values in float64."""
-    import jax
-
     with jax.enable_x64(True):
         return np.asarray(jax.jit(function)(z), dtype=np.float64)
 
 
 def _refuse_lower_precision(jaxpr: Any, label: str) -> None:
     """A cast of what depends on z: numbers that are only parameters have no axes."""
-    import jax.numpy as jnp
-
     for step in _steps(jaxpr):
         for value, result in zip(step.invars[:1], step.outvars[:1], strict=False):
             before, after = (getattr(x.aval, "dtype", None) for x in (value, result))
@@ -107,8 +100,6 @@ def _steps(jaxpr: Any) -> Iterator[Any]:
 
 def _refuse_shared_entries(function: Callable[[Any], Any], z: np.ndarray, label: str) -> None:
     """An entry's value must not depend on the others, as it does after softmax or a normalisation."""
-    import jax
-
     compiled = jax.jit(function)
     shuffled = np.random.default_rng(0).permutation(_SIZE)
     # Other company: half of the entries give way to other numbers, and the rest change places.

@@ -5,6 +5,20 @@ Exit codes: 0 done, 1 theory and ensemble disagree, 2 bad input, 130 interrupted
 import is imported by the command that needs it.
 """
 
-from scalewise.cli._app import app, main
+import sys
 
-__all__ = ["app", "main"]
+from scalewise._extras import MissingExtraError, require
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Entry point of the command ``scalewise``."""
+    try:
+        require("typer", "rich", for_="The command line", extra="cli")
+    except MissingExtraError as error:
+        print(f"scalewise: {error}", file=sys.stderr)
+        sys.exit(2)
+    from scalewise.cli._app import main as run
+
+    run()

@@ -1,1 +1,5 @@
 """What the sources claim, measured on real networks: one file each, `run(config)` and `figure`."""
+
+from scalewise._extras import require
+
+require("matplotlib", for_="An experiment", extra="report")

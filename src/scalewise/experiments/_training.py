@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from scalewise._extras import require
+
+require("jax", for_="This experiment", extra="nets")
+
 import jax
 import jax.numpy as jnp
 import numpy as np

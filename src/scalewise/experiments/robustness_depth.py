@@ -14,6 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scalewise._extras import require
+
+require("jax", for_="This experiment", extra="nets")
+
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr

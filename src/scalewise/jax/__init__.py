@@ -1,5 +1,9 @@
 """Plans for models of jax: plain trees, Equinox modules, Flax NNX modules and Linen's variables."""
 
+from scalewise._extras import require
+
+require("jax", for_="`scalewise.jax`", extra="jax")
+
 from scalewise.jax._plan import JaxPlan, load, plan
 
 __all__ = ["JaxPlan", "load", "plan"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from scalewise.jax._optimizers import check_optimizer, depends_on_tree
+from scalewise._extras import require
 from scalewise.jax._trees import dotted
 from scalewise.plan import Plan, PlanError
 from scalewise.plan._names import bare
@@ -48,12 +48,11 @@ def wrapped(
     table: Plan, tx: optax.GradientTransformation, check: bool
 ) -> optax.GradientTransformationExtraArgs:
     """`JaxPlan.optax`, where the factors are derived."""
-    try:
-        import optax
-    except ImportError as error:
-        raise ImportError(
-            "`plan.optax` needs optax, which is not installed: pip install 'scalewise[optax]'."
-        ) from error
+    require("optax", for_="`plan.optax`", extra="jax")
+    import optax
+
+    from scalewise.jax._optimizers import check_optimizer, depends_on_tree
+
     if not isinstance(tx, optax.GradientTransformation):
         raise PlanError(
             f"`plan.optax` takes an optimiser of optax, such as optax.adamw(3e-3); got {type(tx).__name__}."

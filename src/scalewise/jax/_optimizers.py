@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from scalewise.plan import Plan, PlanError
-
-if TYPE_CHECKING:
-    import optax
 
 __all__ = ["check_optimizer", "depends_on_tree"]
 
@@ -138,8 +136,6 @@ def _check(trial: Callable[..., _Found], table: Plan, small: _Found) -> None:
 
 def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
     """Names of the matrices, and a function that takes steps: one matrix under one gradient, all others another."""
-    import optax
-
     tx = optax.with_extra_args_support(tx)
     tree = {"a": 0.0, "b": 0.0} if like is None else like
     paths = [p for p, leaf in jax.tree_util.tree_leaves_with_path(tree) if _is_float(leaf)]

@@ -213,7 +213,7 @@ class JaxPlan:
         Raises:
             PlanError: If the optimiser is of another kind than the plan's, or, when it is used, the tree has
                 a tensor that the plan does not know.
-            ImportError: If optax is not installed.
+            MissingExtraError: If optax is not installed.
 
         Example:
             >>> import jax.numpy as jnp, optax, scalewise as sw

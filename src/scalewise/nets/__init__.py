@@ -1,5 +1,9 @@
 """Measurement: ensembles of real networks, and unbiased estimators with their standard errors."""
 
+from scalewise._extras import require
+
+require("jax", "zarr", for_="Measuring networks (`scalewise.nets`)", extra="nets")
+
 from scalewise.nets._backprop import error_factors, parameter_step
 from scalewise.nets._differentials import empirical_differential, sample_differentials
 from scalewise.nets._empirical import empirical_ddntk, empirical_dntk

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from scalewise._extras import installed
+
 __all__ = ["Progress", "Reporter"]
 
 Progress = Callable[[int, int], Any] | bool | None
@@ -18,15 +20,16 @@ class Reporter:
     """Counts networks; shows them once the run has lasted longer than two seconds.
 
     Args:
-        progress: ``None`` or ``True`` for a bar on standard error if that is a terminal, ``False``
-            for silence, or a callable of (done, total).
+        progress: ``None`` or ``True`` for a bar on standard error if that is a terminal and rich is installed,
+            ``False`` for silence, or a callable of (done, total).
         total: How many networks there are.
     """
 
     def __init__(self, progress: Progress, total: int) -> None:
         self.done, self.total = 0, total
         self._call = progress if callable(progress) else None
-        self._allowed = not callable(progress) and progress is not False and sys.stderr.isatty()
+        watched = not callable(progress) and progress is not False and sys.stderr.isatty()
+        self._allowed = watched and installed("rich")
         self._start = time.monotonic()
         self._bar: Any = None
         self._task: Any = None

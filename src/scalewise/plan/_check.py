@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from scalewise._extras import require
 from scalewise.plan._depth import DepthCheck
 from scalewise.plan._diagnosis import Culprit, diagnose, expected_regimes
 from scalewise.plan._errors import PlanError
@@ -102,6 +103,7 @@ class Check:
 
     def plot(self) -> Figure:
         """Sizes over the width for each kind of module, with the predicted powers as lines."""
+        require("matplotlib", for_="`Check.plot`", extra="report")
         from scalewise.plan._picture import draw
 
         return draw(self)

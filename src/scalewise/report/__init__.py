@@ -1,5 +1,9 @@
 """The report: pictures and words. It reads results and computes nothing physical."""
 
+from scalewise._extras import require
+
+require("matplotlib", "jinja2", "markupsafe", for_="A report", extra="report")
+
 from scalewise.report._page import result_record, write_report
 from scalewise.report._results import Results
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from scalewise._extras import installed
 from scalewise.plan import PlanError
 from scalewise.plan._check import Check, check
 from scalewise.plan._fits import as_widths, check_design
@@ -143,7 +144,7 @@ def _own_random_numbers() -> Iterator[None]:
 @contextmanager
 def _bar(total: int, wanted: bool) -> Iterator[Callable[[], None]]:
     """A bar on a terminal's standard error, once the run has lasted for some time."""
-    if not (wanted and sys.stderr.isatty()):
+    if not (wanted and sys.stderr.isatty() and installed("rich")):
         yield lambda: None
         return
     from rich.console import Console

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import erf
 
+from scalewise._extras import require
 from scalewise.activations import Activation, activation
 from scalewise.gaussian import single_moment
 from scalewise.limits._checks import is_number, kind, positive, whole
@@ -115,6 +116,7 @@ def sigma_gelu(sigma: float | int) -> Activation:
         return np.exp(-((z / s) ** 2)) / root
 
     def traceable() -> Any:
+        require("jax", for_="An activation as a function of JAX", extra="jax")
         import jax.numpy as jnp
         from jax.scipy.special import erf as traced_erf
 

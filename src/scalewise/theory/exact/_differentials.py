@@ -10,13 +10,14 @@ Source: Yaida, App. A, where type I is spelt out ((A9), (A13)) and the others ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._extras import require
 from scalewise.activations import Activation
 from scalewise.gaussian import Estimate, joint_rule, line_rule
 from scalewise.network import MLP, check_inputs
@@ -196,21 +197,25 @@ def sigma_derivative(
     """
     if order <= 3:
         return sigma.derivative(z, order)
-    import jax
-
-    with jax.enable_x64(True):
-        return np.asarray(_traced_derivative(sigma, order)(np.asarray(z, np.float64)))
+    return _traced_derivative(sigma, order)(np.asarray(z, np.float64))
 
 
 @lru_cache(maxsize=64)
-def _traced_derivative(sigma: Activation, order: int) -> Any:
+def _traced_derivative(sigma: Activation, order: int) -> Callable[[np.ndarray], np.ndarray]:
+    require("jax", for_="A derivative of an activation beyond the third", extra="jax")
     import jax
     import jax.numpy as jnp
 
     function = sigma.traceable()
     for _ in range(order):
         function = _slope_of(jax, jnp, function)
-    return jax.jit(function)
+    compiled = jax.jit(function)
+
+    def evaluate(z: np.ndarray) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(compiled(z))
+
+    return evaluate
 
 
 def _slope_of(jax: Any, jnp: Any, function: Any) -> Any:
