@@ -264,6 +264,6 @@ def _refuse_moving_features(net: Network) -> None:
     found = net.strategy.classify()
     if found.r == 0:
         raise ValueError(
-            f"The strategy {net.strategy} is not in the kernel regime: {found.reasons[-1]} No constant kernel describes "
-            "its training; use `scalewise.limits.train` with on=Infinite(...)."
+            f"The strategy {net.strategy} is not in the kernel regime: {found.reasons[-1]} No "
+            "constant kernel describes its training; use `scalewise.limits.train` with on=Infinite(...)."
         )
