@@ -7,7 +7,7 @@ made-up 1/n correction of the kernel is added so that every branch has something
 import numpy as np
 import xarray as xr
 
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.observables import OBSERVABLES, as_variable
 
 SLOPE = 0.3

@@ -13,7 +13,7 @@ from scipy import stats
 import scalewise as sw
 from made_up_results import SLOPE, ensemble, network, theory
 from scalewise.comparison import Comparison, at_width, compare
-from scalewise.network import MLP
+from scalewise.networks import MLP
 
 
 def truth(net: MLP | None = None) -> xr.Dataset:

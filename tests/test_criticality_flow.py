@@ -9,7 +9,7 @@ from kinked import g
 from scalewise.activations import BUILTIN_NAMES
 from scalewise.critical import criticality, susceptibilities
 from scalewise.gaussian import single_moment
-from scalewise.network import MLP
+from scalewise.networks import MLP
 
 # Agreement with the recursion over many layers
 

@@ -6,7 +6,7 @@ import pytest
 import scalewise as sw
 from scalewise.nets import sample_differentials
 from scalewise.nets._differentials import SAMPLED
-from scalewise.scaled import apply_strategy
+from scalewise.networks import apply_strategy
 from scalewise.scaling import (
     Strategy,
     mean_field,

@@ -11,14 +11,14 @@ from scalewise._version import __version__
 
 if TYPE_CHECKING:
     from scalewise import jax as jax
-    from scalewise import limits, nets, plan, scaling, theory
+    from scalewise import limits, nets, networks, plan, scaling, theory
     from scalewise import torch as torch
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
     from scalewise.critical import Criticality, criticality
     from scalewise.data import load_inputs
     from scalewise.nets import measure
-    from scalewise.network import MLP
+    from scalewise.networks import MLP
     from scalewise.observables import OBSERVABLES
     from scalewise.theory import predict
     from scalewise.theory.information import optimal_depth
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # own, which are extras, and exponents need nothing at all. A name whose extra is not installed says so when it is
 # used.
 _HOME = {
-    "MLP": "network",
+    "MLP": "networks",
     "OBSERVABLES": "observables",
     "Activation": "activations",
     "Comparison": "comparison",
@@ -41,7 +41,7 @@ _HOME = {
     "optimal_depth": "theory.information",
     "predict": "theory",
 }
-_ROOMS = ("jax", "limits", "nets", "plan", "scaling", "theory", "torch")
+_ROOMS = ("jax", "limits", "nets", "networks", "plan", "scaling", "theory", "torch")
 
 __all__ = [
     "MLP",
@@ -58,6 +58,7 @@ __all__ = [
     "load_inputs",
     "measure",
     "nets",
+    "networks",
     "optimal_depth",
     "plan",
     "predict",

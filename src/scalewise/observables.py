@@ -52,6 +52,11 @@ def _kink_of_a_curve(sigma: Activation) -> str:
     )
 
 
+def _no_recursion(sigma: Activation) -> str:
+    """What nobody has derived of a network whose neurons remember themselves."""
+    return "with skip connections there is no recursion for it"
+
+
 @dataclass(frozen=True)
 class Observable:
     """One row of the table.
@@ -71,6 +76,7 @@ class Observable:
             not say how large they could be; ``None`` for positive semidefinite matrices over the
             halves of their sample indices, whose diagonals do.
         corrects: The observable whose 1/n correction this is; empty for the others.
+        with_skips: Why it is not known of a network with skip connections, likewise.
     """
 
     name: str
@@ -85,6 +91,11 @@ class Observable:
     dimension: tuple[int, int] | None = None
     sampled: bool = False
     corrects: str = ""
+    with_skips: Obstacle = _no_recursion
+
+    def obstacle_of(self, activation: Activation, *, skips: bool) -> str:
+        """Why it cannot be had of a network, a clause; an empty text if it can."""
+        return self.obstacle(activation) or (self.with_skips(activation) if skips else "")
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -135,6 +146,7 @@ OBSERVABLES: dict[str, Observable] = {
             2,
             "preactivation²",
             "Covariance of the preactivations of one neuron over two samples.",
+            with_skips=_none,
         ),
         Observable(
             "metric_nlo",
@@ -146,6 +158,7 @@ OBSERVABLES: dict[str, Observable] = {
             "The 1/n correction of that covariance, times the width of the layer below.",
             sampled=True,
             corrects="kernel",
+            with_skips=_jump,
         ),
         Observable(
             "four_point_vertex",
@@ -156,6 +169,7 @@ OBSERVABLES: dict[str, Observable] = {
             "preactivation⁴",
             "Covariance of the metric's fluctuations, times the width of the layer below.",
             sampled=True,
+            with_skips=_none,
         ),
         Observable(
             "ntk",
@@ -166,6 +180,7 @@ OBSERVABLES: dict[str, Observable] = {
             "preactivation² / learning rate",
             "Mean neural tangent kernel of one output.",
             obstacle=_jump,
+            with_skips=_none,
         ),
         _statistic(
             "ntk_nlo",

@@ -11,13 +11,18 @@ from typing import Any
 
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
-from scalewise.observables import OBSERVABLES
+from scalewise.observables import OBSERVABLES, Observable
 
-__all__ = ["Selection", "known", "omissions", "select"]
+__all__ = ["MOST_PATHS", "Selection", "known", "omissions", "select"]
 
 # Multiplications that the default may spend on expectations over all pairs of pairs of inputs: some ten
 # seconds on one core. It is a number of operations and no time, so that it is the same everywhere.
 DEFAULT_WORK = 2.5e11
+# Hidden layers times inputs. Skip connections correlate them all: the covariances of their pairs fill a gigabyte
+# beyond it.
+MOST_PATHS = 48
+# Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.
+_MOST_PASTS = 60
 
 
 @dataclass(frozen=True)
@@ -67,40 +72,49 @@ def known(names: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def select(
-    names: Sequence[str] | str | None, activation: Activation, *, samples: int, depth: int
+    names: Sequence[str] | str | None,
+    activation: Activation,
+    *,
+    samples: int,
+    depth: int,
+    skips: Sequence[float] = (),
 ) -> Selection:
     """The observables to compute for a network on its inputs.
 
     Args:
         names: Names; ``None`` for the default ones, without those that take more than `DEFAULT_WORK`
             multiplications; ``"all"`` for the whole table, whatever it takes. Neither holds what does
-            not exist for `activation`.
+            not exist for `activation`, or is not known with skip connections.
         activation: Of the network.
         samples: How many inputs there are.
         depth: Weight layers.
+        skips: Of the network, layer by layer; none if all are 0.
 
     Raises:
-        ValueError: If something named does not exist for the activation, or is not in the table.
+        ValueError: If something named does not exist for the network, or is not in the table.
     """
     if names is not None and not (isinstance(names, str) and names == "all"):
         wanted = known(names)
-        _require_existing(wanted, activation)
+        _require_existing(wanted, activation, skips=any(skips))
         return Selection(wanted)
     rows = [row for row in OBSERVABLES.values() if row.default or names == "all"]
     left_out = {}
     for row in rows:
-        obstacle = row.obstacle(activation)
+        obstacle = row.obstacle_of(activation, skips=any(skips))
         if obstacle:
             left_out[row.name] = f"{obstacle[0].upper()}{obstacle[1:]}."
-        elif names is None and row.sampled and (size := _too_much(activation, samples, depth)):
-            left_out[row.name] = size
+        elif any(skips):
+            left_out[row.name] = _too_much_with_skips(row, samples, depth, by_default=names is None)
+        elif names is None and row.sampled:
+            left_out[row.name] = _too_much(activation, samples, depth)
+    left_out = {name: reason for name, reason in left_out.items() if reason}
     return Selection(tuple(row.name for row in rows)).without(left_out)
 
 
-def _require_existing(names: Sequence[str], activation: Activation) -> None:
-    """Refuse observables that do not exist for an activation."""
+def _require_existing(names: Sequence[str], activation: Activation, *, skips: bool) -> None:
+    """Refuse observables that do not exist for an activation, or are not known with skip connections."""
     for name in names:
-        obstacle = OBSERVABLES[name].obstacle(activation)
+        obstacle = OBSERVABLES[name].obstacle_of(activation, skips=skips)
         if obstacle:
             raise ValueError(
                 f"{name!r} does not exist for {activation.name!r}: {obstacle}. "
@@ -129,3 +143,22 @@ def _too_much(activation: Activation, samples: int, depth: int) -> str:
         f"Expectations over all pairs of pairs of {samples} inputs through {depth} layers take longer "
         "than a default should. Name it in `observables` to have it, or use fewer inputs."
     )
+
+
+def _too_much_with_skips(row: Observable, samples: int, depth: int, *, by_default: bool) -> str:
+    """Why a network whose neurons remember themselves does without an observable, if it does."""
+    hidden, pairs = depth - 1, samples * (samples - 1) // 2
+    if not row.sampled or samples == 1:
+        return ""
+    if hidden * samples > MOST_PATHS:
+        return (
+            f"With skip connections every layer is correlated with every other, and {hidden} hidden layers "
+            f"of {samples} inputs are more than {MOST_PATHS} variables. Use fewer inputs."
+        )
+    # The mean remembers what a neuron did itself, by an expectation for each pair of inputs and of layers.
+    if by_default and row.corrects and pairs * hidden * (hidden - 1) // 2 > _MOST_PASTS:
+        return (
+            f"What {samples} inputs leave in each of {hidden} hidden layers with skip connections takes "
+            "longer than a default should. Name it in `observables` to have it, or use fewer inputs."
+        )
+    return ""

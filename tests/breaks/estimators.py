@@ -27,6 +27,7 @@ of_estimators = row(
 of_measure = row("nets/_measure.py", SLOPE)
 of_sampler = row("nets/_sampler.py", LAWS)
 of_ntk = row("nets/_ntk.py", MEANS)
+AGREE = "tests/agreement/test_residual_against_ensembles.py::"
 of_moments = row("nets/_moments.py", "tests/nets/test_moments.py")
 of_extrapolate = row("nets/_extrapolate.py", "tests/nets/test_extrapolate.py")
 of_differentials = row("nets/_differentials.py", "tests/nets/test_differentials.py")
@@ -141,6 +142,36 @@ MUTANTS = (
     ),
     of_ntk_statistics(
         "measured X: transposed pairs not turned", "jnp.swapaxes(X, 2, 3)[:, pair])", "X[:, pair])"
+    ),
+    of_estimators(
+        "measured vertex: with skip connections of one neuron",
+        "for order in ((0, 1), (1, 0))",
+        "for order in ((0, 0), (1, 1))",
+        f"{AGREE}test_theory_and_ensembles_agree",
+    ),
+    of_sampler(
+        "measured metric: skip connection without its square",
+        "net.skips[i + 1] ** 2",
+        "net.skips[i + 1]",
+        f"{AGREE}test_mean_ntk_and_metric_are_those_of_real_weights",
+    ),
+    of_sampler(
+        "sampled layers: what is remembered",
+        "return fresh + skip * below",
+        "return fresh + skip**2 * below",
+        f"{AGREE}test_mean_ntk_and_metric_are_those_of_real_weights",
+    ),
+    of_ntk(
+        "measured NTK: row through a skip connection",
+        "below = below + skip * above",
+        "below = below + skip**2 * above",
+        f"{AGREE}test_mean_ntk_and_metric_are_those_of_real_weights",
+    ),
+    of_ntk(
+        "measured NTK: a neuron of the layer above",
+        "B = B + skip**2",
+        "B = B + skip",
+        f"{AGREE}test_theory_and_ensembles_agree",
     ),
     of_estimators("measured D: metric with itself", "_covariance(0, 1)", "_covariance(0, 0)"),
     of_estimators("measured A: NTK with the metric", "_covariance(1, 1)", "_covariance(1, 0)"),

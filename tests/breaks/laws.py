@@ -2,6 +2,7 @@
 
 from breaks import row
 
+AGREE = "tests/agreement/test_residual_against_ensembles.py::test_theory_and_ensembles_agree"
 of_residual = row("theory/residual/_residual.py", "tests/theory/test_residual.py")
 of_residual_metric = row("theory/residual/_residual_metric.py", "tests/theory/test_residual.py")
 of_residual_single_input = row(
@@ -27,6 +28,12 @@ MUTANTS = (
         "residual: memory forgotten",
         "cross = [push(cross[k]) + C_W * noise(k) if k > m else zero for k in range(hidden)]",
         "cross = [zero for k in range(hidden)]",
+    ),
+    of_residual(
+        "residual: NTK that forgets",
+        "Theta = (C_W * M[1, 1] + skip) * Theta",
+        "Theta = C_W * M[1, 1] * Theta",
+        AGREE,
     ),
     of_residual_metric(
         "residual: own past of several inputs forgotten",

@@ -14,7 +14,7 @@ of_aspect = row("scaling/_aspect.py", "tests/scaling/test_aspect.py")
 of_shallow = row("scaling/shallow.py", "tests/scaling/test_shallow.py")
 of_bookkeeping = row("scaling/_bookkeeping.py", "tests/scaling/test_shallow_agreement.py")
 of_general = row("scaling/_general.py", "tests/scaling/test_general.py")
-of_scaled = row("scaled.py", "tests/test_scaled.py")
+of_scaled = row("networks/_scaled.py", "tests/test_scaled.py")
 
 MUTANTS = (
     of_orders(

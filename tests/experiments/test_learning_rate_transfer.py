@@ -21,7 +21,7 @@ from scalewise.experiments._optimum import (
 )
 from scalewise.experiments._training import Task, make_task, train
 from scalewise.experiments.learning_rate_transfer import LARGE, STRATEGIES, Config
-from scalewise.scaled import apply_strategy
+from scalewise.networks import apply_strategy
 from scalewise.scaling import ABC, Strategy, mup, ntk
 
 GROWING = "s = 1/2, L ~ √n"

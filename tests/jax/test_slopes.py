@@ -8,8 +8,8 @@ import pytest
 
 import scalewise as sw
 from jax_models import mlp, mlp_roles, preactivations
+from scalewise.networks import apply_strategy
 from scalewise.plan import predicted
-from scalewise.scaled import apply_strategy
 
 WIDTHS = (128, 256, 512, 1024)
 X = np.random.default_rng(5).standard_normal((8, 5)).astype(np.float32)

@@ -12,7 +12,7 @@ import xarray as xr
 
 from made_up_results import ensemble, network, theory
 from scalewise.comparison import at_width, compare
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.report import Results, write_report
 from scalewise.report._style import _spread, power_label
 from scalewise.report._words import count, number, one_or_all, typeset, verdict

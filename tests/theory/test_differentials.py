@@ -9,7 +9,7 @@ import pytest
 import scalewise as sw
 from networks import inputs_with_kernel
 from scalewise.nets import empirical_differential, init_weights
-from scalewise.scaled import apply_strategy
+from scalewise.networks import apply_strategy
 from scalewise.scaling import differential_order, meta
 from scalewise.theory.exact import mean_shallow_differential, shallow_differential, sigma_derivative
 from scalewise.theory.exact._differentials import differential_types, terms

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import scalewise as sw
 from scalewise.gaussian import pair_moment, single_moment
-from scalewise.nets._residual import residual_metrics
+from scalewise.networks import ResidualMLP
 from scalewise.theory.residual import (
-    ResidualMLP,
     block_norm,
     gamma_star,
     printed_gamma_star,
@@ -33,12 +32,14 @@ from scalewise.theory.residual import (
 from scalewise.theory.residual._residual_metric import covariances_of_layers
 
 X = np.array([[1.0, 0.2], [0.3, -1.1]])
+WITH_VERTEX = ["kernel", "four_point_vertex"]
 
 
 def trunk(depth, width, sigma, gamma, *, features=2, **rest) -> ResidualMLP:
     """Skip connections up to the output."""
-    mlp = sw.MLP(depth, width, sigma, input_dim=features, output_dim=width, **rest)
-    return ResidualMLP(mlp, [0, *[gamma] * (depth - 1)])
+    gamma = [0, *[gamma] * (depth - 1)]
+    shape = {"input_dim": features, "output_dim": width}
+    return ResidualMLP(depth, width, sigma, gamma=gamma, **shape, **rest)
 
 
 # Golden
@@ -158,11 +159,11 @@ def test_below_the_optimal_depth_no_skip_is_needed() -> None:
 @pytest.mark.parametrize("name", ["tanh", "relu", "gelu"])
 def test_without_skips_it_is_predict(name) -> None:
     mlp = sw.MLP(4, [30, 20, 40], name, input_dim=2, output_dim=3).at_criticality()
-    flow, theory = residual_flow(ResidualMLP(mlp, 0.0), X), sw.predict(mlp, X)
+    flow, theory = residual_flow(mlp, X), sw.predict(mlp, X)
     np.testing.assert_allclose(flow.K, theory.kernel.values, rtol=1e-9)
     slack = 8 * (flow.V_error + theory.four_point_vertex_error.values) + 1e-8
     assert np.all(np.abs(flow.V - theory.four_point_vertex.values) < slack)
-    K, V, G1 = residual_single_input(ResidualMLP(mlp, 0.0), float(flow.K[0, 1, 1]))
+    K, V, G1 = residual_single_input(mlp, float(flow.K[0, 1, 1]))
     np.testing.assert_allclose(K, theory.kernel.values[:, 1, 1], rtol=1e-9)
     np.testing.assert_allclose(V, theory.four_point_vertex.values[:, 1, 1, 1, 1], rtol=1e-7)
     np.testing.assert_allclose(G1, theory.metric_nlo.values[:, 1, 1], atol=1e-7)
@@ -196,15 +197,15 @@ def test_critical_susceptibilities_are_one(name) -> None:
     net = trunk(3, 8, name, 0.7).at_criticality()
     record = sw.criticality(name)
     at = 2.0 if record.K_star is None else record.K_star
-    parallel, perp = residual_susceptibilities(name, at, net.branch.C_W[2], 0.7)
+    parallel, perp = residual_susceptibilities(name, at, net.C_W[2], 0.7)
     assert float(parallel) == pytest.approx(1, abs=1e-12)
     assert float(perp) == pytest.approx(1, abs=1e-12)
     # The first layer has no skip and keeps the critical numbers of the plain network.
-    assert net.branch.C_W[0] == pytest.approx(record.C_W, rel=1e-14)
-    assert net.branch.C_W[2] == pytest.approx(0.51 * record.C_W, rel=1e-14)
+    assert net.C_W[0] == pytest.approx(record.C_W, rel=1e-14)
+    assert net.C_W[2] == pytest.approx(0.51 * record.C_W, rel=1e-14)
     if record.K_star:
         g = float(single_moment(name, at, (0, 0)).value)
-        fixed = net.branch.C_b[2] + net.branch.C_W[2] * g + 0.49 * at
+        fixed = net.C_b[2] + net.C_W[2] * g + 0.49 * at
         assert fixed == pytest.approx(at, rel=1e-12)
 
 
@@ -213,15 +214,14 @@ def test_metric_of_an_activation_with_kinks_off_zero() -> None:
     sharp = sw.activation(jax.nn.hard_tanh, kinks=(-1.0, 1.0))
     net = trunk(4, 20, sharp, 0.6).at_criticality()
     _, _, G1 = residual_single_input(net, 1.0)
-    mlp = net.branch
     rng = np.random.default_rng(0)
     # Networks of width 20, all neurons of one input; the mean of z^2 in the last layer.
     M = 40_000
     z = rng.normal(size=(M, 20))
     for layer in (1, 2):
-        S = mlp.C_W[layer] * np.mean(np.clip(z, -1, 1) ** 2, axis=1)
+        S = net.C_W[layer] * np.mean(np.clip(z, -1, 1) ** 2, axis=1)
         z = 0.6 * z + rng.normal(size=z.shape) * np.sqrt(S)[:, None]
-    G = mlp.C_W[3] * np.mean(np.clip(z, -1, 1) ** 2, axis=1) + 0.36 * np.mean(z**2, axis=1)
+    G = net.C_W[3] * np.mean(np.clip(z, -1, 1) ** 2, axis=1) + 0.36 * np.mean(z**2, axis=1)
     K, _, _ = residual_single_input(net, 1.0)
     noise = G.std() / math.sqrt(M)
     assert abs(G.mean() - K[3] - G1[3] / 20) < 4 * noise + 0.3 * abs(G1[3]) / 20
@@ -240,21 +240,16 @@ def test_ensembles_by_the_conditional_law(name, square) -> None:
     for n in (30, 90):
         net = trunk(4, n, name, math.sqrt(square)).at_criticality()
         flow = residual_flow(net, X)
-        G, GG = residual_metrics(net.branch, net.gamma, X, networks=8000, seed=3)
-        G, GG = G[:, -1], GG[:, -1]
-        mean = G.mean(axis=0)
-        # The estimator of V and its noise, first order in the noise of the means.
-        left = GG - mean[:, :, None, None] * G[:, None, None] - G[:, :, :, None, None] * mean
-        V = n * (GG.mean(axis=0) - mean[:, :, None, None] * mean)
-        noise = n * left.std(axis=0) / math.sqrt(len(G))
+        found = sw.measure(net, X, networks=8000, seed=3, observables=WITH_VERTEX).isel(layer=-1)
+        mean, error = found.kernel.values, found.kernel_sem.values
+        V, noise = found.four_point_vertex.values, found.four_point_vertex_sem.values
         scale = np.sqrt(np.einsum("abab->ab", flow.V[-1]))
         bias = 9 / n * scale[:, :, None, None] * scale
         assert np.all(np.abs(V - flow.V[-1]) < 4 * noise + bias + 8 * flow.V_error[-1])
         excess.append(np.max(np.abs(V - flow.V[-1]) / (scale[:, :, None, None] * scale)))
         for a in (0, 1):
             K, _, G1 = residual_single_input(net, float(flow.K[0, a, a]))
-            error = G[:, a, a].std() / math.sqrt(len(G))
-            assert abs(mean[a, a] - K[-1] - G1[-1] / n) < 4 * error + 30 / n**2 * K[-1]
+            assert abs(mean[a, a] - K[-1] - G1[-1] / n) < 4 * error[a, a] + 30 / n**2 * K[-1]
     assert excess[1] < 0.15
 
 
@@ -294,8 +289,8 @@ def test_the_mean_metric_drifts_by_the_memory() -> None:
     net = trunk(3, n, "relu", 0.5**0.5, features=1).at_criticality()
     _, _, G1 = residual_single_input(net, 1.0)
     assert G1[2] == pytest.approx((0.75 * math.pi + 0.5) / (2 * math.pi) - 0.25, rel=1e-8)
-    G, _ = residual_metrics(net.branch, net.gamma, np.array([[0.5**0.5]]), networks=M, seed=9)
-    mean, noise = G[:, 1].mean(), G[:, 1].std() / math.sqrt(M)
+    found = sw.measure(net, [[0.5**0.5]], networks=M, seed=9, observables="kernel")
+    mean, noise = float(found.kernel[2].item()), float(found.kernel_sem[2].item())
     assert abs(mean - 1 - G1[2] / n) < 4 * noise + 0.2 * G1[2] / n
     assert 6 * noise < G1[2] / n
 
@@ -359,9 +354,7 @@ def test_the_mean_metric_of_several_inputs(name, depth) -> None:
     widths = [30, 20, 40][: depth - 1]
     mlp = sw.MLP(depth, widths, name, input_dim=2, output_dim=3).at_criticality()
     plain = sw.predict(mlp, x, observables=["metric_nlo"])
-    np.testing.assert_allclose(
-        residual_metric(ResidualMLP(mlp, 0.0), x).G1, plain.metric_nlo.values, atol=1e-8
-    )
+    np.testing.assert_allclose(residual_metric(mlp, x).G1, plain.metric_nlo.values, atol=1e-8)
 
 
 @pytest.mark.covers("A9.3")
@@ -371,9 +364,9 @@ def test_networks_drift_apart_by_the_memory() -> None:
     for n, M in ((8, 60_000), (16, 60_000)):
         net = trunk(3, n, "relu", 0.5**0.5).at_criticality()
         theory = residual_metric(net, x)
-        G, _ = residual_metrics(net.branch, net.gamma, x, networks=M, seed=5)
-        drift = n * (G[:, 1, 0, 1].mean() - theory.K[2, 0, 1])
-        noise = n * G[:, 1, 0, 1].std() / math.sqrt(M)
+        found = sw.measure(net, x, networks=M, seed=5, observables="kernel")
+        drift = n * float(found.kernel[2, 0, 1] - theory.K[2, 0, 1])
+        noise = n * float(found.kernel_sem[2, 0, 1])
         assert abs(drift - theory.G1[2, 0, 1]) < 4 * noise + 2 / n * theory.G1[2, 0, 1]
         assert theory.G1[2, 0, 1] > 4 * noise
 
@@ -437,24 +430,14 @@ def test_twenty_deep_blocks_keep_their_norm() -> None:
 
 
 def test_bad_networks_are_refused() -> None:
-    mlp = sw.MLP(4, [8, 8, 6], "relu", input_dim=2, output_dim=1)
-    with pytest.raises(ValueError, match=r"as wide as the one below; layer 3 has width 6 over 8"):
-        ResidualMLP(mlp, 0.5)
-    even = sw.MLP(4, 8, "relu", input_dim=2, output_dim=1)
-    with pytest.raises(ValueError, match=r"`gamma` must be finite and at least 0; got -0\.5"):
-        ResidualMLP(even, -0.5)
-    with pytest.raises(ValueError, match=r"one number for each of the 4 layers, 0 for the first"):
-        ResidualMLP(even, [0.5, 0.5, 0.5, 0.5])
-    with pytest.raises(ValueError, match=r"one number for each of the 4 layers"):
-        ResidualMLP(even, [0.0, 0.5])
-    with pytest.raises(ValueError, match=r"Criticality needs gamma < 1"):
-        ResidualMLP(even, 1.0).at_criticality()
     with pytest.raises(ValueError, match=r"2 hidden layers of 30 inputs are more than 48"):
         residual_flow(trunk(3, 8, "tanh", 0.5), np.ones((30, 2)))
-    with pytest.raises(ValueError, match=r"explodes or vanishes in layer 2"):
+    with pytest.raises(
+        ValueError, match=r"leaves the range of float64 at layer 2 .* explode or vanish"
+    ):
         residual_flow(trunk(4, 8, "relu", 0.0, C_W=[1, 1e-160, 1e-160, 1]), X)
     with pytest.raises(ValueError, match=r"`K1` is a variance and must be positive"):
-        residual_single_input(ResidualMLP(even, 0.5), 0.0)
+        residual_single_input(trunk(4, 8, "relu", 0.5), 0.0)
 
 
 def test_bad_designs_are_refused() -> None:

@@ -10,10 +10,10 @@ import scalewise as sw
 from networks import net
 from scalewise.gaussian import pair_moments
 from scalewise.nets import measure
+from scalewise.networks import ResidualMLP
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.deep import angle_flow
 from scalewise.theory.flow._tensor_flow import TENSORS
-from scalewise.theory.residual import ResidualMLP, residual_flow
 from scalewise.theory.single import single_input_flow
 
 X = np.array([[0.0, 0.0], [1.0, 0.3]])
@@ -96,7 +96,9 @@ def test_what_does_not_exist_is_refused() -> None:
         ValueError, match=r"zero input vector.*does not have an angle with anything"
     ):
         angle_flow(network, X, X)
+    given = {"input_dim": 2, "output_dim": 1, "C_b": [0.0, 0.1, 0.1]}
+    skipping = ResidualMLP(3, 4, "tanh", gamma=0.5, **given)
     with pytest.raises(ValueError, match=r"zero input vector.*does not have a correlation"):
-        residual_flow(ResidualMLP(network, 0.5), X)
+        sw.predict(skipping, X)
     one = sw.predict(net(1, "relu", features=2), X, observables="all")
     np.testing.assert_array_equal(one.kernel.values[0], X @ X.T / 2)

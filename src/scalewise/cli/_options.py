@@ -12,7 +12,7 @@ import xarray as xr
 from scalewise._extras import require
 from scalewise.cli._output import INTERRUPTED, complain
 from scalewise.data import load_inputs
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.selection import known, select
 
 Data = Annotated[str, typer.Option(help="digits, mnist, cifar2, or the path of a .npy or .csv.")]

@@ -12,7 +12,7 @@ import xarray as xr
 
 from scalewise.comparison import Comparison
 from scalewise.critical import susceptibilities as chi
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import omissions
 

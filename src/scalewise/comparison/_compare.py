@@ -22,7 +22,17 @@ from scalewise.selection import known
 
 __all__ = ["compare"]
 
-_SAME = ("depth", "activation", "input_dim", "output_dim", "C_b", "C_W", "lambda_b", "lambda_W")
+_SAME = (
+    "depth",
+    "activation",
+    "input_dim",
+    "output_dim",
+    "C_b",
+    "C_W",
+    "lambda_b",
+    "lambda_W",
+    "gamma",
+)
 _FALSE_ALARMS = 1e-3
 _ROUNDING = {"float32": 1e-5, "float64": 1e-10}
 

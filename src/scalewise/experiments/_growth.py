@@ -25,7 +25,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.nets import measure
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.deep import asymptotics, leading_forms
 from scalewise.theory.single import single_input_flow
 

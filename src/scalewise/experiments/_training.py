@@ -18,8 +18,7 @@ from jaxtyping import Float, Int
 from scalewise.data import load_labelled
 from scalewise.nets import Parameters
 from scalewise.nets._networks import traced
-from scalewise.network import MLP
-from scalewise.scaled import ScaledMLP
+from scalewise.networks import MLP, ScaledMLP
 
 __all__ = ["Outcome", "Task", "make_task", "train"]
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from scalewise.critical import parallel_locus, perpendicular_locus
 from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, house, sheet
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]

@@ -27,7 +27,7 @@ from scalewise.experiments._look import (
     log_axes,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.deep import angle_flow, asymptotics, crossover_depth, deep_ntk_angle
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]

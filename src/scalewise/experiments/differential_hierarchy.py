@@ -26,7 +26,7 @@ from scalewise.experiments._look import (
     power,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.exact import mean_shallow_differential, sigma_derivative
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]

@@ -28,7 +28,7 @@ from scalewise.experiments._look import (
     log_axes,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.single import ntk_layer_contributions
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]

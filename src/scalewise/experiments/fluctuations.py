@@ -26,10 +26,8 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.nets import measure
-from scalewise.nets._residual import residual_metrics
-from scalewise.network import MLP
-from scalewise.theory.residual import ResidualMLP, residual_single_input
-from scalewise.theory.single import single_input_flow
+from scalewise.networks import MLP, Network, ResidualMLP
+from scalewise.theory import predict
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 
@@ -77,7 +75,11 @@ def run(config: Config) -> xr.Dataset:
         Over (case, layer): ``kernel`` $K$ and ``metric`` $K+G^{\{1\}}/n$, preactivation², ``vertex``
         $V/nK^2$; ``measured_metric``, ``measured_vertex`` (in the same unit) with ``_sem``.
     """
-    rows = [_plain(config, "tanh"), _plain(config, "relu"), _residual(config)]
+    L, n = config.depth, config.width
+    plain = [MLP(L, n, name, input_dim=1, output_dim=1) for name in ("tanh", "relu")]
+    gamma = [0.0] + [config.square**0.5] * (L - 1)
+    skipping = ResidualMLP(L, n, "tanh", gamma=gamma, input_dim=1, output_dim=n)
+    rows = [_both(config, net.at_criticality()) for net in (*plain, skipping)]
     names = tuple(rows[0])
     return xr.Dataset(
         {name: (("case", "layer"), [row[name] for row in rows]) for name in names},
@@ -86,45 +88,24 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _plain(config: Config, name: str) -> dict[str, np.ndarray]:
-    n = config.width
-    net = MLP(config.depth, n, name, input_dim=1, output_dim=1).at_criticality()
+def _both(config: Config, net: Network) -> dict[str, np.ndarray]:
+    """The recursions of a network, and its ensemble."""
     x = np.array([[net.C_W[0] ** -0.5]])
-    flow = single_input_flow(net, K1=1.0)
+    names = ["kernel", "metric_nlo", "four_point_vertex"]
+    theory = predict(net, x, observables=names)
     found = measure(net, x, networks=config.networks, seed=config.seed, progress=False,
                     observables=["kernel", "four_point_vertex"])  # fmt: skip
-    K, width = flow.K[:, 0], np.array([1, *net.hidden_widths], dtype=float)
+    K, G1, V = (theory[name].values.ravel() for name in names)
+    width = np.array([1, *net.hidden_widths], dtype=float)
     unit = width * K**2
     return {
         "kernel": K,
-        "metric": K + flow.G1[:, 0] / width,
-        "vertex": flow.V[:, 0] / unit,
+        "metric": K + G1 / width,
+        "vertex": V / unit,
         "measured_metric": found.kernel.values.ravel(),
         "measured_metric_sem": found.kernel_sem.values.ravel(),
         "measured_vertex": found.four_point_vertex.values.ravel() / unit,
         "measured_vertex_sem": found.four_point_vertex_sem.values.ravel() / unit,
-    }
-
-
-def _residual(config: Config) -> dict[str, np.ndarray]:
-    n = config.width
-    mlp = MLP(config.depth, n, "tanh", input_dim=1, output_dim=n)
-    net = ResidualMLP(mlp, [0.0] + [config.square**0.5] * (config.depth - 1)).at_criticality()
-    x = np.array([[net.branch.C_W[0] ** -0.5]])
-    K, V, G1 = residual_single_input(net, 1.0)
-    draws = residual_metrics(net.branch, net.gamma, x, networks=config.networks, seed=config.seed)
-    G, GG = draws[0][:, :, 0, 0], draws[1][:, :, 0, 0, 0, 0]
-    mean, square, root = G.mean(axis=0), GG.mean(axis=0), config.networks**0.5
-    spread = (GG - 2 * mean * G).std(axis=0, ddof=1) / root
-    zero = np.zeros(1)
-    return {
-        "kernel": K,
-        "metric": K + np.append(zero, G1[1:] / n),
-        "vertex": V / n / K**2,
-        "measured_metric": np.append(K[:1], mean),
-        "measured_metric_sem": np.append(zero, G.std(axis=0, ddof=1) / root),
-        "measured_vertex": np.append(zero, (square - mean**2) / K[1:] ** 2),
-        "measured_vertex_sem": np.append(zero, spread / K[1:] ** 2),
     }
 
 

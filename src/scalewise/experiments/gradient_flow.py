@@ -25,7 +25,7 @@ from scalewise.experiments._look import (
     points,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.single import gradient_norms
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]

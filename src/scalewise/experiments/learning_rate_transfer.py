@@ -44,8 +44,7 @@ from scalewise.experiments._look import (
 )
 from scalewise.experiments._optimum import below_best, bootstrap_rows, drift, parabola_minimum
 from scalewise.experiments._training import Task, make_task, train
-from scalewise.network import MLP
-from scalewise.scaled import ScaledMLP, apply_strategy
+from scalewise.networks import MLP, ScaledMLP, apply_strategy
 from scalewise.scaling import Strategy, gamma, meta, mup, ntk, standard, width_for_gamma
 from scalewise.theory.single import single_input_flow
 

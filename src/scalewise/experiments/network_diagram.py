@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, house, sheet
-from scalewise.network import MLP
+from scalewise.networks import MLP
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

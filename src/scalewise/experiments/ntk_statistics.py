@@ -26,7 +26,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.nets import measure
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.single import single_input_flow
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]

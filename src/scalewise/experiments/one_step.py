@@ -31,7 +31,7 @@ from scalewise.experiments._look import (
     power,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

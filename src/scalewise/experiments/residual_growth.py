@@ -27,10 +27,9 @@ from scalewise.experiments._look import (
     points,
     sheet,
 )
-from scalewise.nets._residual import residual_metrics
-from scalewise.network import MLP
+from scalewise.nets import measure
+from scalewise.networks import ResidualMLP
 from scalewise.theory.residual import (
-    ResidualMLP,
     gamma_star,
     printed_gamma_star,
     printed_residual_growth,
@@ -129,17 +128,18 @@ def run(config: Config) -> xr.Dataset:
 
 def _network(config: Config, name: str, gamma: float, depth: int) -> ResidualMLP:
     n = config.width
-    mlp = MLP(depth, n, name, input_dim=1, output_dim=n)
-    return ResidualMLP(mlp, [0.0] + [gamma] * (depth - 1)).at_criticality()
+    skips = [0.0] + [gamma] * (depth - 1)
+    net = ResidualMLP(depth, n, name, gamma=skips, input_dim=1, output_dim=n)
+    return net.at_criticality()
 
 
 def _formulas(config: Config, name: str, squares: np.ndarray) -> dict[str, object]:
     slopes, variances = [], []
     for gamma in np.sqrt(squares):
         net = _network(config, name, float(gamma), config.depth)
-        variances.append(net.branch.C_W[1])
+        variances.append(net.C_W[1])
         slope = np.nan  # kernels that fall reach their class in thousands of layers only
-        if net.branch.activation.slopes is not None:
+        if net.activation.slopes is not None:
             K, V, _ = residual_single_input(net, 1.0)
             slope = np.diff(V / K**2)[-1]
         slopes.append(slope)
@@ -155,16 +155,17 @@ def _formulas(config: Config, name: str, squares: np.ndarray) -> dict[str, objec
 def _measured(config: Config, name: str) -> dict[str, float]:
     r"""$V/nG^2$ of the last layer of an ensemble at $\gamma^2=\frac12$."""
     net = _network(config, name, 0.5**0.5, config.measured_depth)
-    x = np.array([[net.branch.C_W[0] ** -0.5]])
-    G, GG = residual_metrics(net.branch, net.gamma, x, networks=config.networks, seed=config.seed)
-    mean, square = G[:, -1, 0, 0], GG[:, -1, 0, 0, 0, 0]
-    ratio = square.mean() / mean.mean() ** 2
-    # Linear propagation: both means move with the same draws.
-    spread = (square / square.mean() - 2 * mean / mean.mean()).std(ddof=1) * ratio
+    x = np.array([[net.C_W[0] ** -0.5]])
+    found = measure(net, x, networks=config.networks, seed=config.seed, progress=False,
+                    observables=["kernel", "four_point_vertex"]).isel(layer=-1)  # fmt: skip
+    G, GG = float(found.kernel), float(found.four_point_vertex) / config.width
+    ratio = GG / G**2
+    spread = np.hypot(float(found.four_point_vertex_sem) / config.width / G**2,
+                      2 * ratio * float(found.kernel_sem) / G)  # fmt: skip
     K, V, _ = residual_single_input(net, 1.0)
     return {
-        "vertex": float(ratio - 1),
-        "vertex_sem": float(spread / config.networks**0.5),
+        "vertex": ratio,
+        "vertex_sem": float(spread),
         "vertex_predicted": float(V[-1] / K[-1] ** 2 / config.width),
     }
 

@@ -34,7 +34,7 @@ from scalewise.experiments._look import (
     power,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.deep import angle_flow, asymptotics
 from scalewise.theory.single import nearby_inputs_flow, robustness
 

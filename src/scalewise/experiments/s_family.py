@@ -21,8 +21,7 @@ from matplotlib.figure import Figure
 
 from scalewise.experiments._look import COLORS, Number, house, log_axes, sheet
 from scalewise.nets import sample_differentials
-from scalewise.network import MLP
-from scalewise.scaled import apply_strategy
+from scalewise.networks import MLP, apply_strategy
 from scalewise.scaling import meta, observable_order
 from scalewise.theory.single import single_input_flow
 

@@ -26,7 +26,7 @@ from scalewise.experiments._look import (
     points,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.action import six_point_vertex
 from scalewise.theory.exact import metric_moments
 

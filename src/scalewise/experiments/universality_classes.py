@@ -28,7 +28,7 @@ from scalewise.experiments._look import (
     log_axes,
     sheet,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.deep import asymptotics, fit_scaling
 from scalewise.theory.single import single_input_flow
 

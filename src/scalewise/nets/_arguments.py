@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.nets._estimators import ESTIMATORS, accumulators
+from scalewise.nets._estimators import ESTIMATORS, accumulators, estimators
 from scalewise.nets._moments import CovarianceSums
-from scalewise.network import MLP
+from scalewise.networks import Network
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import Selection, select
 
@@ -18,9 +18,9 @@ __all__ = ["check_count", "check_memory", "check_seed", "check_size", "choose"]
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
-def choose(net: MLP, observables: Any, widths: Any, samples: int) -> Selection:
+def choose(net: Network, observables: Any, widths: Any, samples: int) -> Selection:
     """The observables to measure, by the rule of `predict`; slopes in 1/n need several widths."""
-    chosen = select(observables, net.activation, samples=samples, depth=net.depth)
+    chosen = select(observables, net.activation, samples=samples, depth=net.depth, skips=net.skips)
     slopes = [name for name in chosen.names if ESTIMATORS[name].slope_of]
     if widths is not None or not slopes:
         return chosen
@@ -55,14 +55,15 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
-def check_size(net: MLP, samples: int, names: tuple[str, ...], budget: int) -> None:
+def check_size(net: Network, samples: int, names: tuple[str, ...], budget: int) -> None:
     """Refuse tensors with four indices that do not fit the memory."""
     large = [name for name in names if OBSERVABLES[name].legs == 4]
     if not large:
         return
-    entries = {p.name: p.entries(samples) for p in (ESTIMATORS[name].part for name in large)}
+    rows = [estimators(net)[name] for name in large]
+    entries = {row.part.name: row.part.entries(samples) for row in rows}
     floats = 2 * samples**4 * len(large)
-    for parts in accumulators(tuple(large)).values():
+    for parts in accumulators(rows).values():
         for part, kind in parts.items():
             floats += 9 * entries[part] ** 2 if kind is CovarianceSums else 6 * entries[part]
     need = 8 * net.depth * floats

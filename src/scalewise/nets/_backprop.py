@@ -16,7 +16,8 @@ from scalewise.nets._networks import (
     sweep,
     traced,
 )
-from scalewise.network import MLP, check_inputs
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs
 
 __all__ = ["error_factors", "parameter_step"]
 

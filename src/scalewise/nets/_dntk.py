@@ -26,7 +26,7 @@ import numpy as np
 
 from scalewise.nets import _jets as jets
 from scalewise.nets._random import normals, take
-from scalewise.network import MLP
+from scalewise.networks import Network
 
 __all__ = ["PROBES", "sample_dntk"]
 
@@ -133,7 +133,7 @@ def _draw(
 
 
 def sample_dntk(
-    net: MLP,
+    net: Network,
     x: np.ndarray,
     keys: Any,
     *,

@@ -5,7 +5,7 @@ A new observable is a row here and a draw in one of the families.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +14,9 @@ from scalewise.nets._ensemble import Kind, Sums
 from scalewise.nets._moments import CovarianceSums, MeanSums
 from scalewise.nets._ntk import first_ntk
 from scalewise.nets._sampler import first_metric
-from scalewise.network import MLP
+from scalewise.networks import Network
 
-__all__ = ["ESTIMATORS", "Estimator", "Part", "accumulators"]
+__all__ = ["ESTIMATORS", "Estimator", "Part", "accumulators", "estimators"]
 
 Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
@@ -53,7 +53,7 @@ class Estimator:
     part: Part
     sums: Kind
     read: Reading
-    first: Callable[[MLP, np.ndarray], np.ndarray] | None = None
+    first: Callable[[Network, np.ndarray], np.ndarray] | None = None
     slope_of: str = ""
 
     @property
@@ -103,8 +103,16 @@ def _covariance(first: int, second: int) -> Reading:
     return read
 
 
+def _between_halves(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Width times the covariance of one half of the neurons with the other, and of the other with the one."""
+    there, back = (_covariance(*order)(sums, n, samples) for order in ((0, 1), (1, 0)))
+    return (there[0] + back[0]) / 2, (there[1] + back[1]) / 2
+
+
 _METRIC = Part("layers", "metric", _pairs)
 _NTK = Part("layers", "ntk", _pairs)
+# The metric by either half of the neurons, where a neuron has a part that it remembers.
+_HALVES = Part("layers", "halves", lambda samples: 2 * _pairs(samples))
 # The metric and omega, the NTK of the layer above averaged over its weights.
 _JOINT = Part("statistics", "joint", lambda samples: 2 * _pairs(samples))
 
@@ -131,10 +139,20 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def accumulators(names: tuple[str, ...]) -> dict[str, dict[str, Kind]]:
+# Where skip connections make a neuron remember itself, the vertex is of two neurons: the same one would add to it
+# what it does not share with the others.
+_WITH_SKIPS = {"four_point_vertex": Estimator(_HALVES, CovarianceSums, _between_halves)}
+
+
+def estimators(net: Network) -> dict[str, Estimator]:
+    """The estimator of each observable in a network."""
+    return ESTIMATORS | _WITH_SKIPS if any(net.skips) else ESTIMATORS
+
+
+def accumulators(rows: Iterable[Estimator]) -> dict[str, dict[str, Kind]]:
     """By family, the parts to be drawn and what to sum of each; a covariance gives the mean too."""
     families: dict[str, dict[str, Kind]] = {}
-    for row in (ESTIMATORS[name] for name in names):
+    for row in rows:
         parts = families.setdefault(row.part.family, {})
         if parts.get(row.part.name) is not CovarianceSums:
             parts[row.part.name] = row.sums

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.network import MLP
+from scalewise.networks import Network
 
 __all__ = ["check_widths", "degree", "fit", "rescale"]
 
 
-def check_widths(net: MLP, widths: Sequence[int]) -> tuple[MLP, ...]:
+def check_widths(net: Network, widths: Sequence[int]) -> tuple[Network, ...]:
     """The network at each of the widths, which must be two distinct whole numbers or more."""
     whole = all(isinstance(w, (int, np.integer)) and not isinstance(w, bool) for w in widths)
     if not whole or len(set(widths)) < 2 or len(set(widths)) != len(widths) or min(widths) < 1:
@@ -24,7 +24,7 @@ def check_widths(net: MLP, widths: Sequence[int]) -> tuple[MLP, ...]:
     return tuple(rescale(net, int(w)) for w in sorted(widths))
 
 
-def rescale(net: MLP, width: int) -> MLP:
+def rescale(net: Network, width: int) -> Network:
     """The network with first hidden width `width` and the same ratios between its hidden widths."""
     hidden = net.hidden_widths
     if any(n * width % hidden[0] for n in hidden):

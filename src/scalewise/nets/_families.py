@@ -15,21 +15,27 @@ from scalewise.nets._networks import traced
 from scalewise.nets._ntk import PROBES, mean_ntks, row_numbers
 from scalewise.nets._ntk_statistics import sample_statistics
 from scalewise.nets._sampler import draw_layers, draw_numbers, first_factor, metrics, ranks
-from scalewise.network import MLP
+from scalewise.networks import Network
 
 __all__ = ["FAMILIES"]
 
-Builder = Callable[[MLP, np.ndarray, dict[str, Kind], str], Ensemble]
+Builder = Callable[[Network, np.ndarray, dict[str, Kind], str], Ensemble]
 
 
-def _layers(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Metrics and NTKs of every layer, without weights."""
+    widths = zip(net.hidden_widths, net.skips[1:], strict=True)
+    if "halves" in sums and any(skip and width == 1 for width, skip in widths):
+        raise ValueError(
+            "`net` has a skip connection from a layer of one neuron, and 'four_point_vertex' is a "
+            "covariance of two. Use hidden widths of at least 2, or leave it out of `observables`."
+        )
     factor, sigma = first_factor(net, x), traced(net.activation)
     samples, n, slopes = len(x), net.hidden_widths, "ntk" in sums
     sizes = [width * rank for width, rank in zip(n, ranks(net, samples), strict=True)]
     if slopes:
         sizes += [int(np.prod(shape)) for shape in row_numbers(net, samples)]
-    kept = (3 if slopes else 1) * samples * sum(n)
+    kept = ((3 if slopes else 1) + any(net.skips)) * samples * sum(n)
     work = 6 * (1 + PROBES * slopes) * samples * max(n, default=0)
     floats = sum(sizes) + kept + work + 4 * net.depth * samples**2
 
@@ -37,6 +43,9 @@ def _layers(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensem
         numbers = draw_numbers(keys, sum(sizes), dtype)
         layers = draw_layers(net, factor, numbers, sigma=sigma, slopes=slopes)
         found = {"metric": _upper(metrics(net, layers))} if "metric" in sums else {}
+        if "halves" in sums:
+            halves = [metrics(net, layers, neurons=slice(k, None, 2)) for k in (0, 1)]
+            found["halves"] = np.concatenate(list(map(_upper, halves)), axis=-1)
         if slopes:
             rest = numbers[:, sum(sizes[: len(n)]) :]
             found["ntk"] = _upper(mean_ntks(net, x, layers, rest))
@@ -45,7 +54,7 @@ def _layers(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensem
     return Ensemble(f"layers-{n[0]}", draw, sums, (0, *n), floats * np.dtype(dtype).itemsize)
 
 
-def _statistics(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """The whole NTK of every hidden layer, from real weights."""
     samples, widest = len(x), max(net.hidden_widths)
     matrices = (3 * samples * (samples + 1) // 2 + 2 * samples**2) * widest**2
@@ -62,7 +71,7 @@ def _statistics(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> E
     )
 
 
-def _dntk(net: MLP, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Steps along gradients of every hidden layer, from real weights and random signs."""
     samples, n = len(x), net.widths
     second = any(part.startswith("ddntk") for part in sums)
@@ -90,13 +99,13 @@ FAMILIES: dict[str, Builder] = {
 }
 
 
-def _weights(net: MLP) -> int:
+def _weights(net: Network) -> int:
     """Weights and biases of the hidden layers."""
     n = net.widths
     return sum((n[i] + 1) * n[i + 1] for i in range(net.depth - 1))
 
 
-def _kept(net: MLP, samples: int, parts: int) -> int:
+def _kept(net: Network, samples: int, parts: int) -> int:
     """Bytes of the draws themselves, in float64 and once more while they are summed."""
     return 3 * 8 * parts * (net.depth - 1) * samples**4
 

@@ -24,7 +24,8 @@ from scalewise.nets._networks import (
     precision,
     traced,
 )
-from scalewise.network import MLP, check_inputs
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs
 
 __all__ = ["LayerTensors", "layer_tensors"]
 

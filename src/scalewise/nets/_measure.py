@@ -19,13 +19,14 @@ from scalewise.nets._arguments import (
     choose,
 )
 from scalewise.nets._ensemble import Ensemble, Sums, run
-from scalewise.nets._estimators import ESTIMATORS, accumulators
+from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, degree, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import check_dtype
 from scalewise.nets._progress import Reporter
 from scalewise.nets._store import open_store
-from scalewise.network import MLP, check_inputs, digest_of
+from scalewise.networks import Network
+from scalewise.networks._inputs import check_inputs, digest_of
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 
 __all__ = ["measure"]
@@ -34,7 +35,7 @@ Measured = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def measure(
-    net: MLP,
+    net: Network,
     x: Any,
     *,
     networks: int = 1000,
@@ -64,7 +65,8 @@ def measure(
     that of the mean NTK ``ntk_nlo``.
 
     Args:
-        net: The network.
+        net: The network: an `MLP`, or a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
+            ``four_point_vertex`` are measured.
         x: (samples, features).
         networks: How many networks, for each width; at least 2, and 4 for what is a
             covariance: ``four_point_vertex``, ``ntk_A``, ``ntk_D``.
@@ -104,7 +106,7 @@ def measure(
         >>> bool(abs(result.kernel[2, 0, 0] - 1.0) < 4 * result.kernel_sem[2, 0, 0])
         True
     """
-    x = check_inputs(net, x)
+    x = check_inputs(net, x, skips=True)
     chosen = choose(net, observables, widths, len(x))
     names = chosen.names
     networks = check_count(networks, names)
@@ -133,9 +135,10 @@ def measure(
              for family, e in plan.items()}
             for plan in plans
         ]  # fmt: skip
-    parts = [_estimates(s, e, len(x), names) for s, e in zip(sums, epsilon, strict=False)]
-    deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon)
-    result = _dataset(net, x, deep, names)
+    rows = {name: row for name, row in estimators(net).items() if name in names}
+    parts = [_estimates(s, e, len(x), rows) for s, e in zip(sums, epsilon, strict=False)]
+    deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, rows)
+    result = _dataset(net, x, deep, rows)
     result.attrs = {
         **attributes,
         **chosen.attributes(),
@@ -148,28 +151,29 @@ def measure(
     return result
 
 
-def _plan(net: MLP, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:
+def _plan(net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:
     """The ensembles to be drawn at one set of widths, in the order of the families."""
-    kinds = accumulators(names)
+    kinds = accumulators(estimators(net)[name] for name in names)
     return {f: build(net, x, kinds[f], dtype) for f, build in FAMILIES.items() if f in kinds}
 
 
 def _estimates(
-    sums: dict[str, dict[str, Sums]], epsilon: np.ndarray, samples: int, names: tuple[str, ...]
+    sums: dict[str, dict[str, Sums]], epsilon: np.ndarray, samples: int, rows: dict[str, Estimator]
 ) -> Measured:
     """Values and standard errors in the layers 2..L at one set of widths."""
-    rows = {name: ESTIMATORS[name] for name in names}
     return {
         name: row.read(sums[row.part.family][row.part.name], 1 / epsilon, samples)
         for name, row in rows.items()
     }
 
 
-def _extrapolated(parts: list[Measured], epsilon: np.ndarray) -> Measured:
+def _extrapolated(
+    parts: list[Measured], epsilon: np.ndarray, rows: dict[str, Estimator]
+) -> Measured:
     """Values, or slopes, with standard errors in the layers 2..L at infinite width."""
     fitted: Measured = {}
     for name in parts[0] if parts else ():
-        order = 1 if ESTIMATORS[name].slope_of else 0
+        order = 1 if rows[name].slope_of else 0
         values, sems = (np.stack([part[name][k] for part in parts]) for k in (0, 1))
         layers = [fit(values[:, i], sems[:, i], e) for i, e in enumerate(epsilon.T)]
         fitted[name] = (
@@ -179,13 +183,12 @@ def _extrapolated(parts: list[Measured], epsilon: np.ndarray) -> Measured:
     return fitted
 
 
-def _dataset(net: MLP, x: np.ndarray, deep: Measured, names: tuple[str, ...]) -> xr.Dataset:
+def _dataset(net: Network, x: np.ndarray, deep: Measured, rows: dict[str, Estimator]) -> xr.Dataset:
     """Layer 1, which is exact, and the measured layers above it."""
     samples = len(x)
     variables = {}
-    for name in names:
-        legs = OBSERVABLES[name].legs
-        exact = ESTIMATORS[name].first
+    for name, row in rows.items():
+        legs, exact = OBSERVABLES[name].legs, row.first
         first = np.zeros((1, *(samples,) * legs)) if exact is None else exact(net, x)[None]
         empty = np.zeros((0, *(samples,) * legs))
         values, sems = deep.get(name, (empty, empty))
@@ -198,6 +201,6 @@ def _dataset(net: MLP, x: np.ndarray, deep: Measured, names: tuple[str, ...]) ->
                 "units": OBSERVABLES[name].units,
             },
         )
-    dims = SAMPLE_DIMS[: max(OBSERVABLES[name].legs for name in names)]
+    dims = SAMPLE_DIMS[: max(OBSERVABLES[name].legs for name in rows)]
     coordinates = {"layer": np.arange(1, net.depth + 1), **{d: np.arange(samples) for d in dims}}
     return xr.Dataset(variables, coordinates)

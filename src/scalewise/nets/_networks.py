@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.network import MLP, check_inputs
+from scalewise.networks import MLP, Network
+from scalewise.networks._inputs import check_inputs
 
 __all__ = [
     "Parameters",
@@ -99,7 +100,7 @@ def check_parameters(net: MLP, parameters: Parameters) -> None:
         )
 
 
-def init_weights(net: MLP, seed: Any = 0, *, dtype: str = "float32") -> Parameters:
+def init_weights(net: Network, seed: Any = 0, *, dtype: str = "float32") -> Parameters:
     r"""Draw the parameters of one network.
 
     $$W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),\qquad b^{(\ell)}_i\sim N(0,C_b^{(\ell)}).$$

@@ -21,35 +21,41 @@ from jaxtyping import Float
 
 from scalewise.nets._random import take
 from scalewise.nets._sampler import Layer, in_place
-from scalewise.network import MLP
+from scalewise.networks import Network
 
 __all__ = ["first_ntk", "mean_ntks", "row_numbers"]
 
 PROBES = 1
 
 
-def first_ntk(net: MLP, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
+def first_ntk(net: Network, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
     r"""$H^{(1)}=\lambda_b+\lambda_Wxx^T/n_0$, which does not fluctuate; PDLT (8.23)."""
     return net.lambda_b[0] + net.lambda_W[0] / net.input_dim * (x @ x.T)
 
 
-def row_numbers(net: MLP, samples: int) -> list[tuple[int, ...]]:
+def row_numbers(net: Network, samples: int) -> list[tuple[int, ...]]:
     r"""Shapes of the random numbers that rows need: the signs of each hidden layer, and each $\eta$.
+
+    A second sign of each neuron is for the skip connection of the layer above.
 
     The $\eta$ of the weights into layer 2 is averaged over, as no row goes further; so are those of
     weights that have no part beside $\xi$.
     """
     n = net.widths[1 : net.depth]
-    signs = [(PROBES, width, 1) for width in n]
+    signs = [(PROBES, width, 2 if net.skips[i] else 1) for i, width in enumerate(n, 1)]
     return signs + [(PROBES, width + 1, samples) for width in n[1:-1] if width >= samples]
 
 
 @in_place
-def _opened(xp: Any, signs: Any, slopes: Any, C_W: Any) -> tuple[Any, Any]:
+def _opened(xp: Any, signs: Any, slopes: Any, C_W: Any, skip: Any) -> tuple[Any, Any]:
     """Rows of the trace over the weights above, (network, probe, neuron, sample), and their products."""
     scaled = xp.sqrt(C_W / slopes.shape[1]) * slopes
-    rows = xp.where(signs < 0, -1, 1).astype(slopes.dtype) * scaled[:, None]
-    return rows, xp.swapaxes(scaled, 1, 2) @ scaled
+    signs = xp.where(signs < 0, -1, 1).astype(slopes.dtype)
+    rows, B = signs[..., :1] * scaled[:, None], xp.swapaxes(scaled, 1, 2) @ scaled
+    if skip is not None:  # a neuron of the layer above is one of this, any of them
+        rows = rows + skip / np.sqrt(slopes.shape[1]).astype(slopes.dtype) * signs[..., 1:]
+        B = B + skip**2
+    return rows, B
 
 
 @in_place
@@ -61,14 +67,16 @@ def _beside(xp: Any, eta: Any, Q: Any) -> Any:
 
 @in_place
 def _carried(
-    xp: Any, rows: tuple[Any, Any], xi: Any, Q: Any, slopes: Any, beside: Any, C_W: Any
+    xp: Any, rows: tuple[Any, Any], xi: Any, rest: tuple[Any, Any, Any], C_W: Any, skip: Any
 ) -> tuple[Any, Any]:
     """One layer back: the rows below, and the mean of their products over what was not sampled."""
-    above, B = rows
+    (above, B), (Q, slopes, beside) = rows, rest
     scale = xp.sqrt(C_W / slopes.shape[1])
     found = xp.swapaxes(xi, 1, 2)[:, None] @ above
     below = found if Q is None else Q[:, None] @ found
     below = scale * below[:, :, :-1] * slopes[:, None]
+    if skip is not None:
+        below = below + skip * above
     products = (xp.swapaxes(below, 2, 3) @ below).sum(axis=1) / above.shape[1]
     if Q is None:
         return below, products
@@ -86,7 +94,7 @@ def _root(xp: Any, B: Any) -> Any:
 
 
 def mean_ntks(
-    net: MLP, x: Float[np.ndarray, "sample feature"], layers: list[Layer], numbers: Any
+    net: Network, x: Float[np.ndarray, "sample feature"], layers: list[Layer], numbers: Any
 ) -> Float[np.ndarray, "network layer sample sample"]:
     r"""Unbiased draws of the mean NTK of the layers 2..L, one for each network.
 
@@ -100,9 +108,11 @@ def mean_ntks(
         In preactivation² / learning rate. The expectation of each draw is
         $\mathbb E[\widehat H^{(\ell)}_{ii;\alpha_1\alpha_2}]$ at the widths of `net`.
 
-    Source: PDLT (8.6), (8.12), (8.16)-(8.18), (8.59).
+    Source: PDLT (8.6), (8.12), (8.16)-(8.18), (8.59); with skip connections
+        $dz^{(\ell+1)}_i/dz^{(\ell)}_j=W_{ij}\sigma'_j+\gamma\delta_{ij}$ from (B.3).
     """
     C_W = np.asarray(net.C_W, numbers.dtype)
+    skips = [np.asarray(skip, numbers.dtype) if skip else None for skip in net.skips]
     own = [first_ntk(net, x)]
     own += [
         net.lambda_b[i] + net.lambda_W[i] * np.asarray(layer.gram, np.float64)
@@ -119,11 +129,11 @@ def mean_ntks(
     ]
     ntks = []
     for top in range(len(layers)):
-        rows = _opened(signs[top], layers[top].slopes, C_W[top + 1])
+        rows = _opened(signs[top], layers[top].slopes, C_W[top + 1], skips[top + 1])
         ntk = own[top + 1] + np.asarray(rows[1], np.float64) * own[top]
         for i in range(top - 1, -1, -1):
             rest = layers[i].Q, layers[i].slopes, beside[i]
-            rows = _carried(rows, layers[i + 1].xi, *rest, C_W[i + 1])
+            rows = _carried(rows, layers[i + 1].xi, rest, C_W[i + 1], skips[i + 1])
             ntk = ntk + np.asarray(rows[1], np.float64) * own[i]
         ntks.append(ntk)
     return np.stack(ntks, axis=1)

@@ -19,7 +19,7 @@ import numpy as np
 
 from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, take
-from scalewise.network import MLP
+from scalewise.networks import Network
 
 __all__ = ["sample_statistics"]
 
@@ -104,7 +104,7 @@ def _F(s: Any, X: Any, C_W: Any) -> Any:
 
 
 def sample_statistics(
-    net: MLP,
+    net: Network,
     x: np.ndarray,
     keys: Any,
     *,

@@ -23,7 +23,7 @@ from jaxtyping import Float
 
 from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, take
-from scalewise.network import MLP
+from scalewise.networks import Network
 
 __all__ = [
     "Layer",
@@ -48,27 +48,30 @@ class Layer(NamedTuple):
         gram: $\sigma^T\sigma/n$, (network, sample, sample).
         Q: An orthonormal basis of the features, (network, neuron, rank), the last row that of the
             bias; ``None`` where it is the identity, as there are more samples than neurons.
+        z: The preactivations, (network, neuron, sample), where the layer above adds them to its own;
+            ``None`` elsewhere.
     """
 
     xi: Any
     slopes: Any
     gram: Any
     Q: Any
+    z: Any = None
 
 
-def first_metric(net: MLP, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
+def first_metric(net: Network, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
     r"""$G^{(1)}=C_b+C_Wxx^T/n_0$, which does not fluctuate; PDLT (4.8)."""
     return net.C_b[0] + net.C_W[0] / net.input_dim * (x @ x.T)
 
 
-def first_factor(net: MLP, x: np.ndarray) -> Float[np.ndarray, "rank sample"]:
+def first_factor(net: Network, x: np.ndarray) -> Float[np.ndarray, "rank sample"]:
     r"""$R$ with $R^TR=G^{(1)}$, exact to rounding for singular $G^{(1)}$ too."""
     ones = np.full((1, len(x)), np.sqrt(net.C_b[0]))
     features = np.vstack([np.sqrt(net.C_W[0] / net.input_dim) * x.T, ones])
     return np.asarray(np.linalg.qr(features, mode="r"))
 
 
-def ranks(net: MLP, samples: int) -> list[int]:
+def ranks(net: Network, samples: int) -> list[int]:
     r"""How many $\xi$ a neuron of each hidden layer has."""
     return [min(n + 1, samples) for n in net.widths[: net.depth - 1]]
 
@@ -97,6 +100,11 @@ def _gaussian(xp: Any, xi: Any, R: Any) -> Any:
 
 
 @in_place
+def _remembered(xp: Any, fresh: Any, below: Any, skip: Any) -> Any:
+    return fresh + skip * below
+
+
+@in_place
 def _gram(xp: Any, s: Any) -> Any:
     return xp.swapaxes(s, 1, 2) @ s / s.shape[1]
 
@@ -117,7 +125,7 @@ def _factor(xp: Any, s: Any, C_b: Any, C_W: Any) -> tuple[Any, Any]:
 
 
 def draw_layers(
-    net: MLP,
+    net: Network,
     factor: Float[np.ndarray, "rank sample"],
     numbers: Any,
     *,
@@ -127,7 +135,7 @@ def draw_layers(
     r"""The hidden layers of one network for each row of numbers.
 
     Args:
-        net: The network; its widths, $C_b$, $C_W$ and nothing else.
+        net: The network; its widths, $C_b$, $C_W$, skip connections and nothing else.
         factor: $R$ with $R^TR=G^{(1)}$.
         numbers: Standard normal numbers, (networks, at least what `ranks` asks for), in the precision
             wanted.
@@ -137,21 +145,24 @@ def draw_layers(
     Returns:
         The layers 1..L-1; an exact draw of their joint law, up to rounding.
 
-    Source: PDLT (4.69)-(4.70).
+    Source: PDLT (4.69)-(4.70), with (B.3) $z^{(\ell+1)}=R^T\xi+\gamma z^{(\ell)}$.
     """
     n, dtype = net.widths, numbers.dtype
+    z: Any = None
     R: Any = np.broadcast_to(factor.astype(dtype), (len(numbers), *factor.shape))
     layers, offset = [], 0
     for i, rank in enumerate(ranks(net, factor.shape[1])):
         xi = take(numbers, offset, n[i + 1], rank)
         offset += n[i + 1] * rank
-        values = _activate(_gaussian(xi, R), sigma=sigma, slopes=slopes)
+        fresh = _gaussian(xi, R)
+        z = _remembered(fresh, z, np.asarray(net.skips[i], dtype)) if net.skips[i] else fresh
+        values = _activate(z, sigma=sigma, slopes=slopes)
         s, derivative = (v if v is None else _as_numbers(v, numbers) for v in values)
         gram = _gram(s)
         Q = None
         if i < net.depth - 2:
             Q, R = _factor(s, *(np.asarray(c[i + 1], dtype) for c in (net.C_b, net.C_W)))
-        layers.append(Layer(xi, derivative, gram, Q))
+        layers.append(Layer(xi, derivative, gram, Q, z if net.skips[i + 1] else None))
     return layers
 
 
@@ -161,11 +172,26 @@ def draw_numbers(keys: Any, count: int, dtype: str) -> Any:
     return np.asarray(numbers) if jax.default_backend() == "cpu" else numbers
 
 
-def metrics(net: MLP, layers: list[Layer]) -> Float[np.ndarray, "network layer sample sample"]:
-    r"""$\widehat G^{(2)},\dots,\widehat G^{(L)}$ of each network, averaged over the weights above."""
+def metrics(
+    net: Network, layers: list[Layer], *, neurons: slice = slice(None)
+) -> Float[np.ndarray, "network layer sample sample"]:
+    r"""$\widehat G^{(2)},\dots,\widehat G^{(L)}$ of each network, averaged over the weights above.
+
+    Args:
+        net: The network.
+        layers: As `draw_layers` gives them.
+        neurons: Which neurons $i$ to take the mean over of what a skip connection carries,
+            $\widehat G^{(\ell+1)}=C_b+C_W\sigma\cdot\sigma/n_\ell+\gamma^2\langle z_iz_i\rangle_i$.
+    """
     grams = np.stack([np.asarray(layer.gram, np.float64) for layer in layers], axis=1)
     C_b, C_W = (np.array(c[1:])[:, None, None] for c in (net.C_b, net.C_W))
-    return C_b + C_W * grams
+    found = C_b + C_W * grams
+    for i, layer in enumerate(layers):
+        if layer.z is not None:
+            found[:, i] += net.skips[i + 1] ** 2 * np.asarray(
+                _gram(layer.z[:, neurons]), np.float64
+            )
+    return found
 
 
 def _as_numbers(values: Any, like: Any) -> Any:

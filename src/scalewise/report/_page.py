@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from scalewise._version import __version__
 from scalewise.comparison import Comparison
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.report import _words
 from scalewise.report._activation import activation_figure
 from scalewise.report._agreement import agreement_figure

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise.comparison import Comparison
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.report._style import kept
 
 __all__ = ["Results"]

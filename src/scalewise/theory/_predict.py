@@ -10,7 +10,8 @@ import xarray as xr
 
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.network import MLP, check_inputs, check_kernels, digest_of
+from scalewise.networks import MLP, Network
+from scalewise.networks._inputs import check_inputs, check_kernels, digest_of
 from scalewise.observables import SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
@@ -27,7 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def predict(
-    net: MLP,
+    net: Network,
     x: Any,
     *,
     observables: Sequence[str] | str | None = None,
@@ -37,7 +38,8 @@ def predict(
     r"""What the theory says of a network on given inputs, layer by layer.
 
     Args:
-        net: The network: shape, activation and hyperparameters.
+        net: The network: shape, activation and hyperparameters; an `MLP`, or a `ResidualMLP`, whose
+            kernel, NTK, ``metric_nlo`` and ``four_point_vertex`` have recursions.
         x: Inputs (samples, features).
         observables: Names out of ``scalewise.OBSERVABLES``; ``"all"`` for everything that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only
@@ -71,16 +73,17 @@ def predict(
         >>> sw.predict(net, np.array([[1.0, 1.0]])).kernel.values.ravel()
         array([2., 2., 2.])
     """
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` must be a scalewise.MLP; got {type(net).__name__}.")
-    inputs = check_inputs(net, x)
-    chosen = select(observables, net.activation, samples=len(inputs), depth=net.depth)
+    inputs = check_inputs(net, x, skips=True)
+    chosen = select(
+        observables, net.activation, samples=len(inputs), depth=net.depth, skips=net.skips
+    )
     kept = _layers(net, layers)
     tensors = [name for name in chosen.names if name in TENSORS]
-    check_memory(net, len(inputs), tensors)
+    check_memory(net.branch, len(inputs), tensors)
     pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
+    asked = inputs, chosen.names, kept, progress
     with blas_threads_for(pairs):
-        data = _compute(net, inputs, chosen.names, kept, progress)
+        data = _with_skips(net, *asked) if any(net.skips) else _compute(net.branch, *asked)
     return _dataset(net, kept, inputs, data).assign_attrs(chosen.attributes())
 
 
@@ -120,6 +123,31 @@ def _compute(
     return data
 
 
+def _with_skips(
+    net: Network,
+    inputs: np.ndarray,
+    names: tuple[str, ...],
+    kept: tuple[int, ...],
+    progress: Progress | None,
+) -> dict[str, xr.Variable]:
+    # A room that few enter, and that brings an optimiser along.
+    from scalewise.theory.residual._coefficients import residual_coefficients
+
+    found = residual_coefficients(net, inputs, names, report=progress)
+    place = [layer - 1 for layer in kept]
+    values = {"kernel": found.K, "ntk": found.Theta}
+    data = {
+        name: as_variable(name, value[place])
+        for name, value in values.items()
+        if name in names and value is not None
+    }
+    for name, (value, error) in found.corrections.items():
+        data[name] = as_variable(name, value[place])
+        data[f"{name}_error"] = _error_of(data[name], error[place])
+    data["expansion_parameter"] = _expansion(found.epsilon, kept)
+    return data
+
+
 def _tensors(
     net: MLP, flow: KernelFlow, names: tuple[str, ...], progress: Progress | None
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -144,7 +172,7 @@ def _tensors(
     }
 
 
-def _layers(net: MLP, layers: Sequence[int] | int | None) -> tuple[int, ...]:
+def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     if layers is None:
         return tuple(range(1, net.depth + 1))
     kept = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
@@ -185,7 +213,7 @@ def _expansion(found: Expansion, kept: tuple[int, ...]) -> xr.Variable:
 
 
 def _dataset(
-    net: MLP, kept: tuple[int, ...], x: np.ndarray, data: dict[str, xr.Variable]
+    net: Network, kept: tuple[int, ...], x: np.ndarray, data: dict[str, xr.Variable]
 ) -> xr.Dataset:
     used = {d for v in data.values() for d in v.dims}
     coords = {"layer": list(kept), **{d: np.arange(len(x)) for d in SAMPLE_DIMS if d in used}}

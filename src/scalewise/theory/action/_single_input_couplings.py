@@ -15,7 +15,8 @@ from jaxtyping import Float
 
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
-from scalewise.network import MLP
+from scalewise.networks import MLP
+from scalewise.networks._network import check_network
 
 __all__ = [
     "action_cumulants",
@@ -229,6 +230,7 @@ def six_point_vertex(net: MLP, K1: float) -> Float[np.ndarray, " layer"]:
         >>> six_point_vertex(net, 1.0).round(6)
         array([  0.,  44., 238., 582.])
     """
+    check_network(net)
     if not (math.isfinite(K1) and K1 > 0):
         raise ValueError(f"`K1` is a variance and must be positive and finite; got {K1}.")
     sigma, n = net.activation, net.widths

@@ -19,7 +19,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from scalewise.network import MLP
+from scalewise.networks import MLP
+from scalewise.networks._network import check_network
 from scalewise.theory.correlators._gaussian_derivatives import Moments, Observable, gaussian_neurons
 from scalewise.theory.flow._layer import Layer
 
@@ -98,6 +99,7 @@ def interlayer_covariance(
         >>> print(f"{found.metric.item():.10f}")  # 2/n
         0.0400000000
     """
+    check_network(net)
     count = _check(net, theory, layer)
     K, Theta, V, D = (theory[name].values for name in NEEDED)
     at = layer - 1

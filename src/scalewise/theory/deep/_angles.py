@@ -26,7 +26,8 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise.activations import Activation
-from scalewise.network import MLP, check_inputs, refuse_zero_inputs
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs, refuse_zero_inputs
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.flow._kernel_flow import kernel_flow
 

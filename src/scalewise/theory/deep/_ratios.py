@@ -15,7 +15,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.deep._scaling_ansatz import RATIOS
 from scalewise.theory.single._single_input import single_input_flow
 

@@ -20,7 +20,9 @@ from jaxtyping import Float
 from scalewise._extras import require
 from scalewise.activations import Activation
 from scalewise.gaussian import Estimate, joint_rule, line_rule
-from scalewise.network import MLP, check_inputs
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs
+from scalewise.networks._network import check_network
 from scalewise.theory.exact._differential_types import (
     DifferentialType,
     Term,
@@ -262,6 +264,7 @@ class _Rules:
 
 
 def _tree(net: MLP, parents: Sequence[int]) -> tuple[int, ...]:
+    check_network(net)
     if net.depth != 2:
         raise ValueError(
             f"Closed forms of all differentials exist for one hidden layer, depth 2; got {net}. For "

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.network import MLP, check_inputs
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs
 from scalewise.theory.exact._pairings import even_partitions, pairings, transfer
 
 __all__ = [

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.flow._trajectory import NODES, Stretch, lengths, pause
 

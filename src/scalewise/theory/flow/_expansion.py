@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
 from scalewise.gaussian import clipped, pair_moments
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._kernel_flow import KernelFlow

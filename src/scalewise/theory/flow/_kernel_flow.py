@@ -21,7 +21,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
-from scalewise.network import MLP, check_kernels
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_kernels
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._deep_kernels import deep_kernels
@@ -69,7 +70,7 @@ def kernel_flow(
 
     Args:
         net: The network.
-        x: Checked inputs, see `scalewise.network.check_inputs`.
+        x: Checked inputs, see `scalewise.networks._inputs.check_inputs`.
         layers: Layers to keep, from 1 to the depth; all of them if ``None``.
         ntk: Whether to carry the NTK along.
         watched: Pairs of inputs $a,b$ whose kernel is kept at every layer.

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.flow._tensor_flow import TENSORS
 from scalewise.theory.single._single_input import single_input_majorants

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import SHAKES, shaken, with_shakes
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
 from scalewise.theory.single._single_input import refuse_overflow, tensors_from

@@ -39,7 +39,7 @@ from scalewise.gaussian import (
     unseen,
     with_shakes,
 )
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.flow._trajectory import Part, along
 
 __all__ = [

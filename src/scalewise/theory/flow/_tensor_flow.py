@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.flow._ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.flow._dntk import next_P, next_Q
 from scalewise.theory.flow._layer import SCRAMBLES as LAYER_SCRAMBLES

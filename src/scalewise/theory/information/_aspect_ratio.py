@@ -15,7 +15,8 @@ from typing import Any
 
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
-from scalewise.network import MLP
+from scalewise.networks import MLP
+from scalewise.networks._network import check_network
 
 __all__ = [
     "OptimalDepth",
@@ -169,6 +170,7 @@ def optimal_depth(net: MLP) -> OptimalDepth:
         >>> print(f"{best.depth:.6f}")
         12.000000
     """
+    check_network(net)
     if not net.hidden_widths:
         raise ValueError("The optimal depth is a multiple of the width; give `net` a hidden layer.")
     nu = vertex_growth(net.activation)

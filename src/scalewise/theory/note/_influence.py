@@ -19,7 +19,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import pair_moment
-from scalewise.network import MLP, check_inputs
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs
+from scalewise.networks._network import check_network
 from scalewise.theory._predict import predict
 from scalewise.theory.flow._kernel_flow import kernel_flow
 
@@ -377,6 +379,7 @@ def _moved(kernel: np.ndarray) -> np.ndarray:
 
 
 def _layer(net: MLP, layer: int | None) -> int:
+    check_network(net)
     if net.output_dim != 1:
         raise ValueError(
             f"The note's influences are those of a scalar output; the network has {net.output_dim}. "

@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import pair_moment, single_moment
-from scalewise.network import MLP
+from scalewise.networks import MLP
+from scalewise.networks._network import check_network
 from scalewise.theory.note._influence import NoteKernels, note_kernels
 
 __all__ = ["RefinedMoments", "refined_moments", "row_overlap"]
@@ -153,6 +154,7 @@ def _mean(net: MLP, kernels: NoteKernels, index: int, p: int) -> Float[np.ndarra
 
 
 def _check(net: MLP) -> None:
+    check_network(net)
     if net.output_dim != 1:
         raise ValueError(
             f"The note's influences are those of a scalar output; the network has {net.output_dim}. "

@@ -1,7 +1,6 @@
 """Networks with skip connections: flows, metric, and how to choose their branches."""
 
 from scalewise.theory.residual._residual import (
-    ResidualMLP,
     residual_flow,
     residual_susceptibilities,
 )
@@ -21,7 +20,6 @@ from scalewise.theory.residual._residual_single_input import (
 )
 
 __all__ = [
-    "ResidualMLP",
     "block_norm",
     "gamma_star",
     "printed_gamma_star",

@@ -1,4 +1,4 @@
-r"""Residual networks: the noun, their susceptibilities, and the four-point vertex of many inputs.
+r"""Residual networks: their susceptibilities, kernel and NTK, and the four-point vertex of many inputs.
 
 $$z^{(\ell+1)}=b^{(\ell+1)}+W^{(\ell+1)}\sigma(z^{(\ell)})+\gamma\,z^{(\ell)},\qquad
   K^{(\ell+1)}=C_b+C_W\langle\sigma\sigma\rangle_{K^{(\ell)}}+\gamma^2K^{(\ell)}.$$
@@ -29,18 +29,19 @@ Source: PDLT (B.3), (B.11), (B.24); the memory beyond the quadratic part is deri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._arrays import float_array
 from scalewise.activations import Activation
 from scalewise.critical import susceptibilities
-from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
-from scalewise.network import MLP, check_inputs, refuse_zero_inputs
+from scalewise.gaussian import SHAKES, clipped, combined, joint_rule, pair_moments, with_shakes
+from scalewise.networks import Network
+from scalewise.networks._inputs import check_inputs, check_kernels, refuse_zero_inputs
+from scalewise.selection import MOST_PATHS
 from scalewise.theory.flow._preactivation import (
     Pairs,
     pair_derivatives,
@@ -49,88 +50,19 @@ from scalewise.theory.flow._preactivation import (
     values_of,
 )
 
-__all__ = ["ResidualFlow", "ResidualMLP", "residual_flow", "residual_susceptibilities"]
+__all__ = [
+    "ResidualFlow",
+    "memory",
+    "metric_jacobian",
+    "residual_flow",
+    "residual_fluctuations",
+    "residual_kernels",
+    "residual_susceptibilities",
+    "vertices",
+]
 
-_MOST_PATHS = 48  # layers times inputs: the covariances of their pairs fill a gigabyte beyond it
 Array = Float[np.ndarray, "..."]
 Moments = dict[tuple[int, int], np.ndarray]
-
-
-@dataclass(frozen=True, init=False)
-class ResidualMLP:
-    r"""A multilayer perceptron with skip connections: every layer adds $\gamma_\ell$ times its input.
-
-    $$z^{(\ell)}=b^{(\ell)}+W^{(\ell)}\sigma(z^{(\ell-1)})+\gamma_\ell z^{(\ell-1)}$$
-    It wraps the network of its branches, so that shapes and hyperparameters have one place; the
-    factor $\xi$ of PDLT (B.3) is absorbed in $C_b$ and $C_W$.
-
-    Args:
-        branch: The network without skip connections.
-        gamma: $\gamma$ of every layer from the second to the last hidden one, which have the same
-            width on both sides; or $\gamma_1,\dots,\gamma_L$ with $\gamma_1=0$, if the trunk is to
-            reach the output or $\gamma$ to vary.
-
-    Raises:
-        ValueError: If a $\gamma$ is negative or not finite, their number is wrong, the first is not
-            0, or a layer with a skip is not as wide as the one below it.
-
-    Source: PDLT (B.3)-(B.6), (B.9).
-
-    Example:
-        >>> import scalewise as sw
-        >>> from scalewise.theory.residual import ResidualMLP
-        >>> net = ResidualMLP(sw.MLP(4, 64, "relu", input_dim=3, output_dim=1), 0.8)
-        >>> net.gamma
-        (0.0, 0.8, 0.8, 0.0)
-    """
-
-    branch: MLP
-    gamma: tuple[float, ...]
-
-    def __init__(self, branch: MLP, gamma: float | int | Sequence[float | int]) -> None:
-        L = branch.depth
-        given = float_array("`gamma`", gamma)
-        one = given.ndim == 0
-        given = np.atleast_1d(given)
-        gammas = tuple(given.tolist())
-        if one:
-            gammas = tuple(gammas[0] if 1 < layer < L else 0.0 for layer in range(1, L + 1))
-        if not (np.all(np.isfinite(given)) and np.all(given >= 0)):
-            raise ValueError(f"`gamma` must be finite and at least 0; got {gamma}.")
-        if len(gammas) != L or gammas[0]:
-            raise ValueError(
-                f"`gamma` needs one number for each of the {L} layers, 0 for the first, which has "
-                f"nothing to skip; got {gamma}. One number stands for the hidden layers."
-            )
-        for layer in range(2, L + 1):
-            wide, below = branch.widths[layer], branch.widths[layer - 1]
-            if gammas[layer - 1] and wide != below:
-                raise ValueError(
-                    f"A layer with a skip connection must be as wide as the one below; layer {layer} "
-                    f"has width {wide} over {below}. Use equal widths, or gamma = 0 there."
-                )
-        object.__setattr__(self, "branch", branch)
-        object.__setattr__(self, "gamma", gammas)
-
-    def at_criticality(self) -> ResidualMLP:
-        r"""The same network at $C_b=(1-\gamma^2)C_b^{\rm crit}$, $C_W=(1-\gamma^2)C_W^{\rm crit}$.
-
-        Raises:
-            ValueError: If the activation has no critical point, or a $\gamma$ is 1 or greater.
-
-        Source: PDLT (B.19)-(B.21). At $\gamma=1$ only $C_W=0$ would be critical; half-stable points
-        keep their $K^\star$.
-        """
-        if max(self.gamma) >= 1:
-            raise ValueError(
-                f"Criticality needs gamma < 1, since C_W is proportional to 1 - gamma^2; got "
-                f"{max(self.gamma)}. Take a smaller gamma; gamma_star of the aspect ratio gives one."
-            )
-        point = self.branch.at_criticality()
-        left = [1 - g * g for g in self.gamma]
-        C_b = [c * f for c, f in zip(point.C_b, left, strict=True)]
-        C_W = [c * f for c, f in zip(point.C_W, left, strict=True)]
-        return ResidualMLP(replace(point, C_b=C_b, C_W=C_W), self.gamma)
 
 
 def residual_susceptibilities(
@@ -179,7 +111,7 @@ class ResidualFlow:
     V_error: Float[np.ndarray, "layer sample sample sample sample"]
 
 
-def residual_flow(net: ResidualMLP, x: Any) -> ResidualFlow:
+def residual_flow(net: Network, x: Any) -> ResidualFlow:
     r"""Kernel and four-point vertex of a residual network on given inputs.
 
     Args:
@@ -199,32 +131,32 @@ def residual_flow(net: ResidualMLP, x: Any) -> ResidualFlow:
 
     Example:
         >>> import scalewise as sw
-        >>> from scalewise.theory.residual import ResidualMLP, residual_flow
-        >>> mlp = sw.MLP(3, 50, "linear", input_dim=1, output_dim=50)
-        >>> net = ResidualMLP(mlp, [0, 0.8, 0.8]).at_criticality()
+        >>> from scalewise.networks import ResidualMLP
+        >>> from scalewise.theory.residual import residual_flow
+        >>> net = ResidualMLP(3, 50, "linear", gamma=[0, 0.8, 0.8], input_dim=1, output_dim=50)
+        >>> net = net.at_criticality()
         >>> residual_flow(net, [[1.0]]).V.ravel().round(6)  # nothing but 2 (1 - 0.8^4) per layer
         array([0.    , 1.1808, 2.3616])
     """
-    mlp = net.branch
-    inputs = check_inputs(mlp, x)
-    count, hidden = len(inputs), mlp.depth - 1
-    if count * hidden > _MOST_PATHS:
-        raise ValueError(
-            f"The vertex of a residual network correlates every layer with every other; {hidden} "
-            f"hidden layers of {count} inputs are more than {_MOST_PATHS} variables. Use fewer "
-            "inputs, or residual_single_input."
-        )
-    pairs = Pairs.of(count)
-    K = residual_kernels(net, inputs, pairs)
-    V, V_error = np.zeros((2, len(K), *(count,) * 4))
-    for layer, runs in enumerate(residual_fluctuations(net, K, pairs), 1):
-        vertex = with_shakes([vertex for vertex, _ in runs])
+    inputs = check_inputs(net, x, skips=True)
+    pairs = Pairs.of(len(inputs))
+    K, _ = residual_kernels(net, inputs)
+    return ResidualFlow(K, *vertices(residual_fluctuations(net, K, pairs), K, pairs))
+
+
+def vertices(
+    runs: list[list[tuple[Array, Array]]], K: Float[np.ndarray, "layer sample sample"], pairs: Pairs
+) -> tuple[Array, Array]:
+    r"""$V$ on samples and its error, from what `residual_fluctuations` found."""
+    V, V_error = np.zeros((2, len(K), *(K.shape[1],) * 4))
+    for layer, here in enumerate(runs, 1):
+        vertex = with_shakes([vertex for vertex, _ in here])
         V[layer], V_error[layer] = map(pairs.four_legs, vertex)
-    return ResidualFlow(K, V, V_error)
+    return V, V_error
 
 
 def residual_fluctuations(
-    net: ResidualMLP, K: Float[np.ndarray, "layer sample sample"], pairs: Pairs
+    net: Network, K: Float[np.ndarray, "layer sample sample"], pairs: Pairs
 ) -> list[list[tuple[Array, Array]]]:
     r"""What fluctuates in the layers 2, 3, …: $V$ and $\mathrm{Cov}[\delta K,\delta K]$ on pairs of samples.
 
@@ -237,14 +169,19 @@ def residual_fluctuations(
         By layer a list of runs: one with the expectations as they are, by scramble where they are
         sampled, and some with all of them moved by their errors.
     """
-    mlp, hidden, count = net.branch, len(K) - 1, K.shape[1]
+    hidden, count = len(K) - 1, K.shape[1]
     if not hidden:
         return []
+    if count * hidden > MOST_PATHS:
+        raise ValueError(
+            f"The vertex of a residual network correlates every layer with every other; {hidden} "
+            f"hidden layers of {count} inputs are more than {MOST_PATHS} variables. Use fewer inputs."
+        )
     paths = Pairs.of(count * hidden)
     joint = _path_kernel(net, K)
-    rule = joint_rule(joint, smooth=mlp.activation.is_smooth)
-    M = pair_derivatives(mlp.activation, joint, paths, second=False)
-    covariance, slip = pair_sources(mlp.activation, joint, paths, rule, M)
+    rule = joint_rule(joint, smooth=net.activation.is_smooth)
+    M = pair_derivatives(net.activation, joint, paths, second=False)
+    covariance, slip = pair_sources(net.activation, joint, paths, rule, M)
     places = [
         paths.index[layer * count + pairs.first, layer * count + pairs.second]
         for layer in range(hidden)
@@ -257,39 +194,60 @@ def residual_fluctuations(
 
 
 def residual_kernels(
-    net: ResidualMLP, x: Float[np.ndarray, "sample feature"], pairs: Pairs
-) -> Float[np.ndarray, "layer sample sample"]:
-    """The kernel of a residual network, layer by layer; refused where it explodes or vanishes."""
-    mlp = net.branch
-    refuse_zero_inputs(mlp, x, "a correlation of its first two layers")
-    K = mlp.C_b[0] + mlp.C_W[0] / mlp.input_dim * (x @ x.T)
-    out = [K]
-    for layer in range(1, mlp.depth):
-        mean = pair_derivatives(mlp.activation, K, pairs, second=False)[0, 0].value[pairs.index]
+    net: Network, x: Float[np.ndarray, "sample feature"], *, ntk: bool = False
+) -> tuple[
+    Float[np.ndarray, "layer sample sample"], Float[np.ndarray, "layer sample sample"] | None
+]:
+    r"""Kernel and NTK of a residual network, layer by layer.
+
+    $$\Theta^{(\ell+1)}=\lambda_b+\lambda_W\langle\sigma\sigma\rangle_{K^{(\ell)}}
+    +\big(C_W\langle\sigma'\sigma'\rangle_{K^{(\ell)}}+\gamma^2\big)\Theta^{(\ell)}$$
+    What a weight and the skip connection give together is linear in the weight, whose mean is 0.
+
+    Args:
+        net: The residual network.
+        x: Checked inputs.
+        ntk: Whether the NTK is wanted; ``None`` is returned in its place otherwise.
+
+    Raises:
+        ValueError: If an input is zero, or the kernel explodes or vanishes.
+    """
+    refuse_zero_inputs(net, x, "a correlation of its first two layers")
+    first, second = np.triu_indices(len(x))
+    index = Pairs.of(len(x)).index
+    product = x @ x.T / net.input_dim
+    K, Theta = net.C_b[0] + net.C_W[0] * product, net.lambda_b[0] + net.lambda_W[0] * product
+    kernels, ntks = [K], [Theta]
+    orders = [(0, 0), (1, 1)] if ntk else [(0, 0)]
+    for layer in range(1, net.depth):
+        A, B = np.diagonal(K)[first], np.diagonal(K)[second]
+        C = np.where(first == second, A, clipped(A, B, K[first, second]))
+        M = {pq: m.value[index] for pq, m in pair_moments(net.activation, A, B, C, orders).items()}
+        C_W, skip = net.C_W[layer], net.skips[layer] ** 2
+        if ntk:
+            Theta = (C_W * M[1, 1] + skip) * Theta
+            Theta = net.lambda_b[layer] + net.lambda_W[layer] * M[0, 0] + Theta
+            ntks.append(Theta)
         with np.errstate(over="ignore"):
-            K = mlp.C_b[layer] + mlp.C_W[layer] * mean + net.gamma[layer] ** 2 * K
-        if not (np.all(np.isfinite(K)) and np.all(np.diagonal(K) > 1e-140)):
-            raise ValueError(
-                f"The kernel explodes or vanishes in layer {layer + 1}. Use fewer layers, or "
-                "critical hyperparameters: net.at_criticality()."
-            )
-        out.append(K)
-    return np.stack(out)
+            K = net.C_b[layer] + C_W * M[0, 0] + skip * K
+        check_kernels(net, layer + 1, np.diagonal(K))
+        kernels.append(K)
+    return np.stack(kernels), np.stack(ntks) if ntk else None
 
 
-def memory(net: ResidualMLP) -> Float[np.ndarray, "layer later"]:
+def memory(net: Network) -> Float[np.ndarray, "layer later"]:
     r"""The product of the $\gamma$ between two layers; 0 below the diagonal, 1 on it.
 
     Args:
         net: The residual network.
     """
-    L = net.branch.depth
+    L = net.depth
     return np.array(
-        [[np.prod(net.gamma[k + 1 : m + 1]) if m >= k else 0.0 for m in range(L)] for k in range(L)]
+        [[np.prod(net.skips[k + 1 : m + 1]) if m >= k else 0.0 for m in range(L)] for k in range(L)]
     )
 
 
-def _path_kernel(net: ResidualMLP, K: np.ndarray) -> np.ndarray:
+def _path_kernel(net: Network, K: np.ndarray) -> np.ndarray:
     """Covariance of (layer, sample) with (layer, sample), hidden layers only."""
     hidden, count = len(K) - 1, K.shape[1]
     remembered = memory(net)[:hidden, :hidden]
@@ -301,21 +259,21 @@ def _path_kernel(net: ResidualMLP, K: np.ndarray) -> np.ndarray:
 
 
 def _vertices(
-    net: ResidualMLP,
+    net: Network,
     K: np.ndarray,
     pairs: Pairs,
     M: Moments,
     sources: tuple[Array, list[np.ndarray]],
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     r"""$V$ and $\mathrm{Cov}[\delta K,\delta K]$ of the layers 2, 3, …, by estimate and pair of pairs."""
-    mlp, remembered = net.branch, memory(net)
+    remembered = memory(net)
     covariance, places = sources
     hidden, a, b = len(places), pairs.first, pairs.second
     zero = np.zeros((len(covariance), a.size, a.size))
     metric, own, out = zero, zero, []  # Cov[dK, dK] and Cov[dK, xi[zz]]
     cross = [zero] * hidden  # Cov[dK, xi[ss] of layer k]
     for m in range(hidden):
-        C_W, skip, n = mlp.C_W[m + 1], net.gamma[m + 1] ** 2, mlp.widths[m + 1]
+        C_W, skip, n = net.C_W[m + 1], net.skips[m + 1] ** 2, net.widths[m + 1]
         here = {pq: value[places[m]] for pq, value in M.items()}
 
         def push(

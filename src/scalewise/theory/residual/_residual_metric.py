@@ -19,18 +19,18 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.gaussian import combined, joint_rule, line_rule
-from scalewise.network import check_inputs
+from scalewise.networks import Network
+from scalewise.networks._inputs import check_inputs
 from scalewise.theory.flow._layer import POINTS, SCRAMBLES, Layer
 from scalewise.theory.flow._preactivation import Pairs, curvature, pair_derivatives, values_of
 from scalewise.theory.residual._residual import (
-    ResidualMLP,
     memory,
     metric_jacobian,
     residual_fluctuations,
     residual_kernels,
 )
 
-__all__ = ["ResidualMetric", "covariances_of_layers", "residual_metric"]
+__all__ = ["ResidualMetric", "covariances_of_layers", "drift", "residual_metric"]
 
 Samples = Float[np.ndarray, "layer sample sample"]
 _FAMILIES = ((2, 0, 0, 0), (1, 1, 0, 0))
@@ -51,7 +51,7 @@ class ResidualMetric:
     G1_error: Samples
 
 
-def residual_metric(net: ResidualMLP, x: Any) -> ResidualMetric:
+def residual_metric(net: Network, x: Any) -> ResidualMetric:
     r"""$G^{\{1\}}$ of a residual network on given inputs, with the whole memory of the neurons.
 
     Args:
@@ -71,30 +71,44 @@ def residual_metric(net: ResidualMLP, x: Any) -> ResidualMetric:
 
     Example:
         >>> import scalewise as sw
-        >>> from scalewise.theory.residual import ResidualMLP
+        >>> from scalewise.networks import ResidualMLP
         >>> from scalewise.theory.residual import residual_metric
-        >>> mlp = sw.MLP(3, 50, "sin", input_dim=2, output_dim=50)
-        >>> net = ResidualMLP(mlp, [0, 0.7, 0.7])
+        >>> net = ResidualMLP(3, 50, "sin", gamma=[0, 0.7, 0.7], input_dim=2, output_dim=50)
         >>> residual_metric(net, [[1.0, 0.2], [0.9, 0.9]]).G1[2].round(4)
         array([[-0.1003, -0.0915],
                [-0.0915, -0.1013]])
     """
-    mlp, sigma = net.branch, net.branch.activation
+    sigma = net.activation
     if not sigma.is_continuous:
         raise ValueError(
             f"The metric at order 1/n does not exist for a residual network of {sigma.name!r}, which "
             "jumps: choose a continuous activation."
         )
-    inputs = check_inputs(mlp, x)
+    inputs = check_inputs(net, x, skips=True)
     pairs = Pairs.of(len(inputs))
-    K = residual_kernels(net, inputs, pairs)
+    K, _ = residual_kernels(net, inputs)
+    return ResidualMetric(K, *drift(net, K, pairs, residual_fluctuations(net, K, pairs)))
+
+
+def drift(
+    net: Network, K: Samples, pairs: Pairs, runs: list[list[tuple[np.ndarray, np.ndarray]]]
+) -> tuple[Samples, Samples]:
+    r"""$G^{\{1\}}$ and its error.
+
+    Args:
+        net: The residual network.
+        K: Its kernel.
+        pairs: Of its inputs.
+        runs: What fluctuates, as `residual_fluctuations` found it.
+    """
+    sigma = net.activation
     G1, G1_error = np.zeros_like(K), np.zeros_like(K)
     remembered, size = memory(net), pairs.first.size
-    fluctuating = [None, *residual_fluctuations(net, K, pairs)]
+    fluctuating = [None, *runs]
     metric, slips = np.zeros((1, size)), np.zeros(size)
     response: list[np.ndarray] = []  # g_(l k) of each earlier layer k, over pairs and pairs
-    for m in range(mlp.depth - 1):
-        C_W, skip, n = mlp.C_W[m + 1], net.gamma[m + 1] ** 2, mlp.widths[m + 1]
+    for m in range(net.depth - 1):
+        C_W, skip, n = net.C_W[m + 1], net.skips[m + 1] ** 2, net.widths[m + 1]
         moments = pair_derivatives(sigma, K[m], pairs, second=True)
         M = values_of(moments)
 
@@ -108,8 +122,8 @@ def residual_metric(net: ResidualMLP, x: Any) -> ResidualMetric:
                 value, error = _own_past(sigma, layers, pairs, response[k])
                 own, doubt = own + value / n, doubt + error / n
         bent = [np.zeros((1, size))]
-        if (runs := fluctuating[m]) is not None:
-            bent = [0.5 * curvature(M, pairs, A) for _, A in runs]
+        if (here := fluctuating[m]) is not None:
+            bent = [0.5 * curvature(M, pairs, A) for _, A in here]
             doubt = doubt + 3 * np.max(
                 [np.abs(b[0] - combined(bent[0])[0]) for b in bent[1:]], axis=0
             )
@@ -119,7 +133,7 @@ def residual_metric(net: ResidualMLP, x: Any) -> ResidualMetric:
         value, error = combined(metric)
         G1[m + 1] = pairs.two_legs(n * value)
         G1_error[m + 1] = pairs.two_legs(n * (error + slips + 1e-12 * np.abs(value)))
-    return ResidualMetric(K, G1, G1_error)
+    return G1, G1_error
 
 
 def _own_past(

@@ -17,7 +17,8 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
-from scalewise.theory.residual._residual import ResidualMLP, memory
+from scalewise.networks import Network
+from scalewise.theory.residual._residual import memory
 
 __all__ = ["printed_single_input", "residual_single_input"]
 
@@ -25,7 +26,7 @@ Layers = Float[np.ndarray, " layer"]
 _STEP = 1e-4  # of the derivative with respect to a variance, where a kink forbids the other way
 
 
-def residual_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, Layers]:
+def residual_single_input(net: Network, K1: float) -> tuple[Layers, Layers, Layers]:
     r"""Kernel, $V$ and $G^{\{1\}}$ of one input, with the whole memory of the neurons.
 
     Args:
@@ -44,20 +45,20 @@ def residual_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, 
 
     Example:
         >>> import scalewise as sw
-        >>> from scalewise.theory.residual import ResidualMLP
+        >>> from scalewise.networks import ResidualMLP
         >>> from scalewise.theory.residual import residual_single_input
-        >>> mlp = sw.MLP(3, 50, "relu", input_dim=1, output_dim=50)
-        >>> net = ResidualMLP(mlp, [0, 0.5**0.5, 0.5**0.5]).at_criticality()
+        >>> gamma = [0, 0.5**0.5, 0.5**0.5]
+        >>> net = ResidualMLP(3, 50, "relu", gamma=gamma, input_dim=1, output_dim=50).at_criticality()
         >>> residual_single_input(net, 1.0)[1].round(4)  # the printed (B.26) gives 0, 2.25, 4.5
         array([0.    , 2.25  , 5.4775])
     """
-    mlp, sigma = net.branch, net.branch.activation
-    n, remembered = mlp.widths, memory(net)
+    sigma = net.activation
+    n, remembered = net.widths, memory(net)
     K, propagated = [_positive(K1)], np.zeros(0)
     A, beta, G1 = 0.0, 0.0, 0.0
     out = [(K[0], 0.0, 0.0)]
-    for m in range(mlp.depth - 1):
-        C_b, C_W, skip = mlp.C_b[m + 1], mlp.C_W[m + 1], net.gamma[m + 1] ** 2
+    for m in range(net.depth - 1):
+        C_b, C_W, skip = net.C_b[m + 1], net.C_W[m + 1], net.skips[m + 1] ** 2
         second, fourth, slope, bend = _curve(sigma, K[m])
         chi = skip + C_W * slope
         past = np.array(K[:m])
@@ -81,7 +82,7 @@ def residual_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, 
     return kernel, vertex, metric
 
 
-def printed_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, Layers]:
+def printed_single_input(net: Network, K1: float) -> tuple[Layers, Layers, Layers]:
     r"""The same three as PDLT prints them: only the quadratic part of $\sigma^2$ is remembered.
 
     $$V^{(\ell+1)}=C_W^2\big[\langle\sigma^4\rangle-\langle\sigma^2\rangle^2\big]
@@ -101,11 +102,11 @@ def printed_single_input(net: ResidualMLP, K1: float) -> tuple[Layers, Layers, L
 
     Source: PDLT (B.26), (B.15); $G^{\{1\}}$ from (5.110) with the shifted $\chi_\parallel$.
     """
-    mlp, sigma = net.branch, net.branch.activation
-    n, K, V, G1 = mlp.widths, _positive(K1), 0.0, 0.0
+    sigma = net.activation
+    n, K, V, G1 = net.widths, _positive(K1), 0.0, 0.0
     out = [(K, V, G1)]
-    for m in range(mlp.depth - 1):
-        C_b, C_W, skip = mlp.C_b[m + 1], mlp.C_W[m + 1], net.gamma[m + 1] ** 2
+    for m in range(net.depth - 1):
+        C_b, C_W, skip = net.C_b[m + 1], net.C_W[m + 1], net.skips[m + 1] ** 2
         r = n[m + 1] / n[m] if m else 1.0
         second, fourth, slope, bend = _curve(sigma, K)
         chi = skip + C_W * slope

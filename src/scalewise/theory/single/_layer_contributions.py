@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.network import MLP
+from scalewise.networks import MLP
 from scalewise.theory.single._single_input import single_input_flow
 
 __all__ = ["gradient_norms", "ntk_layer_contributions"]

@@ -38,7 +38,8 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise.gaussian import line_rule
-from scalewise.network import MLP, check_inputs
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.single._single_input import SingleInputFlow, single_input_flow

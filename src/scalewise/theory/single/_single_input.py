@@ -51,7 +51,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
-from scalewise.network import MLP, check_inputs, check_kernels
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs, check_kernels
+from scalewise.networks._network import check_network
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import LineTable, estimates_of, line_table
 from scalewise.theory._tables._scan import scan
@@ -158,6 +160,7 @@ def single_input_flow(
         >>> print(f"{flow.K[-1, 0]:.10f} {flow.V[-1, 0]:.10f} {flow.G1[-1, 0]:.10f}")
         0.1279047353 0.0393984430 -0.0682253714
     """
+    check_network(net)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return _flow(net, _first_kernel(net, x, K1), (C_b_nlo, C_W_nlo))
 
@@ -177,6 +180,7 @@ def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
 
     Source: PDLT (5.109), (5.10).
     """
+    check_network(net)
     table = line_table(net.activation, VERTEX)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         m = _moments_of(table, K)

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from scalewise.network import MLP
+from scalewise.networks._mlp import MLP
+from scalewise.networks._network import check_network
 from scalewise.scaling import Strategy
 
 __all__ = ["ScaledMLP", "apply_strategy"]
@@ -57,13 +58,14 @@ def apply_strategy(
 
     Example:
         >>> import scalewise as sw
-        >>> from scalewise.scaled import apply_strategy
+        >>> from scalewise.networks import apply_strategy
         >>> from scalewise.scaling import meta
         >>> net = sw.MLP(3, 64, "tanh", input_dim=2, output_dim=1)
         >>> scaled = apply_strategy(net, meta("1/2", depth=3))
         >>> scaled.eta, scaled.net.C_W
         (8.0, (1.0, 1.0, 0.125))
     """
+    check_network(net)
     if strategy.depth != net.depth:
         raise ValueError(
             f"`strategy` has exponents for {strategy.depth} layers, but the network has depth "

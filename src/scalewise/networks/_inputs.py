@@ -1,0 +1,141 @@
+"""Inputs and kernels that a network can take; the others are refused before anything is computed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._arrays import float_array
+from scalewise.networks._network import Network, check_network
+
+__all__ = ["check_inputs", "check_kernels", "digest_of", "refuse_zero_inputs"]
+
+_DECADES = 280  # of float64 on either side of 1, with some to spare for factors
+
+
+def check_inputs(
+    net: Network, x: Any, *, skips: bool = False
+) -> Float[np.ndarray, "sample feature"]:
+    """Inputs as a float64 array that `net` can take; refused if a result would not be a number.
+
+    Args:
+        net: The network.
+        x: (samples, features): an array, tensor, data frame or nested list of real numbers.
+        skips: Whether skip connections are known to whoever asks.
+
+    Raises:
+        TypeError: If `net` is not a network.
+        ValueError: If `net` has skip connections and they are not known, `x` is not a non-empty matrix of
+            finite numbers with `net.input_dim` columns, an entry is masked, or a sample's first-layer
+            kernel leaves the range of float64. It may be 0 (a zero input vector with C_b = 0) where the
+            next one is not and sigma is smooth at 0.
+    """
+    check_network(net, skips=skips)
+    array = float_array("`x`", x)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            "`x` must have shape (samples, features) with at least one of each; "
+            f"got shape {array.shape}. For a single input write x[None, :]."
+        )
+    if array.shape[1] != net.input_dim:
+        raise ValueError(
+            f"`x` has {array.shape[1]} features, but the network takes input_dim={net.input_dim}. "
+            "Change one of the two."
+        )
+    if not np.all(np.isfinite(array)):
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(
+            f"`x` must be finite; x[{row}, {column}] is {array[row, column]}. Clean the data first."
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        variance = net.C_b[0] + net.C_W[0] * np.mean(array * array, axis=1)
+    if np.any(variance == 0):
+        zero = int(np.argmin(variance))
+        if np.any(array[zero]):
+            raise ValueError(
+                f"`x` is too small: |x|²/n_0 underflows in sample {zero}. Rescale it, or set it to 0."
+            )
+        _refuse_lost_signal(net, zero)
+    if not np.all(np.isfinite(variance)):
+        raise ValueError(
+            f"`x` is too large: |x|²/n_0 overflows in sample {int(np.argmax(variance))}. Rescale it."
+        )
+    check_kernels(net, 1, variance[variance > 0])
+    return array
+
+
+def _refuse_lost_signal(net: Network, sample: int) -> None:
+    """Refuse an input without a first-layer kernel where the layers above cannot do with that."""
+    sigma, refused = (
+        net.activation,
+        f"`x` holds a zero input vector (sample {sample}) and C_b = 0, ",
+    )
+    remedy = "Drop that sample or set C_b > 0 in the first layer."
+    if net.depth == 1:
+        return
+    if net.C_b[1] + net.C_W[1] * float(sigma(np.zeros(1))[0]) ** 2 == 0:
+        raise ValueError(
+            refused
+            + "so its preactivations are all 0 and have no correlation with anything. "
+            + remedy
+        )
+    if 0.0 in sigma.split_points:
+        raise ValueError(
+            refused
+            + f"so its preactivations are exactly 0, where {sigma.name!r} or a derivative of it "
+            "jumps and has no value. " + remedy
+        )
+
+
+def refuse_zero_inputs(net: Network, x: Float[np.ndarray, "sample feature"], what: str) -> None:
+    """Refuse inputs whose preactivations in the first layer are all 0.
+
+    Args:
+        net: The network.
+        x: Checked inputs.
+        what: What they do not have then, with its verb: "an angle".
+
+    Raises:
+        ValueError: If there is one.
+    """
+    zero = ~np.any(x, axis=1)
+    if net.C_b[0] == 0 and zero.any():
+        raise ValueError(
+            f"`x` holds a zero input vector (sample {int(np.argmax(zero))}) and C_b = 0, so it does not "
+            f"have {what}. Drop that sample or set C_b > 0 in the first layer."
+        )
+
+
+def check_kernels(
+    net: Network, layer: int, K: Float[np.ndarray, " sample"], *, power: int = 2
+) -> None:
+    r"""Refuse kernels that explode or vanish, or of which what is computed from them would.
+
+    Args:
+        net: The network.
+        layer: The layer they are of, counted from 1.
+        K: Kernels of single inputs, preactivation².
+        power: The highest power of them that occurs: 1 of kernel and NTK alone, 2 in their relative variance,
+            4 in the squares by which expectations of four factors are judged.
+
+    Raises:
+        ValueError: If that power of a kernel does not fit into a float64.
+    """
+    largest = 10.0 ** (_DECADES / power)
+    needs = "" if power == 1 else f", and what is asked for needs K^{power}"
+    good = (K > 1 / largest) & (K < largest)
+    if not np.all(good):
+        raise ValueError(
+            f"The kernel of {net.activation.name!r} leaves the range of float64 at layer {layer} "
+            f"(K = {K[~good][0]:.3g}{needs}): with "
+            f"C_b = {net.C_b[layer - 1]:g}, C_W = {net.C_W[layer - 1]:g} signals explode or vanish. Use "
+            "fewer layers, other scales of the inputs, or critical hyperparameters: net.at_criticality()."
+        )
+
+
+def digest_of(x: Float[np.ndarray, "sample feature"]) -> str:
+    """A short fingerprint of the inputs, so that two results can tell whether theirs are the same."""
+    return hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()[:16]

@@ -1,0 +1,205 @@
+"""What every network is made of, and what the verbs read of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scalewise.activations import Activation
+from scalewise.activations import activation as to_activation
+from scalewise.critical import Criticality, criticality
+from scalewise.networks._layers import PerLayer, Repeated, hidden_widths, per_layer, size
+
+if TYPE_CHECKING:
+    from scalewise.networks._mlp import MLP
+
+__all__ = ["Network", "check_network"]
+
+Kind = TypeVar("Kind", bound="Network")
+
+
+@dataclass(frozen=True, init=False)
+class Network(ABC):
+    r"""Shape and hyperparameters of a network at initialisation, whatever connects its layers.
+
+    Abstract: `MLP` and `ResidualMLP` are the networks. The verbs `predict`, `measure` and `compare` read nothing
+    else of either, so a network of another kind says here what it adds.
+
+    Args:
+        depth: As of `MLP`, like the others.
+        width: Widths of the hidden layers.
+        activation: $\sigma$.
+        input_dim: $n_0$.
+        output_dim: $n_L$.
+        C_b: Bias variance of every layer.
+        C_W: Rescaled weight variance of every layer.
+        lambda_b: Learning-rate factor of the biases of every layer.
+        lambda_W: That of the weights.
+    """
+
+    depth: int
+    width: tuple[int, ...]
+    activation: Activation
+    input_dim: int
+    output_dim: int
+    C_b: tuple[float, ...]
+    C_W: tuple[float, ...]
+    lambda_b: tuple[float, ...]
+    lambda_W: tuple[float, ...]
+
+    def __init__(
+        self,
+        depth: int,
+        width: Any,
+        activation: str | Activation | Callable[[Any], Any],
+        *,
+        input_dim: int,
+        output_dim: int,
+        C_b: PerLayer = 0.0,
+        C_W: PerLayer = 1.0,
+        lambda_b: PerLayer = 1.0,
+        lambda_W: PerLayer = 1.0,
+    ) -> None:
+        name = type(self).__name__
+        depth = size(f"{name}.depth", depth, "counts weight layers")
+        features = size(f"{name}.input_dim", input_dim, "is the number of features")
+        outputs = size(f"{name}.output_dim", output_dim, "is the number of outputs")
+        store = object.__setattr__
+        store(self, "depth", depth)
+        store(self, "width", hidden_widths(f"{name}.width", width, depth))
+        store(self, "activation", to_activation(activation))
+        store(self, "input_dim", features)
+        store(self, "output_dim", outputs)
+        store(self, "C_b", per_layer(f"{name}.C_b", C_b, depth))
+        store(self, "C_W", per_layer(f"{name}.C_W", C_W, depth, positive=True))
+        store(self, "lambda_b", per_layer(f"{name}.lambda_b", lambda_b, depth))
+        store(self, "lambda_W", per_layer(f"{name}.lambda_W", lambda_W, depth))
+
+    @property
+    @abstractmethod
+    def skips(self) -> tuple[float, ...]:
+        r"""How much of the layer below each layer adds to itself; 0 without a skip connection."""
+
+    @property
+    @abstractmethod
+    def branch(self) -> MLP:
+        """The network without its skip connections."""
+
+    @property
+    def hidden_widths(self) -> tuple[int, ...]:
+        r"""$(n_1,\dots,n_{L-1})$."""
+        return tuple(self.width)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        r"""$(n_0,n_1,\dots,n_L)$."""
+        return (self.input_dim, *self.hidden_widths, self.output_dim)
+
+    @property
+    def parameters(self) -> int:
+        r"""$P=\sum_\ell(n_\ell+n_\ell n_{\ell-1})$, PDLT (2.7).
+
+        Example:
+            >>> import scalewise as sw
+            >>> sw.MLP(4, 5, "tanh", input_dim=4, output_dim=1).parameters
+            91
+        """
+        n = self.widths
+        return sum(n[i] * (1 + n[i - 1]) for i in range(1, len(n)))
+
+    @property
+    def aspect_ratio(self) -> float:
+        r"""$r=L/n$ with $1/n$ the mean of $1/n_\ell$ over the hidden layers; 0 for depth 1."""
+        hidden = self.hidden_widths
+        return self.depth * sum(1 / n for n in hidden) / len(hidden) if hidden else 0.0
+
+    @property
+    def criticality(self) -> Criticality | None:
+        """The record of the critical point that all layers are at; ``None`` if they are not."""
+        record = criticality(self.activation)
+        if record.C_b is None or record.C_W is None:
+            return None
+        critical = tuple(_beside(self.skips, c) for c in (record.C_b, record.C_W))
+        return record if (self.C_b, self.C_W) == critical else None
+
+    def at_criticality(self: Kind) -> Kind:
+        r"""The same network with the critical $C_b,C_W$ of its activation, times $1-\gamma^2$ in every layer.
+
+        Returns:
+            A copy whose `criticality` is the record that the numbers come from.
+
+        Raises:
+            ValueError: If the activation has no critical point, the message says why; or if a $\gamma$ is 1
+                or greater, beside which only $C_W=0$ would be critical.
+
+        Source: PDLT (B.19)-(B.21); half-stable points keep their $K^\star$.
+        """
+        record = criticality(self.activation)
+        if record.C_b is None or record.C_W is None:
+            raise ValueError(
+                f"{self.activation.name!r} has no critical initialisation: {record.reason} "
+                "Set C_b and C_W yourself, or choose another activation."
+            )
+        if max(self.skips) >= 1:
+            raise ValueError(
+                f"Criticality needs gamma < 1, since C_W is proportional to 1 - gamma^2; got "
+                f"{max(self.skips)}. Take a smaller gamma; gamma_star of the aspect ratio gives one."
+            )
+        C_b, C_W = (_beside(self.skips, c) for c in (record.C_b, record.C_W))
+        return replace(self, C_b=C_b, C_W=C_W)
+
+    def at_width(self: Kind, width: int | Sequence[int]) -> Kind:
+        """The same network with other hidden widths."""
+        return replace(self, width=width)
+
+    def attributes(self) -> dict[str, object]:
+        """What a result must carry to be computed again: plain numbers, text and lists."""
+        return {
+            "depth": self.depth,
+            "hidden_widths": list(self.hidden_widths),
+            "activation": self.activation.name,
+            "activation_digest": self.activation.digest(),
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "C_b": list(self.C_b),
+            "C_W": list(self.C_W),
+            "lambda_b": list(self.lambda_b),
+            "lambda_W": list(self.lambda_W),
+            **({"gamma": list(self.skips)} if any(self.skips) else {}),
+        }
+
+    def __str__(self) -> str:
+        hidden = sorted(set(self.hidden_widths))
+        width = "none" if not hidden else hidden[0] if len(hidden) == 1 else self.hidden_widths
+        return (
+            f"{type(self).__name__}(depth={self.depth}, width={width}, "
+            f"activation={self.activation.name!r}, input_dim={self.input_dim}, "
+            f"output_dim={self.output_dim})"
+        )
+
+
+def _beside(skips: tuple[float, ...], critical: float) -> tuple[float, ...]:
+    """The critical variance of every layer, beside what its skip connection carries."""
+    return Repeated.by(lambda gamma: critical * (1 - gamma * gamma), skips)
+
+
+def check_network(net: Any, *, skips: bool = False) -> None:
+    """Refuse what is not a network, and skip connections where they would be passed over in silence.
+
+    Args:
+        net: What was given as one.
+        skips: Whether skip connections are known to whoever asks.
+
+    Raises:
+        TypeError: If it is not a network.
+        ValueError: If it has skip connections.
+    """
+    if not isinstance(net, Network):
+        raise TypeError(f"`net` must be a network such as scalewise.MLP; got {type(net).__name__}.")
+    if any(net.skips) and not skips:
+        raise ValueError(
+            "`net` has skip connections, and what is asked for is known only without them. "
+            "`predict` and `measure` take such a network; here pass an MLP."
+        )

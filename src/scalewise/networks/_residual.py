@@ -1,0 +1,123 @@
+"""The multilayer perceptron with skip connections: shape and hyperparameters, no weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from scalewise._arrays import float_array
+from scalewise.activations import Activation
+from scalewise.networks._layers import PerLayer, Repeated
+from scalewise.networks._mlp import MLP
+from scalewise.networks._network import Network
+
+__all__ = ["ResidualMLP"]
+
+
+@dataclass(frozen=True, init=False)
+class ResidualMLP(Network):
+    r"""A multilayer perceptron with skip connections: every layer adds $\gamma_\ell$ times the one below.
+
+    $$z^{(\ell)}=b^{(\ell)}+W^{(\ell)}\sigma(z^{(\ell-1)})+\gamma_\ell z^{(\ell-1)}$$
+    The rest is as in `MLP`; the factor $\xi$ of PDLT (B.3) is absorbed in $C_b$ and $C_W$. It is a value, and
+    ``dataclasses.replace(net, depth=8)`` repeats a $\gamma$ that was given once.
+
+    Args:
+        depth: $L$, the number of weight layers, at least 1.
+        width: Width of every hidden layer, or the $L-1$ hidden widths.
+        activation: Name, callable or `Activation`.
+        gamma: $\gamma$ of every layer from the second to the last hidden one; or
+            $\gamma_1,\dots,\gamma_L$ with $\gamma_1=0$, if the trunk is to reach the output or $\gamma$ to vary.
+            A layer with a skip connection is as wide as the one below.
+        input_dim: $n_0$.
+        output_dim: $n_L$.
+        C_b: Bias variance, one number or one per layer; at least 0.
+        C_W: Rescaled weight variance, one number or one per layer; positive.
+        lambda_b: Learning-rate factor of the biases; at least 0.
+        lambda_W: Learning-rate factor of the weights; at least 0.
+
+    Raises:
+        ValueError: As for `MLP`; if a $\gamma$ is negative or not finite, their number is wrong, the first is
+            not 0, or a layer with a skip connection is not as wide as the one below it.
+
+    Source: PDLT (B.3)-(B.6), (B.9).
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.networks import ResidualMLP
+        >>> net = ResidualMLP(4, 64, "relu", gamma=0.6, input_dim=2, output_dim=1).at_criticality()
+        >>> net.gamma
+        (0.0, 0.6, 0.6, 0.0)
+        >>> sw.predict(net, np.eye(2)).four_point_vertex.values[:, 0, 0, 0, 0].round(2)
+        array([0.  , 3.39, 6.96, 9.58])
+    """
+
+    gamma: tuple[float, ...]
+
+    def __init__(
+        self,
+        depth: int,
+        width: Any,
+        activation: str | Activation | Callable[[Any], Any],
+        *,
+        gamma: PerLayer,
+        input_dim: int,
+        output_dim: int,
+        C_b: PerLayer = 0.0,
+        C_W: PerLayer = 1.0,
+        lambda_b: PerLayer = 1.0,
+        lambda_W: PerLayer = 1.0,
+    ) -> None:
+        super().__init__(
+            depth,
+            width,
+            activation,
+            input_dim=input_dim,
+            output_dim=output_dim,
+            C_b=C_b,
+            C_W=C_W,
+            lambda_b=lambda_b,
+            lambda_W=lambda_W,
+        )
+        object.__setattr__(self, "gamma", _skips(gamma, self.widths))
+
+    @property
+    def skips(self) -> tuple[float, ...]:
+        r"""$\gamma_1,\dots,\gamma_L$."""
+        return self.gamma
+
+    @property
+    def branch(self) -> MLP:
+        """The network without its skip connections."""
+        own = {field.name: getattr(self, field.name) for field in fields(MLP)}
+        return MLP(**own)
+
+
+def _skips(gamma: Any, widths: tuple[int, ...]) -> tuple[float, ...]:
+    """The skip of every layer, checked against the widths."""
+    depth = len(widths) - 1
+    if isinstance(gamma, Repeated):
+        given = np.array(gamma.rule)
+        skips = Repeated.over(depth, *gamma.rule)
+    else:
+        given = float_array("`ResidualMLP.gamma`", gamma)
+        one = given.ndim == 0
+        skips = Repeated.over(depth, 0.0, given.item(), 0.0) if one else tuple(given.tolist())
+    if not (np.all(np.isfinite(given)) and np.all(given >= 0)):
+        raise ValueError(f"`ResidualMLP.gamma` must be finite and at least 0; got {gamma}.")
+    if given.ndim > 1 or len(skips) != depth or skips[0]:
+        raise ValueError(
+            f"`ResidualMLP.gamma` needs one number for each of the {depth} layers, 0 for the first, "
+            f"which has nothing to skip; got {gamma}. One number stands for the hidden layers."
+        )
+    for layer in range(2, depth + 1):
+        wide, below = widths[layer], widths[layer - 1]
+        if skips[layer - 1] and wide != below:
+            raise ValueError(
+                f"A layer with a skip connection must be as wide as the one below; layer {layer} "
+                f"has width {wide} over {below}. Use equal widths, or gamma = 0 there."
+            )
+    return skips
