@@ -1,23 +1,31 @@
 """Deliberate breaks of every recursion and every estimator, and a runner that shows each one caught.
 
-    make mutants                        all of them, as many at a time as there are cores
-    python tests/mutants.py V G1        those whose name starts so
+    make mutants                                    all of them; killed, the same again goes on
+    python tests/mutants.py V G1                    those whose name starts so
+    python tests/mutants.py --sample 10 --seed 3    ten at random; without a seed, other ones every time
 
 Each mutant is a replacement in one file, made in a copy of the sources; the tests named with it must
 then fail. The lists are in `tests/breaks`; `tests/test_mutants.py` checks on every run that they still
-fit the sources.
+fit the sources. A run of all writes docs/mutants.md, and keeps what it knows in .mutants.json: a mutant is
+run again when its file, its tests or itself have changed.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import json
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import pytest
@@ -51,7 +59,9 @@ from breaks import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-LONGEST = 300  # seconds
+KNOWN = ROOT / ".mutants.json"
+RECORD = ROOT / "docs" / "mutants.md"
+LONGEST = 300  # seconds of computing
 # Imported once, then every run of tests starts from a copy of that process: most of a run is imports.
 PRELOADED = [
     "numpy",
@@ -94,8 +104,8 @@ MUTANTS: tuple[Mutant, ...] = (
 def run_tests(sources: Path, tests: tuple[str, ...]) -> int:
     """Exit status of the tests with the package taken from `sources`, in a process made for them."""
     # A break that makes the tests hang is noticed too: the alarm fails the test that runs.
-    signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(LONGEST)
+    signal.signal(signal.SIGPROF, _stop)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
     sys.path.insert(0, str(sources))
     sys.dont_write_bytecode = True
     os.chdir(ROOT)
@@ -134,27 +144,99 @@ def survives(mutant: Mutant) -> bool:
         return passes(sources, mutant.tests)
 
 
-def main(prefixes: list[str]) -> int:
-    """Run the mutants; exit status 1 if one survives."""
-    chosen = [m for m in MUTANTS if not prefixes or m.name.startswith(tuple(prefixes))]
-    if not chosen:
-        print(f"No mutant has a name that starts with {' or '.join(prefixes)}.")
-        return 1
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    start = time.monotonic()
-    alive = 0
+def digest(mutant: Mutant) -> str:
+    """Of all that a verdict depends on, but what the broken file and the tests import."""
+    parts = [repr(mutant), (ROOT / "src" / "scalewise" / mutant.file).read_text()]
+    parts += [(ROOT / test.partition("::")[0]).read_text() for test in mutant.tests]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def known() -> dict[str, bool]:
+    """Of mutants run before, by digest, whether they survived."""
+    return json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+
+
+def record(survived: dict[str, bool]) -> str:
+    """What is known of all mutants, as a page: counts by room, and the survivors."""
+    verdicts = {m: survived.get(digest(m)) for m in MUTANTS}
+    rooms = Counter(m.file.split("/")[0].removesuffix(".py") for m in MUTANTS)
+    lines = [
+        "# Mutants",
+        "",
+        "Every mutant is a formula broken on purpose; a test must see it. Made by `make mutants`.",
+        "",
+        "| room | mutants | caught | survived | not run |",
+        "|---|---|---|---|---|",
+    ]
+    for room in [*sorted(rooms), ""]:
+        own = [
+            v
+            for m, v in verdicts.items()
+            if m.file.split("/")[0].removesuffix(".py") == room or not room
+        ]
+        counts = [len(own), own.count(False), own.count(True), own.count(None)]
+        lines.append(f"| {room or 'all'} | " + " | ".join(map(str, counts)) + " |")
+    alive = [f"- {m.name} (`{m.file}`)" for m, v in verdicts.items() if v]
+    lines += ["", "Survivors:", "", *alive] if alive else ["", "No mutant that was run survived."]
+    return "\n".join(lines) + "\n"
+
+
+def run(chosen: Iterable[Mutant], survived: dict[str, bool]) -> Iterable[tuple[Mutant, bool]]:
+    """Run them, as many at a time as there are cores, and keep each verdict as it comes."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        tests = sorted({test for m in chosen for test in m.tests})
-        whole = pool.map(lambda test: passes(ROOT / "src", (test,)), tests)
-        broken = [test for test, good in zip(tests, whole, strict=True) if not good]
-        if broken:
-            print(f"{', '.join(broken)} fail without any break; mend that first.")
-            return 1
-        for mutant, survived in zip(chosen, pool.map(survives, chosen), strict=True):
-            print(f"{'SURVIVED' if survived else 'caught  '}  {mutant.name}", flush=True)
-            alive += survived
+        futures = {pool.submit(survives, mutant): mutant for mutant in chosen}
+        for future in as_completed(futures):
+            mutant = futures[future]
+            survived[digest(mutant)] = future.result()
+            part = KNOWN.with_suffix(".part")
+            part.write_text(json.dumps(survived, indent=0))
+            part.replace(KNOWN)
+            yield mutant, future.result()
+
+
+def broken(tests: Iterable[str]) -> list[str]:
+    """Those that fail without any break."""
+    named = sorted(set(tests))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        whole = pool.map(lambda test: passes(ROOT / "src", (test,)), named)
+        return [test for test, good in zip(named, whole, strict=True) if not good]
+
+
+def main(words: list[str]) -> int:
+    """Run the mutants; exit status 1 if one survives."""
+    parser = argparse.ArgumentParser(prog="python tests/mutants.py")
+    parser.add_argument("prefixes", nargs="*", help="first letters of names; without them, all")
+    parser.add_argument("--sample", type=int, help="how many of them, at random")
+    parser.add_argument("--seed", type=int, help="of the sample")
+    options = parser.parse_args(words)
+    chosen = [m for m in MUTANTS if m.name.startswith(tuple(options.prefixes or [""]))]
+    if not chosen:
+        print(f"No mutant has a name that starts with {' or '.join(options.prefixes)}.")
+        return 1
+    if options.sample is not None:
+        seed = random.randrange(10**6) if options.seed is None else options.seed
+        chosen = random.Random(seed).sample(chosen, min(options.sample, len(chosen)))
+        print(f"{len(chosen)} mutants at random; --seed {seed} takes the same again.")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    start, survived = time.monotonic(), known()
+    whole = not options.prefixes and options.sample is None
+    new = [m for m in chosen if not (whole and digest(m) in survived)]
+    if failing := broken(test for m in new for test in m.tests):
+        print(f"{', '.join(failing)} fail without any break; mend that first.")
+        return 1
+    with tempfile.TemporaryDirectory() as cache:
+        # What a break leaves as it was is compiled once.
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        for mutant, alive in run(new, survived):
+            print(f"{'SURVIVED' if alive else 'caught  '}  {mutant.name}", flush=True)
+    if whole:
+        RECORD.write_text(record(survived))
     minutes = (time.monotonic() - start) / 60
-    print(f"{len(chosen) - alive} of {len(chosen)} mutants caught in {minutes:.1f} minutes.")
+    alive = sum(survived[digest(m)] for m in chosen)
+    print(
+        f"{len(chosen) - alive} of {len(chosen)} mutants caught; {len(new)} run in {minutes:.1f} minutes."
+    )
     return int(alive > 0)
 
 

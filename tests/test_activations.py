@@ -18,6 +18,7 @@ from flax import nnx
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grids import each
 from scalewise.activations import BUILTIN_NAMES, Activation, activation
 from scalewise.activations._callable import from_callable
 
@@ -55,7 +56,7 @@ def _sigmoid(z):
 
 
 @pytest.mark.covers("A1.2", "C18")
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_derivatives_agree_with_autodiff(name) -> None:
     sigma = activation(name)
     for order, expected in enumerate(jets(sigma, GRID, 3)):
@@ -68,7 +69,7 @@ def test_derivatives_agree_with_autodiff(name) -> None:
         np.testing.assert_allclose(ours, expected, rtol=1e-13, atol=atol)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_traceable_form_is_the_same_function(name) -> None:
     sigma = activation(name)
     with jax.enable_x64(True):
@@ -77,7 +78,7 @@ def test_traceable_form_is_the_same_function(name) -> None:
 
 
 @pytest.mark.covers("A1.2", "C18")
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_taylor_coefficients_agree_with_autodiff(name) -> None:
     """Up to third order the derivatives, held against autodiff above; then the slopes of the third."""
     sigma = activation(name)
@@ -94,7 +95,7 @@ def test_taylor_coefficients_agree_with_autodiff(name) -> None:
     np.testing.assert_allclose(sigma.taylor[4:], expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_kinks_are_where_and_as_large_as_declared(name) -> None:
     sigma = activation(name)
     for kink in sigma.kinks:
@@ -110,7 +111,7 @@ def test_kinks_are_where_and_as_large_as_declared(name) -> None:
     assert sigma.is_continuous == (name != "perceptron")
 
 
-@pytest.mark.parametrize("name", ["relu", "leaky_relu(0.3)", "perceptron", "tanh", "gelu", "exp"])
+@each("name", ["relu", "leaky_relu(0.3)", "perceptron", "tanh", "gelu", "exp"])
 def test_a_built_in_passed_as_a_callable_is_recognised(name) -> None:
     """Nothing that is known of a built-in is lost on the way of every other callable."""
     sigma = activation(name)
@@ -129,8 +130,8 @@ def test_a_built_in_passed_as_a_callable_is_recognised(name) -> None:
         )
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+@each("name", NAMES)
+@each("shape", [(), (0,), (3,), (2, 3)])
 def test_shapes_are_kept(name, shape) -> None:
     sigma = activation(name)
     z = np.full(shape, 0.5)
@@ -151,7 +152,7 @@ def test_scale_invariance(name, z, scale) -> None:
     assert float(sigma(z)) == (plus if z >= 0 else minus) * z
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in SCALE_INVARIANT])
+@each("name", [n for n in NAMES if n not in SCALE_INVARIANT])
 def test_the_others_are_not_scale_invariant(name) -> None:
     sigma = activation(name)
     assert not sigma.is_scale_invariant
@@ -167,7 +168,7 @@ def test_parity(name, z) -> None:
         assert mirror == pytest.approx(sigma.parity * value, rel=1e-14, abs=1e-300)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_parity_is_neither_only_where_it_is_neither(name) -> None:
     sigma = activation(name)
     z = GRID[30:49]
@@ -178,7 +179,7 @@ def test_parity_is_neither_only_where_it_is_neither(name) -> None:
 # Golden: where the obvious formula would cancel
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "function"),
     [
         ("tanh", mpmath.tanh),
@@ -212,7 +213,7 @@ def test_tails_keep_their_digits(name, function) -> None:
                 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "function"),
     [
         ("tanhshrink", lambda z: z - mpmath.tanh(z)),
@@ -227,7 +228,7 @@ def test_values_near_0_keep_their_digits(name, function) -> None:
             assert float(activation(name)(z)) == pytest.approx(expected, rel=1e-15, abs=0), z
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_values_far_out_are_numbers(name) -> None:
     """Nothing overflows on the way to a finite limit, and nothing is 0 times infinity."""
     z = np.array([-1e200, -1e20, -800.0, 800.0, 1e20, 1e200])
@@ -298,7 +299,7 @@ def test_a_name_identifies_its_function() -> None:
     )  # celu and elu with alpha = 1 are the same
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "meant"),
     [("reluu", "relu"), ("Geluu", "gelu"), ("hard_sigmod", "hardsigmoid"), ("sillu", "swish")],
 )
@@ -326,13 +327,13 @@ def test_a_callable_takes_its_name_and_smoothness_from_the_function() -> None:
     np.testing.assert_allclose(sigma.taylor, [0, 1, 0, -2, 0, 24], atol=1e-13)
 
 
-@pytest.mark.parametrize("steepness", [1.0, 30.0, 300.0])
+@each("steepness", [1.0, 30.0, 300.0])
 def test_a_steep_slope_is_no_kink(steepness) -> None:
     sigma = activation(lambda z: jnp.tanh(steepness * z), name="steep")
     assert sigma.is_smooth
 
 
-@pytest.mark.parametrize(
+@each(
     ("function", "declared", "message"),
     [
         (
@@ -354,10 +355,6 @@ def test_a_steep_slope_is_no_kink(steepness) -> None:
         # A kink beside a steeper slope.
         (lambda z: jnp.sin(20 * z) + 0.05 * jnp.abs(z - 3), (), r"jumps by 0\.1 at z = 3,"),
         (lambda z: z**5 + jnp.abs(z - 2), (), r"jumps by 2 at z = 2,"),
-    ],
-    ids=[
-        *("abs", "shifted", "step", "elu", "cube", "hard_tanh"),
-        *("misplaced", "far", "beside a wave", "beside a power"),
     ],
 )
 def test_an_undeclared_kink_is_refused_with_its_place(function, declared, message) -> None:
@@ -394,21 +391,20 @@ def test_a_callable_that_changes_the_shape_is_refused(function, message) -> None
         activation(function)
 
 
-@pytest.mark.parametrize(
+@each(
     ("function", "message"),
     [
         (jnp.log, r"must be finite for every real argument; its value at z = -8 is nan"),
         (lambda z: 1 / (z - 2), r"its value at z = 2 is inf"),
         (lambda z: jnp.cbrt(z), r"its derivative of order 1 at z = 0 is"),
     ],
-    ids=["log", "pole", "root"],
 )
 def test_a_callable_that_is_not_finite_is_refused(function, message) -> None:
     with pytest.raises(ValueError, match=message):
         activation(function)
 
 
-@pytest.mark.parametrize("kink", [np.nan, np.inf])
+@each("kink", [np.nan, np.inf])
 def test_kinks_must_be_finite(kink) -> None:
     with pytest.raises(ValueError, match=r"`kinks` must be finite numbers; got"):
         activation(jnp.tanh, kinks=(kink,))
@@ -417,13 +413,13 @@ def test_kinks_must_be_finite(kink) -> None:
 # Names
 
 
-@pytest.mark.parametrize("name", ["reluu", "", "tanh tanh", "leaky_relu()", "(2)", "x=2"])
+@each("name", ["reluu", "", "tanh tanh", "leaky_relu()", "(2)", "x=2"])
 def test_an_unknown_name_lists_the_known_ones(name) -> None:
     with pytest.raises(ValueError, match=r"No activation is called .*linear, relu, .*, exp\."):
         activation(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "message"),
     [
         ("leaky_relu(a)", r"parameter in 'leaky_relu\(a\)' is not a number"),
@@ -452,7 +448,7 @@ def test_activations_are_frozen() -> None:
         activation("tanh").name = "other"
 
 
-@pytest.mark.parametrize(
+@each(
     "function",
     [
         np.arctan,
@@ -461,7 +457,6 @@ def test_activations_are_frozen() -> None:
         torch.nn.Hardshrink(),
         torch.atan,
     ],
-    ids=["numpy", "math", "if", "module", "torch"],
 )
 def test_a_callable_that_jax_cannot_trace_is_refused(function) -> None:
     message = r"JAX cannot trace the activation .* not those of a built-in one.* jax\.numpy"
@@ -469,7 +464,7 @@ def test_a_callable_that_jax_cannot_trace_is_refused(function) -> None:
         activation(function)
 
 
-@pytest.mark.parametrize(
+@each(
     ("function", "message"),
     [
         (lambda z: jnp.sqrt(z + 0j), r"returns complex numbers \(complex128\).*jax\.numpy\.real"),

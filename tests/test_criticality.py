@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grids import each
 from kinked import elu, g, hard_tanh, selu
 from scalewise.activations import BUILTIN_NAMES, Kink, activation
 from scalewise.critical import criticality
@@ -30,7 +31,7 @@ SOME = tuple(name for name in BUILTIN_NAMES if name not in NONE)
 
 
 @pytest.mark.covers("A4.4", "A5.1")
-@pytest.mark.parametrize(
+@each(
     ("name", "C_W", "K_star"),
     [
         ("linear", 1.0, None),
@@ -52,7 +53,7 @@ def test_points_in_closed_form(name, C_W, K_star) -> None:
 
 
 @pytest.mark.covers("A4.4", "A5.1")
-@pytest.mark.parametrize(
+@each(
     ("name", "K_star", "C_b", "C_W", "attracts"),
     [
         (
@@ -96,7 +97,7 @@ def test_mish_and_hard_swish_have_half_stable_points_too() -> None:
     assert abs(float(smooth)) > 0.01
 
 
-@pytest.mark.parametrize("name", SOME)
+@each("name", SOME)
 def test_susceptibilities_of_every_point_are_one(name) -> None:
     point = criticality(name)
     assert point.chi_parallel == pytest.approx(1, abs=1e-13)
@@ -107,7 +108,7 @@ def test_susceptibilities_of_every_point_are_one(name) -> None:
         assert fixed == pytest.approx(point.K_star, rel=1e-14, abs=0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "reason"),
     [
         ("sigmoid", r"C_b = .*= -4, which is negative\."),
@@ -154,7 +155,7 @@ def test_a_point_beyond_zero_with_a_negative_bias_variance_is_rejected() -> None
     assert candidate.K_star == pytest.approx(374.045535804090441, rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "series"),
     [
         ("tanh", "K - 2 K^2"),
@@ -171,7 +172,7 @@ def test_the_coefficient_that_decides_at_zero(name, series) -> None:
     assert zero.stability == ("stable" if " - " in series else "unstable")
 
 
-@pytest.mark.parametrize(("c", "stability"), [(-1.0, "stable"), (1.0, "unstable")])
+@each(("c", "stability"), [(-1.0, "stable"), (1.0, "unstable")])
 def test_where_a_1_vanishes_a_2_decides(c, stability) -> None:
     """sigma = z + c z^5/120: a_1 = 0 and a_2 = c/4, PDLT (5.87)."""
     base = activation("linear")

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from grids import each
 from kinked import bent, polynomial, skewed
 from scalewise.activations import activation
 from scalewise.critical import (
@@ -35,7 +36,7 @@ def slope(series, low, high) -> float:
 
 
 @pytest.mark.covers("A7.4")
-@pytest.mark.parametrize("source", [lambda: activation("tanh"), bent, skewed])
+@each("source", [lambda: activation("tanh"), bent, skewed])
 def test_exponents_of_the_class_at_zero(source) -> None:
     """Smooth, with a kink of the slope at 0 (p_0 = 2), and with p_perp = 4/5."""
     sigma, layers = source(), 500
@@ -72,7 +73,7 @@ def gelu_moments(K: float) -> tuple[float, float]:
 
 
 @pytest.mark.covers("A7.4")
-@pytest.mark.parametrize(("start", "layers"), [(0.02, 20_000), (4.0, 60_000)])
+@each(("start", "layers"), [(0.02, 20_000), (4.0, 60_000)])
 def test_exponents_of_a_half_stable_point(start, layers) -> None:
     """GELU from above K*, in closed form.
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from grids import each
 from kinked import g
 from scalewise.activations import BUILTIN_NAMES
 from scalewise.critical import criticality, susceptibilities
@@ -30,7 +31,7 @@ def test_tanh_falls_as_tabulated() -> None:
         assert path[layer - 1] == pytest.approx(value, abs=6e-11)
 
 
-@pytest.mark.parametrize("name", ["swish", "gelu"])
+@each("name", ["swish", "gelu"])
 def test_the_attracting_side_of_a_half_stable_point_attracts(name) -> None:
     point = criticality(name)
     stay = flow(name, point.K_star, point.C_b, point.C_W, 100)
@@ -42,7 +43,7 @@ def test_the_attracting_side_of_a_half_stable_point_attracts(name) -> None:
         assert np.all(sign * np.diff(path) > 0)
 
 
-@pytest.mark.parametrize(("name", "K"), [("swish", 14.5931049905541), ("gelu", 3.03498143550974)])
+@each(("name", "K"), [("swish", 14.5931049905541), ("gelu", 3.03498143550974)])
 def test_the_other_fixed_point_at_the_critical_hyperparameters(name, K) -> None:
     """PDLT chapter 5, footnotes 20 and 21, corrected: not 14.5 and not 3.2. It is not critical."""
     point = criticality(name)
@@ -84,7 +85,7 @@ def test_a_network_without_a_point_says_why() -> None:
         net.at_criticality()
 
 
-@pytest.mark.parametrize("name", BUILTIN_NAMES)
+@each("name", BUILTIN_NAMES)
 def test_the_record_can_be_printed_and_written(name) -> None:
     point = criticality(name)
     text = str(point)

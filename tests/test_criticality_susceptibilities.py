@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from grids import each
 from kinked import elu, g, hard_tanh, selu
 from scalewise.activations import BUILTIN_NAMES, activation
 from scalewise.critical import susceptibilities
@@ -22,7 +23,7 @@ def ratio(name: str, K: float) -> float:
     return float(perp / parallel)
 
 
-@pytest.mark.parametrize("K", [1e-6, 0.01, 1.0, 5.0, 50.0])
+@each("K", [1e-6, 0.01, 1.0, 5.0, 50.0])
 def test_ratio_in_closed_form(K) -> None:
     assert ratio("erf", K) == pytest.approx(1 + 2 * K, rel=1e-12, abs=0)
     assert ratio("sigmoid", K) == pytest.approx(ratio("tanh", K / 4), rel=1e-12, abs=0)
@@ -33,7 +34,7 @@ def test_ratio_in_closed_form(K) -> None:
 
 
 @pytest.mark.covers("A4.4")
-@pytest.mark.parametrize(
+@each(
     ("name", "K", "value"),
     [
         ("tanh", 0.01, 1.019809),
@@ -64,11 +65,10 @@ def test_limits_at_zero() -> None:
 # Properties
 
 
-@pytest.mark.parametrize("K", [0.03, 1.0, 20.0])
-@pytest.mark.parametrize(
+@each("K", [0.03, 1.0, 20.0])
+@each(
     "sigma",
     [*(n for n in BUILTIN_NAMES if n not in ("perceptron", "exp")), elu, selu, hard_tanh],
-    ids=lambda a: a if isinstance(a, str) else a.__name__,
 )
 def test_chi_parallel_is_the_derivative_of_the_recursion(sigma, K) -> None:
     """Against <sigma^2 (z^2 - K)>/2K^2, PDLT (5.50): no derivative, no kink."""
@@ -83,13 +83,13 @@ def test_chi_parallel_is_the_derivative_of_the_recursion(sigma, K) -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("K", [-1.0, math.nan, math.inf])
+@each("K", [-1.0, math.nan, math.inf])
 def test_bad_variances_are_refused(K) -> None:
     with pytest.raises(ValueError, match=r"`K` is a variance and must be finite and at least 0"):
         susceptibilities("tanh", K, 1.0)
 
 
-@pytest.mark.parametrize("C_W", [-1.0, math.nan, math.inf])
+@each("C_W", [-1.0, math.nan, math.inf])
 def test_bad_weight_variances_are_refused(C_W) -> None:
     with pytest.raises(ValueError, match=r"`C_W` is a variance and must be finite"):
         susceptibilities("tanh", 1.0, C_W)

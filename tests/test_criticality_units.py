@@ -52,9 +52,11 @@ def differences(one: Criticality, other: Criticality, s: float, c: float) -> lis
 def test_units_do_not_matter() -> None:
     kinked = (elu(), selu(), hard_tanh(), skewed())
     found = []
-    for sigma in (*map(activation, BUILTIN_NAMES), *kinked):
+    for place, sigma in enumerate((*map(activation, BUILTIN_NAMES), *kinked)):
         one = criticality(sigma)
-        for s, c in UNITS:
+        # Two units each, neighbours in others; a smooth function, one with a kink, one in no class in all.
+        everywhere = sigma.name in ("tanh", "leaky_relu", "sigmoid")
+        for s, c in UNITS if everywhere else (UNITS[place % 5], UNITS[(place + 2) % 5]):
             found += differences(one, criticality(rescaled(sigma, s, c)), s, c)
     assert found == []
 

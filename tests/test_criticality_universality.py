@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grids import each
 from kinked import elu, g, hard_tanh, polynomial, skewed
 from scalewise.activations import activation
 from scalewise.critical import (
@@ -27,7 +28,7 @@ from scalewise.critical import (
 
 
 @pytest.mark.covers("A5.1")
-@pytest.mark.parametrize(
+@each(
     ("name", "universality", "stability"),
     [
         ("linear", "scale-invariant", "line"),
@@ -67,7 +68,7 @@ def test_user_callables_are_classified_like_the_built_in() -> None:
 
 
 @pytest.mark.covers("A5.4")
-@pytest.mark.parametrize(
+@each(
     ("name", "a_1", "a_2", "b_1"),
     [
         ("tanh", -2, 17 / 3, -2),
@@ -108,7 +109,7 @@ def test_coefficients_of_half_stable_points() -> None:
 
 
 @pytest.mark.covers("A5.5")
-@pytest.mark.parametrize(("name", "K"), [("swish", 14.5931049905541), ("gelu", 3.03498143550974)])
+@each(("name", "K"), [("swish", 14.5931049905541), ("gelu", 3.03498143550974)])
 def test_trivial_fixed_points(name, K) -> None:
     """PDLT chapter 5, footnotes 20 and 21, corrected: 14.5931 and 3.03498."""
     record = criticality(name)
@@ -122,7 +123,7 @@ def test_trivial_fixed_points(name, K) -> None:
 
 
 @pytest.mark.covers("A5.2")
-@pytest.mark.parametrize(
+@each(
     ("a", "C_W", "nu", "rho"),
     [
         (0, 2, 5, 0.318309886),
@@ -216,7 +217,7 @@ def test_polynomials_by_parity(coefficients, odd) -> None:
 
 
 @pytest.mark.covers("A5.5")
-@pytest.mark.parametrize("name", ["swish", "gelu"])
+@each("name", ["swish", "gelu"])
 def test_coefficients_beyond_zero_by_differences(name) -> None:
     """Five-point differences of chi_parallel and chi_perp in K."""
     record = criticality(name)
@@ -252,7 +253,7 @@ def test_exponents_do_not_depend_on_scales(a, b) -> None:
 
 
 @pytest.mark.covers("A5.1")
-@pytest.mark.parametrize(
+@each(
     ("K", "solid", "dashed"),
     [
         (0.1, (1.1775691, 0.00083228), (1.3965523, -0.01760916)),

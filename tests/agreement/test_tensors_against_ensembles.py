@@ -63,7 +63,7 @@ def test_leading_coefficients_over_widths() -> None:
     x = X[:2]
     theory = sw.predict(net, x, observables=names)
     ensemble = sw.measure(
-        net, x, networks=1500, seed=5, widths=[24, 48, 96], observables=names, progress=False
+        net, x, networks=600, seed=5, widths=[24, 48, 96], observables=names, progress=False
     )
     result = sw.compare(theory, ensemble)
     assert set(names) <= set(ensemble.data_vars)

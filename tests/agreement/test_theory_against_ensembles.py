@@ -60,7 +60,7 @@ def test_prediction_at_a_width(name: str, width: int) -> None:
 def test_leading_coefficients_over_widths(name: str) -> None:
     net = network(name, 32)
     theory = sw.predict(net, X)
-    ensemble = sw.measure(net, X, networks=8000, seed=3, widths=[32, 64, 128], progress=False)
+    ensemble = sw.measure(net, X, networks=4000, seed=3, widths=[32, 64, 128], progress=False)
     result = sw.compare(theory, ensemble)
     assert {"kernel", "metric_nlo", "four_point_vertex", "ntk"} <= set(ensemble.data_vars)
     assert result.passed, str(result)
@@ -71,7 +71,7 @@ def test_unequal_widths() -> None:
     """The factors n_l / n_{l-1} of (4.119) and (4.115)."""
     net = sw.MLP(5, (40, 160, 40, 80), "tanh", input_dim=4, output_dim=1, C_W=1.6, C_b=0.1)
     theory = sw.predict(net, X)
-    ensemble = sw.measure(net, X, networks=20_000, seed=5, progress=False)
+    ensemble = sw.measure(net, X, networks=10_000, seed=5, progress=False)
     result = sw.compare(theory, ensemble)
     assert result.passed, str(result)
     equal = sw.predict(net.at_width(40), X)

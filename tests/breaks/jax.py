@@ -12,6 +12,7 @@ of_optax = row("jax/_optax.py", "tests/jax/test_optax.py::test_trajectories_by_h
 FORWARD = "tests/jax/test_forward.py"
 WRITTEN = f"{FORWARD}::test_attention_is_seen_however_it_is_written"
 WHERE = f"{FORWARD}::test_where_the_code_multiplies"
+LAWS = "tests/jax/test_laws.py::test_what_is_treated_by_name_or_by_shape_is_seen"
 WRAPPED = "tests/jax/test_optax.py::test_what_keeps_weights_is_refused_however_it_is_wrapped"
 of_trace = row("jax/_trace.py", WHERE)
 of_numbers = row("jax/_numbers.py", WHERE)
@@ -67,9 +68,9 @@ MUTANTS = (
     of_optimizers("jax: numbers shared by all", "    _check_shared_numbers(trial)\n", ""),
     of_optimizers("jax: weights of other entries", "(gradient.flat[0], weight.flat[0])", "(gradient.flat[0],) * 2"),
     of_optimizers("jax: labels of other trees believed",
-                  "return any(f != a + (count", "return any(f == -a * (count", WRAPPED),
+                  "return any(f != a + (count", "return any(f == -a * (count", LAWS),
     of_optimizers("jax: every tensor tried as a matrix",
-                  "2 if like is None else np.ndim(leaf)", "2", WRAPPED),
+                  "2 if like is None else np.ndim(leaf)", "2", LAWS),
     of_trace("jax: loops walked through once", "if not again:", "if True:"),
     of_trace("jax: branches not walked through", 'if name == "cond":', 'if name == "none":', WRITTEN),
     of_trace("jax: softmax of one's own not seen", 'frozenset(["exp", "exp2", "logistic"])',

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import each
 from scalewise.activations import BUILTIN_NAMES
 from scalewise.gaussian import Workspace, kernel_map, pair_moments, single_moment
 from scalewise.gaussian._kinked_moments import kinked_pair_moments
@@ -44,8 +45,8 @@ def size(sigma: sw.Activation, pq: tuple[int, int], a: np.ndarray, b: np.ndarray
     return np.sqrt(single_moment(sigma, a, (p, p)).value * single_moment(sigma, b, (q, q)).value)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("pq", [(0, 0), (1, 1)])
+@each("name", NAMES)
+@each("pq", [(0, 0), (1, 1)])
 def test_automatic_engine_agrees_with_nested_quadrature(name: str, pq: tuple[int, int]) -> None:
     sigma = sw.activation(name)
     if not exists(sigma, pq):
@@ -73,7 +74,7 @@ def test_automatic_engine_agrees_with_nested_quadrature(name: str, pq: tuple[int
 
 
 @pytest.mark.covers("A4.1", "A10.1")
-@pytest.mark.parametrize("name", ["tanh", "sigmoid", "swish", "gelu", "erf", "sin", "softplus"])
+@each("name", ["tanh", "sigmoid", "swish", "gelu", "erf", "sin", "softplus"])
 def test_series_closed_forms_and_quadrature_agree_on_every_order(name: str) -> None:
     sigma = sw.activation(name)
     a, b = np.array([0.02, 0.5, 1.3]), np.array([0.3, 0.4, 1.3])
@@ -91,7 +92,7 @@ def test_series_closed_forms_and_quadrature_agree_on_every_order(name: str) -> N
         assert np.all(np.abs(auto[pq].value - direct[pq].value) < rtol * scale), pq
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "perceptron"])
+@each("name", [n for n in NAMES if n != "perceptron"])
 def test_in_place_map_is_the_pair_moment(name: str) -> None:
     sigma = sw.activation(name)
     rng = np.random.default_rng(1)

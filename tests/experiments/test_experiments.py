@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import scalewise.experiments
+from grids import each
 from scalewise.experiments._look import Number, power
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
 from scalewise.scaling import ABC
@@ -87,7 +88,7 @@ def test_an_experiment_keeps_its_promises(name: str) -> None:
     canvas.draw_without_rendering()
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@each("name", EXPERIMENTS)
 def test_an_experiment_says_what_it_shows(name: str) -> None:
     one = experiment(name)
     assert is_dataclass(one.Config)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import scalewise as sw
 from gaussian_oracle import ORDERS, PRICE, TEXTBOOK, grid, price
+from grids import each
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._geometry import PairGeometry
 
@@ -25,8 +26,8 @@ def moments(name, A, B, C, orders=ORDERS):
     return found
 
 
-@pytest.mark.parametrize("name", TEXTBOOK)
-@pytest.mark.parametrize("order", ORDERS)
+@each("name", TEXTBOOK)
+@each("order", ORDERS)
 def test_is_the_derivative_of_the_textbook_kernel(name, order):
     # Relative to each value itself: 1e-12 is 100 times the worst rounding seen, away from the
     # antipodal corner of GELU at variance 1e3, where 3e-13 is lost to cancellation.
@@ -52,7 +53,7 @@ def test_relu_at_the_limits_of_the_angle():
     assert all(np.isfinite(value).all() for value in found.values())
 
 
-@pytest.mark.parametrize("name", ["relu", "leaky_relu(0.1)", "perceptron"])
+@each("name", ["relu", "leaky_relu(0.1)", "perceptron"])
 def test_finite_part_begins_at_the_stated_angle(name):
     singular = (1, 1) if name == "perceptron" else (2, 2)
     for distance, divergent in ((4e-13, True), (1e-14, False)):
@@ -61,7 +62,7 @@ def test_finite_part_begins_at_the_stated_angle(name):
         assert (abs(value) > 1e4) == divergent
 
 
-@pytest.mark.parametrize("name", TEXTBOOK)
+@each("name", TEXTBOOK)
 def test_identical_and_parallel_inputs(name):
     """At |c| = 1 the pair is one Gaussian variable: compare with single-input formulas."""
     K = np.array([1e-6, 0.37, 2.0, 30.0])

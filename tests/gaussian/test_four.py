@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import each
 from scalewise.gaussian import (
     combined,
     four_point_covariances,
@@ -54,7 +55,7 @@ def sine_product(K: np.ndarray, orders: tuple[int, ...], legs: tuple[int, ...]) 
 
 
 @pytest.mark.covers("A10.1")
-@pytest.mark.parametrize("count", [2, 3, 4, 6])
+@each("count", [2, 3, 4, 6])
 def test_products_of_sines_are_known(count: int) -> None:
     K = covariance(count)
     sigma = sw.activation("sin")
@@ -115,7 +116,7 @@ def test_orthants_of_a_relu() -> None:
     assert value[b, b, d, d] == pytest.approx(1 / 4 + np.arcsin(c[b, d]) / (2 * np.pi), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["tanh", "relu", "exp"])
+@each("name", ["tanh", "relu", "exp"])
 def test_many_products_are_single_ones(name: str) -> None:
     sigma = sw.activation(name)
     A, B, C = np.array([0.4, 1.2]), np.array([0.7, 0.5]), np.array([0.2, -0.3])
@@ -127,8 +128,8 @@ def test_many_products_are_single_ones(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["tanh", "gelu", "softplus"])
-@pytest.mark.parametrize("K", [0.3, 3.7, 20.0])
+@each("name", ["tanh", "gelu", "softplus"])
+@each("K", [0.3, 3.7, 20.0])
 def test_fourth_and_fifth_derivatives(name: str, K: float) -> None:
     with jax.enable_x64(True):
         derivatives = [sw.activation(name).traceable()]

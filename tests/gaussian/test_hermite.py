@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import scalewise as sw
 from scalewise.gaussian import pair_moment, pair_moments, single_moment
-from scalewise.gaussian._hermite import PairSeries, hermite_table
+from scalewise.gaussian._hermite import PairSeries, hermite_table, mehler
 
 
 def test_coefficients_of_sin_and_exp_are_known() -> None:
@@ -61,6 +61,13 @@ def test_derivative_of_a_table_is_the_table_of_the_derivative() -> None:
     want = series.table(sigma.derivatives[1]).coefficients
     n = min(len(got), len(want))
     np.testing.assert_allclose(got[: n - 1], want[: n - 1], atol=1e-13)
+
+
+def test_the_sum_of_a_pair_is_a_polynomial_in_the_correlation() -> None:
+    rng = np.random.default_rng(0)
+    f, g, c = rng.normal(size=(5, 3)), rng.normal(size=(7, 3)), np.array([-1.0, 0.0, 0.6])
+    want = [np.polynomial.polynomial.polyval(c[i], (f * g[:5])[:, i]) for i in range(3)]
+    np.testing.assert_allclose(mehler(f, g, c), want, rtol=1e-13)
 
 
 def test_a_kink_fails_the_tail_test() -> None:

@@ -11,6 +11,8 @@ import pytest
 import scalewise as sw
 from kinked import bent, hard_tanh
 from scalewise.gaussian import high_moments, pair_moments
+from scalewise.gaussian._geometry import PairGeometry
+from scalewise.gaussian._kinks import LegAtKink
 from scalewise.theory._tables._line_moments import line_moments, moment_names
 
 ORDERS = [(5, 1), (1, 5), (4, 2), (2, 4), (3, 3)]
@@ -54,6 +56,16 @@ def test_at_coincidence_they_add_up_to_a_derivative_of_one_variance(name: str) -
     total = total + M[4, 2].value + M[2, 4].value
     want = line_moments(sigma, K)[0][moment_names(sigma).index("p2")]
     np.testing.assert_allclose(total, want, rtol=1e-7)
+
+
+def test_at_a_point_a_slope_is_the_mean_of_both_sides() -> None:
+    """Where the law of the other leg is a point at a kink: one-sided derivatives, known in closed form."""
+    pair = PairGeometry.of(np.array([0.7]), np.array([0.7]), np.array([0.7]))
+    leg = LegAtKink(ACTIVATIONS["off 0"], (), pair, 0.3)
+    for k, want in ((1, 0.5 * (np.cos(0.3) + 5.0)), (2, 0.5 * (6.0 - np.sin(0.3)))):
+        found, error = leg.weighted(lambda z: np.where(z > 0.3, np.sin(z), 3 * z**2 + 3.2 * z), k)
+        assert found[0] == pytest.approx(want, rel=1e-5)
+        assert abs(found[0] - want) <= error[0] + 1e-9
 
 
 def test_moments_of_a_users_step_are_those_of_the_perceptron() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import each
 from scalewise.gaussian import joint_rule, pair_moment
 from scalewise.gaussian._polar import polar_moment
 from scalewise.gaussian._quadrature import pair_quadrature
@@ -14,9 +15,7 @@ def covariance(count: int, seed: int = 0) -> np.ndarray:
     return z @ z.T / (count + 1)
 
 
-@pytest.mark.parametrize(
-    ("count", "smooth"), [(1, True), (3, True), (4, True), (4, False), (9, True)]
-)
+@each(("count", "smooth"), [(1, True), (3, True), (4, True), (4, False), (9, True)])
 def test_moments_of_the_nodes_are_wicks(count: int, smooth: bool) -> None:
     K = covariance(count)
     rule = joint_rule(K, smooth=smooth)
@@ -63,10 +62,8 @@ def test_bad_covariances_are_refused() -> None:
         joint_rule(np.array([[np.nan]]), smooth=True)
 
 
-@pytest.mark.parametrize("slopes", [(0.0, 1.0), (0.3, 1.0), (-1.0, 1.0), (1.0, 1.0)])
-@pytest.mark.parametrize(
-    "legs", [((0,), (0,)), ((0, 0), (0, 0)), ((0, 0, 0), (0,)), ((0, 1), (1,))]
-)
+@each("slopes", [(0.0, 1.0), (0.3, 1.0), (-1.0, 1.0), (1.0, 1.0)])
+@each("legs", [((0,), (0,)), ((0, 0), (0, 0)), ((0, 0, 0), (0,)), ((0, 1), (1,))])
 def test_pairs_by_angle_against_nested_quadrature(slopes: tuple, legs: tuple) -> None:
     A, B = np.full(5, 0.7), np.full(5, 2.0)
     C = np.array([-1.0, -0.4, 0.0, 0.9, 1.0]) * np.sqrt(A * B)

@@ -12,6 +12,7 @@ import pytest
 import gaussian_oracle as oracle
 import scalewise as sw
 from gaussian_oracle import ORDERS, conditional, grid, plane
+from grids import each
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import (
@@ -70,7 +71,7 @@ AT_UNIT_VARIANCE = {
 }
 
 
-@pytest.mark.parametrize("name", AT_UNIT_VARIANCE)
+@each("name", AT_UNIT_VARIANCE)
 def test_single_input_expectations_at_unit_variance(name):
     s = sw.activation(name)
     found = [
@@ -101,7 +102,7 @@ RATIO = {
 }
 
 
-@pytest.mark.parametrize("name", RATIO)
+@each("name", RATIO)
 def test_ratio_of_susceptibilities(name):
     s = sw.activation(name)
     for K, expected in RATIO[name].items():
@@ -111,7 +112,7 @@ def test_ratio_of_susceptibilities(name):
         np.testing.assert_allclose(perp / slope, expected, rtol=6e-7)
 
 
-@pytest.mark.parametrize("splits", [(), (0.0,), (1.0,), (-0.3, 2e-4, 40.0)])
+@each("splits", [(), (0.0,), (1.0,), (-0.3, 2e-4, 40.0)])
 def test_line_rule_integrates_polynomials(splits):
     K = np.array([[1e-6, 0.3], [1.0, 1e3]])
     z, w = line_rule(K, splits)
@@ -144,8 +145,8 @@ def test_an_unresolved_integral_says_so():
 # Two inputs -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["relu", "erf", "gelu", "leaky_relu(0.1)", "monomial(3)"])
-@pytest.mark.parametrize("orders", [(0, 0), (1, 1)])
+@each("name", ["relu", "erf", "gelu", "leaky_relu(0.1)", "monomial(3)"])
+@each("orders", [(0, 0), (1, 1)])
 def test_pair_quadrature_equals_the_closed_form(name, orders):
     s = sw.activation(name)
     A, B, C, _ = grid((1e-6, 1.0, 1e3), (0.0, 0.6, -0.9999, 1 - 1e-8, 1.0, -1.0))
@@ -162,8 +163,8 @@ def test_pair_quadrature_equals_the_closed_form(name, orders):
     assert np.all(error <= 1e-11 * size)
 
 
-@pytest.mark.parametrize("name", ["tanh", "swish", "sigmoid", "softplus", "softplus_shifted"])
-@pytest.mark.parametrize(
+@each("name", ["tanh", "swish", "sigmoid", "softplus", "softplus_shifted"])
+@each(
     ("A", "B", "c", "step"),
     # The step resolves the poles at distance pi/2: exp(-pi²/(step sqrt(K))) is below 1e-15.
     [(1.0, 1.0, 0.3, 0.2), (0.2, 3.0, -0.95, 0.12), (1e-6, 1.0, 0.5, 0.2), (40.0, 2.0, 1.0, 0.03)],
@@ -179,7 +180,7 @@ def test_pair_quadrature_equals_the_plane_sum(name, A, B, c, step):
         assert error <= 1e-11 * size
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@each("order", ORDERS)
 def test_a_users_relu_equals_the_closed_form(order):
     A, B, C, _ = grid((1e-6, 1.0, 1e3), (0.0, 0.6, -0.9999, 1 - 1e-8, 1.0, -1.0))
     value, error = kinked_pair_moments(USER_RELU, A, B, C, [order])
@@ -192,8 +193,8 @@ def test_a_users_relu_equals_the_closed_form(order):
     assert np.all(np.abs(value[order] - closed[order]) <= error[order] + 1e-280)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
+@each("order", ORDERS)
+@each(
     ("activation", "reference"),
     [
         (HARD_TANH, oracle.HARD_TANH),
@@ -202,7 +203,6 @@ def test_a_users_relu_equals_the_closed_form(order):
         (ELU, oracle.Elu()),
         (HALF_ELU, oracle.Elu(0.5)),
     ],
-    ids=["hard_tanh", "relu6", "soft_shrink", "elu", "half_elu"],
 )
 def test_kinked_moments_equal_conditional_integrals(activation, reference, order):
     for A, B, c in ((0.7, 1.9, 0.4), (4.0, 0.5, -0.93)):
@@ -214,7 +214,7 @@ def test_kinked_moments_equal_conditional_integrals(activation, reference, order
         assert error[order] < 1e-10
 
 
-@pytest.mark.parametrize("order", [(0, 0), (1, 1), (2, 0), (2, 2)])
+@each("order", [(0, 0), (1, 1), (2, 0), (2, 2)])
 def test_kinked_moments_far_from_unit_variance(order):
     for A, B, c in ((1e3, 1e3, 0.5), (300.0, 0.01, -0.8), (2.0, 3.0, 0.9999)):
         C = c * math.sqrt(A * B)
@@ -232,7 +232,7 @@ def test_kinked_moments_to_twenty_digits():
             assert abs(found[order] - expected) <= 1e-14
 
 
-@pytest.mark.parametrize("side", [1, -1])
+@each("side", [1, -1])
 def test_kinked_moments_are_continuous_up_to_coincidence(side):
     """What does not diverge at |c| = 1 tends to its value there, like sqrt(1-c²)."""
     A = np.array([0.3, 2.0])
@@ -245,7 +245,7 @@ def test_kinked_moments_are_continuous_up_to_coincidence(side):
         assert np.all(np.isfinite(there[order]))
 
 
-@pytest.mark.parametrize("c", [-0.99999, -1 + 1e-8, -1.0])
+@each("c", [-0.99999, -1 + 1e-8, -1.0])
 def test_nearly_antipodal_inputs_and_a_kink_off_centre(c):
     # f = 0.3 + [z > 1]; both above 1 at once is out of reach, so two tails of one Gaussian remain.
     def f(z):

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import optax
+import pytest
 
 import scalewise as sw
 from scalewise.plan import PlanError
@@ -71,3 +72,27 @@ def test_what_an_optimiser_does_decides_whether_it_is_taken() -> None:
     assert wrong == []
     # Under jit too, where nothing can be looked at.
     jax.jit(plans["adamw"].optax(LAWS["masked"][0]()).init)(tree(16))
+
+
+def test_what_is_treated_by_name_or_by_shape_is_seen() -> None:
+    """Gradient descent for some tensors, told by name or by shape: on other trees it is AdamW throughout."""
+    both = {"x": optax.adamw(0.1), "y": optax.sgd(0.1)}
+
+    def by_name(tree: dict[str, jax.Array]) -> dict[str, str]:
+        return {name: "y" if name == "head" else "x" for name in tree}
+
+    def by_shape(tree: dict[str, jax.Array]) -> dict[str, str]:
+        return {name: "y" if jnp.ndim(leaf) == 1 else "x" for name, leaf in tree.items()}
+
+    def tree(width: int) -> dict[str, jax.Array]:
+        return {"a": jnp.ones((3, width)), "bias": jnp.ones(width), "head": jnp.ones((width, 2))}
+
+    plan = sw.jax.plan(
+        tree, base={"width": 4}, target={"width": 16}, strategy=sw.scaling.mup(),
+        roles={"a": "input", "bias": "vector", "head": "output"}, optimizer="adamw",
+    )  # fmt: skip
+    for labels in (by_name, by_shape):
+        tx = optax.multi_transform(both, labels)
+        with pytest.raises(PlanError):
+            plan.optax(tx).init(tree(16))
+    plan.optax(optax.multi_transform(both | {"y": optax.adamw(0.1)}, by_shape)).init(tree(16))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from grids import each
 from scalewise.limits import shallow as sh
 
 RNG = np.random.default_rng(0)
@@ -24,7 +25,7 @@ def test_published_values() -> None:
 
 
 @pytest.mark.covers("E24")
-@pytest.mark.parametrize("seed", range(4))
+@each("seed", range(4))
 def test_divergences_are_the_integrals(seed: int) -> None:
     rng = np.random.default_rng(seed)
     m, n = rng.normal(size=2)
@@ -65,7 +66,7 @@ def test_fits_by_moments() -> None:
 
 
 @pytest.mark.covers("E24")
-@pytest.mark.parametrize(("seeds", "others"), [(10, 10), (4, 30), (30, 8)])
+@each(("seeds", "others"), [(10, 10), (4, 30), (30, 8)])
 def test_the_divergence_of_equal_laws(seeds: int, others: int) -> None:
     # With ten seeds each 19/70, whatever the law's mean and variance.
     rng = np.random.default_rng(seeds)
@@ -100,7 +101,7 @@ def test_wrong_answers_and_termination() -> None:
     assert sh.termination(share[:1]) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: sh.gaussian_divergence(0.0, 0.0, 0.0, 1.0), "A variance must be positive"),

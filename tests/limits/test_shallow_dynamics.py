@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grids import each
 from scalewise.limits import Lazy, Task
 from scalewise.limits import shallow as sh
 from scalewise.scaling import shallow as plane
@@ -90,7 +91,7 @@ def by_units(task: Task, grows: str, still: str, seen: Any) -> list:
 
 
 @pytest.mark.covers("E22")
-@pytest.mark.parametrize("name", POINTS)
+@each("name", POINTS)
 def test_every_limit_step_by_step(name: str) -> None:
     point = POINTS[name]
     one = sh.scaling(point)

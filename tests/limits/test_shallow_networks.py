@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from grids import each
 from scalewise.limits import Finite, Lazy, Task, TrainingError
 from scalewise.limits import shallow as sh
 from scalewise.limits._losses import LOSSES
@@ -190,8 +191,8 @@ def batches(kind: str) -> np.ndarray:
 
 
 @pytest.mark.covers("E20")
-@pytest.mark.parametrize("kind", ["full", "single", "shared", "pairs"])
-@pytest.mark.parametrize("activation", ["leaky_relu(0.1)", "tanh", "leaky_relu(1.5)"])
+@each("kind", ["full", "single", "shared", "pairs"])
+@each("activation", ["leaky_relu(0.1)", "tanh", "leaky_relu(1.5)"])
 def test_the_span_of_the_samples_is_enough(kind: str, activation: str) -> None:
     # Of five samples with three features the span is kept, of nine the weights; four of these teach nothing.
     idle = np.random.default_rng(6).normal(size=(4, 3))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from described_models import language_model, planned
+from grids import each
 from made_up_sizes import MUP, NTK, WIDTHS, Q, measurement, powers
 from scalewise import scaling
 from scalewise.plan import Plan, PlanError, predicted
@@ -44,7 +45,7 @@ def test_as_planned(mup: Plan) -> None:
     assert list(t["role"].values[[0, 2, 4]]) == ["input", "hidden", "output"]
 
 
-@pytest.mark.parametrize("strategy", [scaling.mup(), scaling.ntk(), scaling.standard()])
+@each("strategy", [scaling.mup(), scaling.ntk(), scaling.standard()])
 def test_the_verdict_does_not_know_the_plan(strategy: scaling.Strategy) -> None:
     plan = planned(strategy, "sgd")
     assert str(check(plan, measurement(powers(NTK))).verdict) == "kernel regime, stable"
@@ -55,7 +56,7 @@ def test_the_verdict_does_not_know_the_plan(strategy: scaling.Strategy) -> None:
     assert c.verdict.reasons[1] == "The logits move by n^(-0.50 ± 0.00)."
 
 
-@pytest.mark.parametrize(
+@each(
     "row",
     [
         ("net.2.weight", Q.OUTPUT),
@@ -111,7 +112,7 @@ def test_features_that_a_model_scales_down_move_all_the_same(mup: Plan) -> None:
     assert check(mup, measurement(powers(MUP), changed=small)).verdict.regime is Regime.FEATURES
 
 
-@pytest.mark.parametrize("power", [0.5, -0.5, 0.25])
+@each("power", [0.5, -0.5, 0.25])
 def test_a_wrong_initialisation_is_the_cause_of_the_rest(mup: Plan, power: float) -> None:
     wrong = WIDTHS[:, None] ** power
     changed = {
@@ -143,8 +144,8 @@ def test_a_wrong_initialisation_is_the_cause_of_the_rest(mup: Plan, power: float
     assert str(culprit) in str(c)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("name", list(MUP))
+@each("optimizer", ["sgd", "adam"])
+@each("name", list(MUP))
 def test_a_wrong_learning_rate_is_told_from_a_wrong_gradient(optimizer: str, name: str) -> None:
     plan = planned(scaling.mup(), optimizer)
     found = powers(MUP)

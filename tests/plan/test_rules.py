@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from described_models import language_model, mlp, planned
+from grids import each
 from scalewise import scaling
 from scalewise.plan import Layer, PlanError, Powers, Ratios, Role, rule
 from scalewise.plan._rules import OPTIMIZERS, gradient_exponent
@@ -76,7 +77,7 @@ BY_HAND = {
 
 
 @pytest.mark.covers("E3")
-@pytest.mark.parametrize(("name", "optimizer"), BY_HAND)
+@each(("name", "optimizer"), BY_HAND)
 def test_named_strategies_by_hand(name: str, optimizer: str) -> None:
     strategy = getattr(scaling, name)()
     for role, expected in BY_HAND[name, optimizer].items():
@@ -86,8 +87,8 @@ def test_named_strategies_by_hand(name: str, optimizer: str) -> None:
 
 
 @pytest.mark.covers("E3")
-@pytest.mark.parametrize("strategy", FAMILY, ids=str)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@each("strategy", FAMILY)
+@each("optimizer", OPTIMIZERS)
 def test_features_move_alike_under_every_optimizer(
     strategy: scaling.Strategy, optimizer: str
 ) -> None:
@@ -128,8 +129,8 @@ def test_equal_strategies_give_equal_plans() -> None:
             assert one == rule(scaling.mean_field(), role, layer, optimizer)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("strategy", FAMILY, ids=str)
+@each("optimizer", OPTIMIZERS)
+@each("strategy", FAMILY)
 def test_weight_decay(strategy: scaling.Strategy, optimizer: str) -> None:
     for role, layer in LAYERS.items():
         r = rule(strategy, role, layer, optimizer, in_block=True, residual=HALF)
@@ -140,7 +141,7 @@ def test_weight_decay(strategy: scaling.Strategy, optimizer: str) -> None:
             assert r.weight_decay * r.lr == Powers()
 
 
-@pytest.mark.parametrize("alpha", [Fraction(0), HALF, Fraction(1)])
+@each("alpha", [Fraction(0), HALF, Fraction(1)])
 def test_depth_keeps_the_sum_over_blocks(alpha: Fraction) -> None:
     """L branches of size L^-alpha: the NTK's sum, Adam's coherent steps, and the gradient."""
     for role in (Role.HIDDEN, Role.VECTOR):
@@ -153,7 +154,7 @@ def test_depth_keeps_the_sum_over_blocks(alpha: Fraction) -> None:
         assert outside.lr.depth == outside.eps.depth == outside.init.depth == 0
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@each("optimizer", OPTIMIZERS)
 def test_a_branch_may_carry_its_multiplier(optimizer: str) -> None:
     """W' = L^-alpha W: same function, same change of it, same shrinkage."""
     alpha = HALF
@@ -189,8 +190,8 @@ def test_factor_is_exact_where_ratios_cancel() -> None:
     assert Powers(Fraction(-1, 3), HALF, HALF).factor(Ratios()) == 1.0
 
 
-@pytest.mark.parametrize("model", [mlp, language_model])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@each("model", [mlp, language_model])
+@each("optimizer", OPTIMIZERS)
 def test_two_steps_are_one(model, optimizer: str) -> None:
     options = {"multiplied": ["head", "attention"]} if model is language_model else {}
     s = scaling.meta("3/4")
@@ -207,8 +208,8 @@ def test_two_steps_are_one(model, optimizer: str) -> None:
         assert one.multiplier(m.name) * two.multiplier(m.name) == pytest.approx(m.factor)
 
 
-@pytest.mark.parametrize("strategy", [*FAMILY, scaling.standard(), scaling.mup()], ids=str)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@each("strategy", [*FAMILY, scaling.standard(), scaling.mup()])
+@each("optimizer", OPTIMIZERS)
 def test_base_is_left_exactly_as_it_is(strategy: scaling.Strategy, optimizer: str) -> None:
     plan = planned(strategy, optimizer, base=8, target=8)
     for t in plan.tensors:

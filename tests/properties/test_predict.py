@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
+from grids import each
 
 ACTIVATIONS = ["tanh", "relu", "gelu", "swish", "sin", "erf", "sigmoid", "softplus", "linear"]
 X = np.array([[1.0, 2.0], [0.5, -1.0]])
@@ -106,7 +107,7 @@ def test_coincident_inputs_are_one_input(problem: tuple) -> None:
         assert np.all(gap <= 6 * error + 1e-9 * max(float(np.abs(once[name]).max()), 1e-3))
 
 
-@pytest.mark.parametrize("name", [*ACTIVATIONS, "perceptron", "quadratic"])
+@each("name", [*ACTIVATIONS, "perceptron", "quadratic"])
 def test_orthogonal_and_opposite_inputs_are_finite(name: str) -> None:
     x = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
     net = sw.MLP(4, 50, name, input_dim=3, output_dim=1, C_W=0.6)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grids import each
 from scalewise.scaling import (
     LIMITS,
     OBSERVED,
@@ -49,7 +50,7 @@ def test_doubling_the_width_at_fixed_gamma() -> None:
 
 
 @pytest.mark.covers("C65")
-@pytest.mark.parametrize(
+@each(
     ("s", "e", "name", "scale", "aspect", "learns"),
     [
         (0, 0, "frozen_ntk", "0", "0", False),
@@ -101,7 +102,7 @@ def test_hierarchy_of_differentials(s: F, k: int) -> None:
     assert width == (-(1 - s) * m if k % 2 else -(1 - s) * (m - 1) - 1)
 
 
-@pytest.mark.parametrize("strategy", [meta("1/3", depth=4), mup(depth=4), standard(depth=4)])
+@each("strategy", [meta("1/3", depth=4), mup(depth=4), standard(depth=4)])
 def test_two_ways_to_the_first_three(strategy: Strategy) -> None:
     for k, name in ((1, "eta_ntk"), (2, "z_eta2_dntk"), (3, "eta3_ddntk_I")):
         assert differential_order(strategy, k) == observable_order(strategy, name)
@@ -122,7 +123,7 @@ def test_orders_off_the_family() -> None:
     assert [observable_order(last, name).width for name in OBSERVED] == [0, 0, -3, -5, -3]
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: gamma(0, 10, 0), "`L` must be positive and finite"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grids import each
 from scalewise.scaling import (
     ABC,
     Regime,
@@ -115,7 +116,7 @@ TABLE = {
 
 
 @pytest.mark.covers("E1", "E2")
-@pytest.mark.parametrize("name", TABLE)
+@each("name", TABLE)
 def test_table_of_strategies(name: str) -> None:
     strategy, A, U, r_l, init_stable, verdict, first = TABLE[name]
     found = classify(strategy)
@@ -233,7 +234,7 @@ def grid(depth: int) -> list[Strategy]:
 
 
 @pytest.mark.covers("E2")
-@pytest.mark.parametrize("depth", [2, 3])
+@each("depth", [2, 3])
 def test_maximal_updates_are_unique(depth: int) -> None:
     """E.5: everything maximal is mup. M.3: uniform, both readouts maximal, a first GP: it is ntk."""
     found = [classify(strategy) for strategy in grid(depth)]
@@ -281,7 +282,7 @@ def test_the_family_is_uniform_and_maximal_at_its_readout(s: F, depth: int, g: F
     assert found.regime is (Regime.FEATURES if s == 1 else Regime.KERNEL)
 
 
-@pytest.mark.parametrize(
+@each(
     ("strategy", "text"),
     [
         (ntk(), "L/n"),
@@ -296,7 +297,7 @@ def test_gamma_is_written_out(strategy: Strategy, text: str | None) -> None:
 
 
 @pytest.mark.covers("E2")
-@pytest.mark.parametrize(
+@each(
     ("strategy", "sentences"),
     [
         (
@@ -354,7 +355,7 @@ def test_reasons_name_inequality_and_layer(strategy: Strategy, sentences: list[s
     assert list(classify(strategy).reasons) == sentences
 
 
-@pytest.mark.parametrize("make", [ntk, mup, standard])
+@each("make", [ntk, mup, standard])
 def test_classify_at_another_depth(make: Callable) -> None:
     for depth in (2, 3, 5):
         assert make().classify(depth) == classify(make(depth=depth))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grids import each
 from scalewise.scaling import (
     Strategy,
     feature_learning,
@@ -38,7 +39,7 @@ TABLE = [
 
 
 @pytest.mark.covers("C59", "C60")
-@pytest.mark.parametrize(("strategy", "critical", "rates", "finite", "features", "start"), TABLE)
+@each(("strategy", "critical", "rates", "finite", "features", "start"), TABLE)
 def test_table(
     strategy: Strategy, critical: bool, rates: bool, finite: bool, features: F, start: F
 ) -> None:
@@ -85,7 +86,7 @@ def test_the_principles_leave_the_family_only(
 
 
 @pytest.mark.covers("C60")
-@pytest.mark.parametrize("layer", [0, 1, 2])
+@each("layer", [0, 1, 2])
 def test_slow_layers_are_not_updated_maximally(layer: int) -> None:
     strategy = mup(depth=4)
     q = list(strategy.q)

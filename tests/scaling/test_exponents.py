@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grids import each
 from scalewise.scaling import (
     ABC,
     Layer,
@@ -88,7 +89,7 @@ def test_any_other_change_is_another_strategy(numbers: tuple, i: int, shift: F) 
 
 
 @pytest.mark.covers("C58", "C59")
-@pytest.mark.parametrize("depth", [2, 3, 7])
+@each("depth", [2, 3, 7])
 def test_table_of_named_strategies(depth: int) -> None:
     """Yaida, fn 2, with the abc table of Yang & Hu."""
     zeros, last = (0,) * depth, (*(0,) * (depth - 1), 1)
@@ -146,8 +147,8 @@ def test_another_depth_repeats_the_hidden_layers(a: F, b: F, c: F, d: F, depth: 
         assert other.at_depth(3) == three
 
 
-@pytest.mark.parametrize("make", [ntk, mup, mean_field, standard])
-@pytest.mark.parametrize("depth", [2, 3, 6])
+@each("make", [ntk, mup, mean_field, standard])
+@each("depth", [2, 3, 6])
 def test_named_strategies_have_three_layers_unless_asked(make: Callable, depth: int) -> None:
     assert make().depth == 3
     assert make().at_depth(depth) == make(depth=depth)
@@ -184,7 +185,7 @@ def test_equal_strategies_hash_alike_whatever_their_name() -> None:
     assert len({mup(depth=3).to_abc(), mup(depth=3).gauge(0).to_abc()}) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (

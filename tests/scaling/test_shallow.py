@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grids import each
 from scalewise.scaling import (
     Strategy,
     classify,
@@ -33,7 +34,7 @@ def holds(condition: str, q_sigma: F, q_tilde: F) -> bool:
 
 
 @pytest.mark.covers("E21")
-@pytest.mark.parametrize("point", BAND)
+@each("point", BAND)
 def test_each_point_of_the_band_lies_in_exactly_one_region(point: tuple) -> None:
     found = shallow.region(*point)
     inside = [r.id for r in shallow.regions() if all(holds(c, *point) for c in r.conditions)]
@@ -58,7 +59,7 @@ def test_every_region_is_met_and_their_dimensions_are_those_of_the_lines() -> No
 
 
 @pytest.mark.covers("E21")
-@pytest.mark.parametrize("point", BAND)
+@each("point", BAND)
 def test_verdicts_of_tensor_programs(point: tuple) -> None:
     """Stable and nontrivial if and only if kernels are of order one: R5, R6, R12."""
     found, verdict = shallow.region(*point), classify(shallow.to_strategy(*point))
@@ -157,7 +158,7 @@ def test_the_deep_letters_at_depth_two(q: F, a: F, w: F) -> None:
 
 
 @pytest.mark.covers("E1")
-@pytest.mark.parametrize("depth", [2, 3, 6])
+@each("depth", [2, 3, 6])
 def test_deep_strategies(depth: int) -> None:
     """Yang & Hu's strategies in Golikov's letters; their powers counted from W = sigma w-hat."""
     halves = (-H,) * (depth - 2)
@@ -176,7 +177,7 @@ def test_deep_strategies(depth: int) -> None:
     assert bare == [2 * F(1, 3) + F(1, 5), *(F(-4, 5),) * (depth - 2), 2 * F(1, 4) + F(1, 5)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: shallow.region(0, 1), r"lies above the band .* each step moves the weights"),

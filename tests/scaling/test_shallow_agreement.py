@@ -9,6 +9,7 @@ from fractions import Fraction as F
 import numpy as np
 import pytest
 
+from grids import each
 from scalewise.scaling import shallow
 
 WIDTHS = (1024, 4096, 16384)
@@ -85,7 +86,7 @@ POINTS = {
 
 
 @pytest.mark.covers("E21")
-@pytest.mark.parametrize("name", POINTS)
+@each("name", POINTS)
 def test_powers_after_each_step(name: str) -> None:
     slopes, errors = fitted([sizes(n, 3, POINTS[name]) for n in WIDTHS])
     for k in range(3):
@@ -97,7 +98,7 @@ def test_powers_after_each_step(name: str) -> None:
 
 
 @pytest.mark.covers("E21")
-@pytest.mark.parametrize("name", ["R12", "R11", "R5", "R3"])
+@each("name", ["R12", "R11", "R5", "R3"])
 def test_kernels_move_from_the_second_step_or_to_second_order(name: str) -> None:
     """Condition 4: the change of K to first order is n^{-1/2} smaller in the first step only."""
     point = POINTS[name]

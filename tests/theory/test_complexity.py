@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grids import each
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.action import (
     finite_width_couplings,
@@ -54,8 +55,8 @@ def orbits(generators, N: int) -> int:
 
 
 @pytest.mark.covers("C56")
-@pytest.mark.parametrize("name", SYMMETRIES)
-@pytest.mark.parametrize("N", [1, 2, 3, 5])
+@each("name", SYMMETRIES)
+@each("N", [1, 2, 3, 5])
 def test_components_are_orbits_of_the_symmetries(name, N) -> None:
     assert finite_width_couplings(N)[name] == orbits(SYMMETRIES[name], N)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import each
 from scalewise.theory.note import (
     cross_moment,
     first_moment,
@@ -41,7 +42,7 @@ def test_tabulated_kernels() -> None:
 
 
 @pytest.mark.covers("D12.5")
-@pytest.mark.parametrize(
+@each(
     ("depth", "same", "other"),
     [
         (2, 1.4140339, 0.31580397),
@@ -128,8 +129,8 @@ def within(values: np.ndarray, predicted: float, *, bias: float) -> None:
 
 
 @pytest.mark.covers("D12.3", "D12.4")
-@pytest.mark.parametrize(("k", "ell"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3)])
-@pytest.mark.parametrize(("x", "moved"), [(0, 1), (1, 0)])
+@each(("k", "ell"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3)])
+@each(("x", "moved"), [(0, 1), (1, 0)])
 def test_second_moments_against_networks(
     ensemble: tuple[int, Ensemble], k: int, ell: int, x: int, moved: int
 ) -> None:
@@ -149,7 +150,7 @@ def variances() -> np.ndarray:
 
 
 @pytest.mark.covers("D12.3", "D12.4")
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@each("k", [1, 2, 3, 4])
 def test_output_moments_against_networks(ensemble: tuple[int, Ensemble], k: int) -> None:
     width, nets = ensemble
     J = nets.influence(k, 4)[:, 0]
@@ -164,7 +165,7 @@ def test_output_moments_against_networks(ensemble: tuple[int, Ensemble], k: int)
 
 
 @pytest.mark.covers("D12.4")
-@pytest.mark.parametrize(("blocks", "ell"), [((1, 2), 3), ((1, 3), 3), ((1, 2), 2), ((1, 3), 4)])
+@each(("blocks", "ell"), [((1, 2), 3), ((1, 3), 3), ((1, 2), 2), ((1, 3), 4)])
 def test_cross_terms_do_not_vanish(
     ensemble: tuple[int, Ensemble], blocks: tuple[int, int], ell: int
 ) -> None:
@@ -182,7 +183,7 @@ def test_squares_of_one_block_are_no_cross_terms() -> None:
 
 
 @pytest.mark.covers("D12.2")
-@pytest.mark.parametrize("k", [1, 2, 3])
+@each("k", [1, 2, 3])
 def test_a_step_on_a_block_against_networks(ensemble: tuple[int, Ensemble], k: int) -> None:
     """The gradient is that of the block itself: <h, h'> J / d, with its forward factor measured too."""
     width, nets = ensemble

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 
+from grids import each
 from scalewise.theory.correlators import (
     stochastic_metric,
     weight_generating_function,
@@ -57,8 +58,8 @@ MONOMIALS = [
 
 
 @pytest.mark.covers("B12", "C10")
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
-@pytest.mark.parametrize(("below", "legs"), MONOMIALS)
+@each("count", [0, 1, 2, 3])
+@each(("below", "legs"), MONOMIALS)
 def test_monomials_against_wick(below, legs, count) -> None:
     n, samples = below.shape
     cov = covariance(below, 2)
@@ -110,7 +111,7 @@ def agrees(products: np.ndarray, value: np.ndarray, error: np.ndarray) -> None:
 
 
 @pytest.mark.covers("B12", "C10")
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@each("count", [0, 1, 2, 3])
 def test_draws_of_real_weights(count) -> None:
     """With signs reversed too: a coarser noise, half the draws."""
     z, W = draws(TWO, 2, 60_000)
@@ -158,7 +159,7 @@ def test_derivatives_of_the_generating_function_are_the_moments() -> None:
 
 
 @pytest.mark.covers("C10")
-@pytest.mark.parametrize("count", [1, 2, 3])
+@each("count", [1, 2, 3])
 def test_weights_make_up_a_preactivation(count) -> None:
     """Without a bias z = W sigma: one weight fewer, one factor z more."""
     rules = {"C_b": 0.0, "C_W": C_W, "neurons": 2}

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
+from grids import each
 from networks import net
 from scalewise.gaussian import pair_moment
 from scalewise.theory.flow import kernel_flow
@@ -71,8 +72,8 @@ def test_tabulated_coefficients_for_unequal_norms() -> None:
 
 
 @pytest.mark.covers("A4.3", "B23")
-@pytest.mark.parametrize("name", ["tanh", "swish", "sigmoid"])
-@pytest.mark.parametrize("along", [0.0, 0.6, 1.0], ids=["across", "oblique", "along"])
+@each("name", ["tanh", "swish", "sigmoid"])
+@each("along", [0.0, 0.6, 1.0])
 def test_what_is_left_out_is_of_the_next_order_of_the_same_parity(name: str, along: float) -> None:
     """Even components miss delta⁴ and odd ones delta³: halving the distance says 16 and 8."""
     network = net(5, name, features=3, **LAYERS)
@@ -90,7 +91,7 @@ def test_what_is_left_out_is_of_the_next_order_of_the_same_parity(name: str, alo
 
 
 @pytest.mark.covers("B23")
-@pytest.mark.parametrize("equal", [True, False])
+@each("equal", [True, False])
 def test_robustness_and_variance_against_two_inputs(equal: bool) -> None:
     # along x_0 and with weights alone learning, dTheta_[1] is as large as it can be
     network = net(2, "swish", features=3, C_b=0.05, C_W=1.2, lambda_b=0.3 if equal else 0.0)
@@ -152,7 +153,7 @@ def _derivatives(name: str, order: int):
 
 
 @pytest.mark.covers("A4.3")
-@pytest.mark.parametrize("orders", [(0, 0), (0, 1), (1, 1)])
+@each("orders", [(0, 0), (0, 1), (1, 1)])
 def test_general_expectation(orders: tuple[int, int]) -> None:
     """(5.39) misses delta³, or delta⁴ where F is symmetric and the norms are equal."""
     f, g = (_derivatives("swish", k) for k in orders)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
+from grids import each
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.networks import ResidualMLP
 from scalewise.theory.residual import (
@@ -98,8 +99,8 @@ def test_growth_tabulated() -> None:
 
 
 @pytest.mark.covers("A9.3")
-@pytest.mark.parametrize("name", ["relu", "leaky_relu(-0.3)", "leaky_relu(0.5)", "leaky_relu(-1)"])
-@pytest.mark.parametrize("gamma", [0.0, 0.3, 0.8, 0.97])
+@each("name", ["relu", "leaky_relu(-0.3)", "leaky_relu(0.5)", "leaky_relu(-1)"])
+@each("gamma", [0.0, 0.3, 0.8, 0.97])
 def test_growth_is_the_sum_over_the_memory(name, gamma) -> None:
     """(1 - gamma^2)^2 [c(1) + 2 sum c(gamma^lag)], each covariance by the polar engine."""
     a = sw.criticality(name).coefficients

@@ -54,7 +54,7 @@ def test_layer_two_to_fifty_digits(name: str) -> None:
     sigma, slope = FIFTY[name]
     misses = []
     with mp.workdps(50):
-        for K in (1e-12, 1e-6, 1e-3):
+        for K in (1e-12, 1e-3):
             kernel = K * np.array([[1.0, -0.6], [-0.6, 0.5]])
             x = inputs_with_kernel(kernel)
             found = sw.predict(
@@ -94,8 +94,8 @@ def test_one_input_on_every_scale() -> None:
     misses = []
     scales = (1e-12, 1e-2, 1.0, 1e4)
     for place, name in enumerate((*SMOOTH, "leaky_relu(0.3)")):
-        # Each at two of the scales, neighbours at others: small ones and large ones, all in turn.
-        for K in {scales[place % 4], scales[(place + 2) % 4]}:
+        # Neighbours at others of the scales, the first at all.
+        for K in scales if name == "tanh" else scales[place % 4 :][:1]:
             if (name, K) == ("sin", 1e4):  # its kernel is refused there
                 continue
             network = net(3, name, features=1, **RATES)

@@ -54,7 +54,7 @@ def planned(build: Callable[..., nn.Module], optimizer: str = "adamw", **options
 
 def verified(plan: TorchPlan, **options: Any) -> Check:
     return plan.verify(
-        POINTS, loss, widths=[32, 64, 128], seeds=3, depth=2, depths=[2, 4, 8, 16], **options
+        POINTS, loss, widths=[16, 32, 64], seeds=3, depth=2, depths=[2, 4, 8], **options
     )
 
 
