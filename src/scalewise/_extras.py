@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
@@ -42,7 +41,7 @@ class Missing:
 
 
 def require(*packages: str, for_: str, extra: str) -> None:
-    """Refuse, in one sentence, to go on without these packages.
+    """Refuse, in one sentence, to go on without these packages. They are looked for and not imported.
 
     Args:
         packages: Names under which they are imported, all of them in `extra`.
@@ -51,7 +50,6 @@ def require(*packages: str, for_: str, extra: str) -> None:
 
     Raises:
         MissingExtraError: If one of them is not installed.
-        ImportError: If one is installed and cannot be imported; its own words.
 
     Example:
         >>> from scalewise._extras import require
@@ -60,7 +58,7 @@ def require(*packages: str, for_: str, extra: str) -> None:
         scalewise._extras.MissingExtraError: This example needs torch_of_tomorrow, which is not installed; \
 install it with: pip install 'scalewise[torch]'
     """
-    absent = [name for name in packages if not _imported(name)]
+    absent = [name for name in packages if not installed(name)]
     if absent:
         *most, last = (_DISTRIBUTIONS.get(name, name) for name in absent)
         names = f"{', '.join(most)} and {last}" if most else last
@@ -73,18 +71,9 @@ install it with: pip install 'scalewise[torch]'
 
 
 def installed(package: str) -> bool:
-    """Whether a package is there that one can do without, such as the one that draws bars."""
+    """Whether a package is there; a folder of that name, where somebody works, is not the package."""
     try:
-        return find_spec(package) is not None
+        spec = find_spec(package)
     except (ModuleNotFoundError, ValueError):
         return False
-
-
-def _imported(package: str) -> bool:
-    try:
-        import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:  # it is there, and something that it needs is not
-            raise
-        return False
-    return True
+    return spec is not None and spec.origin is not None
