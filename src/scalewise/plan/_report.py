@@ -9,6 +9,7 @@ from scalewise.plan._growth import written
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import pattern
 from scalewise.plan._rows import Row
+from scalewise.scaling import classify
 
 if TYPE_CHECKING:
     from scalewise.plan._check import Check
@@ -53,7 +54,7 @@ def _head(check: Check) -> list[str]:
     steps = f"{m.steps} step{'s' if m.steps > 1 else ''}"
     return [
         f"measured: {check.verdict}",
-        f"planned:  {plan.strategy.classify()} ({plan.strategy} with {plan.optimizer})",
+        f"planned:  {classify(plan.strategy)} ({plan.strategy} with {plan.optimizer})",
         f"{plan.width_name} {widths}; {m.seeds} seeds, {steps}, {lr}",
     ]
 
