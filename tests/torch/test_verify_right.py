@@ -11,7 +11,7 @@ import scalewise as sw
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
 from scalewise.torch import TorchPlan
-from scalewise.torch._run import Run
+from scalewise.plan._run import Run
 from torch_models import mlp
 
 F = nn.functional

@@ -16,7 +16,7 @@ from scalewise.plan._names import bare
 if TYPE_CHECKING:
     import optax
 
-__all__ = ["factor_tree", "resolved", "wrapped"]
+__all__ = ["factor_tree", "optax_of_the_user", "resolved", "wrapped"]
 
 
 def resolved(table: Plan, name: str) -> str:
@@ -44,16 +44,26 @@ def factor_tree(table: Plan, tree: Any, setting: str) -> Any:
     )
 
 
-def wrapped(
-    table: Plan, tx: optax.GradientTransformation, check: bool
-) -> optax.GradientTransformationExtraArgs:
-    """`JaxPlan.optax`, where the factors are derived."""
+def optax_of_the_user() -> Any:
+    """The library, which only optimisers need.
+
+    Raises:
+        ImportError: If it is not installed.
+    """
     try:
         import optax
     except ImportError as error:
         raise ImportError(
-            "`plan.optax` needs optax, which is not installed: pip install 'scalewise[optax]'."
+            "Optimisers of jax need optax, which is not installed: pip install 'scalewise[optax]'."
         ) from error
+    return optax
+
+
+def wrapped(
+    table: Plan, tx: optax.GradientTransformation, check: bool
+) -> optax.GradientTransformationExtraArgs:
+    """`JaxPlan.optax`, where the factors are derived."""
+    optax = optax_of_the_user()
     if not isinstance(tx, optax.GradientTransformation):
         raise PlanError(
             f"`plan.optax` takes an optimiser of optax, such as optax.adamw(3e-3); got {type(tx).__name__}."

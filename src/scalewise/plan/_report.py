@@ -96,7 +96,7 @@ def _grid(check: Check) -> list[str]:
         if name in check.measured.readouts:
             cells = {title: _cell(rows[q]) for q, title in _READ.items()}
             table.append(("(what it reads)", "", *(cells.get(t, "") for t in _COLUMNS.values())))
-        role = str(check.table["role"].sel(tensor=name).values)
+        role = check.role(name)
         table.append((name, role, *(_cell(rows[q]) for q in _COLUMNS)))
     if len(table) > _LINES:
         table = _merged(table)
