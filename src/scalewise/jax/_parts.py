@@ -44,7 +44,7 @@ def parted(model: Any, layout: str) -> Parts:
         from flax import nnx  # a module of it cannot exist without it
 
         graph, params, others = nnx.split(model, nnx.Param, ...)
-        return Parts(params, others, lambda p, o: nnx.merge(graph, p, o))
+        return Parts(params, others, lambda p, o: nnx.merge(graph, p, o, copy=True))
     if layout == "linen" and isinstance(model, Mapping) and "params" in model:
         inner = parted(model["params"], "plain")
         rest = {k: v for k, v in model.items() if k != "params"}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal
 
 from scalewise.jax._numbers import inner
 from scalewise.jax._trace import place_of
@@ -138,11 +138,11 @@ class Recorder:
         return [read(v) for v in jaxpr.outvars]
 
     def _results(self, eqn: Any, given: list[Seen]) -> list[Seen]:
-        if all(k.is_number for k in given):
-            return [Seen(x) for x in _computed(eqn, [k.value for k in given])]
         body = inner(eqn)
         if body is not None:
             return self.run(body, given)
+        if all(k.is_number for k in given):
+            return [Seen(x) for x in _computed(eqn, [k.value for k in given])]
         if eqn.primitive.name == "scan":
             return self._scan(eqn, given)
         values = _computed(eqn, [k.value for k in given])
@@ -200,7 +200,9 @@ class Recorder:
     def _single(self, eqn: Any, given: list[Seen]) -> dict[str, Any]:
         return {n: values[0] for n, values in self._olds(eqn, given).items()}
 
-    def _written(self, eqn: Any, weight: Seen, inputs: list[Seen], made: Seen, **about: Any) -> Seen:
+    def _written(
+        self, eqn: Any, weight: Seen, inputs: list[Seen], made: Seen, **about: Any
+    ) -> Seen:
         """An array meets a tensor: what the tensor writes."""
         if len(weight.old) != 1:
             return made
@@ -279,12 +281,7 @@ def _arrays(step: Recorder) -> Any:
 
 
 def _computed(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of an equation."""
-    if any(isinstance(p, Jaxpr | ClosedJaxpr) for p in eqn.params.values()):
-        # One that calls functions binds them in its own way: as a function of one equation.
-        given = {v: x for v, x in zip(eqn.invars, values, strict=True) if not isinstance(v, Literal)}
-        alone = Jaxpr((), list(given), eqn.outvars, [eqn], eqn.effects)
-        return list(jaxpr_as_fun(ClosedJaxpr(alone, ()))(*given.values()))
+    """The results of an equation that calls no function but in a loop or a branch."""
     out = eqn.primitive.bind(*values, **eqn.params)
     return list(out) if eqn.primitive.multiple_results else [out]
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Loss", "Program", "Watched"]
 
 Loss = Callable[[Any, Any], Any]
+# A program runs a few times: to compile it well takes longer than to run it.
+_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 _NOTE = (
     "`loss` was called as loss(model, batch), with what the factory returns and the batch given to `verify`: "
     "lambda model, batch: cross_entropy(jax.vmap(model)(batch[0]), batch[1])."
@@ -68,8 +70,10 @@ class Program:
             new = jax.tree.map(lambda p, u: (p + rate * u).astype(p.dtype), params, updates)
             return slopes, new, state
 
-        self._value, self.step, self.start = value, jax.jit(step), jax.jit(tx.init)
-        self._watch = jax.jit(self._watched, static_argnames="reads")
+        quick = _QUICK if jax.default_backend() == "cpu" else {}
+        self._value, self.start = value, tx.init
+        self.step = jax.jit(step, compiler_options=quick)
+        self._watch = jax.jit(self._watched, static_argnames="reads", compiler_options=quick)
         self._written: tuple[Acting, tuple[str, ...]] | None = None
 
     def check(self, params: Any, others: Any) -> None:
