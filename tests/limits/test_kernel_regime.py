@@ -19,7 +19,7 @@ from scalewise.limits import (
     train,
 )
 from scalewise.limits.learning import conditioned_readout
-from scalewise.scaling import abc, mup, ntk, standard, uniform
+from scalewise.scaling import abc, classify, mup, ntk, standard, uniform
 from scalewise.theory.note import _influence as influence
 
 PAIR = np.array([[1.0, 0.5], [-0.3, 0.8]])
@@ -235,9 +235,9 @@ def one_step(exponents, n, seed):
 def test_motion_of_hidden_layers_along_their_gradient(name):
     """N.29, layer by layer: the projection on the gradient approaches the kernel, and the rest is orthogonal."""
     exponents, gaps = RATES[name].to_abc(), []
-    net, A = Network(RATES[name], "tanh"), float(RATES[name].classify().A)
+    net, A = Network(RATES[name], "tanh"), float(classify(RATES[name]).A)
     limits = [motion_kernel(net, X, layer)[0] for layer in (1, 2)]
-    r = np.minimum.accumulate([float(x) for x in RATES[name].classify().r_l])
+    r = np.minimum.accumulate([float(x) for x in classify(RATES[name]).r_l])
     for n in (64, 512):
         found = []
         for seed in range(16):

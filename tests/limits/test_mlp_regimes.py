@@ -14,7 +14,7 @@ from scalewise.limits import (
     limit_kernel,
     train,
 )
-from scalewise.scaling import abc, mup, ntk, uniform
+from scalewise.scaling import abc, classify, mup, ntk, uniform
 
 X = np.array([[0.9, -0.4], [0.3, 1.0], [-0.8, 0.5], [0.5, 0.7]])
 TASK = Task(X[:3], [1.0, -1.0, 0.5], test_inputs=X[3:])
@@ -39,7 +39,7 @@ def test_means_over_networks_agree_with_the_limit_at_two_widths(name):
     """Four standard errors, raised for the number of outputs, and a bias that falls with the width."""
     net = Network(REGIMES[name], "tanh", C_b=0.1, lambda_b=0.5)
     limit = train(net, TASK, SGD(0.5), steps=4, on=Infinite(4e-3))
-    r = float(net.strategy.classify().r)
+    r = float(classify(net.strategy).r)
     for n, replicas in ((64, 200), (256, 60)):
         found = train(net, TASK, SGD(0.5), steps=4, on=Finite(n, replicas=replicas, seed=3))
         for what in ("logits", "feature_kernel", "loss"):
@@ -129,7 +129,7 @@ def test_a_linear_network_whose_middle_matrix_alone_is_trained(strategy, r):
     With smaller logits features are learned, and yet it is a kernel's descent.
     """
     net, sgd = Network(strategy, "linear"), SGD(0.4)
-    assert str(strategy.classify().r) == r
+    assert str(classify(strategy).r) == r
     task = Task(X[:1], [1.0], test_inputs=X[1:])
     real = train(net, task, sgd, steps=3, on=Finite(40))
     f, h = real.logits_mean.values[:, :, 0], real.feature_kernel_mean.values
@@ -149,7 +149,7 @@ def test_a_linear_network_whose_middle_matrix_alone_is_trained(strategy, r):
 def test_features_may_move_and_outputs_not():
     """Stable, trivial and r = 0: errors stay those of the outputs 0, and features are taught by them."""
     net = Network(FROZEN_OUTPUT, "tanh")
-    found = net.strategy.classify()
+    found = classify(net.strategy)
     assert (str(found), found.r) == ("trivial, stable", 0)
     limit = train(net, TASK, SGD(0.5), steps=4, on=Infinite(0.01, start=16384))
     assert np.abs(limit.logits_mean).max() == 0

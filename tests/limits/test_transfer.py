@@ -5,7 +5,7 @@ import pytest
 
 from scalewise.limits import SGD, Finite, Network, Task
 from scalewise.limits.learning import transfer_gap
-from scalewise.scaling import abc, mup, ntk, uniform
+from scalewise.scaling import abc, classify, mup, ntk, uniform
 
 rng = np.random.default_rng(0)
 FIRST = Task(rng.normal(size=(4, 3)), [1.0, -1.0, 1.0, -1.0])
@@ -58,7 +58,7 @@ def test_pretraining_fades_in_every_kernel_regime(strategy):
     small, large = sizes(strategy, head_only=False, widths=(64, 384))
     assert large < 0.6 * small
     # Features that move by n^(-r) leave that much behind, or less.
-    r = float(strategy.classify().r)
+    r = float(classify(strategy).r)
     assert np.log(large / small) / np.log(6) < -0.5 * min(r, 0.5)
 
 

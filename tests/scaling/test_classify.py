@@ -358,8 +358,7 @@ def test_reasons_name_inequality_and_layer(strategy: Strategy, sentences: list[s
 @each("make", [ntk, mup, standard])
 def test_classify_at_another_depth(make: Callable) -> None:
     for depth in (2, 3, 5):
-        assert make().classify(depth) == classify(make(depth=depth))
-    assert make().classify() == classify(make())
+        assert classify(make().at_depth(depth)) == classify(make(depth=depth))
 
 
 @pytest.mark.covers("C60")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalewise.scaling import ABC, Regime, Strategy, mup, ntk, standard, uniform
+from scalewise.scaling import ABC, Regime, Strategy, classify, mup, ntk, standard, uniform
 from scalewise.scaling.polyhedron import FACETS, chart, facets, from_chart, stratum
 
 few = settings(max_examples=50)
@@ -30,7 +30,7 @@ def test_facets_are_the_inequalities_of_the_chart() -> None:
     for point in POINTS:
         found = slacks(*point)
         strategy = from_chart(*point)
-        assert strategy.classify().stable == (min(found) >= 0)
+        assert classify(strategy).stable == (min(found) >= 0)
         if min(found) >= 0:
             met = [name for name, slack in zip(FACETS, found, strict=True) if slack == 0]
             assert list(facets(strategy)) == met
@@ -73,9 +73,9 @@ def test_chart_and_back_in_every_gauge(a_1: F, a_2: F, b_2: F, theta: F) -> None
 @given(number, number, number, st.fractions(min_value=0, max_value=3, max_denominator=8))
 def test_a_layer_may_always_be_slowed(a_1: F, a_2: F, b_2: F, theta: F) -> None:
     """The solid is unbounded: a_l + theta, b_l - theta stays within it for any layer."""
-    if from_chart(a_1, a_2, b_2).classify().stable:
-        assert from_chart(a_1 + theta, a_2, b_2).classify().stable
-        assert from_chart(a_1, a_2 + theta, b_2 - theta).classify().stable
+    if classify(from_chart(a_1, a_2, b_2)).stable:
+        assert classify(from_chart(a_1 + theta, a_2, b_2)).stable
+        assert classify(from_chart(a_1, a_2 + theta, b_2 - theta)).stable
 
 
 @pytest.mark.covers("E4")
@@ -89,9 +89,9 @@ def test_names_of_the_parts() -> None:
     seen = set()
     for point in POINTS:
         strategy = from_chart(*point)
-        if strategy.classify().stable:
+        if classify(strategy).stable:
             name = stratum(strategy)
-            assert name in regimes[strategy.classify().regime]
+            assert name in regimes[classify(strategy).regime]
             seen.add(name)
     assert seen == set().union(*regimes.values())
     # Deeper ones have the same facets.

@@ -279,7 +279,7 @@ def test_at_makes_the_plan_that_its_sizes_make() -> None:
     assert plan.at(width=32, depth=3) == other
     assert plan.at() == plan
     assert plan.at(width=16, depth=3).factors("2.weight").lr == 1
-    with pytest.raises(PlanError, match=r"no depth 'depth'; it has 'width'"):
+    with pytest.raises(PlanError, match=r"no size 'depth'; it has 'width'"):
         planned().at(depth=4)
 
 

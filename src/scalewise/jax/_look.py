@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +19,7 @@ from scalewise.jax._trace import Known, Walk, weight
 from scalewise.jax._trees import is_nnx_module, rebuilt
 from scalewise.plan import Kind
 from scalewise.plan._errors import PlanError, PlanWarning
-from scalewise.plan._forward import Forward, Inputs, Passes
+from scalewise.plan._forward import Forward, Inputs, Multiplied, Passes
 
 __all__ = ["Call", "look", "seen"]
 
@@ -159,7 +159,13 @@ def seen(call: Call, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
     walk = Walk()
     found: list[Known] = walk.run(closed, [walk.input(v.aval) for v in closed.jaxpr.invars])
     walk.flow.bent([k.value for k in found if k.value is not None])
-    return walk.flow.summary()
+    told = walk.flow.summary()
+    return replace(told, weights=_around(told.weights), lookups=_around(told.lookups))
+
+
+def _around(found: Mapping[str, Multiplied]) -> dict[str, Multiplied]:
+    """No module parts what multiplies a tensor's output from the tensor: it is either before that, or inside."""
+    return {n: Multiplied(m.before * m.inside, m.after) for n, m in found.items()}
 
 
 def _is_called(call: Call, sizes: Mapping[str, object]) -> bool:

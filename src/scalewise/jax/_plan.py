@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from scalewise._extras import require
 from scalewise.jax._describe import parameters
 from scalewise.jax._entries import respread
 from scalewise.jax._optax import factor_tree, resolved, wrapped
-from scalewise.jax._probe import Options, checked, planned
+from scalewise.jax._probe import Options, checked, drawn_model, planned
 from scalewise.jax._trees import rebuilt
+from scalewise.jax._verify import JaxBench, Loss, Setup
 from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
 from scalewise.plan import load as load_table
 from scalewise.plan import save as save_table
 from scalewise.plan._request import Request, requested
 from scalewise.plan._roles import RoleSpec
+from scalewise.plan._verify import Verified
 from scalewise.scaling import ABC, Strategy
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ def plan(
     inputs: Any = None,
     width: str = "width",
     depth: str = "depth",
+    seed: str = "seed",
 ) -> JaxPlan:
     r"""Plan the initialisation and the optimiser settings of every tensor of a model.
 
@@ -53,7 +57,7 @@ def plan(
 
     Args:
         init_fn: Builds the model: ``init_fn(**base)`` returns an NNX module, an Equinox module or a tree of
-            arrays. It makes its own random key.
+            arrays. It makes its own random key, from a `seed` if it has that argument.
         base: The sizes at which the hyperparameters were found.
         target: The sizes to go to, with the same keys.
         strategy: How to scale; a depth-3 form such as ``sw.scaling.meta(s=1)``.
@@ -71,6 +75,7 @@ def plan(
             dict of named ones. By default tokens, numbers and images of sizes that its tensors suggest are tried.
         width: What `init_fn` calls its width.
         depth: What it calls its depth; it need not have one.
+        seed: What it calls the whole number that it draws by; it needs one only for `JaxPlan.verify`.
 
     Returns:
         The plan. Names of tensors are paths joined by dots.
@@ -96,7 +101,7 @@ def plan(
         init_fn, called="init_fn", base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
     )  # fmt: skip
-    options = checked(readouts, layout, apply, inputs)
+    options = checked(readouts, layout, apply, inputs, seed)
     return JaxPlan(planned(request, options), request, options)
 
 
@@ -110,7 +115,7 @@ def load(path: str | Path) -> JaxPlan:
 
 
 @dataclass(frozen=True)
-class JaxPlan:
+class JaxPlan(Verified):
     """Settings for every tensor of a model of jax.
 
     Args:
@@ -265,9 +270,35 @@ class JaxPlan:
         """Hyperparameters of the base carried to the target, as `scalewise.plan.transfer` does."""
         return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps)
 
+    def drawn(self, seed: int) -> Any:
+        """The factory's model at the target, drawn by a seed and not yet initialised as planned.
+
+        Raises:
+            PlanError: If the plan was loaded, or the factory does not take a seed.
+        """
+        if self.request is None:
+            raise PlanError(
+                "This plan was loaded from a file, which does not hold the model's factory. Make the plan with "
+                "scalewise.jax.plan(init_fn, ...)."
+            )
+        return drawn_model(self.request, self.options.seed, seed)
+
+    def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> JaxBench:
+        return JaxBench(batch, loss, setup, _own_setup, self.options.layout)
+
     def save(self, path: str | Path) -> None:
         """Write the plan to a file, to be kept beside the checkpoint."""
         save_table(self.table, path)
 
     def __str__(self) -> str:
         return describe(self.table)
+
+
+def _own_setup(plan: JaxPlan, model: Any) -> tuple[Any, Any]:
+    """What a plan itself does to a model before it is trained, for a learning rate of 1 and without decay."""
+    require("optax", for_="`plan.verify` without a `setup` of your own", extra="jax")
+    import optax
+
+    settings = {"weight_decay": 0.0} if plan.table.optimizer == "adamw" else {}
+    tx = getattr(optax, plan.table.optimizer)(1.0, **settings)
+    return plan.init(model), plan.optax(tx, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,7 +17,7 @@ from scalewise.plan._names import matching
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import Request, names_in
 
-__all__ = ["Options", "checked", "planned"]
+__all__ = ["Options", "checked", "drawn_model", "planned"]
 
 
 # Where sizes that are rounded show what they are rounded from.
@@ -36,20 +37,27 @@ class Options:
         layout: How the tensors of a tree are named.
         apply: Calls the model; ``None`` where it is a function itself.
         inputs: What it is called with; ``None`` to try.
+        seed: What the factory calls the number that it draws by.
     """
 
     readouts: tuple[str, ...] = ()
     layout: str = "plain"
     apply: Callable[..., Any] | None = None
     inputs: Inputs | None = None
+    seed: str = "seed"
 
 
-def checked(readouts: Any, layout: Any, apply: Any, inputs: Any) -> Options:
+def checked(readouts: Any, layout: Any, apply: Any, inputs: Any, seed: Any) -> Options:
     """The same, refused with a sentence where they cannot be.
 
     Raises:
-        PlanError: If `readouts` is not a list of names, `layout` not a known one, or `apply` not a function.
+        PlanError: If `readouts` is not a list of names, `layout` not a known one, `apply` not a function, or
+            `seed` not a name.
     """
+    if not isinstance(seed, str):
+        raise PlanError(
+            f"`seed` must be the name of an argument of the factory, such as 'seed'; got {seed!r}."
+        )
     if layout not in LAYOUTS:
         raise PlanError(f"`layout` must be one of {LAYOUTS}; got {layout!r}.")
     if apply is not None and not callable(apply):
@@ -57,7 +65,7 @@ def checked(readouts: Any, layout: Any, apply: Any, inputs: Any) -> Options:
             "`apply` must be a function of the model and its inputs, such as lambda model, x: jax.vmap(model)(x); "
             f"got {apply!r}."
         )
-    return Options(names_in("readouts", readouts), layout, apply, given(inputs))
+    return Options(names_in("readouts", readouts), layout, apply, given(inputs), seed)
 
 
 def planned(request: Request, options: Options) -> Plan:
@@ -99,6 +107,23 @@ def planned(request: Request, options: Options) -> Plan:
     # Built only when there is nothing left to ask.
     spreads = _spreads(request, options, deep, base)
     return _table(request, options, replace(probe, spreads=spreads))
+
+
+def drawn_model(request: Request, name: str, seed: int) -> Any:
+    """The factory's model at the target, drawn by a seed.
+
+    Raises:
+        PlanError: If the factory does not take one.
+    """
+    known = inspect.signature(request.build).parameters.values()
+    if not any(p.name == name or p.kind is p.VAR_KEYWORD for p in known):
+        raise PlanError(
+            f"The factory has no argument {name!r}, so it draws the same weights at every call, and to know how "
+            "surely something is measured takes networks that are drawn anew. Let it make its random key from a "
+            f"whole number: def init_fn({request.width}, {name}=0), or say what it calls that: "
+            'scalewise.jax.plan(..., seed="...").'
+        )
+    return request.build(**{**request.target, name: seed % 2**31})
 
 
 def _table(request: Request, options: Options, probe: Probe) -> Plan:

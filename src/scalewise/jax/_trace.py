@@ -19,7 +19,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 from scalewise.jax._numbers import Computed, Constant, Given, inner
 from scalewise.plan._flow import Flow, Value
 
-__all__ = ["Known", "Walk", "weight"]
+__all__ = ["Known", "Walk", "place_of", "weight"]
 
 # Marks a tensor of the model in what is traced.
 weight = Primitive("weight")
@@ -188,7 +188,7 @@ class Walk:
         if name == "reduce_sum" and first.value is not None:
             sizes = eqn.invars[0].aval.shape
             length = math.prod(sizes[i] for i in eqn.params["axes"])
-            flow.place = _place(whole.origin)
+            flow.place = place_of(whole.origin)
             value = flow.summed(first.value, length)
             return replace(whole, value=value, summed=length if value is first.value else 0)
         if name == "tanh":
@@ -214,7 +214,7 @@ class Walk:
         else:
             kernel = eqn.params["dimension_numbers"].rhs_spec
             length = math.prod(shape[i] for i in kernel[1:])
-        self.flow.place = _place(whole.origin)
+        self.flow.place = place_of(whole.origin)
         value = self.flow.contracted(one.value, two.value, length, batched=batched)
         names = frozenset(s.name for s in value.parts if s.name)
         origin = whole.origin if any(s.kind == "product" for s in value.parts) else names
@@ -269,7 +269,7 @@ def _is_float(array: Any) -> bool:
     return kind is not None and jnp.issubdtype(kind, jnp.inexact)
 
 
-def _place(origin: frozenset[str]) -> str:
+def place_of(origin: frozenset[str]) -> str:
     """Where arrays meet: the module that holds all the tensors that made them."""
     if not origin:
         return ""

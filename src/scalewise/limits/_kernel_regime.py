@@ -18,7 +18,7 @@ from scalewise.activations import Activation
 from scalewise.gaussian import pair_moments
 from scalewise.limits._checks import is_whole, kind, table
 from scalewise.limits._network import Network
-from scalewise.scaling import readout_exponents, update_exponents
+from scalewise.scaling import classify, readout_exponents, update_exponents
 
 __all__ = [
     "LayerKernels",
@@ -261,7 +261,7 @@ def limit_kernel(net: Network, inputs: Any, *, decoupled: bool = False) -> Squar
 
 def _refuse_moving_features(net: Network) -> None:
     kind("net", net, _NET)
-    found = net.strategy.classify()
+    found = classify(net.strategy)
     if found.r == 0:
         raise ValueError(
             f"The strategy {net.strategy} is not in the kernel regime: {found.reasons[-1]} No "

@@ -11,7 +11,7 @@ from typing import Any
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
 from scalewise.limits._checks import is_number, kind, table
-from scalewise.scaling import ABC, Strategy, readout_exponents, update_exponents
+from scalewise.scaling import ABC, Strategy, classify, readout_exponents, update_exponents
 
 __all__ = ["Network", "WidthPowers", "power", "powers"]
 
@@ -71,7 +71,7 @@ class Network:
     ) -> None:
         kind("strategy", strategy, {Strategy: "a strategy such as sw.scaling.mup()", ABC: "an ABC"})
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
-        found = plain.classify()
+        found = classify(plain)
         if not found.stable:
             raise ValueError(
                 f"The strategy {plain} is unstable, so it has no limit. {' '.join(found.reasons)}"

@@ -21,6 +21,7 @@ from scalewise.limits.methods._coefficients import train_coefficients
 from scalewise.limits.methods._kernel import Kernels, train_draws, train_kernel
 from scalewise.limits.methods._lazy import train_lazy, train_particles
 from scalewise.limits.methods._real import train_real
+from scalewise.scaling import classify
 
 __all__ = ["TrainingError", "train"]
 
@@ -133,7 +134,7 @@ def _run(job: Job, on: On) -> tuple[Records, Kernels | None, dict[str, Any]]:
         records, kernels = train_kernel(job, on)
         return records, kernels, {"width": math.inf, "seed": on.seed}
     attrs = {"width": math.inf, "seed": on.seed, "tolerance": on.tolerance}
-    if job.net.strategy.classify().r > 0:
+    if classify(job.net.strategy).r > 0:
         records, reached, kernels = train_draws(job, on)
     else:
         (records, reached), kernels = train_particles(job, on), None
@@ -178,7 +179,7 @@ def _dataset(
             **attrs,
             "replicas": len(records.logits[0]) if records.logits else 0,
             "strategy": str(net.strategy),
-            "regime": str(net.strategy.classify().regime),
+            "regime": str(classify(net.strategy).regime),
             "activation": str(net.activation),
             "activation_digest": net.activation.digest(),
             "loss": task.loss.name,

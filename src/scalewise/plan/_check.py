@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from scalewise._extras import require
 from scalewise.plan._depth import DepthCheck
@@ -29,6 +29,7 @@ from scalewise.plan._table import Plan
 from scalewise.plan._verdict import Verdict, judge
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
 
 __all__ = ["Check", "check"]
@@ -46,10 +47,6 @@ class Check:
         verdict: Stable or not, and the regime: from the measurement alone.
         culprits: What does not scale as planned of itself, tensors or the network as a whole; what only
             follows is not among them. There is one whenever a power or the verdict is not as planned.
-        table: All of it as a Dataset over tensor and quantity: ``predicted`` and ``predicted_least``,
-            ``slope`` with ``slope_sem``, ``curvature`` with ``curvature_sem``, ``agrees`` and
-            ``status``, and over width and seed the sizes themselves. Slopes are NaN where ``status`` is
-            not ``"fitted"``, and infinite where it is ``"diverged"``.
         attention: The same rows for attention logits, by the modules that make them.
         depth: What was found over depths, if any were asked for.
     """
@@ -60,7 +57,6 @@ class Check:
     rows: tuple[Row, ...] = field(repr=False)
     verdict: Verdict
     culprits: tuple[Culprit, ...]
-    table: xr.Dataset = field(repr=False)
     attention: tuple[Row, ...] = field(default=(), repr=False)
     depth: DepthCheck | None = None
 
@@ -70,6 +66,20 @@ class Check:
         if self.depth is not None and not self.depth.ok:
             return False
         return self.verdict.stable and not self.culprits
+
+    @cached_property
+    def table(self) -> xr.Dataset:
+        """All of it as a Dataset over tensor and quantity, and sizes over width and seed as well.
+
+        ``predicted`` and ``predicted_least``, ``slope`` with ``slope_sem``, ``curvature`` with ``curvature_sem``,
+        ``agrees`` and ``status``, and ``size`` itself. Slopes are NaN where ``status`` is not ``"fitted"``, and
+        infinite where it is ``"diverged"``.
+        """
+        return _table(self)
+
+    def role(self, tensor: str) -> str:
+        """What a tensor is where it was measured: a tied one reads out under its name there."""
+        return str(Role.OUTPUT if tensor in self.measured.readouts else self.plan[tensor].role)
 
     @property
     def consequences(self) -> tuple[Row, ...]:
@@ -143,14 +153,14 @@ def check(plan: Plan, measured: Measurement, *, tolerance: float = 0.0625) -> Ch
         rows,
         verdict,
         diagnose(plan, measured, rows, verdict, planned, attention),
-        _table(plan, measured, rows, tolerance),
         attention,
     )
 
 
-def _table(
-    plan: Plan, measured: Measurement, rows: tuple[Row, ...], tolerance: float
-) -> xr.Dataset:
+def _table(check: Check) -> xr.Dataset:
+    import xarray as xr  # here, because its import takes longer than many a plan
+
+    plan, measured, rows = check.plan, check.measured, check.rows
     shape = (len(measured.tensors), len(JUDGED))
 
     def grid(values: list[float]) -> tuple[tuple[str, str], np.ndarray]:
@@ -187,11 +197,7 @@ def _table(
             "quantity": [str(q) for q in JUDGED],
             "width": measured.widths,
             "module": ("tensor", list(measured.modules)),
-            "role": ("tensor", [_role(plan, measured, n) for n in measured.tensors]),
+            "role": ("tensor", [check.role(n) for n in measured.tensors]),
         },
-        attrs={"steps": measured.steps, "tolerance": tolerance},
+        attrs={"steps": measured.steps, "tolerance": check.tolerance},
     )
-
-
-def _role(plan: Plan, measured: Measurement, name: str) -> str:
-    return str(Role.OUTPUT if name in measured.readouts else plan[name].role)

@@ -21,7 +21,7 @@ from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row, starts_small
 from scalewise.plan._table import Plan
 from scalewise.plan._verdict import GROWING, Verdict
-from scalewise.scaling import Regime
+from scalewise.scaling import Regime, classify
 
 __all__ = ["Cause", "Culprit", "diagnose", "expected_regimes"]
 
@@ -120,7 +120,7 @@ def expected_regimes(plan: Plan, tolerance: float) -> tuple[Regime, ...]:
 
     So too behind a bottleneck, whose few units learn in the kernel regime as well.
     """
-    planned = plan.strategy.classify()
+    planned = classify(plan.strategy)
     if planned.regime in (Regime.KERNEL, Regime.GP):
         near = -min(planned.r_l) >= -tolerance or starts_small(plan)
         return (Regime.KERNEL, Regime.FEATURES) if near else (Regime.KERNEL,)
@@ -137,7 +137,7 @@ def _of_regime(plan: Plan, measured: Measurement, rows: Sequence[Row], verdict: 
     said = verdict.reasons[-1] if verdict.stable else verdict.reasons[0]
     text = (
         f"Every power is within what is planned, but the network as a whole is {_named(verdict.regime)} and the "
-        f"plan is for {_named(plan.strategy.classify().regime)}. {said} The role of a tensor may be another: see "
+        f"plan is for {_named(classify(plan.strategy).regime)}. {said} The role of a tensor may be another: see "
         "print(plan), and say it with roles={...}. Or these widths are too small for the batch."
     )
     return Culprit(row.tensor, Cause.REGIME, row.fit.slope - float(row.predicted), row, text)

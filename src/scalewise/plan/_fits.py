@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import stdtrit
 
 from scalewise.plan._errors import PlanError
 
@@ -67,6 +66,8 @@ class Fit:
 
         Few seeds give a standard error that is itself uncertain; Student's t takes that in.
         """
+        from scipy.special import stdtrit  # here, because its import takes longer than a plan
+
         return float(stdtrit(self.dof, _ONE_SIDED)) * self.sem
 
     @property

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scalewise.plan._fits import Status
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import pattern
-from scalewise.plan._rows import Row
+from scalewise.plan._rows import Row, sizes_of
 
 if TYPE_CHECKING:
     from scalewise.plan._check import Check
@@ -97,7 +97,7 @@ def _panels(check: Check) -> list[tuple[str, list[str]]]:
     modules = dict(zip(check.measured.tensors, check.measured.modules, strict=True))
     for name in check.measured.tensors:
         if check.row(name, Quantity.OUTPUT).fit.status is not Status.ABSENT:
-            role = str(check.table["role"].sel(tensor=name).values)
+            role = check.role(name)
             kinds.setdefault((pattern(modules[name]), role), []).append(name)
     few = sum(map(len, kinds.values())) <= 2 * _COLUMNS
     out = []
@@ -137,7 +137,7 @@ def _panel(axis: Axes, check: Check, title: str, members: list[str]) -> None:
 
 def _curve(axis: Axes, check: Check, row: Row, color: str) -> list[float]:
     widths = check.measured.widths
-    sizes = check.table["size"].sel(tensor=row.tensor, quantity=str(row.quantity)).values
+    sizes = sizes_of(check.plan, check.measured, row.tensor, row.quantity)
     logs = np.log(sizes)
     mean, error = logs.mean(axis=1), logs.std(axis=1, ddof=1) / math.sqrt(logs.shape[1])
     middle = np.exp(mean)

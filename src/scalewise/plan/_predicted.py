@@ -11,7 +11,7 @@ largest of them, and tends to the largest; the prediction is that one, with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from scalewise.plan._growth import Growth, growth_between, of_width
@@ -82,9 +82,10 @@ def predictions(
     *,
     zero_readout: bool = False,
     growth: Mapping[str, Growth] | None = None,
+    modules: Mapping[str, str] | None = None,
 ) -> dict[str, Predicted]:
-    """The same for many tensors, by name."""
-    grown = _Grown(plan, growth or {})
+    """The same for many tensors, by name; `modules` says which act together, if not those of an owner."""
+    grown = _Grown(plan, growth or {}, modules or {})
     features = of_features(plan, zero_readout, growth)
     return {name: _predicted(grown, name, features, zero_readout) for name in names}
 
@@ -94,8 +95,9 @@ def _predicted(grown: _Grown, name: str, features: list[Fraction], zero_readout:
     tensor = plan[name]
     own = _own_change(grown, tensor, zero_readout)
     # What the model's own code multiplies after the module has returned is not in what it returns.
-    after = _after(plan, tensor)
-    mine = [p for t in _module(plan, tensor) for p in _own_change(grown, t, zero_readout)]
+    together = grown.together(name)
+    after = max((t.gauge.after for t in together), key=abs)
+    mine = [p for t in together for p in _own_change(grown, t, zero_readout)]
     gradient = _gradient(grown, tensor, zero_readout)
     least = _least_gradient(plan, tensor, gradient, zero_readout)
     # Gradient descent passes it on.
@@ -126,10 +128,18 @@ def _predicted(grown: _Grown, name: str, features: list[Fraction], zero_readout:
 
 @dataclass(frozen=True)
 class _Grown:
-    """A plan, and how its tensors grow."""
+    """A plan, how its tensors grow, and where they were seen to act."""
 
     plan: Plan
     growth: Mapping[str, Growth]
+    modules: Mapping[str, str] = field(default_factory=dict)
+
+    def together(self, name: str) -> list[TensorPlan]:
+        """All tensors that write to one output."""
+        place, tensor = self.modules.get(name), self.plan[name]
+        if place:
+            return [self.plan[n] for n, m in self.modules.items() if m == place]
+        return [t for t in self.plan.tensors if t.owner == tensor.owner]
 
     def of(self, tensor: TensorPlan) -> Growth:
         places = (n for n in (tensor.name, *tensor.aliases) if n in self.growth)
@@ -168,11 +178,6 @@ def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
     return tensor.owner in owners
 
 
-def _module(plan: Plan, tensor: TensorPlan) -> list[TensorPlan]:
-    """All tensors of the module of one."""
-    return [t for t in plan.tensors if t.owner == tensor.owner]
-
-
 def of_features(
     plan: Plan, zero_readout: bool, growth: Mapping[str, Growth] | None = None
 ) -> list[Fraction]:
@@ -183,10 +188,6 @@ def of_features(
     movers = (Role.INPUT, Role.HIDDEN, Role.VECTOR, Role.BOTTLENECK)
     grown = _Grown(plan, growth or {})
     return [max(_own_change(grown, t, zero_readout)) for t in plan.tensors if t.role in movers]
-
-
-def _after(plan: Plan, tensor: TensorPlan) -> Fraction:
-    return max((t.gauge.after for t in _module(plan, tensor)), key=abs)
 
 
 def _gradient(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction:

@@ -9,6 +9,7 @@ from scalewise.plan._growth import written
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import pattern
 from scalewise.plan._rows import Row
+from scalewise.scaling import classify
 
 if TYPE_CHECKING:
     from scalewise.plan._check import Check
@@ -53,7 +54,7 @@ def _head(check: Check) -> list[str]:
     steps = f"{m.steps} step{'s' if m.steps > 1 else ''}"
     return [
         f"measured: {check.verdict}",
-        f"planned:  {plan.strategy.classify()} ({plan.strategy} with {plan.optimizer})",
+        f"planned:  {classify(plan.strategy)} ({plan.strategy} with {plan.optimizer})",
         f"{plan.width_name} {widths}; {m.seeds} seeds, {steps}, {lr}",
     ]
 
@@ -95,7 +96,7 @@ def _grid(check: Check) -> list[str]:
         if name in check.measured.readouts:
             cells = {title: _cell(rows[q]) for q, title in _READ.items()}
             table.append(("(what it reads)", "", *(cells.get(t, "") for t in _COLUMNS.values())))
-        role = str(check.table["role"].sel(tensor=name).values)
+        role = check.role(name)
         table.append((name, role, *(_cell(rows[q]) for q in _COLUMNS)))
     if len(table) > _LINES:
         table = _merged(table)

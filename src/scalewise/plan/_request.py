@@ -15,7 +15,7 @@ from scalewise.plan._rules import known_optimizer
 from scalewise.scaling import ABC, Strategy
 from scalewise.scaling._exact import fraction
 
-__all__ = ["Request", "names_in", "requested"]
+__all__ = ["Request", "names_in", "requested", "resized"]
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,26 @@ class Request:
 
     def at(self, sizes: Mapping[str, object]) -> Request:
         """The same for another target."""
-        unknown = sorted(map(repr, sizes.keys() - self.target.keys()))
-        if unknown:
-            raise PlanError(
-                f"The plan has no size {', '.join(unknown)}; it has {', '.join(map(repr, self.target))}."
-            )
-        target = {**self.target, **sizes}
+        target = resized(self.target, sizes)
         _check_sizes(self.base, target, self.width, self.depth)
         return replace(self, target=_sizes(target, self.width, self.depth))
 
     def _ratio(self, name: str) -> Fraction:
         return Fraction(self.target[name]) / Fraction(self.base[name])
+
+
+def resized(target: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """A target with some of its sizes changed.
+
+    Raises:
+        PlanError: If it has no such size.
+    """
+    unknown = sorted(map(repr, sizes.keys() - target.keys()))
+    if unknown:
+        raise PlanError(
+            f"The plan has no size {', '.join(unknown)}; it has {', '.join(map(repr, target))}."
+        )
+    return {**target, **sizes}
 
 
 def requested(

@@ -109,8 +109,9 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
     """All rows, tensor by tensor in the order of the measurement."""
     out: list[Row] = []
     expected = predictions(
-        plan, measured.tensors, zero_readout=measured.zero_readout, growth=measured.growth
-    )
+        plan, measured.tensors, zero_readout=measured.zero_readout, growth=measured.growth,
+        modules=dict(zip(measured.tensors, measured.modules, strict=True)),
+    )  # fmt: skip
     for name, p in expected.items():
         tied = name in measured.readouts and plan[name].role is not Role.OUTPUT
         for quantity in JUDGED:
@@ -163,14 +164,9 @@ def sizes_of(
 
 def _is_rounding(plan: Plan, measured: Measurement, name: str) -> bool:
     """Whether a bias has no gradient but rounding: before a softmax or a norm it may change nothing."""
-    if plan[name].kind is not Kind.BIAS:
+    if not _is_added(plan, name):
         return False
-    module = measured.modules[measured.tensors.index(name)]
-    others = [
-        n
-        for n, m in zip(measured.tensors, measured.modules, strict=True)
-        if m == module and m and plan[n].kind is Kind.MATRIX
-    ]
+    others = [n for n in _beside(measured, name) if plan[n].kind is Kind.MATRIX or _sums(plan, n)]
     own = measured.of(name, Quantity.GRADIENT)
     return any(np.all(own < _ROUNDING * measured.of(n, Quantity.GRADIENT)) for n in others)
 
@@ -186,7 +182,8 @@ def _powers(
         _, power = _readout(plan, measured)
         # A tied readout may meet its own embedding again, entry by entry.
         power += _HALF if tied else 0
-        return max(power, _ZERO) if _has_bias(plan, name) else power, -math.inf
+        biased = any(_is_added(plan, n) for n in _beside(measured, name))
+        return max(power, _ZERO) if biased else power, -math.inf
     if quantity is Quantity.CHANGE:
         parts = p.parts
         if tied:
@@ -195,7 +192,9 @@ def _powers(
     if quantity in (Quantity.FEATURES, Quantity.FEATURES_CHANGE):
         if name not in measured.readouts:
             return _ZERO, _ZERO
-        top, least = _of_features(plan, measured, quantity)
+        # What the model's own code multiplies on the way there is in what is read.
+        shift = _ZERO if tied else plan[name].gauge.before
+        top, least = (power + shift for power in _of_features(plan, measured, quantity))
         # What a tied readout reads is scaled down on its way; what comes through a bottleneck moves late.
         return top, -math.inf if tied or starts_small(plan) else least
     power: Fraction = getattr(p, str(quantity))
@@ -231,9 +230,22 @@ def _of_features(
     return max(owns, default=_ZERO), min(owns, default=_ZERO)
 
 
-def _has_bias(plan: Plan, name: str) -> bool:
-    owner = name.rpartition(".")[0]
-    return any(t.owner == owner and t.kind is Kind.BIAS for t in plan.tensors)
+def _beside(measured: Measurement, name: str) -> list[str]:
+    """The tensors that write to the same output as one."""
+    module = measured.modules[measured.tensors.index(name)]
+    pairs = zip(measured.tensors, measured.modules, strict=True)
+    return [n for n, m in pairs if m and m == module and n != name]
+
+
+def _is_added(plan: Plan, name: str) -> bool:
+    """Whether a tensor is a bias; of one whose module says nothing, by its role."""
+    kind, role = plan[name].kind, plan[name].role
+    return kind is Kind.BIAS or (kind is Kind.UNKNOWN and role in (Role.VECTOR, Role.FIXED))
+
+
+def _sums(plan: Plan, name: str) -> bool:
+    """The same of one that is summed over."""
+    return plan[name].kind is Kind.UNKNOWN and not _is_added(plan, name)
 
 
 def _init_slack(plan: Plan, measured: Measurement, name: str) -> float:

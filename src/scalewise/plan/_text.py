@@ -9,6 +9,7 @@ from scalewise.plan._growth import growth_between, of_width, written
 from scalewise.plan._names import pattern
 from scalewise.plan._predicted import Predicted, predictions
 from scalewise.plan._table import Plan, TensorPlan
+from scalewise.scaling import classify
 
 __all__ = ["describe"]
 
@@ -82,7 +83,7 @@ def _cells(plan: Plan, row: _Row, tensors: list[TensorPlan]) -> tuple[str, ...]:
 
 
 def _title(plan: Plan) -> list[str]:
-    verdict = plan.strategy.classify()
+    verdict = classify(plan.strategy)
     return [
         f"{plan.strategy} with {plan.optimizer}: {verdict}",
         f"base   {_sizes(plan.base)}",

@@ -185,7 +185,7 @@ def classify(strategy: Strategy) -> Classification:
     regime; where only the last layer learns ($U=1$, $A+r>1$) that is the GP limit, with the NNGP kernel.
 
     Args:
-        strategy: Of any depth from 2.
+        strategy: Of any depth from 2; as it is for another, with `Strategy.at_depth`.
 
     Returns:
         A `Classification`; exact.

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scalewise.scaling._exact import depth_of_layers, exponents, fraction, same_length
-
-if TYPE_CHECKING:
-    from scalewise.scaling._classify import Classification
 
 __all__ = ["ABC", "Layer", "Strategy", "abc", "pqr"]
 
@@ -163,21 +160,6 @@ class Strategy:
         p = (self.p[0], *(hidden.p,) * (L - 2), self.p[-1])
         q = (self.q[0], *(hidden.q,) * (L - 2), self.q[-1])
         return Strategy(p, q, self.r, self.name, plain_biases=self.plain_biases)
-
-    def classify(self, depth: int | None = None) -> Classification:
-        """What training becomes at great width: stable or not, which regime, which layers learn.
-
-        Args:
-            depth: Classify the strategy as it is `at_depth`; by default as it stands.
-
-        Example:
-            >>> from scalewise.scaling import mup, ntk
-            >>> str(mup().classify()), str(ntk().classify(depth=8))
-            ('feature learning, stable', 'kernel regime, stable')
-        """
-        from scalewise.scaling._classify import classify
-
-        return classify(self if depth is None else self.at_depth(depth))
 
     def gauge(self, g: Any) -> Strategy:
         r"""The same strategy written otherwise: $q_\ell\to q_\ell+g$, $r\to r+g$.
@@ -338,8 +320,8 @@ def pqr(p: Any, q: Any, r: Any, *, name: str = "pqr", plain_biases: bool = False
     r"""A strategy from $p_\ell,q_\ell,r$: `Strategy` by a verb.
 
     Example:
-        >>> from scalewise.scaling import pqr
-        >>> pqr((0, 0, "1/2"), (0, 0, "1/2"), "1/2").classify().s
+        >>> from scalewise.scaling import classify, pqr
+        >>> classify(pqr((0, 0, "1/2"), (0, 0, "1/2"), "1/2")).s
         Fraction(1, 2)
     """
     return Strategy(p, q, r, name, plain_biases=plain_biases)

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from scalewise.torch._trace import Logits, watching
+from scalewise.plan._names import bare
+from scalewise.plan._sizes import Logits
+from scalewise.torch._trace import watching
 
 __all__ = ["LogitRecorder", "same_random_numbers"]
 
@@ -27,7 +29,7 @@ class LogitRecorder:
             on what the module is given.
     """
 
-    def __init__(self, places: tuple[str, ...], old: dict[str, Tensor]) -> None:
+    def __init__(self, places: tuple[str, ...], old: Mapping[str, Tensor]) -> None:
         self.start: dict[str, list[Tensor]] = {}
         self.moved: dict[str, list[tuple[Logits, Logits]]] = {}
         self._places, self._old = places, old
@@ -57,6 +59,7 @@ class LogitRecorder:
         self, name: str, alone: Callable[[], AbstractContextManager[bool]]
     ) -> tuple[Callable[..., None], Callable[..., None]]:
         waiting: list[Any] = []
+        own = bare(name, ())
         prefix = f"{name}." if name else ""
         mine = {n.removeprefix(prefix): t for n, t in self._old.items() if n.startswith(prefix)}
 
@@ -72,10 +75,10 @@ class LogitRecorder:
                     return
                 given = waiting.pop()
                 new = _logits(module, {}, given)
-                self.start.setdefault(name, []).extend(found.values for found in new)
+                self.start.setdefault(own, []).extend(found.values for found in new)
                 was = _logits(module, mine, given) if mine else []
                 if new and [t.values.shape for t in new] == [t.values.shape for t in was]:
-                    self.moved.setdefault(name, []).extend(zip(was, new, strict=True))
+                    self.moved.setdefault(own, []).extend(zip(was, new, strict=True))
 
         return enter, leave
 

@@ -1,4 +1,4 @@
-"""Sizes in one real network before and after a few steps, by hooks that stay only as long as they count.
+"""Watching one real network of PyTorch before and after a few steps, by hooks that stay only as long as they count.
 
 Every measured pass starts from the same state of the random number generator and the same buffers, in the mode
 (training or evaluation) that the factory left the model in: dropout drops the same units before and after,
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,23 +19,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from scalewise.plan import PlanError
-from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import bare
+from scalewise.plan._sizes import Places, Record, Sizes
+from scalewise.plan._sizes import measure_network as measure
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
-from scalewise.torch._trace import Logits, watching
+from scalewise.torch._trace import watching
 
-__all__ = [
-    "Loss",
-    "Network",
-    "Places",
-    "Sizes",
-    "called_modules",
-    "find_places",
-    "measure_network",
-]
-
-# With two distances between numbers in a change, rounding is a sixth of it, and a hundredth of its square.
-_GRAINS = 2.0
+__all__ = ["Loss", "Network", "Watched", "called_modules", "find_places", "measure_network"]
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
@@ -49,50 +39,6 @@ class Network:
     loss: Loss
     batch: Any
     seed: int
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the tensors of a model act.
-
-    Args:
-        module: For each tensor the module that shows what it does; tensors without one are missing.
-        order: Those modules as they are first called.
-        reads: Those of them that read out.
-        attends: The modules in whose code attention logits are made.
-    """
-
-    module: dict[str, str]
-    order: tuple[str, ...]
-    reads: tuple[str, ...]
-    attends: tuple[str, ...] = ()
-
-    def local(self, name: str) -> str:
-        """The name of a tensor inside its module."""
-        return name.removeprefix(self.module[name] + ".")
-
-    def tensors(self, module: str) -> list[str]:
-        """The tensors that a module shows."""
-        return [n for n, m in self.module.items() if m == module]
-
-
-@dataclass
-class Sizes:
-    """What one network gave.
-
-    Args:
-        tensor: (name, quantity) to a size, for what belongs to a tensor.
-        module: The same by module.
-        nonlinearity: How far the change of features is from linear in the change of the parameters.
-        constant: Tensors of equal entries.
-        attention: By module what there is of the attention logits that its code makes.
-    """
-
-    tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
-    module: dict[tuple[str, Quantity], float] = field(default_factory=dict)
-    nonlinearity: float = math.nan
-    constant: set[str] = field(default_factory=set)
-    attention: dict[str, dict[Quantity, float]] = field(default_factory=dict)
 
 
 def find_places(
@@ -165,7 +111,7 @@ def _inside(name: str, around: str) -> bool:
 def measure_network(
     network: Network, places: Places, names: Sequence[str], steps: int, *, linearity: bool = False
 ) -> Sizes:
-    """Take the steps and measure.
+    """The sizes of one network; see `scalewise.plan._sizes.measure_network`.
 
     Args:
         network: The model at initialisation, with its optimiser.
@@ -177,34 +123,79 @@ def measure_network(
     Raises:
         PlanError: If the loss is not a scalar that depends on the parameters.
     """
-    model, sizes = network.model, Sizes()
-    every = dict(model.named_parameters(remove_duplicate=False))
-    parameters = {n: every[n] for n in names}
-    buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
-    old = {n: p.detach().clone() for n, p in parameters.items()}
-    for n, p in old.items():
-        sizes.tensor[n, Quantity.WEIGHT], constant = _spread(p)
-        if constant:
-            sizes.constant.add(n)
-    before, after = _Recorder(places), _Recorder(places, old)
-    for t in range(steps):
-        torch.manual_seed(network.seed + t)
-        _step(network, parameters, sizes, before if t == 0 else None)
-    for n, p in parameters.items():
-        sizes.tensor[n, Quantity.UPDATE] = _moved(p, old[n])
-    _pass(network, buffers, after)
-    _compare(sizes, before, after)
-    for n in parameters:
-        if sizes.tensor[n, Quantity.UPDATE] == 0 and (n, Quantity.OWN_CHANGE) in sizes.tensor:
-            sizes.tensor[n, Quantity.OWN_CHANGE] = 0.0
-    if linearity and places.reads:
-        half = _Recorder(places)
+    return measure(Watched(network, places, tuple(names)), steps, linearity=linearity)
+
+
+class Watched:
+    """A network as `scalewise.plan._sizes.Network` asks for it.
+
+    Args:
+        network: The model at initialisation, with its optimiser.
+        places: Where its tensors act.
+        names: The trainable tensors.
+    """
+
+    def __init__(self, network: Network, places: Places, names: tuple[str, ...]) -> None:
+        every = dict(network.model.named_parameters(remove_duplicate=False))
+        self._network, self._places = network, places
+        self._parameters = {n: every[n] for n in names}
+        self._buffers = {n: b.detach().clone() for n, b in network.model.named_buffers()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies."""
+        return {n: p.detach().clone() for n, p in self._parameters.items()}
+
+    def put(self, weights: Mapping[str, Tensor]) -> None:
+        """Write tensors."""
         with torch.no_grad():
-            for n, p in parameters.items():
-                p.copy_(old[n] + (p - old[n]) / 2)
-        _pass(network, buffers, half)
-        sizes.nonlinearity = _bend(before, half, after)
-    return sizes
+            for n, value in weights.items():
+                self._parameters[n].copy_(value)
+
+    def step(self, t: int, *, watched: bool) -> tuple[dict[str, Tensor], Record | None]:
+        """One step of the optimizer, listened to on the way if it is watched."""
+        one = self._network
+        torch.manual_seed(one.seed + t)
+        one.optimizer.zero_grad()
+        recorder = _Recorder(self._places, {}) if watched else None
+        with recorder.listening(one.model) if recorder else _silence():
+            value = _loss(one)
+        value.backward()
+        found = {
+            n: p.grad.detach().clone() for n, p in self._parameters.items() if p.grad is not None
+        }
+        one.optimizer.step()
+        return found, recorder and recorder.record
+
+    def watch(self, old: Mapping[str, Tensor]) -> Record:
+        """A pass on the buffers and the random numbers of the first."""
+        network = self._network
+        with torch.no_grad():
+            for n, b in network.model.named_buffers():
+                b.copy_(self._buffers[n])
+        torch.manual_seed(network.seed)
+        recorder = _Recorder(self._places, old)
+        # Gradients stay on: without them some modules take other ways on which nothing inside is called.
+        with recorder.listening(network.model):
+            network.loss(network.model, network.batch)
+        return recorder.record
+
+    def rms(self, parts: Sequence[Tensor]) -> float:
+        """Over all entries as real numbers, in float64; infinite if one is not finite."""
+        return _rms(parts)
+
+    def spacing(self, array: Tensor) -> float:
+        """Root mean square of the distance from each entry to the next number of its precision."""
+        entries = _real(array)
+        return _rms(
+            [torch.finfo(entries.dtype).eps * 2.0 ** torch.floor(torch.log2(entries.abs()))]
+        )
+
+    def spread(self, array: Tensor) -> tuple[float, bool]:
+        """Size of the entries about their mean, or of the mean itself if all are equal, and whether they are."""
+        wide = _real(array.detach()).to(torch.float64)
+        if wide.numel() <= 1 or bool((wide == wide.flatten()[0]).all()):
+            return _rms([wide]), True
+        return _rms([wide - wide.mean()]), False
 
 
 def _loss(network: Network) -> Tensor:
@@ -229,33 +220,6 @@ def _loss(network: Network) -> Tensor:
     return value
 
 
-def _step(
-    network: Network, parameters: dict[str, nn.Parameter], sizes: Sizes, record: _Recorder | None
-) -> None:
-    network.optimizer.zero_grad()
-    with record.listening(network.model) if record else _silence():
-        value = _loss(network)
-    value.backward()
-    waiting = [n for n in parameters if not sizes.tensor.get((n, Quantity.GRADIENT))]
-    old = {n: parameters[n].detach().clone() for n in waiting}
-    for n in waiting:
-        grad = parameters[n].grad
-        sizes.tensor[n, Quantity.GRADIENT] = 0.0 if grad is None else _rms([grad])
-    network.optimizer.step()
-    for n in waiting:
-        sizes.tensor[n, Quantity.STEP] = _moved(parameters[n], old[n])
-
-
-def _pass(network: Network, buffers: dict[str, Tensor], record: _Recorder) -> None:
-    with torch.no_grad():
-        for n, b in network.model.named_buffers():
-            b.copy_(buffers[n])
-    torch.manual_seed(network.seed)
-    # Gradients stay on: without them some modules take other ways on which nothing inside is called.
-    with record.listening(network.model):
-        network.loss(network.model, network.batch)
-
-
 class _Recorder:
     """What modules return, and what those that read out are given; one tensor for each call.
 
@@ -265,12 +229,16 @@ class _Recorder:
             is measured at every call.
     """
 
-    def __init__(self, places: Places, old: dict[str, Tensor] | None = None) -> None:
-        self.outputs: dict[str, list[Tensor]] = {m: [] for m in places.order}
-        self.inputs: dict[str, list[Tensor]] = {m: [] for m in places.reads}
-        self.own: dict[str, list[Tensor]] = {}
-        self._places, self._old, self._busy = places, old or {}, False
-        self.attention = LogitRecorder(places.attends, self._old)
+    def __init__(self, places: Places, old: Mapping[str, Tensor]) -> None:
+        self._attention = LogitRecorder(places.attends, old)
+        self.record = Record(
+            {m: [] for m in places.order},
+            {m: [] for m in places.reads},
+            {},
+            self._attention.start,
+            self._attention.moved,
+        )
+        self._places, self._old, self._busy = places, old, False
 
     @contextmanager
     def listening(self, model: nn.Module) -> Iterator[None]:
@@ -280,7 +248,7 @@ class _Recorder:
             for m in self._places.order
         ]
         try:
-            with self.attention.listening(model, self._alone):
+            with self._attention.listening(model, self._alone):
                 yield
         finally:
             for hook in hooks:
@@ -293,10 +261,10 @@ class _Recorder:
             # Copies: an activation may work in place on what it is given.
             found = _first(output)
             if found is not None:
-                self.outputs[name].append(found.detach().clone())
-            given = _first((args, kwargs)) if name in self.inputs else None
+                self.record.outputs[name].append(found.detach().clone())
+            given = _first((args, kwargs)) if name in self.record.inputs else None
             if given is not None:
-                self.inputs[name].append(given.detach().clone())
+                self.record.inputs[name].append(given.detach().clone())
             if self._old:
                 with self._alone():
                     self._own_changes(name, module, args, kwargs)
@@ -322,45 +290,7 @@ class _Recorder:
             if new is not None and tensor in self._old:
                 was = output({self._places.local(tensor): self._old[tensor]})
                 assert was is not None
-                self.own.setdefault(tensor, []).append(new - was)
-
-
-def _compare(sizes: Sizes, before: _Recorder, after: _Recorder) -> None:
-    for n, parts in after.own.items():
-        sizes.tensor[n, Quantity.OWN_CHANGE] = _rms(parts)
-    for name, pairs in after.attention.moved.items():
-        moved = [b.values - a.values for a, b in pairs]
-        steps = [_of_factors(a, b) for a, b in pairs]
-        sizes.attention[bare(name, ())] = {
-            Quantity.LOGITS: _rms(before.attention.start.get(name, [])),
-            Quantity.LOGITS_CHANGE: _rms(moved),
-            Quantity.LOGITS_STEP: math.sqrt(math.fsum(s * s for s in steps) / len(steps)),
-        }
-    pairs = (
-        (before.outputs, after.outputs, Quantity.OUTPUT, Quantity.CHANGE),
-        (before.inputs, after.inputs, Quantity.FEATURES, Quantity.FEATURES_CHANGE),
-    )
-    for one, two, size, change in pairs:
-        for module, parts in one.items():
-            if parts:
-                sizes.module[module, size] = _rms(parts)
-            # A module that is given other rows than before, as an expert may be, has no change.
-            if parts and [p.shape for p in parts] == [p.shape for p in two[module]]:
-                moved = [b - a for a, b in zip(parts, two[module], strict=True)]
-                sizes.module[module, change] = _rms(moved)
-
-
-def _bend(before: _Recorder, half: _Recorder, after: _Recorder) -> float:
-    """How far the change of what is read out is from twice that of half the step."""
-    worst = 0.0
-    for module, parts in before.inputs.items():
-        triples = list(zip(parts, half.inputs[module], after.inputs[module], strict=False))
-        if any(len({x.shape for x in triple}) > 1 for triple in triples):
-            return math.nan
-        whole = _rms([c - a for a, _, c in triples])
-        if whole > 0:
-            worst = max(worst, _rms([(c - b) - (b - a) for a, b, c in triples]) / whole)
-    return worst
+                self.record.own.setdefault(tensor, []).append(new - was)
 
 
 def _first(value: Any) -> Tensor | None:
@@ -373,13 +303,6 @@ def _first(value: Any) -> Tensor | None:
     return None
 
 
-def _of_factors(was: Logits, new: Logits) -> float:
-    """How far queries and keys moved, as a change of their product."""
-    sizes = [_rms([t]) for t in was.factors]
-    steps = [_rms([b - a]) for a, b in zip(was.factors, new.factors, strict=True)]
-    return steps[0] * sizes[1] + sizes[0] * steps[1] if steps else math.nan
-
-
 def _rms(parts: Sequence[Tensor]) -> float:
     """Root mean square over all entries as real numbers, in float64; infinite if one is not finite."""
     real = [_real(p.detach()) for p in parts]
@@ -389,27 +312,8 @@ def _rms(parts: Sequence[Tensor]) -> float:
     return size if math.isfinite(size) else math.inf
 
 
-def _moved(new: Tensor, old: Tensor) -> float:
-    """Size of a change; zero where it is lost in the rounding of the entries that it is added to.
-
-    A rounded entry is off by up to half the distance to the next number. A change of less than that
-    distance, on the whole, is not what the optimizer asked for, and no power of the width.
-    """
-    size, entries = _rms([new.detach() - old]), _real(old)
-    spacing = torch.finfo(entries.dtype).eps * 2.0 ** torch.floor(torch.log2(entries.abs()))
-    return 0.0 if size < _GRAINS * _rms([spacing]) else size
-
-
 def _real(tensor: Tensor) -> Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _spread(tensor: Tensor) -> tuple[float, bool]:
-    """Size of the entries about their mean, or of the mean itself if all are equal, and whether they are."""
-    wide = _real(tensor.detach()).to(torch.float64)
-    if wide.numel() <= 1 or bool((wide == wide.flatten()[0]).all()):
-        return _rms([wide]), True
-    return _rms([wide - wide.mean()]), False
 
 
 @contextmanager

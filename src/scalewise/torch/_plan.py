@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,19 @@ from scalewise.plan import (
 )
 from scalewise.plan._forward import Inputs, given
 from scalewise.plan._questions import Wording
-from scalewise.plan._request import requested
+from scalewise.plan._request import requested, resized
 from scalewise.plan._roles import RoleSpec
 from scalewise.plan._store import read, save
 from scalewise.plan._table import Factors
+from scalewise.plan._verify import Verified
 from scalewise.torch._check import of_the_plan
-from scalewise.torch._groups import parameter_groups
+from scalewise.torch._groups import OPTIMIZERS, parameter_groups
 from scalewise.torch._init import initialise
+from scalewise.torch._measure import Loss
 from scalewise.torch._probe import Factory, probe
 from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check
+from scalewise.torch._verify import Setup, TorchBench
 
 __all__ = ["Options", "TorchPlan", "load", "plan"]
 
@@ -60,7 +63,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class TorchPlan:
+class TorchPlan(Verified):
     """A plan for modules: the table of every tensor's settings, and the verbs that apply it.
 
     Make one with `plan` or `load`. Nothing is hung on modules or parameters and no optimizer is wrapped:
@@ -197,15 +200,14 @@ class TorchPlan:
         """
         check(self.table, optimizer, scheduler, steps)
 
-    def at(self, *, width: Any = None, depth: Any = None) -> TorchPlan:
-        """The same plan with another target.
+    def at(self, **sizes: Any) -> TorchPlan:
+        """The same plan with another target, as ``plan.at(width=4096)``.
 
         Args:
-            width: The new target's width; by default it stays.
-            depth: Its depth; by default it stays.
+            sizes: Those of the target that change, as the factory calls them.
 
         Raises:
-            PlanError: If the plan was loaded without its factory, or has no depth.
+            PlanError: If the plan was loaded without its factory, or has no such size.
         """
         if self.build is None:
             raise PlanError(
@@ -213,13 +215,7 @@ class TorchPlan:
                 "load(path, build=...) gives it one."
             )
         t = self.table
-        if depth is not None and t.depth_name not in t.target:
-            raise PlanError(
-                f"This plan has no depth {t.depth_name!r}; it has {', '.join(map(repr, t.target))}."
-            )
-        target = dict(t.target)
-        target |= {} if width is None else {t.width_name: width}
-        target |= {} if depth is None else {t.depth_name: depth}
+        target = resized(t.target, sizes)
         return plan(
             self.build,
             base=t.base,
@@ -240,21 +236,8 @@ class TorchPlan:
         """The base's hyperparameters at the target; see `scalewise.plan.transfer`."""
         return transfer(self.table, lr=lr, **settings)
 
-    def verify(
-        self, batch: Any, loss: Any, *, widths: Sequence[int], seeds: int = 4, **options: Any
-    ) -> Any:
-        """Train a few real steps at several widths and compare what moves with what is predicted.
-
-        Args:
-            batch: What the model is called with.
-            loss: A function that turns the model's output on it into a number.
-            widths: At least three.
-            seeds: Networks at each width.
-            options: Passed on.
-        """
-        from scalewise.torch._verify import verify
-
-        return verify(self, batch, loss, widths=widths, seeds=seeds, **options)
+    def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> TorchBench:
+        return TorchBench(batch, loss, setup, _own_setup)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file: a small JSON text that needs neither model nor factory.
@@ -357,6 +340,17 @@ def plan(
     )
     options = Options(dict(r.roles), r.branch_outputs, r.multiplied, device, called_with)
     return TorchPlan(table, options, build)
+
+
+def _own_setup(plan: TorchPlan, model: nn.Module, lr: float) -> Optimizer:
+    """What a plan itself does to a model before it is trained."""
+    plan.init_(model)
+    said = plan.options.multiplied
+    if any(m.name != "residual" for m in plan.table.multipliers if m.name not in said):
+        plan.scale_(model, applied=["residual"] if "residual" in plan.multipliers else [])
+    groups = plan.param_groups(model, lr=lr, weight_decay=0.0)
+    optimizer: Any = OPTIMIZERS[plan.table.optimizer]
+    return optimizer(groups)
 
 
 def load(path: str | Path, build: Factory | None = None) -> TorchPlan:

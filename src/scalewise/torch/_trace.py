@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.plan._flow import Flow, Source, Value
 from scalewise.plan._names import bare
+from scalewise.plan._sizes import Logits
 
-__all__ = ["Logits", "Trace", "Unseen", "watching"]
+__all__ = ["Trace", "Unseen", "watching"]
 
 
 class Unseen(Exception):
@@ -45,20 +46,6 @@ _POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "square": 2.0, "abs":
 _LOOKUPS = frozenset(["embedding", "_embedding_bag", "_embedding_bag_forward_only"])
 # Below so many entries it is looked whether they are all one number.
 _FEW = 1 << 16
-
-
-class Logits(NamedTuple):
-    """Attention logits as they enter a softmax.
-
-    Args:
-        place: The module in whose code they were made.
-        values: They themselves, without masks and biases.
-        factors: What they are products of; none where the products were made entry by entry.
-    """
-
-    place: str
-    values: Tensor
-    factors: tuple[Tensor, ...] = ()
 
 
 class Trace(TorchDispatchMode):

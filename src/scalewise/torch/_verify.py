@@ -1,129 +1,119 @@
-"""`verify`: train real networks of several widths for a step or two and see how they scale."""
+"""The networks of PyTorch of one verification: how each is built, seeded and set up."""
 
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch import nn
 
-from scalewise._extras import installed
-from scalewise.plan import PlanError
-from scalewise.plan._check import Check, check
-from scalewise.plan._fits import as_widths, check_design
-from scalewise.plan._measurement import Measurement
-from scalewise.torch._measure import Loss, Sizes
-from scalewise.torch._plan import TorchPlan
-from scalewise.torch._run import Run, Setup, seed_all
+from scalewise.plan import Plan, PlanError, Role
+from scalewise.plan._run import Scene
+from scalewise.plan._sizes import Places
+from scalewise.torch._law import followed, refuse_another_law
+from scalewise.torch._measure import Loss, Network, Watched, called_modules, find_places
 
-__all__ = ["measure", "verify"]
+__all__ = ["Built", "Setup", "TorchBench", "seed_all"]
 
-_PATIENCE = 2.0  # seconds of silence before a bar is worth its place
+_HALF = (torch.bfloat16, torch.float16)
 
 
-def verify(
-    plan: TorchPlan,
-    batch: Any,
-    loss: Loss,
-    *,
-    widths: Sequence[int],
-    seeds: int = 4,
-    lr: float | None = None,
-    steps: int | None = None,
-    setup: Setup | None = None,
-    depth: int | None = None,
-    depths: Sequence[int] = (),
-    tolerance: float = 0.0625,
-    progress: bool = True,
-) -> Check:
-    """Whether real networks scale with the width as the plan says, and what regime they are in.
+@runtime_checkable
+class Built(Protocol):
+    """A plan with its factory."""
 
-    At each width and for each seed the factory's model is built anew, set up and trained for a step; how
-    every activation, its change, and every tensor's own part in it go with the width is compared with
-    the plan. The verdict comes from the measurement alone.
+    @property
+    def table(self) -> Plan:
+        """The settings of every tensor."""
+        ...
 
-    A batch of no more samples or tokens than the smallest width keeps corrections of finite width small.
-    Dropout and normalisation act as in training, with the same random numbers before and after. The
-    random state of the process is left as it was.
+    @property
+    def build(self) -> Callable[..., nn.Module] | None:
+        """The factory."""
+        ...
+
+
+Setup = Callable[[Any, nn.Module], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True)
+class TorchBench:
+    """See `scalewise.plan._run.Bench`.
 
     Args:
-        plan: A plan with its factory.
-        batch: What `loss` is given; the same for every network.
-        loss: A function of (model, batch) that returns a scalar tensor.
-        widths: At least three, in units of the factory.
-        seeds: Networks of each width, at least 2.
-        lr: Learning rate at the base. By default one so small that features change by about one percent,
-            where the response is linear.
-        steps: Optimiser steps; by default 1, or 2 where the readout starts at zero and moves first.
-        setup: A function of (plan at that width, fresh model) that initialises the model and returns its
-            optimizer, as a training script does; give it to check the script itself. By default
-            ``plan.init_`` and the plan's optimizer on ``plan.param_groups`` without weight decay.
-        depth: Depth of the networks; by default that of the plan's target.
-        depths: At least three depths to measure too, at the smallest width: whether anything grows with the
-            depth beyond what is planned, as it does where the multiplier of residual branches is not applied.
-        tolerance: How far a power may be from the prediction beyond three standard errors.
-        progress: Whether to show a bar on a terminal once this takes longer than two seconds.
-
-    Raises:
-        PlanError: If widths or seeds are too few, the loss or the optimizer cannot be used, or nothing in
-            the model reads out.
+        batch: What `loss` is given.
+        loss: A function of (model, batch).
+        setup: What initialises a model and returns its optimizer; ``None`` for the plan's own.
+        own: The plan's own setup, with a learning rate.
     """
-    measured = measure(
-        plan, batch, loss, widths=widths, seeds=seeds, lr=lr, steps=steps, setup=setup, depth=depth,
-        progress=progress,
-    )  # fmt: skip
-    found = check(plan.table, measured, tolerance=tolerance)
-    if not depths:
-        return found
-    from scalewise.torch._depth import over_depths
 
-    with _own_random_numbers(), _bar(len(depths) * seeds, progress) as advance:
-        deep = over_depths(
-            plan, batch, loss, width=min(widths), depths=depths, seeds=seeds, lr=lr, steps=steps,
-            setup=setup, tolerance=tolerance, advance=advance,
-        )  # fmt: skip
-    return replace(found, depth=deep)
+    batch: Any
+    loss: Loss
+    setup: Setup | None
+    own: Callable[[Any, nn.Module, float], torch.optim.Optimizer]
 
+    @property
+    def searches(self) -> bool:
+        """Whether the learning rate is ours to choose."""
+        return self.setup is None
 
-def measure(
-    plan: TorchPlan,
-    batch: Any,
-    loss: Loss,
-    *,
-    widths: Sequence[int],
-    seeds: int = 4,
-    lr: float | None = None,
-    steps: int | None = None,
-    setup: Setup | None = None,
-    depth: int | None = None,
-    progress: bool = True,
-) -> Measurement:
-    """The measurement of `verify`, without judging it; arguments as there."""
-    ascending = as_widths(widths)
-    check_design(np.asarray(ascending, dtype=float), seeds)
-    if setup is not None and lr is not None:
-        raise PlanError("`lr` is for the default optimizer; a `setup` of your own sets its own.")
-    if steps is not None and steps < 1:
-        raise PlanError(f"`steps` must be at least 1; got {steps}.")
-    with _own_random_numbers():
-        plans = tuple(plan.at(width=w, depth=depth) for w in ascending)
-        run = Run(plans, ascending, batch, loss, setup).prepared(steps)
-        if setup is None:
-            run = replace(run, lr=run.small_lr() if lr is None else lr)
-        found: list[list[Sizes]] = []
-        with _bar(len(ascending) * seeds, progress) as advance:
-            for i in range(len(ascending)):
-                found.append([])
-                for seed in range(seeds):
-                    found[i].append(run.measure(i, seed, linearity=seed == 0))
-                    advance()
-    return run.collect(found)
+    def scene(self, plan: Built, seed: int, *, raised: bool = True) -> Scene:
+        """What one network shows.
+
+        Raises:
+            PlanError: If the loss is not finite, or not a scalar that depends on the parameters.
+        """
+        network = self._built(plan, seed, 0.0, raised)
+        tensors = dict(network.model.named_parameters(remove_duplicate=False))
+        names, readouts = _roles(plan.table, network.model)
+        every = tuple(dict.fromkeys((*names, *readouts)))
+        inside = [n for n in names if n not in readouts and plan.table[n].role is not Role.FIXED]
+        try:
+            places = find_places(network, every, readouts, inside)
+        except RuntimeError:
+            # A model that casts by itself runs in its own precision only.
+            if not raised:
+                raise
+            return self.scene(plan, seed, raised=False)
+        floats = [p.dtype for p in tensors.values() if p.is_floating_point() or p.is_complex()]
+        zero = bool(readouts) and all(not bool(tensors[n].detach().any()) for n in readouts)
+        precision = max((torch.finfo(d).eps for d in floats), default=0.0)
+        return Scene(names, readouts, places, zero, precision, raised)
+
+    def network(self, plan: Built, scene: Scene, seed: int, lr: float) -> Watched:
+        """A new network, ready to train."""
+        return Watched(self._built(plan, seed, lr, scene.raised), scene.places, scene.names)
+
+    def everywhere(self, plan: Built, scene: Scene, seed: int) -> Scene:
+        """The same scene with every module that is called, and no tensors."""
+        network = self._built(plan, seed, 0.0, scene.raised)
+        order = tuple(n for n in called_modules(network) if n)
+        return replace(scene, names=(), places=Places({}, order, order))
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """The process's random numbers go on afterwards as if nothing had been drawn."""
+        with _own_random_numbers():
+            yield
+
+    def _built(self, plan: Built, seed: int, lr: float, raised: bool) -> Network:
+        seed_all(seed)
+        if plan.build is None:
+            raise PlanError("This plan was loaded without its factory: load(path, build=...).")
+        model = plan.build(**plan.table.target)
+        device = _device(self.batch)
+        model = model if device is None else model.to(device)
+        batch = self.batch
+        if raised and any(p.dtype in _HALF for p in model.parameters()):
+            model, batch = model.float(), _single(batch)
+        optimizer = self.own(plan, model, lr) if self.setup is None else self.setup(plan, model)
+        _check_optimizer(optimizer, plan.table.optimizer)
+        return Network(model, optimizer, self.loss, batch, seed)
 
 
 @contextmanager
@@ -141,25 +131,71 @@ def _own_random_numbers() -> Iterator[None]:
             np.random.set_state(states[1])
 
 
-@contextmanager
-def _bar(total: int, wanted: bool) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal's standard error, once the run has lasted for some time."""
-    if not (wanted and sys.stderr.isatty() and installed("rich")):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+def seed_all(seed: int) -> None:
+    """Seed whatever a factory may draw from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
 
-    columns = ("verify", BarColumn(), MofNCompleteColumn(), "networks", TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task, begun = bar.add_task("", total=total), time.monotonic()
 
-    def advance() -> None:
-        bar.advance(task)
-        if time.monotonic() - begun > _PATIENCE:
-            bar.start()
+def _roles(table: Plan, model: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the trainable tensors where they act, and of those that read out, trainable or not."""
+    places: dict[int, list[str]] = {}
+    trained: dict[int, bool] = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        if p.is_floating_point() or p.is_complex():
+            places.setdefault(id(p), []).append(name)
+            trained[id(p)] = p.requires_grad
+    names, readouts = [], []
+    for one, mine in places.items():
+        looks_up = [n for n in mine if _is_lookup(model, n)]
+        reads = [n for n in mine if n not in looks_up]
+        row = table[mine[0]]
+        acts = next((n for n in mine if n.rpartition(".")[0] == row.owner), mine[0])
+        if row.role is Role.OUTPUT:
+            readouts.append(acts)
+        elif looks_up and reads and row.role is Role.INPUT:
+            acts = looks_up[0]
+            readouts.append(reads[0])
+        # A frozen readout, as that of a model with adapters, reads out all the same.
+        if trained[one]:
+            names.append(acts)
+    return tuple(names), tuple(readouts)
 
-    try:
-        yield advance
-    finally:
-        bar.stop()
+
+def _is_lookup(model: nn.Module, name: str) -> bool:
+    return isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
+
+
+def _single(batch: Any) -> Any:
+    """A batch with its floating-point tensors in single precision, if they are in less."""
+    if isinstance(batch, torch.Tensor):
+        return batch.float() if batch.dtype in _HALF else batch
+    if isinstance(batch, Mapping):
+        return {k: _single(v) for k, v in batch.items()}
+    if isinstance(batch, list | tuple):
+        parts = [_single(v) for v in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch
+
+
+def _device(batch: Any) -> torch.device | None:
+    """Where the first tensor of a batch is."""
+    if isinstance(batch, torch.Tensor):
+        return batch.device
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    if isinstance(batch, Mapping | list | tuple):
+        return next((d for d in map(_device, parts) if d is not None), None)
+    return None
+
+
+def _check_optimizer(optimizer: Any, planned: str) -> None:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise PlanError(
+            "`setup` must return the optimizer that trains the model; it returned "
+            f"{type(optimizer).__name__}."
+        )
+    # Without weight decay, or with one that is not looked at here, Adam and AdamW are one.
+    law = followed(optimizer)
+    if law is None or (law == "sgd") != (planned == "sgd"):
+        refuse_another_law(planned, optimizer)

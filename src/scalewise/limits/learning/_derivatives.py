@@ -25,7 +25,7 @@ from scalewise._extras import require
 from scalewise.activations import Activation, activation
 from scalewise.gaussian import single_moment
 from scalewise.limits._checks import is_number, kind, positive, whole
-from scalewise.scaling import ABC, Strategy, readout_exponents
+from scalewise.scaling import ABC, Strategy, classify, readout_exponents
 
 __all__ = [
     "LearningDerivatives",
@@ -272,7 +272,7 @@ class _Flags:
     def __init__(self, strategy: Strategy | ABC) -> None:
         kind("strategy", strategy, {Strategy: "a strategy such as sw.scaling.mup()", ABC: "an ABC"})
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
-        found = plain.classify()
+        found = classify(plain)
         if not found.stable or found.r != 0:
             raise ValueError(
                 f"The derivatives of learning need a stable strategy whose features move, r = 0; {plain} is "

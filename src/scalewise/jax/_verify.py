@@ -1,0 +1,121 @@
+"""The networks of jax of one verification: how each is drawn, set up, trained and watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+
+from scalewise.jax._optimizers import check_optimizer
+from scalewise.jax._parts import named, parted
+from scalewise.jax._watched import Loss, Program, Watched
+from scalewise.plan import Plan, PlanError
+from scalewise.plan._run import Scene
+
+__all__ = ["JaxBench", "Loss", "Setup"]
+
+Setup = Callable[[Any, Any], Any]
+_HALF = (jnp.bfloat16, jnp.float16)
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """A plan with its factory."""
+
+    @property
+    def table(self) -> Plan:
+        """The settings of every tensor."""
+        ...
+
+    def drawn(self, seed: int) -> Any:
+        """A new model at the target."""
+        ...
+
+
+@dataclass(frozen=True)
+class JaxBench:
+    """See `scalewise.plan._run.Bench`.
+
+    Args:
+        batch: What `loss` is given.
+        loss: A function of (model, batch).
+        setup: What returns an initialised model and its optimiser; ``None`` for the plan's own.
+        own: The plan's own setup, for a learning rate of 1.
+        layout: How tensors of a tree are named.
+    """
+
+    batch: Any
+    loss: Loss
+    setup: Setup | None
+    own: Setup
+    layout: str
+    # What is compiled for the networks of one size: they differ by their arrays only.
+    _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def searches(self) -> bool:
+        """Whether the learning rate is ours to choose."""
+        return self.setup is None
+
+    def scene(self, plan: Drawn, seed: int) -> Scene:
+        """What one network shows.
+
+        Raises:
+            PlanError: If the loss is not finite, or not a number that depends on the parameters.
+        """
+        program, params, others = self._set_up(plan, seed)
+        program.check(params, others)
+        acting, attends = program.written(params, others)
+        values = named(plan.table, params)
+        tied = [n for n in values if acting.is_tied(n)]
+        names = tuple(acting.name(n, looked_up=n in tied) for n in values)
+        readouts = acting.readouts(values)
+        read = [values[plan.table[n].name] for n in readouts]
+        zero = bool(read) and not any(bool(jnp.any(x)) for x in read)
+        precision = max(float(jnp.finfo(x.dtype).eps) for x in values.values())
+        return Scene(names, readouts, acting.places(readouts, sorted({*attends})), zero, precision)
+
+    def network(self, plan: Drawn, scene: Scene, seed: int, lr: float) -> Watched:
+        """A new network, ready to train."""
+        rate = lr if self.searches else 1.0
+        return Watched(*self._set_up(plan, seed), scene, rate)
+
+    def everywhere(self, plan: Drawn, scene: Scene, seed: int) -> Scene:
+        """The same scene with what every tensor is multiplied with, and no tensors."""
+        return replace(scene, names=(), places=replace(scene.places, reads=scene.places.order))
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Nothing is drawn from random numbers of the process."""
+        yield
+
+    def _set_up(self, plan: Drawn, seed: int) -> tuple[Program, Any, Any]:
+        """A network's program, and its arrays: those that are trained, and others."""
+        size = tuple((k, repr(v)) for k, v in plan.table.target.items())
+        found = (self.setup or self.own)(plan, plan.drawn(seed))
+        if not isinstance(found, tuple) or len(found) != 2 or not hasattr(found[1], "update"):
+            raise PlanError(
+                "`setup` must return the initialised model and the optimiser of optax that trains it, as in "
+                f"lambda plan, model: (plan.init(model), plan.optax(optax.adam(1e-3))); it returned {found!r:.200}."
+            )
+        model, tx = found
+        parts = parted(model, self.layout)
+        params, batch = parts.params, self.batch
+        if any(x.dtype in _HALF for x in jax.tree.leaves(params)):
+            params, batch = _single(params), _single(batch)
+        if size not in self._programs:
+            if self.setup is not None and not self._programs:
+                check_optimizer(tx, plan.table, like=params)
+            self._programs[size] = Program(plan.table, parts.join, self.loss, batch, tx)
+        return self._programs[size], params, parts.others
+
+
+def _single(tree: Any) -> Any:
+    """The same with floating-point arrays in single precision, if they are in less."""
+    return jax.tree.map(
+        lambda x: x.astype(jnp.float32) if getattr(x, "dtype", None) in _HALF else x, tree
+    )

@@ -1,0 +1,55 @@
+"""Networks of one width and several depths: what every module is given and returns, before and after a step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from scalewise.plan._depth import READOUT
+from scalewise.plan._measurement import Quantity
+from scalewise.plan._names import bare, pattern
+from scalewise.plan._run import Planned, Run
+from scalewise.plan._sizes import measure_network
+
+__all__ = ["seen_over_depths"]
+
+_SEEN = (Quantity.OUTPUT, Quantity.CHANGE, Quantity.FEATURES, Quantity.FEATURES_CHANGE)
+
+
+def seen_over_depths(
+    ends: Run, plans: Sequence[Planned], seeds: int, advance: Callable[[], None]
+) -> dict[tuple[str, Quantity], np.ndarray]:
+    """Sizes of what comes after all blocks, over depths and seeds.
+
+    Args:
+        ends: A run at the least and the largest depth.
+        plans: The plan at each depth, ascending.
+        seeds: Networks of each depth.
+        advance: Called after each.
+    """
+    bench, shape = ends.bench, (len(plans), seeds)
+    found: dict[tuple[str, Quantity], np.ndarray] = {}
+    counts: list[Counter[str]] = []
+    for i, at in enumerate(plans):
+        run = replace(ends, plans=(at,), widths=ends.widths[:1])
+        scene = bench.scene(at, run.draw(0))
+        whole = replace(run, scene=bench.everywhere(at, scene, run.draw(0)))
+        order = whole.scene.places.order
+        counts.append(Counter(map(_kind, order)))
+        last = {_kind(n): n for n in order} | {READOUT: scene.places.reads[-1]}
+        for seed in range(seeds):
+            sizes = measure_network(whole.network(0, seed), run.steps).module
+            for kind, name in last.items():
+                for q in (q for q in _SEEN if (name, q) in sizes):
+                    found.setdefault((kind, q), np.full(shape, np.nan))[i, seed] = sizes[name, q]
+            advance()
+    # Modules inside a block have fewer blocks below them than the depth: what comes after all is measured.
+    after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {READOUT}
+    return {k: v for k, v in found.items() if k[0] in after and not np.isnan(v).any()}
+
+
+def _kind(name: str) -> str:
+    return pattern(bare(name, ()))

@@ -1,0 +1,274 @@
+"""The networks of one verification: how far each is trained, and what is told of all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from scalewise.plan._errors import PlanError
+from scalewise.plan._growth import growth_over
+from scalewise.plan._measurement import Measurement, Quantity
+from scalewise.plan._names import pattern
+from scalewise.plan._roles import Kind
+from scalewise.plan._sizes import Network, Places, Sizes, measure_network
+from scalewise.plan._table import Plan
+
+__all__ = ["Bench", "Planned", "Run", "Scene", "prepared"]
+
+# Features change by one percent: far above rounding, and far below where the response bends.
+_RESPONSE, _FIRST_LR, _TRIALS = 1e-2, 1e-3, 12
+_OF_MODULE = (Quantity.OUTPUT, Quantity.CHANGE)
+_OF_FEATURES = (Quantity.FEATURES, Quantity.FEATURES_CHANGE)
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A plan of any framework."""
+
+    @property
+    def table(self) -> Plan:
+        """The settings of every tensor."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What can be learnt from one network of all that are alike but for their sizes.
+
+    Args:
+        names: The trainable tensors; a tied one by the name it has where it looks up.
+        readouts: The tensors that read out; a tied one by the name it has there.
+        places: Where all these act.
+        zero_readout: Whether the readout starts at zero.
+        precision: Rounding unit of the parameters.
+        raised: Whether parameters and batches of half precision are raised to single: powers are those of
+            the model, and rounding has none.
+    """
+
+    names: tuple[str, ...]
+    readouts: tuple[str, ...]
+    places: Places
+    zero_readout: bool
+    precision: float
+    raised: bool = True
+
+
+@runtime_checkable
+class Bench(Protocol):
+    """How an adapter builds the networks of a verification, on one batch and with one loss."""
+
+    @property
+    def searches(self) -> bool:
+        """Whether the learning rate is ours to choose."""
+        ...
+
+    def scene(self, plan: Any, seed: int) -> Scene:
+        """What one network shows; raises `PlanError` where its loss cannot be used."""
+        ...
+
+    def network(self, plan: Any, scene: Scene, seed: int, lr: float) -> Network:
+        """A new network, ready to train: an independent draw for each seed."""
+        ...
+
+    def everywhere(self, plan: Any, scene: Scene, seed: int) -> Scene:
+        """The same scene with every place where something can be seen, and no tensors."""
+        ...
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """The process's random numbers go on afterwards as if nothing had been drawn."""
+        ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all networks of one measurement have in common.
+
+    Args:
+        bench: Builds them.
+        plans: For each width the plan with that target.
+        widths: Ascending.
+        scene: Where tensors act, the same at every width.
+        steps: Optimiser steps.
+        lr: Learning rate at the base; ``None`` where the user's own setup chose it.
+    """
+
+    bench: Bench
+    plans: Sequence[Planned]
+    widths: tuple[int, ...]
+    scene: Scene
+    steps: int
+    lr: float | None = None
+
+    def network(self, index: int, seed: int) -> Network:
+        """A new network of one of the widths."""
+        drawn = self.draw(seed, index)
+        return self.bench.network(self.plans[index], self.scene, drawn, self.lr or 0.0)
+
+    def draw(self, seed: int, index: int = 0) -> int:
+        """What a network is drawn from: independent for each width and seed."""
+        return _draw(seed, self.widths[index])
+
+    def measure(self, index: int, seed: int, *, linearity: bool = False) -> Sizes:
+        """The sizes of one network."""
+        return measure_network(self.network(index, seed), self.steps, linearity=linearity)
+
+    def with_rate(self, lr: float | None) -> Run:
+        """The same with the learning rate given, or one that is small, unless the user's setup has one."""
+        if not self.bench.searches:
+            return self
+        return replace(self, lr=self._small_lr() if lr is None else lr)
+
+    def _small_lr(self) -> float:
+        """A learning rate at which no features, at the least and the largest width, move by more than 1 %.
+
+        Raises:
+            PlanError: If none is found.
+        """
+        lr, finite = _FIRST_LR, False
+        for _ in range(_TRIALS):
+            trial = replace(self, lr=lr)
+            ends = [trial.measure(i, 0) for i in (0, len(self.widths) - 1)]
+            found = max(_response(s, self.scene.places) for s in ends)
+            finite = finite or math.isfinite(found)
+            if found == 0 or not math.isfinite(found):
+                lr *= 1e-2 if found else 10.0
+                continue
+            if _RESPONSE / 4 <= found <= 2 * _RESPONSE:
+                return lr
+            lr *= (_RESPONSE / found) ** (1 / self.steps)
+        if not finite:
+            raise PlanError(
+                f"After one step with any learning rate from {_FIRST_LR:g} down to {lr:.0e} what the network "
+                "returns is not finite, so its gradients are not finite at initialisation: check the loss at "
+                f"{self.plans[0].table.width_name} = {self.widths[0]} and {self.widths[-1]}."
+            )
+        raise PlanError(
+            "No learning rate was found at which features move by about one percent; give one as `lr`, "
+            "and check that the loss is finite and depends on the features."
+        )
+
+    def collect(self, found: list[list[Sizes]]) -> Measurement:
+        """All sizes as arrays: one row for a tensor, with what its module does in that of its leader."""
+        places, readouts = self.scene.places, self.scene.readouts
+        ranks = {m: i for i, m in enumerate(places.order)}
+        rows = dict.fromkeys((*self.scene.names, *readouts))
+        modules = {n: places.module.get(n, "") for n in rows}
+        tensors = tuple(sorted(rows, key=lambda n: ranks.get(modules[n], -1)))
+        shape = (len(tensors), len(self.widths), len(found[0]))
+        sizes = {q: np.full(shape, np.nan) for q in Quantity}
+        leaders = {m: self._leader(m) for m in places.order}
+        _refuse_one_draw(found, self.scene.names)
+        for i, of_width in enumerate(found):
+            for j, one in enumerate(of_width):
+                for (name, quantity), size in one.tensor.items():
+                    sizes[quantity][tensors.index(name), i, j] = size
+                for (module, quantity), size in one.module.items():
+                    sizes[quantity][tensors.index(leaders[module]), i, j] = size
+        return Measurement(
+            widths=np.array(self.widths, dtype=float),
+            tensors=tensors,
+            modules=tuple(modules[n] for n in tensors),
+            readouts=tuple(n for n in tensors if n in readouts),
+            sizes=sizes,
+            steps=self.steps,
+            zero_readout=self.scene.zero_readout,
+            lr=self.lr,
+            precision=self.scene.precision,
+            nonlinearity=np.array([of_width[0].nonlinearity for of_width in found]),
+            constant=frozenset.intersection(*(frozenset(s.constant) for w in found for s in w)),
+            growth={n: growth_over([p.table for p in self.plans], n) for n in tensors},
+            attention=_attention(found),
+        )
+
+    def _leader(self, module: str) -> str:
+        """The tensor that stands for a module: the readout, or what sums or looks up, or the first."""
+        mine = self.scene.places.tensors(module)
+        table = self.plans[0].table
+        leading = [n for n in mine if n in self.scene.readouts]
+        leading += [n for n in mine if table[n].kind in (Kind.MATRIX, Kind.LOOKUP)]
+        return (leading or mine)[0]
+
+
+def prepared(
+    bench: Bench, plans: Sequence[Planned], widths: tuple[int, ...], steps: int | None
+) -> Run:
+    """A run with all that can be learnt from one network, but for the learning rate.
+
+    Raises:
+        PlanError: If nothing reads out, the loss is not finite, or the readout starts at zero and one step
+            is asked for.
+    """
+    scene = bench.scene(plans[0], _draw(0, widths[0]))
+    if not scene.readouts:
+        raise PlanError(
+            "No tensor of this model reads out its features to a fixed number of outputs, so whether "
+            "the outputs move cannot be measured. Verify a model with its head, or say which tensor "
+            'is it with roles={NAME: "output"}.'
+        )
+    if scene.zero_readout and steps == 1:
+        raise PlanError(
+            f"The readout `{scene.readouts[0]}` starts at zero, so the first step moves it alone and shows "
+            "nothing of the features. Take steps=2, or leave `steps` out."
+        )
+    return Run(bench, plans, widths, scene, steps or (2 if scene.zero_readout else 1))
+
+
+def _draw(seed: int, width: int) -> int:
+    """An independent draw for each width and seed."""
+    return int(np.random.SeedSequence([seed, width]).generate_state(1)[0])
+
+
+def _refuse_one_draw(found: list[list[Sizes]], names: Sequence[str]) -> None:
+    """Networks of one width that start alike are one network, and their scatter tells no error.
+
+    Raises:
+        PlanError: If every tensor that is drawn at all has one spread in all networks of one width.
+    """
+    for of_width in found:
+        drawn = [n for n in names if all(n not in s.constant for s in of_width)]
+        spreads = [{s.tensor[n, Quantity.WEIGHT] for s in of_width} for n in drawn]
+        if spreads and all(len(sizes) == 1 for sizes in spreads):
+            raise PlanError(
+                "The factory draws the same weights for every seed, so how surely a power is known cannot be "
+                "told. Let it draw from the random numbers that it is given, and fix no seed inside."
+            )
+
+
+def _attention(found: list[list[Sizes]]) -> dict[tuple[str, Quantity], np.ndarray]:
+    """Attention logits and their change, over all layers of a kind."""
+    out: dict[tuple[str, Quantity], np.ndarray] = {}
+    for i, of_width in enumerate(found):
+        for j, one in enumerate(of_width):
+            kinds: dict[tuple[str, Quantity], list[float]] = {}
+            for place, sizes in one.attention.items():
+                for quantity, size in sizes.items():
+                    kinds.setdefault((pattern(place), quantity), []).append(size)
+            for key, parts in kinds.items():
+                array = out.setdefault(key, np.full((len(found), len(of_width)), np.nan))
+                array[i, j] = math.sqrt(math.fsum(s * s for s in parts) / len(parts))
+    return out
+
+
+def _response(sizes: Sizes, places: Places) -> float:
+    """The largest relative change of what any module returns, readouts apart, or of what these read.
+
+    Where that is nothing, of any tensor's entries.
+    """
+    largest = 0.0
+    pairs = [(_OF_MODULE, m) for m in places.order if m not in places.reads]
+    pairs += [(_OF_FEATURES, m) for m in places.reads]
+    for (size, change), module in pairs:
+        was, moved = sizes.module.get((module, size)), sizes.module.get((module, change))
+        if was and moved is not None:
+            largest = max(largest, moved / was if math.isfinite(was) else math.inf)
+    if largest:
+        return largest
+    # Where no module shows features, or nothing moves them: the weights themselves.
+    weights = {n: size for (n, q), size in sizes.tensor.items() if q is Quantity.WEIGHT and size}
+    updates = [sizes.tensor[n, Quantity.UPDATE] / size for n, size in weights.items()]
+    return max(updates, default=0.0)

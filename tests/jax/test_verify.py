@@ -1,0 +1,315 @@
+"""Agreement: networks of jax over widths against their plan; planted mistakes; the same networks in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+from flax import nnx
+
+import scalewise as sw
+from jax_attending import ROLES, WORDS, attends, masked, over_d, scaled
+from jax_models import mlp_roles, preactivations
+from scalewise.jax import JaxPlan
+from scalewise.plan import PlanError
+from scalewise.plan._check import Check
+from scalewise.plan._diagnosis import Cause
+from scalewise.plan._measurement import Quantity
+
+WIDTHS = [32, 64, 128]
+RNG = np.random.default_rng(5)
+X, Y = RNG.standard_normal((16, 8)).astype(np.float32), RNG.integers(10, size=16)
+TOKENS = RNG.integers(WORDS, size=(2, 7))
+MUP = sw.scaling.mup()
+
+
+def tree(width: int, seed: int = 0) -> Any:
+    """Two hidden layers and a readout, drawn by NumPy; biases too."""
+    draw = np.random.default_rng(seed).standard_normal
+    sizes = [(8, width), (width, width), (width, 10)]
+    layers = [{"W": draw(s) / s[0] ** 0.5, "b": 0.3 * draw(s[1])} for s in sizes]
+    layers = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), layers)
+    return {"layers": layers[:-1], "head": layers[-1]}
+
+
+class Normed(nnx.Module):
+    """Layers of Flax with a norm between them and dropout before the readout."""
+
+    def __init__(self, width: int, seed: int):
+        rngs = nnx.Rngs(seed)
+        self.first, self.second = (
+            nnx.Linear(8, width, rngs=rngs),
+            nnx.Linear(width, width, rngs=rngs),
+        )
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+        self.dropout = nnx.Dropout(0.1, rngs=rngs)
+        self.head = nnx.Linear(width, 10, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = self.norm(jnp.tanh(self.first(x)))
+        return self.head(self.dropout(nnx.relu(self.second(x))))
+
+
+class Tied(nnx.Module):
+    """An embedding whose transpose reads out."""
+
+    def __init__(self, width: int, seed: int):
+        rngs = nnx.Rngs(seed)
+        self.embed = nnx.Embed(WORDS, width, rngs=rngs)
+        self.mix = nnx.Linear(width, width, rngs=rngs)
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        x = self.embed(tokens)
+        return self.embed.attend(x + jnp.tanh(self.mix(x)))
+
+
+def likelihood(logits: jax.Array, labels: Any) -> jax.Array:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+
+def of_tree(params: Any, batch: Any) -> jax.Array:
+    return likelihood(preactivations(params, batch[0])[-1], batch[1])
+
+
+def called(model: Any, batch: Any) -> jax.Array:
+    return likelihood(model(batch[0]), batch[1])
+
+
+def mapped(model: Any, batch: Any) -> jax.Array:
+    return likelihood(jax.vmap(model)(batch[0]), batch[1])
+
+
+def planned(build: Callable[..., Any], optimizer: str = "sgd", **options: Any) -> JaxPlan:
+    settings: dict[str, Any] = {"strategy": MUP} | options
+    return sw.jax.plan(
+        build, base={"width": 32}, target={"width": 64}, optimizer=optimizer, **settings
+    )
+
+
+def of_trees(optimizer: str = "sgd", **options: Any) -> JaxPlan:
+    settings: dict[str, Any] = {
+        "roles": mlp_roles(2), "inputs": X, "apply": lambda p, x: preactivations(p, x)[-1]
+    } | options  # fmt: skip
+    return planned(tree, optimizer, **settings)
+
+
+def attending(
+    write: Callable[..., Any], optimizer: str, **options: Any
+) -> tuple[JaxPlan, Callable[..., Any]]:
+    """A plan for a small transformer, and its loss."""
+
+    def build(width: int, seed: int = 0) -> Any:
+        draw = np.random.default_rng(seed).standard_normal
+        made = {"embed": draw((WORDS, width)), "mix": [draw((width, 3 * width)) / width**0.5],
+                "head": draw((width, WORDS)) / width**0.5}  # fmt: skip
+        return jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), made)
+
+    apply = attends(write, lambda n: 2)
+    plan = planned(build, optimizer, roles=ROLES, apply=apply, inputs=TOKENS[:, :-1], **options)
+    return plan, lambda m, b: likelihood(apply(m, b[:, :-1], m["head"].shape[0]), b[:, 1:])
+
+
+def test_the_same_networks_have_the_same_sizes_in_torch_and_jax() -> None:
+    def build(width: int) -> torch.nn.Module:
+        # What `verify` seeds a factory of PyTorch with is what it gives one of jax.
+        arrays = tree(width, torch.initial_seed() % 2**31)
+        layers: list[torch.nn.Module] = []
+        for layer in [*arrays["layers"], arrays["head"]]:
+            linear = torch.nn.Linear(*layer["W"].shape)
+            with torch.no_grad():
+                linear.weight.copy_(torch.tensor(np.asarray(layer["W"]).T))
+                linear.bias.copy_(torch.tensor(np.asarray(layer["b"])))
+            layers += [linear, torch.nn.Tanh()]
+        return torch.nn.Sequential(*layers[:-1])
+
+    def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    names = dict(zip(("0", "2", "4"), ("layers.0", "layers.1", "head"), strict=True))
+    problems = []
+    for optimizer, strategy in (("sgd", sw.scaling.ntk()), ("adam", MUP)):
+        one = sw.torch.plan(
+            build, base={"width": 32}, target={"width": 64}, strategy=strategy, optimizer=optimizer
+        ).verify((torch.tensor(X), torch.tensor(Y)), loss, widths=WIDTHS, seeds=2)
+        two = of_trees(optimizer, strategy=strategy).verify((X, Y), of_tree, widths=WIDTHS, seeds=2)
+        assert one.measured.lr == pytest.approx(two.measured.lr, rel=1e-3)
+        assert (str(one.verdict), one.ok) == (str(two.verdict), two.ok)
+        for row in one.rows:
+            owner, _, kind = row.tensor.partition(".")
+            other = two.row(f"{names[owner]}.{'W' if kind == 'weight' else 'b'}", row.quantity)
+            sizes = (
+                one.measured.of(row.tensor, Quantity.OWN_CHANGE),
+                two.measured.of(other.tensor, Quantity.OWN_CHANGE),
+            )
+            same = (row.predicted, row.least, row.agrees) == (
+                other.predicted,
+                other.least,
+                other.agrees,
+            )
+            near = row.fit.slope == pytest.approx(other.fit.slope, abs=2e-3)
+            if not (same and near and np.allclose(*sizes, rtol=1e-3)):
+                problems.append(f"{optimizer}: {row}, {other}")
+    assert not problems, "\n".join(problems)
+
+
+def test_right_plans_are_silent() -> None:
+    attention, of_attention = attending(over_d, "adam")
+    multiplied = planned(
+        lambda width, seed=0: {"embed": (t := tree(width, seed))["layers"][0]["W"], "mix":
+                               [t["layers"][1]["W"]], "head": t["head"]["W"]},
+        roles=ROLES, apply=(act := scaled((0.5, -0.5, -1.0))), inputs=Y[None] % 8, optimizer="adam",
+    )  # fmt: skip
+    cases: list[tuple[JaxPlan, Any, Any, str]] = [
+        (planned(lambda width, seed=0: Normed(width, seed), "adamw"), (X, Y), called, "second.kernel"),
+        (
+            planned(lambda width, seed=0: eqx.nn.MLP(8, 10, width, 2, key=jax.random.key(seed))),
+            (X, Y), mapped, "layers.1.weight",
+        ),
+        (of_trees("sgd"), (X, Y), of_tree, "layers.1.W"),
+        (attention, TOKENS, of_attention, "mix.0"),
+        (
+            multiplied, Y[None] % 8,
+            lambda m, b: likelihood(act(m, b, m["head"].shape[0]), b), "mix.0",
+        ),
+    ]  # fmt: skip
+    problems = []
+    for plan, batch, loss, hidden in cases:
+        c = plan.verify(batch, loss, widths=WIDTHS, seeds=3)
+        seen = c.row(hidden, "own_change").fit
+        if not c.ok or str(c.verdict) != "feature learning, stable" or abs(seen.slope) > 0.15:
+            problems.append(str(c))
+    assert not problems, "\n\n".join(problems)
+
+
+def spoiled(name: str, *, init: float = 0.0, rate: float = 0.0) -> Callable[..., Any]:
+    """A training script with one mistake: a power of the width in one tensor's settings."""
+
+    def setup(plan: JaxPlan, model: Any) -> Any:
+        factor = plan.table.target["width"] / 32
+
+        def only(power: float) -> Callable[..., Any]:
+            return lambda path, x: (
+                x
+                * (
+                    factor**power
+                    if jax.tree_util.keystr(path, simple=True, separator=".") == name
+                    else 1
+                )
+            )
+
+        params = jax.tree_util.tree_map_with_path(only(init), plan.init(model))
+        scale = optax.stateless(lambda u, _: jax.tree_util.tree_map_with_path(only(rate), u))
+        return params, optax.chain(plan.optax(optax.sgd(1e-2)), scale)
+
+    return setup
+
+
+def test_planted_mistakes_are_named() -> None:
+    def script(plan: JaxPlan, model: Any) -> Any:
+        # One learning rate for all, on the weights as the model's own code draws them.
+        return model, optax.sgd(1e-2)
+
+    wrong, of_wrong = attending(masked, "sgd", multiplied=["attention"])
+    plan = of_trees()
+    cases: list[tuple[Check, Cause, str, float]] = [
+        (
+            plan.verify((X, Y), of_tree, widths=WIDTHS, seeds=2, setup=spoiled(name, **mistake)),
+            cause, name, power,
+        )
+        for name, mistake, cause, power in (
+            ("layers.1.W", {"init": 0.5}, Cause.INITIALISATION, 0.5),
+            ("layers.0.W", {"rate": -0.5}, Cause.LEARNING_RATE, -0.5),
+        )
+    ]  # fmt: skip
+    cases += [
+        (
+            plan.verify((X, Y), of_tree, widths=WIDTHS, seeds=2, setup=script),
+            Cause.LEARNING_RATE, "layers.0.W", -1.0,
+        ),
+        (wrong.verify(TOKENS, of_wrong, widths=WIDTHS, seeds=3), Cause.ATTENTION, "mix", 0.4),
+        (
+            planned(
+                lambda width, seed=0: Tied(width, seed), readouts=["embed.embedding"],
+                multiplied=["embed.attend"], inputs=TOKENS[:, :-1],
+            ).verify((TOKENS[:, :-1], TOKENS[:, 1:]), called, widths=WIDTHS, seeds=2),
+            Cause.FORWARD, "embed.attend", 0.5,
+        ),
+    ]  # fmt: skip
+    problems = []
+    for c, cause, name, power in cases:
+        named = {(k.tensor, k.cause): k.power for k in c.culprits}
+        if abs(named.get((name, cause), 9.0) - power) > 0.2 or c.ok:
+            problems.append(str(c))
+    assert not problems, "\n\n".join(problems)
+
+
+def test_a_residual_multiplier_that_is_not_applied_is_named() -> None:
+    def build(width: int, depth: int, seed: int = 0) -> Any:
+        draw = np.random.default_rng(seed).standard_normal
+        made = {"first": draw((8, width)) / 3, "head": draw((width, 10)) / width**0.5}
+        made["blocks"] = [draw((width, width)) / width**0.5 for _ in range(depth)]
+        return jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), made)
+
+    def apply(params: Any, x: jax.Array) -> jax.Array:
+        h = x @ params["first"]
+        for W in params["blocks"]:
+            h = h + jax.nn.relu(h / jnp.sqrt((h**2).mean(-1, keepdims=True))) @ W
+        return jnp.tanh(h) @ params["head"]
+
+    plan = sw.jax.plan(
+        build, base={"width": 16, "depth": 2}, target={"width": 32, "depth": 4}, strategy=MUP,
+        roles={"first": "input", "blocks.*": "hidden", "head": "output"}, optimizer="adam",
+        residual=1, multiplied=["residual"], apply=apply, inputs=X,
+    )  # fmt: skip
+    c = plan.verify(
+        (X, Y), lambda m, b: likelihood(apply(m, b[0]), b[1]), widths=[16, 32, 64], seeds=2,
+        depth=2, depths=[2, 4, 8],
+    )  # fmt: skip
+    assert c.depth is not None
+    assert not c.depth.ok
+    assert "plan.multipliers['residual']" in str(c)
+
+
+def test_what_cannot_be_verified() -> None:
+    plan = of_trees()
+    problems = [
+        ("no argument 'seed'", planned(lambda width: tree(width), roles=mlp_roles(2)), {}),
+        (
+            "draws the same weights",
+            planned(lambda width, seed=0: tree(width), roles=mlp_roles(2)),
+            {},
+        ),
+        ("must return one number", plan, {"loss": lambda m, b: preactivations(m, b[0])[-1]}),
+        ("The loss is nan", plan, {"loss": lambda m, b: of_tree(m, b) * jnp.nan}),
+        ("No learning rate was found", plan, {"loss": lambda m, b: 0 * of_tree(m, b)}),
+        ("must return the initialised model", plan, {"setup": lambda plan, model: model}),
+        ("steps have a fixed size", of_trees("adam"), {"setup": lambda p, m: (m, optax.sgd(0.1))}),
+    ]
+    missed = []
+    for said, of, changed in problems:
+        options: dict[str, Any] = {
+            "loss": of_tree,
+            "widths": [8, 16, 32],
+            "seeds": 2,
+            "lr": None,
+        } | changed
+        try:
+            of.verify((X, Y), **options)
+        except PlanError as error:
+            if said not in str(error):
+                missed.append(f"{said}: {error}")
+        else:
+            missed.append(said)
+    assert not missed, "\n".join(missed)
+    with pytest.raises(PlanError, match="`seed` must be the name"):
+        of_trees(seed=0)
+    with pytest.raises(TypeError) as caught:
+        plan.verify((X, Y), lambda m, b: m(b), widths=[8, 16, 32])
+    assert "called as loss(model, batch)" in caught.value.__notes__[0]
