@@ -74,13 +74,6 @@ def test_the_quick_commands_do_not_wait_for_jax():
 # --- predict ------------------------------------------------------------------------------------
 
 
-def test_predict_does_not_work_for_a_store_that_cannot_be_written(data, monkeypatch):
-    monkeypatch.setitem(sys.modules, "zarr", None)
-    told = refused("predict", *data, *TINY, "--out", "theory.zarr")
-    assert "`--out`, which writes a Zarr store, needs zarr, which is not installed" in told
-    assert told.endswith("pip install 'scalewise[nets]'\n")
-
-
 def test_predict_prints_a_table_and_saves(data):
     told = run("predict", *data, *TINY, "--out", "theory.zarr").stdout
     assert "four_point_vertex" in told

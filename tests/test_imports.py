@@ -70,6 +70,10 @@ def test_imports_point_up() -> None:
     assert {("theory", "gaussian"), ("nets", "network"), ("network", "critical")} <= seen
 
 
+# What another library imports for whoever calls these.
+IMPLIED = {"to_zarr": "zarr", "open_zarr": "zarr"}
+
+
 @dataclass(frozen=True)
 class Import:
     """What a statement imports when the program runs; what only type checkers read is left out."""
@@ -114,8 +118,11 @@ def imports(path: Path) -> tuple[Import, ...]:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute) and node.attr in IMPLIED:
+            names = [IMPLIED[node.attr]]
         if names:
-            before = packages_in(c for c in guards if c.lineno < cast(ast.stmt, node).lineno)
+            line = cast(ast.stmt | ast.expr, node).lineno
+            before = packages_in(c for c in guards if c.lineno < line)
             found.append(Import(tuple(names), later, frozenset(before)))
         for child in ast.iter_child_nodes(node):
             visit(child, later, guards)
@@ -240,8 +247,8 @@ OUTSIDE = {
     "torch": "numpy torch rich",
     "jax": "numpy jax optax",
     "experiments": "numpy scipy jaxtyping xarray matplotlib jax",
-    "report": "numpy scipy xarray matplotlib jinja2 markupsafe",
-    "cli": "numpy xarray typer rich",
+    "report": "numpy scipy xarray matplotlib jinja2 markupsafe zarr",
+    "cli": "numpy xarray typer rich zarr",
     "__main__": "",
     "__init__": "",
 }
@@ -405,9 +412,9 @@ REFUSALS = (
     ("`scalewise.jax`", f"jax, {ONE}", "jax"),
     ("`Check.plot`", f"matplotlib, {ONE}", "report"),
     ("The data set 'digits'", f"scikit-learn, {ONE}", "data"),
-    ("A report", f"matplotlib, jinja2 and markupsafe, {TWO}", "report"),
+    ("A report", f"matplotlib, jinja2, markupsafe and zarr, {TWO}", "report"),
     ("An experiment", f"matplotlib, {ONE}", "report"),
-    ("scalewise: The command line", f"typer and rich, {TWO}", "cli"),
+    ("scalewise: The command line", f"typer, rich and zarr, {TWO}", "cli"),
 )
 
 
