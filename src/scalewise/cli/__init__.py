@@ -15,7 +15,7 @@ __all__ = ["main"]
 def main() -> None:
     """Entry point of the command ``scalewise``."""
     try:
-        require("typer", "rich", for_="The command line", extra="cli")
+        require("typer", "rich", "zarr", for_="The command line", extra="cli")
     except MissingExtraError as error:
         print(f"scalewise: {error}", file=sys.stderr)
         sys.exit(2)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 import xarray as xr
 
-from scalewise._extras import require
 from scalewise.cli._output import INTERRUPTED, complain
 from scalewise.data import load_inputs
 from scalewise.networks import MLP
@@ -220,7 +219,6 @@ def target(out: Path | None, force: bool) -> Path | None:
     """Where to save, if nothing is lost by it."""
     if out is None:
         return None
-    require("zarr", for_="`--out`, which writes a Zarr store,", extra="nets")
     if out.suffix != ".zarr":
         raise Refusal(f"--out names a Zarr store and must end in .zarr; got {str(out)!r}.")
     if out.exists() and not force:

@@ -2,7 +2,7 @@
 
 from scalewise._extras import require
 
-require("matplotlib", "jinja2", "markupsafe", for_="A report", extra="report")
+require("matplotlib", "jinja2", "markupsafe", "zarr", for_="A report", extra="report")
 
 from scalewise.report._page import result_record, write_report
 from scalewise.report._results import Results
