@@ -136,6 +136,7 @@ LATE = {
     "cli/_app.py": "a command starts fast: each imports only what it runs",
     "cli/_options.py": "a command starts fast: only those that measure need the ensembles",
     "jax/_optax.py": "what needs optax is imported once it is there",
+    "jax/_verify.py": "the same",
     "plan/_check.py": "a picture needs matplotlib, a verdict does not",
     "theory/_predict.py": "few networks have skip connections, and their room imports an optimiser of SciPy",
 }

@@ -43,7 +43,6 @@ def parted(model: Any, layout: str) -> Parts:
     """
     if is_nnx_module(model):
         nnx = sys.modules["flax.nnx"]  # whoever has a module of it has imported it
-
         graph, params, others = nnx.split(model, nnx.Param, ...)
         return Parts(params, others, lambda p, o: nnx.merge(graph, p, o, copy=True))
     if layout == "linen" and isinstance(model, Mapping) and "params" in model:
@@ -58,7 +57,7 @@ def parted(model: Any, layout: str) -> Parts:
     arrays = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array | np.ndarray)]
     further = [i for i in arrays if i not in mine]
 
-    def join(params: Any, others: Any) -> Any:
+    def join(params: Any, others: Any, /) -> Any:
         whole = list(leaves)
         found = jax.tree.leaves(params)
         for i, value in zip([*mine, *further], [*found, *others], strict=True):

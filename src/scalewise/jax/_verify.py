@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from scalewise.jax._optimizers import check_optimizer
+from scalewise._extras import require
 from scalewise.jax._parts import named, parted
 from scalewise.jax._watched import Loss, Program, Watched
 from scalewise.plan import Plan, PlanError
@@ -109,6 +109,9 @@ class JaxBench:
             params, batch = _single(params), _single(batch)
         if size not in self._programs:
             if self.setup is not None and not self._programs:
+                require("optax", for_="`plan.verify`", extra="jax")
+                from scalewise.jax._optimizers import check_optimizer
+
                 check_optimizer(tx, plan.table, like=params)
             self._programs[size] = Program(plan.table, parts.join, self.loss, batch, tx)
         return self._programs[size], params, parts.others
