@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     of_measure(
         "measured H1: intercept for slope",
-        "order = 1 if ESTIMATORS[name].slope_of else 0",
+        "order = 1 if rows[name].slope_of else 0",
         "order = 0",
     ),
     of_sampler(
