@@ -153,7 +153,7 @@ MUTANTS = (
         "measured metric: skip connection without its square",
         "net.skips[i + 1] ** 2",
         "net.skips[i + 1]",
-        f"{AGREE}test_mean_ntk_and_metric_are_those_of_real_weights",
+        f"{AGREE}test_theory_and_ensembles_agree",
     ),
     of_sampler(
         "sampled layers: what is remembered",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     of_measure(
         "measured H1: intercept for slope",
-        "order = 1 if ESTIMATORS[name].slope_of else 0",
+        "order = 1 if rows[name].slope_of else 0",
         "order = 0",
     ),
     of_sampler(

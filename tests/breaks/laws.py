@@ -4,6 +4,10 @@ from breaks import row
 
 AGREE = "tests/agreement/test_residual_against_ensembles.py::test_theory_and_ensembles_agree"
 of_residual = row("theory/residual/_residual.py", "tests/theory/test_residual.py")
+of_residual_coefficients = row(
+    "theory/residual/_coefficients.py",
+    "tests/agreement/test_residual_against_ensembles.py::test_without_skip_connections_nothing_is_missing",
+)
 of_residual_metric = row("theory/residual/_residual_metric.py", "tests/theory/test_residual.py")
 of_residual_single_input = row(
     "theory/residual/_residual_single_input.py", "tests/theory/test_residual.py"
@@ -34,6 +38,11 @@ MUTANTS = (
         "Theta = (C_W * M[1, 1] + skip) * Theta",
         "Theta = C_W * M[1, 1] * Theta",
         AGREE,
+    ),
+    of_residual_coefficients(
+        "residual: small parameter without the width",
+        "relative.max(axis=(1, 2)) / below",
+        "relative.max(axis=(1, 2))",
     ),
     of_residual_metric(
         "residual: own past of several inputs forgotten",

@@ -157,9 +157,9 @@ def _measured(config: Config, name: str) -> dict[str, float]:
     net = _network(config, name, 0.5**0.5, config.measured_depth)
     x = np.array([[net.C_W[0] ** -0.5]])
     found = measure(net, x, networks=config.networks, seed=config.seed, progress=False,
-                    observables=["kernel", "four_point_vertex"]).isel(layer=-1)  # fmt: skip
-    G, GG = float(found.kernel), float(found.four_point_vertex) / config.width
-    ratio = GG / G**2
+                    observables=["kernel", "four_point_vertex"]).isel(layer=-1).squeeze()  # fmt: skip
+    G, variance = float(found.kernel), float(found.four_point_vertex) / config.width
+    ratio = variance / G**2
     spread = np.hypot(float(found.four_point_vertex_sem) / config.width / G**2,
                       2 * ratio * float(found.kernel_sem) / G)  # fmt: skip
     K, V, _ = residual_single_input(net, 1.0)
