@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo gallery paper_scale test format mutants bench clean
+.PHONY: demo gallery paper_scale test lint types tests format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,11 +23,19 @@ paper_scale: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --scale paper \
 		--store paper_runs --out paper_scale
 
+# Types take one core, and have it while the tests begin.
 test: $(STAMP)
+	$(MAKE) -j 2 lint types tests
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(STAMP)
 	$(BIN)/basedpyright
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+tests: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 format: $(STAMP)
 	$(BIN)/ruff format .
@@ -37,6 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/peers_environment.py
 	$(BIN)/python benchmarks/run.py
 
+# Hours; killed, the same again goes on. A few at random: .venv/bin/python tests/mutants.py --sample 10
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 

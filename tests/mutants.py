@@ -23,10 +23,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
@@ -181,25 +182,32 @@ def record(survived: dict[str, bool]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(chosen: Iterable[Mutant], survived: dict[str, bool]) -> Iterable[tuple[Mutant, bool]]:
-    """Run them, as many at a time as there are cores, and keep each verdict as it comes."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = {pool.submit(survives, mutant): mutant for mutant in chosen}
-        for future in as_completed(futures):
-            mutant = futures[future]
-            survived[digest(mutant)] = future.result()
-            part = KNOWN.with_suffix(".part")
-            part.write_text(json.dumps(survived, indent=0))
-            part.replace(KNOWN)
-            yield mutant, future.result()
+def run(keys: dict[Mutant, str], survived: dict[str, bool]) -> Iterable[tuple[Mutant, bool]]:
+    """Run mutants, as many at a time as there are cores, and keep each verdict as it comes."""
+    locks: dict[str, Lock] = defaultdict(Lock)
+    whole: dict[str, bool] = {}
 
+    def verdict(mutant: Mutant) -> bool:
+        for test in mutant.tests:  # each once without any break, before it is believed
+            with locks[test]:
+                if test not in whole:
+                    whole[test] = passes(ROOT / "src", (test,))
+            if not whole[test]:
+                raise SystemExit(f"{test} fails without any break; mend that first.")
+        return survives(mutant)
 
-def broken(tests: Iterable[str]) -> list[str]:
-    """Those that fail without any break."""
-    named = sorted(set(tests))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        whole = pool.map(lambda test: passes(ROOT / "src", (test,)), named)
-        return [test for test, good in zip(named, whole, strict=True) if not good]
+        futures = {pool.submit(verdict, mutant): mutant for mutant in keys}
+        try:
+            for future in as_completed(futures):
+                mutant = futures[future]
+                survived[keys[mutant]] = future.result()
+                part = KNOWN.with_suffix(".part")
+                part.write_text(json.dumps(survived, indent=0))
+                part.replace(KNOWN)
+                yield mutant, future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def main(words: list[str]) -> int:
@@ -220,10 +228,10 @@ def main(words: list[str]) -> int:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     start, survived = time.monotonic(), known()
     whole = not options.prefixes and options.sample is None
-    new = [m for m in chosen if not (whole and digest(m) in survived)]
-    if failing := broken(test for m in new for test in m.tests):
-        print(f"{', '.join(failing)} fail without any break; mend that first.")
-        return 1
+    keys = {
+        m: digest(m) for m in chosen
+    }  # as the files are now, whatever becomes of them meanwhile
+    new = {m: key for m, key in keys.items() if not (whole and key in survived)}
     with tempfile.TemporaryDirectory() as cache:
         # What a break leaves as it was is compiled once.
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
@@ -233,7 +241,7 @@ def main(words: list[str]) -> int:
     if whole:
         RECORD.write_text(record(survived))
     minutes = (time.monotonic() - start) / 60
-    alive = sum(survived[digest(m)] for m in chosen)
+    alive = sum(survived[key] for key in keys.values())
     print(
         f"{len(chosen) - alive} of {len(chosen)} mutants caught; {len(new)} run in {minutes:.1f} minutes."
     )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from mutants import MUTANTS, ROOT, Mutant
+from mutants import MUTANTS, ROOT, Mutant, digest, record
 from scalewise.observables import OBSERVABLES
 
 SOURCES = ROOT / "src" / "scalewise"
@@ -52,3 +52,11 @@ def test_every_module_of_the_theory_is_broken() -> None:
     files = (SOURCES / "theory").rglob("*.py")
     modules = {str(p.relative_to(SOURCES)) for p in files if p.name not in PLAIN}
     assert sorted(modules - {m.file for m in MUTANTS}) == []
+
+
+def test_the_record_counts_every_mutant_and_names_survivors() -> None:
+    first, second = MUTANTS[:2]
+    page = record({digest(first): True, digest(second): False})
+    assert f"| all | {len(MUTANTS)} | 1 | 1 | {len(MUTANTS) - 2} |" in page
+    assert f"- {first.name} (" in page
+    assert second.name not in page

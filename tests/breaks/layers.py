@@ -108,7 +108,7 @@ MUTANTS = (
         "trajectory: the kernel is not looked at",
         "return bool(np.all(gap <= _REPRODUCED * size))",
         "return True",
-        f"{DEEP}::test_a_kernel_that_moves_otherwise_is_evaluated_at_every_layer",
+        f"{DEEP}::test_a_layer_between_the_nodes_that_moves_otherwise_is_noticed",
     ),
     of_trajectory(
         "trajectory: expectations are not looked at",
@@ -119,6 +119,7 @@ MUTANTS = (
         "deep kernels: what is left to be mended, once more",
         "new = np.clip(c + delta, -1.0, 1.0)",
         "new = np.clip(c + 2 * delta, -1.0, 1.0)",
+        f"{DEEP}::test_deep_kernels_are_found_from_few_layers",
     ),
     of_deep(
         "deep kernels: the NTK of a wrong slope",

@@ -219,7 +219,7 @@ def test_the_ntk_statistics_reach_the_recursions_of_infinite_width(name, C_W):
     rates = {"lambda_b": [0.3, 0.5, 0.2], "lambda_W": [0.7, 1.1, 0.9]}
     net = sw.MLP(3, 8, name, input_dim=3, output_dim=1, C_b=0.1, C_W=C_W, **rates)
     names = list(LEADING[name])
-    result = measure(net, INPUTS, networks=16_000, widths=[10, 20, 40], observables=names)
+    result = measure(net, INPUTS, networks=6_000, widths=[10, 20, 40], observables=names)
     for observable in names:
         largest = np.max(np.abs(LEADING[name][observable]))
         for entry, exact in zip(ENTRIES, LEADING[name][observable], strict=True):
@@ -227,7 +227,7 @@ def test_the_ntk_statistics_reach_the_recursions_of_infinite_width(name, C_W):
             value, sem = (float(result[observable + end].values[at]) for end in ("", "_sem"))
             # What the parabola leaves is cubic: c/(10 20 40) with c some 20 times the largest entry.
             assert abs(value - exact) < 4 * sem + 20 / 8000 * largest, (observable, entry)
-            assert sem < 0.2 * largest, (observable, entry)
+            assert sem < 0.33 * largest, (observable, entry)
 
 
 # The tower tanh, one input, K^(1) = 1, C_W = 1, C_b = 0, lambda_b = 1/l, lambda_W = 1, in layer 3.
@@ -245,12 +245,12 @@ def test_the_differentials_reach_the_recursions_of_infinite_width():
     rates = [1 / layer for layer in (1, 2, 3)]
     net = sw.MLP(3, 8, "tanh", input_dim=1, output_dim=1, lambda_b=rates)
     x, names = np.ones((1, 1)), list(SMOOTH)
-    result = measure(net, x, networks=10_000, widths=[12, 48], observables=names)
+    result = measure(net, x, networks=5_000, widths=[12, 48], observables=names)
     for name, exact in TOWER.items():
         value, sem = (float(result[name + end].values[2].item()) for end in ("", "_sem"))
         # What the line leaves is quadratic: c/(12 48), with c some 10 times the value.
         assert abs(value - exact) < 4 * sem + 10 / 576 * abs(exact), (name, value, sem)
-        assert sem < 0.03 * abs(exact), (name, sem)
+        assert sem < 0.045 * abs(exact), (name, sem)
 
 
 @pytest.mark.covers("B13")
@@ -264,10 +264,10 @@ def test_the_slope_of_the_mean_ntk_of_a_quadratic_network():
     H = 0.4 + lw * K
     slope = lw * 3 * C**2 * 96 * K**4
     slope += 4 * C * (lw * C * 96 * K**4 + 48 * H * C**2 * K**3 + 120 * H * C**2 * K**3)
-    result = measure(net, x, networks=50_000, widths=[4, 12], observables=["ntk", "ntk_nlo"])
+    result = measure(net, x, networks=25_000, widths=[4, 12], observables=["ntk", "ntk_nlo"])
     value, sem = (float(result["ntk_nlo" + end].values[2].item()) for end in ("", "_sem"))
     assert abs(value - slope) < 4 * sem
-    assert sem < 0.1 * slope
+    assert sem < 0.15 * slope
     assert np.all(result.ntk_nlo.values[0] == 0)
     assert np.all(np.abs(result.ntk_nlo.values[1]) < 4 * result.ntk_nlo_sem.values[1])
     # The mean of omega is the mean NTK but for lambda_b: both routes give the same intercept.

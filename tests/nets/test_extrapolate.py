@@ -42,7 +42,7 @@ def test_two_inputs_of_tanh_reach_the_recursions_of_infinite_width():
     x = np.linalg.cholesky(K1) * np.sqrt(2)
     net = sw.MLP(4, 16, "tanh", input_dim=2, output_dim=1)
     names = ["kernel", "metric_nlo", "four_point_vertex"]
-    result = measure(net, x, networks=300_000, widths=[10, 20, 40], observables=names)
+    result = measure(net, x, networks=150_000, widths=[10, 20, 40], observables=names)
     K = [0.1666563538, 0.0840510991, 0.1583436565]
     G1 = [-0.0526824673, -0.0332203109, -0.0533338891]
     V = [0.0501465965, 0.0304820429, 0.0124313205, 0.0659390556, 0.0302475375, 0.0477098835]
@@ -54,7 +54,7 @@ def test_two_inputs_of_tanh_reach_the_recursions_of_infinite_width():
         for entry, value in zip(entries, exact, strict=True):
             got, sem = (float(result[n].values[(3, *entry)]) for n in (name, f"{name}_sem"))
             assert abs(got - value) < 4 * sem + 10 / 8000 * abs(value), (name, entry, got, sem)
-            assert sem < (0.4 if name == "metric_nlo" else 0.03) * abs(value), (name, entry, sem)
+            assert sem < (0.6 if name == "metric_nlo" else 0.045) * abs(value), (name, entry, sem)
     assert result.attrs["extrapolated"] == 1
     assert result.attrs["extrapolation_degree"] == 2
     assert result.attrs["widths"] == [10, 20, 40]

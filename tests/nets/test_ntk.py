@@ -72,14 +72,14 @@ def test_the_ensemble_has_the_mean_of_single_networks():
     def one(seed):
         return _ntk(init_weights(net, seed), [x.astype("float32")], rates, sigma=jnp.tanh)
 
-    drawn = np.asarray(jax.jit(jax.vmap(one))(jnp.arange(20_000)), float)
+    drawn = np.asarray(jax.jit(jax.vmap(one))(jnp.arange(8_000)), float)
     np.testing.assert_allclose(drawn[7], empirical_ntk(net, init_weights(net, 7), x), rtol=1e-4)
     single = np.einsum("kabii->kab", drawn) / 2
-    result = measure(net, x, networks=20_000, observables="ntk")
+    result = measure(net, x, networks=8_000, observables="ntk")
     sem = np.hypot(single.std(axis=0) / np.sqrt(len(single)), result.ntk_sem.values[-1])
     np.testing.assert_array_less(np.abs(single.mean(axis=0) - result.ntk.values[-1]), 4 * sem)
     # And they know it well enough for that to mean something.
-    assert np.max(sem / np.abs(np.diag(single.mean(axis=0)))) < 0.01
+    assert np.max(sem / np.abs(np.diag(single.mean(axis=0)))) < 0.016
 
 
 def given_preactivations(net, x, count):

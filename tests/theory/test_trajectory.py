@@ -6,8 +6,8 @@ import pytest
 import scalewise as sw
 from networks import net
 from scalewise.gaussian import _increments
+from scalewise.theory.flow import _deep_kernels, _trajectory, preactivation_flow, tensor_flow
 from scalewise.theory.flow import _kernel_flow as kernel_flow
-from scalewise.theory.flow import _trajectory, preactivation_flow, tensor_flow
 from scalewise.theory.flow._layer import Layer
 from scalewise.theory.flow._one_input import one_input
 from scalewise.theory.flow._tensor_flow import TENSORS
@@ -196,6 +196,25 @@ def test_a_kernel_that_moves_otherwise_is_evaluated_at_every_layer() -> None:
     for at in (1 + 0.1 * (-1.0) ** layers, np.where(layers % 90 < 45, 1.0, 1.2)):
         Exponential.seen = 0
         assert len(list(along(kernels(at), Exponential))) == Exponential.seen == 300
+
+
+def test_deep_kernels_are_found_from_few_layers(monkeypatch) -> None:
+    evaluated, seen = _deep_kernels._evaluated, []
+    monkeypatch.setattr(
+        _deep_kernels, "_evaluated", lambda net, K: seen.append(K) or evaluated(net, K)
+    )
+    for name, C_W in (("tanh", 1.0), ("relu", 2.0)):
+        seen.clear()
+        kernel_flow.kernel_flow(net(1000, name, features=3, C_W=C_W), X[:2])
+        assert 10 < len(seen) < 300, (name, len(seen))
+
+
+def test_a_layer_between_the_nodes_that_moves_otherwise_is_noticed() -> None:
+    for place in range(140, 150):
+        at = 1 / (5 + np.arange(300.0))
+        at[place] *= 1.5
+        found = np.concatenate([here.value for here in along(kernels(at), Exponential)])
+        np.testing.assert_allclose(found, np.exp(-kernels(at)), rtol=1e-11, err_msg=str(place))
 
 
 def test_hyperparameters_of_each_layer_break_a_stretch(monkeypatch) -> None:
