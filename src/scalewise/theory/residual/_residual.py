@@ -41,7 +41,7 @@ from scalewise.activations import Activation
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
 from scalewise.network import MLP, check_inputs, refuse_zero_inputs
-from scalewise.theory.flow._preactivation import (
+from scalewise.theory.flow._pairs import (
     Pairs,
     pair_derivatives,
     pair_sources,
@@ -244,7 +244,7 @@ def residual_fluctuations(
     joint = _path_kernel(net, K)
     rule = joint_rule(joint, smooth=mlp.activation.is_smooth)
     M = pair_derivatives(mlp.activation, joint, paths, second=False)
-    covariance, slip = pair_sources(mlp.activation, joint, paths, rule, M)
+    covariance, slip = pair_sources(mlp.activation, joint, paths, rule, values_of(M))
     places = [
         paths.index[layer * count + pairs.first, layer * count + pairs.second]
         for layer in range(hidden)
