@@ -89,13 +89,13 @@ def _compute(
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
     tensors = _tensors_of(names)
-    leading = {"K": "kernel", "Theta": "ntk"}
+    leading = {OBSERVABLES[name].letter: name for name in names if name not in tensors}
     data: dict[str, xr.Variable] = {}
     flow = kernel_flow(
         net,
         inputs,
         layers=None if tensors else kept,
-        ntk=leading["Theta"] in names or closure(tensors.values())[1],
+        ntk="Theta" in leading or closure(tensors.values())[1],
         watched=pairs_to_watch(net, inputs),
         progress=_named(progress, "kernel and NTK"),
     )
@@ -105,9 +105,7 @@ def _compute(
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     for letter, name in leading.items():
-        found = getattr(flow, letter)
-        if name in names and found is not None:
-            data[name] = as_variable(name, found[place])
+        data[name] = as_variable(name, getattr(flow, letter)[place])
     if tensors:
         for name, (value, error) in _tensors(net, flow, tensors, progress).items():
             data[name] = as_variable(name, value[place])
@@ -119,7 +117,7 @@ def _compute(
 
 
 def _tensors_of(names: Sequence[str]) -> dict[str, str]:
-    """The letters of those observables that are no leading order."""
+    """The letters of those observables that are not of leading order."""
     return {name: OBSERVABLES[name].letter for name in names if OBSERVABLES[name].order}
 
 
