@@ -29,7 +29,7 @@ OWN = {
     "z + sin²(z) / 2": lambda: sw.activation(lambda z: z + jnp.sin(z) ** 2 / 2, name="snake"),
 }
 ACTIVATIONS = ("tanh", "sin", "erf", "gelu", "softplus", "sigmoid", "relu", *OWN)
-NAMES = tuple(n for n, row in OBSERVABLES.items() if row.dimension and not row.corrects)
+NAMES = tuple(n for n, row in OBSERVABLES.items() if not row.own_scale and not row.corrects)
 
 
 def main() -> None:

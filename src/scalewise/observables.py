@@ -1,9 +1,10 @@
 """The table of observables: what `predict` and `measure` both return, and under which name.
 
-Theory and ensembles never import each other; this table is what they share. Every variable of a
-result carries the attributes written here. A row also says for which activations its observable does
-not exist: that is the only place where this is decided. Which rows a call computes is decided in
-`scalewise.selection`.
+Theory and ensembles never import each other; this table is what they share. What is true of an observable
+is said in its row and nowhere else: what every variable of a result carries as attributes, for which
+activations it does not exist, what it corrects, how large it can be, how many numbers it is. How the theory
+takes it from layer to layer is a row of `theory.flow`, how it is measured a row of `nets`. Which rows a call
+computes is decided in `scalewise.selection`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import xarray as xr
 
 from scalewise.activations import Activation
 
-__all__ = ["OBSERVABLES", "Observable", "as_variable", "exists"]
+__all__ = ["OBSERVABLES", "Observable", "as_variable", "exists", "of_letter"]
 
 SAMPLE_DIMS = ("sample", "sample_1", "sample_2", "sample_3")
 Obstacle = Callable[[Activation], str]
@@ -57,40 +58,48 @@ def _no_recursion(sigma: Activation) -> str:
     return "with skip connections there is no recursion for it"
 
 
-@dataclass(frozen=True)
+Count = Callable[[int, int], int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observable:
-    """One row of the table.
+    r"""One row of the table.
 
     Args:
         name: The variable's name in a Dataset.
+        letter: Of the source, in plain letters: its name inside the theory.
         symbol: As in the source.
         equation: Where it is defined or computed.
         order: Power of 1/n of the term: 0 leading, 1 for a coefficient of 1/n.
-        legs: How many sample indices it has.
+        legs: How many sample indices it has, 2 or 4.
         units: In powers of the preactivation.
         meaning: One sentence.
+        words: What running text calls it; its name if empty.
         default: Whether it is computed when nothing is named.
         obstacle: Why it does not exist for an activation, a clause; an empty text if it exists.
-        sampled: Whether it takes expectations of all pairs of pairs of inputs, which are costly.
-        dimension: Powers of kernel and NTK that it scales with, for coefficients whose own entries do
-            not say how large they could be; ``None`` for positive semidefinite matrices over the
-            halves of their sample indices, whose diagonals do.
+        dimension: Powers of kernel and NTK that it scales with.
+        own_scale: Whether its diagonal, over the halves of its sample indices, says how large its entries
+            could be, as that of a positive semidefinite matrix does. Of others the theory says it.
         corrects: The observable whose 1/n correction this is; empty for the others.
         with_skips: Why it is not known of a network with skip connections, likewise.
+        components: How many independent numbers it is for $N$ inputs and $P=N(N+1)/2$ pairs of them.
     """
 
     name: str
+    letter: str
     symbol: str
     equation: str
-    order: int
-    legs: int
+    order: int = 1
+    legs: int = 4
     units: str
     meaning: str
-    default: bool = True
+    words: str = ""
+    default: bool = False
     obstacle: Obstacle = _none
-    dimension: tuple[int, int] | None = None
-    sampled: bool = False
+    dimension: tuple[int, int]
+    own_scale: bool = False
     corrects: str = ""
+    components: Count
     with_skips: Obstacle = _no_recursion
 
     def obstacle_of(self, activation: Activation, *, skips: bool) -> str:
@@ -102,195 +111,238 @@ class Observable:
         """Named dimensions of the variable."""
         return ("layer", *SAMPLE_DIMS[: self.legs])
 
+    @property
+    def sampled(self) -> bool:
+        """Whether it takes expectations of all pairs of pairs of inputs, which are costly."""
+        return self.order > 0
+
 
 _NTK = "preactivation² / learning rate"
 
 
-def _statistic(
-    name: str,
-    symbol: str,
-    equation: str,
-    legs: int,
-    units: str,
-    meaning: str,
-    obstacle: Obstacle = _jump,
-    *,
-    dimension: tuple[int, int],
-    corrects: str = "",
-) -> Observable:
-    """A row for a coefficient of 1/n that is computed only when it is named."""
-    return Observable(
-        name,
-        symbol,
-        equation,
-        1,
-        legs,
-        units,
-        meaning,
-        False,
-        obstacle,
-        dimension,
-        sampled=True,
-        corrects=corrects,
-    )
+# Independent components, from symmetries.
+def _pairs(N: int, P: int) -> int:
+    return P
 
 
-OBSERVABLES: dict[str, Observable] = {
-    row.name: row
-    for row in (
-        Observable(
-            "kernel",
-            "K",
-            "PDLT (4.118)",
-            0,
-            2,
-            "preactivation²",
-            "Covariance of the preactivations of one neuron over two samples.",
-            with_skips=_none,
-        ),
-        Observable(
-            "metric_nlo",
-            "G^{1}",
-            "PDLT (4.115)",
-            1,
-            2,
-            "preactivation²",
-            "The 1/n correction of that covariance, times the width of the layer below.",
-            sampled=True,
-            corrects="kernel",
-            with_skips=_jump,
-        ),
-        Observable(
-            "four_point_vertex",
-            "V",
-            "PDLT (4.119)",
-            1,
-            4,
-            "preactivation⁴",
-            "Covariance of the metric's fluctuations, times the width of the layer below.",
-            sampled=True,
-            with_skips=_none,
-        ),
-        Observable(
-            "ntk",
-            "Theta",
-            "PDLT (8.63)",
-            0,
-            2,
-            "preactivation² / learning rate",
-            "Mean neural tangent kernel of one output.",
-            obstacle=_jump,
-            with_skips=_none,
-        ),
-        _statistic(
-            "ntk_nlo",
-            "H^{1}",
-            "PDLT (8.59), (9.3)",
-            2,
-            _NTK,
-            "The 1/n correction of the mean NTK, times the width of the layer below.",
-            obstacle=_jump,
-            dimension=(0, 1),
-            corrects="ntk",
-        ),
-        _statistic(
-            "ntk_A",
-            "A_(12)(34)",
-            "PDLT (8.97)",
-            4,
-            f"({_NTK})²",
-            "Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
-            dimension=(0, 2),
-        ),
-        _statistic(
-            "ntk_B",
-            "B_1324",
-            "PDLT (8.89)",
-            4,
-            f"({_NTK})²",
-            "Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
-            dimension=(0, 2),
-        ),
-        _statistic(
-            "ntk_D",
-            "D_1234",
-            "PDLT (8.77)",
-            4,
-            f"preactivation² · {_NTK}",
-            "Covariance of the metric (12) with the NTK (34), times the width below.",
-            dimension=(1, 1),
-        ),
-        _statistic(
-            "ntk_F",
-            "F_1324",
-            "PDLT (8.79)",
-            4,
-            f"preactivation² · {_NTK}",
-            "Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
-            dimension=(1, 1),
-        ),
-        _statistic(
-            "dntk_P",
-            "P_0123",
-            "PDLT (11.49)",
-            4,
-            f"({_NTK})²",
-            "Correlation of an output with its dNTK whose two other legs share an output.",
-            obstacle=_kink_of_a_curve,
-            dimension=(0, 2),
-        ),
-        _statistic(
-            "dntk_Q",
-            "Q_0123",
-            "PDLT (11.52)",
-            4,
-            f"({_NTK})²",
-            "Correlation of an output with the dNTK on whose last leg it stands.",
-            obstacle=_kink_of_a_curve,
-            dimension=(0, 2),
-        ),
-        _statistic(
-            "ddntk_R",
-            "R_0123",
-            "PDLT (∞.177)",
-            4,
-            f"({_NTK})³ / preactivation²",
-            "Mean of the first ddNTK, legs (01)(23) of equal outputs, times the width below.",
-            obstacle=_kink,
-            dimension=(-1, 3),
-        ),
-        _statistic(
-            "ddntk_S",
-            "S_1234",
-            "PDLT (∞.179)",
-            4,
-            f"({_NTK})³ / preactivation²",
-            "Mean of the second ddNTK, legs (12)(34) of equal outputs, times the width below.",
-            obstacle=_kink,
-            dimension=(-1, 3),
-        ),
-        _statistic(
-            "ddntk_T",
-            "T_1342",
-            "PDLT (∞.180)",
-            4,
-            f"({_NTK})³ / preactivation²",
-            "Mean of the second ddNTK, legs (13)(42) of equal outputs, times the width below.",
-            obstacle=_kink,
-            dimension=(-1, 3),
-        ),
-        _statistic(
-            "ddntk_U",
-            "U_1423",
-            "PDLT (∞.181)",
-            4,
-            f"({_NTK})³ / preactivation²",
-            "Mean of the second ddNTK, legs (14)(23) of equal outputs, times the width below.",
-            obstacle=_kink,
-            dimension=(-1, 3),
-        ),
-    )
-}
+def _matrix_on_pairs(N: int, P: int) -> int:
+    return P * P
+
+
+def _symmetric_on_pairs(N: int, P: int) -> int:
+    return P * (P + 1) // 2
+
+
+def _two_swaps(N: int, P: int) -> int:
+    return (N**4 + 3 * N**2) // 4
+
+
+def _one_swap(N: int, P: int) -> int:
+    return (N**4 + N**2) // 2
+
+
+def _one_transposition(N: int, P: int) -> int:
+    return N * N * P
+
+
+def _without_symmetry(N: int, P: int) -> int:
+    return N**4
+
+
+_ROWS = (
+    Observable(
+        name="kernel",
+        letter="K",
+        symbol="K",
+        equation="PDLT (4.118)",
+        order=0,
+        legs=2,
+        units="preactivation²",
+        meaning="Covariance of the preactivations of one neuron over two samples.",
+        words="kernel",
+        default=True,
+        dimension=(1, 0),
+        own_scale=True,
+        with_skips=_none,
+        components=_pairs,
+    ),
+    Observable(
+        name="metric_nlo",
+        letter="G1",
+        symbol="G^{1}",
+        equation="PDLT (4.115)",
+        legs=2,
+        units="preactivation²",
+        meaning="The 1/n correction of that covariance, times the width of the layer below.",
+        words="1/n correction of the kernel",
+        default=True,
+        dimension=(1, 0),
+        own_scale=True,
+        corrects="kernel",
+        with_skips=_jump,
+        components=_pairs,
+    ),
+    Observable(
+        name="four_point_vertex",
+        letter="V",
+        symbol="V",
+        equation="PDLT (4.119)",
+        units="preactivation⁴",
+        meaning="Covariance of the metric's fluctuations, times the width of the layer below.",
+        words="four-point vertex",
+        default=True,
+        dimension=(2, 0),
+        own_scale=True,
+        with_skips=_none,
+        components=_symmetric_on_pairs,
+    ),
+    Observable(
+        name="ntk",
+        letter="Theta",
+        symbol="Theta",
+        equation="PDLT (8.63)",
+        order=0,
+        legs=2,
+        units=_NTK,
+        meaning="Mean neural tangent kernel of one output.",
+        words="neural tangent kernel",
+        default=True,
+        obstacle=_jump,
+        dimension=(0, 1),
+        own_scale=True,
+        with_skips=_none,
+        components=_pairs,
+    ),
+    Observable(
+        name="ntk_nlo",
+        letter="H1",
+        symbol="H^{1}",
+        equation="PDLT (8.59), (9.3)",
+        legs=2,
+        units=_NTK,
+        meaning="The 1/n correction of the mean NTK, times the width of the layer below.",
+        obstacle=_jump,
+        dimension=(0, 1),
+        corrects="ntk",
+        components=_pairs,
+    ),
+    Observable(
+        name="ntk_A",
+        letter="A",
+        symbol="A_(12)(34)",
+        equation="PDLT (8.97)",
+        units=f"({_NTK})²",
+        meaning="Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
+        obstacle=_jump,
+        dimension=(0, 2),
+        components=_symmetric_on_pairs,
+    ),
+    Observable(
+        name="ntk_B",
+        letter="B",
+        symbol="B_1324",
+        equation="PDLT (8.89)",
+        units=f"({_NTK})²",
+        meaning="Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
+        obstacle=_jump,
+        dimension=(0, 2),
+        components=_two_swaps,
+    ),
+    Observable(
+        name="ntk_D",
+        letter="D",
+        symbol="D_1234",
+        equation="PDLT (8.77)",
+        units=f"preactivation² · {_NTK}",
+        meaning="Covariance of the metric (12) with the NTK (34), times the width below.",
+        obstacle=_jump,
+        dimension=(1, 1),
+        components=_matrix_on_pairs,
+    ),
+    Observable(
+        name="ntk_F",
+        letter="F",
+        symbol="F_1324",
+        equation="PDLT (8.79)",
+        units=f"preactivation² · {_NTK}",
+        meaning="Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
+        obstacle=_jump,
+        dimension=(1, 1),
+        components=_one_swap,
+    ),
+    Observable(
+        name="dntk_P",
+        letter="P",
+        symbol="P_0123",
+        equation="PDLT (11.49)",
+        units=f"({_NTK})²",
+        meaning="Correlation of an output with its dNTK whose two other legs share an output.",
+        obstacle=_kink_of_a_curve,
+        dimension=(0, 2),
+        components=_one_transposition,
+    ),
+    Observable(
+        name="dntk_Q",
+        letter="Q",
+        symbol="Q_0123",
+        equation="PDLT (11.52)",
+        units=f"({_NTK})²",
+        meaning="Correlation of an output with the dNTK on whose last leg it stands.",
+        obstacle=_kink_of_a_curve,
+        dimension=(0, 2),
+        components=_without_symmetry,
+    ),
+    Observable(
+        name="ddntk_R",
+        letter="R",
+        symbol="R_0123",
+        equation="PDLT (∞.177)",
+        units=f"({_NTK})³ / preactivation²",
+        meaning="Mean of the first ddNTK, legs (01)(23) of equal outputs, times the width below.",
+        obstacle=_kink,
+        dimension=(-1, 3),
+        components=_one_transposition,
+    ),
+    Observable(
+        name="ddntk_S",
+        letter="S",
+        symbol="S_1234",
+        equation="PDLT (∞.179)",
+        units=f"({_NTK})³ / preactivation²",
+        meaning="Mean of the second ddNTK, legs (12)(34) of equal outputs, times the width below.",
+        obstacle=_kink,
+        dimension=(-1, 3),
+        components=_one_swap,
+    ),
+    Observable(
+        name="ddntk_T",
+        letter="T",
+        symbol="T_1342",
+        equation="PDLT (∞.180)",
+        units=f"({_NTK})³ / preactivation²",
+        meaning="Mean of the second ddNTK, legs (13)(42) of equal outputs, times the width below.",
+        obstacle=_kink,
+        dimension=(-1, 3),
+        components=_one_swap,
+    ),
+    Observable(
+        name="ddntk_U",
+        letter="U",
+        symbol="U_1423",
+        equation="PDLT (∞.181)",
+        units=f"({_NTK})³ / preactivation²",
+        meaning="Mean of the second ddNTK, legs (14)(23) of equal outputs, times the width below.",
+        obstacle=_kink,
+        dimension=(-1, 3),
+        components=_one_swap,
+    ),
+)
+OBSERVABLES: dict[str, Observable] = {row.name: row for row in _ROWS}
+
+
+def of_letter(letter: str) -> Observable:
+    """The row of an observable that the theory calls by a letter."""
+    return next(row for row in OBSERVABLES.values() if row.letter == letter)
 
 
 def exists(row: Observable, activation: Activation) -> bool:

@@ -139,7 +139,7 @@ MUTANTS = (
     of_scaling_ansatz("fitted exponents: sign", "sign = float(np.sign(observed[0]))", "sign = 1.0"),
     of_scaling_ansatz(
         "fitted exponents: powers exchanged",
-        "OBSERVABLES[name].dimension or (0, 0)",
-        "(OBSERVABLES[name].dimension or (0, 0))[::-1]",
+        "row.letter: row.dimension for",
+        "row.letter: row.dimension[::-1] for",
     ),
 )

@@ -90,8 +90,8 @@ MUTANTS = (
     ),
     of_dntk(
         "measured R: P with swapped legs",
-        'own / C * jnp.einsum("acdb->abcd", found["dntk_P"])',
-        'own / C * found["dntk_P"]',
+        'own / C * jnp.einsum("acdb->abcd", found["P"])',
+        'own / C * found["P"]',
     ),
     of_dntk("measured S: trace of two NTKs dropped", ' + width * C * own * means["HH"]', ""),
     of_dntk("measured T: F once", "(own / C) ** 2", "(own / C)"),

@@ -144,5 +144,10 @@ MUTANTS = (
         "sextic coupling: V once", "(6 * V**2 / G - U)", "(3 * V**2 / G - U)"
     ),
     of_single_input_couplings("running coupling: sextic", "+ (m + 4) * u * G", "+ (m + 2) * u * G"),
-    of_complexity("count of B", "(N**4 + 3 * N**2) // 4", "(N**4 + N**2) // 2"),
+    of_complexity(
+        "numbers at order: one power short", "inputs ** (2 * (order + 1))", "inputs ** (2 * order)"
+    ),
+    row("observables.py", "tests/theory/test_complexity.py")(
+        "count of B", "(N**4 + 3 * N**2) // 4", "(N**4 + N**2) // 2"
+    ),
 )

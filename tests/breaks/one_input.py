@@ -196,7 +196,9 @@ MUTANTS = (
         "tests/theory/test_single_input_golden.py",
     ),
     of_size(
-        "size: of the tensor alone", "if its.dimension == row.dimension and", "if other == name and"
+        "size: of the tensor alone",
+        "if (its.dimension, its.order) == (row.dimension, row.order) and",
+        "if its is row and",
     ),
     of_size(
         "size: of the smallest of its dimension",

@@ -220,3 +220,18 @@ def test_the_bar_is_shown_when_it_is_worth_its_place(monkeypatch, progress, pati
         for _ in range(4):
             report.add(1)
     assert ("4/4" in stream.getvalue()) == bool(shown)
+
+
+def test_an_observable_is_the_same_whatever_else_is_measured() -> None:
+    """To the last bit, where the networks are as many to a batch; batches add in another order."""
+    x, misses = np.random.default_rng(0).normal(size=(2, 3)), []
+    for name, arguments in (("relu", {}), ("tanh", {"widths": [3, 6]})):
+        net = sw.MLP(3, 4, name, input_dim=3, output_dim=2, C_b=0.1, C_W=1.5, lambda_b=0.3)
+        options = {"networks": 12, "seed": 1, "progress": False, **arguments}
+        everything = sw.measure(net, x, observables="all", **options)
+        for observable in (n for n in OBSERVABLES if n in everything):
+            alone = sw.measure(net, x, observables=observable, **options)
+            for variable in (observable, f"{observable}_sem"):
+                if not np.array_equal(alone[variable].values, everything[variable].values):
+                    misses.append((name, variable))
+    assert misses == []

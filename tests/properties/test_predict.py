@@ -1,12 +1,17 @@
 """Properties of `predict`: symmetries and limits that hold for every network and every input."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
 from grids import each
+from scalewise.observables import OBSERVABLES
+from scalewise.theory.flow._layer import SCRAMBLES, as_many
 
 ACTIVATIONS = ["tanh", "relu", "gelu", "swish", "sin", "erf", "sigmoid", "softplus", "linear"]
 X = np.array([[1.0, 2.0], [0.5, -1.0]])
@@ -196,3 +201,56 @@ def test_a_constant_and_a_vanishing_activation() -> None:
     zero = sw.activation(lambda z: 0 * z, name="zero")
     with pytest.raises(ValueError, match=r"'zero' leaves the range of float64 at layer 2 \(K = 0"):
         sw.predict(sw.MLP(3, 10, zero, input_dim=2, output_dim=1), X)
+
+
+def told_apart(one: xr.Dataset, other: xr.Dataset) -> list[str]:
+    """Variables of both that differ in any bit, their errors and sizes included."""
+    shared = [name for name in one.data_vars if name in other]
+    return [str(n) for n in shared if not np.array_equal(one[n].values, other[n].values)]
+
+
+# Closed forms, series, quadrature and a jump; from tables, exactly, by product rules, by samples; interpolated.
+CASES = [
+    ("tanh", 1, 4, True),
+    ("tanh", 2, 3, True),
+    ("tanh", 5, 3, False),
+    ("relu", 3, 3, True),
+    ("relu", 5, 2, False),
+    ("gelu", 3, 2, False),
+    ("elu", 1, 3, False),
+    ("hard_tanh", 2, 2, False),
+    ("perceptron", 3, 3, True),
+]
+
+
+def test_an_observable_is_the_same_whatever_else_is_asked_for() -> None:
+    """To the last bit: alone, with any neighbour of the table, and with all."""
+    rng, misses = np.random.default_rng(3), []
+    for name, count, depth, in_pairs in CASES:
+        x = rng.normal(size=(count, 3))
+        rates = {"C_b": 0.1, "C_W": 1.1, "lambda_b": 0.3, "lambda_W": 0.7}
+        net = sw.MLP(depth, 50, name, input_dim=3, output_dim=2, **rates)
+        everything = sw.predict(net, x, observables="all")
+        names = [n for n in OBSERVABLES if n in everything]
+        wanted = [[n] for n in names] + [list(two) for two in pairwise(names) if in_pairs]
+        for some in wanted:
+            apart = told_apart(sw.predict(net, x, observables=some), everything)
+            misses += [(name, count, depth, some, apart)] if apart else []
+    assert misses == []
+
+
+def test_it_is_the_same_in_a_deep_network_too() -> None:
+    """Where expectations are interpolated, each goes its own way through the layers."""
+    net, x = sw.MLP(140, 50, "relu", input_dim=3, output_dim=2, C_W=2.0), np.eye(3)[:2] + 0.2
+    everything = sw.predict(net, x, observables="all")
+    for name in ("kernel", "four_point_vertex", "metric_nlo", "ntk_D", "dntk_Q"):
+        assert told_apart(sw.predict(net, x, observables=name), everything) == [], name
+
+
+def test_what_others_are_told_of_the_vertex_has_its_mean() -> None:
+    estimates = np.random.default_rng(0).normal(size=(16, 3, 3))
+    few = as_many(estimates)
+    assert len(few) == SCRAMBLES
+    np.testing.assert_allclose(few.mean(axis=0), estimates.mean(axis=0), rtol=1e-12)
+    assert 0.5 < few.std() / estimates.std() < 0.9  # each the mean of two
+    np.testing.assert_array_equal(as_many(estimates[:1]), estimates[:1])

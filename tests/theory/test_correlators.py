@@ -15,13 +15,8 @@ import scalewise as sw
 from scalewise.nets import Parameters, init_weights, layer_tensors
 from scalewise.theory.correlators import (
     dntk_correlation,
-    four_preactivations,
-    mean_first_ddntk,
-    mean_second_ddntk,
+    neuron_tensor,
     ntk_correlation,
-    ntk_with_ntk,
-    preactivation_with_dntk,
-    preactivations_with_ntk,
 )
 
 X = np.array([[1.1, -0.4, 0.3], [0.2, 0.9, -0.8]])
@@ -141,12 +136,12 @@ def test_whole_arrays_of_the_second_layer() -> None:
     V, A, B, D, F, P, Q = (last(theory, name) for name in TENSORS)
     R, S, T, U = (last(theory, name) for name in DDNTK)
     expected = {
-        "zzzz": four_preactivations(V, 4, 2),
-        "zzH": preactivations_with_ntk(D, F, 4, 2),
-        "HH": ntk_with_ntk(A, B, 4, 2),
-        "dHz": preactivation_with_dntk(P, Q, 4, 2),
-        "dd1": mean_first_ddntk(R, 4, 2),
-        "dd2": mean_second_ddntk(S, T, U, 4, 2),
+        "zzzz": neuron_tensor("zzzz", 4, 2, V=V),
+        "zzH": neuron_tensor("zzH", 4, 2, D=D, F=F),
+        "HH": neuron_tensor("HH", 4, 2, A=A, B=B),
+        "dHz": neuron_tensor("dHz", 4, 2, P=P, Q=Q),
+        "dd1": neuron_tensor("ddH_I", 4, 2, R=R),
+        "dd2": neuron_tensor("ddH_II", 4, 2, S=S, T=T, U=U),
     }
     means = {name: Mean() for name in expected}
     eye, K, Theta = np.eye(2), last(theory, "kernel"), last(theory, "ntk")
@@ -293,11 +288,11 @@ def test_products_of_preactivations_give_the_tensors_back() -> None:
     K, D, F, P, Q = made_up()
     value, _ = ntk_correlation(lambda z: np.einsum("iam,jbm->ijabm", z, z), K, D, F, 7, neurons=2)
     np.testing.assert_allclose(
-        value, preactivations_with_ntk(D, F, 7, 2).transpose(0, 1, 4, 5, 2, 3, 6, 7), atol=1e-10
+        value, neuron_tensor("zzH", 7, 2, D=D, F=F).transpose(0, 1, 4, 5, 2, 3, 6, 7), atol=1e-10
     )
     value, _ = dntk_correlation(lambda z: z, K, P, Q, 7, neurons=2)
     np.testing.assert_allclose(
-        value, preactivation_with_dntk(P, Q, 7, 2).transpose(3, 7, 0, 1, 2, 4, 5, 6), atol=1e-10
+        value, neuron_tensor("dHz", 7, 2, P=P, Q=Q).transpose(3, 7, 0, 1, 2, 4, 5, 6), atol=1e-10
     )
 
 
@@ -364,12 +359,12 @@ def test_symmetries_of_whole_arrays() -> None:
         return array.transpose(*order, *(4 + k for k in order))
 
     for array, orders in (
-        (four_preactivations(V, 20, 2), [(1, 0, 2, 3), (0, 2, 1, 3), (3, 1, 2, 0)]),
-        (preactivations_with_ntk(D, F, 20, 2), [(1, 0, 2, 3), (0, 1, 3, 2)]),
-        (ntk_with_ntk(A, B, 20, 2), [(1, 0, 2, 3), (2, 3, 0, 1)]),
-        (preactivation_with_dntk(P, Q, 20, 2), [(0, 2, 1, 3)]),
-        (mean_first_ddntk(R, 20, 2), [(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 2, 1)]),
-        (mean_second_ddntk(S, T, U, 20, 2), [(1, 0, 3, 2)]),
+        (neuron_tensor("zzzz", 20, 2, V=V), [(1, 0, 2, 3), (0, 2, 1, 3), (3, 1, 2, 0)]),
+        (neuron_tensor("zzH", 20, 2, D=D, F=F), [(1, 0, 2, 3), (0, 1, 3, 2)]),
+        (neuron_tensor("HH", 20, 2, A=A, B=B), [(1, 0, 2, 3), (2, 3, 0, 1)]),
+        (neuron_tensor("dHz", 20, 2, P=P, Q=Q), [(0, 2, 1, 3)]),
+        (neuron_tensor("ddH_I", 20, 2, R=R), [(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 2, 1)]),
+        (neuron_tensor("ddH_II", 20, 2, S=S, T=T, U=U), [(1, 0, 3, 2)]),
     ):
         for order in orders:
             np.testing.assert_allclose(legs(array, order), array, rtol=1e-8, atol=1e-12)
@@ -399,6 +394,10 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="`observable` must return finite values"):
         dntk_correlation(lambda z: np.nan * z[0, 0], K, P, Q, 5)
     with pytest.raises(ValueError, match="`n` and `neurons` must be at least 1; got 0 and 1"):
-        four_preactivations(D, 0, 1)
+        neuron_tensor("zzzz", 0, 1, V=D)
     with pytest.raises(ValueError, match="`T` must be finite, with four equal axes"):
-        mean_second_ddntk(D, np.nan * D, D, 5, 1)
+        neuron_tensor("ddH_II", 5, 1, S=D, T=np.nan * D, U=D)
+    with pytest.raises(ValueError, match=r"`expectation` must be one of 'zzzz', 'zzH'.*; got 'zH'"):
+        neuron_tensor("zH", 5, 1, D=D)
+    with pytest.raises(ValueError, match=r"'zzH' is made of D, F; got D. Pass these"):
+        neuron_tensor("zzH", 5, 1, D=D)

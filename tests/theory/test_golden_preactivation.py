@@ -12,7 +12,7 @@ import pytest
 
 import scalewise as sw
 from networks import inputs_with_kernel, net, one_input
-from scalewise.theory.flow import kernel_flow, preactivation_flow
+from scalewise.theory.flow import kernel_flow, tensor_flow
 from scalewise.theory.single import single_input_vertex
 
 SINGLE_INPUT = {  # activation, layer: K, V, G1 from K(1) = 1 at C_b = 0, C_W = 1
@@ -229,7 +229,7 @@ def test_flow_is_consistent_with_the_single_input_recursion() -> None:
     for name in ("tanh", "gelu", "relu", "swish"):
         network = net(6, name, features=4, C_W=1.7, C_b=0.1, width=(30, 60, 45, 20, 90))
         flow = kernel_flow(network, x)
-        V = preactivation_flow(network, flow.K).V
+        V = tensor_flow(network, flow.K, None, ["V"]).values["V"]
         diagonal = np.einsum("laaaa->la", V)
         np.testing.assert_allclose(
             diagonal, single_input_vertex(network, flow.diagonal), rtol=1e-9, atol=1e-13

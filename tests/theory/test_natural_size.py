@@ -8,11 +8,10 @@ from scalewise.activations import BUILTIN_NAMES
 from scalewise.comparison import at_width
 from scalewise.observables import OBSERVABLES, exists
 from scalewise.theory.flow import natural_sizes
-from scalewise.theory.flow._tensor_flow import TENSORS
 from scalewise.theory.single import single_input_flow
 from scalewise.theory.single._single_input import single_input_majorants
 
-SIZED = [name for name, row in OBSERVABLES.items() if row.dimension is not None]
+SIZED = [name for name, row in OBSERVABLES.items() if not row.own_scale]
 X = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [2.0, 0.3, 0.4, 1.2]])
 
 
@@ -38,7 +37,7 @@ def test_majorants_bound_every_tensor_of_every_activation():
             elif np.allclose(np.abs(value), bound) and value.any():
                 touched.add(letter)
         for observable in existing(net):
-            value = getattr(flow, TENSORS[observable])
+            value = getattr(flow, OBSERVABLES[observable].letter)
             size = sizes[observable]
             good = value is None or np.all(np.abs(value) <= size[:, None] * (1 + 1e-9))
             if not good and not OBSERVABLES[observable].corrects:
@@ -56,7 +55,7 @@ def test_sizes_have_their_dimension():
     K = single_input_flow(net, X).K
     near, far = (natural_sizes(net, factor * K, existing(net)) for factor in (1.0, 4.0))
     for name in existing(net):
-        p, q = OBSERVABLES[name].dimension or (0, 0)
+        p, q = OBSERVABLES[name].dimension
         np.testing.assert_allclose(far[name][1:], 4.0 ** (p + q) * near[name][1:], rtol=1e-9)
 
 

@@ -20,6 +20,7 @@ from printed_recursions import (
     next_tensors,
     no_tensors,
 )
+from scalewise.theory.flow._tensor_flow import RECURSIONS, closure
 
 NAME_OF = {
     **{x: f"ntk_{x}" for x in "DFAB"},
@@ -298,6 +299,19 @@ def test_what_does_not_exist_is_refused() -> None:
         sw.predict(net(3, bent, features=3), x, observables="dntk_P")
     with pytest.raises(ValueError, match=r"takes \d+ GiB\. Leave it out .* for fewer inputs"):
         sw.predict(net(3, "tanh", features=3), np.ones((100, 3)), observables="ntk_B")
+
+
+def test_the_steps_are_in_order() -> None:
+    """What a step reads of the next layer comes before it, and what it reads of this one comes along."""
+    for letter in RECURSIONS:
+        order, _ = closure([letter])
+        for x in order:
+            row = RECURSIONS[x]
+            assert all(order.index(y) < order.index(x) for y in row.beside), (letter, x)
+            assert {*row.below, *row.beside, x} <= set(order), (letter, x)
+    assert RECURSIONS["Q"].beside == ("F",)
+    assert set(closure(["G1"])[0]) == {"G1", "V"}
+    assert [closure([x])[1] for x in ("V", "G1", "F")] == [False, False, True]
 
 
 def test_all_means_all_that_exists() -> None:

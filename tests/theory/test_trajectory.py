@@ -1,16 +1,18 @@
 """Property tests: deep networks by interpolation are what every layer evaluated by itself gives."""
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import pytest
 
 import scalewise as sw
 from networks import net
 from scalewise.gaussian import _increments
-from scalewise.theory.flow import _deep_kernels, _trajectory, preactivation_flow, tensor_flow
+from scalewise.observables import OBSERVABLES
+from scalewise.theory.flow import _deep_kernels, _trajectory, tensor_flow
 from scalewise.theory.flow import _kernel_flow as kernel_flow
 from scalewise.theory.flow._layer import Layer
 from scalewise.theory.flow._one_input import one_input
-from scalewise.theory.flow._tensor_flow import TENSORS
 from scalewise.theory.flow._trajectory import Part, Stretch, along
 
 # The third is nearly the first.
@@ -56,22 +58,22 @@ def test_deep_kernels_are_those_of_every_layer(monkeypatch) -> None:
     assert not failures
 
 
-def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> tuple[np.ndarray, list]:
-    """Kernels of a network, and expectations along one stretch of it, found as `along` does."""
+def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> Iterator[tuple]:
+    """Expectations of a network between the nodes of one stretch of it, found as `along` does."""
     network = net(200, name, features=3, C_b=C_b, C_W=C_W)
     K = kernel_flow.kernel_flow(network, x, ntk=False).K
-    orders = [(1, 1), (2, 0), (2, 2), (3, 1)]
-    families = [(0, 0, 0, 0), (0, 0, 1, 1)]
-
-    def evaluate(kernel: np.ndarray) -> Layer:
-        return Layer(network.activation, kernel, families, orders)
-
-    blend = _trajectory._longest(K, 60, evaluate, {})
-    if blend is None:
-        return K, []
-    between = [60 + len(blend.stretch.weights) // 3, 60 + len(blend.stretch.weights) // 2]
-    between = [k for k in between if k not in blend.stretch.nodes]
-    return K, [(blend.at(k, K[k]).parts(), evaluate(K[k]).parts()) for k in between]
+    layers = [Layer(network.activation, kernel) for kernel in K]
+    ways: list[Callable[[Layer], dict]] = [
+        *(lambda layer, pq=pq: layer.of_moment(*pq) for pq in ((1, 1), (2, 0), (2, 2), (3, 1))),
+        lambda layer: layer.of_source(),
+        lambda layer: layer.of_family((0, 0, 1, 1)),
+    ]
+    for way in ways:
+        blend = _trajectory._longest(K, 60, lambda k, way=way: way(layers[k]), {})
+        if blend is not None:
+            length = len(blend.stretch.weights)
+            for k in {60 + length // 3, 60 + length // 2} - set(blend.stretch.nodes.tolist()):
+                yield blend.at(k), way(layers[k])
 
 
 def test_stated_errors_cover_what_interpolation_misses() -> None:
@@ -84,8 +86,7 @@ def test_stated_errors_cover_what_interpolation_misses() -> None:
         ("hard_tanh", 0.0, 1.0),
     ):
         for x in (X[:2], X[[0, 2]]) if name in ("tanh", "relu") else (X[:2],):
-            _, found = stretch_of(name, x, C_b, C_W)
-            for quick, slow in found:
+            for quick, slow in stretch_of(name, x, C_b, C_W):
                 interpolated.add(name)
                 for key, part in quick.items():
                     gap = np.abs(part.value - slow[key].value)
@@ -134,15 +135,10 @@ def test_one_input_from_tables_is_one_among_many() -> None:
         sigma = network.activation
         flow = kernel_flow.kernel_flow(network, X[:1], ntk=sigma.is_continuous)
         names = sw.predict(network, X[:1], observables="all").data_vars
-        letters = [TENSORS[variable] for variable in names if variable in TENSORS]
+        letters = [row.letter for name, row in OBSERVABLES.items() if name in names and row.order]
         found = one_input(network, flow.K, letters)
-        if sigma.is_continuous:
-            assert flow.Theta is not None
-            general = tensor_flow(network, flow.K, flow.Theta, letters)
-            many = {x: (general.values[x], general.errors[x]) for x in letters}
-        else:
-            low = preactivation_flow(network, flow.K)
-            many = {"V": (low.V, low.V_error), "G1": (low.G1, low.G1_error)}
+        general = tensor_flow(network, flow.K, flow.Theta, letters)
+        many = {x: (general.values[x], general.errors[x]) for x in letters}
         for letter, (value, error) in found.items():
             want, doubt = many[letter]
             gap = np.abs(value - want)
@@ -160,13 +156,13 @@ class Exponential:
         type(self).seen += 1
         self.value = np.exp(-K)[None]
 
-    def parts(self) -> dict[str, Part]:
-        return {"value": Part(self.value, 0 * self.value[0])}
+    @classmethod
+    def along(cls, K: np.ndarray) -> list[np.ndarray]:
+        def evaluate(layer: int) -> dict[str, Part]:
+            value = cls(K[layer]).value
+            return {"value": Part(value, 0 * value[0])}
 
-    def at(self, K: np.ndarray, parts: dict[str, Part]) -> "Exponential":
-        other = object.__new__(Exponential)
-        other.value = parts["value"].value
-        return other
+        return [parts["value"].value for parts in along(K, evaluate)]
 
 
 class Jumping(Exponential):
@@ -186,7 +182,7 @@ def test_few_layers_are_evaluated_and_all_are_right() -> None:
     K = kernels(1 / (5 + np.arange(4000.0)))
     for kind, most in ((Exponential, 150), (Jumping, 1500)):
         kind.seen = 0
-        found = np.concatenate([here.value for here in along(K, kind)])
+        found = np.concatenate(kind.along(K))
         np.testing.assert_allclose(found, np.concatenate([kind(k).value for k in K]), rtol=1e-11)
         assert kind.seen - len(K) < most
 
@@ -195,7 +191,7 @@ def test_a_kernel_that_moves_otherwise_is_evaluated_at_every_layer() -> None:
     layers = np.arange(300.0)
     for at in (1 + 0.1 * (-1.0) ** layers, np.where(layers % 90 < 45, 1.0, 1.2)):
         Exponential.seen = 0
-        assert len(list(along(kernels(at), Exponential))) == Exponential.seen == 300
+        assert len(Exponential.along(kernels(at))) == Exponential.seen == 300
 
 
 def test_deep_kernels_are_found_from_few_layers(monkeypatch) -> None:
@@ -213,7 +209,7 @@ def test_a_layer_between_the_nodes_that_moves_otherwise_is_noticed() -> None:
     for place in range(140, 150):
         at = 1 / (5 + np.arange(300.0))
         at[place] *= 1.5
-        found = np.concatenate([here.value for here in along(kernels(at), Exponential)])
+        found = np.concatenate([here.value for here in Exponential.along(kernels(at))])
         np.testing.assert_allclose(found, np.exp(-kernels(at)), rtol=1e-11, err_msg=str(place))
 
 

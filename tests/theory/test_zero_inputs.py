@@ -11,9 +11,9 @@ from networks import net
 from scalewise.gaussian import pair_moments
 from scalewise.nets import measure
 from scalewise.networks import ResidualMLP
+from scalewise.observables import OBSERVABLES
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.deep import angle_flow
-from scalewise.theory.flow._tensor_flow import TENSORS
 from scalewise.theory.single import single_input_flow
 
 X = np.array([[0.0, 0.0], [1.0, 0.3]])
@@ -21,7 +21,7 @@ RATES = {"C_W": 0.7, "lambda_b": 0.3, "lambda_W": 0.7}
 
 
 def test_it_is_the_limit_of_small_inputs_and_one_input_alone() -> None:
-    letters, misses = {"kernel": "K", "ntk": "Theta", **TENSORS}, []
+    misses = []
     for name in ("sigmoid", "exp", "tanh", "quadratic", "hardtanh"):
         sigma = sw.activation(name)
         C_b = [0.0, 0.0, 0.0] if sigma(0.0) else [0.0, 0.1, 0.1]
@@ -30,11 +30,11 @@ def test_it_is_the_limit_of_small_inputs_and_one_input_alone() -> None:
         flow, near = (sw.predict(network, x, observables=names) for x in (X, X + 1e-6 * (X == 0)))
         alone = single_input_flow(network, X)
         assert flow.kernel.values[0, 0, 0] == flow.expansion_parameter.values[0] == 0.0
-        for tensor, letter in letters.items():
+        for tensor, row in OBSERVABLES.items():
             if tensor not in flow:
                 continue
-            value, want = flow[tensor].values, getattr(alone, letter)
-            error = flow[f"{tensor}_error"].values if tensor in TENSORS else 0.0 * value
+            value, want = flow[tensor].values, getattr(alone, row.letter)
+            error = flow[f"{tensor}_error"].values if row.order else 0.0 * value
             if np.abs(value - near[tensor].values).max() > 2e-5 * np.abs(value).max():
                 misses.append((name, tensor, "limit"))
             same = (slice(None), *(np.arange(2),) * (value.ndim - 1))

@@ -12,6 +12,7 @@ import xarray as xr
 from scalewise.cli._output import INTERRUPTED, complain
 from scalewise.data import load_inputs
 from scalewise.networks import MLP
+from scalewise.observables import OBSERVABLES
 from scalewise.selection import known, select
 
 Data = Annotated[str, typer.Option(help="digits, mnist, cifar2, or the path of a .npy or .csv.")]
@@ -200,11 +201,12 @@ def names(text: str | None) -> list[str] | str | None:
 def predicted_names(
     measured: list[str] | str | None, net: MLP, samples: int
 ) -> list[str] | str | None:
-    """What to predict for a comparison: a kernel with its 1/n correction, where that can be had."""
-    if not isinstance(measured, list) or "kernel" not in measured:
+    """What to predict for a comparison: a leading order with its 1/n correction, where that can be had."""
+    if not isinstance(measured, list):
         return measured
     usual = select(None, net.activation, samples=samples, depth=net.depth).names
-    return list(dict.fromkeys([*measured, *(name for name in usual if name == "metric_nlo")]))
+    corrections = [name for name in usual if OBSERVABLES[name].corrects in measured]
+    return list(dict.fromkeys([*measured, *corrections]))
 
 
 def check_before_work(tolerance: float, folder: Path | None = None) -> None:

@@ -9,7 +9,6 @@ from scipy import special
 
 from scalewise.comparison._comparison import Comparison, Scores, plain, summarise, tabulate
 from scalewise.comparison._width import (
-    BASE_OF,
     at_infinite_width,
     at_width,
     error_of,
@@ -137,7 +136,7 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
 
 def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> np.ndarray:
     """What rounding is relative to: the scale of a positive matrix, else a layer's largest entry."""
-    if OBSERVABLES[name].dimension is None:
+    if OBSERVABLES[name].own_scale:
         return natural_scale(name, predicted)
     both = np.maximum(np.abs(measured), np.abs(predicted[name].values))
     return both.max(axis=tuple(range(1, both.ndim)), keepdims=True) * np.ones_like(both)
@@ -166,8 +165,8 @@ def _common(
         if name not in both:
             where = "ensemble" if name in predicted else "theory"
             hint = (
-                f"it is part of {BASE_OF[name]!r} at a single width: measure with several `widths`"
-                if name in BASE_OF and not ensemble.attrs.get("extrapolated", 0)
+                f"it is part of {OBSERVABLES[name].corrects!r} at a single width: measure with several `widths`"
+                if OBSERVABLES[name].corrects and not ensemble.attrs.get("extrapolated", 0)
                 else f"ask for it when you make the {where}"
             )
             raise ValueError(f"`observables` asks for {name!r}, which cannot be compared; {hint}.")

@@ -15,7 +15,6 @@ from jaxtyping import Float
 from scalewise.observables import OBSERVABLES
 
 __all__ = [
-    "BASE_OF",
     "at_infinite_width",
     "at_width",
     "error_of",
@@ -25,8 +24,6 @@ __all__ = [
 ]
 
 EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n
-BASE_OF = {name: row.corrects for name, row in OBSERVABLES.items() if row.corrects}
-_CORRECTION_OF = {base: correction for correction, base in BASE_OF.items()}
 
 
 def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr.Dataset:
@@ -76,13 +73,12 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
     epsilon = _expansion(theory, hidden)
     out: dict[str, xr.Variable] = {}
     for name in present(theory):
-        base = BASE_OF.get(name)
-        if base is not None and base in theory:
+        if OBSERVABLES[name].corrects in theory:
             continue
         value, error = theory[name].variable, error_of(theory, name)
         order = epsilon
-        correction = _CORRECTION_OF.get(name)
-        if correction is not None and correction in theory:
+        correction = next((c for c in present(theory) if OBSERVABLES[c].corrects == name), None)
+        if correction is not None:
             share = _column(np.where(layers == 1, 0.0, 1.0 / below), value.ndim)
             value = value.copy(data=value.values + share * theory[correction].values)
             error = np.hypot(error, share * error_of(theory, correction))
@@ -116,8 +112,8 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     out: dict[str, xr.Variable] = {}
     for name in present(theory):
         data = theory[name]
-        base = BASE_OF.get(name)
-        if base is None:
+        base = OBSERVABLES[name].corrects
+        if not base:
             order, scale = intercept, natural_scale(name, theory)
         elif base in theory:
             order, scale = slope * own * below, natural_scale(base, theory)
@@ -179,8 +175,8 @@ def _hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> lis
 def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *samples"]:
     """How large an entry can be, by the diagonal of a positive matrix or by the dimension."""
     values = np.asarray(theory[name].values, dtype=np.float64)
-    shape, dimension = values.shape, OBSERVABLES[name].dimension
-    if dimension is not None:
+    shape = values.shape
+    if not OBSERVABLES[name].own_scale:
         if f"{name}_size" not in theory:
             raise ValueError(
                 f"`theory` has no variable `{name}_size`, so the finite-width bias of {name!r} is unknown; "

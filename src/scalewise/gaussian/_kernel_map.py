@@ -85,6 +85,8 @@ class KernelMap(abc.ABC):
 def kernel_map(sigma: Activation, K: Float[np.ndarray, " input"], *, slope: bool) -> KernelMap:
     """The fastest accurate map for an activation: in-place closed form, series, or general.
 
+    The first moment is the same, to the last bit, whether the second is asked for or not.
+
     Args:
         sigma: The activation.
         K: Variances of the inputs at this layer.
@@ -94,7 +96,7 @@ def kernel_map(sigma: Activation, K: Float[np.ndarray, " input"], *, slope: bool
     if family is not None:
         return family(sigma, K)
     if sigma.family is None and sigma.is_smooth:
-        low = _orders_below(_FEW[0], sigma, K, slope=slope)
+        low = _orders_below(_FEW[0], sigma, K, slope=True)
         if low is not None:
             return HermiteMap(sigma, K, low)
     return GeneralMap(sigma, K, slope=slope)
@@ -176,7 +178,7 @@ class HermiteMap(KernelMap):
             self._take(table.coefficients)
             self._weight[-1] = 0.0
         else:
-            self._general = GeneralMap(sigma, self.K, slope=self.diagonal_slope is not None)
+            self._general = GeneralMap(sigma, self.K, slope=True)
 
     def apply(
         self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
@@ -374,14 +376,14 @@ class GeneralMap(KernelMap):
         # Of a tile with itself one half is the other, and the diagonal is known.
         half = np.triu_indices(len(C), 1) if rows == columns else np.indices(C.shape).reshape(2, -1)
         here = half[0], half[1]
-        orders = ((0, 0),) if slope is None else ((0, 0), (1, 1))
+        wanted = [(C, (0, 0))] if slope is None else [(C, (0, 0)), (slope, (1, 1))]
         if half[0].size:
-            moments = pair_moments(self._sigma, A[here], B[here], C[here], orders)
-            for pq, target in zip(orders, (C, slope), strict=False):
-                assert target is not None
-                target[here] = moments[pq].value
+            abc = A[here], B[here], C[here]
+            for target, pq in wanted:
+                # One by one: together, what one of them needs would change the other's rounding.
+                target[here] = pair_moments(self._sigma, *abc, (pq,))[pq].value
                 if rows == columns:
-                    target[here[1], here[0]] = moments[pq].value
+                    target[here[1], here[0]] = target[here]
         if rows == columns:
             np.fill_diagonal(C, self.diagonal[rows])
             if slope is not None and self.diagonal_slope is not None:

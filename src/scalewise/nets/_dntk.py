@@ -28,10 +28,11 @@ from scalewise.nets import _jets as jets
 from scalewise.nets._random import normals, take
 from scalewise.networks import Network
 
-__all__ = ["PROBES", "sample_dntk"]
+__all__ = ["PROBES", "SECOND", "sample_dntk"]
 
 # Random signs for each network, paired in a ring: each is once xi and once eta.
 PROBES = 4
+SECOND = frozenset("RSTU")  # what takes steps along two vectors of signs
 
 Probe = tuple[jets.Rows, jets.Along, jets.Tangent]
 
@@ -94,17 +95,17 @@ def _tensors(means: dict[str, Any], C: Any, own: Any, width: int) -> dict[str, A
     """Draws of the tensors, with what the last weights' own steps add; `own` is lambda_W / n."""
     scale = width * C**2
     tilde, F = scale * means["Q"], scale * means["F"]
-    found = {"dntk_P": scale * means["P"], "dntk_Q": tilde + own / C * jnp.einsum("badc->abcd", F)}
+    found = {"P": scale * means["P"], "Q": tilde + own / C * jnp.einsum("badc->abcd", F)}
     if "R" not in means:
         return found
     T = scale * means["T"] + (own / C) ** 2 * jnp.einsum("cadb->acdb", F)
     T += own / C * (jnp.einsum("bdac->acdb", tilde) + jnp.einsum("acbd->acdb", tilde))
     U = scale * means["U"]
     return found | {
-        "ddntk_R": scale * means["R"] + own / C * jnp.einsum("acdb->abcd", found["dntk_P"]),
-        "ddntk_S": scale * means["S"] + width * C * own * means["HH"],
-        "ddntk_T": (T + jnp.einsum("dcba->abcd", T)) / 2,
-        "ddntk_U": (U + jnp.einsum("cdab->abcd", U)) / 2,
+        "R": scale * means["R"] + own / C * jnp.einsum("acdb->abcd", found["P"]),
+        "S": scale * means["S"] + width * C * own * means["HH"],
+        "T": (T + jnp.einsum("dcba->abcd", T)) / 2,
+        "U": (U + jnp.einsum("cdab->abcd", U)) / 2,
     }
 
 
@@ -120,7 +121,7 @@ def _draw(
     sigma: Callable[[Any], Any],
 ) -> dict[str, Any]:
     """The tensors of the layer above the given ones, for each network of a batch, flat."""
-    pairs = any(part.startswith("ddntk") for part in parts)
+    pairs = not SECOND.isdisjoint(parts)
 
     def one(weights: Any, biases: Any, signs: Any) -> dict[str, Any]:
         order = 3 if pairs else 2
@@ -147,7 +148,7 @@ def sample_dntk(
         net: The network.
         x: (samples, features).
         keys: One key per network.
-        parts: Which tensors, by their names in the table of observables.
+        parts: Which tensors, by their letters.
         sigma: The activation as a JAX function.
         dtype: ``"float32"`` or ``"float64"``.
 

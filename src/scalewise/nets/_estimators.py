@@ -129,13 +129,15 @@ ESTIMATORS: dict[str, Estimator] = {
     # Of the same mean as "ntk", from whole matrices: 1/n needs a tenth of the error, and small widths.
     "ntk_nlo": Estimator(_JOINT, MeanSums, _mean_of_omega, slope_of="the mean NTK"),
     "ntk_A": Estimator(_JOINT, CovarianceSums, _covariance(1, 1)),
-    "ntk_B": _quads("statistics", "ntk_B"),
+    "ntk_B": _quads("statistics", "B"),
     "ntk_D": Estimator(_JOINT, CovarianceSums, _covariance(0, 1)),
-    "ntk_F": _quads("statistics", "ntk_F"),
-    **{
-        name: _quads("dntk", name)
-        for name in ("dntk_P", "dntk_Q", "ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U")
-    },
+    "ntk_F": _quads("statistics", "F"),
+    "dntk_P": _quads("dntk", "P"),
+    "dntk_Q": _quads("dntk", "Q"),
+    "ddntk_R": _quads("dntk", "R"),
+    "ddntk_S": _quads("dntk", "S"),
+    "ddntk_T": _quads("dntk", "T"),
+    "ddntk_U": _quads("dntk", "U"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalewise.nets._dntk import PROBES as SIGNS
-from scalewise.nets._dntk import sample_dntk
+from scalewise.nets._dntk import SECOND, sample_dntk
 from scalewise.nets._ensemble import Ensemble, Kind
 from scalewise.nets._networks import traced
 from scalewise.nets._ntk import PROBES, mean_ntks, row_numbers
@@ -74,7 +74,7 @@ def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) 
 def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Steps along gradients of every hidden layer, from real weights and random signs."""
     samples, n = len(x), net.widths
-    second = any(part.startswith("ddntk") for part in sums)
+    second = not SECOND.isdisjoint(sums)
     # Vectors of one layer for each vector of signs: once, by one step, by two steps, in all layers.
     vectors = SIGNS * samples * (1 + 4 * samples + (4 if second else 2) * samples**2)
     floats = 2 * _weights(net) + (vectors + samples**2) * sum(n[:-1])

@@ -69,6 +69,7 @@ class CovarianceSums:
         count: $m$, how many networks.
         pilot: $c$, (layers, P).
         s1: (layers, P).
+        s2: (layers, P), as of `MeanSums`: a mean has the same error whether covariances are summed or not.
         s11: (layers, P, P).
         s21: (layers, P, P).
         s22: (layers, P, P).
@@ -80,6 +81,7 @@ class CovarianceSums:
     count: int
     pilot: np.ndarray
     s1: np.ndarray
+    s2: np.ndarray
     s11: np.ndarray
     s21: np.ndarray
     s22: np.ndarray
@@ -88,19 +90,21 @@ class CovarianceSums:
     def empty(cls, pilot: np.ndarray) -> CovarianceSums:
         """No network yet."""
         square = np.zeros((*pilot.shape, pilot.shape[-1]))
-        return cls(0, pilot, np.zeros_like(pilot), square, square, square)
+        return cls(0, pilot, np.zeros_like(pilot), np.zeros_like(pilot), square, square, square)
 
     def add(self, values: Float[np.ndarray, "network layer pair"]) -> CovarianceSums:
         """With a batch of networks more."""
         # Contiguous: the order of a sum follows the layout in memory, and a resumed run must give the
         # numbers of an uninterrupted one to the last bit.
-        d = np.ascontiguousarray(np.moveaxis(values - self.pilot, 0, 1))
+        own = np.ascontiguousarray(values - self.pilot)
+        d = np.ascontiguousarray(np.moveaxis(own, 0, 1))
         d2 = d * d
         t, t2 = np.swapaxes(d, 1, 2), np.swapaxes(d2, 1, 2)
         return replace(
             self,
             count=self.count + len(values),
-            s1=self.s1 + d.sum(axis=1),
+            s1=self.s1 + own.sum(axis=0),
+            s2=self.s2 + np.einsum("k...,k...->...", own, own),
             s11=self.s11 + t @ d,
             s21=self.s21 + t2 @ d,
             s22=self.s22 + t2 @ d2,
@@ -112,8 +116,7 @@ class CovarianceSums:
 
     def mean_sem(self) -> np.ndarray:
         """Its standard error, (layers, P)."""
-        variance = np.einsum("lii->li", self.covariance())
-        return np.sqrt(np.maximum(variance, 0.0) / self.count)
+        return MeanSums(self.count, self.pilot, self.s1, self.s2).mean_sem()
 
     def covariance(self) -> np.ndarray:
         """The unbiased covariance $k_{11}$, (layers, P, P)."""

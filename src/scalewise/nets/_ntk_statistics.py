@@ -118,7 +118,7 @@ def sample_statistics(
         net: The network.
         x: (samples, features).
         keys: One key per network.
-        parts: Of ``"joint"``, ``"ntk_B"`` and ``"ntk_F"``.
+        parts: Of ``"joint"``, ``"B"`` and ``"F"``.
         sigma: The activation as a JAX function.
         dtype: ``"float32"`` or ``"float64"``.
 
@@ -151,5 +151,5 @@ def sample_statistics(
             if part == "joint":
                 found.append(_joint(s, X, C_b, C_W, number(net.lambda_W[i + 1])))
             else:
-                found.append((_B if part == "ntk_B" else _F)(s, X, C_W))
+                found.append({"B": _B, "F": _F}[part](s, X, C_W))
     return {part: np.asarray(jnp.stack(found, axis=1), float) for part, found in drawn.items()}

@@ -110,14 +110,14 @@ def refuse_zero_inputs(net: Network, x: Float[np.ndarray, "sample feature"], wha
 
 
 def check_kernels(
-    net: Network, layer: int, K: Float[np.ndarray, " sample"], *, power: int = 2
+    net: Network, layer: int, K: Float[np.ndarray, "*_layer sample"], *, power: int = 2
 ) -> None:
     r"""Refuse kernels that explode or vanish, or of which what is computed from them would.
 
     Args:
         net: The network.
         layer: The layer they are of, counted from 1.
-        K: Kernels of single inputs, preactivation².
+        K: Kernels of single inputs, preactivation²; with an axis of layers in front, of those from it on.
         power: The highest power of them that occurs: 1 of kernel and NTK alone, 2 in their relative variance,
             4 in the squares by which expectations of four factors are judged.
 
@@ -128,9 +128,11 @@ def check_kernels(
     needs = "" if power == 1 else f", and what is asked for needs K^{power}"
     good = (K > 1 / largest) & (K < largest)
     if not np.all(good):
+        place = tuple(np.argwhere(~good)[0])
+        layer += int(place[0]) if K.ndim > 1 else 0
         raise ValueError(
             f"The kernel of {net.activation.name!r} leaves the range of float64 at layer {layer} "
-            f"(K = {K[~good][0]:.3g}{needs}): with "
+            f"(K = {K[place]:.3g}{needs}): with "
             f"C_b = {net.C_b[layer - 1]:g}, C_W = {net.C_W[layer - 1]:g} signals explode or vanish. Use "
             "fewer layers, other scales of the inputs, or critical hyperparameters: net.at_criticality()."
         )

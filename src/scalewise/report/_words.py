@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 from scalewise.critical import criticality
 from scalewise.experiments._look import SUPERSCRIPT
+from scalewise.observables import OBSERVABLES
 from scalewise.report._aspect import LARGE, SMALL
 from scalewise.report._results import Results
 
@@ -21,12 +22,6 @@ __all__ = [
     "verdict",
 ]
 
-_NAMES = {
-    "kernel": "kernel",
-    "metric_nlo": "1/n correction of the kernel",
-    "four_point_vertex": "four-point vertex",
-    "ntk": "neural tangent kernel",
-}
 _MINUS = "−"
 _THIN = "\u202f"
 
@@ -73,7 +68,7 @@ def verdict(results: Results) -> Markup:
     """What a reader who reads one paragraph should take away."""
     outcome, net = results.comparison, results.net
     attrs = results.ensemble.attrs
-    names = [_NAMES.get(str(n), str(n)) for n in outcome.z.data_vars]
+    names = [_words(str(name)) for name in outcome.z.data_vars]
     worst = outcome.worst(1)[0]
     where = _extrapolation(results) if attrs.get("extrapolated") else ""
     opening = (
@@ -87,7 +82,7 @@ def verdict(results: Results) -> Markup:
         if outcome.passed
         else (
             "Theory and networks disagree.",
-            f"the worst of {total} distinct numbers, the {_NAMES.get(worst.observable)} in layer "
+            f"the worst of {total} distinct numbers, the {_words(worst.observable)} in layer "
             f"{worst.layer}, is off by {number(abs(worst.z_excess))} standard errors more than the "
             f"neglected order explains; the limit is {number(outcome.limit)}.",
         )
@@ -185,6 +180,11 @@ def aspect_words(results: Results) -> list[Markup]:
             judgement, SMALL, count(needed)
         ),
     ]
+
+
+def _words(name: str) -> str:
+    """What an observable is called in running text."""
+    return OBSERVABLES[name].words or name
 
 
 def _layers(depth: int) -> str:

@@ -12,18 +12,16 @@ from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.networks import MLP, Network
 from scalewise.networks._inputs import check_inputs, check_kernels, digest_of
-from scalewise.observables import SAMPLE_DIMS, as_variable
+from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
-from scalewise.theory.flow._one_input import one_input
-from scalewise.theory.flow._preactivation import preactivation_flow
-from scalewise.theory.flow._tensor_flow import TENSORS, check_memory, tensor_flow
+from scalewise.theory.flow._one_input import KNOWN_OF_ONE, one_input
+from scalewise.theory.flow._tensor_flow import check_memory, closure, tensor_flow
 
 __all__ = ["predict"]
 
-_PREACTIVATION = {"four_point_vertex", "metric_nlo"}
 Progress = Callable[[str, int, int], None]
 
 
@@ -78,8 +76,8 @@ def predict(
         observables, net.activation, samples=len(inputs), depth=net.depth, skips=net.skips
     )
     kept = _layers(net, layers)
-    tensors = [name for name in chosen.names if name in TENSORS]
-    check_memory(net.branch, len(inputs), tensors)
+    tensors = _tensors_of(chosen.names)
+    check_memory(net.branch, len(inputs), list(tensors))
     pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
     asked = inputs, chosen.names, kept, progress
     with blas_threads_for(pairs):
@@ -94,25 +92,24 @@ def _compute(
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
-    tensors = tuple(name for name in names if name in TENSORS)
-    beyond = set(tensors) - _PREACTIVATION
+    tensors = _tensors_of(names)
+    leading = {OBSERVABLES[name].letter: name for name in names if name not in tensors}
     data: dict[str, xr.Variable] = {}
     flow = kernel_flow(
         net,
         inputs,
         layers=None if tensors else kept,
-        ntk="ntk" in names or bool(beyond),
+        ntk="Theta" in leading or closure(tensors.values())[1],
         watched=pairs_to_watch(net, inputs),
         progress=_named(progress, "kernel and NTK"),
     )
-    for layer, K in enumerate(flow.diagonal, 1):
-        check_kernels(net, layer, K[K > 0], power=4 if tensors else 2)
+    K = flow.diagonal
+    # A kernel of 0 was let in with the inputs, and no power of it is taken.
+    check_kernels(net, 1, np.where(K == 0, 1.0, K), power=4 if tensors else 2)
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
-    if "kernel" in names:
-        data["kernel"] = as_variable("kernel", flow.K[place])
-    if "ntk" in names and flow.Theta is not None:
-        data["ntk"] = as_variable("ntk", flow.Theta[place])
+    for letter, name in leading.items():
+        data[name] = as_variable(name, getattr(flow, letter)[place])
     if tensors:
         for name, (value, error) in _tensors(net, flow, tensors, progress).items():
             data[name] = as_variable(name, value[place])
@@ -148,28 +145,24 @@ def _with_skips(
     return data
 
 
+def _tensors_of(names: Sequence[str]) -> dict[str, str]:
+    """The letters of those observables that are not of leading order."""
+    return {name: OBSERVABLES[name].letter for name in names if OBSERVABLES[name].order}
+
+
 def _tensors(
-    net: MLP, flow: KernelFlow, names: tuple[str, ...], progress: Progress | None
+    net: MLP, flow: KernelFlow, letters: dict[str, str], progress: Progress | None
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Each tensor and its error: one input from tables; V and G^{1} alone on unordered pairs."""
-    if flow.K.shape[1] == 1:
-        found = one_input(net, flow.K, [TENSORS[name] for name in names])
-    elif set(names) <= _PREACTIVATION:
-        report = _named(progress, "four-point vertex")
-        low = preactivation_flow(net, flow.K, metric_nlo="metric_nlo" in names, progress=report)
-        found = {"V": (low.V, low.V_error), "G1": (low.G1, low.G1_error)}
-    else:
-        assert flow.Theta is not None
-        letters = tuple(TENSORS[name] for name in names)
+    """Each tensor and its error: of one input from tables, as far as these know it; else layer by layer."""
+    alone = flow.K.shape[1] == 1
+    known = [letter for letter in letters.values() if alone and letter in KNOWN_OF_ONE]
+    found = one_input(net, flow.K, known) if known else {}
+    rest = [letter for letter in letters.values() if letter not in found]
+    if rest:
         report = _named(progress, "tensors of finite width")
-        high = tensor_flow(net, flow.K, flow.Theta, letters, progress=report)
-        found = {x: (high.values[x], high.errors[x]) for x in letters}
-    return {
-        name: (value, error)
-        for name in names
-        for value, error in (found[TENSORS[name]],)
-        if value is not None and error is not None
-    }
+        among = tensor_flow(net, flow.K, flow.Theta, rest, progress=report)
+        found |= {letter: (among.values[letter], among.errors[letter]) for letter in rest}
+    return {name: found[letter] for name, letter in letters.items()}
 
 
 def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Source: PDLT epilogue and (11.120)-(11.122).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from scalewise.observables import OBSERVABLES
 
 __all__ = [
     "finite_width_couplings",
@@ -16,24 +16,6 @@ __all__ = [
     "parameters_of_a_model",
     "random_labelings",
 ]
-
-# Independent components of each tensor of the 1/n description, from its symmetries: with N inputs
-# and P = N(N+1)/2 pairs. The others are leading-order matrices.
-_TENSORS: dict[str, Callable[[int, int], int]] = {
-    "metric_nlo": lambda N, P: P,
-    "ntk_nlo": lambda N, P: P,
-    "four_point_vertex": lambda N, P: P * (P + 1) // 2,
-    "ntk_A": lambda N, P: P * (P + 1) // 2,
-    "ntk_B": lambda N, P: (N**4 + 3 * N**2) // 4,
-    "ntk_D": lambda N, P: P * P,
-    "ntk_F": lambda N, P: (N**4 + N**2) // 2,
-    "dntk_P": lambda N, P: N * N * P,
-    "dntk_Q": lambda N, P: N**4,
-    "ddntk_R": lambda N, P: N * N * P,
-    "ddntk_S": lambda N, P: (N**4 + N**2) // 2,
-    "ddntk_T": lambda N, P: (N**4 + N**2) // 2,
-    "ddntk_U": lambda N, P: (N**4 + N**2) // 2,
-}
 
 
 def infinite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -> int:
@@ -94,7 +76,7 @@ def finite_width_couplings(inputs: int) -> dict[str, int]:
     """
     _refuse(inputs=inputs)
     pairs = inputs * (inputs + 1) // 2
-    return {name: count(inputs, pairs) for name, count in _TENSORS.items()}
+    return {name: row.components(inputs, pairs) for name, row in OBSERVABLES.items() if row.order}
 
 
 def finite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -> int:

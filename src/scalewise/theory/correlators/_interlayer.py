@@ -110,7 +110,7 @@ def interlayer_covariance(
     V_u = gaussian.lowered("four_point_vertex", V[at], (2, 3)) / (2 * n_below)
     D_u = gaussian.lowered("ntk_D", D[at], (0, 1)) / (2 * n_below)
     layers = tuple(range(layer + 1, net.depth + 1))
-    expectations = [Layer(net.activation, K[above - 2], ()) for above in layers]
+    expectations = [Layer(net.activation, K[above - 2]) for above in layers]
     estimates, out = [], ()
     for moments in gaussian.moments(observable, 2):
         out = moments.weighted.shape[:-1]

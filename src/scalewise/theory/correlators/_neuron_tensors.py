@@ -12,182 +12,87 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-__all__ = [
-    "four_preactivations",
-    "mean_first_ddntk",
-    "mean_second_ddntk",
-    "ntk_with_ntk",
-    "preactivation_with_dntk",
-    "preactivations_with_ntk",
-]
+__all__ = ["neuron_tensor"]
 
 Tensor = Float[np.ndarray, "sample sample sample sample"]
 Full = Float[np.ndarray, "neuron neuron neuron neuron sample sample sample sample"]
+Term = tuple[str, str]
+# Of neurons and samples in four places a, b, c, d, the tensor that comes with each pairing of the neurons, and
+# the places of its samples in the order in which it has them.
+_PAIRINGS = ("ab,cd", "ac,bd", "ad,bc")
+_TENSORS: dict[str, tuple[Term, Term, Term]] = {
+    "zzzz": (("V", "abcd"), ("V", "acbd"), ("V", "adbc")),
+    "zzH": (("D", "abcd"), ("F", "acbd"), ("F", "adbc")),
+    "HH": (("A", "abcd"), ("B", "acbd"), ("B", "adbc")),
+    "dHz": (("Q", "abcd"), ("Q", "acbd"), ("P", "abcd")),
+    "ddH_I": (("R", "abcd"), ("R", "acdb"), ("R", "adbc")),
+    "ddH_II": (("S", "abcd"), ("T", "acdb"), ("U", "adbc")),
+}
 
 
-def four_preactivations(V: Tensor, n: float | int, neurons: int) -> Full:
-    r"""The connected four-point function of preactivations.
+def neuron_tensor(expectation: str, n: float | int, neurons: int, **tensors: Tensor) -> Full:
+    r"""An expectation over four neurons, whole, from the tensors of the theory.
 
-    $$\mathbb E[z_1z_2z_3z_4]_c=\frac1{n_{\ell-1}}\big[\delta_{i_1i_2}\delta_{i_3i_4}V_{(12)(34)}
-      +\delta_{i_1i_3}\delta_{i_2i_4}V_{(13)(24)}+\delta_{i_1i_4}\delta_{i_2i_3}V_{(14)(23)}\big]$$
+    $$\begin{aligned}
+    \mathbb E[z_1z_2z_3z_4]_c&=\tfrac1n\big[\delta_{i_1i_2}\delta_{i_3i_4}V_{(12)(34)}
+      +\delta_{i_1i_3}\delta_{i_2i_4}V_{(13)(24)}+\delta_{i_1i_4}\delta_{i_2i_3}V_{(14)(23)}\big]\\
+    \mathbb E[z_1z_2\widehat{\Delta H}_{34}]&=\tfrac1n\big[\delta_{i_1i_2}\delta_{i_3i_4}D_{1234}
+      +\delta_{i_1i_3}\delta_{i_2i_4}F_{1324}+\delta_{i_1i_4}\delta_{i_2i_3}F_{1423}\big]\\
+    \mathbb E[\widehat{\Delta H}_{12}\widehat{\Delta H}_{34}]&=\tfrac1n\big[\delta_{i_1i_2}\delta_{i_3i_4}
+      A_{(12)(34)}+\delta_{i_1i_3}\delta_{i_2i_4}B_{1324}+\delta_{i_1i_4}\delta_{i_2i_3}B_{1423}\big]\\
+    \mathbb E[\widehat{dH}_{012}z_3]&=\tfrac1n\big[\delta_{i_0i_3}\delta_{i_1i_2}P_{0123}
+      +\delta_{i_0i_1}\delta_{i_2i_3}Q_{0123}+\delta_{i_0i_2}\delta_{i_1i_3}Q_{0213}\big]\\
+    \mathbb E[\widehat{dd_IH}_{0123}]&=\tfrac1n\big[\delta_{i_0i_1}\delta_{i_2i_3}R_{0123}
+      +\delta_{i_0i_2}\delta_{i_3i_1}R_{0231}+\delta_{i_0i_3}\delta_{i_1i_2}R_{0312}\big]\\
+    \mathbb E[\widehat{dd_{II}H}_{1234}]&=\tfrac1n\big[\delta_{i_1i_2}\delta_{i_3i_4}S_{1234}
+      +\delta_{i_1i_3}\delta_{i_4i_2}T_{1342}+\delta_{i_1i_4}\delta_{i_2i_3}U_{1423}\big]
+    \end{aligned}$$
 
     Args:
-        V: ``four_point_vertex``; preactivation⁴.
+        expectation: Which, in the order above: ``"zzzz"``, ``"zzH"``, ``"HH"``, ``"dHz"``, ``"ddH_I"`` or
+            ``"ddH_II"``.
         n: $n_{\ell-1}$.
         neurons: How many neurons.
+        **tensors: Its tensors by letter, as `predict` returns them at one layer, in the printed order of
+            their indices.
 
     Returns:
-        ($i_1,i_2,i_3,i_4$, sample 1, 2, 3, 4); preactivation⁴, $O(1/n^2)$ neglected.
+        Four neurons, then four samples; in units of the tensors. ``"zzzz"``: $O(1/n^2)$ neglected; the others
+        exact in layer 2, elsewhere the same.
 
     Raises:
-        ValueError: If the tensor has other than four equal axes, or a number is below 1.
+        ValueError: If the expectation is unknown, its tensors are not those given, one has other than four
+            equal axes, or a number is below 1.
 
-    Source: PDLT (4.77).
+    Source: PDLT (4.77), (8.67), (8.82), (11.45), (∞.11), (∞.12).
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.theory.correlators import four_preactivations
-        >>> float(four_preactivations(np.full((1,) * 4, 2.0), 100, 1).item())  # 3V/n
+        >>> from scalewise.theory.correlators import neuron_tensor
+        >>> float(neuron_tensor("zzzz", 100, 1, V=np.full((1,) * 4, 2.0)).item())  # 3V/n
         0.06
     """
-    return _assembled(n, neurons, ("V", V, "abcd"), ("V", V, "acbd"), ("V", V, "adbc"))
-
-
-def preactivations_with_ntk(D: Tensor, F: Tensor, n: float | int, neurons: int) -> Full:
-    r"""Correlation of two preactivations with the fluctuation of the NTK.
-
-    $$\mathbb E[z_{i_1;1}z_{i_2;2}\widehat{\Delta H}_{i_3i_4;34}]=\frac1{n_{\ell-1}}\big[
-      \delta_{i_1i_2}\delta_{i_3i_4}D_{1234}+\delta_{i_1i_3}\delta_{i_2i_4}F_{1324}
-      +\delta_{i_1i_4}\delta_{i_2i_3}F_{1423}\big]$$
-
-    Args:
-        D: ``ntk_D``; preactivation² times NTK.
-        F: ``ntk_F``, in the order 1, 3, 2, 4.
-        n: $n_{\ell-1}$.
-        neurons: How many neurons.
-
-    Returns:
-        ($i_1,i_2,i_3,i_4$, sample 1, 2, 3, 4); exact in layer 2, elsewhere $O(1/n^2)$ neglected.
-
-    Raises:
-        ValueError: As `four_preactivations`.
-
-    Source: PDLT (8.67).
-    """
-    return _assembled(n, neurons, ("D", D, "abcd"), ("F", F, "acbd"), ("F", F, "adbc"))
-
-
-def ntk_with_ntk(A: Tensor, B: Tensor, n: float | int, neurons: int) -> Full:
-    r"""Covariance of the NTK.
-
-    $$\mathbb E[\widehat{\Delta H}_{i_1i_2;12}\widehat{\Delta H}_{i_3i_4;34}]=\frac1{n_{\ell-1}}\big[
-      \delta_{i_1i_2}\delta_{i_3i_4}A_{(12)(34)}+\delta_{i_1i_3}\delta_{i_2i_4}B_{1324}
-      +\delta_{i_1i_4}\delta_{i_2i_3}B_{1423}\big]$$
-
-    Args:
-        A: ``ntk_A``; NTK².
-        B: ``ntk_B``, in the order 1, 3, 2, 4.
-        n: $n_{\ell-1}$.
-        neurons: How many neurons.
-
-    Returns:
-        ($i_1,i_2,i_3,i_4$, sample 1, 2, 3, 4); exact in layer 2, elsewhere $O(1/n^2)$ neglected.
-
-    Raises:
-        ValueError: As `four_preactivations`.
-
-    Source: PDLT (8.82).
-    """
-    return _assembled(n, neurons, ("A", A, "abcd"), ("B", B, "acbd"), ("B", B, "adbc"))
-
-
-def preactivation_with_dntk(P: Tensor, Q: Tensor, n: float | int, neurons: int) -> Full:
-    r"""Correlation of the dNTK with a preactivation.
-
-    $$\mathbb E[\widehat{dH}_{i_0i_1i_2;012}\,z_{i_3;3}]=\frac1{n_{\ell-1}}\big[
-      \delta_{i_0i_3}\delta_{i_1i_2}P_{0123}+\delta_{i_0i_1}\delta_{i_2i_3}Q_{0123}
-      +\delta_{i_0i_2}\delta_{i_1i_3}Q_{0213}\big]$$
-
-    Args:
-        P: ``dntk_P``; NTK².
-        Q: ``dntk_Q``; NTK².
-        n: $n_{\ell-1}$.
-        neurons: How many neurons.
-
-    Returns:
-        ($i_0,i_1,i_2,i_3$, sample 0, 1, 2, 3); exact in layer 2, elsewhere $O(1/n^2)$ neglected.
-
-    Raises:
-        ValueError: As `four_preactivations`.
-
-    Source: PDLT (11.45).
-    """
-    return _assembled(n, neurons, ("Q", Q, "abcd"), ("Q", Q, "acbd"), ("P", P, "abcd"))
-
-
-def mean_first_ddntk(R: Tensor, n: float | int, neurons: int) -> Full:
-    r"""Mean of the first ddNTK.
-
-    $$\mathbb E[\widehat{dd_IH}_{i_0i_1i_2i_3;0123}]=\frac1{n_{\ell-1}}\big[
-      \delta_{i_0i_1}\delta_{i_2i_3}R_{0123}+\delta_{i_0i_2}\delta_{i_3i_1}R_{0231}
-      +\delta_{i_0i_3}\delta_{i_1i_2}R_{0312}\big]$$
-
-    Args:
-        R: ``ddntk_R``; NTK³ / preactivation².
-        n: $n_{\ell-1}$.
-        neurons: How many neurons.
-
-    Returns:
-        ($i_0,i_1,i_2,i_3$, sample 0, 1, 2, 3); exact in layer 2, elsewhere $O(1/n^2)$ neglected.
-
-    Raises:
-        ValueError: As `four_preactivations`.
-
-    Source: PDLT (∞.11).
-    """
-    return _assembled(n, neurons, ("R", R, "abcd"), ("R", R, "acdb"), ("R", R, "adbc"))
-
-
-def mean_second_ddntk(S: Tensor, T: Tensor, U: Tensor, n: float | int, neurons: int) -> Full:
-    r"""Mean of the second ddNTK.
-
-    $$\mathbb E[\widehat{dd_{II}H}_{i_1i_2i_3i_4;1234}]=\frac1{n_{\ell-1}}\big[
-      \delta_{i_1i_2}\delta_{i_3i_4}S_{1234}+\delta_{i_1i_3}\delta_{i_4i_2}T_{1342}
-      +\delta_{i_1i_4}\delta_{i_2i_3}U_{1423}\big]$$
-
-    Args:
-        S: ``ddntk_S``; NTK³ / preactivation².
-        T: ``ddntk_T``, in the order 1, 3, 4, 2.
-        U: ``ddntk_U``, in the order 1, 4, 2, 3.
-        n: $n_{\ell-1}$.
-        neurons: How many neurons.
-
-    Returns:
-        ($i_1,i_2,i_3,i_4$, sample 1, 2, 3, 4); exact in layer 2, elsewhere $O(1/n^2)$ neglected.
-
-    Raises:
-        ValueError: As `four_preactivations`.
-
-    Source: PDLT (∞.12).
-    """
-    return _assembled(n, neurons, ("S", S, "abcd"), ("T", T, "acdb"), ("U", U, "adbc"))
-
-
-def _assembled(n: float | int, neurons: int, *terms: tuple[str, np.ndarray, str]) -> np.ndarray:
-    """Sum over the three pairings of positions (first, second, third, fourth) = (i, j, k, l).
-
-    Each term names the samples a, b, c, d of these positions in the order in which its tensor has them.
-    """
+    if expectation not in _TENSORS:
+        raise ValueError(
+            f"`expectation` must be one of {', '.join(map(repr, _TENSORS))}; got {expectation!r}."
+        )
+    terms = _TENSORS[expectation]
+    if set(tensors) != {letter for letter, _ in terms}:
+        raise ValueError(
+            f"{expectation!r} is made of {', '.join(sorted({letter for letter, _ in terms}))}; got "
+            f"{', '.join(sorted(tensors)) or 'none'}. Pass these, each by its letter."
+        )
     if neurons < 1 or not (np.isfinite(n) and n >= 1):
         raise ValueError(f"`n` and `neurons` must be at least 1; got {n} and {neurons}.")
-    samples = terms[0][1].shape[0] if terms[0][1].ndim else 0
+    shape = next(iter(tensors.values())).shape[:1] * 4
     eye = np.eye(neurons)
-    total = np.zeros((neurons,) * 4 + (samples,) * 4)
-    for pairing, (name, tensor, order) in zip(("ij,kl", "ik,jl", "il,jk"), terms, strict=True):
-        if tensor.shape != (samples,) * 4 or not np.all(np.isfinite(tensor)):
+    total = np.zeros((neurons,) * 4 + shape)
+    for pairing, (letter, places) in zip(_PAIRINGS, terms, strict=True):
+        tensor = tensors[letter]
+        if tensor.shape != shape or not shape or not np.all(np.isfinite(tensor)):
             raise ValueError(
-                f"`{name}` must be finite, with four equal axes, one for each sample index; got shape "
+                f"`{letter}` must be finite, with four equal axes, one for each sample index; got shape "
                 f"{tensor.shape}."
             )
-        total += np.einsum(f"{pairing},{order}->ijklabcd", eye, eye, tensor)
+        total += np.einsum(f"{pairing.upper()},{places}->ABCDabcd", eye, eye, tensor)
     return total / n

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise.networks import MLP
-from scalewise.theory.deep._scaling_ansatz import RATIOS
+from scalewise.theory.deep._scaling_ansatz import dimensions
 from scalewise.theory.single._single_input import single_input_flow
 
 __all__ = ["finite_width_ratios", "output_scale"]
@@ -48,8 +48,8 @@ def finite_width_ratios(net: MLP, x: Any) -> xr.Dataset:
     flow = single_input_flow(net, x)
     below = np.array([np.inf, *net.hidden_widths])[:, None]
     data = {}
-    for letter, (p, q) in RATIOS.items():
-        tensor = getattr(flow, letter)
+    for letter, (p, q) in dimensions().items():
+        tensor = getattr(flow, letter, None)
         if tensor is None or (q and flow.Theta is None):
             continue
         scale = flow.K**p * (flow.Theta**q if q and flow.Theta is not None else 1.0)

@@ -16,16 +16,8 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise.observables import OBSERVABLES
-from scalewise.theory.flow._tensor_flow import TENSORS
 
-__all__ = ["RATIOS", "ScalingFit", "fit_scaling", "normalised_exponents", "relevance"]
-
-# Powers of kernel and NTK in the denominator of each dimensionless ratio, by the letter of the tensor.
-RATIOS: dict[str, tuple[int, int]] = {"G1": (1, 0), "V": (2, 0)} | {
-    letter: OBSERVABLES[name].dimension or (0, 0)
-    for name, letter in TENSORS.items()
-    if OBSERVABLES[name].dimension is not None
-}
+__all__ = ["ScalingFit", "dimensions", "fit_scaling", "normalised_exponents", "relevance"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +134,11 @@ def _least_squares(
     return solution, residual
 
 
+def dimensions() -> dict[str, tuple[int, int]]:
+    """Powers of kernel and NTK in the denominator of each dimensionless ratio, by the letter of the tensor."""
+    return {row.letter: row.dimension for row in OBSERVABLES.values() if row.order}
+
+
 def normalised_exponents(exponents: Mapping[str, float]) -> dict[str, float]:
     r"""Exponents of the dimensionless ratios that the $1/n$ expansion is made of.
 
@@ -164,7 +161,7 @@ def normalised_exponents(exponents: Mapping[str, float]) -> dict[str, float]:
         {'V': -1.0}
     """
     out = {}
-    for name, (kernels, ntks) in RATIOS.items():
+    for name, (kernels, ntks) in dimensions().items():
         needed = {name} | ({"K"} if kernels else set()) | ({"Theta"} if ntks else set())
         if needed <= set(exponents):
             powers = (kernels, "K"), (ntks, "Theta")

@@ -10,7 +10,6 @@ from scalewise.theory.flow._kernel_flow import (
     kernel_flow,
 )
 from scalewise.theory.flow._natural_size import natural_sizes
-from scalewise.theory.flow._preactivation import preactivation_flow
 from scalewise.theory.flow._tensor_flow import tensor_flow
 
 __all__ = [
@@ -20,6 +19,5 @@ __all__ = [
     "natural_sizes",
     "pair_vertex",
     "pairs_to_watch",
-    "preactivation_flow",
     "tensor_flow",
 ]

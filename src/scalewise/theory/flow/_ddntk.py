@@ -37,15 +37,16 @@ __all__ = ["next_R", "next_S", "next_T", "next_U"]
 
 def next_R(
     layer: Expectations,
-    tensors: tuple[Tensor, Tensor, Tensor],
+    R: Tensor,
+    B: Tensor,
+    P: Tensor,
     *,
     C_W: float,
     lambda_W: float,
     Theta: Matrix,
     r: float,
 ) -> Tensor:
-    r"""$R_{0123}$ of the next layer from $(B,P,R)$ of this one; NTK³ / preactivation²."""
-    B, P, R = tensors
+    r"""$R_{0123}$ of the next layer from $R$, $B$, $P$ of this one; NTK³ / preactivation²."""
     pp = layer.M(1, 1)
     source = lambda_W * C_W * np.einsum(
         "eabcd,ac,ad->eabcd", layer.four((2, 0, 1, 1)), Theta, Theta
@@ -85,15 +86,16 @@ def next_S(
 
 def next_T(
     layer: Expectations,
-    tensors: tuple[Tensor, Tensor, Tensor],
+    T: Tensor,
+    F: Tensor,
+    Q: Tensor,
     *,
     C_W: float,
     lambda_W: float,
     Theta: Matrix,
     r: float,
 ) -> Tensor:
-    r"""$T_{1342}$ of the next layer, stored in that order, from $(F,Q,T)$; NTK³ / preactivation²."""
-    F, Q, T = tensors
+    r"""$T_{1342}$ of the next layer, stored in that order, from $T$, $F$, $Q$; NTK³ / preactivation²."""
     pp = layer.M(1, 1)
     # X_13 differentiated: by z_3 and by z_1, as matrices over (3, 1).
     on_3 = lambda_W * pp + C_W * Theta * layer.M(2, 2)

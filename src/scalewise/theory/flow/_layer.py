@@ -13,16 +13,18 @@ up or down at random: `Shaken`.
 from __future__ import annotations
 
 import abc
-import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy import sparse
 
 from scalewise.activations import Activation
 from scalewise.gaussian import (
     PAIR_ORDERS,
-    FourPoint,
+    JointRule,
     clipped,
     combined,
     four_point_covariances,
@@ -31,15 +33,38 @@ from scalewise.gaussian import (
     pair_moments,
     shaken,
 )
-from scalewise.theory.flow._trajectory import Part
+from scalewise.theory.flow._pairs import Pairs, jacobian, pair_sources
+from scalewise.theory.flow._trajectory import Part, Parts, along
 
-__all__ = ["SCRAMBLES", "Expectations", "Family", "Layer", "Shaken", "Tensor"]
+__all__ = [
+    "SCRAMBLES",
+    "Expectations",
+    "Family",
+    "Layer",
+    "Shaken",
+    "Tensor",
+    "as_many",
+    "layers_of",
+]
 
-# Fewer than for V alone: there are six families, and the nodes have little left to tell.
+# Fewer than for V: the nodes have little left to tell.
 POINTS, SCRAMBLES = 1 << 11, 8
 Family = tuple[int, int, int, int]
 Matrix = Float[np.ndarray, "sample sample"]
 Tensor = Float[np.ndarray, "_estimate sample sample sample sample"]
+_OF_V = (0, 0, 0, 0)
+# What is asked for is made together with what shares its work, always the same: so it is the same number
+# whatever else is asked for. Families by how far beyond the NTK they go; moments by the order of a derivative.
+_FAMILIES: tuple[tuple[Family, ...], ...] = (
+    ((0, 0, 1, 1), (1, 1, 1, 1)),
+    ((2, 0, 1, 1),),
+    ((2, 2, 1, 1), (3, 1, 1, 1)),
+)
+_MOMENTS = (
+    ((1, 1), (2, 0), (0, 2)),
+    ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4)),
+    ((3, 3), (4, 2), (2, 4), (5, 1), (1, 5)),
+)
 
 
 class Expectations(abc.ABC):
@@ -55,6 +80,15 @@ class Expectations(abc.ABC):
         self.K = K
 
     @abc.abstractmethod
+    def M(self, p: int, q: int) -> Matrix:
+        r"""$M_{pq}=\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$ in the sense of distributions."""
+
+    @property
+    @abc.abstractmethod
+    def source(self) -> Float[np.ndarray, "_estimate pair pair"]:
+        r"""$\mathrm{Cov}[\sigma_a\sigma_b,\sigma_c\sigma_d]$ on unordered pairs: the source of $V$."""
+
+    @abc.abstractmethod
     def four(self, family: Family) -> Tensor:
         r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\sigma^{(r)}_c\sigma^{(s)}_d\rangle$, indices in that order."""
 
@@ -62,9 +96,21 @@ class Expectations(abc.ABC):
     def covariance(self, family: Family) -> Tensor:
         r"""$\mathrm{Cov}[\sigma^{(p)}_a\sigma^{(q)}_b,\sigma^{(r)}_c\sigma^{(s)}_d]$, no difference of means."""
 
-    @abc.abstractmethod
-    def M(self, p: int, q: int) -> Matrix:
-        r"""$M_{pq}=\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$ in the sense of distributions."""
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Of the inputs."""
+        return Pairs.of(len(self.K))
+
+    def on_pairs(
+        self, *orders: tuple[int, int]
+    ) -> dict[tuple[int, int], Float[np.ndarray, " pair"]]:
+        r"""$M_{pq}$ on unordered pairs, by $(p,q)$."""
+        return {pq: self.M(*pq)[self.pairs.first, self.pairs.second] for pq in orders}
+
+    @cached_property
+    def jacobian(self) -> sparse.csr_array:
+        r"""$J$ of $\langle\sigma_a\sigma_b\rangle$ over unordered pairs."""
+        return jacobian(self.on_pairs((1, 1), (2, 0), (0, 2)), self.pairs)
 
     def curved(self, p: int, q: int) -> Matrix:
         r"""$M_{pq}$ where $\sigma''$ came from the chain rule: 0 for a piecewise linear activation."""
@@ -98,99 +144,182 @@ class Expectations(abc.ABC):
         )
 
 
-class Layer(Expectations):
-    r"""Expectations at one kernel, with their errors.
+class _Evaluated(Expectations):
+    """Expectations with errors, each in its parts."""
 
-    Args:
-        sigma: The activation.
-        K: The kernel of the layer.
-        families: The four-point families that will be asked for.
-        orders: The pair moments $(p,q)$, $p\ge q$, that will be asked for between interpolated layers.
-    """
+    @abc.abstractmethod
+    def of_moment(self, p: int, q: int) -> Parts:
+        r"""$M_{pq}$, $p\ge q$, one part."""
 
-    def __init__(
-        self,
-        sigma: Activation,
-        K: Matrix,
-        families: Sequence[Family],
-        orders: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        super().__init__(sigma, K)
-        self._orders = orders
-        rule = joint_rule(K, smooth=sigma.is_smooth, points=POINTS, scrambles=SCRAMBLES)
-        self._pair: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        split = self.M if sigma.is_smooth else None
-        self.families: dict[Family, FourPoint] = four_point_covariances(
-            sigma, K, rule, families, split
-        )
+    @abc.abstractmethod
+    def of_source(self) -> Parts:
+        """The source of $V$, one part."""
 
-    def four(self, family: Family) -> Tensor:
-        """Of this kernel."""
-        return self.families[family].product
+    @abc.abstractmethod
+    def of_family(self, family: Family) -> Parts:
+        r"""``covariance``, and the means of the two features, ``left`` and ``right``."""
 
-    def covariance(self, family: Family) -> Tensor:
-        """Of this kernel."""
-        return self.families[family].covariance
+    def moment(self, p: int, q: int) -> tuple[Matrix, Matrix]:
+        """$M_{pq}$ and its error."""
+        if p < q:
+            value, error = self.moment(q, p)
+            return value.T, error.T
+        (part,) = self.of_moment(p, q).values()
+        return part.value[0], part.error
 
     def M(self, p: int, q: int) -> Matrix:
         """Of this kernel."""
         return self.moment(p, q)[0]
 
-    def moment(self, p: int, q: int) -> tuple[Matrix, Matrix]:
-        """$M_{pq}$ and its error."""
-        if (p, q) not in self._pair:
-            self._pair[p, q] = self._moment(p, q)
-        return self._pair[p, q]
+    @property
+    def source(self) -> np.ndarray:
+        """Of this kernel."""
+        (part,) = self.of_source().values()
+        return part.value
 
-    def parts(self) -> dict[Hashable, Part]:
-        """All that will be asked for."""
-        out: dict[Hashable, Part] = {}
-        for p, q in self._orders:
-            value, error = self.moment(p, q)
-            out[p, q] = Part(value[None], error)
-        for family, found in self.families.items():
-            none = np.zeros_like(found.left)
-            out[family, "covariance"] = Part(found.covariance, found.error)
-            out[family, "left"] = Part(found.left[None], none)
-            out[family, "right"] = Part(found.right[None], none)
-        return out
+    def four(self, family: Family) -> Tensor:
+        """Of this kernel."""
+        return self.covariance(family) + self.means(family)
 
-    def at(self, K: Matrix, parts: Mapping[Hashable, Part]) -> Layer:
-        """The same expectations of another kernel, which are known."""
-        other = copy.copy(self)
-        other.K = K
-        other._pair = {pq: (parts[pq].value[0], parts[pq].error) for pq in self._orders}
-        other.families = {
-            family: FourPoint(
-                parts[family, "covariance"].value,
-                parts[family, "covariance"].error,
-                parts[family, "left"].value[0],
-                parts[family, "right"].value[0],
+    def means(self, family: Family) -> Float[np.ndarray, "sample sample sample sample"]:
+        r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle\langle\sigma^{(r)}_c\sigma^{(s)}_d\rangle$."""
+        parts = self.of_family(family)
+        return parts["left"].value[0][:, :, None, None] * parts["right"].value[0]
+
+    def covariance(self, family: Family) -> Tensor:
+        """Of this kernel."""
+        if family == _OF_V:
+            return self.pairs.four_legs(as_many(self.source))
+        return self.of_family(family)["covariance"].value
+
+
+class Layer(_Evaluated):
+    r"""Expectations at one kernel, made as they are asked for.
+
+    Args:
+        sigma: The activation.
+        K: The kernel of the layer.
+    """
+
+    def __init__(self, sigma: Activation, K: Matrix) -> None:
+        super().__init__(sigma, K)
+        self._moments: dict[tuple[int, int], Parts] = {}
+        self._families: dict[Family, Parts] = {}
+
+    def of_moment(self, p: int, q: int) -> Parts:
+        """Of this kernel, made with those of its order."""
+        if (p, q) not in self._moments:
+            if self.sigma.parity and (p + q) % 2:
+                none = np.zeros_like(self.K)
+                return {"M": Part(none[None], none)}
+            self._moments |= self._made(
+                next((g for g in _MOMENTS if (p, q) in g), ((p, q), (q, p)))
             )
-            for family in self.families
-        }
-        return other
+        return self._moments[p, q]
 
-    def _moment(self, p: int, q: int) -> tuple[np.ndarray, np.ndarray]:
-        if (q, p) in self._pair:
-            value, error = self._pair[q, p]
-            return value.T, error.T
-        if self.sigma.parity and (p + q) % 2:
-            return np.zeros_like(self.K), np.zeros_like(self.K)
-        count = len(self.K)
-        a, b = np.indices((count, count)).reshape(2, -1)
-        if p == q:
-            a, b = np.triu_indices(count)
+    def of_source(self) -> Parts:
+        """Of this kernel."""
+        return self._source
+
+    def of_family(self, family: Family) -> Parts:
+        """Of this kernel, made with those that share its work."""
+        if family not in self._families:
+            together = next((group for group in _FAMILIES if family in group), (family,))
+            rule = self._rule(points=POINTS, scrambles=SCRAMBLES)
+            split = self.M if self.sigma.is_smooth else None
+            made = four_point_covariances(self.sigma, self.K, rule, together, split)
+            for key, found in made.items():
+                none = np.zeros_like(self.K)
+                self._families[key] = {
+                    "covariance": Part(found.covariance, found.error),
+                    "left": Part(found.left[None], none),
+                    "right": Part(found.right[None], none),
+                }
+        return self._families[family]
+
+    def _rule(self, **size: int) -> JointRule:
+        return joint_rule(self.K, smooth=self.sigma.is_smooth, **size)
+
+    @cached_property
+    def _source(self) -> Parts:
+        first = self.on_pairs((1, 1), (2, 0), (0, 2))
+        return {"source": Part(*pair_sources(self.sigma, self.K, self.pairs, self._rule(), first))}
+
+    def _made(self, orders: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], Parts]:
+        """Moments on unordered pairs, put in their places."""
+        a, b = self.pairs.first, self.pairs.second
         diagonal = np.diagonal(self.K)
         C = clipped(diagonal[a], diagonal[b], self.K[a, b])
         C = np.where(a == b, diagonal[a], C)
-        moments = pair_moments if (p, q) in PAIR_ORDERS else high_moments
-        found = moments(self.sigma, diagonal[a], diagonal[b], C, [(p, q)])[p, q]
-        value, error = np.empty_like(self.K), np.empty_like(self.K)
-        value[a, b], error[a, b] = found.value, found.error
-        if p == q:
-            value[b, a], error[b, a] = found.value, found.error
-        return value, error
+        moments = pair_moments if orders[0] in PAIR_ORDERS else high_moments
+        found = moments(self.sigma, diagonal[a], diagonal[b], C, list(dict.fromkeys(orders)))
+        out = {}
+        for p, q in orders:
+            value, error = np.empty_like(self.K), np.empty_like(self.K)
+            # The second transposed where both are there: a pair of equal inputs is in both.
+            value[b, a], error[b, a] = found[q, p].value, found[q, p].error
+            value[a, b], error[a, b] = found[p, q].value, found[p, q].error
+            out[p, q] = {"M": Part(value[None], error)}
+        return out
+
+
+class _Followed(_Evaluated):
+    """The expectations of one layer among others, each followed through the layers by itself.
+
+    Args:
+        sigma: The activation.
+        K: The kernel of the layer.
+        ask: For the parts of an expectation, by name and arguments.
+    """
+
+    def __init__(
+        self, sigma: Activation, K: Matrix, ask: Callable[[str, tuple[Any, ...]], Parts]
+    ) -> None:
+        super().__init__(sigma, K)
+        self._ask = ask
+
+    def of_moment(self, p: int, q: int) -> Parts:
+        """Of this layer."""
+        return self._ask("of_moment", (p, q))
+
+    def of_source(self) -> Parts:
+        """Of this layer."""
+        return self._ask("of_source", ())
+
+    def of_family(self, family: Family) -> Parts:
+        """Of this layer."""
+        return self._ask("of_family", (family,))
+
+
+def layers_of(
+    sigma: Activation, K: Float[np.ndarray, "layer sample sample"]
+) -> Iterator[_Evaluated]:
+    """The expectations of each layer: evaluated at its kernel, or interpolated where that does.
+
+    Args:
+        sigma: The activation.
+        K: The kernel at every layer.
+    """
+    evaluated: dict[int, Layer] = {}
+    followed: dict[Hashable, Iterator[tuple[int, Parts]]] = {}
+
+    def evaluate(key: tuple[Any, ...], layer: int) -> Parts:
+        name, arguments = key
+        here = evaluated.setdefault(layer, Layer(sigma, K[layer]))
+        return getattr(here, name)(*arguments)
+
+    for index, kernel in enumerate(K):
+        known: dict[Hashable, Parts] = {}
+
+        def ask(*key, index=index, known=known) -> Parts:
+            if key not in known:
+                if key not in followed:
+                    followed[key] = enumerate(along(K, lambda layer: evaluate(key, layer)))
+                known[key] = next(parts for layer, parts in followed[key] if layer == index)
+            return known[key]
+
+        yield _Followed(sigma, kernel, ask)
+        evaluated.pop(index, None)
 
 
 class Shaken(Expectations):
@@ -201,20 +330,33 @@ class Shaken(Expectations):
         seed: Which of the signs.
     """
 
-    def __init__(self, layer: Layer, seed: int) -> None:
+    def __init__(self, layer: _Evaluated, seed: int) -> None:
         super().__init__(layer.sigma, layer.K)
         self._layer, self._seed = layer, seed
         self._pair: dict[tuple[int, int], np.ndarray] = {}
 
+    @property
+    def source(self) -> np.ndarray:
+        """The one of the layer, moved."""
+        return self._source
+
+    @cached_property
+    def _source(self) -> np.ndarray:
+        (part,) = self._layer.of_source().values()
+        return self._moved(combined(part.value)[0], part.error, ())[None]
+
     def four(self, family: Family) -> Tensor:
         """The one of the layer, moved."""
-        value = combined(self._layer.four(family))[0]
-        return self._moved(value, self._layer.families[family].error, (*family, 0))[None]
+        part = self._layer.of_family(family)["covariance"]
+        value = combined(part.value)[0] + self._layer.means(family)
+        return self._moved(value, part.error, (*family, 0))[None]
 
     def covariance(self, family: Family) -> Tensor:
         """The one of the layer, moved."""
-        value = combined(self._layer.covariance(family))[0]
-        return self._moved(value, self._layer.families[family].error, (*family, 1))[None]
+        if family == _OF_V:
+            return self.pairs.four_legs(self.source)
+        part = self._layer.of_family(family)["covariance"]
+        return self._moved(combined(part.value)[0], part.error, (*family, 1))[None]
 
     def M(self, p: int, q: int) -> Matrix:
         """The one of the layer, moved."""
@@ -230,6 +372,13 @@ class Shaken(Expectations):
 
     def _moved(self, value: np.ndarray, error: np.ndarray, key: tuple[int, ...]) -> np.ndarray:
         return shaken(value, error, (self._seed, *key))
+
+
+def as_many(estimates: Float[np.ndarray, "_estimate ..."]) -> Float[np.ndarray, "_estimate ..."]:
+    """Independent estimates of $V$ and its source, as many as there are of the others: means of a few."""
+    if len(estimates) <= SCRAMBLES:
+        return estimates
+    return estimates.reshape(SCRAMBLES, -1, *estimates.shape[1:]).mean(axis=1)
 
 
 def _pair(M: np.ndarray) -> np.ndarray:

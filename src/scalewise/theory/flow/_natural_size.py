@@ -21,7 +21,6 @@ from jaxtyping import Float
 
 from scalewise.networks import MLP
 from scalewise.observables import OBSERVABLES
-from scalewise.theory.flow._tensor_flow import TENSORS
 from scalewise.theory.single._single_input import single_input_majorants
 
 __all__ = ["natural_sizes"]
@@ -34,12 +33,12 @@ _INPUTS = (
 def natural_sizes(
     net: MLP, K: Float[np.ndarray, "layer sample"], names: Sequence[str]
 ) -> dict[str, Float[np.ndarray, " layer"]]:
-    """The size of each observable that has a dimension, at every layer.
+    """The size of each observable whose own entries do not say it, at every layer.
 
     Args:
         net: The network.
         K: Diagonal kernel at every layer.
-        names: Observables; those without a dimension are left out.
+        names: Observables; those whose own diagonal says it are left out.
 
     Returns:
         By name, coefficients of 1/n of the layer below, in the units of the observable; positive beyond the
@@ -56,7 +55,7 @@ def natural_sizes(
         >>> bool(sizes["dntk_P"][2] == sizes["dntk_Q"][2] > 0)  # P itself vanishes for ReLU
         True
     """
-    wanted = [name for name in names if OBSERVABLES[name].dimension is not None]
+    wanted = [name for name in names if not OBSERVABLES[name].own_scale]
     if not wanted:
         return {}
     order = np.argsort(K[0])
@@ -65,17 +64,18 @@ def natural_sizes(
     V, square = found["V"], K[:, few] ** 2
     # A kernel of 0 does not fluctuate.
     relative = np.divide(V, square, out=np.zeros_like(V), where=square > 0).max(axis=1)
-    leading = {"kernel": K[:, few], **({"ntk": found["Theta"]} if "Theta" in found else {})}
+    found["K"] = K[:, few]
     sizes = {}
     for name in wanted:
         row = OBSERVABLES[name]
         if row.corrects:
-            sizes[name] = relative * leading[row.corrects].max(axis=1)
+            leading = found[OBSERVABLES[row.corrects].letter]
+            sizes[name] = relative * leading.max(axis=1)
             continue
         same = [
-            found[TENSORS[other]]
-            for other, its in OBSERVABLES.items()
-            if its.dimension == row.dimension and TENSORS[other] in found
+            found[its.letter]
+            for its in OBSERVABLES.values()
+            if (its.dimension, its.order) == (row.dimension, row.order) and its.letter in found
         ]
         sizes[name] = np.max(same, axis=(0, 2))
     return sizes

@@ -39,8 +39,8 @@ Matrix = Float[np.ndarray, "sample sample"]
 
 def next_D(
     layer: Expectations,
-    V: Tensor,
     D: Tensor,
+    V: Tensor,
     *,
     C_W: float,
     lambda_W: float,
@@ -51,8 +51,8 @@ def next_D(
 
     Args:
         layer: Expectations of this layer.
-        V: Four-point vertex of this layer.
         D: $D_{1234}$ of this layer.
+        V: Four-point vertex of this layer.
         C_W: Of the next layer.
         lambda_W: Of the next layer.
         Theta: NTK of this layer.
@@ -69,15 +69,16 @@ def next_D(
 
 def next_A(
     layer: Expectations,
-    tensors: tuple[Tensor, Tensor, Tensor],
+    A: Tensor,
+    V: Tensor,
+    D: Tensor,
     *,
     C_W: float,
     lambda_W: float,
     Theta: Matrix,
     r: float,
 ) -> Tensor:
-    r"""$A_{(12)(34)}$ of the next layer from $(V,D,A)$ of this one; NTK²."""
-    V, D, A = tensors
+    r"""$A_{(12)(34)}$ of the next layer from $V$, $D$ and $A$ of this one; NTK²."""
     pp = layer.M(1, 1)
     rates = {"C_W": C_W, "lambda_W": lambda_W, "Theta": Theta}
     mixed = lambda_W * C_W * layer.covariance((0, 0, 1, 1)) * Theta
@@ -109,17 +110,18 @@ def next_B(layer: Expectations, B: Tensor, *, C_W: float, Theta: Matrix, r: floa
 
 def next_H1(
     layer: Expectations,
-    tensors: tuple[Tensor, Tensor, Tensor],
-    G1: Float[np.ndarray, "_estimate sample sample"],
     H1: Float[np.ndarray, "_estimate sample sample"],
+    G1: Float[np.ndarray, "_estimate sample sample"],
     *,
+    V: Tensor,
+    D: Tensor,
+    F: Tensor,
     C_W: float,
     lambda_W: float,
     Theta: Matrix,
     r: float,
 ) -> Float[np.ndarray, "_estimate sample sample"]:
-    r"""$H^{\{1\}}$ of the next layer from $(V,D,F)$, $G^{\{1\}}$ and $H^{\{1\}}$ of this one; NTK."""
-    V, D, F = tensors
+    r"""$H^{\{1\}}$ of the next layer from $V,D,F$, $G^{\{1\}}$ and $H^{\{1\}}$ of this one; NTK."""
 
     def corrected(p: int) -> np.ndarray:
         return layer.pushed(p, p, G1[..., None, None])[..., 0, 0] + 0.5 * layer.bent(p, p, V)

@@ -7,19 +7,22 @@ input among several checks what stands here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import SHAKES, shaken, with_shakes
 from scalewise.networks import MLP
+from scalewise.observables import of_letter
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
-from scalewise.theory.single._single_input import refuse_overflow, tensors_from
+from scalewise.theory.flow._tensor_flow import closure
+from scalewise.theory.single._single_input import SingleInputFlow, refuse_overflow, tensors_from
 
-__all__ = ["one_input"]
+__all__ = ["KNOWN_OF_ONE", "one_input"]
 
-_LEGS = {"G1": 2, "H1": 2}
+KNOWN_OF_ONE = frozenset(field.name for field in fields(SingleInputFlow))
 
 
 def one_input(
@@ -30,7 +33,7 @@ def one_input(
     Args:
         net: The network.
         K: Its kernel.
-        letters: Which tensors, out of `TENSORS`.
+        letters: Which tensors, out of `KNOWN_OF_ONE`.
 
     Returns:
         With axes for two or four samples; rtol 1e-10 of each recursion's terms.
@@ -39,8 +42,13 @@ def one_input(
         ValueError: If an expectation does not converge, or a tensor asked for overflows.
     """
     alone = K[:, 0]
-    low = preactivation_names(net.activation) if set(letters) <= {"V", "G1"} else None
-    moments, errors = estimates_of(line_table(net.activation, low), alone)
+    # What V and G1 need has a table of its own, and is read off it whatever else is asked for.
+    moments, errors = estimates_of(
+        line_table(net.activation, preactivation_names(net.activation)), alone
+    )
+    if closure(letters)[1]:
+        every = estimates_of(line_table(net.activation), alone)
+        moments, errors = every[0] | moments, every[1] | errors
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         runs = [tensors_from(net, alone, moments)]
         for seed in range(SHAKES):
@@ -53,6 +61,6 @@ def one_input(
     for letter in letters:
         refuse_overflow(net, letter, runs[0][letter])
         value, error = with_shakes([run[letter][None] for run in runs])
-        shape = (net.depth, *(1,) * _LEGS.get(letter, 4))
+        shape = (net.depth, *(1,) * of_letter(letter).legs)
         out[letter] = value.reshape(shape), error.reshape(shape)
     return out

@@ -6,14 +6,14 @@ smooth function of $\log\ell$, and so is every expectation. Whether it is, is se
 every layer, so it is interpolated too and has to come out as it is; and the last two Chebyshev
 coefficients of each expectation have to be nothing beside it, or beside its own error. Where either
 fails the stretch is halved, and layers in no stretch are evaluated themselves. The last
-coefficients go into the errors of what is interpolated.
+coefficients go into the errors of what is interpolated. Each expectation goes its own way through the layers,
+so that what it is does not depend on which others are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,8 +24,8 @@ __all__ = [
     "MOST_INPUTS",
     "NODES",
     "SHORTEST",
-    "Expected",
     "Part",
+    "Parts",
     "Stretch",
     "along",
     "lengths",
@@ -61,20 +61,7 @@ class Part:
         return np.std(self.value, axis=0)
 
 
-@runtime_checkable
-class Expected(Protocol):
-    """Expectations at one layer that can be interpolated."""
-
-    def parts(self) -> Mapping[Hashable, Part]:
-        """Each expectation by name."""
-        ...
-
-    def at(self, K: np.ndarray, parts: Mapping[Hashable, Part]) -> Any:
-        """The same at another kernel."""
-        ...
-
-
-T = TypeVar("T", bound=Expected)
+Parts = Mapping[Hashable, Part]
 
 
 @dataclass(frozen=True)
@@ -156,19 +143,19 @@ def pause(layer: int) -> int:
 
 
 def along(
-    K: Float[np.ndarray, "layer sample sample"], evaluate: Callable[[np.ndarray], T]
-) -> Iterator[T]:
-    """What `evaluate` says of the kernel of each layer.
+    K: Float[np.ndarray, "layer sample sample"], evaluate: Callable[[int], Parts]
+) -> Iterator[Parts]:
+    """An expectation, in its parts, over the kernel of each layer.
 
     Args:
         K: The kernel at every layer.
-        evaluate: From a kernel to expectations.
+        evaluate: From a layer, counted from 0, to what it is there.
 
     Yields:
-        Expectations, layer by layer: evaluated, or interpolated with the error of that in theirs.
+        Its parts, layer by layer: evaluated, or interpolated with the error of that in theirs.
     """
     layer, again = 0, 0
-    found: dict[int, T] = {}
+    found: dict[int, Parts] = {}
     while layer < len(K):
         blend = None
         if layer >= again and K.shape[1] <= MOST_INPUTS:
@@ -178,42 +165,38 @@ def along(
         for here in range(layer, end):
             known = found.pop(here, None)
             if blend and known is None:
-                yield blend.at(here, K[here])
+                yield blend.at(here)
             else:
-                yield evaluate(K[here]) if known is None else known
+                yield evaluate(here) if known is None else known
         if blend:
             again = end
         layer = end
 
 
 @dataclass(frozen=True)
-class _Blend(Generic[T]):
-    """Expectations of a stretch, from those of its nodes."""
+class _Blend:
+    """The parts of an expectation along a stretch, from those at its nodes."""
 
     stretch: Stretch
-    like: T
     values: dict[Hashable, Float[np.ndarray, "node _estimate ..."]]
     errors: dict[Hashable, Float[np.ndarray, "node ..."]]
     tails: dict[Hashable, Float[np.ndarray, ...]]
 
-    def at(self, layer: int, K: np.ndarray) -> T:
+    def at(self, layer: int) -> Parts:
         """Those of one layer."""
         weights = self.stretch.weights[layer - self.stretch.first]
-        return self.like.at(
-            K,
-            {
-                key: Part(
-                    np.tensordot(weights, values, 1),
-                    np.tensordot(np.abs(weights), self.errors[key], 1) + self.tails[key],
-                )
-                for key, values in self.values.items()
-            },
-        )
+        return {
+            key: Part(
+                np.tensordot(weights, values, 1),
+                np.tensordot(np.abs(weights), self.errors[key], 1) + self.tails[key],
+            )
+            for key, values in self.values.items()
+        }
 
 
 def _longest(
-    K: np.ndarray, first: int, evaluate: Callable[[np.ndarray], T], found: dict[int, T]
-) -> _Blend[T] | None:
+    K: np.ndarray, first: int, evaluate: Callable[[int], Parts], found: dict[int, Parts]
+) -> _Blend | None:
     """The longest stretch from a layer on that interpolates; ``None`` if there is none."""
     diagonal = np.einsum("laa->la", K)
     size = np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
@@ -223,19 +206,18 @@ def _longest(
             continue
         for node in stretch.nodes.tolist():
             if node not in found:
-                found[node] = evaluate(K[node])
+                found[node] = evaluate(node)
         blend = _blended(stretch, [found[node] for node in stretch.nodes.tolist()])
         if blend is not None:
             return blend
     return None
 
 
-def _blended(stretch: Stretch, nodes: list[T]) -> _Blend[T] | None:
+def _blended(stretch: Stretch, nodes: list[Parts]) -> _Blend | None:
     """What the nodes say of the stretch, if they are enough of them."""
-    parts = [node.parts() for node in nodes]
     values, errors, tails = {}, {}, {}
-    for key, one in parts[0].items():
-        here = [each[key] for each in parts]
+    for key, one in nodes[0].items():
+        here = [node[key] for node in nodes]
         if any(part.value.shape != one.value.shape for part in here):
             return None  # sampled at one, cubed at another
         values[key] = np.stack([part.value for part in here])
@@ -249,4 +231,4 @@ def _blended(stretch: Stretch, nodes: list[T]) -> _Blend[T] | None:
             return None
         # What scrambles disagree by is in their spread.
         tails[key] = np.maximum(tail - spread, 0.0)
-    return _Blend(stretch, nodes[0], values, errors, tails)
+    return _Blend(stretch, values, errors, tails)

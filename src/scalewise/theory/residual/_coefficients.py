@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from scalewise.networks import Network
 from scalewise.theory.flow._expansion import Expansion
-from scalewise.theory.flow._preactivation import Pairs
+from scalewise.theory.flow._pairs import Pairs
 from scalewise.theory.residual._residual import residual_fluctuations, residual_kernels, vertices
 from scalewise.theory.residual._residual_metric import drift
 from scalewise.theory.residual._residual_single_input import residual_single_input

@@ -42,7 +42,7 @@ from scalewise.gaussian import SHAKES, clipped, combined, joint_rule, pair_momen
 from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs, check_kernels, refuse_zero_inputs
 from scalewise.selection import MOST_PATHS
-from scalewise.theory.flow._preactivation import (
+from scalewise.theory.flow._pairs import (
     Pairs,
     pair_derivatives,
     pair_sources,
@@ -181,7 +181,7 @@ def residual_fluctuations(
     joint = _path_kernel(net, K)
     rule = joint_rule(joint, smooth=net.activation.is_smooth)
     M = pair_derivatives(net.activation, joint, paths, second=False)
-    covariance, slip = pair_sources(net.activation, joint, paths, rule, M)
+    covariance, slip = pair_sources(net.activation, joint, paths, rule, values_of(M))
     places = [
         paths.index[layer * count + pairs.first, layer * count + pairs.second]
         for layer in range(hidden)

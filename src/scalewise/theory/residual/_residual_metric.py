@@ -22,7 +22,7 @@ from scalewise.gaussian import combined, joint_rule, line_rule
 from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
 from scalewise.theory.flow._layer import POINTS, SCRAMBLES, Layer
-from scalewise.theory.flow._preactivation import Pairs, curvature, pair_derivatives, values_of
+from scalewise.theory.flow._pairs import Pairs, curvature, pair_derivatives, values_of
 from scalewise.theory.residual._residual import (
     memory,
     metric_jacobian,
@@ -166,9 +166,11 @@ def covariances_of_layers(
         sigma: The activation.
         joint: Covariance of the variables of the later layer and of the earlier one.
     """
-    layer = Layer(sigma, joint, _FAMILIES)
+    layer = Layer(sigma, joint)
     curved, sloped = (layer.covariance(family) for family in _FAMILIES)
-    curved_error, sloped_error = (layer.families[family].error for family in _FAMILIES)
+    curved_error, sloped_error = (
+        layer.of_family(family)["covariance"].error for family in _FAMILIES
+    )
     half = len(joint) // 2
     if half == 1:
         value = curved[:, 0, 0, 1, 1] + sloped[:, 0, 0, 1, 1] + _kinks_of_one(sigma, joint)
@@ -220,7 +222,7 @@ def _kinks_of_two(
     others = [i for i in range(4) if i != bent]
     rho = joint[others, bent] / joint[bent, bent]
     left = joint[np.ix_(others, others)] - np.outer(rho, joint[bent, others])
-    M = Layer(sigma, joint[2:, 2:], ()).M(0, 0)
+    M = Layer(sigma, joint[2:, 2:]).M(0, 0)
     means = np.array([M[0, 0], M[0, 1], M[1, 1]])
     rule = joint_rule(0.5 * (left + left.T), smooth=False, points=POINTS, scrambles=SCRAMBLES)
     for kink in sigma.kinks:

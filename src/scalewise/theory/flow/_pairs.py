@@ -1,0 +1,224 @@
+r"""Expectations over unordered pairs of inputs: what a tensor that is symmetric in two pairs is made of.
+
+By Price's theorem $\langle\sigma_a\sigma_b\rangle$ changes with $K_{aa},K_{ab},K_{bb}$ alone, so its first
+derivative $J$ over pairs has three entries in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import sparse
+
+from scalewise.activations import Activation
+from scalewise.gaussian import (
+    Estimate,
+    JointRule,
+    clipped,
+    feature_means,
+    increment,
+    pair_moments,
+    resolved,
+    shaken,
+    two_input_covariances,
+    unseen,
+)
+
+__all__ = [
+    "Pairs",
+    "curvature",
+    "jacobian",
+    "pair_derivatives",
+    "pair_sources",
+    "shaken_expectations",
+    "values_of",
+]
+
+_FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
+_SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+Moments = dict[tuple[int, int], Estimate]
+_MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Unordered pairs of samples, and where each pair of two equal samples stands."""
+
+    first: Int[np.ndarray, " pair"]
+    second: Int[np.ndarray, " pair"]
+    index: Int[np.ndarray, "sample sample"]
+
+    @staticmethod
+    def of(count: int) -> Pairs:
+        r"""All pairs $a\le b$ of `count` samples."""
+        first, second = np.triu_indices(count)
+        index = np.empty((count, count), dtype=np.intp)
+        index[first, second] = index[second, first] = np.arange(first.size)
+        return Pairs(first, second, index)
+
+    @property
+    def aa(self) -> Int[np.ndarray, " pair"]:
+        """For each pair (a, b) the place of (a, a)."""
+        return self.index[self.first, self.first]
+
+    @property
+    def bb(self) -> Int[np.ndarray, " pair"]:
+        """For each pair (a, b) the place of (b, b)."""
+        return self.index[self.second, self.second]
+
+    def two_legs(
+        self, values: Float[np.ndarray, "*estimate pair"]
+    ) -> Float[np.ndarray, "*estimate sample sample"]:
+        """From unordered pairs to samples."""
+        return values[..., self.index]
+
+    def four_legs(
+        self, values: Float[np.ndarray, "*estimate pair pair"]
+    ) -> Float[np.ndarray, "*estimate sample sample sample sample"]:
+        """From pairs of unordered pairs to samples."""
+        return values[..., self.index[:, :, None, None], self.index]
+
+
+def values_of(moments: Moments) -> dict[tuple[int, int], np.ndarray]:
+    """Moments without their errors."""
+    return {pq: m.value for pq, m in moments.items()}
+
+
+def shaken_expectations(
+    moments: Moments, source: np.ndarray, slip: np.ndarray, seed: int
+) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
+    """Moments and sources, each moved by its error, as `Shaken` moves those of one layer."""
+    moved = {pq: shaken(m.value, m.error, (seed, *pq)) for pq, m in moments.items()}
+    return moved, shaken(source, slip, (seed,))[None]
+
+
+def pair_derivatives(
+    sigma: Activation, kernel: Float[np.ndarray, "sample sample"], pairs: Pairs, *, second: bool
+) -> Moments:
+    r"""$M_{pq}$ of all pairs, for first and, if asked for, second derivatives of $M_{00}$."""
+    a, b = pairs.first, pairs.second
+    A, B = kernel[a, a], kernel[b, b]
+    C = np.where(a == b, A, clipped(A, B, kernel[a, b]))
+    orders = _FIRST + _SECOND if second else _FIRST
+    return pair_moments(sigma, A, B, C, orders)
+
+
+def jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_array:
+    r"""$J$ as a matrix over pairs: three entries in a row."""
+    count = pairs.first.size
+    ab = np.arange(count)
+    entries = np.concatenate([0.5 * M[2, 0], M[1, 1], 0.5 * M[0, 2]])
+    rows, columns = np.tile(ab, 3), np.concatenate([pairs.aa, ab, pairs.bb])
+    return sparse.csr_array((entries, (rows, columns)), shape=(count, count))
+
+
+def curvature(
+    M: dict[tuple[int, int], np.ndarray], pairs: Pairs, V: np.ndarray
+) -> Float[np.ndarray, "_estimate pair"]:
+    r"""$H\!:\!V=\sum V_{uv}\partial_u\partial_v\langle\sigma_a\sigma_b\rangle$, $u,v\in\{aa,ab,bb\}$."""
+    aa, bb, ab = pairs.aa, pairs.bb, np.arange(pairs.first.size)
+    return (
+        0.25 * M[4, 0] * V[:, aa, aa]
+        + 0.25 * M[0, 4] * V[:, bb, bb]
+        + M[2, 2] * (V[:, ab, ab] + 0.5 * V[:, aa, bb])
+        + M[3, 1] * V[:, aa, ab]
+        + M[1, 3] * V[:, bb, ab]
+    )
+
+
+def pair_sources(
+    sigma: Activation,
+    kernel: np.ndarray,
+    pairs: Pairs,
+    rule: JointRule,
+    moments: dict[tuple[int, int], np.ndarray],
+) -> tuple[Float[np.ndarray, "_estimate pair pair"], Float[np.ndarray, "pair pair"]]:
+    r"""$\mathrm{Cov}_K[\sigma_a\sigma_b,\sigma_c\sigma_d]$, by scramble if it is sampled, and its error.
+
+    The constant part of $\sigma_a\sigma_b$ drops out, the part that is quadratic in $z$ is $J(zz-K)$, and
+    what is left is uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only
+    that of the rest is left to the nodes. The error is what rounding and quadrature may have done.
+    """
+    a, b = pairs.first, pairs.second
+    wick = kernel[a][:, a] * kernel[b][:, b]
+    wick += kernel[a][:, b] * kernel[b][:, a]
+    J = jacobian(moments, pairs)
+    quadratic = J @ (J @ wick).T
+    known = _two_inputs(sigma, kernel, pairs)
+    out, error = np.zeros((1, a.size, a.size)), np.zeros((a.size, a.size))
+    if len(kernel) > 2 or len(known) == 1 < a.size:
+        mean = feature_means(sigma, kernel, (0, 0))[a, b]
+
+        def rests(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            feature = _features(sigma, nodes, pairs)
+            square = nodes[a] * nodes[b]
+            square -= kernel[a, b][:, None]
+            rest = feature - mean[:, None]
+            rest -= J @ square
+            return feature, rest
+
+        out, error = _from_nodes(rule, rests, quadratic)
+    for rows, columns, found in known:
+        out[:, rows, columns] = out[:, columns, rows] = found.value
+        error[rows, columns] = error[columns, rows] = found.error
+    return out, error
+
+
+def _features(sigma: Activation, nodes: np.ndarray, pairs: Pairs) -> np.ndarray:
+    r"""$\sigma_a\sigma_b$ at the nodes without its constant part."""
+    delta = increment(sigma, 0)
+    s = delta(nodes)
+    out = s[pairs.first] * s[pairs.second]
+    if delta.centre:
+        out += delta.centre * (s[pairs.first] + s[pairs.second])
+    return out
+
+
+def _from_nodes(
+    rule: JointRule,
+    rests: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    quadratic: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances by scramble, or of the finer product rule, and their errors beside the spread."""
+    out: np.ndarray = np.empty((rule.estimates, *quadratic.shape))
+    size: np.ndarray = np.zeros(len(quadratic))
+    for slot, (nodes, weights) in zip(out, rule.nodes(), strict=True):
+        feature, rest = rests(nodes)
+        size = np.maximum(size, np.sqrt(feature * feature @ weights))
+        rest *= np.sqrt(weights)
+        np.matmul(rest, rest.T, out=slot)  # of a matrix with itself: half the work
+        slot += quadratic
+    natural = size[:, None] * size
+    if rule.engine == "samples":
+        return out, unseen(out, natural)
+    error = resolved([*out], natural)
+    if error is None:
+        return _from_nodes(rule.samples, rests, quadratic)
+    return out[-1:], error
+
+
+def _two_inputs(
+    sigma: Activation, kernel: np.ndarray, pairs: Pairs
+) -> list[tuple[np.ndarray, np.ndarray, Estimate]]:
+    r"""Where $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ has at most two distinct inputs, and what it is."""
+    K, family = np.diagonal(kernel), (0, 0, 0, 0)
+    aa = np.diagonal(pairs.index)
+    known = [(aa, aa, two_input_covariances(sigma, (K, K, K), [(family, 0)])[family, 0])]
+    ab = np.flatnonzero(pairs.first != pairs.second)
+    cheap = sigma.is_smooth or sigma.is_scale_invariant
+    if ab.size and (cheap or ab.size <= _MAX_QUADRATURE_PAIRS):
+        a, b = pairs.first[ab], pairs.second[ab]
+        two = (K[a], K[b], clipped(K[a], K[b], kernel[a, b]))
+        # Bit i of a pattern says that factor i stands on b.
+        places = {
+            0b1100: (aa[a], aa[b]),
+            0b1010: (ab, ab),
+            0b1000: (aa[a], ab),
+            0b1011: (aa[b], ab),
+        }
+        found = two_input_covariances(sigma, two, [(family, pattern) for pattern in places])
+        known += [(*place, found[family, pattern]) for pattern, place in places.items()]
+    return known
