@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import scalewise as sw
-from scalewise.cli import app
+from scalewise.cli._app import app
 from scalewise.nets._estimators import ESTIMATORS, Estimator, Part
 from scalewise.nets._moments import CovarianceSums
 from scalewise.observables import OBSERVABLES, Observable
