@@ -12,7 +12,9 @@ import scalewise
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
-    {"_version", "_threads", "_arrays"},
+    {"_version", "_threads", "_words"},
+    {"_arrays"},
+    {"_checked"},
     {"scaling"},
     {"activations"},
     {"gaussian"},

@@ -81,7 +81,7 @@ def run(config: Config) -> xr.Dataset:
         ``measured_sem``; over (activation, tensor): ``deep`` and ``deep_predicted``, the ratio over
         $\ell$ of a deep network.
     """
-    rows = [_one(config, name) for name in config.activations]
+    rows = [_row_of(config, name) for name in config.activations]
     over, layer = ("activation", "tensor"), ("layer",)
     dims = {"ratio": layer, "measured": layer, "measured_sem": layer}
     return xr.Dataset(
@@ -95,7 +95,7 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _one(config: Config, name: str) -> dict[str, list]:
+def _row_of(config: Config, name: str) -> dict[str, list]:
     def network(depth: int) -> MLP:
         net = MLP(depth, config.width, name, input_dim=1, output_dim=2).at_criticality()
         return net.with_equivalent_learning_rates()

@@ -77,7 +77,7 @@ def run(config: Config) -> xr.Dataset:
         Over (case, layer): ``kernel`` $K$ and ``metric`` $K+G^{\{1\}}/n$, preactivation², ``vertex``
         $V/nK^2$; ``measured_metric``, ``measured_vertex`` (in the same unit) with ``_sem``.
     """
-    rows = [_plain(config, "tanh"), _plain(config, "relu"), _residual(config)]
+    rows = [_without_skips(config, "tanh"), _without_skips(config, "relu"), _residual(config)]
     names = tuple(rows[0])
     return xr.Dataset(
         {name: (("case", "layer"), [row[name] for row in rows]) for name in names},
@@ -86,7 +86,7 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _plain(config: Config, name: str) -> dict[str, np.ndarray]:
+def _without_skips(config: Config, name: str) -> dict[str, np.ndarray]:
     n = config.width
     net = MLP(config.depth, n, name, input_dim=1, output_dim=1).at_criticality()
     x = np.array([[net.C_W[0] ** -0.5]])

@@ -99,7 +99,7 @@ def _compute(
         layers=None if tensors else kept,
         ntk="ntk" in names or bool(beyond),
         watched=pairs_to_watch(net, inputs),
-        progress=_named(progress, "kernel and NTK"),
+        progress=_progress_on(progress, "kernel and NTK"),
     )
     for layer, K in enumerate(flow.diagonal, 1):
         check_kernels(net, layer, K[K > 0], power=4 if tensors else 2)
@@ -126,13 +126,13 @@ def _tensors(
     if flow.K.shape[1] == 1:
         found = one_input(net, flow.K, [TENSORS[name] for name in names])
     elif set(names) <= _PREACTIVATION:
-        report = _named(progress, "four-point vertex")
+        report = _progress_on(progress, "four-point vertex")
         low = preactivation_flow(net, flow.K, metric_nlo="metric_nlo" in names, progress=report)
         found = {"V": (low.V, low.V_error), "G1": (low.G1, low.G1_error)}
     else:
         assert flow.Theta is not None
         letters = tuple(TENSORS[name] for name in names)
-        report = _named(progress, "tensors of finite width")
+        report = _progress_on(progress, "tensors of finite width")
         high = tensor_flow(net, flow.K, flow.Theta, letters, progress=report)
         found = {x: (high.values[x], high.errors[x]) for x in letters}
     return {
@@ -153,7 +153,7 @@ def _layers(net: MLP, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     return tuple(sorted({int(layer) for layer in kept}))
 
 
-def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+def _progress_on(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
     if progress is None:
         return None
     return lambda done, total: progress(what, done, total)

@@ -60,7 +60,7 @@ def infinite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -
         >>> infinite_width_numbers(3, 10, 12)
         186
     """
-    _refuse(output_dim=output_dim, training_inputs=training_inputs, inputs=inputs)
+    _check_counts(output_dim=output_dim, training_inputs=training_inputs, inputs=inputs)
     if training_inputs > inputs:
         raise ValueError(
             "`inputs` counts all inputs, the training inputs included; got "
@@ -92,7 +92,7 @@ def finite_width_couplings(inputs: int) -> dict[str, int]:
         >>> finite_width_couplings(2)["four_point_vertex"]
         6
     """
-    _refuse(inputs=inputs)
+    _check_counts(inputs=inputs)
     pairs = inputs * (inputs + 1) // 2
     return {name: count(inputs, pairs) for name, count in _TENSORS.items()}
 
@@ -143,7 +143,7 @@ def numbers_at_order(order: int, inputs: int) -> int:
         >>> [numbers_at_order(k, 10) for k in (0, 1, 2)]
         [100, 10000, 1000000]
     """
-    _refuse(inputs=inputs)
+    _check_counts(inputs=inputs)
     if order < 0:
         raise ValueError(f"`order` is a power of 1/n and must be at least 0; got {order}.")
     return inputs ** (2 * (order + 1))
@@ -163,7 +163,7 @@ def random_labelings(inputs: int) -> int:
 
     Source: PDLT epilogue, footnote 8.
     """
-    _refuse(inputs=inputs)
+    _check_counts(inputs=inputs)
     return 2**inputs
 
 
@@ -187,7 +187,7 @@ def parameters_of_a_model(output_dim: int, features: int) -> int:
         >>> parameters_of_a_model(3, 9)
         30
     """
-    _refuse(output_dim=output_dim, features=features)
+    _check_counts(output_dim=output_dim, features=features)
     return output_dim * (features + 1)
 
 
@@ -214,7 +214,7 @@ def functions_in_a_model(features: int, degree: int) -> int:
         >>> functions_in_a_model(9, 1), functions_in_a_model(9, 2)
         (10, 65)
     """
-    _refuse(features=features, degree=degree)
+    _check_counts(features=features, degree=degree)
     total, term = 0, 1
     for k in range(1, degree + 1):
         term = term * (features + k) // k
@@ -222,7 +222,7 @@ def functions_in_a_model(features: int, degree: int) -> int:
     return total
 
 
-def _refuse(**counts: int) -> None:
+def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
             raise ValueError(f"`{name}` is a number of things and must be at least 1; got {count}.")
