@@ -210,10 +210,11 @@ def test_npy_files_that_are_no_tables_are_refused(tmp_path) -> None:
         load_inputs(tmp_path / "empty.npy")
 
 
-@pytest.mark.parametrize("samples", [0, -1, True])
-def test_a_bad_number_of_samples_is_refused(samples) -> None:
-    with pytest.raises(ValueError, match=r"`samples` must be a whole number of at least 1; got"):
-        load_inputs(TABLE, samples=samples)
+def test_a_bad_number_of_samples_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"`samples` must be a whole number of at least 1 or None; got"
+    ):
+        load_inputs(TABLE, samples=0)
 
 
 def test_more_samples_than_there_are_is_refused() -> None:
@@ -221,10 +222,9 @@ def test_more_samples_than_there_are_is_refused() -> None:
         load_inputs(TABLE, samples=5)
 
 
-@pytest.mark.parametrize("seed", [-1, True])
-def test_a_bad_seed_is_refused(seed) -> None:
+def test_a_bad_seed_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`seed` must be a whole number of at least 0; got"):
-        load_inputs(TABLE, samples=2, seed=seed)
+        load_inputs(TABLE, samples=2, seed=-1)
 
 
 @pytest.mark.parametrize("table", [np.ones((3, 2)), np.array([[1.0, 2.0]]), 1e200 * TABLE])

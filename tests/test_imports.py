@@ -18,7 +18,9 @@ import scalewise
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
-    {"_version", "_extras", "_threads", "_arrays"},
+    {"_version", "_extras", "_threads", "_words"},
+    {"_arrays"},
+    {"_checked"},
     {"scaling"},
     {"activations"},
     {"gaussian"},

@@ -6,18 +6,17 @@ comes to the CPU, a sparse matrix becomes dense, and the rest speaks NumPy's pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NotNumbersError", "float_array", "real_array"]
+from scalewise._words import WrongTypeError, shown
+
+__all__ = ["finite_array", "float_array", "real_array"]
 
 # What a tensor must do before NumPy can read it; each is free where there is nothing to do.
 _STEPS = ("detach", "cpu", "to_dense", "resolve_conj", "resolve_neg", "toarray")
-
-
-class NotNumbersError(TypeError, ValueError):
-    """Something else than an array of real numbers; a wrong type to some callers, a wrong value to others."""
 
 
 def real_array(name: str, values: Any, sort: str = "real") -> np.ndarray:
@@ -31,7 +30,7 @@ def real_array(name: str, values: Any, sort: str = "real") -> np.ndarray:
         sort: What a message calls the numbers that are wanted: ``"real"`` or ``"whole"``.
 
     Raises:
-        NotNumbersError: If an entry is masked, missing, complex or not a number, if rows differ in length,
+        WrongTypeError: If an entry is masked, missing, complex or not a number, if rows differ in length,
             or if `values` cannot be read.
     """
     if type(values) is np.ndarray:
@@ -39,18 +38,18 @@ def real_array(name: str, values: Any, sort: str = "real") -> np.ndarray:
     else:
         try:
             found = _read(name, values, sort)
-        except NotNumbersError:
+        except WrongTypeError:
             raise
         except Exception as error:  # each library has its own
-            raise NotNumbersError(
-                f"{name} must be an array of {sort} numbers; {_named(values)} cannot be read as one "
+            raise WrongTypeError(
+                f"{name} must be an array of {sort} numbers; {shown(values)} cannot be read as one "
                 f"({(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')})."
             ) from error
     dtype = found.dtype
     if dtype.kind in "biuf":
         return found
     if dtype.kind == "c":
-        raise NotNumbersError(
+        raise WrongTypeError(
             f"{name} must be an array of {sort} numbers; got complex ones of dtype {dtype}. Take the "
             "real part, or real and imaginary parts as separate features."
         )
@@ -58,7 +57,7 @@ def real_array(name: str, values: Any, sort: str = "real") -> np.ndarray:
         return _from_objects(name, found, values, sort)
     if dtype.kind == "V" and dtype.names is None and np.can_cast(dtype, np.float64):
         return found.astype(np.int64 if np.can_cast(dtype, np.int64) else np.float64)
-    raise NotNumbersError(
+    raise WrongTypeError(
         f"{name} must be an array of {sort} numbers; got an array of dtype {dtype}. Convert it, for "
         "example with numpy.asarray(x, dtype=float)."
     )
@@ -71,11 +70,33 @@ def float_array(name: str, values: Any) -> np.ndarray:
         return np.array(found, dtype=np.float64, order="C")
 
 
+def finite_array(
+    name: str, values: Any, axes: Sequence[str] = ("...",), *, sort: str = "real"
+) -> np.ndarray:
+    """Finite numbers as an array with these axes, not copied if it is one already, or a refusal.
+
+    Axes are names, of any length, or lengths in digits; ``"..."`` stands for any in its place. Whole numbers stay
+    so where they are wanted, and become float64 elsewhere.
+    """
+    found = real_array(name, values, sort)
+    fits = found.ndim >= len(axes) - 1 if "..." in axes else found.ndim == len(axes)
+    if fits and "..." not in axes:
+        fits = all(not a.isdigit() or int(a) == n for a, n in zip(axes, found.shape, strict=True))
+    if found.dtype.kind not in ("iu" if sort == "whole" else "biuf") or not fits:
+        shape = "" if list(axes) == ["..."] else f" of shape ({', '.join(axes)})"
+        raise WrongTypeError(
+            f"{name} must be an array of {sort} numbers{shape}; got shape {found.shape} of {found.dtype}."
+        )
+    if not np.isfinite(found).all():
+        raise WrongTypeError(f"{name} must hold finite numbers only. Clean the data first.")
+    return found if found.dtype.kind == "f" or sort == "whole" else found.astype(np.float64)
+
+
 def _read(name: str, values: Any, sort: str) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(values)
         if masked.any():
-            raise NotNumbersError(
+            raise WrongTypeError(
                 f"{name} must hold a number in every place; {int(masked.sum())} of {masked.size} are "
                 "masked. Drop those samples, or fill them, for example with x.filled(0.0)."
             )
@@ -90,7 +111,7 @@ def _read(name: str, values: Any, sort: str) -> np.ndarray:
         values = values.dequantize()
     is_complex = getattr(values, "is_complex", None)
     if callable(is_complex) and is_complex():
-        raise NotNumbersError(
+        raise WrongTypeError(
             f"{name} must be an array of {sort} numbers; got complex ones of dtype {values.dtype}. Take "
             "the real part, or real and imaginary parts as separate features."
         )
@@ -108,7 +129,7 @@ def _stacked(name: str, values: list[Any] | tuple[Any, ...], sort: str) -> np.nd
         return np.asarray(values)
     rows = [real_array(name, value, sort) for value in values]
     if len({row.shape for row in rows}) > 1:
-        raise NotNumbersError(
+        raise WrongTypeError(
             f"{name} must be an array of {sort} numbers with rows of one length; got rows of different lengths."
         )
     return np.stack(rows)
@@ -118,17 +139,12 @@ def _from_objects(name: str, found: np.ndarray, values: Any, sort: str) -> np.nd
     """Numbers of Python, whole ones as they are, or a refusal that names the first other thing."""
     for place, entry in np.ndenumerate(found):
         if isinstance(entry, str | bytes | complex) or not hasattr(entry, "__float__"):
-            what = _named(values) if found.ndim == 0 else f"{_named(entry)} at {list(place)}"
-            raise NotNumbersError(f"{name} must be an array of {sort} numbers; got {what}.")
+            what = shown(values) if found.ndim == 0 else f"{shown(entry)} at {list(place)}"
+            raise WrongTypeError(f"{name} must be an array of {sort} numbers; got {what}.")
     try:
         plain = np.array(found.tolist())
         return plain if plain.dtype.kind in "iuf" else found.astype(np.float64)
     except (OverflowError, ValueError, TypeError) as error:
-        raise NotNumbersError(
+        raise WrongTypeError(
             f"{name} must be an array of {sort} numbers that float64 can hold ({error})."
         ) from error
-
-
-def _named(value: Any) -> str:
-    text, what = repr(value), type(value).__name__
-    return f"{what} {text}" if len(text) < 40 and "\n" not in text else what

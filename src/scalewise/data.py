@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from scalewise._arrays import real_array
+from scalewise._checked import Count, Index, checked
 from scalewise._extras import require
 
 __all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
@@ -20,11 +20,12 @@ __all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
 DATA_FOLDER = "SCALEWISE_DATA"
 
 
+@checked
 def load_inputs(
     source: Any,
     *,
-    samples: int | None = None,
-    seed: int = 0,
+    samples: Count | None = None,
+    seed: Index = 0,
     standardize: bool | None = None,
 ) -> Float[np.ndarray, "sample feature"]:
     r"""Inputs for `predict` and `measure`: a named data set, a file or an array, checked.
@@ -79,11 +80,12 @@ def load_inputs(
     return x
 
 
+@checked
 def load_labelled(
     source: str,
     *,
-    samples: int | None = None,
-    seed: int = 0,
+    samples: Count | None = None,
+    seed: Index = 0,
     standardize: bool | None = None,
 ) -> tuple[Float[np.ndarray, "sample feature"], Int[np.ndarray, " sample"]]:
     """Inputs of a named data set, as `load_inputs` gives them, with the class of each.
@@ -281,16 +283,12 @@ def _refuse_bad_numbers(table: np.ndarray) -> None:
 def _choose(available: int, samples: int | None, seed: int) -> Any:
     if samples is None:
         return slice(None)
-    if isinstance(samples, bool) or not isinstance(samples, numbers.Integral) or samples < 1:
-        raise ValueError(f"`samples` must be a whole number of at least 1; got {samples!r}.")
     if samples > available:
         raise ValueError(
             f"`samples` asks for {samples} samples, but the source has {available}. Ask for at "
             f"most {available}, or leave `samples` out to take all."
         )
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ValueError(f"`seed` must be a whole number of at least 0; got {seed!r}.")
-    return np.random.default_rng(seed).choice(available, size=int(samples), replace=False)
+    return np.random.default_rng(seed).choice(available, size=samples, replace=False)
 
 
 def _mean_and_scale(table: np.ndarray) -> tuple[np.ndarray, float]:

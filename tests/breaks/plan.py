@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     of_request(
         "plan request: decimals as binary numbers",
-        'return fraction("residual", given)',
+        "return fraction(given)",
         "return Fraction(given)",
     ),
     of_request(

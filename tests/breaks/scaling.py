@@ -33,7 +33,11 @@ MUTANTS = (
         "offsets = (0, *(1,) * (self.depth - 1))",
         "offsets = (1,) * self.depth",
     ),
-    of_aspect("strategy: power of the width", "power = e - (1 - value)", "power = e - value"),
+    of_aspect(
+        "strategy: power of the width",
+        "power = depth_exponent - (1 - s)",
+        "power = depth_exponent - s",
+    ),
     of_conditions(
         "strategy: condition on the readout",
         "(strategy.p[-1] - 1) * _HALF)",
@@ -61,8 +65,8 @@ MUTANTS = (
     ),
     of_exponents(
         "strategy: one hidden layer too few",
-        "q = (self.q[0], *(hidden.q,) * (L - 2), self.q[-1])",
-        "q = (self.q[0], *(hidden.q,) * (L - 3), self.q[-1])",
+        "q = (self.q[0], *(hidden.q,) * (depth - 2), self.q[-1])",
+        "q = (self.q[0], *(hidden.q,) * (depth - 3), self.q[-1])",
     ),
     of_strategies(
         "strategy: standard without plain biases",
@@ -124,8 +128,8 @@ MUTANTS = (
     ),
     of_shallow(
         "shallow: rate of hatted weights counted once",
-        "a = [-own - rate * _HALF for",
-        "a = [-own - rate for",
+        "a = [-x - rate * _HALF for",
+        "a = [-x - rate for",
     ),
     of_bookkeeping(
         "shallow powers: kernels with the other layer's weights",

@@ -5,6 +5,7 @@ import pytest
 
 import scalewise as sw
 from limit_nets import bare_sgd
+from refusals import unlike
 from scalewise.limits import (
     SGD,
     Finite,
@@ -355,22 +356,20 @@ BAD = [
      "No last weights give these outputs: features are linearly dependent"),
     (lambda: limit_kernel(Network(mup(depth=3), "tanh"), X),
      r"is not in the kernel regime: Features move at order one .* use `scalewise.limits.train`"),
-    (lambda: layer_kernels(NTK, X[0]), r"shape \(samples, features\); got shape \(2,\)"),
-    (lambda: layer_kernels(NTK, [[np.nan]]), "numbers that are not finite"),
+    (lambda: layer_kernels(NTK, X[0]), r"shape \(sample, feature\); got shape \(2,\)"),
+    (lambda: layer_kernels(NTK, [[np.nan]]), "`inputs` must hold finite numbers only"),
     (lambda: layer_kernels(NTK, [[1.0], [0.0]]), "Input 1 is a vector of zeros"),
     (lambda: layer_kernels(Network(ntk(depth=2), "perceptron"), X), "jumps, so gradients"),
     (lambda: train(NTK, TASK, SGD(0.1, weight_decay=0.1), steps=1, on=Kernel()), "Weight decay shrinks"),
-    (lambda: train(NTK, TASK, SGD(0.1), steps=-1, on=Kernel()), "`steps` must be at least 0; got -1"),
-    (lambda: Kernel(replicas=0), "`replicas` must be at least 1"),
+    (lambda: train(NTK, TASK, SGD(0.1), steps=-1, on=Kernel()), "`steps` must be a whole number"),
+    (lambda: Kernel(replicas=0), "`Kernel.replicas` must be a whole number of at least 1"),
     (lambda: train(NTK, TASK, SGD(0.1), steps=1, on=Kernel([[0.0]])),
      r"`start` must have shape \(4, 1\).*got \(1, 1\)"),
     (lambda: train(NTK, TASK, SGD(0.1), steps=1, on=Kernel(np.full((4, 1), np.inf))),
-     "`start` must hold finite"),
+     "`Kernel.start` must hold finite"),
     (lambda: train(NTK, TASK, SGD(1e200), steps=9, on=Kernel()), r"not finite at step \d: training diverged"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_input() -> None:
+    assert unlike(BAD) == []

@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from refusals import unlike
 from scalewise.gaussian import single_moment
 from scalewise.limits import SGD, Lazy, Loss, Network, Task, learning, train
 from scalewise.limits.learning import sigma_gelu
@@ -178,14 +179,12 @@ BAD = [
     (lambda: learning.derivatives(ntk(), "tanh", square=1.0), "r = 0; ntk.* is classified as kernel regime"),
     (lambda: learning.derivatives(standard(), "tanh", square=1.0), "classified as unstable"),
     (lambda: learning.derivatives(MUP, "relu", square=1.0), "'relu' has a kink"),
-    (lambda: learning.derivatives(MUP, "tanh", square=0.0), "`square` must be positive and finite; got 0.0"),
-    (lambda: learning.one_step(MUP, "tanh", square=1.0, eta=np.nan), "`eta` must be finite; got nan"),
-    (lambda: learning.one_step(MUP, "tanh", square=1.0, eta=1.0, nodes=7), "`nodes` must be at least 8; got 7"),
-    (lambda: sigma_gelu(0.0), "`sigma` must be positive and finite; got 0.0"),
+    (lambda: learning.derivatives(MUP, "tanh", square=0.0), "`square` must be a positive finite"),
+    (lambda: learning.one_step(MUP, "tanh", square=1.0, eta=np.nan), "`eta` must be a finite number; got nan"),
+    (lambda: learning.one_step(MUP, "tanh", square=1.0, eta=1.0, nodes=7), "`nodes` must be .*8; got 7"),
+    (lambda: sigma_gelu(0.0), "`sigma` must be a positive finite number; got 0.0"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_input() -> None:
+    assert unlike(BAD) == []

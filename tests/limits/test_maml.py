@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from refusals import unlike
 from scalewise.limits import SGD, linear, maml
 from scalewise.limits.linear import LinearNet
 from scalewise.limits.maml import Maml, Tasks, accuracies, adapted_outputs, gram_net
@@ -196,44 +197,42 @@ def test_meta_learning_learns_what_the_tasks_share() -> None:
     assert net.C[0, 0] > 2 * np.diag(net.C)[1:D].max()
 
 
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        (
-            lambda: Maml(inner_rate=-0.1),
-            "`Maml.inner_rate` must be finite and at least 0; got -0.1",
-        ),
-        (lambda: Maml(rate=math.inf), "`Maml.rate` must be finite and at least 0; got inf"),
-        (
-            lambda: Maml(clip=0.0),
-            "`Maml.clip` is the largest norm of a gradient and must be positive",
-        ),
-        (
-            lambda: Tasks(TASKS.support, TASKS.support_class, TASKS.query[:2], TASKS.query_class),
-            "`Tasks` needs inputs .*of equally many tasks",
-        ),
-        (
-            lambda: maml.step(gram_net(linear.limit(5, WAYS)), TASKS, Maml()),
-            "`tasks` must have 5 features for this net; got 6",
-        ),
-        (
-            lambda: maml.step(gram_net(linear.limit(D, 2)), TASKS, Maml()),
-            "`y` must hold classes from 0 to 1; got 0 to 3",
-        ),
-        (
-            lambda: adapted_outputs(gram_net(some_net()), TASKS, steps=-1),
-            "`steps` must be at least 0; got -1",
-        ),
-        (
-            lambda: adapted_outputs(gram_net(some_net()), TASKS, steps=30, inner_rate=1e30),
-            "Adaptation diverged within 30 steps: .*Lower `inner_rate`, which is 1e",
-        ),
-        (
-            lambda: maml.step(gram_net(some_net(), dtype=np.float32), TASKS, Maml(inner_rate=1e30)),
-            "`maml.step` diverged: .*Lower `Maml.rate`",
-        ),
-    ],
-)
-def test_bad_numbers_are_refused(act, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        act()
+REFUSED = [
+    (
+        lambda: Maml(inner_rate=-0.1),
+        "`Maml.inner_rate` must be a number from 0 to 1e100; got -0.1",
+    ),
+    (lambda: Maml(rate=math.inf), "`Maml.rate` must be a number from 0 to 1e100; got inf"),
+    (
+        lambda: Maml(clip=0.0),
+        "`Maml.clip` must be a positive number",
+    ),
+    (
+        lambda: Tasks(TASKS.support, TASKS.support_class, TASKS.query[:2], TASKS.query_class),
+        "`Tasks` needs inputs .*of equally many tasks",
+    ),
+    (
+        lambda: maml.step(gram_net(linear.limit(5, WAYS)), TASKS, Maml()),
+        "`tasks` must have 5 features for this net; got 6",
+    ),
+    (
+        lambda: maml.step(gram_net(linear.limit(D, 2)), TASKS, Maml()),
+        "`y` must hold classes from 0 to 1; got 0 to 3",
+    ),
+    (
+        lambda: adapted_outputs(gram_net(some_net()), TASKS, steps=-1),
+        "`steps` must be a whole number of at least 0; got -1",
+    ),
+    (
+        lambda: adapted_outputs(gram_net(some_net()), TASKS, steps=30, inner_rate=1e30),
+        "Adaptation diverged within 30 steps: .*Lower `inner_rate`, which is 1e",
+    ),
+    (
+        lambda: maml.step(gram_net(some_net(), dtype=np.float32), TASKS, Maml(inner_rate=1e30)),
+        "`maml.step` diverged: .*Lower `Maml.rate`",
+    ),
+]
+
+
+def test_bad_numbers_are_refused() -> None:
+    assert unlike(REFUSED) == []

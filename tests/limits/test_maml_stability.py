@@ -185,7 +185,7 @@ def test_it_depends_on_the_means_of_tasks_alone() -> None:
 
 def test_bad_numbers_are_refused() -> None:
     net, tasks = linear.limit(D, WAYS), some_tasks(1)
-    with pytest.raises(ValueError, match="`inner_rate` must be finite and at least 0; got nan"):
+    with pytest.raises(ValueError, match="`inner_rate` must be a number from 0 to 1e100; got nan"):
         bias_response(net, tasks, math.nan)
     with pytest.raises(ValueError, match="`tasks` must have 4 features for this net; got 6"):
         bias_response(linear.limit(4, WAYS), tasks, 0.4)

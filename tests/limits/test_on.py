@@ -45,7 +45,6 @@ WRONG = (
 )
 
 
-@pytest.mark.usefixtures("as_users_have_it")
 def test_values_that_are_wrong_cannot_be_made() -> None:
     for make in WRONG:
         with pytest.raises(ValueError, match=r"^`"):

@@ -325,13 +325,19 @@ def test_what_no_program_may_do():
         r"W.T maps vectors of width 2 n to 1 n; got one of width 1 n",
     )
     refused(lambda s: s.vector() + s.vector(ratio=2.0), "different spaces, of widths 1 n and 2 n")
-    refused(lambda s: s.scalar(np.inf), "A scalar of the program is not finite: inf")
+    refused(lambda s: s.scalar(np.inf), "`value` must be a finite number; got inf")
     refused(lambda s: s.mean(s.apply(lambda x: np.exp(1e3 * x**2), s.vector())), "is not finite")
     refused(lambda s: 1 / (s.mean(s.vector()) * 0.0), "a division by zero")
     refused(lambda s: {"v": s.vector()}, "returns scalars by name.*got Vector", TypeError)
     refused(lambda s: s.matrix("W") @ 3.0, "Only a vector .* with 'W'; got float", TypeError)
-    refused(lambda s: s.mean(s.scalar(1.0)), "`mean` is taken of a vector; got Scalar", TypeError)
-    refused(lambda s: s.vector(sigma=-1.0), "`sigma` must be finite and at least 0; got -1.0")
+    refused(
+        lambda s: s.mean(s.scalar(1.0)),
+        "`vector` must be a Vector such as .* got a Scalar",
+        TypeError,
+    )
+    refused(
+        lambda s: s.vector(sigma=-1.0), "`sigma` must be a finite number of at least 0; got -1.0"
+    )
     refused(lambda s: s.vectors([[1.0, 2.0], [2.0, 1.0]]), "finite and positive semidefinite")
     refused(lambda s: s.vectors([[1.0, 2.0]]), r"symmetric matrix; got shape \(1, 2\)")
     refused(lambda s: s.apply("tanh", s.scalar(1.0)), "`apply` needs a vector")
@@ -354,9 +360,13 @@ def test_what_the_exact_backend_cannot_do():
 
 
 def test_samples_and_replicas_are_counted():
-    with pytest.raises(ValueError, match="`samples` must be at least 2; got 1"):
+    with pytest.raises(
+        ValueError, match=r"`Printed.samples` must be a whole number of at least 2; got 1"
+    ):
         Printed(1)
-    with pytest.raises(ValueError, match="`replicas` must be at least 1; got 0"):
+    with pytest.raises(
+        ValueError, match=r"`Printed.replicas` must be a whole number of at least 1; got 0"
+    ):
         Printed(10, replicas=0)
 
 

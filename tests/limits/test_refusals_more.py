@@ -10,13 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
+from refusals import Refusals, unlike
 from scalewise import limits as lim
 from scalewise.limits import shallow as sh
-
-pytestmark = pytest.mark.usefixtures("as_users_have_it")
-Refusals = list[tuple[Callable[[], Any], type[Exception], str]]
 
 X, Y = np.array([[1.2, 0.3], [-0.4, 1.0]]), np.array([[1.0], [-1.0]])
 NAN = X * math.nan
@@ -30,32 +27,13 @@ def step(net: Any = NET, x: Any = X, y: Any = Y, **change: Any) -> Callable[[], 
 
 
 LINEAR: Refusals = [
-    (lambda: lim.linear.limit(1.5, 1), ValueError, "`inputs` is a dimension and must be a whole"),
-    (lambda: lim.linear.limit(2, "1"), ValueError, "`outputs` is a dimension .*; got '1'"),
-    (lambda: lim.linear.limit(2, 1, alpha="a"), ValueError, "`alpha` must be finite and at least"),
-    (lambda: lim.linear.network(2.5, 2, 1), ValueError, "`width` counts hidden units and must be"),
-    (lambda: lim.linear.network(2, 2, 1, seed=None), ValueError, "`seed` must be a whole number"),
-    (lambda: lim.linear.sample(3, 2), TypeError, "`limit` must be a LinearNet, .*; got int 3"),
-    (
-        lambda: lim.linear.LinearNet([1.0], X, X),
-        ValueError,
-        r"`LinearNet.u` must be .*\(hidden, input\)",
-    ),
-    (lambda: lim.linear.outputs(NET, NAN), ValueError, "`x` must hold finite numbers only"),
-    (lambda: lim.linear.outputs(NET, X[0]), ValueError, r"`x` must be .* \(sample, feature\); got"),
-    (lambda: lim.linear.outputs(NET, "x"), ValueError, r"`x` must be an array of real numbers"),
-    (lambda: lim.linear.outputs("net", X), TypeError, "`net` must be a LinearNet"),
-    (lambda: lim.linear.outputs(NET, X * 1j), ValueError, "`x` must be .* got complex ones"),
+    (lambda: lim.linear.outputs(NET, NAN), "`x` must hold finite numbers only"),
     (
         lambda: lim.linear.outputs(lim.linear.limit(2, 1, sigma_u=1e200), 1e200 * X),
-        ValueError,
         "features overflow at these inputs. Scale",
     ),
-    (step(x=[[1.0, 2.0], [1.0]]), ValueError, "`x` must be an array of real numbers"),
-    (step(loss=len), TypeError, r"`loss` must be one of mse, .* or a Loss\(value, gradient\)"),
-    (step(y=Y * math.nan), ValueError, "`y` must hold finite numbers only"),
-    (step(sgd=0.1), TypeError, r"`sgd` must be SGD\(eta\); got float 0.1"),
-    (step(sgd=lim.SGD(1e308), x=1e5 * X), ValueError, "diverged: .* Lower `eta`"),
+    (step(y=Y * math.nan), "`y` must hold finite numbers only"),
+    (step(sgd=lim.SGD(1e308), x=1e5 * X), "diverged: .* Lower `eta`"),
 ]
 
 WORDS = lim.words.limit(4)
@@ -77,54 +55,32 @@ def text(tokens: Any, **settings: Any) -> Callable[[], Any]:
 
 
 WORD2VEC: Refusals = [
-    (lambda: lim.words.limit(2.5), ValueError, "`vocabulary` counts words and must be a whole"),
-    (lambda: lim.words.limit(3, dtype=int), ValueError, "`dtype` must be float64 or float32"),
-    (lambda: lim.words.network(3, 2, seed=-1), ValueError, "`seed` must be at least 0"),
-    (lambda: lim.words.network(3, 2, dtype="foo"), ValueError, "`dtype` must be float64 or"),
+    (lambda: lim.words.limit(3, dtype=int), "`dtype` must be float64 or float32"),
     (
-        lambda: lim.words.Embeddings(NAN, X),
-        ValueError,
-        "`Embeddings.context` must hold finite numbers",
+        lambda: lim.words.network(3, 2, seed=-1),
+        r"`seed` must be a whole number of at least 0; got -1\.",
     ),
-    (lambda: lim.words.Embeddings(X, X[0]), ValueError, r"`Embeddings.target` .* \(word, width\)"),
-    (batch([4], *BATCH[1:]), ValueError, "`WordBatch.words` must number words from 0 to 3.* 4 to"),
-    (batch([-1], *BATCH[1:]), ValueError, "`WordBatch.words` must number words from 0 to 3"),
-    (batch([0], [[9]], [2], 1.0), ValueError, "`WordBatch.contexts` must number words from -1"),
-    (batch([0], [[1, -2]], [2], 1.0), ValueError, "`WordBatch.contexts` must number words from -1"),
-    (batch([0], [[1]], [7], 1.0), ValueError, "`WordBatch.negatives` must number words from 0"),
-    (batch([0.5], *BATCH[1:]), ValueError, "`WordBatch.words` must be an array of whole numbers"),
-    (batch(*BATCH[:3], math.nan), ValueError, "`WordBatch.weight` must be finite and at least 0"),
-    (lambda: lim.words.objective(WORDS, 3), TypeError, "`batch` must be a WordBatch; got int"),
+    (lambda: lim.words.Embeddings(NAN, X), "`Embeddings.context` must hold finite numbers"),
+    (batch([4], *BATCH[1:]), "`WordBatch.words` must number words from 0 to 3.* 4 to"),
+    (batch([-1], *BATCH[1:]), "`WordBatch.words` must number words from 0 to 3"),
+    (batch([0], [[9]], [2], 1.0), "`WordBatch.contexts` must number words from -1"),
+    (batch([0], [[1, -2]], [2], 1.0), "`WordBatch.contexts` must number words from -1"),
+    (batch([0], [[1]], [7], 1.0), "`WordBatch.negatives` must number words from 0"),
+    (
+        batch(*BATCH[:3], math.nan),
+        r"`WordBatch\.weight` must be a finite number of at least 0; got nan\.",
+    ),
     (
         lambda: lim.words.objective(WORDS, lim.words.WordBatch([0], [[9]], [1], 1.0)),
-        ValueError,
         "`WordBatch.contexts` must number words from -1 to 3",
     ),
-    (text([0.5, 1.0]), ValueError, "`tokens` must be an array of whole numbers of shape .token.;"),
-    (text("ab"), ValueError, "`tokens` must be an array of whole numbers"),
-    (text([0, 1], window=1.5), ValueError, "`Word2Vec.window` must be a whole number of at least"),
-    (text([0, 1], seed=None), ValueError, "`Word2Vec.seed` must be a whole number of at least 0"),
-    (text([0, 1], subsample="a"), ValueError, "`Word2Vec.subsample` must be a number"),
-    (text([0, 1], power=math.inf), ValueError, "`Word2Vec.power` must be finite and at least 0"),
-    (answers(np.eye(4), [[0, 1]]), ValueError, r"`questions` .* of shape \(question, 3\); got sh"),
-    (answers(np.eye(4), [[0, 1, 2.0]]), ValueError, "`questions` must be an array of whole"),
-    (answers(np.eye(4)[0], [[0, 1, 2]]), ValueError, r"`vectors` .* of shape \(word, width\)"),
     (
-        answers(np.full((4, 4), math.inf), [[0, 1, 2]]),
-        ValueError,
-        "`vectors` must hold finite numbers",
+        text([0, 1], power=math.inf),
+        r"`Word2Vec\.power` must be a finite number of at least 0; got inf\.",
     ),
-    (answers(1e200 * np.eye(4), [[0, 1, 2]]), ValueError, "products of `vectors` overflow. Scale"),
-    (
-        answers(np.eye(3), [[0, 1, 2]]),
-        ValueError,
-        "`vectors` needs a word beside the three .* 3 ro",
-    ),
-    (
-        lambda: lim.words.analogy_chance("a"),
-        ValueError,
-        "`vocabulary` must be at least 4 .* got 'a'",
-    ),
+    (answers(np.full((4, 4), math.inf), [[0, 1, 2]]), "`vectors` must hold finite numbers"),
+    (answers(1e200 * np.eye(4), [[0, 1, 2]]), "products of `vectors` overflow. Scale"),
+    (answers(np.eye(3), [[0, 1, 2]]), "`vectors` needs a word beside the three .* 3 ro"),
 ]
 
 
@@ -142,54 +98,31 @@ def limit(**change: Any) -> Callable[[], Any]:
 
 
 SHALLOW: Refusals = [
-    (lambda: sh.Reference(8.0), ValueError, "`Reference.width` counts units and must be a whole"),
-    (lambda: sh.Reference(8, sigma="a"), ValueError, "`Reference.sigma` must be finite and posit"),
-    (lambda: sh.Reference(8, sigma=1e200), ValueError, "`Reference.sigma` must have a finite squ"),
-    (lambda: sh.Reference(8, rate_a="a"), ValueError, "`Reference.rate_a` must be finite and at l"),
-    (lambda: sh.independent_batches(3, -1), ValueError, "`steps` must be at least 1; got -1"),
-    (lambda: sh.independent_batches(3.5, 1), ValueError, "`samples` must be a whole number"),
-    (lambda: sh.independent_batches(3, 1, batch=1.5), ValueError, "`batch` must be from 1 .* 1.5"),
-    (lambda: sh.independent_batches(3, 1, seed=None), ValueError, "`seed` must be a whole number"),
-    (lambda: sh.scaling(3), ValueError, "A scaling has two exponents, .* or a name; got 3"),
-    (lambda: sh.scaling({"a", "b"}), ValueError, "A scaling has two exponents, .* or a name; got"),
-    (lambda: sh.ShallowScaling("a", 0, 0), ValueError, "`q_sigma` is an exponent"),
-    (trained(steps=1.5), ValueError, "`steps` must be a whole number of at least 0; got 1.5"),
-    (trained(steps="a"), ValueError, "`steps` must be a whole number of at least 0; got 'a'"),
     (
-        trained(every="a"),
-        ValueError,
-        "`every` must be a whole number .* steps from 0 to 1; got 'a'",
+        lambda: sh.Reference(8, sigma=1e200),
+        r"`Reference\.sigma` must be a positive number with a finite square; got 1e\+200\.",
     ),
-    (trained(every=0), ValueError, "`every` must be at least 1; got 0"),
-    (trained(every=[0.5]), ValueError, r"`every` must be a whole number .* got \[0.5\]"),
     (
-        trained(scaling=(999, 0), on=lim.Finite(80)),
-        ValueError,
-        "The powers of .* overflow at 80 units",
+        lambda: sh.independent_batches(3, -1),
+        r"`steps` must be a whole number of at least 1; got -1\.",
     ),
-    (trained(task=X), TypeError, "`task` must be a Task of `scalewise.limits`; got ndarray"),
-    (trained(reference=8), TypeError, "`reference` must be a Reference .* got int 8"),
-    (trained(on=8), TypeError, r"`on` must be Finite\(width\) or Lazy\(units\); got int 8"),
     (
-        trained(on=lim.Infinite(0.1)),
-        TypeError,
-        r"`on` must be Finite\(width\) or Lazy\(units\); got Infinite",
+        trained(every=0),
+        "`every` must be a whole number of at least 1 or a sequence of values, each a whole number ",
     ),
+    (trained(scaling=(999, 0), on=lim.Finite(80)), "The powers of .* overflow at 80 units"),
     (
         trained(reference=sh.Reference(8, rate_a=1e200, rate_w=1e200), steps=3),
-        ValueError,
         "Outputs are not finite at step 1: .* Lower `rate_a` and `rate_w`",
     ),
     (
         trained(
             task=lim.Task(1e39 * X, SIGNS, loss="logistic"), on=lim.Finite(8, dtype=np.float32)
         ),
-        ValueError,
         "not finite at step 0: outputs overflow .* Scale the inputs or `sigma`",
     ),
     (
         limit(reference=sh.Reference(8, rate_a=1e200, rate_w=1e200), steps=3),
-        ValueError,
         "Outputs are not finite at step",
     ),
     (
@@ -198,20 +131,16 @@ SHALLOW: Refusals = [
             scaling="NTK",
             task=lim.Task(1e9 * X, SIGNS, loss="logistic"),
         ),
-        ValueError,
         "Outputs are not finite at step 1",
     ),
-    (limit(start="a"), ValueError, "`start` must be an array of real numbers"),
-    (limit(start=NAN[:1]), ValueError, "`start` must hold finite numbers only"),
-    (lambda: sh.draw_start(X, REF), TypeError, "`task` must be a Task"),
-    (lambda: sh.draw_start(TASK, REF, 0), ValueError, "`replicas` must be at least 1; got 0"),
-    (lambda: sh.limit_kernels(8, X), TypeError, "`reference` must be a Reference"),
-    (lambda: sh.limit_kernels(REF, "a"), ValueError, "`x` must be an array of real numbers"),
-    (lambda: sh.limit_kernels(REF, 1e200 * X), ValueError, "squares of `x` overflow. Scale"),
-    (lambda: sh.error_probability("a", SIGNS), ValueError, "`outputs` must be an array of real"),
-    (lambda: sh.error_probability(NAN, SIGNS), ValueError, "`outputs` must hold finite numbers"),
-    (lambda: sh.termination([math.nan]), ValueError, "`probability` must hold finite numbers only"),
-    (lambda: sh.termination(0.5), ValueError, r"`probability` must be .* of shape \(step\); got"),
+    (limit(start=NAN[:1]), "`start` must hold finite numbers only"),
+    (
+        lambda: sh.draw_start(TASK, REF, 0),
+        r"`replicas` must be a whole number of at least 1; got 0\.",
+    ),
+    (lambda: sh.limit_kernels(REF, 1e200 * X), "squares of `x` overflow. Scale"),
+    (lambda: sh.error_probability(NAN, SIGNS), "`outputs` must hold finite numbers"),
+    (lambda: sh.termination([math.nan]), "`probability` must hold finite numbers only"),
 ]
 SHALLOW_NET = sh.draw_network(REF, sh.scaling("NTK"), 4, 2)
 SAMPLE = sh.Sample(X[0], 1.0, X[1], -1.0)
@@ -223,78 +152,42 @@ def drawn(*change: Any) -> Callable[[], Any]:
 
 
 SHALLOW_NETS: Refusals = [
-    (drawn(8), TypeError, "`reference` must be a Reference"),
-    (drawn(REF, "MF"), TypeError, r"`scaling` must be a scaling, such as shallow.scaling\('MF'\)"),
-    (drawn(REF, sh.scaling("MF"), 4.5), ValueError, "`width` counts hidden units and must be a wh"),
-    (drawn(REF, sh.scaling("MF"), 4, 0), ValueError, "`features` must be at least 1; got 0"),
     (
-        lambda: sh.output(SHALLOW_NET, X[0]),
-        ValueError,
-        r"`x` must be .* of shape \(input, 2\); got",
+        drawn(REF, sh.scaling("MF"), 4, 0),
+        r"`features` must be a whole number of at least 1; got 0\.",
     ),
-    (lambda: sh.output(SHALLOW_NET, np.eye(3)), ValueError, r"`x` must be .* shape \(input, 2\)"),
-    (lambda: sh.output(SHALLOW_NET, NAN), ValueError, "`x` must hold finite numbers only"),
-    (lambda: sh.output("net", X), TypeError, "`net` must be a ShallowNetwork"),
-    (lambda: sh.tangent_kernels(SHALLOW_NET, X, NAN), ValueError, "`others` must hold finite"),
-    (lambda: sh.kernel_increments(SHALLOW_NET, X, X, X), TypeError, "`sample` must be a Sample"),
-    (lambda: sh.step(SHALLOW_NET, X), TypeError, "`sample` must be a Sample of .* got ndarray"),
-    (
-        lambda: sh.output_change(SHALLOW_NET, "x", SAMPLE),
-        ValueError,
-        "`x` must be an array of real",
-    ),
-    (lambda: sh.Sample(X, 1.0, X[0], 1.0), ValueError, r"`Sample.x_a` must be .* \(feature\)"),
-    (lambda: sh.Sample(X[0], 0.5, X[0], 1), ValueError, "`Sample.y_a` must be 1 or -1 and finite"),
+    (lambda: sh.output(SHALLOW_NET, np.eye(3)), r"`x` must have 2 features for this net; got 3\."),
+    (lambda: sh.output(SHALLOW_NET, NAN), "`x` must hold finite numbers only"),
+    (lambda: sh.tangent_kernels(SHALLOW_NET, X, NAN), "`others` must hold finite"),
+    (lambda: sh.Sample(X[0], 0.5, X[0], 1), r"`Sample\.y_a` must be 1 or -1; got 0\.5\."),
     (
         lambda: sh.step(SHALLOW_NET, sh.Sample(X[0], 1.0, X[0, :1], 1.0)),
-        ValueError,
         "`Sample.x_a` and `x_w` need equally many features; got 2 and 1",
     ),
 ]
 DIVERGENCES: Refusals = [
-    (lambda: sh.gaussian_divergence("a", 1, 0, 1), ValueError, "`m` must be an array of real num"),
-    (lambda: sh.gaussian_divergence(math.nan, 1, 0, 1), ValueError, "`m` must hold finite numbers"),
+    (lambda: sh.gaussian_divergence(math.nan, 1, 0, 1), "`m` must hold finite numbers"),
     (
         lambda: sh.gaussian_divergence(SIGNS, np.ones(3), 0, 1),
-        ValueError,
         r"`m_star`, `v_star` need shapes that go together; got \(2,\), \(3,\)",
     ),
     (
         lambda: sh.logit_divergence(X, np.ones((4, 3))),
-        ValueError,
         r"of the same inputs, .* got shapes \(2, 2\) and \(4, 3\)",
     ),
-    (lambda: sh.logit_divergence("a", X), ValueError, "`outputs` must be an array of real numbers"),
-    (lambda: sh.logit_divergence(1e200 * X, X), ValueError, "`outputs` must be finite and differ"),
-    (lambda: sh.probability_divergence(X, np.ones((2, 1))), ValueError, "of the same inputs"),
-    (lambda: sh.divergence_floor(4.5), ValueError, "from 2 seeds on, and 4 .* got 4.5 and 4.5"),
-    (lambda: sh.divergence_floor("a"), ValueError, "from 2 seeds on, and 4 .* got 'a' and 'a'"),
-    (lambda: sh.beta_fit("a"), ValueError, "`probabilities` must be an array of real numbers"),
-    (
-        lambda: sh.beta_fit([0.01, 0.99]),
-        ValueError,
-        "spread more than any Beta law with their mean",
-    ),
-    (lambda: sh.beta_divergence(SIGNS, 1, np.ones(3), 1), ValueError, "shapes that go together"),
-    (
-        lambda: sh.dirichlet_fit([0.5, 0.5]),
-        ValueError,
-        r"seeds first and classes last; got shape .2,.",
-    ),
+    (lambda: sh.logit_divergence(1e200 * X, X), "`outputs` must be finite and differ"),
+    (lambda: sh.probability_divergence(X, np.ones((2, 1))), "of the same inputs"),
+    (lambda: sh.beta_fit([0.01, 0.99]), "spread more than any Beta law with their mean"),
+    (lambda: sh.beta_divergence(SIGNS, 1, np.ones(3), 1), "shapes that go together"),
     (
         lambda: sh.dirichlet_divergence(np.ones(2), np.ones(1)),
-        ValueError,
         r"the same classes along their last axes; got shapes \(2,\) and \(1,\)",
     ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "match"), LINEAR + WORD2VEC + SHALLOW + SHALLOW_NETS + DIVERGENCES
-)
-def test_refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
-    with pytest.raises(error, match=match):
-        call()
+def test_what_has_no_answer_is_refused() -> None:
+    assert unlike(LINEAR + WORD2VEC + SHALLOW + SHALLOW_NETS + DIVERGENCES) == []
 
 
 def test_lists_are_as_good_as_arrays() -> None:

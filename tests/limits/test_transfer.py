@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import unlike
 from scalewise.limits import SGD, Finite, Network, Task
 from scalewise.limits.learning import transfer_gap
 from scalewise.scaling import abc, classify, mup, ntk, uniform
@@ -92,12 +93,10 @@ BAD = [
      "without biases"),
     (lambda: transfer_gap(NET, Task([[1.0]], [1.0]), SECOND, SGD(0.1), steps=(1, 1), on=Finite(8)),
      "`pretraining` has 1 and `task` 3"),
-    (lambda: transfer_gap(NET, FIRST, SECOND, SGD(0.1), steps=(-1, 1), on=Finite(8)), "two counts of at least 0"),
+    (lambda: transfer_gap(NET, FIRST, SECOND, SGD(0.1), steps=(-1, 1), on=Finite(8)), "2 values, each a whole"),
     (lambda: transfer_gap(NET, FIRST, SECOND, SGD(0.1, momentum=0.5), steps=(1, 1), on=Finite(8)), "plain descent"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_input() -> None:
+    assert unlike(BAD) == []

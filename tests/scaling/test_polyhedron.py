@@ -3,10 +3,10 @@
 from fractions import Fraction as F
 from itertools import product
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusals import unlike
 from scalewise.scaling import ABC, Regime, Strategy, classify, mup, ntk, standard, uniform
 from scalewise.scaling.polyhedron import FACETS, chart, facets, from_chart, stratum
 
@@ -99,16 +99,14 @@ def test_names_of_the_parts() -> None:
     assert stratum(ABC((0, H, 3 * H), (0, 0, -1), 0).to_strategy()) == "body NTK limit"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: facets(standard()), "is unstable and lies outside the solid. Updates of layer 2"),
-        (lambda: stratum(standard()), "is unstable and lies outside"),
-        (lambda: chart(mup(depth=3)), r"with one hidden layer.*with 3 layers and a_1 \+ b_1 = 0"),
-        (lambda: chart(Strategy((1, 0), (0, 0), 0)), "b_1 = 1/2"),
-        (lambda: from_chart(0, float("nan"), 0), "`a_2` is an exponent"),
-    ],
-)
-def test_refusals(call, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+REFUSED = [
+    (lambda: facets(standard()), "is unstable and lies outside the solid. Updates of layer 2"),
+    (lambda: stratum(standard()), "is unstable and lies outside"),
+    (lambda: chart(mup(depth=3)), r"with one hidden layer.*with 3 layers and a_1 \+ b_1 = 0"),
+    (lambda: chart(Strategy((1, 0), (0, 0), 0)), "b_1 = 1/2"),
+    (lambda: from_chart(0, float("nan"), 0), "`a_2` must be a finite number"),
+]
+
+
+def test_refusals() -> None:
+    assert [] == unlike(REFUSED)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grids import each
+from refusals import unlike
 from scalewise.scaling import (
     Strategy,
     classify,
@@ -177,19 +178,17 @@ def test_deep_strategies(depth: int) -> None:
     assert bare == [2 * F(1, 3) + F(1, 5), *(F(-4, 5),) * (depth - 2), 2 * F(1, 4) + F(1, 5)]
 
 
-@each(
-    ("call", "message"),
-    [
-        (lambda: shallow.region(0, 1), r"lies above the band .* each step moves the weights"),
-        (lambda: shallow.region(-1, "1/4"), r"lies below the band .* vanishing part of what they"),
-        (lambda: shallow.region("a", 0), "`q_sigma` is an exponent"),
-        (lambda: shallow.to_strategy(0, 0, "x"), "`q_tilde_w` is an exponent"),
-        (lambda: shallow.coordinates(ntk()), r"has depth 3. Take strategy.at_depth\(2\)"),
-        (lambda: shallow.coordinates(Strategy((1, 0), (0, 0), 0)), "has p_1 = 1"),
-        (lambda: shallow.deep_strategy((0, 0), (0,) * 3), "`q` and `q_tilde` must have one"),
-        (lambda: shallow.powers_after(-1, 0, 0), "`k` counts steps"),
-    ],
-)
-def test_refusals(call: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+REFUSED = [
+    (lambda: shallow.region(0, 1), r"lies above the band .* each step moves the weights"),
+    (lambda: shallow.region(-1, "1/4"), r"lies below the band .* vanishing part of what they"),
+    (lambda: shallow.region("a", 0), "`q_sigma` must be a finite number"),
+    (lambda: shallow.to_strategy(0, 0, "x"), "`q_tilde_w` must be a finite number"),
+    (lambda: shallow.coordinates(ntk()), r"has depth 3. Take strategy.at_depth\(2\)"),
+    (lambda: shallow.coordinates(Strategy((1, 0), (0, 0), 0)), "has p_1 = 1"),
+    (lambda: shallow.deep_strategy((0, 0), (0,) * 3), "`q` and `q_tilde` must have one"),
+    (lambda: shallow.powers_after(-1, 0, 0), "`k` must be a whole"),
+]
+
+
+def test_refusals() -> None:
+    assert [] == unlike(REFUSED)

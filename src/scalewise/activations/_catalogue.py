@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
+from scalewise._checked import Must
 from scalewise._extras import MissingExtraError, require
 from scalewise.activations import _piecewise, _smooth
 from scalewise.activations._activation import Activation
@@ -84,12 +85,12 @@ _ALSO = {
 }
 
 
-def _plain(name: str) -> str:
+def _spelling(name: str) -> str:
     """A name without what people write differently: LeakyReLU, leaky-relu and leaky_relu."""
     return re.sub(r"[\s_-]", "", name).lower()
 
 
-_KEYS = {_plain(key): key for key in BUILTIN_NAMES} | {_plain(k): v for k, v in _ALSO.items()}
+_KEYS = {_spelling(key): key for key in BUILTIN_NAMES} | {_spelling(k): v for k, v in _ALSO.items()}
 
 
 def activation(
@@ -141,6 +142,11 @@ def activation(
     )
 
 
+ActivationLike = Annotated[
+    Any, Must("the name of an activation, a callable or an Activation", to=activation)
+]
+
+
 def _of_callable(
     function: Callable[[Any], Any], kinks: tuple[float, ...], name: str | None
 ) -> Activation:
@@ -178,7 +184,7 @@ def _candidates(parameters: dict[str, float]) -> Iterator[Activation]:
 
 def _by_name(text: str) -> Activation:
     match = re.fullmatch(r"([\w\s-]*?)\s*(?:\(\s*(?:(\w+)\s*=\s*)?([^()=]*?)\s*\))?\s*", text)
-    key = _KEYS.get(_plain(match[1])) if match else None
+    key = _KEYS.get(_spelling(match[1])) if match else None
     if match is None or key is None or match[3] == "":
         raise ValueError(
             f"No activation is called {text!r}.{_did_you_mean(text)} The built-in ones are "
@@ -208,5 +214,5 @@ def _built(build: Callable[..., Activation], parameter: float | None) -> Activat
 
 
 def _did_you_mean(text: str) -> str:
-    near = difflib.get_close_matches(_plain(text.split("(")[0]), _KEYS, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(_spelling(text.split("(")[0]), _KEYS, n=1, cutoff=0.75)
     return f" Did you mean {_KEYS[near[0]]!r}?" if near else ""

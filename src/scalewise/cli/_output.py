@@ -81,10 +81,10 @@ def leave(outcome: Comparison) -> None:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    typer.echo(json.dumps(value, indent=2, default=_plain, allow_nan=False))
+    typer.echo(json.dumps(value, indent=2, default=_for_json, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def _for_json(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

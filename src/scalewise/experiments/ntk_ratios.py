@@ -81,7 +81,7 @@ def run(config: Config) -> xr.Dataset:
         ``slope`` of its logarithm in deep layers, and ``amplitude`` with ``amplitude_predicted``.
     """
     layers = np.unique(np.round(np.geomspace(2, config.depth, 200))).astype(int)
-    rows = [_one(config, name, layers) for name in config.activations]
+    rows = [_row_of(config, name, layers) for name in config.activations]
     over = ("activation", "tensor")
     dims = {"ratio": ("layer",), "measured": ("shallow",), "measured_sem": ("shallow",)}
     return xr.Dataset(
@@ -96,7 +96,7 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _one(config: Config, name: str, layers: np.ndarray) -> dict[str, list]:
+def _row_of(config: Config, name: str, layers: np.ndarray) -> dict[str, list]:
     def network(depth: int) -> MLP:
         net = MLP(depth, config.width, name, input_dim=1, output_dim=2).at_criticality()
         return net.with_equivalent_learning_rates()

@@ -74,7 +74,10 @@ def run(config: Config) -> xr.Dataset:
     every = regions()
     return xr.Dataset(
         {
-            "number": (("q_tilde", "q_sigma"), [[_number(a, b) for a in q_sigma] for b in q_tilde]),
+            "number": (
+                ("q_tilde", "q_sigma"),
+                [[_region_number(a, b) for a in q_sigma] for b in q_tilde],
+            ),
             "representative_q_sigma": ("region", [float(one.representative[0]) for one in every]),
             "representative_q_tilde": ("region", [float(one.representative[1]) for one in every]),
             "dimension": ("region", [one.dimension for one in every]),
@@ -89,7 +92,7 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _number(q_sigma: Fraction, q_tilde: Fraction) -> int:
+def _region_number(q_sigma: Fraction, q_tilde: Fraction) -> int:
     try:
         return int(region(q_sigma, q_tilde).id[1:])
     except ValueError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from scalewise.limits._checks import number, positive
+from scalewise._checked import Must, NotNegative, Positive, checked
 
 __all__ = ["SGD"]
 
 
+@checked
 @dataclass(frozen=True)
 class SGD:
     r"""Gradient descent.
@@ -35,19 +37,7 @@ class SGD:
         True
     """
 
-    eta: float | int
-    momentum: float | int = 0.0
-    weight_decay: float | int = 0.0
-    clip: float | int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("eta", "momentum", "weight_decay", "clip"):
-            value = getattr(self, name)
-            if name == "clip" and value is None:
-                continue
-            if name == "momentum":
-                number(name, value, "from 0 to below 1", lambda v: 0 <= v < 1)
-            elif name == "weight_decay":
-                number(name, value, "at least 0", lambda v: v >= 0)
-            else:
-                positive(name, value)
+    eta: Positive
+    momentum: Annotated[float | int, Must("a number from 0 to below 1", lambda v: 0 <= v < 1)] = 0.0
+    weight_decay: NotNegative = 0.0
+    clip: Positive | None = None

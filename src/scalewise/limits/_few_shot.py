@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from scalewise.limits._checks import is_number
+from scalewise._checked import Must
 
-__all__ = ["augmented", "check_rate", "contrasts", "softmax_loss", "through_softmax"]
+__all__ = ["Rate", "augmented", "contrasts", "softmax_loss", "through_softmax"]
+
+# A rate whose square does not overflow.
+Rate = Annotated[float | int, Must("a number from 0 to 1e100", lambda v: 0 <= v <= 1e100)]
 
 
 def augmented(x: np.ndarray, alpha: float, M: np.ndarray) -> np.ndarray:
@@ -52,9 +55,3 @@ def through_softmax(slope: np.ndarray, chi: np.ndarray, classes: np.ndarray) -> 
     p = chi * chi.shape[1]
     np.put_along_axis(p, classes[..., None], np.take_along_axis(p, classes[..., None], -1) + 1, -1)
     return p * (slope - (p * slope).sum(-1, keepdims=True)) / chi.shape[1]
-
-
-def check_rate(name: str, value: float) -> None:
-    """Refuse a rate whose square overflows, or that is none."""
-    if not (is_number(value) and 0 <= value <= 1e100):
-        raise ValueError(f"`{name}` must be finite and at least 0; got {value!r}.")

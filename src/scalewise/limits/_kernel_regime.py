@@ -9,14 +9,14 @@ neural-tangent strategy, all but the first in the standard one at rates $\eta/n$
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, Index, checked
 from scalewise.activations import Activation
 from scalewise.gaussian import pair_moments
-from scalewise.limits._checks import is_whole, kind, table
 from scalewise.limits._network import Network
 from scalewise.scaling import classify, readout_exponents, update_exponents
 
@@ -28,10 +28,11 @@ __all__ = [
     "motion_kernel",
 ]
 
-_NET = {Network: "a Network of `scalewise.limits`"}
 Square = Float[np.ndarray, "sample sample"]
+Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 
 
+@checked
 @dataclass(frozen=True)
 class LayerKernels:
     r"""Kernels of the layers of an infinitely wide network before training.
@@ -46,7 +47,8 @@ class LayerKernels:
     features: Float[np.ndarray, "_layer sample sample"]
     slopes: Float[np.ndarray, "_hidden sample sample"]
 
-    def sigma(self, m: int, l: int | None = None) -> Square:  # noqa: E741
+    @checked
+    def sigma(self, m: Index, l: Index | None = None) -> Square:  # noqa: E741
         r"""$\Sigma^{ml}=G^m\prod_{j=m+1}^lD^j$: what weights $m+1$ teach layer $l+1$, $l=L$ by default.
 
         Args:
@@ -58,14 +60,15 @@ class LayerKernels:
         """
         last = len(self.slopes)
         top = last if l is None else l
-        if not (is_whole(m) and is_whole(top) and 0 <= m <= top <= last):
+        if not m <= top <= last:
             raise ValueError(
                 f"`m` and `l` must be layers with 0 <= m <= l <= {last}; got m = {m}, l = {top}."
             )
         return self.features[m] * np.prod(self.slopes[m:top], axis=0)
 
 
-def layer_kernels(net: Network, inputs: Any) -> LayerKernels:
+@checked
+def layer_kernels(net: Network, inputs: Inputs) -> LayerKernels:
     r"""Kernels of all hidden layers at initialisation.
 
     $$K^1=C_W^1\xi^\top\xi'+C_b^1,\quad G^\ell=\langle\phi\phi\rangle_{K^\ell},\quad
@@ -91,13 +94,9 @@ def layer_kernels(net: Network, inputs: Any) -> LayerKernels:
         >>> round(float(found.sigma(1)[0, 1]), 10)  # 1/2 pi
         0.1591549431
     """
-    kind("net", net, _NET)
-    X = table("inputs", inputs, finite=False)
-    if X.ndim != 2 or not X.size or not np.isfinite(X).all():
-        raise ValueError(
-            f"`inputs` must be a finite matrix of shape (samples, features); got shape {X.shape}"
-            f"{'' if np.isfinite(X).all() else ' with numbers that are not finite'}."
-        )
+    X = np.asarray(inputs, dtype=np.float64)
+    if not X.size:
+        raise ValueError(f"`inputs` must hold a sample of a feature at least; got shape {X.shape}.")
     if not net.activation.is_continuous:
         raise ValueError(
             f"The activation {net.activation.name!r} jumps, so gradients do not say how outputs move and no "
@@ -131,7 +130,8 @@ def _moments(sigma: Activation, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return G, slope
 
 
-def initial_kernel(net: Network, inputs: Any) -> Square:
+@checked
+def initial_kernel(net: Network, inputs: Inputs) -> Square:
     r"""Covariance of the initial outputs: $C_W^{L+1}G^L+C_b^{L+1}$ if $A=\frac12$, and 0 else.
 
     Args:
@@ -159,7 +159,8 @@ def initial_kernel(net: Network, inputs: Any) -> Square:
     return net.C_W[-1] * G + net.C_b[-1]
 
 
-def motion_kernel(net: Network, inputs: Any, layer: int, *, decoupled: bool = False) -> Square:
+@checked
+def motion_kernel(net: Network, inputs: Inputs, layer: Count, *, decoupled: bool = False) -> Square:
     r"""How far a step on one input carries the preactivations of a hidden layer along their gradient.
 
     $$n^{r_{\le\ell}}\,\delta h^\ell(\xi)=-\eta\chi\,dh^\ell_0(\xi')\,M^\ell(\xi',\xi)+\dots,\qquad
@@ -191,7 +192,7 @@ def motion_kernel(net: Network, inputs: Any, layer: int, *, decoupled: bool = Fa
         [1.0, 1.0]
     """
     _refuse_moving_features(net)
-    if not (is_whole(layer) and 1 <= layer <= net.hidden_layers):
+    if layer > net.hidden_layers:
         raise ValueError(
             f"`layer` must be a hidden layer from 1 to {net.hidden_layers}; got {layer!r}."
         )
@@ -213,7 +214,8 @@ def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) ->
     return found
 
 
-def limit_kernel(net: Network, inputs: Any, *, decoupled: bool = False) -> Square:
+@checked
+def limit_kernel(net: Network, inputs: Inputs, *, decoupled: bool = False) -> Square:
     r"""The kernel whose gradient descent is training at infinite width, for any stable strategy with $r>0$.
 
     $$\Theta=[U=1]\,\lambda_W^{L+1}\Sigma^{LL}+[A+r=1]\,M^LD^L+[q^b_{L+1}=r']\,\lambda_b^{L+1},\qquad
@@ -260,7 +262,6 @@ def limit_kernel(net: Network, inputs: Any, *, decoupled: bool = False) -> Squar
 
 
 def _refuse_moving_features(net: Network) -> None:
-    kind("net", net, _NET)
     found = classify(net.strategy)
     if found.r == 0:
         raise ValueError(

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._arrays import real_array
-from scalewise.limits._checks import array, is_number, precision, whole
+from scalewise._arrays import finite_array, real_array
+from scalewise._checked import Count, Index, Positive, Precision, checked
 from scalewise.limits._directions import Look, Side
 from scalewise.limits._noise import Noise, generator
 
@@ -34,6 +33,7 @@ _FLOOR = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-2}
 _DEFAULT = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}
 
 
+@checked
 class LazyMatrix:
     r"""A Gaussian matrix of entries $N(0,\sigma^2/n_\text{in})$ and its rank-one updates, revealed as needed.
 
@@ -77,22 +77,22 @@ class LazyMatrix:
 
     def __init__(
         self,
-        n_out: int,
-        n_in: int,
+        n_out: Count,
+        n_in: Count,
         *,
-        seed: int | Sequence[int] | np.random.Generator,
-        sigma: float | int = 1.0,
+        seed: Index | np.random.Generator | Sequence[Index],
+        sigma: Positive = 1.0,
         tolerance: float | int | None = None,
-        dtype: Any = np.float64,
-        capacity: int = 16,
+        dtype: Precision = np.float64,
+        capacity: Count = 16,
         antithetic: bool = False,
         decoupled: bool = False,
         noise: tuple[Noise, Noise] | None = None,
     ) -> None:
-        precision(dtype)
         self.dtype = np.dtype(dtype)
-        whole("capacity", capacity, 1)
-        self.tolerance = _checked(n_out, n_in, sigma, tolerance, self.dtype, antithetic)
+        self.tolerance = _tolerance(tolerance, self.dtype)
+        if antithetic and n_out % 2:
+            raise ValueError(f"`antithetic` needs two halves, so an even `n_out`; got {n_out}.")
         self.n_out, self.n_in, self.sigma = n_out, n_in, float(sigma)
         self.antithetic, self.decoupled = antithetic, decoupled
         self.rho = n_out / n_in
@@ -193,9 +193,9 @@ class LazyMatrix:
 
     def update(
         self,
-        y: Float[np.ndarray, "batch direction_out"],
-        x: Float[np.ndarray, "batch direction_in"],
-        weights: Float[np.ndarray, " batch"],
+        y: Float[np.ndarray, "_batch direction_out"],
+        x: Float[np.ndarray, "_batch direction_in"],
+        weights: Float[np.ndarray, " _batch"],
         *,
         momentum: float | int = 0.0,
         shrink: float | int = 0.0,
@@ -260,7 +260,7 @@ class LazyMatrix:
 
     def _revealed(self, name: str, given: np.ndarray, side: Side) -> np.ndarray:
         """Coordinates on known directions; beyond these, those of rows that `keep` forgot are zeros."""
-        found = array(name, given, ("batch", "direction"))
+        found = finite_array(f"`{name}`", given, ("batch", "direction"))
         if found.shape[1] > len(self._moved) or np.any(found[:, side.count :]):
             raise ValueError(
                 f"`{name}` of an update must be coordinates on the {side.count} directions revealed so far; "
@@ -300,25 +300,12 @@ class LazyMatrix:
                 setattr(self, name, new)
 
 
-def _checked(
-    n_out: int,
-    n_in: int,
-    sigma: float | int,
-    tolerance: float | int | None,
-    dtype: np.dtype,
-    antithetic: bool,
-) -> float:
-    for name, width in (("n_out", n_out), ("n_in", n_in)):
-        whole(name, width, 1, what="is a width")
-    if not (is_number(sigma) and math.isfinite(sigma) and sigma > 0):
-        raise ValueError(f"`sigma` must be positive and finite; got {sigma!r}.")
-    if antithetic and n_out % 2:
-        raise ValueError(f"`antithetic` needs two halves, so an even `n_out`; got {n_out}.")
-    if tolerance is None:
+def _tolerance(given: float | int | None, dtype: np.dtype) -> float:
+    if given is None:
         return _DEFAULT[dtype]
-    if not (is_number(tolerance) and _FLOOR[dtype] <= tolerance < 1):
+    if not _FLOOR[dtype] <= given < 1:
         raise ValueError(
-            f"`tolerance` must lie from {_FLOOR[dtype]:g} (what {dtype} carries) to below 1; got "
-            f"{tolerance!r}."
+            f"`LazyMatrix.tolerance` must lie from {_FLOOR[dtype]:g} (what {dtype} carries) to below 1; got "
+            f"{given!r}."
         )
-    return tolerance
+    return given

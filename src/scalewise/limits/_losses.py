@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.limits._checks import kind
+from scalewise._checked import checked
+from scalewise._words import refuse_name
 
 __all__ = ["LOSSES", "Loss", "known_loss"]
 
 OfOutputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+@checked
 @dataclass(frozen=True)
 class Loss:
     r"""A loss of one sample, $\mathcal L(f,y)$, and its gradient $\chi=\partial\mathcal L/\partial f$.
@@ -82,9 +84,8 @@ LOSSES = {
 
 def known_loss(loss: str | Loss) -> Loss:
     """A loss by its name, or the loss itself."""
-    kind("loss", loss, {str: f"one of {', '.join(LOSSES)}", Loss: "a Loss(value, gradient)"})
     if isinstance(loss, Loss):
         return loss
     if loss not in LOSSES:
-        raise ValueError(f"`loss` must be one of {', '.join(LOSSES)} or a Loss; got {loss!r}.")
+        refuse_name("loss", loss, LOSSES, "a Loss")
     return LOSSES[loss]

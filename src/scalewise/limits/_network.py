@@ -6,18 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated
 
+from scalewise._checked import Must, checked
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
-from scalewise.limits._checks import is_number, kind, table
+from scalewise.activations._catalogue import ActivationLike
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents, update_exponents
 
-__all__ = ["Network", "WidthPowers", "power", "powers"]
+__all__ = ["Network", "Width", "WidthPowers", "power", "powers"]
 
 PerLayer = float | int | Sequence[float | int]
+Width = Annotated[float | int, Must("a width of at least 1, or math.inf", lambda n: n >= 1)]
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class Network:
     r"""A multilayer perceptron whose hyperparameters scale with its width as a strategy says.
@@ -61,7 +64,7 @@ class Network:
     def __init__(
         self,
         strategy: Strategy | ABC,
-        activation: Any,
+        activation: ActivationLike,
         *,
         C_W: PerLayer = 1.0,
         C_b: PerLayer = 0.0,
@@ -69,7 +72,6 @@ class Network:
         lambda_b: PerLayer = 0.0,
         ratios: PerLayer = 1.0,
     ) -> None:
-        kind("strategy", strategy, {Strategy: "a strategy such as sw.scaling.mup()", ABC: "an ABC"})
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
         found = classify(plain)
         if not found.stable:
@@ -111,6 +113,7 @@ class Network:
         return found
 
 
+@checked
 @dataclass(frozen=True)
 class WidthPowers:
     r"""What a strategy puts before each term of the training, at one width or in the limit.
@@ -135,7 +138,8 @@ class WidthPowers:
     bias: tuple[float, ...]
 
 
-def powers(strategy: Strategy, n: float | int) -> WidthPowers:
+@checked
+def powers(strategy: Strategy, n: Width) -> WidthPowers:
     r"""The powers of the width in the training, at width $n$ or, with $n=\infty$, their limits.
 
     Args:
@@ -187,18 +191,13 @@ def power(n: float | int, exponent: Fraction) -> float:
 
 
 def _per_layer(name: str, value: PerLayer, layers: int, *, positive: bool) -> tuple[float, ...]:
-    # NumPy's numbers register as numbers.Real.
-    if is_number(value):
-        values = (float(value),) * layers  # type: ignore[arg-type]
-    else:
-        listed = table(name, value)
-        values = tuple(listed.tolist()) if listed.ndim == 1 else ()
+    values = (value,) * layers if isinstance(value, float | int) else tuple(value)
     if len(values) != layers:
         raise ValueError(
-            f"`{name}` needs one number, or one for each of {layers} layers; got {value!r}."
+            f"`Network.{name}` needs one number, or one for each of {layers} layers; got {value!r}."
         )
     for v in values:
         if not math.isfinite(v) or v < 0 or (positive and v == 0):
             kind = "positive" if positive else "at least 0"
-            raise ValueError(f"`{name}` must be {kind} and finite; got {v!r}.")
-    return values
+            raise ValueError(f"`Network.{name}` must be {kind} and finite; got {v!r}.")
+    return tuple(map(float, values))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from jaxtyping import Float
 
-from scalewise.limits._checks import is_number, positive, precision, table, whole
+from scalewise._checked import Count, Index, Must, Positive, Precision, at_least, checked
 
 __all__ = ["Exact", "Finite", "Infinite", "Kernel", "Lazy", "Printed"]
 
+Compression = Annotated[float | int, Must("a number between 0 and 1", lambda v: 0 < v < 1)]
+_DOUBLE = np.dtype(np.float64)
 
+
+@checked
 @dataclass(frozen=True)
 class Finite:
     r"""Real Gaussian matrices of width $n$, `replicas` independent networks side by side.
@@ -31,17 +36,14 @@ class Finite:
         256
     """
 
-    width: int
+    width: Count
     _: KW_ONLY
-    replicas: int = 1
-    seed: int = 0
-    dtype: Any = np.float64
-
-    def __post_init__(self) -> None:
-        _check(self.width, self.replicas, self.seed)
-        object.__setattr__(self, "dtype", precision(self.dtype))
+    replicas: Count = 1
+    seed: Index = 0
+    dtype: Precision = _DOUBLE
 
 
+@checked
 @dataclass(frozen=True)
 class Lazy:
     r"""Matrices of width $M$ that are never drawn: equal in law to real ones, at a cost linear in the width.
@@ -72,26 +74,24 @@ class Lazy:
         1
     """
 
-    width: int
+    width: Count
     _: KW_ONLY
-    replicas: int = 1
-    seed: int = 0
-    compression: float | int | None = None
+    replicas: Count = 1
+    seed: Index = 0
+    compression: Compression | None = None
     antithetic: bool = False
     spread: bool = False
     remember_tests: bool = True
-    dtype: Any = np.float64
+    dtype: Precision = _DOUBLE
 
     def __post_init__(self) -> None:
-        _check(self.width, self.replicas, self.seed)
-        _check_compression(self.compression)
         if self.antithetic and self.width % 2:
             raise ValueError(
                 f"`antithetic` pairs the coordinates and needs an even width; got {self.width}."
             )
-        object.__setattr__(self, "dtype", precision(self.dtype))
 
 
+@checked
 @dataclass(frozen=True)
 class Infinite:
     r"""Infinite width, known to a tolerance: as many particles as the error bar of the replicas asks for.
@@ -118,27 +118,17 @@ class Infinite:
         8
     """
 
-    tolerance: float | int
+    tolerance: Positive
     _: KW_ONLY
-    replicas: int = 8
-    seed: int = 0
-    memory: float | int = 4e9
-    start: int = 1024
-    compression: float | int | None = None
+    replicas: Annotated[int, at_least(2)] = 8  # an error bar needs two
+    seed: Index = 0
+    memory: Positive = 4e9
+    start: Annotated[
+        int, Must("an even whole number of at least 2", lambda v: v > 1 and v % 2 == 0)
+    ] = 1024
+    compression: Compression | None = None
     antithetic: bool = True
     spread: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("tolerance", "memory"):
-            positive(name, getattr(self, name))
-        _check(self.start, self.replicas, self.seed, "start")
-        _check_compression(self.compression)
-        if self.replicas < 2:
-            raise ValueError(
-                f"`replicas` must be at least 2, for an error bar; got {self.replicas}."
-            )
-        if self.start % 2:
-            raise ValueError(f"`start` must be even and at least 2; got {self.start}.")
 
     def at(self, width: int) -> Lazy:
         """The lazy backend with so many particles."""
@@ -152,6 +142,7 @@ class Infinite:
         )
 
 
+@checked
 @dataclass(frozen=True)
 class Exact:
     """The limit without samples: of linear or polynomial programs, and of the training of linear networks.
@@ -163,6 +154,7 @@ class Exact:
     """
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Kernel:
     r"""Infinite width in the kernel regime, from given or drawn initial outputs: nothing else is random.
@@ -182,19 +174,18 @@ class Kernel:
         (1, 1, 1)
     """
 
-    start: Any = None
+    start: Annotated[Any, Float[np.ndarray, "..."]] | None = None
     _: KW_ONLY
-    replicas: int = 1
-    seed: int = 0
+    replicas: Count = 1
+    seed: Index = 0
 
     def __post_init__(self) -> None:
-        _check(1, self.replicas, self.seed)
         if self.start is None:
             return
-        f = table("start", self.start)
+        f = np.array(self.start, dtype=np.float64)
         if f.ndim not in (2, 3) or not f.size:
             raise ValueError(
-                "`start` must have shape (samples, outputs) or (replicas, samples, outputs); got "
+                "`Kernel.start` must have shape (samples, outputs) or (replicas, samples, outputs); got "
                 f"{f.shape}."
             )
         f = f if f.ndim == 3 else f[None]
@@ -203,6 +194,7 @@ class Kernel:
         object.__setattr__(self, "replicas", len(f))
 
 
+@checked
 @dataclass(frozen=True)
 class Printed:
     """The rules ZHat and ZDot as printed, on so many samples of Z: slow, and an oracle for programs.
@@ -223,21 +215,7 @@ class Printed:
         4096
     """
 
-    samples: int
+    samples: Annotated[int, at_least(2)]
     _: KW_ONLY
-    replicas: int = 1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole("samples", self.samples, 2)
-        _check(1, self.replicas, self.seed)
-
-
-def _check(width: int, replicas: int, seed: int, name: str = "width") -> None:
-    for label, value, least in ((name, width, 1), ("replicas", replicas, 1), ("seed", seed, 0)):
-        whole(label, value, least)
-
-
-def _check_compression(value: Any) -> None:
-    if value is not None and not (is_number(value) and 0 < value < 1):
-        raise ValueError(f"`compression` must lie between 0 and 1; got {value!r}.")
+    replicas: Count = 1
+    seed: Index = 0

@@ -3,17 +3,18 @@ r"""What a network is trained on: inputs, targets, inputs to watch, a loss, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from scalewise._arrays import real_array
-from scalewise.limits._checks import table
+from scalewise._checked import checked
 from scalewise.limits._losses import Loss, known_loss
 
 __all__ = ["Task"]
 
 
+@checked
 @dataclass(frozen=True, init=False, eq=False)
 class Task:
     r"""Training samples, inputs that are only watched, and a loss that is averaged over a batch.
@@ -48,31 +49,27 @@ class Task:
 
     def __init__(
         self,
-        inputs: Any,
-        targets: Any,
+        inputs: Annotated[Any, Float[np.ndarray, "sample feature"]],
+        targets: Annotated[Any, Float[np.ndarray, "..."]],
         *,
-        test_inputs: Any = None,
+        test_inputs: Annotated[Any, Float[np.ndarray, "test feature"]] | None = None,
         loss: str | Loss = "mse",
-        batches: Any = None,
+        batches: Annotated[Any, Int[np.ndarray, "..."]] | None = None,
     ) -> None:
-        X = _numbers("inputs", inputs)
-        if X.ndim != 2 or not X.size:
-            raise ValueError(f"`inputs` must have shape (samples, features); got {X.shape}.")
-        y = _numbers("targets", targets)
+        X, y = _own(inputs), _own(targets)
+        if not X.size:
+            raise ValueError(
+                f"`Task.inputs` must hold a sample of a feature at least; got shape {X.shape}."
+            )
         y = y[:, None] if y.ndim == 1 else y
         if y.ndim != 2 or len(y) != len(X) or not y.size:
             raise ValueError(
-                f"`targets` must have one row for each of {len(X)} samples; got shape {y.shape}."
+                f"`Task.targets` must have one row for each of {len(X)} samples; got shape {y.shape}."
             )
-        tests = (
-            np.empty((0, X.shape[1]))
-            if test_inputs is None
-            else _numbers("test_inputs", test_inputs)
-        )
-        if tests.ndim != 2 or tests.shape[1] != X.shape[1]:
+        tests = np.empty((0, X.shape[1])) if test_inputs is None else _own(test_inputs)
+        if tests.shape[1] != X.shape[1]:
             raise ValueError(
-                f"`test_inputs` must have shape (tests, {X.shape[1]}), as many features as `inputs`; got "
-                f"{tests.shape}."
+                f"`Task.test_inputs` must have as many features as `inputs`, {X.shape[1]}; got {tests.shape[1]}."
             )
         known = known_loss(loss)
         if isinstance(loss, str):
@@ -101,8 +98,9 @@ class Task:
         return self.batches is not None and self.batches.ndim == 3
 
 
-def _numbers(name: str, values: Any) -> np.ndarray:
-    array = table(name, values)
+def _own(values: np.ndarray) -> np.ndarray:
+    """A copy that nobody changes."""
+    array = np.array(values, dtype=np.float64)
     array.setflags(write=False)
     return array
 
@@ -110,27 +108,27 @@ def _numbers(name: str, values: Any) -> np.ndarray:
 def _check_targets(loss: str, y: np.ndarray) -> None:
     if loss == "logistic" and not (np.abs(y) == 1).all():
         raise ValueError(
-            f"`targets` of the logistic loss must be -1 or 1; got values from {y.min():g} to {y.max():g}. "
+            f"`Task.targets` of the logistic loss must be -1 or 1; got values from {y.min():g} to {y.max():g}. "
             "Take 2 y - 1 of targets 0 and 1."
         )
     shared = (y >= 0).all() and np.allclose(y.sum(axis=1), 1.0)
     if loss == "cross_entropy" and not (y.shape[1] > 1 and shared):
         raise ValueError(
-            "`targets` of the cross-entropy must have a column per class and rows that sum to 1; got shape "
+            "`Task.targets` of the cross-entropy must have a column per class and rows that sum to 1; got shape "
             f"{y.shape}. Take np.eye(classes)[labels] of numbered classes."
         )
 
 
-def _indices(batches: Any, samples: int) -> np.ndarray:
-    array = np.array(real_array("`batches`", batches, "whole"))
+def _indices(batches: np.ndarray, samples: int) -> np.ndarray:
+    array = np.array(batches)
     fits = array.ndim == 2 or (array.ndim == 3 and len(array) == 2)
-    if not fits or not array.size or array.dtype.kind not in "iu":
+    if not fits or not array.size:
         raise ValueError(
-            f"`batches` must be a table of indices, one row per step, or a pair of such tables; got {array.dtype} "
-            f"of shape {array.shape}."
+            "`Task.batches` must be a table of indices, one row per step, or a pair of such tables; got shape "
+            f"{array.shape}."
         )
     if array.min() < 0 or array.max() >= samples:
         raise ValueError(
-            f"`batches` must hold indices from 0 to {samples - 1}; got {array.min()} to {array.max()}."
+            f"`Task.batches` must hold indices from 0 to {samples - 1}; got {array.min()} to {array.max()}."
         )
     return array

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import Count, Index, checked
 from scalewise._threads import blas_threads_for
-from scalewise.limits._checks import kind, whole
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, Records
 from scalewise.limits._network import Network
@@ -26,13 +26,6 @@ from scalewise.scaling import classify
 __all__ = ["TrainingError", "train"]
 
 On = Finite | Lazy | Infinite | Exact | Kernel
-_PLACES: dict[type, str] = {
-    Finite: "Finite(n)",
-    Lazy: "Lazy(width)",
-    Infinite: "Infinite(tolerance)",
-    Exact: "Exact()",
-    Kernel: "Kernel()",
-}
 
 
 class TrainingError(ValueError):
@@ -47,16 +40,17 @@ class TrainingError(ValueError):
         self.found = found
 
 
+@checked
 def train(
     net: Network,
     task: Task,
     sgd: SGD,
     *,
-    steps: int,
+    steps: Index,
     on: On,
-    every: int | Sequence[int] = 1,
+    every: Count | Sequence[Index] = 1,
     decoupled: bool = False,
-    features: int = 0,
+    features: Index = 0,
     throw: bool = True,
 ) -> xr.Dataset:
     r"""Train a network under its strategy: outputs, loss and feature kernels over time.
@@ -106,11 +100,6 @@ def train(
         >>> bool(abs(found.logits_mean.values[1, 0, 0] - 0.7082) < 0.02)
         True
     """
-    kind("net", net, {Network: "a Network of `scalewise.limits`"})
-    kind("task", task, {Task: "a Task of `scalewise.limits`"})
-    kind("sgd", sgd, {SGD: "SGD(eta)"})
-    kind("on", on, _PLACES)
-    whole("features", features, 0)
     job = Job(net=net, task=task, sgd=sgd, steps=steps, every=every, features=features,
               decoupled=decoupled)  # fmt: skip
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):

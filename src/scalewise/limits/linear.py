@@ -19,13 +19,14 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator, Philox
 
-from scalewise.limits._checks import array, kind, not_negative, whole
+from scalewise._checked import Count, Index, NotNegative, checked
 from scalewise.limits._descent import SGD
 from scalewise.limits._losses import Loss, known_loss
 
 __all__ = ["LinearNet", "features", "limit", "network", "outputs", "sample", "step"]
 
 
+@checked
 @dataclass(frozen=True)
 class LinearNet:
     r"""A linear network, or the coefficients of its limit.
@@ -43,16 +44,10 @@ class LinearNet:
     u: Float[np.ndarray, "hidden input"]
     v: Float[np.ndarray, "output _hidden"]
     b: Float[np.ndarray, " _hidden"]
-    alpha: float = 1.0
+    alpha: NotNegative = 1.0
+    _such_as = "limits.linear.limit(inputs, outputs)"
 
     def __post_init__(self) -> None:
-        for name, axes in (
-            ("u", ("hidden", "input")),
-            ("v", ("output", "hidden")),
-            ("b", ("hidden",)),
-        ):
-            object.__setattr__(self, name, array(f"LinearNet.{name}", getattr(self, name), axes))
-        not_negative("alpha", self.alpha)
         hidden = self.u.shape[0]
         if self.v.shape[1:] != (hidden,) or self.b.shape != (hidden,):
             raise ValueError(
@@ -61,11 +56,14 @@ class LinearNet:
             )
 
 
-_NET: dict[type, str] = {LinearNet: "a LinearNet, such as linear.limit(inputs, outputs)"}
-
-
+@checked
 def limit(
-    inputs: int, outputs: int, *, sigma_u: float = 1.0, sigma_v: float = 1.0, alpha: float = 1.0
+    inputs: Count,
+    outputs: Count,
+    *,
+    sigma_u: NotNegative = 1.0,
+    sigma_v: NotNegative = 1.0,
+    alpha: NotNegative = 1.0,
 ) -> LinearNet:
     r"""The limit at initialisation: $\mathbf u^\top=(\sigma_uI,0)$, $\mathbf v=(0,\sigma_vI)$, $\mathbf b=0$.
 
@@ -94,24 +92,21 @@ def limit(
         0.2
         0.36288
     """
-    for name, value in (("inputs", inputs), ("outputs", outputs)):
-        whole(name, value, 1, what="is a dimension")
-    for name, value in (("sigma_u", sigma_u), ("sigma_v", sigma_v), ("alpha", alpha)):
-        not_negative(name, value)
     eye = np.eye(inputs + outputs)
     u, v = sigma_u * eye[:, :inputs], sigma_v * eye[inputs:]
     return LinearNet(u, v, np.zeros(inputs + outputs), float(alpha))
 
 
+@checked
 def network(
-    width: int,
-    inputs: int,
-    outputs: int,
+    width: Count,
+    inputs: Count,
+    outputs: Count,
     *,
-    sigma_u: float = 1.0,
-    sigma_v: float = 1.0,
-    alpha: float = 1.0,
-    seed: int = 0,
+    sigma_u: NotNegative = 1.0,
+    sigma_v: NotNegative = 1.0,
+    alpha: NotNegative = 1.0,
+    seed: Index = 0,
 ) -> LinearNet:
     r"""A random network of finite width at initialisation.
 
@@ -138,7 +133,8 @@ def network(
     return sample(start, width, seed=seed)
 
 
-def sample(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
+@checked
+def sample(limit: LinearNet, width: Count, *, seed: Index = 0) -> LinearNet:
     r"""A network of width $n$ drawn from the limit at any time of its training.
 
     $$u=\Omega\mathbf u/\sqrt n,\qquad v=\mathbf v\Omega^\top/\sqrt n,\qquad b=\Omega\mathbf b/\sqrt n,\qquad
@@ -162,13 +158,11 @@ def sample(limit: LinearNet, width: int, *, seed: int = 0) -> LinearNet:
         >>> linear.sample(linear.limit(3, 2), 64).v.shape
         (2, 64)
     """
-    kind("limit", limit, _NET)
-    whole("width", width, 1, what="counts hidden units")
-    whole("seed", seed, 0)
     Omega = Generator(Philox(seed)).standard_normal((width, limit.u.shape[0])) / math.sqrt(width)
     return LinearNet(Omega @ limit.u, limit.v @ Omega.T, Omega @ limit.b, limit.alpha)
 
 
+@checked
 def features(
     net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample hidden"]:
@@ -185,14 +179,13 @@ def features(
 
     Source: TP4 Algorithm 3, line 6.
     """
-    kind("net", net, _NET)
-    x = array("x", x, ("sample", "feature"))
     if x.shape[1] != net.u.shape[1]:
         raise ValueError(f"`x` must have {net.u.shape[1]} features for this net; got {x.shape[1]}.")
     with np.errstate(over="ignore", invalid="ignore"):
         return _finite(x @ net.u.T + net.b, "features")
 
 
+@checked
 def outputs(
     net: LinearNet, x: Float[np.ndarray, "sample _input"]
 ) -> Float[np.ndarray, "sample output"]:
@@ -212,10 +205,11 @@ def outputs(
         return _finite(H @ net.v.T, "outputs")
 
 
+@checked
 def step(
     net: LinearNet,
     x: Float[np.ndarray, "sample _input"],
-    y: Float[np.ndarray, "sample output"],
+    y: Float[np.ndarray, "sample _output"],
     sgd: SGD,
     *,
     loss: str | Loss = "mse",
@@ -242,12 +236,10 @@ def step(
 
     Source: TP4 Algorithms 2 and 3, lines 5-22.
     """
-    kind("sgd", sgd, {SGD: "SGD(eta)"})
     if sgd.momentum:
         raise ValueError("`linear.step` keeps no momentum; set `momentum` of `sgd` to 0.")
     of_sample = known_loss(loss)
     H = features(net, x)
-    x, y = np.asarray(x, dtype=np.float64), array("y", y)
     with np.errstate(over="ignore", invalid="ignore"):
         f = H @ net.v.T
     if y.shape != f.shape:

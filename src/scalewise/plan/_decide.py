@@ -117,7 +117,7 @@ def decided(
     first: dict[str, Decision] = {}
     for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):
         sibling = _sibling(tensor, first.values())
-        first[tensor.name] = _one(tensor, growing[tensor.name], said, likely, sibling)
+        first[tensor.name] = _decision_on(tensor, growing[tensor.name], said, likely, sibling)
     asked = [*ask_bare(places, growing, unsure, hint), *told]
     open_ = {*unsure} | ({*readouts} if told else set())
     tied = [_tied(first[t.name], [first[a] for a in t.aliases], open_) for t in narrow.tensors]
@@ -215,7 +215,7 @@ def _sibling(tensor: TensorDescription, done: Iterable[Decision]) -> Decision | 
     return mine[0] if mine else None
 
 
-def _one(
+def _decision_on(
     tensor: TensorDescription,
     growing: dict[int, Fraction],
     said: dict[str, RoleSpec],

@@ -136,14 +136,14 @@ def _of_regime(plan: Plan, measured: Measurement, rows: Sequence[Row], verdict: 
         row = max((r for r in rows if r.quantity in GROWING), key=lambda r: r.fit.slope)
     said = verdict.reasons[-1] if verdict.stable else verdict.reasons[0]
     text = (
-        f"Every power is within what is planned, but the network as a whole is {_named(verdict.regime)} and the "
-        f"plan is for {_named(classify(plan.strategy).regime)}. {said} The role of a tensor may be another: see "
+        f"Every power is within what is planned, but the network as a whole is {_words(verdict.regime)} and the "
+        f"plan is for {_words(classify(plan.strategy).regime)}. {said} The role of a tensor may be another: see "
         "print(plan), and say it with roles={...}. Or these widths are too small for the batch."
     )
     return Culprit(row.tensor, Cause.REGIME, row.fit.slope - float(row.predicted), row, text)
 
 
-def _named(regime: Regime) -> str:
+def _words(regime: Regime) -> str:
     return {
         Regime.UNSTABLE: "unstable",
         Regime.TRIVIAL: "trivial",

@@ -206,9 +206,12 @@ def _is_spec(spec: Any) -> bool:
 
 def _exponent(given: Any) -> Fraction:
     try:
-        return fraction("residual", given)
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+        return fraction(given)
+    except TypeError:
+        raise PlanError(
+            "`residual` is an exponent and must be a finite number or a fraction such as '1/4'; got "
+            f"{given!r}."
+        ) from None
 
 
 def names_in(which: str, given: Any) -> tuple[str, ...]:
@@ -226,8 +229,8 @@ def names_in(which: str, given: Any) -> tuple[str, ...]:
 
 def _sizes(given: Mapping[str, Any], width: str, depth: str | None) -> dict[str, Any]:
     """The same with plain numbers for the sizes that change, of whatever library they were."""
-    return {k: _plain(v) if k in (width, depth) else v for k, v in given.items()}
+    return {k: _python_number(v) if k in (width, depth) else v for k, v in given.items()}
 
 
-def _plain(value: Any) -> int | float:
+def _python_number(value: Any) -> int | float:
     return int(value) if value == int(value) else float(value)

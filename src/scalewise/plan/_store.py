@@ -54,7 +54,7 @@ def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
         **({} if options is None else {"options": dict(options)}),
     }
     try:
-        return json.dumps(out, indent=1, default=_plain)
+        return json.dumps(out, indent=1, default=_fraction_as_text)
     except TypeError as error:
         raise PlanError(
             "The plan cannot be saved: `base` and `target` must hold numbers, texts and lists only "
@@ -62,10 +62,10 @@ def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
         ) from None
 
 
-def _plain(value: Any) -> str:
+def _fraction_as_text(value: Any) -> str:
     if isinstance(value, Fraction):
         return str(value)
-    raise TypeError(f"{value!r} is none of them")
+    raise TypeError(f"{value!r} is not a fraction")
 
 
 def from_json(text: str) -> Plan:

@@ -102,13 +102,15 @@ def judge(
     shown = own.status is not Status.ABSENT and not unseen
     soon = "What comes through a bottleneck moves late, so these powers may rise yet."
     if not moved or (fades and _fades(own, tolerance)):
-        power = f"by n^({_number(logits)})" if moved else "not at all"
+        power = f"by n^({_slope_and_error(logits)})" if moved else "not at all"
         logit = "No module shows what the readout reads." if unseen else f"The logits move {power}."
         reasons = (calm, logit, *([soon] if late else []))
         return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, shown and not late)
     # What the readout's own update does is one part of the change, and the first to show its power.
-    alone = f", and by n^({_number(own)}) through the readout's own update" if fades else ""
-    reasons = (calm, f"The logits move at order one, by n^({_number(logits)}){alone}.")
+    alone = (
+        f", and by n^({_slope_and_error(own)}) through the readout's own update" if fades else ""
+    )
+    reasons = (calm, f"The logits move at order one, by n^({_slope_and_error(logits)}){alone}.")
     learns = not _fades(features, tolerance)
     regime = Regime.FEATURES if learns else Regime.KERNEL
     yet = late and not learns
@@ -133,7 +135,7 @@ def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ..
             "What the readout reads does not move: no tensor below it is trained. (Modules in a plain list are "
             "not registered; PyTorch has torch.nn.ModuleList for that.)",
         )
-    power = f"n^({_number(features)})"
+    power = f"n^({_slope_and_error(features)})"
     if learns:
         said = f"What the readout reads moves at order one, by {power}."
     else:
@@ -187,8 +189,8 @@ def _grown(row: Row, measured: Measurement) -> str:
     what = _SIZES[row.quantity].format(module=module, tensor=row.tensor)
     if row.fit.status is Status.DIVERGED:
         return f"{what} is not finite."
-    return f"{what} grows by n^({_number(row.fit)})."
+    return f"{what} grows by n^({_slope_and_error(row.fit)})."
 
 
-def _number(fit: Fit) -> str:
+def _slope_and_error(fit: Fit) -> str:
     return f"{fit.slope:+.2f} ± {fit.sem:.2f}"

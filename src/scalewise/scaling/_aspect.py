@@ -2,18 +2,19 @@ r"""The emergent scale $\gamma=L/n^{1-s}$, and the limits it distinguishes."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
+from scalewise._checked import Must, Positive, checked
 from scalewise.scaling._exact import fraction
-from scalewise.scaling._strategies import metaparameter
+from scalewise.scaling._strategies import Metaparameter
 
 __all__ = ["LIMITS", "Limit", "depth_for_gamma", "gamma", "limit_of", "width_for_gamma"]
 
 
-def gamma(L: float | int, n: float | int, s: Any) -> float:
+@checked
+def gamma(L: Positive, n: Positive, s: Metaparameter) -> float:
     r"""$\gamma=L/n^{1-s}$: how far a network of depth $L$ and width $n$ learns representations.
 
     Args:
@@ -35,10 +36,11 @@ def gamma(L: float | int, n: float | int, s: Any) -> float:
         >>> gamma(16, 256, 0), gamma(16, 256, "1/2"), gamma(16, 256, 1)
         (0.0625, 1.0, 16.0)
     """
-    return _positive("L", L) / _positive("n", n) ** float(1 - metaparameter(s))
+    return L / n ** float(1 - s)
 
 
-def depth_for_gamma(gamma: float | int, n: float | int, s: Any) -> float:
+@checked
+def depth_for_gamma(gamma: Positive, n: Positive, s: Metaparameter) -> float:
     r"""$L=\gamma\,n^{1-s}$: the depth that keeps $\gamma$ at width $n$.
 
     Args:
@@ -59,10 +61,11 @@ def depth_for_gamma(gamma: float | int, n: float | int, s: Any) -> float:
         >>> depth_for_gamma(0.5, 1024, "1/2")
         16.0
     """
-    return _positive("gamma", gamma) * _positive("n", n) ** float(1 - metaparameter(s))
+    return gamma * n ** float(1 - s)
 
 
-def width_for_gamma(gamma: float | int, L: float | int, s: Any) -> float:
+@checked
+def width_for_gamma(gamma: Positive, L: Positive, s: Metaparameter) -> float:
     r"""$n=(L/\gamma)^{1/(1-s)}$: the width that keeps $\gamma$ at depth $L$.
 
     Args:
@@ -84,22 +87,21 @@ def width_for_gamma(gamma: float | int, L: float | int, s: Any) -> float:
         >>> width_for_gamma(0.5, 16, "1/2")
         1024.0
     """
-    value = metaparameter(s)
-    ratio = _positive("L", L) / _positive("gamma", gamma)
-    if value == 1:
+    if s == 1:
         raise ValueError(
             "`s` = 1 leaves gamma = L at every width, so no width can be chosen for it. Change the "
             "depth, or take s below 1."
         )
     try:
-        return ratio ** float(1 / (1 - value))
+        return (L / gamma) ** float(1 / (1 - s))
     except OverflowError:
         raise ValueError(
-            f"The width for gamma = {gamma}, L = {L}, s = {value} is out of range: s is too close to "
+            f"The width for gamma = {gamma}, L = {L}, s = {s} is out of range: s is too close to "
             "1. Change the depth instead."
         ) from None
 
 
+@checked
 @dataclass(frozen=True)
 class Limit:
     r"""What becomes of networks as $n\to\infty$ with $L\propto n^e$.
@@ -142,7 +144,13 @@ _NAMED = (
 LIMITS = tuple(name for name, _, _ in _NAMED)
 
 
-def limit_of(s: Any, depth_exponent: Any = 0) -> Limit:
+GrowingDepth = Annotated[
+    Any, Must("a power of n of at least 0, by which the depth grows", lambda e: e >= 0, fraction)
+]
+
+
+@checked
+def limit_of(s: Metaparameter, depth_exponent: GrowingDepth = Fraction(0)) -> Limit:
     r"""The limit that networks of width $n\to\infty$ and depth $L\propto n^e$ approach.
 
     | $s$ | $e$ | limit |
@@ -167,31 +175,17 @@ def limit_of(s: Any, depth_exponent: Any = 0) -> Limit:
         >>> limit_of(0).name, limit_of("1/2", "1/2").name, limit_of(1).name
         ('frozen_ntk', 'missing', 'mean_field')
     """
-    value, e = metaparameter(s), fraction("depth_exponent", depth_exponent)
-    if e < 0:
-        raise ValueError(
-            f"`depth_exponent` is the power of n by which the depth grows, at least 0; got {e}."
-        )
-    power = e - (1 - value)
+    power = depth_exponent - (1 - s)
     if power < 0:
         name = "frozen_ntk"
     elif power > 0:
         name = "unbounded"
     else:
         ends = {Fraction(0): "infinite_width_and_depth", Fraction(1): "mean_field"}
-        name = ends.get(value, "missing")
+        name = ends.get(s, "missing")
     learns, summary = next((learns, text) for own, learns, text in _NAMED if own == name)
-    return Limit(name, _fate(power), _fate(e - 1), learns, summary)
+    return Limit(name, _fate(power), _fate(depth_exponent - 1), learns, summary)
 
 
 def _fate(power: Fraction) -> str:
     return "finite" if power == 0 else "0" if power < 0 else "infinite"
-
-
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
-        raise ValueError(f"`{name}` must be a positive number; got {value!r}.")
-    number = float(value)
-    if not math.isfinite(number) or number <= 0:
-        raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
-    return number

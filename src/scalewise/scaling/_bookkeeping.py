@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from scalewise.scaling._exact import fraction
+from scalewise._checked import Index, checked
+from scalewise.scaling._exact import Exponent
 
 __all__ = ["Powers", "powers_after"]
 
 
+@checked
 @dataclass(frozen=True)
 class Powers:
     r"""Powers of $n$ before a step, and by how much that step changes things.
@@ -36,7 +37,10 @@ class Powers:
     change_f: Fraction
 
 
-def powers_after(k: int, q_sigma: Any, q_tilde: Any, q_tilde_w: Any = None) -> Powers:
+@checked
+def powers_after(
+    k: Index, q_sigma: Exponent, q_tilde: Exponent, q_tilde_w: Exponent | None = None
+) -> Powers:
     r"""Powers of the width after $k$ steps of gradient descent.
 
     From $q_a=q_w=0$ and $q_f=q_\sigma+\frac12$, each step brings
@@ -68,10 +72,8 @@ def powers_after(k: int, q_sigma: Any, q_tilde: Any, q_tilde_w: Any = None) -> P
         >>> [str(powers_after(k, "-1/2", 1, 0).a) for k in (0, 1, 2)]
         ['0', '1/2', '1/2']
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-        raise ValueError(f"`k` counts steps and must be a whole number of at least 0; got {k!r}.")
-    q, rate_a = fraction("q_sigma", q_sigma), fraction("q_tilde", q_tilde)
-    rate_w = rate_a if q_tilde_w is None else fraction("q_tilde_w", q_tilde_w)
+    q, rate_a = q_sigma, q_tilde
+    rate_w = rate_a if q_tilde_w is None else q_tilde_w
     now = _powers(Fraction(0), Fraction(0), q + Fraction(1, 2), (q, rate_a, rate_w))
     for _ in range(k):
         now = _powers(

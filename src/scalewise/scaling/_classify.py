@@ -12,6 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 from itertools import accumulate
 
+from scalewise._checked import checked
 from scalewise.scaling._conditions import metaparameter_of
 from scalewise.scaling._exponents import Strategy
 from scalewise.scaling.shallow import Region, coordinates, region
@@ -31,6 +32,7 @@ class Regime(StrEnum):
     FEATURES = "feature learning"
 
 
+@checked
 def readout_exponents(strategy: Strategy) -> tuple[Fraction, Fraction]:
     r"""$A=a_L+b_L$ and $U=2a_L+c$: how the last weights shrink with the width.
 
@@ -50,6 +52,7 @@ def readout_exponents(strategy: Strategy) -> tuple[Fraction, Fraction]:
     return (strategy.p[-1] + 1) * _HALF, strategy.q[-1] + 1 - strategy.r
 
 
+@checked
 def update_exponents(strategy: Strategy) -> tuple[Fraction, ...]:
     r"""$r_\ell$ of each hidden layer: an update of its weights moves its preactivations by $n^{-r_\ell}$.
 
@@ -77,6 +80,7 @@ def update_exponents(strategy: Strategy) -> tuple[Fraction, ...]:
     return tuple(least + q - strategy.r for q in strategy.q[:-1])
 
 
+@checked
 @dataclass(frozen=True)
 class Classification:
     r"""What a strategy does to training at great width.
@@ -177,6 +181,7 @@ class Classification:
         return str(self.regime) if not self.stable else f"{self.regime}, stable"
 
 
+@checked
 def classify(strategy: Strategy) -> Classification:
     r"""Stable or not, trivial or not, and the regime, from the exponents alone.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from scalewise._checked import checked
 from scalewise.scaling._exponents import Strategy
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
 _HALF = Fraction(1, 2)
 
 
+@checked
 def is_meta_critical(strategy: Strategy) -> bool:
     r"""Whether hidden preactivations neither grow nor vanish with the width: $p_{\ell<L}=0$.
 
@@ -27,6 +29,7 @@ def is_meta_critical(strategy: Strategy) -> bool:
     return all(p == 0 for p in strategy.p[:-1])
 
 
+@checked
 def has_equivalent_rates(strategy: Strategy) -> bool:
     r"""Whether every layer contributes to the NTK at the same order: $q_{\ell+1}=p_{\ell+1}+q_\ell$.
 
@@ -36,6 +39,7 @@ def has_equivalent_rates(strategy: Strategy) -> bool:
     return all(q[i + 1] == p[i + 1] + q[i] for i in range(strategy.depth - 1))
 
 
+@checked
 def learns_at_finite_rate(strategy: Strategy) -> bool:
     r"""Whether the output layer's part of $\eta\hat H$ is of order one in the width: $r=q_L$.
 
@@ -46,6 +50,7 @@ def learns_at_finite_rate(strategy: Strategy) -> bool:
     return strategy.r == strategy.q[-1]
 
 
+@checked
 def metaparameter_of(strategy: Strategy) -> Fraction | None:
     r"""$s$ if the strategy is a member of the meta-principled family up to a gauge, else ``None``.
 
@@ -66,6 +71,7 @@ def _readout(strategy: Strategy) -> Fraction:
     return min(strategy.q[-1] - strategy.r, (strategy.p[-1] - 1) * _HALF)
 
 
+@checked
 def feature_learning(strategy: Strategy) -> Fraction:
     r"""$1+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$: zero where features are learnt.
 
@@ -79,6 +85,7 @@ def feature_learning(strategy: Strategy) -> Fraction:
     return min(maximal_updates(strategy))
 
 
+@checked
 def maximal_updates(strategy: Strategy) -> tuple[Fraction, ...]:
     r"""$1+(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$ of each hidden layer: zero where it is updated maximally.
 
@@ -90,6 +97,7 @@ def maximal_updates(strategy: Strategy) -> tuple[Fraction, ...]:
     return tuple(1 + q - strategy.r + _readout(strategy) for q in strategy.q[:-1])
 
 
+@checked
 def maximal_initialisation(strategy: Strategy) -> Fraction:
     r"""$\frac{p_L+1}2+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$: zero at maximal initialisation.
 

@@ -5,63 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from numbers import Rational, Real
-from typing import Any
+from typing import Annotated, Any
 
-__all__ = ["depth_of_layers", "exponents", "fraction", "same_length"]
+from scalewise._checked import Must
+
+__all__ = ["EXPONENT", "Depth", "Exponent", "Exponents", "check_rows", "fraction"]
 
 
-def fraction(name: str, value: Any) -> Fraction:
+def fraction(value: Any) -> Fraction:
     """An exponent as an exact fraction: a whole number, a `Fraction`, text, or a decimal.
 
     Args:
-        name: What the exponent is called in a message.
         value: 1, ``"1/4"``, ``Fraction(1, 4)`` or 0.25; a float is read as its shortest decimal.
 
     Raises:
-        ValueError: If it is not a finite number.
+        TypeError: If it is not a finite number.
     """
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        if isinstance(value, Rational | str):
+        if isinstance(value, Rational | str) and not isinstance(value, bool):
             return Fraction(value)
-        if isinstance(value, Real):
+        if isinstance(value, Real) and not isinstance(value, bool):
             return Fraction(repr(float(value)))
-    except (TypeError, ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError):
         pass
-    raise ValueError(
-        f"`{name}` is an exponent and must be a finite number or a fraction such as '1/4'; "
-        f"got {value!r}."
-    )
+    raise TypeError(f"{value!r} is not a finite number or a fraction")
 
 
-def exponents(name: str, values: Any) -> tuple[Fraction, ...]:
-    """One exact exponent for each layer, two layers or more."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"`{name}` needs one exponent per layer, as a sequence; got {values!r}.")
-    out = tuple(fraction(f"{name}_{i}", v) for i, v in enumerate(values, 1))
-    if len(out) < 2:
+EXPONENT = Must("a finite number or a fraction such as '1/4'", to=fraction)
+Exponent = Annotated[Any, EXPONENT]
+Exponents = Iterable[Exponent]
+Depth = Annotated[
+    int, Must("a whole number of at least 2, counting the layers of weights", lambda L: L >= 2)
+]
+
+
+def check_rows(**rows: Iterable[Fraction]) -> tuple[tuple[Fraction, ...], ...]:
+    """Rows of exponents, refused unless there is one for each of two layers or more, in all of them."""
+    found = tuple(map(tuple, rows.values()))
+    names, lengths = " and ".join(f"`{name}`" for name in rows), [len(row) for row in found]
+    if min(lengths) < 2 or len(set(lengths)) > 1:
         raise ValueError(
-            f"`{name}` needs one exponent for each layer of a network of depth 2 or more; got "
-            f"{len(out)}. Without a hidden layer there is no width to scale with."
+            f"{names} must have one exponent for each layer of a network of depth 2 or more; got "
+            f"{' and '.join(map(str, lengths))}. Give both the depth of the network."
         )
-    return out
-
-
-def same_length(one: str, first: tuple[Any, ...], other: str, second: tuple[Any, ...]) -> None:
-    """Refuse two rows of exponents that are not for the same number of layers."""
-    if len(first) != len(second):
-        raise ValueError(
-            f"`{one}` and `{other}` must have one exponent for each layer; got {len(first)} and "
-            f"{len(second)}. Give both the depth of the network."
-        )
-
-
-def depth_of_layers(depth: Any) -> int:
-    """`depth` if it is one that a strategy can be for."""
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
-        raise ValueError(
-            f"`depth` counts weight layers and must be a whole number of at least 2, since a strategy "
-            f"scales with the width of hidden layers; got {depth!r}."
-        )
-    return depth
+    return found

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from scalewise.scaling._exact import depth_of_layers, exponents, fraction, same_length
+from scalewise._checked import checked
+from scalewise.scaling._exact import Depth, Exponent, Exponents, check_rows
 
 __all__ = ["ABC", "Layer", "Strategy", "abc", "pqr"]
 
 
+@checked
 @dataclass(frozen=True)
 class Layer:
     r"""The exponents of one layer: $p$ of its variances, $q$ and `q_bias` of its learning rates.
@@ -32,6 +34,7 @@ class Layer:
     q_bias: Fraction
 
 
+@checked
 @dataclass(frozen=True)
 class Strategy:
     r"""The exponents $p_\ell,q_\ell,r$ of a hyperparameter scaling strategy.
@@ -71,17 +74,24 @@ class Strategy:
     r: Fraction
     name: str = ""
     plain_biases: bool = False
+    _such_as = "scaling.mup()"
 
     def __init__(
-        self, p: Any, q: Any, r: Any, name: str = "", *, plain_biases: bool = False
+        self,
+        p: Exponents,
+        q: Exponents,
+        r: Exponent,
+        name: str = "",
+        *,
+        plain_biases: bool = False,
     ) -> None:
         store = object.__setattr__
-        store(self, "p", exponents("p", p))
-        store(self, "q", exponents("q", q))
-        store(self, "r", fraction("r", r))
+        first, second = check_rows(p=p, q=q)
+        store(self, "p", first)
+        store(self, "q", second)
+        store(self, "r", r)
         store(self, "name", name)
         store(self, "plain_biases", plain_biases)
-        same_length("p", self.p, "q", self.q)
 
     @property
     def depth(self) -> int:
@@ -138,7 +148,8 @@ class Strategy:
         """Exponents of the layer that makes the outputs."""
         return self._layer(self.depth - 1)
 
-    def at_depth(self, depth: int) -> Strategy:
+    @checked
+    def at_depth(self, depth: Depth) -> Strategy:
         r"""The same strategy for another depth: the exponents of its hidden layers, repeated.
 
         Args:
@@ -153,15 +164,15 @@ class Strategy:
             >>> mup().at_depth(5) == mup(depth=5)
             True
         """
-        L = depth_of_layers(depth)
-        if L == self.depth:
+        if depth == self.depth:
             return self
         hidden = self.hidden
-        p = (self.p[0], *(hidden.p,) * (L - 2), self.p[-1])
-        q = (self.q[0], *(hidden.q,) * (L - 2), self.q[-1])
+        p = (self.p[0], *(hidden.p,) * (depth - 2), self.p[-1])
+        q = (self.q[0], *(hidden.q,) * (depth - 2), self.q[-1])
         return Strategy(p, q, self.r, self.name, plain_biases=self.plain_biases)
 
-    def gauge(self, g: Any) -> Strategy:
+    @checked
+    def gauge(self, g: Exponent) -> Strategy:
         r"""The same strategy written otherwise: $q_\ell\to q_\ell+g$, $r\to r+g$.
 
         Neither the initialisation nor any update changes, so $\eta\hat H$, $\eta^2\widehat{dH}$ and every
@@ -177,14 +188,14 @@ class Strategy:
             >>> mup(depth=3).gauge(1)
             Strategy(p=(0, 0, 1), q=(0, 0, 1), r=1)
         """
-        shift = fraction("g", g)
-        q = tuple(q + shift for q in self.q)
-        return Strategy(self.p, q, self.r + shift, self.name, plain_biases=self.plain_biases)
+        q = tuple(q + g for q in self.q)
+        return Strategy(self.p, q, self.r + g, self.name, plain_biases=self.plain_biases)
 
     def canonical(self) -> Strategy:
         r"""The member of the gauge orbit with $q_1=0$."""
         return self.gauge(-self.q[0])
 
+    @checked
     def equivalent(self, other: Strategy) -> bool:
         """Whether the two differ by a gauge only: same networks, same training.
 
@@ -218,13 +229,14 @@ class Strategy:
         return self.p, self.q, self.r, self.plain_biases
 
     def __repr__(self) -> str:
-        plain = _plain(self.plain_biases)
+        plain = _plain_biases_shown(self.plain_biases)
         return f"Strategy(p={_text(self.p)}, q={_text(self.q)}, r={self.r}{plain})"
 
     def __str__(self) -> str:
         return self.name or repr(self)
 
 
+@checked
 @dataclass(frozen=True)
 class ABC:
     r"""The exponents $a_\ell,b_\ell,c$ of tensor programs.
@@ -260,29 +272,36 @@ class ABC:
     plain_biases: bool = False
 
     def __init__(
-        self, a: Any, b: Any, c: Any, name: str = "", *, plain_biases: bool = False
+        self,
+        a: Exponents,
+        b: Exponents,
+        c: Exponent,
+        name: str = "",
+        *,
+        plain_biases: bool = False,
     ) -> None:
         store = object.__setattr__
-        store(self, "a", exponents("a", a))
-        store(self, "b", exponents("b", b))
-        store(self, "c", fraction("c", c))
+        first, second = check_rows(a=a, b=b)
+        store(self, "a", first)
+        store(self, "b", second)
+        store(self, "c", c)
         store(self, "name", name)
         store(self, "plain_biases", plain_biases)
-        same_length("a", self.a, "b", self.b)
 
     @property
     def depth(self) -> int:
         r"""$L$, the number of weight layers."""
         return len(self.a)
 
-    def gauge(self, theta: Any) -> ABC:
+    @checked
+    def gauge(self, theta: Exponent) -> ABC:
         r"""$a_\ell\to a_\ell+\theta$, $b_\ell\to b_\ell-\theta$, $c\to c-2\theta$: the same training.
 
         Holds for gradient descent, with or without momentum; an adaptive optimiser breaks it.
 
         Source: Yang & Hu (13); it is Yaida (2.8) with $g=2\theta$.
         """
-        t = fraction("theta", theta)
+        t = theta
         a, b = tuple(a + t for a in self.a), tuple(b - t for b in self.b)
         return ABC(a, b, self.c - 2 * t, self.name, plain_biases=self.plain_biases)
 
@@ -296,6 +315,7 @@ class ABC:
         q = tuple(2 * a - o for a, o in zip(self.a, offsets, strict=True))
         return Strategy(p, q, -self.c, self.name, plain_biases=self.plain_biases)
 
+    @checked
     def equivalent(self, other: ABC) -> bool:
         """Whether the two differ by a gauge only."""
         return self.to_strategy().equivalent(other.to_strategy())
@@ -312,11 +332,14 @@ class ABC:
         return self.a, self.b, self.c, self.plain_biases
 
     def __repr__(self) -> str:
-        plain = _plain(self.plain_biases)
+        plain = _plain_biases_shown(self.plain_biases)
         return f"ABC(a={_text(self.a)}, b={_text(self.b)}, c={self.c}{plain})"
 
 
-def pqr(p: Any, q: Any, r: Any, *, name: str = "pqr", plain_biases: bool = False) -> Strategy:
+@checked
+def pqr(
+    p: Exponents, q: Exponents, r: Exponent, *, name: str = "pqr", plain_biases: bool = False
+) -> Strategy:
     r"""A strategy from $p_\ell,q_\ell,r$: `Strategy` by a verb.
 
     Example:
@@ -327,7 +350,10 @@ def pqr(p: Any, q: Any, r: Any, *, name: str = "pqr", plain_biases: bool = False
     return Strategy(p, q, r, name, plain_biases=plain_biases)
 
 
-def abc(a: Any, b: Any, c: Any, *, name: str = "abc", plain_biases: bool = False) -> Strategy:
+@checked
+def abc(
+    a: Exponents, b: Exponents, c: Exponent, *, name: str = "abc", plain_biases: bool = False
+) -> Strategy:
     r"""A strategy from $a_\ell,b_\ell,c$: `ABC` turned into a `Strategy`.
 
     Example:
@@ -338,7 +364,7 @@ def abc(a: Any, b: Any, c: Any, *, name: str = "abc", plain_biases: bool = False
     return ABC(a, b, c, name, plain_biases=plain_biases).to_strategy()
 
 
-def _plain(plain_biases: bool) -> str:
+def _plain_biases_shown(plain_biases: bool) -> str:
     return ", plain_biases=True" if plain_biases else ""
 
 

@@ -3,16 +3,19 @@ r"""Maximal-update scaling of any tensor of any network, from how many of its di
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated
+
+from scalewise._checked import Must, checked
+from scalewise._words import refuse_name
 
 __all__ = ["maximal_update_exponents"]
 
 _HALF = Fraction(1, 2)
+Growing = Annotated[int, Must("0, 1 or 2: no rule covers a size beyond n^2", lambda p: 0 <= p <= 2)]
 
 
-def maximal_update_exponents(
-    growing: int, role: Literal["hidden", "output"] = "hidden"
-) -> tuple[Fraction, Fraction]:
+@checked
+def maximal_update_exponents(growing: Growing, role: str = "hidden") -> tuple[Fraction, Fraction]:
     r"""$(a,b)$ of one tensor at $c=0$, under maximal-update scaling by gradient descent.
 
     | dimensions that grow | role | examples | $a$ | $b$ |
@@ -46,13 +49,8 @@ def maximal_update_exponents(
         >>> [str(x) for x in maximal_update_exponents(1)]
         ['-1/2', '1/2']
     """
-    if isinstance(growing, bool) or growing not in (0, 1, 2):
-        raise ValueError(
-            f"`growing` counts the dimensions of a tensor that grow with the width, 0, 1 or 2; got "
-            f"{growing!r}. A tensor whose size grows faster than n^2 is not covered by the rule."
-        )
     if role not in ("hidden", "output"):
-        raise ValueError(f"`role` must be 'hidden' or 'output'; got {role!r}.")
+        refuse_name("role", role, ("hidden", "output"))
     if growing == 0:
         return Fraction(0), Fraction(0)
     if role == "output":

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scalewise._checked import Count, checked
+from scalewise._words import refuse_name
 from scalewise.scaling._conditions import is_meta_critical
 from scalewise.scaling._exponents import Strategy
 
@@ -21,6 +23,7 @@ __all__ = ["OBSERVED", "Order", "differential_order", "observable_order"]
 OBSERVED = ("z", "eta_ntk", "z_eta2_dntk", "eta3_ddntk_I", "eta3_ddntk_II")
 
 
+@checked
 @dataclass(frozen=True)
 class Order:
     r"""$O(n^{\text{width}}L^{\text{depth}})$, exact exponents.
@@ -39,6 +42,7 @@ class Order:
         return f"O(n^{self.width}{depth})"
 
 
+@checked
 def observable_order(strategy: Strategy, observable: str) -> Order:
     r"""How an observable of the output scales under a strategy.
 
@@ -71,7 +75,7 @@ def observable_order(strategy: Strategy, observable: str) -> Order:
         'O(n^1)'
     """
     if observable not in OBSERVED:
-        raise ValueError(f"`observable` must be one of {', '.join(OBSERVED)}; got {observable!r}.")
+        refuse_name("observable", observable, OBSERVED)
     u, v = _hidden_and_last(strategy)
     p, top = strategy.p[-1], max(u, v)
     width, depth = {
@@ -85,7 +89,8 @@ def observable_order(strategy: Strategy, observable: str) -> Order:
     return Order(Fraction(width), Fraction(depth) if known else None)
 
 
-def differential_order(strategy: Strategy, k: int) -> Order:
+@checked
+def differential_order(strategy: Strategy, k: Count) -> Order:
     r"""How the $k$-th differential $\eta^kd_I^{k-1}H$ of the output scales; with a factor $z$ for even $k$.
 
     On the family, odd $k=2m+1$: $\mathbb E[\eta^kd_I^{k-1}H]=O(n^{-m(1-s)})=O(\gamma^m)$; even $k=2m$:
@@ -110,8 +115,6 @@ def differential_order(strategy: Strategy, k: int) -> Order:
         >>> [str(differential_order(meta("1/2", depth=2), k).width) for k in (1, 2, 3, 4, 5)]
         ['0', '-1', '-1/2', '-3/2', '-1']
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"`k` counts contractions and must be at least 1; got {k!r}.")
     u, v = _hidden_and_last(strategy)
     m, p = Fraction(k // 2), strategy.p[-1]
     own = -m + p * (m if k % 2 else m - 1)

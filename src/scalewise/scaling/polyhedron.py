@@ -8,10 +8,10 @@ trivial.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
+from scalewise._checked import checked
 from scalewise.scaling._classify import classify, readout_exponents
-from scalewise.scaling._exact import fraction
+from scalewise.scaling._exact import Exponent
 from scalewise.scaling._exponents import ABC, Strategy
 
 __all__ = ["FACETS", "chart", "facets", "from_chart", "stratum"]
@@ -25,6 +25,7 @@ FACETS = {
 """Inequalities of stability that may be equalities, and what training has there."""
 
 
+@checked
 def facets(strategy: Strategy) -> tuple[str, ...]:
     r"""The facets of the solid on which a stable strategy lies, in the order of `FACETS`; none inside.
 
@@ -51,6 +52,7 @@ def facets(strategy: Strategy) -> tuple[str, ...]:
     return tuple(name for name, on in zip(FACETS, met, strict=True) if on)
 
 
+@checked
 def stratum(strategy: Strategy) -> str:
     """The name of the part of the solid in which a stable strategy lies.
 
@@ -81,6 +83,7 @@ def stratum(strategy: Strategy) -> str:
     ]
 
 
+@checked
 def chart(strategy: Strategy) -> tuple[Fraction, Fraction, Fraction]:
     r"""$(a_1,a_2,b_2)$ of a strategy with one hidden layer, in the gauge $c=0$, where $b_1=-a_1$.
 
@@ -112,7 +115,8 @@ def chart(strategy: Strategy) -> tuple[Fraction, Fraction, Fraction]:
     return (classify(strategy).r - min(A, U)) / 2, U / 2, A - U / 2
 
 
-def from_chart(a_1: Any, a_2: Any, b_2: Any) -> Strategy:
+@checked
+def from_chart(a_1: Exponent, a_2: Exponent, b_2: Exponent) -> Strategy:
     r"""The strategy at a point of the `chart`: $(a_1,a_2)$, $(-a_1,b_2)$, $c=0$.
 
     Raises:
@@ -124,5 +128,4 @@ def from_chart(a_1: Any, a_2: Any, b_2: Any) -> Strategy:
         >>> from_chart("-1/2", "1/2", "1/2").equivalent(mup(depth=2))
         True
     """
-    first, second = fraction("a_1", a_1), fraction("a_2", a_2)
-    return ABC((first, second), (-first, fraction("b_2", b_2)), 0).to_strategy()
+    return ABC((a_1, a_2), (-a_1, b_2), 0).to_strategy()

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from scalewise._checked import checked
 from scalewise.scaling._bookkeeping import Powers, powers_after
-from scalewise.scaling._exact import exponents, fraction, same_length
+from scalewise.scaling._exact import Exponent, Exponents, check_rows
 from scalewise.scaling._exponents import ABC, Strategy
 
 __all__ = [
@@ -145,6 +146,7 @@ _TABLE = (
 )
 
 
+@checked
 @dataclass(frozen=True)
 class Region:
     r"""One of the 13 regions that the four lines cut the band of dynamical stability into.
@@ -190,7 +192,8 @@ def regions() -> tuple[Region, ...]:
     return tuple(_region(*row) for row in _TABLE)
 
 
-def region(q_sigma: Any, q_tilde: Any) -> Region:
+@checked
+def region(q_sigma: Exponent, q_tilde: Exponent) -> Region:
     r"""The region of a point of the band of dynamical stability, $-\frac12\le q_\sigma+\tilde q\le0$.
 
     Args:
@@ -207,7 +210,7 @@ def region(q_sigma: Any, q_tilde: Any) -> Region:
         >>> str(shallow.region("-1/2", 0)), str(shallow.region(-1, 1))
         ('R6 (neural tangent)', 'R12 (mean field)')
     """
-    q, tilde = fraction("q_sigma", q_sigma), fraction("q_tilde", q_tilde)
+    q, tilde = q_sigma, q_tilde
     s = q + tilde
     if not -_HALF <= s <= 0:
         side, fate = (
@@ -223,7 +226,10 @@ def region(q_sigma: Any, q_tilde: Any) -> Region:
     return next(found for found in regions() if found.signs == signs)
 
 
-def to_strategy(q_sigma: Any, q_tilde: Any, q_tilde_w: Any = None) -> Strategy:
+@checked
+def to_strategy(
+    q_sigma: Exponent, q_tilde: Exponent, q_tilde_w: Exponent | None = None
+) -> Strategy:
     r"""The strategy of depth 2 with these exponents: $a_1=b_1=b_2=0$, $a_2=-q_\sigma$, $c=-\tilde q$.
 
     Args:
@@ -246,12 +252,12 @@ def to_strategy(q_sigma: Any, q_tilde: Any, q_tilde_w: Any = None) -> Strategy:
         >>> shallow.to_strategy("-1/2", 1, 0).q == standard(depth=2).q
         True
     """
-    q, a = fraction("q_sigma", q_sigma), fraction("q_tilde", q_tilde)
-    w = a if q_tilde_w is None else fraction("q_tilde_w", q_tilde_w)
+    q, a, w = q_sigma, q_tilde, q_tilde if q_tilde_w is None else q_tilde_w
     p = -1 - 2 * q
     return Strategy((0, p), (0, w - a + p), w, f"shallow({q}, {a}{'' if w == a else f', {w}'})")
 
 
+@checked
 def coordinates(strategy: Strategy) -> tuple[Fraction, Fraction, Fraction]:
     r"""$q_\sigma,\tilde q_a,\tilde q_w$ of a strategy of depth 2: inverse of `to_strategy`, up to a gauge.
 
@@ -279,7 +285,8 @@ def coordinates(strategy: Strategy) -> tuple[Fraction, Fraction, Fraction]:
     return -(p + 1) * _HALF, r - q_a + p, r - q_w
 
 
-def deep_strategy(q: Any, q_tilde: Any, *, name: str = "hatted") -> Strategy:
+@checked
+def deep_strategy(q: Exponents, q_tilde: Exponents, *, name: str = "hatted") -> Strategy:
     r"""The strategy of any depth with $W^{(\ell)}=\sigma_\ell\hat w^{(\ell)}$, $\hat w$ of order one.
 
     $\sigma_\ell\propto n^{q_\ell}$ and learning rates $\propto n^{\tilde q_\ell}$ of $\hat w^{(\ell)}$ are
@@ -301,9 +308,8 @@ def deep_strategy(q: Any, q_tilde: Any, *, name: str = "hatted") -> Strategy:
         >>> shallow.deep_strategy((0, "-1/2", -1), (1, 1, 1)).equivalent(mup())
         True
     """
-    q, rates = exponents("q", q), exponents("q_tilde", q_tilde)
-    same_length("q", q, "q_tilde", rates)
-    a = [-own - rate * _HALF for own, rate in zip(q, rates, strict=True)]
+    own, rates = check_rows(q=q, q_tilde=q_tilde)
+    a = [-x - rate * _HALF for x, rate in zip(own, rates, strict=True)]
     return ABC(a, [rate * _HALF for rate in rates], 0, name).to_strategy()
 
 

@@ -101,7 +101,7 @@ def _compute(
         layers=None if tensors else kept,
         ntk="Theta" in leading or closure(tensors.values())[1],
         watched=pairs_to_watch(net, inputs),
-        progress=_named(progress, "kernel and NTK"),
+        progress=_progress_on(progress, "kernel and NTK"),
     )
     K = flow.diagonal
     # A kernel of 0 was let in with the inputs, and no power of it is taken.
@@ -159,7 +159,7 @@ def _tensors(
     found = one_input(net, flow.K, known) if known else {}
     rest = [letter for letter in letters.values() if letter not in found]
     if rest:
-        report = _named(progress, "tensors of finite width")
+        report = _progress_on(progress, "tensors of finite width")
         among = tensor_flow(net, flow.K, flow.Theta, rest, progress=report)
         found |= {letter: (among.values[letter], among.errors[letter]) for letter in rest}
     return {name: found[letter] for name, letter in letters.items()}
@@ -175,7 +175,7 @@ def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]
     return tuple(sorted({int(layer) for layer in kept}))
 
 
-def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+def _progress_on(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
     if progress is None:
         return None
     return lambda done, total: progress(what, done, total)

@@ -12,13 +12,14 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits._checks import array
+from scalewise._checked import checked
 
 __all__ = ["conditioned_readout"]
 
 _RANK = 1e-12  # what is smaller, relative to the largest eigenvalue, rounding may have made
 
 
+@checked
 def conditioned_readout(
     readout: Float[np.ndarray, "_output _width"],
     features: Float[np.ndarray, "_sample _width"],
@@ -52,9 +53,6 @@ def conditioned_readout(
         >>> (x @ W.T / 10).round(12).ravel().tolist()
         [1.0, -2.0]
     """
-    readout = array("readout", readout, ("output", "width"))
-    features = array("features", features, ("sample", "width"))
-    outputs = array("outputs", outputs, ("sample", "output"))
     (samples, n), rows = features.shape, (readout.shape[1], len(features))
     if rows != (n, samples) or outputs.shape != (samples, len(readout)):
         raise ValueError(

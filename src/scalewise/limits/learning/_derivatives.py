@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import erf
 
+from scalewise._checked import FiniteNumber, Positive, at_least, checked
 from scalewise._extras import require
-from scalewise.activations import Activation, activation
+from scalewise.activations import Activation
+from scalewise.activations._catalogue import ActivationLike
 from scalewise.gaussian import single_moment
-from scalewise.limits._checks import is_number, kind, positive, whole
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents
 
 __all__ = [
@@ -41,6 +42,7 @@ _REACH = 8.5  # standard deviations; what is outside is below rounding
 _LAYERS = ("beta", "gamma", "lambda_", "gamma_11", "preactivation")
 
 
+@checked
 @dataclass(frozen=True)
 class OneStep:
     r"""One step of gradient descent on one sample at infinite width; arrays run over the hidden layers.
@@ -64,6 +66,7 @@ class OneStep:
     f_1: float
 
 
+@checked
 @dataclass(frozen=True)
 class LearningDerivatives:
     r"""Derivatives of the quantities of `OneStep` with respect to $\eta$ at 0, in the same order.
@@ -87,7 +90,8 @@ class LearningDerivatives:
     f_1_third: float
 
 
-def sigma_gelu(sigma: float | int) -> Activation:
+@checked
+def sigma_gelu(sigma: Positive) -> Activation:
     r"""The relu averaged over Gaussian noise: a smooth activation for which learning can be proved.
 
     $$\phi_\sigma(x)=\tfrac12x\,\mathrm{erf}(x/\sigma)+\tfrac\sigma{2\sqrt\pi}e^{-x^2/\sigma^2}+\tfrac x2
@@ -109,7 +113,6 @@ def sigma_gelu(sigma: float | int) -> Activation:
         >>> round(float(sigma_gelu(0.7)(0.3)), 10)
         0.3826648845
     """
-    _positive("sigma", sigma)
     s, root = float(sigma), math.sqrt(math.pi)
 
     def bell(z: np.ndarray) -> np.ndarray:
@@ -137,13 +140,14 @@ def sigma_gelu(sigma: float | int) -> Activation:
     )
 
 
+@checked
 def one_step(
     strategy: Strategy | ABC,
-    phi: Any,
+    phi: ActivationLike,
     *,
-    square: float | int,
-    eta: float | int,
-    nodes: int = _NODES,
+    square: Positive,
+    eta: FiniteNumber,
+    nodes: Annotated[int, at_least(8)] = _NODES,
 ) -> OneStep:
     r"""One step on one sample at any rate, by quadrature in three dimensions.
 
@@ -174,10 +178,6 @@ def one_step(
         0.7081912
     """
     flags, sigma = _Flags(strategy), _smooth(phi)
-    _positive("square", square)
-    if not (is_number(eta) and math.isfinite(eta)):
-        raise ValueError(f"`eta` must be finite; got {eta!r}.")
-    whole("nodes", nodes, 8)
     start, back = _at_start(sigma, float(square), len(flags.theta))
     # Evenly spaced: near a pole, tanh has them, this converges where Gauss's nodes stall.
     x = np.linspace(-_REACH, _REACH, nodes)
@@ -205,7 +205,10 @@ def one_step(
     return OneStep(eta=float(eta), **layers, f_1=float(f_1))
 
 
-def derivatives(strategy: Strategy | ABC, phi: Any, *, square: float | int) -> LearningDerivatives:
+@checked
+def derivatives(
+    strategy: Strategy | ABC, phi: ActivationLike, *, square: Positive
+) -> LearningDerivatives:
     r"""Second derivatives of one step with respect to the rate at 0, and the first and third of the output.
 
     With $C=(\beta^\ell)^2\,\mathbb E(\dot Z_0^\ell)^2$ and all Gaussian means at $Z_0^\ell$,
@@ -242,7 +245,6 @@ def derivatives(strategy: Strategy | ABC, phi: Any, *, square: float | int) -> L
         2.11409
     """
     flags, sigma = _Flags(strategy), _smooth(phi)
-    _positive("square", square)
     start, back = _at_start(sigma, float(square), len(flags.theta))
     found: list[tuple[float, ...]] = []
     beta = gamma_11 = d_beta = d_gamma = d_lambda = d_gamma_11 = 0.0
@@ -270,7 +272,6 @@ class _Flags:
     """Which layers learn at the first step, and by what the output moves."""
 
     def __init__(self, strategy: Strategy | ABC) -> None:
-        kind("strategy", strategy, {Strategy: "a strategy such as sw.scaling.mup()", ABC: "an ABC"})
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
         found = classify(plain)
         if not found.stable or found.r != 0:
@@ -304,15 +305,10 @@ def _at_start(sigma: Activation, square: float, layers: int) -> tuple[list[float
     return variances[:-1], [math.prod(slopes[k:], start=1.0) for k in range(1, layers + 1)]
 
 
-def _smooth(phi: Any) -> Activation:
-    sigma = activation(phi)
+def _smooth(sigma: Activation) -> Activation:
     if not sigma.is_smooth:
         raise ValueError(
             f"The derivatives of learning need three derivatives of the activation; {sigma.name!r} has a kink or "
             "a break. Take a smooth one, such as sigma_gelu of a small sigma for relu."
         )
     return sigma
-
-
-def _positive(name: str, value: float | int) -> None:
-    positive(name, value)

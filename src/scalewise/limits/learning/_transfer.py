@@ -7,14 +7,13 @@ the width in every kernel regime and stays where features are learned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Index, checked
 from scalewise._threads import blas_threads_for
-from scalewise.limits._checks import is_whole, kind
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, descend
 from scalewise.limits._network import Network, powers
@@ -26,13 +25,14 @@ from scalewise.limits.methods._real import real_seeds, real_start
 __all__ = ["transfer_gap"]
 
 
+@checked
 def transfer_gap(
     net: Network,
     pretraining: Task,
     task: Task,
     sgd: SGD,
     *,
-    steps: tuple[int, int],
+    steps: tuple[Index, Index],
     on: Finite,
     head_only: bool = False,
 ) -> Float[np.ndarray, "_seed _time _sample _output"]:
@@ -70,11 +70,6 @@ def transfer_gap(
         >>> gap.shape, float(abs(gap).max())
         ((1, 4, 2, 1), 0.0)
     """
-    kind("net", net, {Network: "a Network of `scalewise.limits`"})
-    for name, value in (("pretraining", pretraining), ("task", task)):
-        kind(name, value, {Task: "a Task of `scalewise.limits`"})
-    kind("sgd", sgd, {SGD: "SGD(eta)"})
-    kind("on", on, {Finite: "Finite(n), for both trainings take the same real weights"})
     if sgd.momentum or sgd.weight_decay:
         raise ValueError(
             "`transfer_gap` needs plain descent; set `momentum` and `weight_decay` to 0."
@@ -88,9 +83,6 @@ def transfer_gap(
         raise ValueError(
             f"Both tasks must have as many features; `pretraining` has {given} and `task` {features}."
         )
-    two = isinstance(steps, Sequence) and len(steps) == 2
-    if not two or not all(is_whole(count) and count >= 0 for count in steps):
-        raise ValueError(f"`steps` must be two counts of at least 0; got {steps!r}.")
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         outputs = [
             _second(net, (pretraining, task), sgd, (T, steps[1]), on, head_only)

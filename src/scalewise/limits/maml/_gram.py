@@ -27,10 +27,10 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits._checks import array, kind, precision, whole
+from scalewise._checked import Index, Precision, checked
 from scalewise.limits._few_shot import (
+    Rate,
     augmented,
-    check_rate,
     contrasts,
     softmax_loss,
     through_softmax,
@@ -44,12 +44,12 @@ _ROUNDING = 1e-3
 __all__ = [
     "GramNet",
     "adapted_outputs",
-    "check_net",
     "gram_net",
     "step",
 ]
 
 
+@checked
 @dataclass(frozen=True)
 class GramNet:
     r"""A linear network of any width, or the limit, by the products that decide its training.
@@ -68,11 +68,9 @@ class GramNet:
     A: Float[np.ndarray, "output output"]
     C: Float[np.ndarray, "augmented augmented"]
     alpha: float
+    _such_as = "limits.maml.gram_net(net)"
 
     def __post_init__(self) -> None:
-        for name in ("M", "A", "C"):
-            values = array(f"GramNet.{name}", getattr(self, name), ("row", "column"))
-            object.__setattr__(self, name, values)
         outputs, inputs = self.M.shape
         if self.A.shape != (outputs, outputs) or self.C.shape != (inputs, inputs):
             raise ValueError(
@@ -81,7 +79,8 @@ class GramNet:
             )
 
 
-def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
+@checked
+def gram_net(net: LinearNet, *, dtype: Precision = np.float64) -> GramNet:
     r"""The products $M,A,C$ of a network or of the limit.
 
     Args:
@@ -102,8 +101,6 @@ def gram_net(net: LinearNet, *, dtype: type = np.float64) -> GramNet:
         >>> gram_net(linear.limit(784, 5, sigma_v=1 / 32)).M.shape
         (5, 785)
     """
-    kind("net", net, {LinearNet: "a LinearNet, such as linear.limit(inputs, outputs)"})
-    precision(dtype)
     P = _weights(net)
     M, A, C = net.v @ P, net.v @ net.v.T, P.T @ P
     return GramNet(M.astype(dtype), A.astype(dtype), C.astype(dtype), net.alpha)
@@ -119,8 +116,9 @@ def _weights(net: LinearNet) -> np.ndarray:
 Net = TypeVar("Net", GramNet, LinearNet)
 
 
+@checked
 def adapted_outputs(
-    net: GramNet | LinearNet, tasks: Tasks, *, steps: int = 20, inner_rate: float = 0.4
+    net: GramNet | LinearNet, tasks: Tasks, *, steps: Index = 20, inner_rate: Rate = 0.4
 ) -> Float[np.ndarray, "task query output"]:
     r"""Outputs on the queries after adapting to each task on its own.
 
@@ -143,9 +141,7 @@ def adapted_outputs(
 
     Source: TP4 J.2.1; the closed form is derived.
     """
-    whole("steps", steps, 0)
-    check_rate("inner_rate", inner_rate)
-    net = products_of(net, tasks)
+    net = products_of(net)
     X = augmented(np.concatenate([tasks.support, tasks.query], axis=1), net.alpha, net.M)
     T, _, D = X.shape
     s = tasks.support.shape[1]
@@ -166,16 +162,9 @@ def adapted_outputs(
     return F[:, s:]
 
 
-def products_of(net: GramNet | LinearNet, tasks: Tasks) -> GramNet:
-    """The products of either kind of net, when there are tasks for it."""
-    check_net(net, tasks)
+def products_of(net: GramNet | LinearNet) -> GramNet:
+    """The products of either kind of net."""
     return gram_net(net) if isinstance(net, LinearNet) else net
-
-
-def check_net(net: GramNet | LinearNet, tasks: Tasks) -> None:
-    """Refuse what is not a net of this room, and what is not tasks."""
-    kind("net", net, {GramNet: "a GramNet", LinearNet: "a LinearNet"})
-    kind("tasks", tasks, {Tasks: "Tasks"})
 
 
 def _adapt(
@@ -192,6 +181,7 @@ def _adapt(
     return new_F, new_Q, new_A
 
 
+@checked
 def step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
     r"""One meta-step over a batch of tasks: adapt each, add the gradients on the queries, clip, update.
 
@@ -217,8 +207,6 @@ def step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
     Source: TP4 J.2.1 steps 1-6 with Algorithm 3; the closed form is derived. The source's code adds the
         gradients of the tasks, as is done here.
     """
-    check_net(net, tasks)
-    kind("settings", settings, {Maml: "Maml settings"})
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(net, GramNet):
             value, gradient = _gradient(

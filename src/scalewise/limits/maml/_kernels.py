@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits._checks import array, kind, not_negative, precision, whole
-from scalewise.limits._few_shot import check_rate, softmax_loss
+from scalewise._arrays import finite_array
+from scalewise._checked import Count, Index, Must, NotNegative, Precision, checked
+from scalewise.limits._few_shot import Rate, softmax_loss
 from scalewise.limits.maml._tasks import Maml, Tasks
 
 __all__ = [
@@ -35,10 +37,14 @@ __all__ = [
     "kernel_step",
 ]
 
-Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Kernel = Annotated[
+    Callable[[np.ndarray, np.ndarray], np.ndarray],
+    Must("a function of two arrays of rows, such as limits.maml.ReluGP()"),
+]
 _TILE = 4096  # stored examples per product: the kernel of more would not stay in cache
 
 
+@checked
 @dataclass(frozen=True)
 class ReluGP:
     r"""Kernel of the last features of a wide ReLU net: only the readout is trained.
@@ -59,20 +65,18 @@ class ReluGP:
         [[0.5, 0.159155]]
     """
 
-    sigma_u: float = 1.0
-    sigma_b: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_sigmas(self)
+    sigma_u: NotNegative = 1.0
+    sigma_b: NotNegative = 1.0
 
     def __call__(
-        self, x: Float[np.ndarray, "*task a input"], y: Float[np.ndarray, "*task b input"]
+        self, x: Float[np.ndarray, "*task a input"], y: Float[np.ndarray, "*_"]
     ) -> Float[np.ndarray, "*task a b"]:
         """K of every pair of rows; axes in front are kept apart."""
         size, cosine, _ = _geometry(x, y, self.sigma_u, self.sigma_b)
         return _outputs(size, cosine, math.pi - np.arccos(cosine)) / (2 * math.pi)
 
 
+@checked
 @dataclass(frozen=True)
 class ReluNTK:
     r"""Tangent kernel of a wide ReLU net with one hidden layer, all but the last bias trained.
@@ -93,15 +97,12 @@ class ReluNTK:
         1.5
     """
 
-    sigma_u: float = 1.0
-    sigma_v: float = 1.0
-    sigma_b: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_sigmas(self)
+    sigma_u: NotNegative = 1.0
+    sigma_v: NotNegative = 1.0
+    sigma_b: NotNegative = 1.0
 
     def __call__(
-        self, x: Float[np.ndarray, "*task a input"], y: Float[np.ndarray, "*task b input"]
+        self, x: Float[np.ndarray, "*task a input"], y: Float[np.ndarray, "*_"]
     ) -> Float[np.ndarray, "*task a b"]:
         """K of every pair of rows; axes in front are kept apart."""
         size, cosine, dot = _geometry(x, y, self.sigma_u, self.sigma_b)
@@ -119,7 +120,7 @@ def _geometry(
     x: np.ndarray, y: np.ndarray, sigma_u: float, sigma_b: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """|g||g'|, cosine of the angle between them, and the product of the inputs."""
-    x, y = array("x", x), array("y", y)
+    x, y = finite_array("`x`", x), finite_array("`y`", y)
     if min(x.ndim, y.ndim) < 2 or x.shape[-1] != y.shape[-1] or x.ndim != y.ndim:
         raise ValueError(
             "A kernel takes two arrays of rows with equally many features, `x` and `y`, and equally many axes in "
@@ -136,15 +137,10 @@ def _geometry(
     return size, np.clip(cosine, -1, 1, out=cosine), dot
 
 
-def _check_sigmas(kernel: ReluGP | ReluNTK) -> None:
-    for name, value in vars(kernel).items():
-        not_negative(f"{type(kernel).__name__}.{name}", value)
-
-
 class _Buffer:
     """Rows that models share: one that has seen them all may add to them, any other copies."""
 
-    def __init__(self, columns: tuple[int, ...], dtype: type) -> None:
+    def __init__(self, columns: tuple[int, ...], dtype: Any) -> None:
         self.parts = [np.empty((64, c), dtype) for c in columns]
         self.used = 0
 
@@ -163,6 +159,7 @@ class _Buffer:
         return target
 
 
+@checked
 @dataclass(frozen=True)
 class KernelModel:
     r"""$f_Q$: a kernel and the examples stored so far.
@@ -175,6 +172,7 @@ class KernelModel:
     kernel: Kernel
     count: int
     _buffer: _Buffer
+    _such_as = "limits.maml.kernel_model(kernel, inputs, outputs)"
 
     @property
     def x(self) -> Float[np.ndarray, "stored input"]:
@@ -186,8 +184,9 @@ class KernelModel:
         """Their coefficients."""
         return self._buffer.parts[1][: self.count]
 
+    @checked
     def extended(
-        self, x: Float[np.ndarray, "more input"], q: Float[np.ndarray, "_more output"]
+        self, x: Float[np.ndarray, "_more _input"], q: Float[np.ndarray, "_more _output"]
     ) -> KernelModel:
         r"""The model with more examples stored: $Q\cup\{(\zeta,q)\}$; this one is not changed.
 
@@ -198,7 +197,6 @@ class KernelModel:
         Raises:
             ValueError: If shapes do not fit.
         """
-        x, q = array("x", x, ("more", "input")), array("q", q, ("more", "output"))
         if len(x) != len(q) or (x.shape[1], q.shape[1]) != (self.x.shape[1], self.q.shape[1]):
             raise ValueError(
                 f"`x` and `q` must be equally many rows of {self.x.shape[1]} and {self.q.shape[1]} numbers; got "
@@ -208,11 +206,9 @@ class KernelModel:
         return replace(self, count=self.count + len(x), _buffer=buffer)
 
 
-_MODEL = {KernelModel: "a KernelModel, such as kernel_model(ReluGP(), inputs, outputs)"}
-
-
+@checked
 def kernel_model(
-    kernel: Kernel, inputs: int, outputs: int, *, dtype: type = np.float64
+    kernel: Kernel, inputs: Count, outputs: Count, *, dtype: Precision = np.float64
 ) -> KernelModel:
     r"""The empty model, $f_Q=0$.
 
@@ -233,16 +229,10 @@ def kernel_model(
         >>> kernel_model(ReluGP(), 784, 5).count
         0
     """
-    if not callable(kernel):
-        raise TypeError(
-            f"`kernel` must be a function of two arrays of rows, such as ReluGP() or ReluNTK(); got {kernel!r}."
-        )
-    whole("inputs", inputs, 1)
-    whole("outputs", outputs, 1)
-    precision(dtype)
     return KernelModel(kernel, 0, _Buffer((inputs, outputs), dtype))
 
 
+@checked
 def kernel_outputs(
     model: KernelModel, x: Float[np.ndarray, "sample input"]
 ) -> Float[np.ndarray, "sample output"]:
@@ -257,8 +247,6 @@ def kernel_outputs(
 
     Source: TP4 J.2.3.
     """
-    kind("model", model, _MODEL)
-    x = array("x", x, ("sample", "feature"))
     if x.shape[-1] != model.x.shape[1]:
         raise ValueError(
             f"`x` must have {model.x.shape[1]} features for this model; got {x.shape[-1]}."
@@ -284,8 +272,9 @@ def _values(model: KernelModel, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return found
 
 
+@checked
 def kernel_adapted_outputs(
-    model: KernelModel, tasks: Tasks, *, steps: int = 20, inner_rate: float = 0.4
+    model: KernelModel, tasks: Tasks, *, steps: Index = 20, inner_rate: Rate = 0.4
 ) -> Float[np.ndarray, "task query output"]:
     r"""Outputs on the queries after adapting to each task on its own: pushed, judged, popped.
 
@@ -303,10 +292,6 @@ def kernel_adapted_outputs(
 
     Source: TP4 Algorithm 4, lines 5-20; several steps repeat lines 7-12.
     """
-    kind("model", model, _MODEL)
-    kind("tasks", tasks, {Tasks: "Tasks"})
-    whole("steps", steps, 0)
-    check_rate("inner_rate", inner_rate)
     X = np.concatenate([tasks.support, tasks.query], axis=1).astype(model.x.dtype, copy=False)
     T, m, D = X.shape
     s = tasks.support.shape[1]
@@ -324,6 +309,7 @@ def kernel_adapted_outputs(
     return F[:, s:]
 
 
+@checked
 def kernel_step(
     model: KernelModel, tasks: Tasks, settings: Maml, *, batched: bool = True
 ) -> tuple[KernelModel, float]:
@@ -347,12 +333,10 @@ def kernel_step(
 
     Source: TP4 Algorithm 4.
     """
-    kind("settings", settings, {Maml: "Maml settings"})
     if settings.second_order:
         raise ValueError(
             "`maml.kernel_step` is Algorithm 4, which is first order; got `Maml.second_order=True`."
         )
-    kind("tasks", tasks, {Tasks: "Tasks"})
     if not batched:
         losses = []
         for i in range(len(tasks.support)):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits._few_shot import augmented, check_rate, contrasts
+from scalewise._checked import checked
+from scalewise.limits._few_shot import Rate, augmented, contrasts
 from scalewise.limits.linear import LinearNet
 from scalewise.limits.maml._gram import GramNet, products_of
 from scalewise.limits.maml._tasks import Tasks
@@ -20,8 +21,9 @@ from scalewise.limits.maml._tasks import Tasks
 __all__ = ["bias_response"]
 
 
+@checked
 def bias_response(
-    net: GramNet | LinearNet, tasks: Tasks, inner_rate: float
+    net: GramNet | LinearNet, tasks: Tasks, inner_rate: Rate
 ) -> Float[np.ndarray, " contrast"]:
     r"""How much of a class bias one step of adaptation takes back.
 
@@ -66,8 +68,7 @@ def bias_response(
         >>> bias_response(linear.limit(1, 2, sigma_v=0.5), Tasks(x, y, x, y), 0.4).round(12).tolist()
         [0.3]
     """
-    check_rate("inner_rate", inner_rate)
-    net = products_of(net, tasks)
+    net = products_of(net)
     # The mean over pairs is the product of means, one task at a time.
     x_s, x_q = (
         augmented(x, net.alpha, net.M).mean(1, dtype=np.float64)

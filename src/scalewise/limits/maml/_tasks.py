@@ -6,16 +6,18 @@ Source: TP4 J.2.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from scalewise.limits._checks import array, is_number
-from scalewise.limits._few_shot import check_rate
+from scalewise._checked import Must, checked
+from scalewise.limits._few_shot import Rate
 
 __all__ = ["Maml", "Tasks", "accuracies"]
 
 
+@checked
 @dataclass(frozen=True)
 class Tasks:
     """A batch of few-shot classification tasks of equal shape.
@@ -38,17 +40,15 @@ class Tasks:
 
     def __post_init__(self) -> None:
         for name in ("support", "query"):
-            x = array(f"Tasks.{name}", getattr(self, name), ("task", name, "input"))
-            label = f"Tasks.{name}_class"
-            y = array(label, getattr(self, f"{name}_class"), ("task", name), whole=True)
+            x, y = getattr(self, name), getattr(self, f"{name}_class")
             if not x.size:
                 raise ValueError(
                     f"`Tasks.{name}` needs at least one task, one sample and one feature; got shape {x.shape}."
                 )
             if y.size and y.min() < 0:
-                raise ValueError(f"`{label}` must hold classes from 0 on; got {y.min()}.")
-            object.__setattr__(self, name, x)
-            object.__setattr__(self, f"{name}_class", y)
+                raise ValueError(
+                    f"`Tasks.{name}_class` must hold classes from 0 on; got {y.min()}."
+                )
         fits = (
             self.support.shape[:2] == self.support_class.shape
             and self.query.shape[:2] == self.query_class.shape
@@ -63,6 +63,7 @@ class Tasks:
             )
 
 
+@checked
 @dataclass(frozen=True)
 class Maml:
     r"""Hyperparameters of meta-training; the defaults are those of the source's experiment.
@@ -87,24 +88,16 @@ class Maml:
     Source: TP4 J.2.1.
     """
 
-    inner_rate: float = 0.4
-    rate: float = 0.1
-    clip: float = 0.5
-    weight_decay: float = 0.0
+    inner_rate: Rate = 0.4
+    rate: Rate = 0.1
+    clip: Annotated[float | int, Must("a positive number", lambda v: v > 0)] = 0.5
+    weight_decay: Rate = 0.0
     second_order: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("inner_rate", "rate", "weight_decay"):
-            check_rate(f"Maml.{name}", getattr(self, name))
-        if not (is_number(self.clip) and self.clip > 0):
-            raise ValueError(
-                f"`Maml.clip` is the largest norm of a gradient and must be positive; got "
-                f"{self.clip!r}."
-            )
 
-
+@checked
 def accuracies(
-    outputs: Float[np.ndarray, "task query output"], classes: Int[np.ndarray, "task query"]
+    outputs: Float[np.ndarray, "task query output"], classes: Int[np.ndarray, "_task _query"]
 ) -> Float[np.ndarray, " task"]:
     """Fraction of the queries of each task whose largest output is that of their class.
 
@@ -118,8 +111,6 @@ def accuracies(
     Raises:
         ValueError: If shapes do not fit, there is no query, or a number is not finite.
     """
-    outputs = array("outputs", outputs, ("task", "query", "output"))
-    classes = array("classes", classes, ("task", "query"), whole=True)
     if outputs.shape[:2] != classes.shape or not outputs.size:
         raise ValueError(
             "`classes` needs one class for each query of `outputs`, and at least one; got shapes "

@@ -29,7 +29,7 @@ class Kernels:
     """The kernels of a network in the kernel regime: of its training, its initial outputs and its features."""
 
     def __init__(self, job: Job) -> None:
-        _refuse(job)
+        _check_job(job)
         X = job.task.all_inputs
         self.theta = limit_kernel(job.net, X, decoupled=job.decoupled)
         self.initial = initial_kernel(job.net, X)
@@ -121,7 +121,7 @@ def drawn_outputs(K: Square, shape: tuple[int, int, int], seed: int) -> np.ndarr
     return root @ generator(seed).standard_normal(shape)
 
 
-def _refuse(job: Job) -> None:
+def _check_job(job: Job) -> None:
     if job.sgd.weight_decay:
         raise ValueError(
             "Weight decay shrinks the initial weights and the kernel with them, so the limit does not have a "

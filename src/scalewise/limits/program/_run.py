@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import Must, checked
 from scalewise._threads import blas_threads_for
-from scalewise.limits._checks import kind
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._noise import generator
 from scalewise.limits._on import Exact, Finite, Infinite, Lazy, Printed
@@ -23,18 +23,10 @@ from scalewise.limits.program._values import Scalar
 
 __all__ = ["run"]
 
-Program = Callable[[Space], dict[str, Any]]
+Program = Annotated[Callable[[Space], dict[str, Any]], Must("a function of a limits.program.Space")]
 
 
-_PLACES: dict[type, str] = {
-    Finite: "Finite(n)",
-    Lazy: "Lazy(width)",
-    Infinite: "Infinite(tolerance)",
-    Printed: "Printed(samples)",
-    Exact: "Exact()",
-}
-
-
+@checked
 def run(program: Program, on: Finite | Lazy | Infinite | Printed | Exact) -> xr.Dataset:
     r"""Run a program at a finite width or in the limit.
 
@@ -63,11 +55,6 @@ def run(program: Program, on: Finite | Lazy | Infinite | Printed | Exact) -> xr.
         >>> bool(abs(run(program, Lazy(10**5)).square - 0.3943) < 0.005)
         True
     """
-    kind("on", on, _PLACES)
-    if not callable(program):
-        raise TypeError(
-            f"`program` must be a function of a space; got {type(program).__name__}. See `Space`."
-        )
     with blas_threads_for():
         if isinstance(on, Infinite):
             return _to_tolerance(program, on)

@@ -3,11 +3,12 @@ r"""What a program is given: the maker of its initial vectors and matrices, aver
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float
 
-from scalewise.limits._checks import is_number, not_negative, positive, table
+from scalewise._checked import FiniteNumber, Index, NotNegative, Positive, checked
 from scalewise.limits.program._values import Algebra, Matrix, Product, Scalar, Vector
 
 __all__ = ["Space"]
@@ -62,16 +63,23 @@ class Space:
         """The width."""
         return self._maker.n
 
-    def vector(self, *, sigma: float | int = 1.0, ratio: float | int = 1.0) -> Vector:
+    @checked
+    def vector(self, *, sigma: NotNegative = 1.0, ratio: Positive = 1.0) -> Vector:
         r"""An initial vector with independent coordinates $N(0,\sigma^2)$.
 
         Args:
             sigma: $\sigma$, finite and at least 0.
             ratio: Width of its space in units of $n$.
         """
-        return self.vectors([[_sigma(sigma) ** 2]], ratio=ratio)[0]
+        return self.vectors([[float(sigma) ** 2]], ratio=ratio)[0]
 
-    def vectors(self, covariance: Any, *, ratio: float | int = 1.0) -> list[Vector]:
+    @checked
+    def vectors(
+        self,
+        covariance: Annotated[Any, Float[np.ndarray, "vector vector"]],
+        *,
+        ratio: Positive = 1.0,
+    ) -> list[Vector]:
         """Initial vectors whose coordinates are jointly Gaussian, independent from row to row.
 
         Args:
@@ -81,21 +89,21 @@ class Space:
         Raises:
             ValueError: If it is not a covariance matrix.
         """
-        positive("ratio", ratio)
-        K = table("covariance", covariance)
-        if K.ndim != 2 or not K.size or K.shape[0] != K.shape[1] or not np.allclose(K, K.T):
+        K = np.asarray(covariance, dtype=np.float64)
+        if not K.size or K.shape[0] != K.shape[1] or not np.allclose(K, K.T):
             raise ValueError(f"`covariance` must be a symmetric matrix; got shape {K.shape}.")
         if np.linalg.eigvalsh(K).min() < -1e-10 * np.abs(K).max():
             raise ValueError("`covariance` must be finite and positive semidefinite; it is not.")
         return [Vector(self._maker, v, ratio) for v in self._maker.gaussians(K, ratio)]
 
+    @checked
     def matrix(
         self,
         name: str,
         *,
-        sigma: float | int = 1.0,
+        sigma: NotNegative = 1.0,
         transposed: bool = False,
-        ratios: tuple[float | int, float | int] = (1.0, 1.0),
+        ratios: tuple[Positive, Positive] = (1.0, 1.0),
     ) -> Matrix:
         r"""An initial matrix with independent entries $N(0,\sigma^2/n_\text{in})$.
 
@@ -105,24 +113,18 @@ class Space:
             transposed: Whether the program multiplies with its transpose too.
             ratios: Widths of output and input space in units of $n$.
         """
-        if not (isinstance(ratios, Sequence) and len(ratios) == 2):
-            raise ValueError(
-                f"`ratios` must be two widths in units of n, of output and input space; got {ratios!r}."
-            )
-        for ratio in ratios:
-            positive("ratios", ratio)
-        if is_number(sigma) and sigma == 0:
+        if sigma == 0:
             raise ValueError("`sigma` of a matrix must be positive; got 0. Leave the product out.")
-        product = self._maker.matrix(ratios, _sigma(sigma), transposed)
+        product = self._maker.matrix(ratios, float(sigma), transposed)
         return Matrix(name, product, self._maker, ratios=ratios, transposed=transposed)
 
-    def scalar(self, value: float | int) -> Scalar:
+    @checked
+    def scalar(self, value: FiniteNumber) -> Scalar:
         """A number as a scalar of the program; finite."""
-        if not is_number(value):
-            raise ValueError(f"`value` of a scalar must be a number; got {value!r}.")
         return Scalar(self._maker, float(value))
 
-    def apply(self, phi: Any, *arguments: Vector | Scalar | float, order: int = 0) -> Vector:
+    @checked
+    def apply(self, phi: Any, *arguments: Vector | Scalar | float, order: Index = 0) -> Vector:
         r"""A nonlinearity, coordinate by coordinate.
 
         Args:
@@ -144,24 +146,19 @@ class Space:
             )
         first = vectors[0]
         values = [first._with(a) for a in arguments]
-        if any(value is None for value in values):
-            raise TypeError(
-                "`apply` takes vectors, scalars and numbers; got "
-                f"{', '.join(type(a).__name__ for a in arguments)}. Bind what else it needs in a function."
-            )
         return first._new(self._maker.apply(phi, order, values))
 
-    def mean(self, vector: Any) -> Scalar:
+    @checked
+    def mean(self, vector: Vector) -> Scalar:
         r"""The coordinate average $\frac1n\sum_\alpha x_\alpha$; in the limit, $\mathbb EZ^x$.
 
         Raises:
             ValueError: If it is not finite.
             TypeError: If it is taken of anything but a vector.
         """
-        if not isinstance(vector, Vector):
-            raise TypeError(f"`mean` is taken of a vector; got {type(vector).__name__}.")
         return Scalar(self._maker, self._maker.mean(vector.value))
 
+    @checked
     def combine(self, coefficients: Sequence[Any], vectors: Sequence[Vector]) -> Vector | float:
         """Sum of scalars times vectors; 0 if there are none."""
         if len(coefficients) != len(vectors):
@@ -172,8 +169,3 @@ class Space:
         for c, v in zip(coefficients, vectors, strict=True):
             found = c * v + found
         return found
-
-
-def _sigma(sigma: float | int) -> float:
-    not_negative("sigma", sigma)
-    return float(sigma)

@@ -105,6 +105,8 @@ class _Arithmetic:
 class Scalar(_Arithmetic):
     r"""A scalar $\theta$: a number, one for each seed, or its limit."""
 
+    _such_as = "space.scalar(1.0)"
+
     def __init__(self, algebra: Algebra, value: Any) -> None:
         if np.iscomplexobj(value) or not np.isfinite(value).all():
             raise ValueError(
@@ -146,6 +148,8 @@ class Vector(_Arithmetic):
         value: In that algebra.
         ratio: Width of its space in units of $n$.
     """
+
+    _such_as = "space.vector()"
 
     def __init__(self, algebra: Algebra, value: Any, ratio: float | int = 1.0) -> None:
         self.algebra, self.value, self.ratio = algebra, value, ratio

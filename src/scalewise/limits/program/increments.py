@@ -11,13 +11,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from jaxtyping import Float
 
+from scalewise._checked import Index, checked
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
-from scalewise.limits._network import Network, power
+from scalewise.limits._network import Network, Width, power
 from scalewise.limits._task import Task
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
@@ -27,6 +29,7 @@ from scalewise.scaling import Strategy, readout_exponents, update_exponents
 __all__ = ["Thetas", "incremental", "thetas"]
 
 
+@checked
 @dataclass(frozen=True)
 class Thetas:
     r"""The scalars of the program of increments, tuples by hidden layer.
@@ -54,7 +57,8 @@ class Thetas:
     f_features: float | int
 
 
-def thetas(strategy: Strategy, n: float | int) -> Thetas:
+@checked
+def thetas(strategy: Strategy, n: Width) -> Thetas:
     r"""The scalars of a stable strategy at width $n$, or their limits.
 
     Args:
@@ -92,8 +96,12 @@ def thetas(strategy: Strategy, n: float | int) -> Thetas:
     )
 
 
+Start = Annotated[Any, Float[np.ndarray, " sample"]]
+
+
+@checked
 def incremental(
-    net: Network, task: Task, sgd: SGD, *, steps: int, start: np.ndarray | None = None
+    net: Network, task: Task, sgd: SGD, *, steps: Index, start: Start | None = None
 ) -> Callable[[Space], Any]:
     r"""The program of training by increments.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits._checks import kind, whole
+from scalewise._checked import Index, checked
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
 from scalewise.limits._losses import LOSSES, Loss
@@ -19,12 +19,13 @@ from scalewise.limits.program._values import Matrix, Vector
 __all__ = ["error_factor", "sample_by_sample", "taught", "trained"]
 
 
+@checked
 def trained(
     net: Network,
     task: Task,
     sgd: SGD,
     *,
-    steps: int,
+    steps: Index,
     decoupled: bool = False,
     observe: Callable[..., Any] | None = None,
 ) -> Callable[[Space], Any]:
@@ -83,10 +84,6 @@ def trained(
 
 def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: bool) -> Job:
     """What a program of training can do: plain descent on one sample after another."""
-    kind("net", net, {Network: "a Network of `scalewise.limits`"})
-    kind("task", task, {Task: "a Task of `scalewise.limits`"})
-    kind("sgd", sgd, {SGD: "SGD(eta)"})
-    whole("steps", steps, 0)
     if task.targets.shape[1] != 1:
         raise ValueError(
             f"A program of training is of one output; `targets` have {task.targets.shape[1]} columns. Use `train`."

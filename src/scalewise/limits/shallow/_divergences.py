@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betaln, digamma, gammaln
 
-from scalewise.limits._checks import array, is_whole
+from scalewise._checked import FiniteNumber, Index, checked
 
 __all__ = [
     "beta_divergence",
@@ -21,9 +21,10 @@ __all__ = [
     "probability_divergence",
 ]
 
-Numbers = Float[np.ndarray, "..."] | float
+Numbers = Float[np.ndarray, "..."] | FiniteNumber
 
 
+@checked
 def gaussian_divergence(m: Numbers, v: Numbers, m_star: Numbers, v_star: Numbers) -> Numbers:
     r"""$\mathrm{KL}(N(m,v)\,\|\,N(m_*,v_*))=\frac12\big[\ln\frac{v_*}{v}+\frac{v+(m-m_*)^2}{v_*}-1\big]$.
 
@@ -49,9 +50,10 @@ def gaussian_divergence(m: Numbers, v: Numbers, m_star: Numbers, v_star: Numbers
     return 0.5 * (ratio - 1 - np.log(ratio) + (np.asarray(m) - m_star) ** 2 / v_star)
 
 
+@checked
 def logit_divergence(
     outputs: Float[np.ndarray, "seed ..."], reference: Float[np.ndarray, "other_seed ..."]
-) -> Float[np.ndarray, ...] | float:
+) -> Float[np.ndarray, "*_"] | float:
     r"""$D_\mathrm{logits}$: Kullback-Leibler divergence of Gaussian fits over seeds, for each input.
 
     Args:
@@ -67,12 +69,13 @@ def logit_divergence(
 
     Source: Golikov (26), (135); several classes: a diagonal Gaussian, the sum over classes.
     """
-    outputs, reference = _of_equal_inputs("outputs", outputs, reference)
+    _check_equal_inputs("outputs", outputs, reference)
     (m, v), (m_star, v_star) = _moments("outputs", outputs), _moments("reference", reference)
     return gaussian_divergence(m, v, m_star, v_star)
 
 
-def divergence_floor(seeds: int, reference_seeds: int | None = None) -> float:
+@checked
+def divergence_floor(seeds: Index, reference_seeds: Index | None = None) -> float:
     r"""What `logit_divergence` is on average between two samples of the same Gaussian law.
 
     $$\frac12\Big[\frac{n_*-1}{n_*-3}\Big(1+\frac1n+\frac1{n_*}\Big)-1
@@ -93,7 +96,7 @@ def divergence_floor(seeds: int, reference_seeds: int | None = None) -> float:
         0.271429
     """
     n, n_star = seeds, seeds if reference_seeds is None else reference_seeds
-    if not (is_whole(n) and is_whole(n_star)) or n < 2 or n_star < 4:
+    if n < 2 or n_star < 4:
         raise ValueError(
             f"The mean of the divergence exists from 2 seeds on, and 4 of the reference; got {n!r} and "
             f"{n_star!r}."
@@ -103,9 +106,10 @@ def divergence_floor(seeds: int, reference_seeds: int | None = None) -> float:
     return float(0.5 * (half_star / (half_star - 1) * (1 + 1 / n + 1 / n_star) - 1 + logs))
 
 
+@checked
 def beta_fit(
     probabilities: Float[np.ndarray, "seed ..."],
-) -> tuple[Float[np.ndarray, ...] | float, Float[np.ndarray, ...] | float]:
+) -> tuple[Float[np.ndarray, "*_"] | float, Float[np.ndarray, "*_"] | float]:
     r"""Parameters of a Beta law by moments: $\alpha=ms$, $\beta=(1-m)s$, $s=\frac{m(1-m)}v-1$.
 
     Args:
@@ -116,7 +120,6 @@ def beta_fit(
 
     Source: Golikov (137), which calls them estimates of maximum likelihood.
     """
-    probabilities = array("probabilities", probabilities)
     _refuse_outside(probabilities)
     m, v = _moments("probabilities", probabilities)
     _refuse_wide(m * (1 - m) <= v, "Beta")
@@ -124,6 +127,7 @@ def beta_fit(
     return m * strength, (1 - m) * strength
 
 
+@checked
 def beta_divergence(
     alpha: Numbers, beta: Numbers, alpha_star: Numbers, beta_star: Numbers
 ) -> Numbers:
@@ -162,10 +166,11 @@ def beta_divergence(
     )
 
 
+@checked
 def probability_divergence(
     probabilities: Float[np.ndarray, "seed ..."],
     reference: Float[np.ndarray, "other_seed ..."],
-) -> Float[np.ndarray, ...] | float:
+) -> Float[np.ndarray, "*_"] | float:
     r"""$D_\mathrm{prob}$: divergence of Beta fits over seeds, for each input.
 
     Args:
@@ -177,12 +182,13 @@ def probability_divergence(
 
     Source: Golikov (136), (137).
     """
-    probabilities, reference = _of_equal_inputs("probabilities", probabilities, reference)
+    _check_equal_inputs("probabilities", probabilities, reference)
     alpha, beta = beta_fit(probabilities)
     alpha_star, beta_star = beta_fit(reference)
     return beta_divergence(alpha, beta, alpha_star, beta_star)
 
 
+@checked
 def dirichlet_fit(
     probabilities: Float[np.ndarray, "seed ... klass"],
 ) -> Float[np.ndarray, "... klass"]:
@@ -196,12 +202,7 @@ def dirichlet_fit(
 
     Source: Golikov, Appendix I, names the law; the fit, which for two classes is `beta_fit`, derived.
     """
-    probabilities = array("probabilities", probabilities)
     _refuse_outside(probabilities)
-    if probabilities.ndim < 2:
-        raise ValueError(
-            f"`probabilities` has seeds first and classes last; got shape {probabilities.shape}."
-        )
     if np.any(np.abs(probabilities.sum(-1) - 1) > 1e-6):
         raise ValueError("`probabilities` of the classes, along the last axis, must add to 1.")
     m, v = (np.asarray(part) for part in _moments("probabilities", probabilities))
@@ -210,9 +211,10 @@ def dirichlet_fit(
     return m * strength
 
 
+@checked
 def dirichlet_divergence(
-    alpha: Float[np.ndarray, "... klass"], alpha_star: Float[np.ndarray, "... klass"]
-) -> Float[np.ndarray, ...] | float:
+    alpha: Float[np.ndarray, "... klass"], alpha_star: Float[np.ndarray, "... _klass"]
+) -> Float[np.ndarray, "*_"] | float:
     r"""Kullback-Leibler divergence of two Dirichlet laws.
 
     $$\ln\Gamma(\alpha_0)-\ln\Gamma(\alpha_{*0})+\sum_i\big[\ln\Gamma(\alpha_{*i})-\ln\Gamma(\alpha_i)
@@ -254,12 +256,12 @@ def _moments(name: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             f"`{name}` must be finite and differ between seeds at every input: a law without a spread has no "
             "density to compare. An output that is exactly 0 at step 0, as in the MF limit, has none."
         )
-    return values.mean(axis=0), v
+    return np.asarray(values.mean(axis=0)), np.asarray(v)
 
 
 def _together(**given: Any) -> tuple[np.ndarray, ...]:
     """Arrays that numpy can combine."""
-    found = {name: array(name, values) for name, values in given.items()}
+    found = {name: np.asarray(values, dtype=np.float64) for name, values in given.items()}
     try:
         np.broadcast_shapes(*(values.shape for values in found.values()))
     except ValueError:
@@ -270,14 +272,12 @@ def _together(**given: Any) -> tuple[np.ndarray, ...]:
     return tuple(found.values())
 
 
-def _of_equal_inputs(name: str, values: Any, reference: Any) -> tuple[np.ndarray, np.ndarray]:
-    one, other = array(name, values), array("reference", reference)
-    if one.shape[1:] != other.shape[1:]:
+def _check_equal_inputs(name: str, values: np.ndarray, reference: np.ndarray) -> None:
+    if values.shape[1:] != reference.shape[1:]:
         raise ValueError(
             f"`{name}` and `reference` must be of the same inputs, with equal axes behind the seeds; got shapes "
-            f"{one.shape} and {other.shape}."
+            f"{values.shape} and {reference.shape}."
         )
-    return one, other
 
 
 def _refuse_wide(wide: Any, law: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float
 
-from scalewise.limits._checks import array
+from scalewise._checked import checked
 
 __all__ = ["error_probability", "termination"]
 
 
+@checked
 def error_probability(
-    outputs: Float[np.ndarray, "step ..."], labels: Float[np.ndarray, ...]
+    outputs: Float[np.ndarray, "step ..."], labels: Float[np.ndarray, "*_"]
 ) -> tuple[Float[np.ndarray, " step"], Float[np.ndarray, " step"]]:
     r"""$p_\mathrm{err}^{(k)}=P(y\,f^{(k)}(x)<0)$, estimated.
 
@@ -34,7 +35,6 @@ def error_probability(
         >>> shallow.error_probability(f, np.array([1.0, 1.0]))[0]
         array([0.5, 0. ])
     """
-    outputs, labels = array("outputs", outputs), array("labels", labels)
     if outputs.ndim < 2 or outputs.shape[1:] != labels.shape:
         raise ValueError(
             f"`labels` needs the shape of `outputs` without its steps; got {labels.shape} and "
@@ -45,6 +45,7 @@ def error_probability(
     return share, np.sqrt(share * (1 - share) / wrong.shape[1])
 
 
+@checked
 def termination(probability: Float[np.ndarray, " step"]) -> int | None:
     r"""$k_\mathrm{term}$: the largest $k$ such that wrong answers had a chance at every step before it.
 
@@ -65,5 +66,5 @@ def termination(probability: Float[np.ndarray, " step"]) -> int | None:
         >>> shallow.termination(np.array([0.4, 0.1, 0.0, 0.2]))
         2
     """
-    clean: Bool[np.ndarray, " step"] = array("probability", probability, ("step",)) <= 0
+    clean: Bool[np.ndarray, " step"] = probability <= 0
     return int(np.argmax(clean)) if np.any(clean) else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, Index, checked
 from scalewise.gaussian import Workspace, kernel_map
-from scalewise.limits._checks import kind, table, whole
 from scalewise.limits._task import Task
 from scalewise.limits.shallow._reference import Reference
 
@@ -15,10 +15,11 @@ __all__ = ["draw_start", "expectations", "limit_kernels"]
 _TILE = 256
 
 
+@checked
 def limit_kernels(
     reference: Reference,
     x: Float[np.ndarray, "input feature"],
-    others: Float[np.ndarray, "other feature"] | None = None,
+    others: Float[np.ndarray, "other _feature"] | None = None,
 ) -> tuple[Float[np.ndarray, "input other"], Float[np.ndarray, "input other"]]:
     r"""Tangent kernels of infinitely wide networks at initialisation, in units of their own order.
 
@@ -46,16 +47,13 @@ def limit_kernels(
         >>> round(float(K_a[0, 0]), 10)
         0.144206289
     """
-    kind("reference", reference, {Reference: "a Reference of `scalewise.limits.shallow`"})
-    x = table("x", x, finite=False)
-    others = None if others is None else table("others", others, finite=False)
     for name, rows in (("x", x), ("others", x if others is None else others)):
-        if rows.ndim != 2 or rows.shape[1] != x.shape[-1]:
+        if rows.shape[1] != x.shape[1]:
             raise ValueError(
-                f"`{name}` has shape (input, feature), with as many features as `x`; got {rows.shape}."
+                f"`{name}` must have as many features as `x`, {x.shape[1]}; got {rows.shape[1]}."
             )
-        if not np.isfinite(rows).all() or not rows.any(axis=1).all():
-            raise ValueError(f"`{name}` must be finite and none of its rows 0. Drop or clean them.")
+        if not rows.any(axis=1).all():
+            raise ValueError(f"None of the rows of `{name}` may be 0. Drop them.")
         with np.errstate(over="ignore"):
             size = np.einsum("ij,ij->i", rows, rows)
         if not np.isfinite(size).all():
@@ -92,8 +90,9 @@ def expectations(
     return value, slope
 
 
+@checked
 def draw_start(
-    task: Task, reference: Reference, replicas: int = 1, *, seed: int = 0
+    task: Task, reference: Reference, replicas: Count = 1, *, seed: Index = 0
 ) -> Float[np.ndarray, "replica sample output"]:
     r"""Initial outputs of infinitely wide networks in units of their own order, jointly at all inputs.
 
@@ -112,10 +111,6 @@ def draw_start(
     Source: Golikov (62), where $d^{*1/2}$ is missing and only the law of one input is given: a
         run needs all of them together.
     """
-    kind("task", task, {Task: "a Task of `scalewise.limits`"})
-    kind("reference", reference, {Reference: "a Reference of `scalewise.limits.shallow`"})
-    whole("replicas", replicas, 1)
-    whole("seed", seed, 0)
     K = limit_kernels(reference, task.all_inputs)[0]
     jitter = 1e-12 * np.trace(K) / len(K)
     try:

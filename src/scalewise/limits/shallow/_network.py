@@ -6,12 +6,12 @@ Everything here is a sum over hidden units as it is printed, slow and plain; `tr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.limits._checks import array, kind, number, whole
+from scalewise._checked import Count, Index, Must, checked
 from scalewise.limits._losses import LOSSES
 from scalewise.limits.shallow._particles import Draw, draw_weights
 from scalewise.limits.shallow._reference import Reference
@@ -31,10 +31,7 @@ __all__ = [
 ]
 
 
-_REFERENCE = {Reference: "a Reference of `scalewise.limits.shallow`"}
-_SCALING = {ShallowScaling: "a scaling, such as shallow.scaling('MF')"}
-
-
+@checked
 @dataclass(frozen=True, eq=False)
 class ShallowNetwork:
     r"""A network of one hidden layer with its weights.
@@ -49,17 +46,14 @@ class ShallowNetwork:
         ValueError: If shapes do not fit, or the scaling adds something to the output.
     """
 
-    a: Float[np.ndarray, ...]
-    w: Float[np.ndarray, ...]
+    a: Float[np.ndarray, " _unit"]
+    w: Float[np.ndarray, "_unit feature"]
     reference: Reference
     scaling: ShallowScaling
+    _such_as = "limits.shallow.draw_network(...)"
 
     def __post_init__(self) -> None:
-        for name in ("a", "w"):
-            object.__setattr__(self, name, array(f"ShallowNetwork.{name}", getattr(self, name)))
-        kind("reference", self.reference, _REFERENCE)
-        kind("scaling", self.scaling, _SCALING)
-        if self.a.ndim != 1 or self.w.ndim != 2 or len(self.a) != len(self.w) or not len(self.a):
+        if len(self.a) != len(self.w) or not len(self.a):
             raise ValueError(
                 "`ShallowNetwork.a` has shape (unit,) and `w` (unit, feature); got "
                 f"{self.a.shape} and {self.w.shape}."
@@ -80,9 +74,11 @@ class ShallowNetwork:
         return self.reference.phi.derivative(np.asarray(x, dtype=np.float64) @ self.w.T, order)
 
 
-_NETWORK = {ShallowNetwork: "a ShallowNetwork, such as draw_network(...)"}
+Order = Annotated[int, Must("1, 2 or 3: an activation has three derivatives", lambda k: 0 < k < 4)]
+Label = Annotated[float | int, Must("1 or -1", lambda y: abs(y) == 1)]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Sample:
     r"""The samples of one step: one for $\hat a$, one for $\hat w$.
@@ -95,21 +91,14 @@ class Sample:
     """
 
     x_a: Float[np.ndarray, " feature"]
-    y_a: float
-    x_w: Float[np.ndarray, " feature"]
-    y_w: float
-
-    def __post_init__(self) -> None:
-        for name in ("x_a", "x_w"):
-            values = array(f"Sample.{name}", getattr(self, name), ("feature",))
-            object.__setattr__(self, name, values)
-        for name in ("y_a", "y_w"):
-            value = getattr(self, name)
-            number(f"Sample.{name}", value, "1 or -1", lambda v: abs(v) == 1)
+    y_a: Label
+    x_w: Float[np.ndarray, " _feature"]
+    y_w: Label
 
 
+@checked
 def draw_network(
-    reference: Reference, scaling: ShallowScaling, width: int, features: int, *, seed: int = 0
+    reference: Reference, scaling: ShallowScaling, width: Count, features: Count, *, seed: Index = 0
 ) -> ShallowNetwork:
     """The network that `train` starts from at `Finite(width, seed=seed)`.
 
@@ -125,15 +114,11 @@ def draw_network(
         >>> shallow.draw_network(shallow.Reference(8), shallow.scaling("NTK"), 4, 3).w.shape
         (4, 3)
     """
-    kind("reference", reference, _REFERENCE)
-    kind("scaling", scaling, _SCALING)
-    whole("width", width, 1, what="counts hidden units")
-    whole("features", features, 1)
-    whole("seed", seed, 0)
     ((a, w),) = draw_weights(Draw(width, (seed,), reference.law), features, (width,))
     return ShallowNetwork(a[0], np.ascontiguousarray(w[:, 0].T), reference, scaling)
 
 
+@checked
 def output(
     net: ShallowNetwork, x: Float[np.ndarray, "input feature"]
 ) -> Float[np.ndarray, " input"]:
@@ -145,7 +130,7 @@ def output(
 
     Source: Golikov (1).
     """
-    x = _inputs(net, "x", x)
+    _check_features(net, x=x)
     with np.errstate(over="ignore", invalid="ignore"):
         f = net.units.output * net.phi(x) @ net.a
     if not np.isfinite(f).all():
@@ -153,6 +138,7 @@ def output(
     return f
 
 
+@checked
 def tangent_kernels(
     net: ShallowNetwork,
     x: Float[np.ndarray, "input feature"],
@@ -172,13 +158,14 @@ def tangent_kernels(
 
     Source: Golikov (9), (10), (27), (28), (30); (24) has lost $x\cdot x'$.
     """
-    x, others = _inputs(net, "x", x), _inputs(net, "others", others)
+    _check_features(net, x=x, others=others)
     units = net.units
     K_a = units.kernel_a * net.phi(x) @ net.phi(others).T
     weighted = net.phi(x, 1) * net.a**2
     return K_a, units.kernel_w * (weighted @ net.phi(others, 1).T) * (x @ others.T)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class KernelIncrements:
     r"""First changes of the tangent kernels in one step, each shaped (input, other); $\Delta K_{aa}'=0$.
@@ -194,6 +181,7 @@ class KernelIncrements:
     wa: Float[np.ndarray, "input other"]
 
 
+@checked
 def kernel_increments(
     net: ShallowNetwork,
     x: Float[np.ndarray, "input feature"],
@@ -219,7 +207,7 @@ def kernel_increments(
     Source: Golikov (32)-(36), (120)-(122), corrected: each term has the product of its own input with $x_w$
         where $(x+x')\cdot x_w$ is printed, and $\Delta K_{wa}'$ has the factor $x\cdot x'$.
     """
-    x, others = _inputs(net, "x", x), _inputs(net, "others", others)
+    _check_features(net, x=x, others=others)
     units, (chi_a, chi_w) = net.units, _loss_slopes(net, sample)
     at_w = chi_w * net.a * net.phi(sample.x_w[None], 1)[0]
     at_a = chi_a * net.phi(sample.x_a[None])[0]
@@ -238,6 +226,7 @@ def kernel_increments(
     )
 
 
+@checked
 def step(net: ShallowNetwork, sample: Sample) -> ShallowNetwork:
     r"""The network after one step, exactly: both weights move from the same state.
 
@@ -253,8 +242,9 @@ def step(net: ShallowNetwork, sample: Sample) -> ShallowNetwork:
     return replace(net, a=net.a + change_a, w=net.w + pull[:, None] * sample.x_w)
 
 
+@checked
 def output_change(
-    net: ShallowNetwork, x: Float[np.ndarray, "input feature"], sample: Sample, *, order: int = 3
+    net: ShallowNetwork, x: Float[np.ndarray, "input feature"], sample: Sample, *, order: Order = 3
 ) -> Float[np.ndarray, " input"]:
     r"""What one step does to the output, as a series in the rates.
 
@@ -277,11 +267,7 @@ def output_change(
 
     Source: Golikov (43), whose second sum is printed with $1/j!$ and $(\nabla\ell_w)^j$.
     """
-    if order not in (1, 2, 3):
-        raise ValueError(
-            f"`order` must be 1, 2 or 3, since an activation has three derivatives; got {order}."
-        )
-    x = _inputs(net, "x", x)
+    _check_features(net, x=x)
     units, (chi_a, chi_w) = net.units, _loss_slopes(net, sample)
     shift = -units.rate_w * chi_w * net.a * net.phi(sample.x_w[None], 1)[0]
     change_a = -units.rate_a * chi_a * net.phi(sample.x_a[None])[0]
@@ -294,14 +280,16 @@ def output_change(
     return units.output * total
 
 
-def _inputs(net: ShallowNetwork, name: str, x: Any) -> np.ndarray:
-    kind("net", net, _NETWORK)
-    return array(name, x, ("input", net.w.shape[1]))
+def _check_features(net: ShallowNetwork, **inputs: np.ndarray) -> None:
+    features = net.w.shape[1]
+    for name, x in inputs.items():
+        if x.shape[1] != features:
+            raise ValueError(
+                f"`{name}` must have {features} features for this net; got {x.shape[1]}."
+            )
 
 
 def _loss_slopes(net: ShallowNetwork, sample: Sample) -> tuple[float, float]:
-    kind("net", net, _NETWORK)
-    kind("sample", sample, {Sample: "a Sample of `scalewise.limits.shallow`"})
     if len(sample.x_a) != len(sample.x_w):
         raise ValueError(
             f"`Sample.x_a` and `x_w` need equally many features; got {len(sample.x_a)} and {len(sample.x_w)}."

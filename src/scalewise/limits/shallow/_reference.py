@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
+from scalewise._checked import Count, Must, NotNegative, checked
+from scalewise._words import refuse_name
 from scalewise.activations import Activation, activation
-from scalewise.limits._checks import is_number, whole
+from scalewise.activations._catalogue import ActivationLike
 
 __all__ = ["LAWS", "Reference"]
 
 LAWS = ("normal", "uniform")
+OutputScale = Annotated[
+    float | int, Must("a positive number with a finite square", lambda v: 0 < v <= 1e150)
+]
 
 
+@checked
 @dataclass(frozen=True)
 class Reference:
     r"""The network of width $d^*$ that a scaling starts from.
@@ -42,30 +49,18 @@ class Reference:
         0.125
     """
 
-    width: int
-    sigma: float = math.nan
-    rate_a: float = 1.0
-    rate_w: float = 1.0
-    activation: str | Activation = "leaky_relu(0.1)"
+    width: Count
+    sigma: OutputScale = math.nan
+    rate_a: NotNegative = 1.0
+    rate_w: NotNegative = 1.0
+    activation: ActivationLike = "leaky_relu(0.1)"
     law: str = "normal"
 
     def __post_init__(self) -> None:
-        whole("Reference.width", self.width, 1, what="counts units")
-        if is_number(self.sigma) and math.isnan(self.sigma):
+        if math.isnan(self.sigma):
             object.__setattr__(self, "sigma", self.width**-0.5)
-        for name, lowest in (
-            ("sigma", "positive"),
-            ("rate_a", "at least 0"),
-            ("rate_w", "at least 0"),
-        ):
-            value = getattr(self, name)
-            good = is_number(value) and math.isfinite(value) and value >= 0
-            if not good or (value == 0 and lowest == "positive"):
-                raise ValueError(f"`Reference.{name}` must be finite and {lowest}; got {value!r}.")
-        if self.sigma > 1e150:
-            raise ValueError(f"`Reference.sigma` must have a finite square; got {self.sigma}.")
         if self.law not in LAWS:
-            raise ValueError(f"`Reference.law` must be one of {', '.join(LAWS)}; got {self.law!r}.")
+            refuse_name("Reference.law", self.law, LAWS)
         if not self.phi.is_continuous:
             raise ValueError(
                 f"`Reference.activation` must be continuous, for a step follows its slope; "

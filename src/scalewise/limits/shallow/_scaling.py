@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
+from scalewise._checked import checked
+from scalewise._words import refuse_name
 from scalewise.scaling import shallow as plane
-from scalewise.scaling._exact import fraction
+from scalewise.scaling._exact import EXPONENT, Exponent
 
 __all__ = ["SCALINGS", "LimitDynamics", "ShallowScaling", "limit_dynamics", "scaling"]
 
 _HALF = Fraction(1, 2)
 
 
+@checked
 @dataclass(frozen=True)
 class ShallowScaling:
     r"""How a network with one hidden layer changes with its width $d$, from the reference of width $d^*$.
@@ -33,15 +36,14 @@ class ShallowScaling:
     Source: Golikov (7), (25), (125).
     """
 
-    q_sigma: Fraction
-    q_tilde_a: Fraction
-    q_tilde_w: Fraction
+    q_sigma: Annotated[Fraction, EXPONENT]
+    q_tilde_a: Annotated[Fraction, EXPONENT]
+    q_tilde_w: Annotated[Fraction, EXPONENT]
     initial: tuple[tuple[Fraction, int], ...] = ()
     name: str = ""
+    _such_as = "limits.shallow.scaling('MF')"
 
     def __post_init__(self) -> None:
-        for name in ("q_sigma", "q_tilde_a", "q_tilde_w"):
-            object.__setattr__(self, name, fraction(name, getattr(self, name)))
         if not self.name:
             text = f"({self.q_sigma}, {self.q_tilde_a}, {self.q_tilde_w})"
             object.__setattr__(self, "name", text)
@@ -88,7 +90,7 @@ class ShallowScaling:
         return self.name
 
 
-def _named(name: str, q: Any, a: Any, w: Any, initial: Any = ()) -> ShallowScaling:
+def _scaling_called(name: str, q: Any, a: Any, w: Any, initial: Any = ()) -> ShallowScaling:
     return ShallowScaling(Fraction(q), Fraction(a), Fraction(w), initial, name)
 
 
@@ -96,18 +98,19 @@ _IC_MF = ((-_HALF, 1), (Fraction(-1), -1))
 SCALINGS = {
     one.name: one
     for one in (
-        _named("default", "-1/2", 1, 0),
-        _named("sym-default", "-1/2", "1/2", "1/2"),
-        _named("NTK", "-1/2", 0, 0),
-        _named("MF", -1, 1, 1),
-        _named("IC-MF", -1, 1, 1, _IC_MF),
-        _named("IC-MF (appendix)", -1, 1, 1, _IC_MF[:1]),
+        _scaling_called("default", "-1/2", 1, 0),
+        _scaling_called("sym-default", "-1/2", "1/2", "1/2"),
+        _scaling_called("NTK", "-1/2", 0, 0),
+        _scaling_called("MF", -1, 1, 1),
+        _scaling_called("IC-MF", -1, 1, 1, _IC_MF),
+        _scaling_called("IC-MF (appendix)", -1, 1, 1, _IC_MF[:1]),
     )
 }
 
 
+@checked
 def scaling(
-    source: str | tuple[Any, ...] | ShallowScaling,
+    source: str | ShallowScaling | tuple[Exponent, ...],
 ) -> ShallowScaling:
     r"""A scaling by name or by its exponents.
 
@@ -131,23 +134,17 @@ def scaling(
         return source
     if isinstance(source, str):
         if source not in SCALINGS:
-            raise ValueError(
-                f"No scaling is called {source!r}; the named ones are {', '.join(SCALINGS)}. "
-                "For any other give its exponents, (q_sigma, q_tilde)."
-            )
+            refuse_name("source", source, SCALINGS, "exponents, (q_sigma, q_tilde)")
         return SCALINGS[source]
-    if not isinstance(source, tuple | list) or len(source) not in (2, 3):
+    if len(source) not in (2, 3):
         raise ValueError(
             "A scaling has two exponents, (q_sigma, q_tilde), or three, (q_sigma, q_tilde_a, "
-            f"q_tilde_w), or a name; got {len(source) if isinstance(source, tuple | list) else repr(source)}."
+            f"q_tilde_w), or a name; got {len(source)}."
         )
-    return ShallowScaling(
-        fraction("q_sigma", source[0]),
-        fraction("q_tilde_a", source[1]),
-        fraction("q_tilde_w", source[-1]),
-    )
+    return ShallowScaling(source[0], source[1], source[-1])
 
 
+@checked
 @dataclass(frozen=True)
 class LimitDynamics:
     r"""What is left of a scaling at infinite width.
@@ -182,7 +179,8 @@ class LimitDynamics:
     silent_w: bool = False
 
 
-def limit_dynamics(source: str | tuple[Any, ...] | ShallowScaling) -> LimitDynamics:
+@checked
+def limit_dynamics(source: str | ShallowScaling | tuple[Exponent, ...]) -> LimitDynamics:
     r"""Which of the limit dynamics a scaling has.
 
     With unequal rates the limit follows from what a step does to either layer, $s_{a,w}=q_\sigma+\tilde q_{a,w}$:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Int
 
-from scalewise.limits._checks import is_whole, kind, whole
+from scalewise._checked import Count, Index, checked
 from scalewise.limits._losses import LOSSES
 from scalewise.limits._task import Task
 
 __all__ = ["check_task", "independent_batches"]
 
 
-def check_task(task: Any) -> None:
-    """Refuse what is not a task of two classes without inputs of 0 and without a sample twice in one step."""
-    kind("task", task, {Task: "a Task of `scalewise.limits`"})
+def check_task(task: Task) -> None:
+    """Refuse what is not of two classes without inputs of 0 and without a sample twice in one step."""
     if task.loss is not LOSSES["logistic"]:
         raise ValueError(
             f"Networks of one hidden layer learn two classes by the logistic loss; `task` has the loss "
@@ -43,8 +40,9 @@ def check_task(task: Any) -> None:
             raise ValueError("`batches` take a sample twice in one step. Draw without replacement.")
 
 
+@checked
 def independent_batches(
-    samples: int, steps: int, *, batch: int = 1, seed: int = 0
+    samples: Count, steps: Count, *, batch: Count = 1, seed: Index = 0
 ) -> Int[np.ndarray, "2 step batch"]:
     r"""Batches for a `Task`: at each step one for $\hat a$ and, independent of it, one for $\hat w$.
 
@@ -64,9 +62,7 @@ def independent_batches(
         >>> shallow.independent_batches(8, 5, batch=2).shape
         (2, 5, 2)
     """
-    for name, value, least in (("samples", samples, 1), ("steps", steps, 1), ("seed", seed, 0)):
-        whole(name, value, least)
-    if not is_whole(batch) or not 1 <= batch <= samples:
+    if batch > samples:
         raise ValueError(
             f"`batch` must be from 1 to the {samples} samples there are; got {batch!r}."
         )

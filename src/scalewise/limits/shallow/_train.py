@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
+from scalewise._checked import Count, Index, checked
 from scalewise._threads import blas_threads_for
-from scalewise.limits._checks import kind, table
 from scalewise.limits._loop import FINISHED, Records, descend
 from scalewise.limits._on import Finite, Lazy
 from scalewise.limits._task import Task
@@ -30,21 +31,23 @@ from scalewise.limits.shallow._scaling import ShallowScaling, limit_dynamics
 from scalewise.limits.shallow._scaling import scaling as known_scaling
 from scalewise.limits.shallow._task import check_task
 from scalewise.limits.shallow._units import finite_units, limit_units
+from scalewise.scaling._exact import Exponent
 
 __all__ = ["train"]
 
 _OUTPUTS = ("time", "sample", "output")
 
 
+@checked
 def train(
     task: Task,
     reference: Reference,
-    scaling: str | tuple[Any, ...] | ShallowScaling,
+    scaling: str | ShallowScaling | tuple[Exponent, ...],
     *,
-    steps: int,
+    steps: Index,
     on: Finite | Lazy,
-    every: int | Sequence[int] = 1,
-    start: Any = None,
+    every: Count | Sequence[Index] = 1,
+    start: Annotated[Any, Float[np.ndarray, "..."]] | None = None,
     kernels: bool = False,
     throw: bool = True,
 ) -> xr.Dataset:
@@ -128,8 +131,6 @@ def train(
         ('R12', True)
     """
     check_task(task)
-    kind("reference", reference, {Reference: "a Reference of `scalewise.limits.shallow`"})
-    kind("on", on, {Finite: "Finite(width)", Lazy: "Lazy(units)"})
     one = known_scaling(scaling)
     job = ShallowJob(task=task, steps=steps, every=every, reference=reference, kernels=kernels)
     with blas_threads_for(0), np.errstate(over="ignore", invalid="ignore"):
@@ -217,7 +218,7 @@ def _given_start(job: ShallowJob, on: Lazy, start: Any) -> np.ndarray:
     """Initial outputs in units of their own order, (replica, sample, output)."""
     if start is None:
         return draw_start(job.task, job.reference, on.replicas, seed=on.seed)
-    g, shape = table("start", start), (on.replicas, len(job.task.all_inputs), 1)
+    g, shape = np.asarray(start, dtype=np.float64), (on.replicas, len(job.task.all_inputs), 1)
     if g.shape not in (shape, shape[1:]):
         raise ValueError(
             f"`start` must have shape {shape[1:]}, samples then test inputs by outputs, or {shape} with a table "

@@ -5,14 +5,17 @@ Source: TP4 (37) and J.3.2.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from jaxtyping import Float, Int
 
-from scalewise.limits._checks import array, is_whole
+from scalewise._checked import at_least, checked
 
 __all__ = ["analogy_answers", "analogy_chance"]
 
 
+@checked
 def analogy_answers(
     vectors: Float[np.ndarray, "word width"],
     questions: Int[np.ndarray, "question 3"],
@@ -43,8 +46,7 @@ def analogy_answers(
         >>> analogy_answers(words, np.array([[1, 0, 3]])).tolist()
         [2]
     """
-    h = array("vectors", vectors, ("word", "width"))
-    questions = array("questions", questions, ("question", 3), whole=True)
+    h = vectors
     if len(h) < 4:
         raise ValueError(
             f"`vectors` needs a word beside the three of a question; got {len(h)} rows."
@@ -67,7 +69,8 @@ def analogy_answers(
     return score.argmax(1)
 
 
-def analogy_chance(vocabulary: int) -> float:
+@checked
+def analogy_chance(vocabulary: Annotated[int, at_least(4)]) -> float:
     r"""Accuracy in the NTK limit, $1/(V-3)$: inner products do not move and are independent, so the answer is any.
 
     Args:
@@ -83,6 +86,4 @@ def analogy_chance(vocabulary: int) -> float:
         >>> analogy_chance(1003)
         0.001
     """
-    if not is_whole(vocabulary) or vocabulary < 4:
-        raise ValueError(f"`vocabulary` must be at least 4 for an analogy; got {vocabulary!r}.")
     return 1 / (vocabulary - 3)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Int
 from numpy.random import Generator, Philox
 
-from scalewise.limits._checks import array, is_number, kind, not_negative, whole
+from scalewise._checked import Count, Index, Must, NotNegative, checked
 from scalewise.limits._runs import resumable
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
 
 __all__ = ["Word2Vec", "train"]
 
 
+@checked
 @dataclass(frozen=True)
 class Word2Vec:
     r"""How to train.
@@ -41,31 +42,22 @@ class Word2Vec:
     Source: TP4 J.3; window, power and subsampling as in the program that accompanies it.
     """
 
-    learning_rate: float = 0.05
-    weight_decay: float = 0.001
-    window: int = 8
-    negatives: int = 20
-    draws: int = 128
-    batch: int = 128
-    power: float = 0.75
-    subsample: float = 1e-4
-    epochs: int = 1
-    block: int = 100_000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("window", "negatives", "draws", "batch", "epochs", "block"):
-            whole(f"Word2Vec.{name}", getattr(self, name), 1)
-        whole("Word2Vec.seed", self.seed, 0)
-        for name in ("learning_rate", "weight_decay", "power"):
-            not_negative(f"Word2Vec.{name}", getattr(self, name))
-        if not (is_number(self.subsample) and self.subsample >= 0):
-            raise ValueError(
-                f"`Word2Vec.subsample` must be a number of at least 0, infinite to keep all words; got "
-                f"{self.subsample!r}."
-            )
+    learning_rate: NotNegative = 0.05
+    weight_decay: NotNegative = 0.001
+    window: Count = 8
+    negatives: Count = 20
+    draws: Count = 128
+    batch: Count = 128
+    power: NotNegative = 0.75
+    subsample: Annotated[
+        float | int, Must("a number of at least 0, infinite to keep all words", lambda v: v >= 0)
+    ] = 1e-4
+    epochs: Count = 1
+    block: Count = 100_000
+    seed: Index = 0
 
 
+@checked
 def train(
     embeddings: Embeddings,
     tokens: Int[np.ndarray, " token"],
@@ -92,9 +84,6 @@ def train(
 
     Source: TP4 J.3.
     """
-    kind("embeddings", embeddings, {Embeddings: "Embeddings, such as words.limit(vocabulary)"})
-    kind("settings", settings, {Word2Vec: "Word2Vec settings"})
-    tokens = array("tokens", tokens, ("token",), whole=True)
     V = len(embeddings.context)
     if len(tokens) < 2 or tokens.min() < 0 or tokens.max() >= V:
         raise ValueError(

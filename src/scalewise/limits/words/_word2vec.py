@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 from numpy.random import Generator, Philox
 
-from scalewise.limits._checks import array, is_number, kind, not_negative, precision, whole
+from scalewise._checked import Count, Index, NotNegative, Precision, at_least, checked
 
 __all__ = [
     "Embeddings",
@@ -41,9 +42,11 @@ __all__ = [
     "step_of_known_words",
 ]
 
+Vocabulary = Annotated[int, at_least(2)]
 _NARROW = 512  # columns up to which rows are gathered at once; wide rows are faster one by one
 
 
+@checked
 @dataclass(frozen=True)
 class Embeddings:
     r"""Word vectors; `step` changes the arrays in place.
@@ -58,11 +61,9 @@ class Embeddings:
 
     context: Float[np.ndarray, "word width"]
     target: Float[np.ndarray, "_word _width"]
+    _such_as = "limits.words.limit(vocabulary)"
 
     def __post_init__(self) -> None:
-        for name in ("context", "target"):
-            values = array(f"Embeddings.{name}", getattr(self, name), ("word", "width"))
-            object.__setattr__(self, name, values)
         if self.context.shape != self.target.shape:
             raise ValueError(
                 "`Embeddings` needs two arrays (word, width) of one shape; got "
@@ -70,6 +71,7 @@ class Embeddings:
             )
 
 
+@checked
 @dataclass(frozen=True)
 class WordBatch:
     """Words in their contexts, and the negatives they share.
@@ -88,14 +90,9 @@ class WordBatch:
     words: Int[np.ndarray, " batch"]
     contexts: Int[np.ndarray, "_batch place"]
     negatives: Int[np.ndarray, " draw"]
-    weight: float
+    weight: NotNegative
 
     def __post_init__(self) -> None:
-        for name, axes in (("words", 1), ("contexts", 2), ("negatives", 1)):
-            names = ("word", "place")[:axes]
-            values = array(f"WordBatch.{name}", getattr(self, name), names, whole=True)
-            object.__setattr__(self, name, values)
-        not_negative("WordBatch.weight", self.weight)
         if len(self.words) != len(self.contexts):
             raise ValueError(
                 "`WordBatch` needs one row of `contexts` per word; got "
@@ -107,12 +104,13 @@ class WordBatch:
             )
 
 
+@checked
 def limit(
-    vocabulary: int,
+    vocabulary: Vocabulary,
     *,
-    sigma_u: float = 1.0,
-    sigma_v: float = 0.0,
-    dtype: type = np.float32,
+    sigma_u: NotNegative = 1.0,
+    sigma_v: NotNegative = 0.0,
+    dtype: Precision = np.float32,
 ) -> Embeddings:
     r"""The limit at initialisation: $\Phi_0=(\sigma_uI,0)$, $\widehat\Phi_0=(0,\sigma_vI)$.
 
@@ -136,8 +134,6 @@ def limit(
         >>> words.limit(5).context.shape, words.limit(5, sigma_v=1.0).context.shape
         ((5, 5), (5, 10))
     """
-    _check(vocabulary, sigma_u, sigma_v)
-    precision(dtype)
     columns = 2 * vocabulary if sigma_v else vocabulary
     context = np.zeros((vocabulary, columns), dtype)
     target = np.zeros((vocabulary, columns), dtype)
@@ -147,14 +143,15 @@ def limit(
     return Embeddings(context, target)
 
 
+@checked
 def network(
-    vocabulary: int,
-    width: int,
+    vocabulary: Vocabulary,
+    width: Count,
     *,
-    sigma_u: float = 1.0,
-    sigma_v: float = 0.0,
-    seed: int = 0,
-    dtype: type = np.float32,
+    sigma_u: NotNegative = 1.0,
+    sigma_v: NotNegative = 0.0,
+    seed: Index = 0,
+    dtype: Precision = np.float32,
 ) -> Embeddings:
     r"""A network of finite width: entries $\mathcal N(0,\sigma_u^2/n)$ and $\mathcal N(0,\sigma_v^2/n)$.
 
@@ -171,14 +168,11 @@ def network(
 
     Source: TP4 J.3.1, where the variance is printed as $\sigma_un^{-1}$ and means $\sigma_u^2/n$.
     """
-    _check(vocabulary, sigma_u, sigma_v)
-    whole("width", width, 1, what="counts hidden units")
-    whole("seed", seed, 0)
-    precision(dtype)
     draw = Generator(Philox(seed)).standard_normal((2, vocabulary, width)) / math.sqrt(width)
     return Embeddings((sigma_u * draw[0]).astype(dtype), (sigma_v * draw[1]).astype(dtype))
 
 
+@checked
 def objective(embeddings: Embeddings, batch: WordBatch) -> float:
     r"""$\sum_i\big[\log\sigma(s_i)+\sum_{\tau\ne i}w\log(1-\sigma(s_\tau))\big]$ of a batch: to be maximised.
 
@@ -203,8 +197,13 @@ def objective(embeddings: Embeddings, batch: WordBatch) -> float:
     return -float(lost)
 
 
+@checked
 def step(
-    embeddings: Embeddings, batch: WordBatch, *, learning_rate: float, weight_decay: float = 0.0
+    embeddings: Embeddings,
+    batch: WordBatch,
+    *,
+    learning_rate: NotNegative,
+    weight_decay: NotNegative = 0.0,
 ) -> None:
     r"""One step of ascent on a batch, in place: the rows touched, and no others, change.
 
@@ -228,11 +227,9 @@ def step(
 
 def step_of_known_words(embeddings: Embeddings, batch: WordBatch, eta: float, gamma: float) -> None:
     """The step, where all words are known to exist."""
-    numbers = is_number(eta) and is_number(gamma)
-    if not (numbers and math.isfinite(eta) and eta >= 0 and gamma >= 0 and eta * gamma < 1):
+    if eta * gamma >= 1:
         raise ValueError(
-            "`learning_rate` and `weight_decay` must be at least 0, with a product below 1; got "
-            f"{eta!r} and {gamma!r}."
+            f"`learning_rate` times `weight_decay` must be below 1; got {eta!r} and {gamma!r}."
         )
     with np.errstate(over="ignore", invalid="ignore"):
         finite = _ascend(embeddings.context, embeddings.target, batch, eta, gamma)
@@ -299,16 +296,8 @@ def _add_rows(
         row += change[r]
 
 
-def _check(vocabulary: int, sigma_u: float, sigma_v: float) -> None:
-    whole("vocabulary", vocabulary, 2, what="counts words")
-    not_negative("sigma_u", sigma_u)
-    not_negative("sigma_v", sigma_v)
-
-
 def _check_words(embeddings: Embeddings, batch: WordBatch) -> None:
-    """Refuse what are no embeddings and words of theirs."""
-    kind("embeddings", embeddings, {Embeddings: "Embeddings, such as words.limit(vocabulary)"})
-    kind("batch", batch, {WordBatch: "a WordBatch"})
+    """Refuse words that the embeddings do not have."""
     V = len(embeddings.context)
     for name, least in (("words", 0), ("contexts", -1), ("negatives", 0)):
         numbers = getattr(batch, name)

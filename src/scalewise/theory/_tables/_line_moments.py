@@ -103,7 +103,7 @@ def _converged(
             open_still = ~(change <= _TOLERANCE)
             todo = todo[open_still]
             if level == _CAP and todo.size:
-                _refuse(sigma, K[todo], change[open_still])
+                _refuse_unconverged(sigma, K[todo], change[open_still])
     if not sigma.is_smooth and sigma.is_continuous and names != VERTEX:
         scale = value[names.index("p")]
         for name, delta in _delta_functions(sigma, K).items():
@@ -147,7 +147,7 @@ def moments_at_zero(sigma: Activation) -> dict[str, float]:
     }
 
 
-def _refuse(sigma: Activation, K: np.ndarray, change: np.ndarray) -> NoReturn:
+def _refuse_unconverged(sigma: Activation, K: np.ndarray, change: np.ndarray) -> NoReturn:
     worst = K[np.argmax(np.where(np.isfinite(change), change, np.inf))]
     raise ValueError(
         f"The single-input expectations of {sigma.name!r} do not converge or overflow at "

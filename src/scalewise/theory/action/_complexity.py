@@ -5,6 +5,7 @@ Source: PDLT epilogue and (11.120)-(11.122).
 
 from __future__ import annotations
 
+from scalewise._checked import Count, Index, checked
 from scalewise.observables import OBSERVABLES
 
 __all__ = [
@@ -18,7 +19,8 @@ __all__ = [
 ]
 
 
-def infinite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -> int:
+@checked
+def infinite_width_numbers(output_dim: Count, training_inputs: Count, inputs: Count) -> int:
     r"""Numbers that fix a trained infinitely wide network on all inputs: labels, kernel and NTK.
 
     $$n_LN_{\mathcal A}+\frac{N_{\mathcal D}(N_{\mathcal D}+1)}2
@@ -42,7 +44,6 @@ def infinite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -
         >>> infinite_width_numbers(3, 10, 12)
         186
     """
-    _refuse(output_dim=output_dim, training_inputs=training_inputs, inputs=inputs)
     if training_inputs > inputs:
         raise ValueError(
             "`inputs` counts all inputs, the training inputs included; got "
@@ -51,7 +52,8 @@ def infinite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -
     return output_dim * training_inputs + inputs * (inputs + 1)
 
 
-def finite_width_couplings(inputs: int) -> dict[str, int]:
+@checked
+def finite_width_couplings(inputs: Count) -> dict[str, int]:
     r"""Independent components of every tensor that the description at $O(1/n)$ adds.
 
     The symmetries are those of the tensors' definitions: $V$ and $A$ are symmetric matrices on pairs,
@@ -74,12 +76,12 @@ def finite_width_couplings(inputs: int) -> dict[str, int]:
         >>> finite_width_couplings(2)["four_point_vertex"]
         6
     """
-    _refuse(inputs=inputs)
     pairs = inputs * (inputs + 1) // 2
     return {name: row.components(inputs, pairs) for name, row in OBSERVABLES.items() if row.order}
 
 
-def finite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -> int:
+@checked
+def finite_width_numbers(output_dim: Count, training_inputs: Count, inputs: Count) -> int:
     r"""Numbers that fix a trained network to $O(1/n)$: $O(N_{\mathcal D}^4)$.
 
     Args:
@@ -104,7 +106,8 @@ def finite_width_numbers(output_dim: int, training_inputs: int, inputs: int) -> 
     return low + sum(finite_width_couplings(inputs).values())
 
 
-def numbers_at_order(order: int, inputs: int) -> int:
+@checked
+def numbers_at_order(order: Index, inputs: Count) -> int:
     r"""The leading count $N_{\mathcal D}^{2(k+1)}$ of a description with an error of $O((L/n)^{k+1})$.
 
     Args:
@@ -125,13 +128,11 @@ def numbers_at_order(order: int, inputs: int) -> int:
         >>> [numbers_at_order(k, 10) for k in (0, 1, 2)]
         [100, 10000, 1000000]
     """
-    _refuse(inputs=inputs)
-    if order < 0:
-        raise ValueError(f"`order` is a power of 1/n and must be at least 0; got {order}.")
     return inputs ** (2 * (order + 1))
 
 
-def random_labelings(inputs: int) -> int:
+@checked
+def random_labelings(inputs: Count) -> int:
     r"""How many ways there are to label inputs with one bit, $2^{N_{\mathcal D}}$.
 
     Args:
@@ -145,11 +146,11 @@ def random_labelings(inputs: int) -> int:
 
     Source: PDLT epilogue, footnote 8.
     """
-    _refuse(inputs=inputs)
     return 2**inputs
 
 
-def parameters_of_a_model(output_dim: int, features: int) -> int:
+@checked
+def parameters_of_a_model(output_dim: Count, features: Count) -> int:
     r"""Parameters of a model linear, quadratic, … in its weights, $P=n_L(n_f+1)$.
 
     Args:
@@ -169,11 +170,11 @@ def parameters_of_a_model(output_dim: int, features: int) -> int:
         >>> parameters_of_a_model(3, 9)
         30
     """
-    _refuse(output_dim=output_dim, features=features)
     return output_dim * (features + 1)
 
 
-def functions_in_a_model(features: int, degree: int) -> int:
+@checked
+def functions_in_a_model(features: Count, degree: Count) -> int:
     r"""Feature functions that a model of some degree in its weights is made of.
 
     $$(n_f+1)\ \text{(linear)},\qquad(n_f+1)+\tfrac12(n_f+1)(n_f+2)\ \text{(quadratic)}$$
@@ -196,15 +197,8 @@ def functions_in_a_model(features: int, degree: int) -> int:
         >>> functions_in_a_model(9, 1), functions_in_a_model(9, 2)
         (10, 65)
     """
-    _refuse(features=features, degree=degree)
     total, term = 0, 1
     for k in range(1, degree + 1):
         term = term * (features + k) // k
         total += term
     return total
-
-
-def _refuse(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"`{name}` is a number of things and must be at least 1; got {count}.")

@@ -76,7 +76,7 @@ def couplings(
         >>> print(f"{one.quadratic.item():.4f} {one.quartic.item():.4f}")  # 1 + (m+2)V/2n, V/n
         1.0600 0.0200
     """
-    _refuse(K, V, n, neurons)
+    _check_cumulants(K, V, n, neurons)
     up = np.linalg.inv(K)
     raised = np.einsum("ae,bf,cg,dh,efgh->abcd", up, up, up, up, V, optimize=True) / n
     shift = 0.5 * neurons * np.einsum("abcd,cd->ab", raised, K)
@@ -213,7 +213,7 @@ def action_expectation(
     return rule.combine(np.stack(estimates))
 
 
-def _refuse(K: np.ndarray, V: np.ndarray, n: float | int, neurons: int) -> None:
+def _check_cumulants(K: np.ndarray, V: np.ndarray, n: float | int, neurons: int) -> None:
     if neurons < 1 or not (np.isfinite(n) and n >= 1):
         raise ValueError(f"`n` and `neurons` must be at least 1; got {n} and {neurons}.")
     if K.ndim != 2 or K.shape[0] != K.shape[1] or V.shape != (len(K),) * 4:

@@ -50,7 +50,7 @@ def quartic_coupling(G: float, V: float, n: float | int) -> float:
         >>> quartic_coupling(2.0, 32.0, 100.0)
         0.02
     """
-    _refuse(G, V, n)
+    _check_cumulants(G, V, n)
     return V / (n * G**4)
 
 
@@ -79,7 +79,7 @@ def quadratic_coupling(G: float, V: float, n: float | int, neurons: int) -> floa
         >>> quadratic_coupling(1.0, 2.0, 100.0, 3)
         1.0526315789473684
     """
-    _refuse(G, V, n, neurons)
+    _check_cumulants(G, V, n, neurons)
     inverse = G - 0.5 * (neurons + 2) * V / (n * G)
     if inverse <= 0:
         raise ValueError(
@@ -145,7 +145,7 @@ def sextic_coupling(G: float, V: float, U: float, n: float | int) -> float:
         >>> sextic_coupling(1.0, 2.0, 8.0, 10.0)
         0.08
     """
-    _refuse(G, V, n)
+    _check_cumulants(G, V, n)
     return (6 * V**2 / G - U) / (2 * n**2 * G**6)
 
 
@@ -172,7 +172,7 @@ def nlo_couplings(
 
     Source: PDLT (A.59), (A.63).
     """
-    _refuse(G, V, n, neurons)
+    _check_cumulants(G, V, n, neurons)
     m = neurons
     v = V / (n * G**4) - 0.5 * (m + 8) * (V / (n * G**3)) ** 2 + (m + 4) * u * G
     g = 1 / G + 0.5 * (m + 2) * v * G - 0.25 * (m + 2) * (m + 4) * u * G**2
@@ -252,7 +252,7 @@ def six_point_vertex(net: MLP, K1: float) -> Float[np.ndarray, " layer"]:
     return np.array(out)
 
 
-def _refuse(G: float, V: float, n: float | int, neurons: int = 1) -> None:
+def _check_cumulants(G: float, V: float, n: float | int, neurons: int = 1) -> None:
     if not (math.isfinite(G) and G > 0 and math.isfinite(n) and n > 0 and math.isfinite(V)):
         raise ValueError(
             f"`G` and `n` must be positive and `V` finite; got G = {G}, n = {n}, V = {V}."

@@ -229,13 +229,15 @@ def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         moments = _moments_of(line_table(net.activation), K)
         positive = {name: np.abs(value) for name, value in moments.items()}
-        return _refused(net, tensors_from(net, K, positive))
+        return _all_finite(net, tensors_from(net, K, positive))
 
 
 def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputFlow:
     table = line_table(net.activation)
     K = _kernels(net, table, first)
-    return SingleInputFlow(K=K, **_refused(net, tensors_from(net, K, _moments_of(table, K), nlo)))
+    return SingleInputFlow(
+        K=K, **_all_finite(net, tensors_from(net, K, _moments_of(table, K), nlo))
+    )
 
 
 def tensors_from(
@@ -370,7 +372,7 @@ def _ddntk(m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.nda
     return {"R": R, "S": S, "T": T, "U": scan(alpha, s)}
 
 
-def _refused(net: MLP, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _all_finite(net: MLP, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same, if all of it is finite."""
     for name, value in found.items():
         refuse_overflow(net, name, value)
