@@ -12,6 +12,7 @@ import scalewise as sw
 from scalewise.nets import Parameters, _dntk, _ntk_statistics, layer_tensors, measure
 from scalewise.nets._forward import _next, _slopes
 from scalewise.nets._networks import traced
+from scalewise.observables import OBSERVABLES
 
 SMOOTH = ("dntk_P", "dntk_Q", "ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U")
 X = np.array([[1.2, -0.4], [0.5, 0.9]])
@@ -315,7 +316,7 @@ SWAPS = {
 def test_the_tensors_have_the_symmetries_of_their_legs():
     # Exact averages over the last weights of one network, then estimates from a few networks.
     for name, orders in SWAPS.items():
-        values = averaged()[name]
+        values = averaged()[OBSERVABLES[name].letter]
         for order in orders:
             other = np.einsum(f"{order}->abcd", values)
             np.testing.assert_allclose(values, other, rtol=1e-9, atol=1e-13, err_msg=name)

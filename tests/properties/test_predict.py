@@ -209,33 +209,33 @@ def told_apart(one: xr.Dataset, other: xr.Dataset) -> list[str]:
     return [str(n) for n in shared if not np.array_equal(one[n].values, other[n].values)]
 
 
-# Closed forms, series, quadrature and a jump; from tables, exactly, by product rules, by samples; interpolated.
-CASES = [
-    ("tanh", 1, 4, True),
-    ("tanh", 2, 3, True),
-    ("tanh", 5, 3, False),
-    ("relu", 3, 3, True),
-    ("relu", 5, 2, False),
-    ("gelu", 3, 2, False),
-    ("elu", 1, 3, False),
-    ("hard_tanh", 2, 2, False),
-    ("perceptron", 3, 3, True),
-]
+# Closed forms, series, quadrature and a jump; from tables, exactly, by product rules and by samples: inputs,
+# depth, every how many of the names are asked for alone, and whether in pairs.
+CASES = {
+    "linear": (3, 3, 1, True),
+    "tanh": (5, 3, 2, False),
+    "sin": (2, 3, 1, False),
+    "gelu": (1, 4, 1, True),
+    "softplus": (3, 2, 4, False),
+    "relu": (4, 3, 1, False),
+    "hard_tanh": (2, 2, 4, False),
+    "perceptron": (3, 3, 1, True),
+}
 
 
 def test_an_observable_is_the_same_whatever_else_is_asked_for() -> None:
-    """To the last bit: alone, with any neighbour of the table, and with all."""
+    """To the last bit: alone, with a neighbour of the table, and with all."""
     rng, misses = np.random.default_rng(3), []
-    for name, count, depth, in_pairs in CASES:
+    for name, (count, depth, every, in_pairs) in CASES.items():
         x = rng.normal(size=(count, 3))
         rates = {"C_b": 0.1, "C_W": 1.1, "lambda_b": 0.3, "lambda_W": 0.7}
         net = sw.MLP(depth, 50, name, input_dim=3, output_dim=2, **rates)
         everything = sw.predict(net, x, observables="all")
         names = [n for n in OBSERVABLES if n in everything]
-        wanted = [[n] for n in names] + [list(two) for two in pairwise(names) if in_pairs]
+        wanted = [[n] for n in names[::every]] + [list(p) for p in pairwise(names) if in_pairs]
         for some in wanted:
             apart = told_apart(sw.predict(net, x, observables=some), everything)
-            misses += [(name, count, depth, some, apart)] if apart else []
+            misses += [(name, count, some, apart)] if apart else []
     assert misses == []
 
 
@@ -243,7 +243,7 @@ def test_it_is_the_same_in_a_deep_network_too() -> None:
     """Where expectations are interpolated, each goes its own way through the layers."""
     net, x = sw.MLP(140, 50, "relu", input_dim=3, output_dim=2, C_W=2.0), np.eye(3)[:2] + 0.2
     everything = sw.predict(net, x, observables="all")
-    for name in ("kernel", "four_point_vertex", "metric_nlo", "ntk_D", "dntk_Q"):
+    for name in ("kernel", "four_point_vertex", "ntk_D"):
         assert told_apart(sw.predict(net, x, observables=name), everything) == [], name
 
 
