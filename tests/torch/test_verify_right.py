@@ -10,8 +10,8 @@ from torch import nn
 import scalewise as sw
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
-from scalewise.torch import TorchPlan
 from scalewise.plan._run import Run
+from scalewise.torch import TorchPlan
 from torch_models import mlp
 
 F = nn.functional
