@@ -226,10 +226,6 @@ def spoiled(name: str, *, init: float = 0.0, rate: float = 0.0) -> Callable[...,
 
 
 def test_planted_mistakes_are_named() -> None:
-    def script(plan: JaxPlan, model: Any) -> Any:
-        # One learning rate for all, on the weights as the model's own code draws them.
-        return model, optax.sgd(1e-2)
-
     wrong, of_wrong = attending(masked, "sgd", multiplied=["attention"])
     plan = of_trees()
     cases: list[tuple[Check, Cause, str, float]] = [
@@ -243,10 +239,6 @@ def test_planted_mistakes_are_named() -> None:
         )
     ]  # fmt: skip
     cases += [
-        (
-            plan.verify((X, Y), of_tree, widths=WIDTHS, seeds=2, setup=script),
-            Cause.LEARNING_RATE, "layers.0.W", -1.0,
-        ),
         (wrong.verify(TOKENS, of_wrong, widths=WIDTHS, seeds=3), Cause.ATTENTION, "mix", 0.4),
         (
             planned(
@@ -283,7 +275,7 @@ def test_a_residual_multiplier_that_is_not_applied_is_named() -> None:
         residual=1, multiplied=["residual"], apply=apply, inputs=X,
     )  # fmt: skip
     c = plan.verify(
-        (X, Y), lambda m, b: likelihood(apply(m, b[0]), b[1]), widths=[16, 32, 64], seeds=2,
+        (X, Y), lambda m, b: likelihood(apply(m, b[0]), b[1]), widths=[16, 32, 64], seeds=3,
         depth=2, depths=[2, 4, 8],
     )  # fmt: skip
     assert c.depth is not None
@@ -300,7 +292,7 @@ def test_what_cannot_be_verified() -> None:
             planned(lambda width, seed=0: tree(width), roles=mlp_roles(2)),
             {},
         ),
-        ("must return one number", plan, {"loss": lambda m, b: preactivations(m, b[0])[-1]}),
+        ("return one number that", plan, {"loss": lambda m, b: preactivations(m, b[0])[-1]}),
         ("The loss is nan", plan, {"loss": lambda m, b: of_tree(m, b) * jnp.nan}),
         ("No learning rate was found", plan, {"loss": lambda m, b: 0 * of_tree(m, b)}),
         ("must return the initialised model", plan, {"setup": lambda plan, model: model}),
