@@ -115,8 +115,13 @@ def test_attention_logits_and_their_change_however_they_are_written() -> None:
         q, k, _ = split(p, x)
         return jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
 
+    def twice(q: Any, k: Any, v: Any) -> Any:
+        logits = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
+        weights = jnp.exp(logits) / jnp.exp(logits).sum(-1, keepdims=True)
+        return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
+
     problems = []
-    ways = (rooted, fused, by_vmap, capped, own_rule, in_pieces)
+    ways = (rooted, fused, by_vmap, capped, own_rule, in_pieces, twice)
     for write in ways:
         found = recorded(lambda p, x, write=write: write(*split(p, x)), new, old, x).attentions
         values = [np.sort(np.concatenate([np.ravel(v) for v in arrays])) for arrays in (
