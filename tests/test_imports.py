@@ -214,10 +214,15 @@ def test_public_names_are_few_and_exist() -> None:
 
 
 def test_what_is_not_used_is_not_imported() -> None:
-    """Exponents and the names of the package need no array, no frame and no framework."""
-    heavy = ("numpy", "scipy", "pandas", "xarray", "matplotlib", "jax", "torch")
-    check = f"print([m for m in {heavy} if m in sys.modules])"
-    for module in ("scalewise", "scalewise.scaling"):
+    """Exponents and the names of the package need no array, a plan no frame, and neither a framework."""
+    heavy = ("scipy", "pandas", "xarray", "matplotlib", "jax", "torch")
+    rooms = {
+        "scalewise": ("numpy", *heavy),
+        "scalewise.scaling": ("numpy", *heavy),
+        "scalewise.plan": heavy,
+    }
+    for module, names in rooms.items():
+        check = f"print([m for m in {names} if m in sys.modules])"
         command = [sys.executable, "-c", f"import sys, {module}; {check}"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "[]", module

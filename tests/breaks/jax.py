@@ -21,7 +21,58 @@ of_optimizers = row(
     "jax/_optimizers.py", "tests/jax/test_optax.py::test_optimisers_of_another_kind_are_refused"
 )
 
+RECORD = "tests/jax/test_record.py::test_what_every_tensor_writes"
+LOGITS = "tests/jax/test_record.py::test_attention_logits_and_their_change_however_they_are_written"
+VERIFY = "tests/jax/test_verify.py"
+SAME = f"{VERIFY}::test_the_same_networks_have_the_same_sizes_in_torch_and_jax"
+of_record = row("jax/_record.py", RECORD)
+
 MUTANTS = (
+    of_record("jax verify: biases apart", "if name in _ADDED and (one.is_weight or two.is_weight):", "if False:"),
+    of_record(
+        "jax verify: numbers that multiply an output lost", "if name in _MOVED or scaled:", "if name in _MOVED:"
+    ),
+    of_record(
+        "jax verify: own change with that of the layer below",
+        "own = [k if k is weight else replace(k, old={}) for k in inputs]", "own = inputs",
+    ),
+    of_record("jax verify: rows picked are not seen", 'if name == "gather" and one.is_weight:', "if False:"),
+    of_record("jax verify: loops not entered", 'if eqn.primitive.name == "scan":', "if False:"),
+    of_record("jax verify: gains not seen", 'if name == "mul" and (one.is_weight or two.is_weight):', "if False:"),
+    row("jax/_record.py", LOGITS)(
+        "jax verify: logits without their scale",
+        "carried and _like(eqn, given, carried)", "carried",
+    ),
+    row("jax/_record.py", LOGITS)(
+        "jax verify: a product in two softmaxes counted twice",
+        "[one.logits] if one.logits.number not in known else []", "[one.logits]",
+    ),
+    row("jax/_record.py", LOGITS)(
+        "jax verify: earlier keys lost in a loop", '"was": k.was} for k in xs', '"was": None} for k in xs'
+    ),
+    row("jax/_watched.py", SAME)(
+        "jax verify: updates without the rate", "(p + rate * u).astype(p.dtype)", "(p + u).astype(p.dtype)"
+    ),
+    row("jax/_watched.py", SAME)(
+        "jax verify: own change of all tensors at once", '{n: o.value - was for n, was in o.old.items()}',
+        '{n: o.value - next(iter(o.old.values())) for n in o.old}',
+    ),
+    row("jax/_watched.py", SAME)(
+        "jax verify: single entries of double size", "np.vdot(p, p).real", "np.vdot(p, p).real * 2"
+    ),
+    row("jax/_verify.py", f"{VERIFY}::test_planted_mistakes_are_named")(
+        "jax verify: the user's setup forgotten", "(self.setup or self.own)(plan", "self.own(plan"
+    ),
+    row("jax/_look.py", f"{VERIFY}::test_right_plans_are_silent")(
+        "jax verify: what multiplies an output counted after it",
+        "Multiplied(m.before * m.inside, m.after)", "m",
+    ),
+    row("plan/_rows.py", f"{VERIFY}::test_right_plans_are_silent")(
+        "jax verify: what multiplies the features forgotten", "_ZERO if tied else plan[name].gauge.before", "_ZERO"
+    ),
+    row("plan/_run.py", f"{VERIFY}::test_what_cannot_be_verified")(
+        "jax verify: one draw for all seeds", "if spreads and all(len", "if not spreads and all(len"
+    ),
     of_optax(
         "jax: decay of AdamW as of Adam", 'before_decay = table.optimizer == "adam"', "before_decay = True"
     ),

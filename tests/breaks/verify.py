@@ -9,8 +9,9 @@ FITS = "tests/plan/test_fits.py"
 CONSISTENCY = "tests/plan/test_consistency.py"
 GROWTH = "tests/plan/test_growth.py"
 
-of_sizes = row("torch/_measure.py", SIZES)
-of_run = row("torch/_run.py", REAL)
+of_sizes = row("plan/_sizes.py", SIZES)
+of_hooks = row("torch/_measure.py", SIZES)
+of_run = row("plan/_run.py", REAL)
 of_fits = row("plan/_fits.py", FITS)
 of_rows = row("plan/_rows.py", CHECK)
 of_verdict = row("plan/_verdict.py", CHECK)
@@ -45,56 +46,56 @@ MUTANTS = (
         "near = self.excess <= self.tolerance + self.fit.error",
         "near = self.excess <= 3",
     ),
-    row("torch/_depth.py", DEPTH)(
+    row("plan/_over_depths.py", DEPTH)(
         "verify depth: blocks counted below the last block",
         "after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {READOUT}",
         "after = set(counts[0]) | {READOUT}",
     ),
     of_sizes(
         "verify sizes: own change on the old inputs",
-        "before, after = _Recorder(places), _Recorder(places, old)",
-        "before, after = _Recorder(places, old), _Recorder(places)",
+        "after = network.watch(old)",
+        "after = network.watch(now)",
     ),
     of_sizes(
         "verify sizes: change counted from the new size",
-        "moved = [b - a for a, b in zip(parts, two[module], strict=True)]",
-        "moved = [b - 0 * a for a, b in zip(parts, two[module], strict=True)]",
+        "moved = [b - a for a, b in zip(parts, later, strict=True)]",
+        "moved = [b - 0 * a for a, b in zip(parts, later, strict=True)]",
     ),
-    of_sizes(
+    of_hooks(
         "verify sizes: weights about zero",
         "return _rms([wide - wide.mean()]), False",
         "return _rms([wide]), False",
     ),
-    of_sizes(
+    of_hooks(
         "verify sizes: hooks left",
         "            for hook in hooks:\n                hook.remove()",
         "            pass",
     ),
-    of_sizes(
+    of_hooks(
         "verify sizes: outputs not copied",
-        "self.outputs[name].append(found.detach().clone())",
-        "self.outputs[name].append(found.detach())",
+        "self.record.outputs[name].append(found.detach().clone())",
+        "self.record.outputs[name].append(found.detach())",
     ),
-    of_sizes(
+    of_hooks(
         "verify sizes: other random numbers after",
-        "    torch.manual_seed(network.seed)\n    # Gradients stay on",
-        "    # Gradients stay on",
+        "        torch.manual_seed(network.seed)\n        recorder",
+        "        recorder",
     ),
-    of_sizes(
+    of_hooks(
         "verify sizes: other random numbers for the old tensor",
         "with torch.no_grad(), same_random_numbers():",
         "with torch.no_grad():",
     ),
-    of_sizes("verify sizes: running statistics kept", "b.copy_(buffers[n])", "b.add_(0)"),
+    of_hooks("verify sizes: running statistics kept", "b.copy_(self._buffers[n])", "b.add_(0)"),
     of_sizes(
         "verify sizes: gradient of the last step",
-        "waiting = [n for n in parameters if not sizes.tensor.get((n, Quantity.GRADIENT))]",
-        "waiting = list(parameters)",
+        "for n in (n for n in old if not sizes.tensor.get((n, Quantity.GRADIENT))):",
+        "for n in old:",
     ),
-    of_sizes(
+    of_hooks(
         "verify sizes: whole modules mixed", "m is not None and m not in mixed", "m is not None"
     ),
-    of_sizes(
+    of_hooks(
         "verify sizes: NaN let through",
         "return size if math.isfinite(size) else math.inf",
         "return size",
@@ -102,20 +103,20 @@ MUTANTS = (
     of_sizes("verify sizes: nonlinearity of one half", "(c - b) - (b - a) for", "(c - b) for"),
     of_run(
         "verify run: one draw for all seeds",
-        "SeedSequence([seed, self.widths[index]])",
-        "SeedSequence([0, self.widths[index]])",
+        "SeedSequence([seed, width])",
+        "SeedSequence([0, width])",
         f"{REAL}::test_the_process_is_left_as_it_was",
     ),
-    of_run(
+    row("torch/_verify.py", REAL)(
         "verify run: the user's setup forgotten",
-        "(self.setup or self._own_setup)(plan, model)",
-        "self._own_setup(plan, model)",
+        "self.own(plan, model, lr) if self.setup is None else self.setup(plan, model)",
+        "self.own(plan, model, lr)",
         f"{REAL}::test_the_neural_tangent_script_is_told_from_the_planned_one",
     ),
     of_run(
         "verify run: a zero readout not seen",
-        "steps=steps or (2 if zero else 1)",
-        "steps=steps or 1",
+        "steps or (2 if scene.zero_readout else 1)",
+        "steps or 1",
         f"{REAL}::test_a_readout_that_starts_at_zero",
     ),
     of_run(

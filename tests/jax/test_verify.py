@@ -16,7 +16,7 @@ from flax import nnx
 
 import scalewise as sw
 from jax_attending import ROLES, WORDS, attends, masked, over_d, scaled
-from jax_models import mlp_roles, preactivations
+from jax_models import mlp_roles, preactivations, quick_draws
 from scalewise.jax import JaxPlan
 from scalewise.plan import PlanError
 from scalewise.plan._check import Check
@@ -39,18 +39,33 @@ def tree(width: int, seed: int = 0) -> Any:
     return {"layers": layers[:-1], "head": layers[-1]}
 
 
+def by_numpy(seed: int) -> Callable[..., Any]:
+    """An initialiser of entries over the root of the fan-in, with nothing to compile."""
+    rng = np.random.default_rng(seed)
+    return lambda _, shape, dtype=np.float32, *a, **k: jnp.asarray(
+        rng.standard_normal(shape) / shape[0] ** 0.5, dtype
+    )
+
+
+def perceptron(width: int, seed: int = 0) -> eqx.Module:
+    """An MLP of Equinox, drawn by NumPy."""
+    with quick_draws():
+        model, rng = eqx.nn.MLP(8, 10, width, 2, key=jax.random.key(0)), np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda x: jnp.asarray(rng.standard_normal(x.shape) / x.shape[-1] ** 0.5, x.dtype)
+        if eqx.is_array(x) else x, model,
+    )  # fmt: skip
+
+
 class Normed(nnx.Module):
     """Layers of Flax with a norm between them and dropout before the readout."""
 
     def __init__(self, width: int, seed: int):
-        rngs = nnx.Rngs(seed)
-        self.first, self.second = (
-            nnx.Linear(8, width, rngs=rngs),
-            nnx.Linear(width, width, rngs=rngs),
-        )
-        self.norm = nnx.LayerNorm(width, rngs=rngs)
-        self.dropout = nnx.Dropout(0.1, rngs=rngs)
-        self.head = nnx.Linear(width, 10, rngs=rngs)
+        own: dict[str, Any] = {"rngs": nnx.Rngs(seed), "kernel_init": by_numpy(seed)}
+        self.first, self.second = nnx.Linear(8, width, **own), nnx.Linear(width, width, **own)
+        self.norm = nnx.LayerNorm(width, rngs=own["rngs"])
+        self.dropout = nnx.Dropout(0.1, rngs=own["rngs"])
+        self.head = nnx.Linear(width, 10, **own)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         x = self.norm(jnp.tanh(self.first(x)))
@@ -61,9 +76,9 @@ class Tied(nnx.Module):
     """An embedding whose transpose reads out."""
 
     def __init__(self, width: int, seed: int):
-        rngs = nnx.Rngs(seed)
-        self.embed = nnx.Embed(WORDS, width, rngs=rngs)
-        self.mix = nnx.Linear(width, width, rngs=rngs)
+        rngs, draw = nnx.Rngs(seed), by_numpy(seed)
+        self.embed = nnx.Embed(WORDS, width, rngs=rngs, embedding_init=lambda *a: 4 * draw(*a))
+        self.mix = nnx.Linear(width, width, rngs=rngs, kernel_init=draw)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         x = self.embed(tokens)
@@ -167,12 +182,11 @@ def test_right_plans_are_silent() -> None:
         roles=ROLES, apply=(act := scaled((0.5, -0.5, -1.0))), inputs=Y[None] % 8, optimizer="adam",
     )  # fmt: skip
     cases: list[tuple[JaxPlan, Any, Any, str]] = [
-        (planned(lambda width, seed=0: Normed(width, seed), "adamw"), (X, Y), called, "second.kernel"),
         (
-            planned(lambda width, seed=0: eqx.nn.MLP(8, 10, width, 2, key=jax.random.key(seed))),
-            (X, Y), mapped, "layers.1.weight",
+            planned(lambda width, seed=0: Normed(width, seed), "adamw", inputs=X),
+            (X, Y), called, "second.kernel",
         ),
-        (of_trees("sgd"), (X, Y), of_tree, "layers.1.W"),
+        (planned(perceptron, inputs=X[0]), (X, Y), mapped, "layers.1.weight"),
         (attention, TOKENS, of_attention, "mix.0"),
         (
             multiplied, Y[None] % 8,
@@ -181,7 +195,7 @@ def test_right_plans_are_silent() -> None:
     ]  # fmt: skip
     problems = []
     for plan, batch, loss, hidden in cases:
-        c = plan.verify(batch, loss, widths=WIDTHS, seeds=3)
+        c = plan.verify(batch, loss, widths=WIDTHS, seeds=2)
         seen = c.row(hidden, "own_change").fit
         if not c.ok or str(c.verdict) != "feature learning, stable" or abs(seen.slope) > 0.15:
             problems.append(str(c))
@@ -212,10 +226,6 @@ def spoiled(name: str, *, init: float = 0.0, rate: float = 0.0) -> Callable[...,
 
 
 def test_planted_mistakes_are_named() -> None:
-    def script(plan: JaxPlan, model: Any) -> Any:
-        # One learning rate for all, on the weights as the model's own code draws them.
-        return model, optax.sgd(1e-2)
-
     wrong, of_wrong = attending(masked, "sgd", multiplied=["attention"])
     plan = of_trees()
     cases: list[tuple[Check, Cause, str, float]] = [
@@ -229,17 +239,13 @@ def test_planted_mistakes_are_named() -> None:
         )
     ]  # fmt: skip
     cases += [
-        (
-            plan.verify((X, Y), of_tree, widths=WIDTHS, seeds=2, setup=script),
-            Cause.LEARNING_RATE, "layers.0.W", -1.0,
-        ),
         (wrong.verify(TOKENS, of_wrong, widths=WIDTHS, seeds=3), Cause.ATTENTION, "mix", 0.4),
         (
             planned(
                 lambda width, seed=0: Tied(width, seed), readouts=["embed.embedding"],
                 multiplied=["embed.attend"], inputs=TOKENS[:, :-1],
             ).verify((TOKENS[:, :-1], TOKENS[:, 1:]), called, widths=WIDTHS, seeds=2),
-            Cause.FORWARD, "embed.attend", 0.5,
+            Cause.FORWARD, "embed.attend", 0.75,
         ),
     ]  # fmt: skip
     problems = []
@@ -269,7 +275,7 @@ def test_a_residual_multiplier_that_is_not_applied_is_named() -> None:
         residual=1, multiplied=["residual"], apply=apply, inputs=X,
     )  # fmt: skip
     c = plan.verify(
-        (X, Y), lambda m, b: likelihood(apply(m, b[0]), b[1]), widths=[16, 32, 64], seeds=2,
+        (X, Y), lambda m, b: likelihood(apply(m, b[0]), b[1]), widths=[16, 32, 64], seeds=3,
         depth=2, depths=[2, 4, 8],
     )  # fmt: skip
     assert c.depth is not None
@@ -286,7 +292,7 @@ def test_what_cannot_be_verified() -> None:
             planned(lambda width, seed=0: tree(width), roles=mlp_roles(2)),
             {},
         ),
-        ("must return one number", plan, {"loss": lambda m, b: preactivations(m, b[0])[-1]}),
+        ("return one number that", plan, {"loss": lambda m, b: preactivations(m, b[0])[-1]}),
         ("The loss is nan", plan, {"loss": lambda m, b: of_tree(m, b) * jnp.nan}),
         ("No learning rate was found", plan, {"loss": lambda m, b: 0 * of_tree(m, b)}),
         ("must return the initialised model", plan, {"setup": lambda plan, model: model}),
@@ -308,8 +314,6 @@ def test_what_cannot_be_verified() -> None:
         else:
             missed.append(said)
     assert not missed, "\n".join(missed)
-    with pytest.raises(PlanError, match="`seed` must be the name"):
-        of_trees(seed=0)
     with pytest.raises(TypeError) as caught:
         plan.verify((X, Y), lambda m, b: m(b), widths=[8, 16, 32])
     assert "called as loss(model, batch)" in caught.value.__notes__[0]

@@ -53,7 +53,7 @@ def test_further_arguments_are_passed_on() -> None:
     sizes = {"base": {"n": 16, "out": 3}, "target": {"n": 64, "out": 3}}
     plan = sw.torch.plan(build, width="n", strategy=sw.scaling.mup(), **sizes)
     assert plan["1.weight"].shape == (3, 64)
-    assert plan.at(width=32)["1.weight"].shape == (3, 32)
+    assert plan.at(n=32)["1.weight"].shape == (3, 32)
 
 
 def test_the_factory_must_be_one() -> None:

@@ -48,8 +48,11 @@ def parted(model: Any, layout: str) -> Parts:
     if layout == "linen" and isinstance(model, Mapping) and "params" in model:
         inner = parted(model["params"], "plain")
         rest = {k: v for k, v in model.items() if k != "params"}
-        others, join = (rest, inner.others), inner.join
-        return Parts(inner.params, others, lambda p, o: {**o[0], "params": join(p, o[1])})
+        return Parts(
+            inner.params,
+            (rest, inner.others),
+            lambda p, o: {**o[0], "params": inner.join(p, o[1])},
+        )
     trained = {p.name for p in parameters(model, layout)}
     pairs, tree = jax.tree_util.tree_flatten_with_path(model)
     leaves = [leaf for _, leaf in pairs]

@@ -51,13 +51,8 @@ def checked(readouts: Any, layout: Any, apply: Any, inputs: Any, seed: Any) -> O
     """The same, refused with a sentence where they cannot be.
 
     Raises:
-        PlanError: If `readouts` is not a list of names, `layout` not a known one, `apply` not a function, or
-            `seed` not a name.
+        PlanError: If `readouts` is not a list of names, `layout` not a known one, or `apply` not a function.
     """
-    if not isinstance(seed, str):
-        raise PlanError(
-            f"`seed` must be the name of an argument of the factory, such as 'seed'; got {seed!r}."
-        )
     if layout not in LAYOUTS:
         raise PlanError(f"`layout` must be one of {LAYOUTS}; got {layout!r}.")
     if apply is not None and not callable(apply):

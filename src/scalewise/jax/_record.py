@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import jax
@@ -31,7 +32,7 @@ _MOVED = frozenset(
 _CONTRACTED = frozenset(["dot_general", "conv_general_dilated"])
 _ADDED = frozenset(["add", "add_any", "sub"])
 # What logits pass on their way into a softmax, apart from numbers and shapes: masks, biases, soft bounds.
-_PASSED = frozenset([*_ADDED, "select_n", "tanh", "max", "min"])
+_PASSED = frozenset([*_ADDED, "select_n", "tanh"])
 _SATURATING = frozenset(["exp", "exp2", "logistic"])
 
 
@@ -64,6 +65,7 @@ class Attending:
         factors: Queries and keys.
         was: The same with the earlier entries of these tensors; ``None`` where none made them.
         old_factors: Queries and keys then.
+        number: Tells products apart: one may enter several softmaxes.
     """
 
     place: str
@@ -71,6 +73,7 @@ class Attending:
     factors: tuple[Any, Any]
     was: Any
     old_factors: tuple[Any, Any]
+    number: int
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class Recorder:
     def __init__(self) -> None:
         self.outputs: list[Output] = []
         self.attentions: list[Attending] = []
+        self._numbers = count()
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Seen]) -> list[Seen]:
         """The results of a traced function."""
@@ -193,7 +197,8 @@ class Recorder:
         if name in _ADDED and (one.is_weight or two.is_weight):
             made = self._extended(eqn, given, made)
         if name in _SATURATING and one.logits is not None:
-            self.attentions.append(one.logits)
+            known = {a.number for a in self.attentions}
+            self.attentions += [one.logits] if one.logits.number not in known else []
         passed = next((k.logits for k in given if k.logits), None) if name in _PASSED else None
         return replace(made, logits=passed)
 
@@ -232,6 +237,7 @@ class Recorder:
             (one.value, two.value),
             was,
             (one.before, two.before),
+            next(self._numbers),
         )
         return replace(made, was=None, logits=logits)
 
@@ -252,8 +258,9 @@ class Recorder:
             arrays = [k.value for k in out]
             return arrays[: len(carry)], (arrays[len(carry) :], _arrays(step))
 
-        slices = [{"value": k.value, "old": dict(k.old) if k.is_weight else {},
-                   "was": k.was if k.is_weight else None} for k in xs]  # fmt: skip
+        slices = [
+            {"value": k.value, "old": dict(k.old) if k.is_weight else {}, "was": k.was} for k in xs
+        ]
         xs = [replace(_settled(k), value=None, old={}, was=None) for k in xs]
         last, (stacked, seen) = jax.lax.scan(
             body, [k.value for k in carry], slices, p["length"], p["reverse"], p["unroll"]
@@ -262,7 +269,7 @@ class Recorder:
         pairs = zip(kept[-1].outputs, outputs, strict=True)
         self.outputs += [replace(o, **arrays) for o, arrays in pairs]
         pairs = zip(kept[-1].attentions, attentions, strict=True)
-        self.attentions += [replace(a, **arrays) for a, arrays in pairs]
+        self.attentions += [replace(a, **arrays, number=next(self._numbers)) for a, arrays in pairs]
         return [Seen(x, True) for x in (*last, *stacked)]
 
 

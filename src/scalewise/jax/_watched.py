@@ -114,12 +114,14 @@ class Program:
         """What is seen in one pass."""
         acting, attends = self.written(params, others)
         module = scene.places.module
-        labels = [module[acting.name(t, looked_up=looked)] for t, looked, _ in acting.written]
+        labels = [module.get(acting.name(t, looked_up=looked)) for t, looked, _ in acting.written]
         reads = tuple(label in scene.places.reads for label in labels)
         outputs, attentions = self._watch(params, dict(old), others, self.batch, reads=reads)
         record = Record()
         wanted = {self.table[n].name: n for n in scene.names}
         for label, found, (main, looked, _) in zip(labels, outputs, acting.written, strict=True):
+            if label is None:  # a layer that shallower networks lack
+                continue
             record.outputs.setdefault(label, []).append(_wide(found["value"]))
             if found["given"] is not None:
                 record.inputs.setdefault(label, []).append(_wide(found["given"]))

@@ -163,7 +163,7 @@ def _initialisation(plan: Plan, measured: Measurement, row: Row, power: str) -> 
     return (
         f"`{row.tensor}` is initialised too {'large' if row.excess > 0 else 'small'}, by n^({power}): the "
         f"size of its entries goes as n^({_measured(row)}), planned is n^({written(row.predicted)}). Initialise it "
-        "with plan.init_, or by that rule."
+        "with plan.init_ (plan.init in JAX), or by that rule."
     )
 
 
@@ -173,7 +173,7 @@ def _learning_rate(plan: Plan, measured: Measurement, row: Row, power: str) -> s
     return (
         f"`{row.tensor}` has a learning rate too {'large' if row.excess > 0 else 'small'}, by n^({power})"
         f"{eps}: {of_what} goes as n^({_measured(row)}), planned is n^({written(row.predicted)}). Take its group "
-        "from plan.param_groups."
+        "from plan.param_groups, or in JAX the optimiser from plan.optax."
     )
 
 

@@ -132,8 +132,8 @@ def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
 def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ...]:
     if features.status is not Status.FITTED:
         return (
-            "What the readout reads does not move: no tensor below it is trained. (Modules in a plain list are "
-            "not registered; PyTorch has torch.nn.ModuleList for that.)",
+            "What the readout reads does not move: no tensor below it is trained. (PyTorch does not register "
+            "modules in a plain list; it has torch.nn.ModuleList for that.)",
         )
     power = f"n^({_slope_and_error(features)})"
     if learns:
