@@ -49,7 +49,8 @@ def _decorator(found: Any = None, *, typechecker: Callable[..., Any]) -> Any:
     if found is None:
         return functools.partial(_decorator, typechecker=typechecker)
     if inspect.isclass(found):
-        if is_dataclass(found):
+        # A class that holds its own arguments against their annotations is not asked twice.
+        if is_dataclass(found) and found.__init__.__globals__ is not globals():
             found.__init__ = _sampled(found.__init__, typechecker)
         return found
     if isinstance(found, classmethod | staticmethod):

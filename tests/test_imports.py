@@ -133,6 +133,7 @@ def imports(path: Path) -> tuple[Import, ...]:
 
 # Files that import one of the package inside a function, so that it is read only when it is used: what for.
 LATE = {
+    "_checked.py": "exponents need no array library; who is given an array reads it with one",
     "activations/_catalogue.py": "built-in activations need no JAX; a callable of the user's is traced by it",
     "cli/__init__.py": "what is missing is said before it is imported",
     "cli/_app.py": "a command starts fast: each imports only what it runs",
@@ -256,6 +257,8 @@ def test_the_architecture_page_names_every_room() -> None:
 # What the files of a room may import from outside. Of an extra only where `require` has found it; the rest is core.
 OUTSIDE = {
     "_version": "",
+    "_words": "",
+    "_checked": "numpy jaxtyping",
     "_extras": "",
     "_threads": "scipy threadpoolctl",
     "_arrays": "numpy",

@@ -8,6 +8,7 @@ from fractions import Fraction as F
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from refusals import unlike
 from scalewise.scaling import maximal_update_exponents, mup

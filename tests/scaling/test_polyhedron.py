@@ -3,6 +3,7 @@
 from fractions import Fraction as F
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
