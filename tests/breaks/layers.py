@@ -97,6 +97,7 @@ MUTANTS = (
         "flow: recursions of the layer below alone",
         "waiting += (*row.below, *row.beside)",
         "waiting += row.below[:2]",
+        f"{TESTS}::test_the_steps_are_in_order",
     ),
     of_flow(
         "flow: NTK of the next layer",
