@@ -31,13 +31,14 @@ def pytest_runtest_setup() -> None:
 
 def _sampled(function: Callable[..., Any], checker: Callable[..., Any]) -> Callable[..., Any]:
     # Functions that are made anew in every call of another share their code, and so their count.
-    code, checked = getattr(function, "__code__", function), None
+    # The count is a name of this function: who compiles what it wraps looks for globals in the wrong place.
+    code, checked, calls = getattr(function, "__code__", function), None, _calls
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         nonlocal checked
-        _calls[code] += 1
-        if _calls[code] & (_calls[code] - 1):
+        calls[code] += 1
+        if calls[code] & (calls[code] - 1):
             return function(*args, **options)
         checked = checked or _check(function, typechecker=checker)
         return checked(*args, **options)

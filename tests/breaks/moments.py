@@ -183,6 +183,12 @@ MUTANTS = (
         "tests/theory/test_zero_inputs.py::test_expectations_of_one_input_are_limits",
     ),
     of_hermite(
+        "mean square: the middle node twice",
+        "np.where(x[right] == 0.0, 1.0, 2.0)",
+        "2.0",
+        "tests/gaussian/test_kernel_map.py::test_a_tile_alone_gives_what_it_gives_beside_others",
+    ),
+    of_hermite(
         "moments: series one power out",
         "total = total * c + f[k] * g[k]",
         "total = (total + f[k] * g[k]) * c",

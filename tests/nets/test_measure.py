@@ -226,7 +226,7 @@ def test_an_observable_is_the_same_whatever_else_is_measured() -> None:
     """To the last bit, where the networks are as many to a batch; batches add in another order."""
     x, misses = np.random.default_rng(0).normal(size=(2, 3)), []
     for name, arguments in (("relu", {}), ("tanh", {"widths": [3, 6]})):
-        net = sw.MLP(3, 4, name, input_dim=3, output_dim=2, C_b=0.1, C_W=1.5, lambda_b=0.3)
+        net = sw.MLP(2, 4, name, input_dim=3, output_dim=2, C_b=0.1, C_W=1.5, lambda_b=0.3)
         options = {"networks": 12, "seed": 1, "progress": False, **arguments}
         everything = sw.measure(net, x, observables="all", **options)
         for observable in (n for n in OBSERVABLES if n in everything):

@@ -193,7 +193,7 @@ def _mean_square(
     x, weight = x[start::stride], stride * table[0, start::stride]
     if parity:
         right = slice(int(np.searchsorted(x, 0.0)), None)
-        x, weight = x[right], 2.0 * weight[right]  # none at 0: their number is even
+        x, weight = x[right], weight[right] * np.where(x[right] == 0.0, 1.0, 2.0)
     root, square, size = np.sqrt(K)[:, None], np.empty(len(K)), max(1, _PART // len(x))
     for first in range(0, len(K), size):
         values = function(root[first : first + size] * x)

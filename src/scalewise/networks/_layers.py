@@ -33,7 +33,7 @@ class Repeated(tuple):
 
     @staticmethod
     def by(
-        function: Callable[[float], float], values: tuple[float, ...]
+        function: Callable[[float], float], values: tuple[float | int, ...]
     ) -> Repeated | tuple[float, ...]:
         """A function of the number of each layer, by a rule if the numbers have one."""
         if isinstance(values, Repeated):
