@@ -206,7 +206,7 @@ JOB: dict[str, Any] = {
 
 PROGRAMS_OF_TRAINING = [
     ({"task": Task(X, Y)}, "teaches one sample per step; give the task `batches`"),
-    ({"task": Task(X, X, batches=[[0], [1]])}, "of one output; `targets` have 2 columns"),
+    ({"task": Task(X, X, batches=[[0], [1]])}, "has one output; `targets` have 2 columns"),
     ({"task": PAIRED}, "teaches one sample per step"),
     ({"sgd": SGD(0.1, momentum=0.5)}, "plain descent; set `momentum`"),
     ({"sgd": SGD(0.1, clip=1.0)}, "plain descent; set `momentum`"),

@@ -96,7 +96,9 @@ def layer_kernels(net: Network, inputs: Inputs) -> LayerKernels:
     """
     X = np.asarray(inputs, dtype=np.float64)
     if not X.size:
-        raise ValueError(f"`inputs` must hold a sample of a feature at least; got shape {X.shape}.")
+        raise ValueError(
+            f"`inputs` must hold at least one sample of at least one feature; got shape {X.shape}."
+        )
     if not net.activation.is_continuous:
         raise ValueError(
             f"The activation {net.activation.name!r} jumps, so gradients do not say how outputs move and no "

@@ -59,7 +59,7 @@ class Task:
         X, y = _own(inputs), _own(targets)
         if not X.size:
             raise ValueError(
-                f"`Task.inputs` must hold a sample of a feature at least; got shape {X.shape}."
+                f"`Task.inputs` must hold at least one sample of at least one feature; got shape {X.shape}."
             )
         y = y[:, None] if y.ndim == 1 else y
         if y.ndim != 2 or len(y) != len(X) or not y.size:

@@ -154,7 +154,7 @@ def terms(parents: Sequence[int]) -> tuple[Term, ...]:
 
 
 def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
-    """The tree as a tuple, refused if it is none."""
+    """The tree as a tuple, refused if it is not one."""
     if not parents or any(not 0 <= p <= v for v, p in enumerate(parents)):
         raise ValueError(
             "`parents` must join each factor to an earlier one: parents[v - 1] is the factor that "
