@@ -23,17 +23,21 @@ from scipy import sparse
 
 from scalewise.activations import Activation
 from scalewise.gaussian import (
-    PAIR_ORDERS,
     JointRule,
-    clipped,
     combined,
     four_point_covariances,
-    high_moments,
     joint_rule,
-    pair_moments,
     shaken,
 )
-from scalewise.theory.flow._pairs import Pairs, jacobian, pair_sources
+from scalewise.theory.flow._pairs import (
+    FIRST,
+    SECOND,
+    THIRD,
+    Pairs,
+    jacobian,
+    moments_on_pairs,
+    pair_sources,
+)
 from scalewise.theory.flow._trajectory import Part, Parts, along
 
 __all__ = [
@@ -60,11 +64,7 @@ _FAMILIES: tuple[tuple[Family, ...], ...] = (
     ((2, 0, 1, 1),),
     ((2, 2, 1, 1), (3, 1, 1, 1)),
 )
-_MOMENTS = (
-    ((1, 1), (2, 0), (0, 2)),
-    ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4)),
-    ((3, 3), (4, 2), (2, 4), (5, 1), (1, 5)),
-)
+_MOMENTS = (FIRST, SECOND, THIRD)
 
 
 class Expectations(abc.ABC):
@@ -110,7 +110,7 @@ class Expectations(abc.ABC):
     @cached_property
     def jacobian(self) -> sparse.csr_array:
         r"""$J$ of $\langle\sigma_a\sigma_b\rangle$ over unordered pairs."""
-        return jacobian(self.on_pairs((1, 1), (2, 0), (0, 2)), self.pairs)
+        return jacobian(self.on_pairs(*FIRST), self.pairs)
 
     def curved(self, p: int, q: int) -> Matrix:
         r"""$M_{pq}$ where $\sigma''$ came from the chain rule: 0 for a piecewise linear activation."""
@@ -242,17 +242,13 @@ class Layer(_Evaluated):
 
     @cached_property
     def _source(self) -> Parts:
-        first = self.on_pairs((1, 1), (2, 0), (0, 2))
+        first = self.on_pairs(*FIRST)
         return {"source": Part(*pair_sources(self.sigma, self.K, self.pairs, self._rule(), first))}
 
     def _made(self, orders: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], Parts]:
         """Moments on unordered pairs, put in their places."""
         a, b = self.pairs.first, self.pairs.second
-        diagonal = np.diagonal(self.K)
-        C = clipped(diagonal[a], diagonal[b], self.K[a, b])
-        C = np.where(a == b, diagonal[a], C)
-        moments = pair_moments if orders[0] in PAIR_ORDERS else high_moments
-        found = moments(self.sigma, diagonal[a], diagonal[b], C, list(dict.fromkeys(orders)))
+        found = moments_on_pairs(self.sigma, self.K, self.pairs, orders)
         out = {}
         for p, q in orders:
             value, error = np.empty_like(self.K), np.empty_like(self.K)

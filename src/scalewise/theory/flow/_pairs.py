@@ -6,7 +6,7 @@ derivative $J$ over pairs has three entries in a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,12 @@ from scipy import sparse
 
 from scalewise.activations import Activation
 from scalewise.gaussian import (
+    PAIR_ORDERS,
     Estimate,
     JointRule,
     clipped,
     feature_means,
+    high_moments,
     increment,
     pair_moments,
     resolved,
@@ -28,17 +30,22 @@ from scalewise.gaussian import (
 )
 
 __all__ = [
+    "FIRST",
+    "SECOND",
+    "THIRD",
     "Pairs",
     "curvature",
     "jacobian",
-    "pair_derivatives",
+    "moments_on_pairs",
     "pair_sources",
     "shaken_expectations",
     "values_of",
 ]
 
-_FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
-_SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+# Moments that are first, second and third derivatives of $M_{00}$.
+FIRST = ((1, 1), (2, 0), (0, 2))
+SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+THIRD = ((3, 3), (4, 2), (2, 4), (5, 1), (1, 5))
 Moments = dict[tuple[int, int], Estimate]
 _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; samples take over
 
@@ -95,15 +102,18 @@ def shaken_expectations(
     return moved, shaken(source, slip, (seed,))[None]
 
 
-def pair_derivatives(
-    sigma: Activation, kernel: Float[np.ndarray, "sample sample"], pairs: Pairs, *, second: bool
+def moments_on_pairs(
+    sigma: Activation,
+    kernel: Float[np.ndarray, "sample sample"],
+    pairs: Pairs,
+    orders: Sequence[tuple[int, int]],
 ) -> Moments:
-    r"""$M_{pq}$ of all pairs, for first and, if asked for, second derivatives of $M_{00}$."""
+    r"""$M_{pq}$ of all pairs, for orders that are all of `PAIR_ORDERS` or all beyond."""
     a, b = pairs.first, pairs.second
     A, B = kernel[a, a], kernel[b, b]
     C = np.where(a == b, A, clipped(A, B, kernel[a, b]))
-    orders = _FIRST + _SECOND if second else _FIRST
-    return pair_moments(sigma, A, B, C, orders)
+    moments = pair_moments if orders[0] in PAIR_ORDERS else high_moments
+    return moments(sigma, A, B, C, list(dict.fromkeys(orders)))
 
 
 def jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_array:

@@ -43,8 +43,9 @@ from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs, check_kernels, refuse_zero_inputs
 from scalewise.selection import MOST_PATHS
 from scalewise.theory.flow._pairs import (
+    FIRST,
     Pairs,
-    pair_derivatives,
+    moments_on_pairs,
     pair_sources,
     shaken_expectations,
     values_of,
@@ -180,7 +181,7 @@ def residual_fluctuations(
     paths = Pairs.of(count * hidden)
     joint = _path_kernel(net, K)
     rule = joint_rule(joint, smooth=net.activation.is_smooth)
-    M = pair_derivatives(net.activation, joint, paths, second=False)
+    M = moments_on_pairs(net.activation, joint, paths, FIRST)
     covariance, slip = pair_sources(net.activation, joint, paths, rule, values_of(M))
     places = [
         paths.index[layer * count + pairs.first, layer * count + pairs.second]

@@ -22,7 +22,14 @@ from scalewise.gaussian import combined, joint_rule, line_rule
 from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
 from scalewise.theory.flow._layer import POINTS, SCRAMBLES, Layer
-from scalewise.theory.flow._pairs import Pairs, curvature, pair_derivatives, values_of
+from scalewise.theory.flow._pairs import (
+    FIRST,
+    SECOND,
+    Pairs,
+    curvature,
+    moments_on_pairs,
+    values_of,
+)
 from scalewise.theory.residual._residual import (
     memory,
     metric_jacobian,
@@ -109,7 +116,7 @@ def drift(
     response: list[np.ndarray] = []  # g_(l k) of each earlier layer k, over pairs and pairs
     for m in range(net.depth - 1):
         C_W, skip, n = net.C_W[m + 1], net.skips[m + 1] ** 2, net.widths[m + 1]
-        moments = pair_derivatives(sigma, K[m], pairs, second=True)
+        moments = moments_on_pairs(sigma, K[m], pairs, (*FIRST, *SECOND))
         M = values_of(moments)
 
         def push(delta: np.ndarray, C_W: float = C_W, skip: float = skip, M=M) -> np.ndarray:
