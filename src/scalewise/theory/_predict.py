@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,13 +93,11 @@ def _compute(
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
     tensors = _tensors_of(names)
-    leading = {OBSERVABLES[name].letter: name for name in names if name not in tensors}
-    data: dict[str, xr.Variable] = {}
     flow = kernel_flow(
         net,
         inputs,
         layers=None if tensors else kept,
-        ntk="Theta" in leading or closure(tensors.values())[1],
+        ntk="Theta" in map(_letter, names) or closure(tensors.values())[1],
         watched=pairs_to_watch(net, inputs),
         progress=_progress_on(progress, "kernel and NTK"),
     )
@@ -108,12 +106,8 @@ def _compute(
     check_kernels(net, 1, np.where(K == 0, 1.0, K), power=4 if tensors else 2)
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
-    for letter, name in leading.items():
-        data[name] = as_variable(name, getattr(flow, letter)[place])
-    if tensors:
-        for name, (value, error) in _tensors(net, flow, tensors, progress).items():
-            data[name] = as_variable(name, value[place])
-            data[f"{name}_error"] = _error_of(data[name], error[place])
+    found = _tensors(net, flow, tensors, progress) if tensors else {}
+    data = _coefficients(flow, names, found, place)
     for name, size in natural_sizes(net, flow.diagonal, names).items():
         data[f"{name}_size"] = _size(data[name], size[[layer - 1 for layer in kept]])
     data["expansion_parameter"] = _expansion(expansion_parameter(net, flow), kept)
@@ -130,24 +124,38 @@ def _with_skips(
     # A room that few enter, and that brings an optimiser along.
     from scalewise.theory.residual._coefficients import residual_coefficients
 
-    found = residual_coefficients(net, inputs, names, report=progress)
-    place = [layer - 1 for layer in kept]
-    values = {"kernel": found.K, "ntk": found.Theta}
-    data = {
-        name: as_variable(name, value[place])
-        for name, value in values.items()
-        if name in names and value is not None
-    }
-    for name, (value, error) in found.corrections.items():
-        data[name] = as_variable(name, value[place])
-        data[f"{name}_error"] = _error_of(data[name], error[place])
+    letters = [_letter(name) for name in names]
+    found = residual_coefficients(net, inputs, letters, report=progress)
+    tensors = {name: found.corrections[x] for name, x in _tensors_of(names).items()}
+    data = _coefficients(found, names, tensors, [layer - 1 for layer in kept])
     data["expansion_parameter"] = _expansion(found.epsilon, kept)
     return data
 
 
+def _coefficients(
+    leading: Any,
+    names: Sequence[str],
+    tensors: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    place: slice | list[int],
+) -> dict[str, xr.Variable]:
+    """What has been computed at every layer: of leading order by its letter, the others with their errors."""
+    data: dict[str, xr.Variable] = {}
+    for name in names:
+        if name not in tensors:
+            data[name] = as_variable(name, getattr(leading, _letter(name))[place])
+    for name, (value, error) in tensors.items():
+        data[name] = as_variable(name, value[place])
+        data[f"{name}_error"] = _error_of(data[name], error[place])
+    return data
+
+
+def _letter(name: str) -> str:
+    return OBSERVABLES[name].letter
+
+
 def _tensors_of(names: Sequence[str]) -> dict[str, str]:
     """The letters of those observables that are not of leading order."""
-    return {name: OBSERVABLES[name].letter for name in names if OBSERVABLES[name].order}
+    return {name: _letter(name) for name in names if OBSERVABLES[name].order}
 
 
 def _tensors(

@@ -21,7 +21,7 @@ from scalewise.theory.residual._residual_single_input import residual_single_inp
 
 __all__ = ["ResidualCoefficients", "residual_coefficients"]
 
-_CORRECTIONS = ("four_point_vertex", "metric_nlo")
+_CORRECTIONS = ("V", "G1")
 _WATCHED = 24  # layers times inputs: a vertex of them takes a second
 _ALONE, _ALONE_AT_KINKS = 1e-8, 1e-5  # relative errors of `residual_single_input`
 Layers = Float[np.ndarray, "layer ..."]
@@ -35,7 +35,7 @@ class ResidualCoefficients:
     Args:
         K: Kernel, preactivation².
         Theta: NTK; ``None`` if it was not asked for.
-        corrections: $V$ and $G^{\{1\}}$ with their errors, by name of the observable, as far as asked for.
+        corrections: $V$ and $G^{\{1\}}$ with their errors, by letter, as far as asked for.
         epsilon: The small parameter.
     """
 
@@ -48,16 +48,16 @@ class ResidualCoefficients:
 def residual_coefficients(
     net: Network,
     x: Float[np.ndarray, "sample feature"],
-    names: Collection[str],
+    letters: Collection[str],
     *,
     report: Report | None = None,
 ) -> ResidualCoefficients:
-    """The observables named, on inputs that were checked.
+    """The observables asked for, on inputs that were checked.
 
     Args:
         net: The network.
         x: Checked inputs.
-        names: Of observables that are known with skip connections.
+        letters: Of observables that are known with skip connections.
         report: Called with (what, steps done, steps in all).
 
     Raises:
@@ -65,45 +65,45 @@ def residual_coefficients(
             many inputs and layers for a vertex.
     """
     tell = report or (lambda what, done, total: None)
-    K, Theta = residual_kernels(net, x, ntk="ntk" in names)
+    K, Theta = residual_kernels(net, x, ntk="Theta" in letters)
     tell("kernel and NTK", 1, 1)
     few = _watched(net, K[0])
     some = K[:, few][:, :, few]
-    wanted = {name for name in _CORRECTIONS if name in names}
+    wanted = {letter for letter in _CORRECTIONS if letter in letters}
     if len(few) == len(x):  # one vertex for both
-        near = found = _corrections(net, K, {"four_point_vertex", *wanted})
+        near = found = _corrections(net, K, {"V", *wanted})
     else:
-        near, found = _corrections(net, some, {"four_point_vertex"}), _corrections(net, K, wanted)
+        near, found = _corrections(net, some, {"V"}), _corrections(net, K, wanted)
     tell("four-point vertex", 1, 1)
-    epsilon = _epsilon(net, some, near["four_point_vertex"][0])
-    return ResidualCoefficients(K, Theta, {name: found[name] for name in wanted}, epsilon)
+    epsilon = _epsilon(net, some, near["V"][0])
+    return ResidualCoefficients(K, Theta, {letter: found[letter] for letter in wanted}, epsilon)
 
 
 def _corrections(
-    net: Network, K: Float[np.ndarray, "layer sample sample"], names: Collection[str]
+    net: Network, K: Float[np.ndarray, "layer sample sample"], letters: Collection[str]
 ) -> dict[str, tuple[Layers, Layers]]:
-    if not names:
+    if not letters:
         return {}
     count = K.shape[1]
     if count == 1 and net.activation.is_continuous:
         _, V, G1 = residual_single_input(net, float(K[0, 0, 0]))
         off = any(kink.location for kink in net.activation.kinks)
         alone = {
-            "four_point_vertex": (V.reshape(-1, 1, 1, 1, 1), _ALONE),
-            "metric_nlo": (G1.reshape(-1, 1, 1), _ALONE_AT_KINKS if off else _ALONE),
+            "V": (V.reshape(-1, 1, 1, 1, 1), _ALONE),
+            "G1": (G1.reshape(-1, 1, 1), _ALONE_AT_KINKS if off else _ALONE),
         }
         return {
-            name: (value, relative * np.abs(value))
-            for name, (value, relative) in alone.items()
-            if name in names
+            letter: (value, relative * np.abs(value))
+            for letter, (value, relative) in alone.items()
+            if letter in letters
         }
     pairs = Pairs.of(count)
     runs = residual_fluctuations(net, K, pairs)
     steps = {
-        "four_point_vertex": lambda: vertices(runs, K, pairs),
-        "metric_nlo": lambda: drift(net, K, pairs, runs),
+        "V": lambda: vertices(runs, K, pairs),
+        "G1": lambda: drift(net, K, pairs, runs),
     }
-    return {name: steps[name]() for name in _CORRECTIONS if name in names}
+    return {letter: steps[letter]() for letter in _CORRECTIONS if letter in letters}
 
 
 def _watched(net: Network, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:
