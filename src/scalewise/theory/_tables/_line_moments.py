@@ -155,57 +155,71 @@ def _refuse_unconverged(sigma: Activation, K: np.ndarray, change: np.ndarray) ->
     )
 
 
+class _Sums:
+    """Expectations by one rule at each kernel: what is put in by name is summed, and so is its size."""
+
+    def __init__(
+        self, sigma: Activation, K: np.ndarray, names: tuple[str, ...], level: int
+    ) -> None:
+        z, w = line_rule(K, sigma.split_points, level)
+        if sigma.parity:  # every integrand is even then, and 0 a split, not a node
+            half = z.shape[-1] // 2
+            z, w = z[:, half:], 2 * w[:, half:]
+        self.z, self._w = z, w
+        self._sigma, self._names = sigma, names
+        self.value, self.size = np.empty((2, len(names), K.size))
+
+    def put(
+        self, name: str, integrand: np.ndarray, rounding: np.ndarray | float = 0.0
+    ) -> np.ndarray:
+        """An expectation, whose integrand has been rounded so much beside its size."""
+        place = self._names.index(name)
+        term = self._w * integrand
+        self.value[place] = term.sum(axis=-1)
+        self.size[place] = np.abs(term).sum(axis=-1) + _PART * rounding
+        return self.value[place][:, None]
+
+    def fluctuation(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        """A square less its mean, and that mean: what is constant near 0 is never in either."""
+        delta = increment(self._sigma, order)
+        d = delta(self.z)
+        grown = d * (d + 2 * delta.centre)
+        mean = (self._w * grown).sum(axis=-1)[:, None]
+        return grown - mean, np.abs(mean)
+
+
 def _regular(
     sigma: Activation, K: np.ndarray, names: tuple[str, ...], level: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The parts without delta functions, from one rule for all of them."""
-    z, w = line_rule(K, sigma.split_points, level)
-    if sigma.parity:  # every integrand is even then, and 0 a split, not a node
-        half = z.shape[-1] // 2
-        z, w = z[:, half:], 2 * w[:, half:]
+    sums = _Sums(sigma, K, names, level)
+    z, put, found = sums.z, sums.put, (sums.value, sums.size)
     variance = K[:, None]
     s0 = sigma(z)
-    value, size = np.empty((2, len(names), K.size))
-
-    def put(name: str, integrand: np.ndarray, rounding: np.ndarray | float = 0.0) -> np.ndarray:
-        place = names.index(name)
-        term = w * integrand
-        value[place] = term.sum(axis=-1)
-        size[place] = np.abs(term).sum(axis=-1) + _PART * rounding
-        return value[place][:, None]
-
     square = s0 * s0
     put("g", square)
 
-    def fluctuation(order: int) -> tuple[np.ndarray, np.ndarray]:
-        """A square less its mean, and that mean: what is constant near 0 is never in either."""
-        delta = increment(sigma, order)
-        d = delta(z)
-        grown = d * (d + 2 * delta.centre)
-        mean = (w * grown).sum(axis=-1)[:, None]
-        return grown - mean, np.abs(mean)
-
-    rest, g = fluctuation(0)
+    rest, g = sums.fluctuation(0)
     root = np.sqrt(put("vss", rest * rest))
     put("vss", rest * rest, (root * g)[:, 0])
     if not sigma.is_continuous:
         u2 = z * z / variance
         put("g1", (u2 - 1) * square / (2 * variance))
         if names == VERTEX:
-            return value, size
+            return found
         put("g2", (u2 * u2 - 6 * u2 + 3) * square / (4 * variance**2))
-        return value, size
+        return found
     s1 = sigma.derivative(z, 1)
     put("g1", z * s0 * s1 / variance)
     if names == VERTEX:
-        return value, size
+        return found
     s2, s3 = sigma.derivative(z, 2), sigma.derivative(z, 3)
     slope = s1 * s1
     put("g2", z * (3 * s1 * s2 + s0 * s3) / (2 * variance))
     put("p", slope)
     if "vpp" not in names:
-        return value, size
-    rest_slope, p = fluctuation(1)
+        return found
+    rest_slope, p = sums.fluctuation(1)
     root_slope = np.sqrt(put("vpp", rest_slope * rest_slope))
     put("vpp", rest_slope * rest_slope, (root_slope * p)[:, 0])
     put("vsp", rest * rest_slope, (root * p + root_slope * g)[:, 0])
@@ -226,7 +240,7 @@ def _regular(
         put("s22_1", z * s2 * s3 / variance)
         put("s1113", slope * s1 * s3)
         put("s1122", slope * s2 * s2)
-    return value, size
+    return found
 
 
 def _curvature_at_zero(sigma: Activation) -> float:
