@@ -190,7 +190,7 @@ def _forward(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
 
 
 def _attention(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
-    said = any(m.name == "attention" for m in plan.multipliers)
+    said = plan.has_multiplier("attention")
     lacks = (
         'The plan has the multiplier "attention", and the forward pass does not apply it (see plan.multipliers).'
         if said

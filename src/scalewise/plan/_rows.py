@@ -201,7 +201,7 @@ def _powers(
     if quantity in _EXACT:
         return power, power
     # Queries and keys that are not yet aligned learn through small attention logits.
-    scaled = any(m.name == "attention" for m in plan.multipliers)
+    scaled = plan.has_multiplier("attention")
     late = scaled and quantity in _DRIVEN and not reads_out(plan, plan[name])
     if late or starts_small(plan):
         return power, -math.inf

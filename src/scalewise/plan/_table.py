@@ -159,6 +159,10 @@ class Plan:
         """The standard deviation a tensor is initialised with at the target."""
         return self[name].base.std * self.factors(name).init
 
+    def has_multiplier(self, name: str) -> bool:
+        """Whether the forward pass must multiply there."""
+        return any(m.name == name for m in self.multipliers)
+
     def multiplier(self, name: str) -> float:
         """The factor of that name, 1 if the plan has none."""
         return next((m.factor for m in self.multipliers if m.name == name), 1.0)
