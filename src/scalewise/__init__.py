@@ -11,7 +11,7 @@ from scalewise._version import __version__
 
 if TYPE_CHECKING:
     from scalewise import jax as jax
-    from scalewise import limits, nets, networks, plan, scaling, theory
+    from scalewise import limits, nets, networks, plan, scaling, sweeps, theory
     from scalewise import torch as torch
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scalewise.nets import measure
     from scalewise.networks import MLP
     from scalewise.observables import OBSERVABLES
+    from scalewise.sweeps import sweep
     from scalewise.theory import predict
     from scalewise.theory.information import optimal_depth
 
@@ -40,8 +41,9 @@ _HOME = {
     "measure": "nets",
     "optimal_depth": "theory.information",
     "predict": "theory",
+    "sweep": "sweeps",
 }
-_ROOMS = ("jax", "limits", "nets", "networks", "plan", "scaling", "theory", "torch")
+_ROOMS = ("jax", "limits", "nets", "networks", "plan", "scaling", "sweeps", "theory", "torch")
 
 __all__ = [
     "MLP",
@@ -63,6 +65,8 @@ __all__ = [
     "plan",
     "predict",
     "scaling",
+    "sweep",
+    "sweeps",
     "theory",
 ]
 

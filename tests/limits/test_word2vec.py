@@ -228,7 +228,7 @@ words.train(words.limit(12), tokens, settings, store=sys.argv[2],
 def test_a_run_killed_at_any_moment_goes_on_where_it_was(tmp_path: Path) -> None:
     tokens = text(40_000)
     np.save(tmp_path / "text.npy", tokens)
-    store = tmp_path / "runs" / "one.npz"
+    store = tmp_path / "runs" / "one"
     arguments = [str(tmp_path / "text.npy"), str(store), json.dumps(asdict(QUICK))]
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True
@@ -258,12 +258,12 @@ def test_a_run_killed_at_any_moment_goes_on_where_it_was(tmp_path: Path) -> None
 
 
 def test_stores_of_other_runs_are_refused(tmp_path: Path) -> None:
-    store, tokens = tmp_path / "run.npz", text(2000)
+    store, tokens = tmp_path / "run", text(2000)
     words.train(words.limit(V), tokens, QUICK, store=store)
-    with pytest.raises(ValueError, match=r"other settings \(seed: 0 there, 5 here\)"):
+    with pytest.raises(ValueError, match=r"other arguments \(seed: 0 there, 5 here\)"):
         words.train(words.limit(V), tokens, replace(QUICK, seed=5), store=store)
-    store.write_text("nothing of the kind")
-    with pytest.raises(ValueError, match="must be a new path or the file of an earlier run"):
+    (store / "run.json").write_text("nothing of the kind")
+    with pytest.raises(ValueError, match="must be a new path or the store of an earlier run"):
         words.train(words.limit(V), tokens, QUICK, store=store)
 
 

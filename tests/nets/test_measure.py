@@ -7,11 +7,12 @@ import pytest
 import xarray as xr
 
 import scalewise as sw
-from scalewise.nets import _progress, measure
+from scalewise.nets import measure
 from scalewise.nets._arguments import check_count, check_seed
 from scalewise.nets._estimators import ESTIMATORS
 from scalewise.nets._families import FAMILIES
 from scalewise.observables import OBSERVABLES, exists
+from scalewise.sweeps import _progress
 
 NET = sw.MLP(3, 8, "tanh", input_dim=2, output_dim=1)
 X = np.array([[1.0, 0.5], [-0.2, 0.8]])
@@ -216,7 +217,7 @@ def test_the_bar_is_shown_when_it_is_worth_its_place(monkeypatch, progress, pati
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(_progress, "PATIENCE", patience)
-    with _progress.Reporter(progress, 4) as report:
+    with _progress.Reporter(progress, 4, "networks") as report:
         for _ in range(4):
             report.add(1)
     assert ("4/4" in stream.getvalue()) == bool(shown)

@@ -20,8 +20,8 @@ Source: Golikov, Section 3.3 and Appendix F, Figures 1 and 2; the floor and the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.limits import Finite, Lazy, Task, shallow
-from scalewise.limits._runs import file_in, resumable
+from scalewise.sweeps import sweep
+from scalewise.sweeps._store import within
 
 __all__ = [
     "SOURCE",
@@ -124,13 +125,15 @@ def run(
     *,
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
 ) -> xr.Dataset:
     r"""Train the reference and every limit, and compare logits.
 
     Args:
         config: What is trained.
         store: A folder that keeps every network that is finished; a killed run goes on from there.
-        progress: Called with (networks done, all of them); the kernel limit counts as one.
+        progress: Called with (networks done, all of them), once the kernel limit is done.
+        client: Where they are trained; as in `sweep`.
 
     Returns:
         Over (model, step), the reference first: ``size`` $\mathbb E|f|$ and ``loss`` on test images, ``accuracy``,
@@ -142,30 +145,31 @@ def run(
         ValueError: If the images are not there, there are fewer than asked for, or `store` holds a run of
             another config.
     """
-    task, labels = _images(config)
+    _, labels = _images(config)
     stations = np.geomspace(1, config.steps + 1, config.records).round().astype(int) - 1
     record = sorted({*stations.tolist()})
     models = ("reference", *LIMITS)
-    everyone = tuple(range(config.seeds))
-    jobs = [("NTK", everyone)] + [(m, (s,)) for m in models if m != "NTK" for s in everyone]
-
-    def network(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        name, seeds = jobs[index]
-        k = models.index(name)
-        logits, kernel = _trained(name, seeds, config, task, record)
-        state["logits"][k, :, seeds[0] : seeds[-1] + 1] = logits
-        state["kernel"][k, :, seeds[0] : seeds[-1] + 1] = kernel
-        return state
-
-    shape = (len(models), len(record), config.seeds)
-    few = min(_KERNEL_INPUTS, len(labels))
-    empty = {"logits": np.zeros((*shape, len(labels))), "kernel": np.zeros((*shape, few))}
-    path = file_in(store, "networks")
-    done = resumable(
-        network, empty, len(jobs), configuration=asdict(config), store=path, progress=progress
+    kernel_limit = sweep(
+        partial(_kernel_limit, config=config, record=record),
+        {"model": ["NTK"]},
+        store=within(store, "kernel_limit"),
+        progress=False,
+        client=client,
     )
-    logits, kernel = done["logits"], done["kernel"].mean((-1, -2))
-    relative = np.abs(logits[..., :few] / done["kernel"]).mean((-1, -2))
+    networks = sweep(
+        partial(_network, config=config, record=record),
+        {"model": [m for m in models if m != "NTK"], "seed": range(config.seeds)},
+        store=within(store, "networks"),
+        progress=progress,
+        client=client,
+    )
+    found = [(kernel_limit if m == "NTK" else networks).sel(model=m) for m in models]
+    logits, kernels = (
+        np.stack([one[what].transpose("step", "seed", ...).values for one in found])
+        for what in ("logits", "diagonal")
+    )
+    few, kernel = kernels.shape[-1], kernels.mean((-1, -2))
+    relative = np.abs(logits[..., :few] / kernels).mean((-1, -2))
     divergence = [
         [np.mean(shallow.logit_divergence(f, g)) for f, g in zip(one, logits[0], strict=True)]
         for one in logits[1:]
@@ -185,10 +189,20 @@ def run(
     )
 
 
-def _trained(
-    name: str, seeds: tuple[int, ...], config: Config, task: Task, record: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Logits of test images over (step, seed, image), and diagonals of the kernel at a few of them."""
+def _kernel_limit(model: str, *, config: Config, record: list[int]) -> xr.Dataset:
+    """The kernel limit of every seed: they share its kernel."""
+    found = _trained(model, tuple(range(config.seeds)), config, record)
+    return found.assign_coords(seed=np.arange(config.seeds))
+
+
+def _network(model: str, seed: int, *, config: Config, record: list[int]) -> xr.Dataset:
+    """A network of one seed."""
+    return _trained(model, (seed,), config, record).isel(seed=0)
+
+
+def _trained(name: str, seeds: tuple[int, ...], config: Config, record: list[int]) -> xr.Dataset:
+    """Logits of test images, and diagonals of the kernel at a few of them, over (step, seed, ...)."""
+    task, _ = _images(config)
     d = config.reference_width
     reference = shallow.Reference(
         d,
@@ -214,7 +228,12 @@ def _trained(
     tests = one.is_test.values
     both = reference.rate_a * one.kernel_a + reference.rate_w * one.kernel_w
     few = power * both[..., tests][..., :_KERNEL_INPUTS]
-    return logits.values[:, :, tests, 0].swapaxes(0, 1), few.values.swapaxes(0, 1)
+    return xr.Dataset(
+        {
+            "logits": (("step", "seed", "image"), logits.values[:, :, tests, 0].swapaxes(0, 1)),
+            "diagonal": (("step", "seed", "few"), few.values.swapaxes(0, 1)),
+        }
+    )
 
 
 @lru_cache(maxsize=1)

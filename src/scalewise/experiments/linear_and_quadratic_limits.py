@@ -15,8 +15,10 @@ Source: Yang & Hu, *Tensor Programs IV*, Figure 6; Theorems 5.1, F.1, F.2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -36,9 +38,10 @@ from scalewise.experiments._look import (
 )
 from scalewise.limits import SGD, Exact, Finite, Lazy, Network, Task, train
 from scalewise.limits import run as run_program
-from scalewise.limits._runs import file_in, resumable
 from scalewise.limits.program import trained
 from scalewise.scaling import mup
+from scalewise.sweeps import sweep
+from scalewise.sweeps._store import within
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 
@@ -95,13 +98,15 @@ def run(
     *,
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
 ) -> xr.Dataset:
     r"""Train networks of all widths, and their limits.
 
     Args:
         config: What is trained.
         store: A folder that keeps every group of networks that is finished; a killed run goes on from there.
-        progress: Called with (groups done, all of them); each of the six limits counts as one.
+        progress: Called with (groups done, all of them), once the six limits are done.
+        client: Where they are trained; as in `sweep`.
 
     Returns:
         Over (activation, model, width, step): ``loss`` of the sample of the step, before it, mean over seeds, with
@@ -114,7 +119,22 @@ def run(
     """
     rng = np.random.default_rng(config.seed)
     taught = rng.integers(len(_INPUTS), size=config.steps)
-    outputs, limits = _all_outputs(config, taught, store, progress)
+    kinds = {"activation": ACTIVATIONS, "model": MODELS}
+    limits = sweep(
+        partial(_limit, config=config, taught=taught),
+        kinds,
+        store=within(store, "limits"),
+        client=client,
+        progress=False,
+    ).outputs.values
+    groups = sweep(
+        partial(_group, config=config, taught=taught),
+        {**kinds, "width": config.widths, "first": range(0, config.seeds, _GROUP)},
+        store=within(store, "networks"),
+        client=client,
+        progress=progress,
+    ).outputs.values
+    outputs = groups.reshape(*groups.shape[:3], -1, config.steps)[:, :, :, : config.seeds]
     gap = np.sqrt(((outputs - limits[:, :, None, None]) ** 2).mean(-1))
     # The two limits of two hidden layers, exchanged.
     other = np.sqrt(((outputs[0, 1:, -1] - limits[0, :0:-1, None]) ** 2).mean(-1))
@@ -140,41 +160,15 @@ def run(
     )
 
 
-def _all_outputs(
-    config: Config,
-    taught: np.ndarray,
-    store: str | Path | None,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Of the networks, (activation, model, width, seed, step), and of the limits, without widths and seeds."""
-    kinds, shape = (len(ACTIVATIONS), len(MODELS)), (len(config.widths), config.seeds)
-    groups = (*range(0, config.seeds, _GROUP),)
-    # The last place among the widths is the limit's.
-    jobs = [(i, j, k, g) for i, j in np.ndindex(kinds) for k in range(shape[0]) for g in groups]
-    jobs += [(i, j, -1, 0) for i, j in np.ndindex(kinds)]
-
-    def group(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        i, j, k, start = jobs[index]
-        phi, model = ACTIVATIONS[i], MODELS[j]
-        if k < 0:
-            state["limits"][i, j] = _limit(config, phi, model, taught)
-            return state
-        part = state["outputs"][i, j, k, start : start + _GROUP]
-        on = Finite(
-            config.widths[k], replicas=len(part), seed=config.seed + 1 + start, dtype=np.float32
-        )
-        part[:] = _outputs(config, phi, model, taught, on)
-        return state
-
-    empty = {
-        "outputs": np.zeros((*kinds, *shape, config.steps)),
-        "limits": np.zeros((*kinds, config.steps)),
-    }
-    path = file_in(store, "networks")
-    done = resumable(
-        group, empty, len(jobs), configuration=asdict(config), store=path, progress=progress
-    )
-    return done["outputs"], done["limits"]
+def _group(
+    activation: str, model: str, width: int, first: int, *, config: Config, taught: np.ndarray
+) -> xr.Dataset:
+    """Outputs of the networks of some seeds side by side; NaN in a group that is not full."""
+    replicas = min(_GROUP, config.seeds - first)
+    on = Finite(width, replicas=replicas, seed=config.seed + 1 + first, dtype=np.float32)
+    outputs = np.full((_GROUP, config.steps), np.nan)
+    outputs[:replicas] = _outputs(config, activation, model, taught, on)
+    return xr.Dataset({"outputs": (("seed", "step"), outputs)})
 
 
 def _settings(config: Config, phi: str, model: str) -> tuple[Network, float, bool]:
@@ -194,18 +188,19 @@ def _outputs(config: Config, phi: str, model: str, taught: np.ndarray, on: objec
     return found[:, np.arange(config.steps), taught, 0]
 
 
-def _limit(config: Config, phi: str, model: str, taught: np.ndarray) -> np.ndarray:
+def _limit(activation: str, model: str, *, config: Config, taught: np.ndarray) -> xr.Dataset:
     """Outputs of infinite width: exact for linear networks, else the mean of lazy runs."""
-    net, rate, decoupled = _settings(config, phi, model)
-    if phi != "linear":
+    net, rate, decoupled = _settings(config, activation, model)
+    if activation != "linear":
         on = Lazy(config.particles, replicas=4, seed=config.seed, antithetic=True)
-        return _outputs(config, phi, model, taught, on).mean(0)
-    steps = np.arange(config.steps)
-    if decoupled:
+        outputs = _outputs(config, activation, model, taught, on).mean(0)
+    elif decoupled:
         task = Task(_INPUTS, _TARGETS, test_inputs=_INPUTS, batches=taught[:, None])
         program = trained(net, task, SGD(rate), steps=config.steps, decoupled=True)
-        return run_program(program, Exact()).f.values[steps, taught]
-    return _outputs(config, phi, model, taught, Exact())[0]
+        outputs = run_program(program, Exact()).f.values[np.arange(config.steps), taught]
+    else:
+        outputs = _outputs(config, activation, model, taught, Exact())[0]
+    return xr.Dataset({"outputs": ("step", outputs)})
 
 
 def _typical(gap: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:

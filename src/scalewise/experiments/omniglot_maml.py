@@ -25,8 +25,8 @@ random one, of the same sizes, and images are reduced by another filter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,6 @@ from scalewise.experiments._look import (
 )
 from scalewise.experiments._readers import Omniglot, draw_tasks, omniglot
 from scalewise.limits import linear, maml
-from scalewise.limits._runs import file_in, resumable
 from scalewise.limits.linear import LinearNet
 from scalewise.limits.maml import (
     GramNet,
@@ -63,6 +62,9 @@ from scalewise.limits.maml import (
     kernel_adapted_outputs,
     kernel_model,
 )
+from scalewise.sweeps import sweep
+from scalewise.sweeps._chain import resumable
+from scalewise.sweeps._store import opened
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 
@@ -140,6 +142,7 @@ def run(
     *,
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
 ) -> xr.Dataset:
     """Meta-train every model, and test it on new characters as it goes.
 
@@ -147,6 +150,7 @@ def run(
         config: What is trained.
         store: A folder that keeps every finished epoch; a killed run goes on from there.
         progress: Called with (models and seeds done, all of them).
+        client: Where they are trained; as in `sweep`.
 
     Returns:
         Over (model, run, record): ``accuracy`` on tasks of test characters, and ``validation``; over (model, run):
@@ -156,21 +160,21 @@ def run(
     Raises:
         ValueError: If the drawings are not there.
     """
-    characters = _characters(config.side)
+    missing = needs_data()
+    if missing is not None:
+        raise ValueError(missing)
     models = [*(f"width {n}" for n in config.widths), "limit", *KERNELS]
     published = [LINEAR[n][4] for n in (*config.widths, 0)] + list(PUBLISHED_KERNELS.values())
     records = 1 + config.epochs
-    found = np.empty((len(models), config.seeds, records, 2, config.tests))
-    steps = np.zeros((len(models), records))
-    jobs = [(k, run) for k in range(len(models)) for run in range(config.seeds)]
-    for done, (k, run) in enumerate(jobs):
-        name = models[k]
-        path = file_in(store, f"{name} {run}")
-        found[k, run] = _trained(name, config.seed + run, config, characters, path)
-        length = config.kernel_epoch if name in KERNELS else config.epoch
-        steps[k] = length * np.arange(records)
-        if progress is not None:
-            progress(done + 1, len(jobs))
+    found = sweep(
+        partial(_trained, config=config),
+        {"model": models, "run": range(config.seeds)},
+        store=store,
+        progress=progress,
+        client=client,
+    ).right.values
+    lengths = [config.kernel_epoch if name in KERNELS else config.epoch for name in models]
+    steps = np.multiply.outer(lengths, np.arange(records)).astype(float)
     test, validation = found[:, :, :, 0], found[:, :, :, 1].mean(-1)
     # Of each run the epoch that is best on the validation characters.
     best = validation.argmax(-1)[:, :, None, None]
@@ -194,10 +198,9 @@ def _characters(side: int) -> Omniglot:
     return omniglot(side=side)
 
 
-def _trained(
-    name: str, seed: int, config: Config, characters: Omniglot, path: Path | None
-) -> np.ndarray:
+def _trained(model: str, run: int, store: str | None = None, *, config: Config) -> xr.Dataset:
     """Accuracy on every task, before training and after each epoch: (record, test or validation, task)."""
+    characters, name, seed = _characters(config.side), model, config.seed + run
     kernel = name in KERNELS
     length = config.kernel_epoch if kernel else config.epoch
     start = _kernel_start(name, config) if kernel else _linear_start(name, seed, config)
@@ -209,20 +212,21 @@ def _trained(
     thaw, freeze, step, judge = _KERNEL if kernel else _LINEAR
 
     def epoch(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        model, rng = thaw(start, state), _rng(seed, index, 0)
+        learner, rng = thaw(start, state), _rng(seed, index, 0)
         for _ in range(length):
-            model, _ = step(
-                model, draw_tasks(characters.train, 32, rng, ways=WAYS), Maml(rate=rate)
+            learner, _ = step(
+                learner, draw_tasks(characters.train, 32, rng, ways=WAYS), Maml(rate=rate)
             )
-        right = np.concatenate([state["right"], judged(model)[None]])
-        return {**freeze(model), "right": right}
+        right = np.concatenate([state["right"], judged(learner)[None]])
+        return {**freeze(learner), "right": right}
 
-    def judged(model: Any) -> np.ndarray:
-        return np.stack([judge(model, tasks) for tasks in tests])
+    def judged(learner: Any) -> np.ndarray:
+        return np.stack([judge(learner, tasks) for tasks in tests])
 
     state = {**freeze(start), "right": judged(start)[None]}
-    described = {**asdict(config), "name": name, "run": seed}
-    return resumable(epoch, state, config.epochs, configuration=described, store=path)["right"]
+    with opened(store, {}) as record:
+        state = resumable(epoch, state, config.epochs, record=record)
+    return xr.Dataset({"right": (("record", "part", "task"), state["right"])})
 
 
 def _rng(seed: int, index: int, purpose: int) -> Generator:

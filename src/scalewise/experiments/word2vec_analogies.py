@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -37,8 +38,8 @@ from scalewise.experiments._look import (
 )
 from scalewise.experiments._readers import read_analogies, read_text
 from scalewise.limits import words
-from scalewise.limits._runs import file_in
 from scalewise.limits.words import Word2Vec, analogy_answers, analogy_chance
+from scalewise.sweeps import sweep
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 
@@ -106,13 +107,15 @@ def run(
     *,
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
 ) -> xr.Dataset:
     """Train every width and the limit on the same words, and ask the questions.
 
     Args:
         config: What is trained.
         store: A folder that keeps every finished block of text; a killed run goes on from there.
-        progress: Called with (blocks of text done, blocks in all, over all models).
+        progress: Called with (models done, all of them).
+        client: Where they are trained; as in `sweep`.
 
     Returns:
         Over (model, question), the limit last: ``right``, ``right_cosine`` (directions instead of products) and
@@ -121,6 +124,27 @@ def run(
     Raises:
         ValueError: If text or questions are not there.
     """
+    missing = needs_data()
+    if missing is not None:
+        raise ValueError(missing)
+    widths = {**{f"width {n}": n for n in config.widths}, "limit": 0}
+    found = sweep(
+        partial(_answers, config=config),
+        {"model": widths},
+        store=store,
+        progress=progress,
+        client=client,
+    )
+    chance = analogy_chance(config.vocabulary)
+    return xr.Dataset(
+        {name: (("model", "question"), found[name].values) for name in found.data_vars},
+        {"model": [*widths]},
+        attributes(config, chance=chance),
+    )
+
+
+def _answers(model: int, store: str | None = None, *, config: Config) -> xr.Dataset:
+    """What a model of some width, 0 for the limit, answers after its training."""
     vocabulary, tokens = _text(config.vocabulary, config.characters)
     questions = read_analogies(vocabulary)
     settings = Word2Vec(
@@ -131,27 +155,18 @@ def run(
         draws=config.draws,
         seed=config.seed,
     )
-    models = [*(f"width {n}" for n in config.widths), "limit"]
-    found: dict[str, list[np.ndarray]] = {"right": [], "right_cosine": [], "place": []}
-    for k, n in enumerate((*config.widths, 0)):
-        V = config.vocabulary
-        start = words.network(V, n, seed=config.seed) if n else words.limit(V)
-        path = file_in(store, models[k])
-
-        def told(done: int, blocks: int, k: int = k) -> None:
-            if progress is not None:
-                progress(k * blocks + done, len(models) * blocks)
-
-        h = words.train(start, tokens, settings, store=path, progress=told).context
-        for key, cosine in (("right", False), ("right_cosine", True)):
-            found[key].append(
-                analogy_answers(h, questions[:, :3], cosine=cosine) == questions[:, 3]
-            )
-        found["place"].append(_places(h, questions))
+    V = config.vocabulary
+    start = words.network(V, model, seed=config.seed) if model else words.limit(V)
+    h = words.train(start, tokens, settings, store=store).context
+    right = {
+        key: analogy_answers(h, questions[:, :3], cosine=cosine) == questions[:, 3]
+        for key, cosine in (("right", False), ("right_cosine", True))
+    }
     return xr.Dataset(
-        {key: (("model", "question"), np.array(rows)) for key, rows in found.items()},
-        {"model": models},
-        attributes(config, chance=analogy_chance(config.vocabulary)),
+        {
+            key: ("question", values)
+            for key, values in {**right, "place": _places(h, questions)}.items()
+        }
     )
 
 

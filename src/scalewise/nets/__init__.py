@@ -10,6 +10,7 @@ from scalewise.nets._empirical import empirical_ddntk, empirical_dntk
 from scalewise.nets._forward import LayerTensors, layer_tensors
 from scalewise.nets._measure import measure
 from scalewise.nets._networks import Parameters, empirical_ntk, init_weights
+from scalewise.nets._pooled import pooled
 
 __all__ = [
     "LayerTensors",
@@ -23,5 +24,6 @@ __all__ = [
     "layer_tensors",
     "measure",
     "parameter_step",
+    "pooled",
     "sample_differentials",
 ]

@@ -11,9 +11,10 @@ import numpy as np
 
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision
-from scalewise.nets._progress import Reporter
 from scalewise.nets._random import network_keys
-from scalewise.nets._store import Store
+from scalewise.sweeps._chain import resumable
+from scalewise.sweeps._progress import Reporter
+from scalewise.sweeps._store import Store
 
 __all__ = ["Ensemble", "Kind", "Sums", "run"]
 
@@ -57,7 +58,7 @@ def run(
     seed: int,
     memory: int,
     dtype: str,
-    store: Store | None,
+    record: Store | None,
     report: Reporter,
 ) -> dict[str, Sums]:
     """Draw what is missing of the ensemble and return the sums over all of it, part by part.
@@ -65,36 +66,41 @@ def run(
     The random numbers of a network depend on the seed and on its index only, not on its batch.
     """
     size = batch_size(ensemble, networks, memory)
-    following, sums = 0, {}
-    if store is not None and (found := store.load(ensemble.name)) is not None:
-        following, sums = found[0], _restored(ensemble, found[1])
-        report.add(following)
-    while following < networks:
-        used = min(size, networks - following)
+
+    def batch(index: int, written: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        sums = _restored(ensemble, written)
         # The last batch is filled up and cut: a new size would be compiled anew.
-        indices = np.arange(following, following + size, dtype=np.uint32)
+        indices = np.arange(index * size, (index + 1) * size, dtype=np.uint32)
         with precision(dtype):
             drawn = ensemble.draw(network_keys(seed, ensemble.stream, indices))
         for part, kind in ensemble.sums.items():
-            values = _finite(drawn[part][:used], dtype)
+            values = _finite(drawn[part][: networks - index * size], dtype)
             if part not in sums:
                 sums[part] = kind.empty(values.mean(axis=0))
             sums[part] = sums[part].add(values)
-        following += used
-        if store is not None:
-            written = {f"{p}.{key}": a for p, s in sums.items() for key, a in state(s).items()}
-            store.save(ensemble.name, following, written)
-        report.add(used)
-    return sums
+        return {f"{p}.{key}": a for p, s in sums.items() for key, a in state(s).items()}
+
+    done = 0
+
+    def told(batches: int) -> None:
+        nonlocal done
+        done, before = min(batches * size, networks), done
+        report.add(done - before)
+
+    batches = -(-networks // size)
+    return _restored(
+        ensemble, resumable(batch, {}, batches, record=record, name=ensemble.name, told=told)
+    )
 
 
 def _restored(ensemble: Ensemble, written: dict[str, np.ndarray]) -> dict[str, Sums]:
-    """The sums of every part, from arrays named part.field."""
+    """The sums of every part, from arrays named part.field; none before the first batch."""
     return {
         part: restore(
             kind, {k[len(part) + 1 :]: a for k, a in written.items() if k.startswith(f"{part}.")}
         )
         for part, kind in ensemble.sums.items()
+        if written
     }
 
 

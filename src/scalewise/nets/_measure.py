@@ -23,11 +23,11 @@ from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, degree, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import check_dtype
-from scalewise.nets._progress import Reporter
-from scalewise.nets._store import open_store
 from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs, digest_of
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
+from scalewise.sweeps._progress import Reporter
+from scalewise.sweeps._store import opened
 
 __all__ = ["measure"]
 
@@ -78,8 +78,8 @@ def measure(
             by default. The two slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`.
         dtype: ``"float32"`` or ``"float64"``, of the networks; sums are float64.
         memory: Budget in bytes, or a text such as ``"1 GiB"``.
-        store: A path ending in ``.zarr``: the run is saved there after every batch, and the same call
-            resumes it.
+        store: A folder, or an address of fsspec: the run is saved there after every batch, and the same
+            call resumes it.
         progress: ``None``: a bar if the run takes over two seconds and standard error is a terminal;
             ``False``: nothing; a callable is called with (done, total) networks.
 
@@ -123,31 +123,30 @@ def measure(
         "widths": [] if widths is None else sorted(int(w) for w in widths),
         "inputs": digest_of(x),
     }
-    record = None
-    if store is not None:
-        fixed = {"observables": list(names), "memory": budget, "samples": len(x)}
-        record = open_store(store, {**attributes, **fixed})
+    fixed = {"observables": list(names), "memory": budget, "samples": len(x)}
     plans = [_plan(shape, x, names, dtype) for shape in shapes] if net.depth > 1 else []
-    with blas_threads_for(), Reporter(progress, networks * sum(map(len, plans))) as report:
-        sums = [
-            {family: run(e, networks, seed=seed, memory=budget, dtype=dtype, store=record,
-                         report=report)
-             for family, e in plan.items()}
-            for plan in plans
-        ]  # fmt: skip
-    rows = {name: row for name, row in estimators(net).items() if name in names}
-    parts = [_estimates(s, e, len(x), rows) for s, e in zip(sums, epsilon, strict=False)]
-    deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, rows)
-    result = _dataset(net, x, deep, rows)
-    result.attrs = {
-        **attributes,
-        **chosen.attributes(),
-        "extrapolated": int(widths is not None),
-        **({} if widths is None else {"extrapolation_degree": degree(len(shapes))}),
-        "scalewise": __version__,
-    }
-    if record is not None:
-        record.finish(result)
+    total = networks * sum(map(len, plans))
+    with opened(store, {**attributes, **fixed}) as record:
+        with blas_threads_for(), Reporter(progress, total, "networks") as report:
+            sums = [
+                {family: run(e, networks, seed=seed, memory=budget, dtype=dtype, record=record,
+                             report=report)
+                 for family, e in plan.items()}
+                for plan in plans
+            ]  # fmt: skip
+        rows = {name: row for name, row in estimators(net).items() if name in names}
+        parts = [_estimates(s, e, len(x), rows) for s, e in zip(sums, epsilon, strict=False)]
+        deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, rows)
+        result = _dataset(net, x, deep, rows)
+        result.attrs = {
+            **attributes,
+            **chosen.attributes(),
+            "extrapolated": int(widths is not None),
+            **({} if widths is None else {"extrapolation_degree": degree(len(shapes))}),
+            "scalewise": __version__,
+        }
+        if record is not None:
+            record.keep(result)
     return result
 
 

@@ -7,8 +7,9 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from scalewise.experiments import catalogue
 from scalewise.experiments._look import COLORS, Number, Table, attributes
 from scalewise.experiments.catalogue import PAPER_SCALE, experiment, tables_of
 from scalewise.report._style import _inline
+from scalewise.sweeps import sweep
+from scalewise.sweeps._store import within
 
-__all__ = ["SCALES", "Exhibit", "drawn", "exhibit", "stored_exhibit"]
+__all__ = ["SCALES", "Exhibit", "drawn", "exhibit", "exhibits", "stored_exhibit"]
 
 SCALES = ("small", "usual", "paper")
 
@@ -68,6 +72,7 @@ def exhibit(
     scale: str = "usual",
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
 ) -> Exhibit:
     """Run one experiment and draw it.
 
@@ -76,6 +81,7 @@ def exhibit(
         scale: ``"small"``, in seconds; ``"usual"``, in tens of seconds; ``"paper"``, in hours.
         store: A folder for what is finished, to resume from; experiments that run for seconds keep nothing.
         progress: Called with (parts done, all parts), by experiments that keep something.
+        client: Where these compute their parts; as in `sweep`.
 
     Raises:
         ValueError: If there is no such experiment, or it has no such scale.
@@ -83,14 +89,57 @@ def exhibit(
     one = experiment(name)
     config = _config(name, scale)
     known = inspect.signature(one.run).parameters
-    given: dict[str, Any] = {"store": store and Path(store) / scale / name, "progress": progress}
+    given: dict[str, Any] = {
+        "store": within(store, f"{scale}/{name}"),
+        "progress": progress,
+        "client": client,
+    }
     start = time.perf_counter()
     dataset = one.run(config, **{key: value for key, value in given.items() if key in known})
-    if scale == "paper":
-        return _at_paper_scale(name, dataset)
-    cost = f"{time.perf_counter() - start:.1f} s"
-    command = f"from scalewise.experiments.{name} import Config, run\nrun({config!r})"
-    return _told(name, dataset, scale, cost, command)
+    return _told(name, dataset, scale, time.perf_counter() - start)
+
+
+def exhibits(
+    names: Sequence[str],
+    *,
+    scale: str = "usual",
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
+) -> list[Exhibit]:
+    """Run experiments as one sweep, and draw them.
+
+    Args:
+        names: Of `EXPERIMENTS`.
+        scale: ``"small"`` or ``"usual"``.
+        store: A folder for what is finished, to resume from.
+        progress: Called with (experiments done, all of them).
+        client: Where they run; as in `sweep`.
+
+    Raises:
+        SweepError: If an experiment raised; the others are finished first.
+    """
+    ran = sweep(
+        partial(_ran, scale=scale),
+        {"experiment": list(names)},
+        store=within(store, f"{scale}/exhibits"),
+        progress=progress,
+        client=client,
+    )
+    return [
+        _told(name, _read(str(ran.result.values[i])), scale, float(ran.cell_seconds.values[i]))
+        for i, name in enumerate(names)
+    ]
+
+
+def _ran(experiment: str, *, scale: str) -> xr.Dataset:
+    """What an experiment gave as a text: no two have the same variables."""
+    found = catalogue.experiment(experiment).run(_config(experiment, scale))
+    return xr.Dataset({"result": json.dumps(found.to_dict(), default=float)})
+
+
+def _read(text: str) -> xr.Dataset:
+    return xr.Dataset.from_dict(json.loads(text))
 
 
 def stored_exhibit(name: str, folder: str | Path) -> Exhibit | None:
@@ -111,7 +160,7 @@ def stored_exhibit(name: str, folder: str | Path) -> Exhibit | None:
         return None
     again = f"Make it again by {_paper_command(name)}"
     try:
-        dataset = xr.Dataset.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        dataset = _read(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path} is not a stored result ({error}). {again}") from None
     wanted = attributes(_config(name, "paper"))
@@ -121,7 +170,7 @@ def stored_exhibit(name: str, folder: str | Path) -> Exhibit | None:
             f"{path} was made with other settings: {', '.join(differing)} differ from `Config.paper()`. "
             f"{again}"
         )
-    return _at_paper_scale(name, dataset)
+    return _told(name, dataset, "paper", 0.0)
 
 
 def drawn(canvas: Figure, name: str, label: str) -> Markup:
@@ -148,15 +197,20 @@ def _config(name: str, scale: str) -> Any:
     return kind() if scale == "usual" else getattr(kind, scale)()
 
 
-def _told(name: str, dataset: xr.Dataset, scale: str, cost: str, command: str) -> Exhibit:
-    one = experiment(name)
-    prefix = name if scale != "paper" else f"{name}_paper"
+def _told(name: str, dataset: xr.Dataset, scale: str, seconds: float) -> Exhibit:
+    one, config = experiment(name), _config(name, scale)
+    prefix, cost = name, f"{seconds:.1f} s"
+    command = f"from scalewise.experiments.{name} import Config, run\nrun({config!r})"
+    if scale == "paper":
+        # The sentence of `Config.paper` says what it takes.
+        prefix, cost = f"{name}_paper", (inspect.getdoc(one.Config.paper) or "").rstrip(".")
+        command = _paper_command(name)
     return Exhibit(
         name,
         one.TITLE,
         one.SOURCE,
         Markup(one.TEXT),
-        repr(_config(name, scale)),
+        repr(config),
         cost,
         command,
         dataset,
@@ -164,12 +218,6 @@ def _told(name: str, dataset: xr.Dataset, scale: str, cost: str, command: str) -
         tuple(tables_of(one, dataset)),
         drawn(one.figure(dataset), prefix, one.TITLE),
     )
-
-
-def _at_paper_scale(name: str, dataset: xr.Dataset) -> Exhibit:
-    # The sentence of `Config.paper` says what it takes.
-    cost = (inspect.getdoc(experiment(name).Config.paper) or "").rstrip(".")
-    return _told(name, dataset, "paper", cost, _paper_command(name))
 
 
 def _paper_command(name: str) -> str:

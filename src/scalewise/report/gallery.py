@@ -22,7 +22,8 @@ from scalewise.experiments.catalogue import (
     experiment,
     reason_to_skip,
 )
-from scalewise.report._exhibits import SCALES, Exhibit, exhibit, stored_exhibit
+from scalewise.report._exhibits import SCALES, Exhibit, exhibit, exhibits, stored_exhibit
+from scalewise.sweeps import SweepError
 
 __all__ = ["Exhibit", "exhibit", "main", "stored_exhibit", "write_gallery"]
 
@@ -103,6 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--store", help="folder that keeps what is finished; the same again resumes"
     )
     parser.add_argument(
+        "--cluster", help="address of a dask scheduler; without it, the cores of this machine"
+    )
+    parser.add_argument(
         "--paper", help="folder of an earlier gallery of --scale paper, to be shown too"
     )
     given: Any = parser.parse_args(arguments)
@@ -110,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stored = [] if given.paper is None else _stored(given.paper, given.only or EXPERIMENTS)
         shown = _run(given.only or (PAPER_SCALE if given.scale == "paper" else EXPERIMENTS), given)
         page = write_gallery(given.out, shown, paper=stored)
-    except ValueError as error:
+    except (ValueError, SweepError) as error:
         print(error, file=sys.stderr)
         return 2
     wrong = [(one, number) for one in (*shown, *stored) for number in one.numbers]
@@ -132,15 +136,17 @@ def _stored(folder: str, names: Sequence[str]) -> list[Exhibit]:
 
 
 def _run(names: Sequence[str], given: Any) -> list[Exhibit]:
-    shown = []
-    for name in names:
-        missing = reason_to_skip(experiment(name))
-        if missing is not None:
-            print(f"{name} is left out. {missing}", file=sys.stderr)
-            continue
-        done = _progress(name) if given.scale == "paper" else None
-        shown.append(exhibit(name, scale=given.scale, store=given.store, progress=done))
-        print(f"{name}: {shown[-1].cost}", file=sys.stderr)
+    missing = {name: reason_to_skip(experiment(name)) for name in names}
+    for name, reason in missing.items():
+        if reason is not None:
+            print(f"{name} is left out. {reason}", file=sys.stderr)
+    there = [name for name, reason in missing.items() if reason is None]
+    options = {"scale": given.scale, "store": given.store, "client": given.cluster}
+    if given.scale == "paper":  # hours: each is a sweep of its own
+        return [exhibit(name, **options, progress=_progress(name)) for name in there]
+    shown = exhibits(there, **options, progress=_progress("gallery")) if there else []
+    for one in shown:
+        print(f"{one.name}: {one.cost}", file=sys.stderr)
     return shown
 
 

@@ -12,8 +12,9 @@ from jaxtyping import Int
 from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, Must, NotNegative, checked
-from scalewise.limits._runs import resumable
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
+from scalewise.sweeps._chain import resumable
+from scalewise.sweeps._store import opened
 
 __all__ = ["Word2Vec", "train"]
 
@@ -72,7 +73,7 @@ def train(
         embeddings: Where to start; the arrays are changed.
         tokens: The text as whole numbers of words.
         settings: How to train.
-        store: A ``.npz`` file that keeps the run; nothing is written for ``None``.
+        store: A folder, or an address of fsspec, that keeps the run; nothing is written for ``None``.
         progress: Called with (blocks done, blocks in all).
 
     Returns:
@@ -111,7 +112,13 @@ def train(
     described: dict[str, Any] = {**asdict(settings), "shape": list(embeddings.context.shape),
                                  "tokens": len(tokens)}  # fmt: skip
     state = {"context": embeddings.context, "target": embeddings.target}
-    state = resumable(step, state, blocks, configuration=described, store=store, progress=progress)
+
+    def told(done: int) -> None:
+        if progress is not None:
+            progress(done, blocks)
+
+    with opened(store, {**described, "steps": blocks}) as record:
+        state = resumable(step, state, blocks, record=record, told=told)
     return Embeddings(state["context"], state["target"])
 
 

@@ -39,7 +39,7 @@ def run(store=None, progress=False, net=NET, x=X, **changes):
 
 def test_a_stopped_run_is_resumed_bit_for_bit(tmp_path):
     whole = run()
-    store = tmp_path / "run.zarr"
+    store = tmp_path / "run"
     seen = []
     for networks in (1, 300, 500):  # in the first ensemble, again, and in the second
         with pytest.raises(Stop):
@@ -61,28 +61,21 @@ CHILD = """
 import os, signal, sys
 import numpy as np
 import scalewise as sw
-from scalewise.nets import _store, measure
+from scalewise.nets import measure
+from scalewise.sweeps import _store
 
 store, where = sys.argv[1:]
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 saves = [0]
 if where == "saving":
-    publish = os.rename
-    def rename(source, target):
-        saves[0] += "next-" in str(target)
+    publish = os.replace
+    def replace(source, target):
+        saves[0] += str(target).endswith(".npz")
         if saves[0] == 3:
             kill()
         publish(source, target)
-    _store.os.rename = rename
-if where == "removing":
-    everything = _store.shutil.rmtree
-    def remove(path, *rest, **options):
-        if getattr(path, "name", "").startswith("next-"):
-            os.unlink(path / "zarr.json")
-            kill()
-        everything(path, *rest, **options)
-    _store.shutil.rmtree = remove
+    _store.os.replace = replace
 def progress(done, total):
     if where == "between" and done > 450:
         kill()
@@ -95,20 +88,21 @@ measure(net, x, networks=400, seed=5, memory="100 kB", observables=names, store=
 
 def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
     whole = run()
-    store = tmp_path / "run.zarr"
-    for where in ("removing", "saving", "between"):
+    store = tmp_path / "run"
+    for where in ("saving", "between"):
         child = subprocess.run([sys.executable, "-c", CHILD, str(store), where], check=False)
         assert child.returncode == -signal.SIGKILL
         if where == "saving":
-            assert list(store.rglob(".writing-*")), "killed before the rename, leaving its scraps"
+            assert list(store.rglob("*.part")), "killed before the rename, leaving its scraps"
+        assert (store / "writing.json").exists(), "whoever was killed has claimed it still"
     xr.testing.assert_identical(run(store), whole)
-    assert not list(store.rglob(".writing-*"))
+    assert not (store / "writing.json").exists()
 
 
 def test_every_part_of_an_ensemble_is_resumed(tmp_path):
     names = ["ntk_A", "ntk_B", "ntk_F", "dntk_P", "ddntk_S"]
     whole = run(observables=names, networks=60)
-    store = tmp_path / "run.zarr"
+    store = tmp_path / "run"
     for stop in (1, 40, 80):
         with pytest.raises(Stop):
             run(store, stop_after(stop), observables=names, networks=60)
@@ -118,7 +112,7 @@ def test_every_part_of_an_ensemble_is_resumed(tmp_path):
 
 
 def test_other_arguments_are_refused(tmp_path):
-    store = tmp_path / "run.zarr"
+    store = tmp_path / "run"
     with pytest.raises(Stop):
         run(store, stop_after(1))
     with pytest.raises(ValueError, match=r"other arguments \(seed: 5 there, 6 here\)"):
@@ -139,5 +133,5 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 
 def test_a_store_in_a_folder_yet_to_be_made(tmp_path):
-    run(Path(tmp_path) / "new" / "run.zarr", networks=8)
-    assert (tmp_path / "new" / "run.zarr" / "result").is_dir()
+    run(Path(tmp_path) / "new" / "run", networks=8)
+    assert (tmp_path / "new" / "run" / "result").is_dir()

@@ -17,16 +17,17 @@ PATIENCE = 2.0  # seconds of silence before a bar is worth its place
 
 
 class Reporter:
-    """Counts networks; shows them once the run has lasted longer than two seconds.
+    """Counts what is done; shows it once the run has lasted longer than two seconds.
 
     Args:
         progress: ``None`` or ``True`` for a bar on standard error if that is a terminal and rich is installed,
             ``False`` for silence, or a callable of (done, total).
-        total: How many networks there are.
+        total: How many there are.
+        what: How they are called.
     """
 
-    def __init__(self, progress: Progress, total: int) -> None:
-        self.done, self.total = 0, total
+    def __init__(self, progress: Progress, total: int, what: str) -> None:
+        self.done, self.total, self._what = 0, total, what
         self._call = progress if callable(progress) else None
         watched = not callable(progress) and progress is not False and sys.stderr.isatty()
         self._allowed = watched and installed("rich")
@@ -41,9 +42,9 @@ class Reporter:
         if self._bar is not None:
             self._bar.stop()
 
-    def add(self, networks: int) -> None:
-        """So many networks more are done, and saved if they are to be saved."""
-        self.done += networks
+    def add(self, more: int) -> None:
+        """So many more are done, and saved if they are to be saved."""
+        self.done += more
         if self._call is not None:
             self._call(self.done, self.total)
         if self._bar is None and self._allowed and time.monotonic() - self._start > PATIENCE:
@@ -55,7 +56,7 @@ class Reporter:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-        columns = ("measure", BarColumn(), MofNCompleteColumn(), "networks", TimeRemainingColumn())
+        columns = (BarColumn(), MofNCompleteColumn(), self._what, TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task("", total=self.total)
         self._bar.start()
