@@ -248,10 +248,10 @@ def test_a_full_disk_is_told_and_loses_nothing(
 
     write, full = _store._Folder.write, [False]
 
-    def limited(self: Any, name: str, data: bytes) -> None:
+    def limited(self: Any, name: str, data: bytes, *, durable: bool = True) -> None:
         if full[0] and name.startswith("cells/2"):
             raise OSError(28, "No space left on device")
-        write(self, name, data)
+        write(self, name, data, durable=durable)
 
     monkeypatch.setattr(_store._Folder, "write", limited)
     full[0] = True

@@ -37,8 +37,6 @@ class Gathered:
         self._fixed: dict[str, xr.Variable] = {}  # coordinates, the same in every cell
         self._attributes: dict[str, dict[str, Any]] = {}
         self._told: list[str] = []  # coordinates that may differ from cell to cell
-        if self._where is not None:
-            require("zarr", for_="A sweep with `store`", extra="sweep")
         if resumed:
             self._reopen()
 
@@ -72,6 +70,7 @@ class Gathered:
         if not self.begun:
             return xr.Dataset(coords=self._grid.labels)
         if self._where is not None:
+            require("zarr", for_="A sweep with `store`", extra="sweep")
             found = xr.open_zarr(self._where, consolidated=False, chunks=None)
             found = found.reset_coords(self._told)[list(self._like)]
         else:
@@ -141,12 +140,10 @@ class Gathered:
                 kind = _values(variable).dtype
                 self._arrays[str(name)] = np.full((*shape, *variable.shape), _empty(kind), kind)
             return
-        import zarr
-
         told: dict[str, Any] = {"variables": list(self._like)}
         if self._told:
             told["coordinates"] = " ".join(self._told)  # as xarray reads them
-        group: Any = zarr.open_group(self._where, mode="w", zarr_format=3, attributes=told)
+        group = _group(self._where, "w", attributes=told, zarr_format=3)
         labels = {n: xr.Variable(n, v) for n, v in self._grid.labels.items()}
         for name, fixed in {**labels, **self._fixed}.items():
             values = _values(fixed)
@@ -167,9 +164,7 @@ class Gathered:
             )
 
     def _reopen(self) -> None:
-        import zarr
-
-        group: Any = zarr.open_group(self._where, mode="r+")
+        group = _group(self._where, "r+")
         self._told = str(group.attrs.get("coordinates", "")).split()
         of_grid, order = (
             len(self._grid.shape),
@@ -184,6 +179,14 @@ class Gathered:
                 self._like[name] = (dims[of_grid:], array.shape[of_grid:])
             else:
                 self._fixed[name] = xr.Variable(dims, array[...])
+
+
+def _group(where: str | None, mode: str, **options: Any) -> Any:
+    """A group of Zarr."""
+    require("zarr", for_="A sweep with `store`", extra="sweep")
+    import zarr
+
+    return zarr.open_group(where, mode=mode, **options)
 
 
 def _values(variable: Any) -> np.ndarray:

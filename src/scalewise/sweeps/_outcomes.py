@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -63,12 +64,10 @@ class Setting:
 
     def _set(self, now: Setting) -> None:
         if self.wide is not None and self.wide != now.wide:
-            import jax
-
+            jax: Any = import_module("jax")  # there, since whoever asks has it
             jax.config.update("jax_enable_x64", self.wide)
         if self.default is not None and (self.default, self.threads) != (now.default, now.threads):
-            import torch
-
+            torch: Any = import_module("torch")
             torch.set_default_dtype(getattr(torch, self.default))
             torch.set_num_threads(self.threads)
 

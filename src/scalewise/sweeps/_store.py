@@ -36,7 +36,7 @@ class _Objects(Protocol):
 
     def read(self, name: str) -> bytes | None: ...
 
-    def write(self, name: str, data: bytes) -> None: ...
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None: ...
 
     def delete(self, name: str) -> None: ...
 
@@ -64,15 +64,16 @@ class _Folder:
         except FileNotFoundError:
             return None
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         path = self._path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             with open(temporary, "wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -110,7 +111,7 @@ class _Bucket:
         except FileNotFoundError:
             return None
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         self._system.pipe_file(f"{self._root}/{name}", data)
 
     def delete(self, name: str) -> None:
@@ -167,17 +168,21 @@ class Store:
         data = self._objects.read(name)
         return None if data is None else json.loads(data)
 
-    def write_json(self, name: str, value: Any) -> None:
-        """Write or replace an object."""
-        self._objects.write(name, json.dumps(value).encode())
+    def write_json(self, name: str, value: Any, *, durable: bool = True) -> None:
+        """Write or replace an object; one that is not durable may be lost with the power, not with the process."""
+        self._objects.write(name, json.dumps(value).encode(), durable=durable)
 
     def names(self, folder: str = "") -> list[str]:
         """Names of the objects and folders in a folder."""
         return self._objects.names(folder)
 
     def read_all_json(self, folder: str) -> dict[str, Any]:
-        """All objects of a folder."""
-        return {name: json.loads(data) for name, data in self._objects.read_all(folder).items()}
+        """All objects of a folder that are JSON."""
+        found = {}
+        for name, data in self._objects.read_all(folder).items():
+            with suppress(ValueError):
+                found[name] = json.loads(data)
+        return found
 
     def clear(self, folder: str) -> None:
         """Delete a folder with all that is in it."""

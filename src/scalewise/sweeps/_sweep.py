@@ -174,7 +174,7 @@ def _keep(outcome: Outcome, gathered: Gathered, known: _Known, record: Store | N
             "versions": versions(),
         }
         if record is not None:
-            record.write_json(f"{_RECORDS}/{outcome.cell}.json", told)
+            record.write_json(f"{_RECORDS}/{outcome.cell}.json", told, durable=False)
             if error is None:
                 record.clear(f"{_PARTIAL}/{outcome.cell}")
     except OSError as failed:
@@ -206,8 +206,9 @@ class _Known:
         self._versions: set[str] = set()
         if record is not None:
             found = record.read_all_json(_RECORDS)
-            for name in sorted(found, key=lambda name: int(name.split(".")[0])):
-                self.learn(int(name.split(".")[0]), found[name])
+            cells = {int(name.removesuffix(".json")): told for name, told in found.items()}
+            for cell in sorted(cells):
+                self.learn(cell, cells[cell])
 
     @property
     def any_done(self) -> bool:
