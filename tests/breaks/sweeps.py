@@ -38,7 +38,11 @@ MUTANTS = (
         "if k in new and new[k] == v",
         "if k in new",
     ),
-    of_grid("grid: the first name runs fastest", "np.unravel_index(cell, self.shape))", 'np.unravel_index(cell, self.shape, "F"))'),
+    of_grid(
+        "grid: the first name runs fastest",
+        "np.unravel_index(cell, self.shape))",
+        'np.unravel_index(cell, self.shape, "F"))',
+    ),
     of_gathered(
         "gathered: a missing cell is zero",
         "n: v.where(there) for n, v",

@@ -191,7 +191,7 @@ def two(a: int, b: int = 0) -> xr.Dataset:
         ([two, {"a": [1], "c": [1]}], {}, "does not take c of `grid`; it takes a or b"),
         ([two, {"b": [1]}], {}, "needs a, which `grid` does not have"),
         ([3, {"a": [1]}], {}, "`cell` must be a function; got 3"),
-        ([two, {"a": [1]}], {"store": "file"}, "is a file. Choose another path"),
+        ([two, {"a": [1]}], {"store": "file"}, "is neither. Choose another path"),
         ([two, {"a": [1]}], {"store": "folder"}, "is neither. Choose another path"),
         ([two, {"a": [1]}], {"client": 1.5}, "`client` must be a dask.distributed Client"),
         ([two, {"a": [1]}], {"client": "nowhere"}, "no scheduler answers at"),
@@ -246,14 +246,14 @@ def test_a_full_disk_is_told_and_loses_nothing(
 ) -> None:
     from scalewise.sweeps import _store
 
-    write, full = _store._Folder.write, [False]
+    write, full = _store.Store._write, [False]
 
-    def limited(self: Any, name: str, data: bytes, *, durable: bool = True) -> None:
+    def limited(self: Any, name: str, data: bytes, *, durable: bool) -> None:
         if full[0] and name.startswith("cells/2"):
             raise OSError(28, "No space left on device")
         write(self, name, data, durable=durable)
 
-    monkeypatch.setattr(_store._Folder, "write", limited)
+    monkeypatch.setattr(_store.Store, "_write", limited)
     full[0] = True
     with pytest.raises(OSError, match="make room, and the same call goes on"):
         sweep(two, {"a": range(4)}, store=tmp_path / "run")

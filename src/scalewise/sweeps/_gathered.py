@@ -181,7 +181,7 @@ class Gathered:
                 self._fixed[name] = xr.Variable(dims, array[...])
 
 
-def _group(where: str | None, mode: str, **options: Any) -> Any:
+def _group(where: str | None, mode: Any, **options: Any) -> Any:
     """A group of Zarr."""
     require("zarr", for_="A sweep with `store`", extra="sweep")
     import zarr

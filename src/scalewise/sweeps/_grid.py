@@ -85,7 +85,7 @@ def _axis(name: str, given: Any) -> tuple[list[Any], list[Any]]:
     if isinstance(given, Mapping):
         labels, values = [*given], [*given.values()]
     else:
-        if np.ndim(given) > 1:
+        if getattr(given, "ndim", 1) > 1:
             raise ValueError(
                 f"`grid[{name!r}]` must have one axis; got {shown(given)}. Give one name to each axis, or a "
                 "dictionary from labels to values."

@@ -9,14 +9,12 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -31,117 +29,8 @@ _DEAD = 90.0  # seconds without one after which it is taken for dead
 _CLAIMED: set[str] = set()  # by this process: a number of a process may come back after a restart
 
 
-class _Objects(Protocol):
-    """Whole objects by name, names being parts of a path."""
-
-    def read(self, name: str) -> bytes | None: ...
-
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None: ...
-
-    def delete(self, name: str) -> None: ...
-
-    def names(self, folder: str) -> list[str]: ...
-
-    def read_all(self, folder: str) -> dict[str, bytes]: ...
-
-    def clear(self, folder: str) -> None: ...
-
-
-class _Folder:
-    """Objects as files: written under another name, then renamed, which happens or does not."""
-
-    def __init__(self, path: Path) -> None:
-        if path.exists() and not path.is_dir():
-            raise ValueError(
-                f"`store` must be a new path or the store of an earlier run; {path} is a file. "
-                "Choose another path."
-            )
-        self._path = path
-
-    def read(self, name: str) -> bytes | None:
-        try:
-            return (self._path / name).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        path = self._path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-
-    def delete(self, name: str) -> None:
-        (self._path / name).unlink(missing_ok=True)
-
-    def names(self, folder: str) -> list[str]:
-        path = self._path / folder
-        return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
-
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        return {name: (self._path / folder / name).read_bytes() for name in self.names(folder)}
-
-    def clear(self, folder: str) -> None:
-        shutil.rmtree(self._path / folder, ignore_errors=True)
-
-
-class _Bucket:
-    """Objects of any file system that fsspec knows."""
-
-    def __init__(self, address: str) -> None:
-        require("fsspec", for_=f"The store {address}", extra="sweep")
-        import fsspec
-
-        try:
-            self._system, self._root = fsspec.url_to_fs(address)
-        except ImportError as error:
-            raise ValueError(f"`store` {address} cannot be opened: {error}.") from None
-
-    def read(self, name: str) -> bytes | None:
-        try:
-            return self._system.cat_file(f"{self._root}/{name}")
-        except FileNotFoundError:
-            return None
-
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        self._system.pipe_file(f"{self._root}/{name}", data)
-
-    def delete(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            self._system.rm_file(f"{self._root}/{name}")
-
-    def names(self, folder: str) -> list[str]:
-        self._system.invalidate_cache()
-        try:
-            found = self._system.ls(f"{self._root}/{folder}".rstrip("/"), detail=False)
-        except FileNotFoundError:
-            return []
-        return sorted(_last(path) for path in found)
-
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        paths = [f"{self._root}/{folder}/{name}" for name in self.names(folder)]
-        found: dict[str, bytes] = self._system.cat(paths) if paths else {}
-        return {_last(path): data for path, data in found.items()}
-
-    def clear(self, folder: str) -> None:
-        if self.names(folder):
-            self._system.rm(f"{self._root}/{folder}", recursive=True)
-
-
-def _last(path: str) -> str:
-    return str(path).rstrip("/").rsplit("/", 1)[-1]
-
-
 class Store:
-    """What one run keeps.
+    """What one run keeps: objects by name, names being parts of a path.
 
     Args:
         address: A folder, or an address such as ``"s3://bucket/run"``.
@@ -151,46 +40,90 @@ class Store:
     """
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
+        require("fsspec", for_="A store", extra="sweep")
+        import fsspec
+        from fsspec.implementations.local import LocalFileSystem
+
         self.address = os.fspath(address).rstrip("/")
-        remote = "://" in self.address
-        self._objects: _Objects = (
-            _Bucket(self.address) if remote else _Folder(Path(self.address).expanduser())
-        )
-        if not remote:
-            self.address = str(Path(self.address).expanduser())
+        try:
+            self._system, self._root = fsspec.url_to_fs(self.address)
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"`store` {self.address} cannot be opened: {error}.") from None
+        self._here = isinstance(self._system, LocalFileSystem)
+        if self._here:
+            self.address = self._root
+        if self._system.isfile(self._root):
+            raise self._foreign()
 
     def within(self, name: str) -> str:
         """The address of something inside."""
         return f"{self.address}/{name}"
 
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._system.cat_file(f"{self._root}/{name}")
+        except FileNotFoundError:
+            return None
+
+    def _write(self, name: str, data: bytes, *, durable: bool) -> None:
+        path = f"{self._root}/{name}"
+        if not self._here:
+            self._system.pipe_file(path, data)
+            return
+        folder, _, last = path.rpartition("/")
+        os.makedirs(folder, exist_ok=True)
+        temporary = f"{folder}/.{last}.{os.getpid()}.part"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)  # happens or does not
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+    def _delete(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._system.rm_file(f"{self._root}/{name}")
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names of the objects and folders in a folder."""
+        self._system.invalidate_cache()
+        try:
+            found = self._system.ls(f"{self._root}/{folder}".rstrip("/"), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(_last(path) for path in found)
+
+    def clear(self, folder: str) -> None:
+        """Delete a folder with all that is in it."""
+        if self._system.exists(f"{self._root}/{folder}"):
+            self._system.rm(f"{self._root}/{folder}", recursive=True)
+
     def read_json(self, name: str) -> Any:
         """An object as JSON; ``None`` if it is not there."""
-        data = self._objects.read(name)
+        data = self._read(name)
         return None if data is None else json.loads(data)
 
     def write_json(self, name: str, value: Any, *, durable: bool = True) -> None:
         """Write or replace an object; one that is not durable may be lost with the power, not with the process."""
-        self._objects.write(name, json.dumps(value).encode(), durable=durable)
-
-    def names(self, folder: str = "") -> list[str]:
-        """Names of the objects and folders in a folder."""
-        return self._objects.names(folder)
+        self._write(name, json.dumps(value).encode(), durable=durable)
 
     def read_all_json(self, folder: str) -> dict[str, Any]:
         """All objects of a folder that are JSON."""
+        paths = [f"{self._root}/{folder}/{name}" for name in self.names(folder)]
         found = {}
-        for name, data in self._objects.read_all(folder).items():
+        for path, data in self._system.cat(paths).items() if paths else ():
             with suppress(ValueError):
-                found[name] = json.loads(data)
+                found[_last(path)] = json.loads(data)
         return found
-
-    def clear(self, folder: str) -> None:
-        """Delete a folder with all that is in it."""
-        self._objects.clear(folder)
 
     def load(self, name: str) -> tuple[int, dict[str, np.ndarray]] | None:
         """How many steps of a chain are done, and the arrays after them; ``None`` if it is new."""
-        data = self._objects.read(f"{name}.npz")
+        data = self._read(f"{name}.npz")
         if data is None:
             return None
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
@@ -202,7 +135,7 @@ class Store:
         buffer = io.BytesIO()
         named: dict[str, Any] = {f"state.{key}": value for key, value in arrays.items()}
         np.savez(buffer, done=np.array(done), **named)
-        self._objects.write(f"{name}.npz", buffer.getvalue())
+        self._write(f"{name}.npz", buffer.getvalue(), durable=True)
 
     def keep(self, result: xr.Dataset) -> None:
         """Write a Dataset, as the Zarr group ``result``."""
@@ -274,7 +207,7 @@ class Store:
             ended.set()
             beating.join()
             _CLAIMED.discard(self.address)
-            self._objects.delete(_CLAIM)
+            self._delete(_CLAIM)
 
     def _claim(self) -> None:
         self.write_json(
@@ -341,6 +274,10 @@ def opened(
 def within(address: str | os.PathLike[str] | None, name: str) -> str | None:
     """The address of one part of a run; ``None`` if nothing is to be kept."""
     return None if address is None else f"{os.fspath(address).rstrip('/')}/{name}"
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _short(value: Any) -> str:

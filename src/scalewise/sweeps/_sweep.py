@@ -115,6 +115,8 @@ def sweep(
                 outcomes = compute(cell, given, len(todo), engine)
                 for outcome in _in_turn(outcomes, todo, gathered):
                     _keep(outcome, gathered, known, record)
+                    if record is not None and offered and known.has(outcome.cell, failed=False):
+                        record.clear(f"{_PARTIAL}/{outcome.cell}")
                     report.add(1)
     result = known.onto(gathered.result(known.done))
     wrong = known.errors()
@@ -175,8 +177,6 @@ def _keep(outcome: Outcome, gathered: Gathered, known: _Known, record: Store | N
         }
         if record is not None:
             record.write_json(f"{_RECORDS}/{outcome.cell}.json", told, durable=False)
-            if error is None:
-                record.clear(f"{_PARTIAL}/{outcome.cell}")
     except OSError as failed:
         if failed.errno != errno.ENOSPC:
             raise
