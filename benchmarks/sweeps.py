@@ -2,11 +2,11 @@
 
     python benchmarks/sweeps.py [overhead | workers | memory | cluster]
 
-`overhead`: wall time of cells of a second in a sweep, kept in a folder, over the same calls in a loop; `workers`: cells
-that compute, on two workers against one, and against this process; `memory`: peak memory of the process that asks, for
-10^3 to 10^5 cells of a few bytes on two workers, a process of its own for each; `cluster`: from the cost of a cell of
-the gallery's phase diagrams, measured here, how long they would take on 10^4 cores, and how large they could be.
-Without a word, all of them. Results: benchmarks/results/sweeps.md.
+`overhead`: CPU time of cells of a second in a sweep, kept in a folder, over the same calls in a loop;
+`workers`: cells that compute, on two workers against one, and against this process; `memory`: peak memory of
+the process that asks, for 10^3 to 10^5 cells of a few bytes on two workers, a process of its own for each;
+`cluster`: from the cost of a cell of the gallery's phase diagrams, measured here, how long they would take on
+10^4 cores, and how large they could be. Without a word, all of them. Results: benchmarks/results/sweeps.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESULTS = Path(__file__).parent / "results" / "sweeps.md"
 
 
 def busy(seed: int, seconds: float) -> xr.Dataset:
-    """As many products of matrices as fill so many CPU seconds, whoever else is computing."""
+    """As many products of matrices as fill so many CPU seconds."""
     rng, start = np.random.default_rng(seed), time.process_time()
     x = rng.normal(size=(200, 200)) / 15
     while time.process_time() - start < seconds:
@@ -46,11 +46,11 @@ def small(seed: int) -> xr.Dataset:
 def overhead(cells: int = 20) -> list[str]:
     """CPU time of this process in a loop and in a sweep, in turns."""
     alone, inside = [], []
-    for turn in range(3):
-        start = time.perf_counter(), time.process_time()
+    for _ in range(3):
+        start = time.process_time()
         for seed in range(cells):
             busy(seed, 1.0)
-        alone.append(time.process_time() - start[1])
+        alone.append(time.process_time() - start)
         with tempfile.TemporaryDirectory() as folder:
             begun = time.process_time()
             sweep(
@@ -62,8 +62,8 @@ def overhead(cells: int = 20) -> list[str]:
             inside.append(time.process_time() - begun)
     ratios = [b / a - 1 for a, b in zip(alone, inside, strict=True)]
     return [
-        f"Overhead of {cells} cells of one CPU second, kept in a folder, over the same calls in a loop: "
-        f"{100 * np.median(ratios):.1f} % of CPU time ({', '.join(f'{100 * r:.1f}' for r in ratios)})."
+        f"Overhead of {cells} cells of one CPU second, kept in a folder, over the same calls in a "
+        f"loop: {100 * np.median(ratios):.1f} % of CPU time ({', '.join(f'{100 * r:.1f}' for r in ratios)})."
     ]
 
 
@@ -131,9 +131,9 @@ def cluster() -> list[str]:
     hour = cores * 3600 / (taken / points)
     return [
         f"The phase diagram of the gallery has {points} points and takes {taken:.1f} CPU seconds, "
-        f"{1e3 * taken / points:.1f} ms each. On 10^4 cores it would take {taken / cores * 1e3:.1f} ms of computing, "
-        f"and an hour would draw {hour:.1e} points. The process that asks takes some {rate} cells in a second: points "
-        f"would go {int(np.ceil(cores / rate / (taken / points)))} to a cell to keep all cores busy."
+        f"{1e3 * taken / points:.1f} ms each. On 10^4 cores it would take {taken / cores * 1e3:.1f} ms, and "
+        f"an hour would draw {hour:.1e} points. The process that asks takes some {rate} cells in a second: "
+        f"{int(np.ceil(cores / rate / (taken / points)))} points to a cell keep all cores busy."
     ]
 
 

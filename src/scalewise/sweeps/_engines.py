@@ -127,7 +127,8 @@ def _processes(count: int) -> Iterator[Any]:
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
+        address = client.scheduler.address
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address]
         options = {
             "nworkers": count,
             "nthreads": 1,

@@ -49,7 +49,7 @@ def fixed(function: Any) -> dict[str, Any]:
     Returns:
         By name; fields of a dataclass each by itself.
     """
-    found: dict[str, Any] = {}
+    found: dict[Any, Any] = {}
     while isinstance(function, partial):
         found = {
             **dict(enumerate(map(_shown, function.args))),
