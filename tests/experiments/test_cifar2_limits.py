@@ -252,7 +252,7 @@ def test_seeds_share_no_network(name: str) -> None:
     """On the same images: runs far apart have nothing in common, and neighbours all but one network."""
     task, _ = cifar2_limits._images(TINY)
     first, near, far = (
-        cifar2_limits._trained(name, (0, 1), replace(TINY, seed=seed), task, [0])[0][0]
+        cifar2_limits._trained(name, (0, 1), replace(TINY, seed=seed), task, [0]).logits.values[0]
         for seed in (0, 1, 1000)
     )
     np.testing.assert_allclose(first[1], near[0], rtol=1e-6)

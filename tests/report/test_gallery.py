@@ -102,7 +102,8 @@ def test_it_runs_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(arguments) == 0
     out = capsys.readouterr()
     assert out.out.strip() == str(tmp_path / "g" / "index.html")
-    assert out.err.startswith("network_diagram: ")
+    assert out.err.startswith("gallery: 0 of 2 parts done")
+    assert re.search(r"^network_diagram: [0-9.]+ s$", out.err, re.MULTILINE)
     text = (tmp_path / "g" / "index.html").read_text(encoding="utf-8")
     assert "Config(depth=4, width=128, networks=20000, seed=0)" in text
     stored = json.loads((tmp_path / "g" / "six_point.json").read_text(encoding="utf-8"))

@@ -191,18 +191,19 @@ def run(
 
 def _kernel_limit(model: str, *, config: Config, record: list[int]) -> xr.Dataset:
     """The kernel limit of every seed: they share its kernel."""
-    found = _trained(model, tuple(range(config.seeds)), config, record)
+    found = _trained(model, tuple(range(config.seeds)), config, _images(config)[0], record)
     return found.assign_coords(seed=np.arange(config.seeds))
 
 
 def _network(model: str, seed: int, *, config: Config, record: list[int]) -> xr.Dataset:
     """A network of one seed."""
-    return _trained(model, (seed,), config, record).isel(seed=0)
+    return _trained(model, (seed,), config, _images(config)[0], record).isel(seed=0)
 
 
-def _trained(name: str, seeds: tuple[int, ...], config: Config, record: list[int]) -> xr.Dataset:
+def _trained(
+    name: str, seeds: tuple[int, ...], config: Config, task: Task, record: list[int]
+) -> xr.Dataset:
     """Logits of test images, and diagonals of the kernel at a few of them, over (step, seed, ...)."""
-    task, _ = _images(config)
     d = config.reference_width
     reference = shallow.Reference(
         d,

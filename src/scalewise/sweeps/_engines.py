@@ -127,7 +127,7 @@ def _processes(count: int) -> Iterator[Any]:
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        address = client.scheduler.address
+        address: Any = client.scheduler_info(1)["address"]
         command = [sys.executable, "-m", "distributed.cli.dask_worker", address]
         options = {
             "nworkers": count,

@@ -57,6 +57,7 @@ def fixed(function: Any) -> dict[str, Any]:
             **found,
         }
         function = function.func
+    function = inspect.unwrap(function)
     if isinstance(function, types.FunctionType) and function.__closure__:
         names = zip(function.__code__.co_freevars, function.__closure__, strict=True)
         found = {**_fields({name: _content(cell) for name, cell in names}), **found}
