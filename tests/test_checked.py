@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
     "names": ("a sequence of values, each a string", ["a", [1], 3]),
     "two": ("2 values, each a whole number of at least 0 or a positive finite number",
             [3, (1,), (1, 2, 3), (0, 0), "ab"]),
-    "table": ("a Mapping of `collections.abc` or None", [[1], 3]),
+    "table": ("a dictionary of values, each a whole number or None", [[1], 3, {1: 1}, {"a": "b"}]),
 }  # fmt: skip
 ARRAYS = {
     "rows": ([[1, 2]], ["a", 1.0, [1.0], [[1.0], [1.0, 2.0]], [[math.nan]], [[1j]], object()]),
