@@ -54,9 +54,9 @@ def test_bad_networks_are_refused() -> None:
         made(-0.5)
     with pytest.raises(ValueError, match=r"`ResidualMLP.gamma` must be 0 in the first layer"):
         made([0.5, 0.5, 0.5, 0.5])
-    with pytest.raises(ValueError, match=r"one number for each of the 4 layers"):
+    with pytest.raises(ValueError, match=r"one for each of the 4 layers"):
         made([0.0, 0.5])
-    with pytest.raises(ValueError, match=r"one number for each of the 4 layers"):
+    with pytest.raises(ValueError, match=r"one for each of the 4 layers"):
         made([[0.0, 0.5, 0.5, 0.5]])
     with pytest.raises(ValueError, match=r"Criticality needs gamma < 1"):
         made(1.0).at_criticality()

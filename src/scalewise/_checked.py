@@ -30,6 +30,7 @@ __all__ = [
     "Precision",
     "at_least",
     "checked",
+    "dtype_of",
 ]
 
 
@@ -255,10 +256,11 @@ def _one_of(given: tuple[Any, ...]) -> _Reader | None:
 
 
 def _entries(value: Any) -> Any:
-    """A list of what an array with one axis holds, of any library."""
-    if getattr(value, "ndim", 0) != 1:
+    """A list of what an array holds along its first axis, of any library."""
+    axes = getattr(value, "ndim", 0)
+    if not isinstance(axes, int) or axes < 1:
         return value
-    return value.tolist() if hasattr(value, "tolist") else list(value)
+    return value.tolist() if axes == 1 and hasattr(value, "tolist") else list(value)
 
 
 def _table(kind: type, key: Any, of: Any) -> _Reader:
@@ -348,12 +350,17 @@ _NUMBERS: dict[Any, _Reader | None] = {
 }
 
 
-def _dtype(value: Any) -> Any:
+def dtype_of(value: Any) -> Any:
+    """NumPy's dtype of that name or kind; a TypeError where there is none, `None` included."""
     import numpy as np
 
-    if value is None:  # NumPy's default
+    try:
+        found = np.dtype(value)
+    except ValueError as error:
+        raise TypeError from error
+    if value is None:  # NumPy's default, and nobody's choice
         raise TypeError
-    return np.dtype(value)
+    return found
 
 
 def at_least(least: int) -> Must:
@@ -369,5 +376,5 @@ NotNegative = Annotated[
     float | int, Must("a finite number of at least 0", lambda v: 0 <= v < math.inf)
 ]
 Precision = Annotated[
-    Any, Must("float64 or float32", lambda dtype: dtype.str[1:] in ("f8", "f4"), _dtype)
+    Any, Must("float64 or float32", lambda dtype: dtype.str[1:] in ("f8", "f4"), dtype_of)
 ]
