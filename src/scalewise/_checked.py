@@ -31,6 +31,7 @@ __all__ = [
     "at_least",
     "checked",
     "dtype_of",
+    "held",
 ]
 
 
@@ -134,6 +135,12 @@ def _guarded(function: Any, owner: str, error: type[ValueError] | None) -> Any:
     return guarded
 
 
+def held(name: str, value: Any, hint: Any, *, error: type[ValueError] | None = None) -> Any:
+    """One value that is no argument itself, an entry of one for instance, as an annotation says."""
+    reader = _reader(hint)
+    return _held(name, reader, error, value) if reader else value
+
+
 def _held(name: str, reader: _Reader, error: type[ValueError] | None, value: Any) -> Any:
     try:
         return reader.read(name, value)
@@ -164,8 +171,10 @@ def _reader(hint: Any) -> _Reader | None:
     if origin is Literal:
         return _Reader(listed(map(repr, inner)), partial(_among, inner))
     if origin is Annotated:
-        rule = inner[1]
-        return _bounded(_reader(inner[0]), rule) if isinstance(rule, Must) else _reader(rule)
+        reader = _reader(inner[0])
+        for rule in inner[1:]:
+            reader = _bounded(reader, rule) if isinstance(rule, Must) else _reader(rule)
+        return reader
     if origin in (typing.Union, types.UnionType):
         return _one_of(inner)
     if not isinstance(origin, type) or origin is object or getattr(origin, "_is_protocol", False):
@@ -287,9 +296,11 @@ def _sequence(kind: type, of: Any) -> _Reader:
         value = _entries(value)
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, kinds):
             raise _UnfitError
-        if inner is None or isinstance(value, set | frozenset):
+        if inner is None:
             return value
         found = [inner.read(name, entry) for entry in value]
+        if isinstance(value, set | frozenset):
+            return type(value)(found)
         return tuple(found) if isinstance(value, tuple) or kind is tuple else found
 
     return _Reader(f"a sequence{f' of values, each {inner.words}' if inner else ''}", read)

@@ -216,7 +216,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ValueError, match=r"'six_point' has no scale of the paper; .* omniglot_maml"
     ):
         exhibit("six_point", scale="paper")
-    with pytest.raises(ValueError, match="`scale` must be one of small, usual, paper; got 'huge'"):
+    with pytest.raises(ValueError, match="`scale` must be 'small', 'usual' or 'paper'; got 'huge'"):
         exhibit("six_point", scale="huge")
     assert main(["--scale", "paper", "--only", "six_point", "--out", str(tmp_path / "g")]) == 2
     assert "has no scale of the paper" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from scalewise.comparison._width import (
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import known
 
-__all__ = ["compare"]
+__all__ = ["Measurement", "compare"]
 
 _SAME = (
     "depth",
