@@ -232,7 +232,7 @@ def _kept(fits: Callable[[Any], bool]) -> Callable[[str, Any], Any]:
 def _bounded(base: _Reader | None, rule: Must) -> _Reader:
     def read(name: str, value: Any) -> Any:
         try:
-            value = rule.to(value) if rule.to else base.read(name, value) if base else value
+            value = rule.to(_alone(value)) if rule.to else base.read(name, value) if base else value
         except TypeError:
             raise _UnfitError from None
         if not rule.holds(value):
@@ -337,15 +337,19 @@ def _array(kind: Any) -> _Reader | None:
 # Numbers, alone and in bounds
 
 
+def _alone(value: Any) -> Any:
+    """The number in an array without axes; a masked one would give what is under its mask."""
+    single = getattr(value, "shape", None) == () and not getattr(value, "mask", False)
+    return value.item() if single and hasattr(value, "item") else value
+
+
 def _python(own: tuple[type, ...], wanted: type) -> Callable[[str, Any], Any]:
     """A number as Python has it, from NumPy or from an array without axes."""
 
     def read(name: str, value: Any) -> Any:
         if type(value) in own:
             return value
-        # An array without axes; a masked one would give the number under its mask.
-        if getattr(value, "shape", None) == () and not getattr(value, "mask", False):
-            value = value.item() if hasattr(value, "item") else value
+        value = _alone(value)
         if not isinstance(value, wanted) or (type(value) is bool and bool not in own):
             raise _UnfitError
         return own[-1](value) if isinstance(value, Integral) else float(value)
