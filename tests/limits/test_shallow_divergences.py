@@ -118,7 +118,10 @@ def test_wrong_answers_and_termination() -> None:
         (lambda: sh.logit_divergence(np.zeros((4, 2)), np.ones((3, 2))), "differ between seeds"),
         (lambda: sh.beta_fit(np.array([0.5, 1.0])), "strictly between 0 and 1"),
         (lambda: sh.dirichlet_fit(np.array([[0.5, 0.4], [0.1, 0.9]])), "must add to 1"),
-        (lambda: sh.divergence_floor(10, 3), "exists from 2 seeds on, and 4 of the reference"),
+        (
+            lambda: sh.divergence_floor(10, 3),
+            "only with 2 seeds or more, and 4 or more of the reference",
+        ),
         (lambda: sh.error_probability(np.ones((2, 3)), np.ones(2)), "needs the shape of `outputs`"),
     ],
 )

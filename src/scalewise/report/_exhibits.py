@@ -1,4 +1,4 @@
-"""An experiment that has been run, drawn and told; at three scales, the largest also read from a file."""
+"""An experiment that has been run, drawn and described; of three scales, the largest may come from a file."""
 
 from __future__ import annotations
 

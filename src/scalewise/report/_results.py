@@ -80,7 +80,7 @@ class Results:
         return kept(np.diag(first), count)
 
     def input_label(self, sample: int) -> str:
-        """How a figure calls a sample, with its rank if it is the first or the last."""
+        """What a figure calls a sample, with its rank if it is the first or the last."""
         order = np.argsort(np.diag(self._first_kernel()), kind="stable")
         rank = {int(order[0]): "shortest", int(order[-1]): "longest"} if len(order) > 1 else {}
         return f"{rank[sample]} ({sample})" if sample in rank else f"input {sample}"
