@@ -436,5 +436,5 @@ def test_other_refusals() -> None:
         sh.output_change(network(), X, sample(), order=4)
     with pytest.raises(ValueError, match="is the sum over its units alone"):
         network("IC-MF")
-    with pytest.raises(ValueError, match=r"`ShallowNetwork\.a` has shape"):
+    with pytest.raises(ValueError, match=r"`ShallowNetwork\.a` must have shape"):
         replace(network(), a=np.ones(3))
