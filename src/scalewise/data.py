@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from scalewise._arrays import real_array
-from scalewise._checked import Count, Index, checked
+from scalewise._checked import Count, Index, Must, checked
 from scalewise._extras import require
 
 __all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
@@ -82,7 +82,7 @@ def load_inputs(
 
 @checked
 def load_labelled(
-    source: Literal["digits", "mnist", "cifar2"],
+    source: Annotated[str, Must("'digits', 'mnist' or 'cifar2'", lambda name: name in _LABELS)],
     *,
     samples: Count | None = None,
     seed: Index = 0,
