@@ -101,7 +101,7 @@ class Verified(ABC):
             )
         ascending, depths = tuple(sorted(widths)), tuple(sorted(depths))
         check_design(np.asarray(ascending, dtype=float), seeds)
-        bench, rest = self._bench(batch, loss, setup), (seeds, lr, steps, progress)
+        bench, rest = self._bench(batch, loss, setup), (seeds, lr and float(lr), steps, progress)
         with bench.undisturbed():
             measured = _over_widths(self, bench, ascending, depth, *rest)
             found = check(self.table, measured, tolerance=tolerance)
@@ -112,7 +112,7 @@ class Verified(ABC):
 
 
 def _over_widths(
-    plan: Verified, bench: Bench, widths: tuple[int, ...], depth: float | None, seeds: int,
+    plan: Verified, bench: Bench, widths: tuple[int, ...], depth: float | int | None, seeds: int,
     lr: float | None, steps: int | None, progress: bool,
 ) -> Measurement:  # fmt: skip
     plans = tuple(_at(plan, w, depth) for w in widths)
@@ -147,7 +147,7 @@ def _over_depths(
     return check_depths(table, ascending, sizes, tolerance)
 
 
-def _at(plan: Verified, width: int, depth: float | None) -> Verified:
+def _at(plan: Verified, width: int, depth: float | int | None) -> Verified:
     sizes: dict[str, Any] = {plan.table.width_name: width}
     return plan.at(**sizes | ({} if depth is None else {plan.table.depth_name: depth}))
 
