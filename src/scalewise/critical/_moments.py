@@ -20,9 +20,9 @@ NEGLIGIBLE = 1e-12  # of what is dimensionless: in units of `Activation.scale` a
 
 def susceptibilities(
     source: str | Activation | Callable[[Any], Any],
-    K: float | Float[np.ndarray, ...],
+    K: float | Float[np.ndarray, "*shape"],
     C_W: float,
-) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     r"""The parallel and the perpendicular susceptibility of the kernel recursion.
 
     $$\chi_\parallel(K)=C_W\frac{d}{dK}\langle\sigma\sigma\rangle_K

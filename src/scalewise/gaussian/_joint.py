@@ -94,8 +94,8 @@ class JointRule:
             yield self.root @ u, w
 
     def combine(
-        self, estimates: Float[np.ndarray, "_estimate ..."]
-    ) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+        self, estimates: Float[np.ndarray, "_estimate *shape"]
+    ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
         """The value and its error from the estimates, whatever was computed from each.
 
         Product rules: the finer level and its distance from the coarser. Samples: the mean over
@@ -107,12 +107,12 @@ class JointRule:
 
 
 def shaken(
-    value: Float[np.ndarray, ...],
-    error: Float[np.ndarray, ...],
+    value: Float[np.ndarray, "*shape"],
+    error: Float[np.ndarray, "*shape"],
     key: tuple[int, ...],
     *,
     alike: int = 0,
-) -> Float[np.ndarray, ...]:
+) -> Float[np.ndarray, "*shape"]:
     """Numbers moved by about their errors, up or down at random.
 
     Args:
@@ -136,8 +136,8 @@ _kept_moves = lru_cache(maxsize=512)(_moves)  # through a thousand layers they a
 
 
 def combined(
-    estimates: Float[np.ndarray, "_estimate ..."],
-) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    estimates: Float[np.ndarray, "_estimate *shape"],
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     """Mean of independent estimates and its standard error; one alone is its own value, and has none."""
     if len(estimates) == 1:
         return estimates[0], np.zeros_like(estimates[0])
@@ -145,8 +145,8 @@ def combined(
 
 
 def with_shakes(
-    runs: list[Float[np.ndarray, "_estimate ..."]],
-) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    runs: list[Float[np.ndarray, "_estimate *shape"]],
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     """Value and error of a recursion that was also run with all its expectations moved by their errors.
 
     Args:
@@ -158,8 +158,8 @@ def with_shakes(
 
 
 def resolved(
-    levels: list[Float[np.ndarray, ...]], size: Float[np.ndarray, ...]
-) -> Float[np.ndarray, ...] | None:
+    levels: list[Float[np.ndarray, "*shape"]], size: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"] | None:
     """What two levels of a product rule tell of the error of the finer; ``None``: nothing.
 
     Args:
@@ -176,8 +176,8 @@ def resolved(
 
 
 def unseen(
-    estimates: Float[np.ndarray, "_estimate ..."], size: Float[np.ndarray, ...]
-) -> Float[np.ndarray, ...]:
+    estimates: Float[np.ndarray, "_estimate *shape"], size: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
     """What samples may have missed, and rounding, beside the spread of their estimates.
 
     Args:

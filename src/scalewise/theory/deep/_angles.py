@@ -220,7 +220,7 @@ def _through_kernels(net: MLP, plus: np.ndarray, minus: np.ndarray) -> AngleFlow
 
 def deep_angle(
     sigma: Activation, layer: scale_invariant.Layers, *, offset: float = 0.0
-) -> Float[np.ndarray, ...]:
+) -> Float[np.ndarray, "*_"]:
     r"""The angle between two inputs of equal norm in a deep critical network.
 
     $$\psi^{(\ell)}\simeq\frac{3/\rho}{\ell+\frac32\log\ell+c},\qquad

@@ -75,7 +75,7 @@ def critical_forms(
     kernel: float,
     lambda_b: float = 1.0,
     lambda_W: float = 1.0,
-) -> dict[str, Float[np.ndarray, ...]]:
+) -> dict[str, Float[np.ndarray, "*_"]]:
     r"""Every tensor of one input at $C_b=0$, $C_W=1/A_2$, with uniform rates and equal widths.
 
     With $a=A_4/A_2^2$, $u=\lambda_b$, $w=\lambda_WA_2K$ and $t=u+w$:
@@ -138,7 +138,7 @@ def semi_critical_forms(
     C_b: float,
     lambda_b: float = 1.0,
     lambda_W: float = 1.0,
-) -> dict[str, Float[np.ndarray, ...]]:
+) -> dict[str, Float[np.ndarray, "*_"]]:
     r"""Kernel, vertex and NTK of one input at $C_W=1/A_2$ with $C_b>0$: powers, not exponentials.
 
     With $m=\ell-1$:

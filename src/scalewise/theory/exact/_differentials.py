@@ -187,8 +187,8 @@ def mean_shallow_differential(
 
 
 def sigma_derivative(
-    sigma: Activation, z: Float[np.ndarray, ...], order: int
-) -> Float[np.ndarray, ...]:
+    sigma: Activation, z: Float[np.ndarray, "*shape"], order: int
+) -> Float[np.ndarray, "*shape"]:
     r"""$\sigma^{(k)}(z)$ of any order, almost everywhere.
 
     Args:

@@ -224,7 +224,7 @@ def finite_width_tripartite_information(m1: int, m2: int, m3: int, x: float) -> 
     return m1 * m2 * m3 / 8 * x**3
 
 
-def conditional_variance(G: float, x: float, z: float | Float[np.ndarray, ...]) -> Any:
+def conditional_variance(G: float, x: float, z: float | Float[np.ndarray, "*_"]) -> Any:
     r"""Variance of one neuron, given what another neuron of the layer answered to the same input.
 
     $$\mathbb E[z_2^2\,|\,z_1]=G+\tfrac12(z_1^2-G)\,x+O(1/n^2)$$

@@ -39,10 +39,10 @@ _TERMS = 20_000  # the coefficients of z|z| fall as p^(-7/2)
 
 def residual_susceptibilities(
     source: str | Activation | Callable[[Any], Any],
-    K: float | Float[np.ndarray, ...],
+    K: float | Float[np.ndarray, "*shape"],
     C_W: float,
     gamma: float,
-) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     r"""The susceptibilities of a residual network: those of its branch plus $\gamma^2$.
 
     Args:
