@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 ROOMS = (
+    "critical",
     "scaling",
     "scaling.polyhedron",
     "scaling.shallow",
@@ -26,9 +27,30 @@ ROOMS = (
     "limits.program",
     "limits.shallow",
     "limits.words",
+    "theory.action",
+    "theory.correlators",
+    "theory.deep",
+    "theory.exact",
+    "theory.flow",
+    "theory.information",
+    "theory.note",
+    "theory.residual",
+    "theory.single",
 )
 # What a program is given, or a result consists of: nobody makes one by hand.
-GIVEN = {"Matrix", "Scalar", "Space", "Vector"}
+GIVEN = {"Matrix", "Scalar", "Space", "Vector"} | {
+    "AngleFlow",
+    "Asymptotics",
+    "CriticalPoint",
+    "Criticality",
+    "FixedPoint",
+    "InterlayerCovariance",
+    "KernelFlow",
+    "NearbyInputs",
+    "NoteKernels",
+    "ScalingFit",
+    "SingleInputFlow",
+}
 # By what a refusal asks for: what must be refused too.
 NEVER: dict[str, tuple[Any, ...]] = {
     "be a whole number": (True, 2.5, "3", math.nan, 1j),

@@ -164,7 +164,7 @@ def test_twenty_deep_blocks_keep_their_norm() -> None:
 
 
 def test_bad_designs_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`gamma` must be from 0 to 1 at criticality; got 1\.2"):
+    with pytest.raises(ValueError, match=r"`gamma` must be a number from 0 to 1; got 1\.2"):
         residual_growth("relu", 1.2)
     with pytest.raises(ValueError, match=r"'softplus' has no critical initialisation"):
         residual_growth("softplus", 0.5)
@@ -172,12 +172,12 @@ def test_bad_designs_are_refused() -> None:
         residual_growth("gelu", 0.9999)
     with pytest.raises(ValueError, match=r"'gelu' is half-stable"):
         gamma_star("gelu", 0.5, 10)
-    with pytest.raises(ValueError, match=r"`r` is an aspect ratio and must be positive"):
+    with pytest.raises(ValueError, match=r"`r` must be a positive finite number; got 0"):
         gamma_star("relu", 0.0, 10)
     z = np.ones((2, 3))
-    with pytest.raises(ValueError, match=r"`draws` must be at least 2 and `gamma` from 0 to 1"):
+    with pytest.raises(ValueError, match=r"`draws` must be a whole number of at least 2; got 1"):
         residual_block_scale(lambda z: z, z, 0.5, draws=1)
-    with pytest.raises(ValueError, match=r"`z` must be a finite matrix, not all 0"):
+    with pytest.raises(ValueError, match=r"`z` must not be all 0"):
         residual_block_scale(lambda z: z, 0 * z, 0.5)
     with pytest.raises(ValueError, match=r"`block` must keep the shape of its input"):
         residual_block_scale(lambda z: z[:1], z, 0.5)

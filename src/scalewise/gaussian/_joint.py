@@ -141,7 +141,8 @@ def combined(
     """Mean of independent estimates and its standard error; one alone is its own value, and has none."""
     if len(estimates) == 1:
         return estimates[0], np.zeros_like(estimates[0])
-    return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+    mean, spread = estimates.mean(axis=0), estimates.std(axis=0, ddof=1)
+    return np.asarray(mean), np.asarray(spread / np.sqrt(len(estimates)))
 
 
 def with_shakes(

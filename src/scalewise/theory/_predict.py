@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import checked
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.networks import Network
@@ -17,6 +18,7 @@ from scalewise.networks._inputs import (
     digest_of,
     refuse_zero_inputs,
 )
+from scalewise.networks._plain import AnyNetwork
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
@@ -32,8 +34,9 @@ Report = Callable[[int, int], None]
 Tensors = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
+@checked
 def predict(
-    net: Network,
+    net: AnyNetwork,
     x: Any,
     *,
     observables: Sequence[str] | str | None = None,
@@ -181,11 +184,10 @@ def _with_skips(
 def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     if layers is None:
         return tuple(range(1, net.depth + 1))
-    kept = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
-    whole = all(isinstance(layer, int | np.integer) for layer in kept)
-    if not kept or not whole or any(not 1 <= layer <= net.depth for layer in kept):
+    kept = (layers,) if isinstance(layers, int) else tuple(layers)
+    if not kept or any(not 1 <= layer <= net.depth for layer in kept):
         raise ValueError(f"`layers` must be numbers from 1 to the depth {net.depth}; got {layers}.")
-    return tuple(sorted({int(layer) for layer in kept}))
+    return tuple(sorted(set(kept)))
 
 
 def _progress_on(progress: Progress | None, what: str) -> Report | None:

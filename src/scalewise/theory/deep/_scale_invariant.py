@@ -11,12 +11,13 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical import slope_coefficients
 
 __all__ = ["Layers", "coefficients", "critical_forms", "exponents", "semi_critical_forms"]
 
-Layers = int | float | list[int] | np.ndarray
+Layers = float | int | Float[np.ndarray, "*_"]
 
 
 def coefficients(sigma: Activation) -> dict[str, float]:
@@ -68,6 +69,7 @@ def exponents(sigma: Activation) -> dict[str, float]:
     return table
 
 
+@checked
 def critical_forms(
     sigma: Activation,
     layer: Layers,
@@ -130,6 +132,7 @@ def critical_forms(
     return {name: np.asarray(value) for name, value in forms.items()}
 
 
+@checked
 def semi_critical_forms(
     sigma: Activation,
     layer: Layers,

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
+from scalewise._checked import checked
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
 from scalewise.networks import MLP, Network
 from scalewise.networks._inputs import check_kernels
@@ -59,6 +60,7 @@ class KernelFlow:
     between: Float[np.ndarray, "_depth pair"] = field(default_factory=lambda: np.zeros((0, 0)))
 
 
+@checked
 def kernel_flow(
     net: Network,
     x: Float[np.ndarray, "sample feature"],

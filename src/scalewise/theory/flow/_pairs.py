@@ -70,7 +70,8 @@ class Pairs:
     def ordered(count: int) -> Pairs:
         r"""All pairs $a,b$: what stands on samples, flattened."""
         index = np.arange(count**2).reshape(count, count)
-        return Pairs(*np.indices((count, count)).reshape(2, -1), index)
+        first, second = np.indices((count, count)).reshape(2, -1)
+        return Pairs(first, second, index)
 
     @property
     def aa(self) -> Int[np.ndarray, " pair"]:

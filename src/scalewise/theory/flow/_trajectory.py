@@ -58,7 +58,7 @@ class Part:
     @property
     def spread(self) -> Float[np.ndarray, "*_"]:
         """How far the estimates lie from one another."""
-        return np.std(self.value, axis=0)
+        return np.asarray(np.std(self.value, axis=0))
 
 
 Parts = Mapping[Hashable, Part]
@@ -126,7 +126,7 @@ class Stretch:
         found = np.abs(np.tensordot(self.highest, values, 1))
         before, tail = found[0] + found[1], found[2] + found[3]
         noise = (tail <= rounding) & (tail >= _FALLS * before)
-        return tail if np.all((tail <= allowed) | noise) else None
+        return np.asarray(tail) if np.all((tail <= allowed) | noise) else None
 
 
 def lengths(first: int, depth: int) -> Iterator[int]:

@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
+
+from scalewise._checked import at_least, checked
+from scalewise.theory.residual._growth import Skip
 
 __all__ = ["BlockScale", "block_norm", "residual_block_scale"]
 
@@ -34,12 +38,13 @@ class BlockScale:
     G_Rz: float
 
 
+@checked
 def residual_block_scale(
     block: Callable[[Float[np.ndarray, "sample neuron"]], Float[np.ndarray, "sample neuron"]],
     z: Float[np.ndarray, "sample neuron"],
-    gamma: float,
+    gamma: Skip,
     *,
-    draws: int = 32,
+    draws: Annotated[int, at_least(2)] = 32,
 ) -> BlockScale:
     r"""Measure a residual block on given preactivations and solve for its factor.
 
@@ -74,12 +79,8 @@ def residual_block_scale(
         True
     """
     points = np.asarray(z, dtype=np.float64)
-    if draws < 2 or not 0 <= gamma <= 1:
-        raise ValueError(
-            f"`draws` must be at least 2 and `gamma` from 0 to 1; got {draws} and {gamma}."
-        )
-    if points.ndim != 2 or not np.all(np.isfinite(points)) or not np.any(points):
-        raise ValueError(f"`z` must be a finite matrix, not all 0; got shape {points.shape}.")
+    if not np.any(points):
+        raise ValueError(f"`z` must not be all 0; got zeros of shape {points.shape}.")
     G_zz = float(np.mean(points**2))
     squares, products = [], []
     for _ in range(draws):
@@ -104,6 +105,7 @@ def residual_block_scale(
     return BlockScale(xi, error, G_zz, float(total[0]), float(total[1]))
 
 
+@checked
 def block_norm(scale: BlockScale, gamma: float, xi: float) -> float:
     r"""Mean square of the preactivations behind a block.
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
+from scalewise._checked import Count, FiniteNumber, Must, NotNegative, Positive, checked
 from scalewise.activations import Activation, activation
 from scalewise.critical import Criticality, criticality, susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
@@ -33,15 +34,17 @@ __all__ = [
     "residual_susceptibilities",
 ]
 
+Skip = Annotated[float | int, Must("a number from 0 to 1", lambda gamma: 0 <= gamma <= 1)]
 Source = str | Activation | Callable[[Any], Any]
 _TERMS = 20_000  # the coefficients of z|z| fall as p^(-7/2)
 
 
+@checked
 def residual_susceptibilities(
-    source: str | Activation | Callable[[Any], Any],
-    K: float | Float[np.ndarray, "*shape"],
-    C_W: float,
-    gamma: float,
+    source: Source,
+    K: float | int | Float[np.ndarray, "*shape"],
+    C_W: NotNegative,
+    gamma: FiniteNumber,
 ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     r"""The susceptibilities of a residual network: those of its branch plus $\gamma^2$.
 
@@ -68,7 +71,8 @@ def residual_susceptibilities(
     return parallel + gamma**2, perp + gamma**2
 
 
-def residual_growth(source: Source, gamma: float) -> float:
+@checked
+def residual_growth(source: Source, gamma: Skip) -> float:
     r"""$\nu(\gamma)$ in $V^{(L)}/nG^2\simeq\nu L/n$ for a critical residual network.
 
     The memory of $\sigma^2$ splits into powers of $z$: of a scale-invariant activation the even part
@@ -94,7 +98,7 @@ def residual_growth(source: Source, gamma: float) -> float:
         >>> print(f"{residual_growth('tanh', 0.5**0.5):.6f} {residual_growth('relu', 0.5**0.5):.6f}")
         0.500000 5.442478
     """
-    return _growth(_critical(source, gamma), gamma)
+    return _growth(_critical(source), gamma)
 
 
 def _growth(record: Criticality, gamma: float) -> float:
@@ -113,7 +117,8 @@ def _growth(record: Criticality, gamma: float) -> float:
     return total / 3 if record.universality == "K*=0" else total
 
 
-def printed_residual_growth(source: Source, gamma: float) -> float:
+@checked
+def printed_residual_growth(source: Source, gamma: Skip) -> float:
     r"""$\nu(\gamma)$ as PDLT prints it: only the part of $\sigma^2$ quadratic in $z$ is remembered.
 
     $$\nu(\gamma)=(1-\gamma^2)\big[(1-\gamma^2)\nu_0+4\gamma^2\big],\qquad
@@ -136,12 +141,13 @@ def printed_residual_growth(source: Source, gamma: float) -> float:
         >>> print(f"{printed_residual_growth('relu', 0.5**0.5):.6f}")
         2.250000
     """
-    record, left = _critical(source, gamma), 1 - gamma**2
+    record, left = _critical(source), 1 - gamma**2
     total = left * (left * record.coefficients["vertex_source"] + 4 * gamma**2)
     return total / 3 if record.universality == "K*=0" else total
 
 
-def residual_aspect_ratio(source: Source, gamma: float, output_dim: int) -> float:
+@checked
+def residual_aspect_ratio(source: Source, gamma: Skip, output_dim: Count) -> float:
     r"""The optimal aspect ratio of a residual network.
 
     $$r^\star(\gamma)=\frac4{20+3n_L}\,\frac1{\nu(\gamma)}$$
@@ -167,7 +173,8 @@ def residual_aspect_ratio(source: Source, gamma: float, output_dim: int) -> floa
     return optimal_aspect_ratio(residual_growth(source, gamma), output_dim / 2, output_dim / 2)
 
 
-def gamma_star(source: Source, r: float, output_dim: int) -> float:
+@checked
+def gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
     r"""The $\gamma$ at which an aspect ratio is the optimal one.
 
     Args:
@@ -212,7 +219,8 @@ def gamma_star(source: Source, r: float, output_dim: int) -> float:
     return float(root)
 
 
-def printed_gamma_star(source: Source, r: float, output_dim: int) -> float:
+@checked
+def printed_gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
     r"""The $\gamma$ at which an aspect ratio is optimal by PDLT's $\nu(\gamma)$, in closed form.
 
     With $c=\nu_0$, $q=r^\star(0)/r$ and $x=\gamma^{\star2}$: $(1-x)[c+(4-c)x]=cq$. So
@@ -245,16 +253,12 @@ def printed_gamma_star(source: Source, r: float, output_dim: int) -> float:
     return math.sqrt(2 * c * (1 - q) / (2 * c - 4 + root))
 
 
-def _critical(source: Source, gamma: float) -> Criticality:
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"`gamma` must be from 0 to 1 at criticality; got {gamma}.")
+def _critical(source: Source) -> Criticality:
     vertex_growth(source)  # refuses what has no critical point
     return criticality(source)
 
 
 def _target(sigma: Activation, r: float, output_dim: int) -> float:
-    if not (math.isfinite(r) and r > 0):
-        raise ValueError(f"`r` is an aspect ratio and must be positive and finite; got {r}.")
     return optimal_aspect_ratio(r, output_dim / 2, output_dim / 2)
 
 
