@@ -123,8 +123,8 @@ MUTANTS = (
     ),
     of_trajectory(
         "trajectory: expectations are not looked at",
-        "return tail if np.all((tail <= allowed) | noise) else None",
-        "return tail",
+        "return np.asarray(tail) if np.all((tail <= allowed) | noise) else None",
+        "return np.asarray(tail)",
     ),
     of_deep(
         "deep kernels: what is left to be mended, once more",

@@ -102,7 +102,8 @@ class JointRule:
         scrambles and its standard error.
         """
         if self.engine == "product":
-            return estimates[-1], np.abs(estimates[-1] - estimates[0])
+            finer = np.asarray(estimates[-1])
+            return finer, np.asarray(np.abs(finer - estimates[0]))
         return combined(estimates)
 
 
@@ -123,7 +124,7 @@ def shaken(
     """
     shape = value.shape[alike:]
     moves = _kept_moves if math.prod(shape) <= _FEW_NUMBERS else _moves
-    return value + moves(key, shape) * (error + INHERITED * np.abs(value))
+    return np.asarray(value + moves(key, shape) * (error + INHERITED * np.abs(value)))
 
 
 def _moves(key: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
@@ -140,9 +141,9 @@ def combined(
 ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     """Mean of independent estimates and its standard error; one alone is its own value, and has none."""
     if len(estimates) == 1:
-        return estimates[0], np.zeros_like(estimates[0])
-    mean, spread = estimates.mean(axis=0), estimates.std(axis=0, ddof=1)
-    return np.asarray(mean), np.asarray(spread / np.sqrt(len(estimates)))
+        return np.asarray(estimates[0]), np.zeros(estimates.shape[1:])
+    spread = estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+    return np.asarray(estimates.mean(axis=0)), np.asarray(spread)
 
 
 def with_shakes(
@@ -155,7 +156,7 @@ def with_shakes(
     """
     value, error = combined(runs[0])
     moved = sum(np.abs(run[0] - value) for run in runs[1:])
-    return value, _STANDARD_ERRORS * error + _SHAKEN * moved
+    return value, np.asarray(_STANDARD_ERRORS * error + _SHAKEN * moved)
 
 
 def resolved(
@@ -173,7 +174,9 @@ def resolved(
     change = np.abs(levels[1] - levels[0])
     worst = _worst(change, size)
     share = np.clip(_SHARE * worst / _BENDS, _SHARE, _ALIKE)
-    return None if not worst <= _UNRESOLVED else change + (_ROUNDOFF + share * worst) * size
+    if not worst <= _UNRESOLVED:
+        return None
+    return np.asarray(change + (_ROUNDOFF + share * worst) * size)
 
 
 def unseen(
@@ -185,7 +188,7 @@ def unseen(
         estimates: The result of each scramble.
         size: The natural size of each entry, of which errors are parts.
     """
-    return (_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size
+    return np.asarray((_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size)
 
 
 def _worst(error: np.ndarray, size: np.ndarray) -> float:
