@@ -45,7 +45,7 @@ class ScalingFit:
 
 
 # What comes before the first layer that is fitted may be anything, 0/0 for example.
-Series = Annotated[Any, Must("an array of numbers", to=partial(float_array, "`values`"))]
+Series = Annotated[Any, Must("numbers, one for each layer", to=partial(float_array, "`values`"))]
 
 
 @checked

@@ -68,7 +68,7 @@ def residual_susceptibilities(
         1.000000 1.000000
     """
     parallel, perp = susceptibilities(source, K, C_W)
-    return parallel + gamma**2, perp + gamma**2
+    return np.asarray(parallel + gamma**2), np.asarray(perp + gamma**2)
 
 
 @checked
