@@ -91,7 +91,7 @@ def test_bad_variances_are_refused(K) -> None:
 
 @each("C_W", [-1.0, math.nan, math.inf])
 def test_bad_weight_variances_are_refused(C_W) -> None:
-    with pytest.raises(ValueError, match=r"`C_W` is a variance and must be finite"):
+    with pytest.raises(ValueError, match=r"`C_W` must be a finite number of at least 0"):
         susceptibilities("tanh", 1.0, C_W)
 
 

@@ -80,8 +80,7 @@ given = dict.fromkeys(("x", "x0", "dx", "x_plus", "x_minus"), x) | {
 }
 # They are given kernels of a network, or are told of skip connections.
 rooms = [networks, nets, *(getattr(theory, n) for n in theory.__all__ if n not in ("predict", "flow"))]
-knowing = {"measure", "init_weights", "residual_flow", "residual_metric", "residual_single_input",
-           "printed_single_input"}
+knowing = {"measure", "init_weights"}
 calls = {"optimal_depth": sw.optimal_depth}
 for room in rooms:
     calls |= {n: getattr(room, n) for n in room.__all__ if n not in knowing}

@@ -3,16 +3,16 @@
 from breaks import row
 
 AGREE = "tests/agreement/test_residual_against_ensembles.py::test_theory_and_ensembles_agree"
-of_residual = row("theory/residual/_residual.py", "tests/theory/test_residual.py")
-of_residual_coefficients = row(
-    "theory/residual/_coefficients.py",
+of_kernel = row("theory/flow/_kernel_flow.py", AGREE)
+of_residual = row("theory/residual/_vertex.py", "tests/theory/test_residual.py")
+of_residual_tensors = row(
+    "theory/residual/_tensors.py",
     "tests/agreement/test_residual_against_ensembles.py::test_without_skip_connections_nothing_is_missing",
 )
-of_residual_metric = row("theory/residual/_residual_metric.py", "tests/theory/test_residual.py")
-of_residual_single_input = row(
-    "theory/residual/_residual_single_input.py", "tests/theory/test_residual.py"
-)
-of_residual_design = row("theory/residual/_residual_design.py", "tests/theory/test_residual.py")
+of_residual_metric = row("theory/residual/_metric.py", "tests/theory/test_residual.py")
+of_residual_one_input = row("theory/residual/_one_input.py", "tests/theory/test_residual.py")
+of_residual_growth = row("theory/residual/_growth.py", "tests/theory/test_residual_design.py")
+of_residual_blocks = row("theory/residual/_blocks.py", "tests/theory/test_residual_design.py")
 of_pairings = row("theory/exact/_pairings.py", "tests/theory/test_linear_networks.py")
 of_linear_networks = row("theory/exact/_linear_networks.py", "tests/theory/test_linear_networks.py")
 of_information = row("theory/information/_information.py", "tests/theory/test_information.py")
@@ -30,16 +30,17 @@ MUTANTS = (
     ),
     of_residual(
         "residual: memory forgotten",
-        "cross = [push(cross[k]) + C_W * noise(k) if k > m else zero for k in range(hidden)]",
-        "cross = [zero for k in range(hidden)]",
+        "[pushed(P, known) + C_W * fresh for known, fresh in ahead]",
+        "[zero for known, fresh in ahead]",
     ),
-    of_residual(
-        "residual: NTK that forgets",
-        "Theta = (C_W * M[1, 1] + skip) * Theta",
-        "Theta = C_W * M[1, 1] * Theta",
-        AGREE,
+    of_kernel("residual: NTK that forgets", "                slope += skip\n", ""),
+    of_kernel("residual: kernel that forgets", "                K += below\n", ""),
+    of_kernel(
+        "residual: diagonal of the NTK that forgets",
+        "(C_W * here.diagonal_slope + skip) * Theta",
+        "C_W * here.diagonal_slope * Theta",
     ),
-    of_residual_coefficients(
+    of_residual_tensors(
         "residual: small parameter without the width",
         "relative.max(axis=(1, 2)) / below",
         "relative.max(axis=(1, 2))",
@@ -61,23 +62,33 @@ MUTANTS = (
     ),
     of_residual_metric(
         "residual: response of the latest layer",
-        "push(g[None])[0] for g in response]",
-        "g for g in response]",
+        "[P @ one for one in g]",
+        "[one for one in g]",
     ),
-    of_residual_single_input(
+    of_residual_metric(
+        "residual: kinks of one input dropped",
+        "curved.value + sloped.value + kinks",
+        "curved.value + sloped.value",
+    ),
+    of_residual_one_input(
         "residual: memory without its 2",
-        "A = chi**2 * A + 2 * C_W * chi * float(propagated @ own)",
-        "A = chi**2 * A + C_W * chi * float(propagated @ own)",
+        "2 * chi * float(g @ own)",
+        "chi * float(g @ own)",
     ),
-    of_residual_single_input(
+    of_residual_one_input(
         "residual: G1 without memory",
-        "(4 * bend * A + float(propagated @ curved))",
-        "(4 * bend * A)",
+        "(0.5 * bend * A + float(g @ curved) / n)",
+        "(0.5 * bend * A)",
     ),
-    of_residual_design(
+    of_residual_growth(
         "residual: growth of a geometric sum",
         "c * (1 + gamma**p) / (1 - gamma**p)",
         "c / (1 - gamma**p)",
+    ),
+    of_residual_blocks(
+        "residual: overlap of a block with its input",
+        "(math.sqrt(inside) - gamma * G_Rz) / G_RR",
+        "(math.sqrt(inside) + gamma * G_Rz) / G_RR",
     ),
     of_pairings("linear: loops", "float(n) ** (loops - m)", "float(n) ** (loops - m - 1)"),
     of_linear_networks(

@@ -22,6 +22,7 @@ import xarray as xr
 ROOMS = (
     "activations",
     "comparison",
+    "critical",
     "data",
     "gaussian",
     "jax",
@@ -40,10 +41,28 @@ ROOMS = (
     "limits.program",
     "limits.shallow",
     "limits.words",
+    "theory.action",
+    "theory.correlators",
+    "theory.deep",
+    "theory.exact",
+    "theory.flow",
+    "theory.information",
+    "theory.note",
+    "theory.residual",
+    "theory.single",
 )
 # What a program is given, or a result consists of: nobody makes one by hand.
 GIVEN = {"Matrix", "Scalar", "Space", "Vector", "Comparison", "Entry", "JaxPlan", "LayerTensors"}
 GIVEN |= {"Network", "Parameters", "ScaledMLP", "TorchPlan"}
+GIVEN |= {
+    "AngleFlow",
+    "Asymptotics",
+    "CriticalPoint",
+    "Criticality",
+    "FixedPoint",
+    "InterlayerCovariance",
+}
+GIVEN |= {"KernelFlow", "NearbyInputs", "NoteKernels", "ScalingFit", "SingleInputFlow"}
 # What is said where a number may also be written as text.
 TEXTS = ("fraction", "a text")
 # Of rooms whose other names are for the rooms above them: what people call.

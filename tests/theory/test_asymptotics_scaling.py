@@ -90,5 +90,7 @@ def test_messages() -> None:
         fit_scaling(1 / LAYERS - 1e-3)
     with pytest.raises(ValueError, match="must be finite and of one sign"):
         fit_scaling(np.where(LAYERS == 300, np.nan, LAYERS))
+    late = np.where(LAYERS < 50, np.nan, 1 / LAYERS)
+    assert fit_scaling(late).exponent == pytest.approx(1.0, abs=1e-6)
     with pytest.raises(ValueError, match="`exponent` must be a finite number; got nan"):
         relevance(float("nan"))

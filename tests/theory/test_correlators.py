@@ -18,6 +18,7 @@ from scalewise.theory.correlators import (
     neuron_tensor,
     ntk_correlation,
 )
+from scalewise.theory.correlators._gaussian_derivatives import gaussian_neurons
 
 X = np.array([[1.1, -0.4, 0.3], [0.2, 0.9, -0.8]])
 RATES = {"lambda_b": (0.4, 0.3, 0.5), "lambda_W": (0.9, 1.2, 0.7)}
@@ -377,23 +378,25 @@ def test_refusals() -> None:
         return z[0, 0]
 
     for bad in (0, math.inf, math.nan):
-        with pytest.raises(ValueError, match="`n` must be at least 1"):
+        with pytest.raises(ValueError, match="`n` must be a finite number of at least 1"):
             ntk_correlation(first, K, D, F, bad)
-    with pytest.raises(ValueError, match="`neurons` must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="`neurons` must be a whole number of at least 1; got 0"):
         dntk_correlation(first, K, P, Q, 5, neurons=0)
-    with pytest.raises(ValueError, match="`F` must be finite, with 4 axes"):
+    with pytest.raises(ValueError, match="`F` must hold finite numbers only"):
         ntk_correlation(first, K, D, np.nan * F, 5)
+    with pytest.raises(ValueError, match="`F` must have 4 axes as long as `K`"):
+        gaussian_neurons(K, 1, smooth=True).lowered("F", F[:1, :1, :1, :1], (0, 2))
     with pytest.raises(ValueError, match="`D` varies in a direction in which `K` does not"):
         ntk_correlation(first, np.ones((2, 2)), D, F, 5)
     with pytest.raises(ValueError, match="`K` must be symmetric and positive semidefinite"):
         ntk_correlation(first, -K, D, F, 5)
-    with pytest.raises(ValueError, match="`K` must be a finite square matrix"):
+    with pytest.raises(ValueError, match="`K` must hold finite numbers only"):
         ntk_correlation(first, K * np.nan, D, F, 5)
     with pytest.raises(ValueError, match="`K` vanishes"):
         ntk_correlation(first, 0 * K, D, F, 5)
     with pytest.raises(ValueError, match="`observable` must return finite values"):
         dntk_correlation(lambda z: np.nan * z[0, 0], K, P, Q, 5)
-    with pytest.raises(ValueError, match="`n` and `neurons` must be at least 1; got 0 and 1"):
+    with pytest.raises(ValueError, match="`n` must be a finite number of at least 1; got 0"):
         neuron_tensor("zzzz", 0, 1, V=D)
     with pytest.raises(ValueError, match="`T` must be finite, with four equal axes"):
         neuron_tensor("ddH_II", 5, 1, S=D, T=np.nan * D, U=D)

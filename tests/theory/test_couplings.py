@@ -397,25 +397,25 @@ def test_bad_arguments_are_refused() -> None:
         couplings(np.ones((2, 2)), V, 10.0)
     with pytest.raises(ValueError, match=r"must fit each other; got shapes \(2, 2\)"):
         couplings(K, V[:1, :1, :1, :1], 10.0)
-    with pytest.raises(ValueError, match=r"`n` and `neurons` must be at least 1; got 10.0 and 0"):
+    with pytest.raises(ValueError, match=r"`neurons` must be a whole number of at least 1; got 0"):
         couplings(K, V, 10.0, neurons=0)
     with pytest.raises(ValueError, match=r"cannot keep 3 neurons and the inputs \[0, 1\]"):
         marginalise(couplings(K, V, 10.0, neurons=2), neurons=3)
     with pytest.raises(ValueError, match=r"`V` varies in a direction in which `K` does not"):
         nearly_gaussian_expectation(lambda z: z[0, 0], np.ones((2, 2)), V, 10.0)
-    with pytest.raises(ValueError, match=r"`G1` must be finite, with every axis as long as `K`"):
+    with pytest.raises(ValueError, match=r"`G1` must have every axis as long as `K`"):
         nearly_gaussian_expectation(lambda z: z[0, 0], K, V, 10.0, G1=np.eye(3))
-    with pytest.raises(ValueError, match=r"`n` must be at least 1; got 0"):
+    with pytest.raises(ValueError, match=r"`n` must be a finite number of at least 1; got 0"):
         intralayer_covariance(lambda z: z[0], lambda z: z[0], K, V, 0.0)
     with pytest.raises(ValueError, match=r"`z` must have 1 neurons and 2 samples; got shape"):
         action(np.zeros((2, 2)), couplings(K, V, 10.0))
     with pytest.raises(ValueError, match=r"correction of the quadratic coupling is as large"):
         quadratic_coupling(1.0, 2.0, 10.0, 100)
-    with pytest.raises(ValueError, match=r"`G` and `n` must be positive and `V` finite"):
+    with pytest.raises(ValueError, match=r"`G` must be a positive finite number; got -1"):
         quartic_coupling(-1.0, 2.0, 10.0)
     with pytest.raises(ValueError, match=r"`kept` must be from 1 to neurons = 3; got 4"):
         running_quadratic_coupling(1.0, 0.1, 3, 4)
-    with pytest.raises(ValueError, match=r"`g` must be positive and both couplings finite"):
+    with pytest.raises(ValueError, match=r"`g` must be a positive finite number; got -1"):
         running_quadratic_coupling(-1.0, 0.1, 3, 2)
-    with pytest.raises(ValueError, match=r"`K1` is a variance and must be positive"):
+    with pytest.raises(ValueError, match=r"`K1` must be a positive finite number; got 0"):
         six_point_vertex(sw.MLP(3, 4, "relu", input_dim=1, output_dim=1), 0.0)

@@ -254,7 +254,7 @@ def test_refusals() -> None:
     assert mean_shallow_differential(relu, ONE).value == pytest.approx(2.5)
     with pytest.raises(ValueError, match="`parents` must join each factor to an earlier one"):
         terms((0, 2))
-    with pytest.raises(ValueError, match="`k` counts contractions"):
+    with pytest.raises(ValueError, match="`k` must be a whole number of at least 1; got 0"):
         differential_types(0)
     with pytest.raises(ValueError, match=r"`samples` must name one of 0\.\.0 for each of the 2"):
         mean_shallow_differential(sine(), ONE, samples=(0, 1))

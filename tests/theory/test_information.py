@@ -338,19 +338,21 @@ def test_bad_arguments_are_refused() -> None:
         cross_entropy([0.5, 0.5], [0.5, 0.25, 0.25])
     with pytest.raises(ValueError, match=r"one axis for each of 3 variables; got shape \(2,\)"):
         tripartite_information([0.5, 0.5])
-    with pytest.raises(ValueError, match=r"`energies` and `beta` must be finite"):
+    with pytest.raises(ValueError, match=r"`energies` must hold finite numbers only"):
         boltzmann_distribution([1.0, math.inf], 1.0)
+    with pytest.raises(ValueError, match=r"`energies` must hold the energy of at least one state"):
+        boltzmann_distribution([], 1.0)
     with pytest.raises(ValueError, match=r"positive definite.*Leave out coincident inputs"):
         gaussian_entropy(np.ones((2, 2)))
-    with pytest.raises(ValueError, match=r"`neurons` must be at least 1; got 0"):
+    with pytest.raises(ValueError, match=r"`neurons` must be a whole number of at least 1; got 0"):
         gaussian_entropy(1.0, 0)
     with pytest.raises(ValueError, match=r"disjoint and not empty; got \[0\] and \[0, 1\]"):
         gaussian_mutual_information(np.eye(2), [0], [0, 1])
-    with pytest.raises(ValueError, match=r"`ratio` is K_\[2\]/K_\[0\] and must be positive"):
+    with pytest.raises(ValueError, match=r"`ratio` must be a positive finite number; got 0"):
         two_input_mutual_information(0.0)
-    with pytest.raises(ValueError, match=r"`neurons` and `x` must be at least 0 and finite"):
+    with pytest.raises(ValueError, match=r"`x` must be a finite number of at least 0; got -0.1"):
         entropy_correction(1, -0.1)
-    with pytest.raises(ValueError, match=r"`nu`, `m1` and `m2` must be positive"):
+    with pytest.raises(ValueError, match=r"`nu` must be a positive finite number; got 0"):
         optimal_aspect_ratio(0.0, 1, 1)
     with pytest.raises(
         ValueError, match=r"'sigmoid' has no critical initialisation.*Choose another"

@@ -210,11 +210,11 @@ def test_refusals() -> None:
     rules = {"C_b": C_b, "C_W": C_W}
     with pytest.raises(ValueError, match="`count` must be 0, 1, 2 or 3 weights; got 4"):
         weight_moments(first, TWO, 4, **rules)
-    with pytest.raises(ValueError, match=r"`C_W` above 0; got 0\.3 and 0\.0"):
+    with pytest.raises(ValueError, match=r"`C_W` must be a positive finite number; got 0\.0"):
         weight_moments(first, TWO, 1, C_b=C_b, C_W=0.0)
-    with pytest.raises(ValueError, match="`activations` must be a finite array"):
+    with pytest.raises(ValueError, match="`activations` must hold finite numbers only"):
         stochastic_metric(TWO * np.nan, **rules)
-    with pytest.raises(ValueError, match="`neurons` must be at least 1"):
+    with pytest.raises(ValueError, match="`neurons` must be a whole number of at least 1"):
         weight_moments(first, TWO, 1, **rules, neurons=0)
     with pytest.raises(ValueError, match="`observable` must return finite values"):
         weight_moments(lambda z: z[0, 0] * np.inf, TWO, 1, **rules)
@@ -222,5 +222,5 @@ def test_refusals() -> None:
         weight_moments(lambda z: z[0, 0].mean(), TWO, 1, **rules)
     with pytest.raises(ValueError, match="stochastic metric` vanishes"):
         weight_moments(first, 0 * TWO, 1, C_b=0.0, C_W=C_W)
-    with pytest.raises(ValueError, match=r"`J` must be finite, \(neurons, 3\)"):
-        weight_generating_function(first, np.full((1, 3), np.nan), TWO, **rules)
+    with pytest.raises(ValueError, match=r"`J` must be \(neurons, 3\)"):
+        weight_generating_function(first, np.ones((1, 2)), TWO, **rules)

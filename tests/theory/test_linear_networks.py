@@ -349,7 +349,7 @@ def test_bad_indices_are_refused() -> None:
         linear_correlator(net, [[1.0]], (0, 0), (0,))
     with pytest.raises(ValueError, match=r"`layer` must be from 1 to the depth 2; got 3"):
         linear_correlator(net, [[1.0]], (0, 0), (0, 0), layer=3)
-    with pytest.raises(ValueError, match=r"`n` must be at least 1 and `m` at least 0"):
+    with pytest.raises(ValueError, match=r"`n` must be a whole number of at least 1; got 0"):
         pairing_factor(0, 1)
-    with pytest.raises(ValueError, match=r"`m` and `r` must be at least 0 and finite"):
+    with pytest.raises(ValueError, match=r"`r` must be a finite number of at least 0; got nan"):
         double_scaling_moment(2, math.nan)

@@ -173,9 +173,9 @@ def test_messages() -> None:
         nearby_inputs_flow(net(3, "relu", features=3), X0[None], ACROSS[None])
     with pytest.raises(ValueError, match=r"`dx` must be finite and have the shape \(1, 3\)"):
         nearby_inputs_flow(net(3, "tanh", features=3), X0[None], ACROSS)
-    with pytest.raises(ValueError, match="three callables; got 1 and 3"):
+    with pytest.raises(ValueError, match="`f` must be 3 values, each a function"):
         nearby_expectation((np.sin,), _derivatives("tanh", 0), K00=1.0)
-    with pytest.raises(ValueError, match="`K00` is a variance"):
+    with pytest.raises(ValueError, match="`K00` must be a positive finite number"):
         nearby_expectation(_derivatives("tanh", 0), _derivatives("tanh", 0), K00=0.0)
     with pytest.raises(ValueError, match=r"must end in dimensions \(2, 2\)"):
         project(np.ones((2, 3)))

@@ -84,12 +84,12 @@ class Activation:
     family: str | None = None
     parameter: float | None = None
 
-    def __call__(self, z: Any) -> Float[np.ndarray, ...]:
+    def __call__(self, z: Any) -> Float[np.ndarray, "*_"]:
         r"""$\sigma(z)$ in float64."""
         return self.derivative(z, 0)
 
     @checked
-    def derivative(self, z: Any, order: Order = 1) -> Float[np.ndarray, ...]:
+    def derivative(self, z: Any, order: Order = 1) -> Float[np.ndarray, "*_"]:
         r"""$\sigma^{(k)}(z)$, $k\le3$, almost everywhere.
 
         Args:

@@ -6,10 +6,9 @@ the output, with $P_\ell=\prod_{\ell'=\ell}^{L-1}\chi_\perp^{(\ell')}$, PDLT (9.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from scalewise._checked import Count, FiniteNumber, checked
 from scalewise.activations import Activation
 from scalewise.critical._moments import susceptibilities
 from scalewise.critical._record import Criticality
@@ -20,8 +19,9 @@ __all__ = ["equivalent_rates", "rates_along"]
 Rates = tuple[tuple[float, ...], tuple[float, ...]]
 
 
+@checked
 def equivalent_rates(
-    record: Criticality, depth: int, lambda_b: float = 1.0, lambda_W: float = 1.0
+    record: Criticality, depth: Count, lambda_b: float = 1.0, lambda_W: float = 1.0
 ) -> Rates:
     r"""The rates of a universality class, at its critical hyperparameters.
 
@@ -71,9 +71,10 @@ def equivalent_rates(
     )
 
 
+@checked
 def rates_along(
     sigma: Activation,
-    kernel: float,
+    kernel: FiniteNumber,
     C_b: tuple[float, ...],
     C_W: tuple[float, ...],
     lambda_b: float,
@@ -102,10 +103,10 @@ def rates_along(
     Source: derived from PDLT (9.28).
     """
     depth = len(C_W)
-    if not (math.isfinite(kernel) and kernel > C_b[0]):
+    if not kernel > C_b[0]:
         raise ValueError(
             "`kernel` is the kernel of an input in the first layer, C_b + C_W|x|^2/n_0, and must be "
-            f"finite and greater than C_b = {C_b[0]:g}; got {kernel}."
+            f"greater than C_b = {C_b[0]:g}; got {kernel}."
         )
     g, chi, K = [(kernel - C_b[0]) / C_W[0]], [], kernel
     for layer in range(1, depth):

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import checked
 from scalewise.activations import Activation, activation
 from scalewise.critical._moments import susceptibilities
 from scalewise.gaussian import single_moment
@@ -19,6 +20,7 @@ Source = str | Activation | Callable[[Any], Any]
 Curve = Float[np.ndarray, "..."]
 
 
+@checked
 def perpendicular_locus(source: Source, K: float | Curve) -> tuple[Curve, Curve]:
     r"""The curve $\chi_\perp(K^\star)=1$, with the fixed point $K^\star$ as its parameter.
 
@@ -46,6 +48,7 @@ def perpendicular_locus(source: Source, K: float | Curve) -> tuple[Curve, Curve]
     return _curve(sigma, variance, susceptibilities(sigma, variance, 1.0)[1], "chi_perp")
 
 
+@checked
 def parallel_locus(source: Source, K: float | Curve) -> tuple[Curve, Curve]:
     r"""The curve $\chi_\parallel(K^\star)=1$, with the fixed point $K^\star$ as its parameter.
 
@@ -76,6 +79,7 @@ def parallel_locus(source: Source, K: float | Curve) -> tuple[Curve, Curve]:
     return _curve(sigma, variance, susceptibilities(sigma, variance, 1.0)[0], "chi_parallel")
 
 
+@checked
 def susceptibility_ratio(source: Source, K: float | Curve) -> Curve:
     r"""The ratio that must be 1 at a critical point, whatever $C_b$ and $C_W$.
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import NotNegative, checked
 from scalewise.activations import Activation, activation
 from scalewise.gaussian import single_moment
 
@@ -18,11 +19,12 @@ __all__ = ["NEGLIGIBLE", "jet", "limits_at_zero", "moments", "susceptibilities",
 NEGLIGIBLE = 1e-12  # of what is dimensionless: in units of `Activation.scale` and `.size`
 
 
+@checked
 def susceptibilities(
     source: str | Activation | Callable[[Any], Any],
-    K: float | Float[np.ndarray, ...],
-    C_W: float,
-) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    K: float | int | Float[np.ndarray, "*shape"],
+    C_W: NotNegative,
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     r"""The parallel and the perpendicular susceptibility of the kernel recursion.
 
     $$\chi_\parallel(K)=C_W\frac{d}{dK}\langle\sigma\sigma\rangle_K
@@ -55,8 +57,6 @@ def susceptibilities(
     variance = float_array("`K`", K)
     if not (np.all(np.isfinite(variance)) and np.all(variance >= 0)):
         raise ValueError(f"`K` is a variance and must be finite and at least 0; got {K}.")
-    if not (math.isfinite(C_W) and C_W >= 0):
-        raise ValueError(f"`C_W` is a variance and must be finite and at least 0; got {C_W}.")
     if not sigma.is_continuous:
         raise ValueError(
             f"{sigma.name!r} jumps, so its perpendicular susceptibility is infinite. "

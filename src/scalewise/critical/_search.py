@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from scalewise._checked import checked
 from scalewise.activations import Activation, activation
 from scalewise.critical._moments import (
     NEGLIGIBLE,
@@ -35,6 +36,7 @@ _TUNED = 1e-10  # below this |a| K* is not distinguished from 0
 _DRIFT = 3e-13  # relative to K, what quadrature may do to a drift that is 0
 
 
+@checked
 def criticality(source: str | Activation | Callable[[Any], Any]) -> Criticality:
     r"""Critical $C_b$ and $C_W$ of an activation: $\chi_\parallel(K^\star)=\chi_\perp(K^\star)=1$.
 

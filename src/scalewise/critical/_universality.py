@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical._moments import NEGLIGIBLE, jet
 from scalewise.gaussian import single_moment
@@ -55,6 +56,7 @@ class Drift(NamedTuple):
     a: float
 
 
+@checked
 def slope_coefficients(slopes: tuple[float, float]) -> dict[str, float]:
     r"""$A_2$, $A_4$, $\rho$ and $\nu=3A_4/A_2^2-1$ of $\sigma(z)=a_\pm z$.
 
@@ -75,6 +77,7 @@ def slope_coefficients(slopes: tuple[float, float]) -> dict[str, float]:
     return {"A_2": A_2 * largest**2, "A_4": A_4 * largest**4, "rho": rho, "nu": nu}
 
 
+@checked
 def taylor_coefficients(taylor: tuple[float, ...]) -> dict[str, float]:
     r"""$\sigma_1$, $a_1$, $a_2$, $b_1$ of an activation smooth at 0 with $\sigma_0=0$.
 

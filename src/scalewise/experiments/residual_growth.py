@@ -29,13 +29,13 @@ from scalewise.experiments._look import (
 )
 from scalewise.nets import measure
 from scalewise.networks import ResidualMLP
+from scalewise.theory import predict
 from scalewise.theory.residual import (
     gamma_star,
     printed_gamma_star,
     printed_residual_growth,
     residual_aspect_ratio,
     residual_growth,
-    residual_single_input,
 )
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
@@ -133,6 +133,17 @@ def _network(config: Config, name: str, gamma: float, depth: int) -> ResidualMLP
     return net.at_criticality()
 
 
+def _input(net: ResidualMLP) -> np.ndarray:
+    """Its kernel in the first layer is 1."""
+    return np.array([[net.C_W[0] ** -0.5]])
+
+
+def _predicted(net: ResidualMLP) -> np.ndarray:
+    """$V/K^2$ at every layer."""
+    found = predict(net, _input(net), observables=["kernel", "four_point_vertex"]).squeeze()
+    return (found.four_point_vertex / found.kernel**2).values
+
+
 def _formulas(config: Config, name: str, squares: np.ndarray) -> dict[str, object]:
     slopes, variances = [], []
     for gamma in np.sqrt(squares):
@@ -140,8 +151,7 @@ def _formulas(config: Config, name: str, squares: np.ndarray) -> dict[str, objec
         variances.append(net.C_W[1])
         slope = np.nan  # kernels that fall reach their class in thousands of layers only
         if net.activation.slopes is not None:
-            K, V, _ = residual_single_input(net, 1.0)
-            slope = np.diff(V / K**2)[-1]
+            slope = np.diff(_predicted(net))[-1]
         slopes.append(slope)
     return {
         "nu": [residual_growth(name, g) for g in np.sqrt(squares)],
@@ -155,18 +165,16 @@ def _formulas(config: Config, name: str, squares: np.ndarray) -> dict[str, objec
 def _measured(config: Config, name: str) -> dict[str, float]:
     r"""$V/nG^2$ of the last layer of an ensemble at $\gamma^2=\frac12$."""
     net = _network(config, name, 0.5**0.5, config.measured_depth)
-    x = np.array([[net.C_W[0] ** -0.5]])
-    found = measure(net, x, networks=config.networks, seed=config.seed, progress=False,
+    found = measure(net, _input(net), networks=config.networks, seed=config.seed, progress=False,
                     observables=["kernel", "four_point_vertex"]).isel(layer=-1).squeeze()  # fmt: skip
     G, variance = float(found.kernel), float(found.four_point_vertex) / config.width
     ratio = variance / G**2
     spread = np.hypot(float(found.four_point_vertex_sem) / config.width / G**2,
                       2 * ratio * float(found.kernel_sem) / G)  # fmt: skip
-    K, V, _ = residual_single_input(net, 1.0)
     return {
         "vertex": ratio,
         "vertex_sem": float(spread),
-        "vertex_predicted": float(V[-1] / K[-1] ** 2 / config.width),
+        "vertex_predicted": float(_predicted(net)[-1] / config.width),
     }
 
 

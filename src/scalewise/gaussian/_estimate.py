@@ -21,6 +21,6 @@ class Estimate:
             by ``"+"`` where entries come from more than one.
     """
 
-    value: Float[np.ndarray, ...]
-    error: Float[np.ndarray, ...]
+    value: Float[np.ndarray, "*shape"]
+    error: Float[np.ndarray, "*shape"]
     engine: str

@@ -28,8 +28,8 @@ def _exact_product(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def clipped(
-    A: Float[np.ndarray, ...], B: Float[np.ndarray, ...], C: Float[np.ndarray, ...]
-) -> Float[np.ndarray, ...]:
+    A: Float[np.ndarray, "*#pair"], B: Float[np.ndarray, "*#pair"], C: Float[np.ndarray, "*#pair"]
+) -> Float[np.ndarray, "*pair"]:
     r"""Covariances within $\pm\sqrt{AB}$, past which rounding may have carried them."""
     limit = np.sqrt(A) * np.sqrt(B)
     return np.clip(C, -limit, limit)
@@ -49,11 +49,11 @@ class PairGeometry:
         root: $\sqrt{AB}$.
     """
 
-    A: Float[np.ndarray, ...]
-    B: Float[np.ndarray, ...]
-    C: Float[np.ndarray, ...]
-    determinant: Float[np.ndarray, ...]
-    root: Float[np.ndarray, ...]
+    A: Float[np.ndarray, "*pair"]
+    B: Float[np.ndarray, "*pair"]
+    C: Float[np.ndarray, "*pair"]
+    determinant: Float[np.ndarray, "*pair"]
+    root: Float[np.ndarray, "*pair"]
 
     @classmethod
     def of(
@@ -88,12 +88,12 @@ class PairGeometry:
         return PairGeometry(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @property
-    def sine(self) -> Float[np.ndarray, ...]:
+    def sine(self) -> Float[np.ndarray, "*pair"]:
         r"""$\sin\psi=\sqrt{1-c^2}$."""
         return np.sqrt(self.determinant) / self.root
 
     @property
-    def cosine(self) -> Float[np.ndarray, ...]:
+    def cosine(self) -> Float[np.ndarray, "*pair"]:
         r"""$c$; exactly $\pm1$ where the two coincide."""
         c = self.C / self.root
         return np.where(self.coincident, np.sign(c), c)
@@ -108,7 +108,7 @@ class PairGeometry:
         """Whether only finite parts of singular moments are kept."""
         return np.asarray(self.determinant < SINGULAR * self.root**2)
 
-    def singular_density(self, power: float = 0.5) -> Float[np.ndarray, ...]:
+    def singular_density(self, power: float = 0.5) -> Float[np.ndarray, "*pair"]:
         r"""$(AB-C^2)^{-p}/2\pi$, 0 where `singular`; for $p=\frac12$ the density at 0."""
         safe = np.where(self.singular, 1.0, self.determinant)
         return np.where(self.singular, 0.0, safe**-power / (2 * np.pi))

@@ -57,7 +57,7 @@ class Increment:
         if self.centre and self._slope is not None and not self.jumps:
             self.near = self._reach([abs(k) for k in sigma.split_points if k])
 
-    def __call__(self, z: Float[np.ndarray, ...]) -> Float[np.ndarray, ...]:
+    def __call__(self, z: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         r"""$\delta_p(z)$, to a few roundings of itself."""
         out = self._value(z) - self.centre
         if self.near:

@@ -94,25 +94,26 @@ class JointRule:
             yield self.root @ u, w
 
     def combine(
-        self, estimates: Float[np.ndarray, "_estimate ..."]
-    ) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+        self, estimates: Float[np.ndarray, "_estimate *shape"]
+    ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
         """The value and its error from the estimates, whatever was computed from each.
 
         Product rules: the finer level and its distance from the coarser. Samples: the mean over
         scrambles and its standard error.
         """
         if self.engine == "product":
-            return estimates[-1], np.abs(estimates[-1] - estimates[0])
+            finer = np.asarray(estimates[-1])
+            return finer, np.asarray(np.abs(finer - estimates[0]))
         return combined(estimates)
 
 
 def shaken(
-    value: Float[np.ndarray, ...],
-    error: Float[np.ndarray, ...],
+    value: Float[np.ndarray, "*shape"],
+    error: Float[np.ndarray, "*shape"],
     key: tuple[int, ...],
     *,
     alike: int = 0,
-) -> Float[np.ndarray, ...]:
+) -> Float[np.ndarray, "*shape"]:
     """Numbers moved by about their errors, up or down at random.
 
     Args:
@@ -123,7 +124,7 @@ def shaken(
     """
     shape = value.shape[alike:]
     moves = _kept_moves if math.prod(shape) <= _FEW_NUMBERS else _moves
-    return value + moves(key, shape) * (error + INHERITED * np.abs(value))
+    return np.asarray(value + moves(key, shape) * (error + INHERITED * np.abs(value)))
 
 
 def _moves(key: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
@@ -136,17 +137,18 @@ _kept_moves = lru_cache(maxsize=512)(_moves)  # through a thousand layers they a
 
 
 def combined(
-    estimates: Float[np.ndarray, "_estimate ..."],
-) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    estimates: Float[np.ndarray, "_estimate *shape"],
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     """Mean of independent estimates and its standard error; one alone is its own value, and has none."""
     if len(estimates) == 1:
-        return estimates[0], np.zeros_like(estimates[0])
-    return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+        return np.asarray(estimates[0]), np.zeros(estimates.shape[1:])
+    spread = estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+    return np.asarray(estimates.mean(axis=0)), np.asarray(spread)
 
 
 def with_shakes(
-    runs: list[Float[np.ndarray, "_estimate ..."]],
-) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+    runs: list[Float[np.ndarray, "_estimate *shape"]],
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     """Value and error of a recursion that was also run with all its expectations moved by their errors.
 
     Args:
@@ -154,12 +156,12 @@ def with_shakes(
     """
     value, error = combined(runs[0])
     moved = sum(np.abs(run[0] - value) for run in runs[1:])
-    return value, _STANDARD_ERRORS * error + _SHAKEN * moved
+    return value, np.asarray(_STANDARD_ERRORS * error + _SHAKEN * moved)
 
 
 def resolved(
-    levels: list[Float[np.ndarray, ...]], size: Float[np.ndarray, ...]
-) -> Float[np.ndarray, ...] | None:
+    levels: list[Float[np.ndarray, "*shape"]], size: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"] | None:
     """What two levels of a product rule tell of the error of the finer; ``None``: nothing.
 
     Args:
@@ -172,19 +174,21 @@ def resolved(
     change = np.abs(levels[1] - levels[0])
     worst = _worst(change, size)
     share = np.clip(_SHARE * worst / _BENDS, _SHARE, _ALIKE)
-    return None if not worst <= _UNRESOLVED else change + (_ROUNDOFF + share * worst) * size
+    if not worst <= _UNRESOLVED:
+        return None
+    return np.asarray(change + (_ROUNDOFF + share * worst) * size)
 
 
 def unseen(
-    estimates: Float[np.ndarray, "_estimate ..."], size: Float[np.ndarray, ...]
-) -> Float[np.ndarray, ...]:
+    estimates: Float[np.ndarray, "_estimate *shape"], size: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
     """What samples may have missed, and rounding, beside the spread of their estimates.
 
     Args:
         estimates: The result of each scramble.
         size: The natural size of each entry, of which errors are parts.
     """
-    return (_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size
+    return np.asarray((_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size)
 
 
 def _worst(error: np.ndarray, size: np.ndarray) -> float:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import checked
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.networks import MLP, Network
-from scalewise.networks._inputs import check_inputs, check_kernels, digest_of
+from scalewise.networks import Network
+from scalewise.networks._inputs import (
+    check_inputs,
+    check_kernels,
+    digest_of,
+    refuse_zero_inputs,
+)
+from scalewise.networks._network import AnyNetwork
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
@@ -23,10 +30,13 @@ from scalewise.theory.flow._tensor_flow import check_memory, closure, tensor_flo
 __all__ = ["predict"]
 
 Progress = Callable[[str, int, int], None]
+Report = Callable[[int, int], None]
+Tensors = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
+@checked
 def predict(
-    net: Network,
+    net: AnyNetwork,
     x: Any,
     *,
     observables: Sequence[str] | str | None = None,
@@ -63,7 +73,8 @@ def predict(
             named does not exist for this activation or does not fit the memory.
 
     Source: PDLT (4.118), (4.119), (4.115), (8.63), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.181);
-        what a kink leaves out, (∞.41)-(∞.44); the last layer alone, (∞.173).
+        what a kink leaves out, (∞.41)-(∞.44); the last layer alone, (∞.173); skip connections, (B.7)-(B.11),
+        (B.23), and instead of (B.24) the whole memory of the neurons.
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -79,63 +90,48 @@ def predict(
     tensors = _tensors_of(chosen.names)
     check_memory(net.branch, len(inputs), list(tensors))
     pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
-    asked = inputs, chosen.names, kept, progress
     with blas_threads_for(pairs):
-        data = _with_skips(net, *asked) if any(net.skips) else _compute(net.branch, *asked)
+        data = _compute(net, inputs, chosen.names, kept, progress)
     return _dataset(net, kept, inputs, data).assign_attrs(chosen.attributes())
 
 
 def _compute(
-    net: MLP,
-    inputs: np.ndarray,
-    names: tuple[str, ...],
-    kept: tuple[int, ...],
-    progress: Progress | None,
-) -> dict[str, xr.Variable]:
-    tensors = _tensors_of(names)
-    flow = kernel_flow(
-        net,
-        inputs,
-        layers=None if tensors else kept,
-        ntk="Theta" in map(_letter, names) or closure(tensors.values())[1],
-        watched=pairs_to_watch(net, inputs),
-        progress=_progress_on(progress, "kernel and NTK"),
-    )
-    K = flow.diagonal
-    # A kernel of 0 was let in with the inputs, and no power of it is taken.
-    check_kernels(net, 1, np.where(K == 0, 1.0, K), power=4 if tensors else 2)
-    # A slice where it is one: no copy of what may be large.
-    place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
-    found = _tensors(net, flow, tensors, progress) if tensors else {}
-    data = _coefficients(flow, names, found, place)
-    for name, size in natural_sizes(net, flow.diagonal, names).items():
-        data[f"{name}_size"] = _size(data[name], size[[layer - 1 for layer in kept]])
-    data["expansion_parameter"] = _expansion(expansion_parameter(net, flow), kept)
-    return data
-
-
-def _with_skips(
     net: Network,
     inputs: np.ndarray,
     names: tuple[str, ...],
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
-    # A room that few enter, and that brings an optimiser along.
-    from scalewise.theory.residual._coefficients import residual_coefficients
-
-    letters = [_letter(name) for name in names]
-    found = residual_coefficients(net, inputs, letters, report=progress)
-    tensors = {name: found.corrections[x] for name, x in _tensors_of(names).items()}
-    data = _coefficients(found, names, tensors, [layer - 1 for layer in kept])
-    data["expansion_parameter"] = _expansion(found.epsilon, kept)
+    tensors, skips = _tensors_of(names), any(net.skips)
+    if skips:
+        refuse_zero_inputs(net, inputs, "a correlation of its first two layers")
+    flow = kernel_flow(
+        net,
+        inputs,
+        layers=None if tensors or skips else kept,
+        ntk="Theta" in map(_letter, names) or closure(tensors.values())[1],
+        watched=pairs_to_watch(net.branch, inputs),
+        progress=_progress_on(progress, "kernel and NTK"),
+    )
+    K = flow.diagonal
+    # A kernel of 0 was let in with the inputs, and no power of it is taken.
+    check_kernels(net, 1, np.where(K == 0, 1.0, K), power=4 if tensors else 2)
+    report = _progress_on(progress, "tensors of finite width")
+    beyond = _with_skips if skips else _without_skips
+    found, epsilon = beyond(net, flow, list(tensors.values()), report)
+    # A slice where it is one: no copy of what may be large.
+    place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
+    data = _coefficients(flow, names, {name: found[x] for name, x in tensors.items()}, place)
+    for name, size in natural_sizes(net.branch, flow.diagonal, names).items():
+        data[f"{name}_size"] = _size(data[name], size[[layer - 1 for layer in kept]])
+    data["expansion_parameter"] = _expansion(epsilon, kept)
     return data
 
 
 def _coefficients(
-    leading: Any,
+    leading: KernelFlow,
     names: Sequence[str],
-    tensors: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    tensors: Tensors,
     place: slice | list[int],
 ) -> dict[str, xr.Variable]:
     """What has been computed at every layer: of leading order by its letter, the others with their errors."""
@@ -158,32 +154,43 @@ def _tensors_of(names: Sequence[str]) -> dict[str, str]:
     return {name: _letter(name) for name in names if OBSERVABLES[name].order}
 
 
-def _tensors(
-    net: MLP, flow: KernelFlow, letters: dict[str, str], progress: Progress | None
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Each tensor and its error: of one input from tables, as far as these know it; else layer by layer."""
-    alone = flow.K.shape[1] == 1
-    known = [letter for letter in letters.values() if alone and letter in KNOWN_OF_ONE]
-    found = one_input(net, flow.K, known) if known else {}
-    rest = [letter for letter in letters.values() if letter not in found]
+def _without_skips(
+    net: Network, flow: KernelFlow, letters: list[str], report: Report | None
+) -> tuple[Tensors, Expansion]:
+    """Of one input from tables, as far as these know a tensor; else layer by layer."""
+    plain, alone = net.branch, flow.K.shape[1] == 1
+    known = [letter for letter in letters if alone and letter in KNOWN_OF_ONE]
+    found = one_input(plain, flow.K, known) if known else {}
+    rest = [letter for letter in letters if letter not in found]
     if rest:
-        report = _progress_on(progress, "tensors of finite width")
-        among = tensor_flow(net, flow.K, flow.Theta, rest, progress=report)
+        among = tensor_flow(plain, flow.K, flow.Theta, rest, progress=report)
         found |= {letter: (among.values[letter], among.errors[letter]) for letter in rest}
-    return {name: found[letter] for name, letter in letters.items()}
+    return found, expansion_parameter(plain, flow)
+
+
+def _with_skips(
+    net: Network, flow: KernelFlow, letters: list[str], report: Report | None
+) -> tuple[Tensors, Expansion]:
+    """Every layer with every other; all at once."""
+    # A room that few enter, and that brings an optimiser along.
+    from scalewise.theory.residual._tensors import residual_tensors
+
+    found = residual_tensors(net, flow.K, letters)
+    if report is not None:
+        report(net.depth - 1, net.depth - 1)
+    return found
 
 
 def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     if layers is None:
         return tuple(range(1, net.depth + 1))
-    kept = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
-    whole = all(isinstance(layer, int | np.integer) for layer in kept)
-    if not kept or not whole or any(not 1 <= layer <= net.depth for layer in kept):
+    kept = (layers,) if isinstance(layers, int) else tuple(layers)
+    if not kept or any(not 1 <= layer <= net.depth for layer in kept):
         raise ValueError(f"`layers` must be numbers from 1 to the depth {net.depth}; got {layers}.")
-    return tuple(sorted({int(layer) for layer in kept}))
+    return tuple(sorted(set(kept)))
 
 
-def _progress_on(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+def _progress_on(progress: Progress | None, what: str) -> Report | None:
     if progress is None:
         return None
     return lambda done, total: progress(what, done, total)

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, checked
 from scalewise.gaussian import joint_rule
+from scalewise.networks._numbers import Width
 
 __all__ = [
     "Couplings",
@@ -46,8 +48,9 @@ class Couplings:
     neurons: int
 
 
+@checked
 def couplings(
-    K: Kernel, V: Vertex, n: float | int, *, G1: Kernel | None = None, neurons: int = 1
+    K: Kernel, V: Vertex, n: Width, *, G1: Kernel | None = None, neurons: Count = 1
 ) -> Couplings:
     r"""The couplings of $m$ neurons of a layer from its kernel, vertex and NLO metric.
 
@@ -86,6 +89,7 @@ def couplings(
     return Couplings(up + shift, raised, neurons)
 
 
+@checked
 def metric_and_vertex(action: Couplings) -> tuple[Kernel, Vertex]:
     r"""The two-point function $G$ and the connected four-point function $V/n$ of an action.
 
@@ -106,6 +110,7 @@ def metric_and_vertex(action: Couplings) -> tuple[Kernel, Vertex]:
     return G + np.einsum("acbd,cd->ab", lowered, action.quadratic), lowered
 
 
+@checked
 def marginalise(
     action: Couplings, *, samples: Sequence[int] | None = None, neurons: int | None = None
 ) -> Couplings:
@@ -137,6 +142,7 @@ def marginalise(
     return couplings(G[place], vertex[np.ix_(kept, kept, kept, kept)], 1.0, neurons=m)
 
 
+@checked
 def action(
     z: Float[np.ndarray, "neuron sample ..."],
     of: Couplings,
@@ -179,6 +185,7 @@ def action(
     return S
 
 
+@checked
 def action_expectation(
     F: Callable[[Float[np.ndarray, "neuron sample node"]], Any],
     of: Couplings,
@@ -214,8 +221,6 @@ def action_expectation(
 
 
 def _check_cumulants(K: np.ndarray, V: np.ndarray, n: float | int, neurons: int) -> None:
-    if neurons < 1 or not (np.isfinite(n) and n >= 1):
-        raise ValueError(f"`n` and `neurons` must be at least 1; got {n} and {neurons}.")
     if K.ndim != 2 or K.shape[0] != K.shape[1] or V.shape != (len(K),) * 4:
         raise ValueError(f"`K` and `V` must fit each other; got shapes {K.shape} and {V.shape}.")
     value = np.linalg.eigvalsh(K)

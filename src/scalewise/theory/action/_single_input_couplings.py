@@ -13,10 +13,11 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, FiniteNumber, Positive, checked
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
-from scalewise.networks import MLP
-from scalewise.networks._network import check_network
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Width
 
 __all__ = [
     "action_cumulants",
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 
-def quartic_coupling(G: float, V: float, n: float | int) -> float:
+@checked
+def quartic_coupling(G: Positive, V: FiniteNumber, n: Width) -> float:
     r"""$v=V/nG^4$, the same for any number of neurons at this order.
 
     Args:
@@ -50,11 +52,11 @@ def quartic_coupling(G: float, V: float, n: float | int) -> float:
         >>> quartic_coupling(2.0, 32.0, 100.0)
         0.02
     """
-    _check_cumulants(G, V, n)
     return V / (n * G**4)
 
 
-def quadratic_coupling(G: float, V: float, n: float | int, neurons: int) -> float:
+@checked
+def quadratic_coupling(G: Positive, V: FiniteNumber, n: Width, neurons: Count) -> float:
     r"""The quadratic coupling of $m$ neurons.
 
     $$\frac1{g_m}=G-\frac{m+2}2\frac V{nG}$$
@@ -79,7 +81,6 @@ def quadratic_coupling(G: float, V: float, n: float | int, neurons: int) -> floa
         >>> quadratic_coupling(1.0, 2.0, 100.0, 3)
         1.0526315789473684
     """
-    _check_cumulants(G, V, n, neurons)
     inverse = G - 0.5 * (neurons + 2) * V / (n * G)
     if inverse <= 0:
         raise ValueError(
@@ -89,7 +90,8 @@ def quadratic_coupling(G: float, V: float, n: float | int, neurons: int) -> floa
     return 1 / inverse
 
 
-def running_quadratic_coupling(g: float, v: float, neurons: int, kept: int) -> float:
+@checked
+def running_quadratic_coupling(g: Positive, v: FiniteNumber, neurons: Count, kept: Count) -> float:
     r"""The quadratic coupling of fewer neurons from that of more: the others are integrated out.
 
     $$g_{m}=g_{n_\ell}-\frac{n_\ell-m}2\,\frac v{g_{n_\ell}}+O(v^2)$$
@@ -113,14 +115,13 @@ def running_quadratic_coupling(g: float, v: float, neurons: int, kept: int) -> f
         >>> running_quadratic_coupling(1.0, 0.02, 10, 5)
         0.95
     """
-    if not (math.isfinite(g) and g > 0 and math.isfinite(v)):
-        raise ValueError(f"`g` must be positive and both couplings finite; got {g} and {v}.")
     if not 1 <= kept <= neurons:
         raise ValueError(f"`kept` must be from 1 to neurons = {neurons}; got {kept}.")
     return g - 0.5 * (neurons - kept) * v / g
 
 
-def sextic_coupling(G: float, V: float, U: float, n: float | int) -> float:
+@checked
+def sextic_coupling(G: Positive, V: FiniteNumber, U: float, n: Width) -> float:
     r"""The sextic coupling from the second and third cumulant of the metric.
 
     $$u=\frac1{2n^2G^6}\Big[\frac{6V^2}G-U_6\Big]$$
@@ -145,12 +146,12 @@ def sextic_coupling(G: float, V: float, U: float, n: float | int) -> float:
         >>> sextic_coupling(1.0, 2.0, 8.0, 10.0)
         0.08
     """
-    _check_cumulants(G, V, n)
     return (6 * V**2 / G - U) / (2 * n**2 * G**6)
 
 
+@checked
 def nlo_couplings(
-    G: float, V: float, u: float, n: float | int, neurons: int
+    G: Positive, V: FiniteNumber, u: float, n: Width, neurons: Count
 ) -> tuple[float, float]:
     r"""Quadratic and quartic coupling of $m$ neurons through $O(1/n^2)$.
 
@@ -172,14 +173,14 @@ def nlo_couplings(
 
     Source: PDLT (A.59), (A.63).
     """
-    _check_cumulants(G, V, n, neurons)
     m = neurons
     v = V / (n * G**4) - 0.5 * (m + 8) * (V / (n * G**3)) ** 2 + (m + 4) * u * G
     g = 1 / G + 0.5 * (m + 2) * v * G - 0.25 * (m + 2) * (m + 4) * u * G**2
     return g + 0.5 * (m + 2) * v**2 * G**3, v
 
 
-def action_cumulants(neurons: int, x: float) -> tuple[float, float]:
+@checked
+def action_cumulants(neurons: Count, x: float) -> tuple[float, float]:
     r"""Variance and third cumulant of the interaction $S_I$ in the Gaussian of the exact metric.
 
     $$\frac{m(m+2)}8\big[x^2-(m+8)x^3\big],\qquad-\frac{m(m+2)(m+8)}8x^3,\qquad x=\frac V{nG^2}$$
@@ -203,7 +204,8 @@ def action_cumulants(neurons: int, x: float) -> tuple[float, float]:
     return m * (m + 2) / 8 * (x**2 - (m + 8) * x**3), -m * (m + 2) * (m + 8) / 8 * x**3
 
 
-def six_point_vertex(net: MLP, K1: float) -> Float[np.ndarray, " layer"]:
+@checked
+def six_point_vertex(net: WithoutSkips, K1: Positive) -> Float[np.ndarray, " layer"]:
     r"""The six-point vertex of one input: $n_{\ell-1}^2$ times the third cumulant of the metric.
 
     With $s(K)=\langle\sigma^2\rangle$, $w(K)=\mathrm{Var}[\sigma^2]$, $r=n_\ell/n_{\ell-1}$,
@@ -230,7 +232,6 @@ def six_point_vertex(net: MLP, K1: float) -> Float[np.ndarray, " layer"]:
         >>> six_point_vertex(net, 1.0).round(6)
         array([  0.,  44., 238., 582.])
     """
-    check_network(net)
     if not (math.isfinite(K1) and K1 > 0):
         raise ValueError(f"`K1` is a variance and must be positive and finite; got {K1}.")
     sigma, n = net.activation, net.widths
@@ -250,12 +251,3 @@ def six_point_vertex(net: MLP, K1: float) -> Float[np.ndarray, " layer"]:
         K = net.C_b[layer] + C_W * s
         out.append(U)
     return np.array(out)
-
-
-def _check_cumulants(G: float, V: float, n: float | int, neurons: int = 1) -> None:
-    if not (math.isfinite(G) and G > 0 and math.isfinite(n) and n > 0 and math.isfinite(V)):
-        raise ValueError(
-            f"`G` and `n` must be positive and `V` finite; got G = {G}, n = {n}, V = {V}."
-        )
-    if neurons < 1:
-        raise ValueError(f"`neurons` must be at least 1; got {neurons}.")

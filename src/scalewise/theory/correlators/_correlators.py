@@ -16,6 +16,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, checked
+from scalewise.networks._numbers import Width
 from scalewise.theory.correlators._gaussian_derivatives import Observable, gaussian_neurons
 
 __all__ = ["dntk_correlation", "ntk_correlation"]
@@ -26,14 +28,15 @@ NTKArray = Float[np.ndarray, "*out neuron neuron sample sample"]
 DNTKArray = Float[np.ndarray, "*out neuron neuron neuron sample sample sample"]
 
 
+@checked
 def ntk_correlation(
     observable: Observable,
     K: Kernel,
     D: Tensor,
     F: Tensor,
-    n: float | int,
+    n: Width,
     *,
-    neurons: int = 1,
+    neurons: Count = 1,
     smooth: bool = True,
 ) -> tuple[NTKArray, NTKArray]:
     r"""Correlation of an observable with the fluctuation of the NTK of the same layer.
@@ -72,7 +75,6 @@ def ntk_correlation(
         [[0.08 0.  ]
          [0.   0.02]]
     """
-    _check_width(n)
     layer = gaussian_neurons(K, neurons, smooth=smooth)
     D_u, F_u = layer.lowered("D", D, (0, 1)), layer.lowered("F", F, (0, 2))
     estimates = []
@@ -84,14 +86,15 @@ def ntk_correlation(
     return layer.combine(estimates)
 
 
+@checked
 def dntk_correlation(
     observable: Observable,
     K: Kernel,
     P: Tensor,
     Q: Tensor,
-    n: float | int,
+    n: Width,
     *,
-    neurons: int = 1,
+    neurons: Count = 1,
     smooth: bool = True,
 ) -> tuple[DNTKArray, DNTKArray]:
     r"""Correlation of an observable with the differential of the NTK of the same layer.
@@ -127,7 +130,6 @@ def dntk_correlation(
         >>> print(f"{value.item():.10f}")  # <3 z^2> (P + 2Q)/n
         0.0800000000
     """
-    _check_width(n)
     layer = gaussian_neurons(K, neurons, smooth=smooth)
     P_u, Q_u = layer.lowered("P", P, (3,)), layer.lowered("Q", Q, (3,))
     eye = np.eye(neurons)
@@ -139,8 +141,3 @@ def dntk_correlation(
         total = total + np.einsum("...jr,acbr,ik->...ijkabc", first, Q_u, eye)
         estimates.append(total / n)
     return layer.combine(estimates)
-
-
-def _check_width(n: float | int) -> None:
-    if not (np.isfinite(n) and n >= 1):
-        raise ValueError(f"`n` must be at least 1; got {n}.")

@@ -73,9 +73,9 @@ class GaussianNeurons:
     ) -> np.ndarray:
         """A tensor with some axes in the coordinates `direction`, refused if it leaves their span."""
         count = len(self.root)
-        if tensor.shape != (count,) * dims or not np.all(np.isfinite(tensor)):
+        if tensor.shape != (count,) * dims:
             raise ValueError(
-                f"`{name}` must be finite, with {dims} axes as long as `K`; got shape {tensor.shape} "
+                f"`{name}` must have {dims} axes as long as `K`; got shape {tensor.shape} "
                 f"for {count} samples."
             )
         return lowered(name, tensor, self.root, self.inverse, axes)
@@ -103,6 +103,12 @@ class GaussianNeurons:
         return tuple(t.reshape(out + legs * k) for k, t in enumerate(found[: order + 1]))
 
 
+def check_square(name: str, K: np.ndarray) -> None:
+    """Refuse what is not a square matrix."""
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise ValueError(f"`{name}` must be a square matrix; got shape {K.shape}.")
+
+
 def gaussian_neurons(
     K: Float[np.ndarray, "_ _"], neurons: int, *, smooth: bool, name: str = "K"
 ) -> GaussianNeurons:
@@ -117,10 +123,7 @@ def gaussian_neurons(
     Raises:
         ValueError: If `K` is not such a matrix, vanishes, or there is no neuron.
     """
-    if neurons < 1:
-        raise ValueError(f"`neurons` must be at least 1; got {neurons}.")
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or not np.all(np.isfinite(K)):
-        raise ValueError(f"`{name}` must be a finite square matrix; got shape {K.shape}.")
+    check_square(name, K)
     value, vector = np.linalg.eigh(K)
     if not np.allclose(K, K.T, rtol=1e-10, atol=0) or value[0] < -1e-9 * max(value[-1], 0.0):
         raise ValueError(

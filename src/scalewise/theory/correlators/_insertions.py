@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, NotNegative, Positive, checked
 from scalewise.theory.correlators._gaussian_derivatives import Observable, gaussian_neurons
 
 __all__ = ["stochastic_metric", "weight_generating_function", "weight_moments"]
@@ -24,8 +25,9 @@ Activations = Float[np.ndarray, "below sample"]
 Values = Float[np.ndarray, "*out"]
 
 
+@checked
 def stochastic_metric(
-    activations: Activations, *, C_b: float, C_W: float
+    activations: Activations, *, C_b: NotNegative, C_W: Positive
 ) -> Float[np.ndarray, "sample sample"]:
     r"""The metric of a layer given the layer below.
 
@@ -44,24 +46,18 @@ def stochastic_metric(
 
     Source: PDLT (8.49).
     """
-    if activations.ndim != 2 or not np.all(np.isfinite(activations)):
-        raise ValueError(
-            "`activations` must be a finite array (neurons below, samples); got shape "
-            f"{activations.shape}."
-        )
-    if not (np.isfinite(C_b) and np.isfinite(C_W) and C_b >= 0 and C_W > 0):
-        raise ValueError(f"`C_b` must be at least 0 and `C_W` above 0; got {C_b} and {C_W}.")
     return C_b + C_W / len(activations) * (activations.T @ activations)
 
 
+@checked
 def weight_moments(
     observable: Observable,
     activations: Activations,
     count: int,
     *,
-    C_b: float,
-    C_W: float,
-    neurons: int = 1,
+    C_b: NotNegative,
+    C_W: Positive,
+    neurons: Count = 1,
     smooth: bool = True,
 ) -> tuple[Values, Values]:
     r"""Expectation of an observable times 0, 1, 2 or 3 weights, given the layer below.
@@ -118,13 +114,14 @@ def weight_moments(
     return layer.combine(estimates)
 
 
+@checked
 def weight_generating_function(
     observable: Observable,
-    J: Float[np.ndarray, "neuron below"],
+    J: Float[np.ndarray, "neuron _below"],
     activations: Activations,
     *,
-    C_b: float,
-    C_W: float,
+    C_b: NotNegative,
+    C_W: Positive,
     smooth: bool = True,
 ) -> tuple[Values, Values]:
     r"""Generating function of insertions of any number of weights, given the layer below.
@@ -157,9 +154,9 @@ def weight_generating_function(
         3.0000000000
     """
     metric = stochastic_metric(activations, C_b=C_b, C_W=C_W)
-    if J.ndim != 2 or J.shape[1] != len(activations) or not np.all(np.isfinite(J)):
+    if J.ndim != 2 or J.shape[1] != len(activations):
         raise ValueError(
-            f"`J` must be finite, (neurons, {len(activations)}) as `activations` has that many "
+            f"`J` must be (neurons, {len(activations)}) as `activations` has that many "
             f"neurons; got shape {J.shape}."
         )
     layer = gaussian_neurons(metric, len(J), smooth=smooth, name="stochastic metric")

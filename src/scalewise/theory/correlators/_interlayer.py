@@ -19,8 +19,9 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from scalewise._checked import Count, checked
 from scalewise.networks import MLP
-from scalewise.networks._network import check_network
+from scalewise.networks._mlp import WithoutSkips
 from scalewise.theory.correlators._gaussian_derivatives import Moments, Observable, gaussian_neurons
 from scalewise.theory.flow._layer import Layer
 
@@ -50,13 +51,14 @@ class InterlayerCovariance:
     ntk_error: Float[np.ndarray, "layer *out sample sample"]
 
 
+@checked
 def interlayer_covariance(
     observable: Observable,
-    net: MLP,
+    net: WithoutSkips,
     theory: xr.Dataset,
     layer: int,
     *,
-    neurons: int = 1,
+    neurons: Count = 1,
     smooth: bool = True,
 ) -> InterlayerCovariance:
     r"""Covariance of an observable of one layer with the metric and the NTK of every layer above it.
@@ -99,7 +101,6 @@ def interlayer_covariance(
         >>> print(f"{found.metric.item():.10f}")  # 2/n
         0.0400000000
     """
-    check_network(net)
     count = _check(net, theory, layer)
     K, Theta, V, D = (theory[name].values for name in NEEDED)
     at = layer - 1

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, checked
 from scalewise.gaussian import JointRule, joint_rule
-from scalewise.theory.correlators._gaussian_derivatives import lowered
+from scalewise.networks._numbers import Width
+from scalewise.theory.correlators._gaussian_derivatives import check_square, lowered
 
 __all__ = ["intralayer_covariance", "nearly_gaussian_expectation"]
 
@@ -28,14 +30,15 @@ Kernel = Float[np.ndarray, "_ _"]
 Vertex = Float[np.ndarray, "_ _ _ _"]
 
 
+@checked
 def nearly_gaussian_expectation(
     F: Callable[[Float[np.ndarray, "neuron sample node"]], Any],
     K: Kernel,
     V: Vertex,
-    n: float | int,
+    n: Width,
     *,
     G1: Kernel | None = None,
-    neurons: int = 1,
+    neurons: Count = 1,
     smooth: bool = True,
 ) -> tuple[Values, Values]:
     r"""The expectation of a function of a few neurons of one layer, through $O(1/n)$.
@@ -67,8 +70,6 @@ def nearly_gaussian_expectation(
         >>> print(f"{value:.10f}")  # 3 (K^2 + V/n)
         3.0600000000
     """
-    if neurons < 1 or not (np.isfinite(n) and n >= 1):
-        raise ValueError(f"`n` and `neurons` must be at least 1; got {n} and {neurons}.")
     R_plus = _whitening(K)
     V_u = _lowered("V", V, K, R_plus)
     G1_u = np.zeros((len(R_plus),) * 2) if G1 is None else _lowered("G1", G1, K, R_plus)
@@ -82,12 +83,13 @@ def nearly_gaussian_expectation(
     return _combined(rule, estimates)
 
 
+@checked
 def intralayer_covariance(
     F: Callable[[Float[np.ndarray, "sample node"]], Any],
     H: Callable[[Float[np.ndarray, "sample node"]], Any],
     K: Kernel,
     V: Vertex,
-    n: float | int,
+    n: Width,
     *,
     smooth: bool = True,
 ) -> tuple[Values, Values]:
@@ -120,8 +122,6 @@ def intralayer_covariance(
         >>> print(f"{intralayer_covariance(square, square, K, V, 100.0)[0]:.10f}")  # V/n
         0.0200000000
     """
-    if not (np.isfinite(n) and n >= 1):
-        raise ValueError(f"`n` must be at least 1; got {n}.")
     R_plus = _whitening(K)
     V_u = _lowered("V", V, K, R_plus)
     rule = joint_rule(K, smooth=smooth)
@@ -153,8 +153,7 @@ def _hermite_weight(u: np.ndarray, G1: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 def _whitening(K: np.ndarray) -> np.ndarray:
     """$R^+$ with $RR^T=K$: rows for the directions in which the inputs differ."""
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or not np.all(np.isfinite(K)):
-        raise ValueError(f"`K` must be a finite square matrix; got shape {K.shape}.")
+    check_square("K", K)
     value, vector = np.linalg.eigh(K)
     keep = value > 1e-12 * max(value[-1], 1e-300)
     return (vector[:, keep] / np.sqrt(value[keep])).T
@@ -162,9 +161,9 @@ def _whitening(K: np.ndarray) -> np.ndarray:
 
 def _lowered(name: str, tensor: np.ndarray, K: np.ndarray, R_plus: np.ndarray) -> np.ndarray:
     """A tensor in the coordinates of `_whitening`, refused if it leaves their span."""
-    if tensor.shape != (len(K),) * tensor.ndim or not np.all(np.isfinite(tensor)):
+    if tensor.shape != (len(K),) * tensor.ndim:
         raise ValueError(
-            f"`{name}` must be finite, with every axis as long as `K`; got shape {tensor.shape} "
+            f"`{name}` must have every axis as long as `K`; got shape {tensor.shape} "
             f"for {len(K)} inputs."
         )
     return lowered(name, tensor, K @ R_plus.T, R_plus, range(tensor.ndim))

@@ -12,6 +12,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, checked
+from scalewise.networks._numbers import Width
+
 __all__ = ["neuron_tensor"]
 
 Tensor = Float[np.ndarray, "sample sample sample sample"]
@@ -30,7 +33,8 @@ _TENSORS: dict[str, tuple[Term, Term, Term]] = {
 }
 
 
-def neuron_tensor(expectation: str, n: float | int, neurons: int, **tensors: Tensor) -> Full:
+@checked
+def neuron_tensor(expectation: str, n: Width, neurons: Count, **tensors: Tensor) -> Full:
     r"""An expectation over four neurons, whole, from the tensors of the theory.
 
     $$\begin{aligned}
@@ -82,8 +86,6 @@ def neuron_tensor(expectation: str, n: float | int, neurons: int, **tensors: Ten
             f"{expectation!r} is made of {', '.join(sorted({letter for letter, _ in terms}))}; got "
             f"{', '.join(sorted(tensors)) or 'none'}. Pass these, each by its letter."
         )
-    if neurons < 1 or not (np.isfinite(n) and n >= 1):
-        raise ValueError(f"`n` and `neurons` must be at least 1; got {n} and {neurons}.")
     shape = next(iter(tensors.values())).shape[:1] * 4
     eye = np.eye(neurons)
     total = np.zeros((neurons,) * 4 + shape)

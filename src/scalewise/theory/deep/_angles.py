@@ -19,15 +19,17 @@ Source: PDLT (5.145)-(5.171), (10.82)-(10.98). Unequal norms and the stable form
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs, refuse_zero_inputs
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.flow._kernel_flow import kernel_flow
 
@@ -93,7 +95,8 @@ class AngleFlow:
         return self.K_minus - 2 * ratio * self.K_cross + ratio**2 * self.K_plus
 
 
-def angle_flow(net: MLP, x_plus: Any, x_minus: Any) -> AngleFlow:
+@checked
+def angle_flow(net: WithoutSkips, x_plus: Numbers, x_minus: Numbers) -> AngleFlow:
     r"""Norms and angles of kernel and NTK of pairs of inputs, layer by layer.
 
     Args:
@@ -139,7 +142,8 @@ def angle_flow(net: MLP, x_plus: Any, x_minus: Any) -> AngleFlow:
     return flow
 
 
-def kernel_angle(plus: Any, minus: Any) -> Float[np.ndarray, " pair"]:
+@checked
+def kernel_angle(plus: Numbers, minus: Numbers) -> Float[np.ndarray, " pair"]:
     r"""The angle between two vectors, $2\arctan\frac{|\hat a-\hat b|}{|\hat a+\hat b|}$.
 
     Args:
@@ -218,9 +222,10 @@ def _through_kernels(net: MLP, plus: np.ndarray, minus: np.ndarray) -> AngleFlow
     return AngleFlow(*out)
 
 
+@checked
 def deep_angle(
     sigma: Activation, layer: scale_invariant.Layers, *, offset: float = 0.0
-) -> Float[np.ndarray, ...]:
+) -> Float[np.ndarray, "*_"]:
     r"""The angle between two inputs of equal norm in a deep critical network.
 
     $$\psi^{(\ell)}\simeq\frac{3/\rho}{\ell+\frac32\log\ell+c},\qquad
@@ -243,6 +248,7 @@ def deep_angle(
     return np.asarray(3 / _rho(sigma) / (ell + 1.5 * np.log(ell) + offset))
 
 
+@checked
 def crossover_depth(sigma: Activation, psi: float) -> float:
     r"""The depth $\ell_{\rm cross}=3/(\rho\psi^{(1)})$ from which an angle falls as $1/\ell$.
 
@@ -269,6 +275,7 @@ def crossover_depth(sigma: Activation, psi: float) -> float:
     return 3 / (_rho(sigma) * psi)
 
 
+@checked
 def deep_ntk_angle(sigma: Activation) -> dict[str, float]:
     r"""Where NTK angle, robustness and interpolation variance end in a deep critical network.
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from scalewise._arrays import float_array
+from scalewise._checked import checked
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.theory.deep import _half_stable as half_stable
@@ -62,6 +63,7 @@ class Asymptotics:
     reason: str = ""
 
 
+@checked
 def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
     r"""The universality class of an activation, its coefficients and critical exponents.
 
@@ -134,6 +136,7 @@ def _record(
     )
 
 
+@checked
 def leading_forms(
     record: Asymptotics,
     layer: Layers,

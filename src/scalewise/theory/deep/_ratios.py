@@ -8,21 +8,22 @@ stays behind): the aspect ratio is the parameter of the theory.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
-from scalewise.networks import MLP
+from scalewise._checked import checked
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory.deep._scaling_ansatz import dimensions
 from scalewise.theory.single._single_input import single_input_flow
 
 __all__ = ["finite_width_ratios", "output_scale"]
 
 
-def finite_width_ratios(net: MLP, x: Any) -> xr.Dataset:
+@checked
+def finite_width_ratios(net: WithoutSkips, x: Numbers) -> xr.Dataset:
     r"""Dimensionless ratios of every tensor of one input, layer by layer.
 
     Args:
@@ -60,7 +61,8 @@ def finite_width_ratios(net: MLP, x: Any) -> xr.Dataset:
     return xr.Dataset(data, {"layer": layers, "sample": samples}, net.attributes())
 
 
-def output_scale(kernel: Any) -> Float[np.ndarray, " depth"]:
+@checked
+def output_scale(kernel: Numbers) -> Float[np.ndarray, " depth"]:
     r"""The factor that keeps outputs of networks of different depth the same size.
 
     $$z\mapsto z\,L^{p_0/2}\quad\text{or labels}\quad y\mapsto y\,L^{-p_0/2},$$
@@ -84,6 +86,6 @@ def output_scale(kernel: Any) -> Float[np.ndarray, " depth"]:
         array([1., 2.])
     """
     K = float_array("`kernel`", kernel)
-    if not np.all(np.isfinite(K)) or np.any(K <= 0):
-        raise ValueError(f"`kernel` must be positive and finite; got {K}.")
+    if np.any(K <= 0):
+        raise ValueError(f"`kernel` must be positive; got {K}.")
     return np.sqrt(K[0] / K)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical import slope_coefficients
 
 __all__ = ["Layers", "coefficients", "critical_forms", "exponents", "semi_critical_forms"]
 
-Layers = int | float | list[int] | np.ndarray
+Layers = float | int | Float[np.ndarray, "*_"]
 
 
 def coefficients(sigma: Activation) -> dict[str, float]:
@@ -68,6 +69,7 @@ def exponents(sigma: Activation) -> dict[str, float]:
     return table
 
 
+@checked
 def critical_forms(
     sigma: Activation,
     layer: Layers,
@@ -75,7 +77,7 @@ def critical_forms(
     kernel: float,
     lambda_b: float = 1.0,
     lambda_W: float = 1.0,
-) -> dict[str, Float[np.ndarray, ...]]:
+) -> dict[str, Float[np.ndarray, "*_"]]:
     r"""Every tensor of one input at $C_b=0$, $C_W=1/A_2$, with uniform rates and equal widths.
 
     With $a=A_4/A_2^2$, $u=\lambda_b$, $w=\lambda_WA_2K$ and $t=u+w$:
@@ -130,6 +132,7 @@ def critical_forms(
     return {name: np.asarray(value) for name, value in forms.items()}
 
 
+@checked
 def semi_critical_forms(
     sigma: Activation,
     layer: Layers,
@@ -138,7 +141,7 @@ def semi_critical_forms(
     C_b: float,
     lambda_b: float = 1.0,
     lambda_W: float = 1.0,
-) -> dict[str, Float[np.ndarray, ...]]:
+) -> dict[str, Float[np.ndarray, "*_"]]:
     r"""Kernel, vertex and NTK of one input at $C_W=1/A_2$ with $C_b>0$: powers, not exponentials.
 
     With $m=\ell-1$:

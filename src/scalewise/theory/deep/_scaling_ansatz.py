@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import FiniteNumber, Must, checked
 from scalewise.observables import OBSERVABLES
 
 __all__ = ["ScalingFit", "dimensions", "fit_scaling", "normalised_exponents", "relevance"]
@@ -41,8 +44,13 @@ class ScalingFit:
     residual: float
 
 
+# What comes before the first layer that is fitted may be anything, 0/0 for example.
+Series = Annotated[Any, Must("numbers, one for each layer", to=partial(float_array, "`values`"))]
+
+
+@checked
 def fit_scaling(
-    values: Float[np.ndarray, " layer"],
+    values: Series,
     layers: Float[np.ndarray, " layer"] | None = None,
     *,
     first: int = 100,
@@ -81,12 +89,11 @@ def fit_scaling(
         >>> print(f"{fit.exponent:.4f} {fit.amplitude:.3f} {fit.corrections[1, 1]:.2f}")
         1.0000 3.000 1.00
     """
-    series = float_array("`values`", values)
-    number = np.arange(1.0, len(series) + 1) if layers is None else float_array("`layers`", layers)
+    number = np.arange(1.0, len(values) + 1) if layers is None else layers
     if orders not in (1, 2, 3):
         raise ValueError(f"`orders` must be 1, 2 or 3; got {orders}.")
     keep = number >= first
-    ell, observed = number[keep], series[keep]
+    ell, observed = number[keep], values[keep]
     if ell.size < 40:
         raise ValueError(
             f"`fit_scaling` needs at least 40 layers from `first` = {first} on; got {ell.size}. "
@@ -139,6 +146,7 @@ def dimensions() -> dict[str, tuple[int, int]]:
     return {row.letter: row.dimension for row in OBSERVABLES.values() if row.order}
 
 
+@checked
 def normalised_exponents(exponents: Mapping[str, float]) -> dict[str, float]:
     r"""Exponents of the dimensionless ratios that the $1/n$ expansion is made of.
 
@@ -169,7 +177,8 @@ def normalised_exponents(exponents: Mapping[str, float]) -> dict[str, float]:
     return out
 
 
-def relevance(exponent: float, *, tolerance: float = 1e-9) -> str:
+@checked
+def relevance(exponent: FiniteNumber, *, tolerance: float = 1e-9) -> str:
     r"""Whether an effect grows with depth, shrinks or stays: the language of the RG flow.
 
     Args:
@@ -189,8 +198,6 @@ def relevance(exponent: float, *, tolerance: float = 1e-9) -> str:
         >>> relevance(-1.0), relevance(0.0)
         ('relevant', 'marginal')
     """
-    if not np.isfinite(exponent):
-        raise ValueError(f"`exponent` must be a finite number; got {exponent}.")
     if abs(exponent) <= tolerance:
         return "marginal"
     return "relevant" if exponent < 0 else "irrelevant"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical import Criticality, taylor_coefficients
 from scalewise.theory.deep import _power_laws as power_laws
@@ -242,6 +243,7 @@ def input_scale(c: Mapping[str, float], layer: int | float, kernel: float) -> fl
     return float(layer * np.exp(-excess))
 
 
+@checked
 def perturbation_series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
     r"""How the distance of two nearby inputs falls, up to the constants $\delta_\parallel,\delta^2$.
 
@@ -270,6 +272,7 @@ def perturbation_series(c: Mapping[str, float], layer: Layers, ell_0: float) -> 
     return _arrays({"dK1": parallel, "ddK2": perp})
 
 
+@checked
 def distance_forms(
     c: Mapping[str, float], depth: int | float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
 ) -> dict[str, float]:
@@ -302,6 +305,7 @@ def distance_forms(
     return {"ddTheta2": M / (2 - p) * power, "robustness": -2 / (2 - p) * M / X * power}
 
 
+@checked
 def uniform_rate_forms(
     c: Mapping[str, float], depth: int | float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
 ) -> dict[str, float]:
@@ -336,6 +340,7 @@ def uniform_rate_forms(
     return {"Theta": Theta, "ddTheta2": distance, "robustness": -2 * distance / Theta}
 
 
+@checked
 def tuned_metric(c: Mapping[str, float]) -> dict[str, float]:
     r"""The $1/n$ part of $C_W$ that makes $G^{\{1\}}/K$ marginal, and what $G^{\{1\}}$ becomes.
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from scalewise._checked import Count, checked
+
 __all__ = ["DifferentialType", "Term", "check_parents", "differential_types", "terms"]
 
 
@@ -43,7 +45,8 @@ class DifferentialType:
         return tuple(sorted(_degrees(self.parents), reverse=True))
 
 
-def differential_types(k: int) -> tuple[DifferentialType, ...]:
+@checked
+def differential_types(k: Count) -> tuple[DifferentialType, ...]:
     r"""All types of differentials with $k$ contractions, type I first.
 
     They are the trees of $k+1$ nodes: 1, 1, 2, 3, 6, 11, 23 for $k=1,\dots,7$. For $k=3$ these are
@@ -65,8 +68,6 @@ def differential_types(k: int) -> tuple[DifferentialType, ...]:
         >>> [(t.parents, t.multiplicity) for t in differential_types(3)]
         [((0, 0, 0), 2), ((0, 0, 1), 4)]
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"`k` counts contractions and must be at least 1; got {k!r}.")
     found = {_shape(own): (own, count) for own, count in _generate(k)}
     types = [DifferentialType(own, count) for own, count in found.values()]
     return tuple(sorted(types, key=lambda t: (tuple(-d for d in t.orders), t.parents)))

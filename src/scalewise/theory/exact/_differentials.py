@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Index, checked
 from scalewise._extras import require
 from scalewise.activations import Activation
 from scalewise.gaussian import Estimate, joint_rule, line_rule
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import check_network
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory.exact._differential_types import (
     DifferentialType,
     Term,
@@ -44,8 +46,9 @@ __all__ = [
 _LEVELS = (2, 3)
 
 
+@checked
 def shallow_differential(
-    net: MLP,
+    net: WithoutSkips,
     W: Float[np.ndarray, "output neuron"],
     z: Float[np.ndarray, "neuron sample"],
     H: Float[np.ndarray, "sample sample"],
@@ -111,9 +114,10 @@ def shallow_differential(
     return float(total)
 
 
+@checked
 def mean_shallow_differential(
-    net: MLP,
-    x: Any,
+    net: WithoutSkips,
+    x: Numbers,
     parents: Sequence[int] = (0,),
     *,
     outputs: Sequence[int] | None = None,
@@ -186,9 +190,10 @@ def mean_shallow_differential(
     return rules.combine(totals)
 
 
+@checked
 def sigma_derivative(
-    sigma: Activation, z: Float[np.ndarray, ...], order: int
-) -> Float[np.ndarray, ...]:
+    sigma: Activation, z: Float[np.ndarray, "*shape"], order: Index
+) -> Float[np.ndarray, "*shape"]:
     r"""$\sigma^{(k)}(z)$ of any order, almost everywhere.
 
     Args:
@@ -264,7 +269,6 @@ class _Rules:
 
 
 def _tree(net: MLP, parents: Sequence[int]) -> tuple[int, ...]:
-    check_network(net)
     if net.depth != 2:
         raise ValueError(
             f"Closed forms of all differentials exist for one hidden layer, depth 2; got {net}. For "

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, Index, NotNegative, checked
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory.exact._pairings import even_partitions, pairings, transfer
 
 __all__ = [
@@ -39,7 +42,8 @@ __all__ = [
 MAX_LEGS = 8
 
 
-def pairing_factor(n: int, m: int) -> float:
+@checked
+def pairing_factor(n: Count, m: Index) -> float:
     r"""What one hidden layer of width $n$ multiplies the $2m$-point correlator by, beyond $C_W^m$.
 
     $$c_{2m}(n)=\Big(1+\frac2n\Big)\Big(1+\frac4n\Big)\cdots\Big(1+\frac{2m-2}n\Big)
@@ -62,12 +66,11 @@ def pairing_factor(n: int, m: int) -> float:
         >>> pairing_factor(8, 3)
         1.875
     """
-    if n < 1 or m < 0:
-        raise ValueError(f"`n` must be at least 1 and `m` at least 0; got n = {n} and m = {m}.")
     return math.prod((1 + 2 * k / n for k in range(1, m)), start=1.0)
 
 
-def double_scaling_moment(m: int, r: float) -> float:
+@checked
+def double_scaling_moment(m: Index, r: NotNegative) -> float:
     r"""$G_{2m}^{(L)}/(G_2^{(L)})^m$ for $n,L\to\infty$ at fixed $r=L/n$.
 
     $$\frac{G^{(L)}_{2m}}{(G^{(L)}_2)^m}\to e^{m(m-1)r}$$
@@ -90,13 +93,12 @@ def double_scaling_moment(m: int, r: float) -> float:
         >>> print(f"{double_scaling_moment(2, 0.5):.6f}")
         2.718282
     """
-    if m < 0 or not (math.isfinite(r) and r >= 0):
-        raise ValueError(f"`m` and `r` must be at least 0 and finite; got m = {m} and r = {r}.")
     return math.exp(m * (m - 1) * r)
 
 
+@checked
 def cumulants(
-    moments: Sequence[float] | Float[np.ndarray, " order"],
+    moments: Annotated[Any, Float[np.ndarray, " order"]],
 ) -> Float[np.ndarray, " order"]:
     r"""Cumulants $\kappa_1,\kappa_2,\dots$ of one variable from its moments $\mu_1,\mu_2,\dots$.
 
@@ -124,8 +126,14 @@ def cumulants(
     return np.array(kappa[1:])
 
 
+@checked
 def linear_correlator(
-    net: MLP, x: Any, neurons: Sequence[int], samples: Sequence[int], *, layer: int | None = None
+    net: WithoutSkips,
+    x: Numbers,
+    neurons: Sequence[int],
+    samples: Sequence[int],
+    *,
+    layer: int | None = None,
 ) -> float:
     r"""The exact correlator $\mathbb E[z_{i_1;\alpha_1}\cdots z_{i_{2m};\alpha_{2m}}]$ of a layer.
 
@@ -156,8 +164,14 @@ def linear_correlator(
     return _moment(net, _first_metric(net, inputs), legs, last)
 
 
+@checked
 def connected_linear_correlator(
-    net: MLP, x: Any, neurons: Sequence[int], samples: Sequence[int], *, layer: int | None = None
+    net: WithoutSkips,
+    x: Numbers,
+    neurons: Sequence[int],
+    samples: Sequence[int],
+    *,
+    layer: int | None = None,
 ) -> float:
     r"""The exact connected correlator (joint cumulant) of preactivations of one layer.
 
@@ -189,7 +203,10 @@ def connected_linear_correlator(
     return total
 
 
-def linear_vertex(net: MLP, x: Any) -> Float[np.ndarray, "layer sample sample sample sample"]:
+@checked
+def linear_vertex(
+    net: WithoutSkips, x: Numbers
+) -> Float[np.ndarray, "layer sample sample sample sample"]:
     r"""The covariance of the metric of a linear network, exact at finite width, every layer.
 
     $$\mathbb E[\widehat{\Delta G}_{12}\widehat{\Delta G}_{34}]=\frac1{n_{\ell-1}}V^{(\ell)}_{(12)(34)}
@@ -219,8 +236,9 @@ def linear_vertex(net: MLP, x: Any) -> Float[np.ndarray, "layer sample sample sa
     return np.stack(out)
 
 
+@checked
 def observable_covariance(
-    net: MLP, x: Any, *, layer: int | None = None
+    net: WithoutSkips, x: Numbers, *, layer: int | None = None
 ) -> Float[np.ndarray, "sample sample sample sample"]:
     r"""Covariance of the fluctuating observables $\mathcal O_{12}=\frac1{n_\ell}\sum_jz_{j;1}z_{j;2}$.
 
@@ -252,7 +270,10 @@ def observable_covariance(
     return scale**2 * (fluctuating - G[a, b] * G[c, d]).reshape((count,) * 4)
 
 
-def metric_moments(net: MLP, x: Any, *, order: int = 4) -> Float[np.ndarray, "layer order"]:
+@checked
+def metric_moments(
+    net: WithoutSkips, x: Numbers, *, order: int = 4
+) -> Float[np.ndarray, "layer order"]:
     r"""Moments of the metric of one input, for any scale-invariant activation, at finite width.
 
     $$\widehat G^{(\ell+1)}=\widehat G^{(\ell)}\,\frac{C_W}{n_\ell}\sum_{j=1}^{n_\ell}\sigma(u_j)^2,

@@ -23,9 +23,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.gaussian import clipped, pair_moments
 from scalewise.networks import MLP
+from scalewise.networks._mlp import WithoutSkips
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._kernel_flow import KernelFlow
@@ -53,7 +55,8 @@ class Expansion(NamedTuple):
     pairs: int
 
 
-def expansion_parameter(net: MLP, flow: KernelFlow) -> Expansion:
+@checked
+def expansion_parameter(net: WithoutSkips, flow: KernelFlow) -> Expansion:
     r"""$\epsilon$ at every layer, at the network's own widths.
 
     All pairs are looked at where pairs times layers are 3000 at most (60 for an activation with kinks whose
@@ -99,8 +102,9 @@ def expansion_parameter(net: MLP, flow: KernelFlow) -> Expansion:
     return Expansion(np.maximum(best, np.max(V / (below * A * B), axis=1)), len(a))
 
 
+@checked
 def pair_vertex(
-    net: MLP,
+    net: WithoutSkips,
     A: Float[np.ndarray, "layer pair"],
     B: Float[np.ndarray, "layer pair"],
     C: Float[np.ndarray, "layer pair"],
@@ -220,8 +224,9 @@ def _radii(count: int) -> tuple[np.ndarray, np.ndarray]:
     return t[seen], weight[seen]
 
 
+@checked
 def pairs_to_watch(
-    net: MLP, x: Float[np.ndarray, "sample feature"]
+    net: WithoutSkips, x: Float[np.ndarray, "sample feature"]
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """Which pairs of inputs `expansion_parameter` looks at: numbers of the first and of the second.
 

@@ -1,15 +1,17 @@
 r"""The kernel $K$ and the NTK $\Theta$ through all layers, for many inputs at once.
 
 $$K^{(1)}_{ab}=C_b+\frac{C_W}{n_0}x_a\!\cdot x_b,\qquad
-  K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle_{K^{(\ell)}}$$
+  K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle_{K^{(\ell)}}+\gamma^2K^{(\ell)}_{ab}$$
 $$\Theta^{(1)}_{ab}=\lambda_b+\frac{\lambda_W}{n_0}x_a\!\cdot x_b,\qquad
   \Theta^{(\ell+1)}_{ab}=\lambda_b+\lambda_W\langle\sigma_a\sigma_b\rangle_{K^{(\ell)}}
-  +C_W\langle\sigma'_a\sigma'_b\rangle_{K^{(\ell)}}\Theta^{(\ell)}_{ab}$$
+  +\big(C_W\langle\sigma'_a\sigma'_b\rangle_{K^{(\ell)}}+\gamma^2\big)\Theta^{(\ell)}_{ab}$$
+with $\gamma=0$ where a layer does not skip the one below. What a weight and a skip connection give together is
+linear in the weight, whose mean is 0.
 
 A pair needs only itself and its two diagonal entries from the layer below. So the diagonal goes first,
 and then each tile of pairs passes through every layer while it is in cache.
 
-Source: PDLT (4.8), (4.118), (8.23), (8.63).
+Source: PDLT (4.8), (4.118), (8.23), (8.63); with skip connections (B.9), (B.11), their NTK derived.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
+from scalewise._checked import checked
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.networks._inputs import check_kernels
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
@@ -57,8 +60,9 @@ class KernelFlow:
     between: Float[np.ndarray, "_depth pair"] = field(default_factory=lambda: np.zeros((0, 0)))
 
 
+@checked
 def kernel_flow(
-    net: MLP,
+    net: Network,
     x: Float[np.ndarray, "sample feature"],
     *,
     layers: Sequence[int] | None = None,
@@ -91,8 +95,8 @@ def kernel_flow(
         )
     kept = tuple(range(1, net.depth + 1)) if layers is None else tuple(layers)
     deep = len(x) <= MOST_INPUTS and net.depth > EARLIEST + SHORTEST
-    if deep and net.activation.is_continuous:
-        flow = _deep_flow(net, x, kept, watched, ntk=ntk)
+    if deep and net.activation.is_continuous and not any(net.skips):
+        flow = _deep_flow(net.branch, x, kept, watched, ntk=ntk)
         if progress is not None:
             progress(len(x) * (len(x) + 1) // 2, len(x) * (len(x) + 1) // 2)
         return flow
@@ -102,7 +106,7 @@ def kernel_flow(
     both = np.empty((2 if ntk else 1, len(kept), count, count))
     K, Theta = both[0], both[1] if ntk else None
     done, total = 0, count * (count + 1) // 2
-    workspace = Workspace(KernelMap.scratch + 3, max(_TILE, count))
+    workspace = Workspace(KernelMap.scratch + 4, max(_TILE, count))
     slots = {layer: slot for slot, layer in enumerate(kept)}
     first, second = np.sort(watched, axis=0)
     between = np.empty((net.depth, first.size))
@@ -158,7 +162,7 @@ def _deep_flow(
 
 
 def _diagonal_flow(
-    net: MLP, x: np.ndarray, *, ntk: bool
+    net: Network, x: np.ndarray, *, ntk: bool
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[KernelMap]]:
     """Diagonals of K and Theta at every layer, and the map from each layer to the next."""
     square = np.einsum("af,af->a", x, x) / net.input_dim
@@ -167,12 +171,13 @@ def _diagonal_flow(
     flow, maps = [(K, Theta)], []
     for layer in range(1, net.depth):
         here = kernel_map(net.activation, K, slope=ntk)
-        K = net.C_b[layer] + net.C_W[layer] * here.diagonal
+        C_W, skip = net.C_W[layer], net.skips[layer] ** 2
+        K = net.C_b[layer] + C_W * here.diagonal + skip * K
         if here.diagonal_slope is not None:
             Theta = (
                 net.lambda_b[layer]
                 + net.lambda_W[layer] * here.diagonal
-                + net.C_W[layer] * here.diagonal_slope * Theta
+                + (C_W * here.diagonal_slope + skip) * Theta
             )
         check_kernels(net, layer + 1, K, power=1)
         flow.append((K, Theta))
@@ -190,7 +195,7 @@ def _tiles(count: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _carry(
-    net: MLP,
+    net: Network,
     x: np.ndarray,
     maps: list[KernelMap],
     tile: tuple[slice, slice],
@@ -202,7 +207,7 @@ def _carry(
     """Take one tile of pairs through the layers; yield it at each, up to the last."""
     rows, columns = tile
     shape = (rows.stop - rows.start, columns.stop - columns.start)
-    K, Theta, derivative, *work = workspace.take(shape)
+    K, Theta, derivative, below, *work = workspace.take(shape)
     slope = derivative if ntk else None
     np.matmul(x[rows], x[columns].T, out=K)
     np.multiply(K, net.lambda_W[0] / net.input_dim, out=Theta)
@@ -212,17 +217,23 @@ def _carry(
     for layer in range(1, last + 1):
         if layer > 1:
             here, i = maps[layer - 2], layer - 1
+            skip = net.skips[i] ** 2
             # The diagonal is known; at |c| = 1 it would only lengthen the series of its tile.
             np.fill_diagonal(K, 0.0)
+            if skip:
+                np.multiply(K, skip, out=below)
             here.apply(rows, columns, K, slope, work)
             if slope is not None:
                 slope *= net.C_W[i]
+                slope += skip
                 Theta *= slope
                 np.multiply(K, net.lambda_W[i], out=work[0])
                 Theta += work[0]
                 Theta += net.lambda_b[i]
             K *= net.C_W[i]
             K += net.C_b[i]
+            if skip:
+                K += below
         yield layer, K, Theta
 
 

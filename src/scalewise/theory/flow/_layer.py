@@ -34,6 +34,7 @@ from scalewise.theory.flow._pairs import (
     SECOND,
     THIRD,
     Pairs,
+    curvature,
     jacobian,
     moments_on_pairs,
     pair_sources,
@@ -133,15 +134,10 @@ class Expectations(abc.ABC):
 
     def bent(self, p: int, q: int, V: Tensor) -> Float[np.ndarray, "_estimate sample sample"]:
         r"""$\sum_{\gamma\delta}V_{\gamma\delta}\,\partial_{K_\gamma}\partial_{K_\delta}M_{pq}$."""
-        aabb = np.einsum("eaabb->eab", V)
-        aaab = np.einsum("eaaab->eab", V)
-        return (
-            0.25 * self.M(p + 4, q) * np.einsum("eaaaa->ea", V)[:, :, None]
-            + 0.25 * self.M(p, q + 4) * np.einsum("eaaaa->ea", V)[:, None]
-            + self.M(p + 2, q + 2) * (np.einsum("eabab->eab", V) + 0.5 * aabb)
-            + self.M(p + 3, q + 1) * aaab
-            + self.M(p + 1, q + 3) * aaab.swapaxes(1, 2)
-        )
+        estimates, count = V.shape[:2]
+        M = {(s, t): self.M(p + s, q + t).ravel() for s, t in SECOND}
+        on_pairs = V.reshape(estimates, count**2, count**2)
+        return curvature(M, Pairs.ordered(count), on_pairs).reshape(estimates, count, count)
 
 
 class _Evaluated(Expectations):

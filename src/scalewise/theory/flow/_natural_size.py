@@ -19,7 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks import MLP
+from scalewise._checked import checked
+from scalewise.networks._mlp import WithoutSkips
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.single._single_input import single_input_majorants
 
@@ -30,8 +31,9 @@ _INPUTS = (
 )
 
 
+@checked
 def natural_sizes(
-    net: MLP, K: Float[np.ndarray, "layer sample"], names: Sequence[str]
+    net: WithoutSkips, K: Float[np.ndarray, "layer sample"], names: Sequence[str]
 ) -> dict[str, Float[np.ndarray, " layer"]]:
     """The size of each observable whose own entries do not say it, at every layer.
 

@@ -52,7 +52,7 @@ _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; sam
 
 @dataclass(frozen=True)
 class Pairs:
-    """Unordered pairs of samples, and where each pair of two equal samples stands."""
+    """Pairs of samples, unordered unless made by `ordered`, and where each pair of two equal samples stands."""
 
     first: Int[np.ndarray, " pair"]
     second: Int[np.ndarray, " pair"]
@@ -64,6 +64,13 @@ class Pairs:
         first, second = np.triu_indices(count)
         index = np.empty((count, count), dtype=np.intp)
         index[first, second] = index[second, first] = np.arange(first.size)
+        return Pairs(first, second, index)
+
+    @staticmethod
+    def ordered(count: int) -> Pairs:
+        r"""All pairs $a,b$: what stands on samples, flattened."""
+        index = np.arange(count**2).reshape(count, count)
+        first, second = np.indices((count, count)).reshape(2, -1)
         return Pairs(first, second, index)
 
     @property

@@ -18,8 +18,10 @@ from graphlib import TopologicalSorter
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import checked
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.networks import MLP
+from scalewise.networks._mlp import WithoutSkips
 from scalewise.observables import OBSERVABLES, of_letter
 from scalewise.theory.flow._ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.flow._dntk import next_P, next_Q
@@ -146,8 +148,9 @@ def check_memory(net: MLP, samples: int, names: Sequence[str]) -> None:
         )
 
 
+@checked
 def tensor_flow(
-    net: MLP,
+    net: WithoutSkips,
     K: Float[np.ndarray, "layer sample sample"],
     Theta: Float[np.ndarray, "layer sample sample"] | None,
     letters: Sequence[str],

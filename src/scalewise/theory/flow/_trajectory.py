@@ -52,13 +52,13 @@ class Part:
         error: Beside the spread of the estimates.
     """
 
-    value: Float[np.ndarray, "_estimate ..."]
-    error: Float[np.ndarray, ...]
+    value: Float[np.ndarray, "_estimate *shape"]
+    error: Float[np.ndarray, "*shape"]
 
     @property
-    def spread(self) -> Float[np.ndarray, ...]:
+    def spread(self) -> Float[np.ndarray, "*_"]:
         """How far the estimates lie from one another."""
-        return np.std(self.value, axis=0)
+        return np.asarray(np.std(self.value, axis=0))
 
 
 Parts = Mapping[Hashable, Part]
@@ -110,11 +110,11 @@ class Stretch:
 
     def missed(
         self,
-        values: Float[np.ndarray, "node ..."],
-        allowed: Float[np.ndarray, ...],
+        values: Float[np.ndarray, "node *shape"],
+        allowed: Float[np.ndarray, "*shape"],
         *,
-        rounding: Float[np.ndarray, ...],
-    ) -> Float[np.ndarray, ...] | None:
+        rounding: Float[np.ndarray, "*shape"],
+    ) -> Float[np.ndarray, "*shape"] | None:
         """About what interpolation misses, the last two coefficients; ``None`` where it is too much.
 
         Args:
@@ -126,7 +126,7 @@ class Stretch:
         found = np.abs(np.tensordot(self.highest, values, 1))
         before, tail = found[0] + found[1], found[2] + found[3]
         noise = (tail <= rounding) & (tail >= _FALLS * before)
-        return tail if np.all((tail <= allowed) | noise) else None
+        return np.asarray(tail) if np.all((tail <= allowed) | noise) else None
 
 
 def lengths(first: int, depth: int) -> Iterator[int]:
@@ -180,7 +180,7 @@ class _Blend:
     stretch: Stretch
     values: dict[Hashable, Float[np.ndarray, "node _estimate ..."]]
     errors: dict[Hashable, Float[np.ndarray, "node ..."]]
-    tails: dict[Hashable, Float[np.ndarray, ...]]
+    tails: dict[Hashable, Float[np.ndarray, "*_"]]
 
     def at(self, layer: int) -> Parts:
         """Those of one layer."""

@@ -8,15 +8,14 @@ Source: PDLT (A.68)-(A.74).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from scalewise._checked import Positive, checked
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
-from scalewise.networks import MLP
-from scalewise.networks._network import check_network
+from scalewise.networks._mlp import WithoutSkips
 
 __all__ = [
     "OptimalDepth",
@@ -29,6 +28,7 @@ __all__ = [
 Source = str | Activation | Callable[[Any], Any]
 
 
+@checked
 def vertex_growth(source: Source) -> float:
     r"""$\nu$ in $V^{(L)}/nG^2\simeq\nu L/n$, at criticality.
 
@@ -61,7 +61,8 @@ def vertex_growth(source: Source) -> float:
     return float(record.coefficients["nu"])
 
 
-def optimal_aspect_ratio(nu: float, m1: float | int, m2: float | int) -> float:
+@checked
+def optimal_aspect_ratio(nu: Positive, m1: Positive, m2: Positive) -> float:
     r"""The aspect ratio at which the mutual information of two groups is largest.
 
     $$r^\star=\frac4{20+3m_1+3m_2}\,\frac1\nu$$
@@ -85,14 +86,11 @@ def optimal_aspect_ratio(nu: float, m1: float | int, m2: float | int) -> float:
         >>> print(f"{optimal_aspect_ratio(2 / 3, 5, 5):.4f}")
         0.1200
     """
-    if not all(math.isfinite(value) and value > 0 for value in (nu, m1, m2)):
-        raise ValueError(
-            f"`nu`, `m1` and `m2` must be positive and finite; got {nu}, {m1} and {m2}."
-        )
     return 4 / (20 + 3 * m1 + 3 * m2) / nu
 
 
-def optimal_information(m1: float | int, m2: float | int) -> float:
+@checked
+def optimal_information(m1: Positive, m2: Positive) -> float:
     r"""The mutual information at the optimal aspect ratio, for every activation the same.
 
     $$\mathcal I^\star=\frac23\,\frac{m_1m_2}{(20+3m_1+3m_2)^2}$$
@@ -114,7 +112,6 @@ def optimal_information(m1: float | int, m2: float | int) -> float:
         >>> print(f"{optimal_information(5, 5):.6e}")
         6.666667e-03
     """
-    optimal_aspect_ratio(1.0, m1, m2)  # refuses what is not positive
     return 2 / 3 * m1 * m2 / (20 + 3 * m1 + 3 * m2) ** 2
 
 
@@ -145,7 +142,8 @@ class OptimalDepth:
         )
 
 
-def optimal_depth(net: MLP) -> OptimalDepth:
+@checked
+def optimal_depth(net: WithoutSkips) -> OptimalDepth:
     r"""The depth that suits a network's activation, width and number of outputs.
 
     $$L^\star=r^\star n,\qquad r^\star=\frac4{20+3n_L}\,\frac1\nu$$
@@ -170,7 +168,6 @@ def optimal_depth(net: MLP) -> OptimalDepth:
         >>> print(f"{best.depth:.6f}")
         12.000000
     """
-    check_network(net)
     if not net.hidden_widths:
         raise ValueError("The optimal depth is a multiple of the width; give `net` a hidden layer.")
     nu = vertex_growth(net.activation)

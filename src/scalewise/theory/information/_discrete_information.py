@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import FiniteNumber, checked
+from scalewise.networks._numbers import Numbers
 
 __all__ = [
     "boltzmann_distribution",
@@ -26,7 +28,8 @@ __all__ = [
 ]
 
 
-def entropy(p: Any) -> float:
+@checked
+def entropy(p: Numbers) -> float:
     r"""$\mathcal S[p]=-\sum_xp(x)\log p(x)$.
 
     Args:
@@ -50,7 +53,8 @@ def entropy(p: Any) -> float:
     return float(-np.sum(seen * np.log(seen))) + 0.0
 
 
-def cross_entropy(p: Any, q: Any) -> float:
+@checked
+def cross_entropy(p: Numbers, q: Numbers) -> float:
     r"""$\mathcal S[p,q]=-\sum_xp(x)\log q(x)$.
 
     Args:
@@ -77,7 +81,8 @@ def cross_entropy(p: Any, q: Any) -> float:
     return float(-np.sum(first[seen] * np.log(second[seen])))
 
 
-def kl_divergence(p: Any, q: Any) -> float:
+@checked
+def kl_divergence(p: Numbers, q: Numbers) -> float:
     r"""$KL[p\|q]=\sum_xp(x)\log\frac{p(x)}{q(x)}=\mathcal S[p,q]-\mathcal S[p]$.
 
     Args:
@@ -100,7 +105,8 @@ def kl_divergence(p: Any, q: Any) -> float:
     return cross_entropy(p, q) - entropy(p)
 
 
-def mutual_information(p: Any) -> float:
+@checked
+def mutual_information(p: Numbers) -> float:
     r"""$\mathcal I=\mathcal S_x+\mathcal S_y-\mathcal S_{xy}$, the divergence from independence.
 
     Args:
@@ -123,7 +129,8 @@ def mutual_information(p: Any) -> float:
     return entropy(table.sum(1)) + entropy(table.sum(0)) - entropy(table)
 
 
-def tripartite_information(p: Any) -> float:
+@checked
+def tripartite_information(p: Numbers) -> float:
     r"""What two variables tell of a third twice over.
 
     $$\mathcal I_3=\mathcal S_x+\mathcal S_y+\mathcal S_z-\mathcal S_{xy}-\mathcal S_{yz}
@@ -154,7 +161,8 @@ def tripartite_information(p: Any) -> float:
     return ones - twos + entropy(table)
 
 
-def boltzmann_distribution(energies: Any, beta: float) -> Float[np.ndarray, " state"]:
+@checked
+def boltzmann_distribution(energies: Numbers, beta: FiniteNumber) -> Float[np.ndarray, " state"]:
     r"""The distribution of largest entropy at a given mean energy, $p_i\propto e^{-\beta E_i}$.
 
     Args:
@@ -175,8 +183,8 @@ def boltzmann_distribution(energies: Any, beta: float) -> Float[np.ndarray, " st
         array([0.5, 0.5])
     """
     exponent = -beta * float_array("`energies`", energies).ravel()
-    if exponent.size == 0 or not np.all(np.isfinite(exponent)):
-        raise ValueError("`energies` and `beta` must be finite, and there must be a state.")
+    if not exponent.size:
+        raise ValueError("`energies` must hold the energy of at least one state; got none.")
     weights = np.exp(exponent - exponent.max())
     return weights / weights.sum()
 

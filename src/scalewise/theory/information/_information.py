@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import Count, Index, NotNegative, Positive, checked
 
 __all__ = [
     "conditional_variance",
@@ -30,7 +31,8 @@ __all__ = [
 ]
 
 
-def gaussian_entropy(K: float | Float[np.ndarray, "sample sample"], neurons: int = 1) -> float:
+@checked
+def gaussian_entropy(K: float | Float[np.ndarray, "sample sample"], neurons: Count = 1) -> float:
     r"""Entropy of neurons of an infinitely wide layer on given inputs.
 
     $$\mathcal S=\frac m2\log\det(2\pi eK)$$
@@ -52,14 +54,13 @@ def gaussian_entropy(K: float | Float[np.ndarray, "sample sample"], neurons: int
         >>> print(f"{gaussian_entropy(1.0):.6f}")
         1.418939
     """
-    if neurons < 1:
-        raise ValueError(f"`neurons` must be at least 1; got {neurons}.")
     kernel = _kernel(K)
     return 0.5 * neurons * (len(kernel) * math.log(2 * math.pi * math.e) + _log_det(kernel))
 
 
+@checked
 def gaussian_mutual_information(
-    K: Float[np.ndarray, "sample sample"], first: list[int], second: list[int], neurons: int = 1
+    K: Float[np.ndarray, "sample sample"], first: list[int], second: list[int], neurons: Count = 1
 ) -> float:
     r"""Mutual information of the same neurons on two groups of inputs, at infinite width.
 
@@ -96,7 +97,8 @@ def gaussian_mutual_information(
     return parts[0] + parts[1] - parts[2]
 
 
-def two_input_mutual_information(ratio: float) -> float:
+@checked
+def two_input_mutual_information(ratio: Positive) -> float:
     r"""Mutual information of one neuron on two inputs of equal norm, at infinite width.
 
     $$\mathcal I=\frac12\log\frac{(1+\rho)^2}{4\rho},\qquad\rho=\frac{K_{[2]}}{K_{[0]}}
@@ -120,12 +122,11 @@ def two_input_mutual_information(ratio: float) -> float:
         >>> print(f"{two_input_mutual_information(0.1):.6f}")
         0.553456
     """
-    if not (math.isfinite(ratio) and ratio > 0):
-        raise ValueError(f"`ratio` is K_[2]/K_[0] and must be positive and finite; got {ratio}.")
     return 0.5 * math.log((1 + ratio) ** 2 / (4 * ratio))
 
 
-def entropy_correction(neurons: int, x: float) -> tuple[float, float]:
+@checked
+def entropy_correction(neurons: Index, x: NotNegative) -> tuple[float, float]:
     r"""What finite width takes from the entropy of $m$ neurons, at two orders.
 
     $$-\frac{m^2+2m}{16}x^2,\qquad+\frac{m^3+10m^2+16m}{48}x^3,\qquad x=\frac V{n_{\ell-1}G^2}$$
@@ -148,12 +149,11 @@ def entropy_correction(neurons: int, x: float) -> tuple[float, float]:
         (-0.125, 0.20833333333333334)
     """
     m = neurons
-    if m < 0 or not (math.isfinite(x) and x >= 0):
-        raise ValueError(f"`neurons` and `x` must be at least 0 and finite; got {m} and {x}.")
     return -(m * m + 2 * m) / 16 * x**2, (m**3 + 10 * m**2 + 16 * m) / 48 * x**3
 
 
-def finite_width_entropy(G: float, x: float, neurons: int = 1) -> float:
+@checked
+def finite_width_entropy(G: float, x: float, neurons: Count = 1) -> float:
     r"""Entropy of $m$ neurons of a layer on one input, through $O(1/n^3)$.
 
     Args:
@@ -172,7 +172,8 @@ def finite_width_entropy(G: float, x: float, neurons: int = 1) -> float:
     return gaussian_entropy(G, neurons) + sum(entropy_correction(neurons, x))
 
 
-def finite_width_mutual_information(m1: int, m2: int, x: float) -> tuple[float, float]:
+@checked
+def finite_width_mutual_information(m1: Count, m2: Count, x: float) -> tuple[float, float]:
     r"""Mutual information of two groups of neurons of one layer on one input, at two orders.
 
     $$\frac{m_1m_2}8x^2,\qquad-\frac{m_1m_2(20+3m_1+3m_2)}{48}x^3$$
@@ -200,7 +201,8 @@ def finite_width_mutual_information(m1: int, m2: int, x: float) -> tuple[float, 
     return second, third
 
 
-def finite_width_tripartite_information(m1: int, m2: int, m3: int, x: float) -> float:
+@checked
+def finite_width_tripartite_information(m1: Count, m2: Count, m3: Count, x: float) -> float:
     r"""Tripartite information of three groups of neurons, leading order.
 
     $$\mathcal I_3=\frac{m_1m_2m_3}8x^3>0$$
@@ -224,7 +226,8 @@ def finite_width_tripartite_information(m1: int, m2: int, m3: int, x: float) -> 
     return m1 * m2 * m3 / 8 * x**3
 
 
-def conditional_variance(G: float, x: float, z: float | Float[np.ndarray, ...]) -> Any:
+@checked
+def conditional_variance(G: float, x: float, z: float | Float[np.ndarray, "*_"]) -> Any:
     r"""Variance of one neuron, given what another neuron of the layer answered to the same input.
 
     $$\mathbb E[z_2^2\,|\,z_1]=G+\tfrac12(z_1^2-G)\,x+O(1/n^2)$$

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import checked
 from scalewise.gaussian import pair_moment
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import check_network
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory._predict import predict
 from scalewise.theory.flow._kernel_flow import kernel_flow
 
@@ -83,7 +84,8 @@ class NoteKernels:
         return self.dot(_within("layer", layer, 1, len(self.Sigma_dot)))
 
 
-def note_kernels(net: MLP, x: Any) -> NoteKernels:
+@checked
+def note_kernels(net: WithoutSkips, x: Numbers) -> NoteKernels:
     r"""The note's forward kernels of a network.
 
     $$\Sigma^0=\sigma_w^2\frac{x\cdot x'}{d_0}+\sigma_b^2,\qquad
@@ -120,7 +122,8 @@ def note_kernels(net: MLP, x: Any) -> NoteKernels:
     return NoteKernels(K, np.array(slopes), net.C_b, net.C_W)
 
 
-def forward_factors(net: MLP, x: Any) -> Float[np.ndarray, "block sample sample"]:
+@checked
+def forward_factors(net: WithoutSkips, x: Numbers) -> Float[np.ndarray, "block sample sample"]:
     r"""$\langle h^{k-1}(x),h^{k-1}(x')\rangle/d_{k-1}\to(\Sigma^{k-1}-\sigma_b^2)/\sigma_w^2$ for each block.
 
     Args:
@@ -138,8 +141,9 @@ def forward_factors(net: MLP, x: Any) -> Float[np.ndarray, "block sample sample"
     return (kernels.Sigma - b) / w
 
 
+@checked
 def first_moment(
-    net: MLP, x: Any, *, layer: int | None = None
+    net: WithoutSkips, x: Numbers, *, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$M_{k,\ell}$ for every block $k\le\ell$.
 
@@ -167,8 +171,9 @@ def first_moment(
     return np.array([kernels.path(k, net.depth - 1) for k in range(1, ell + 1)])
 
 
+@checked
 def second_moment(
-    net: MLP, x: Any, *, layer: int | None = None
+    net: WithoutSkips, x: Numbers, *, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$Q_{k,\ell}$ for every block $k\le\ell$, at leading order.
 
@@ -217,7 +222,8 @@ def second_moment(
     return np.array(out[::-1])
 
 
-def output_variance(net: MLP, x: Any) -> Float[np.ndarray, "block sample sample"]:
+@checked
+def output_variance(net: WithoutSkips, x: Numbers) -> Float[np.ndarray, "block sample sample"]:
     r"""$V_{k,L}=Q_{k,L}-M_{k,L}^2$, which begins at order 1/n.
 
     $J_{k,L}$ is the NTK of a network that learns the biases of layer $k$ only, so with the tensors of that
@@ -257,7 +263,10 @@ def output_variance(net: MLP, x: Any) -> Float[np.ndarray, "block sample sample"
     return np.array(out)
 
 
-def cross_moment(net: MLP, x: Any, blocks: Sequence[int], *, layer: int | None = None) -> Pairs:
+@checked
+def cross_moment(
+    net: WithoutSkips, x: Numbers, blocks: Sequence[int], *, layer: int | None = None
+) -> Pairs:
     r"""$\mathbb E[J_{k,\ell}J_{k',\ell}]$ of two blocks; it does not vanish.
 
     $$\mathbb E[J_{k,\ell}J_{k',\ell}]=\prod_{i=k}^{k'-1}\dot\Sigma^i\;Q_{k',\ell}\quad(k<k'),\qquad
@@ -287,8 +296,9 @@ def cross_moment(net: MLP, x: Any, blocks: Sequence[int], *, layer: int | None =
     return note_kernels(net, x).path(k, other - 1) * second_moment(net, x, layer=ell)[other - 1]
 
 
+@checked
 def influence_mean(
-    net: MLP, x: Any, *, eta_0: float | int = 1.0, layer: int | None = None
+    net: WithoutSkips, x: Numbers, *, eta_0: float | int = 1.0, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$\mathbb E[\dot\Theta_{k,\ell}]=\eta_0\,\mathbb E[\phi\phi]\,M_{k,\ell}$ of a step on each block.
 
@@ -306,8 +316,9 @@ def influence_mean(
     return eta_0 * forward_factors(net, x)[: len(M)] * M
 
 
+@checked
 def influence_square(
-    net: MLP, x: Any, *, eta_0: float | int = 1.0, layer: int | None = None
+    net: WithoutSkips, x: Numbers, *, eta_0: float | int = 1.0, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$\mathbb E[\dot\Theta_{k,\ell}^2]=(\eta_0\,\mathbb E[\phi\phi])^2\,Q_{k,\ell}$.
 
@@ -323,7 +334,8 @@ def influence_square(
     return (eta_0 * forward_factors(net, x)[: len(Q)]) ** 2 * Q
 
 
-def ntk_in_ntk_parametrisation(net: MLP, x: Any) -> Pairs:
+@checked
+def ntk_in_ntk_parametrisation(net: WithoutSkips, x: Numbers) -> Pairs:
     r"""$\Theta^L=\sum_{k=1}^L\Sigma^{k-1}\prod_{i=k}^{L-1}\dot\Sigma^i$, weights $\sigma_ww/\sqrt d$.
 
     PDLT's $\Theta^{(L)}$ with $\lambda_W=C_W$ and $\lambda_b=C_b$; Jacot's kernel.
@@ -341,7 +353,8 @@ def ntk_in_ntk_parametrisation(net: MLP, x: Any) -> Pairs:
     return _over_blocks(kernels, kernels.Sigma)
 
 
-def ntk_in_standard_parametrisation(net: MLP, x: Any) -> Pairs:
+@checked
+def ntk_in_standard_parametrisation(net: WithoutSkips, x: Numbers) -> Pairs:
     r"""The same sum with $\mathbb E[\phi\phi]+1$ for $\Sigma^{k-1}$: plain weights and biases.
 
     The learning rate is 1/fan-in for weights and 1 for biases: PDLT's $\lambda_W=\lambda_b=1$.
@@ -379,7 +392,6 @@ def _moved(kernel: np.ndarray) -> np.ndarray:
 
 
 def _layer(net: MLP, layer: int | None) -> int:
-    check_network(net)
     if net.output_dim != 1:
         raise ValueError(
             f"The note's influences are those of a scalar output; the network has {net.output_dim}. "

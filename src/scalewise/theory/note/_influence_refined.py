@@ -10,14 +10,15 @@ below the top $S$ does not close. For corrections of order 1/n take PDLT's next-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import checked
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.networks import MLP
-from scalewise.networks._network import check_network
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory.note._influence import NoteKernels, note_kernels
 
 __all__ = ["RefinedMoments", "refined_moments", "row_overlap"]
@@ -43,7 +44,8 @@ class RefinedMoments:
     M: Float[np.ndarray, "block sample sample"]
 
 
-def row_overlap(net: MLP, x: Any, k: int) -> Pairs:
+@checked
+def row_overlap(net: WithoutSkips, x: Numbers, k: int) -> Pairs:
     r"""$T_{rs}$, $r\ne s$: the overlap of two rows of $W^k$ through the slopes that they feed.
 
     $$T_{rs}=\sum_j\mathbb E[\phi'(z^{k+1}_s)W^k_{sj}\,\phi'(z'^{k+1}_r)W^k_{rj}]
@@ -71,7 +73,8 @@ def row_overlap(net: MLP, x: Any, k: int) -> Pairs:
     return _overlap(net, note_kernels(net, x), k)
 
 
-def refined_moments(net: MLP, x: Any) -> RefinedMoments:
+@checked
+def refined_moments(net: WithoutSkips, x: Numbers) -> RefinedMoments:
     r"""$D_k$, $S_k$ and $T_k$ from the top down, with the entries as they should read.
 
     $$D_{L-1}=\sigma_w^2,\quad S_{L-1}=0,\qquad D_k=\sigma_w^2\mathbb E[\phi'\phi']_{k+1}D_{k+1}
@@ -154,7 +157,6 @@ def _mean(net: MLP, kernels: NoteKernels, index: int, p: int) -> Float[np.ndarra
 
 
 def _check(net: MLP) -> None:
-    check_network(net)
     if net.output_dim != 1:
         raise ValueError(
             f"The note's influences are those of a scalar output; the network has {net.output_dim}. "

@@ -1,22 +1,13 @@
-"""Networks with skip connections: flows, metric, and how to choose their branches."""
+"""Networks with skip connections: how to choose their branches, beyond what `predict` says of them."""
 
-from scalewise.theory.residual._residual import (
-    residual_flow,
-    residual_susceptibilities,
-)
-from scalewise.theory.residual._residual_design import (
-    block_norm,
+from scalewise.theory.residual._blocks import block_norm, residual_block_scale
+from scalewise.theory.residual._growth import (
     gamma_star,
     printed_gamma_star,
     printed_residual_growth,
     residual_aspect_ratio,
-    residual_block_scale,
     residual_growth,
-)
-from scalewise.theory.residual._residual_metric import residual_metric
-from scalewise.theory.residual._residual_single_input import (
-    printed_single_input,
-    residual_single_input,
+    residual_susceptibilities,
 )
 
 __all__ = [
@@ -24,12 +15,8 @@ __all__ = [
     "gamma_star",
     "printed_gamma_star",
     "printed_residual_growth",
-    "printed_single_input",
     "residual_aspect_ratio",
     "residual_block_scale",
-    "residual_flow",
     "residual_growth",
-    "residual_metric",
-    "residual_single_input",
     "residual_susceptibilities",
 ]

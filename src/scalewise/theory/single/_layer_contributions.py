@@ -8,12 +8,12 @@ Source: PDLT (9.28)-(9.30), (9.87)-(9.93).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks import MLP
+from scalewise._checked import checked
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory.single._single_input import single_input_flow
 
 __all__ = ["gradient_norms", "ntk_layer_contributions"]
@@ -27,7 +27,10 @@ def _propagators(chi_perp: np.ndarray) -> np.ndarray:
     return np.concatenate([np.cumprod(chi_perp[::-1], axis=0)[::-1], ones])
 
 
-def gradient_norms(net: MLP, x: Any = None, *, K1: Any = None) -> Tensor:
+@checked
+def gradient_norms(
+    net: WithoutSkips, x: Numbers | None = None, *, K1: Numbers | None = None
+) -> Tensor:
     r"""Mean squared chain-rule factor from the output back to every layer.
 
     $$\mathbb E\sum_j\Big(\frac{dz^{(L)}_i}{dz^{(\ell)}_j}\Big)^2
@@ -61,7 +64,10 @@ def gradient_norms(net: MLP, x: Any = None, *, K1: Any = None) -> Tensor:
     return _propagators(chi_perp)
 
 
-def ntk_layer_contributions(net: MLP, x: Any = None, *, K1: Any = None) -> tuple[Tensor, Tensor]:
+@checked
+def ntk_layer_contributions(
+    net: WithoutSkips, x: Numbers | None = None, *, K1: Numbers | None = None
+) -> tuple[Tensor, Tensor]:
     r"""What the biases and the weights of each layer contribute to the NTK of the output.
 
     $$\Theta^{(L)}=\sum_{\ell=1}^L\big[\lambda_b^{(\ell)}+\lambda_W^{(\ell)}\langle\sigma^2\rangle_

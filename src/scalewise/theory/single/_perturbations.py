@@ -29,17 +29,19 @@ Source: PDLT (5.15)-(5.48), (10.58)-(10.70). What carries $\delta K_{[1]}^2$ or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import Positive, checked
 from scalewise.gaussian import line_rule
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.single._single_input import SingleInputFlow, single_input_flow
@@ -54,6 +56,8 @@ __all__ = [
     "robustness",
 ]
 
+Function = Callable[[np.ndarray], np.ndarray]
+Jet = tuple[Function, Function, Function]
 Component = Float[np.ndarray, "layer input"]
 
 
@@ -95,6 +99,7 @@ class NearbyInputs:
         return assemble(self.Theta00 + self.ddTheta0, self.dTheta1, self.ddTheta2)
 
 
+@checked
 def project(M: Float[np.ndarray, "*batch two other"]) -> tuple[np.ndarray, ...]:
     r"""Components of symmetric two-by-two matrices in the $\gamma$ basis.
 
@@ -127,6 +132,7 @@ def project(M: Float[np.ndarray, "*batch two other"]) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in parts)
 
 
+@checked
 def assemble(
     zero: Float[np.ndarray, "*batch"],
     one: Float[np.ndarray, "*batch"],
@@ -148,7 +154,8 @@ def assemble(
     return np.stack([np.stack([plus, cross], -1), np.stack([cross, minus], -1)], -2)
 
 
-def nearby_inputs_flow(net: MLP, x0: Any, dx: Any) -> NearbyInputs:
+@checked
+def nearby_inputs_flow(net: WithoutSkips, x0: Numbers, dx: Numbers) -> NearbyInputs:
     r"""Kernel and NTK of $x_0\pm\frac12\delta x$ at every layer, to second order in $\delta x$.
 
     Any $\delta x$: along $x_0$ it changes the norm ($\delta K_{[1]}$, parallel), across it the
@@ -227,11 +234,12 @@ def _components(
     return NearbyInputs(single.K, dK1, ddK0, ddK2, single.Theta, dTheta1, ddTheta0, ddTheta2)
 
 
+@checked
 def nearby_expectation(
-    f: Sequence[Callable[[np.ndarray], np.ndarray]],
-    g: Sequence[Callable[[np.ndarray], np.ndarray]],
+    f: Jet,
+    g: Jet,
     *,
-    K00: float,
+    K00: Positive,
     dK1: float = 0.0,
     ddK0: float = 0.0,
     ddK2: float = 0.0,
@@ -268,13 +276,6 @@ def nearby_expectation(
         >>> print(f"{nearby_expectation(sine, sine, K00=1.0, ddK2=0.01):.7f}")
         0.4223324
     """
-    if len(f) != 3 or len(g) != 3:
-        raise ValueError(
-            "`f` and `g` must each be a function with its first two derivatives, three callables; "
-            f"got {len(f)} and {len(g)}."
-        )
-    if not (np.isfinite(K00) and K00 > 0):
-        raise ValueError(f"`K00` is a variance and must be positive and finite; got {K00}.")
     z, w = line_rule(np.array(K00), (), 3)
     f0, f1, f2 = (function(z) for function in f)
     g0, g1, g2 = (function(z) for function in g)
@@ -285,6 +286,7 @@ def nearby_expectation(
     return float(np.sum(w * total))
 
 
+@checked
 def robustness(flow: NearbyInputs) -> Component:
     r"""How much less than its neighbour an untrained input follows a trained one.
 
@@ -304,6 +306,7 @@ def robustness(flow: NearbyInputs) -> Component:
     return -tilt - 2 * flow.ddTheta2 / flow.Theta00 + tilt**2
 
 
+@checked
 def interpolation_variance(flow: NearbyInputs) -> Component:
     r"""Variance of the trained network at one input when the other was trained on.
 

@@ -51,9 +51,11 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array
+from scalewise._checked import checked
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs, check_kernels
-from scalewise.networks._network import check_network
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._numbers import Numbers
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import LineTable, estimates_of, line_table
 from scalewise.theory._tables._scan import scan
@@ -121,11 +123,12 @@ class SingleInputFlow:
     U: Tensor | None = None
 
 
+@checked
 def single_input_flow(
-    net: MLP,
-    x: Any = None,
+    net: WithoutSkips,
+    x: Numbers | None = None,
     *,
-    K1: Any = None,
+    K1: Numbers | None = None,
     C_b_nlo: float = 0.0,
     C_W_nlo: float = 0.0,
 ) -> SingleInputFlow:
@@ -160,12 +163,12 @@ def single_input_flow(
         >>> print(f"{flow.K[-1, 0]:.10f} {flow.V[-1, 0]:.10f} {flow.G1[-1, 0]:.10f}")
         0.1279047353 0.0393984430 -0.0682253714
     """
-    check_network(net)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return _flow(net, _first_kernel(net, x, K1), (C_b_nlo, C_W_nlo))
 
 
-def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
+@checked
+def single_input_vertex(net: WithoutSkips, K: Tensor) -> Tensor:
     r"""$V$ of each input alone, from its kernel at every layer; nothing else is computed.
 
     Args:
@@ -180,7 +183,6 @@ def single_input_vertex(net: MLP, K: Tensor) -> Tensor:
 
     Source: PDLT (5.109), (5.10).
     """
-    check_network(net)
     table = line_table(net.activation, VERTEX)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         m = _moments_of(table, K)

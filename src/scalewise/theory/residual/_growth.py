@@ -1,4 +1,4 @@
-r"""Designing residual networks: how fast they grow noisy, which $\gamma$ a depth wants, and blocks.
+r"""Designing residual networks: what is critical, how fast they grow noisy, and which $\gamma$ a depth wants.
 
 At criticality $V^{(L)}/nG^2\simeq\nu(\gamma)L/n$. With
 $c(\rho)=\mathrm{Cov}[\sigma^2(u),\sigma^2(v)]/\langle\sigma^2\rangle^2$ for two unit Gaussians of
@@ -12,35 +12,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
+from scalewise._checked import Count, FiniteNumber, Must, NotNegative, Positive, checked
 from scalewise.activations import Activation, activation
-from scalewise.critical import Criticality, criticality
+from scalewise.critical import Criticality, criticality, susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.theory.information._aspect_ratio import optimal_aspect_ratio, vertex_growth
 
 __all__ = [
-    "BlockScale",
-    "block_norm",
     "gamma_star",
     "printed_gamma_star",
     "printed_residual_growth",
     "residual_aspect_ratio",
-    "residual_block_scale",
     "residual_growth",
+    "residual_susceptibilities",
 ]
 
+Skip = Annotated[float | int, Must("a number from 0 to 1", lambda gamma: 0 <= gamma <= 1)]
 Source = str | Activation | Callable[[Any], Any]
 _TERMS = 20_000  # the coefficients of z|z| fall as p^(-7/2)
 
 
-def residual_growth(source: Source, gamma: float) -> float:
+@checked
+def residual_susceptibilities(
+    source: Source,
+    K: float | int | Float[np.ndarray, "*shape"],
+    C_W: NotNegative,
+    gamma: FiniteNumber,
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
+    r"""The susceptibilities of a residual network: those of its branch plus $\gamma^2$.
+
+    Args:
+        source: Name, callable or `Activation`.
+        K: Kernel of one input, preactivation².
+        C_W: Rescaled weight variance of the branch.
+        gamma: $\gamma$.
+
+    Returns:
+        $(\chi_\parallel,\chi_\perp)$, shaped like `K`, dimensionless.
+
+    Raises:
+        ValueError: As for `scalewise.critical.susceptibilities`.
+
+    Source: PDLT (B.15), (B.16).
+
+    Example:
+        >>> from scalewise.theory.residual import residual_susceptibilities
+        >>> print("{:.6f} {:.6f}".format(*residual_susceptibilities("relu", 3.0, 0.5, 0.75**0.5)))
+        1.000000 1.000000
+    """
+    parallel, perp = susceptibilities(source, K, C_W)
+    return np.asarray(parallel + gamma**2), np.asarray(perp + gamma**2)
+
+
+@checked
+def residual_growth(source: Source, gamma: Skip) -> float:
     r"""$\nu(\gamma)$ in $V^{(L)}/nG^2\simeq\nu L/n$ for a critical residual network.
 
     The memory of $\sigma^2$ splits into powers of $z$: of a scale-invariant activation the even part
@@ -66,7 +98,7 @@ def residual_growth(source: Source, gamma: float) -> float:
         >>> print(f"{residual_growth('tanh', 0.5**0.5):.6f} {residual_growth('relu', 0.5**0.5):.6f}")
         0.500000 5.442478
     """
-    return _growth(_critical(source, gamma), gamma)
+    return _growth(_critical(source), gamma)
 
 
 def _growth(record: Criticality, gamma: float) -> float:
@@ -85,7 +117,8 @@ def _growth(record: Criticality, gamma: float) -> float:
     return total / 3 if record.universality == "K*=0" else total
 
 
-def printed_residual_growth(source: Source, gamma: float) -> float:
+@checked
+def printed_residual_growth(source: Source, gamma: Skip) -> float:
     r"""$\nu(\gamma)$ as PDLT prints it: only the part of $\sigma^2$ quadratic in $z$ is remembered.
 
     $$\nu(\gamma)=(1-\gamma^2)\big[(1-\gamma^2)\nu_0+4\gamma^2\big],\qquad
@@ -108,12 +141,13 @@ def printed_residual_growth(source: Source, gamma: float) -> float:
         >>> print(f"{printed_residual_growth('relu', 0.5**0.5):.6f}")
         2.250000
     """
-    record, left = _critical(source, gamma), 1 - gamma**2
+    record, left = _critical(source), 1 - gamma**2
     total = left * (left * record.coefficients["vertex_source"] + 4 * gamma**2)
     return total / 3 if record.universality == "K*=0" else total
 
 
-def residual_aspect_ratio(source: Source, gamma: float, output_dim: int) -> float:
+@checked
+def residual_aspect_ratio(source: Source, gamma: Skip, output_dim: Count) -> float:
     r"""The optimal aspect ratio of a residual network.
 
     $$r^\star(\gamma)=\frac4{20+3n_L}\,\frac1{\nu(\gamma)}$$
@@ -139,7 +173,8 @@ def residual_aspect_ratio(source: Source, gamma: float, output_dim: int) -> floa
     return optimal_aspect_ratio(residual_growth(source, gamma), output_dim / 2, output_dim / 2)
 
 
-def gamma_star(source: Source, r: float, output_dim: int) -> float:
+@checked
+def gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
     r"""The $\gamma$ at which an aspect ratio is the optimal one.
 
     Args:
@@ -184,7 +219,8 @@ def gamma_star(source: Source, r: float, output_dim: int) -> float:
     return float(root)
 
 
-def printed_gamma_star(source: Source, r: float, output_dim: int) -> float:
+@checked
+def printed_gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
     r"""The $\gamma$ at which an aspect ratio is optimal by PDLT's $\nu(\gamma)$, in closed form.
 
     With $c=\nu_0$, $q=r^\star(0)/r$ and $x=\gamma^{\star2}$: $(1-x)[c+(4-c)x]=cq$. So
@@ -217,126 +253,12 @@ def printed_gamma_star(source: Source, r: float, output_dim: int) -> float:
     return math.sqrt(2 * c * (1 - q) / (2 * c - 4 + root))
 
 
-@dataclass(frozen=True)
-class BlockScale:
-    r"""The factor of a residual block that keeps the norm of the preactivations.
-
-    Args:
-        xi: $\xi$ in $z'=\xi R(z)+\gamma z$.
-        xi_error: Its standard error over the draws.
-        G_zz: Mean square of the preactivations, $\overline G_{zz}$.
-        G_RR: Mean square of the block, $\overline G_{RR}$.
-        G_Rz: Mean product of both, $\overline G_{Rz}$; 0 for a block that ends in fresh weights.
-    """
-
-    xi: float
-    xi_error: float
-    G_zz: float
-    G_RR: float
-    G_Rz: float
-
-
-def residual_block_scale(
-    block: Callable[[Float[np.ndarray, "sample neuron"]], Float[np.ndarray, "sample neuron"]],
-    z: Float[np.ndarray, "sample neuron"],
-    gamma: float,
-    *,
-    draws: int = 32,
-) -> BlockScale:
-    r"""Measure a residual block on given preactivations and solve for its factor.
-
-    $$(1-\gamma^2)\overline G_{zz}=\xi^2\overline G_{RR}+2\gamma\xi\overline G_{Rz}$$
-
-    Args:
-        block: $R$: from (samples, neurons) to the same shape, with fresh weights at every call.
-        z: Preactivations that enter the block, of any layer.
-        gamma: $\gamma$, from 0 to 1; at 1 only $\xi=0$ is left (or $-2\overline G_{Rz}/
-            \overline G_{RR}$).
-        draws: How often the block is called, at least 2.
-
-    Returns:
-        $\xi\ge0$ with its standard error and the three averages.
-
-    Raises:
-        ValueError: If an argument is out of range, the block changes the shape, or it returns
-            nothing but zeros or something not finite.
-
-    Source: PDLT (B.38)-(B.45); the root is derived. Whether the ratio of the norms within the block
-    grows exponentially with its own depth is not seen here: initialise the block critically.
-
-    Example:
-        >>> import numpy as np
-        >>> from scalewise.theory.residual import residual_block_scale
-        >>> rng = np.random.default_rng(0)
-        >>> def block(z):  # one ReLU layer at C_W = 2
-        ...     w = rng.normal(size=(200, 200)) * np.sqrt(2 / 200)
-        ...     return np.maximum(z, 0) @ w
-        >>> scale = residual_block_scale(block, rng.normal(size=(64, 200)), 0.6)
-        >>> bool(abs(scale.xi - 0.8) < 4 * scale.xi_error + 0.01)
-        True
-    """
-    points = np.asarray(z, dtype=np.float64)
-    if draws < 2 or not 0 <= gamma <= 1:
-        raise ValueError(
-            f"`draws` must be at least 2 and `gamma` from 0 to 1; got {draws} and {gamma}."
-        )
-    if points.ndim != 2 or not np.all(np.isfinite(points)) or not np.any(points):
-        raise ValueError(f"`z` must be a finite matrix, not all 0; got shape {points.shape}.")
-    G_zz = float(np.mean(points**2))
-    squares, products = [], []
-    for _ in range(draws):
-        R = np.asarray(block(points), dtype=np.float64)
-        if R.shape != points.shape:
-            raise ValueError(
-                f"`block` must keep the shape of its input; got {R.shape} for {points.shape}."
-            )
-        squares.append(float(np.mean(R**2)))
-        products.append(float(np.mean(R * points)))
-    total = np.array([np.mean(squares), np.mean(products)])
-    if not np.all(np.isfinite(total)) or not total[0]:
-        raise ValueError(
-            f"`block` returned values of mean square {total[0]}; no factor can scale that. Check "
-            "its weights."
-        )
-    xi = _block_root(G_zz, float(total[0]), float(total[1]), gamma)
-    # Leave one draw out at a time.
-    rest = (total * draws - np.stack([squares, products], axis=1)) / (draws - 1)
-    left_out = [_block_root(G_zz, a, b, gamma) for a, b in rest]
-    error = math.sqrt((draws - 1) * np.var(left_out))
-    return BlockScale(xi, error, G_zz, float(total[0]), float(total[1]))
-
-
-def block_norm(scale: BlockScale, gamma: float, xi: float) -> float:
-    r"""Mean square of the preactivations behind a block.
-
-    $$\overline G_{zz}'=\gamma^2\overline G_{zz}+2\gamma\xi\overline G_{Rz}
-      +\xi^2\overline G_{RR}$$
-
-    Args:
-        scale: The three averages, from `residual_block_scale`.
-        gamma: $\gamma$.
-        xi: $\xi$.
-
-    Source: PDLT (B.44).
-    """
-    return gamma**2 * scale.G_zz + 2 * gamma * xi * scale.G_Rz + xi**2 * scale.G_RR
-
-
-def _block_root(G_zz: float, G_RR: float, G_Rz: float, gamma: float) -> float:
-    inside = (gamma * G_Rz) ** 2 + (1 - gamma**2) * G_RR * G_zz
-    return (math.sqrt(inside) - gamma * G_Rz) / G_RR
-
-
-def _critical(source: Source, gamma: float) -> Criticality:
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"`gamma` must be from 0 to 1 at criticality; got {gamma}.")
+def _critical(source: Source) -> Criticality:
     vertex_growth(source)  # refuses what has no critical point
     return criticality(source)
 
 
 def _target(sigma: Activation, r: float, output_dim: int) -> float:
-    if not (math.isfinite(r) and r > 0):
-        raise ValueError(f"`r` is an aspect ratio and must be positive and finite; got {r}.")
     return optimal_aspect_ratio(r, output_dim / 2, output_dim / 2)
 
 

@@ -1,0 +1,100 @@
+r"""Residual networks and one input: vertex and NLO metric from tables and covariances of two layers, at any depth.
+
+In the notation of `_vertex`, with $\delta K^{(\ell)}=\sum_{k<\ell}g_{\ell k}\,\xi^{(k)}[\sigma^2]$,
+$A=n\,\mathrm{Cov}[\delta K,\delta K]$, $V=A+2\beta$ and $\chi_\parallel=C_Wg'+\gamma^2$,
+$$A^{(\ell+1)}=\chi_\parallel^2A^{(\ell)}+2C_W\chi_\parallel\sum_{k<\ell}g_{\ell k}\,c_{\ell k}
+  +C_W^2c_{\ell\ell},\qquad c_{\ell k}=\mathrm{Cov}[\sigma^2(z^{(\ell)}),\sigma^2(z^{(k)})],$$
+$$\beta^{(\ell+1)}=\gamma^2\big[\chi_\parallel\beta^{(\ell)}+2C_Wg'(K^{(\ell)})^2\big],\qquad
+G^{\{1\}(\ell+1)}=\chi_\parallel G^{\{1\}(\ell)}+\tfrac{C_W}2\Big[g''A^{(\ell)}
+  +\sum_{k<\ell}g_{\ell k}\,\mathrm{Cov}[(\sigma^2)''(z^{(\ell)}),\sigma^2(z^{(k)})]\Big].$$
+
+Source: derived; for a linear activation, and for every activation at $\gamma=0$, it is PDLT (B.26), (5.109) and
+(5.110).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.gaussian import SHAKES, shaken, two_input_covariances, with_shakes
+from scalewise.networks import Network
+from scalewise.theory._tables._line_moments import preactivation_names
+from scalewise.theory._tables._line_table import estimates_of, line_table
+from scalewise.theory.residual._metric import own_past
+from scalewise.theory.residual._vertex import memory
+
+__all__ = ["one_input"]
+
+Layers = Float[np.ndarray, "layer ..."]
+Expectations = dict[tuple[str, int], np.ndarray]
+
+
+def one_input(net: Network, K: Float[np.ndarray, "layer 1 1"]) -> dict[str, tuple[Layers, Layers]]:
+    r"""$V$, and $G^{\{1\}}$ where the activation is continuous, with their errors, by letter.
+
+    Args:
+        net: The residual network.
+        K: Its kernel.
+    """
+    values, errors = _expectations(net, K[:, :, 0])
+    runs = [_recursion(net, K[:, 0, 0], values)]
+    for seed in range(SHAKES):
+        moved = {
+            key: shaken(value, errors[key], (seed, place))
+            for place, (key, value) in enumerate(values.items())
+        }
+        runs.append(_recursion(net, K[:, 0, 0], moved))
+    V, G1 = (with_shakes([run[place][None] for run in runs]) for place in (0, 1))
+    found = {"V": [part.reshape(-1, 1, 1, 1, 1) for part in V]}
+    if net.activation.is_continuous:
+        found["G1"] = [part.reshape(-1, 1, 1) for part in G1]
+    return {letter: (value, error) for letter, (value, error) in found.items()}
+
+
+def _expectations(
+    net: Network, K: Float[np.ndarray, "layer 1"]
+) -> tuple[Expectations, Expectations]:
+    """By name and layer: of the layer from tables, and those that it has with each layer below; their errors."""
+    sigma = net.activation
+    table = estimates_of(line_table(sigma, preactivation_names(sigma)), K)
+    values, errors = (
+        {(name, m): entry for name, of_all in known.items() for m, entry in enumerate(of_all)}
+        for known in table
+    )
+    remembered = memory(net)
+    for m in range(1, net.depth - 1):
+        seen = np.flatnonzero(remembered[:m, m])
+        if not seen.size:
+            continue
+        early = K[seen, 0]
+        late, cross = np.full(seen.size, K[m, 0]), remembered[seen, m] * early
+        found = {"own": two_input_covariances(sigma, (late, early, cross), [_SQUARES])[_SQUARES]}
+        if sigma.is_continuous:
+            found["curved"] = own_past(sigma, late, early, cross)
+        for name, estimate in found.items():
+            values[name, m], errors[name, m] = np.zeros((2, m))
+            values[name, m][seen], errors[name, m][seen] = estimate.value, estimate.error
+    return values, errors
+
+
+_SQUARES = ((0, 0, 0, 0), 0b1100)  # Cov[σ²(z_a), σ²(z_b)]
+
+
+def _recursion(
+    net: Network, K: Float[np.ndarray, " layer"], E: Expectations
+) -> Float[np.ndarray, "2 layer"]:
+    r"""$V$ and $G^{\{1\}}$."""
+    g, out = np.zeros(0), np.zeros((2, net.depth))
+    A, beta, G1 = 0.0, 0.0, 0.0
+    for m in range(net.depth - 1):
+        C_W, skip, n = net.C_W[m + 1], net.skips[m + 1] ** 2, net.widths[m + 1]
+        slope, bend, spread = (float(E[name, m][0]) for name in ("g1", "g2", "vss"))
+        own, curved = (E.get((name, m), 0 * g) for name in ("own", "curved"))
+        chi = skip + C_W * slope
+        G1 = chi * G1 + C_W * (0.5 * bend * A + float(g @ curved) / n)
+        A = chi**2 * A + C_W * (2 * chi * float(g @ own) + C_W * spread) / n
+        beta = skip * (chi * beta + 2 * C_W * slope * K[m] ** 2 / n)
+        g = np.append(chi * g, C_W)
+        out[:, m + 1] = n * (A + 2 * beta), n * G1
+    return out

@@ -1,0 +1,83 @@
+r"""What `predict` says of a network with skip connections beyond its kernel and NTK.
+
+The small parameter is the one of networks without, $\epsilon=\max_{a\le b}V_{(ab)(ab)}/nK_{aa}K_{bb}$. Its
+vertex is that of a few inputs, chosen by their norms alone, so that it is the same whatever is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.networks import Network
+from scalewise.theory.flow._expansion import Expansion
+from scalewise.theory.flow._pairs import Pairs
+from scalewise.theory.residual._metric import drift
+from scalewise.theory.residual._one_input import one_input
+from scalewise.theory.residual._vertex import fluctuations, vertices
+
+__all__ = ["residual_tensors"]
+
+_WATCHED = 24  # layers times inputs: a vertex of them takes a second
+Samples = Float[np.ndarray, "layer sample sample"]
+Tensors = dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "layer ..."]]]
+
+
+def residual_tensors(
+    net: Network, K: Samples, letters: Collection[str]
+) -> tuple[Tensors, Expansion]:
+    r"""Tensors at every layer with their errors, by letter, and the small parameter.
+
+    Args:
+        net: The network.
+        K: Its kernel at every layer.
+        letters: Which of $V$ and $G^{\{1\}}$.
+
+    Raises:
+        ValueError: If an expectation does not converge, or there are too many inputs and layers for a vertex.
+    """
+    few = _watched(net, K[0])
+    some = K[:, few][:, :, few]
+    if len(few) == K.shape[1]:  # one vertex for both
+        near = found = _tensors(net, K, {"V", *letters})
+    else:
+        near, found = _tensors(net, some, {"V"}), _tensors(net, K, letters)
+    return {letter: found[letter] for letter in letters}, _expansion(net, some, near["V"][0])
+
+
+def _tensors(net: Network, K: Samples, letters: Collection[str]) -> Tensors:
+    if not letters:
+        return {}
+    count = K.shape[1]
+    if count == 1:
+        return one_input(net, K)
+    pairs = Pairs.of(count)
+    runs = fluctuations(net, K, pairs)
+    steps = {
+        "V": lambda: vertices(runs, K, pairs),
+        "G1": lambda: drift(net, K, pairs, runs),
+    }
+    return {letter: steps[letter]() for letter in letters}
+
+
+def _watched(net: Network, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:
+    """Numbers of the inputs whose vertex is looked at: evenly over the norms, in an order of their own."""
+    K, rows = np.diagonal(first), first.sum(axis=1)
+    order = np.lexsort((rows, K))
+    room = max(1, _WATCHED // max(1, net.depth - 1))
+    if room == 1:
+        return order[len(order) // 2 :][:1]
+    place = np.linspace(0, len(order) - 1, min(room, len(order))).round().astype(int)
+    return np.sort(order[place])
+
+
+def _expansion(
+    net: Network, K: Samples, V: Float[np.ndarray, "layer sample sample sample sample"]
+) -> Expansion:
+    below = np.array(net.widths[:-1], dtype=np.float64)
+    own = np.einsum("laa->la", K)
+    relative = np.einsum("labab->lab", V) / (own[:, :, None] * own[:, None])
+    count = K.shape[1]
+    return Expansion(relative.max(axis=(1, 2)) / below, count * (count - 1) // 2)
