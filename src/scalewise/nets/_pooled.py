@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import checked
+
 __all__ = ["pooled"]
 
 
+@checked
 def pooled(parts: xr.Dataset, dim: str = "seed") -> xr.Dataset:
     r"""Take independent ensembles of equal size for one: what `sweep` gives when it splits `measure` over seeds.
 

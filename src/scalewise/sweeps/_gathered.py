@@ -160,7 +160,7 @@ class Gathered:
                 dtype=kind,
                 fill_value=_empty(kind),
                 dimension_names=self._dims(str(name)),
-                attributes=_plain(variable.attrs),
+                attributes=_storable(variable.attrs),
             )
 
     def _reopen(self) -> None:
@@ -202,7 +202,7 @@ def _empty(kind: np.dtype) -> Any:
     return np.nan if kind.kind in "fc" else "" if kind.kind == "T" else 0
 
 
-def _plain(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+def _storable(attributes: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(k): v.tolist() if hasattr(v, "tolist") else v for k, v in attributes.items()}
 
 

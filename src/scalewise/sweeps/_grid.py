@@ -90,7 +90,7 @@ def _axis(name: str, given: Any) -> tuple[list[Any], list[Any]]:
                 f"`grid[{name!r}]` must have one axis; got {shown(given)}. Give one name to each axis, or a "
                 "dictionary from labels to values."
             )
-        values = labels = [*map(_plain, given)]
+        values = labels = [*map(_as_python, given)]
     if not labels:
         raise ValueError(f"`grid[{name!r}]` must have at least one value; got none.")
     labels_of_kinds = {_kind(label) for label in labels}
@@ -106,7 +106,7 @@ def _axis(name: str, given: Any) -> tuple[list[Any], list[Any]]:
     return labels, values
 
 
-def _plain(value: Any) -> Any:
+def _as_python(value: Any) -> Any:
     """A number of NumPy as Python's."""
     return value.item() if isinstance(value, np.generic) else value
 
