@@ -34,8 +34,15 @@ SAMPLING = ("experiments", "report", "docs")
 
 
 def _quick(quick: bool) -> None:
-    if QUICK and "jax" in sys.modules:
-        sys.modules["jax"].config.update("jax_disable_most_optimizations", quick)
+    # Kept where processes that a test starts find it and compile alike: some compare bits.
+    name, value = "JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(quick))
+    if not QUICK or os.environ.get(name) == value:
+        return
+    os.environ[name] = value
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        jax.config.update(name.lower(), quick)
+        jax.clear_caches()
 
 
 @pytest.hookimpl(wrapper=True)
