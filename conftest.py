@@ -7,9 +7,11 @@ others are not. ``CHECK_CALLS=all`` checks every call.
 """
 
 import functools
+import gc
 import inspect
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,10 +25,46 @@ import pytest
 _check = jaxtyping.jaxtyped
 _calls: Counter[object] = Counter()
 
+# Most programs of JAX run for a moment in one test, and to optimise them takes longer than to run them. Flags of
+# one's own go before: XLA_FLAGS=--xla_cpu_use_fusion_emitters=true compiles as for users.
+FLAGS = "--xla_cpu_use_fusion_emitters=false"
+QUICK = os.environ.setdefault("XLA_FLAGS", FLAGS) == FLAGS
+# Here ensembles run for longer than they are compiled, as where a test is marked `optimised`.
+SAMPLING = ("experiments", "report", "docs")
 
-def pytest_runtest_setup() -> None:
-    """Every test starts to count anew."""
+
+def _quick(quick: bool) -> None:
+    # Kept where processes that a test starts find it and compile alike: some compare bits.
+    name, value = "JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(quick))
+    if not QUICK or os.environ.get(name) == value:
+        return
+    os.environ[name] = value
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        jax.config.update(name.lower(), quick)
+        jax.clear_caches()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """What is imported stays: the collector of garbage need not go through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_pycollect_makemodule() -> None:
+    """Activations of a module are compiled when it is imported."""
+    _quick(True)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Every test starts to count anew, and says whether its programs are worth optimising."""
     _calls.clear()
+    _quick(item.path.parent.name not in SAMPLING and item.get_closest_marker("optimised") is None)
 
 
 def _sampled(function: Callable[..., Any], checker: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,8 @@ import scalewise.nets
 from scalewise.cli import main
 from scalewise.cli._app import app
 
+pytestmark = pytest.mark.optimised
+
 TINY = ("--depth", "3", "--width", "8", "--output-dim", "2", "--samples", "2")
 
 

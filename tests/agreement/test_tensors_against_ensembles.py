@@ -24,6 +24,7 @@ def network(name: str, width: object) -> sw.MLP:
     return sw.MLP(4, width, name, input_dim=4, output_dim=2, **own)
 
 
+@pytest.mark.optimised
 @pytest.mark.covers("B11")
 @pytest.mark.parametrize(("name", "width"), [*((name, 32) for name in ACTIVATIONS), ("gelu", 96)])
 def test_ntk_statistics_at_a_width(name: str, width: int) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 import scalewise as sw
 
+pytestmark = pytest.mark.optimised
+
 X = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [0.9, -0.1, 0.4, 1.2]])
 DEPTH = 5
 

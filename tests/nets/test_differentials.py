@@ -157,6 +157,7 @@ def test_an_ensemble_is_its_networks_one_by_one() -> None:
 
 
 @pytest.mark.covers("C6")
+@pytest.mark.optimised
 def test_averaging_over_the_last_weights_keeps_the_mean() -> None:
     """Stein's identity, with everything different from 1; and it is worth the trouble."""
     net = sw.MLP(

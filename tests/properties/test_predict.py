@@ -213,11 +213,11 @@ def told_apart(one: xr.Dataset, other: xr.Dataset) -> list[str]:
 # depth, every how many of the names are asked for alone, and whether in pairs.
 CASES = {
     "linear": (3, 3, 1, True),
-    "tanh": (5, 3, 2, False),
+    "tanh": (4, 3, 2, False),
     "sin": (2, 3, 1, False),
     "gelu": (1, 4, 1, True),
     "softplus": (3, 2, 4, False),
-    "relu": (4, 3, 1, False),
+    "relu": (4, 3, 2, False),
     "hard_tanh": (2, 2, 4, False),
     "perceptron": (3, 3, 1, True),
 }
