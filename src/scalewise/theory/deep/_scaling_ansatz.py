@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -44,8 +43,15 @@ class ScalingFit:
     residual: float
 
 
+def _series(values: Any) -> np.ndarray:
+    found = float_array("`values`", values)
+    if not found.ndim:
+        raise TypeError
+    return found
+
+
 # What comes before the first layer that is fitted may be anything, 0/0 for example.
-Series = Annotated[Any, Must("numbers, one for each layer", to=partial(float_array, "`values`"))]
+Series = Annotated[Any, Must("numbers, one for each layer", to=_series)]
 
 
 @checked
