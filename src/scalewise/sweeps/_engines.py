@@ -143,11 +143,21 @@ def _processes(count: int) -> Iterator[Any]:
         }
         workers = subprocess.Popen(command, env=environment)
         try:
-            client.wait_for_workers(count, timeout=_START)
+            _await(client, count)
             yield client
         finally:
             workers.terminate()
             workers.wait()
+
+
+def _await(client: Any, count: int) -> None:
+    try:
+        client.wait_for_workers(count, timeout=_START)
+    except TimeoutError:
+        raise ValueError(
+            f"`client`: {count} processes of this machine did not start within {_START} s. Pass fewer, or client=0 "
+            "to compute in this one."
+        ) from None
 
 
 def _reached(address: str) -> Any:
