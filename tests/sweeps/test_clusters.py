@@ -187,6 +187,25 @@ def test_a_script_without_a_guard_can_use_the_cores_of_its_machine(tmp_path: Pat
     assert child.stderr == ""
 
 
+def test_an_interrupt_leaves_what_is_finished_and_nothing_else(
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster.workers(2)
+
+    def interrupt(done: int, of: int) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    cell = partial(spectrum, slow=0.05)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(cell, GRID, store=tmp_path / "run", client=cluster.address, progress=interrupt)
+    assert len([*(tmp_path / "run" / "cells").iterdir()]) == 5
+    assert not (tmp_path / "run" / "writing.json").exists()
+    assert capfd.readouterr().err == ""
+    whole = sweep(cell, GRID, store=tmp_path / "run", client=cluster.client)
+    xr.testing.assert_identical(bare(whole), bare(sweep(spectrum, GRID, client=0)))
+
+
 def test_a_cell_that_cannot_be_sent_is_told(cluster: Cluster, tmp_path: Path) -> None:
     cluster.workers(1)
     with (

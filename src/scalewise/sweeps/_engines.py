@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from tempfile import TemporaryDirectory
@@ -36,7 +36,7 @@ _WORTH = 20.0  # seconds that a cluster of this machine should save before it is
 
 def compute(
     function: Callable[..., Any], cells: Cells, count: int, client: Any = None
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Compute cells, and tell what became of each as it ends.
 
     Args:
@@ -141,7 +141,8 @@ def _processes(count: int) -> Iterator[Any]:
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "DASK_LOGGING__DISTRIBUTED": "critical",
         }
-        workers = subprocess.Popen(command, env=environment)
+        # An interrupt of the keyboard is for this process, which ends them.
+        workers = subprocess.Popen(command, env=environment, start_new_session=True)
         try:
             _await(client, count)
             yield client

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -110,9 +111,12 @@ def sweep(
         todo = [k for k in range(axes.size) if not known.has(k, failed=not retry)]
         report.add(axes.size - len(todo))
         if todo:
-            with connected(client) as engine:
-                given = ((k, _arguments(axes, k, record, offered)) for k in todo)
-                outcomes = compute(cell, given, len(todo), engine)
+            given = ((k, _arguments(axes, k, record, offered)) for k in todo)
+            # Closed before its client: what is on the way is then called off.
+            with (
+                connected(client) as engine,
+                closing(compute(cell, given, len(todo), engine)) as outcomes,
+            ):
                 for outcome in _in_turn(outcomes, todo, gathered):
                     _keep(outcome, gathered, known, record)
                     if record is not None and offered and known.has(outcome.cell, failed=False):
