@@ -78,6 +78,14 @@ def test_devices_do_not_talk(folder: Path) -> None:
     assert not [text.split(",")[0] for text in shared if re.search(words, text)]
 
 
+def test_no_product_takes_a_short_cut(folder: Path) -> None:
+    # A processor knows none; what an accelerator may do, a program says itself.
+    programs = [p.read_text() for p in (folder / "compiled").glob("*before_optimizations.txt")]
+    products = [line for text in programs for line in text.splitlines() if " dot(" in line]
+    assert len(products) > 100
+    assert not [line for line in products if "operand_precision={highest,highest}" not in line]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_accelerator_finds_the_same_from_the_same_numbers(monkeypatch, dtype) -> None:
     accelerated = by_jax(run, LAYERS, dtype=dtype)

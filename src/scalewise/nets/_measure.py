@@ -18,12 +18,12 @@ from scalewise.nets._arguments import (
     check_size,
     choose,
 )
+from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, Sums, run
 from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, degree, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import check_dtype
-from scalewise.nets._random import generator
 from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs, digest_of
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable

@@ -10,24 +10,13 @@ import numpy as np
 
 from scalewise.nets._devices import on_host, spread
 
-__all__ = ["generator", "network_keys", "normals", "philox", "take"]
+__all__ = ["network_keys", "normals", "philox", "take"]
 
 
 def network_keys(seed: int, stream: tuple[int, ...], indices: np.ndarray) -> np.ndarray:
     """A key (two words of 64 bits) for each network: seed, stream and index of the network alone."""
     first = np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)
     return np.stack([np.broadcast_to(first, indices.shape), indices.astype(np.uint64)], axis=1)
-
-
-def generator() -> str:
-    """Which generator the devices call for: other numbers, and so another ensemble for the same seed.
-
-    Philox and Threefry are ciphers: keys that differ in one bit give independent numbers. On a CPU
-    NumPy's ziggurat takes a third of the time that JAX needs to invert a distribution function, and
-    nothing is compiled; on an accelerator the numbers are made where they are used. So an ensemble
-    repeats bit for bit on the same kind of device, and within its standard errors on another.
-    """
-    return "philox" if on_host() else "threefry"
 
 
 def normals(keys: np.ndarray, *, count: int, dtype: str) -> Any:
