@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import many_devices
+import scalewise
 from many_devices import LAYERS, MEMORY, by_jax, run
 from scalewise.nets import _devices, _random, _sampler
 
@@ -30,6 +31,7 @@ def folder(tmp_path_factory):
         run(store=folder / "store", progress=stop)
     flags = f"--xla_force_host_platform_device_count={DEVICES} --xla_dump_to={folder / 'compiled'}"
     environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    environment["PYTHONPATH"] = str(Path(scalewise.__file__).parents[1])  # that which is tested
     subprocess.run(
         [sys.executable, many_devices.__file__, str(folder)],
         env={**environment, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
