@@ -30,9 +30,36 @@ of_ntk = row("nets/_ntk.py", MEANS)
 AGREE = "tests/agreement/test_residual_against_ensembles.py::"
 of_moments = row("nets/_moments.py", "tests/nets/test_moments.py")
 of_extrapolate = row("nets/_extrapolate.py", "tests/nets/test_extrapolate.py")
+SHARED = "tests/nets/test_devices.py"
+of_ensemble = row("nets/_ensemble.py", f"{SHARED}::test_four_devices_find_what_one_finds")
+of_devices = row(
+    "nets/_devices.py", f"{SHARED}::test_every_device_has_an_equal_part_within_the_memory"
+)
 of_differentials = row("nets/_differentials.py", "tests/nets/test_differentials.py")
 
 MUTANTS = (
+    of_devices("devices: the first alone", "(backend=chosen))", "(backend=chosen)[:1])"),
+    of_devices("devices: copies for parts", 'PartitionSpec("network")', "PartitionSpec()"),
+    of_ensemble(
+        "ensemble: what fills up a batch is kept",
+        "min(size, networks - index * size)",
+        "networks - index * size",
+    ),
+    of_ensemble(
+        "ensemble: a batch begins behind what filled the last",
+        "np.arange(index * size, index * size + filled(size)",
+        "np.arange(index * filled(size), (index + 1) * filled(size)",
+    ),
+    row("nets/_networks.py", f"{SHARED}::test_no_product_takes_a_short_cut")(
+        "precision: TF32 let in",
+        ', jax.default_matmul_precision("highest")',
+        ', jax.default_matmul_precision("default")',
+    ),
+    row("nets/_devices.py", f"{SHARED}::test_a_store_is_of_one_generator")(
+        "random numbers: one name for two generators",
+        'return "philox" if on_host() else "threefry"',
+        'return "philox" if on_host() else "philox"',
+    ),
     of_forward(
         "measured dH: bend without its NTK",
         '"xa,xyab,xzac->xyzabc", slopes[2], H, H',

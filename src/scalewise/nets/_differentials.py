@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, checked
+from scalewise.nets._devices import filled, spread
 from scalewise.nets._networks import (
     Dtype,
     Parameters,
@@ -148,9 +149,10 @@ def sample_differentials(
         # Unit variances and rates: networks that differ in these alone share one compilation.
         unit = replace(net, C_b=1.0, C_W=1.0, lambda_b=1.0, lambda_W=1.0)
         for start in range(0, networks, batch):
-            # The last batch is drawn whole and cut: one shape, one compilation.
-            draws = _draw(base, start + np.arange(batch), numbers, unit=unit, dtype=dtype)
-            parts.append(np.asarray(draws, np.float64))
+            # Drawn whole and cut, for the devices and so that the last batch is not compiled anew.
+            indices = spread(start + np.arange(filled(batch)))
+            draws = _draw(base, indices, numbers, unit=unit, dtype=dtype)
+            parts.append(np.asarray(draws, np.float64)[:batch])
     values = np.concatenate(parts)[:networks]
     return dict(zip(SAMPLED, values.T, strict=True))
 

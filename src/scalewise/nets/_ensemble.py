@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
+from scalewise.nets._devices import filled, on_host
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
@@ -45,8 +45,11 @@ class Ensemble:
 
 
 def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:
-    """Networks per batch: within the budget, and all batches nearly equal."""
-    budget = min(memory, CACHE) if jax.default_backend() == "cpu" else memory
+    """Networks per batch: within the budget, and all batches nearly equal.
+
+    How many devices share one does not count, so that a run is resumed, and added up, alike on any number.
+    """
+    budget = min(memory, CACHE) if on_host() else memory
     largest = max(1, min(networks, LARGEST_BATCH, budget // ensemble.bytes_per_network))
     return -(-networks // -(-networks // largest))
 
@@ -69,12 +72,12 @@ def run(
 
     def batch(index: int, written: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         sums = _restored(ensemble, written)
-        # The last batch is filled up and cut: a new size would be compiled anew.
-        indices = np.arange(index * size, (index + 1) * size, dtype=np.uint32)
+        # Batches are filled up, for the devices and so that the last is not compiled anew, and then cut.
+        indices = np.arange(index * size, index * size + filled(size), dtype=np.uint32)
         with precision(dtype):
             drawn = ensemble.draw(network_keys(seed, ensemble.stream, indices))
         for part, kind in ensemble.sums.items():
-            values = _finite(drawn[part][: networks - index * size], dtype)
+            values = _finite(drawn[part][: min(size, networks - index * size)], dtype)
             if part not in sums:
                 sums[part] = kind.empty(values.mean(axis=0))
             sums[part] = sums[part].add(values)

@@ -19,6 +19,7 @@ from scalewise.nets._arguments import (
     check_size,
     choose,
 )
+from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, Sums, run
 from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, degree, fit
@@ -67,20 +68,26 @@ def measure(
     1/n = 0 by a polynomial of degree 1 (two widths) or 2; the slope of the metric is ``metric_nlo``,
     that of the mean NTK ``ntk_nlo``.
 
+    The networks are shared out to all local devices of JAX; ``with jax.default_device(device):`` keeps
+    them on one.
+
     Args:
         net: The network: an `MLP`, or a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
             ``four_point_vertex`` are measured.
         x: (samples, features).
         networks: How many networks, for each width; at least 2, and 4 for what is a
             covariance: ``four_point_vertex``, ``ntk_A``, ``ntk_D``.
-        seed: Same seed, same numbers, whatever the batches.
+        seed: Same seed, same numbers, whatever the batches and however many devices of a kind share
+            them; processors and accelerators have different generators, which the attribute
+            ``random_numbers`` names.
         widths: First hidden widths to extrapolate from, two or more; the other hidden widths keep
             their ratios to it.
         observables: Names to measure, ``"all"``, or ``None``, by the same rule as in `predict`: what
             exists for the activation, and by default no vertex of more inputs than `predict` takes
             by default. The two slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`.
         dtype: ``"float32"`` or ``"float64"``, of the networks; sums are float64.
-        memory: Budget in bytes, or a text such as ``"1 GiB"``.
+        memory: Budget in bytes, or a text such as ``"1 GiB"``, of all devices together; each gets an
+            equal part of the networks, rounded up to a whole one.
         store: A folder, or an address of fsspec: the run is saved there after every batch, and the same
             call resumes it.
         progress: ``None``: a bar if the run takes over two seconds and standard error is a terminal;
@@ -123,6 +130,7 @@ def measure(
         "networks": networks,
         "seed": seed,
         "dtype": dtype,
+        "random_numbers": generator(),
         "widths": [] if widths is None else sorted(widths),
         "inputs": digest_of(x),
     }

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["network_keys", "normals", "take"]
+from scalewise.nets._devices import on_host, spread
+
+__all__ = ["network_keys", "normals", "philox", "take"]
 
 
 def network_keys(seed: int, stream: tuple[int, ...], indices: np.ndarray) -> np.ndarray:
@@ -19,24 +20,23 @@ def network_keys(seed: int, stream: tuple[int, ...], indices: np.ndarray) -> np.
 
 
 def normals(keys: np.ndarray, *, count: int, dtype: str) -> Any:
-    """Standard normal numbers, (networks, count).
+    """Standard normal numbers, (networks, count), spread over the devices."""
+    if on_host():
+        return spread(philox(keys, count=count, dtype=dtype))
+    words = np.stack([keys[:, 0] & 0xFFFFFFFF, keys[:, 1] ^ (keys[:, 0] >> 32)], axis=1)
+    return _threefry(spread(words.astype(np.uint32)), count=count, dtype=dtype)
 
-    Philox and Threefry are ciphers: keys that differ in one bit give independent numbers. On a CPU
-    NumPy's ziggurat takes a third of the time that JAX needs to invert a distribution function, and
-    nothing is compiled; on an accelerator the numbers are made where they are used. The two differ,
-    so an ensemble repeats bit for bit on the same kind of device.
-    """
-    if jax.default_backend() != "cpu":
-        words = np.stack([keys[:, 0] & 0xFFFFFFFF, keys[:, 1] ^ (keys[:, 0] >> 32)], axis=1)
-        return _device_normals(jnp.asarray(words.astype(np.uint32)), count=count, dtype=dtype)
+
+def philox(keys: np.ndarray, *, count: int, dtype: str) -> np.ndarray:
+    """The same on the host."""
     out = np.empty((len(keys), count), dtype)
     for row, key in zip(out, keys, strict=True):
         np.random.Generator(np.random.Philox(key=key)).standard_normal(dtype=row.dtype, out=row)
-    return jnp.asarray(out)
+    return out
 
 
 @partial(jax.jit, static_argnames=("count", "dtype"))
-def _device_normals(words: Any, *, count: int, dtype: str) -> Any:
+def _threefry(words: Any, *, count: int, dtype: str) -> Any:
     keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     return jax.vmap(lambda key: jax.random.normal(key, (count,), dtype))(keys)
 

@@ -7,7 +7,7 @@ $\xi,\eta$, and its preactivations are $R^T\xi$: as many numbers as there are sa
 $O(nN^2)$ instead of $O(n^2N)$ for each layer. What goes back through the layer meets $\eta$ too, `_ntk.py`.
 
 On a CPU the linear algebra is NumPy's, since XLA would take longer to compile it than it runs; on an
-accelerator the same lines are compiled by JAX.
+accelerator the same lines are compiled by JAX. Where the numbers are decides it, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.nets._devices import on_host
 from scalewise.nets._networks import slope
-from scalewise.nets._random import normals, take
+from scalewise.nets._random import normals, philox, take
 from scalewise.networks import Network
 
 __all__ = [
@@ -81,7 +82,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled = jax.jit(partial(function, jnp))
 
     def run(*arrays: Any) -> Any:
-        if jax.default_backend() != "cpu":
+        if any(isinstance(array, jax.Array) for array in jax.tree.leaves(arrays)):
             return compiled(*arrays)
         with np.errstate(over="ignore", invalid="ignore"):  # whoever reads the result refuses it
             return function(np, *arrays)
@@ -168,8 +169,7 @@ def draw_layers(
 
 def draw_numbers(keys: Any, count: int, dtype: str) -> Any:
     """Standard normal numbers for each key, as NumPy's or JAX's array, whichever will work on them."""
-    numbers = normals(keys, count=count, dtype=dtype)
-    return np.asarray(numbers) if jax.default_backend() == "cpu" else numbers
+    return (philox if on_host() else normals)(keys, count=count, dtype=dtype)
 
 
 def metrics(
