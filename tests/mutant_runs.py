@@ -35,6 +35,7 @@ LONGEST = (
     120  # seconds of computing that a test may take; one that a break makes hang has noticed it
 )
 OPTIONS = ("-x", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib")
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 AT = "at"  # the file in the folder of a child that says which test it runs
 
 
@@ -173,7 +174,7 @@ class Runs:
 
         try:
             while True:
-                while len(running) < (os.cpu_count() or 1) and (story := next(stories, None)):
+                while len(running) < CORES and (story := next(stories, None)):
                     goes_on(story, None)
                 if not running:
                     return

@@ -26,7 +26,7 @@ from importlib import import_module
 
 import breaks
 from breaks import Mutant
-from mutant_runs import PACKAGE, ROOT, Runs
+from mutant_runs import CORES, PACKAGE, ROOT, Runs
 
 KNOWN = ROOT / ".mutants.json"
 RECORD = ROOT / "docs" / "mutants.md"
@@ -124,7 +124,7 @@ def main(words: list[str]) -> int:
             runs.go()
     minutes = (time.monotonic() - start) / 60
     last = (
-        f"{len(new)} mutants run in {minutes:.1f} minutes on {os.cpu_count()} cores, "
+        f"{len(new)} mutants run in {minutes:.1f} minutes on {CORES} cores, "
         f"{runs.new_processes} of them in processes of their own."
     )
     if whole:

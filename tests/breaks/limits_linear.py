@@ -18,7 +18,6 @@ of_kernel = row("limits/maml/_kernels.py", KERNEL)
 of_words = row("limits/words/_word2vec.py", WORDS)
 of_word_runs = row("limits/words/_training.py", WORDS)
 of_analogies = row("limits/words/_analogies.py", WORDS)
-of_runs = row("limits/_runs.py", WORDS)
 of_tasks = row("experiments/_readers.py", TASKS)
 
 MUTANTS = (
@@ -195,16 +194,6 @@ MUTANTS = (
         "word2vec: the same draws in every block",
         "SeedSequence([settings.seed, index])",
         "SeedSequence([0, index])",
-    ),
-    of_runs(
-        "resumed runs: a finished step done again",
-        "_save(path, index + 1, state, wanted)",
-        "_save(path, index, state, wanted)",
-    ),
-    of_runs(
-        "resumed runs: other settings taken for the same",
-        "if differing:",
-        "if differing and not differing:",
     ),
     of_tasks(
         "tasks: support and query share drawings", "images[:, :, shots:]", "images[:, :, :shots]"
