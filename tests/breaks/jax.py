@@ -12,6 +12,7 @@ FORWARD = "tests/jax/test_forward.py"
 WRITTEN = f"{FORWARD}::test_attention_is_seen_however_it_is_written"
 WHERE = f"{FORWARD}::test_where_the_code_multiplies"
 LAWS = "tests/jax/test_laws.py::test_what_is_treated_by_name_or_by_shape_is_seen"
+WRAPPED = "tests/jax/test_optax.py::test_what_keeps_weights_is_refused_however_it_is_wrapped"
 of_trace = row("jax/_trace.py", WHERE)
 of_numbers = row("jax/_numbers.py", WHERE)
 of_look = row("jax/_look.py", f"{FORWARD}::test_what_is_not_seen_is_said")
@@ -99,7 +100,7 @@ MUTANTS = (
                "tests/jax/test_plan.py::test_means_and_zeros_and_types_are_kept"),
     of_optimizers("jax: small gradients only", "_degree(trial, _GREAT)\n    #", "_degree(trial, _SMALL)\n    #"),
     of_optimizers("jax: linear decay everywhere", "two > 1.5 * one", "two < 1.5 * one"),
-    of_optimizers("jax: weights kept", "    _check_weights_kept(trial)\n", ""),
+    of_optimizers("jax: weights kept", "    _check_weights_kept(trial)\n", "", WRAPPED),
     of_optimizers("jax: numbers shared by all", "    _check_shared_numbers(trial)\n", ""),
     of_optimizers("jax: weights of other entries", "(gradient.flat[0], weight.flat[0])", "(gradient.flat[0],) * 2"),
     of_optimizers("jax: every tensor tried as a matrix",
