@@ -45,7 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/peers_environment.py
 	$(BIN)/python benchmarks/run.py
 
-# Hours; killed, the same again goes on. A few at random: .venv/bin/python tests/mutants.py --sample 10
+# Most of an hour; killed, the same again goes on. A few at random: .venv/bin/python tests/mutants.py --sample 10
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 

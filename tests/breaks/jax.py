@@ -7,7 +7,6 @@ of_linen = row("jax/_linen.py", "tests/jax/test_describe.py::test_linen_layout")
 of_trees = row("jax/_trees.py", "tests/jax/test_describe.py")
 of_probe = row("jax/_probe.py", "tests/jax/test_describe.py")
 of_entries = row("jax/_entries.py", "tests/jax/test_plan.py")
-of_plan = row("jax/_plan.py", "tests/jax/test_plan.py")
 of_optax = row("jax/_optax.py", "tests/jax/test_optax.py::test_trajectories_by_hand")
 FORWARD = "tests/jax/test_forward.py"
 WRITTEN = f"{FORWARD}::test_attention_is_seen_however_it_is_written"
@@ -60,9 +59,6 @@ MUTANTS = (
     row("jax/_watched.py", SAME)(
         "jax verify: single entries of double size", "np.vdot(p, p).real", "np.vdot(p, p).real * 2"
     ),
-    row("jax/_verify.py", f"{VERIFY}::test_planted_mistakes_are_named")(
-        "jax verify: the user's setup forgotten", "(self.setup or self.own)(plan", "self.own(plan"
-    ),
     row("jax/_look.py", f"{VERIFY}::test_right_plans_are_silent")(
         "jax verify: what multiplies an output counted after it",
         "Multiplied(m.before * m.inside, m.after)", "m",
@@ -83,12 +79,6 @@ MUTANTS = (
         "jax: gradients times epsilon", "lambda name: 1 / factors[name].eps", "lambda name: factors[name].eps"
     ),
     of_optax("jax: updates unscaled", "lambda name: factors[name].lr, like", "lambda name: 1.0, like"),
-    of_optax(
-        "jax: what optimisers make of whole numbers",
-        "tree if like is None else like",
-        "tree",
-        "tests/jax/test_optax.py::test_leaves_that_are_not_trained_are_passed_on",
-    ),
     of_modules(
         "jax: transposed kernels as they stand", "ins, out = (*kernel, last), last - 1", "ins, out = ins, out"
     ),
@@ -100,10 +90,6 @@ MUTANTS = (
     of_trees(
         "jax: running statistics trained", '("StateIndex", "State")', '("State",)'
     ),
-    of_trees(
-        "jax: gaps filled", "return change(dotted(path), leaf) if number else leaf",
-        "return change(dotted(path), leaf)", "tests/jax/test_plan.py::test_nothing_changes_at_the_base",
-    ),
     of_probe("jax: copies not compared", "if len({(r.role, r.fan_in, r.rule) for r in rows}) > 1:", "if not rows:"),
     of_probe(
         "jax: depth of the base", "deep[request.depth] = request.target[request.depth]", "pass",
@@ -112,14 +98,11 @@ MUTANTS = (
     of_entries("jax: spread about zero", "away = abs(entries - mean)", "away = abs(entries)"),
     of_entries("jax: drawn means scaled less", "* factor + mean * (1 - factor)\n", "* factor\n",
                "tests/jax/test_plan.py::test_means_and_zeros_and_types_are_kept"),
-    of_plan("jax: no shapes compared", "!= row.shape:", "== (0,):"),
     of_optimizers("jax: small gradients only", "_degree(trial, _GREAT)\n    #", "_degree(trial, _SMALL)\n    #"),
     of_optimizers("jax: linear decay everywhere", "two > 1.5 * one", "two < 1.5 * one"),
-    of_optimizers("jax: weights kept", "    _check_weights_kept(trial)\n", ""),
+    of_optimizers("jax: weights kept", "    _check_weights_kept(trial)\n", "", WRAPPED),
     of_optimizers("jax: numbers shared by all", "    _check_shared_numbers(trial)\n", ""),
     of_optimizers("jax: weights of other entries", "(gradient.flat[0], weight.flat[0])", "(gradient.flat[0],) * 2"),
-    of_optimizers("jax: labels of other trees believed",
-                  "return any(f != a + (count", "return any(f == -a * (count", LAWS),
     of_optimizers("jax: every tensor tried as a matrix",
                   "2 if like is None else np.ndim(leaf)", "2", LAWS),
     of_trace("jax: loops walked through once", "if not again:", "if True:"),
@@ -139,6 +122,4 @@ MUTANTS = (
     of_numbers("jax: arrays of one number not read", "broadcast_in_dim reshape squeeze", "reshape squeeze"),
     of_look("jax: other widths not tried", "return Passes(first, seen(call, wide[0], inputs), ratio)",
             "return Passes(first, first, ratio)"),
-    of_look("jax: nothing said of what is not seen",
-            "warnings.warn(_UNSEEN.format(what), PlanWarning, stacklevel=5)", "pass"),
 )  # fmt: skip

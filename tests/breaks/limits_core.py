@@ -12,7 +12,6 @@ of_increments = row("limits/program/increments.py", "tests/limits/test_program_i
 of_powers = row("limits/_network.py", "tests/limits/test_mlp_descent.py")
 of_run = row("limits/methods/_dense.py", "tests/limits/test_mlp_descent.py")
 of_tolerance = row("limits/_tolerance.py", "tests/limits/test_mlp.py")
-of_train = row("limits/_train.py", "tests/limits/test_mlp.py")
 of_lazily = row("limits/methods/_lazy.py", "tests/limits/test_mlp.py")
 of_noise = row("limits/_noise.py", "tests/limits/test_noise.py")
 

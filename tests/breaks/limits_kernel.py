@@ -6,7 +6,6 @@ from breaks import row
 
 of_kernel = row("limits/_kernel_regime.py", "tests/limits/test_kernel_regime.py")
 of_training = row("limits/methods/_kernel.py", "tests/limits/test_kernel_regime.py")
-of_loop = row("limits/_loop.py", "tests/limits/test_kernel_regime.py")
 of_limit = row("limits/methods/_kernel.py", "tests/limits/test_mlp_regimes.py")
 of_given = row("limits/learning/_conditioned.py", "tests/limits/test_kernel_regime.py")
 of_solid = row("scaling/polyhedron.py", "tests/scaling/test_polyhedron.py")

@@ -1,4 +1,4 @@
-"""Breaks of linear limits, of meta-learning, of Word2Vec, and of runs that are resumed."""
+"""Breaks of linear limits, of meta-learning, and of Word2Vec."""
 
 from breaks import row
 

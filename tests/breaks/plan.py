@@ -10,9 +10,6 @@ of_rules = row("plan/_rules.py", RULES)
 of_decide = row("plan/_decide.py", DECIDE)
 of_make = row("plan/_make.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
-REQUEST = "tests/plan/test_request.py"
-of_request = row("plan/_request.py", REQUEST)
-of_questions = row("plan/_questions.py", f"{REQUEST}::test_all_questions_come_at_once")
 
 MUTANTS = (
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
@@ -100,20 +97,6 @@ MUTANTS = (
         "likely[open_[-1]] = Role.OUTPUT",
         "likely[open_[0]] = Role.OUTPUT",
     ),
-    of_ambiguous(
-        "plan questions: exceptions to a pattern forgotten",
-        "out |= {n: str(roles[n]) for n in group if roles[n] != common}",
-        "pass",
-        "tests/jax/test_describe.py::test_everything_is_asked_at_once",
-    ),
-    of_questions(
-        "plan questions: only the first asked", "if len(questions) == 1:", "if questions:"
-    ),
-    of_questions(
-        "plan questions: the last answer alone proposed",
-        "{**together.get(key, {}), **value}",
-        "value",
-    ),
     of_make(
         "plan questions: an embedding that may read out not asked about",
         "if name is None:\n        return []",
@@ -125,16 +108,6 @@ MUTANTS = (
         "return t.name in seen.lookups and (",
         "return t.kind is Kind.LOOKUP and (",
         "tests/jax/test_forward.py::test_multipliers_in_the_code_are_a_gauge",
-    ),
-    of_request(
-        "plan request: a, b and c as they are",
-        "strategy.to_strategy() if isinstance(strategy, ABC) else strategy,",
-        "strategy,",
-    ),
-    of_request(
-        "plan request: further sizes may differ",
-        "or base[key] != target[key]:",
-        "and base[key] != target[key]:",
     ),
     of_make(
         "plan multipliers: a tied readout of its variance",
@@ -170,14 +143,6 @@ MUTANTS = (
         "plan transfer: rate instead of decay",
         "else weight_decay * g.weight_decay",
         "else weight_decay * g.lr",
-    ),
-    row("plan/_store.py", TABLE)(
-        "plan store: the depth forgotten", 'Fraction(data["depth"]),', "Fraction(1),"
-    ),
-    row("plan/_names.py", TABLE)(
-        "plan names: a child called module stripped",
-        "while out not in names and out.startswith",
-        "while out.startswith",
     ),
     row("plan/_settings.py", TABLE)(
         "plan groups: decay not told apart",

@@ -120,7 +120,7 @@ MUTANTS = (
     of_pairs(
         "V: <s_a³ s_b> in the place of <s_a s_b³>",
         "0b1011: (aa[b], ab)",
-        "0b0111: (aa[b], ab)",
+        "0b0100: (aa[b], ab)",
     ),
     of_vertex("G1: curvature without its half", "0.5 * curvature(", "1.0 * curvature("),
     of_vertex("G1: nothing handed on", "C_W * r * (push + 0.5", "C_W * r * (0 * push + 0.5"),

@@ -7,11 +7,9 @@ of_probe = row("torch/_probe.py", "tests/torch/test_refusals.py")
 of_moments = row("torch/_moments.py", "tests/torch/test_init.py")
 of_init = row("torch/_init.py", "tests/torch/test_init.py")
 of_spread = row("plan/_spread.py", "tests/torch/test_init.py")
-of_check = row("torch/_check.py", "tests/torch/test_init.py")
 of_groups = row("torch/_groups.py", "tests/torch/test_groups.py")
 of_schedule = row("torch/_schedule.py", "tests/torch/test_schedule.py")
 of_scale = row("torch/_scale.py", "tests/torch/test_scale.py")
-of_plan = row("torch/_plan.py", "tests/torch/test_models.py")
 FORWARD = "tests/torch/test_forward.py"
 of_trace = row("torch/_trace.py", FORWARD)
 of_rules_of_code = row("plan/_rules.py", FORWARD)
@@ -30,12 +28,6 @@ MUTANTS = (
         "whole = one.size * two.size / (one.told * two.told or 1.0)",
         "whole = 1.0",
         f"{FORWARD}::test_a_factor_between_pairs_counts_once",
-    ),
-    of_probe(
-        "torch probe: quantised weights planned",
-        "        if packed:\n",
-        "        if packed and not model:\n",
-        "tests/torch/test_refusals.py::test_quantised_modules_are_refused",
     ),
     of_describe(
         "torch modules: transposed linear layers read as plain ones",
@@ -59,25 +51,9 @@ MUTANTS = (
         "Axes(Kind.MATRIX, (0,), (1,))",
     ),
     of_describe(
-        "torch modules: ties by equal values of shape",
-        "first = main.setdefault(id(parameter), name)",
-        "first = main.setdefault(hash(parameter.shape), name)",
-    ),
-    of_describe("torch modules: subclasses unknown", "type(module).__mro__", "(type(module),)"),
-    of_describe(
         "torch modules: a parametrization's factors taken for weights",
         'if ".parametrizations." in f".{name}." or',
         'if name == "parametrizations" or',
-    ),
-    of_probe(
-        "torch probe: the seed is everybody's",
-        "with torch.random.fork_rng(devices=devices):",
-        "with contextmanager(lambda: iter([0]))():",
-    ),
-    of_probe(
-        "torch probe: built without memory where memory is asked for",
-        "other = _built(build, target, device)",
-        'other = _built(build, target, "meta")',
     ),
     of_probe(
         "torch probe: compared at the base's depth",
@@ -106,57 +82,11 @@ MUTANTS = (
         "if not plan.tensors:",
         "tests/torch/test_identity.py",
     ),
-    of_check("torch check: any shape", "if tuple(parameter.shape) != row.shape:", "if False:"),
-    of_check(
-        "torch check: tied here, untied there",
-        "if rows.setdefault(id(parameter), row.name) != row.name:",
-        "if False:",
-    ),
-    of_check(
-        "torch check: untied here, tied there",
-        "if out.get(other, parameter) is not parameter:",
-        "if False:",
-    ),
-    of_groups(
-        "torch groups: one tensor for all rates",
-        "lr.detach().clone() * g.lr if",
-        "lr.mul_(g.lr) if",
-    ),
-    of_groups(
-        "torch groups: frozen parameters among them",
-        "for n, p in of_the_plan(plan, model).items() if p.requires_grad}",
-        "for n, p in of_the_plan(plan, model).items()}",
-        "tests/torch/test_init.py",
-    ),
     of_groups("torch groups: epsilon as it is", 'group["eps"] = g.eps', 'group["eps"] = eps'),
-    of_groups(
-        "torch groups: the default of another optimizer",
-        "inspect.signature(OPTIMIZERS[plan.optimizer])",
-        "inspect.signature(OPTIMIZERS['sgd'])",
-    ),
-    of_groups(
-        "torch groups: decay of no effect splits them",
-        "weight_decay=float(decay)):",
-        "weight_decay=1.0):",
-    ),
-    of_groups("torch groups: the rest forgotten", "[n for n in rest if n not in taken]", "[]"),
-    of_schedule(
-        "torch schedule: run on the real optimizer",
-        "twin = _copied(scheduler, {id(optimizer): double})",
-        "twin, double = scheduler, optimizer",
-    ),
-    of_schedule(
-        "torch schedule: schedulers in lists not copied",
-        "return type(value)(_copied(v, memo) for v in value)",
-        "return value",
-    ),
     of_schedule(
         "torch schedule: compared with the first step, not with the plan",
         'g["base_lr"] * g["lr_factor"] for g',
         'float(g["lr"]) for g',
-    ),
-    of_schedule(
-        "torch schedule: no step made", "for step in range(steps):", "for step in range(0):"
     ),
     of_schedule(
         "torch schedule: any difference counts", "_ROUNDING, _SMALL = 1e-3", "_ROUNDING, _SMALL = 1e-17"
@@ -176,27 +106,10 @@ MUTANTS = (
         "(args[0] * self.factor, *args[1:])",
         "(args[0] / self.factor, *args[1:])",
     ),
-    of_scale("torch hooks: twice", "if not _has(module, name, hook):", "if True:"),
     of_scale(
         "torch hooks: branches forgotten",
         "modules[n], n, ScaledOutput(factor)",
         "modules[n], n, ScaledOutput(1.0)",
-    ),
-    of_plan(
-        "torch plan: roles forgotten at another size",
-        "roles=self.options.roles,",
-        "roles=None,",
-    ),
-    of_plan(
-        "torch plan: depth taken for 1",
-        "depth=r.deeper,",
-        "depth=r.deeper**0,",
-    ),
-    of_plan(
-        "torch plan: multiplied forgotten at another size",
-        "multiplied=self.options.multiplied,",
-        "multiplied=(),",
-        "tests/torch/test_wrappers.py",
     ),
     of_trace("torch trace: one number is any", "return first if same and first", "return 1.0 if same and first"),
     of_trace("torch trace: quotients are products", '-1 if name == "div" else 1', "1"),

@@ -67,11 +67,6 @@ MUTANTS = (
         "return _rms([wide]), False",
     ),
     of_hooks(
-        "verify sizes: hooks left",
-        "            for hook in hooks:\n                hook.remove()",
-        "            pass",
-    ),
-    of_hooks(
         "verify sizes: outputs not copied",
         "self.record.outputs[name].append(found.detach().clone())",
         "self.record.outputs[name].append(found.detach())",
@@ -107,12 +102,6 @@ MUTANTS = (
         "SeedSequence([0, width])",
         f"{REAL}::test_the_process_is_left_as_it_was",
     ),
-    row("torch/_verify.py", REAL)(
-        "verify run: the user's setup forgotten",
-        "self.own(plan, model, lr) if self.setup is None else self.setup(plan, model)",
-        "self.own(plan, model, lr)",
-        f"{REAL}::test_the_neural_tangent_script_is_told_from_the_planned_one",
-    ),
     of_run(
         "verify run: a zero readout not seen",
         "steps or (2 if scene.zero_readout else 1)",
@@ -124,9 +113,6 @@ MUTANTS = (
         "lr *= (_RESPONSE / found) ** (1 / self.steps)",
         "return lr",
         f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family",
-    ),
-    row("torch/_verify.py", f"{REAL}::test_the_process_is_left_as_it_was")(
-        "verify: NumPy's random state lost", "            np.random.set_state(states[1])\n", ""
     ),
     of_fits(
         "verify fits: natural logarithm of one axis",

@@ -315,6 +315,7 @@ def test_optimisers_of_another_kind_are_refused() -> None:
         ("adam", optax.adamw(1e-3), "weight decay of this optimiser is decoupled"),
         ("adamw", chained(1e-3, 1e-8, 0.1), "adds it to the gradient that it normalises"),
         ("adamw", optax.lamb(1e-3), "depend on its other entries"),
+        ("adamw", optax.contrib.dadapt_adamw(1.0), "estimates one number"),
         ("adamw", optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3)), "Put it outside"),
     ]
     for name, tx, match in refused:
