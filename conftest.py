@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import jaxtyping
 import pytest
 
 _check = jaxtyping.jaxtyped
-_calls: Counter[object] = Counter()
+_calls: dict[object, list[int]] = {}
 
 # Most programs of JAX run for a moment in one test, and to optimise them takes longer than to run them. Flags of
 # one's own go before: XLA_FLAGS=--xla_cpu_use_fusion_emitters=true compiles as for users.
@@ -63,20 +62,22 @@ def pytest_pycollect_makemodule() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Every test starts to count anew, and says whether its programs are worth optimising."""
-    _calls.clear()
+    for count in _calls.values():
+        count[0] = 0
     _quick(item.path.parent.name not in SAMPLING and item.get_closest_marker("optimised") is None)
 
 
 def _sampled(function: Callable[..., Any], checker: Callable[..., Any]) -> Callable[..., Any]:
-    # Functions that are made anew in every call of another share their code, and so their count.
-    # The count is a name of this function: who compiles what it wraps looks for globals in the wrong place.
-    code, checked, calls = getattr(function, "__code__", function), None, _calls
+    # Functions that are made anew in every call of another share their code, and so their count, which is looked
+    # up here: code is hashed anew each time. It is a name of this function, since who compiles what it wraps
+    # looks for globals in the wrong place.
+    checked, count = None, _calls.setdefault(getattr(function, "__code__", function), [0])
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         nonlocal checked
-        calls[code] += 1
-        if calls[code] & (calls[code] - 1):
+        count[0] = calls = count[0] + 1
+        if calls & (calls - 1):
             return function(*args, **options)
         checked = checked or _check(function, typechecker=checker)
         return checked(*args, **options)

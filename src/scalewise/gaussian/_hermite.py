@@ -76,9 +76,9 @@ def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarra
     return x, table[:order]
 
 
-# Grown as higher orders are asked for; a few megabytes, as there are six numbers of nodes.
+# Grown as higher orders are asked for; some tens of megabytes at most, as there are six numbers of nodes.
 _TABLES: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-_KEPT = 1 << 18
+_KEPT = 1 << 21
 _PART = 1 << 14  # numbers at a time: of larger temporaries the system fetches every page anew
 
 
