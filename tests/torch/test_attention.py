@@ -31,7 +31,12 @@ class Encoder(nn.Module):
         return self.head(self.encoder(self.embed(tokens)))
 
 
-def verified(build: Callable[[int], nn.Module], optimizer: str, **options: Any) -> Check:
+def verified(
+    build: Callable[[int], nn.Module],
+    optimizer: str,
+    widths: tuple[int, ...] = (32, 64, 128, 256),
+    **options: Any,
+) -> Check:
     def loss(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
         out = model(tokens[:, :-1])
         logits = getattr(out, "logits", out)
@@ -41,7 +46,7 @@ def verified(build: Callable[[int], nn.Module], optimizer: str, **options: Any) 
         lambda width: build(width), base={"width": 32}, target={"width": 128},
         strategy=options.pop("strategy", sw.scaling.mup()), optimizer=optimizer, **options,
     )  # fmt: skip
-    return plan.verify(TOKENS, loss, widths=[32, 64, 128, 256], seeds=4)
+    return plan.verify(TOKENS, loss, widths=widths, seeds=len(widths))
 
 
 def gpt2(width: int, scale: Callable[[int], float]) -> nn.Module:
@@ -77,7 +82,7 @@ WRONG: list[tuple[str, Callable[[int], nn.Module], str]] = [
 def test_a_scale_of_attention_that_is_not_applied_is_named() -> None:
     problems = []
     for optimizer, build in RIGHT:
-        c = verified(build, optimizer)
+        c = verified(build, optimizer, widths=(32, 128, 256))
         if not c.ok or len(c.attention) != 2:
             problems.append(str(c))
     for optimizer, build, place in WRONG:

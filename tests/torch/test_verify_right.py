@@ -1,5 +1,6 @@
 """Agreement: right plans of models that are not perceptrons pass, whatever the seed; wrong ones among them fail."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,7 @@ CASES: dict[str, tuple[Any, Any, Any, list[int], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@cache
 def planned(name: str, optimizer: str, strategy: Any = None) -> TorchPlan:
     build, _, _, widths, options = CASES[name]
     return sw.torch.plan(

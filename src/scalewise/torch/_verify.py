@@ -111,8 +111,11 @@ class TorchBench:
         batch = self.batch
         if raised and any(p.dtype in _HALF for p in model.parameters()):
             model, batch = model.float(), _single(batch)
-        optimizer = self.own(plan, model, lr) if self.setup is None else self.setup(plan, model)
-        _check_optimizer(optimizer, plan.table.optimizer)
+        if self.setup is None:
+            optimizer = self.own(plan, model, lr)
+        else:
+            optimizer = self.setup(plan, model)
+            _check_optimizer(optimizer, plan.table.optimizer)
         return Network(model, optimizer, self.loss, batch, seed)
 
 
