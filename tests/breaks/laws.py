@@ -34,7 +34,9 @@ MUTANTS = (
         "[zero for known, fresh in ahead]",
     ),
     of_kernel("residual: NTK that forgets", "                slope += skip\n", ""),
-    of_kernel("residual: kernel that forgets", "                K += below\n", ""),
+    of_kernel(
+        "residual: kernel that forgets", "                K += below\n", "                pass\n"
+    ),
     of_kernel(
         "residual: diagonal of the NTK that forgets",
         "(C_W * here.diagonal_slope + skip) * Theta",
