@@ -283,9 +283,11 @@ def test_messages() -> None:
         single_input_flow(network, K1=1.0)
     with pytest.raises(ValueError, match="either inputs `x` or first-layer kernels"):
         single_input_flow(network)
-    for bad in (-1.0, 0.0, np.nan, [[1.0]]):
+    for bad in (-1.0, 0.0, [[1.0]]):
         with pytest.raises(ValueError, match="`K1` must be one or a list of positive"):
             single_input_flow(network, K1=bad)
+    with pytest.raises(ValueError, match="`K1` must hold finite numbers only"):
+        single_input_flow(network, K1=np.nan)
     saturated = net(2000, "tanh", features=1, C_b=0.0, C_W=20.0)
     with pytest.raises(ValueError, match=r"The tensor .* gradients explode"):
         single_input_flow(saturated, K1=1.0)
