@@ -370,7 +370,7 @@ def _nothing_trained(scaled, rates, task, *, seed):
             {"batch": 1439},
             "`batch` must be from 1 to 1438, the training images of 'digits'; got 14",
         ),
-        ({"data": "letters"}, "one of digits, mnist, cifar2"),
+        ({"data": "letters"}, "'digits', 'mnist' or 'cifar2'"),
         (
             {"octaves": (7, 9)},
             r"lowest loss of 'standard' at width 32 is at the end .* 2\^7. Widen",
