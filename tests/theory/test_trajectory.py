@@ -102,8 +102,14 @@ LOW, HIGH = ["four_point_vertex", "metric_nlo"], ["four_point_vertex", "ntk_D"]
 
 @pytest.mark.parametrize(("name", "C_W", "names"), [("tanh", 1.0, HIGH), ("relu", 2.0, LOW)])
 def test_tensors_of_deep_networks(name, C_W, names, monkeypatch) -> None:
-    network = net(132, name, features=3, C_W=C_W, lambda_W=0.5)
-    found = sw.predict(network, X[:2], observables=names)
+    network, stretches = net(147, name, features=3, C_W=C_W, lambda_W=0.5), []
+    longest = _trajectory._longest
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            _trajectory, "_longest", lambda *a: stretches.append(longest(*a)) or stretches[-1]
+        )
+        found = sw.predict(network, X[:2], observables=names)
+    assert any(stretches)
     alone = sw.predict(network, X[1:2], observables=names)
     layer_by_layer(monkeypatch)
     direct = sw.predict(network, X[:2], observables=names)
