@@ -19,7 +19,8 @@ import torch
 
 import scalewise as sw
 from scalewise import measure, predict
-from scalewise.limits import SGD, Lazy, Network, Task, train
+from scalewise.limits import SGD, Lazy, Network, train
+from scalewise.tasks import Task
 
 HOME = Path(sw.__file__).parent
 

@@ -11,7 +11,7 @@ from scalewise._version import __version__
 
 if TYPE_CHECKING:
     from scalewise import jax as jax
-    from scalewise import limits, nets, networks, plan, scaling, sweeps, theory
+    from scalewise import limits, nets, networks, plan, scaling, sweeps, tasks, theory
     from scalewise import torch as torch
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scalewise.networks import MLP
     from scalewise.observables import OBSERVABLES
     from scalewise.sweeps import sweep
+    from scalewise.tasks import Task
     from scalewise.theory import predict
     from scalewise.theory.information import optimal_depth
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOME = {
     "MLP": "networks",
     "OBSERVABLES": "observables",
+    "Task": "tasks",
     "Activation": "activations",
     "Comparison": "comparison",
     "Criticality": "critical",
@@ -43,7 +45,18 @@ _HOME = {
     "predict": "theory",
     "sweep": "sweeps",
 }
-_ROOMS = ("jax", "limits", "nets", "networks", "plan", "scaling", "sweeps", "theory", "torch")
+_ROOMS = (
+    "jax",
+    "limits",
+    "nets",
+    "networks",
+    "plan",
+    "scaling",
+    "sweeps",
+    "tasks",
+    "theory",
+    "torch",
+)
 
 __all__ = [
     "MLP",
@@ -51,6 +64,7 @@ __all__ = [
     "Activation",
     "Comparison",
     "Criticality",
+    "Task",
     "__version__",
     "activation",
     "at_width",
@@ -67,6 +81,7 @@ __all__ = [
     "scaling",
     "sweep",
     "sweeps",
+    "tasks",
     "theory",
 ]
 
