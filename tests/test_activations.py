@@ -406,8 +406,14 @@ def test_a_callable_that_is_not_finite_is_refused(function, message) -> None:
 
 @each("kink", [np.nan, np.inf])
 def test_kinks_must_be_finite(kink) -> None:
-    with pytest.raises(ValueError, match=r"`kinks` must be finite numbers; got"):
+    with pytest.raises(ValueError, match=r"`kinks` must be a sequence of values, each a finite"):
         activation(jnp.tanh, kinks=(kink,))
+    with pytest.raises(
+        ValueError, match=r"`kinks` must be left out with 'tanh', which has its own"
+    ):
+        activation("tanh", kinks=(0.0,))
+    with pytest.raises(ValueError, match=r"`name` must be left out with 'tanh', which has its own"):
+        activation(activation("tanh"), name="mine")
 
 
 # Names
@@ -549,7 +555,7 @@ def test_a_built_in_of_another_library_is_recognised() -> None:
     # The very object, so that whatever is kept for the built-in one serves it too.
     assert all(sigma is activation(name) for sigma, name in found)
     assert activation(np.tanh, name="mine").name == "mine"
-    assert activation(np.tanh, name="mine").derivatives is activation("tanh").derivatives
+    assert activation(np.tanh, name="mine").derivatives == activation("tanh").derivatives
 
 
 def test_what_only_resembles_a_built_in_is_not_taken_for_it() -> None:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from jaxtyping import Float, Int
 
 from scalewise._checked import (
@@ -30,6 +31,7 @@ from scalewise._checked import (
     Precision,
     at_least,
     checked,
+    held,
 )
 from scalewise._words import WrongTypeError
 from scalewise.limits import SGD, Finite, Lazy
@@ -46,13 +48,14 @@ def verb(
     whole: int = 0,
     count: Count = 1,
     index: Index = 0,
-    even: Annotated[int, Must("an even number", lambda v: v % 2 == 0)] = 2,
+    even: Annotated[Count, Must("an even number", lambda v: v % 2 == 0)] = 2,
     number: float = 0.0,
     positive: Positive = 1.0,
     above: NotNegative | None = 0.0,
     finite: FiniteNumber = 0.0,
     truth: bool = False,
     text: str = "",
+    word: Literal["one", "two"] = "one",
     exact: Fraction | int | float | str = 0,
     path: str | os.PathLike[str] | None = None,
     dtype: Precision = None,
@@ -88,15 +91,20 @@ TAKEN: dict[str, list[tuple[Any, Any]]] = {
     "above": [(None, None), (0, 0), (np.float16(0.5), 0.5)],
     "truth": [(True, True), (np.True_, True), (np.array(False), False)],
     "exact": [(Fraction(1, 2), Fraction(1, 2)), ("1/2", "1/2"), (0.5, 0.5), (np.int64(3), 3)],
+    "word": [("two", "two"), (np.str_("two"), "two")],
     "path": [("a", "a"), (Path("a"), Path("a"))],
     "dtype": [(d, np.dtype(np.float32)) for d in ("float32", np.float32, np.dtype("f4"))],
     "either": [(Finite(8), Finite(8)), (Lazy(8), Lazy(8))],
     "function": [(abs, abs), (Finite, Finite)],
     "steps": [(2, 2), ([0, np.int64(2)], [0, 2]), (np.array([0, 2]), [0, 2]), ((1,), (1,))],
     "names": [({"a", "b"}, {"a", "b"}), (["a"], ["a"])],
-    "many": [([1, np.float32(0.5)], (1, 0.5)), (np.array([0.5]), (0.5,))],
+    "many": [
+        ([1, np.float32(0.5)], (1, 0.5)),
+        (np.array([0.5]), (0.5,)),
+        (xr.DataArray([0.5]), (0.5,)),
+    ],
     "two": [([1, 0.5], (1, 0.5)), ((np.int8(1), 2), (1, 2))],
-    "table": [({"a": 1}, {"a": 1})],
+    "table": [({"a": 1}, {"a": 1}), ({"a": np.int64(1)}, {"a": 1})],
     "anything": [("a", "a")],
     "unknown": [("a", "a")],
     "untold": [("a", "a")],
@@ -106,7 +114,8 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
     "whole": ("a whole number", ["3", 2.5, 3.0, True, np.True_, None, math.nan, [3], object()]),
     "count": ("a whole number of at least 1", [0, -1, "3", True]),
     "index": ("a whole number of at least 0", [-1, None]),
-    "even": ("an even number", [3, 2.0]),
+    "even": ("an even number", [3, 2.0, 0]),
+    "word": ("'one' or 'two'", ["three", 1, None, ["one"]]),
     "number": ("a number", ["1", True, 1j, None, [0.5], np.array([0.5]), np.ma.masked]),
     "positive": ("a positive finite number", [0, -1.0, math.inf, math.nan, "1"]),
     "above": ("a finite number of at least 0 or None", [-1, math.nan, math.inf, "1"]),
@@ -114,7 +123,7 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
     "truth": ("True or False", [0, 1, None, "yes"]),
     "text": ("a string", [3, None, b"a"]),
     "path": ("a string, a path or None", [3, b"a"]),
-    "dtype": ("float64 or float32", [int, "foo", np.float16, complex]),
+    "dtype": ("float64 or float32", [None, {"a": 1}, int, "foo", np.float16, complex]),
     "noun": ("limits.SGD(eta) or None", [0.1, SGD, "SGD"]),
     "either": ("limits.Finite(width), limits.Lazy(width) or None", [8, Finite]),
     "function": ("a function or None", ["abs", 3]),
@@ -122,7 +131,7 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
     "names": ("a sequence of values, each a string", ["a", [1], 3]),
     "two": ("2 values, each a whole number of at least 0 or a positive finite number",
             [3, (1,), (1, 2, 3), (0, 0), "ab"]),
-    "table": ("a Mapping of `collections.abc` or None", [[1], 3]),
+    "table": ("a dictionary of values, each a whole number or None", [[1], 3, {1: 1}, {"a": "b"}]),
 }  # fmt: skip
 ARRAYS = {
     "rows": ([[1, 2]], ["a", 1.0, [1.0], [[1.0], [1.0, 2.0]], [[math.nan]], [[1j]], object()]),
@@ -195,6 +204,23 @@ def test_what_was_received_is_shown() -> None:
     for given, words in shown.items():
         assert refusal(lambda given=given: verb(whole=given)).endswith(f"; got {words}.")
     assert refusal(lambda: verb(whole=np.eye(2))).endswith("got an ndarray of shape (2, 2).")
+
+
+def test_a_room_raises_its_own_error() -> None:
+    class OwnError(ValueError):
+        pass
+
+    @checked(error=OwnError)
+    def plan(width: Count, roles: Mapping[str, Literal["input"]] | None = None) -> int:
+        return width
+
+    assert plan(np.int64(3), {"a": "input"}) == 3
+    for call in (lambda: plan("a"), lambda: plan(0), lambda: plan(3, {"a": "b"})):
+        with pytest.raises(OwnError, match="must be"):
+            call()
+    assert held("sizes['width']", np.int64(3), Count) == 3
+    with pytest.raises(OwnError, match=r"^`sizes\['width'\]` must be a whole number .*; got 0\.$"):
+        held("sizes['width']", 0, Count, error=OwnError)
 
 
 def test_python_refuses_what_no_parameter_is_for() -> None:

@@ -81,7 +81,7 @@ def test_predict_prints_a_table_and_saves(data):
     saved = xr.open_zarr("theory.zarr", consolidated=False)
     assert saved.attrs["kind"] == "theory"
     assert saved.attrs["C_W"] == [1.0] * 3
-    assert "is there already" in refused("predict", *data, *TINY, "--out", "theory.zarr")
+    assert "already exists" in refused("predict", *data, *TINY, "--out", "theory.zarr")
     run("predict", *data, *TINY, "--out", "theory.zarr", "--force", "--observables", "ntk")
     assert "kernel" not in xr.open_zarr("theory.zarr", consolidated=False)
 
@@ -222,10 +222,10 @@ def test_an_interrupted_measurement_says_what_is_kept(data, monkeypatch):
     [
         (("--activation", "tangent"), "No activation is called 'tangent'"),
         (("--activation", "sigmoid"), "no critical initialisation"),
-        (("--width", "0"), "`MLP.width` .* at least 1; got 0"),
+        (("--width", "0"), "`MLP.width` .* at least 1, .*; got 0"),
         (("--width", "8,x"), "--width takes a whole number, or whole numbers with commas"),
-        (("--depth", "0"), "`MLP.depth` counts weight layers"),
-        (("--C-W", "-1", "--C-b", "0"), "`MLP.C_W` must be positive"),
+        (("--depth", "0"), "`MLP.depth` must be a whole number of at least 1; got 0"),
+        (("--C-W", "-1", "--C-b", "0"), "`MLP.C_W` must be a positive finite number"),
         (("--C-b", "none"), "--C-b takes a number"),
         (("--samples", "6"), "`samples`"),
         (("--data", "nowhere.npy"), "nowhere.npy"),

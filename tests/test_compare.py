@@ -77,7 +77,7 @@ def test_ratios_of_hidden_widths_are_kept():
     net = network(depth=4, width=(64, 32, 16))
     assert at_width(theory(net), 128).attrs["hidden_widths"] == [128, 64, 32]
     assert at_width(theory(net), [32, 16, 8]).attrs["hidden_widths"] == [32, 16, 8]
-    with pytest.raises(ValueError, match=r"`width` = 50 does not keep the ratios"):
+    with pytest.raises(ValueError, match=r"must keep the ratios .* got 50\."):
         at_width(theory(net), 50)
     with pytest.raises(ValueError, match=r"must keep the ratios .* got \[64, 64, 64\]"):
         at_width(theory(net), [64, 64, 64])
@@ -102,16 +102,21 @@ def test_numerical_errors_add_in_squares():
     np.testing.assert_allclose(finite["kernel_error"].values[0], 3e-3)
 
 
-@pytest.mark.parametrize("width", [0, -3, True])
+@pytest.mark.parametrize("width", [0, -3, True, 64.5, [64.5, 64.5]])
 def test_widths_that_are_no_widths(width):
-    with pytest.raises(ValueError, match=r"`width` is a number of neurons"):
+    with pytest.raises(
+        ValueError,
+        match=r"`width` must be a whole number of at least 1, or one for each hidden layer",
+    ):
         at_width(theory(), width)
 
 
 def test_at_width_refuses_what_is_not_a_prediction():
-    with pytest.raises(ValueError, match=r"`theory` must be what `predict` returned.*'ensemble'"):
+    with pytest.raises(
+        ValueError, match=r"`theory` must be what `predict` returned; got a Dataset"
+    ):
         at_width(ensemble(truth()))
-    with pytest.raises(ValueError, match=r"got 'theory at width'"):
+    with pytest.raises(ValueError, match=r"got a Dataset"):
         at_width(truth())
     with pytest.raises(ValueError, match=r"no variable `expansion_parameter`"):
         at_width(theory().drop_vars("expansion_parameter"))
@@ -327,7 +332,7 @@ def test_numbers_that_are_not_finite_are_refused():
 
 @pytest.mark.parametrize("tolerance", [0, -1.0, math.nan])
 def test_bad_tolerance(tolerance):
-    with pytest.raises(ValueError, match=r"`tolerance` is a number of standard errors"):
+    with pytest.raises(ValueError, match=r"`tolerance` must be a positive finite number"):
         compare(theory(), ensemble(truth()), tolerance=tolerance)
 
 

@@ -263,5 +263,7 @@ def test_labels_of_archives(tmp_path, monkeypatch) -> None:
 
 
 def test_a_source_without_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="one of digits, mnist, cifar2; got 'letters'"):
+    with pytest.raises(
+        ValueError, match="`source` must be 'digits', 'mnist' or 'cifar2'; got 'letters'"
+    ):
         load_labelled("letters")

@@ -32,9 +32,14 @@ def test_a_network_is_a_value():
     assert deeper == sw.MLP(9, 128, "relu", input_dim=64, output_dim=2, C_W=2.0)
     assert replace(by_rule, width=7).hidden_widths == by_rule.at_width(7).hidden_widths == (7,) * 3
     assert replace(by_rule, activation="tanh").activation.name == "tanh"
-    with pytest.raises(ValueError, match=r"`MLP.C_W` needs one number for each of the 5 layers"):
+    with pytest.raises(
+        ValueError, match=r"`MLP.C_W` must be one number for all, or one for each of the 5 layers"
+    ):
         replace(replace(by_hand, width=128), depth=5)
-    with pytest.raises(ValueError, match=r"`MLP.C_b` must be finite and at least 0; got -1"):
+    with pytest.raises(
+        ValueError,
+        match=r"`MLP.C_b` must be a finite number of at least 0, or one for each layer; got -1",
+    ):
         replace(by_rule, C_b=-1.0)
     with pytest.raises(TypeError):
         sw.criticality("gelu").coefficients["nu"] = 0.0

@@ -216,14 +216,17 @@ def test_away_from_criticality_the_class_does_not_apply() -> None:
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
 def test_bad_rates_are_refused(bad) -> None:
     network = net(4, "relu").at_criticality()
-    with pytest.raises(ValueError, match=r"`MLP.lambda_b` must be finite and at least 0"):
+    with pytest.raises(ValueError, match=r"`lambda_b` must be a finite number of at least 0"):
         network.with_equivalent_learning_rates(bad)
-    with pytest.raises(ValueError, match=r"`MLP.lambda_W` must be finite and at least 0"):
+    with pytest.raises(ValueError, match=r"`lambda_W` must be a finite number of at least 0"):
         network.with_equivalent_learning_rates(1.0, bad)
 
 
-@pytest.mark.parametrize("bad", [0.5, 0.1, math.nan, math.inf])
+@pytest.mark.parametrize("bad", [0.5, 0.1])
 def test_bad_kernels_are_refused(bad) -> None:
     network = net(4, "relu", C_b=0.5)
     with pytest.raises(ValueError, match=r"`kernel` is the kernel of an input.*greater than"):
         network.with_equivalent_learning_rates(kernel=bad)
+    for infinite in (math.nan, math.inf):
+        with pytest.raises(ValueError, match=r"`kernel` must be a positive finite number or None"):
+            network.with_equivalent_learning_rates(kernel=infinite)

@@ -34,7 +34,10 @@ def test_it_is_a_value() -> None:
     assert by_rule.attributes()["gamma"] == [0.0, 0.6, 0.6, 0.6, 0.0]
     assert "gamma" not in replace(by_rule, gamma=0).attributes()
     assert str(by_rule).startswith("ResidualMLP(depth=5, width=16")
-    with pytest.raises(ValueError, match=r"`ResidualMLP.gamma` needs one number for each of the 6"):
+    with pytest.raises(
+        ValueError,
+        match=r"`ResidualMLP.gamma` must be one number for all, or one for each of the 6",
+    ):
         replace(by_rule, depth=6, gamma=by_hand.gamma)
 
 
@@ -45,14 +48,15 @@ def test_bad_networks_are_refused() -> None:
     with pytest.raises(ValueError, match=r"as wide as the one below; layer 3 has width 6 over 8"):
         made(0.5, [8, 8, 6])
     with pytest.raises(
-        ValueError, match=r"`ResidualMLP.gamma` must be finite and at least 0; got -0\.5"
+        ValueError,
+        match=r"`ResidualMLP.gamma` must be a finite number of at least 0, or one for each layer; got -0\.5",
     ):
         made(-0.5)
-    with pytest.raises(ValueError, match=r"one number for each of the 4 layers, 0 for the first"):
+    with pytest.raises(ValueError, match=r"`ResidualMLP.gamma` must be 0 in the first layer"):
         made([0.5, 0.5, 0.5, 0.5])
-    with pytest.raises(ValueError, match=r"one number for each of the 4 layers"):
+    with pytest.raises(ValueError, match=r"one for each of the 4 layers"):
         made([0.0, 0.5])
-    with pytest.raises(ValueError, match=r"one number for each of the 4 layers"):
+    with pytest.raises(ValueError, match=r"one for each of the 4 layers"):
         made([[0.0, 0.5, 0.5, 0.5]])
     with pytest.raises(ValueError, match=r"Criticality needs gamma < 1"):
         made(1.0).at_criticality()

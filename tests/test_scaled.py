@@ -142,7 +142,7 @@ def test_refusals() -> None:
     net = network(3, 8)
     with pytest.raises(ValueError, match="has exponents for 4 layers, but the network has depth 3"):
         apply_strategy(net, mup(depth=4))
-    with pytest.raises(ValueError, match="`eta` must be positive and finite; got 0"):
+    with pytest.raises(ValueError, match="`eta` must be a positive finite number; got 0"):
         apply_strategy(net, mup(depth=3), eta=0)
-    with pytest.raises(ValueError, match="`reference_width` must be positive and finite"):
+    with pytest.raises(ValueError, match="`reference_width` must be a positive finite number"):
         apply_strategy(net, mup(depth=3), reference_width=-2)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from inspect import Parameter, signature, unwrap
 from numbers import Integral, Real
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, overload
 
 from scalewise._words import WrongTypeError, listed, shown
 
@@ -30,6 +30,8 @@ __all__ = [
     "Precision",
     "at_least",
     "checked",
+    "dtype_of",
+    "held",
 ]
 
 
@@ -64,10 +66,18 @@ class _UnfitError(Exception):
 Target = TypeVar("Target", bound=Callable[..., Any])
 
 
-def checked(target: Target) -> Target:
+@overload
+def checked(target: Target) -> Target: ...
+@overload
+def checked(*, error: type[ValueError]) -> Callable[[Target], Target]: ...
+def checked(target: Any = None, *, error: type[ValueError] | None = None) -> Any:
     """Let a function, or the constructor of a class, take what its annotations say and refuse all else.
 
     A parameter whose annotation is `Any`, or is not known at run time, is left to the function.
+
+    Args:
+        target: The function or the class.
+        error: What a room raises in place of the two below.
 
     Raises:
         WrongTypeError: In the call: a TypeError and a ValueError, if an argument is of another kind.
@@ -82,14 +92,18 @@ def checked(target: Target) -> Target:
         Traceback (most recent call last):
         scalewise._words.WrongTypeError: `steps` must be a whole number of at least 1; got 'ten'.
     """
-    if not isinstance(target, type):
-        return _guarded(target, "")
-    cls: Any = target
-    cls.__init__ = _guarded(cls.__init__, f"{cls.__name__}.")
-    return cls
+
+    def guard(given: Any) -> Any:
+        if not isinstance(given, type):
+            return _guarded(given, "", error)
+        cls: Any = given
+        cls.__init__ = _guarded(cls.__init__, f"{cls.__name__}.", error)
+        return cls
+
+    return guard if target is None else guard(target)
 
 
-def _guarded(function: Any, owner: str) -> Any:
+def _guarded(function: Any, owner: str, error: type[ValueError] | None) -> Any:
     readers: dict[str, Callable[[Any], Any] | None] = {}
     order: list[Callable[[Any], Any] | None] = []
     rest: list[Callable[[Any], Any] | None] = []
@@ -98,7 +112,7 @@ def _guarded(function: Any, owner: str) -> Any:
         known = unwrap(function).__globals__
         for name, parameter in signature(function).parameters.items():
             reader = _reader(_resolved(parameter.annotation, known))
-            reads = reader and partial(_held, owner + name, reader)
+            reads = reader and partial(_held, owner + name, reader, error)
             if parameter.kind is Parameter.VAR_POSITIONAL:
                 rest.append(reads)
             elif parameter.kind is not Parameter.VAR_KEYWORD:
@@ -121,11 +135,17 @@ def _guarded(function: Any, owner: str) -> Any:
     return guarded
 
 
-def _held(name: str, reader: _Reader, value: Any) -> Any:
+def held(name: str, value: Any, hint: Any, *, error: type[ValueError] | None = None) -> Any:
+    """One value that is no argument itself, an entry of one for instance, as an annotation says."""
+    reader = _reader(hint)
+    return _held(name, reader, error, value) if reader else value
+
+
+def _held(name: str, reader: _Reader, error: type[ValueError] | None, value: Any) -> Any:
     try:
         return reader.read(name, value)
-    except _UnfitError as error:
-        kind = error.kind
+    except _UnfitError as unfit:
+        kind = error or unfit.kind
     raise kind(f"`{name}` must be {reader.words}; got {shown(value)}.")
 
 
@@ -148,16 +168,22 @@ def _reader(hint: Any) -> _Reader | None:
     origin, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in _NUMBERS:
         return _NUMBERS[origin]
+    if origin is Literal:
+        return _Reader(listed(map(repr, inner)), partial(_among, inner))
     if origin is Annotated:
-        rule = inner[1]
-        return _bounded(_reader(inner[0]), rule) if isinstance(rule, Must) else _reader(rule)
+        reader = _reader(inner[0])
+        for rule in inner[1:]:
+            reader = _bounded(reader, rule) if isinstance(rule, Must) else _reader(rule)
+        return reader
     if origin in (typing.Union, types.UnionType):
         return _one_of(inner)
     if not isinstance(origin, type) or origin is object or getattr(origin, "_is_protocol", False):
         return None
     if hasattr(origin, "dim_str"):
         return _array(origin)
-    if issubclass(origin, Iterable) and inner and not issubclass(origin, Mapping):
+    if issubclass(origin, Mapping) and inner:
+        return _table(origin, *inner)
+    if issubclass(origin, Iterable) and inner:
         return (
             _row(inner) if origin is tuple and inner[-1] is not ... else _sequence(origin, inner[0])
         )
@@ -166,6 +192,12 @@ def _reader(hint: Any) -> _Reader | None:
 
 def _is(kind: type, value: Any) -> bool:
     return isinstance(value, kind)
+
+
+def _among(words: tuple[Any, ...], name: str, value: Any) -> Any:
+    if isinstance(value, str) and value in words:
+        return words[words.index(value)]
+    raise _UnfitError(ValueError if isinstance(value, str) else WrongTypeError)
 
 
 def _words(kind: type) -> str:
@@ -183,7 +215,7 @@ def _words(kind: type) -> str:
         return plain.get(
             kind.__name__, f"a {kind.__name__}{'' if room == 'builtins' else f' of `{room}`'}"
         )
-    parameters = list(signature(kind.__init__).parameters.values())[1:]
+    parameters = signature(kind).parameters.values()
     needed = [p.name for p in parameters if p.default is p.empty]
     return f"{room}.{kind.__name__}({', '.join(needed) if len(needed) < 5 else '...'})"
 
@@ -200,7 +232,7 @@ def _kept(fits: Callable[[Any], bool]) -> Callable[[str, Any], Any]:
 def _bounded(base: _Reader | None, rule: Must) -> _Reader:
     def read(name: str, value: Any) -> Any:
         try:
-            value = rule.to(value) if rule.to else base.read(name, value) if base else value
+            value = rule.to(_alone(value)) if rule.to else base.read(name, value) if base else value
         except TypeError:
             raise _UnfitError from None
         if not rule.holds(value):
@@ -232,17 +264,43 @@ def _one_of(given: tuple[Any, ...]) -> _Reader | None:
     return None if None in readers else _Reader(listed(words), read)
 
 
+def _entries(value: Any) -> Any:
+    """A list of what an array holds along its first axis, of any library."""
+    axes = getattr(value, "ndim", 0)
+    if not isinstance(axes, int) or axes < 1:
+        return value
+    return value.tolist() if axes == 1 and hasattr(value, "tolist") else list(value)
+
+
+def _table(kind: type, key: Any, of: Any) -> _Reader:
+    keys, entries = _reader(key), _reader(of)
+
+    def read(name: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise _UnfitError
+        table: Any = value
+        found = {
+            (keys.read(name, k) if keys else k): (entries.read(name, v) if entries else v)
+            for k, v in table.items()
+        }
+        return found if keys or entries else value
+
+    return _Reader(f"a dictionary{f' of values, each {entries.words}' if entries else ''}", read)
+
+
 def _sequence(kind: type, of: Any) -> _Reader:
     inner = _reader(of)
     kinds = (list, tuple) if kind in (list, tuple) else kind
 
     def read(name: str, value: Any) -> Any:
-        value = value.tolist() if getattr(value, "ndim", 0) == 1 else value
+        value = _entries(value)
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, kinds):
             raise _UnfitError
-        if inner is None or isinstance(value, set | frozenset):
+        if inner is None:
             return value
         found = [inner.read(name, entry) for entry in value]
+        if isinstance(value, set | frozenset):
+            return type(value)(found)
         return tuple(found) if isinstance(value, tuple) or kind is tuple else found
 
     return _Reader(f"a sequence{f' of values, each {inner.words}' if inner else ''}", read)
@@ -252,7 +310,7 @@ def _row(kinds: tuple[Any, ...]) -> _Reader:
     inner = [_reader(kind) for kind in kinds]
 
     def read(name: str, value: Any) -> Any:
-        value = value.tolist() if getattr(value, "ndim", 0) == 1 else value
+        value = _entries(value)
         if not isinstance(value, list | tuple) or len(value) != len(inner):
             raise _UnfitError
         return tuple(r.read(name, v) if r else v for r, v in zip(inner, value, strict=True))
@@ -279,15 +337,19 @@ def _array(kind: Any) -> _Reader | None:
 # Numbers, alone and in bounds
 
 
+def _alone(value: Any) -> Any:
+    """The number in an array without axes; a masked one would give what is under its mask."""
+    single = getattr(value, "shape", None) == () and not getattr(value, "mask", False)
+    return value.item() if single and hasattr(value, "item") else value
+
+
 def _python(own: tuple[type, ...], wanted: type) -> Callable[[str, Any], Any]:
     """A number as Python has it, from NumPy or from an array without axes."""
 
     def read(name: str, value: Any) -> Any:
         if type(value) in own:
             return value
-        # An array without axes; a masked one would give the number under its mask.
-        if getattr(value, "shape", None) == () and not getattr(value, "mask", False):
-            value = value.item() if hasattr(value, "item") else value
+        value = _alone(value)
         if not isinstance(value, wanted) or (type(value) is bool and bool not in own):
             raise _UnfitError
         return own[-1](value) if isinstance(value, Integral) else float(value)
@@ -303,10 +365,17 @@ _NUMBERS: dict[Any, _Reader | None] = {
 }
 
 
-def _dtype(value: Any) -> Any:
+def dtype_of(value: Any) -> Any:
+    """NumPy's dtype of that name or kind; a TypeError where there is none, `None` included."""
     import numpy as np
 
-    return np.dtype(value)
+    try:
+        found = np.dtype(value)
+    except ValueError as error:
+        raise TypeError from error
+    if value is None:  # NumPy's default, and nobody's choice
+        raise TypeError
+    return found
 
 
 def at_least(least: int) -> Must:
@@ -322,5 +391,5 @@ NotNegative = Annotated[
     float | int, Must("a finite number of at least 0", lambda v: 0 <= v < math.inf)
 ]
 Precision = Annotated[
-    Any, Must("float64 or float32", lambda dtype: dtype.str[1:] in ("f8", "f4"), _dtype)
+    Any, Must("float64 or float32", lambda dtype: dtype.str[1:] in ("f8", "f4"), dtype_of)
 ]

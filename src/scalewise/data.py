@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from scalewise._arrays import real_array
-from scalewise._checked import Count, Index, checked
+from scalewise._checked import Count, Index, Must, checked
 from scalewise._extras import require
 
 __all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
@@ -82,7 +82,7 @@ def load_inputs(
 
 @checked
 def load_labelled(
-    source: str,
+    source: Annotated[str, Must("'digits', 'mnist' or 'cifar2'", lambda name: name in _LABELS)],
     *,
     samples: Count | None = None,
     seed: Index = 0,
@@ -108,10 +108,6 @@ def load_labelled(
         >>> load_labelled("digits")[1][:10]
         array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
-    if source not in _LABELS:
-        raise ValueError(
-            f"`source` must be a data set with labels, one of {', '.join(_LABELS)}; got {source!r}."
-        )
     x = load_inputs(source, samples=samples, seed=seed, standardize=standardize)
     labels = _LABELS[source]().ravel()
     available = len(_NAMED[source]())
@@ -123,6 +119,7 @@ def load_labelled(
     return x, labels[_choose(available, samples, seed)].astype(np.int64)
 
 
+@checked
 def missing_data(*names: str) -> str | None:
     """Why these files cannot be read, as a sentence; ``None`` if all are there."""
     folder = os.environ.get(DATA_FOLDER)
@@ -137,6 +134,7 @@ def missing_data(*names: str) -> str | None:
     return None
 
 
+@checked
 def data_file(name: str) -> Path:
     """The path of one file.
 

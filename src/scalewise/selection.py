@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +51,7 @@ class Selection:
         }
 
 
-def known(names: Sequence[str] | str) -> tuple[str, ...]:
+def known(names: Collection[str] | str) -> tuple[str, ...]:
     """The names, checked, each once and in the order of the table; ``"all"`` for all of them.
 
     Raises:
@@ -72,7 +72,7 @@ def known(names: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def select(
-    names: Sequence[str] | str | None,
+    names: Collection[str] | str | None,
     activation: Activation,
     *,
     samples: int,

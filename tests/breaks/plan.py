@@ -127,17 +127,9 @@ MUTANTS = (
         "tests/jax/test_forward.py::test_multipliers_in_the_code_are_a_gauge",
     ),
     of_request(
-        "plan request: a, b and c as they are", "return given.to_strategy()", "return given"
-    ),
-    of_request(
-        "plan request: decimals as binary numbers",
-        "return fraction(given)",
-        "return Fraction(given)",
-    ),
-    of_request(
-        "plan request: letters as names",
-        "if isinstance(given, str) or not isinstance(given, Collection):",
-        "if not isinstance(given, Collection):",
+        "plan request: a, b and c as they are",
+        "strategy.to_strategy() if isinstance(strategy, ABC) else strategy,",
+        "strategy,",
     ),
     of_request(
         "plan request: further sizes may differ",

@@ -93,20 +93,25 @@ def test_an_undeclared_kink_that_hid_from_the_search_is_refused_with_its_remedy(
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match=r"positive semidefinite.*A=1, B=1, C=1\.5"):
         pair_moments("tanh", 1.0, 1.0, 1.5)
-    with pytest.raises(ValueError, match="variance and must be finite and at least 0; got -1"):
+    with pytest.raises(ValueError, match="`K` must be a variance of at least 0; got -1"):
         single_moment("tanh", -1.0, (0, 0))
     with pytest.raises(ValueError, match=r"preactivation of variance 0.*'relu'.*jumps at 0"):
         pair_moments("relu", 0.0, 1.0, 0.0)
     for A in (1e-150, 1e150):
         with pytest.raises(ValueError, match=r"`A` holds the variance 1e.150.*rescale"):
             pair_moments("relu", A, 1.0, 0.0)
-    with pytest.raises(ValueError, match="`C` must be finite"):
+    with pytest.raises(ValueError, match="`C` must hold finite numbers"):
         pair_moments("tanh", 1.0, 1.0, math.nan)
-    with pytest.raises(ValueError, match="`orders` must come from"):
+    with pytest.raises(ValueError, match="`orders` must be a sequence of pairs out of"):
         pair_moments("tanh", 1.0, 1.0, 0.0, [(5, 1)])
-    with pytest.raises(ValueError, match="`orders` must be numbers from 0 to 3"):
+    with pytest.raises(
+        ValueError, match="`orders_a` must be derivative orders, at least one, each 0, 1, 2 or 3"
+    ):
         pair_moment("tanh", 1.0, 1.0, 0.0, (4,), (0,))
-    with pytest.raises(ValueError, match="`engine` must be one of auto"):
+    with pytest.raises(
+        ValueError,
+        match="`engine` must be 'auto', 'closed', 'hermite' or 'quadrature'; got 'magic'",
+    ):
         pair_moments("tanh", 1.0, 1.0, 0.0, engine="magic")
     with pytest.raises(ValueError, match="'tanh' has no closed forms; use engine='auto'"):
         pair_moments("tanh", 1.0, 1.0, 0.0, engine="closed")

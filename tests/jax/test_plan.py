@@ -237,12 +237,12 @@ def test_words_and_transfer() -> None:
 @pytest.mark.parametrize(
     ("more", "match"),
     [
-        ({"layout": "haiku"}, r"`layout` must be one of \('plain', 'linen'\); got 'haiku'"),
+        ({"layout": "haiku"}, r"`layout` must be 'plain' or 'linen'; got 'haiku'"),
         ({"width": "n"}, "`base` has no 'n'"),
         ({"target": {"width": 3}}, "`target` has no 'depth'; it has 'width'"),
-        ({"target": {"width": 0, "depth": 3}}, "'width' in `target` must be a positive number; got 0"),
-        ({"base": {"width": True, "depth": 3}}, "'width' in `base` must be a positive number; got True"),
-        ({"target": {"width": 8, "depth": -1}}, "'depth' in `target` must be a positive number; got -1"),
+        ({"target": {"width": 0, "depth": 3}}, r"`target\['width'\]` must be a positive finite number; got 0"),
+        ({"base": {"width": True, "depth": 3}}, r"`base\['width'\]` must be a positive finite number; got True"),
+        ({"target": {"width": 8, "depth": -1}}, r"`target\['depth'\]` must be a positive finite number; got -1"),
         ({"optimizer": "lion"}, "`optimizer` must be one of"),
         ({"roles": {"nothing": "input"}}, "which fits no tensor"),
         ({"multiplied": ["head"]}, "needs no multiplier"),

@@ -209,7 +209,7 @@ REFUSED = [
     ),
     (
         lambda: Tasks(TASKS.support, TASKS.support_class, TASKS.query[:2], TASKS.query_class),
-        "`Tasks` needs inputs .*of equally many tasks",
+        "`Tasks` needs inputs .*the same numbers of tasks",
     ),
     (
         lambda: maml.step(gram_net(linear.limit(5, WAYS)), TASKS, Maml()),

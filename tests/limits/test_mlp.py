@@ -302,7 +302,7 @@ REFUSED = [
         lambda: train(MUP, ONE, SGD(1), steps=-1, on=Finite(4)),
     ),
     (
-        "no neuron left: widths",
+        "no neurons left: widths",
         lambda: train(Network(mup(), "tanh", ratios=0.1), ONE, SGD(1), steps=0, on=Finite(4)),
     ),
 ]

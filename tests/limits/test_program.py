@@ -329,7 +329,7 @@ def test_what_no_program_may_do():
     refused(lambda s: s.scalar(np.inf), "`value` must be a finite number; got inf")
     refused(lambda s: s.mean(s.apply(lambda x: np.exp(1e3 * x**2), s.vector())), "is not finite")
     refused(lambda s: 1 / (s.mean(s.vector()) * 0.0), "a division by zero")
-    refused(lambda s: {"v": s.vector()}, "returns scalars by name.*got Vector", TypeError)
+    refused(lambda s: {"v": s.vector()}, "must return scalars by name.*got Vector", TypeError)
     refused(lambda s: s.matrix("W") @ 3.0, "Only a vector .* with 'W'; got float", TypeError)
     refused(
         lambda s: s.mean(s.scalar(1.0)),

@@ -69,7 +69,7 @@ TRAINING: Refusals = [
 PROGRAMS: Refusals = [
     (lambda: run(lambda s: {}, Lazy(8)), "at least one; got an empty one"),
     (lambda: run(lambda s: None, Lazy(8)), "dictionary of scalars by name.*NoneType"),
-    (program(lambda s: "abc"), "returns scalars by name, or lists of them; got str"),
+    (program(lambda s: "abc"), "must return scalars by name, or lists of them; got str"),
     (program(lambda s: math.nan), "A program returned nan"),
     (program(lambda s: [[1.0], [1.0, 2.0]]), "parts are of unequal length"),
     (program(lambda s: np.tanh(s.vector())), r"Write apply\(np.tanh, x\)"),
@@ -206,7 +206,7 @@ JOB: dict[str, Any] = {
 
 PROGRAMS_OF_TRAINING = [
     ({"task": Task(X, Y)}, "teaches one sample per step; give the task `batches`"),
-    ({"task": Task(X, X, batches=[[0], [1]])}, "has one output; `targets` have 2 columns"),
+    ({"task": Task(X, X, batches=[[0], [1]])}, "must have one output; `targets` have 2 columns"),
     ({"task": PAIRED}, "teaches one sample per step"),
     ({"sgd": SGD(0.1, momentum=0.5)}, "plain descent; set `momentum`"),
     ({"sgd": SGD(0.1, clip=1.0)}, "plain descent; set `momentum`"),

@@ -114,11 +114,14 @@ def test_wrong_answers_and_termination() -> None:
             lambda: sh.dirichlet_divergence(np.ones(2), -np.ones(2)),
             "A parameter of a Dirichlet law must be",
         ),
-        (lambda: sh.logit_divergence(np.ones((1, 2)), np.ones((3, 2))), "at least two of them"),
+        (lambda: sh.logit_divergence(np.ones((1, 2)), np.ones((3, 2))), "at least two seeds along"),
         (lambda: sh.logit_divergence(np.zeros((4, 2)), np.ones((3, 2))), "differ between seeds"),
         (lambda: sh.beta_fit(np.array([0.5, 1.0])), "strictly between 0 and 1"),
         (lambda: sh.dirichlet_fit(np.array([[0.5, 0.4], [0.1, 0.9]])), "must add to 1"),
-        (lambda: sh.divergence_floor(10, 3), "exists from 2 seeds on, and 4 of the reference"),
+        (
+            lambda: sh.divergence_floor(10, 3),
+            "only with 2 seeds or more, and 4 or more of the reference",
+        ),
         (lambda: sh.error_probability(np.ones((2, 3)), np.ones(2)), "needs the shape of `outputs`"),
     ],
 )

@@ -378,8 +378,8 @@ def test_a_run_that_diverges_leaves_what_it_has() -> None:
         ),
         ({"inputs": 1e200 * X}, "`inputs` must have finite squares .* row 0 has .* inf"),
         ({"test_inputs": np.zeros((1, 3))}, "`test_inputs` must .* none of them 0"),
-        ({"batches": [[1, 1]]}, "take a sample twice"),
-        ({"batches": [[[0, 1]], [[1, 1]]]}, "take a sample twice"),
+        ({"batches": [[1, 1]]}, "must not take a sample twice"),
+        ({"batches": [[[0, 1]], [[1, 1]]]}, "must not take a sample twice"),
     ],
 )
 def test_tasks_of_another_kind_are_refused(change: dict[str, Any], message: str) -> None:
@@ -412,7 +412,7 @@ BAD_RUNS = [
     ({"every": ()}, "or a list of steps from 0 to 3"),
     ({"start": np.ones((5, 1))}, "`start` is the initial output of a limit"),
     ({"scaling": "mup"}, "`source` must be 'default', 'sym-default', .*; got 'mup'"),
-    ({"scaling": (1, 2, 3, 4)}, "A scaling has two exponents.*got 4"),
+    ({"scaling": (1, 2, 3, 4)}, "must be a name, two exponents.*got 4"),
     (
         {"scaling": (float("nan"), 0)},
         "`scaling` must be .* a fraction such as '1/4'; got",
@@ -437,5 +437,5 @@ def test_other_refusals() -> None:
         sh.output_change(network(), X, sample(), order=4)
     with pytest.raises(ValueError, match="is the sum over its units alone"):
         network("IC-MF")
-    with pytest.raises(ValueError, match=r"`ShallowNetwork\.a` has shape"):
+    with pytest.raises(ValueError, match=r"`ShallowNetwork\.a` must have shape"):
         replace(network(), a=np.ones(3))

@@ -84,7 +84,10 @@ def test_a_network_of_one_layer_has_nothing_to_extrapolate():
 @pytest.mark.parametrize("widths", [[8], [8, 8], [8, 0], [True, 4]])
 def test_widths_that_do_not_span_a_line_are_refused(widths):
     net = sw.MLP(3, 8, "tanh", input_dim=2, output_dim=1)
-    with pytest.raises(ValueError, match="`widths` must be two or more distinct whole numbers"):
+    with pytest.raises(
+        ValueError,
+        match=r"`widths` must be (two or more different numbers|a sequence of values, each a whole)",
+    ):
         measure(net, np.eye(2), networks=10, widths=widths)
 
 

@@ -357,7 +357,7 @@ def test_the_picture_shows_points_and_planned_lines(mup: Plan) -> None:
 def test_bad_arguments(mup: Plan) -> None:
     m = measurement(powers(MUP))
     for tolerance in (0.0, 0.3, float("nan")):
-        with pytest.raises(PlanError, match="`tolerance` is a power of the width, above 0"):
+        with pytest.raises(PlanError, match="`tolerance` must be a power of the width, above 0"):
             check(mup, m, tolerance=tolerance)
     with pytest.raises(PlanError, match=r"no quantity 'size' of `net\.0\.weight`"):
         check(mup, m).row("net.0.weight", "size")

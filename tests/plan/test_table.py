@@ -133,9 +133,9 @@ def test_transfer_keeps_gamma_or_says_so() -> None:
 def test_transfer_refuses_bad_numbers() -> None:
     plan = planned(scaling.mup(), "sgd")
     for bad in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(PlanError, match="`lr` must be a finite number, positive"):
+        with pytest.raises(PlanError, match="`lr` must be a positive finite number"):
             transfer(plan, lr=bad)
-    with pytest.raises(PlanError, match="`weight_decay` must be a finite number, not negative"):
+    with pytest.raises(PlanError, match="`weight_decay` must be a finite number of at least 0"):
         transfer(plan, lr=1.0, weight_decay=-0.1)
     with pytest.raises(PlanError, match="no `eps`"):
         transfer(plan, lr=1.0, eps=1e-8)

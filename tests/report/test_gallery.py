@@ -217,13 +217,13 @@ def test_the_look_is_that_of_the_report() -> None:
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(
-        ValueError, match=r"'six_point' has no scale of the paper; .* omniglot_maml"
+        ValueError, match=r"'six_point' does not run at the scale of the paper; .* omniglot_maml"
     ):
         exhibit("six_point", scale="paper")
-    with pytest.raises(ValueError, match="`scale` must be one of small, usual, paper; got 'huge'"):
+    with pytest.raises(ValueError, match="`scale` must be 'small', 'usual' or 'paper'; got 'huge'"):
         exhibit("six_point", scale="huge")
     assert main(["--scale", "paper", "--only", "six_point", "--out", str(tmp_path / "g")]) == 2
-    assert "has no scale of the paper" in capsys.readouterr().err
+    assert "does not run at the scale of the paper" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"folder of the gallery, but .* is a file"):
         write_gallery(tmp_path / "file", [made_up("six_point")])

@@ -201,7 +201,7 @@ def test_names_are_escaped(tmp_path):
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "report").write_text("mine")
-    with pytest.raises(ValueError, match=r"`out` is the folder of the report.*is a file"):
+    with pytest.raises(ValueError, match=r"`out` must be a folder; .* is a file"):
         write_report(tmp_path / "report", results())
     assert (tmp_path / "report").read_text() == "mine"
 

@@ -392,7 +392,9 @@ def test_what_cannot_be_verified() -> None:
         verified(plan, widths=[64, 128])
     with pytest.raises(PlanError, match=r"`seeds` must be at least 2.*got 1\."):
         verified(plan, seeds=1)
-    with pytest.raises(PlanError, match=r"`steps` must be at least 1; got 0\."):
+    with pytest.raises(
+        PlanError, match=r"`steps` must be a whole number of at least 1 or None; got 0\."
+    ):
         verified(plan, steps=0)
     with pytest.raises(PlanError, match="`lr` is for the default optimizer"):
         verified(plan, lr=0.1, setup=spoiled("sgd", "2.weight"))

@@ -11,15 +11,16 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import real_array
+from scalewise._checked import FiniteNumber, Must, checked
 from scalewise.activations._scale import scale_of, size_of
 
-__all__ = ["Activation", "Kink"]
+__all__ = ["Activation", "Kink", "Order"]
 
 # Generic arguments, none at a kink; the first 33 are where most preactivations are.
 _FAR = np.geomspace(4.1, 97.0, 16)
@@ -28,6 +29,7 @@ _FINGERPRINT = np.concatenate([np.linspace(-4.0, 4.0, 33) + 0.0123, _FAR, -_FAR[
 Derivative = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
 
 
+@checked
 @dataclass(frozen=True)
 class Kink:
     r"""A point where $\sigma$ or $\sigma'$ jumps.
@@ -38,11 +40,15 @@ class Kink:
         slope_jump: $\sigma'(\kappa^+)-\sigma'(\kappa^-)$.
     """
 
-    location: float
-    jump: float = 0.0
-    slope_jump: float = 0.0
+    location: FiniteNumber
+    jump: FiniteNumber = 0.0
+    slope_jump: FiniteNumber = 0.0
 
 
+Order = Annotated[int, Must("0, 1, 2 or 3", lambda k: 0 <= k <= 3)]
+
+
+@checked
 @dataclass(frozen=True)
 class Activation:
     r"""An activation function $\sigma$ and what is known of it.
@@ -73,7 +79,7 @@ class Activation:
     kinks: tuple[Kink, ...] = ()
     breaks: tuple[float, ...] = ()
     slopes: tuple[float, float] | None = None
-    parity: int = 0
+    parity: Annotated[int, Must("1, -1 or 0", lambda sign: abs(sign) <= 1)] = 0
     taylor: tuple[float, ...] | None = None
     family: str | None = None
     parameter: float | None = None
@@ -82,15 +88,14 @@ class Activation:
         r"""$\sigma(z)$ in float64."""
         return self.derivative(z, 0)
 
-    def derivative(self, z: Any, order: int = 1) -> Float[np.ndarray, ...]:
+    @checked
+    def derivative(self, z: Any, order: Order = 1) -> Float[np.ndarray, ...]:
         r"""$\sigma^{(k)}(z)$, $k\le3$, almost everywhere.
 
         Args:
             z: Preactivations, any shape.
             order: $k$, from 0 to 3.
         """
-        if order not in range(4):
-            raise ValueError(f"`order` must be 0, 1, 2 or 3; got {order}.")
         array = real_array("`z`", z).astype(np.float64, copy=False)
         # NumPy would turn an array without dimensions into a scalar on the way.
         return np.reshape(self.derivatives[order](array.reshape(-1)), array.shape)

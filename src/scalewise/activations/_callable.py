@@ -29,8 +29,6 @@ def from_callable(
 ) -> Activation:
     """Build an `Activation` from a JAX-traceable elementwise callable."""
     label = name or getattr(function, "__name__", "activation")
-    if any(not math.isfinite(k) for k in kinks):
-        raise ValueError(f"`kinks` must be finite numbers; got {kinks}.")
     derivatives = tuple(_evaluator(function, order, label) for order in range(4))
     scale = scale_of(derivatives[1], kinks)
     values = [derivative(scale * _PROBE) for derivative in derivatives]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any
 
-from scalewise._checked import Must
+from scalewise._checked import FiniteNumber, Must, checked
 from scalewise._extras import MissingExtraError, require
 from scalewise.activations import _piecewise, _smooth
 from scalewise.activations._activation import Activation
@@ -93,10 +93,14 @@ def _spelling(name: str) -> str:
 _KEYS = {_spelling(key): key for key in BUILTIN_NAMES} | {_spelling(k): v for k, v in _ALSO.items()}
 
 
+_SOURCE = "the name of an activation, a callable or an Activation"
+
+
+@checked
 def activation(
-    source: str | Activation | Callable[[Any], Any],
+    source: Annotated[str | Activation | Callable[[Any], Any], Must(_SOURCE)],
     *,
-    kinks: Sequence[float] = (),
+    kinks: Sequence[FiniteNumber] = (),
     name: str | None = None,
 ) -> Activation:
     r"""An activation function by name, or from any JAX-traceable callable.
@@ -120,7 +124,7 @@ def activation(
         ValueError: If the name is unknown, or the callable cannot be traced by JAX and is not a
             built-in activation, changes the shape, treats entries together, computes in less than
             float64, returns complex numbers or one that is not finite, or has a kink that was not
-            declared.
+            declared; or if `kinks` or `name` are given with what has its own.
         TypeError: If `source` is none of the above.
 
     Example:
@@ -130,21 +134,17 @@ def activation(
         >>> sw.activation("leaky_relu(0.1)").slopes
         (0.1, 1.0)
     """
-    if isinstance(source, Activation):
-        return source
-    if isinstance(source, str):
-        return _by_name(source)
-    if callable(source):
-        return _of_callable(source, tuple(float(k) for k in kinks), name)
-    raise TypeError(
-        "`activation` takes a name, a JAX-traceable callable or an Activation; "
-        f"got {type(source).__name__}."
-    )
+    if callable(source) and not isinstance(source, Activation):
+        return _of_callable(source, tuple(kinks), name)
+    if len(kinks) or name is not None:
+        raise ValueError(
+            f"`{'kinks' if len(kinks) else 'name'}` must be left out with {str(source)!r}, which has its own; "
+            "it is for a callable."
+        )
+    return source if isinstance(source, Activation) else _by_name(source)
 
 
-ActivationLike = Annotated[
-    Any, Must("the name of an activation, a callable or an Activation", to=activation)
-]
+ActivationLike = Annotated[Any, Must(_SOURCE, to=activation)]
 
 
 def _of_callable(

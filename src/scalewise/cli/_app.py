@@ -1,9 +1,11 @@
 """The commands themselves."""
 
-import functools
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,12 +25,23 @@ app = typer.Typer(
 
 
 def polite(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn bad input into one sentence and exit code 2, an interruption into 130."""
+    """Take groups of options apart; turn bad input into a sentence and exit code 2, an interruption into 130."""
+    own = signature(command).parameters.values()
+    groups: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
+    options = [
+        option.replace(kind=option.KEYWORD_ONLY)
+        for p in own
+        for option in (signature(groups[p.name]).parameters.values() if p.name in groups else [p])
+    ]
 
-    @functools.wraps(command)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
+    @wraps(command)
+    def wrapper(**given: Any) -> None:
         try:
-            command(*args, **kwargs)
+            parts = {
+                name: group(**{f.name: given.pop(f.name) for f in fields(group)})
+                for name, group in groups.items()
+            }
+            command(**parts, **given)
         except KeyboardInterrupt:
             tell.complain("Interrupted; run the same command again to start over.")
             raise typer.Exit(tell.INTERRUPTED) from None
@@ -36,6 +49,9 @@ def polite(command: Callable[..., None]) -> Callable[..., None]:
             tell.complain(str(error))
             raise typer.Exit(tell.BAD_INPUT) from None
 
+    taken: Any = wrapper
+    taken.__signature__ = Signature(options)
+    taken.__annotations__ = {option.name: option.annotation for option in options}
     return wrapper
 
 
@@ -58,7 +74,7 @@ def main() -> None:
 
 @app.callback(invoke_without_command=True)
 def root(
-    version: Annotated[bool, typer.Option("--version", help="The version, and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     """Predict what a network of width n and depth L will do, and check it on real networks."""
     if version:
@@ -68,23 +84,8 @@ def root(
 @app.command(short_help="Predict, measure, compare; write a page.")
 @polite
 def report(
-    *,
-    data: opt.Data = "digits",
-    samples: opt.Samples = 8,
-    data_seed: opt.DataSeed = 0,
-    activation: opt.ActivationName = "tanh",
-    depth: opt.Depth = 16,
-    width: opt.Width = "128",
-    output_dim: opt.OutputDim = 10,
-    c_b: opt.BiasVariance = None,
-    c_w: opt.WeightVariance = None,
-    lambda_b: opt.BiasRate = "1",
-    lambda_w: opt.WeightRate = "1",
-    networks: opt.Networks = 2000,
-    seed: opt.Seed = 0,
-    widths: opt.Widths = None,
-    observables: opt.Names = None,
-    tolerance: opt.Tolerance = 4.0,
+    setting: opt.Setting,
+    ensemble: opt.Ensemble,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     as_json: opt.Json = False,
     force: Annotated[
@@ -92,34 +93,29 @@ def report(
     ] = False,
 ) -> None:
     """Predict, measure, compare, and write a page that shows it; exit 1 if they disagree."""
-    given = {key: value for key, value in locals().items() if key in opt.REPRODUCED}
     from scalewise.comparison import compare
     from scalewise.report import Results, result_record, write_report
     from scalewise.theory import predict as foretell
 
-    opt.check_before_work(tolerance, out)
+    ensemble.check()
+    if out.exists() and not out.is_dir():
+        raise opt.Refusal(f"--out is the folder of the report, but {str(out)!r} is a file.")
     store = out / "ensemble-run.zarr"
     if force:
         shutil.rmtree(store, ignore_errors=True)
-    x = opt.inputs(data, samples, data_seed)
-    shape = (activation, depth, width, x.shape[1], output_dim)
-    net = opt.network(shape, c_b, c_w, lambda_b, lambda_w)
-    wanted = opt.names(observables)
+    x = setting.inputs()
+    net = setting.network(x)
     with tell.progress() as bars:
-        theory = foretell(
-            net, x, observables=opt.predicted_names(wanted, net, len(x)), progress=bars
-        )
-        ensemble = opt.run_ensemble(
-            net, x, networks, seed, widths, wanted, store=store, progress=bars
-        )
-    outcome = compare(theory, ensemble, tolerance=tolerance)
+        theory = foretell(net, x, observables=setting.compared_names(net), progress=bars)
+        measured = ensemble.run(net, x, setting.names(), store=store, progress=bars)
+    outcome = compare(theory, measured, tolerance=ensemble.tolerance)
     run = {
-        "command": opt.command_line(given),
-        "data": data,
-        "samples": samples,
-        "data_seed": data_seed,
+        "command": opt.command_line(setting, ensemble),
+        "data": setting.data,
+        "samples": setting.samples,
+        "data_seed": setting.data_seed,
     }
-    results = Results(net, theory, ensemble, outcome, tell.susceptibilities(net, theory), run)
+    results = Results(net, theory, measured, outcome, tell.susceptibilities(net, theory), run)
     page = write_report(out, results)
     shutil.rmtree(store, ignore_errors=True)
     if as_json:
@@ -129,102 +125,62 @@ def report(
     tell.leave(outcome)
 
 
-@app.command(short_help="What the theory says of a network.")
+@app.command(short_help="Predict what a network does.")
 @polite
-def predict(
-    *,
-    data: opt.Data = "digits",
-    samples: opt.Samples = 8,
-    data_seed: opt.DataSeed = 0,
-    activation: opt.ActivationName = "tanh",
-    depth: opt.Depth = 16,
-    width: opt.Width = "128",
-    output_dim: opt.OutputDim = 10,
-    c_b: opt.BiasVariance = None,
-    c_w: opt.WeightVariance = None,
-    lambda_b: opt.BiasRate = "1",
-    lambda_w: opt.WeightRate = "1",
-    observables: opt.Names = None,
-    out: opt.Out = None,
-    as_json: opt.Json = False,
-    force: opt.Force = False,
-) -> None:
-    """What the theory says of a network, layer by layer; no network is drawn."""
+def predict(setting: opt.Setting, result: opt.Result) -> None:
+    """Predict what a network does, layer by layer; no network is drawn."""
     from scalewise.theory import predict as foretell
 
-    saved = opt.target(out, force)
-    x = opt.inputs(data, samples, data_seed)
-    shape = (activation, depth, width, x.shape[1], output_dim)
-    net = opt.network(shape, c_b, c_w, lambda_b, lambda_w)
+    result.check()
+    x = setting.inputs()
+    net = setting.network(x)
     with tell.progress() as bars:
-        theory = foretell(net, x, observables=opt.names(observables), progress=bars)
-    tell.hand_over(theory, saved, as_json, str(net))
+        theory = foretell(net, x, observables=setting.names(), progress=bars)
+    tell.hand_over(theory, result.out, result.as_json, str(net))
 
 
 @app.command(short_help="Measure an ensemble of real networks.")
 @polite
 def measure(
-    *,
-    data: opt.Data = "digits",
-    samples: opt.Samples = 8,
-    data_seed: opt.DataSeed = 0,
-    activation: opt.ActivationName = "tanh",
-    depth: opt.Depth = 16,
-    width: opt.Width = "128",
-    output_dim: opt.OutputDim = 10,
-    c_b: opt.BiasVariance = None,
-    c_w: opt.WeightVariance = None,
-    lambda_b: opt.BiasRate = "1",
-    lambda_w: opt.WeightRate = "1",
-    networks: opt.Networks = 2000,
-    seed: opt.Seed = 0,
-    widths: opt.Widths = None,
-    observables: opt.Names = None,
-    tolerance: opt.Tolerance = 4.0,
+    setting: opt.Setting,
+    ensemble: opt.Ensemble,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Hold it against the theory; exit 1 if they disagree.")
+        bool, typer.Option("--compare", help="Compare it with the theory; exit 1 if they disagree.")
     ] = False,
     store: Annotated[
         Path | None, typer.Option(help="Keep networks here as they come, and resume from there.")
     ] = None,
-    out: opt.Out = None,
-    as_json: opt.Json = False,
-    force: opt.Force = False,
+    *,
+    result: opt.Result,
 ) -> None:
     """Draw an ensemble of real networks and measure it, with standard errors."""
     from scalewise.comparison import compare as hold_against
     from scalewise.theory import predict as foretell
 
-    saved = opt.target(out, force)
-    x = opt.inputs(data, samples, data_seed)
-    shape = (activation, depth, width, x.shape[1], output_dim)
-    net = opt.network(shape, c_b, c_w, lambda_b, lambda_w)
-    wanted = opt.names(observables)
-    opt.check_before_work(tolerance)
+    result.check()
+    ensemble.check()
+    x = setting.inputs()
+    net = setting.network(x)
+    theory = None
     with tell.progress() as bars:
-        ensemble = opt.run_ensemble(
-            net, x, networks, seed, widths, wanted, store=store, progress=bars
-        )
-        theory = None
+        measured = ensemble.run(net, x, setting.names(), store=store, progress=bars)
         if compare:
-            theory = foretell(
-                net, x, observables=opt.predicted_names(wanted, net, len(x)), progress=bars
-            )
+            theory = foretell(net, x, observables=setting.compared_names(net), progress=bars)
     if theory is None:
-        tell.hand_over(ensemble, saved, as_json, str(net))
+        tell.hand_over(measured, result.out, result.as_json, str(net))
         return
-    outcome = hold_against(theory, ensemble, tolerance=tolerance)
-    tell.hand_over(ensemble, saved, as_json, str(outcome), comparison=outcome.to_dict())
+    outcome = hold_against(theory, measured, tolerance=ensemble.tolerance)
+    tell.hand_over(measured, result.out, result.as_json, str(outcome), comparison=outcome.to_dict())
     tell.leave(outcome)
 
 
-@app.command(short_help="The critical initialisation.")
+@app.command(short_help="Find the critical initialisation.")
 @polite
 def criticality(
     activation: Annotated[str, typer.Argument(help="Such as tanh, relu, gelu, leaky_relu(0.1).")],
     as_json: opt.Json = False,
 ) -> None:
-    """The critical C_b and C_W of an activation, or why there are none."""
+    """Find the critical C_b and C_W of an activation, or say why there are none."""
     from scalewise.critical import criticality as find
 
     record = find(activation)

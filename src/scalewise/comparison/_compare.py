@@ -1,25 +1,27 @@
 r"""Theory held against an ensemble of real networks, in standard errors."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated
 
 import numpy as np
 import xarray as xr
 from scipy import special
 
+from scalewise._checked import Must, Positive, checked
 from scalewise.comparison._comparison import Comparison, Scores, plain, summarise, tabulate
 from scalewise.comparison._width import (
+    Prediction,
     at_infinite_width,
     at_width,
     error_of,
     natural_scale,
     present,
-    require_kind,
 )
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import known
 
-__all__ = ["compare"]
+__all__ = ["Measurement", "compare"]
 
 _SAME = (
     "depth",
@@ -36,12 +38,18 @@ _FALSE_ALARMS = 1e-3
 _ROUNDING = {"float32": 1e-5, "float64": 1e-10}
 
 
+Measurement = Annotated[
+    xr.Dataset, Must("what `measure` returned", lambda data: data.attrs.get("kind") == "ensemble")
+]
+
+
+@checked
 def compare(
-    theory: xr.Dataset,
-    ensemble: xr.Dataset,
+    theory: Prediction,
+    ensemble: Measurement,
     *,
-    tolerance: int | float = 4.0,
-    observables: Sequence[str] | str | None = None,
+    tolerance: Positive = 4.0,
+    observables: Collection[str] | str | None = None,
 ) -> Comparison:
     r"""Hold a prediction against a measurement, entry by entry.
 
@@ -84,12 +92,6 @@ def compare(
         >>> outcome.passed
         True
     """
-    if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance > 0):
-        raise ValueError(
-            f"`tolerance` is a number of standard errors and must be positive; got {tolerance!r}."
-        )
-    require_kind(theory, "theory", "theory", "predict")
-    require_kind(ensemble, "ensemble", "ensemble", "measure")
     _require_same(theory, ensemble)
     extrapolated = bool(ensemble.attrs.get("extrapolated", 0))
     if extrapolated:
@@ -149,7 +151,7 @@ def _false_alarm_limit(count: int) -> float:
 
 
 def _common(
-    predicted: xr.Dataset, ensemble: xr.Dataset, observables: Sequence[str] | str | None
+    predicted: xr.Dataset, ensemble: xr.Dataset, observables: Collection[str] | str | None
 ) -> list[str]:
     both = [n for n in present(predicted) if n in ensemble and f"{n}_sem" in ensemble]
     if observables is None:

@@ -9,6 +9,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 
+from scalewise._checked import Index, checked
+
 __all__ = ["Comparison", "Entry", "Scores", "plain", "summarise", "tabulate"]
 
 _NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
@@ -71,7 +73,8 @@ class Comparison:
     limit: float
     passed: bool
 
-    def worst(self, n: int = 10) -> tuple[Entry, ...]:
+    @checked
+    def worst(self, n: Index = 10) -> tuple[Entry, ...]:
         """The `n` entries that are furthest beyond their bias, worst first."""
         rows = self.table.isel(entry=slice(0, n))
         return tuple(
@@ -85,7 +88,8 @@ class Comparison:
             for i in range(rows.sizes["entry"])
         )
 
-    def to_dict(self, rows: int = 20) -> dict[str, Any]:
+    @checked
+    def to_dict(self, rows: Index = 20) -> dict[str, Any]:
         """Plain numbers and text for JSON: the verdict, the summary and the worst entries."""
         summary = {
             str(name): {key: plain(self.summary[key].values[i]) for key in self.summary.data_vars}

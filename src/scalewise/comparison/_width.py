@@ -6,27 +6,35 @@ positive matrix over the halves of its samples; how large the others could be, t
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from scalewise._checked import Must, checked
+from scalewise.networks._layers import Widths
 from scalewise.observables import OBSERVABLES
 
 __all__ = [
+    "Prediction",
     "at_infinite_width",
     "at_width",
     "error_of",
     "natural_scale",
     "present",
-    "require_kind",
 ]
 
 EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n
 
 
-def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr.Dataset:
+Prediction = Annotated[
+    xr.Dataset, Must("what `predict` returned", lambda data: data.attrs.get("kind") == "theory")
+]
+
+
+@checked
+def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     r"""The prediction for networks of a given finite width: leading order plus $1/n$.
 
     $$G^{(\ell)}=K^{(\ell)}+\frac{1}{n_{\ell-1}}G^{\{1\}(\ell)}\pm
@@ -65,7 +73,6 @@ def at_width(theory: xr.Dataset, width: int | Sequence[int] | None = None) -> xr
         >>> finite.attrs["kind"], finite.attrs["hidden_widths"]
         ('theory at width', [128, 128])
     """
-    require_kind(theory, "theory", "theory", "predict")
     hidden = _hidden_widths(theory, width)
     widths = (theory.attrs["input_dim"], *hidden, theory.attrs["output_dim"])
     layers = np.asarray(theory["layer"].values, dtype=int)
@@ -145,31 +152,19 @@ def _expansion(theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "
 
 
 def _hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> list[int]:
+    """All hidden widths, in the ratios that the theory was made for: its 1/n terms depend on them."""
     own = [int(n) for n in theory.attrs["hidden_widths"]]
     if width is None or not own:
         return own
-    if isinstance(width, Sequence | np.ndarray):
-        wanted = [int(n) for n in width]
-        fits = len(wanted) == len(own) and all(n >= 1 for n in wanted)
-        # Integers: cross-multiplied ratios are exact.
-        if not fits or any(a * own[0] != b * wanted[0] for a, b in zip(wanted, own, strict=True)):
-            raise ValueError(
-                f"`width` must keep the ratios of the hidden widths {own} that the theory was made "
-                f"for, because its 1/n terms depend on them; got {wanted}. Predict again for the "
-                "new shape."
-            )
-        return wanted
-    if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
+    wanted = list(width) if isinstance(width, Sequence) else [width * n // own[0] for n in own]
+    first = width if isinstance(width, int) else (wanted or [0])[0]
+    # Whole numbers: cross-multiplied ratios are exact.
+    if len(wanted) != len(own) or [a * own[0] for a in wanted] != [first * b for b in own]:
         raise ValueError(
-            f"`width` is a number of neurons and must be a whole number of at least 1; "
-            f"got {width!r}."
+            f"`width` must keep the ratios of the hidden widths {own} that the theory was made for; got "
+            f"{width}. Take whole multiples of them, or predict again for the new shape."
         )
-    if any((n * int(width)) % own[0] for n in own):
-        raise ValueError(
-            f"`width` = {width} does not keep the ratios of the hidden widths {own} whole; choose "
-            "a width for which they are, or predict again for the new shape."
-        )
-    return [n * int(width) // own[0] for n in own]
+    return wanted
 
 
 def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *samples"]:
@@ -217,11 +212,3 @@ def _companion(theory: xr.Dataset, name: str, values: np.ndarray, what: str) -> 
     data = theory[name]
     attrs = {"units": data.attrs.get("units", ""), "long_name": f"{what} {name}"}
     return xr.Variable(data.dims, values, attrs)
-
-
-def require_kind(data: Any, name: str, kind: str, maker: str) -> None:
-    found = data.attrs.get("kind") if isinstance(data, xr.Dataset) else type(data).__name__
-    if found != kind:
-        raise ValueError(
-            f"`{name}` must be what `{maker}` returned (kind {kind!r}); got {found!r}."
-        )

@@ -43,7 +43,7 @@ class Task:
 
     @property
     def classes(self) -> int:
-        """How many."""
+        """How many classes there are."""
         return int(self.y.max()) + 1
 
     @property

@@ -1,4 +1,4 @@
-"""All experiments, in the order of a visit, and the form each of them has."""
+"""All experiments, in the order of the gallery, and the form that each of them has."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def experiment(name: str) -> Experiment:
 
 
 def reason_to_skip(one: Experiment) -> str | None:
-    """What an experiment on real data misses, as a sentence; ``None`` if it can be run."""
+    """Why an experiment on real data cannot be run, as a sentence; ``None`` if it can."""
     ask = getattr(one, "needs_data", None)
     return None if ask is None else ask()
 

@@ -114,7 +114,7 @@ def run(config: Config) -> xr.Dataset:
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
-    """Of each size of batch: what the limits have of the reference, and what they lack."""
+    """For each batch size: how much of the reference the limits reproduce, and what they lack."""
     floor, share = float(dataset.attrs["floor"]), float(dataset.attrs["share"])
     rows = []
     for batch in dataset.batch.values.tolist():

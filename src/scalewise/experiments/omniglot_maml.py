@@ -290,7 +290,7 @@ _KERNEL: tuple[Callable[..., Any], ...] = (
 
 
 def _typical(dataset: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
-    """Median over runs, which one that leaves does not move, and its standard error."""
+    """Median over runs, which a single outlier does not move, and its standard error."""
     runs, kept = dataset.sizes["run"], dataset.kept
     middle = kept.median("run")
     # 1.48 makes a standard deviation of it, 1.25 is the price of the median of normal numbers.

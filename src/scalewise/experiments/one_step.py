@@ -1,4 +1,4 @@
-r"""One step of gradient descent: how much the NTK moves, smooth activations against ReLU.
+r"""One step of gradient descent: how much the NTK moves, for smooth activations and for ReLU.
 
 Shown: the mean of $|\Delta\widehat H|/\widehat H$ on the input trained on, after one step of size
 $\eta=\frac12/\Theta$ at an error of 1, against the width, and against the depth at fixed width.

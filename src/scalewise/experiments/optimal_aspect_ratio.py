@@ -125,7 +125,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:
-    """Table C."""
+    """The optimum by number of outputs: table C."""
     names = [str(name) for name in dataset.activation.values]
     rows = [
         (f"{n} outputs", *(float(v) for v in one.r_star), float(one.information))

@@ -188,7 +188,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:
-    """Table D."""
+    """The skip by aspect ratio: table D."""
     rows = []
     for name in map(str, dataset.activation.values):
         one = dataset.sel(activation=name)

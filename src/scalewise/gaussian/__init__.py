@@ -9,7 +9,6 @@ from scalewise.gaussian._four import (
 from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._increments import increment
 from scalewise.gaussian._interface import (
-    ENGINES,
     PAIR_ORDERS,
     pair_moment,
     pair_moments,
@@ -35,7 +34,6 @@ from scalewise.gaussian._quadrature import line_rule
 from scalewise.gaussian._two_inputs import two_input_covariances
 
 __all__ = [
-    "ENGINES",
     "PAIR_ORDERS",
     "SCRAMBLES",
     "SHAKES",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 
-from scalewise._arrays import float_array
-from scalewise.activations import Activation, activation
+from scalewise._checked import Index, Must, checked
+from scalewise.activations import Activation
+from scalewise.activations._activation import Order
+from scalewise.activations._catalogue import ActivationLike
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._constant import refuse_jump_at_zero, with_constants
 from scalewise.gaussian._estimate import Estimate
@@ -18,7 +22,6 @@ from scalewise.gaussian._polar import polar_moment
 from scalewise.gaussian._quadrature import pair_quadrature, single_quadrature
 
 __all__ = [
-    "ENGINES",
     "PAIR_ORDERS",
     "pair_moment",
     "pair_moments",
@@ -27,8 +30,16 @@ __all__ = [
     "why_unconverged",
 ]
 
-ENGINES = ("auto", "closed", "hermite", "quadrature")
 PAIR_ORDERS = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
+Orders = Annotated[
+    Sequence[Order],
+    Must("derivative orders, at least one, each 0, 1, 2 or 3", lambda v: len(v) > 0),
+]
+Pairs = Annotated[
+    Sequence[tuple[int, int]],
+    Must(f"a sequence of pairs out of {PAIR_ORDERS}", lambda v: set(v) <= set(PAIR_ORDERS)),
+]
+Numbers = Annotated[Any, Float[np.ndarray, "..."]]
 _SERIES_TOLERANCE = 1e-12
 _UNCONVERGED = 1e-6
 _WIDE, _NARROW = 30.0, 1e-4  # spreads beyond which a kink is not the likeliest reason
@@ -49,12 +60,9 @@ def _product(sigma: Activation, orders: tuple[int, ...], z: np.ndarray) -> np.nd
     return value
 
 
+@checked
 def single_moment(
-    source: str | Activation | Callable,
-    K: float | np.ndarray,
-    orders: Sequence[int],
-    *,
-    power: int = 0,
+    source: ActivationLike, K: Numbers, orders: Orders, *, power: Index = 0
 ) -> Estimate:
     r"""Expectation over one Gaussian preactivation of a product of derivatives of an activation.
 
@@ -80,10 +88,8 @@ def single_moment(
         >>> bool(abs(single_moment("tanh", 1.0, (0, 0)).value - 0.3942944904) < 1e-10)
         True
     """
-    sigma = activation(source)
-    legs = _legs(orders)
-    variance = float_array("`K`", K)
-    _refuse_bad_variances("K", variance)
+    sigma, legs = source, tuple(orders)
+    variance = _variances("K", K)
     if sigma.family == "exp" and power == 0:
         return _exact(_log_normal(0.5 * len(legs) ** 2 * variance), variance.shape)
     function = product(sigma, legs)
@@ -147,13 +153,9 @@ def why_unconverged(sigma: Activation, K: float) -> str:
     )
 
 
+@checked
 def pair_moment(
-    source: str | Activation | Callable,
-    A: np.ndarray | float,
-    B: np.ndarray | float,
-    C: np.ndarray | float,
-    orders_a: Sequence[int],
-    orders_b: Sequence[int],
+    source: ActivationLike, A: Numbers, B: Numbers, C: Numbers, orders_a: Orders, orders_b: Orders
 ) -> Estimate:
     r"""$\langle\prod_i\sigma^{(p_i)}(z_a)\prod_j\sigma^{(q_j)}(z_b)\rangle$ for two inputs.
 
@@ -174,8 +176,7 @@ def pair_moment(
     Raises:
         ValueError: If the kernel is indefinite or not finite, or an order is not 0 to 3.
     """
-    sigma = activation(source)
-    p, q = _legs(orders_a), _legs(orders_b)
+    sigma, p, q = source, tuple(orders_a), tuple(orders_b)
     shape, (a, b, c) = _pairs(sigma, A, B, C)
     still = (a == 0) | (b == 0)
     if still.any():
@@ -217,14 +218,15 @@ def _independent(
     return one.value * other.value, error
 
 
+@checked
 def pair_moments(
-    source: str | Activation | Callable,
-    A: np.ndarray | float,
-    B: np.ndarray | float,
-    C: np.ndarray | float,
-    orders: Sequence[tuple[int, int]] = ((0, 0), (1, 1)),
+    source: ActivationLike,
+    A: Numbers,
+    B: Numbers,
+    C: Numbers,
+    orders: Pairs = ((0, 0), (1, 1)),
     *,
-    engine: str = "auto",
+    engine: Literal["auto", "closed", "hermite", "quadrature"] = "auto",
 ) -> dict[tuple[int, int], Estimate]:
     r"""The moments $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$ of pairs of inputs.
 
@@ -256,13 +258,7 @@ def pair_moments(
         >>> round(float(pair_moments("relu", 1.0, 1.0, 0.0)[0, 0].value), 12)  # 1/2 pi
         0.159154943092
     """
-    sigma = activation(source)
-    wanted = tuple(orders)
-    for pq in wanted:
-        if pq not in PAIR_ORDERS:
-            raise ValueError(f"`orders` must come from {PAIR_ORDERS}; got {pq}.")
-    if engine not in ENGINES:
-        raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}; got {engine!r}.")
+    sigma, wanted = source, tuple(orders)
     shape, pairs = _pairs(sigma, A, B, C)
     found = with_constants(sigma, pairs, wanted, partial(_varying, sigma, wanted, engine))
     return {
@@ -354,29 +350,18 @@ def _engine_name(missed: np.ndarray) -> str:
     return "quadrature" if missed.all() else "hermite+quadrature"
 
 
-def _legs(orders: Sequence[int]) -> tuple[int, ...]:
-    legs = tuple(orders)
-    if not legs or any(p not in range(4) for p in legs):
-        raise ValueError(f"`orders` must be numbers from 0 to 3, at least one; got {legs}.")
-    return legs
-
-
-def _refuse_bad_variances(name: str, K: np.ndarray) -> None:
-    if not np.all(np.isfinite(K)) or np.any(K < 0):
-        bad = K[~(np.isfinite(K) & (K >= 0))].flat[0]
-        raise ValueError(f"`{name}` is a variance and must be finite and at least 0; got {bad}.")
+def _variances(name: str, K: np.ndarray) -> np.ndarray:
+    if np.any(K < 0):
+        raise ValueError(f"`{name}` must be a variance of at least 0; got {K[K < 0].flat[0]}.")
+    return np.asarray(K, dtype=np.float64)
 
 
 def _pairs(
-    sigma: Activation, A: np.ndarray | float, B: np.ndarray | float, C: np.ndarray | float
+    sigma: Activation, A: np.ndarray, B: np.ndarray, C: np.ndarray
 ) -> tuple[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]]:
     a, b, c = np.broadcast_arrays(
-        *(float_array(f"`{name}`", v) for name, v in zip("ABC", (A, B, C), strict=True))
+        _variances("A", A), _variances("B", B), np.asarray(C, dtype=np.float64)
     )
-    _refuse_bad_variances("A", a)
-    _refuse_bad_variances("B", b)
-    if not np.all(np.isfinite(c)):
-        raise ValueError("`C` must be finite; it holds NaN or infinity.")
     excess = c * c - a * b
     if np.any(excess > 1e-10 * a * b + 1e-300):
         k = np.argmax(excess)

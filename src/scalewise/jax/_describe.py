@@ -14,9 +14,7 @@ from scalewise.jax._modules import axes_in_module
 from scalewise.jax._trees import Place, places
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 
-__all__ = ["LAYOUTS", "Described", "describe", "parameters", "traced"]
-
-LAYOUTS = ("plain", "linen")
+__all__ = ["Described", "describe", "parameters", "traced"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def traced(init_fn: Callable[..., Any], sizes: Mapping[str, object], layout: str
     Args:
         init_fn: Builds the tree.
         sizes: What to call it with.
-        layout: One of `LAYOUTS`.
+        layout: ``"plain"`` or ``"linen"``.
 
     Raises:
         PlanError: If the function cannot be traced, or its tree cannot be described.
@@ -73,7 +71,7 @@ def describe(tree: Any, layout: str = "plain") -> Described:
 
     Args:
         tree: A tree of arrays, an Equinox module or a Flax NNX module.
-        layout: One of `LAYOUTS`.
+        layout: ``"plain"`` or ``"linen"``.
 
     Raises:
         PlanError: If the tree has no trainable array, or computes one from others.

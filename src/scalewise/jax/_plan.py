@@ -2,50 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from fractions import Fraction
+from os import PathLike
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from scalewise._checked import Must, checked
 from scalewise._extras import require
 from scalewise.jax._describe import parameters
 from scalewise.jax._entries import respread
 from scalewise.jax._optax import factor_tree, resolved, wrapped
-from scalewise.jax._probe import Options, checked, drawn_model, planned
+from scalewise.jax._probe import Options, drawn_model, planned
 from scalewise.jax._trees import rebuilt
 from scalewise.jax._verify import JaxBench, Loss, Setup
 from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
 from scalewise.plan import load as load_table
 from scalewise.plan import save as save_table
-from scalewise.plan._request import Request, requested
-from scalewise.plan._roles import RoleSpec
+from scalewise.plan._forward import given
+from scalewise.plan._request import (
+    Argument,
+    Factory,
+    Names,
+    Request,
+    Roles,
+    SizesLike,
+    StrategyLike,
+    requested,
+)
 from scalewise.plan._verify import Verified
-from scalewise.scaling import ABC, Strategy
+from scalewise.scaling._exact import Exponent
 
 if TYPE_CHECKING:
     import optax
 
 __all__ = ["JaxPlan", "load", "plan"]
 
+Apply = Annotated[
+    Callable[..., Any],
+    Must("a function of the model and its inputs, such as lambda model, x: jax.vmap(model)(x)"),
+]
 
+
+@checked(error=PlanError)
 def plan(
-    init_fn: Callable[..., Any],
+    init_fn: Factory,
     *,
-    base: Mapping[str, object],
-    target: Mapping[str, object],
-    strategy: Strategy | ABC,
+    base: SizesLike,
+    target: SizesLike,
+    strategy: StrategyLike,
     optimizer: str = "adamw",
-    roles: Mapping[str, RoleSpec] | None = None,
-    residual: Any = 0,
-    branch_outputs: Collection[str] = (),
-    multiplied: Collection[str] = (),
-    readouts: Collection[str] = (),
-    layout: str = "plain",
-    apply: Callable[..., Any] | None = None,
+    roles: Roles = None,
+    residual: Exponent = Fraction(0),
+    branch_outputs: Names = (),
+    multiplied: Names = (),
+    readouts: Names = (),
+    layout: Literal["plain", "linen"] = "plain",
+    apply: Apply | None = None,
     inputs: Any = None,
-    width: str = "width",
-    depth: str = "depth",
-    seed: str = "seed",
+    width: Argument = "width",
+    depth: Argument = "depth",
+    seed: Argument = "seed",
 ) -> JaxPlan:
     r"""Plan the initialisation and the optimiser settings of every tensor of a model.
 
@@ -98,14 +115,15 @@ def plan(
         (0.0625, 1.0)
     """
     request = requested(
-        init_fn, called="init_fn", base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
+        init_fn, base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
     )  # fmt: skip
-    options = checked(readouts, layout, apply, inputs, seed)
+    options = Options(tuple(readouts), layout, apply, given(inputs), seed)
     return JaxPlan(planned(request, options), request, options)
 
 
-def load(path: str | Path) -> JaxPlan:
+@checked(error=PlanError)
+def load(path: str | PathLike[str]) -> JaxPlan:
     """A plan as `JaxPlan.save` wrote it; it can do all but be made for other sizes.
 
     Raises:
@@ -184,6 +202,7 @@ class JaxPlan(Verified):
             cell[...] = new[name]
         return rebuilt(tree, lambda name, leaf: new.get(resolved(self.table, name), leaf))
 
+    @checked(error=PlanError)
     def optax(
         self, tx: optax.GradientTransformation, *, check: bool = True
     ) -> optax.GradientTransformationExtraArgs:
@@ -233,6 +252,7 @@ class JaxPlan(Verified):
         """
         return wrapped(self.table, tx, check)
 
+    @checked(error=PlanError)
     def multiplier_tree(
         self, tree: Any, setting: Literal["lr", "eps", "weight_decay", "init"] = "lr"
     ) -> Any:
@@ -264,9 +284,7 @@ class JaxPlan(Verified):
         request = self.request.at(sizes)
         return JaxPlan(planned(request, self.options), request, self.options)
 
-    def transfer(
-        self, *, lr: float, weight_decay: float | None = None, eps: float | None = None
-    ) -> Transfer:
+    def transfer(self, *, lr: Any, weight_decay: Any = None, eps: Any = None) -> Transfer:
         """Hyperparameters of the base carried to the target, as `scalewise.plan.transfer` does."""
         return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps)
 
@@ -286,7 +304,8 @@ class JaxPlan(Verified):
     def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> JaxBench:
         return JaxBench(batch, loss, setup, _own_setup, self.options.layout)
 
-    def save(self, path: str | Path) -> None:
+    @checked(error=PlanError)
+    def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a file, to be kept beside the checkpoint."""
         save_table(self.table, path)
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from scalewise.jax._describe import LAYOUTS, Described, parameters, traced
+from scalewise.jax._describe import Described, parameters, traced
 from scalewise.jax._entries import spread
 from scalewise.jax._look import Call, look
 from scalewise.plan import Kind, ModelDescription, Plan, PlanError, Probe, Spread, make_plan
-from scalewise.plan._forward import Inputs, given
+from scalewise.plan._forward import Inputs
 from scalewise.plan._names import matching
 from scalewise.plan._questions import Wording
-from scalewise.plan._request import Request, names_in
+from scalewise.plan._request import Request
 
-__all__ = ["Options", "checked", "drawn_model", "planned"]
+__all__ = ["Options", "drawn_model", "planned"]
 
 
 # Where sizes that are rounded show what they are rounded from.
@@ -45,22 +45,6 @@ class Options:
     apply: Callable[..., Any] | None = None
     inputs: Inputs | None = None
     seed: str = "seed"
-
-
-def checked(readouts: Any, layout: Any, apply: Any, inputs: Any, seed: Any) -> Options:
-    """The same, refused with a sentence where they cannot be.
-
-    Raises:
-        PlanError: If `readouts` is not a list of names, `layout` not a known one, or `apply` not a function.
-    """
-    if layout not in LAYOUTS:
-        raise PlanError(f"`layout` must be one of {LAYOUTS}; got {layout!r}.")
-    if apply is not None and not callable(apply):
-        raise PlanError(
-            "`apply` must be a function of the model and its inputs, such as lambda model, x: jax.vmap(model)(x); "
-            f"got {apply!r}."
-        )
-    return Options(names_in("readouts", readouts), layout, apply, given(inputs), seed)
 
 
 def planned(request: Request, options: Options) -> Plan:

@@ -83,7 +83,7 @@ class Side:
         return self._scaled((rows @ X.T)[::-1])
 
     def fresh(self, more: int) -> np.ndarray:
-        """Room for so many images more; it is theirs at once."""
+        """Make room for so many more images, and count them as used."""
         self._reserve(self.images + more)
         start = self._middle + self.images
         self.images += more

@@ -107,7 +107,7 @@ class Network:
         found = tuple(round(ratio * n) for ratio in self.ratios)
         if min(found) < 1:
             raise ValueError(
-                f"A hidden layer has no neuron left: widths {found} at n = {n} with `ratios` = "
+                f"A hidden layer has no neurons left: widths {found} at n = {n} with `ratios` = "
                 f"{self.ratios}. Take a larger n."
             )
         return found

@@ -85,7 +85,7 @@ class Noise:
             self._shift = self._stream.integers(0, 2**32 - 1, (spread, 1), np.uint32, endpoint=True)
 
     def fill(self, out: np.ndarray) -> None:
-        """Standard normal numbers into so many rows."""
+        """Fill the rows of `out` with standard normal numbers."""
         own = np.empty((len(out), self._own), out.dtype) if self._paired else out
         more = min(len(out), len(self._shift) - self._given)
         if more:

@@ -1,4 +1,4 @@
-"""On what a program or a training runs: values that are checked when they are made."""
+"""What a program or a training runs on: values that are checked when they are made."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Infinite:
     spread: bool = True
 
     def at(self, width: int) -> Lazy:
-        """The lazy backend with so many particles."""
+        """The lazy backend with that many particles."""
         return Lazy(
             width,
             replicas=self.replicas,

@@ -17,7 +17,7 @@ __all__ = ["RealMatrix", "check_memory"]
 
 
 def check_memory(width: int, replicas: int, numbers: float | int, dtype: Any) -> None:
-    """Refuse real matrices of so many numbers that this machine cannot hold them.
+    """Refuse real matrices that do not fit into the memory of this machine.
 
     Args:
         width: What the user asked for.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
-
+from scalewise._checked import Must
 from scalewise.nets._estimators import ESTIMATORS, accumulators, estimators
 from scalewise.nets._moments import CovarianceSums
 from scalewise.networks import Network
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import Selection, select
 
-__all__ = ["check_count", "check_memory", "check_seed", "check_size", "choose"]
+__all__ = ["Memory", "bytes_of", "check_count", "check_size", "choose"]
 
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -34,25 +34,15 @@ def choose(net: Network, observables: Any, widths: Any, samples: int) -> Selecti
     return chosen.without({name: f"It is {reason}" for name, reason in why.items()})
 
 
-def check_count(networks: Any, names: tuple[str, ...]) -> int:
-    """The number of networks."""
+def check_count(networks: int, names: tuple[str, ...]) -> None:
+    """Refuse fewer networks than a standard error takes."""
     least = max(ESTIMATORS[name].least for name in names)
-    whole = isinstance(networks, (int, np.integer)) and not isinstance(networks, bool)
-    if not whole or networks < least:
+    if networks < least:
         reason = " of a covariance" if least == 4 else ""
         raise ValueError(
             f"`networks` must be a whole number of at least {least}, because a standard error{reason} "
-            f"takes {least} networks; got {networks!r}."
+            f"takes {least} networks; got {networks}."
         )
-    return int(networks)
-
-
-def check_seed(seed: Any) -> int:
-    """The seed."""
-    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-    if not whole or not 0 <= seed < 2**32:
-        raise ValueError(f"`seed` must be a whole number from 0 to 2**32 - 1; got {seed!r}.")
-    return int(seed)
 
 
 def check_size(net: Network, samples: int, names: tuple[str, ...], budget: int) -> None:
@@ -78,16 +68,16 @@ def check_size(net: Network, samples: int, names: tuple[str, ...], budget: int) 
         )
 
 
-def check_memory(memory: int | str) -> int:
-    """Bytes, from a number or from a text such as ``"1 GiB"``."""
-    text = str(memory).strip()
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b)?", text, flags=re.IGNORECASE)
-    unit = (match.group(2) or "b").lower() if match else ""
-    if isinstance(memory, bool) or match is None or unit not in _UNITS:
-        raise ValueError(
-            f"`memory` must be a number of bytes or a text such as '1 GiB'; got {memory!r}."
-        )
-    size = int(float(match.group(1)) * _UNITS[unit])
-    if size < 1:
-        raise ValueError(f"`memory` must be positive; got {memory!r}.")
-    return size
+def bytes_of(memory: float | int | str) -> int:
+    """Bytes, from a number or from a text such as ``"1 GiB"``; 0 of another text."""
+    if not isinstance(memory, str):
+        return int(memory) if math.isfinite(memory) else 0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b)?", memory.strip(), flags=re.IGNORECASE)
+    unit = _UNITS.get((match.group(2) or "b").lower(), 0) if match else 0
+    return int(float(match.group(1)) * unit) if match else 0
+
+
+Memory = Annotated[
+    float | int | str,
+    Must("a number of bytes or a text such as '1 GiB'", lambda memory: bytes_of(memory) >= 1),
+]

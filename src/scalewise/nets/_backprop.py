@@ -2,12 +2,12 @@ r"""Error factors: how the loss hangs on the preactivations of every layer of on
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._arrays import float_array
+from scalewise._checked import checked
 from scalewise.nets._networks import (
     Parameters,
     check_has_slope,
@@ -18,12 +18,17 @@ from scalewise.nets._networks import (
 )
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
 
 __all__ = ["error_factors", "parameter_step"]
 
 
+Slopes = Annotated[Any, Float[np.ndarray, "sample output"]]
+
+
+@checked
 def error_factors(
-    net: MLP, parameters: Parameters, x: Any, error: Any
+    net: WithoutSkips, parameters: Parameters, x: Any, error: Slopes
 ) -> tuple[Float[np.ndarray, "sample neuron"], ...]:
     r"""What the loss changes by with each preactivation of each layer.
 
@@ -53,14 +58,15 @@ def error_factors(
         >>> [e.shape for e in error_factors(net, init_weights(net), np.eye(3), np.ones((3, 2)))]
         [(3, 5), (3, 5), (3, 2)]
     """
-    inputs, top = _checked(net, parameters, x, error)
+    inputs, top = _fitted(net, parameters, x, error)
     with precision(str(top.dtype)):
         _, rows = sweep(parameters, inputs, traced(net.activation))
         lower = [np.einsum("sk,skj->sj", top, np.asarray(r)) for r in rows]
     return (*lower, top)
 
 
-def parameter_step(net: MLP, parameters: Parameters, x: Any, error: Any) -> Parameters:
+@checked
+def parameter_step(net: WithoutSkips, parameters: Parameters, x: Any, error: Slopes) -> Parameters:
     r"""The step of all parameters per unit of the global learning rate.
 
     $$\Delta b^{(\ell)}_j=-\lambda_b^{(\ell)}\sum_{\tilde\alpha}\epsilon^{(\ell)}_{j;\tilde\alpha},\qquad
@@ -81,7 +87,7 @@ def parameter_step(net: MLP, parameters: Parameters, x: Any, error: Any) -> Para
 
     Source: PDLT (7.11), (8.6), (11.4).
     """
-    inputs, top = _checked(net, parameters, x, error)
+    inputs, top = _fitted(net, parameters, x, error)
     errors = error_factors(net, parameters, x, error)
     with precision(str(top.dtype)):
         forward, _ = sweep(parameters, inputs, traced(net.activation))
@@ -94,12 +100,13 @@ def parameter_step(net: MLP, parameters: Parameters, x: Any, error: Any) -> Para
     return Parameters(tuple(weights), tuple(biases))
 
 
-def _checked(net: MLP, parameters: Parameters, x: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
+def _fitted(
+    net: MLP, parameters: Parameters, x: Any, error: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     check_has_slope(net.activation)
-    check_parameters(net, parameters)
-    dtype = str(parameters.weights[0].dtype)
+    dtype = check_parameters(net, parameters)
     inputs = np.asarray(check_inputs(net, x), dtype)
-    top = float_array("`error`", error).astype(dtype)
+    top = error.astype(dtype)
     if top.shape != (len(inputs), net.output_dim):
         raise ValueError(
             f"`error` must have shape (samples, outputs) = {(len(inputs), net.output_dim)}, the slope "

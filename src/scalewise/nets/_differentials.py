@@ -18,16 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Count, Index, checked
 from scalewise.nets._networks import (
+    Dtype,
     Parameters,
-    check_dtype,
+    Seed,
     check_has_slope,
+    check_parameters,
     init_weights,
     precision,
     traced,
 )
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
 
 __all__ = ["SAMPLED", "empirical_differential", "sample_differentials"]
 
@@ -36,14 +40,15 @@ _NUMBERS = 1 << 23  # parameters of all networks of a batch together
 Function = Callable[[Any], Any]
 
 
+@checked
 def empirical_differential(
-    net: MLP,
+    net: WithoutSkips,
     parameters: Parameters,
     x: Any,
-    parents: Sequence[int] = (0,),
+    parents: Sequence[Index] = (0,),
     *,
-    outputs: Sequence[int] | None = None,
-    samples: Sequence[int] | None = None,
+    outputs: Sequence[Index] | None = None,
+    samples: Sequence[Index] | None = None,
 ) -> float:
     r"""One component of one differential of one real network.
 
@@ -83,7 +88,7 @@ def empirical_differential(
     nodes = len(parents) + 1
     i = _indices("outputs", outputs, nodes, net.output_dim)
     d = _indices("samples", samples, nodes, len(inputs))
-    dtype = check_dtype(str(parameters.weights[0].dtype))
+    dtype = check_parameters(net, parameters)
     with precision(dtype):
         return float(
             _contracted(
@@ -97,8 +102,9 @@ def empirical_differential(
         )
 
 
+@checked
 def sample_differentials(
-    net: MLP, x: Any, networks: int, *, seed: int = 0, dtype: str = "float32"
+    net: WithoutSkips, x: Any, networks: Count, *, seed: Seed = 0, dtype: Dtype = "float32"
 ) -> dict[str, Float[np.ndarray, " network"]]:
     r"""The first differentials of output 0 at one input, for many networks.
 
@@ -130,12 +136,9 @@ def sample_differentials(
         ((50,), True)
     """
     _check_smooth(net, 3)
-    dtype = check_dtype(dtype)
     inputs = check_inputs(net, x)
     if len(inputs) != 1:
         raise ValueError(f"`x` must hold one input; got {len(inputs)}. Pass x[:1].")
-    if networks < 1:
-        raise ValueError(f"`networks` must be at least 1; got {networks}.")
     batch = min(networks, max(1, _NUMBERS // (8 * net.parameters)))
     parts = []
     with precision(dtype):
@@ -254,7 +257,7 @@ def _check_smooth(net: MLP, k: int) -> None:
 
 
 def _check_parents(parents: Sequence[int]) -> None:
-    if not parents or any(not 0 <= p <= v for v, p in enumerate(parents)):
+    if not parents or any(p > v for v, p in enumerate(parents)):
         raise ValueError(
             "`parents` must join each factor to an earlier one: parents[v - 1] is the factor that "
             f"factor v is joined to, from 0 to v - 1; got {tuple(parents)}."
@@ -263,7 +266,7 @@ def _check_parents(parents: Sequence[int]) -> None:
 
 def _indices(name: str, given: Sequence[int] | None, count: int, bound: int) -> tuple[int, ...]:
     values = (0,) * count if given is None else tuple(given)
-    if len(values) != count or any(not 0 <= v < bound for v in values):
+    if len(values) != count or any(v >= bound for v in values):
         raise ValueError(
             f"`{name}` must name one of 0..{bound - 1} for each of the {count} factors; got {values}."
         )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._arrays import float_array
+from scalewise._checked import checked
 from scalewise.nets import _jets as jets
 from scalewise.nets._networks import (
     Parameters,
-    check_dtype,
     check_has_slope,
     check_parameters,
     check_smooth,
@@ -23,14 +22,16 @@ from scalewise.nets._networks import (
 )
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
 
 __all__ = ["empirical_ddntk", "empirical_dntk"]
 
-Legs = Sequence[Any] | None
+Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
 
 
+@checked
 def empirical_dntk(
-    net: MLP, parameters: Parameters, x: Any, legs: Legs = None
+    net: WithoutSkips, parameters: Parameters, x: Any, legs: Legs = None
 ) -> Float[np.ndarray, "sample sample sample leg leg_1 leg_2"]:
     r"""The differential of the neural tangent kernel of one real network, to rounding.
 
@@ -70,8 +71,9 @@ def empirical_dntk(
     return _run(_dntk, net, prepared, order=2)
 
 
+@checked
 def empirical_ddntk(
-    net: MLP, parameters: Parameters, x: Any, legs: Legs = None
+    net: WithoutSkips, parameters: Parameters, x: Any, legs: Legs = None
 ) -> tuple[
     Float[np.ndarray, "sample sample sample sample leg leg_1 leg_2 leg_3"],
     Float[np.ndarray, "sample sample sample sample leg leg_1 leg_2 leg_3"],
@@ -124,14 +126,9 @@ Prepared = tuple[Parameters, np.ndarray, tuple[np.ndarray, ...], np.ndarray]
 
 def _prepare(net: MLP, parameters: Parameters, x: Any, legs: Legs, count: int) -> Prepared:
     """Everything as arrays of one dtype."""
-    check_parameters(net, parameters)
-    dtype = check_dtype(str(parameters.weights[0].dtype))
-    given = (
-        [np.eye(net.output_dim)] * count
-        if legs is None
-        else [float_array("`legs`", v) for v in legs]
-    )
-    if len(given) != count or any(v.ndim != 2 or v.shape[1] != net.output_dim for v in given):
+    dtype = check_parameters(net, parameters)
+    given = [np.eye(net.output_dim)] * count if legs is None else legs
+    if len(given) != count or any(v.shape[1] != net.output_dim for v in given):
         raise ValueError(
             f"`legs` must be {count} arrays of vectors with {net.output_dim} entries each, one for "
             f"every output of {net}; got shapes {[v.shape for v in given]}."
@@ -142,7 +139,7 @@ def _prepare(net: MLP, parameters: Parameters, x: Any, legs: Legs, count: int) -
 
 
 def _run(kernel: Any, net: MLP, prepared: Prepared, *, order: int) -> np.ndarray:
-    with precision(check_dtype(str(prepared[1].dtype))):
+    with precision(str(prepared[1].dtype)):
         found = _contract(*prepared, kernel=kernel, sigma=traced(net.activation), order=order)
     k = len(prepared[2])
     # Vectors come first from the loops over them.

@@ -14,14 +14,12 @@ __all__ = ["check_widths", "degree", "fit", "rescale"]
 
 
 def check_widths(net: Network, widths: Sequence[int]) -> tuple[Network, ...]:
-    """The network at each of the widths, which must be two distinct whole numbers or more."""
-    whole = all(isinstance(w, (int, np.integer)) and not isinstance(w, bool) for w in widths)
-    if not whole or len(set(widths)) < 2 or len(set(widths)) != len(widths) or min(widths) < 1:
+    """The network at each of the widths, which must be two or more different numbers."""
+    if len(set(widths)) < 2 or len(set(widths)) != len(widths):
         raise ValueError(
-            "`widths` must be two or more distinct whole numbers of at least 1, such as "
-            f"[64, 128, 256]; got {widths!r}."
+            f"`widths` must be two or more different numbers, such as [64, 128, 256]; got {widths!r}."
         )
-    return tuple(rescale(net, int(w)) for w in sorted(widths))
+    return tuple(rescale(net, w) for w in sorted(widths))
 
 
 def rescale(net: Network, width: int) -> Network:

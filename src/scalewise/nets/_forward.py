@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import checked
 from scalewise.nets._jets import derivatives
 from scalewise.nets._networks import (
     Parameters,
@@ -24,8 +25,8 @@ from scalewise.nets._networks import (
     precision,
     traced,
 )
-from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
 
 __all__ = ["LayerTensors", "layer_tensors"]
 
@@ -52,7 +53,8 @@ class LayerTensors:
     dd_second: Float[np.ndarray, "i j k l a b c d"]
 
 
-def layer_tensors(net: MLP, parameters: Parameters, x: Any) -> tuple[LayerTensors, ...]:
+@checked
+def layer_tensors(net: WithoutSkips, parameters: Parameters, x: Any) -> tuple[LayerTensors, ...]:
     r"""NTK, dNTK and both ddNTKs of every layer of one network, all neurons and samples.
 
     $$\widehat H^{(\ell+1)}_{i_1i_2}=\delta_{i_1i_2}\Big[\lambda_b+\frac{\lambda_W}{n_\ell}\sum_j

@@ -3,18 +3,19 @@ r"""The verb: an ensemble of real networks as a Dataset of means with standard e
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import Count, checked
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.nets._arguments import (
+    Memory,
+    bytes_of,
     check_count,
-    check_memory,
-    check_seed,
     check_size,
     choose,
 )
@@ -22,9 +23,10 @@ from scalewise.nets._ensemble import Ensemble, Sums, run
 from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, degree, fit
 from scalewise.nets._families import FAMILIES
-from scalewise.nets._networks import check_dtype
+from scalewise.nets._networks import Dtype, Seed
 from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs, digest_of
+from scalewise.networks._network import AnyNetwork
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import opened
@@ -34,16 +36,17 @@ __all__ = ["measure"]
 Measured = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
+@checked
 def measure(
-    net: Network,
+    net: AnyNetwork,
     x: Any,
     *,
-    networks: int = 1000,
-    seed: int = 0,
-    widths: Sequence[int] | None = None,
-    observables: Sequence[str] | str | None = None,
-    dtype: str = "float32",
-    memory: int | str = "1 GiB",
+    networks: Count = 1000,
+    seed: Seed = 0,
+    widths: Sequence[Count] | None = None,
+    observables: Collection[str] | str | None = None,
+    dtype: Dtype = "float32",
+    memory: Memory = "1 GiB",
     store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], Any] | bool | None = None,
 ) -> xr.Dataset:
@@ -109,8 +112,8 @@ def measure(
     x = check_inputs(net, x, skips=True)
     chosen = choose(net, observables, widths, len(x))
     names = chosen.names
-    networks = check_count(networks, names)
-    seed, dtype, budget = check_seed(seed), check_dtype(dtype), check_memory(memory)
+    check_count(networks, names)
+    budget = bytes_of(memory)
     check_size(net, len(x), names, budget)
     shapes = (net,) if widths is None else check_widths(net, widths)
     epsilon = np.array([[1 / n for n in shape.widths[1:-1]] for shape in shapes])
@@ -120,7 +123,7 @@ def measure(
         "networks": networks,
         "seed": seed,
         "dtype": dtype,
-        "widths": [] if widths is None else sorted(int(w) for w in widths),
+        "widths": [] if widths is None else sorted(widths),
         "inputs": digest_of(x),
     }
     fixed = {"observables": list(names), "memory": budget, "samples": len(x)}

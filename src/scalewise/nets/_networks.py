@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._checked import Must, checked, dtype_of
 from scalewise.activations import Activation
-from scalewise.networks import MLP, Network
+from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._network import AnyNetwork
 
 __all__ = [
+    "Dtype",
     "Parameters",
-    "check_dtype",
+    "Seed",
     "check_has_slope",
     "check_parameters",
     "check_smooth",
@@ -28,6 +32,17 @@ __all__ = [
     "slope",
     "sweep",
     "traced",
+]
+
+
+Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]
+Dtype = Annotated[
+    Any,
+    Must(
+        "'float32' or 'float64'",
+        lambda name: name in ("float32", "float64"),
+        lambda dtype: dtype_of(dtype).name,
+    ),
 ]
 
 
@@ -56,14 +71,6 @@ def precision(dtype: str) -> Iterator[None]:
         yield
 
 
-def check_dtype(dtype: Any) -> str:
-    """``"float32"`` or ``"float64"``; anything else is refused."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
-    if name not in ("float32", "float64"):
-        raise ValueError(f"`dtype` must be 'float32' or 'float64'; got {dtype!r}.")
-    return name
-
-
 def check_has_slope(activation: Activation, name: str = "ntk") -> None:
     """Refuse an activation whose derivative misses a delta function."""
     if not activation.is_continuous:
@@ -86,8 +93,8 @@ def check_smooth(activation: Activation, name: str = "ddntk_R") -> None:
         )
 
 
-def check_parameters(net: MLP, parameters: Parameters) -> None:
-    """Refuse parameters of another network."""
+def check_parameters(net: MLP, parameters: Parameters) -> str:
+    """The dtype of parameters; refused are those of another network or another precision."""
     n = net.widths
     shapes = [(n[i + 1], n[i]) for i in range(net.depth)]
     if [w.shape for w in parameters.weights] != shapes or [b.shape for b in parameters.biases] != [
@@ -98,9 +105,14 @@ def check_parameters(net: MLP, parameters: Parameters) -> None:
             f"got weights {[w.shape for w in parameters.weights]} and biases "
             f"{[b.shape for b in parameters.biases]}."
         )
+    dtype = str(parameters.weights[0].dtype)
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"`parameters` must be float32 or float64; got {dtype}.")
+    return dtype
 
 
-def init_weights(net: Network, seed: Any = 0, *, dtype: str = "float32") -> Parameters:
+@checked
+def init_weights(net: AnyNetwork, seed: Any = 0, *, dtype: Dtype = "float32") -> Parameters:
     r"""Draw the parameters of one network.
 
     $$W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),\qquad b^{(\ell)}_i\sim N(0,C_b^{(\ell)}).$$
@@ -126,7 +138,6 @@ def init_weights(net: Network, seed: Any = 0, *, dtype: str = "float32") -> Para
         >>> [w.shape for w in init_weights(net).weights]
         [(5, 3), (1, 5)]
     """
-    dtype = check_dtype(dtype)
     n = net.widths
     weights, biases = [], []
     with precision(dtype):
@@ -141,8 +152,9 @@ def init_weights(net: Network, seed: Any = 0, *, dtype: str = "float32") -> Para
     return Parameters(tuple(weights), tuple(biases))
 
 
+@checked
 def empirical_ntk(
-    net: MLP, parameters: Parameters, x: Any, other: Any = None
+    net: WithoutSkips, parameters: Parameters, x: Any, other: Any = None
 ) -> Float[np.ndarray, "sample other output output_1"]:
     r"""The neural tangent kernel of one real network at its output, to rounding.
 
@@ -177,8 +189,7 @@ def empirical_ntk(
         (3, 3, 2, 2)
     """
     check_has_slope(net.activation)
-    check_parameters(net, parameters)
-    dtype = check_dtype(str(parameters.weights[0].dtype))
+    dtype = check_parameters(net, parameters)
     inputs = [check_inputs(net, x)] + ([] if other is None else [check_inputs(net, other)])
     rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], dtype)
     with precision(dtype):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from scalewise._arrays import real_array
+from scalewise._checked import Count, Must
 
-__all__ = ["PerLayer", "Repeated", "hidden_widths", "one_for_all", "per_layer", "size"]
-
-# One number, or one for each layer, in any form that `scalewise._arrays` reads.
-PerLayer = Any
+__all__ = ["NotNegatives", "Positives", "Repeated", "Widths", "one_for_all", "per_layer"]
 
 
 class Repeated(tuple):
@@ -46,49 +42,44 @@ def one_for_all(count: int, value: Any) -> Repeated:
     return Repeated.over(count, value, value, value)
 
 
-def size(name: str, value: Any, meaning: str) -> int:
-    """A number of neurons or layers, checked."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+# One number for all layers, or one for each.
+Widths = Annotated[
+    Count | Repeated | Sequence[Count],
+    Must("a whole number of at least 1, or one for each hidden layer"),
+]
+NotNegatives = Annotated[
+    float | int | Repeated | Sequence[float | int],
+    Must(
+        "a finite number of at least 0, or one for each layer",
+        lambda given: all(0 <= v < math.inf for v in _each(given)),
+    ),
+]
+Positives = Annotated[
+    float | int | Repeated | Sequence[float | int],
+    Must(
+        "a positive finite number, or one for each layer",
+        lambda given: all(0 < v < math.inf for v in _each(given)),
+    ),
+]
+
+
+def _each(given: Any) -> Sequence[float | int]:
+    rule = given.rule if isinstance(given, Repeated) else given
+    return rule if isinstance(rule, Sequence) else (rule,)
+
+
+def per_layer(name: str, given: Any, count: int, *, what: str = "layers") -> tuple[Any, ...]:
+    """A number for each of `count` layers, from one for all, one for each, or a rule.
+
+    Raises:
+        ValueError: If there are more or fewer; the message calls the argument `name`.
+    """
+    if isinstance(given, Repeated):
+        return Repeated.over(count, *given.rule)
+    if not isinstance(given, Sequence):
+        return one_for_all(count, given)
+    if len(given) != count:
         raise ValueError(
-            f"`{name}` {meaning} and must be a whole number of at least 1; got {value!r}."
+            f"`{name}` must be one number for all, or one for each of the {count} {what}; got {len(given)} values."
         )
-    return int(value)
-
-
-def hidden_widths(name: str, width: Any, depth: int) -> tuple[int, ...]:
-    """The width of each of `depth` - 1 hidden layers, from one for all or one for each."""
-    meaning = "is a number of neurons"
-    if hasattr(width, "__array__"):
-        width = real_array(f"`{name}`", width).tolist()
-    if isinstance(width, Repeated):
-        width = width.rule[0]
-    if not isinstance(width, Sequence) or isinstance(width, str):
-        return one_for_all(depth - 1, size(name, width, meaning))
-    if len(width) != depth - 1:
-        raise ValueError(
-            f"`{name}` needs one width for each of the {depth - 1} hidden layers of a network "
-            f"of depth {depth}; got {len(width)}. Give {depth - 1}, or one number for all."
-        )
-    return tuple(size(name, n, meaning) for n in width)
-
-
-def per_layer(name: str, value: Any, depth: int, *, positive: bool = False) -> tuple[float, ...]:
-    """A variance or rate of each of `depth` layers, from one for all or one for each."""
-    if isinstance(value, Repeated):
-        given = Repeated.over(depth, *value.rule)
-        one = len(set(value.rule)) == 1
-    else:
-        array = real_array(f"`{name}`", value)
-        one = array.ndim == 0
-        given = one_for_all(depth, array.item()) if one else tuple(array.ravel().tolist())
-        if array.ndim > 1 or len(given) != depth:
-            raise ValueError(
-                f"`{name}` needs one number for each of the {depth} layers; got {len(given)}. "
-                f"Give {depth}, or one number for all."
-            )
-    rule = "positive and finite" if positive else "finite and at least 0"
-    for layer, v in enumerate(given, 1):
-        if not math.isfinite(v) or v < 0 or (positive and v == 0):
-            place = "" if one else f" in layer {layer}"
-            raise ValueError(f"`{name}` must be {rule}; got {v!r}{place}.")
-    return Repeated.by(float, given)
+    return tuple(given)

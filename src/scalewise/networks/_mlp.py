@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 
+from scalewise._checked import Must, NotNegative, Positive, checked
 from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
-from scalewise.networks._layers import one_for_all, per_layer
+from scalewise.networks._layers import one_for_all
 from scalewise.networks._network import Network
 
-__all__ = ["MLP"]
+__all__ = ["MLP", "WithoutSkips"]
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class MLP(Network):
     r"""A multilayer perceptron at initialisation, in PDLT's parametrisation.
@@ -60,8 +63,13 @@ class MLP(Network):
         """Itself."""
         return self
 
+    @checked
     def with_equivalent_learning_rates(
-        self, lambda_b: float = 1.0, lambda_W: float = 1.0, *, kernel: float | None = None
+        self,
+        lambda_b: NotNegative = 1.0,
+        lambda_W: NotNegative = 1.0,
+        *,
+        kernel: Positive | None = None,
     ) -> MLP:
         r"""The same network with rates that let every layer contribute equally to the NTK.
 
@@ -97,8 +105,6 @@ class MLP(Network):
             >>> net.with_equivalent_learning_rates(lambda_b=12.0).lambda_b
             (12.0, 6.0, 4.0, 3.0)
         """
-        for name, rate in (("lambda_b", lambda_b), ("lambda_W", lambda_W)):
-            per_layer(f"MLP.{name}", rate, 1)
         if kernel is not None:
             bias, weight = rates_along(
                 self.activation, kernel, self.C_b, self.C_W, lambda_b, lambda_W
@@ -108,6 +114,17 @@ class MLP(Network):
             bias, weight = equivalent_rates(record, self.depth, lambda_b, lambda_W)
             _require_criticality(self, record)
         return replace(self, lambda_b=bias, lambda_W=weight)
+
+
+def _without_skips(net: Any) -> MLP:
+    if isinstance(net, Network) and not any(net.skips):
+        return net.branch
+    raise TypeError
+
+
+WithoutSkips = Annotated[
+    MLP, Must("a network without skip connections, such as scalewise.MLP", to=_without_skips)
+]
 
 
 def _require_criticality(net: MLP, record: Criticality) -> None:

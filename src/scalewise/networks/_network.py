@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from scalewise._checked import Count, Must
 from scalewise.activations import Activation
-from scalewise.activations import activation as to_activation
+from scalewise.activations._catalogue import ActivationLike
 from scalewise.critical import Criticality, criticality
-from scalewise.networks._layers import PerLayer, Repeated, hidden_widths, per_layer, size
+from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths, per_layer
 
 if TYPE_CHECKING:
     from scalewise.networks._mlp import MLP
 
-__all__ = ["Network", "check_network"]
+__all__ = ["AnyNetwork", "Network", "check_network"]
 
 Kind = TypeVar("Kind", bound="Network")
 
@@ -51,31 +51,25 @@ class Network(ABC):
 
     def __init__(
         self,
-        depth: int,
-        width: Any,
-        activation: str | Activation | Callable[[Any], Any],
+        depth: Count,
+        width: Widths,
+        activation: ActivationLike,
         *,
-        input_dim: int,
-        output_dim: int,
-        C_b: PerLayer = 0.0,
-        C_W: PerLayer = 1.0,
-        lambda_b: PerLayer = 1.0,
-        lambda_W: PerLayer = 1.0,
+        input_dim: Count,
+        output_dim: Count,
+        C_b: NotNegatives = 0.0,
+        C_W: Positives = 1.0,
+        lambda_b: NotNegatives = 1.0,
+        lambda_W: NotNegatives = 1.0,
     ) -> None:
-        name = type(self).__name__
-        depth = size(f"{name}.depth", depth, "counts weight layers")
-        features = size(f"{name}.input_dim", input_dim, "is the number of features")
-        outputs = size(f"{name}.output_dim", output_dim, "is the number of outputs")
-        store = object.__setattr__
-        store(self, "depth", depth)
-        store(self, "width", hidden_widths(f"{name}.width", width, depth))
-        store(self, "activation", to_activation(activation))
-        store(self, "input_dim", features)
-        store(self, "output_dim", outputs)
-        store(self, "C_b", per_layer(f"{name}.C_b", C_b, depth))
-        store(self, "C_W", per_layer(f"{name}.C_W", C_W, depth, positive=True))
-        store(self, "lambda_b", per_layer(f"{name}.lambda_b", lambda_b, depth))
-        store(self, "lambda_W", per_layer(f"{name}.lambda_W", lambda_W, depth))
+        name, store = type(self).__name__, object.__setattr__
+        hidden = per_layer(f"{name}.width", width, depth - 1, what="hidden layers")
+        plain = {"depth": depth, "width": hidden, "activation": activation}
+        for key, value in {**plain, "input_dim": input_dim, "output_dim": output_dim}.items():
+            store(self, key, value)
+        rates = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
+        for key, value in rates.items():
+            store(self, key, Repeated.by(float, per_layer(f"{name}.{key}", value, depth)))
 
     @property
     @abstractmethod
@@ -150,7 +144,7 @@ class Network(ABC):
         C_b, C_W = (_beside(self.skips, c) for c in (record.C_b, record.C_W))
         return replace(self, C_b=C_b, C_W=C_W)
 
-    def at_width(self: Kind, width: int | Sequence[int]) -> Kind:
+    def at_width(self: Kind, width: Widths) -> Kind:
         """The same network with other hidden widths."""
         return replace(self, width=width)
 
@@ -178,6 +172,9 @@ class Network(ABC):
             f"activation={self.activation.name!r}, input_dim={self.input_dim}, "
             f"output_dim={self.output_dim})"
         )
+
+
+AnyNetwork = Annotated[Network, Must("a network such as scalewise.MLP")]
 
 
 def _beside(skips: tuple[float, ...], critical: float) -> tuple[float, ...]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
 
-import numpy as np
-
-from scalewise._arrays import float_array
-from scalewise.activations import Activation
-from scalewise.networks._layers import PerLayer, Repeated
+from scalewise._checked import Count, checked
+from scalewise.activations._catalogue import ActivationLike
+from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths, per_layer
 from scalewise.networks._mlp import MLP
 from scalewise.networks._network import Network
 
 __all__ = ["ResidualMLP"]
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class ResidualMLP(Network):
     r"""A multilayer perceptron with skip connections: every layer adds $\gamma_\ell$ times the one below.
@@ -59,17 +56,17 @@ class ResidualMLP(Network):
 
     def __init__(
         self,
-        depth: int,
-        width: Any,
-        activation: str | Activation | Callable[[Any], Any],
+        depth: Count,
+        width: Widths,
+        activation: ActivationLike,
         *,
-        gamma: PerLayer,
-        input_dim: int,
-        output_dim: int,
-        C_b: PerLayer = 0.0,
-        C_W: PerLayer = 1.0,
-        lambda_b: PerLayer = 1.0,
-        lambda_W: PerLayer = 1.0,
+        gamma: NotNegatives,
+        input_dim: Count,
+        output_dim: Count,
+        C_b: NotNegatives = 0.0,
+        C_W: Positives = 1.0,
+        lambda_b: NotNegatives = 1.0,
+        lambda_W: NotNegatives = 1.0,
     ) -> None:
         super().__init__(
             depth,
@@ -96,22 +93,17 @@ class ResidualMLP(Network):
         return MLP(**own)
 
 
-def _skips(gamma: Any, widths: tuple[int, ...]) -> tuple[float, ...]:
+def _skips(gamma: NotNegatives, widths: tuple[int, ...]) -> tuple[float, ...]:
     """The skip of every layer, checked against the widths."""
     depth = len(widths) - 1
-    if isinstance(gamma, Repeated):
-        given = np.array(gamma.rule)
-        skips = Repeated.over(depth, *gamma.rule)
+    if isinstance(gamma, float | int):
+        skips = Repeated.over(depth, 0.0, float(gamma), 0.0)
     else:
-        given = float_array("`ResidualMLP.gamma`", gamma)
-        one = given.ndim == 0
-        skips = Repeated.over(depth, 0.0, given.item(), 0.0) if one else tuple(given.tolist())
-    if not (np.all(np.isfinite(given)) and np.all(given >= 0)):
-        raise ValueError(f"`ResidualMLP.gamma` must be finite and at least 0; got {gamma}.")
-    if given.ndim > 1 or len(skips) != depth or skips[0]:
+        skips = Repeated.by(float, per_layer("ResidualMLP.gamma", gamma, depth))
+    if skips[0]:
         raise ValueError(
-            f"`ResidualMLP.gamma` needs one number for each of the {depth} layers, 0 for the first, "
-            f"which has nothing to skip; got {gamma}. One number stands for the hidden layers."
+            f"`ResidualMLP.gamma` must be 0 in the first layer, which has nothing to skip; got {gamma}. One "
+            "number stands for the hidden layers."
         )
     for layer in range(2, depth + 1):
         wide, below = widths[layer], widths[layer - 1]

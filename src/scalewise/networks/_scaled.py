@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from scalewise.networks._mlp import MLP
-from scalewise.networks._network import check_network
+from scalewise._checked import Positive, checked
+from scalewise.networks._mlp import MLP, WithoutSkips
 from scalewise.scaling import Strategy
 
 __all__ = ["ScaledMLP", "apply_strategy"]
@@ -30,8 +29,9 @@ class ScaledMLP:
     strategy: Strategy
 
 
+@checked
 def apply_strategy(
-    net: MLP, strategy: Strategy, *, eta: float | int = 1.0, reference_width: float | int = 1
+    net: WithoutSkips, strategy: Strategy, *, eta: Positive = 1.0, reference_width: Positive = 1
 ) -> ScaledMLP:
     r"""Scale the hyperparameters of a network with its width.
 
@@ -65,15 +65,11 @@ def apply_strategy(
         >>> scaled.eta, scaled.net.C_W
         (8.0, (1.0, 1.0, 0.125))
     """
-    check_network(net)
     if strategy.depth != net.depth:
         raise ValueError(
             f"`strategy` has exponents for {strategy.depth} layers, but the network has depth "
             f"{net.depth}. Make the strategy with depth={net.depth}."
         )
-    for name, value in (("eta", eta), ("reference_width", reference_width)):
-        if not math.isfinite(value) or value <= 0:
-            raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
     width = net.hidden_widths[-1] / reference_width
     p, q = strategy.p, strategy.q
     return ScaledMLP(

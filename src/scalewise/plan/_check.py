@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+from scalewise._checked import Must, checked
 from scalewise._extras import require
 from scalewise.plan._depth import DepthCheck
 from scalewise.plan._diagnosis import Culprit, diagnose, expected_regimes
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Check", "check"]
+__all__ = ["Check", "Tolerance", "check"]
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,14 @@ class Check:
         return tell(self)
 
 
-def check(plan: Plan, measured: Measurement, *, tolerance: float = 0.0625) -> Check:
+# Half of what parts the neural-tangent from the maximal-update scaling is the most.
+Tolerance = Annotated[
+    float | int, Must("a power of the width, above 0 and at most 0.25", lambda t: 0 < t <= 0.25)
+]
+
+
+@checked(error=PlanError)
+def check(plan: Plan, measured: Measurement, *, tolerance: Tolerance = 0.0625) -> Check:
     """Fit, compare, judge and diagnose a measurement.
 
     Args:
@@ -135,11 +143,6 @@ def check(plan: Plan, measured: Measurement, *, tolerance: float = 0.0625) -> Ch
     Raises:
         PlanError: If the tolerance is not a number above 0 and at most 1/4.
     """
-    if not (math.isfinite(tolerance) and 0 < tolerance <= 0.25):
-        raise PlanError(
-            "`tolerance` is a power of the width, above 0 and at most 0.25, which is half of what parts the "
-            f"neural-tangent from the maximal-update scaling; got {tolerance:g}."
-        )
     rows = tuple(rows_of(plan, measured, tolerance))
     attention = tuple(attention_rows(plan, measured, tolerance))
     off = [r for r in attention if not r.agrees]

@@ -8,17 +8,15 @@ not pass for noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.plan._errors import PlanError
 
-__all__ = ["Fit", "Status", "as_widths", "check_design", "power_law"]
+__all__ = ["Fit", "Status", "check_design", "power_law"]
 
 # What three standard errors of a normal deviate leave outside on either side.
 _ONE_SIDED = 0.99865
@@ -90,23 +88,6 @@ class Fit:
         bends = self.curvature * (power - self.slope) > 0
         surely = abs(self.curvature) > 3 * self.curvature_sem
         return bends and surely and abs(self.last - power) <= tolerance + 3 * self.last_sem
-
-
-def as_widths(given: Any) -> tuple[int, ...]:
-    """Widths as the user gave them, ascending.
-
-    Raises:
-        PlanError: If they are not whole numbers in a list, a tuple, a range or an array.
-    """
-    single = isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)
-    found: list[Any] = (
-        [] if single else [w.item() if isinstance(w, np.generic) else w for w in given]
-    )
-    if single or any(isinstance(w, bool) or not isinstance(w, int) for w in found):
-        raise PlanError(
-            f"`widths` must be whole numbers in a list, such as [64, 128, 256]; got {given!r}."
-        )
-    return tuple(sorted(found))
 
 
 def check_design(widths: Float[np.ndarray, " width"], seeds: int) -> None:

@@ -9,6 +9,9 @@ that owns the tensor, never from its shape alone: a `Linear` from 10 features to
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+from scalewise._checked import Must
 
 __all__ = ["Kind", "Layer", "Role", "RoleSpec"]
 
@@ -52,5 +55,6 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"  # a bare parameter: its module says nothing about its axes
 
 
+_Name = Annotated[str, Must("the name of a role", lambda name: name in set(Role))]
 # A role, or a role and the axes that are summed over.
-RoleSpec = str | tuple[str, int] | tuple[str, tuple[int, ...]]
+RoleSpec = _Name | tuple[_Name, int] | tuple[_Name, tuple[int, ...]]

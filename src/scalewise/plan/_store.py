@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from scalewise._checked import checked
 from scalewise._version import __version__
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
@@ -122,19 +124,20 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
     )
 
 
-def save(plan: Plan, path: str | Path, options: Mapping[str, Any] | None = None) -> None:
+@checked(error=PlanError)
+def save(plan: Plan, path: str | PathLike[str], options: Mapping[str, Any] | None = None) -> None:
     """Write a plan to a file, whole or not at all, with what an adapter keeps beside it.
 
     Raises:
         PlanError: If the plan's sizes are nothing that a text can hold.
     """
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
+    whole = Path(path)
+    part = whole.with_name(whole.name + ".part")
     part.write_text(to_json(plan, options) + "\n", encoding="utf-8")
-    part.replace(path)
+    part.replace(whole)
 
 
-def read(path: str | Path) -> tuple[Plan, dict[str, Any]]:
+def read(path: str | PathLike[str]) -> tuple[Plan, dict[str, Any]]:
     """A plan from a file, and what an adapter kept beside it.
 
     Raises:
@@ -147,7 +150,8 @@ def read(path: str | Path) -> tuple[Plan, dict[str, Any]]:
     return from_json(text), json.loads(text).get("options", {})
 
 
-def load(path: str | Path) -> Plan:
+@checked(error=PlanError)
+def load(path: str | PathLike[str]) -> Plan:
     """Read a plan from a file.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scalewise._checked import NotNegative, Positive, checked
 from scalewise.plan._errors import PlanError
 from scalewise.plan._settings import groups
 from scalewise.plan._table import Plan
@@ -70,12 +71,13 @@ class Transfer:
         return "\n".join([*lines, self.note])
 
 
+@checked(error=PlanError)
 def transfer(
     plan: Plan,
     *,
-    lr: float | int,
-    weight_decay: float | int | None = None,
-    eps: float | int | None = None,
+    lr: Positive,
+    weight_decay: NotNegative | None = None,
+    eps: NotNegative | None = None,
 ) -> Transfer:
     r"""The hyperparameters of a base model, carried to the target.
 
@@ -95,10 +97,6 @@ def transfer(
 
     Source: Yaida (4.10) for $\gamma$; the factors are those of `scalewise.plan.rules`.
     """
-    for name, value, least in (("lr", lr, 0), ("weight_decay", weight_decay, -1), ("eps", eps, -1)):
-        if value is not None and not (math.isfinite(value) and value > least and value >= 0):
-            sign = "positive" if least == 0 else "not negative"
-            raise PlanError(f"`{name}` must be a finite number, {sign}; got {value!r}.")
     if eps is not None and plan.optimizer == "sgd":
         raise PlanError(
             "Gradient descent has no `eps`; leave it out, or plan for 'adam' or 'adamw'."

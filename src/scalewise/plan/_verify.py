@@ -5,18 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from scalewise._checked import Count, Must, Positive, checked
 from scalewise._extras import installed
-from scalewise.plan._check import Check, check
+from scalewise.plan._check import Check, Tolerance, check
 from scalewise.plan._depth import DepthCheck, check_depths
 from scalewise.plan._errors import PlanError
-from scalewise.plan._fits import as_widths, check_design
+from scalewise.plan._fits import check_design
 from scalewise.plan._measurement import Measurement
 from scalewise.plan._over_depths import seen_over_depths
 from scalewise.plan._run import Bench, prepared
@@ -25,6 +26,7 @@ from scalewise.plan._table import Plan
 
 __all__ = ["Verified"]
 
+Widths = Annotated[Iterable[Count], Must("whole numbers in a list, such as [64, 128, 256]")]
 _PATIENCE = 2.0  # seconds of silence before a bar is worth its place
 
 
@@ -41,19 +43,20 @@ class Verified(ABC):
     def _bench(self, batch: Any, loss: Callable[[Any, Any], Any], setup: Any) -> Bench:
         """What builds the networks of a verification."""
 
+    @checked(error=PlanError)
     def verify(
         self,
         batch: Any,
         loss: Callable[[Any, Any], Any],
         *,
-        widths: Sequence[int],
-        seeds: int = 4,
-        lr: float | None = None,
-        steps: int | None = None,
+        widths: Widths,
+        seeds: Count = 4,
+        lr: Positive | None = None,
+        steps: Count | None = None,
         setup: Callable[[Any, Any], Any] | None = None,
-        depth: int | None = None,
-        depths: Sequence[int] = (),
-        tolerance: float = 0.0625,
+        depth: Positive | None = None,
+        depths: Iterable[Count] = (),
+        tolerance: Tolerance = 0.0625,
         progress: bool = True,
     ) -> Check:
         """Whether real networks scale with the width as the plan says, and what regime they are in.
@@ -96,11 +99,9 @@ class Verified(ABC):
             raise PlanError(
                 "`lr` is for the default optimizer; a `setup` of your own sets its own."
             )
-        if steps is not None and steps < 1:
-            raise PlanError(f"`steps` must be at least 1; got {steps}.")
-        ascending = as_widths(widths)
+        ascending, depths = tuple(sorted(widths)), tuple(sorted(depths))
         check_design(np.asarray(ascending, dtype=float), seeds)
-        bench, rest = self._bench(batch, loss, setup), (seeds, lr, steps, progress)
+        bench, rest = self._bench(batch, loss, setup), (seeds, lr and float(lr), steps, progress)
         with bench.undisturbed():
             measured = _over_widths(self, bench, ascending, depth, *rest)
             found = check(self.table, measured, tolerance=tolerance)
@@ -111,7 +112,7 @@ class Verified(ABC):
 
 
 def _over_widths(
-    plan: Verified, bench: Bench, widths: tuple[int, ...], depth: int | None, seeds: int,
+    plan: Verified, bench: Bench, widths: tuple[int, ...], depth: float | int | None, seeds: int,
     lr: float | None, steps: int | None, progress: bool,
 ) -> Measurement:  # fmt: skip
     plans = tuple(_at(plan, w, depth) for w in widths)
@@ -127,10 +128,10 @@ def _over_widths(
 
 
 def _over_depths(
-    plan: Verified, bench: Bench, width: int, depths: Sequence[int], tolerance: float, seeds: int,
+    plan: Verified, bench: Bench, width: int, ascending: tuple[int, ...], tolerance: float, seeds: int,
     lr: float | None, steps: int | None, progress: bool,
 ) -> DepthCheck:  # fmt: skip
-    ascending, table = tuple(sorted(depths)), plan.table
+    table = plan.table
     if table.depth_name not in table.target:
         raise PlanError(
             f"`depths` was given, but the plan has no depth {table.depth_name!r}: plan with one, in `base` "
@@ -146,7 +147,7 @@ def _over_depths(
     return check_depths(table, ascending, sizes, tolerance)
 
 
-def _at(plan: Verified, width: int, depth: int | None) -> Verified:
+def _at(plan: Verified, width: int, depth: float | int | None) -> Verified:
     sizes: dict[str, Any] = {plan.table.width_name: width}
     return plan.at(**sizes | ({} if depth is None else {plan.table.depth_name: depth}))
 

@@ -1,4 +1,4 @@
-"""An experiment that has been run, drawn and told; at three scales, the largest also read from a file."""
+"""An experiment that has been run, drawn and described; of three scales, the largest may come from a file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import xarray as xr
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from scalewise._checked import checked
 from scalewise.experiments import catalogue
 from scalewise.experiments._look import COLORS, Number, Table, attributes
 from scalewise.experiments.catalogue import PAPER_SCALE, experiment, tables_of
@@ -27,7 +29,8 @@ from scalewise.sweeps._store import within
 
 __all__ = ["SCALES", "Exhibit", "drawn", "exhibit", "exhibits", "stored_exhibit"]
 
-SCALES = ("small", "usual", "paper")
+Scale = Literal["small", "usual", "paper"]
+SCALES = get_args(Scale)
 
 # Colours of the figures and what the page calls them; the first two are the report's own.
 _SHADES = dict(
@@ -66,11 +69,12 @@ class Exhibit:
     svg: Markup
 
 
+@checked
 def exhibit(
     name: str,
     *,
-    scale: str = "usual",
-    store: str | Path | None = None,
+    scale: Scale = "usual",
+    store: str | PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     client: Any = None,
 ) -> Exhibit:
@@ -142,7 +146,8 @@ def _read(text: str) -> xr.Dataset:
     return xr.Dataset.from_dict(json.loads(text))
 
 
-def stored_exhibit(name: str, folder: str | Path) -> Exhibit | None:
+@checked
+def stored_exhibit(name: str, folder: str | PathLike[str]) -> Exhibit | None:
     """What an experiment gave at the scale of the paper, from the file of an earlier gallery.
 
     Args:
@@ -186,12 +191,10 @@ def drawn(canvas: Figure, name: str, label: str) -> Markup:
 
 
 def _config(name: str, scale: str) -> Any:
-    if scale not in SCALES:
-        raise ValueError(f"`scale` must be one of {', '.join(SCALES)}; got {scale!r}.")
     if scale == "paper" and name not in PAPER_SCALE:
         raise ValueError(
-            f"The experiment {name!r} has no scale of the paper; those with one are "
-            f"{', '.join(PAPER_SCALE)}. Use the scale 'usual'."
+            f"The experiment {name!r} does not run at the scale of the paper; those that do are "
+            f"{', '.join(PAPER_SCALE)}. Use scale='usual'."
         )
     kind = experiment(name).Config
     return kind() if scale == "usual" else getattr(kind, scale)()

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Callable
 from importlib import metadata
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from scalewise._checked import checked
 from scalewise._version import __version__
 from scalewise.comparison import Comparison
 from scalewise.networks import MLP
@@ -38,7 +40,8 @@ _PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "xarray", "zarr", "matplotlib")
 _WORST_ROWS = 12
 
 
-def write_report(out: str | Path, results: Results) -> Path:
+@checked
+def write_report(out: str | PathLike[str], results: Results) -> Path:
     """Write the report of a comparison: one page, and the results it was made from.
 
     Args:
@@ -55,7 +58,7 @@ def write_report(out: str | Path, results: Results) -> Path:
     """
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`out` is the folder of the report, but {str(out)!r} is a file.")
+        raise ValueError(f"`out` must be a folder; {str(out)!r} is a file.")
     folder.mkdir(parents=True, exist_ok=True)
     record = result_record(results)
     for name, data in (("theory", results.theory), ("ensemble", results.ensemble)):
@@ -66,6 +69,7 @@ def write_report(out: str | Path, results: Results) -> Path:
     return page
 
 
+@checked
 def result_record(results: Results) -> dict[str, Any]:
     """The verdict and every number needed to run again, as plain JSON."""
     critical = results.net.criticality

@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import checked
 from scalewise.comparison import Comparison
-from scalewise.networks import MLP
+from scalewise.comparison._compare import Measurement
+from scalewise.comparison._width import Prediction
+from scalewise.networks._mlp import WithoutSkips
 from scalewise.report._style import kept
 
 __all__ = ["Results"]
 
 
+@checked
 @dataclass(frozen=True)
 class Results:
     """One network, what was predicted, what was measured, and how far they are apart.
@@ -28,9 +32,9 @@ class Results:
             ``data_seed``, and whatever else should be told.
     """
 
-    net: MLP
-    theory: xr.Dataset
-    ensemble: xr.Dataset
+    net: WithoutSkips
+    theory: Prediction
+    ensemble: Measurement
     comparison: Comparison
     susceptibilities: xr.Dataset | None = None
     run: Mapping[str, object] = field(default_factory=dict)
@@ -76,7 +80,7 @@ class Results:
         return kept(np.diag(first), count)
 
     def input_label(self, sample: int) -> str:
-        """How a figure calls a sample, with its rank if it is the first or the last."""
+        """What a figure calls a sample, with its rank if it is the first or the last."""
         order = np.argsort(np.diag(self._first_kernel()), kind="stable")
         rank = {int(order[0]): "shortest", int(order[-1]): "longest"} if len(order) > 1 else {}
         return f"{rank[sample]} ({sample})" if sample in rank else f"input {sample}"

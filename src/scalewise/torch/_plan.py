@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from fractions import Fraction
+from os import PathLike
+from typing import Annotated, Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from scalewise._checked import Count, Must, checked
 from scalewise.plan import (
     Plan,
     PlanError,
     TensorPlan,
     Transfer,
+    _request,
     describe,
     make_plan,
     transfer,
 )
 from scalewise.plan._forward import Inputs, given
 from scalewise.plan._questions import Wording
-from scalewise.plan._request import requested, resized
+from scalewise.plan._request import (
+    Argument,
+    Names,
+    Roles,
+    SizesLike,
+    StrategyLike,
+    requested,
+    resized,
+)
 from scalewise.plan._roles import RoleSpec
 from scalewise.plan._store import read, save
 from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
+from scalewise.scaling._exact import Exponent
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import OPTIMIZERS, parameter_groups
 from scalewise.torch._init import initialise
@@ -36,6 +49,20 @@ from scalewise.torch._schedule import check
 from scalewise.torch._verify import Setup, TorchBench
 
 __all__ = ["Options", "TorchPlan", "load", "plan"]
+
+
+def _device(given: Any) -> str:
+    try:
+        return str(torch.device(given)) if isinstance(given, str | torch.device) else ""
+    except RuntimeError:
+        return ""
+
+
+Model = Annotated[nn.Module, Must("a torch.nn.Module")]
+ModuleFactory = Annotated[
+    _request.Factory, Must(_request.FACTORY, lambda build: not isinstance(build, nn.Module))
+]
+Device = Annotated[Any, Must("the name of a device, such as 'cpu'", bool, _device)]
 
 _WORDING = Wording(
     "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
@@ -98,7 +125,8 @@ class TorchPlan(Verified):
         """Factors that the forward pass must apply itself, by name; 1 at the base."""
         return {m.name: m.factor for m in self.table.multipliers}
 
-    def init_(self, model: nn.Module) -> nn.Module:
+    @checked(error=PlanError)
+    def init_(self, model: Model) -> nn.Module:
         """Bring a freshly built model of the target's size to the planned initialisation, in place.
 
         Every tensor keeps what its own code drew, multiplied by one factor (about its mean, if it has
@@ -118,9 +146,10 @@ class TorchPlan(Verified):
         initialise(self.table, model)
         return model
 
+    @checked(error=PlanError)
     def param_groups(
         self,
-        model: nn.Module,
+        model: Model,
         *,
         lr: Any,
         eps: Any = None,
@@ -158,9 +187,8 @@ class TorchPlan(Verified):
         given = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
         return parameter_groups(self.table, model, list(groups), given)
 
-    def scale_(
-        self, model: nn.Module, *, branches: Collection[str] = (), applied: Collection[str] = ()
-    ) -> nn.Module:
+    @checked(error=PlanError)
+    def scale_(self, model: Model, *, branches: Names = (), applied: Names = ()) -> nn.Module:
         """Let hooks apply the plan's multipliers: of tied readouts, and of residual branches.
 
         Needed only where `multipliers` is not empty and the model's own code does not apply them, as
@@ -183,7 +211,10 @@ class TorchPlan(Verified):
         apply_multipliers(self.table, model, branches, applied, self.options.multiplied)
         return model
 
-    def check_schedule(self, optimizer: Optimizer, scheduler: Any, *, steps: int = 10_000) -> None:
+    @checked(error=PlanError)
+    def check_schedule(
+        self, optimizer: Optimizer, scheduler: Any, *, steps: Count = 10_000
+    ) -> None:
         """Refuse a schedule that does not keep the ratios of learning rates between groups.
 
         A copy of the scheduler is run on a copy of the learning rates; nothing of the real ones changes.
@@ -232,14 +263,15 @@ class TorchPlan(Verified):
             inputs=self.options.inputs,
         )
 
-    def transfer(self, *, lr: float | int, **settings: float | int) -> Transfer:
+    def transfer(self, *, lr: Any, weight_decay: Any = None, eps: Any = None) -> Transfer:
         """The base's hyperparameters at the target; see `scalewise.plan.transfer`."""
-        return transfer(self.table, lr=lr, **settings)
+        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps)
 
     def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> TorchBench:
         return TorchBench(batch, loss, setup, _own_setup)
 
-    def save(self, path: str | Path) -> None:
+    @checked(error=PlanError)
+    def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a file: a small JSON text that needs neither model nor factory.
 
         Raises:
@@ -250,20 +282,21 @@ class TorchPlan(Verified):
         save(self.table, path, said)
 
 
+@checked(error=PlanError)
 def plan(
-    build: Factory,
+    build: ModuleFactory,
     *,
-    base: Mapping[str, Any],
-    target: Mapping[str, Any],
-    strategy: Any,
+    base: SizesLike,
+    target: SizesLike,
+    strategy: StrategyLike,
     optimizer: str = "adamw",
-    roles: Mapping[str, RoleSpec] | None = None,
-    residual: Any = 0,
-    branch_outputs: Collection[str] = (),
-    multiplied: Collection[str] = (),
-    width: str = "width",
-    depth: str = "depth",
-    device: str = "meta",
+    roles: Roles = None,
+    residual: Exponent = Fraction(0),
+    branch_outputs: Names = (),
+    multiplied: Names = (),
+    width: Argument = "width",
+    depth: Argument = "depth",
+    device: Device = "meta",
     inputs: Any = None,
 ) -> TorchPlan:
     r"""Plan the initialisation and the optimizer settings of a model, without touching it.
@@ -309,13 +342,8 @@ def plan(
         >>> [(g["name"], g["lr"]) for g in opt.param_groups]
         [('input+vector', 0.003), ('hidden', 0.00075), ('output', 0.00075), ('fixed', 0.003)]
     """
-    if isinstance(build, nn.Module):
-        raise PlanError(
-            f"`build` is a {type(build).__name__} itself. A plan compares models of two widths: give a "
-            "function that returns a new model, such as lambda width: MyModel(width)."
-        )
     r = requested(
-        build, called="build", base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
+        build, base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
     )  # fmt: skip
     found, called_with = probe(
@@ -353,7 +381,8 @@ def _own_setup(plan: TorchPlan, model: nn.Module, lr: float) -> Optimizer:
     return optimizer(groups)
 
 
-def load(path: str | Path, build: Factory | None = None) -> TorchPlan:
+@checked(error=PlanError)
+def load(path: str | PathLike[str], build: ModuleFactory | None = None) -> TorchPlan:
     """Read a plan from a file.
 
     Args:

@@ -82,7 +82,7 @@ def transfer_gap(
     features, given = task.inputs.shape[1], pretraining.inputs.shape[1]
     if features != given:
         raise ValueError(
-            f"Both tasks must have as many features; `pretraining` has {given} and `task` {features}."
+            f"Both tasks must have the same number of features; `pretraining` has {given} and `task` {features}."
         )
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         outputs = [

@@ -283,7 +283,7 @@ def _gradient(net: _Products, tasks: Tasks, settings: Maml) -> tuple[float, _Gra
 
 
 def _rate(square: float, size: float, value: float, settings: Maml) -> float:
-    """The rate that clipping leaves to a gradient of this squared norm; refuses what is none."""
+    """The rate that clipping leaves to a gradient of this squared norm; a norm that is not finite is refused."""
     if not (math.isfinite(square) and math.isfinite(value)):
         raise ValueError(
             f"`maml.step` diverged: mean loss {value}, squared norm of the gradient {square}. Lower "

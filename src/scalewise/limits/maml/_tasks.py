@@ -57,8 +57,8 @@ class Tasks:
         )
         if not fits:
             raise ValueError(
-                "`Tasks` needs inputs (task, sample, input) and classes (task, sample) of equally many tasks "
-                f"and equal dimension; got {self.support.shape} with {self.support_class.shape} and "
+                "`Tasks` needs inputs (task, sample, input) and classes (task, sample), with the same numbers of "
+                f"tasks and features; got {self.support.shape} with {self.support_class.shape} and "
                 f"{self.query.shape} with {self.query_class.shape}."
             )
 

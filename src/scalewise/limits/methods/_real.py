@@ -21,7 +21,7 @@ Draw = Callable[..., np.ndarray]
 
 
 def train_real(job: Job, on: Finite) -> Records:
-    """Train so many networks of that width."""
+    """Train the replicas, networks of one width."""
     at = powers(job.net.strategy, on.width)
     draw, matrices = real_seeds(job.net, on, job.decoupled)
     start = real_start(job, on, draw)

@@ -127,7 +127,7 @@ def _to_tolerance(program: Program, on: Infinite) -> xr.Dataset:
 def _by_name(found: Any, replicas: int) -> dict[str, np.ndarray]:
     if not isinstance(found, dict) or not found:
         raise TypeError(
-            "A program returns a dictionary of scalars by name, at least one; got "
+            "A program must return a dictionary of scalars by name, at least one; got "
             f"{'an empty one' if found == {} else type(found).__name__}. Return averages of vectors: "
             '{"m": mean(x * y)}.'
         )
@@ -150,7 +150,7 @@ def _collected(value: Any, replicas: int) -> np.ndarray:
             )
         return np.stack(parts, axis=1) if parts else np.empty((replicas, 0))
     raise TypeError(
-        f"A program returns scalars by name, or lists of them; got {type(value).__name__}. Return averages of "
+        f"A program must return scalars by name, or lists of them; got {type(value).__name__}. Return averages of "
         "vectors: mean(x * y)."
     )
 

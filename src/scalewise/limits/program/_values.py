@@ -62,7 +62,7 @@ class _Arithmetic:
         )
 
     def _with(self, other: Any) -> Any:
-        """The other's value in our form; ``None`` if it is none of ours."""
+        """The other's value in our form; ``None`` if it is not one of ours."""
         raise NotImplementedError
 
     def _new(self, value: Any) -> Any:

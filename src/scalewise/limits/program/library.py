@@ -87,7 +87,8 @@ def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: 
     """What a program of training can do: plain descent on one sample after another."""
     if task.targets.shape[1] != 1:
         raise ValueError(
-            f"A program of training has one output; `targets` have {task.targets.shape[1]} columns. Use `train`."
+            f"A program of training must have one output; `targets` have {task.targets.shape[1]} columns. Use "
+            "`train`."
         )
     if any(len(taught(task, t)) != 1 for t in range(steps)):
         raise ValueError(

@@ -98,7 +98,7 @@ def divergence_floor(seeds: Index, reference_seeds: Index | None = None) -> floa
     n, n_star = seeds, seeds if reference_seeds is None else reference_seeds
     if n < 2 or n_star < 4:
         raise ValueError(
-            f"The mean of the divergence exists from 2 seeds on, and 4 of the reference; got {n!r} and "
+            f"The divergence has a mean only with 2 seeds or more, and 4 or more of the reference; got {n!r} and "
             f"{n_star!r}."
         )
     half, half_star = (n - 1) / 2, (n_star - 1) / 2
@@ -246,8 +246,8 @@ def _moments(name: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and unbiased variance over the first axis."""
     if values.ndim < 1 or len(values) < 2:
         raise ValueError(
-            f"`{name}` has seeds along the first axis, at least two of them, for a variance; "
-            f"got shape {values.shape}."
+            f"`{name}` must have at least two seeds along its first axis, for a variance; got shape "
+            f"{values.shape}."
         )
     with np.errstate(over="ignore", invalid="ignore"):
         v = values.var(axis=0, ddof=1)

@@ -56,7 +56,7 @@ def termination(probability: Float[np.ndarray, " step"]) -> int | None:
         The first step without wrong answers; ``None`` if there is none among those given.
 
     Raises:
-        ValueError: If they are no finite numbers, one for each step.
+        ValueError: If they are not finite numbers, one for each step.
 
     Source: Golikov, Appendix A.
 

@@ -55,7 +55,7 @@ class ShallowNetwork:
     def __post_init__(self) -> None:
         if len(self.a) != len(self.w) or not len(self.a):
             raise ValueError(
-                "`ShallowNetwork.a` has shape (unit,) and `w` (unit, feature); got "
+                "`ShallowNetwork.a` must have shape (unit,) and `w` (unit, feature); got "
                 f"{self.a.shape} and {self.w.shape}."
             )
         if self.scaling.initial:

@@ -138,8 +138,8 @@ def scaling(
         return SCALINGS[source]
     if len(source) not in (2, 3):
         raise ValueError(
-            "A scaling has two exponents, (q_sigma, q_tilde), or three, (q_sigma, q_tilde_a, "
-            f"q_tilde_w), or a name; got {len(source)}."
+            "`source` must be a name, two exponents (q_sigma, q_tilde), or three (q_sigma, q_tilde_a, "
+            f"q_tilde_w); got {len(source)} exponents."
         )
     return ShallowScaling(source[0], source[1], source[-1])
 

@@ -37,7 +37,9 @@ def check_task(task: Task) -> None:
     if task.batches is not None:
         ordered = np.sort(task.batches, axis=-1)
         if np.any(ordered[..., 1:] == ordered[..., :-1]):
-            raise ValueError("`batches` take a sample twice in one step. Draw without replacement.")
+            raise ValueError(
+                "`batches` must not take a sample twice in one step. Draw without replacement."
+            )
 
 
 @checked

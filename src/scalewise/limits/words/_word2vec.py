@@ -66,7 +66,7 @@ class Embeddings:
     def __post_init__(self) -> None:
         if self.context.shape != self.target.shape:
             raise ValueError(
-                "`Embeddings` needs two arrays (word, width) of one shape; got "
+                "`Embeddings` must hold two arrays (word, width) of one shape; got "
                 f"{self.context.shape} and {self.target.shape}."
             )
 
