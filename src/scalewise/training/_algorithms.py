@@ -10,11 +10,11 @@ and ``"mean"`` its average over samples and outputs, $\mathcal L/(N_An_L)$. The 
 | torch.nn.MSELoss | $\frac1{N_An_L}\sum(z-y)^2$ | 2 rate $/(N_An_L)$ | 2 rate |
 | scalewise.Task, ``"mse"`` | $\frac1{2N_A}\sum(z-y)^2$ | rate $/N_A$ | rate $n_L$ |
 
-and the time of a flow converts as the rate does. A rate multiplies the factors $\lambda_b,\lambda_W/n_{\ell-1}$ of the
-network: gradient descent with one rate for all parameters has $\lambda_b=1$, $\lambda_W^{(\ell)}=n_{\ell-1}$.
+and the time of a flow converts as the rate does. A rate multiplies the factors $\lambda_b,\lambda_W/n_{\ell-1}$ of
+the network: gradient descent with one rate for all parameters has $\lambda_b=1$, $\lambda_W^{(\ell)}=n_{\ell-1}$.
 A ridge $\rho$ penalises how far parameters are from where they started, by
-$\frac\rho2\sum(\theta-\theta_0)^2/\lambda$ beside the *sum* of half squares; in either unit it adds to the eigenvalues
-of the NTK.
+$\frac\rho2\sum(\theta-\theta_0)^2/\lambda$ beside the *sum* of half squares; in either unit it adds to the
+eigenvalues of the NTK.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def expected_loss(
     return 0.5 * (((mean - y) ** 2).sum(axis=-2) + len(y) * variance)
 
 
-def true_classes(*targets: Float[np.ndarray, "sample output"]) -> bool:
+def true_classes(*targets: Float[np.ndarray, "_sample output"]) -> bool:
     """Whether targets name classes: one output of -1 and 1, or one entry above others that are all alike."""
     y = np.concatenate(targets)
     if y.shape[1] == 1:

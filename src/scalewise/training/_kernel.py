@@ -27,7 +27,7 @@ from scipy.linalg import get_lapack_funcs, solve_triangular
 from scalewise.training._filters import Filter
 from scalewise.training._spectrum import Spectrum
 
-__all__ = ["Ensemble", "Learned", "Posterior", "Tests", "prior_of", "usable"]
+__all__ = ["Ensemble", "Learned", "Posterior", "Unseen", "prior_of", "usable"]
 
 Directions = Float[np.ndarray, " direction"]
 Deviation = Float[np.ndarray, "noise sample"]
@@ -138,7 +138,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Tests:
+class Unseen:
     r"""Test samples, as training meets them.
 
     Args:
@@ -163,7 +163,7 @@ class Tests:
         K_AB: Float[np.ndarray, "sample test"],
         K_BB: Float[np.ndarray, "test test"] | Float[np.ndarray, " test"],
         twin: Int[np.ndarray, " test"],
-    ) -> Tests:
+    ) -> Unseen:
         r"""What does not depend on the time.
 
         Args:

@@ -19,7 +19,7 @@ from scalewise.training._evidence import REMEDY, evidence_of, slope_of
 from scalewise.training._filters import Filter
 from scalewise.training._kernel import (
     Learned,
-    Tests,
+    Unseen,
     covariance_of_samples,
     mean_of_samples,
     prior_of,
@@ -174,10 +174,13 @@ def _kernels(asked: Asked, *, whole: bool) -> Iterator[_Kernels]:
     names = sorted({algorithm.learns_with, algorithm.starts_with})
     for start in range(0, max(count, 1), size):
         block = slice(start, min(start + size, count))
-        x = np.concatenate([task.inputs, task.test_inputs[block]])
-        found = predict(net, x, observables=names, layers=net.depth)
+        # Kernels of the different inputs, so that those of repeated ones agree to the last bit.
+        x = np.concatenate([task.inputs, task.test_inputs[block]]) + 0.0
+        different, places = np.unique(x, axis=0, return_inverse=True)
+        found = predict(net, different, observables=names, layers=net.depth)
+        both = np.ix_(places, places)
         learns, starts = (
-            found[name].values[0] for name in (algorithm.learns_with, algorithm.starts_with)
+            found[name].values[0][both] for name in (algorithm.learns_with, algorithm.starts_with)
         )
         yield _Kernels(learns, starts, block)
 
@@ -210,7 +213,7 @@ def _on_tests(
     """The same on a block of test samples."""
     spread, count = _takes_spread("test", names), len(learned.y)
     own = kernels.starts[count:, count:]
-    tests = Tests.of(
+    tests = Unseen.of(
         learned,
         kernels.learns[count:, :count],
         kernels.starts[:count, count:],
