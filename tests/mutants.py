@@ -56,6 +56,7 @@ from breaks import (
     scaling,
     sweeps,
     torch,
+    training,
     two_inputs,
     verify,
 )
@@ -101,6 +102,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *moments.MUTANTS,
     *estimators.MUTANTS,
     *verify.MUTANTS,
+    *training.MUTANTS,
 )
 
 

@@ -33,6 +33,7 @@ ROOMS = (
     "scaling",
     "scaling.polyhedron",
     "scaling.shallow",
+    "training",
     "limits",
     "limits.learning",
     "limits.linear",
@@ -43,7 +44,7 @@ ROOMS = (
 )
 # What a program is given, or a result consists of: nobody makes one by hand.
 GIVEN = {"Matrix", "Scalar", "Space", "Vector", "Comparison", "Entry", "JaxPlan", "LayerTensors"}
-GIVEN |= {"Network", "Parameters", "ScaledMLP", "TorchPlan"}
+GIVEN |= {"LeftOut", "Network", "Outcome", "Parameters", "ScaledMLP", "TorchPlan"}
 # What is said where a number may also be written as text.
 TEXTS = ("fraction", "a text")
 # Of rooms whose other names are for the rooms above them: what people call.

@@ -28,7 +28,7 @@ __all__ = [
 
 Kernel = Annotated[Any, Float[np.ndarray, "sample sample_1"]]
 Targets = Annotated[Any, Float[np.ndarray, "sample output"]]
-REMEDY = "Drop one of the two, or give `noise_variance`."
+REMEDY = "give `noise_variance`"
 
 
 class LeftOut(NamedTuple):
@@ -165,7 +165,7 @@ def leave_one_out(
     Raises:
         ValueError: As `log_evidence`.
 
-    Source: PDLT (6.53)-(6.66) with one sample as the test; Rasmussen & Williams (2006), section 5.4.2.
+    Source: PDLT (6.53)-(6.66) with one sample as the test; Rasmussen & Williams (2006), on cross-validation.
 
     Example:
         >>> from scalewise.training import leave_one_out

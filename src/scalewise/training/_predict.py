@@ -154,7 +154,7 @@ def _check(asked: Asked, times: np.ndarray | None) -> None:
 
 def _remedy(algorithm: Algorithm) -> str:
     if isinstance(algorithm, GradientFlow | GradientDescent):
-        return "Drop one of the two, stop training at a time, or give a `ridge`."
+        return "stop training at a time, or give a `ridge`"
     return REMEDY
 
 

@@ -92,9 +92,10 @@ def refuse_singular(
     if unlike.any() and apart[first, second] <= len(H) * np.finfo(float).eps * d.max():
         raise ValueError(
             f"Training samples {min(first, second)} and {max(first, second)} are the same to the network but have "
-            f"different targets, so no network has them both: the kernel is singular. {remedy}"
+            "different targets, so no network has them both: the kernel is singular. Drop one of them, or "
+            f"{remedy}."
         )
     raise ValueError(
-        f"The kernel of the {len(H)} training samples is singular in float64 (rank {rank}): it represents some "
-        f"targets and gives others no density at all. {remedy}"
+        f"The kernel of the {len(H)} training samples is singular in float64 (rank {rank}): there are targets that "
+        f"it does not represent. {remedy[0].upper()}{remedy[1:]}."
     )
