@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits import SGD, Finite, Lazy, Network, Task, train
+from scalewise.limits import SGD, Finite, Lazy, Network, train
 from scalewise.scaling import mup
+from scalewise.tasks import Task
 
 INPUTS = np.random.default_rng(0).normal(size=(4, 5))
 INPUTS = (INPUTS * 1.5 / np.linalg.norm(INPUTS, axis=0)).T

@@ -132,7 +132,7 @@ VERBS = {
     "single_input_flow": lambda x: theory.single.single_input_flow(NET, x).K,
     "nearby_inputs_flow": lambda x: theory.single.nearby_inputs_flow(NET, X, x).dK1,
     "kernel_angle": lambda x: theory.deep.kernel_angle(x, X[::-1]),
-    "limits.Task": lambda x: limits.Task(x, [1.0, -1.0], test_inputs=x).test_inputs,
+    "Task": lambda x: sw.Task(x, [1.0, -1.0], test_inputs=x).test_inputs,
     "layer_kernels": lambda x: (
         limits.layer_kernels(limits.Network(sw.scaling.ntk(depth=2), "tanh"), x).features
     ),

@@ -46,7 +46,7 @@ assert predict(net, x, observables="all").kernel.shape == (4, 3, 3)
 assert activation(np.tanh).name == "tanh"
 assert optimal_depth(net).depth > 0
 assert scaling.mup(depth=4) and criticality("relu").C_W == 2
-sgd, task = limits.SGD(0.5), limits.Task(x, np.ones(3))
+sgd, task = limits.SGD(0.5), sw.Task(x, np.ones(3))
 infinite = limits.train(limits.Network(scaling.mup(depth=3), "tanh"), task, sgd, steps=2, on=limits.Infinite(0.1))
 assert "logits_mean" in infinite
 from described_models import mlp, planned

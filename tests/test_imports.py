@@ -21,7 +21,7 @@ LEVELS = [
     {"_version", "_extras", "_threads", "_words"},
     {"_arrays"},
     {"_checked", "sweeps"},
-    {"scaling"},
+    {"scaling", "tasks"},
     {"activations"},
     {"gaussian"},
     {"critical"},
@@ -29,6 +29,7 @@ LEVELS = [
     {"observables", "data"},
     {"selection"},
     {"theory", "nets", "limits"},
+    {"training"},
     {"comparison"},
     {"plan"},
     {"torch", "jax"},
@@ -68,6 +69,8 @@ def test_imports_point_up() -> None:
             assert RANK[other] < RANK[here], f"{path.relative_to(ROOT)} imports scalewise.{other}"
     # The test sees imports at all: these three are the spine.
     assert {("theory", "gaussian"), ("nets", "networks"), ("networks", "critical")} <= seen
+    # What is predicted of trained networks is evidence only if no network has a part in it.
+    assert {other for here, other in seen if here == "training"} & {"nets", "limits"} == set()
 
 
 # What another library imports for whoever calls these.
@@ -264,6 +267,7 @@ OUTSIDE = {
     "_arrays": "numpy",
     "sweeps": "numpy xarray zarr fsspec distributed rich",
     "scaling": "",
+    "tasks": "numpy jaxtyping",
     "activations": "numpy scipy jaxtyping jax",
     "gaussian": "numpy scipy jaxtyping",
     "critical": "numpy scipy jaxtyping",
@@ -274,6 +278,7 @@ OUTSIDE = {
     "theory": "numpy scipy jaxtyping xarray jax",
     "nets": "numpy jaxtyping xarray jax zarr",
     "limits": "numpy scipy jaxtyping xarray jax",
+    "training": "numpy scipy jaxtyping xarray",
     "comparison": "numpy scipy jaxtyping xarray",
     "plan": "numpy scipy jaxtyping xarray matplotlib rich",
     "torch": "numpy torch rich",

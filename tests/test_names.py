@@ -57,7 +57,7 @@ def wide(sigma) -> limits.Network:
     return limits.Network(sw.scaling.mup(depth=3), sigma)
 
 
-TASK = limits.Task(X, [1.0, -1.0])
+TASK = sw.Task(X, [1.0, -1.0])
 VERBS = {
     "criticality": lambda s: sw.criticality(s).C_W,
     "susceptibilities": lambda s: susceptibilities(s, 1.0, 1.0),

@@ -60,7 +60,9 @@ def test_bad_networks_are_refused() -> None:
         made([[0.0, 0.5, 0.5, 0.5]])
     with pytest.raises(ValueError, match=r"Criticality needs gamma < 1"):
         made(1.0).at_criticality()
-    with pytest.raises(ValueError, match=r"`ResidualMLP\.C_W` must be a positive finite number.* got 0"):
+    with pytest.raises(
+        ValueError, match=r"`ResidualMLP\.C_W` must be a positive finite number.* got 0"
+    ):
         ResidualMLP(3, 8, "relu", gamma=0.5, C_W=0, input_dim=2, output_dim=1)
     with pytest.raises(TypeError, match=r"`net` must be a network|str"):
         sw.predict("tanh", np.eye(2))

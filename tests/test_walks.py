@@ -20,8 +20,9 @@ import xarray as xr
 
 import scalewise as sw
 from scalewise import measure, predict
-from scalewise.limits import SGD, Lazy, Network, Task, train
+from scalewise.limits import SGD, Lazy, Network, train
 from scalewise.sweeps import sweep
+from scalewise.tasks import Task
 
 HOME = Path(sw.__file__).parent
 

@@ -11,7 +11,7 @@ from scalewise._version import __version__
 
 if TYPE_CHECKING:
     from scalewise import jax as jax
-    from scalewise import limits, nets, networks, plan, scaling, sweeps, theory
+    from scalewise import limits, nets, networks, plan, scaling, sweeps, tasks, theory, training
     from scalewise import torch as torch
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from scalewise.networks import MLP
     from scalewise.observables import OBSERVABLES
     from scalewise.sweeps import sweep
+    from scalewise.tasks import Task
     from scalewise.theory import predict
     from scalewise.theory.information import optimal_depth
+    from scalewise.training import predict_training
 
 # Where each name lives. What is not used is not imported: networks need JAX and the adapters frameworks of their
 # own, which are extras, and exponents need nothing at all. A name whose extra is not installed says so when it is
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "MLP": "networks",
     "OBSERVABLES": "observables",
+    "Task": "tasks",
     "Activation": "activations",
     "Comparison": "comparison",
     "Criticality": "critical",
@@ -41,9 +44,22 @@ _HOME = {
     "measure": "nets",
     "optimal_depth": "theory.information",
     "predict": "theory",
+    "predict_training": "training",
     "sweep": "sweeps",
 }
-_ROOMS = ("jax", "limits", "nets", "networks", "plan", "scaling", "sweeps", "theory", "torch")
+_ROOMS = (
+    "jax",
+    "limits",
+    "nets",
+    "networks",
+    "plan",
+    "scaling",
+    "sweeps",
+    "tasks",
+    "theory",
+    "torch",
+    "training",
+)
 
 __all__ = [
     "MLP",
@@ -51,6 +67,7 @@ __all__ = [
     "Activation",
     "Comparison",
     "Criticality",
+    "Task",
     "__version__",
     "activation",
     "at_width",
@@ -64,10 +81,13 @@ __all__ = [
     "optimal_depth",
     "plan",
     "predict",
+    "predict_training",
     "scaling",
     "sweep",
     "sweeps",
+    "tasks",
     "theory",
+    "training",
 ]
 
 

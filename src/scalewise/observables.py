@@ -9,6 +9,7 @@ computes is decided in `scalewise.selection`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ import xarray as xr
 
 from scalewise.activations import Activation
 
-__all__ = ["OBSERVABLES", "Observable", "as_variable", "exists", "of_letter"]
+__all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
 
 SAMPLE_DIMS = ("sample", "sample_1", "sample_2", "sample_3")
 Obstacle = Callable[[Activation], str]
@@ -62,18 +63,49 @@ Count = Callable[[int, int], int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observable:
-    r"""One row of the table.
+class Quantity(ABC):
+    r"""A row of a table of what verbs return; networks at initialisation and trained ones have a table each.
 
     Args:
         name: The variable's name in a Dataset.
-        letter: Of the source, in plain letters: its name inside the theory.
         symbol: As in the source.
         equation: Where it is defined or computed.
         order: Power of 1/n of the term: 0 leading, 1 for a coefficient of 1/n.
-        legs: How many sample indices it has, 2 or 4.
         units: In powers of the preactivation.
         meaning: One sentence.
+    """
+
+    name: str
+    symbol: str
+    equation: str
+    order: int = 1
+    units: str
+    meaning: str
+
+    @property
+    @abstractmethod
+    def dims(self) -> tuple[str, ...]:
+        """Named dimensions of the variable."""
+
+    def variable(self, values: object, *, leading: tuple[str, ...] = ()) -> xr.Variable:
+        """Values as the labelled variable of a result, after dimensions that the row does not have."""
+        attrs = {
+            "symbol": self.symbol,
+            "equation": self.equation,
+            "order": self.order,
+            "units": self.units,
+            "long_name": self.meaning,
+        }
+        return xr.Variable((*leading, *self.dims), values, attrs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observable(Quantity):
+    r"""One row of the table of networks at initialisation; see `Quantity` for what every row has.
+
+    Args:
+        letter: Of the source, in plain letters: its name inside the theory.
+        legs: How many sample indices it has, 2 or 4.
         words: What running text calls it; its name if empty.
         default: Whether it is computed when nothing is named.
         obstacle: Why it does not exist for an activation, a clause; an empty text if it exists.
@@ -85,14 +117,8 @@ class Observable:
         components: How many independent numbers it is for $N$ inputs and $P=N(N+1)/2$ pairs of them.
     """
 
-    name: str
     letter: str
-    symbol: str
-    equation: str
-    order: int = 1
     legs: int = 4
-    units: str
-    meaning: str
     words: str = ""
     default: bool = False
     obstacle: Obstacle = _none
@@ -352,16 +378,6 @@ def exists(row: Observable, activation: Activation) -> bool:
 
 def as_variable(name: str, values: np.ndarray, **attrs: object) -> xr.Variable:
     """An array as the labelled variable of an observable, with the attributes of its row."""
-    row = OBSERVABLES[name]
-    return xr.Variable(
-        row.dims,
-        values,
-        {
-            "symbol": row.symbol,
-            "equation": row.equation,
-            "order": row.order,
-            "units": row.units,
-            "long_name": row.meaning,
-            **attrs,
-        },
-    )
+    found = OBSERVABLES[name].variable(values)
+    found.attrs.update(attrs)
+    return found

@@ -10,7 +10,7 @@ of_limit = row("limits/methods/_kernel.py", "tests/limits/test_mlp_regimes.py")
 of_given = row("limits/learning/_conditioned.py", "tests/limits/test_kernel_regime.py")
 of_solid = row("scaling/polyhedron.py", "tests/scaling/test_polyhedron.py")
 of_learning = row("limits/learning/_derivatives.py", "tests/limits/test_learning_derivatives.py")
-of_losses = row("limits/_losses.py", "tests/limits/test_kernel_regime.py")
+of_losses = row("tasks/_losses.py", "tests/limits/test_kernel_regime.py")
 of_transfer = row("limits/learning/_transfer.py", "tests/limits/test_transfer.py")
 
 MUTANTS = (

@@ -274,7 +274,7 @@ MUTANTS = (
         "errors = seen.errors",
         "errors = None",
     ),
-    row("limits/_task.py", NETWORKS)(
+    row("tasks/_task.py", NETWORKS)(
         "shallow: a pair of batches repeated too early",
         "step % self.batches.shape[-2]",
         "step % len(self.batches)",

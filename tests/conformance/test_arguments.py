@@ -34,6 +34,7 @@ ROOMS = (
     "scaling",
     "scaling.polyhedron",
     "scaling.shallow",
+    "training",
     "limits",
     "limits.learning",
     "limits.linear",
@@ -53,7 +54,7 @@ ROOMS = (
 )
 # What a program is given, or a result consists of: nobody makes one by hand.
 GIVEN = {"Matrix", "Scalar", "Space", "Vector", "Comparison", "Entry", "JaxPlan", "LayerTensors"}
-GIVEN |= {"Network", "Parameters", "ScaledMLP", "TorchPlan"}
+GIVEN |= {"LeftOut", "Network", "Outcome", "Parameters", "ScaledMLP", "TorchPlan"}
 GIVEN |= {
     "AngleFlow",
     "Asymptotics",

@@ -10,9 +10,7 @@ from scalewise.limits import (
     SGD,
     Finite,
     Kernel,
-    Loss,
     Network,
-    Task,
     initial_kernel,
     layer_kernels,
     limit_kernel,
@@ -21,6 +19,7 @@ from scalewise.limits import (
 )
 from scalewise.limits.learning import conditioned_readout
 from scalewise.scaling import abc, classify, mup, ntk, standard, uniform
+from scalewise.tasks import Loss, Task
 from scalewise.theory.note import _influence as influence
 
 PAIR = np.array([[1.0, 0.5], [-0.3, 0.8]])

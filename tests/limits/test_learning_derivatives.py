@@ -7,9 +7,10 @@ from scipy.stats import norm
 
 from refusals import unlike
 from scalewise.gaussian import single_moment
-from scalewise.limits import SGD, Lazy, Loss, Network, Task, learning, train
+from scalewise.limits import SGD, Lazy, Network, learning, train
 from scalewise.limits.learning import sigma_gelu
 from scalewise.scaling import abc, mup, ntk, standard
+from scalewise.tasks import Loss, Task
 
 MUP = mup(depth=3)
 # One hidden layer that learns after one that stands still, and the other way round; and outputs by one way only.

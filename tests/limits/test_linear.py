@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from refusals import unlike
-from scalewise.limits import SGD, Loss, linear
-from scalewise.limits._losses import LOSSES
+from scalewise.limits import SGD, linear
 from scalewise.limits.linear import LinearNet
+from scalewise.tasks import Loss
+from scalewise.tasks._losses import LOSSES
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 3))

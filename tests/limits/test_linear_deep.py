@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from scalewise.limits import SGD, Exact, Network, Task, TrainingError, linear, train
+from scalewise.limits import SGD, Exact, Network, TrainingError, linear, train
 from scalewise.scaling import mup
+from scalewise.tasks import Task
 
 ONE = np.ones((1, 1))
 # Outputs after one to four steps from xi = y = 1 with eta = 0.1, worked out term by term elsewhere.

@@ -9,7 +9,6 @@ import pytest
 
 from refusals import unlike
 from scalewise.limits import maml
-from scalewise.limits._losses import LOSSES
 from scalewise.limits.maml import (
     Maml,
     ReluGP,
@@ -19,6 +18,7 @@ from scalewise.limits.maml import (
     kernel_model,
     kernel_outputs,
 )
+from scalewise.tasks._losses import LOSSES
 
 RNG = np.random.default_rng(0)
 WAYS, D, FEATURES = 3, 5, 11

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from refusals import unlike
-from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, Task, powers, train
+from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, powers, train
 from scalewise.scaling import abc, mup, ntk, standard
+from scalewise.tasks import Task
 
 INPUTS = np.random.default_rng(0).normal(size=(4, 5))
 INPUTS = (INPUTS * 1.5 / np.linalg.norm(INPUTS, axis=0)).T

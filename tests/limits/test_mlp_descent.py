@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scalewise.limits import SGD, Finite, Loss, Network, Task, train
+from scalewise.limits import SGD, Finite, Network, train
 from scalewise.limits.methods import _real as module
 from scalewise.scaling import ABC, abc, mup, ntk, standard, uniform
+from scalewise.tasks import Loss, Task
 
 X = np.array([[0.8, -0.4], [0.3, 1.0], [-0.9, 0.5]])
 Y = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])

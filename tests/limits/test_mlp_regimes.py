@@ -10,12 +10,12 @@ from scalewise.limits import (
     Infinite,
     Kernel,
     Network,
-    Task,
     layer_kernels,
     limit_kernel,
     train,
 )
 from scalewise.scaling import abc, classify, mup, ntk, uniform
+from scalewise.tasks import Task
 
 X = np.array([[0.9, -0.4], [0.3, 1.0], [-0.8, 0.5], [0.5, 0.7]])
 TASK = Task(X[:3], [1.0, -1.0, 0.5], test_inputs=X[3:])

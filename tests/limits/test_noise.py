@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scalewise.limits import SGD, Finite, Lazy, Network, Task, train
+from scalewise.limits import SGD, Finite, Lazy, Network, train
 from scalewise.limits._noise import Noise, generator, normal
 from scalewise.scaling import mup
+from scalewise.tasks import Task
 
 INPUTS = np.random.default_rng(0).normal(size=(4, 5))
 INPUTS = (INPUTS * 1.5 / np.linalg.norm(INPUTS, axis=0)).T

@@ -14,11 +14,11 @@ from scalewise.limits import (
     Lazy,
     Network,
     Printed,
-    Task,
     TrainingError,
     train,
 )
 from scalewise.scaling import mup, ntk
+from scalewise.tasks import Task
 
 TASK = Task([[1.2, 0.3], [-0.4, 1.0]], [1.0, -1.0], test_inputs=[[0.5, 0.5]])
 MUP, NTK = Network(mup(depth=3), "tanh"), Network(ntk(depth=3), "tanh")

@@ -3,9 +3,10 @@ r"""Golden and agreement tests of tensor programs: L.1, Theorems F.1 and F.2, an
 import numpy as np
 import pytest
 
-from scalewise.limits import SGD, Exact, Finite, Infinite, Lazy, Network, Printed, Task, run
+from scalewise.limits import SGD, Exact, Finite, Infinite, Lazy, Network, Printed, run
 from scalewise.limits.program import Space, trained
 from scalewise.scaling import mup
+from scalewise.tasks import Task
 
 XI = np.array([[1.53**0.5]] * 2)
 NET = Network(mup(depth=3), "tanh")

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from limit_nets import bare_sgd
-from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, Task, learning, run
+from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, learning, run
 from scalewise.limits.program import Space, incremental, thetas, trained
 from scalewise.scaling import ABC, mup, ntk, readout_exponents, uniform
+from scalewise.tasks import Task
 
 QUARTER, HALF = Fraction(1, 4), Fraction(1, 2)
 STRATEGIES = {

@@ -21,9 +21,7 @@ from scalewise.limits import (
     Kernel,
     Lazy,
     LazyMatrix,
-    Loss,
     Network,
-    Task,
     layer_kernels,
     learning,
     linear,
@@ -35,6 +33,7 @@ from scalewise.limits.learning import transfer_gap
 from scalewise.limits.maml import gram_net
 from scalewise.limits.program import incremental, trained
 from scalewise.scaling import mup, ntk
+from scalewise.tasks import Loss, Task
 
 X, Y = np.array([[1.2, 0.3], [-0.4, 1.0]]), np.array([1.0, -1.0])
 TASK, NET, SGD_ = Task(X, Y), Network(mup(depth=3), "tanh"), SGD(0.5)

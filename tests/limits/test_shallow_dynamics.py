@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from grids import each
-from scalewise.limits import Lazy, Task
+from scalewise.limits import Lazy
 from scalewise.limits import shallow as sh
 from scalewise.scaling import shallow as plane
+from scalewise.tasks import Task
 
 X = np.random.default_rng(3).normal(size=(4, 3))
 Y = np.array([1.0, -1.0, 1.0, -1.0])

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from scalewise.limits import Finite, Lazy, Task
+from scalewise.limits import Finite, Lazy
 from scalewise.limits import shallow as sh
 from scalewise.scaling import shallow as plane
+from scalewise.tasks import Task
 
 X = np.random.default_rng(3).normal(size=(4, 3))
 Y = np.array([1.0, -1.0, 1.0, -1.0])

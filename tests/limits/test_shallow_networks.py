@@ -11,10 +11,11 @@ import pytest
 
 from grids import each
 from refusals import unlike
-from scalewise.limits import Finite, Lazy, Task, TrainingError
+from scalewise.limits import Finite, Lazy, TrainingError
 from scalewise.limits import shallow as sh
-from scalewise.limits._losses import LOSSES
 from scalewise.limits.shallow._particles import Draw, GramLayer, Particles, WeightLayer
+from scalewise.tasks import Task
+from scalewise.tasks._losses import LOSSES
 
 X = np.random.default_rng(3).normal(size=(5, 3))
 Y = np.array([1.0, -1.0, 1.0, -1.0, 1.0])

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from refusals import unlike
-from scalewise.limits import SGD, Finite, Network, Task
+from scalewise.limits import SGD, Finite, Network
 from scalewise.limits.learning import transfer_gap
 from scalewise.scaling import abc, classify, mup, ntk, uniform
+from scalewise.tasks import Task
 
 rng = np.random.default_rng(0)
 FIRST = Task(rng.normal(size=(4, 3)), [1.0, -1.0, 1.0, -1.0])

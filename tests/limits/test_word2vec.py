@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from refusals import unlike
-from scalewise.limits import SGD, Loss, linear, words
+from scalewise.limits import SGD, linear, words
 from scalewise.limits.linear import LinearNet
 from scalewise.limits.words import Embeddings, Word2Vec, WordBatch, analogy_answers, analogy_chance
+from scalewise.tasks import Loss
 
 V = 12
 RNG = np.random.default_rng(0)

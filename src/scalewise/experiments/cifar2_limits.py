@@ -42,9 +42,10 @@ from scalewise.experiments._look import (
     log_axes,
     sheet,
 )
-from scalewise.limits import Finite, Lazy, Task, shallow
+from scalewise.limits import Finite, Lazy, shallow
 from scalewise.sweeps import sweep
 from scalewise.sweeps._store import within
+from scalewise.tasks import Task
 
 __all__ = [
     "SOURCE",

@@ -36,12 +36,13 @@ from scalewise.experiments._look import (
     power,
     sheet,
 )
-from scalewise.limits import SGD, Exact, Finite, Lazy, Network, Task, train
+from scalewise.limits import SGD, Exact, Finite, Lazy, Network, train
 from scalewise.limits import run as run_program
 from scalewise.limits.program import trained
 from scalewise.scaling import mup
 from scalewise.sweeps import sweep
 from scalewise.sweeps._store import within
+from scalewise.tasks import Task
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 

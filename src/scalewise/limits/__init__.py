@@ -10,10 +10,8 @@ from scalewise.limits._kernel_regime import (
     motion_kernel,
 )
 from scalewise.limits._lazy import LazyMatrix
-from scalewise.limits._losses import Loss
 from scalewise.limits._network import Network, WidthPowers, powers
 from scalewise.limits._on import Exact, Finite, Infinite, Kernel, Lazy, Printed
-from scalewise.limits._task import Task
 from scalewise.limits._train import TrainingError, train
 from scalewise.limits.program import run
 
@@ -26,10 +24,8 @@ __all__ = [
     "LayerKernels",
     "Lazy",
     "LazyMatrix",
-    "Loss",
     "Network",
     "Printed",
-    "Task",
     "TrainingError",
     "WidthPowers",
     "initial_kernel",

@@ -11,8 +11,8 @@ import numpy as np
 
 from scalewise.limits._descent import SGD
 from scalewise.limits._network import Network
-from scalewise.limits._task import Task
 from scalewise.limits._tolerance import standard_error
+from scalewise.tasks._task import Task
 
 __all__ = ["FINISHED", "Course", "Job", "Look", "Method", "Records", "descend", "merged"]
 

@@ -15,13 +15,13 @@ from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, Records
 from scalewise.limits._network import Network
 from scalewise.limits._on import Exact, Finite, Infinite, Kernel, Lazy
-from scalewise.limits._task import Task
 from scalewise.limits._tolerance import standard_error
 from scalewise.limits.methods._coefficients import train_coefficients
 from scalewise.limits.methods._kernel import Kernels, train_draws, train_kernel
 from scalewise.limits.methods._lazy import train_lazy, train_particles
 from scalewise.limits.methods._real import train_real
 from scalewise.scaling import classify
+from scalewise.tasks._task import Task
 
 __all__ = ["TrainingError", "train"]
 
@@ -93,7 +93,8 @@ def train(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Infinite, Network, SGD, Task, train
+        >>> from scalewise.limits import Infinite, Network, SGD, train
+        >>> from scalewise.tasks import Task
         >>> from scalewise.scaling import mup
         >>> net, task = Network(mup(depth=2), "tanh"), Task(np.ones((1, 1)), np.ones(1))
         >>> found = train(net, task, SGD(1.0), steps=1, on=Infinite(0.005))

@@ -21,7 +21,7 @@ from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, NotNegative, checked
 from scalewise.limits._descent import SGD
-from scalewise.limits._losses import Loss, known_loss
+from scalewise.tasks._losses import Loss, known_loss
 
 __all__ = ["LinearNet", "features", "limit", "network", "outputs", "sample", "step"]
 

@@ -18,9 +18,9 @@ from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, descend
 from scalewise.limits._network import Network, powers
 from scalewise.limits._on import Finite
-from scalewise.limits._task import Task
 from scalewise.limits.methods._dense import Dense
 from scalewise.limits.methods._real import real_seeds, real_start
+from scalewise.tasks._task import Task
 
 __all__ = ["transfer_gap"]
 
@@ -62,7 +62,8 @@ def transfer_gap(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, SGD, Task, Finite
+        >>> from scalewise.limits import Network, SGD, Finite
+        >>> from scalewise.tasks import Task
         >>> from scalewise.limits.learning import transfer_gap
         >>> from scalewise.scaling import mup
         >>> one, net = Task(np.eye(2), [1.0, -1.0]), Network(mup(depth=2), "tanh")

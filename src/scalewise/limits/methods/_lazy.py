@@ -12,9 +12,9 @@ from scalewise.limits._loop import Job, Records, descend, merged
 from scalewise.limits._network import WidthPowers, powers
 from scalewise.limits._noise import Noise, generator, normal
 from scalewise.limits._on import Infinite, Lazy
-from scalewise.limits._task import Task
 from scalewise.limits._tolerance import Reached, until_known
 from scalewise.limits.methods._dense import Dense, Start
+from scalewise.tasks._task import Task
 
 __all__ = ["train_lazy", "train_particles"]
 

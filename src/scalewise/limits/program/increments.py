@@ -20,11 +20,11 @@ from scalewise._checked import Index, checked
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
 from scalewise.limits._network import Network, Width, power
-from scalewise.limits._task import Task
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
 from scalewise.limits.program.library import error_factor, sample_by_sample, taught
 from scalewise.scaling import Strategy, readout_exponents, update_exponents
+from scalewise.tasks._task import Task
 
 __all__ = ["Thetas", "incremental", "thetas"]
 
@@ -133,7 +133,8 @@ def incremental(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import SGD, Network, Infinite, Task, run
+        >>> from scalewise.limits import SGD, Network, Infinite, run
+        >>> from scalewise.tasks import Task
         >>> from scalewise.limits.program import incremental
         >>> from scalewise.scaling import ntk
         >>> net, task = Network(ntk(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])

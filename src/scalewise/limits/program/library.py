@@ -10,11 +10,11 @@ import numpy as np
 from scalewise._checked import Index, checked
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
-from scalewise.limits._losses import LOSSES, Loss
 from scalewise.limits._network import Network, powers
-from scalewise.limits._task import Task
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
+from scalewise.tasks._losses import LOSSES, Loss
+from scalewise.tasks._task import Task
 
 __all__ = ["error_factor", "sample_by_sample", "taught", "trained"]
 
@@ -57,7 +57,8 @@ def trained(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import SGD, Network, Exact, Task, run
+        >>> from scalewise.limits import SGD, Network, Exact, run
+        >>> from scalewise.tasks import Task
         >>> from scalewise.limits.program import trained
         >>> from scalewise.scaling import mup
         >>> net, task = Network(mup(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])

@@ -7,8 +7,8 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Index, checked
 from scalewise.gaussian import Workspace, kernel_map
-from scalewise.limits._task import Task
 from scalewise.limits.shallow._reference import Reference
+from scalewise.tasks._task import Task
 
 __all__ = ["draw_start", "expectations", "limit_kernels"]
 

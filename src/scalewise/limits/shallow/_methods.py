@@ -8,13 +8,13 @@ import numpy as np
 
 from scalewise.gaussian import kernel_map
 from scalewise.limits._loop import Course, Look
-from scalewise.limits._losses import LOSSES, Loss
-from scalewise.limits._task import Task
 from scalewise.limits.shallow._kernels import expectations
 from scalewise.limits.shallow._particles import Particles
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import LimitDynamics
 from scalewise.limits.shallow._units import Units
+from scalewise.tasks._losses import LOSSES, Loss
+from scalewise.tasks._task import Task
 
 __all__ = ["LOSS_OF_ORDER", "ConstantKernels", "Seen", "ShallowJob", "UnitDescent"]
 

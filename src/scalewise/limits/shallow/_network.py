@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, checked
-from scalewise.limits._losses import LOSSES
 from scalewise.limits.shallow._particles import Draw, draw_weights
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import ShallowScaling
 from scalewise.limits.shallow._units import Units, finite_units
+from scalewise.tasks._losses import LOSSES
 
 __all__ = [
     "KernelIncrements",

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from scalewise.activations import Activation
-from scalewise.limits._task import Task
+from scalewise.tasks._task import Task
 
 __all__ = ["Draw", "GramLayer", "Particles", "WeightLayer", "draw_weights"]
 

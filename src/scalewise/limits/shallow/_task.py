@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Int
 
 from scalewise._checked import Count, Index, checked
-from scalewise.limits._losses import LOSSES
-from scalewise.limits._task import Task
+from scalewise.tasks._losses import LOSSES
+from scalewise.tasks._task import Task
 
 __all__ = ["check_task", "independent_batches"]
 

@@ -15,7 +15,6 @@ from scalewise._checked import Count, Index, checked
 from scalewise._threads import blas_threads_for
 from scalewise.limits._loop import FINISHED, Records, descend
 from scalewise.limits._on import Finite, Lazy
-from scalewise.limits._task import Task
 from scalewise.limits._train import TrainingError, over_replicas
 from scalewise.limits.shallow._kernels import draw_start
 from scalewise.limits.shallow._methods import (
@@ -32,6 +31,7 @@ from scalewise.limits.shallow._scaling import scaling as known_scaling
 from scalewise.limits.shallow._task import check_task
 from scalewise.limits.shallow._units import finite_units, limit_units
 from scalewise.scaling._exact import Exponent
+from scalewise.tasks._task import Task
 
 __all__ = ["train"]
 
@@ -121,7 +121,8 @@ def train(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Finite, Lazy, Task, shallow
+        >>> from scalewise.limits import Finite, Lazy, shallow
+        >>> from scalewise.tasks import Task
         >>> task = Task(np.eye(3), np.array([1.0, -1.0, 1.0]), loss="logistic")
         >>> reference = shallow.Reference(8)
         >>> shallow.train(task, reference, "NTK", steps=2, on=Finite(16)).logits.shape

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise._checked import checked
-from scalewise.limits._losses import Loss, known_loss
+from scalewise.tasks._losses import Loss, known_loss
 
 __all__ = ["Task"]
 
@@ -23,6 +23,7 @@ class Task:
         inputs: (samples, features).
         targets: (samples,) or (samples, outputs).
         test_inputs: (tests, features): their outputs and features are recorded, they teach nothing.
+        test_targets: (tests,) or (tests, outputs), if they are known: what a test loss is measured against.
         loss: ``"mse"`` (half the square), ``"logistic"`` (targets -1 and 1), ``"cross_entropy"`` (targets of one
             column per class: one-hot rows, or others that sum to 1), or a `Loss`.
         batches: (steps, batch): indices of the samples of each step, repeated if training is longer. All samples
@@ -36,7 +37,7 @@ class Task:
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Task
+        >>> from scalewise.tasks import Task
         >>> Task(np.eye(3), np.array([1.0, -1.0, 1.0])).targets.shape
         (3, 1)
     """
@@ -44,6 +45,7 @@ class Task:
     inputs: np.ndarray
     targets: np.ndarray
     test_inputs: np.ndarray
+    test_targets: np.ndarray | None
     loss: Loss
     batches: np.ndarray | None
 
@@ -53,6 +55,7 @@ class Task:
         targets: Annotated[Any, Float[np.ndarray, "..."]],
         *,
         test_inputs: Annotated[Any, Float[np.ndarray, "test feature"]] | None = None,
+        test_targets: Annotated[Any, Float[np.ndarray, "..."]] | None = None,
         loss: str | Loss = "mse",
         batches: Annotated[Any, Int[np.ndarray, "..."]] | None = None,
     ) -> None:
@@ -61,7 +64,7 @@ class Task:
             raise ValueError(
                 f"`Task.inputs` must hold at least one sample of at least one feature; got shape {X.shape}."
             )
-        y = y[:, None] if y.ndim == 1 else y
+        y = _columns(y)
         if y.ndim != 2 or len(y) != len(X) or not y.size:
             raise ValueError(
                 f"`Task.targets` must have one row for each of {len(X)} samples; got shape {y.shape}."
@@ -71,15 +74,79 @@ class Task:
             raise ValueError(
                 f"`Task.test_inputs` must have as many features as `inputs`, {X.shape[1]}; got {tests.shape[1]}."
             )
+        wanted = None if test_targets is None else _columns(_own(test_targets))
+        if wanted is not None and wanted.shape != (len(tests), y.shape[1]):
+            raise ValueError(
+                f"`Task.test_targets` must have one row for each of {len(tests)} test inputs and {y.shape[1]} "
+                f"columns as `targets`; got shape {wanted.shape}."
+            )
         known = known_loss(loss)
         if isinstance(loss, str):
-            _check_targets(loss, y)
+            for given in (y, wanted):
+                if given is not None:
+                    _check_targets(loss, given)
         store = object.__setattr__
         store(self, "inputs", X)
         store(self, "targets", y)
         store(self, "test_inputs", tests)
+        store(self, "test_targets", wanted)
         store(self, "loss", known)
         store(self, "batches", None if batches is None else _indices(batches, len(X)))
+
+    @classmethod
+    def of_classes(
+        cls,
+        inputs: Any,
+        labels: Any,
+        *,
+        test_inputs: Any = None,
+        test_labels: Any = None,
+        loss: str = "mse",
+    ) -> Task:
+        r"""A task of classification: classes become targets that the loss can use.
+
+        Two classes are -1 and 1, in the order of the labels. More are one-hot rows, for the squared error less
+        their mean $1/k$, so that a network that knows nothing, whose output is 0, prefers no class.
+
+        Args:
+            inputs: (samples, features).
+            labels: (samples,): numbers or texts, two kinds of them or more.
+            test_inputs: (tests, features).
+            test_labels: (tests,), each of them one of `labels`.
+            loss: ``"mse"``, ``"logistic"`` (two classes) or ``"cross_entropy"``.
+
+        Raises:
+            ValueError: If there is one class, a test label is not among the labels, or the loss does not fit.
+
+        Example:
+            >>> import numpy as np
+            >>> from scalewise.tasks import Task
+            >>> Task.of_classes(np.eye(3), [3, 8, 3]).targets.ravel()
+            array([-1.,  1., -1.])
+        """
+        classes, places = np.unique(np.asarray(labels), return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"`labels` must name at least two classes; got {len(classes)}. Give numbers as targets of `Task`."
+            )
+        pairs = loss != "cross_entropy" and len(classes) == 2
+        if loss == "logistic" and not pairs:
+            raise ValueError(
+                f"The logistic loss tells two classes apart; got {len(classes)}. Take loss='cross_entropy'."
+            )
+        rows = np.array([[-1.0], [1.0]]) if pairs else np.eye(len(classes))
+        if loss == "mse" and not pairs:
+            rows -= 1 / len(classes)
+        tests = None
+        if test_labels is not None:
+            given = np.asarray(test_labels)
+            strange = np.setdiff1d(given, classes)
+            if strange.size:
+                raise ValueError(
+                    f"`test_labels` must be among the labels, {classes.tolist()}; got {strange.tolist()}."
+                )
+            tests = rows[np.searchsorted(classes, given)]
+        return cls(inputs, rows[places], test_inputs=test_inputs, test_targets=tests, loss=loss)
 
     def batch(self, step: int) -> np.ndarray | None:
         """Which samples teach at a step, (batch,) or (2, batch); ``None`` for all in order."""
@@ -96,6 +163,10 @@ class Task:
     def paired(self) -> bool:
         """Whether last and first weights have samples of their own."""
         return self.batches is not None and self.batches.ndim == 3
+
+
+def _columns(y: np.ndarray) -> np.ndarray:
+    return y[:, None] if y.ndim == 1 else y
 
 
 def _own(values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,37 @@
+"""What networks of infinite width will have learned: kernels in, no network trained."""
+
+from scalewise.training._algorithms import (
+    NTKGP,
+    Bayes,
+    GradientDescent,
+    GradientFlow,
+    LastLayer,
+)
+from scalewise.training._draws import log_score, sample_outputs
+from scalewise.training._evidence import (
+    LeftOut,
+    hypothesis_probabilities,
+    leave_one_out,
+    log_evidence,
+    log_evidence_slope,
+)
+from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training._predict import predict_training
+
+__all__ = [
+    "NTKGP",
+    "OUTCOMES",
+    "Bayes",
+    "GradientDescent",
+    "GradientFlow",
+    "LastLayer",
+    "LeftOut",
+    "Outcome",
+    "hypothesis_probabilities",
+    "leave_one_out",
+    "log_evidence",
+    "log_evidence_slope",
+    "log_score",
+    "predict_training",
+    "sample_outputs",
+]

@@ -1,0 +1,276 @@
+r"""Ways to train, as data: each says which kernel it learns with, and what it does to an eigendirection of it.
+
+Losses and rates come in two units. ``"sum"`` is the source's, $\mathcal L=\frac12\sum_{i\tilde\alpha}(z-y)^2$,
+and ``"mean"`` its average over samples and outputs, $\mathcal L/(N_An_L)$. The same step is
+
+| who | loss | its rate as one of ``"sum"`` | as one of ``"mean"`` |
+|---|---|---|---|
+| PDLT (7.4), ``"sum"`` | $\frac12\sum(z-y)^2$ | rate | rate $N_An_L$ |
+| neural-tangents, ``"mean"`` | $\frac1{2N_An_L}\sum(z-y)^2$ | rate $/(N_An_L)$ | rate |
+| torch.nn.MSELoss | $\frac1{N_An_L}\sum(z-y)^2$ | 2 rate $/(N_An_L)$ | 2 rate |
+| scalewise.Task, ``"mse"`` | $\frac1{2N_A}\sum(z-y)^2$ | rate $/N_A$ | rate $n_L$ |
+
+and the time of a flow converts as the rate does. A rate multiplies the factors $\lambda_b,\lambda_W/n_{\ell-1}$ of
+the network: gradient descent with one rate for all parameters has $\lambda_b=1$, $\lambda_W^{(\ell)}=n_{\ell-1}$.
+A ridge $\rho$ penalises how far parameters are from where they started, by
+$\frac\rho2\sum(\theta-\theta_0)^2/\lambda$ beside the *sum* of half squares; in either unit it adds to the
+eigenvalues of the NTK.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._checked import Count, Index, Must, NotNegative, Positive, checked
+from scalewise._words import shown
+from scalewise.training._filters import Filter, after_flow, after_schedule, after_steps
+
+__all__ = ["NTKGP", "Algorithm", "Bayes", "GradientDescent", "GradientFlow", "LastLayer"]
+
+Units = Literal["sum", "mean"]
+Duration = Annotated[float | int, Must("a number of at least 0, or infinite", lambda v: v >= 0)]
+Momentum = Annotated[float | int, Must("a number from 0 to below 1", lambda v: 0 <= v < 1)]
+Directions = Float[np.ndarray, " direction"]
+Times = Float[np.ndarray, " time"]
+END = np.array([math.inf])
+SAFE = 0.8  # of 1/h_max: the rate that nobody named
+
+
+@checked
+@dataclass(frozen=True)
+class GradientFlow:
+    r"""Gradient descent with infinitely small steps, $\frac{dz}{dt}=-\Theta(z-y)$, for a time or to the end.
+
+    Args:
+        time: $t$, in units of one over the eigenvalues of $\Theta$; infinite by default.
+        ridge: $\rho\ge0$, see the table of units above.
+        loss_units: ``"sum"`` or ``"mean"``, of the loss whose gradient flows.
+
+    Source: PDLT (10.39), and (∞.84)-(∞.93) in continuous time.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.training import GradientFlow
+        >>> GradientFlow(2.0).filter(np.array([0.0, 0.5])).gain.round(3)
+        array([[2.   , 1.264]])
+    """
+
+    time: Duration = math.inf
+    _: KW_ONLY
+    ridge: NotNegative = 0.0
+    loss_units: Units = "sum"
+    learns_with: ClassVar[str] = "ntk"
+    starts_with: ClassVar[str] = "kernel"
+    is_posterior: ClassVar[bool] = False
+    noise_variance: ClassVar[float] = 0.0
+
+    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
+        r"""What the flow does to eigendirections with eigenvalues `h`.
+
+        Args:
+            h: Eigenvalues of $\tilde\Theta$, at least 0.
+            times: Times in place of `time`.
+            targets: $N_An_L$, by which a mean is divided.
+        """
+        t = np.array([float(self.time)]) if times is None else times
+        return after_flow(h, t / _per(self.loss_units, targets), ridge=self.ridge)
+
+
+@checked
+@dataclass(frozen=True)
+class GradientDescent:
+    r"""Gradient descent step by step, $v\leftarrow mv-\eta\nabla\mathcal L$, $\theta\leftarrow\theta+\lambda v$.
+
+    Args:
+        rate: $\eta$, one for all steps or one for each; ``None`` for $0.8/(h_{\max}+\rho)$. One rate must stay
+            below $\eta_{\max}=2(1+m)/(h_{\max}+\rho)$, beyond which the eigenvector of the largest eigenvalue
+            diverges, for most networks the direction in which all samples move together.
+        steps: How many; ``None`` for all steps of a schedule, otherwise to the end.
+        momentum: $m$, from 0 to below 1.
+        ridge: $\rho\ge0$.
+        loss_units: ``"sum"`` or ``"mean"``, of the loss that descends.
+
+    Source: PDLT (10.33), (∞.88), (∞.89).
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.training import GradientDescent
+        >>> GradientDescent(0.5, steps=2).filter(np.array([1.0])).left
+        array([[0.25]])
+    """
+
+    rate: Positive | Sequence[Positive] | None = None
+    steps: Index | None = None
+    _: KW_ONLY
+    momentum: Momentum = 0.0
+    ridge: NotNegative = 0.0
+    loss_units: Units = "sum"
+    learns_with: ClassVar[str] = "ntk"
+    starts_with: ClassVar[str] = "kernel"
+    is_posterior: ClassVar[bool] = False
+    noise_variance: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rate, Sequence):
+            object.__setattr__(self, "rate", tuple(self.rate))
+            if not self.rate or (self.steps or 0) > len(self.rate):
+                raise ValueError(
+                    f"`GradientDescent.rate` must hold a rate for each step; got {len(self.rate)} rates "
+                    f"for {self.steps or 'any'} steps."
+                )
+
+    def maximal_rate(self, h: Directions, *, targets: Count = 1) -> float:
+        r"""$\eta_{\max}=2(1+m)/(h_{\max}+\rho)$, in the units of the loss: from here on, training diverges.
+
+        Args:
+            h: Eigenvalues of $\tilde\Theta$, at least 0, not all of them.
+            targets: $N_An_L$, by which a mean is divided.
+
+        Source: PDLT (10.33); with momentum, derived: both roots of $r^2-(1+m-\eta h)r+m$ are inside the unit
+            circle.
+        """
+        largest = float(h.max()) + self.ridge
+        return 2 * (1 + self.momentum) / largest * _per(self.loss_units, targets)
+
+    def rate_used(self, h: Directions, *, targets: Count = 1) -> float | tuple[float, ...]:
+        """The rate, or the one that stands for ``None``.
+
+        Raises:
+            ValueError: If it is one at which training diverges.
+        """
+        most = self.maximal_rate(h, targets=targets)
+        if self.rate is None:
+            return SAFE * most / (2 * (1 + self.momentum))
+        if isinstance(self.rate, Sequence):
+            return tuple(float(rate) for rate in self.rate)
+        if self.rate >= most:
+            raise ValueError(
+                f"`GradientDescent.rate` must be below {most:.6g}, 2(1 + momentum) over the largest eigenvalue of "
+                f"the NTK (with the ridge) in these units of the loss; at {self.rate:g} training diverges."
+            )
+        return float(self.rate)
+
+    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
+        r"""What the steps do to eigendirections with eigenvalues `h`.
+
+        Args:
+            h: Eigenvalues of $\tilde\Theta$, at least 0.
+            times: Numbers of steps in place of `steps`.
+            targets: $N_An_L$, by which a mean is divided.
+
+        Raises:
+            ValueError: If training diverges, or a number of steps is not one.
+        """
+        rate = self.rate_used(h, targets=targets)
+        last = len(rate) if isinstance(rate, tuple) else math.inf
+        t = (
+            np.array([float(last if self.steps is None else self.steps)])
+            if times is None
+            else times
+        )
+        whole = np.isinf(t) | (t == np.floor(t))
+        if not whole.all() or t.max() > last:
+            most = "" if math.isinf(last) else f" up to {last}, the number of rates"
+            raise ValueError(
+                f"`times` of GradientDescent must be whole numbers of steps{most}; got {shown(t.tolist())}."
+            )
+        per, rest = _per(self.loss_units, targets), {"momentum": self.momentum, "ridge": self.ridge}
+        if not isinstance(rate, tuple):
+            return after_steps(h, t, rate / per, **rest)
+        found = after_schedule(h, t, np.array(rate) / per, **rest)
+        if not all(np.isfinite(part).all() for part in found):
+            raise ValueError(
+                "`GradientDescent.rate` makes training diverge: the error of a direction overflows. Keep most "
+                f"rates below {self.maximal_rate(h, targets=targets):.6g}."
+            )
+        return found
+
+
+class _Conditioned:
+    """What all that condition a Gaussian process on the targets share: there is no time, only the answer."""
+
+    noise_variance: float
+
+    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
+        r"""$g=1/(h+\sigma_\varepsilon^2)$; the covariance keeps $1-hg$ once, not twice as an ensemble does.
+
+        Args:
+            h: Eigenvalues of the kernel of the training samples, at least 0.
+            times: Refused: conditioning takes no time.
+            targets: Not needed: there is no loss.
+
+        Raises:
+            ValueError: If times are given.
+        """
+        if times is not None:
+            raise ValueError(
+                f"`times` must be None for {type(self).__name__}, which conditions at once. Take GradientFlow or "
+                "GradientDescent to see a training on its way."
+            )
+        return after_flow(h, END, ridge=self.noise_variance)
+
+
+@checked
+@dataclass(frozen=True)
+class Bayes(_Conditioned):
+    r"""The posterior over networks given the targets, at infinite width a Gaussian process with kernel $K$.
+
+    Args:
+        noise_variance: $\sigma_\varepsilon^2\ge0$, a variance, of independent noise on every target: it adds to the
+            diagonal of $\tilde K$ and to nothing else. Noise that all samples share is a part of $C_b$ instead.
+
+    Source: PDLT (6.57), (6.64), noise (6.10).
+    """
+
+    noise_variance: NotNegative = 0.0
+    learns_with: ClassVar[str] = "kernel"
+    starts_with: ClassVar[str] = "kernel"
+    is_posterior: ClassVar[bool] = True
+
+
+@checked
+@dataclass(frozen=True)
+class LastLayer(_Conditioned):
+    r"""Training the last layer alone to the end, at rates equal to its variances: exact Bayes without noise.
+
+    Source: PDLT (10.44)-(10.49), (∞.173).
+    """
+
+    noise_variance: float = field(default=0.0, init=False, repr=False)
+    learns_with: ClassVar[str] = "kernel"
+    starts_with: ClassVar[str] = "kernel"
+    is_posterior: ClassVar[bool] = True
+
+
+@checked
+@dataclass(frozen=True)
+class NTKGP(_Conditioned):
+    r"""The posterior of the Gaussian process whose kernel is the NTK, as if all of it were the prior.
+
+    It is what an ensemble has whose networks start with an extra random function that makes their initial outputs
+    as random as $\Theta$ says. The mean is that of gradient flow to the end.
+
+    Args:
+        noise_variance: $\sigma_\varepsilon^2\ge0$, as of `Bayes`.
+
+    Source: PDLT (6.57), (6.64) with $\Theta$ for $K$; He, Lakshminarayanan & Teh (2020).
+    """
+
+    noise_variance: NotNegative = 0.0
+    learns_with: ClassVar[str] = "ntk"
+    starts_with: ClassVar[str] = "ntk"
+    is_posterior: ClassVar[bool] = True
+
+
+Algorithm = GradientFlow | GradientDescent | Bayes | LastLayer | NTKGP
+
+
+def _per(units: Units, targets: int) -> float:
+    """By how much a loss in these units is smaller than the sum."""
+    return float(targets) if units == "mean" else 1.0

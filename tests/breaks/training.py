@@ -1,0 +1,173 @@
+"""Breaks of what is predicted of trained networks."""
+
+from breaks import row
+
+FILTERS = "tests/training/test_filters.py"
+VERB = "tests/training/test_predict_training.py"
+EVIDENCE = "tests/training/test_evidence.py"
+ORDER = "tests/training/test_invariances.py"
+REFUSALS = "tests/training/test_refusals.py"
+
+of_filters = row("training/_filters.py", FILTERS)
+of_algorithms = row("training/_algorithms.py", FILTERS)
+of_kernel = row("training/_kernel.py", VERB)
+of_spectrum = row("training/_spectrum.py", (VERB, REFUSALS))
+of_evidence = row("training/_evidence.py", EVIDENCE)
+of_classes = row("training/_generalisation.py", EVIDENCE)
+of_outcomes = row("training/_outcomes.py", (ORDER, REFUSALS))
+of_predict = row("training/_predict.py", (VERB, ORDER))
+of_results = row("training/_results.py", (VERB, ORDER))
+of_draws = row("training/_draws.py", (VERB, EVIDENCE))
+
+MUTANTS = (
+    of_filters(
+        "flow: twice as fast", "np.where(learned, x * t, 0.0)", "np.where(learned, 2 * x * t, 0.0)"
+    ),
+    of_filters("flow: gain by a difference", "-np.expm1(-spent)", "(1 - np.exp(-spent))"),
+    of_filters("ridge: forgotten in what is left", "p + ridge * gain if ridge else p", "p"),
+    of_filters(
+        "steps: one more",
+        "np.exp(t * logarithm), (1 - s) ** t",
+        "np.exp((t + 1) * logarithm), (1 - s) ** t",
+    ),
+    of_filters(
+        "steps: gain by a difference", "np.where(slow, -np.expm1(t * logarithm), 1 - p)", "1 - p"
+    ),
+    of_filters("steps: sign lost beyond 1/h", "(1 - s) ** t)", "np.abs(1 - s) ** t)"),
+    of_filters(
+        "momentum: of the error, not the velocity",
+        "1 - rate * x, -momentum * x",
+        "1 - rate * x, momentum * x",
+    ),
+    of_filters(
+        "momentum: not summed",
+        "step[:, 1:, 0], step[:, 1:, 1] = rate, momentum",
+        "step[:, 1:, 0], step[:, 1, 1] = rate, momentum",
+    ),
+    of_filters("schedule: one rate late", "rates[step] * p", "rates[max(step - 1, 0)] * p"),
+    of_filters(
+        "schedule: without momentum",
+        "velocity = momentum * velocity + rates[step] * p",
+        "velocity = rates[step] * p",
+    ),
+    of_filters("schedule: error moved by half", "p - x * velocity", "p - 0.5 * x * velocity"),
+    of_algorithms(
+        "rate: largest without momentum", "2 * (1 + self.momentum) / largest", "2 / largest"
+    ),
+    of_algorithms("rate: largest without ridge", "float(h.max()) + self.ridge", "float(h.max())"),
+    of_algorithms(
+        "units: of a flow turned round",
+        "t / _per(self.loss_units, targets)",
+        "t * _per(self.loss_units, targets)",
+    ),
+    of_algorithms("units: of a rate forgotten", "rate / per, **rest", "rate, **rest"),
+    of_algorithms("units: of a schedule forgotten", "np.array(rate) / per", "np.array(rate)"),
+    of_algorithms(
+        "bayes: twice the noise",
+        "after_flow(h, END, ridge=self.noise_variance)",
+        "after_flow(h, END, ridge=2 * self.noise_variance)",
+        VERB,
+        EVIDENCE,
+    ),
+    of_kernel(
+        "covariance: sign of what is carried over",
+        "w - self.turned @ (gain",
+        "w + self.turned @ (gain",
+    ),
+    of_kernel("covariance: pivots not followed", "K_AB[self.order[:rank]]", "K_AB[:rank]"),
+    of_kernel("covariance: factor not turned", "L.T @ found.U[order]", "L.T @ found.U"),
+    of_kernel(
+        "covariance: what is left of samples, once",
+        "(self.turned * left) @ self.U.T",
+        "(self.turned * np.sqrt(np.abs(left))) @ self.U.T",
+    ),
+    of_kernel(
+        "covariance: what nobody knows, dropped", "return self.S + _squares", "return _squares"
+    ),
+    of_kernel("posterior: rest counted twice", "np.sqrt(left)[:, None] * w", "left[:, None] * w"),
+    of_kernel(
+        "posterior: on samples",
+        "(np.sqrt(left) * self.roots)[:, None]",
+        "(left * self.roots)[:, None]",
+    ),
+    of_kernel(
+        "mean: without gain", "self.T @ (gain[:, None] * (", "self.T @ ((0 * gain[:, None] + 1) * ("
+    ),
+    of_kernel(
+        "mean: of samples, target added", "(y - U @ (left[:, None]", "(y + U @ (left[:, None]"
+    ),
+    of_kernel(
+        "twins: mean of their own",
+        "if again.any():\n            found[:, again]",
+        "if not again.any():\n            found[:, again]",
+    ),
+    of_kernel("twins: noise of their own", "* alone\n", "\n"),
+    of_kernel("twins: covariance of their own", "(alone[:, None] & alone)", "1.0"),
+    of_kernel(
+        "rounding: directions of kernel 0 for ever",
+        "none & (gain > most)",
+        "none & (gain > np.inf)",
+    ),
+    of_spectrum("rank: rounding counts", "np.where(h > tolerance, h, 0.0)", "h"),
+    of_spectrum("rank: negative eigenvalues forgiven", "h[0] < -_WRONG * h[-1] or", "", REFUSALS),
+    of_spectrum(
+        "singular: not noticed", "> _TARGETS * np.abs(y).max(initial=0.0))", "> np.inf)", REFUSALS
+    ),
+    of_evidence("evidence: without 2 pi", "np.log(2 * np.pi * h).sum()", "np.log(h).sum()"),
+    of_evidence("evidence: of one output", "-0.5 * (y.shape[1] * np.log", "-0.5 * (np.log"),
+    of_evidence("evidence: without noise", "h = found.h + noise_variance", "h = found.h"),
+    of_evidence("slope: half the trace", "0.5 * y.shape[1] * trace", "0.25 * y.shape[1] * trace"),
+    of_evidence(
+        "slope: noise forgotten",
+        "s = 1 / (found.h + noise_variance)\n    turned",
+        "s = 1 / found.h\n    turned",
+    ),
+    of_evidence(
+        "leave one out: divided by the variance",
+        "@ y)) * variance[:, None]",
+        "@ y)) / variance[:, None]",
+    ),
+    of_evidence(
+        "leave one out: score without spread",
+        "np.log(2 * np.pi * variance)[:, None]",
+        "0 * variance[:, None]",
+    ),
+    of_evidence("hypotheses: prior forgotten", "odds = weights * np.exp", "odds = np.exp"),
+    of_classes("loss: variance of one output", "len(y) * variance", "variance", VERB),
+    of_classes("loss: not halved", "return 0.5 * (((mean", "return (((mean", VERB),
+    of_classes("class: largest output beats itself", "np.where(other, ndtr", "np.where(True, ndtr"),
+    of_classes("class: independent of the others", "ndtr(x + ahead", "ndtr(ahead"),
+    of_classes("class: the wrong sign", "ndtr(-ahead / unit)", "ndtr(ahead / unit)"),
+    of_classes("class: ties", "(ahead >= 0).all(axis=-2) / tied", "(ahead >= 0).all(axis=-2)"),
+    of_classes("class: any numbers", "return bool((np.abs(y) == 1).all())", "return True"),
+    of_outcomes(
+        "evidence: of every algorithm", "here = isinstance(asked.algorithm, Bayes)", "here = True"
+    ),
+    of_outcomes("train: in spite of at", 'if asked.at == "test" else', "if False else"),
+    of_predict(
+        "slope: C_W of the first layer",
+        "(K - net.C_b[-1]) / net.C_W[-1]",
+        "K / net.C_W[-1]",
+        EVIDENCE,
+    ),
+    of_predict(
+        "kernels: exchanged",
+        "yield _Kernels(learns, starts, block)",
+        "yield _Kernels(starts, learns, block)",
+    ),
+    of_predict(
+        "repeated samples: kernels of their own",
+        "different, places = np.unique(x, axis=0, return_inverse=True)",
+        "different, places = x, np.arange(len(x))",
+        VERB,
+        REFUSALS,
+    ),
+    of_results("bias: without targets", "mean - wanted.T", "mean"),
+    of_results(
+        "loss: of the training samples",
+        'expected_loss(mean, found["variance"], wanted.T)',
+        'expected_loss(0 * mean, found["variance"], wanted.T)',
+    ),
+    of_draws("draws: without root", "np.sqrt(np.maximum(value, 0.0))", "np.maximum(value, 0.0)"),
+    of_draws("score: of the targets, not of the error", "test_targets - mean", "test_targets"),
+)

@@ -1,0 +1,140 @@
+"""Conformance: what cannot be predicted is refused in one sentence that names it, never answered by NaN."""
+
+import math
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from refusals import unlike
+from scalewise import limits
+from scalewise.training import (
+    NTKGP,
+    OUTCOMES,
+    Bayes,
+    GradientDescent,
+    GradientFlow,
+    hypothesis_probabilities,
+    leave_one_out,
+    log_evidence,
+    log_evidence_slope,
+    log_score,
+    sample_outputs,
+)
+from small_task import NET, TASK, TEST, TRAIN, Y, kernels
+
+K, THETA = kernels(x=TRAIN)
+MOST = 2 / np.linalg.eigvalsh(THETA).max()
+TWICE = np.concatenate([TRAIN, TRAIN[2:3]])
+OPPOSED = sw.Task(TWICE, np.concatenate([Y, -Y[2:3]]), test_inputs=TEST)
+PLAIN = sw.Task(TRAIN, Y, test_inputs=TEST)
+
+
+def predict(*args, **options):
+    return lambda: sw.predict_training(NET, *args, **options)
+
+
+def test_what_does_not_train_is_refused() -> None:
+    line = sw.MLP(1, (), "linear", input_dim=3, output_dim=2)
+    other = sw.MLP(2, 10, "tanh", input_dim=3, output_dim=1)
+    frozen = sw.MLP(2, 10, "tanh", input_dim=3, output_dim=2, lambda_b=0.0, lambda_W=0.0)
+    cases = [
+        (predict(OPPOSED), "samples 2 and 5 are the same .* different targets.* `ridge`"),
+        (predict(OPPOSED, GradientDescent()), "samples 2 and 5 are the same"),
+        (predict(OPPOSED, Bayes()), "samples 2 and 5 .* `noise_variance`"),
+        (predict(OPPOSED, NTKGP()), "samples 2 and 5 .* `noise_variance`"),
+        (
+            lambda: sw.predict_training(line, PLAIN),
+            r"5 training samples is singular .*rank 4.* Stop training",
+        ),
+        (lambda: sw.predict_training(other, PLAIN), "2 outputs, but .* output_dim=1"),
+        (
+            lambda: sw.predict_training(frozen, PLAIN),
+            "NTK of the training samples must be positive semidefinite and not 0",
+        ),
+        (predict(TASK, GradientDescent(MOST)), f"rate` must be below {MOST:.6g}"),
+        (predict(TASK, GradientDescent(1.01 * MOST, 3)), "training diverges"),
+        (
+            predict(TASK, GradientDescent(1.7 * MOST, momentum=0.6)),
+            f"must be below {1.6 * MOST:.6g}",
+        ),
+        (predict(TASK, GradientDescent([1e3 * MOST] * 400)), "overflows"),
+        (predict(TASK, GradientDescent([0.1] * 3), times=[4]), "up to 3, the number of rates"),
+        (predict(TASK, GradientDescent(), times=[0.5]), "must be whole numbers of steps"),
+        (predict(TASK, times=[]), "at least one time"),
+        (predict(TASK, times=[-1.0]), "none below 0"),
+        (predict(TASK, Bayes(), times=[1.0]), "None for Bayes, which conditions at once"),
+        (predict(PLAIN, observables=["test_loss"]), "the task has no test targets"),
+        (predict(sw.Task(TRAIN, Y), observables=["output_mean"]), "has no test inputs"),
+        (predict(TASK, observables=["test_error"]), "targets do not name classes"),
+        (predict(TASK, observables=["log_evidence"]), "only Bayes has an evidence"),
+        (predict(TASK, observables=["variance"], covariance=None), "covariance=None leaves it out"),
+        (
+            predict(TASK, observables=["output_covariance"], covariance="diagonal"),
+            "covariance='diagonal' leaves it out",
+        ),
+        (predict(TASK, observables=["train_mean"], at="test"), "at='test' leaves out"),
+        (predict(TASK, observables=["variance"], at="train"), "at='train' leaves out"),
+        (predict(TASK, observables=["varience"]), "Did you mean 'variance'"),
+        (predict(TASK, limits.SGD(0.1)), "`algorithm` must be training.GradientFlow"),
+        (predict(sw.Task(TRAIN, np.sign(Y), loss="logistic")), "must have the loss 'mse'"),
+        (predict(sw.Task(TRAIN, Y, batches=[[0, 1]])), "must have no batches"),
+        (lambda: GradientDescent([]), "a rate for each step; got 0 rates"),
+        (lambda: GradientDescent([0.1], 2), "got 1 rates for 2 steps"),
+        (lambda: GradientDescent(-0.1), r"`GradientDescent.rate` must be"),
+        (lambda: GradientDescent(momentum=1.0), "from 0 to below 1"),
+        (lambda: GradientFlow(-1.0), "a number of at least 0, or infinite"),
+        (lambda: GradientFlow(math.nan), "a number of at least 0, or infinite"),
+        (lambda: GradientFlow(loss_units="half"), "'sum' or 'mean'"),
+        (lambda: Bayes(-1.0), "`Bayes.noise_variance` must be"),
+    ]
+    assert unlike(cases) == []
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    double = np.array([[1.0, 1.0], [1.0, 1.0]])
+    found = sw.predict_training(NET, TASK)
+    met = sw.predict_training(NET, sw.Task(TRAIN, Y, test_inputs=TRAIN[:2]))
+    early = sw.predict_training(NET, TASK, times=[1.0])
+    cases = [
+        (lambda: log_evidence(double, [[1.0], [0.0]]), "samples 0 and 1 are the same"),
+        (lambda: log_evidence(double, [[1.0], [1.0]]), "targets that it does not represent"),
+        (lambda: leave_one_out(double, [[1.0], [1.0]]), "targets that it does not represent"),
+        (lambda: log_evidence(K, Y[:3]), "a row for each of the 5 samples"),
+        (lambda: log_evidence(K[:, :3], Y), "must be square"),
+        (lambda: log_evidence(K + np.triu(K), Y), "must be symmetric"),
+        (lambda: log_evidence(-K, Y), "must be positive semidefinite"),
+        (lambda: log_evidence_slope(K, Y, K[:2, :2]), "the shape of `kernel`"),
+        (lambda: hypothesis_probabilities([]), "one number for each of 0 hypotheses"),
+        (lambda: hypothesis_probabilities([1.0], [0.0]), "not all 0"),
+        (lambda: log_score(found, Y), "a row for each test sample"),
+        (lambda: log_score(met, Y[:2]), "singular covariance of test samples"),
+        (lambda: sample_outputs(early, 3), "at one time"),
+        (lambda: sample_outputs(sw.predict(NET, TRAIN), 3), "what `predict_training` returned"),
+    ]
+    assert unlike(cases) == []
+
+
+def test_what_is_left_out_says_why_and_the_rest_is_finite() -> None:
+    same = sw.Task(TWICE, np.concatenate([Y, Y[2:3]]), test_inputs=np.concatenate([TEST, TRAIN]))
+    wrong = []
+    for algorithm in (GradientFlow(), GradientFlow(1e12), GradientDescent(), Bayes(), NTKGP(0.1)):
+        for task in (same, OPPOSED):
+            if task is OPPOSED and not np.isfinite(getattr(algorithm, "time", np.inf)):
+                continue
+            found = sw.predict_training(NET, task, algorithm)
+            names = {*found.data_vars, *found.attrs["left_out"]}
+            finite = all(np.isfinite(v).all() for v in found.data_vars.values() if v.dtype == float)
+            positive = all(
+                (found[n] >= 0).all() for n in ("variance", "train_variance", "train_loss")
+            )
+            if names != {*OUTCOMES} or not finite or not positive:
+                wrong.append(algorithm)
+            assert len(found.attrs["left_out"]) == len(found.attrs["left_out_because"])
+    assert wrong == []
+    singular = sw.predict_training(NET, same, Bayes())
+    reasons = dict(zip(singular.attrs["left_out"], singular.attrs["left_out_because"], strict=True))
+    assert reasons["log_evidence"] == "the kernel is singular and there is no noise"
+    with pytest.raises(ValueError, match="targets that it does not represent"):
+        sw.predict_training(NET, same, Bayes(), observables=["log_evidence"])
+    assert sw.predict_training(NET, same, Bayes(0.3)).attrs["noise_variance"] == 0.3
