@@ -45,8 +45,8 @@ class Spy(str):
     __hash__ = str.__hash__
 
 
-def net(sigma) -> sw.MLP:
-    return sw.MLP(3, 6, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=0.4)
+def net(sigma, depth=3) -> sw.MLP:
+    return sw.MLP(depth, 6, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=0.4)
 
 
 def weights(sigma):
@@ -71,7 +71,7 @@ VERBS = {
     "pair_moments": lambda s: [
         v.value for v in gaussian.pair_moments(s, 1.0, 0.5, 0.2, [(0, 0), (1, 1), (2, 2)]).values()
     ],
-    "predict": lambda s: sw.predict(net(s), X, observables=["kernel", "ntk", "ntk_D"]).ntk_D,
+    "predict": lambda s: sw.predict(net(s, 2), X, observables=["kernel", "ntk", "ntk_D"]).ntk_D,
     "single_input_flow": lambda s: theory.single.single_input_flow(net(s), X).V,
     "angle_flow": lambda s: theory.deep.angle_flow(net(s), X[:1], X[1:]).psi,
     "nearby_inputs_flow": lambda s: theory.single.nearby_inputs_flow(net(s), X, X[::-1]).K00,

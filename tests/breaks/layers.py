@@ -14,6 +14,11 @@ of_deep = row("theory/flow/_deep_kernels.py", f"{DEEP}::test_deep_kernels_are_th
 of_one = row("theory/flow/_one_input.py", f"{DEEP}::test_one_input_from_tables_is_one_among_many")
 
 MUTANTS = (
+    row("theory/flow/_trajectory.py", f"{DEEP}::test_tensors_of_deep_networks")(
+        "trajectory: what is interpolated is off by a millionth",
+        "                np.tensordot(weights, values, 1),\n",
+        "                np.tensordot(weights, values, 1) * (1 + 1e-6),\n",
+    ),
     of_layer(
         "layer: diagonal change of the kernel without its half",
         "0.5 * _pair(self.M(p + 2, q)) * same[:, :, None]",

@@ -51,20 +51,40 @@ def normal_panels(
     Returns:
         Nodes $x_j$ and weights $w_j$, the normal density included.
     """
+    edges = _edges(points)
+    x, w = _on_panels(edges[..., :-1, None], edges[..., 1:, None], level)
+    flat = (*points.shape[:-1], -1)
+    return x.reshape(flat), w.reshape(flat)
+
+
+def _edges(points: Float[np.ndarray, "*batch point"]) -> Float[np.ndarray, "*batch edge"]:
+    """The points and the ends of the range, in order."""
     ends = np.full((*points.shape[:-1], 1), HALF_RANGE)
     edges = np.concatenate([-ends, np.clip(points, -HALF_RANGE, HALF_RANGE), ends], axis=-1)
     edges.sort(axis=-1)
-    left, right = edges[..., :-1, None], edges[..., 1:, None]
-    length = right - left
+    return edges
+
+
+def _on_panels(
+    left: Float[np.ndarray, "*panel 1"], right: Float[np.ndarray, "*panel 1"], level: int
+) -> tuple[Float[np.ndarray, "*panel node"], Float[np.ndarray, "*panel node"]]:
+    """Nodes and weights between the ends of panels."""
+    half, length = _COARSEST << level, right - left
     distance, weight = _tanh_sinh(level)
-    x = np.concatenate(
-        [left + length * distance, 0.5 * (left + right), right - length * distance[::-1]], axis=-1
-    )
-    middle = 0.25 * math.pi * _T_MAX / (_COARSEST << level)
-    w = np.concatenate([weight, [middle], weight[::-1]])
-    w = length * w * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-    flat = (*points.shape[:-1], -1)
-    return x.reshape(flat), w.reshape(flat)
+    x = np.empty((*left.shape[:-1], 2 * half + 1))
+    low, high = x[..., :half], x[..., half + 1 :]
+    np.multiply(length, distance, out=low)
+    low += left
+    x[..., half : half + 1] = 0.5 * (left + right)
+    np.multiply(length, distance[::-1], out=high)
+    np.subtract(right, high, out=high)
+    middle = 0.25 * math.pi * _T_MAX / half
+    w = length * np.concatenate([weight, [middle], weight[::-1]])
+    density = -0.5 * x
+    density *= x
+    w *= np.exp(density, out=density)
+    w /= math.sqrt(2 * math.pi)
+    return x, w
 
 
 def conditional_means(
@@ -98,12 +118,15 @@ def conditional_means(
         mu, tau = mean[row, None], spread[row, None]
         # The centre of the density is a split too: next to a far one it would be badly resolved.
         points = np.concatenate([np.zeros_like(mu), (kinks - mu) / tau], axis=-1)
-        y, w = normal_panels(points, level)
-        keep = w > 0
-        z, owner = (
-            (mu + tau * y)[keep],
-            np.broadcast_to(np.arange(row.size)[:, None], w.shape)[keep],
-        )
+        edges = _edges(points)
+        owner, panel = np.nonzero(edges[:, 1:] > edges[:, :-1])
+        y, w = _on_panels(edges[owner, panel, None], edges[owner, panel + 1, None], level)
+        y *= tau[owner]
+        y += mu[owner]
+        owner = np.repeat(owner, y.shape[1])
+        z, w, keep = y.ravel(), w.ravel(), w.ravel() > 0
+        if not keep.all():
+            z, w, owner = z[keep], w[keep], owner[keep]
         for k, f in enumerate(functions):
-            result[k, row] = np.bincount(owner, weights=w[keep] * f(z), minlength=row.size)
+            result[k, row] = np.bincount(owner, weights=w * f(z), minlength=row.size)
     return result
