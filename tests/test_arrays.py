@@ -195,7 +195,7 @@ def test_an_array_is_not_copied_without_need() -> None:
         ([[]], r"got shape \(1, 0\)"),
         (3.0, r"got shape \(\)"),
         (np.ones((1, 2)), "has 2 features, but the network takes input_dim=3"),
-        (torch.tensor([[1.0, torch.nan, 0.0]]), r"must be finite; x\[0, 1\] is nan"),
+        (torch.tensor([[1.0, torch.nan, 0.0]]), r"finite numbers only; x\[0, 1\] is nan"),
         ([[1.0, 2.0, np.inf]], r"x\[0, 2\] is inf"),
         (np.array([[1, 2, 1e4000]], np.longdouble), r"x\[0, 2\] is inf"),
         ([[1e200, 1.0, 1.0]], "too large"),
@@ -219,10 +219,10 @@ def test_hyperparameters_may_be_tensors() -> None:
     )
     assert (net.widths, net.C_b, net.C_W) == ((3, 4, 5, 1), (0.5, 0.5, 0.5), (1.0, 2.0, 0.5))
     for bad, message in (
-        ("a", "`MLP.C_b` must be an array of real numbers"),
-        (1j, "`MLP.C_b` must be .* complex"),
-        ([[0.1, 0.1, 0.1]], "`MLP.C_b` needs one number for each of the 3 layers"),
-        (np.ma.masked, "`MLP.C_b` must hold a number in every place"),
+        ("a", "`MLP.C_b` must be a finite number of at least 0, or one for each layer; got 'a'"),
+        (1j, r"`MLP.C_b` must be a finite number .* got 1j"),
+        ([[0.1, 0.1, 0.1]], "`MLP.C_b` must be a finite number .*, or one for each layer; got"),
+        (np.ma.masked, "`MLP.C_b` must be a finite number of at least 0"),
     ):
         with pytest.raises(ValueError, match=message):
             sw.MLP(3, 4, "tanh", input_dim=3, output_dim=1, C_b=bad)

@@ -72,6 +72,7 @@ VERBS = {
         v.value for v in gaussian.pair_moments(s, 1.0, 0.5, 0.2, [(0, 0), (1, 1), (2, 2)]).values()
     ],
     "predict": lambda s: sw.predict(net(s, 2), X, observables=["kernel", "ntk", "ntk_D"]).ntk_D,
+    "predict_training": lambda s: sw.predict_training(net(s), TASK, times=[1.0]).train_mean,
     "single_input_flow": lambda s: theory.single.single_input_flow(net(s), X).V,
     "angle_flow": lambda s: theory.deep.angle_flow(net(s), X[:1], X[1:]).psi,
     "nearby_inputs_flow": lambda s: theory.single.nearby_inputs_flow(net(s), X, X[::-1]).K00,

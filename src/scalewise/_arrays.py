@@ -13,7 +13,7 @@ import numpy as np
 
 from scalewise._words import WrongTypeError, shown
 
-__all__ = ["finite_array", "float_array", "real_array"]
+__all__ = ["finite_array", "float_array", "not_finite", "real_array"]
 
 # What a tensor must do before NumPy can read it; each is free where there is nothing to do.
 _STEPS = ("detach", "cpu", "to_dense", "resolve_conj", "resolve_neg", "toarray")
@@ -88,8 +88,15 @@ def finite_array(
             f"{name} must be an array of {sort} numbers{shape}; got shape {found.shape} of {found.dtype}."
         )
     if not np.isfinite(found).all():
-        raise WrongTypeError(f"{name} must hold finite numbers only. Clean the data first.")
+        raise WrongTypeError(not_finite(name, found))
     return found if found.dtype.kind == "f" or sort == "whole" else found.astype(np.float64)
+
+
+def not_finite(name: str, array: np.ndarray) -> str:
+    """The sentence about numbers that are not finite, with the first of them."""
+    place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    where = f"{name.strip('`')}[{', '.join(map(str, place))}]" if place else "it"
+    return f"{name} must hold finite numbers only; {where} is {array[place]}. Clean the data first."
 
 
 def _read(name: str, values: Any, sort: str) -> np.ndarray:

@@ -119,9 +119,14 @@ MUTANTS = (
     of_evidence("slope: half the trace", "0.5 * y.shape[1] * trace", "0.25 * y.shape[1] * trace"),
     of_evidence(
         "slope: noise forgotten",
-        "s = 1 / (found.h + noise_variance)\n    turned",
-        "s = 1 / found.h\n    turned",
+        "s = 1 / (found.h + noise_variance)\n    if",
+        "s = 1 / found.h\n    if",
     ),
+    of_evidence(
+        "slope: by C_W without C_b", "(by_kernel - C_b * by_bias) / C_W", "by_kernel / C_W"
+    ),
+    of_evidence("slope: by C_b, ones not squared", "(s * ones**2)", "(s * ones)"),
+    of_evidence("slope: by noise for one output", "- y.shape[1] * s)", "- s)"),
     of_evidence(
         "leave one out: divided by the variance",
         "@ y)) * variance[:, None]",
@@ -144,12 +149,7 @@ MUTANTS = (
         "evidence: of every algorithm", "here = isinstance(asked.algorithm, Bayes)", "here = True"
     ),
     of_outcomes("train: in spite of at", 'if asked.at == "test" else', "if False else"),
-    of_predict(
-        "slope: C_W of the first layer",
-        "(K - net.C_b[-1]) / net.C_W[-1]",
-        "K / net.C_W[-1]",
-        EVIDENCE,
-    ),
+    of_predict("slope: of the first layer", "C_b=net.C_b[-1]", "C_b=net.C_b[0]", EVIDENCE),
     of_predict(
         "kernels: exchanged",
         "yield _Kernels(learns, starts, block)",

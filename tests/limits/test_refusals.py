@@ -184,7 +184,7 @@ LINEAR_AND_SHALLOW: Refusals = [
     (lambda: gram_net(linear.limit(2, 1), dtype=int), "`dtype` must be float64 or"),
     (
         lambda: shallow.limit_kernels(shallow.Reference(8), X * math.nan),
-        r"`x` must hold finite numbers only\. Clean the data first\.",
+        r"`x` must hold finite numbers only; x\[0, 0\] is nan\. Clean the data first\.",
     ),
     (
         lambda: shallow.limit_kernels(shallow.Reference(8), X * 0),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import scalewise as sw
 from refusals import Refusals, unlike
 from scalewise import limits as lim
 from scalewise.limits import shallow as sh
@@ -85,7 +86,7 @@ WORD2VEC: Refusals = [
 
 
 SIGNS, EYE = np.array([1.0, -1.0]), np.eye(2)
-TASK, REF = lim.Task(X, SIGNS, loss="logistic"), sh.Reference(8)
+TASK, REF = sw.Task(X, SIGNS, loss="logistic"), sh.Reference(8)
 
 
 def trained(**change: Any) -> Callable[[], Any]:
@@ -116,9 +117,7 @@ SHALLOW: Refusals = [
         "Outputs are not finite at step 1: .* Lower `rate_a` and `rate_w`",
     ),
     (
-        trained(
-            task=lim.Task(1e39 * X, SIGNS, loss="logistic"), on=lim.Finite(8, dtype=np.float32)
-        ),
+        trained(task=sw.Task(1e39 * X, SIGNS, loss="logistic"), on=lim.Finite(8, dtype=np.float32)),
         "not finite at step 0: outputs overflow .* Scale the inputs or `sigma`",
     ),
     (
@@ -129,7 +128,7 @@ SHALLOW: Refusals = [
         limit(
             reference=sh.Reference(8, rate_a=1e308),
             scaling="NTK",
-            task=lim.Task(1e9 * X, SIGNS, loss="logistic"),
+            task=sw.Task(1e9 * X, SIGNS, loss="logistic"),
         ),
         "Outputs are not finite at step 1",
     ),
@@ -198,7 +197,7 @@ def test_lists_are_as_good_as_arrays() -> None:
     assert lim.words.analogy_answers(np.eye(4).tolist(), [[0, 1, 2]]).tolist() == [3]
     rows = [[0], [1]]
     tasks = (
-        lim.Task(x, y, test_inputs=x, loss="logistic", batches=r)
+        sw.Task(x, y, test_inputs=x, loss="logistic", batches=r)
         for x, y, r in ((X, SIGNS, np.array(rows)), (X.tolist(), [1, -1], rows))
     )
     found = [sh.train(t, REF, "NTK", steps=2, on=lim.Finite(8)).logits.values for t in tasks]

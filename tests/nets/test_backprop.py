@@ -62,6 +62,6 @@ def test_the_step_is_the_gradient_times_the_rates() -> None:
 def test_an_error_of_another_shape_is_refused() -> None:
     net = network()
     with pytest.raises(
-        ValueError, match=r"`error` must have shape \(samples, outputs\) = \(2, 2\)"
+        ValueError, match=r"`error` must be an array of real numbers of shape \(sample, output\)"
     ):
         error_factors(net, init_weights(net), X, np.ones(2))

@@ -157,7 +157,7 @@ def test_selected_layers_and_observables_are_the_same_numbers() -> None:
     [
         ({"x": X[0]}, "shape .samples, features.*got shape .2,."),
         ({"x": X * 1j}, "real numbers"),
-        ({"x": X * np.inf}, r"must be finite; x\[0, 0\]"),
+        ({"x": X * np.inf}, r"finite numbers only; x\[0, 0\]"),
         ({"x": X * 0}, "zero input vector .sample 0. and C_b = 0, so its preactivations are all 0"),
         ({"x": X * 1e-200}, r"too small: .x.²/n_0 underflows in sample 0"),
         ({"x": X * 1e-90}, r"range of float64 at layer 1 .*needs K\^2"),

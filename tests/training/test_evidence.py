@@ -96,7 +96,18 @@ def test_slopes_are_differences_of_evidences() -> None:
         slopes = [(at(*(here + d)) - at(*(here - d))) / (2 * step) for d in np.eye(3) * step]
         moved = sw.predict_training(NET, TASK, Bayes(noise + step)).log_evidence_slope
         np.testing.assert_allclose(moved, slopes, rtol=1e-5)
+        K = kernels()[0][:N, :N]
+        changes = (np.eye(N), np.ones((N, N)), (K - 0.1) / 1.4)
+        general = [log_evidence_slope(K, Y, change, noise_variance=noise) for change in changes]
+        np.testing.assert_allclose(found, general, rtol=1e-9)
     assert np.abs(found).min() > 1e-3
+    layered = sw.MLP(
+        3, 50, "tanh", input_dim=3, output_dim=2, C_b=(0.1, 0.1, 0.4), C_W=(1.4, 1.4, 2.0)
+    )
+    found = sw.predict_training(layered, TASK, Bayes(0.2)).log_evidence_slope
+    K = kernels(layered)[0][:N, :N]
+    general = log_evidence_slope(K, Y, (K - 0.4) / 2.0, noise_variance=0.2)
+    assert found[2].item() == pytest.approx(general, rel=1e-9)
 
 
 @pytest.mark.covers("B3")

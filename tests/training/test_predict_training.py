@@ -229,6 +229,10 @@ def test_samples_met_twice_are_known_and_repeated_rows_share_their_answer() -> N
         assert (found.variance.values[1:3] == 0).all()
         assert (found.output_covariance.values[1:3] == 0).all()
         np.testing.assert_array_equal(found.output_mean.values[:, 1:3], Y[1:3].T)
+    known = sw.Task(TRAIN, Y, test_inputs=TRAIN)
+    for algorithm in (GradientFlow(), Bayes(), NTKGP()):
+        alone = sw.predict_training(NET, known, algorithm, covariance="diagonal")
+        assert (alone.variance.values == 0).all()
     early = sw.predict_training(NET, again, GradientFlow(0.7))
     np.testing.assert_array_equal(early.variance[1:3], early.train_variance[1:3])
     np.testing.assert_array_equal(early.output_mean[:, 1:3], early.train_mean[:, 1:3])

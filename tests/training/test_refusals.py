@@ -104,6 +104,7 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         (lambda: log_evidence(K[:, :3], Y), "must be square"),
         (lambda: log_evidence(K + np.triu(K), Y), "must be symmetric"),
         (lambda: log_evidence(-K, Y), "must be positive semidefinite"),
+        (lambda: log_evidence(K - np.trace(K) / 5 * np.eye(5), Y), "must be positive semidefinite"),
         (lambda: log_evidence_slope(K, Y, K[:2, :2]), "the shape of `kernel`"),
         (lambda: hypothesis_probabilities([]), "one number for each of 0 hypotheses"),
         (lambda: hypothesis_probabilities([1.0], [0.0]), "not all 0"),

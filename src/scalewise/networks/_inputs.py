@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._arrays import float_array
+from scalewise._arrays import float_array, not_finite
 from scalewise.networks._network import Network, check_network
 
 __all__ = ["check_inputs", "check_kernels", "digest_of", "refuse_zero_inputs"]
@@ -46,10 +46,7 @@ def check_inputs(
             "Change one of the two."
         )
     if not np.all(np.isfinite(array)):
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(
-            f"`x` must be finite; x[{row}, {column}] is {array[row, column]}. Clean the data first."
-        )
+        raise ValueError(not_finite("`x`", array))
     with np.errstate(over="ignore", under="ignore"):
         variance = net.C_b[0] + net.C_W[0] * np.mean(array * array, axis=1)
     if np.any(variance == 0):

@@ -21,6 +21,7 @@ __all__ = [
     "LeftOut",
     "evidence_of",
     "hypothesis_probabilities",
+    "last_slopes",
     "leave_one_out",
     "log_evidence",
     "log_evidence_slope",
@@ -100,11 +101,15 @@ def log_evidence_slope(
     Source: PDLT (6.34), its derivative.
     """
     found, y = _decomposed(kernel, targets, noise_variance)
+    s = 1 / (found.h + noise_variance)
     if derivative.shape != kernel.shape:
         raise ValueError(
             f"`derivative` must have the shape of `kernel`, {kernel.shape}; got {derivative.shape}."
         )
-    return slope_of(found, y, derivative, noise_variance)
+    turned = found.U.T @ derivative @ found.U
+    part = s[:, None] * (found.U.T @ y)
+    trace = (s * np.diag(turned)).sum()
+    return float(0.5 * (part * (turned @ part)).sum() - 0.5 * y.shape[1] * trace)
 
 
 @checked
@@ -187,15 +192,20 @@ def evidence_of(found: Spectrum, y: np.ndarray, noise_variance: float) -> float:
     return float(-0.5 * (y.shape[1] * np.log(2 * np.pi * h).sum() + (part**2 / h[:, None]).sum()))
 
 
-def slope_of(
-    found: Spectrum, y: np.ndarray, derivative: np.ndarray, noise_variance: float
-) -> float:
-    """Its derivative along a change of the kernel."""
-    s = 1 / (found.h + noise_variance)
-    turned = found.U.T @ derivative @ found.U
+def last_slopes(
+    found: Spectrum, y: np.ndarray, noise_variance: float, *, C_b: float, C_W: float
+) -> Float[np.ndarray, " hyperparameter"]:
+    r"""`log_evidence_slope` along the noise variance and along $C_b$, $C_W$ of the last layer, without a product.
+
+    In the eigenbasis the changes are 1, $oo^T$ with $o=U^T1$, and $(h-C_boo^T)/C_W$.
+    """
+    s, ones = 1 / (found.h + noise_variance), found.U.sum(axis=0)
     part = s[:, None] * (found.U.T @ y)
-    trace = (s * np.diag(turned)).sum()
-    return float(0.5 * (part * (turned @ part)).sum() - 0.5 * y.shape[1] * trace)
+    by_noise, by_kernel = (
+        0.5 * (weight * ((part**2).sum(axis=1) - y.shape[1] * s)).sum() for weight in (1.0, found.h)
+    )
+    by_bias = 0.5 * ((ones @ part) ** 2).sum() - 0.5 * y.shape[1] * (s * ones**2).sum()
+    return np.array([by_noise, by_bias, (by_kernel - C_b * by_bias) / C_W])
 
 
 def _decomposed(

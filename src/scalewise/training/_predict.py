@@ -15,7 +15,7 @@ from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
-from scalewise.training._evidence import REMEDY, evidence_of, slope_of
+from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
 from scalewise.training._kernel import (
     Learned,
@@ -119,7 +119,7 @@ def predict_training(
         if not exists and observables is not None:
             refuse_singular(H, task.targets, found.rank, REMEDY)
         if exists:
-            data |= _evidence(asked, found, H)
+            data |= _evidence(asked, found)
         else:
             left_out.update(dict.fromkeys(wanted, "the kernel is singular and there is no noise"))
     if _is_about("train", names):
@@ -185,14 +185,12 @@ def _kernels(asked: Asked, *, whole: bool) -> Iterator[_Kernels]:
         yield _Kernels(learns, starts, block)
 
 
-def _evidence(asked: Asked, found: Spectrum, K: np.ndarray) -> Arrays:
+def _evidence(asked: Asked, found: Spectrum) -> Arrays:
     """The evidence and its derivatives by the noise variance and by what the last layer adds to the kernel."""
     net, y, noise = asked.net, asked.task.targets, asked.algorithm.noise_variance
-    by_weights = (K - net.C_b[-1]) / net.C_W[-1]
-    changes = (np.eye(len(K)), np.ones_like(K), by_weights)
     return {
         "log_evidence": np.array(evidence_of(found, y, noise)),
-        "log_evidence_slope": np.array([slope_of(found, y, change, noise) for change in changes]),
+        "log_evidence_slope": last_slopes(found, y, noise, C_b=net.C_b[-1], C_W=net.C_W[-1]),
     }
 
 
