@@ -99,7 +99,7 @@ def predict_training(
         >>> task = sw.Task(np.eye(2), [1.0, -1.0], test_inputs=[[1.0, 1.0]], test_targets=[0.0])
         >>> found = sw.predict_training(net, task)
         >>> found.output_mean.values.round(12).ravel(), found.variance.values.round(12)
-        (array([0.]), array([0.]))
+        (array([0.]), array([0.16]))
     """
     asked = Asked(net, task, algorithm, covariance, at)
     _check(asked, times)
