@@ -106,7 +106,7 @@ class Runs:
 
     Args:
         mutants: What to try.
-        tell: Called with each mutant and whether it survived, None if its run came to no end.
+        tell: Called with each mutant and whether it survived, None if nothing can be said.
         afresh: Whether to try each in a process of its own, whatever the break is.
     """
 
@@ -145,6 +145,7 @@ class Runs:
         outside = {name for test in named for name in imports(ROOT / test)}
         for name in sorted(outside):
             import_module(name)
+        assert "scalewise" not in sys.modules, "nobody has seen what of it runs at import"
         self._living.watch()
         for file in files:
             parts = ("scalewise", *Path(file).with_suffix("").parts)
@@ -152,9 +153,7 @@ class Runs:
         self._living.settle()
         threads = Path("/proc/self/task")
         if threads.exists() and len(list(threads.iterdir())) > 1:
-            self._stop(
-                "Something that is imported starts threads; what they lock, no fork unlocks."
-            )
+            self._stop("An import starts threads, which a fork would lose, locked as they are.")
         gc.collect()
         gc.freeze()  # no page is copied only because a child counts what is alive
         self._take_turns(self._story(mutant) for mutant in self._mutants)
@@ -213,11 +212,14 @@ class Runs:
         if outcome.noticed and test not in self._sound:
             check = yield lambda: self._run((test,))
             if check.status != 0:
-                self._stop(f"{test} fails without any break; mend that first.")
+                print(f"{test} fails without any break; mend that first.")
+                self._tell(mutant, None)
+                return
             self._sound.add(test)
-        self._tell(
-            mutant, {True: False, False: True if outcome.status == 0 else None}[outcome.noticed]
-        )
+        survived = outcome.status == 0
+        if not (outcome.noticed or survived):
+            print(f"Exit status {outcome.status} at {test or 'the collection of tests'}")
+        self._tell(mutant, survived if outcome.noticed or survived else None)
 
     def _run(self, tests: tuple[str, ...]) -> int:
         """Run tests in this process until one fails."""
@@ -240,6 +242,7 @@ def _fork(child: Child, folder: str) -> int:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         status = child()
     except BaseException:
-        Path(folder, "error").write_text(traceback.format_exc())
+        with Path(folder, AT).open("a") as file:
+            file.write(f"\n{traceback.format_exc()}")
     finally:
         os._exit(status)

@@ -106,7 +106,7 @@ def main(words: list[str]) -> int:
         survived.pop(keys[mutant], None)
 
     def tell(mutant: Mutant, alive: bool | None) -> None:
-        word = {True: "SURVIVED", False: "caught", None: "no end"}[alive]
+        word = {True: "SURVIVED", False: "caught", None: "not run"}[alive]
         print(f"{word:10}{mutant.name}", flush=True)
         if alive is not None:
             survived[keys[mutant]] = alive

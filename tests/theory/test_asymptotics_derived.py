@@ -54,8 +54,8 @@ TUNED = {  # a_1 = 0, with and without a fourth derivative that decides U
 RESTING = {
     "cubic": polynomial([0.5, 1, 0, -1 / 6]),
     "quintic": polynomial([0.4, 1, 0, -0.3, 0, 0.02]),
-    "bent": sw.activation(
-        lambda z: 0.5 + z - z**3 / 6 + 0.15 * jnp.abs(z), name="bent", kinks=(0.0,)
+    "bent": sw.activation(  # a kink at 0 would not tell the coefficient of Q from b
+        lambda z: 0.5 + z - z**3 / 6 + 0.15 * jnp.abs(z - 0.3), name="bent", kinks=(0.3,)
     ),
 }
 
