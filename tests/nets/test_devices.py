@@ -15,6 +15,8 @@ import scalewise
 from many_devices import LAYERS, MEMORY, by_jax, run
 from scalewise.nets import _devices, _random, _sampler
 
+# Bits are compared as users have them.
+pytestmark = pytest.mark.optimised
 DEVICES = 4
 
 
@@ -34,7 +36,11 @@ def folder(tmp_path_factory):
     environment["PYTHONPATH"] = str(Path(scalewise.__file__).parents[1])  # that which is tested
     subprocess.run(
         [sys.executable, many_devices.__file__, str(folder)],
-        env={**environment, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        env={
+            **environment,
+            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}",
+            "JAX_PLATFORMS": "cpu",
+        },
         check=True,
     )
     return folder
