@@ -195,7 +195,7 @@ def test_numbers_that_are_not_whole_are_refused():
 
 
 def test_bad_inputs_are_refused():
-    with pytest.raises(ValueError, match="must be finite"):
+    with pytest.raises(ValueError, match="finite numbers only"):
         measure(NET, np.array([[1.0, np.nan]]))
     with pytest.raises(ValueError, match="zero input vector"):
         measure(NET, np.zeros((1, 2)))
