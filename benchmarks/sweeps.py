@@ -6,7 +6,7 @@
 `workers`: cells that compute, on two workers against one, and against this process; `memory`: peak memory of
 the process that asks, for 10^3 to 10^5 cells of a few bytes on two workers, a process of its own for each;
 `cluster`: from the cost of a cell of the gallery's phase diagrams, measured here, how long they would take on
-10^4 cores, and how large they could be. Without a word, all of them. Results: benchmarks/results/sweeps.md.
+10^4 cores, and how large they could be. Without a word, all of them. What was found: results/sweeps.md.
 """
 
 from __future__ import annotations
@@ -20,14 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
 from scalewise.sweeps import sweep
-
-RESULTS = Path(__file__).parent / "results" / "sweeps.md"
 
 
 def busy(seed: int, seconds: float) -> xr.Dataset:
@@ -130,10 +127,10 @@ def cluster() -> list[str]:
     cores, rate = 10**4, 100
     hour = cores * 3600 / (taken / points)
     return [
-        f"The phase diagram of the gallery has {points} points and takes {taken:.1f} CPU seconds, "
-        f"{1e3 * taken / points:.1f} ms each. On 10^4 cores it would take {taken / cores * 1e3:.1f} ms, and "
-        f"an hour would draw {hour:.1e} points. The process that asks takes some {rate} cells in a second: "
-        f"{int(np.ceil(cores / rate / (taken / points)))} points to a cell keep all cores busy."
+        f"The phase diagram of the gallery has {points} points and takes {taken:.2f} CPU seconds, "
+        f"{1e3 * taken / points:.2f} ms each: it needs no cluster. The process that asks takes some {rate} "
+        f"cells in a second, so a cell must hold {cores / rate / (taken / points):.1e} points to keep 10^4 "
+        f"cores busy, which in an hour draw {hour:.0e} points."
     ]
 
 
@@ -143,10 +140,5 @@ if __name__ == "__main__":
         peak(int(words[1]))
     else:
         parts = {f.__name__: f for f in (overhead, workers, memory, cluster)}
-        lines = ["# What a sweep costs", "", "Made by `python benchmarks/sweeps.py`.", ""]
         for name in words or parts:
-            found = parts[name]()
-            print("\n".join(found), flush=True)
-            lines += [*found, ""]
-        if not words:
-            RESULTS.write_text("\n".join(lines))
+            print("\n".join(parts[name]()), flush=True)
