@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from scalewise._extras import require
 from scalewise.sweeps._grid import Grid
 from scalewise.sweeps._store import Store
 
-__all__ = ["Gathered"]
+__all__ = ["Gathered", "as_json"]
 
 _DATA = "data"
 _KINDS = "biufcT"  # truth values, numbers and texts
@@ -160,7 +161,7 @@ class Gathered:
                 dtype=kind,
                 fill_value=_empty(kind),
                 dimension_names=self._dims(str(name)),
-                attributes=_storable(variable.attrs),
+                attributes=as_json(variable.attrs),
             )
 
     def _reopen(self) -> None:
@@ -202,8 +203,10 @@ def _empty(kind: np.dtype) -> Any:
     return np.nan if kind.kind in "fc" else "" if kind.kind == "T" else 0
 
 
-def _storable(attributes: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(k): v.tolist() if hasattr(v, "tolist") else v for k, v in attributes.items()}
+def as_json(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """Attributes as JSON has them; what it cannot hold as text."""
+    plain = json.dumps(attributes, default=lambda v: v.tolist() if hasattr(v, "tolist") else str(v))
+    return json.loads(plain)
 
 
 def _shape(dims: Iterable[Any], shape: Iterable[int]) -> str:

@@ -47,10 +47,13 @@ class Grid:
         """What a cell is given."""
         return {n: v[i] for (n, v), i in zip(self.values.items(), self.place(cell), strict=True)}
 
+    def at(self, cell: int) -> dict[str, Any]:
+        """The labels of a cell."""
+        return {n: of[i] for (n, of), i in zip(self.labels.items(), self.place(cell), strict=True)}
+
     def words(self, cell: int) -> str:
         """A cell as messages name it."""
-        labels = zip(self.labels.items(), self.place(cell), strict=True)
-        return ", ".join(f"{name}={of[i]!r}" for (name, of), i in labels)
+        return ", ".join(f"{name}={label!r}" for name, label in self.at(cell).items())
 
     def describe(self) -> dict[str, Any]:
         """The grid as a store keeps it."""

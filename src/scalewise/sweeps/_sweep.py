@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -15,7 +14,7 @@ import xarray as xr
 from scalewise._version import __version__
 from scalewise.sweeps._engines import compute, connected
 from scalewise.sweeps._fingerprint import fingerprint, fixed
-from scalewise.sweeps._gathered import Gathered
+from scalewise.sweeps._gathered import Gathered, as_json
 from scalewise.sweeps._grid import Grid, check_cell
 from scalewise.sweeps._outcomes import Outcome, versions
 from scalewise.sweeps._progress import Progress, Reporter
@@ -118,7 +117,7 @@ def sweep(
                 closing(compute(cell, given, len(todo), engine)) as outcomes,
             ):
                 for outcome in _in_turn(outcomes, todo, gathered):
-                    _keep(outcome, gathered, known, record)
+                    _keep(outcome, axes, gathered, known, record)
                     if record is not None and offered and known.has(outcome.cell, failed=False):
                         record.clear(f"{_PARTIAL}/{outcome.cell}")
                     report.add(1)
@@ -161,17 +160,19 @@ def _in_turn(outcomes: Iterator[Outcome], todo: list[int], gathered: Gathered) -
             waiting.clear()
 
 
-def _keep(outcome: Outcome, gathered: Gathered, known: _Known, record: Store | None) -> None:
+def _keep(
+    outcome: Outcome, axes: Grid, gathered: Gathered, known: _Known, record: Store | None
+) -> None:
     error, attributes = outcome.error, {}
     try:
         if outcome.dataset is not None:
-            attributes = _jsonable(outcome.dataset.attrs)
+            attributes = as_json(outcome.dataset.attrs)
             try:
                 gathered.put(outcome.cell, outcome.dataset)
             except ValueError as refused:
                 error = f"ValueError: {refused}"
         told = {
-            "at": known.labels(outcome.cell),
+            "at": axes.at(outcome.cell),
             "seconds": outcome.seconds,
             "worker": outcome.worker,
             "error": error,
@@ -228,11 +229,6 @@ class _Known:
         """Whether a cell is finished; one that raised counts as finished if `failed`."""
         return bool(self._done[cell]) or (failed and bool(self._error[cell]))
 
-    def labels(self, cell: int) -> dict[str, Any]:
-        """Where a cell stands."""
-        place = self._axes.place(cell)
-        return {n: of[i] for (n, of), i in zip(self._axes.labels.items(), place, strict=True)}
-
     def errors(self) -> list[tuple[int, str]]:
         """Cells that raised, and what."""
         return [(int(k), str(self._error[k])) for k in np.flatnonzero(self._error != "")]
@@ -260,9 +256,3 @@ class _Known:
         )
         result.attrs = {**(self._attributes or {}), "versions": "; ".join(sorted(self._versions))}
         return result
-
-
-def _jsonable(attributes: Mapping[Any, Any]) -> dict[str, Any]:
-    """Attributes as JSON has them; what it cannot hold as text."""
-    plain = json.dumps(attributes, default=lambda v: v.tolist() if hasattr(v, "tolist") else str(v))
-    return json.loads(plain)

@@ -196,6 +196,9 @@ class _Conditioned:
     """What all that condition a Gaussian process on the targets share: there is no time, only the answer."""
 
     noise_variance: float
+    learns_with: ClassVar[str] = "kernel"
+    starts_with: ClassVar[str] = "kernel"
+    is_posterior: ClassVar[bool] = True
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
         r"""$g=1/(h+\sigma_\varepsilon^2)$; the covariance keeps $1-hg$ once, not twice as an ensemble does.
@@ -229,9 +232,6 @@ class Bayes(_Conditioned):
     """
 
     noise_variance: NotNegative = 0.0
-    learns_with: ClassVar[str] = "kernel"
-    starts_with: ClassVar[str] = "kernel"
-    is_posterior: ClassVar[bool] = True
 
 
 @checked
@@ -243,9 +243,6 @@ class LastLayer(_Conditioned):
     """
 
     noise_variance: float = field(default=0.0, init=False, repr=False)
-    learns_with: ClassVar[str] = "kernel"
-    starts_with: ClassVar[str] = "kernel"
-    is_posterior: ClassVar[bool] = True
 
 
 @checked
@@ -265,7 +262,6 @@ class NTKGP(_Conditioned):
     noise_variance: NotNegative = 0.0
     learns_with: ClassVar[str] = "ntk"
     starts_with: ClassVar[str] = "ntk"
-    is_posterior: ClassVar[bool] = True
 
 
 Algorithm = GradientFlow | GradientDescent | Bayes | LastLayer | NTKGP
