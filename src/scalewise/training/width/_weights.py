@@ -19,12 +19,22 @@ $X_{II}(12)=1/(h_1+h_2-\eta h_1h_2)$ and $X_{III}=\eta/(1-p_1p_2p_3)$, $p=1-\eta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-__all__ = ["PROJECTORS", "Projected", "Separable", "converged", "separable", "stationary"]
+__all__ = [
+    "PROJECTORS",
+    "Projected",
+    "Reach",
+    "Reaches",
+    "Separable",
+    "converged",
+    "separable",
+    "stationary",
+]
 
 PROJECTORS = {
     "A": 2,
@@ -42,6 +52,22 @@ _NODES, _CANDIDATES, _ALL = (
     24,
     16,
 )  # grid of eigenvalues, candidate times for each factor e; so few directions are a grid themselves
+
+
+class Reach(NamedTuple):
+    r"""The weights $Z$ of a tensor $T$ in $\sum T_{\delta12}Z_{12}-\sum\Theta_{\delta0}T_{012}Z_{012}$, its part of an output.
+
+    Args:
+        beyond: Of $T_\delta$, legs in the order of its training legs.
+        within: Of $T_0$ on the training samples, whose direction comes first.
+    """
+
+    beyond: np.ndarray
+    within: np.ndarray
+
+
+# By what is weighed: H and HH for the change of the NTK once and twice, and the six projectors.
+Reaches = dict[str, Reach]
 
 
 @dataclass(frozen=True)
@@ -65,6 +91,12 @@ class Projected:
     IB: Triple
     IIA: Triple
     IIB: Triple
+
+    def reaches(self) -> Reaches:
+        r"""The training leg of every weight is $g$, for nothing is left there that would still change."""
+        g = self.gain
+        beyond = {"H": g, "HH": np.multiply.outer(g, g)} | {x: getattr(self, x) for x in PROJECTORS}
+        return {name: Reach(Z, np.multiply.outer(g, Z)) for name, Z in beyond.items()}
 
 
 @dataclass(frozen=True)
