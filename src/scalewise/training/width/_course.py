@@ -144,9 +144,7 @@ class Flow(Clock):
         return (self.edges[:-1, None] + lengths[:, None] * _POINTS).ravel()
 
 
-def on_the_way(
-    h: Float[np.ndarray, " direction"], clock: Clock, ridge: float = 0.0
-) -> Reaches:
+def on_the_way(h: Float[np.ndarray, " direction"], clock: Clock, ridge: float = 0.0) -> Reaches:
     r"""The weights at the end of a clock.
 
     Args:
@@ -180,9 +178,7 @@ def on_the_way(
             -_sum("ta,tq,tr,ts->aqrs", weighed, g, g, g) / 6,
         ),
         "IIA": Reach(-_sum(g3, inner, p, g), -_sum("taq,tr,ts->aqrs", nested, p, g)),
-        "IIB": Reach(
-            -np.einsum("r,qs->qrs", end, late), -_sum("ta,tr,tqs->aqrs", weighed, g, pg)
-        ),
+        "IIB": Reach(-np.einsum("r,qs->qrs", end, late), -_sum("ta,tr,tqs->aqrs", weighed, g, pg)),
     }
 
 
