@@ -91,6 +91,7 @@ class GradientFlow:
     starts_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = False
     noise_variance: ClassVar[float] = 0.0
+    moves_as_gradients: ClassVar[bool] = True
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
         r"""What the flow does to eigendirections with eigenvalues `h`.
@@ -170,6 +171,7 @@ class GradientDescent:
     starts_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = False
     noise_variance: ClassVar[float] = 0.0
+    moves_as_gradients: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.rate, Sequence):
@@ -347,6 +349,7 @@ class LastLayer(_Conditioned):
     """
 
     noise_variance: float = field(default=0.0, init=False, repr=False)
+    moves_as_gradients: ClassVar[bool] = True
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
         r"""What tensors of order 1/n are weighed with: as of gradient flow to the end.

@@ -28,6 +28,7 @@ class _ToTheEnd:
     starts_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = False
     noise_variance: ClassVar[float] = 0.0
+    moves_as_gradients: ClassVar[bool] = False  # whether the weights say what the NTK does
 
     def filter(
         self, h: Directions, times: Directions | None = None, *, targets: Count = 1
@@ -80,6 +81,8 @@ class TwoStepNewton(_ToTheEnd):
 
     Source: PDLT (∞.57)-(∞.79), (∞.148).
     """
+
+    moves_as_gradients: ClassVar[bool] = True
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
         """Two products."""

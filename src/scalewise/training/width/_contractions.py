@@ -88,8 +88,10 @@ def contract(
 class Frame:
     r"""Training directions and test samples.
 
+    A direction that $\tilde\Theta$ does not have is left out: no parameter moves an output there, so every tensor is 0.
+
     Args:
-        U: Eigenvectors of $\tilde\Theta$.
+        U: Eigenvectors of $\tilde\Theta$, of eigenvalues above 0.
         T: $\Theta_{\mathcal{BA}}U$.
         gain: $g$ at the end of the training.
     """
@@ -100,12 +102,12 @@ class Frame:
 
     @property
     def count(self) -> int:
-        """Of training samples."""
-        return len(self.U)
+        """Of directions."""
+        return self.U.shape[1]
 
     def turned(self, tensor: np.ndarray) -> np.ndarray:
         """All axes, training samples first, from samples to directions; tests stay."""
-        n = self.count
+        n = len(self.U)
         for axis in range(tensor.ndim):
             moved = np.moveaxis(tensor, axis, 0)
             turned = np.concatenate([np.tensordot(self.U.T, moved[:n], 1), moved[n:]])
