@@ -78,6 +78,10 @@ class JointRule:
             else JointRule("samples", self.root, self.seed, self.spare)
         )
 
+    def of_size(self, points: int, scrambles: int) -> JointRule:
+        """Samples of another size."""
+        return JointRule("samples", self.root, self.seed, (points,) * scrambles)
+
     @property
     def estimates(self) -> int:
         """How many estimates `nodes` yields."""

@@ -1,0 +1,194 @@
+"""The route by tiles: hundreds of samples, training by gradients to the end, no array of four samples in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scalewise.observables import of_letter
+from scalewise.theory import predict
+from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._newton import Projectors, TwoStepNewton
+from scalewise.training._spectrum import spectrum
+from scalewise.training.tiles._change import ntk_change
+from scalewise.training.tiles._contractions import TRAINED_PARTS
+from scalewise.training.tiles._covariance import ntk_term, spread
+from scalewise.training.tiles._mean import mean_of, shares
+from scalewise.training.tiles._setting import Setting
+from scalewise.training.tiles._sites import Site, sites
+
+__all__ = ["TILES"]
+
+ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
+PARTS = ("ntk_nlo", "ntk_fluctuation", *TRAINED_PARTS)
+_LETTERS = ("G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
+_SCRAMBLES = 4
+_POINTS = (1 << 9, 1 << 12)  # of a scramble, at least and at most
+_WORK = 6e11  # multiplications of a scramble that more points may take
+_MEMORY = 12 * 2**30  # bytes
+_STANDARD_ERRORS = 4.0
+_KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
+_SMALL = np.array([1e-6])  # an eigenvalue at which no rate is too large
+_OF_PAIRS = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
+_OF_NTK = frozenset({"ntk_change_nlo", "alignment_nlo"})
+_OUTCOMES = (
+    _OF_PAIRS
+    | _OF_NTK
+    | {
+        "output_mean_nlo",
+        "output_mean_nlo_by_part",
+        "output_mean_nlo_by_layer",
+        "learning_parameter",
+    }
+)
+
+
+def _obstacle(asked: Asked, name: str) -> str:
+    net = asked.net
+    if net.depth < 2:
+        return "a network of one layer has no hidden width to expand in"
+    for letter in _LETTERS:
+        row = of_letter(letter)
+        if why := row.obstacle_of(net.activation, skips=any(net.skips)):
+            return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
+    if name in _OF_NTK and not _to_the_end(asked).moves_as_gradients:
+        return "projectors say what training does to outputs, and nothing of the NTK"
+    if asked.times is not None:
+        return "for as many samples as these only the end of training is known; leave out `times`"
+    try:
+        _to_the_end(asked).sums(_SMALL)
+    except ValueError as error:
+        return str(error).rstrip(".")
+    count, tests = len(asked.task.inputs), len(asked.tests)
+    if (needed := _memory(asked, count, tests)) > _MEMORY:
+        fits = next(n for n in range(count, 0, -1) if _memory(asked, n, min(n, tests)) <= _MEMORY)
+        return (
+            f"{count} training samples and {tests} tests take {needed / 2**30:.0f} GiB; "
+            f"{fits} training samples and {min(fits, tests)} tests fit"
+        )
+    return ""
+
+
+def _compute(asked: Asked, names: Sequence[str]) -> Found:
+    """From every scramble of the nodes, put together."""
+    wanted = frozenset(names)
+    x = np.concatenate([asked.task.inputs, asked.tests]) + 0.0
+    different, places = np.unique(x, axis=0, return_inverse=True)
+    kernels = predict(asked.net, different, observables=["kernel", "ntk"])
+    K, Theta = (kernels[name].values[:, places][:, :, places] for name in ("kernel", "ntk"))
+    setting = _setting(asked, K[-1], Theta[-1])
+    points = _points(len(asked.task.inputs), len(asked.tests))
+    drawn = sites(asked.net.branch, (K, Theta), points=points, scrambles=_SCRAMBLES)
+    found = [_outcomes(asked, setting, stack, wanted) for stack in drawn]
+    values, errors = {}, {}
+    for name in found[0]:
+        values[name], errors[name] = _together(np.array([one[name] for one in found]))
+    coords: dict[str, Sequence[str] | Sequence[int]] = {}
+    if "output_mean_nlo_by_part" in wanted:
+        coords["part"] = PARTS
+    if "output_mean_nlo_by_layer" in wanted:
+        coords["layer"] = range(1, asked.net.depth)
+    attributes = {
+        "learning_parameter": float(values["learning_parameter"]),
+        "nodes": points * _SCRAMBLES,
+    }
+    return Found(values, errors, coords, attributes)
+
+
+TILES = Route(
+    "tiles",
+    ToTheEnd.__args__,
+    frozenset(_OUTCOMES),
+    _obstacle,
+    _compute,
+)
+
+
+def _to_the_end(asked: Asked) -> ToTheEnd:
+    assert isinstance(asked.algorithm, ToTheEnd)
+    return asked.algorithm
+
+
+def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray) -> Setting:
+    task, count = asked.task, len(asked.task.inputs)
+    trained = spectrum(Theta[:count, :count], "NTK of the training samples")
+    some = trained.h > 0
+    sums = _to_the_end(asked).sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
+    return Setting(K, Theta, task.targets.T, trained.U[:, some], sums.whole())
+
+
+def _points(count: int, tests: int) -> int:
+    """Of each scramble: as many as the products of a layer over all tiles leave time for."""
+    work = 20 * count**2 * (count + tests) * max(count, tests)
+    return int(np.clip(2 ** np.floor(np.log2(_WORK / work)), *_POINTS))
+
+
+def _memory(asked: Asked, count: int, tests: int) -> int:
+    """About how many bytes are needed."""
+    samples, outputs, layers = count + tests, asked.net.output_dim, asked.net.depth - 1
+    tile = max(samples * count**2, count**3)
+    nodes = layers * _SCRAMBLES * 5 * samples * _points(count, tests)
+    slopes = 2 * len(PARTS) * outputs**2 * samples * count + 4 * outputs**2 * samples**2
+    return 8 * (70 * tile + nodes + slopes + 30 * layers * samples**2)
+
+
+def _outcomes(asked: Asked, setting: Setting, stack: list[Site], wanted: frozenset[str]) -> Arrays:
+    """Everything that is wanted, at the nodes of one scramble."""
+    tests = slice(setting.count, None)
+    parts, G1 = shares(setting, stack)
+    by_part = np.array([mean_of(setting, parts[part])[:, tests] for part in PARTS])
+    mean = by_part.sum(axis=0)
+    found = {"output_mean_nlo": mean, "output_mean_nlo_by_part": by_part}
+    if "output_mean_nlo_by_layer" in wanted:
+        alone = [shares(setting, stack, frozenset({site.layer}))[0] for site in stack]
+        found["output_mean_nlo_by_layer"] = np.array(
+            [
+                np.sum([mean_of(setting, share) for share in one.values()], axis=0)[:, tests]
+                for one in alone
+            ]
+        )
+    if wanted & _OF_PAIRS:
+        covariance, moved = (x[..., tests, tests] for x in spread(setting, stack, (parts, G1)))
+        found["output_covariance_nlo"] = covariance
+        found["variance_nlo"] = np.einsum("iidd->id", covariance)
+    else:
+        moved = ntk_term(setting, stack)[..., tests, tests]
+    found["learning_parameter"] = _learning_parameter(setting, np.einsum("iidd->id", moved))
+    if "test_loss_nlo" in wanted:
+        wanted_outputs = asked.task.test_targets
+        assert wanted_outputs is not None
+        bias = setting.mean[:, tests] - wanted_outputs.T
+        found["test_loss_nlo"] = (bias * mean + 0.5 * found["variance_nlo"]).sum(axis=0)
+    if wanted & _OF_NTK:
+        found |= _of_ntk(setting, ntk_change(setting, stack))
+    return {k: v for k, v in found.items() if k in wanted or k == "learning_parameter"}
+
+
+def _of_ntk(setting: Setting, change: np.ndarray) -> Arrays:
+    """The change of the NTK, and along the targets."""
+    y, train = setting.y, slice(setting.count)
+    along = np.einsum("ia,ijab,jb->", y, change[..., train, train], y)
+    own = np.einsum("ia,ab,ib->", y, setting.Theta[train, train], y)
+    return {"ntk_change_nlo": change, "alignment_nlo": np.asarray(along / own)}
+
+
+def _learning_parameter(setting: Setting, added: np.ndarray) -> np.ndarray:
+    """The largest share of a variance at infinite width that fluctuations of the NTK add."""
+    tests = slice(setting.count, None)
+    leading, own = (np.diag(x)[tests] for x in (setting.covariance, setting.K))
+    open_ = leading > _KNOWN * own
+    return np.asarray(np.max(added[:, open_] / leading[open_], initial=0.0))
+
+
+def _together(estimates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean over scrambles and its error.
+
+    Few of them may agree by chance: no error is below the usual one, nor below the usual share of its entry.
+    """
+    value = estimates.mean(axis=0)
+    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+    usual, size = (float(np.sqrt(np.mean(np.square(x)))) for x in (error, value))
+    shares = np.maximum(1.0, np.abs(value) / size) if size else 1.0
+    return value, _STANDARD_ERRORS * np.sqrt(error**2 + (usual * shares) ** 2)

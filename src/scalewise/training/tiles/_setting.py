@@ -1,0 +1,103 @@
+r"""What training at infinite width leaves to be corrected: kernels, eigendirections, weights, targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.training.width._weights import Projected
+
+__all__ = ["Setting"]
+
+Matrix = Float[np.ndarray, "sample sample"]
+Train = Float[np.ndarray, "train train"]
+OnTrain = Float[np.ndarray, "sample train"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    r"""Samples are in the order train, then test.
+
+    Args:
+        K: Kernel of the outputs.
+        Theta: Their NTK.
+        y: Targets $y_{i\tilde\alpha}$.
+        U: Eigenvectors of $\tilde H$, one a column, without those that it does not reach.
+        weights: The algorithm's.
+    """
+
+    K: Matrix
+    Theta: Matrix
+    y: Float[np.ndarray, "output train"]
+    U: Float[np.ndarray, "train direction"]
+    weights: Projected
+
+    @property
+    def outputs(self) -> int:
+        """$n_L$."""
+        return len(self.y)
+
+    @property
+    def count(self) -> int:
+        """How many training samples there are."""
+        return self.y.shape[1]
+
+    @property
+    def train(self) -> np.ndarray:
+        """Places of the training samples."""
+        return np.arange(self.count)
+
+    @cached_property
+    def gain(self) -> Train:
+        r"""$g(\tilde H)$: the inverse, at the end of training."""
+        return (self.U * self.weights.gain) @ self.U.T
+
+    @cached_property
+    def R(self) -> OnTrain:
+        r"""$\Theta_{\delta\tilde\alpha}g$."""
+        return self.Theta[:, : self.count] @ self.gain
+
+    @cached_property
+    def C(self) -> OnTrain:
+        r"""$\mathbb E[\zeta_\delta z_{\tilde\alpha}]$, $\zeta=z-Rz$ what training leaves of the initial outputs."""
+        own = self.K[:, : self.count]
+        return own - self.R @ own[: self.count]
+
+    @cached_property
+    def mean(self) -> Float[np.ndarray, "output sample"]:
+        """Of the outputs at infinite width."""
+        return self.y @ self.R.T
+
+    @cached_property
+    def covariance(self) -> Float[np.ndarray, "sample sample_1"]:
+        """Of one output at infinite width."""
+        return self.left(self.left(self.K).T)
+
+    @cached_property
+    def eigen_y(self) -> Float[np.ndarray, "output direction"]:
+        """Targets in eigendirections."""
+        return self.y @ self.U
+
+    @cached_property
+    def eigen_K(self) -> Float[np.ndarray, "direction direction"]:
+        """Kernel of the training samples in eigendirections."""
+        return self.U.T @ self.K[: self.count, : self.count] @ self.U
+
+    def errors(self, i: int, j: int) -> Float[np.ndarray, "direction direction"]:
+        r"""$\mathbb E[e_{ip}e_{jq}]$ of the initial errors in eigendirections."""
+        both = np.multiply.outer(self.eigen_y[i], self.eigen_y[j])
+        return both + self.eigen_K if i == j else both
+
+    def weighted(
+        self, z: Float[np.ndarray, "direction direction"] | float = 1.0
+    ) -> dict[tuple[int, int], Train]:
+        r"""$\sum z_{pq}\mathbb E[e_{ip}e_{jq}]$ on samples, by the outputs $i,j$."""
+        pairs = [(i, j) for i in range(self.outputs) for j in range(self.outputs)]
+        return {pair: self.U @ (z * self.errors(*pair)) @ self.U.T for pair in pairs}
+
+    def left(self, values: Float[np.ndarray, "sample ..."]) -> Float[np.ndarray, "sample ..."]:
+        """Less what training corrects, on the first axis: 0 on training samples."""
+        return values - np.tensordot(self.R, values[: self.count], 1)
