@@ -51,7 +51,7 @@ class Tensors:
 
         return self.tile.known((letter, layer), labels, make)
 
-    def last(self, letter: str, *labels: int) -> Value:
+    def last(self, letter: str, *labels: int) -> np.ndarray:
         """A tensor of the outputs at its full size, with an axis for each of the first labels that it has."""
         found = self.at(letter, len(self.stack) + 1, *labels)
         shape = tuple(len(row) for row in self.tile.rows[: len(labels)])

@@ -187,8 +187,8 @@ def _together(estimates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Few of them may agree by chance: no error is below the usual one, nor below the usual share of its entry.
     """
-    value = estimates.mean(axis=0)
-    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+    value = np.asarray(estimates.mean(axis=0))
+    error = np.asarray(estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates)))
     usual, size = (float(np.sqrt(np.mean(np.square(x)))) for x in (error, value))
     shares = np.maximum(1.0, np.abs(value) / size) if size else 1.0
-    return value, _STANDARD_ERRORS * np.sqrt(error**2 + (usual * shares) ** 2)
+    return value, np.asarray(_STANDARD_ERRORS * np.hypot(error, usual * shares))

@@ -1,0 +1,248 @@
+"""Agreement and property: the route by tiles against whole tensors, entry by entry and outcome by outcome."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
+from scalewise.training._asked import Asked
+from scalewise.training.tiles import _route
+from scalewise.training.tiles._recursions import Tensors, _product, _total
+from scalewise.training.tiles._route import TILES
+from scalewise.training.tiles._sites import Site, sites
+from scalewise.training.tiles._tiles import Tile
+from scalewise.training.width._dense import DENSE
+
+pytestmark = pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
+LETTERS = {
+    "V": "four_point_vertex",
+    "D": "ntk_D",
+    "A": "ntk_A",
+    "F": "ntk_F",
+    "B": "ntk_B",
+    "P": "dntk_P",
+    "Q": "dntk_Q",
+    "R": "ddntk_R",
+    "S": "ddntk_S",
+    "T": "ddntk_T",
+    "U": "ddntk_U",
+}
+SCALES = {"C_b": 0.1, "C_W": 1.4, "lambda_b": 0.5, "lambda_W": 1.0}
+
+
+def network(depth: int, activation: str, outputs: int = 1) -> sw.MLP:
+    widths = (48, 64, 80, 56)[: depth - 1]
+    return sw.MLP(depth, widths, activation, input_dim=3, output_dim=outputs, **SCALES)
+
+
+def task(seed: int, train: int, tests: int, outputs: int = 1) -> sw.Task:
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((train + tests, 3)), rng.standard_normal((train + tests, outputs))
+    return sw.Task(x[:train], y[:train], test_inputs=x[train:], test_targets=y[train:])
+
+
+def stacks(net: sw.MLP, x: np.ndarray, points: int, scrambles: int) -> list[list[Site]]:
+    found = sw.predict(net, x, observables=["kernel", "ntk"])
+    kernels = (found.kernel.values, found.ntk.values)
+    return sites(net, kernels, points=points, scrambles=scrambles)
+
+
+@pytest.mark.parametrize(("depth", "activation"), [(2, "sin"), (3, "gelu"), (4, "erf")])
+def test_every_tensor_on_a_tile_is_that_of_predict(depth: int, activation: str) -> None:
+    net, x = network(depth, activation), np.random.default_rng(depth).standard_normal((3, 3))
+    known = sw.predict(net, x, observables="all", layers=depth)
+    one, more = np.array([0]), np.arange(1, 3)
+    failures = []
+    drawn = stacks(net, x, 1 << 10, 8)
+    for letter, name in LETTERS.items():
+        want = known[name].values[0]
+        entries = {
+            (0, 1, 2, 3): want[np.ix_(one, more, more, more)],
+            (1, 2, 0, 3): np.moveaxis(want[np.ix_(more, more, one, more)], 2, 0),
+            (2, 0, 3, 3): np.einsum("badd->abd", want[np.ix_(more, one, more, more)])[:, None],
+        }
+        for labels, wanted in entries.items():
+            tiles = [Tensors(stack, Tile((one, more, more, more))) for stack in drawn]
+            found = np.array([tensors.last(letter, *labels) for tensors in tiles])
+            error = found.std(axis=0, ddof=1) / np.sqrt(len(drawn))
+            usual = np.sqrt(np.mean(error**2)) + 1e-4 * np.abs(want).max()
+            worst = (np.abs(found.mean(axis=0) - wanted) / usual).max()
+            if not worst < 6:
+                failures.append((letter, labels, worst))
+    for letter, name in (("G1", "metric_nlo"), ("H1", "ntk_nlo")):
+        want, every = known[name].values[0], np.arange(3)
+        tiles = [Tensors(stack, Tile((every, every, one, one))) for stack in drawn]
+        found = np.array([tensors.last(letter, 0, 1) for tensors in tiles])
+        error = found.std(axis=0, ddof=1).max() / np.sqrt(len(drawn))
+        if not np.abs(found.mean(axis=0) - want).max() < 6 * error + 1e-9:
+            failures.append((letter, found.mean(axis=0), want))
+    assert not failures
+
+
+STEADY = ("output_mean_nlo_by_part", "output_covariance_nlo", "ntk_change_nlo")
+CASES = (
+    (3, "gelu", 2, GradientDescent()),
+    (4, "erf", 1, GradientFlow()),
+    (2, "sin", 2, TwoStepNewton()),
+    (3, "sin", 1, GradientDescent(ridge=0.3)),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_all_outcomes_are_those_of_whole_tensors(case: tuple) -> None:
+    depth, activation, outputs, algorithm = case
+    asked = Asked(network(depth, activation, outputs), task(depth, 2, 1, outputs), algorithm)
+    names = sorted(TILES.outcomes)
+    want, found = (route.compute(asked, names) for route in (DENSE, TILES))
+    failures = []
+    for name in names:
+        assert found.values[name].shape == want.values[name].shape == found.errors[name].shape
+        gap = np.abs(found.values[name] - want.values[name])
+        allowed = 1.5 * (found.errors[name] + want.errors[name]) + 1e-9
+        if not np.all(gap <= allowed):
+            failures.append((name, (gap / allowed).max()))
+        # An error that is as large as its outcome would allow anything.
+        size = np.abs(want.values[name]).max()
+        if name in STEADY and not np.median(found.errors[name]) < 0.1 * size + 1e-9:
+            failures.append((name, "error", found.errors[name]))
+    assert not failures
+    parts, layers = (found.values[f"output_mean_nlo_by_{kind}"] for kind in ("part", "layer"))
+    mean = found.values["output_mean_nlo"]
+    np.testing.assert_allclose(parts.sum(axis=0), mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(layers.sum(axis=0), mean, rtol=1e-9, atol=1e-12)
+
+
+def test_samples_may_come_in_any_order_and_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_route, "_POINTS", (1 << 9, 1 << 9))
+    net, known = network(3, "gelu"), task(5, 4, 3)
+    names = ["output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"]
+    plain = TILES.compute(Asked(net, known, GradientFlow()), names)
+    train, tests = np.array([2, 0, 3, 1]), np.array([1, 1, 0])
+    moved = sw.Task(
+        known.inputs[train],
+        known.targets[train],
+        test_inputs=np.concatenate([known.test_inputs[tests], known.inputs[:1]]),
+    )
+    found = TILES.compute(Asked(net, moved, GradientFlow()), names)
+    samples = np.concatenate([train, 4 + tests])
+    for name, place in (
+        ("output_mean_nlo", (slice(None), tests)),
+        ("output_covariance_nlo", (slice(None), slice(None), *np.ix_(tests, tests))),
+        ("ntk_change_nlo", (slice(None), slice(None), *np.ix_(samples, samples))),
+    ):
+        want, allowed = (part[name][place] for part in (plain.values, plain.errors))
+        size = want.shape[-1]
+        got = found.values[name][..., :size]
+        got = got if name == "output_mean_nlo" else got[..., :size, :]
+        assert np.abs(got - want).max() < 3 * allowed.max(), name
+    mean, covariance = (found.values[name] for name in names[:2])
+    np.testing.assert_allclose(mean[:, 0], mean[:, 1], rtol=1e-6)
+    np.testing.assert_allclose(covariance[0, 0, 0], covariance[0, 0, 1], rtol=1e-6, atol=1e-9)
+    # A test that was trained on is known.
+    assert np.abs(mean[:, 3]).max() < 1e-8 * np.abs(mean).max()
+    assert np.abs(covariance[0, 0, 3]).max() < 1e-8 * np.abs(covariance).max()
+
+
+def test_products_on_labels_are_einsum() -> None:
+    rng = np.random.default_rng(0)
+    rows = (np.array([4]), *(np.array([0, 2, 3]),) * 3)
+    rows = (rows[0], rows[1], rows[1], rows[1])
+    tile, one, two = Tile(rows), *rng.standard_normal((2, 5, 5))
+    a, b = one[np.ix_(rows[1], rows[2])], two[np.ix_(rows[0], rows[3])]
+    found = _product([tile.edge(one, 1, 2), tile.edge(two, 0, 3), np.asarray(2.0)])
+    np.testing.assert_allclose(found, 2 * np.einsum("bc,ad->abcd", a, b))
+    turned, once = tile.edge(one, 2, 1), tile.edge(one, 3, 3)
+    np.testing.assert_allclose(turned[0, :, :, 0], a.T)
+    np.testing.assert_allclose(once[0, 0, 0], np.diag(one)[rows[3]])
+    terms = iter([(2.0, turned), (once, 3.0, tile.edge(two, 0, 1)), (None, turned)])
+    want = 2 * a.T[None, :, :, None] + 3 * np.einsum("d,ab->abd", np.diag(a), b)[:, :, None]
+    total = _total(terms)
+    assert total is not None
+    np.testing.assert_allclose(total, want)
+
+
+def test_what_is_alike_is_made_once_and_transposed() -> None:
+    same = np.arange(3)
+    tile, made = Tile((np.array([0]), same, same, same)), []
+
+    def make(*labels: int) -> np.ndarray:
+        made.append(labels)
+        sizes = [1, 3, 3, 3]
+        return np.random.default_rng(0).standard_normal(
+            [sizes[x] if x in labels else 1 for x in range(4)]
+        )
+
+    first = tile.known("T", (0, 1, 2, 2), make)
+    second, third = tile.known("T", (0, 3, 1, 1), make), tile.known("T", (1, 0, 2, 2), make)
+    assert made == [(0, 1, 2, 2), (1, 0, 2, 2)]
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    np.testing.assert_array_equal(second[:, :, 0].transpose(0, 2, 1), first[..., 0])
+
+
+def test_expectations_over_nodes_know_their_pairs() -> None:
+    net, x = network(2, "gelu"), np.random.default_rng(3).standard_normal((3, 3))
+    ((site,),) = stacks(net, x, 1 << 6, 1)
+    every = np.arange(3)
+    tile = Tile((every, every.copy(), every.copy(), every.copy()))
+    found = tile.four(site, (0, 2), (1, 0), (2, 1), (3, 1))
+    f = [site.slope(p) for p in (2, 0, 1, 1)]
+    want = np.einsum("ma,mb,mc,md->abcd", *f) / site.nodes
+    for (i, j), (k, l) in (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))):
+        orders = (2, 0, 1, 1)
+        letters = "abcd"
+        one, two = (site.M(orders[s], orders[t]) for s, t in ((i, j), (k, l)))
+        slips = [
+            np.einsum("ma,mb->ab", f[s], f[t]) / site.nodes - M
+            for s, t, M in ((i, j, one), (k, l, two))
+        ]
+        what = f"{letters[i]}{letters[j]},{letters[k]}{letters[l]}->abcd"
+        want -= np.einsum(what, slips[0], two) + np.einsum(what, one, slips[1])
+    np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-12)
+
+
+def _why(asked: Asked, name: str = "output_mean_nlo") -> str:
+    return TILES.obstacle(asked, name)
+
+
+def test_refusals_say_what_would_do() -> None:
+    few = task(0, 4, 2)
+    asked = Asked(network(3, "tanh"), few, GradientFlow())
+    assert _why(asked) == ""
+    assert "measure_training" in _why(dataclasses.replace(asked, net=network(3, "relu")))
+    assert "`GradientFlow.time`" in _why(dataclasses.replace(asked, algorithm=GradientFlow(2.0)))
+    assert "`times`" in _why(dataclasses.replace(asked, times=np.array([1.0])))
+    assert "no hidden width" in _why(dataclasses.replace(asked, net=network(1, "tanh")))
+    many = np.random.default_rng(0).standard_normal((1000, 3))
+    large = sw.Task(many[:900], many[:900, :1], test_inputs=many[900:])
+    why = _why(dataclasses.replace(asked, task=large))
+    assert "900 training samples and 100 tests take" in why
+    assert "fit" in why
+    fitting = int(why.split("; ")[1].split()[0])
+    fewer = sw.Task(many[:fitting], many[:fitting, :1], test_inputs=many[-min(fitting, 100) :])
+    assert 100 < fitting < 900
+    assert not _why(dataclasses.replace(asked, task=fewer))
+
+
+def test_a_call_of_many_samples_comes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_route, "_POINTS", (1 << 5, 1 << 5))
+    net = network(2, "erf")
+    found = sw.predict_training(net, task(1, 26, 2), observables=["output_mean_nlo"])
+    assert found.attrs["route"] == "tiles"
+    assert found.attrs["nodes"] == 4 * 32
+    assert found.output_mean_nlo.dims == ("output", "test")
+    assert np.all(found.output_mean_nlo_error > 0)
+    assert found.attrs["learning_parameter"] > 0
+
+
+def test_errors_are_never_small_by_chance() -> None:
+    estimates = np.ones((4, 3, 5))
+    estimates[:, 0, 0] += [0.1, -0.1, 0.3, -0.3]
+    value, error = _route._together(estimates)
+    np.testing.assert_allclose(value, 1.0)
+    own = 4 * np.std([0.1, -0.1, 0.3, -0.3], ddof=1) / 2
+    np.testing.assert_allclose(error[0, 0], own * np.sqrt(1 + 1 / 15))
+    np.testing.assert_allclose(error[1:], own / np.sqrt(15))
