@@ -153,6 +153,9 @@ def test_products_on_labels_are_einsum() -> None:
     a, b = one[np.ix_(rows[1], rows[2])], two[np.ix_(rows[0], rows[3])]
     found = _product([tile.edge(one, 1, 2), tile.edge(two, 0, 3), np.asarray(2.0)])
     np.testing.assert_allclose(found, 2 * np.einsum("bc,ad->abcd", a, b))
+    whole = rng.standard_normal((1, 3, 3, 3))
+    found = _product([whole, tile.edge(one, 1, 2), tile.edge(two, 0, 3)])
+    np.testing.assert_allclose(found, np.einsum("abcd,bc,ad->abcd", whole, a, b))
     turned, once = tile.edge(one, 2, 1), tile.edge(one, 3, 3)
     np.testing.assert_allclose(turned[0, :, :, 0], a.T)
     np.testing.assert_allclose(once[0, 0, 0], np.diag(one)[rows[3]])
@@ -191,15 +194,15 @@ def test_expectations_over_nodes_know_their_pairs() -> None:
     found = tile.four(site, (0, 2), (1, 0), (2, 1), (3, 1))
     f = [site.slope(p) for p in (2, 0, 1, 1)]
     want = np.einsum("ma,mb,mc,md->abcd", *f) / site.nodes
-    for (i, j), (k, l) in (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))):
+    for (i, j), (k, o) in (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))):
         orders = (2, 0, 1, 1)
         letters = "abcd"
-        one, two = (site.M(orders[s], orders[t]) for s, t in ((i, j), (k, l)))
+        one, two = (site.M(orders[s], orders[t]) for s, t in ((i, j), (k, o)))
         slips = [
             np.einsum("ma,mb->ab", f[s], f[t]) / site.nodes - M
-            for s, t, M in ((i, j, one), (k, l, two))
+            for s, t, M in ((i, j, one), (k, o, two))
         ]
-        what = f"{letters[i]}{letters[j]},{letters[k]}{letters[l]}->abcd"
+        what = f"{letters[i]}{letters[j]},{letters[k]}{letters[o]}->abcd"
         want -= np.einsum(what, slips[0], two) + np.einsum(what, one, slips[1])
     np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-12)
 
