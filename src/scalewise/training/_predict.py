@@ -70,8 +70,8 @@ def predict_training(
     $$m_{i;\dot\beta}=\sum R_{\dot\beta\tilde\alpha}y_{i;\tilde\alpha},\qquad
       {\rm Cov}=K-RK-KR^T+RKR^T,\qquad R=\Theta_{\mathcal{BA}}\,g(\tilde\Theta),$$
 
-    with $g(h)=(1-e^{-ht})/h$ for gradient flow, $(1-(1-\eta h)^t)/h$ for gradient descent, $1/h$ at the end. What is
-    named ``..._nlo`` is the coefficient of $1/n_{L-1}$, with the ratios of the network's widths.
+    with $g(h)=(1-e^{-ht})/h$ for gradient flow, $(1-(1-\eta h)^t)/h$ for gradient descent, $1/h$ at the end.
+    What is named ``..._nlo`` is the coefficient of $1/n_{L-1}$, with the ratios of the network's widths.
 
     Args:
         net: The network; at leading order its widths play no part.
