@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 NAMES = ("output_mean_nlo", "output_covariance_nlo")
@@ -45,7 +46,7 @@ def one(train: int, tests: int) -> dict[str, float]:
     warnings.simplefilter("ignore")
     from sklearn.datasets import load_digits
 
-    digits = load_digits()
+    digits: Any = load_digits()
     rows = np.flatnonzero(np.isin(digits.target, (3, 8)))
     rows = np.random.default_rng(0).permutation(rows)[: train + tests]
     x, y = digits.data[rows], np.where(digits.target[rows] == 3, 1.0, -1.0)[:, None]

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import scalewise as sw
 from refusals import unlike
@@ -17,6 +18,7 @@ from scalewise.training import (
     LastLayer,
     Projectors,
     TwoStepNewton,
+    width_for_loss,
 )
 from scalewise.training.width import _dense
 from small_task import NET, TEST, TRAIN, Y
@@ -265,6 +267,31 @@ def test_where_the_expansion_ends_it_says_so() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sw.predict_training(narrow, SMALL, GradientFlow(0.01), observables=["output_mean_nlo"])
+
+
+@pytest.mark.covers("C50")
+def test_the_width_that_meets_a_loss() -> None:
+    names = ("test_loss", "test_loss_nlo", "learning_parameter")
+    worse, better = (
+        xr.Dataset(
+            dict(
+                zip(names, (("test", [0.2, 0.4]), ("test", [s * 2.0, s * 4.0]), 10.0), strict=True)
+            )
+        )
+        for s in (1, -1)
+    )
+    assert width_for_loss(worse, 0.31) == pytest.approx((300, math.inf, 10 / 300))
+    assert width_for_loss(better, 0.29) == pytest.approx((0, 300, 10 / 300))
+    assert width_for_loss(better, 0.31) == (0, math.inf, 0)
+    cases = [
+        (
+            lambda: width_for_loss(worse, 0.3),
+            "`loss` must be above 0.3, .* narrower ones are worse",
+        ),
+        (lambda: width_for_loss(worse[["test_loss"]], 0.4), "with 'test_loss', 'test_loss_nlo'"),
+        (lambda: width_for_loss(worse.expand_dims("time"), 0.4), "must be at one time"),
+    ]
+    assert unlike(cases) == []
 
 
 class Shallow:

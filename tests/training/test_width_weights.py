@@ -274,6 +274,7 @@ def test_fluctuations_of_the_ntk_are_weighed_as_a_changed_ntk_trains() -> None:
     largest = np.linalg.eigvalsh(Theta[:n, :n]).max()
     cases = [
         (GradientFlow(), None),
+        (GradientFlow(), 40.0),
         (GradientFlow(ridge=0.2), 1.1),
         (GradientDescent(0.9 / largest, momentum=0.4), 6.0),
         (GradientDescent(0.9 / largest, ridge=0.4), None),

@@ -20,6 +20,7 @@ from scalewise.training._evidence import (
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import ExpansionWarning
+from scalewise.training.width._meeting import MeetingWidth, width_for_loss
 
 __all__ = [
     "NTKGP",
@@ -30,6 +31,7 @@ __all__ = [
     "GradientFlow",
     "LastLayer",
     "LeftOut",
+    "MeetingWidth",
     "Outcome",
     "Projectors",
     "TwoStepNewton",
@@ -40,4 +42,5 @@ __all__ = [
     "log_score",
     "predict_training",
     "sample_outputs",
+    "width_for_loss",
 ]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalewise.observables import of_letter
 from scalewise.theory import predict
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
@@ -18,12 +17,12 @@ from scalewise.training.tiles._covariance import ntk_term, spread
 from scalewise.training.tiles._mean import mean_of, shares
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sites import Site, sites
+from scalewise.training.width._dense import unknown
 
 __all__ = ["TILES"]
 
 ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
 PARTS = ("ntk_nlo", "ntk_fluctuation", *TRAINED_PARTS)
-_LETTERS = ("G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
 _SCRAMBLES = 4
 _POINTS = (1 << 9, 1 << 12)  # of a scramble, at least and at most
 _WORK = 2e10  # multiplications of a scramble that more points may take
@@ -46,15 +45,8 @@ _OUTCOMES = (
 
 
 def _obstacle(asked: Asked, name: str) -> str:
-    net = asked.net
-    if net.depth < 2:
-        return "a network of one layer has no hidden width to expand in"
-    for letter in _LETTERS:
-        row = of_letter(letter)
-        if why := row.obstacle_of(net.activation, skips=any(net.skips)):
-            return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
-    if name in _OF_NTK and not _to_the_end(asked).moves_as_gradients:
-        return "projectors say what training does to outputs, and nothing of the NTK"
+    if why := unknown(asked, name):
+        return why
     if asked.times is not None:
         return "for as many samples as these only the end of training is known; leave out `times`"
     try:

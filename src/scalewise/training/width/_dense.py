@@ -18,7 +18,7 @@ from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.width._contractions import Frame
 from scalewise.training.width._moments import LETTERS, PARTS, Moments
 
-__all__ = ["DENSE"]
+__all__ = ["DENSE", "unknown"]
 
 MOST = 32  # samples whose tensors are made at once: half a minute and three gigabytes through three layers
 _TRAINED = 24  # training samples of them, so that a block of tests has room
@@ -91,7 +91,8 @@ class _Setting:
         return Moments(frame, reaches, task.targets.T @ U, frame.turned(K[both]), tensors)
 
 
-def _obstacle(asked: Asked, name: str) -> str:
+def unknown(asked: Asked, name: str) -> str:
+    """A clause that says why nothing of order 1/n is known here, however few samples there are."""
     net = asked.net
     if net.depth < 2:
         return "a network of one layer has no hidden width to expand in"
@@ -101,6 +102,12 @@ def _obstacle(asked: Asked, name: str) -> str:
             return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
     if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
+    return ""
+
+
+def _obstacle(asked: Asked, name: str) -> str:
+    if why := unknown(asked, name):
+        return why
     count, tests = len(asked.task.inputs), len(asked.tests)
     if count > _TRAINED:
         return (

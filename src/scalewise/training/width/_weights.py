@@ -20,7 +20,7 @@ Source: PDLT (∞.81)-(∞.83), (∞.107)-(∞.110), (∞.135)-(∞.153), (∞.1
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import scipy.linalg
@@ -290,8 +290,7 @@ def _told(h: Directions, rate: float) -> np.ndarray:
 
 def _chosen(rows: np.ndarray, accuracy: float) -> np.ndarray:
     """Columns of which all others are combinations, to an accuracy."""
-    found: tuple[np.ndarray, ...] = scipy.linalg.qr(rows, mode="r", pivoting=True)  # pyright: ignore[reportAssignmentType]
-    R, order = found
+    R, order = cast(tuple[np.ndarray, ...], scipy.linalg.qr(rows, mode="r", pivoting=True))
     size = np.abs(np.diag(R))
     return np.sort(order[: int(np.count_nonzero(size > 0.1 * accuracy * size[0]))])
 
