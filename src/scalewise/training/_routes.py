@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training.posterior import NEURONS
 
 __all__ = ["ROUTES", "Choice", "beyond", "chosen"]
 
-ROUTES: tuple[Route, ...] = ()  # dearer and further reaching ones behind
+ROUTES: tuple[Route, ...] = (NEURONS,)  # dearer and further reaching ones behind
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,12 @@ __all__ = ["SCRAMBLES", "Layered", "Sampled", "exact", "sampled"]
 
 SCRAMBLES = 8
 FIRST, MOST = 1 << 8, 1 << 14  # points of a scramble
-TOLERANCE = 0.003  # of a standard error, relative to the largest entry of the whole
-WORK = 4e11  # multiplications that the nodes of one layer may take
-EXACT, PROBES = 48, 3  # training samples that are gone through one by one; probes of a scramble beyond
+TOLERANCE = 0.005  # of a standard error, relative to the size of what it is a part of
+WORK = 1e11  # multiplications that the nodes of one layer may take
+EXACT, PROBES = (
+    256,
+    3,
+)  # training samples that are gone through one by one; probes of a scramble beyond
 Sums = dict[str, np.ndarray]
 
 
@@ -78,9 +81,7 @@ def exact(layer: Layered) -> Sums:
         of["learned"] = learned(Q, layer.Y)
         half = sum(np.einsum("ab,ab->", at.S, one[A, A]) for one in own)
         trace = np.einsum("ab,eab->e", at.S, probed[:, A, A])
-        of["evidence"] = (
-            0.5 * weight_variance(Q, layer.Y) + 0.25 * targets * trace - 0.5 * half
-        )
+        of["evidence"] = 0.5 * weight_variance(Q, layer.Y) + 0.25 * targets * trace - 0.5 * half
     return of
 
 
@@ -136,7 +137,7 @@ def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
 
     Args:
         layer: The layer.
-        sizes: How large each average is without the rest.
+        sizes: How large those averages are, without the rest, that the tolerance is asked of.
     """
     outputs, seed = layer.push.point.u.shape[1], layer.seed
     runs = [
@@ -151,7 +152,7 @@ def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
         for run in runs:
             run.extend(layer, points)
         of = {name: np.array([run.sums[name] / points for run in runs]) for name in runs[0].sums}
-        known = all(_known(value, sizes.get(name, 0.0)) for name, value in of.items())
+        known = all(_known(of[name], size) for name, size in sizes.items())
         if points >= most or known:
             return Sampled(of, points)
         points *= 2
@@ -159,7 +160,7 @@ def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
 
 def _known(estimates: np.ndarray, size: float) -> bool:
     value, error = combined(estimates)
-    return float(np.max(error)) <= TOLERANCE * max(float(np.max(np.abs(value))), size)
+    return bool(np.max(error) <= TOLERANCE * max(np.max(np.abs(value)), size))
 
 
 @dataclass

@@ -32,7 +32,7 @@ from scalewise.networks import MLP
 from scalewise.training.posterior._averages import Layered, exact, sampled
 from scalewise.training.posterior._neurons import Push
 from scalewise.training.posterior._point import Point
-from scalewise.training.posterior._responses import Step, responses
+from scalewise.training.posterior._responses import Slope, Step, responses
 
 __all__ = ["PARTS", "OfLayer", "by_layer"]
 
@@ -51,7 +51,8 @@ class OfLayer:
         between: Covariance that outputs have with one another too, or its diagonal for each output.
         noise: $\langle DSD^T\rangle$ on its diagonal.
         evidence: Of the logarithm.
-        learned: $X$ of the metric right behind the layer.
+        learned: $X$ of the metric right behind the layer, from the neurons of the layer itself.
+        here: How that metric answers to the one before the layer.
         points: How many neurons each scramble has.
     """
 
@@ -62,6 +63,7 @@ class OfLayer:
     noise: Float[np.ndarray, "_scramble test"]
     evidence: Float[np.ndarray, " _scramble"]
     learned: Float[np.ndarray, "_scramble sample sample"]
+    here: Slope
     points: int
 
 
@@ -92,7 +94,7 @@ def by_layer(
 
 def _of_layer(layer: int, layered: Layered, step: Step, r: float) -> OfLayer:
     at, known = layered.push.point, exact(layered)
-    found = sampled(layered, {name: float(np.abs(value).max()) for name, value in known.items()})
+    found = sampled(layered, _sizes(known, at))
     rest, A = found.of, at.train
     of = {name: known[name] + rest[name] for name in ("inverse", "between", "within")}
     G1 = r * _mean_shift(rest, step, layered.net.C_W[layer])
@@ -112,7 +114,9 @@ def _of_layer(layer: int, layered: Layered, step: Step, r: float) -> OfLayer:
     evidence = np.zeros(len(X))
     if layered.weighted:
         evidence = r * (known["evidence"] + rest["evidence"]) + _weight(layered.Y, G1[:, A, A])
-    return OfLayer(layer, mean, within, r * of["between"], r * noise, evidence, X, found.points)
+    return OfLayer(
+        layer, mean, within, r * of["between"], r * noise, evidence, X, step.here, found.points
+    )
 
 
 def _learned(
@@ -135,3 +139,14 @@ def _mean_shift(rest: dict[str, np.ndarray], step: Step, C_W: float) -> np.ndarr
 def _weight(Y: np.ndarray, change: Float[np.ndarray, "_scramble train train"]) -> np.ndarray:
     """By how much a change of the metric makes the targets more probable."""
     return 0.5 * np.einsum("ab,eab->e", Y, change)
+
+
+def _sizes(known: dict[str, np.ndarray], at: Point) -> dict[str, float]:
+    """How large averages are; a mean could be as large as its deviation, which cancels in it."""
+    sizes = {name: float(np.abs(value).max()) for name, value in known.items()}
+    deviation = np.sqrt(at.variance.max(initial=0.0))
+    if deviation:
+        sizes["inverse"] = max(sizes["inverse"], sizes["within"] / float(deviation))
+    if "learned" in sizes:
+        sizes["weighted"] = sizes.pop("learned")
+    return sizes

@@ -67,21 +67,27 @@ class Push:
         means: $\langle x_ax_b\rangle$.
         alpha: $\alpha$, with all factors.
         beta: $\beta$, likewise.
+        is_last: Whether the metric that they change is the last one: $\alpha=0$, and one number is $\beta$.
     """
 
     point: Point
     means: Matrix
     alpha: Matrix
     beta: Matrix
+    is_last: bool
 
     @classmethod
     def by(cls, response: Response, point: Point, means: Matrix, scale: float = 1.0) -> Push:
         """Of fields that change a metric by `scale` times their products."""
-        return cls(point, means, scale * response.alpha, scale * response.beta)
+        return cls(point, means, scale * response.alpha, scale * response.beta, response.is_last)
 
     def times(self, x: ByNeuron, v: ByNeuron) -> ByNeuron:
         r"""$\Delta v$ on all samples, for one vector on the training samples, or one for each neuron."""
-        A, d = self.point.train, self._d(x)
+        A = self.point.train
+        if self.is_last:
+            along = np.einsum("am,am->m", x[A], np.broadcast_to(v, x[A].shape))
+            return self.beta[0, 0] * (x * along) - self._centre[:, A] @ v
+        d = self._d(x)
         found = self.beta[:, A] @ (x[A] * v)
         found *= x
         found += d * (self.alpha[:, A] @ v)

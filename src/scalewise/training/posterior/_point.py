@@ -15,26 +15,30 @@ from scalewise.training._spectrum import Spectrum
 
 __all__ = ["Point"]
 
+_FIXED = 1e-12  # of its kernel: a variance that rounding cannot tell from 0
+
 
 @dataclass(frozen=True)
 class Point:
     r"""What the 1/n terms take from leading order; the training samples come first.
 
     Args:
-        K: Kernel of the last layer on all samples.
         count: $N_A$.
         root: $L$ with $S=LL^T=(\tilde K+\sigma_\varepsilon^2)^{-1}$.
         u: $Sy_i$, by training sample and output.
         T: $(-R\;1)$ with $R=K_{\mathcal{BA}}S$: what a function on all samples has beyond what the training
-            samples tell.
+            samples tell. 0 where they tell all of it.
+        variance: Of each output on the test samples, at infinite width.
+        mean: Of the outputs on them.
         whole: Whether covariances between test samples are wanted, or only variances.
     """
 
-    K: Float[np.ndarray, "sample sample"]
     count: int
     root: Float[np.ndarray, "train direction"]
     u: Float[np.ndarray, "train output"]
     T: Float[np.ndarray, "test sample"]
+    variance: Float[np.ndarray, " test"]
+    mean: Float[np.ndarray, "test output"]
     whole: bool
 
     @classmethod
@@ -53,9 +57,15 @@ class Point:
         # What no kernel reaches has no part: targets there were refused.
         keep = h > 0
         root = found.U[:, keep] / np.sqrt(h[keep])
-        R = (K[count:, :count] @ root) @ root.T
-        T = np.hstack([-R, np.eye(len(K) - count)])
-        return cls(K, count, root, root @ (root.T @ y), T, whole)
+        seen = K[count:, :count] @ root
+        own = np.diagonal(K)[count:]
+        variance = own - (seen**2).sum(axis=1)
+        # What training samples fix at infinite width, neuron by neuron, they fix at any.
+        variance = np.where(variance > _FIXED * own, variance, 0.0)
+        T = np.hstack([-seen @ root.T, np.eye(len(K) - count)])
+        mean = seen @ (root.T @ y)
+        T = np.where(variance[:, None] > 0, T, 0.0)
+        return cls(count, root, root @ (root.T @ y), T, variance, mean, whole)
 
     @property
     def train(self) -> slice:
@@ -66,14 +76,3 @@ class Point:
     def S(self) -> Float[np.ndarray, "train train"]:
         r"""$(\tilde K+\sigma_\varepsilon^2)^{-1}$."""
         return self.root @ self.root.T
-
-    @property
-    def variance(self) -> Float[np.ndarray, " test"]:
-        """Of each output on the test samples, at infinite width."""
-        B = slice(self.count, None)
-        seen = self.K[B, self.train] @ self.root
-        return np.diagonal(self.K[B, B]) - (seen**2).sum(axis=1)
-
-    def outer(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        r"""$ab^T$ over neurons, or its diagonal where no covariances are wanted."""
-        return a @ b.T if self.whole else np.einsum("bm,bm->b", a, b)

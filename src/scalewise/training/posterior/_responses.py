@@ -23,46 +23,52 @@ from jaxtyping import Float
 from scalewise.networks import MLP
 from scalewise.theory.flow._layer import Layer
 
-__all__ = ["Response", "Step", "responses"]
+__all__ = ["Response", "Slope", "Step", "responses"]
 
 Matrix = Float[np.ndarray, "sample sample"]
 
 
 @dataclass(frozen=True)
-class Response:
-    r"""Derivatives of the metric of the last layer by that of another.
+class Slope:
+    r"""First derivatives of one metric by that of a layer below.
+
+    Args:
+        alpha: $\alpha$, by the diagonal entry of the first sample.
+        beta: $\beta$.
+    """
+
+    alpha: Matrix
+    beta: Matrix
+
+    def first(self, dK: Float[np.ndarray, "*many sample sample"]) -> np.ndarray:
+        """What a symmetric change of the metric below makes of the one above, to first order."""
+        by_diagonal = self.alpha * np.einsum("...aa->...a", dK)[..., :, None]
+        return by_diagonal + self.beta * dK + np.swapaxes(by_diagonal, -1, -2)
+
+
+@dataclass(frozen=True)
+class Response(Slope):
+    r"""Derivatives of the metric of the last layer by that of another, to second order.
 
     Args:
         is_last: Whether it is the last layer's own: $\beta=1$ and all else 0.
-        alpha: $\alpha$, by the diagonal entry of the first sample.
-        beta: $\beta$.
         AA: $g_{AA}$.
         AC: $g_{AC}$.
         AB: $g_{AB}$.
         CC: $g_{CC}$.
     """
 
-    is_last: bool
-    alpha: Matrix
-    beta: Matrix
     AA: Matrix
     AC: Matrix
     AB: Matrix
     CC: Matrix
+    is_last: bool = False
 
     @classmethod
     def at_the_top(cls, count: int) -> Response:
         """Of the last layer to itself."""
         none = np.zeros((count, count))
-        return cls(True, none, np.ones((count, count)), none, none, none, none)
-
-    def first(self, dK: Float[np.ndarray, "*many sample sample"]) -> np.ndarray:
-        """What a symmetric change of the metric makes of that of the last layer, to first order."""
-        if self.is_last:
-            return dK
-        d = np.einsum("...aa->...a", dK)
-        by_diagonal = self.alpha * d[..., :, None]
-        return by_diagonal + self.beta * dK + np.swapaxes(by_diagonal, -1, -2)
+        return cls(none, np.ones((count, count)), none, none, none, none, is_last=True)
 
     def second(
         self,
@@ -98,7 +104,7 @@ class Step:
     layer: int
     means: Matrix
     above: Response
-    here: Response
+    here: Slope
     whole: Response
 
 
@@ -109,13 +115,12 @@ def responses(net: MLP, K: Float[np.ndarray, "layer sample sample"]) -> Iterator
         net: The network.
         K: Its kernel at every layer.
     """
-    top = Response.at_the_top(K.shape[1])
-    above = top
+    above = Response.at_the_top(K.shape[1])
     for layer in range(net.depth - 1, 0, -1):
         expected = Layer(net.activation, K[layer - 1])
         C_W = net.C_W[layer]
         whole = _below(above, expected, C_W)
-        here = _below(top, expected, C_W)
+        here = Slope(0.5 * C_W * expected.M(2, 0), C_W * expected.M(1, 1))
         yield Step(layer, expected.M(0, 0), above, here, whole)
         above = whole
 
@@ -128,7 +133,6 @@ def _below(g: Response, here: Layer, C_W: float) -> Response:
     bend = np.diagonal(0.5 * M40 + 2 * M31 + 1.5 * M22)
     a, b, p = slope[:, None], slope, 0.5 * M20
     return Response(
-        False,
         g.alpha * a + g.beta * p,
         g.beta * M11,
         g.AA * a**2
