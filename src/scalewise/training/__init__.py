@@ -17,6 +17,7 @@ from scalewise.training._evidence import (
 )
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
+from scalewise.training.posterior._renormalised import renormalised_posterior
 
 __all__ = [
     "NTKGP",
@@ -33,5 +34,6 @@ __all__ = [
     "log_evidence_slope",
     "log_score",
     "predict_training",
+    "renormalised_posterior",
     "sample_outputs",
 ]

@@ -1,4 +1,4 @@
-"""Golden and agreement: posteriors at order 1/n against printed values, closed forms, tensors and drawn networks."""
+"""Golden, agreement: posteriors at order 1/n against printed values, closed forms, tensors, drawn networks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def known(net: sw.MLP, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int =
 
 @pytest.mark.covers("B7", "B8")
 def test_printed_values() -> None:
-    """PDLT (6.88), (6.104), evidence and covariance derived: part 8.4 of the reference, each checked by sampling."""
+    """PDLT (6.88), (6.104), covariance and evidence derived; all of them were checked by sampling."""
     changes = ([0.0951, -0.5543, -0.1485, -0.1113, -0.3978, -0.2216],)
     changes += ([0.0117, -0.9571, -0.3714, -0.1005, -0.6209, -0.4258],)
     cases = (

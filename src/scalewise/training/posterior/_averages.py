@@ -1,10 +1,10 @@
 r"""Averages over the neurons of one layer: everything of the posterior that is of order 1/n.
 
-With $u_i=Sy_i$, $Y=\sum_iu_iu_i^T-n_LS$ and $D=T\Delta_{\cdot\mathcal A}$ of one neuron, its change of the metric makes
-the targets more probable by $w=\frac12\sum Y_{ab}\Delta_{ab}$, and the averages are
+With $u_i=Sy_i$, $Y=\sum_iu_iu_i^T-n_LS$ and $D=T\Delta_{\cdot\mathcal A}$ of one neuron, its change of the
+metric makes the targets more probable by $w=\frac12\sum Y_{ab}\Delta_{ab}$, and the averages are
 
-$$\langle w\Delta\rangle,\quad\langle DS\Delta u_i\rangle,\quad\langle Du_i\,(Du_j)^T\rangle,\quad\langle DSD^T\rangle,
-  \quad\tfrac12\langle w^2\rangle+\tfrac{n_L}4\langle{\rm tr}\,S\Delta S\Delta\rangle
+$$\langle w\Delta\rangle,\quad\langle DS\Delta u_i\rangle,\quad\langle Du_i\,(Du_j)^T\rangle,
+  \quad\langle DSD^T\rangle,\quad\tfrac12\langle w^2\rangle+\tfrac{n_L}4\langle{\rm tr}\,S\Delta S\Delta\rangle
   -\tfrac12\sum_i\langle u_i^T\Delta S\Delta u_i\rangle .$$
 
 Each is that of the quadratic part, exactly, and that of the rest, over nodes (`_wick`).
@@ -22,20 +22,24 @@ import numpy as np
 from scalewise.gaussian import combined
 from scalewise.networks import MLP
 from scalewise.training.posterior._neurons import Nodes, Push
-from scalewise.training.posterior._point import Point
 from scalewise.training.posterior._wick import after_inverse, learned, products, weight_variance
 
-__all__ = ["SCRAMBLES", "Layered", "Sampled", "exact", "sampled"]
+__all__ = ["Layered", "Sampled", "exact", "sampled", "scrambles"]
 
-SCRAMBLES = 8
+SCRAMBLES, SAMPLES = 8, 512  # half as many scrambles of more samples
 FIRST, MOST = 1 << 8, 1 << 14  # points of a scramble
 TOLERANCE = 0.005  # of a standard error, relative to the size of what it is a part of
-WORK = 1e11  # multiplications that the nodes of one layer may take
+WORK = 2e11  # multiplications that the nodes of one layer may take
 EXACT, PROBES = (
     256,
     3,
 )  # training samples that are gone through one by one; probes of a scramble beyond
 Sums = dict[str, np.ndarray]
+
+
+def scrambles(samples: int) -> int:
+    """How many there are: each keeps a few matrices on the samples."""
+    return SCRAMBLES if samples <= SAMPLES else SCRAMBLES // 2
 
 
 @dataclass(frozen=True)
@@ -68,20 +72,22 @@ class Layered:
 def exact(layer: Layered) -> Sums:
     """Averages of the quadratic part, with an axis of scrambles where directions are probed."""
     at, Q = layer.push.point, layer.quadratic
-    u, rank = at.u, at.root.shape[1]
-    targets = u.shape[1]
+    u, targets = at.u, at.u.shape[1]
     own = [products(Q, u[:, i]) for i in range(targets)]
     of: Sums = {"inverse": np.array([at.T @ after_inverse(Q, one) for one in u.T])}
     of["between"] = _between(Q, own)
-    probed = np.array([_probed(Q, probes) for probes in _probes(at.root, layer.seed)])
-    spread = at.T @ probed @ at.T.T
-    of["within"] = spread if at.whole else np.einsum("ebb->eb", spread)
-    A = at.train
+    spread, trace, A = [], [], at.train
+    for probes in _probes(at.root, layer.seed, scrambles(len(layer.K))):
+        probed = _probed(Q, probes)
+        trace.append(np.einsum("ab,ab->", at.S, probed[A, A]))
+        both = at.T @ probed @ at.T.T
+        spread.append(both if at.whole else np.diagonal(both))
+    of["within"] = np.array(spread)
     if layer.weighted:
         of["learned"] = learned(Q, layer.Y)
         half = sum(np.einsum("ab,ab->", at.S, one[A, A]) for one in own)
-        trace = np.einsum("ab,eab->e", at.S, probed[:, A, A])
-        of["evidence"] = 0.5 * weight_variance(Q, layer.Y) + 0.25 * targets * trace - 0.5 * half
+        known = 0.5 * weight_variance(Q, layer.Y) - 0.5 * half
+        of["evidence"] = known + 0.25 * targets * np.array(trace)
     return of
 
 
@@ -103,13 +109,13 @@ def _between(Q: Push, own: list[np.ndarray]) -> np.ndarray:
     return found
 
 
-def _probes(root: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Vectors $v$ with $\\sum vv^T=S$ on average: exactly, of few samples, or random ones for each scramble."""
+def _probes(root: np.ndarray, seed: int, count: int) -> Iterator[np.ndarray]:
+    r"""Vectors $v$ with $\sum vv^T=S$ on average: exactly, of few samples, or random ones for each scramble."""
     rank = root.shape[1]
     if rank <= EXACT:
         yield root
         return
-    for k in range(SCRAMBLES):
+    for k in range(count):
         signs = np.random.default_rng((seed, k)).choice((-1.0, 1.0), size=(rank, PROBES))
         yield root @ signs / np.sqrt(PROBES)
 
@@ -139,28 +145,23 @@ def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
         layer: The layer.
         sizes: How large those averages are, without the rest, that the tolerance is asked of.
     """
-    outputs, seed = layer.push.point.u.shape[1], layer.seed
+    outputs, seed, count = layer.push.point.u.shape[1], layer.seed, scrambles(len(layer.K))
     runs = [
-        _Run(Nodes(layer.K, seed + k), np.random.default_rng((seed, k, 1)))
-        for k in range(SCRAMBLES)
+        _Run(Nodes(layer.K, seed + k), np.random.default_rng((seed, k, 1))) for k in range(count)
     ]
     # Each product of a matrix with vectors on the samples, for each neuron and again for its quadratic part.
-    products = 4 * (4 + 6 * outputs) * SCRAMBLES * len(layer.K) ** 2
+    products = 4 * (4 + 6 * outputs) * count * len(layer.K) ** 2
     most = min(MOST, 1 << int(np.log2(max(WORK / products, FIRST))))
     points = FIRST
     while True:
         for run in runs:
             run.extend(layer, points)
-        of = {name: np.array([run.sums[name] / points for run in runs]) for name in runs[0].sums}
-        known = all(_known(of[name], size) for name, size in sizes.items())
-        if points >= most or known:
-            return Sampled(of, points)
+        if points >= most or all(_known(runs, name, size) for name, size in sizes.items()):
+            names = tuple(runs[0].sums)
+            return Sampled(
+                {x: np.array([run.sums.pop(x) for run in runs]) / points for x in names}, points
+            )
         points *= 2
-
-
-def _known(estimates: np.ndarray, size: float) -> bool:
-    value, error = combined(estimates)
-    return bool(np.max(error) <= TOLERANCE * max(np.max(np.abs(value)), size))
 
 
 @dataclass
@@ -178,6 +179,11 @@ class _Run:
             for name, value in _of_some(layer, z, self.signs):
                 self.sums[name] = self.sums[name] + value if name in self.sums else value
         self.done = points
+
+
+def _known(runs: list[_Run], name: str, size: float) -> bool:
+    value, error = combined(np.array([run.sums[name] / run.done for run in runs]))
+    return bool(np.max(error) <= TOLERANCE * max(np.max(np.abs(value)), size))
 
 
 def _of_some(

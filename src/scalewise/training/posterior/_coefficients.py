@@ -1,7 +1,7 @@
 r"""Mean, covariance, evidence and features of a posterior at order 1/n, layer by layer, from single neurons.
 
-Given the hidden layers the outputs are Gaussian with metric $\widehat G=K+\widehat{\Delta G}$, so the posterior is a
-mixture of Gaussians, each counted as probable as it makes the targets. To order 1/n hidden layers add, each with
+Given the hidden layers the outputs are Gaussian with metric $\widehat G=K+\widehat{\Delta G}$, so the posterior is
+a mixture of Gaussians, each counted as probable as it makes the targets. To order 1/n hidden layers add, each with
 $n_{L-1}/n_\ell$ times an average over one of its neurons, and with
 $X=\langle w\Delta\rangle$, $C[Y]=TYT^T$, $D[Y]=TY_{\cdot\mathcal A}$,
 

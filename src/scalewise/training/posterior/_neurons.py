@@ -3,11 +3,11 @@ r"""Single neurons of a hidden layer, drawn from its Gaussian, and what each of 
 One of $n_\ell$ neurons with activations $s$ moves the metric right behind its layer by
 $\frac{C_W}{n_\ell}(ss^T-\langle\sigma\sigma\rangle)$, and that of the last layer by $\frac1{n_\ell}\Delta$,
 
-$$\Delta={\rm diag}(s)\,\beta\,{\rm diag}(s)+{\rm diag}(d)\,\alpha+\alpha^T{\rm diag}(d)-\beta\circ\langle\sigma\sigma\rangle,
-  \qquad d_a=s_a^2-\langle\sigma_a^2\rangle,$$
+$$\Delta={\rm diag}(s)\,\beta\,{\rm diag}(s)+{\rm diag}(d)\,\alpha+\alpha^T{\rm diag}(d)
+  -\beta\circ\langle\sigma\sigma\rangle,\qquad d_a=s_a^2-\langle\sigma_a^2\rangle,$$
 
-with $C_W$ in the $\alpha,\beta$ of `_responses`. No $\Delta$ is ever made: its products with vectors are a few matrix
-products for all neurons at once.
+with $C_W$ in the $\alpha,\beta$ of `_responses`. No $\Delta$ is ever made: its products with vectors are a few
+matrix products for all neurons at once.
 
 Source: PDLT (4.74)-(4.76), neuron by neuron; derived.
 """

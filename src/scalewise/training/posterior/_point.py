@@ -5,15 +5,18 @@ Source: PDLT (6.57), (6.64), noise (6.10).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.theory.flow import kernel_flow
+from scalewise.training._asked import Asked
 from scalewise.training._spectrum import Spectrum
 
-__all__ = ["Point"]
+__all__ = ["Point", "kernels_of"]
 
 _FIXED = 1e-12  # of its kernel: a variance that rounding cannot tell from 0
 
@@ -76,3 +79,14 @@ class Point:
     def S(self) -> Float[np.ndarray, "train train"]:
         r"""$(\tilde K+\sigma_\varepsilon^2)^{-1}$."""
         return self.root @ self.root.T
+
+
+def kernels_of(
+    asked: Asked, *, layers: Sequence[int] | None = None
+) -> Float[np.ndarray, "layer sample sample"]:
+    """Kernels of training samples, then the test samples that are wanted; of all layers unless some are named."""
+    # Those of the different inputs, so that kernels of repeated ones agree to the last bit.
+    x = np.concatenate([asked.task.inputs, asked.tests]) + 0.0
+    different, places = np.unique(x, axis=0, return_inverse=True)
+    K = kernel_flow(asked.net, different, layers=layers, ntk=False).K
+    return K[:, places[:, None], places]

@@ -1,8 +1,8 @@
 r"""How the metric of the last layer answers to the metric of an earlier one, to second order.
 
-By Price's theorem $K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle$ depends on $A=K_{aa}$, $C=K_{ab}$ and
-$B=K_{bb}$ of the layer below alone. So the kernel of the last layer is, pair by pair, a function $g(A,C,B)$ of the
-kernel of any layer, and its derivatives
+By Price's theorem $K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle$ depends on $A=K_{aa}$, $C=K_{ab}$
+and $B=K_{bb}$ of the layer below alone. So the kernel of the last layer is, pair by pair, a function $g(A,C,B)$ of
+the kernel of any layer, and its derivatives
 
 $$\alpha=g_A,\quad\beta=g_C,\quad g_{AA},\;g_{AC},\;g_{AB},\;g_{CC}$$
 
@@ -20,11 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.activations import Activation
 from scalewise.networks import MLP
-from scalewise.theory.flow._layer import Layer
+from scalewise.theory.flow._pairs import FIRST, SECOND, Pairs, moments_on_pairs
 
 __all__ = ["Response", "Slope", "Step", "responses"]
 
+PAIRS = 1 << 15  # at a time: a series for each of them takes its memory
 Matrix = Float[np.ndarray, "sample sample"]
 
 
@@ -117,18 +119,33 @@ def responses(net: MLP, K: Float[np.ndarray, "layer sample sample"]) -> Iterator
     """
     above = Response.at_the_top(K.shape[1])
     for layer in range(net.depth - 1, 0, -1):
-        expected = Layer(net.activation, K[layer - 1])
-        C_W = net.C_W[layer]
-        whole = _below(above, expected, C_W)
-        here = Slope(0.5 * C_W * expected.M(2, 0), C_W * expected.M(1, 1))
-        yield Step(layer, expected.M(0, 0), above, here, whole)
+        M, C_W = _moments(net.activation, K[layer - 1]), net.C_W[layer]
+        whole = _below(above, M, C_W)
+        here = Slope(0.5 * C_W * M[2, 0], C_W * M[1, 1])
+        yield Step(layer, M[0, 0], above, here, whole)
         above = whole
 
 
-def _below(g: Response, here: Layer, C_W: float) -> Response:
+def _moments(sigma: Activation, K: Matrix) -> dict[tuple[int, int], Matrix]:
+    r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$ of all pairs, some of them at a time."""
+    every = Pairs.of(len(K))
+    found = {pq: np.empty_like(K) for pq in ((0, 0), *FIRST, *SECOND)}
+    for start in range(0, every.first.size, PAIRS):
+        some = slice(start, start + PAIRS)
+        a, b = every.first[some], every.second[some]
+        pairs = Pairs(a, b, every.index)
+        for orders in (((0, 0), *FIRST), SECOND):
+            made = moments_on_pairs(sigma, K, pairs, orders)
+            for p, q in orders:
+                # The second transposed where both are there: a pair of equal inputs is in both.
+                found[p, q][b, a] = made[q, p].value
+                found[p, q][a, b] = made[p, q].value
+    return found
+
+
+def _below(g: Response, M: dict[tuple[int, int], Matrix], C_W: float) -> Response:
     """One layer further down, by the chain rule."""
-    M20, M11 = C_W * here.M(2, 0), C_W * here.M(1, 1)
-    M40, M31, M22 = C_W * here.M(4, 0), C_W * here.M(3, 1), C_W * here.M(2, 2)
+    M20, M11, M40, M31, M22 = (C_W * M[pq] for pq in ((2, 0), (1, 1), (4, 0), (3, 1), (2, 2)))
     slope = np.diagonal(M20 + M11)
     bend = np.diagonal(0.5 * M40 + 2 * M31 + 1.5 * M22)
     a, b, p = slope[:, None], slope, 0.5 * M20

@@ -8,13 +8,12 @@ import numpy as np
 
 from scalewise.gaussian import combined
 from scalewise.networks import MLP
-from scalewise.theory.flow import kernel_flow
 from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._spectrum import spectrum
-from scalewise.training.posterior._averages import SCRAMBLES
+from scalewise.training.posterior._averages import scrambles
 from scalewise.training.posterior._coefficients import PARTS, OfLayer, by_layer
-from scalewise.training.posterior._point import Point
+from scalewise.training.posterior._point import Point, kernels_of
 
 __all__ = ["NEURONS"]
 
@@ -44,16 +43,16 @@ def _obstacle(asked: Asked, name: str) -> str:
 def _gibibytes(asked: Asked) -> float:
     """What is kept of each scramble, by layer and for all of them, and a dozen matrices on the samples."""
     samples, layers = len(asked.task.inputs) + len(asked.tests), asked.net.depth - 1
-    kept = (SCRAMBLES * (4 + layers) + 12) * samples**2
+    kept = (scrambles(samples) * (9 + layers) + 20) * samples**2
     if asked.covariance == "full":
-        kept += 3 * SCRAMBLES * (asked.net.output_dim * len(asked.tests)) ** 2
+        kept += 3 * scrambles(samples) * (asked.net.output_dim * len(asked.tests)) ** 2
     return 8 * kept / 2**30
 
 
 def _compute(asked: Asked, names: Sequence[str]) -> Found:
-    net, point, K = _expanded(asked, whole="output_covariance_nlo" in names)
-    layers = list(by_layer(net, K, point, weighted=isinstance(asked.algorithm, Bayes)))[::-1]
-    found = _outcomes(asked, point, layers, net)
+    net, at, K = _expanded(asked, whole="output_covariance_nlo" in names)
+    layers = list(by_layer(net, K, at, weighted=isinstance(asked.algorithm, Bayes)))[::-1]
+    found = _outcomes(asked, at, layers, net)
     values, errors = {}, {}
     for name in names:
         values[name], error = combined(found[name])
@@ -61,17 +60,14 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     coords = {"part": list(PARTS)} if "output_mean_nlo_by_part" in names else {}
     if {"output_mean_nlo_by_layer", "feature_change_nlo"} & set(names):
         coords["layer"] = [of.layer for of in layers]
-    points = [SCRAMBLES * of.points for of in layers]
+    points = [scrambles(at.T.shape[1]) * of.points for of in layers]
     return Found(values, errors, coords, {"neurons_sampled": points})
 
 
 def _expanded(asked: Asked, *, whole: bool) -> tuple[MLP, Point, np.ndarray]:
     """The network, what is expanded about, and its kernel at every layer."""
     net, task, noise = asked.net.branch, asked.task, asked.algorithm.noise_variance
-    # Kernels of the different inputs, so that those of repeated ones agree to the last bit.
-    x = np.concatenate([task.inputs, asked.tests]) + 0.0
-    different, places = np.unique(x, axis=0, return_inverse=True)
-    K = kernel_flow(net, different, ntk=False).K[:, places[:, None], places]
+    K = kernels_of(asked)
     count = len(task.inputs)
     known = spectrum(K[-1, :count, :count], "kernel of the training samples")
     return net, Point.of(K[-1], task.targets, known, noise, whole=whole), K
@@ -110,7 +106,7 @@ def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Array
 
 
 def _features(layers: list[OfLayer], net: MLP) -> np.ndarray:
-    r"""The change of $\frac1{n_\ell}\sum\sigma\sigma$ of every hidden layer: its own neurons', and that from below."""
+    r"""The change of $\frac1{n_\ell}\sum\sigma\sigma$ of each hidden layer: its own neurons', and that from below."""
     change, found = 0.0, []
     for of in layers:
         change = of.learned + (of.here.first(change) if found else 0.0)

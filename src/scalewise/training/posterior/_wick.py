@@ -1,9 +1,10 @@
 r"""What is known without sampling: the part of a neuron's change that is quadratic in its Gaussian preactivation.
 
-By Price's theorem the second chaos of $\sigma_a\sigma_b$ is the change that $z_az_b-K_{ab}$ in place of a change of
-the kernel would make, so that a neuron's $\Delta=Q+\text{rest}$ with $Q$ the push of $zz^T-K$, and both are
+By Price's theorem the second chaos of $\sigma_a\sigma_b$ is the change that $z_az_b-K_{ab}$ in place of a change
+of the kernel would make, so that a neuron's $\Delta=Q+\text{rest}$ with $Q$ the push of $zz^T-K$, and both are
 uncorrelated, entry by entry. Averages of two factors $\Delta$ are those of two $Q$, by Wick's theorem, and those of
-two rests. The first are matrix products; they are what cancels in means and evidence, and sampled they would bury them.
+two rests. The first are matrix products; they are what cancels in means and evidence, and sampled they would bury
+them.
 
 With $c=\alpha u$, $B=\beta\,{\rm diag}(u)$, $G=\alpha^T{\rm diag}(u)$, $P=BK$ and squares $K^2$ entry by entry,
 
