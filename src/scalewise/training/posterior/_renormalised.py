@@ -43,10 +43,10 @@ def renormalised_posterior(
 ) -> xr.Dataset:
     r"""What a posterior has learned at the network's own width, samples as many as neurons allowed.
 
-    Hidden layers of finite width are random scales $Q$ of their kernels, of which the targets tell: a number for each
-    hidden layer, or a matrix between outputs. It keeps all powers of $N_{\mathcal A}/n$ and leaves out what features
-    learn along single directions. So it is a second opinion on variances and evidence; it hardly moves the mean, and
-    where the coefficients of 1/n are small beside 1, those of `predict_training` are exact and these are not.
+    Hidden layers of finite width are random scales $Q$ of their kernels, of which the targets tell: a number for
+    each hidden layer, or a matrix between outputs. It keeps all powers of $N_{\mathcal A}/n$ and leaves out what
+    features learn along single directions. So it is a second opinion on variances and evidence; it hardly moves the
+    mean, and where coefficients of 1/n are small beside n, those of `predict_training` are exact and it is not.
 
     Args:
         net: The network: one hidden layer and any number of outputs, or more layers and one output.
@@ -54,11 +54,11 @@ def renormalised_posterior(
         noise_variance: $\sigma_\varepsilon^2$ of every target, a variance.
 
     Returns:
-        A Dataset at the network's width with ``output_mean`` (output, test), ``output_covariance`` (output, output_1,
-        test, test_1), ``variance`` (output, test), ``test_loss`` (test) if there are test targets, ``log_evidence``,
-        and ``scale``, the mean of $Q$: (output, output_1) of one hidden layer, (layer) of several.
-        ``<name>_error`` is the numerical error of the integral over scales. Exact for linear networks with $C_b=0$
-        behind the first layer. How far off it is of others, ``benchmarks/posterior.py`` measures.
+        A Dataset at the network's width with ``output_mean`` (output, test), ``output_covariance`` (output,
+        output_1, test, test_1), ``variance`` (output, test), ``test_loss`` (test) if there are test targets,
+        ``log_evidence``, and ``scale``, the mean of $Q$: (output, output_1) of one hidden layer, (layer) of
+        several. ``<name>_error`` is the numerical error of the integral over scales. Exact for linear networks
+        with $C_b=0$ behind the first layer. How far off it is of others, ``benchmarks/posterior.py`` measures.
 
     Raises:
         ValueError: If the network has several outputs and several hidden layers, or none, or fewer neurons than

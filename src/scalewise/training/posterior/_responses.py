@@ -6,8 +6,8 @@ the kernel of any layer, and its derivatives
 
 $$\alpha=g_A,\quad\beta=g_C,\quad g_{AA},\;g_{AC},\;g_{AB},\;g_{CC}$$
 
-are six matrices ($g_B=\alpha^T$, $g_{BB}=g_{AA}^T$, $g_{BC}=g_{AC}^T$), carried from the last layer down by the chain
-rule: whatever the depth, one neuron below is pushed to the top in one step.
+are six matrices ($g_B=\alpha^T$, $g_{BB}=g_{AA}^T$, $g_{BC}=g_{AC}^T$), carried from the last layer down by the
+chain rule: whatever the depth, one neuron below is pushed to the top in one step.
 
 Source: PDLT (4.115), (4.119) in the inverse-free form, composed over layers; derived.
 """

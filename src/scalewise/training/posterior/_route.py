@@ -106,7 +106,7 @@ def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Array
 
 
 def _features(layers: list[OfLayer], net: MLP) -> np.ndarray:
-    r"""The change of $\frac1{n_\ell}\sum\sigma\sigma$ of each hidden layer: its own neurons', and that from below."""
+    r"""The change of $\frac1{n_\ell}\sum\sigma\sigma$ of each hidden layer: its neurons' own, and from below."""
     change, found = 0.0, []
     for of in layers:
         change = of.learned + (of.here.first(change) if found else 0.0)

@@ -1,24 +1,23 @@
 r"""Renormalised kernels: hidden layers of finite width as random scales of their kernels.
 
 Of one hidden layer the last weights $w_i$ are integrated out last: given them outputs are sums over neurons of
-$w_{im}\sigma_m$, Gaussian if many samples are seen along random directions, with mean
-$\langle\sigma\rangle\sum_mw_{im}$ and covariance $\sum_mw_{im}w_{jm}{\rm Cov}[\sigma,\sigma]$. The first sum is a
-Gaussian of variance $C_W$, the second a matrix $C_WQ_{ij}$ with $nQ$ of a Wishart law of $n$ degrees of freedom. So
-the prior is a mixture over $Q$ of Gaussian processes with kernel
+$w_{im}\sigma_m$, Gaussian if many samples are seen along random directions, of covariance
+$\sum_mw_{im}w_{jm}\langle\sigma\sigma\rangle$. The sum is a matrix $C_WQ_{ij}$ with $nQ$ of a Wishart law of $n$
+degrees of freedom. So the prior is a mixture over $Q$ of Gaussian processes with kernel
 
-$$K_{ij}(Q)=\delta_{ij}\big(C_b+C_W\langle\sigma\rangle\langle\sigma\rangle^T\big)
-  +Q_{ij}\,C_W{\rm Cov}[\sigma,\sigma],$$
+$$K_{ij}(Q)=\delta_{ij}C_b+Q_{ij}\,C_W\langle\sigma\sigma\rangle,$$
 
 and the targets tell of $Q$ by the action
 
 $$S(Q)=\tfrac n2({\rm tr}\,Q-\log|Q|)+\tfrac12\log|\tilde K(Q)|+\tfrac12y\tilde K(Q)^{-1}y,$$
 
-whose last terms are as large as the number of samples. With one output each of several hidden layers has a number
-$Q_\ell$ of its own, and passes the kernel on as one of width $n_\ell$ would on average. Of linear networks all of this
-is exact.
+whose last terms are as large as the number of samples. Along the mean $\langle\sigma\rangle$ of the activations
+the sum is of another kind, but that is one direction, and drawn layers are better met by scaling it too. With one
+output each of several hidden layers has a number $Q_\ell$ of its own, and passes the kernel on as one of width
+$n_\ell$ would on average. Of linear networks all of this is exact.
 
 Source: Pacelli et al. (2023), Nature Machine Intelligence 5; Baglioni et al. (2024), PRL 133; derived for
-    $C_b,C_W$, with means of activations and the whole integral over $Q$ instead of its saddle point.
+    $C_b,C_W$, with the whole integral over $Q$ instead of its saddle point.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ import scipy.linalg
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from scalewise.gaussian import Workspace, kernel_map, single_moment
+from scalewise.gaussian import Workspace, kernel_map
 from scalewise.networks import MLP
 
 __all__ = ["Given", "OneLayer", "Scales", "SeveralLayers", "log_prior"]
@@ -89,27 +88,24 @@ def log_prior(scales: Scales, t: Float[np.ndarray, " coordinate"]) -> float:
 
 @dataclass(frozen=True)
 class OneLayer(Scales):
-    """One hidden layer and any number of outputs; one decomposition serves all scales.
+    r"""One hidden layer and any number of outputs; one decomposition serves all scales.
 
     Args:
         net: The network.
-        moves: $C_W$ times the covariance of activations, on training and test samples.
-        stays: $C_b$ and what means of activations add.
+        moves: $C_W\langle\sigma\sigma\rangle$ on training and test samples.
         y: Targets.
         noise_variance: Of each of them.
     """
 
     net: MLP
     moves: Float[np.ndarray, "sample sample"]
-    stays: Float[np.ndarray, "sample sample"]
     y: Float[np.ndarray, "train output"]
     noise_variance: float
 
     @classmethod
     def of(cls, net: MLP, K: np.ndarray, y: np.ndarray, noise_variance: float) -> OneLayer:
         """From the kernel of the first layer, of training samples and then test samples."""
-        moves, stays = _parts(net, 1, K)
-        return cls(net, moves, stays, y, noise_variance)
+        return cls(net, _moving(net, 1, K), y, noise_variance)
 
     @property
     def degrees(self) -> np.ndarray:
@@ -134,7 +130,7 @@ class OneLayer(Scales):
     def _basis(self) -> tuple[np.ndarray, np.ndarray, float]:
         """Directions in which both parts are diagonal, and how much moves in each."""
         A = slice(0, len(self.y))
-        moves, stays = self.moves[A, A], self.stays[A, A] + self.noise_variance * np.eye(A.stop)
+        moves, stays = self.moves[A, A], self.net.C_b[1] + self.noise_variance * np.eye(A.stop)
         kappa, basis = scipy.linalg.eigh(moves, moves + stays)
         return np.clip(kappa, 0.0, 1.0), basis, float(-2 * np.linalg.slogdet(basis)[1])
 
@@ -152,13 +148,13 @@ class OneLayer(Scales):
         Q, q, V = self._rotated(t)
         kappa, basis, _ = self._basis
         A, B = slice(0, len(self.y)), slice(len(self.y), None)
-        seen = [part[B, A] @ basis for part in (self.moves, self.stays)]
+        seen, C_b = self.moves[B, A] @ basis, self.net.C_b[1]
         mean, covariance = [], []
         for scale, part in zip(q, (basis.T @ self.y @ V).T, strict=True):
             h = scale * kappa + 1 - kappa
-            cross = scale * seen[0] + seen[1]
+            cross = scale * seen + C_b * basis.sum(axis=0)
             mean.append(cross @ (part / h))
-            covariance.append(scale * self.moves[B, B] + self.stays[B, B] - (cross / h) @ cross.T)
+            covariance.append(scale * self.moves[B, B] + C_b - (cross / h) @ cross.T)
         return Given(
             self.log_likelihood(t),
             V @ np.array(mean),
@@ -196,8 +192,7 @@ class SeveralLayers(Scales):
     def _kernel(self, t: np.ndarray, samples: slice) -> np.ndarray:
         K = self.first[samples, samples]
         for layer, Q in enumerate(np.exp(2 * t), 1):
-            moves, stays = _parts(self.net, layer, K)
-            K = stays + Q * moves
+            K = self.net.C_b[layer] + Q * _moving(self.net, layer, K)
         return K
 
     def log_likelihood(self, t: np.ndarray) -> float:
@@ -222,15 +217,11 @@ class SeveralLayers(Scales):
         return Given(log, (seen.T @ part).T, covariance[None, None], np.exp(2 * t))
 
 
-def _parts(net: MLP, layer: int, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What of the next kernel scales with the neurons of a layer, and what does not."""
-    C_b, C_W = net.C_b[layer], net.C_W[layer]
+def _moving(net: MLP, layer: int, K: np.ndarray) -> np.ndarray:
+    """What of the next kernel scales with the neurons of a layer."""
     here = kernel_map(net.activation, np.diagonal(K).copy(), slope=False)
-    products = K.copy()
-    rows = slice(0, len(K))
+    products, rows = K.copy(), slice(0, len(K))
     np.fill_diagonal(products, 0.0)
     here.apply(rows, rows, products, None, Workspace(here.scratch, K.size).take(K.shape))
     np.fill_diagonal(products, here.diagonal)
-    mean = single_moment(net.activation, np.diagonal(K), (0,)).value
-    flat = np.outer(mean, mean)
-    return C_W * (products - flat), C_b + C_W * flat
+    return net.C_W[layer] * products
