@@ -112,8 +112,8 @@ MUTANTS = (
     ),
     of_route(
         "posterior features: what is below forgotten",
-        "of.here.first(change) if found else 0.0",
-        "0.0 if found else 0.0",
+        "of.learned + of.here.first(change)",
+        "of.learned + 0 * change",
         DRAWN,
     ),
     of_route("posterior features: by the wrong variance", "change / net.C_W[of.layer]", "change"),

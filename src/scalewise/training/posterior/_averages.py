@@ -27,9 +27,13 @@ from scalewise.training.posterior._wick import after_inverse, learned, products,
 __all__ = ["Layered", "Sampled", "exact", "sampled", "scrambles"]
 
 SCRAMBLES, SAMPLES = 8, 512  # half as many scrambles of more samples
-FIRST, MOST = 1 << 8, 1 << 14  # points of a scramble
+FIRST, ALWAYS, MOST = (
+    1 << 8,
+    1 << 12,
+    1 << 14,
+)  # points of a scramble; up to the second whatever they take
 TOLERANCE = 0.005  # of a standard error, relative to the size of what it is a part of
-WORK = 2e11  # multiplications that the nodes of one layer may take
+WORK = 5e10  # multiplications that the nodes of one layer may take for more
 EXACT, PROBES = (
     256,
     3,
@@ -151,7 +155,7 @@ def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
     ]
     # Each product of a matrix with vectors on the samples, for each neuron and again for its quadratic part.
     products = 4 * (4 + 6 * outputs) * count * len(layer.K) ** 2
-    most = min(MOST, 1 << int(np.log2(max(WORK / products, FIRST))))
+    most = np.clip(1 << int(np.log2(max(WORK / products, 1.0))), ALWAYS, MOST)
     points = FIRST
     while True:
         for run in runs:

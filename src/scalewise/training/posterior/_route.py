@@ -57,7 +57,9 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     for name in names:
         values[name], error = combined(found[name])
         errors[name] = _STANDARD_ERRORS * error
-    coords = {"part": list(PARTS)} if "output_mean_nlo_by_part" in names else {}
+    coords: dict[str, Sequence[str] | Sequence[int]] = {}
+    if "output_mean_nlo_by_part" in names:
+        coords["part"] = list(PARTS)
     if {"output_mean_nlo_by_layer", "feature_change_nlo"} & set(names):
         coords["layer"] = [of.layer for of in layers]
     points = [scrambles(at.T.shape[1]) * of.points for of in layers]
@@ -75,15 +77,16 @@ def _expanded(asked: Asked, *, whole: bool) -> tuple[MLP, Point, np.ndarray]:
 
 def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Arrays:
     """Everything, with an axis of scrambles in front."""
-    by_part = sum(of.mean for of in layers)
+    by_part = np.sum([of.mean for of in layers], axis=0)
     mean = by_part.sum(axis=1)
     found = {
         "output_mean_nlo": mean,
         "output_mean_nlo_by_part": by_part,
         "output_mean_nlo_by_layer": np.stack([of.mean.sum(axis=1) for of in layers], axis=1),
-        "log_evidence_nlo": sum(of.evidence for of in layers),
+        "log_evidence_nlo": np.sum([of.evidence for of in layers], axis=0),
     }
-    within, between = (sum(getattr(of, name) for of in layers) for name in ("within", "between"))
+    within = np.sum([of.within for of in layers], axis=0)
+    between = np.sum([of.between for of in layers], axis=0)
     shared = between
     if at.whole:
         shared = np.einsum("eibib->eib", between)
@@ -97,7 +100,7 @@ def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Array
         leading = at.mean - asked.task.test_targets
         found["test_loss_nlo"] = (leading.T * mean + 0.5 * variance).sum(axis=1)
     if variance.size:
-        noise = sum(of.noise for of in layers)
+        noise = np.sum([of.noise for of in layers], axis=0)
         # A test input that repeats a training input has no variance to compare with.
         share = (noise + shared.max(axis=1)) / np.where(at.variance > 0, at.variance, np.inf)
         found["learning_parameter"] = share.max(axis=1)
@@ -107,9 +110,9 @@ def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Array
 
 def _features(layers: list[OfLayer], net: MLP) -> np.ndarray:
     r"""The change of $\frac1{n_\ell}\sum\sigma\sigma$ of each hidden layer: its neurons' own, and from below."""
-    change, found = 0.0, []
+    change, found = np.zeros_like(layers[0].learned), []
     for of in layers:
-        change = of.learned + (of.here.first(change) if found else 0.0)
+        change = of.learned + of.here.first(change)
         found.append(change / net.C_W[of.layer])
     return np.stack(found, axis=1)
 
