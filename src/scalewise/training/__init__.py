@@ -6,6 +6,8 @@ from scalewise.training._algorithms import (
     GradientDescent,
     GradientFlow,
     LastLayer,
+    Projectors,
+    TwoStepNewton,
 )
 from scalewise.training._draws import log_score, sample_outputs
 from scalewise.training._evidence import (
@@ -17,17 +19,23 @@ from scalewise.training._evidence import (
 )
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
+from scalewise.training._routes import ExpansionWarning
 from scalewise.training.posterior._renormalised import renormalised_posterior
+from scalewise.training.width._meeting import MeetingWidth, width_for_loss
 
 __all__ = [
     "NTKGP",
     "OUTCOMES",
     "Bayes",
+    "ExpansionWarning",
     "GradientDescent",
     "GradientFlow",
     "LastLayer",
     "LeftOut",
+    "MeetingWidth",
     "Outcome",
+    "Projectors",
+    "TwoStepNewton",
     "hypothesis_probabilities",
     "leave_one_out",
     "log_evidence",
@@ -36,4 +44,5 @@ __all__ = [
     "predict_training",
     "renormalised_posterior",
     "sample_outputs",
+    "width_for_loss",
 ]

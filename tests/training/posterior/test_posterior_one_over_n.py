@@ -10,6 +10,12 @@ import xarray as xr
 
 import scalewise as sw
 from scalewise.training import Bayes, LastLayer, predict_training
+from scalewise.training._asked import Asked
+from scalewise.training.posterior import NEURONS
+from scalewise.training.width._dense import DENSE
+
+# Coefficients are coefficients, wherever their sum would not converge.
+pytestmark = pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
 
 X = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8], [0.7, 0.9, 0.1], [-0.4, 0.3, 1.2]])
 Y = np.array([[1.2, -0.4], [-0.3, 0.9]])
@@ -21,6 +27,34 @@ def known(net: sw.MLP, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int =
     wanted = np.full((tests, y.shape[1]), 0.25)
     task = sw.Task(x[:2], y, test_inputs=x[2:], test_targets=wanted)
     return predict_training(net, task, algorithm, observables="all")
+
+
+@pytest.mark.covers("B26")
+def test_the_last_layer_alone_by_both_routes() -> None:
+    """As a posterior whose hidden layers are not learned, and as gradient descent whose NTK is the kernel."""
+    wrong = []
+    for name, outputs in (("tanh", 2), ("gelu", 1)):
+        net = sw.MLP(3, (60, 30), name, input_dim=3, output_dim=outputs, C_W=1.4, C_b=0.2)
+        task = sw.Task(X[:2], Y[:, :outputs], test_inputs=X[2:], test_targets=Y[:, :outputs])
+        asked = Asked(net, task, LastLayer())
+        rows = [
+            "output_mean_nlo",
+            "output_mean_nlo_by_layer",
+            "output_covariance_nlo",
+            "test_loss_nlo",
+        ]
+        here, there = (route.compute(asked, rows) for route in (NEURONS, DENSE))
+        for row in rows:
+            error = here.errors[row].max() + (
+                there.errors[row].max() if row in there.errors else 0.0
+            )
+            off, size = (
+                np.abs(here.values[row] - there.values[row]).max(),
+                np.abs(there.values[row]).max(),
+            )
+            if off > 1.5 * error or error > 0.1 * size:
+                wrong.append((name, row, off, error, size))
+    assert not wrong
 
 
 @pytest.mark.covers("B7", "B8")

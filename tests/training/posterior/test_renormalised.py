@@ -10,6 +10,7 @@ from scipy.special import gammaln, kve
 import scalewise as sw
 from scalewise.training import Bayes, predict_training, renormalised_posterior
 
+pytestmark = pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
 RNG = np.random.default_rng(5)
 X, Y = RNG.standard_normal((6, 8)), RNG.standard_normal((4, 2))
 
