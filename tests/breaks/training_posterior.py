@@ -7,6 +7,7 @@ PRINTED = f"{WIDTH}::test_printed_values"
 LINEAR = f"{WIDTH}::test_deep_linear_networks_have_closed_forms"
 TENSORS = f"{WIDTH}::test_means_and_features_follow_from_the_tensors"
 DRAWN = f"{WIDTH}::test_drawn_hidden_layers_agree"
+LASTS = f"{WIDTH}::test_the_last_layer_alone_by_both_routes"
 SCALES = "tests/training/posterior/test_renormalised.py"
 
 of_responses = row("training/posterior/_responses.py", (TENSORS, DRAWN))
@@ -46,7 +47,7 @@ MUTANTS = (
         "found -= 0 * (self._centre[:, A] @ v)",
     ),
     of_neurons("posterior weights: diagonal once", "np.diag(2 * (Y", "np.diag((Y"),
-    of_wick("posterior wick: one pairing", "within + P * P.T", "within"),
+    of_wick("posterior wick: one pairing", "(P[:, A] @ E.T) + P * R.T", "(P[:, A] @ E.T)"),
     of_wick(
         "posterior wick: variance of the weight doubled", "float(0.5 * np.einsum", "float(np.einsum"
     ),
@@ -67,8 +68,18 @@ MUTANTS = (
         "weight_variance(Q, layer.Y) - 0.5 * half",
         "weight_variance(Q, layer.Y) + 0.5 * half",
     ),
+    of_wick(
+        "posterior between outputs: made symmetric",
+        "c[:, None] * square * d + GS[:, A] @ H.T",
+        "c[:, None] * square * d + GS[:, A] @ G.T",
+        LASTS,
+    ),
     of_averages(
-        "posterior between outputs: no polarisation", "- own[i] - own[j])", "- own[i])", LINEAR
+        "posterior between outputs: of the first alone",
+        "own[i] if i == j else products(Q, u[:, i], u[:, j])",
+        "own[i]",
+        LINEAR,
+        LASTS,
     ),
     of_coefficients(
         "posterior mean: sign of the inverse", "shifts[0], -r * of", "shifts[0], r * of"

@@ -45,14 +45,12 @@ def test_the_last_layer_alone_by_both_routes() -> None:
         ]
         here, there = (route.compute(asked, rows) for route in (NEURONS, DENSE))
         for row in rows:
-            error = here.errors[row].max() + (
-                there.errors[row].max() if row in there.errors else 0.0
-            )
+            error = here.errors[row].max()
             off, size = (
                 np.abs(here.values[row] - there.values[row]).max(),
                 np.abs(there.values[row]).max(),
             )
-            if off > 1.5 * error or error > 0.1 * size:
+            if off > 2 * error or error > 0.2 * size:
                 wrong.append((name, row, off, error, size))
     assert not wrong
 

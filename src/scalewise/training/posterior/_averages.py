@@ -96,7 +96,7 @@ def exact(layer: Layered) -> Sums:
 
 
 def _between(Q: Push, own: list[np.ndarray]) -> np.ndarray:
-    r"""$\langle Du_i(Du_j)^T\rangle$, of different outputs by polarisation."""
+    r"""$\langle Du_i(Du_j)^T\rangle$, or its diagonal."""
     at = Q.point
     u, targets = at.u, len(own)
     if not at.whole:
@@ -105,9 +105,7 @@ def _between(Q: Push, own: list[np.ndarray]) -> np.ndarray:
     found = np.empty((targets, count, targets, count))
     for i in range(targets):
         for j in range(i, targets):
-            both = own[i]
-            if j > i:
-                both = 0.5 * (products(Q, u[:, i] + u[:, j]) - own[i] - own[j])
+            both = own[i] if i == j else products(Q, u[:, i], u[:, j])
             found[i, :, j] = at.T @ both @ at.T.T
             found[j, :, i] = found[i, :, j].T
     return found

@@ -36,16 +36,26 @@ def weight_variance(Q: Push, Y: Float[np.ndarray, "train train"]) -> float:
     return float(0.5 * np.einsum("ab,ba->", WK, WK))
 
 
-def products(Q: Push, u: Float[np.ndarray, " train"]) -> Matrix:
-    r"""$\langle Qu\,(Qu)^T\rangle$ on all samples."""
+def products(
+    Q: Push, u: Float[np.ndarray, " train"], v: Float[np.ndarray, " train"] | None = None
+) -> Matrix:
+    r"""$\langle Qu\,(Qv)^T\rangle$ on all samples, $v=u$ unless it is given."""
     A, K, square = Q.point.train, Q.means, Q.means**2
-    c, B, G = Q.alpha[:, A] @ u, Q.beta[:, A] * u, Q.alpha[A].T * u
-    P = B @ K[A]
+    c, _, G, P = left = _acting(Q, u)
+    d, E, H, R = left if v is None else _acting(Q, v)
     GS = G @ square[A]
-    crossed = c[:, None] * (K * P.T + GS.T) + (K * P)[:, A] @ G.T
-    within = K * (P[:, A] @ B.T)
-    found = crossed + crossed.T + c[:, None] * square * c + GS[:, A] @ G.T
-    return 2 * found + within + P * P.T
+    KP = K * P
+    crossed = c[:, None] * (K * R.T + (H @ square[A]).T) + (KP + GS) * d
+    crossed += KP[:, A] @ H.T + G @ (K * R)[:, A].T
+    found = crossed + c[:, None] * square * d + GS[:, A] @ H.T
+    return 2 * found + K * (P[:, A] @ E.T) + P * R.T
+
+
+def _acting(Q: Push, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """$c$, $B$, $G$ and $P$ of a vector."""
+    A = Q.point.train
+    B = Q.beta[:, A] * u
+    return Q.alpha[:, A] @ u, B, Q.alpha[A].T * u, B @ Q.means[A]
 
 
 def after_inverse(Q: Push, u: Float[np.ndarray, " train"]) -> Float[np.ndarray, " sample"]:
