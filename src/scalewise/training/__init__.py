@@ -20,6 +20,7 @@ from scalewise.training._evidence import (
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import ExpansionWarning
+from scalewise.training.posterior._renormalised import renormalised_posterior
 from scalewise.training.width._meeting import MeetingWidth, width_for_loss
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "log_evidence_slope",
     "log_score",
     "predict_training",
+    "renormalised_posterior",
     "sample_outputs",
     "width_for_loss",
 ]

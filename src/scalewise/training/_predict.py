@@ -37,7 +37,7 @@ from scalewise.training._results import as_dataset, of_samples, of_tests
 from scalewise.training._routes import beyond, chosen
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
 
-__all__ = ["predict_training"]
+__all__ = ["check_asked", "predict_training"]
 
 BLOCK = 1024  # test samples at a time where only variances are kept; no fewer than there are training samples
 EVIDENCE = ("log_evidence", "log_evidence_slope")
@@ -117,7 +117,7 @@ def predict_training(
         (array([0.]), array([0.16]))
     """
     asked = Asked(net, task, algorithm, covariance, at, times)
-    _check(asked)
+    check_asked(asked)
     choice = chosen(observables, asked)
     names, left_out = choice.names, choice.left_out
     blocks = _kernels(asked, whole="output_covariance" in names)
@@ -149,7 +149,8 @@ def predict_training(
     return as_dataset(asked, found, kept, beyond(asked, choice), left_out)
 
 
-def _check(asked: Asked) -> None:
+def check_asked(asked: Asked) -> None:
+    """Refuse a task that does not fit the network, or whose training is not one that is predicted."""
     net, task, times = asked.net, asked.task, asked.times
     if task.inputs.shape[1] != net.input_dim or task.targets.shape[1] != net.output_dim:
         raise ValueError(
