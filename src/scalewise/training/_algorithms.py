@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -31,7 +31,15 @@ from scalewise._checked import Count, Index, Must, NotNegative, Positive, checke
 from scalewise._words import shown
 from scalewise.training._filters import Filter, after_flow, after_schedule, after_steps
 
-__all__ = ["NTKGP", "Algorithm", "Bayes", "GradientDescent", "GradientFlow", "LastLayer"]
+__all__ = [
+    "NTKGP",
+    "Algorithm",
+    "Bayes",
+    "GradientDescent",
+    "GradientFlow",
+    "LastLayer",
+    "described",
+]
 
 Units = Literal["sum", "mean"]
 Duration = Annotated[float | int, Must("a number of at least 0, or infinite", lambda v: v >= 0)]
@@ -265,6 +273,12 @@ class NTKGP(_Conditioned):
 
 
 Algorithm = GradientFlow | GradientDescent | Bayes | LastLayer | NTKGP
+
+
+def described(algorithm: Algorithm) -> dict[str, str]:
+    """An algorithm as attributes of a result: as it was given, and all of it but a rate, which may be ``None``."""
+    rest = replace(algorithm, rate=None) if isinstance(algorithm, GradientDescent) else algorithm
+    return {"algorithm": repr(algorithm), "algorithm_but_rate": repr(rest)}
 
 
 def _per(units: Units, targets: int) -> float:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
-from scalewise.training._algorithms import GradientDescent
+from scalewise.training._algorithms import GradientDescent, described
 from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES
@@ -102,7 +102,7 @@ def _attributes(asked: Asked, found: Spectrum, left_out: dict[str, str]) -> dict
     return {
         "kind": "training theory",
         **asked.net.attributes(),
-        "algorithm": repr(algorithm),
+        **described(algorithm),
         **rates,
         "condition": found.condition,
         "rank": found.rank,

@@ -17,7 +17,15 @@ from scalewise.networks import MLP
 from scalewise.tasks import Task
 from scalewise.training._algorithms import NTKGP, Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
-from scalewise.training.ensembles._start import Start, draw, look, moved_along, ntks, outputs_of, rates_of
+from scalewise.training.ensembles._start import (
+    Start,
+    draw,
+    look,
+    moved_along,
+    ntks,
+    outputs_of,
+    rates_of,
+)
 from scalewise.training.ensembles._ways import Curriculum, plan, response
 
 __all__ = ["Control", "Pilot", "pilot", "trained_ensembles"]
@@ -179,7 +187,9 @@ class _Group:
     def _wrong(self, start: Start) -> Float[np.ndarray, "network output train"]:
         """The initial error, less what is not random in it: outputs minus noise of the targets."""
         y = self.task.targets.T
-        return start.outputs[:, :, : y.shape[1]] + y - start.goals - start.offset[:, :, : y.shape[1]]
+        return (
+            start.outputs[:, :, : y.shape[1]] + y - start.goals - start.offset[:, :, : y.shape[1]]
+        )
 
     def _linear(self, start: Start) -> tuple[np.ndarray, np.ndarray]:
         """The outputs of the network with its NTK fixed, and what is left of them without its initial outputs."""
@@ -201,7 +211,9 @@ class _Group:
         P[:, :count] -= R
         each = start.spread.reshape(-1, outputs, samples, outputs, samples)
         own = np.einsum("ax,kixjy,by->kiajb", P, each, P, optimize=True)
-        own = own + self.curriculum.noise_variance * np.einsum("ij,ab->iajb", np.eye(outputs), R @ R.T)
+        own = own + self.curriculum.noise_variance * np.einsum(
+            "ij,ab->iajb", np.eye(outputs), R @ R.T
+        )
         return zeta, own.reshape(start.spread.shape)
 
 

@@ -48,7 +48,9 @@ class Reading:
         z = np.zeros((1, self.task.targets.shape[1], len(self.task.inputs) + len(tests)))
         return tuple(self.of(z))
 
-    def of(self, z: Outputs, spread: Float[np.ndarray, "network sample sample"] | None = None) -> Parts:
+    def of(
+        self, z: Outputs, spread: Float[np.ndarray, "network sample sample"] | None = None
+    ) -> Parts:
         """Everything, from outputs; or from means of outputs that are Gaussian with a spread, alike for each output.
 
         Args:
@@ -118,8 +120,6 @@ class Reading:
         if task.test_targets is not None and len(task.test_inputs):
             found["test_loss"] = loss(slice(count, None), task.test_targets.T)
         return found
-
-
 
 
 def upper(matrices: Float[np.ndarray, "network joint joint"]) -> Float[np.ndarray, "network pair"]:

@@ -19,7 +19,17 @@ from scalewise.nets._networks import Parameters, ntk_of, traced
 from scalewise.nets._random import normals
 from scalewise.networks import MLP
 
-__all__ = ["Start", "draw", "forward", "look", "moved_along", "ntks", "outputs_of", "rates_of", "unpacked"]
+__all__ = [
+    "Start",
+    "draw",
+    "forward",
+    "look",
+    "moved_along",
+    "ntks",
+    "outputs_of",
+    "rates_of",
+    "unpacked",
+]
 
 Sigma = Callable[[Any], Any]
 Outputs = Float[np.ndarray, "network output sample"]
@@ -134,17 +144,13 @@ def _turned(z: Any) -> Outputs:
 
 
 @partial(jax.jit, static_argnames=("widths", "sigma"))
-def _outputs(
-    parameters: Any, x: Any, *, widths: tuple[int, ...], sigma: Sigma
-) -> tuple[Any, Any]:
+def _outputs(parameters: Any, x: Any, *, widths: tuple[int, ...], sigma: Sigma) -> tuple[Any, Any]:
     z, top = jax.vmap(lambda p: forward(unpacked(p, widths), x, sigma))(parameters)
     # Without hidden layers the inputs enter, the same for all networks.
     return z, jnp.broadcast_to(top, (len(z), *top.shape[-2:]))
 
 
-def ntks(
-    net: MLP, parameters: Any, x: np.ndarray
-) -> Float[np.ndarray, "network joint joint"]:
+def ntks(net: MLP, parameters: Any, x: np.ndarray) -> Float[np.ndarray, "network joint joint"]:
     """The whole NTK of each network."""
     rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], x.dtype)
     found = _ntks(parameters, x, rates, widths=net.widths, sigma=traced(net.activation))

@@ -146,7 +146,10 @@ class Flow:
 
 
 def trained(
-    way: Descent | Flow, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
+    way: Descent | Flow,
+    lesson: Lesson,
+    start: Any,
+    goals: Float[np.ndarray, "network output train"],
 ) -> Any:
     """The parameters of networks after training.
 
@@ -223,7 +226,9 @@ def _force(
     Without a ridge, the errors. With one, what $\sqrt{\sum F^2/\lambda}$ can still move outputs by: in a direction of
     the NTK it is $\sqrt h\,r$, which moves them by $hr/(h+\rho)\le\sqrt h\,r/(2\sqrt\rho)$.
     """
-    z, pull = jax.vjp(lambda p: forward(unpacked(p, shape.widths), x, shape.sigma)[0], start + delta)
+    z, pull = jax.vjp(
+        lambda p: forward(unpacked(p, shape.widths), x, shape.sigma)[0], start + delta
+    )
     e = z - y
     force = rates * pull(e)[0]
     if not shape.ridged:
@@ -245,7 +250,15 @@ def _forces(shape: Shape, start: Any, delta: Any, y: Any, x: Any, rates: Any, ri
 
 @partial(jax.jit, static_argnames="shape")
 def _descended(
-    shape: Shape, start: Any, y: Any, state: Any, x: Any, rates: Any, numbers: Any, eta: Any, count: Any
+    shape: Shape,
+    start: Any,
+    y: Any,
+    state: Any,
+    x: Any,
+    rates: Any,
+    numbers: Any,
+    eta: Any,
+    count: Any,
 ) -> Any:
     momentum, ridge = numbers
 
@@ -264,9 +277,7 @@ def _descended(
 
 
 @partial(jax.jit, static_argnames="shape")
-def _flowed(
-    shape: Shape, start: Any, y: Any, state: Any, x: Any, rates: Any, numbers: Any
-) -> Any:
+def _flowed(shape: Shape, start: Any, y: Any, state: Any, x: Any, rates: Any, numbers: Any) -> Any:
     ridge, end, allowed = numbers
 
     def one(start: Any, y: Any, *state: Any) -> Any:
