@@ -275,10 +275,23 @@ class NTKGP(_Conditioned):
 Algorithm = GradientFlow | GradientDescent | Bayes | LastLayer | NTKGP
 
 
-def described(algorithm: Algorithm) -> dict[str, str]:
-    """An algorithm as attributes of a result: as it was given, and all of it but a rate, which may be ``None``."""
-    rest = replace(algorithm, rate=None) if isinstance(algorithm, GradientDescent) else algorithm
-    return {"algorithm": repr(algorithm), "algorithm_but_rate": repr(rest)}
+def described(algorithm: Algorithm) -> dict[str, object]:
+    """An algorithm as attributes of a result.
+
+    Returns:
+        ``algorithm`` as it was given; ``algorithm_but_rate``, since a rate of ``None`` is a number too; and whether
+        training goes ``to_the_end``, where the leading order has forgotten the rate.
+    """
+    descends = isinstance(algorithm, GradientDescent)
+    rest = replace(algorithm, rate=None) if descends else algorithm
+    stops = (
+        descends and (algorithm.steps is not None or isinstance(algorithm.rate, Sequence))
+    ) or (isinstance(algorithm, GradientFlow) and not math.isinf(algorithm.time))
+    return {
+        "algorithm": repr(algorithm),
+        "algorithm_but_rate": repr(rest),
+        "to_the_end": int(not stops),
+    }
 
 
 def _per(units: Units, targets: int) -> float:

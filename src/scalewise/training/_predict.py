@@ -28,8 +28,8 @@ from scalewise.training._kernel import (
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_samples, of_tests
 from scalewise.training._routes import beyond, chosen
-from scalewise.training._task import check_task
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
+from scalewise.training._task import check_task
 
 __all__ = ["predict_training"]
 

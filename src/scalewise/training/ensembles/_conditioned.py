@@ -1,6 +1,7 @@
 r"""Networks whose last layer is known given the others: trained alone, or drawn from the posterior.
 
-Given the hidden layers outputs are Gaussian with covariance $\delta_{ij}\widehat G$. Training the last layer at rates
+Given the hidden layers outputs are Gaussian with covariance $\delta_{ij}\widehat G$. Training the last layer at
+rates
 equal to its variances leads to $m=\widehat G_{\cdot\mathcal A}\widehat G_{\mathcal{AA}}^{-1}y$ with what is left of
 $\widehat G$ as covariance, and nothing of it has to be drawn. The posterior is a mixture of the same Gaussians, in
 which each drawing of the hidden layers counts as much as it finds the targets probable.

@@ -103,7 +103,7 @@ def trained_ensembles(
     R = _mean_response(curriculum, known, count)
     reading = Reading(task, R, (R @ task.targets).T)
     group = _Group(net, task, algorithm, curriculum, reading, control, dtype, changes)
-    parts = list(reading.names) + ["spread"]
+    parts = [*reading.names, "spread"]
     samples = len(task.all_inputs)
     joint = samples * net.output_dim
     size = 7 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2

@@ -40,6 +40,7 @@ from scalewise.training.ensembles._conditioned import conditioned_ensemble
 from scalewise.training.ensembles._ensembles import Control, Pilot, pilot, trained_ensembles
 from scalewise.training.ensembles._estimates import ESTIMATORS, Estimate, Means, Source, Weighted
 from scalewise.training.ensembles._reading import Reading
+from scalewise.training.ensembles._training import CLOSE
 
 __all__ = ["measure_training"]
 
@@ -106,15 +107,16 @@ def measure_training(
         A Dataset, float64, over ``output``, ``output_1``, ``test``, ``test_1``, ``train``, ``sample``, ``sample_1``
         (training samples, then tests): ``output_mean``, ``output_covariance``, ``variance``, ``bias``,
         ``test_loss``, ``test_error``, ``train_loss``, ``ntk_change`` and, of `Bayes`, ``log_evidence``; each with
-        its standard error ``<name>_sem``. All but those of `Bayes` are unbiased at a width. Attributes tell ``rate``,
-        ``control``, ``effective_networks`` of `Bayes`, and what was left out and why.
+        its standard error ``<name>_sem``. All but those of `Bayes` are unbiased at a width. Attributes tell
+        ``rate``, ``control``, ``effective_networks`` of `Bayes`, and what was left out and why.
 
     Raises:
         ValueError: If an argument breaks its rule, the task does not fit the network, a network diverges or has not
             converged (the message tells the residual and the steps that it would take), the weights of a posterior
             rest on fewer than 100 networks, or `store` holds a run with other arguments.
 
-    Source: PDLT (7.11), (10.33), (10.44)-(10.49), (6.57), (6.64), measured; NTKGP: He, Lakshminarayanan & Teh (2020).
+    Source: PDLT (7.11), (10.33), (10.44)-(10.49), (6.57), (6.64), measured; NTKGP: He, Lakshminarayanan & Teh
+    (2020).
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -141,6 +143,7 @@ def measure_training(
         "seed": seed,
         "dtype": dtype,
         "control": str(control),
+        "residual": 0.0 if isinstance(algorithm, LastLayer | Bayes) else CLOSE[dtype],
         "random_numbers": generator(),
         "widths": [] if widths is None else sorted(widths),
         "inputs": digest_of(task.inputs),
@@ -253,7 +256,8 @@ def _effective(source: Weighted) -> float:
     """How many networks a posterior rests on; refused if they are few."""
     if not source.effective >= EFFECTIVE:
         raise ValueError(
-            f"`networks` must be more for this posterior: of those drawn, {source.effective:.3g} carry all the weight, "
+            f"`networks` must be more for this posterior: of those drawn, {source.effective:.3g} carry all "
+            "the weight, "
             f"and {EFFECTIVE} are needed. Draw more, or take wider networks, fewer training samples or a larger "
             "`noise_variance`."
         )

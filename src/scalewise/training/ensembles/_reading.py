@@ -7,7 +7,8 @@ to know:
 - *free*: $\zeta=z_0-R\,z_{0,\mathcal A}$ of the network before training. Its last weights and their negatives are
   equally likely, so $\mathbb E[\zeta]=0$ for every fixed matrix $R$, and given the hidden layers its covariance is
   $(1,-R)\,\widehat G\,(1,-R)^T\delta_{ij}$: both exact at any width.
-- *linear*: the outputs that training would lead to if the NTK of this very network stayed as it is. Their means come
+- *linear*: the outputs that training would lead to if the NTK of this very network stayed as it is. Their means
+  come
   from many more networks that nobody trains, with the free control once more.
 """
 
@@ -51,7 +52,7 @@ class Reading:
     def of(
         self, z: Outputs, spread: Float[np.ndarray, "network sample sample"] | None = None
     ) -> Parts:
-        """Everything, from outputs; or from means of outputs that are Gaussian with a spread, alike for each output.
+        """Everything, from outputs; or from means of Gaussian outputs with a spread, alike for each output.
 
         Args:
             z: On all samples.

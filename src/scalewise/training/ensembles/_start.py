@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -78,7 +79,7 @@ def _each(net: MLP, of_bias: Sequence[float], of_weight: Sequence[float]) -> np.
 def unpacked(packed: Any, widths: tuple[int, ...]) -> Parameters:
     """Weights and biases of one network, from all its parameters in a row."""
     weights, biases, offset = [], [], 0
-    for below, n in zip(widths, widths[1:], strict=False):
+    for below, n in pairwise(widths):
         weights.append(packed[offset : offset + n * below].reshape(n, below))
         biases.append(packed[offset + n * below : offset + n * (below + 1)])
         offset += n * (below + 1)

@@ -223,8 +223,8 @@ def _force(
 ) -> tuple[Any, Any]:
     r"""$F$ of one network, and a bound of what is left of the errors of its outputs.
 
-    Without a ridge, the errors. With one, what $\sqrt{\sum F^2/\lambda}$ can still move outputs by: in a direction of
-    the NTK it is $\sqrt h\,r$, which moves them by $hr/(h+\rho)\le\sqrt h\,r/(2\sqrt\rho)$.
+    Without a ridge, the errors. With one, what $\sqrt{\sum F^2/\lambda}$ can still move outputs by: in a
+    direction of the NTK it is $\sqrt h\,r$, which moves them by $hr/(h+\rho)\le\sqrt h\,r/(2\sqrt\rho)$.
     """
     z, pull = jax.vjp(
         lambda p: forward(unpacked(p, shape.widths), x, shape.sigma)[0], start + delta

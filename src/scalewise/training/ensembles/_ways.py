@@ -102,7 +102,8 @@ def _enough(pace: float, dtype: str, to_the_end: bool) -> int:
     expected = math.log(100 / CLOSE[dtype]) / pace
     if to_the_end and expected > MOST_STEPS:
         raise ValueError(
-            f"`algorithm` would take some {expected:.2g} steps to the end, because the largest eigenvalue of the NTK "
+            f"`algorithm` would take some {expected:.2g} steps to the end, because the largest eigenvalue of "
+            "the NTK "
             "is that much larger than what learns slowest. Stop training at a time or after a number of steps, or "
             "give a larger `ridge`."
         )
@@ -127,7 +128,8 @@ def response(
     gain = curriculum.gain(np.maximum(h, 0.0).ravel()).reshape(h.shape)
     if not np.isfinite(gain).all():
         raise ValueError(
-            "`control` must be 'free' or None here: the NTK of a network is singular, and 'linear' needs its inverse."
+            "`control` must be 'free' or None here: the NTK of a network is singular, and 'linear' needs its "
+            "inverse."
         )
     across = ntk[:, :, train]
 
