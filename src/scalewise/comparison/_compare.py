@@ -185,6 +185,8 @@ def _common(
 ) -> list[str]:
     ours, theirs = _with(predicted, "bias"), _with(ensemble, "sem")
     both = [name for name in ours if name in theirs]
+    if ensemble.attrs["kind"] == _trained.ENSEMBLE and observables is None:
+        both = [name for name in both if _trained.says_something(predicted, name)]
     if observables is None:
         if not both:
             raise ValueError(

@@ -87,7 +87,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
             unit = most / parameter if correction else _largest(value)
             error = _error_spread_out(theory, name)
             found |= _with_companions(theory, name, name, dims, value, error, intercept * unit)
-        if correction:
+        if correction and correction not in found:
             data = theory[correction]
             size = most * (slope if name in OUTCOMES else intercept)
             found |= _with_companions(
@@ -107,6 +107,11 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
 def doubtful(predicted: xr.Dataset) -> bool:
     """Whether the small parameter is so large that nothing is decided."""
     return not float(predicted["expansion_parameter"]) <= LARGE
+
+
+def says_something(predicted: xr.Dataset, name: str) -> bool:
+    """Whether it is known how large a number is; the loss that training brings to 0 has no size to neglect."""
+    return bool(predicted[name].values.any() or predicted[f"{name}_bias"].values.any())
 
 
 def distinct(dims: Sequence[str], shape: Sequence[int]) -> Bool[np.ndarray, "..."]:
@@ -187,10 +192,12 @@ def _warn(epsilon: float, hidden: Sequence[int]) -> None:
 
 def _corrections(theory: xr.Dataset) -> dict[str, str]:
     """What there is at a finite width, with the coefficient of 1/n of it that the theory holds, if it does."""
-    found = {name: "" for name, row in OUTCOMES.items() if name in theory and not row.order}
-    found |= {
-        row.corrects: name for name, row in OUTCOMES.items() if name in theory and row.corrects
-    }
+    own = {row.corrects: name for name, row in OUTCOMES.items() if name in theory and row.corrects}
+    found = {
+        name: own.get(row.corrected_as, "")
+        for name, row in OUTCOMES.items()
+        if name in theory and not row.order
+    } | own
     order = list(OUTCOMES)
     return dict(
         sorted(

@@ -8,8 +8,9 @@ from jaxtyping import Float
 
 from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
-from scalewise.training._algorithms import GradientDescent, described
+from scalewise.training._algorithms import GradientDescent
 from scalewise.training._asked import Arrays, Asked, Found
+from scalewise.training._described import described
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._spectrum import Spectrum
@@ -79,7 +80,7 @@ def as_dataset(
         if name in more.errors:
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
             variables[f"{name}_error"] = xr.Variable(variables[name].dims, more.errors[name], attrs)
-    coords: dict[str, object] = dict(more.coords)
+    coords: dict[str, object] = {dim: list(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times
     if "log_evidence_slope" in variables:

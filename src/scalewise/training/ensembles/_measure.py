@@ -31,9 +31,10 @@ from scalewise.training._algorithms import (
     GradientDescent,
     GradientFlow,
     LastLayer,
-    described,
+    Projectors,
 )
 from scalewise.training._asked import Asked
+from scalewise.training._described import described
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._task import check_task
 from scalewise.training.ensembles._conditioned import conditioned_ensemble
@@ -245,6 +246,11 @@ def _plan(
         )
         read = (lambda sums: Weighted(sums[0], level)) if weighted else Means
         return reading, [(ensemble, 1)], read
+    if isinstance(algorithm, Projectors):
+        raise ValueError(
+            "`algorithm` must say how networks are trained; Projectors say only where training ends. Take "
+            "GradientDescent, GradientFlow or TwoStepNewton."
+        )
     check_has_slope(net.activation)
     reading, ensembles = trained_ensembles(
         net, task, algorithm, known, control=control, dtype=dtype, changes=changes

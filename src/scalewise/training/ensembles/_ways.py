@@ -12,7 +12,14 @@ from jaxtyping import Float
 
 from scalewise.networks import MLP
 from scalewise.tasks import Task
-from scalewise.training._algorithms import NTKGP, Algorithm, GradientDescent, GradientFlow
+from scalewise.training._algorithms import (
+    NTKGP,
+    Algorithm,
+    GradientDescent,
+    GradientFlow,
+    TwoStepNewton,
+)
+from scalewise.training.ensembles._newton import Newton
 from scalewise.training.ensembles._start import Start
 from scalewise.training.ensembles._training import CLOSE, Descent, Flow, Lesson, trained
 
@@ -35,12 +42,14 @@ class Curriculum:
     """
 
     lesson: Lesson
-    way: Descent | Flow
+    way: Descent | Flow | Newton
     gain: Callable[[np.ndarray], np.ndarray]
     noise_variance: float
 
     def train(self, start: Start) -> Any:
         """The parameters after training."""
+        if isinstance(self.way, Newton):
+            return self.way.train(self.lesson, start.parameters, start.goals)
         return trained(self.way, self.lesson, start.parameters, start.goals)
 
 
@@ -69,10 +78,13 @@ def plan(
     noise = algorithm.noise_variance
     if isinstance(algorithm, NTKGP):
         algorithm = GradientFlow(ridge=noise)
+    x = task.inputs.astype(dtype)
+    if isinstance(algorithm, TwoStepNewton):
+        lesson = Lesson(net, x, 0.0, scale, to_the_end=True)
+        return Curriculum(lesson, Newton(steps=2), lambda at: algorithm.filter(at).gain[0], noise)
     if not isinstance(algorithm, GradientFlow | GradientDescent):
         raise TypeError(f"{type(algorithm).__name__} does not train by gradients.")
     ridge, size = algorithm.ridge, task.targets.size
-    x = task.inputs.astype(dtype)
     slowest = ridge or float(h[h > 1e-9 * h.max()].min())
     per = size if algorithm.loss_units == "mean" else 1
     if isinstance(algorithm, GradientFlow):
