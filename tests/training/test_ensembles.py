@@ -89,7 +89,7 @@ def by_hand(net, layers, force):
         return jacobian(list(unpacked(p)), x)
 
     end = force(flat, look, np.concatenate(rates))
-    (before, J0), (after, J1) = look(flat, X), look(end, X)
+    (_, J0), (after, J1) = look(flat, X), look(end, X)
     r = np.concatenate(rates)
     H = [np.einsum("aip,bjp,p->ijab", J, J, r) for J in (J0, J1)]
     return after[3:].T, H[1] - H[0]
@@ -170,10 +170,6 @@ def test_every_algorithm_is_a_plain_loop() -> None:
         for name, value in expected.items():
             off = np.abs(found[name].values - value).max()
             wrong += [] if off < close * max(1, np.abs(value).max()) else [(algorithm, name, off)]
-        wide = sw.measure_training(
-            NET, TASK, algorithm, networks=2, seed=5, control=None, observables=SOME
-        )
-        assert set(wide.data_vars) == set(found.data_vars)
     assert wrong == []
 
 
@@ -217,53 +213,53 @@ def test_controls_change_no_mean_and_make_it_surer() -> None:
 
 
 def test_standard_errors_are_those_of_repetitions() -> None:
-    """Over 60 small ensembles; a standard deviation of 60 is known to a tenth."""
+    """Over 24 small ensembles, each with several numbers."""
     wrong = []
     net = sw.MLP(2, 12, "tanh", input_dim=3, output_dim=2, C_b=0.1)
     for algorithm, control in (
-        (GradientDescent(0.1, 8), None),
         (GradientDescent(0.1, 8), "free"),
         (GradientDescent(0.1, 8), "linear"),
         (LastLayer(), None),
-        (Bayes(0.3), None),
+        (Bayes(1.0), None),
     ):
         runs = [
-            sw.measure_training(net, TASK, algorithm, networks=200, seed=s, control=control)
-            for s in range(60)
+            sw.measure_training(net, TASK, algorithm, networks=150, seed=s, control=control)
+            for s in range(24)
         ]
         for name in ("output_mean", "variance", "test_loss"):
             values = np.stack([run[name].values for run in runs])
             sems = np.sqrt(np.mean([run[f"{name}_sem"].values ** 2 for run in runs], axis=0))
             ratio = np.sqrt(np.mean(values.var(axis=0, ddof=1) / sems**2))
-            wrong += [] if 0.75 < ratio < 1.3 else [(algorithm, control, name, ratio)]
+            wrong += [] if 0.7 < ratio < 1.4 else [(algorithm, control, name, ratio)]
     assert wrong == []
 
 
 def wishart(n):
     """Mean and covariance of a linear network of one hidden layer whose last layer is trained; exact."""
     K = 1.4 * (1.4 / 3 * X @ X.T)
-    A, B = slice(3), slice(3, None)
+    A, B = slice(2), slice(3, None)
     R = np.linalg.solve(K[A, A], K[A, B]).T
     S = K[B, B] - R @ K[A, B]
-    quadratic = Y.T @ np.linalg.solve(K[A, A], Y)
-    between = np.eye(2) * (n - 3) / n + quadratic / (n - 4)
-    return (R @ Y).T, np.einsum("ij,ab->ijab", between, S), quadratic, S
+    quadratic = Y[:2].T @ np.linalg.solve(K[A, A], Y[:2])
+    between = np.eye(2) * (n - 2) / n + quadratic / (n - 3)
+    return (R @ Y[:2]).T, np.einsum("ij,ab->ijab", between, S), quadratic, S
 
 
 def test_the_last_layer_of_a_linear_network_is_exact() -> None:
     net = sw.MLP(2, 12, "linear", input_dim=3, output_dim=2, C_b=0.0, C_W=1.4)
     mean, covariance, quadratic, S = wishart(12)
-    found = sw.measure_training(net, TASK, LastLayer(), networks=20_000, dtype="float64")
+    task = sw.Task(X[:2], Y[:2], test_inputs=X[3:])
+    found = sw.measure_training(net, task, LastLayer(), networks=8_000, dtype="float64")
     for name, expected in {"output_mean": mean, "output_covariance": covariance}.items():
         z = (found[name].values - expected) / found[f"{name}_sem"].values
         assert np.abs(z).max() < 4.5
     slopes = sw.measure_training(
-        net, TASK, LastLayer(), networks=20_000, dtype="float64", widths=[24, 48, 96]
+        net, task, LastLayer(), networks=8_000, dtype="float64", widths=[24, 48, 96]
     )
-    between = quadratic - 3 * np.eye(2)
-    # The neglected order, cubic in 1/n: its coefficient is 64 of the quadratic form, times 1/24 + 1/48 + 1/96.
+    between = quadratic - 2 * np.eye(2)
+    # The neglected order, cubic in 1/n, has 9 times the quadratic form, times 1/24/48 + 1/24/96 + 1/48/96.
     off = slopes.output_covariance_nlo.values - np.einsum("ij,ab->ijab", between, S)
-    allowed = 64 * np.einsum("ij,ab->ijab", np.abs(quadratic), np.abs(S)) * 3.5 / 48**2
+    allowed = 9 * np.einsum("ij,ab->ijab", np.abs(quadratic), np.abs(S)) * 3.5 / 48**2
     assert (np.abs(off) < 4.5 * slopes.output_covariance_nlo_sem.values + allowed).all()
     assert "ntk_change" not in slopes
     assert slopes.attrs["extrapolation_degree"] == 2
@@ -273,7 +269,7 @@ def test_the_posterior_of_a_linear_network_has_its_first_correction() -> None:
     """One hidden layer, no noise: mean_1 = 0, cov_1 = (y K⁻¹ y - N_A) cov, and the log evidence."""
     task = sw.Task(X[:2], [0.7, -0.4], test_inputs=X[3:])
     net = sw.MLP(2, 100, "linear", input_dim=3, output_dim=1, C_b=0.0, C_W=1.4)
-    found = sw.measure_training(net, task, Bayes(), networks=100_000, dtype="float64")
+    found = sw.measure_training(net, task, Bayes(), networks=40_000, dtype="float64")
     leading = sw.predict_training(net, task, Bayes())
     K = 1.4 * (1.4 / 3 * X[:2] @ X[:2].T)
     a = np.array([0.7, -0.4]) @ np.linalg.solve(K, [0.7, -0.4])
@@ -287,7 +283,7 @@ def test_the_posterior_of_a_linear_network_has_its_first_correction() -> None:
         abs(found.output_mean.values - leading.output_mean.values).max()
         < 4 * found.output_mean_sem.max()
     )
-    assert 1e4 < found.attrs["effective_networks"] <= 1e5
+    assert 4e3 < found.attrs["effective_networks"] <= 4e4
 
 
 def test_wide_networks_learn_what_the_leading_order_says() -> None:
