@@ -173,6 +173,16 @@ def test_every_algorithm_is_a_plain_loop() -> None:
     assert wrong == []
 
 
+def test_networks_that_have_converged_are_left_alone() -> None:
+    """Run after run to the bit, though they finish at different times and others go on."""
+    task = sw.Task(X[:3], Y, test_inputs=X[3:])
+    options = {"networks": 60, "dtype": "float64", "control": None}
+    runs = [sw.measure_training(NET, task, GradientFlow(), **options) for _ in range(6)]
+    for run in runs:
+        xr.testing.assert_identical(run, runs[0])
+        assert run.train_loss.values.max() < 1e-12
+
+
 def test_the_same_seed_gives_the_same_numbers_whatever_the_batches() -> None:
     wrong = []
     for algorithm in (GradientDescent(), GradientFlow(1.0), NTKGP(0.1), LastLayer(), Bayes(0.5)):

@@ -172,7 +172,8 @@ def trained(
         left, done = np.asarray(left, np.float64), done + min(CHUNK, way.steps - done)
         if not np.isfinite(left[open_]).all() or left[open_].max() > 1e6 * lesson.scale:
             raise _diverged(lesson, open_ & ~(left <= 1e6 * lesson.scale))
-        open_ &= ~over & ~(lesson.to_the_end & (left <= close))
+        # A new array: JAX may be reading the old one still.
+        open_ = open_ & ~over & ~(lesson.to_the_end & (left <= close))
         if 2 * done <= way.steps:
             half = (done, left)
         late = (left > close) & (open_ | over)
