@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._ensemble import Ensemble
+from scalewise.nets._ensemble import Ensemble, Kind
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import traced
 from scalewise.nets._sampler import (
@@ -62,7 +62,7 @@ def conditioned_ensemble(
     n, joint = net.hidden_widths, len(metric) * net.output_dim
     floats = 6 * len(metric) * sum(n) + 14 * joint**2
     name = f"conditioned-{'-'.join(map(str, n))}"
-    sums = dict.fromkeys(names, MeanSums)
+    sums: dict[str, Kind] = dict.fromkeys(names, MeanSums)
     return reading, Ensemble(name, group.draw, sums, (STREAM, *n), 8 * floats), level
 
 

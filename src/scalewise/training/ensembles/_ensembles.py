@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.nets._devices import filled, on_host
-from scalewise.nets._ensemble import LARGEST_BATCH, Ensemble
+from scalewise.nets._ensemble import LARGEST_BATCH, Ensemble, Kind
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
@@ -108,7 +108,7 @@ def trained_ensembles(
     joint = samples * net.output_dim
     size = 7 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2
     most = TOGETHER if on_host() else LARGEST_BATCH
-    sums = dict.fromkeys([*parts, *(["ntk_change"] if changes else [])], MeanSums)
+    sums: dict[str, Kind] = dict.fromkeys([*parts, *["ntk_change"][: int(changes)]], MeanSums)
     name = f"trained-{'-'.join(map(str, net.hidden_widths))}"
     found = [(Ensemble(name, group.trained, sums, _stream(net, 1), size, most), 1)]
     if control == "linear":

@@ -132,7 +132,7 @@ def measure_training(
     check_task(asked)
     check_inputs(net, task.all_inputs)
     names, left_out = _chosen(observables, asked)
-    shapes = (net,) if widths is None else check_widths(net, widths)
+    shapes = [one.branch for one in ((net,) if widths is None else check_widths(net, widths))]
     pilots = [pilot(shape, task, seed=seed, dtype=dtype) for shape in shapes]
     taken, rates = _with_rate(algorithm, pilots[-1], task)
     attributes = {

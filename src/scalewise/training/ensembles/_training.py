@@ -106,10 +106,10 @@ class Descent:
         eta = np.zeros(CHUNK, lesson.dtype)
         eta[:count] = np.resize(np.array(self.rates), first + count)[first:]
         numbers = np.array([self.momentum, lesson.ridge], lesson.dtype)
-        *state, left = _descended(
+        delta, velocity, left = _descended(
             lesson.shape, start, y, state, lesson.x, lesson.rates, numbers, eta, count
         )
-        return tuple(state), left, np.full(len(y), done + count >= self.steps)
+        return (delta, velocity), left, np.full(len(y), done + count >= self.steps)
 
 
 @dataclass(frozen=True)
