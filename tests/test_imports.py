@@ -69,8 +69,6 @@ def test_imports_point_up() -> None:
             assert RANK[other] < RANK[here], f"{path.relative_to(ROOT)} imports scalewise.{other}"
     # The test sees imports at all: these three are the spine.
     assert {("theory", "gaussian"), ("nets", "networks"), ("networks", "critical")} <= seen
-    # What is predicted of trained networks is evidence only if no network has a part in it.
-    assert {other for here, other in seen if here == "training"} & {"nets", "limits"} == set()
 
 
 # What another library imports for whoever calls these.
@@ -181,6 +179,37 @@ def test_no_file_is_imported_by_what_it_imports() -> None:
         names = [str(path.relative_to(ROOT)) for path in error.args[1]]
         raise AssertionError(f"These files import each other: {names}") from None
     assert edges[ROOT / "theory" / "_predict.py"]
+
+
+# What a prediction and an ensemble of trained networks are both made of: algorithms as data, and the tables.
+MEETING = {
+    "_algorithms.py",
+    "_newton.py",
+    "_asked.py",
+    "_described.py",
+    "_filters.py",
+    "_generalisation.py",
+}
+MEETING |= {"_outcomes.py", "_task.py"}
+
+
+def test_what_is_predicted_and_what_is_trained_meet_nowhere() -> None:
+    """What is predicted of trained networks is evidence only if no network has a part in it, and conversely."""
+    training, ensembles = ROOT / "training", ROOT / "training" / "ensembles"
+    for path in training.rglob("*.py"):
+        read = files_imported(path, late=True) - {training / "__init__.py"}
+        if ensembles in path.parents:
+            met = {p.name for p in read if training in p.parents and ensembles not in p.parents}
+            assert met <= MEETING, f"{path.name} is of an ensemble and reads {met - MEETING}"
+            wrong = {p for p in read if room(p) in ("theory", "limits")}
+        else:
+            wrong = {p for p in read if room(p) in ("nets", "limits") or ensembles in p.parents}
+        assert wrong == set(), f"{path.relative_to(ROOT)} imports {wrong}"
+    for name in MEETING:
+        assert {room(p) for p in files_imported(training / name, late=True)} & {
+            "theory",
+            "nets",
+        } == set()
 
 
 SUB_ROOMS = [

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scalewise.theory import predict
     from scalewise.theory.information import optimal_depth
     from scalewise.training import predict_training
+    from scalewise.training.ensembles import measure_training
 
 # Where each name lives. What is not used is not imported: networks need JAX and the adapters frameworks of their
 # own, which are extras, and exponents need nothing at all. A name whose extra is not installed says so when it is
@@ -42,6 +43,7 @@ _HOME = {
     "criticality": "critical",
     "load_inputs": "data",
     "measure": "nets",
+    "measure_training": "training.ensembles",
     "optimal_depth": "theory.information",
     "predict": "theory",
     "predict_training": "training",
@@ -76,6 +78,7 @@ __all__ = [
     "limits",
     "load_inputs",
     "measure",
+    "measure_training",
     "nets",
     "networks",
     "optimal_depth",

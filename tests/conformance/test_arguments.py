@@ -35,6 +35,7 @@ ROOMS = (
     "scaling.polyhedron",
     "scaling.shallow",
     "training",
+    "training.ensembles",
     "limits",
     "limits.learning",
     "limits.linear",

@@ -1,0 +1,74 @@
+"""Breaks of networks that are really trained, and of what they are compared with."""
+
+from breaks import row
+
+TRAINED = "tests/training/test_ensembles.py"
+LOOP = f"{TRAINED}::test_every_algorithm_is_a_plain_loop"
+CONTROLS = f"{TRAINED}::test_controls_change_no_mean_and_make_it_surer"
+LINEAR = f"{TRAINED}::test_the_last_layer_of_a_linear_network_is_exact"
+BAYES = f"{TRAINED}::test_the_posterior_of_a_linear_network_has_its_first_correction"
+WIDTH = "tests/training/test_compare_trained.py::test_a_width_adds_what_the_table_says"
+
+of_training = row("training/ensembles/_training.py", LOOP)
+of_newton = row("training/ensembles/_newton.py", LOOP)
+of_reading = row("training/ensembles/_reading.py", CONTROLS)
+of_conditioned = row("training/ensembles/_conditioned.py", LINEAR)
+of_estimates = row("training/ensembles/_estimates.py", LOOP)
+of_comparison = row("comparison/_trained.py", WIDTH)
+
+MUTANTS = (
+    of_training(
+        "descent: without momentum",
+        "velocity = move = momentum * velocity + move",
+        "velocity = move",
+    ),
+    of_training(
+        "descent: ridge towards 0 of the weights",
+        "force += ridge * delta",
+        "force += ridge * start",
+    ),
+    of_training("flow: weights of the stages", "2 * first + 3 * second", "3 * first + 2 * second"),
+    of_training(
+        "trained: the old array of who is trained",
+        "open_ = open_ & ~over & ~(lesson.to_the_end",
+        "open_ &= ~over & ~(lesson.to_the_end",
+        f"{TRAINED}::test_networks_that_have_converged_are_left_alone",
+    ),
+    of_newton("newton: one step", "for _ in range(self.steps):", "for _ in range(1):"),
+    of_reading(
+        "free control: variance forgotten",
+        "0.5 * (square**2 - variances).sum(axis=1)",
+        "0.5 * (square**2).sum(axis=1)",
+    ),
+    of_reading(
+        "free control: products with their mean",
+        "twice[:, None, :] - own",
+        "twice[:, None, :]",
+    ),
+    of_conditioned(
+        "last layer: nothing learned of the spread",
+        "spread = G - np.einsum(",
+        "spread = G + 0 * np.einsum(",
+    ),
+    of_conditioned(
+        "posterior: every drawing counts the same",
+        "w = np.exp(evidence - self.level)[:, None]",
+        "w = np.exp(0 * evidence)[:, None]",
+        BAYES,
+    ),
+    of_estimates(
+        "covariance: mean as if it were known",
+        "away[a] * away[b] + source.covariance_of_mean()",
+        "away[a] * away[b]",
+    ),
+    of_comparison(
+        "width: coefficient undivided",
+        "value = value + theory[own].values / n",
+        "value = value + theory[own].values",
+    ),
+    of_comparison(
+        "width: bias of the wrong order",
+        "size = epsilon * _largest(theory[own].values) / n",
+        "size = epsilon * _largest(theory[own].values)",
+    ),
+)

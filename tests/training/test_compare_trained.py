@@ -1,0 +1,150 @@
+"""Property, agreement: predictions and ensembles of trained networks, held against one another."""
+
+import re
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from scalewise.training import GradientDescent, GradientFlow
+
+X = np.array(
+    [[1.5, 0.3, -0.4], [-0.2, 1.6, 0.5], [0.4, -0.8, 1.4], [0.9, 1.0, 0.2], [-0.9, 0.5, 1.2]]
+)
+Y = np.array([[1.0, -0.3], [-0.6, 0.8], [0.4, 0.7]])
+TASK = sw.Task(X[:3], Y, test_inputs=X[3:], test_targets=[[0.3, 0.2], [-0.5, 0.9]])
+
+
+def network(width, activation="tanh"):
+    return sw.MLP(
+        3,
+        width,
+        activation,
+        input_dim=3,
+        output_dim=2,
+        C_b=0.1,
+        C_W=1.4,
+        lambda_b=0.5,
+        lambda_W=1.0,
+    )
+
+
+NET = network(64)
+
+
+@pytest.fixture(scope="module")
+def theory():
+    return sw.predict_training(NET, TASK, GradientDescent(), observables="all")
+
+
+def test_a_width_adds_what_the_table_says(theory) -> None:
+    finite = sw.at_width(theory, 96)
+    n = 96
+    epsilon = float(theory.learning_parameter) / n
+    assert finite.attrs["hidden_widths"] == [96, 96]
+    assert float(finite.expansion_parameter) == pytest.approx(epsilon)
+    between = np.einsum("ij,ab->ijab", np.eye(2), theory.output_covariance.values)
+    pairs = {
+        "output_mean": theory.output_mean + theory.output_mean_nlo / n,
+        "bias": theory.bias + theory.output_mean_nlo / n,
+        "output_covariance": between + theory.output_covariance_nlo.values / n,
+        "variance": theory.variance.values + theory.variance_nlo.values / n,
+        "test_loss": theory.test_loss + theory.test_loss_nlo / n,
+        "ntk_change": theory.ntk_change_nlo / n,
+    }
+    for name, value in pairs.items():
+        assert np.allclose(finite[name], value, rtol=1e-12), name
+    for name in ("output_mean", "ntk_change"):
+        largest = np.abs(theory[f"{name}_nlo"].values).max()
+        assert np.allclose(finite[f"{name}_bias"], epsilon * largest / n)
+    assert np.allclose(finite.test_error_bias if "test_error" in finite else 0, 0)
+    assert finite.output_covariance.dims == ("output", "output_1", "test", "test_1")
+
+
+def test_pairs_that_do_not_belong_together_are_refused(theory) -> None:
+    def measured(task=TASK, algorithm=None, net=NET, **options):
+        given = algorithm or GradientDescent(theory.attrs["rate"])
+        return sw.measure_training(net, task, given, networks=20, **options)
+
+    other = sw.Task(X[:3], Y + 0.1, test_inputs=X[3:], test_targets=TASK.test_targets)
+    moved = sw.Task(X[:3], Y, test_inputs=X[3:] + 0.1, test_targets=TASK.test_targets)
+    stopped = sw.predict_training(NET, TASK, GradientDescent(steps=9), observables="all")
+    leading = sw.predict_training(NET, TASK, GradientDescent())
+    timed = sw.predict_training(NET, TASK, GradientFlow(), times=[0.0, 1.0])
+    cases = [
+        (theory, measured(other), "training targets are not the same"),
+        (theory, measured(moved), "test inputs are not the same"),
+        (theory, measured(algorithm=GradientFlow(1.0)), "different algorithms"),
+        (theory, measured(algorithm=GradientDescent(0.1, 5)), "different algorithms"),
+        (theory, measured(algorithm=GradientDescent(0.05)), "different rates"),
+        (stopped, measured(algorithm=GradientDescent(steps=9)), "different rates"),
+        (theory, measured(net=network(64, "sin")), "`activation` is tanh"),
+        (theory, sw.measure(NET, X, networks=10, observables="kernel"), "both of trained ones"),
+        (sw.predict(NET, X, observables="kernel"), measured(), "both of trained ones"),
+        (leading, measured(), "has no `learning_parameter`"),
+        (timed, measured(algorithm=GradientFlow()), "several times"),
+    ]
+    wrong = []
+    for one, seen, words in cases:
+        try:
+            sw.compare(one, seen)
+            wrong.append((words, "taken"))
+        except ValueError as error:
+            wrong += [] if re.search(words, str(error)) else [(words, str(error))]
+    assert wrong == []
+    with pytest.raises(ValueError, match="`observables`"):
+        sw.compare(theory, measured(), observables=["kernel"])
+    with pytest.raises(ValueError, match="at a single width: measure with several"):
+        sw.compare(theory, measured(), observables=["output_mean_nlo"])
+
+
+def test_where_the_expansion_ends_there_is_no_verdict(theory) -> None:
+    narrow = network(16)
+    seen = sw.measure_training(narrow, TASK, GradientDescent(0.1), networks=30, control="free")
+    theory = sw.predict_training(NET, TASK, GradientDescent(0.1), observables="all")
+    with pytest.warns(UserWarning, match="no verdict is given. Take wider networks"):
+        outcome = sw.compare(theory, seen)
+    assert outcome.passed is None
+    assert "without a verdict" in str(outcome)
+    assert outcome.to_dict()["passed"] is None
+
+
+@pytest.mark.optimised
+def test_order_one_over_n_is_what_trained_networks_do(theory) -> None:
+    """Mean, covariance between outputs and tests, loss and NTK change, at two widths and extrapolated."""
+    wrong = []
+    for activation in ("tanh", "sin"):
+        predicted = (
+            theory
+            if activation == "tanh"
+            else sw.predict_training(network(64, "sin"), TASK, GradientDescent(), observables="all")
+        )
+        for width in (64, 128):
+            seen = sw.measure_training(
+                network(width, activation), TASK, GradientDescent(), networks=300, seed=width
+            )
+            outcome = sw.compare(predicted, seen)
+            names = set(outcome.summary.observable.values)
+            assert {
+                "output_mean",
+                "output_covariance",
+                "variance",
+                "bias",
+                "test_loss",
+                "ntk_change",
+            } == names
+            assert outcome.summary["count"].sel(observable="output_covariance") == 10
+            wrong += [] if outcome.passed else [(activation, width, str(outcome))]
+            if width == 64:
+                for name in ("output_mean_nlo", "ntk_change_nlo"):
+                    turned = predicted.assign({name: -predicted[name]})
+                    wrong += [] if not sw.compare(turned, seen).passed else [(activation, name)]
+    assert wrong == []
+    seen = sw.measure_training(
+        NET, TASK, GradientDescent(), networks=150, seed=3, widths=[48, 96, 192]
+    )
+    outcome = sw.compare(theory, seen)
+    assert {"output_mean", "output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"} <= set(
+        outcome.summary.observable.values
+    )
+    assert outcome.passed
