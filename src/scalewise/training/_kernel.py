@@ -29,7 +29,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 from scalewise.training._filters import Filter
 from scalewise.training._spectrum import Spectrum
 
-__all__ = ["Ensemble", "Learned", "Posterior", "Unseen", "prior_of", "usable"]
+__all__ = ["Ensemble", "Learned", "Posterior", "Unseen", "growth", "prior_of", "usable"]
 
 Directions = Float[np.ndarray, " direction"]
 Deviation = Float[np.ndarray, "noise sample"]
@@ -145,8 +145,8 @@ def prior_of(found: Spectrum, K: Float[np.ndarray, "sample sample"] | None) -> E
 def _factor(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A lower triangle with as many columns as K has ranks, and the order of samples that it belongs to.
 
-    Complete pivoting stops by itself where rounding begins, so that repeated samples share their randomness. None is
-    several times faster, and leaves the order alone; it does where no pivot is as small.
+    Complete pivoting stops by itself where rounding begins, so that repeated samples share their randomness.
+    No pivoting is several times faster, and leaves the order alone; it does where no pivot is as small.
     """
     potrf, pstrf = get_lapack_funcs(("potrf", "pstrf"), (K,))
     L, failed = potrf(K, lower=1, clean=1)
@@ -261,6 +261,11 @@ def usable(found: Spectrum, filters: Filter) -> Iterator[tuple[np.ndarray, np.nd
     most = 1 / np.sqrt(found.tolerance * found.h[-1])
     for gain, left in zip(*filters, strict=True):
         yield np.where(none & (gain > most), 0.0, gain), left
+
+
+def growth(found: Spectrum, filters: Filter) -> float:
+    """The factor by which a relative error of the kernel may grow in the outputs."""
+    return max(float(gain.max()) for gain, _ in usable(found, filters)) * float(found.h[-1])
 
 
 def _squares(D: np.ndarray, *, diagonal: bool) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,24 +17,27 @@ from scalewise.tasks._losses import known_loss
 from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
+from scalewise.training._cholesky import Factored, factored
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
 from scalewise.training._kernel import (
     Learned,
     Unseen,
     covariance_of_samples,
+    growth,
     mean_of_samples,
     prior_of,
     usable,
 )
 from scalewise.training._outcomes import OUTCOMES
-from scalewise.training._results import as_dataset, of_samples, of_tests
+from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import beyond, chosen
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
 
 __all__ = ["predict_training"]
 
 BLOCK = 1024  # test samples at a time where only variances are kept; no fewer than there are training samples
+_AT_ONCE = {name for name, row in OUTCOMES.items() if "test" in row.dims} | {"log_evidence"}
 EVIDENCE = ("log_evidence", "log_evidence_slope")
 _TO_THE_END = GradientFlow()
 _CALLED = {"ntk": "NTK", "kernel": "kernel"}
@@ -84,8 +88,10 @@ def predict_training(
         ``time``: ``output_mean``, ``output_covariance`` (of one output; outputs are independent),
         ``variance``, ``bias``, ``test_loss`` and ``test_error`` of each test sample, ``train_mean``,
         ``train_covariance``, ``train_variance``, ``train_loss``, ``spectrum`` and, of Bayes, ``log_evidence`` and
-        ``log_evidence_slope``. Exact at infinite width, to the kernels' 1e-10 times what the condition makes of it.
-        Attributes tell ``condition`` and ``rank`` of the kernel that learns, ``jitter`` (always 0),
+        ``log_evidence_slope``. Exact at infinite width, to what the condition makes of rounding and of the kernels'
+        own error. Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and
+        ``rank`` of the kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training
+        may make of the 1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
         ``noise_variance``, ``rate`` and ``maximal_rate``, and what was left out and why.
 
     Raises:
@@ -111,7 +117,14 @@ def predict_training(
     blocks = _kernels(asked, whole="output_covariance" in names)
     first, count = next(blocks), len(task.inputs)
     H = first.learns[:count, :count]
-    found = spectrum(H, f"{_CALLED[algorithm.learns_with]} of the training samples")
+    called = f"{_CALLED[algorithm.learns_with]} of the training samples"
+    if algorithm.is_posterior and _AT_ONCE.issuperset(names):
+        quick = factored(H, task.targets, algorithm.noise_variance)
+        if quick is not None:
+            data = _conditioned(asked, quick, chain([first], blocks), names)
+            numerics = of_numerics(asked, quick.condition, quick.rank, quick.condition)
+            return as_dataset(asked, numerics, data, beyond(asked, choice), left_out)
+    found = spectrum(H, called)
     filters = algorithm.filter(found.h, times, targets=task.targets.size)
     if np.isinf(filters.gain).any() and untaught(found, task.targets):
         refuse_singular(H, task.targets, found.rank, _remedy(algorithm))
@@ -129,12 +142,15 @@ def predict_training(
     if _is_about("train", names):
         data |= of_samples(asked, *_on_samples(learned, filters, names))
     if _is_about("test", names):
-        parts = [_on_tests(learned, filters, k, task, names) for k in (first, *blocks)]
+        parts = [_on_tests(learned, filters, k, task, names) for k in chain([first], blocks)]
         mean = np.concatenate([part[0] for part in parts], axis=-1)
         spread = [part[1] for part in parts if part[1] is not None]
         data |= of_tests(asked, mean, np.concatenate(spread, axis=-1) if spread else None)
     kept = {name: data[name] for name in names if name in data}
-    return as_dataset(asked, found, kept, beyond(asked, choice), left_out)
+    numerics = of_numerics(
+        asked, *found.with_diagonal(_diagonal(algorithm)), growth(found, filters), found.h
+    )
+    return as_dataset(asked, numerics, kept, beyond(asked, choice), left_out)
 
 
 def _check(asked: Asked) -> None:
@@ -154,6 +170,13 @@ def _check(asked: Asked) -> None:
         )
     if times is not None and (not times.size or times.min() < 0):
         raise ValueError("`times` must hold at least one time, and none below 0.")
+
+
+def _diagonal(algorithm: Algorithm) -> float:
+    """What an algorithm adds to the diagonal of the kernel that learns."""
+    if isinstance(algorithm, GradientFlow | GradientDescent):
+        return algorithm.ridge
+    return algorithm.noise_variance
 
 
 def _remedy(algorithm: Algorithm) -> str:
@@ -197,6 +220,26 @@ def _evidence(asked: Asked, found: Spectrum) -> Arrays:
         "log_evidence": np.array(evidence_of(found, y, noise)),
         "log_evidence_slope": last_slopes(found, y, noise, C_b=net.C_b[-1], C_W=net.C_W[-1]),
     }
+
+
+def _conditioned(
+    asked: Asked, found: Factored, blocks: Iterable[_Kernels], names: Sequence[str]
+) -> Arrays:
+    """What of a posterior needs no spectrum."""
+    task, count = asked.task, len(asked.task.targets)
+    data: Arrays = {"log_evidence": np.array(found.log_evidence)}
+    if _is_about("test", names):
+        parts = []
+        for kernels in blocks:
+            own = kernels.learns[count:, count:]
+            known = _twins(task.inputs, task.test_inputs[kernels.block])
+            if asked.algorithm.noise_variance:
+                known = np.full_like(known, -1)
+            whole = own if "output_covariance" in names else np.diag(own)
+            parts.append(found.tests(kernels.learns[:count, count:], whole, known, task.targets))
+        mean, spread = (np.concatenate(part, axis=-1)[None] for part in zip(*parts, strict=True))
+        data |= of_tests(asked, mean, spread if _takes_spread("test", names) else None)
+    return {name: data[name] for name in names}
 
 
 def _on_samples(learned: Learned, filters: Filter, names: Sequence[str]) -> Moments:
