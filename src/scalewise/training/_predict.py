@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from scalewise._checked import checked
+from scalewise._checked import Count, Index, checked
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
@@ -33,6 +33,8 @@ from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import beyond, chosen
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
+from scalewise.training.losses._outcomes import LOSS_OUTCOMES
+from scalewise.training.losses._predict import by_any_loss, wanted_of
 
 __all__ = ["predict_training"]
 
@@ -62,6 +64,8 @@ def predict_training(
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     covariance: Literal["full", "diagonal"] | None = "full",
     at: Literal["test", "train", "both"] = "both",
+    draws: Count = 512,
+    seed: Index = 0,
 ) -> xr.Dataset:
     r"""What networks will have learned, at leading order in 1/n: their mean, their spread, their errors.
 
@@ -72,8 +76,8 @@ def predict_training(
 
     Args:
         net: The network; its widths play no part at this order.
-        task: Training samples with targets, and test samples; its loss is ``"mse"``, and all samples teach at
-            every step. The loss is summed or averaged as the algorithm says, see `GradientDescent`.
+        task: Training samples with targets, and test samples; all samples teach at every step. The loss is summed
+            or averaged as the algorithm says, see `GradientDescent`.
         algorithm: `GradientFlow`, `GradientDescent`, `Bayes`, `LastLayer` or `NTKGP`.
         observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for every
             coefficient of 1/n besides.
@@ -82,6 +86,11 @@ def predict_training(
         covariance: Between all samples, of each alone, or none. Without the first, memory grows with the number of
             training samples alone.
         at: Where outputs are wanted: on test samples, training samples or both.
+        draws: Of another loss than ``"mse"``, for which there is no closed form: how many networks of infinite
+            width are drawn and trained, spread evenly. Their outputs depend on each other, so that ``variance``
+            and ``output_covariance`` have outputs for dimensions too; ``class_probability`` comes with them, and
+            every variable has an ``_error``.
+        seed: Of these draws.
 
     Returns:
         A Dataset, float64, over ``output``, ``test``, ``test_1``, ``train``, ``train_1``, ``direction`` and
@@ -95,9 +104,9 @@ def predict_training(
         ``noise_variance``, ``rate`` and ``maximal_rate``, and what was left out and why.
 
     Raises:
-        ValueError: If the task does not fit the network, its loss is not the squared error, it has batches, a
-            rate is too large, the kernel is singular and the targets do not fit in, or what is named cannot be
-            had.
+        ValueError: If the task does not fit the network, it has batches, another loss than the squared error has
+            no time to stop at, a rate is too large, the kernel is singular and the targets do not fit in, or what
+            is named cannot be had.
 
     Source: PDLT (10.33), (10.39)-(10.41) with its sample indices put right, (10.50)-(10.56), (6.34), (6.57),
         (6.64); in time, (∞.88), (∞.89).
@@ -112,6 +121,8 @@ def predict_training(
     """
     asked = Asked(net, task, algorithm, covariance, at, times)
     _check(asked)
+    if task.loss is not known_loss("mse"):
+        return _by_loss(asked, observables, draws, seed)
     choice = chosen(observables, asked)
     names, left_out = choice.names, choice.left_out
     blocks = _kernels(asked, whole="output_covariance" in names)
@@ -160,16 +171,27 @@ def _check(asked: Asked) -> None:
             f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
             f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
         )
-    if task.loss is not known_loss("mse"):
-        raise ValueError(
-            f"`task` must have the loss 'mse', whose gradient is linear in the outputs; got {task.loss.name!r}."
-        )
     if task.batches is not None:
         raise ValueError(
             "`task` must have no batches: all samples teach at every step of a predicted training."
         )
     if times is not None and (not times.size or times.min() < 0):
         raise ValueError("`times` must hold at least one time, and none below 0.")
+
+
+def _by_loss(
+    asked: Asked, observables: Sequence[str] | str | None, draws: int, seed: int
+) -> xr.Dataset:
+    """By another loss than the squared error."""
+    names, left_out = wanted_of(observables, asked)
+    both = np.concatenate([asked.task.inputs, asked.tests])
+    kernels = predict(asked.net, both, observables=["kernel", "ntk"], layers=asked.net.depth)
+    K, Theta = kernels.kernel.values[0], kernels.ntk.values[0]
+    count = len(asked.task.inputs)
+    found = by_any_loss(asked, names, K, Theta, draws=draws, seed=seed)
+    its = spectrum(Theta[:count, :count], "NTK of the training samples")
+    numerics = of_numerics(asked, *its.with_diagonal(_diagonal(asked.algorithm)), 0.0)
+    return as_dataset(asked, numerics, {}, found, left_out, LOSS_OUTCOMES)
 
 
 def _diagonal(algorithm: Algorithm) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -11,7 +13,7 @@ from scalewise.networks._inputs import digest_of
 from scalewise.training._algorithms import GradientDescent
 from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
-from scalewise.training._outcomes import OUTCOMES
+from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._spectrum import tell_of_kernel_error
 
 __all__ = ["as_dataset", "of_numerics", "of_samples", "of_tests"]
@@ -51,6 +53,7 @@ def as_dataset(
     data: Arrays,
     more: Found,
     left_out: dict[str, str],
+    rows: Mapping[str, Outcome] = OUTCOMES,
 ) -> xr.Dataset:
     """All of it with names, dimensions and attributes.
 
@@ -60,6 +63,7 @@ def as_dataset(
         data: Outcomes of leading order.
         more: Coefficients of 1/n.
         left_out: What is not there, and why.
+        rows: The table that all of it stands in.
     """
     timed = asked.times is not None
     # The leading order has a time axis always.
@@ -67,7 +71,7 @@ def as_dataset(
         k: v if timed or not OUTCOMES[k].in_time else v[0] for k, v in data.items()
     } | more.values
     variables = {}
-    for name, row in OUTCOMES.items():
+    for name, row in rows.items():
         if name not in plain:
             continue
         if not np.all(np.isfinite(plain[name])):
