@@ -4,6 +4,7 @@ from breaks import row
 
 NUMERICS = "tests/training/test_numerics.py"
 LOSSES = "tests/training/test_losses.py"
+GIVEN = "tests/training/test_given.py"
 REAL = "tests/training/test_real_networks.py"
 
 of_cholesky = row("training/_cholesky.py", NUMERICS)
@@ -11,6 +12,9 @@ of_spectrum = row("training/_spectrum.py", NUMERICS)
 of_dynamics = row("training/losses/_dynamics.py", LOSSES)
 of_prior = row("training/losses/_prior.py", LOSSES)
 of_losses = row("training/losses/_predict.py", (LOSSES, REAL))
+of_given = row("training/_given.py", GIVEN)
+of_jax = row("jax/_tangents.py", GIVEN)
+of_torch = row("torch/_tangents.py", GIVEN)
 of_calibration = row("training/losses/_calibration.py", LOSSES)
 of_names = row("tasks/_losses.py", LOSSES)
 
@@ -56,4 +60,27 @@ MUTANTS = (
     of_names(
         "logistic: probability of the class -1", "np.logaddexp(0.0, -f)),", "np.logaddexp(0.0, f)),"
     ),
+    of_given("given: rate of biases alone", "net.lambda_W[layer] / n[layer] * seen", "0 * seen"),
+    of_given(
+        "given: rates without the width", "net.lambda_W[layer] / n[layer]", "net.lambda_W[layer]"
+    ),
+    of_given(
+        "given: slopes of the layer above",
+        "np.repeat(slopes[layer - 1]",
+        "np.repeat(slopes[layer - 2]",
+    ),
+    of_given(
+        "given: outputs apart",
+        "return Tangents(z, H.transpose(0, 2, 1, 3))",
+        "return Tangents(z, H.transpose(0, 2, 1, 3) * np.eye(outputs))",
+    ),
+    of_given("given: starts at 0", "z.reshape(-1)[:count] - y", "0 * z.reshape(-1)[:count] - y"),
+    of_given("given: loss of another network", "return z + (c @", "return 0 * z + (c @"),
+    of_given("given: bias turned", "np.swapaxes(unseen - task", "np.swapaxes(-unseen + task"),
+    of_jax(
+        "tangents: rates squared",
+        "scaled.reshape(z.size, -1) @ J.reshape",
+        "scaled.reshape(z.size, -1) @ scaled.reshape",
+    ),
+    of_torch("tangents: rates for roots", "np.sqrt(given.get(name, 1.0))", "given.get(name, 1.0)"),
 )

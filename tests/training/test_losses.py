@@ -37,6 +37,7 @@ def test_the_squared_error_takes_the_closed_form() -> None:
         GradientDescent([MOST, 0.1 * MOST] * 4, momentum=0.3),
         GradientDescent(5 * MOST, loss_units="mean"),
         GradientDescent(),
+        GradientDescent(loss_units="mean"),
     ):
         gain = algorithm.filter(found.h, times, targets=Y.size).gain
         exact = -np.einsum("ax,tx,bx,mbi->tmai", found.U, gain, found.U, Z - Y)
@@ -65,6 +66,8 @@ def test_moments_of_the_squared_error_are_the_exact_ones_within_their_errors() -
         # Seven degrees of freedom: errors of errors are 27 %.
         assert (off / np.maximum(found.errors[name], 1e-9)).max() < 8, name
         assert off.max() < 0.02 * np.abs(expected).max(), name
+        rough = np.sqrt((off**2).mean() / (found.errors[name] ** 2).mean())
+        assert 0.2 < rough < 4, (name, rough)
 
 
 @pytest.mark.covers("B68")
@@ -121,6 +124,10 @@ def test_small_steps_are_the_flow_and_the_order_of_times_is_that_of_the_answer()
     swapped = sw.Task(TRAIN, -SIGNS, test_inputs=TEST, test_targets=-SIGNS[:4], loss="logistic")
     other = sw.predict_training(ONE, swapped, GradientFlow(0.5), draws=64)
     assert np.abs(p + other.class_probability.values[0] - 1).max() < 0.02
+    known = sw.Task(TRAIN, SIGNS, test_inputs=TRAIN, test_targets=SIGNS, loss="logistic")
+    learned = sw.predict_training(ONE, known, GradientFlow(50.0), draws=64)
+    assert learned.test_error.values.max() < 0.05
+    np.testing.assert_allclose(learned.test_loss, learned.train_loss, atol=1e-6)
 
 
 def test_two_classes_are_the_same_by_one_output_or_two() -> None:

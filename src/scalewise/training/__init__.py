@@ -15,6 +15,7 @@ from scalewise.training._evidence import (
     log_evidence,
     log_evidence_slope,
 )
+from scalewise.training._given import predict_linearised
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
 
@@ -32,6 +33,7 @@ __all__ = [
     "log_evidence",
     "log_evidence_slope",
     "log_score",
+    "predict_linearised",
     "predict_training",
     "sample_outputs",
 ]

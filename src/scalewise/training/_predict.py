@@ -20,6 +20,7 @@ from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
+from scalewise.training._given import MLPWeights, predict_linearised, tangents_of
 from scalewise.training._kernel import (
     Learned,
     Unseen,
@@ -64,6 +65,7 @@ def predict_training(
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     covariance: Literal["full", "diagonal"] | None = "full",
     at: Literal["test", "train", "both"] = "both",
+    weights: MLPWeights | None = None,
     draws: Count = 512,
     seed: Index = 0,
 ) -> xr.Dataset:
@@ -86,6 +88,8 @@ def predict_training(
         covariance: Between all samples, of each alone, or none. Without the first, memory grows with the number of
             training samples alone.
         at: Where outputs are wanted: on test samples, training samples or both.
+        weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
+            parameters about where they are, in place of all that could be drawn (`predict_linearised`).
         draws: Of another loss than ``"mse"``, for which there is no closed form: how many networks of infinite
             width are drawn and trained, spread evenly. Their outputs depend on each other, so that ``variance``
             and ``output_covariance`` have outputs for dimensions too; ``class_probability`` comes with them, and
@@ -121,6 +125,8 @@ def predict_training(
     """
     asked = Asked(net, task, algorithm, covariance, at, times)
     _check(asked)
+    if weights is not None:
+        return _of_one(asked, weights, observables)
     if task.loss is not known_loss("mse"):
         return _by_loss(asked, observables, draws, seed)
     choice = chosen(observables, asked)
@@ -177,6 +183,21 @@ def _check(asked: Asked) -> None:
         )
     if times is not None and (not times.size or times.min() < 0):
         raise ValueError("`times` must hold at least one time, and none below 0.")
+
+
+def _of_one(
+    asked: Asked, weights: MLPWeights, observables: Sequence[str] | str | None
+) -> xr.Dataset:
+    """One given network."""
+    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
+        raise ValueError(
+            "`weights` are those of a network that is trained, by GradientFlow or GradientDescent; got "
+            f"{type(asked.algorithm).__name__}."
+        )
+    tangents = tangents_of(asked.net, weights, asked.task.all_inputs)
+    options = {"times": asked.times, "observables": observables}
+    found = predict_linearised(*tangents, asked.task, asked.algorithm, **options)
+    return found.assign_attrs(asked.net.attributes())
 
 
 def _by_loss(

@@ -10,6 +10,7 @@ $$\dot c=-\frac{\partial\mathcal L}{\partial z_{\mathcal A}}-\rho c,\qquad
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.integrate import solve_ivp
 from scalewise.tasks import Loss
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 
-__all__ = ["coefficients"]
+__all__ = ["coefficients", "stops"]
 
 _TOLERANCE = 1e-9  # of the integrator, relative to the largest gradient
 Coefficients = Float[np.ndarray, "time draw sample output"]
@@ -65,6 +66,43 @@ def coefficients(
         raise ValueError(
             f"Training by the loss {loss.name!r} with {algorithm} diverges: outputs overflow. Take a "
             "smaller `rate`."
+        )
+    return found
+
+
+def stops(
+    algorithm: GradientFlow | GradientDescent, name: str, times: Float[np.ndarray, " time"] | None
+) -> Float[np.ndarray, " time"]:
+    """Where training by a loss is looked at: the times that were asked for, or the algorithm's own.
+
+    Args:
+        algorithm: How it trains.
+        name: Of the loss.
+        times: What was asked for.
+
+    Raises:
+        ValueError: If a time is infinite, or a number of steps is not one.
+    """
+    most = math.inf
+    if isinstance(algorithm, GradientFlow):
+        end = float(algorithm.time)
+    else:
+        if isinstance(algorithm.rate, tuple):
+            most = len(algorithm.rate)
+        end = float(most if algorithm.steps is None else algorithm.steps)
+    found = np.array([end]) if times is None else times
+    if np.isinf(found).any():
+        raise ValueError(
+            f"Training by the loss {name!r} must stop at a time, or after a number of steps. Where targets name "
+            "classes for sure (one-hot rows, or -1 and 1), it has no end: outputs grow for ever, ever more slowly, "
+            "and a kernel that is constant describes networks only while they are of order 1. Give "
+            f"`{'time' if isinstance(algorithm, GradientFlow) else 'steps'}` of the algorithm, or `times`."
+        )
+    steps = isinstance(algorithm, GradientDescent)
+    if steps and ((found != np.floor(found)).any() or found.max() > most):
+        raise ValueError(
+            "`times` of GradientDescent must be whole numbers of steps, no more than there are rates; "
+            f"got {found.tolist()}."
         )
     return found
 

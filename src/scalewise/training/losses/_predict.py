@@ -11,11 +11,11 @@ from jaxtyping import Float
 from scalewise._words import refuse_name
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found
-from scalewise.training.losses._dynamics import coefficients
+from scalewise.training.losses._dynamics import coefficients, stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._prior import REPLICAS, Start, start
 
-__all__ = ["by_any_loss", "wanted_of"]
+__all__ = ["by_any_loss", "wanted_of", "wrong"]
 
 _TWINS = 16  # outputs on test samples drawn for each network, where the whole law counts
 Outputs = Float[np.ndarray, "time draw sample output"]
@@ -70,7 +70,7 @@ def by_any_loss(
     """
     task, algorithm = asked.task, asked.algorithm
     assert isinstance(algorithm, GradientFlow | GradientDescent)
-    times = _times(asked)
+    times = stops(algorithm, task.loss.name, asked.times)
     count = len(task.inputs)
     begin = start(K, count, task.targets.shape[1], draws, seed)
     c = coefficients(begin.z, Theta[:count, :count], task.targets, task.loss, algorithm, times)
@@ -93,33 +93,6 @@ def by_any_loss(
         {},
         attributes,
     )
-
-
-def _times(asked: Asked) -> np.ndarray:
-    algorithm, name = asked.algorithm, asked.task.loss.name
-    assert isinstance(algorithm, GradientFlow | GradientDescent)
-    if asked.times is not None:
-        times = asked.times
-    elif isinstance(algorithm, GradientFlow):
-        times = np.array([float(algorithm.time)])
-    else:
-        last = len(algorithm.rate) if isinstance(algorithm.rate, tuple) else math.inf
-        times = np.array([float(last if algorithm.steps is None else algorithm.steps)])
-    if np.isinf(times).any():
-        raise ValueError(
-            f"Training by the loss {name!r} must stop at a time, or after a number of steps. Where targets name "
-            "classes for sure (one-hot rows, or -1 and 1), it has no end: outputs grow for ever, ever more slowly, "
-            "and a kernel that is constant describes networks only while they are of order 1. Give "
-            f"`{'time' if isinstance(algorithm, GradientFlow) else 'steps'}` of the algorithm, or `times`."
-        )
-    if isinstance(algorithm, GradientDescent):
-        most = len(algorithm.rate) if isinstance(algorithm.rate, tuple) else math.inf
-        if (times != np.floor(times)).any() or times.max() > most:
-            raise ValueError(
-                "`times` of GradientDescent must be whole numbers of steps, no more than there are rates; "
-                f"got {times.tolist()}."
-            )
-    return times
 
 
 def _split(found: np.ndarray) -> np.ndarray:
