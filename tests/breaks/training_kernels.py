@@ -51,7 +51,7 @@ MUTANTS = (
         "Theta[:count, :count][: len(Theta) - count] if",
     ),
     of_losses("errors: not of a mean", "/ math.sqrt(REPLICAS)", "* math.sqrt(REPLICAS)"),
-    of_losses("end: for ever", "if np.isinf(times).any()", "if False"),
+    of_dynamics("end: for ever", "if np.isinf(times).any()", "if False"),
     of_losses(
         "wrong class: ties of signs", "(z[..., 0] * y[:, 0] < 0)", "(z[..., 0] * y[:, 0] > 0)"
     ),

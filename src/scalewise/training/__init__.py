@@ -6,6 +6,8 @@ from scalewise.training._algorithms import (
     GradientDescent,
     GradientFlow,
     LastLayer,
+    Projectors,
+    TwoStepNewton,
 )
 from scalewise.training._draws import log_score, sample_outputs
 from scalewise.training._evidence import (
@@ -18,16 +20,20 @@ from scalewise.training._evidence import (
 from scalewise.training._given import predict_linearised
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
+from scalewise.training._routes import ExpansionWarning
 
 __all__ = [
     "NTKGP",
     "OUTCOMES",
     "Bayes",
+    "ExpansionWarning",
     "GradientDescent",
     "GradientFlow",
     "LastLayer",
     "LeftOut",
     "Outcome",
+    "Projectors",
+    "TwoStepNewton",
     "hypothesis_probabilities",
     "leave_one_out",
     "log_evidence",
