@@ -15,6 +15,7 @@ of_losses = row("training/losses/_predict.py", (LOSSES, REAL))
 of_given = row("training/_given.py", GIVEN)
 of_jax = row("jax/_tangents.py", GIVEN)
 of_torch = row("torch/_tangents.py", GIVEN)
+of_objects = row("training/_kernel_objects.py", "tests/training/test_kernel_objects.py")
 of_calibration = row("training/losses/_calibration.py", LOSSES)
 of_names = row("tasks/_losses.py", LOSSES)
 
@@ -51,7 +52,7 @@ MUTANTS = (
         "Theta[:count, :count][: len(Theta) - count] if",
     ),
     of_losses("errors: not of a mean", "/ math.sqrt(REPLICAS)", "* math.sqrt(REPLICAS)"),
-    of_dynamics("end: for ever", "if np.isinf(times).any()", "if False"),
+    of_dynamics("end: for ever", "if np.isinf(found).any()", "if False"),
     of_losses(
         "wrong class: ties of signs", "(z[..., 0] * y[:, 0] < 0)", "(z[..., 0] * y[:, 0] > 0)"
     ),
@@ -83,4 +84,15 @@ MUTANTS = (
         "scaled.reshape(z.size, -1) @ scaled.reshape",
     ),
     of_torch("tangents: rates for roots", "np.sqrt(given.get(name, 1.0))", "given.get(name, 1.0)"),
+    of_objects(
+        "objects: columns of the first inputs", "places[len(X) :]", "places[: len(both) - len(X)]"
+    ),
+    of_objects(
+        "objects: pairs turned", "[at[: len(a)], at[len(a) :]]", "[at[: len(a)], at[: len(a)]]"
+    ),
+    of_objects(
+        "objects: kind forgotten",
+        "NetworkKernel(self.net, self.kind)(X, Y)",
+        "NetworkKernel(self.net)(X, Y)",
+    ),
 )

@@ -18,6 +18,7 @@ from scalewise.training._evidence import (
     log_evidence_slope,
 )
 from scalewise.training._given import predict_linearised
+from scalewise.training._kernel_objects import NetworkKernel, kernel_of
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import ExpansionWarning
@@ -31,10 +32,12 @@ __all__ = [
     "GradientFlow",
     "LastLayer",
     "LeftOut",
+    "NetworkKernel",
     "Outcome",
     "Projectors",
     "TwoStepNewton",
     "hypothesis_probabilities",
+    "kernel_of",
     "leave_one_out",
     "log_evidence",
     "log_evidence_slope",
