@@ -16,6 +16,12 @@ of_given = row("training/_given.py", GIVEN)
 of_jax = row("jax/_tangents.py", GIVEN)
 of_torch = row("torch/_tangents.py", GIVEN)
 of_objects = row("training/_kernel_objects.py", "tests/training/test_kernel_objects.py")
+PIECES = "tests/training/test_kernel_pieces.py"
+of_linear = row("training/kernels/_linear_models.py", PIECES)
+of_steps = row("training/kernels/_steps.py", PIECES)
+of_hidden = row("training/kernels/_hidden.py", PIECES)
+of_priors = row("training/kernels/_priors.py", PIECES)
+of_star = row("training/kernels/_star_polation.py", PIECES)
 of_calibration = row("training/losses/_calibration.py", LOSSES)
 of_names = row("tasks/_losses.py", LOSSES)
 
@@ -95,4 +101,36 @@ MUTANTS = (
         "NetworkKernel(self.net, self.kind)(X, Y)",
         "NetworkKernel(self.net)(X, Y)",
     ),
+    of_linear("linear: ridge of the text without 2", "+ 2 * ridge * np.eye", "+ ridge * np.eye"),
+    of_linear("linear: dual ridge without 2", "h = found.h + 2 * ridge", "h = found.h + ridge"),
+    of_linear(
+        "linear: weights of features", "features @ weights @ others.T", "features @ others.T"
+    ),
+    of_linear("linear: width of a Gaussian", "(2 * length**2)", "length**2"),
+    of_linear(
+        "linear: n_L as printed", "net.widths[-2])\n    return", "net.widths[-1])\n    return"
+    ),
+    of_steps("steps: not divided by the width", "/ net.widths[layer] * back.T", "* back.T"),
+    of_steps(
+        "steps: slopes forgotten", "* found.slopes[layer - 1]\n    return Step", "\n    return Step"
+    ),
+    of_steps("leap: away from the targets", "(z - targets).ravel()", "(targets - z).ravel()"),
+    of_steps("loss: without its half", "float(0.5 * (error", "float((error"),
+    of_steps("decay: of weights as of biases", "weight_decay * net", "bias_decay * net"),
+    of_steps("decay: not carried up", "(R * found.slopes[layer - 1]) @ W.T if", "0 * R @ W.T if"),
+    of_hidden("hidden: mean for one output", "-outputs * C_W * Theta", "-C_W * Theta"),
+    of_hidden("hidden: targets forgotten", "+ y @ y.T", "+ 0 * y @ y.T"),
+    of_hidden(
+        "hidden: kernel of the layer below",
+        "found.kernel.values[1][:n, :n]",
+        "found.kernel.values[0][:n, :n]",
+    ),
+    of_priors(
+        "rates: all layers", "still = (0.0,) * (net.depth - 1)", "still = (1.0,) * (net.depth - 1)"
+    ),
+    of_priors("decay of a prior: not by the width", "np.array(net.widths[:-1]) / (2", "1.0 / (2"),
+    of_star(
+        "star-polation: four times, as printed", "- t * (1 - t) * bent", "- 4 * t * (1 - t) * bent"
+    ),
+    of_star("star-polation: bent the other way", "- t * (1 - t) * bent", "+ t * (1 - t) * bent"),
 )

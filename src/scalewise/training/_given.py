@@ -32,7 +32,7 @@ from scalewise.training.losses._dynamics import coefficients, stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._predict import wrong
 
-__all__ = ["MLPWeights", "Tangents", "predict_linearised", "tangents_of"]
+__all__ = ["MLPWeights", "Tangents", "layers_of", "predict_linearised", "tangents_of"]
 
 MLPWeights = Annotated[
     Any,
@@ -56,18 +56,34 @@ class Tangents(NamedTuple):
     ntk: Float[np.ndarray, "sample sample_1 output output_1"]
 
 
-def tangents_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
-    r"""Outputs and NTK of a network with given weights, layer by layer.
+class Layers(NamedTuple):
+    r"""One network on its way through some inputs.
 
     Args:
-        net: Its shape, activation and rates.
+        weights: $W$ of every layer, float64.
+        biases: $b$ of every layer.
+        entering: What enters each layer: inputs, then activations (sample, n_(l-1)).
+        slopes: $\sigma'$ of each hidden layer (sample, n_l).
+        z: Its outputs (sample, output).
+    """
+
+    weights: list[np.ndarray]
+    biases: list[np.ndarray]
+    entering: list[np.ndarray]
+    slopes: list[np.ndarray]
+    z: np.ndarray
+
+
+def layers_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
+    """A forward pass.
+
+    Args:
+        net: Shape and activation.
         given: Weights and biases.
         x: Inputs.
 
     Raises:
         ValueError: If weights have other shapes than the network's, or it has skip connections.
-
-    Source: PDLT (8.12), (8.16)-(8.18).
     """
     if any(net.skips):
         raise ValueError(
@@ -89,16 +105,35 @@ def tangents_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]
         slopes.append(net.activation.derivative(z))
         entering.append(net.activation(z))
         z = entering[-1] @ W.T + b
-    size, outputs = z.shape
+    return Layers(Ws, bs, entering, slopes, z)
+
+
+def tangents_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
+    r"""Outputs and NTK of a network with given weights, layer by layer.
+
+    Args:
+        net: Its shape, activation and rates.
+        given: Weights and biases.
+        x: Inputs.
+
+    Raises:
+        ValueError: As `layers_of`.
+
+    Source: PDLT (8.12), (8.16)-(8.18).
+    """
+    found, n = layers_of(net, given, x), net.widths
+    size, outputs = found.z.shape
     back = np.broadcast_to(np.eye(outputs), (size, outputs, outputs)).reshape(size * outputs, -1)
     H = np.zeros((size, outputs, size, outputs))
     for layer in reversed(range(net.depth)):
-        seen = entering[layer] @ entering[layer].T
+        seen = found.entering[layer] @ found.entering[layer].T
         rates = net.lambda_b[layer] + net.lambda_W[layer] / n[layer] * seen
         H += (back @ back.T).reshape(H.shape) * rates[:, None, :, None]
         if layer:
-            back = (back @ Ws[layer]) * np.repeat(slopes[layer - 1], outputs, axis=0)
-    return Tangents(z, H.transpose(0, 2, 1, 3))
+            back = (back @ found.weights[layer]) * np.repeat(
+                found.slopes[layer - 1], outputs, axis=0
+            )
+    return Tangents(found.z, H.transpose(0, 2, 1, 3))
 
 
 @checked
