@@ -35,7 +35,9 @@ def wanted_of(
             f"{type(asked.algorithm).__name__} is known for the squared error alone."
         )
     every = names is None or names == "all"
-    named = LOSS_OUTCOMES if every else [names] if isinstance(names, str) else names
+    named = [names] if isinstance(names, str) else list(names or ())
+    if every:
+        named = list(LOSS_OUTCOMES)
     why = {name: row.obstacle(asked) for name, row in LOSS_OUTCOMES.items()}
     for name in () if every else named:
         if name not in LOSS_OUTCOMES:
@@ -103,7 +105,7 @@ def _split(found: np.ndarray) -> np.ndarray:
 
 def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed: int) -> Arrays:
     """Outcomes on test samples, replica by replica."""
-    task, loss = asked.task, asked.task.loss
+    wanted, loss = asked.task.test_targets, asked.task.loss
     found = {"output_mean": np.swapaxes(_split(g).mean(axis=2), -1, -2)}
     off = _split(g - g.mean(axis=1, keepdims=True))
     size = off.shape[2]
@@ -124,10 +126,10 @@ def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed
         if "class_probability" in law:
             assert loss.probabilities is not None
             seen["class_probability"] = np.swapaxes(loss.probabilities(z), -1, -2)
-        if "test_loss" in law:
-            seen["test_loss"] = loss.values(z, task.test_targets)
-        if "test_error" in law:
-            seen["test_error"] = wrong(z, task.test_targets)
+        if wanted is not None and "test_loss" in law:
+            seen["test_loss"] = loss.values(z, wanted)
+        if wanted is not None and "test_error" in law:
+            seen["test_error"] = wrong(z, wanted)
         for name, value in seen.items():
             sums[name] = sums.get(name, 0.0) + _split(value).mean(axis=2) / _TWINS
     return {name: value for name, value in (found | sums).items() if name in names}
