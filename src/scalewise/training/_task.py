@@ -5,20 +5,26 @@ from __future__ import annotations
 from scalewise.tasks._losses import known_loss
 from scalewise.training._asked import Asked
 
-__all__ = ["check_task"]
+__all__ = ["check_fit", "check_task"]
 
 
 def check_task(asked: Asked) -> None:
     """Refuse a task that does not fit the network, or that is not one of squared errors of all samples."""
+    check_fit(asked)
+    if asked.task.loss != known_loss("mse"):
+        raise ValueError(
+            "`task` must have the loss 'mse', whose gradient is linear in the outputs; got "
+            f"{asked.task.loss.name!r}."
+        )
+
+
+def check_fit(asked: Asked) -> None:
+    """Refuse a task that does not fit the network, or whose samples do not all teach at every step."""
     net, task = asked.net, asked.task
     if task.inputs.shape[1] != net.input_dim or task.targets.shape[1] != net.output_dim:
         raise ValueError(
             f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
             f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
-        )
-    if task.loss is not known_loss("mse"):
-        raise ValueError(
-            f"`task` must have the loss 'mse', whose gradient is linear in the outputs; got {task.loss.name!r}."
         )
     if task.batches is not None:
         raise ValueError(
