@@ -307,7 +307,7 @@ OUTSIDE = {
     "theory": "numpy scipy jaxtyping xarray jax",
     "nets": "numpy jaxtyping xarray jax zarr",
     "limits": "numpy scipy jaxtyping xarray jax",
-    "training": "numpy scipy jaxtyping xarray",
+    "training": "numpy scipy jaxtyping xarray jax",
     "comparison": "numpy scipy jaxtyping xarray",
     "plan": "numpy scipy jaxtyping xarray matplotlib rich",
     "torch": "numpy torch rich",
