@@ -246,14 +246,14 @@ def test_a_full_disk_is_told_and_loses_nothing(
 ) -> None:
     from scalewise.sweeps import _store
 
-    write, full = _store.Store._write, [False]
+    write, full = _store.Store.write, [False]
 
-    def limited(self: Any, name: str, data: bytes, *, durable: bool) -> None:
+    def limited(self: Any, name: str, data: bytes, *, durable: bool = True) -> None:
         if full[0] and name.startswith("cells/2"):
             raise OSError(28, "No space left on device")
         write(self, name, data, durable=durable)
 
-    monkeypatch.setattr(_store.Store, "_write", limited)
+    monkeypatch.setattr(_store.Store, "write", limited)
     full[0] = True
     with pytest.raises(OSError, match="make room, and the same call goes on"):
         sweep(two, {"a": range(4)}, store=tmp_path / "run")

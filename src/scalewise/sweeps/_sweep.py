@@ -18,7 +18,7 @@ from scalewise.sweeps._gathered import Gathered, as_json
 from scalewise.sweeps._grid import Grid, check_cell
 from scalewise.sweeps._outcomes import Outcome, versions
 from scalewise.sweeps._progress import Progress, Reporter
-from scalewise.sweeps._store import Store, opened
+from scalewise.sweeps._store import Store, opened, within
 
 __all__ = ["SweepError", "sweep"]
 
@@ -119,7 +119,7 @@ def sweep(
                 for outcome in _in_turn(outcomes, todo, gathered):
                     _keep(outcome, axes, gathered, known, record)
                     if record is not None and offered and known.has(outcome.cell, failed=False):
-                        record.clear(f"{_PARTIAL}/{outcome.cell}")
+                        record.delete(f"{_PARTIAL}/{outcome.cell}")
                     report.add(1)
     result = known.onto(gathered.result(known.done))
     wrong = known.errors()
@@ -141,7 +141,7 @@ def sweep(
 def _arguments(
     axes: Grid, cell: int, record: Store | None, offered: tuple[str, ...]
 ) -> dict[str, Any]:
-    own = {"store": record.within(f"{_PARTIAL}/{cell}")} if record is not None and offered else {}
+    own = {"store": within(record, f"{_PARTIAL}/{cell}")} if record is not None and offered else {}
     return {**axes.arguments(cell), **own}
 
 
@@ -181,7 +181,7 @@ def _keep(
             "versions": versions(),
         }
         if record is not None:
-            record.write_json(f"{_RECORDS}/{outcome.cell}.json", told, durable=False)
+            record.write(f"{_RECORDS}/{outcome.cell}.json", told, durable=False)
     except OSError as failed:
         if failed.errno != errno.ENOSPC:
             raise
@@ -210,7 +210,7 @@ class _Known:
         self._attributes: dict[str, Any] | None = None
         self._versions: set[str] = set()
         if record is not None:
-            found = record.read_all_json(_RECORDS)
+            found = record.read_all(_RECORDS)
             cells = {int(name.removesuffix(".json")): told for name, told in found.items()}
             for cell in sorted(cells):
                 self.learn(cell, cells[cell])
