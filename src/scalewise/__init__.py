@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
     from scalewise.critical import Criticality, criticality
-    from scalewise.data import load_inputs
+    from scalewise.data import load_inputs, load_task
     from scalewise.nets import measure
     from scalewise.networks import MLP
     from scalewise.observables import OBSERVABLES
@@ -41,6 +41,7 @@ _HOME = {
     "compare": "comparison",
     "criticality": "critical",
     "load_inputs": "data",
+    "load_task": "data",
     "measure": "nets",
     "optimal_depth": "theory.information",
     "predict": "theory",
@@ -75,6 +76,7 @@ __all__ = [
     "criticality",
     "limits",
     "load_inputs",
+    "load_task",
     "measure",
     "nets",
     "networks",
