@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-from scalewise._words import refuse_name
-from scalewise.networks import Network
+import numpy as np
+
 from scalewise.observables import Quantity
-from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm, Bayes
+from scalewise.training._algorithms import Bayes
+from scalewise.training._asked import Asked
 from scalewise.training._generalisation import true_classes
 
-__all__ = ["OUTCOMES", "Asked", "Outcome", "chosen"]
+__all__ = ["OUTCOMES", "Outcome"]
 
 _OUTPUT = "preactivation"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a call wants to know.
-
-    Args:
-        net: The network.
-        task: What it is trained on.
-        algorithm: How.
-        covariance: How much of the covariance.
-        at: Where.
-    """
-
-    net: Network
-    task: Task
-    algorithm: Algorithm
-    covariance: Literal["full", "diagonal"] | None
-    at: Literal["test", "train", "both"]
 
 
 Obstacle = Callable[[Asked], str]
@@ -46,6 +26,10 @@ class Outcome(Quantity):
 
     Args:
         over: Its dimensions, behind that of time.
+        at_width: Its dimensions at a finite width, where those are more: it is the same for each ``output`` and 0
+            between an ``output`` and another, ``output_1``. Empty where they are `over`.
+        corrects: What it is the coefficient of 1/n of; that may begin at this order and have no row. Empty for the
+            leading order, and for coefficients that are not added to anything.
         obstacles: Clauses that say why a call cannot have it; empty texts if it can.
         in_time: Whether it changes while a network is trained.
         spread: Whether it takes the covariance of outputs, or its diagonal.
@@ -53,6 +37,8 @@ class Outcome(Quantity):
 
     order: int = 0
     over: tuple[str, ...]
+    at_width: tuple[str, ...] = ()
+    corrects: str = ""
     obstacles: tuple[Obstacle, ...] = ()
     in_time: bool = True
     spread: bool = False
@@ -61,6 +47,19 @@ class Outcome(Quantity):
     def dims(self) -> tuple[str, ...]:
         """Named dimensions of the variable, without that of time."""
         return self.over
+
+    def of_outputs(self, values: np.ndarray, outputs: int) -> np.ndarray:
+        """Values of the dimensions `over` as an array of those that it has at a finite width.
+
+        Args:
+            values: Their last axes are `over`.
+            outputs: How many there are.
+        """
+        more = len(self.at_width) - len(self.over) if self.at_width else 0
+        each = np.eye(outputs) if more == 2 else np.ones((outputs,) * more)
+        lead, own = values.shape[: values.ndim - len(self.over)], len(self.over)
+        spread = values.reshape(*lead, *(1,) * more, *values.shape[values.ndim - own :])
+        return spread * each.reshape(*each.shape, *(1,) * own)
 
     def obstacle(self, asked: Asked) -> str:
         """Why a call cannot have it, a clause."""
@@ -122,6 +121,7 @@ _ROWS = (
         units="preactivation²",
         meaning="Covariance of one output between test samples; outputs are independent at infinite width.",
         over=("test", "test_1"),
+        at_width=("output", "output_1", "test", "test_1"),
         obstacles=(_tests, _whole),
         spread=True,
     ),
@@ -132,6 +132,7 @@ _ROWS = (
         units="preactivation²",
         meaning="Variance of each output on test samples, over initialisations or of the posterior.",
         over=("test",),
+        at_width=("output", "test"),
         obstacles=(_tests, _spread),
         spread=True,
     ),
@@ -232,22 +233,124 @@ _ROWS = (
         obstacles=(_evidence, _last_layer),
         in_time=False,
     ),
+    Outcome(
+        name="output_mean_nlo",
+        symbol="m_i;β^{1}",
+        equation="PDLT (∞.160)-(∞.165) with three misprints put right; of Bayes (6.88)",
+        order=1,
+        units=_OUTPUT,
+        meaning="Coefficient of 1/n of the mean output on test samples.",
+        over=("output", "test"),
+        corrects="output_mean",
+        obstacles=(_tests,),
+    ),
+    Outcome(
+        name="output_mean_nlo_by_part",
+        symbol="m_i;β^{1}, part by part",
+        equation="PDLT (∞.160)-(∞.165) with three misprints put right; of Bayes (6.88)",
+        order=1,
+        units=_OUTPUT,
+        meaning="What each kind of tensor adds to the coefficient of 1/n of the mean output.",
+        over=("part", "output", "test"),
+        obstacles=(_tests,),
+    ),
+    Outcome(
+        name="output_mean_nlo_by_layer",
+        symbol="m_i;β^{1}, layer by layer",
+        equation="PDLT (∞.160)-(∞.165), derived",
+        order=1,
+        units=_OUTPUT,
+        meaning="What the finite width of each hidden layer adds to the coefficient of 1/n of the mean output.",
+        over=("layer", "output", "test"),
+        obstacles=(_tests,),
+    ),
+    Outcome(
+        name="output_covariance_nlo",
+        symbol="Cov[z_i1;β1, z_i2;β2]^{1}",
+        equation="PDLT (∞.166), (∞.167), derived",
+        order=1,
+        units="preactivation²",
+        meaning="Coefficient of 1/n of the covariance between test samples and between outputs.",
+        over=("output", "output_1", "test", "test_1"),
+        corrects="output_covariance",
+        obstacles=(_tests, _whole),
+    ),
+    Outcome(
+        name="variance_nlo",
+        symbol="Cov[z_i;β, z_i;β]^{1}",
+        equation="PDLT (∞.166), (∞.167), derived",
+        order=1,
+        units="preactivation²",
+        meaning="Coefficient of 1/n of the variance of each output on test samples.",
+        over=("output", "test"),
+        corrects="variance",
+        obstacles=(_tests, _spread),
+    ),
+    Outcome(
+        name="test_loss_nlo",
+        symbol="E[L_β]^{1}",
+        equation="PDLT (10.52), (∞.160), derived",
+        order=1,
+        units="preactivation²",
+        meaning="Coefficient of 1/n of the expected half square of the error of each test sample.",
+        over=("test",),
+        corrects="test_loss",
+        obstacles=(_tests, _answers, _spread),
+    ),
+    Outcome(
+        name="ntk_change_nlo",
+        symbol="E[H_ij;δ1δ2(end) - H_ij;δ1δ2(start)]^{1}",
+        equation="PDLT (∞.117)",
+        order=1,
+        units="preactivation² / learning rate",
+        meaning="Coefficient of 1/n of the change of the mean NTK by training; training samples, then tests.",
+        over=("output", "output_1", "sample", "sample_1"),
+        corrects="ntk_change",
+    ),
+    Outcome(
+        name="alignment_nlo",
+        symbol="y dH y / y H y",
+        equation="PDLT (∞.117), derived",
+        order=1,
+        units="dimensionless",
+        meaning="Coefficient of 1/n of the relative change of the NTK along the training targets.",
+        over=(),
+        corrects="alignment",
+    ),
+    Outcome(
+        name="learning_parameter",
+        symbol="n ε_learn",
+        equation="derived",
+        order=1,
+        units="dimensionless",
+        meaning="Largest share of the variance of a test sample that fluctuations of the NTK add, times the width.",
+        over=(),
+        obstacles=(_tests,),
+        in_time=False,
+    ),
+    Outcome(
+        name="log_evidence_nlo",
+        symbol="log p(y|H)^{1}",
+        equation="PDLT (6.34), derived",
+        order=1,
+        units="nat",
+        meaning="Coefficient of 1/n of the log evidence.",
+        over=(),
+        corrects="log_evidence",
+        obstacles=(_evidence,),
+        in_time=False,
+    ),
+    Outcome(
+        name="feature_change_nlo",
+        symbol="E[G_δ1δ2|y]^{1} - E[G_δ1δ2]^{1}",
+        equation="PDLT (6.99), derived",
+        order=1,
+        units="preactivation²",
+        meaning="Coefficient of 1/n of what the posterior changes of the mean kernel of every layer.",
+        over=("layer", "sample", "sample_1"),
+        corrects="feature_change",
+        obstacles=(_evidence,),
+        in_time=False,
+    ),
 )
 OUTCOMES: dict[str, Outcome] = {row.name: row for row in _ROWS}
-
-
-def chosen(names: Sequence[str] | None, asked: Asked) -> tuple[tuple[str, ...], dict[str, str]]:
-    """What a call computes, and of the rest why not.
-
-    Raises:
-        ValueError: If a name does not exist, or what is named cannot be had.
-    """
-    why = {name: row.obstacle(asked) for name, row in OUTCOMES.items()}
-    for name in names or ():
-        if name not in OUTCOMES:
-            refuse_name("observables", name, OUTCOMES)
-        if why[name]:
-            raise ValueError(f"`observables` cannot hold {name!r} here, because {why[name]}.")
-    wanted = OUTCOMES if names is None else dict.fromkeys(names)
-    left_out = {name: why[name] for name in wanted if why[name]}
-    return tuple(name for name in OUTCOMES if name in wanted and not why[name]), left_out

@@ -15,6 +15,7 @@ from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
+from scalewise.training._asked import Arrays, Asked
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
 from scalewise.training._kernel import (
@@ -25,8 +26,9 @@ from scalewise.training._kernel import (
     prior_of,
     usable,
 )
-from scalewise.training._outcomes import OUTCOMES, Asked, chosen
-from scalewise.training._results import Arrays, as_dataset, of_samples, of_tests
+from scalewise.training._outcomes import OUTCOMES
+from scalewise.training._results import as_dataset, of_samples, of_tests
+from scalewise.training._routes import beyond, chosen
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
 
 __all__ = ["predict_training"]
@@ -52,7 +54,7 @@ def predict_training(
     task: Task,
     algorithm: Algorithm = _TO_THE_END,
     *,
-    observables: Sequence[str] | None = None,
+    observables: Sequence[str] | str | None = None,
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     covariance: Literal["full", "diagonal"] | None = "full",
     at: Literal["test", "train", "both"] = "both",
@@ -69,7 +71,8 @@ def predict_training(
         task: Training samples with targets, and test samples; its loss is ``"mse"``, and all samples teach at
             every step. The loss is summed or averaged as the algorithm says, see `GradientDescent`.
         algorithm: `GradientFlow`, `GradientDescent`, `Bayes`, `LastLayer` or `NTKGP`.
-        observables: Names of what is wanted; everything that can be had if ``None``.
+        observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for every
+            coefficient of 1/n besides.
         times: Times, or numbers of steps, in place of the algorithm's own: adds a dimension ``time``. All come from
             one eigendecomposition.
         covariance: Between all samples, of each alone, or none. Without the first, memory grows with the number of
@@ -101,9 +104,10 @@ def predict_training(
         >>> found.output_mean.values.round(12).ravel(), found.variance.values.round(12)
         (array([0.]), array([0.16]))
     """
-    asked = Asked(net, task, algorithm, covariance, at)
-    _check(asked, times)
-    names, left_out = chosen(observables, asked)
+    asked = Asked(net, task, algorithm, covariance, at, times)
+    _check(asked)
+    choice = chosen(observables, asked)
+    names, left_out = choice.names, choice.left_out
     blocks = _kernels(asked, whole="output_covariance" in names)
     first, count = next(blocks), len(task.inputs)
     H = first.learns[:count, :count]
@@ -116,7 +120,7 @@ def predict_training(
     data = {"spectrum": found.h}
     if wanted := [name for name in names if name in EVIDENCE]:
         exists = found.rank == count or algorithm.noise_variance > 0
-        if not exists and observables is not None:
+        if not exists and observables not in (None, "all"):
             refuse_singular(H, task.targets, found.rank, REMEDY)
         if exists:
             data |= _evidence(asked, found)
@@ -130,11 +134,11 @@ def predict_training(
         spread = [part[1] for part in parts if part[1] is not None]
         data |= of_tests(asked, mean, np.concatenate(spread, axis=-1) if spread else None)
     kept = {name: data[name] for name in names if name in data}
-    return as_dataset(asked, found, kept, times, left_out)
+    return as_dataset(asked, found, kept, beyond(asked, choice), left_out)
 
 
-def _check(asked: Asked, times: np.ndarray | None) -> None:
-    net, task = asked.net, asked.task
+def _check(asked: Asked) -> None:
+    net, task, times = asked.net, asked.task, asked.times
     if task.inputs.shape[1] != net.input_dim or task.targets.shape[1] != net.output_dim:
         raise ValueError(
             f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "

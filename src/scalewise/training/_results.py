@@ -9,13 +9,13 @@ from jaxtyping import Float
 from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
 from scalewise.training._algorithms import GradientDescent
+from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
-from scalewise.training._outcomes import OUTCOMES, Asked
+from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._spectrum import Spectrum
 
-__all__ = ["Arrays", "as_dataset", "of_samples", "of_tests"]
+__all__ = ["as_dataset", "of_samples", "of_tests"]
 
-Arrays = dict[str, np.ndarray]
 Means = Float[np.ndarray, "time output sample"]
 Spread = Float[np.ndarray, "time *spread"]
 
@@ -49,24 +49,42 @@ def as_dataset(
     asked: Asked,
     found: Spectrum,
     data: Arrays,
-    times: np.ndarray | None,
+    more: Found,
     left_out: dict[str, str],
 ) -> xr.Dataset:
-    """All of it with names, dimensions and attributes."""
+    """All of it with names, dimensions and attributes.
+
+    Args:
+        asked: The call.
+        found: The spectrum.
+        data: Outcomes of leading order.
+        more: Coefficients of 1/n.
+        left_out: What is not there, and why.
+    """
+    timed = asked.times is not None
+    # The leading order has a time axis always.
+    plain = {
+        k: v if timed or not OUTCOMES[k].in_time else v[0] for k, v in data.items()
+    } | more.values
     variables = {}
-    for name, values in data.items():
-        row = OUTCOMES[name]
-        if not np.all(np.isfinite(values)):
+    for name, row in OUTCOMES.items():
+        if name not in plain:
+            continue
+        if not np.all(np.isfinite(plain[name])):
             raise FloatingPointError(
                 f"The prediction of {name!r} is not finite; please report this network: {asked.net}."
             )
-        moves = row.in_time and times is not None
-        plain = values if moves or not row.in_time else values[0]
-        variables[name] = row.variable(plain, leading=("time",) if moves else ())
-    coords = {} if times is None else {"time": times}
+        leading = ("time",) if timed and row.in_time else ()
+        variables[name] = row.variable(plain[name], leading=leading)
+        if name in more.errors:
+            attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
+            variables[f"{name}_error"] = xr.Variable(variables[name].dims, more.errors[name], attrs)
+    coords: dict[str, object] = dict(more.coords)
+    if asked.times is not None:
+        coords["time"] = asked.times
     if "log_evidence_slope" in variables:
         coords["hyperparameter"] = np.array(["noise_variance", "C_b", "C_W"])
-    return xr.Dataset(variables, coords, _attributes(asked, found, left_out))
+    return xr.Dataset(variables, coords, _attributes(asked, found, left_out) | more.attributes)
 
 
 def _both(covariance: str, variance: str, spread: np.ndarray) -> Arrays:

@@ -1,0 +1,97 @@
+"""What a call computes, and by which route the coefficients of 1/n are found: the first that can serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scalewise._words import refuse_name
+from scalewise.training._asked import Asked, Found, Route
+from scalewise.training._outcomes import OUTCOMES, Outcome
+
+__all__ = ["ROUTES", "Choice", "beyond", "chosen"]
+
+ROUTES: tuple[Route, ...] = ()  # dearer and further reaching ones behind
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a call computes.
+
+    Args:
+        names: Outcomes of leading order.
+        by_route: Names of coefficients of 1/n, by the name of the route that finds them.
+        left_out: Of what could have been wanted the clause that says why it cannot be had.
+    """
+
+    names: tuple[str, ...]
+    by_route: dict[str, tuple[str, ...]]
+    left_out: dict[str, str]
+
+
+def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
+    """What a call computes, and of the rest why not.
+
+    Args:
+        names: Names of outcomes; ``None`` for all of leading order, ``"all"`` for all.
+        asked: The call.
+
+    Raises:
+        ValueError: If a name does not exist, or what is named cannot be had.
+    """
+    wanted = _wanted(names)
+    ways = {name: _way(OUTCOMES[name], asked) for name in wanted}
+    if names is not None and names != "all":
+        for name, (_, why) in ways.items():
+            if why:
+                raise ValueError(f"`observables` cannot hold {name!r} here, because {why}.")
+    had = {name: route for name, (route, why) in ways.items() if not why}
+    by_route = {
+        route.name: tuple(name for name, its in had.items() if its is route) for route in ROUTES
+    }
+    return Choice(
+        tuple(name for name, route in had.items() if route is None),
+        {route: found for route, found in by_route.items() if found},
+        {name: why for name, (_, why) in ways.items() if why},
+    )
+
+
+def beyond(asked: Asked, choice: Choice) -> Found:
+    """The coefficients of 1/n that a call computes, of all routes together."""
+    values, errors, coords, attributes = {}, {}, {}, {}
+    for route in ROUTES:
+        if names := choice.by_route.get(route.name):
+            found = route.compute(asked, names)
+            values |= {name: found.values[name] for name in names}
+            errors |= {name: found.errors[name] for name in names if name in found.errors}
+            coords |= found.coords
+            attributes |= found.attributes
+    if choice.by_route:
+        attributes["route"] = ", ".join(choice.by_route)
+    return Found(values, errors, coords, attributes)
+
+
+def _wanted(names: Sequence[str] | str | None) -> list[str]:
+    """In the order of the table."""
+    if names is None:
+        return [name for name, row in OUTCOMES.items() if not row.order]
+    if names == "all":
+        return list(OUTCOMES)
+    named = (names,) if isinstance(names, str) else tuple(names)
+    for name in named:
+        if name not in OUTCOMES:
+            refuse_name("observables", name, OUTCOMES, "'all'")
+    return [name for name in OUTCOMES if name in named]
+
+
+def _way(row: Outcome, asked: Asked) -> tuple[Route | None, str]:
+    """The route to an outcome, none for the leading order, and why it cannot be had if it cannot."""
+    why = row.obstacle(asked)
+    if why or not row.order:
+        return None, why
+    for route in ROUTES:
+        if row.name in route.outcomes and isinstance(asked.algorithm, route.algorithms):
+            why = route.obstacle(asked, row.name)
+            if not why:
+                return route, ""
+    return None, why or f"no coefficient of 1/n of it is known for {type(asked.algorithm).__name__}"
