@@ -35,7 +35,12 @@ _WORTH = 20.0  # seconds that a cluster of this machine should save before it is
 
 
 def compute(
-    function: Callable[..., Any], cells: Cells, count: int, client: Any = None
+    function: Callable[..., Any],
+    cells: Cells,
+    count: int,
+    client: Any = None,
+    *,
+    spread: bool = True,
 ) -> Generator[Outcome, None, None]:
     """Compute cells, and tell what became of each as it ends.
 
@@ -43,7 +48,8 @@ def compute(
         function: The cell.
         cells: Number and arguments of each.
         count: How many there are.
-        client: A client of dask; ``None``: here, and by processes of this machine once that looks worth it.
+        client: A client of dask; ``None``: here.
+        spread: Whether to go on by processes of this machine once that looks worth it.
     """
     setting = Setting.here()
     if client is not None:
@@ -52,7 +58,7 @@ def compute(
     start = time.perf_counter()
     for done, (cell, arguments) in enumerate(cells, 1):
         yield attempt(function, cell, arguments, setting)
-        if _pays(time.perf_counter() - start, done, count):
+        if spread and _pays(time.perf_counter() - start, done, count):
             break
     else:
         return

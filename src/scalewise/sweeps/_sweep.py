@@ -114,7 +114,7 @@ def sweep(
             # Closed before its client: what is on the way is then called off.
             with (
                 connected(client) as engine,
-                closing(compute(cell, given, len(todo), engine)) as outcomes,
+                closing(compute(cell, given, len(todo), engine, spread=client is None)) as outcomes,
             ):
                 for outcome in _in_turn(outcomes, todo, gathered):
                     _keep(outcome, axes, gathered, known, record)

@@ -144,7 +144,7 @@ def _check(asked: Asked) -> None:
             f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
             f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
         )
-    if task.loss is not known_loss("mse"):
+    if task.loss != known_loss("mse"):
         raise ValueError(
             f"`task` must have the loss 'mse', whose gradient is linear in the outputs; got {task.loss.name!r}."
         )
