@@ -87,7 +87,8 @@ def design(
 
     Every candidate is as wide as `budget` allows. All are ordered by the loss that networks of infinite width
     have, or by their evidence; of the first `refine` of them the loss is predicted at their width,
-    $\mathcal L(n)=\mathcal L_0+\mathcal L_1/n$, and the smallest of those where the 1/n term is small is recommended.
+    $\mathcal L(n)=\mathcal L_0+\mathcal L_1/n$, and the smallest is recommended of those where the 1/n term is
+    small.
 
     The loss chooses by the test samples of the task, so what is left of the data should be kept apart to judge the
     choice; the evidence needs training samples alone.
