@@ -7,6 +7,7 @@ from scalewise.training._algorithms import (
     GradientFlow,
     LastLayer,
 )
+from scalewise.training._design import Design, design
 from scalewise.training._draws import log_score, sample_outputs
 from scalewise.training._evidence import (
     LeftOut,
@@ -17,21 +18,31 @@ from scalewise.training._evidence import (
 )
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
+from scalewise.training._surveys import (
+    algorithms_side_by_side,
+    evidence_of_networks,
+    ntk_motion,
+)
 
 __all__ = [
     "NTKGP",
     "OUTCOMES",
     "Bayes",
+    "Design",
     "GradientDescent",
     "GradientFlow",
     "LastLayer",
     "LeftOut",
     "Outcome",
+    "algorithms_side_by_side",
+    "design",
+    "evidence_of_networks",
     "hypothesis_probabilities",
     "leave_one_out",
     "log_evidence",
     "log_evidence_slope",
     "log_score",
+    "ntk_motion",
     "predict_training",
     "sample_outputs",
 ]

@@ -86,7 +86,8 @@ def evidence_of_networks(
         client: Where it is computed; as in `sweep`.
 
     Returns:
-        ``log_evidence`` over ``depth`` and ``C_W``, in nats; NaN where the kernel is singular and there is no noise.
+        ``log_evidence`` over ``depth`` and ``C_W``, in nats; NaN where the kernel is singular and there is no
+        noise.
 
     Source: PDLT (6.34), section 6.3.1.
     """
