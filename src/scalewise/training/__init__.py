@@ -6,6 +6,8 @@ from scalewise.training._algorithms import (
     GradientDescent,
     GradientFlow,
     LastLayer,
+    Projectors,
+    TwoStepNewton,
 )
 from scalewise.training._design import Design, design
 from scalewise.training._draws import log_score, sample_outputs
@@ -18,6 +20,7 @@ from scalewise.training._evidence import (
 )
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
+from scalewise.training._routes import ExpansionWarning
 from scalewise.training._surveys import (
     algorithms_side_by_side,
     evidence_of_networks,
@@ -29,11 +32,14 @@ __all__ = [
     "OUTCOMES",
     "Bayes",
     "Design",
+    "ExpansionWarning",
     "GradientDescent",
     "GradientFlow",
     "LastLayer",
     "LeftOut",
     "Outcome",
+    "Projectors",
+    "TwoStepNewton",
     "algorithms_side_by_side",
     "design",
     "evidence_of_networks",

@@ -30,8 +30,28 @@ from jaxtyping import Float
 from scalewise._checked import Count, Index, Must, NotNegative, Positive, checked
 from scalewise._words import shown
 from scalewise.training._filters import Filter, after_flow, after_schedule, after_steps
+from scalewise.training._newton import Projectors, TwoStepNewton
+from scalewise.training.width._course import Clock, Flow, Steps, on_the_way
+from scalewise.training.width._weights import (
+    Projected,
+    Reaches,
+    Separable,
+    converged,
+    separable,
+    stationary,
+)
 
-__all__ = ["NTKGP", "Algorithm", "Bayes", "GradientDescent", "GradientFlow", "LastLayer"]
+__all__ = [
+    "NTKGP",
+    "Algorithm",
+    "Bayes",
+    "GradientDescent",
+    "GradientFlow",
+    "Gradients",
+    "LastLayer",
+    "Projectors",
+    "TwoStepNewton",
+]
 
 Units = Literal["sum", "mean"]
 Duration = Annotated[float | int, Must("a number of at least 0, or infinite", lambda v: v >= 0)]
@@ -39,6 +59,8 @@ Momentum = Annotated[float | int, Must("a number from 0 to below 1", lambda v: 0
 Directions = Float[np.ndarray, " direction"]
 Times = Float[np.ndarray, " time"]
 END = np.array([math.inf])
+_GONE = 40.0  # logarithm of what an error has fallen by when nothing of it is left
+_ROOM = 2**27  # numbers that the course of a training may take
 SAFE = 0.8  # of 1/h_max: the rate that nobody named
 
 
@@ -69,6 +91,7 @@ class GradientFlow:
     starts_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = False
     noise_variance: ClassVar[float] = 0.0
+    moves_as_gradients: ClassVar[bool] = True
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
         r"""What the flow does to eigendirections with eigenvalues `h`.
@@ -80,6 +103,39 @@ class GradientFlow:
         """
         t = np.array([float(self.time)]) if times is None else times
         return after_flow(h, t / _per(self.loss_units, targets), ridge=self.ridge)
+
+    def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
+        """What tensors of order 1/n are weighed with.
+
+        Args:
+            h: Eigenvalues; at the end without a ridge, all above 0.
+            time: In place of `time`.
+            targets: $N_An_L$.
+        """
+        t = float(self.time if time is None else time) / _per(self.loss_units, targets)
+        x = h + self.ridge
+        if math.isinf(t) or t * x.min() > _GONE:
+            return self._end(h).reaches()
+        clock = Flow(t, float(x.max())) if t else Steps(np.zeros(1))
+        return _on_the_way(h, clock, self.ridge)
+
+    def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
+        """The projectors as sums of products of functions of one eigenvalue; of training to the end.
+
+        Args:
+            h: Eigenvalues, all above 0.
+            targets: $N_An_L$.
+            accuracy: Relative, of most sums.
+
+        Raises:
+            ValueError: If training stops before the end.
+        """
+        if not math.isinf(self.time):
+            raise ValueError(_EARLY.format("GradientFlow.time"))
+        return _sums(h, self._end(h), 0.0, self.ridge, accuracy)
+
+    def _end(self, h: Directions) -> Projected:
+        return stationary(1 / (h + self.ridge)) if self.ridge else converged(h)
 
 
 @checked
@@ -115,6 +171,7 @@ class GradientDescent:
     starts_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = False
     noise_variance: ClassVar[float] = 0.0
+    moves_as_gradients: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.rate, Sequence):
@@ -191,6 +248,55 @@ class GradientDescent:
             )
         return found
 
+    def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
+        """What tensors of order 1/n are weighed with.
+
+        Args:
+            h: Eigenvalues; at the end without a ridge, all above 0.
+            time: A number of steps in place of `steps`.
+            targets: $N_An_L$.
+
+        Raises:
+            ValueError: If training diverges, or takes more steps than the memory has room for.
+        """
+        rates = np.atleast_1d(self.rate_used(h, targets=targets)) / _per(self.loss_units, targets)
+        x, schedule = h + self.ridge, isinstance(self.rate, Sequence)
+        steps = self.steps if time is None else time
+        last = rates.size if schedule else math.inf
+        steps = float(last if steps is None else steps)
+        if not schedule:
+            gone = math.ceil(_GONE / -math.log(_slowest(rates[0] * x, self.momentum)))
+            if steps > gone and (self.ridge or not self.momentum):
+                return self._end(h, rates[0]).reaches()
+            rates = np.full(int(min(steps, gone)), rates[0])
+        return _on_the_way(
+            h, Steps(rates[: int(min(steps, rates.size))], self.momentum), self.ridge
+        )
+
+    def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
+        """The projectors as sums of products of functions of one eigenvalue; of training to the end.
+
+        Args:
+            h: Eigenvalues, all above 0.
+            targets: $N_An_L$.
+            accuracy: Relative, of most sums.
+
+        Raises:
+            ValueError: If training stops before the end, or has momentum and no ridge.
+        """
+        if self.steps is not None or isinstance(self.rate, Sequence):
+            raise ValueError(_EARLY.format("GradientDescent.steps"))
+        if self.momentum and not self.ridge:
+            raise ValueError(
+                "`GradientDescent.momentum` must be 0 without a ridge for as many samples as these: its weights are "
+                "known for few samples."
+            )
+        rate = float(np.max(self.rate_used(h, targets=targets))) / _per(self.loss_units, targets)
+        return _sums(h, self._end(h, rate), rate, self.ridge, accuracy)
+
+    def _end(self, h: Directions, rate: float) -> Projected:
+        return stationary(1 / (h + self.ridge)) if self.ridge else converged(h, rate)
+
 
 class _Conditioned:
     """What all that condition a Gaussian process on the targets share: there is no time, only the answer."""
@@ -243,6 +349,17 @@ class LastLayer(_Conditioned):
     """
 
     noise_variance: float = field(default=0.0, init=False, repr=False)
+    moves_as_gradients: ClassVar[bool] = True
+
+    def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
+        r"""What tensors of order 1/n are weighed with: as of gradient flow to the end.
+
+        Args:
+            h: Eigenvalues of $\tilde K$, all above 0.
+            time: None; see `filter`.
+            targets: Not needed.
+        """
+        return converged(h).reaches()
 
 
 @checked
@@ -264,9 +381,46 @@ class NTKGP(_Conditioned):
     starts_with: ClassVar[str] = "ntk"
 
 
-Algorithm = GradientFlow | GradientDescent | Bayes | LastLayer | NTKGP
+Algorithm = GradientFlow | GradientDescent | TwoStepNewton | Projectors | Bayes | LastLayer | NTKGP
+Gradients = GradientFlow | GradientDescent | TwoStepNewton | Projectors | LastLayer
+_EARLY = "`{}` must be left out for as many samples as these: weights of networks on their way are known for few samples."
 
 
 def _per(units: Units, targets: int) -> float:
     """By how much a loss in these units is smaller than the sum."""
     return float(targets) if units == "mean" else 1.0
+
+
+def _on_the_way(h: Directions, clock: Clock, ridge: float) -> Reaches:
+    if clock.weights.size * h.size**2 > _ROOM:
+        raise ValueError(
+            f"`algorithm` takes {clock.weights.size} steps, which for {h.size} samples are more than the memory has room "
+            f"for at order 1/n. Take at most {_ROOM // h.size**2} steps, train to the end without momentum, or take "
+            "GradientFlow with a time."
+        )
+    return on_the_way(h, clock, ridge)
+
+
+def _sums(h: Directions, end: Projected, rate: float, ridge: float, accuracy: float) -> Separable:
+    if not ridge:
+        return separable(h, rate, accuracy=accuracy)
+    g = end.gain
+    two, three = np.array([[g, g]]), np.array([[g, g, g]])
+    half, sixth = np.array([0.5, 1.0]), np.array([1 / 6, 1.0, 1.0])
+    return Separable(
+        g,
+        A=two,
+        B=two * half[:, None],
+        IA=-three * np.array([0.5, 1.0, 1.0])[:, None],
+        IB=-three * sixth[:, None],
+        IIA=-three,
+        IIB=-three,
+    )
+
+
+def _slowest(s: Directions, momentum: float) -> float:
+    """The largest factor by which a step leaves an error, of steps of rates times eigenvalues `s`."""
+    half = (1 + momentum - s) / 2
+    root = np.sqrt(np.maximum(half**2 - momentum, 0.0))
+    left = np.where(half**2 < momentum, math.sqrt(momentum), np.abs(half) + root)
+    return float(np.clip(left.max(), 1e-300, 1 - 1e-15))

@@ -53,7 +53,8 @@ class Found:
             change in time, if times were asked for.
         errors: Numerical errors of what was sampled, of the same shapes; an outcome without one is exact.
         coords: Coordinates of dimensions, as ``part`` has.
-        attributes: Of the Dataset; ``route`` is set to the name of the route.
+        attributes: Of the Dataset; ``route`` is set to the name of the route. A ``learning_parameter`` among them,
+            the largest that was met, is held against the width.
     """
 
     values: Arrays

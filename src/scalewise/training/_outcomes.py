@@ -326,7 +326,6 @@ _ROWS = (
         meaning="Largest share of the variance of a test sample that fluctuations of the NTK add, times the width.",
         over=(),
         obstacles=(_tests,),
-        in_time=False,
     ),
     Outcome(
         name="log_evidence_nlo",

@@ -79,7 +79,7 @@ def as_dataset(
         if name in more.errors:
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
             variables[f"{name}_error"] = xr.Variable(variables[name].dims, more.errors[name], attrs)
-    coords: dict[str, object] = dict(more.coords)
+    coords: dict[str, object] = {dim: list(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times
     if "log_evidence_slope" in variables:

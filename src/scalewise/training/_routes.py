@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training.width._dense import DENSE
 
-__all__ = ["ROUTES", "Choice", "beyond", "chosen"]
+__all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen"]
 
-ROUTES: tuple[Route, ...] = ()  # dearer and further reaching ones behind
+ROUTES: tuple[Route, ...] = (DENSE,)  # further reaching ones behind
+_LARGE = 0.5  # learning parameter over the width, beyond which order 1/n decides nothing
+
+
+class ExpansionWarning(UserWarning):
+    """Coefficients of 1/n are given where the expansion hardly reaches."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,8 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
 
 def beyond(asked: Asked, choice: Choice) -> Found:
     """The coefficients of 1/n that a call computes, of all routes together."""
-    values, errors, coords, attributes = {}, {}, {}, {}
+    values, errors, coords = {}, {}, {}
+    attributes: dict[str, Any] = {}
     for route in ROUTES:
         if names := choice.by_route.get(route.name):
             found = route.compute(asked, names)
@@ -68,7 +78,20 @@ def beyond(asked: Asked, choice: Choice) -> Found:
             attributes |= found.attributes
     if choice.by_route:
         attributes["route"] = ", ".join(choice.by_route)
+        _warn(asked, float(attributes.get("learning_parameter", 0.0)))
     return Found(values, errors, coords, attributes)
+
+
+def _warn(asked: Asked, parameter: float) -> None:
+    n = asked.net.hidden_widths[-1]
+    if parameter > _LARGE * n:
+        warnings.warn(
+            f"Training magnifies fluctuations of the NTK: the small parameter of this expansion is "
+            f"{parameter / n:.2g} at width {n}, and order 1/n decides nothing beyond {_LARGE:g}. Take a width of at "
+            f"least {math.ceil(parameter / _LARGE)}, stop training early, or give a `ridge`.",
+            ExpansionWarning,
+            stacklevel=4,
+        )
 
 
 def _wanted(names: Sequence[str] | str | None) -> list[str]:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scalewise._checked import Count, checked
 from scalewise.networks._numbers import Width
 
-__all__ = ["neuron_tensor"]
+__all__ = ["neuron_tensor", "pairings"]
 
 Tensor = Float[np.ndarray, "sample sample sample sample"]
 Full = Float[np.ndarray, "neuron neuron neuron neuron sample sample sample sample"]
@@ -31,6 +31,19 @@ _TENSORS: dict[str, tuple[Term, Term, Term]] = {
     "ddH_I": (("R", "abcd"), ("R", "acdb"), ("R", "adbc")),
     "ddH_II": (("S", "abcd"), ("T", "acdb"), ("U", "adbc")),
 }
+
+
+def pairings(expectation: str) -> tuple[tuple[str, str, str], ...]:
+    """The terms of an expectation over four neurons, for whoever contracts them without ever making it whole.
+
+    Args:
+        expectation: As of `neuron_tensor`.
+
+    Returns:
+        For each pairing of the neurons: the pairs of places, the letter of the tensor, and the places of its samples.
+    """
+    terms = zip(_PAIRINGS, _TENSORS[expectation], strict=True)
+    return tuple((pairs, letter, places) for pairs, (letter, places) in terms)
 
 
 @checked
@@ -80,16 +93,16 @@ def neuron_tensor(expectation: str, n: Width, neurons: Count, **tensors: Tensor)
         raise ValueError(
             f"`expectation` must be one of {', '.join(map(repr, _TENSORS))}; got {expectation!r}."
         )
-    terms = _TENSORS[expectation]
-    if set(tensors) != {letter for letter, _ in terms}:
+    terms = pairings(expectation)
+    if set(tensors) != {letter for _, letter, _ in terms}:
         raise ValueError(
-            f"{expectation!r} is made of {', '.join(sorted({letter for letter, _ in terms}))}; got "
+            f"{expectation!r} is made of {', '.join(sorted({letter for _, letter, _ in terms}))}; got "
             f"{', '.join(sorted(tensors)) or 'none'}. Pass these, each by its letter."
         )
     shape = next(iter(tensors.values())).shape[:1] * 4
     eye = np.eye(neurons)
     total = np.zeros((neurons,) * 4 + shape)
-    for pairing, (letter, places) in zip(_PAIRINGS, terms, strict=True):
+    for pairing, letter, places in terms:
         tensor = tensors[letter]
         if tensor.shape != shape or not shape or not np.all(np.isfinite(tensor)):
             raise ValueError(

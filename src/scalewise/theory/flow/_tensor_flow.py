@@ -11,7 +11,7 @@ Source: PDLT ch. 8, 11, ∞.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -31,7 +31,15 @@ from scalewise.theory.flow._ntk_statistics import next_A, next_B, next_D, next_F
 from scalewise.theory.flow._pairs import Pairs
 from scalewise.theory.flow._preactivation import next_G1, next_V
 
-__all__ = ["RECURSIONS", "Recursion", "TensorFlow", "check_memory", "closure", "tensor_flow"]
+__all__ = [
+    "RECURSIONS",
+    "Recursion",
+    "TensorFlow",
+    "check_memory",
+    "closure",
+    "tensor_flow",
+    "tensor_runs",
+]
 
 _NEXT = "_next"
 _RATES = ("C_W", "lambda_W", "Theta", "r")
@@ -174,13 +182,58 @@ def tensor_flow(
     Raises:
         ValueError: If an expectation does not exist or does not converge.
     """
-    order, _ = closure(letters)
     pairs = Pairs.of(K.shape[1])
-    runs = [{letter: _nothing(letter, pairs) for letter in order} for _ in range(1 + SHAKES)]
-    zeros = {x: _on_samples(x, runs[0][x], pairs)[0] for x in letters}
+    zeros = {x: _on_samples(x, _nothing(x, pairs), pairs)[0] for x in letters}
     values, errors = (
         {x: np.zeros((net.depth, *zero.shape)) for x, zero in zeros.items()} for _ in range(2)
     )
+    for index, runs in enumerate(_runs(net, K, Theta, letters, pairs), 1):
+        for x in letters:
+            found = with_shakes([run[x] for run in runs])
+            values[x][index], errors[x][index] = (_on_samples(x, part, pairs) for part in found)
+        if progress is not None:
+            progress(index, net.depth - 1)
+    return TensorFlow(values, errors)
+
+
+def tensor_runs(
+    net: WithoutSkips,
+    K: Float[np.ndarray, "layer sample sample"],
+    Theta: Float[np.ndarray, "layer sample sample"] | None,
+    letters: Sequence[str],
+) -> list[list[Tensors]]:
+    """Tensors of the last layer as a function of them needs them to have an error of its own.
+
+    Args:
+        net: The network, of at least two layers.
+        K: Its kernel.
+        Theta: Its NTK, as of `tensor_flow`.
+        letters: Which tensors.
+
+    Returns:
+        Runs for `scalewise.gaussian.with_shakes`: in each the tensors of every estimate, by letter; first the
+        estimates from the nodes, then one for each shake.
+    """
+    pairs = Pairs.of(K.shape[1])
+    *_, runs = _runs(net, K, Theta, letters, pairs)
+    estimates = [{x: _on_samples(x, as_many(run[x]), pairs) for x in letters} for run in runs]
+    counts = [max(len(tensor) for tensor in run.values()) for run in estimates]
+    return [
+        [{x: t[min(i, len(t) - 1)] for x, t in run.items()} for i in range(count)]
+        for run, count in zip(estimates, counts, strict=True)
+    ]
+
+
+def _runs(
+    net: MLP,
+    K: np.ndarray,
+    Theta: np.ndarray | None,
+    letters: Sequence[str],
+    pairs: Pairs,
+) -> Iterator[list[Tensors]]:
+    """Layer by layer from the second: the tensors with an axis of estimates, and those with moved expectations."""
+    order, _ = closure(letters)
+    runs = [{letter: _nothing(letter, pairs) for letter in order} for _ in range(1 + SHAKES)]
     for index, layer in enumerate(layers_of(net.activation, K[:-1]), 1):
         seen = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
         rates = _rates(net, index, None if Theta is None else Theta[index - 1])
@@ -188,12 +241,7 @@ def tensor_flow(
             _step(expectations, rates, run, order)
             for expectations, run in zip(seen, runs, strict=True)
         ]
-        for x in letters:
-            found = with_shakes([run[x] for run in runs])
-            values[x][index], errors[x][index] = (_on_samples(x, part, pairs) for part in found)
-        if progress is not None:
-            progress(index, net.depth - 1)
-    return TensorFlow(values, errors)
+        yield runs
 
 
 def _nothing(letter: str, pairs: Pairs) -> np.ndarray:

@@ -1,0 +1,273 @@
+"""The dense route: whole tensors of few samples, every algorithm that trains by gradients, any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scalewise.gaussian import with_shakes
+from scalewise.networks import MLP
+from scalewise.observables import of_letter
+from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
+from scalewise.theory.flow._tensor_flow import tensor_runs
+from scalewise.training._algorithms import Gradients, LastLayer
+from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._spectrum import Spectrum, spectrum
+from scalewise.training.width._contractions import Frame
+from scalewise.training.width._moments import LETTERS, PARTS, Moments
+
+__all__ = ["DENSE"]
+
+MOST = 32  # samples whose tensors are made at once: half a minute and three gigabytes through three layers
+_TRAINED = 24  # training samples of them, so that a block of tests has room
+_INFINITE = 2**30  # times as wide: a layer whose width costs nothing
+_NEVER = ("B", "F", "P", "Q", "R", "S", "T", "U")  # 0 where nothing below the last layer learns
+_AT_ONCE = frozenset({"output_covariance_nlo", "ntk_change_nlo"})  # of all samples with all
+_OUTCOMES = frozenset(
+    {
+        "output_mean_nlo",
+        "output_mean_nlo_by_part",
+        "output_mean_nlo_by_layer",
+        "output_covariance_nlo",
+        "variance_nlo",
+        "test_loss_nlo",
+        "ntk_change_nlo",
+        "alignment_nlo",
+        "learning_parameter",
+    }
+)
+_SPREAD = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
+_OF_NTK = frozenset({"ntk_change_nlo", "alignment_nlo"})
+_KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What does not depend on tensors: a block of tests beside all training samples.
+
+    Args:
+        asked: The call.
+        names: Outcomes that are wanted.
+        net: The network, whose last layer alone learns if the algorithm says so.
+        flow: Kernel and NTK of the different inputs.
+        places: Where each sample is among them, training samples first.
+        trained: The spectrum of the NTK of the training samples.
+        block: Which tests.
+    """
+
+    asked: Asked
+    names: frozenset[str]
+    net: MLP
+    flow: KernelFlow
+    places: np.ndarray
+    trained: Spectrum
+    block: slice
+
+    def runs(self, net: MLP) -> list[list[Arrays]]:
+        """Tensors of the last layer, of a network that may have other widths."""
+        letters = _letters(net)
+        found = tensor_runs(net, self.flow.K, self.flow.Theta, letters)
+        size = len(self.places)
+        none = {x: np.zeros((size,) * 4) for x in LETTERS if x not in letters}
+        return [
+            [
+                none
+                | {x: tensor[np.ix_(*(self.places,) * tensor.ndim)] for x, tensor in one.items()}
+                for one in run
+            ]
+            for run in found
+        ]
+
+    def moments(self, tensors: Arrays, time: float | None) -> Moments:
+        """Of one estimate of the tensors, at one time."""
+        task, some = self.asked.task, self.trained.h > 0
+        h, U = self.trained.h[some], self.trained.U[:, some]
+        reaches = _gradients(self.asked).reaches(h, time, targets=task.targets.size)
+        K, Theta = self.flow.K[-1], _theta(self.flow)[-1]
+        n, both = len(task.inputs), np.ix_(self.places, self.places)
+        frame = Frame(U, Theta[both][n:, :n] @ U, reaches["H"].beyond)
+        return Moments(frame, reaches, task.targets.T @ U, frame.turned(K[both]), tensors)
+
+
+def _obstacle(asked: Asked, name: str) -> str:
+    net = asked.net
+    if net.depth < 2:
+        return "a network of one layer has no hidden width to expand in"
+    for letter in _letters(_network(asked)):
+        row = of_letter(letter)
+        if why := row.obstacle_of(net.activation, skips=any(net.skips)):
+            return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
+    if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
+        return "projectors say what training does to outputs, and nothing of the NTK"
+    count, tests = len(asked.task.inputs), len(asked.tests)
+    if count > _TRAINED:
+        return (
+            f"whole tensors of {count} training samples do not fit; at most {_TRAINED} do. Train on fewer, or let "
+            "`measure_training` find it from an ensemble"
+        )
+    if name in _AT_ONCE and count + tests > MOST:
+        return (
+            f"whole tensors of {count} training samples and {tests} tests do not fit; {MOST - count} tests do. Give "
+            "fewer at a time, or ask for means and variances alone, with covariance='diagonal'"
+        )
+    return ""
+
+
+def _compute(asked: Asked, names: Sequence[str]) -> Found:
+    """All blocks of tests, put together."""
+    wanted = frozenset(names)
+    parts: list[tuple[Arrays, Arrays]] = []
+    for setting in _settings(asked, wanted):
+        parts.append(_of_block(setting))
+    values, errors = (_joined([part[i] for part in parts]) for i in (0, 1))
+    if asked.times is None:
+        values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
+    largest = float(values["learning_parameter"].max(initial=0.0))
+    coords = {}
+    if "output_mean_nlo_by_part" in wanted:
+        coords["part"] = PARTS
+    if "output_mean_nlo_by_layer" in wanted:
+        coords["layer"] = range(1, asked.net.depth)
+    return Found(values, errors, coords, {"learning_parameter": largest})
+
+
+DENSE = Route("dense", Gradients.__args__, _OUTCOMES, _obstacle, _compute)
+
+
+def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
+    net, tests, count = _network(asked), asked.tests, len(asked.task.inputs)
+    size = max(len(tests) if wanted & _AT_ONCE else MOST - count, 1)
+    for start in range(0, max(len(tests), 1), size):
+        block = slice(start, start + size)
+        x = np.concatenate([asked.task.inputs, tests[block]]) + 0.0
+        different, places = np.unique(x, axis=0, return_inverse=True)
+        flow = kernel_flow(net, different)
+        train = np.ix_(places[:count], places[:count])
+        trained = spectrum(_theta(flow)[-1][train], "NTK of the training samples")
+        yield _Setting(asked, wanted, net, flow, places, trained, block)
+
+
+def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
+    """Values and errors with a time axis, from every estimate of the tensors."""
+    whole = setting.runs(setting.net)
+    thinner = []
+    if "output_mean_nlo_by_layer" in setting.names:
+        thinner = [
+            setting.runs(_without(setting.net, layer)) for layer in range(1, setting.net.depth - 1)
+        ]
+    times = [None] if setting.asked.times is None else setting.asked.times.tolist()
+    found: list[list[Arrays]] = []
+    for place, run in enumerate(whole):
+        found.append([])
+        for one, tensors in enumerate(run):
+            others = [runs[place][one] for runs in thinner]
+            at = [_outcomes(setting, tensors, others, time) for time in times]
+            found[-1].append({name: np.stack([each[name] for each in at]) for name in at[0]})
+    values, errors = {}, {}
+    for name in found[0][0]:
+        runs = [np.stack([one[name] for one in run]) for run in found]
+        values[name], errors[name] = with_shakes(runs)
+    return values, errors
+
+
+def _outcomes(
+    setting: _Setting, tensors: Arrays, others: list[Arrays], time: float | None
+) -> Arrays:
+    """Everything that is wanted, of one estimate at one time."""
+    asked, names = setting.asked, setting.names
+    moments = setting.moments(tensors, time)
+    parts = np.array([*moments.mean_parts().values()])
+    mean = parts.sum(axis=0)
+    found = {
+        "output_mean_nlo": mean,
+        "output_mean_nlo_by_part": parts,
+        "learning_parameter": _learning_parameter(moments),
+    }
+    if "output_mean_nlo_by_layer" in names:
+        rest = [sum(setting.moments(t, time).mean_parts().values()) for t in others]
+        own = [mean - without for without in rest]
+        found["output_mean_nlo_by_layer"] = np.array([*own, mean - sum(own)])
+    if names & _SPREAD:
+        covariance = moments.covariance()
+        found["output_covariance_nlo"] = covariance.transpose(0, 2, 1, 3)
+        found["variance_nlo"] = np.einsum("idid->id", covariance)
+    if "test_loss_nlo" in names:
+        wanted = asked.task.test_targets
+        assert wanted is not None
+        bias = moments.mean - wanted[setting.block].T
+        found["test_loss_nlo"] = (bias * mean + 0.5 * found["variance_nlo"]).sum(axis=0)
+    if names & _OF_NTK:
+        found |= _of_ntk(moments, setting)
+    return {k: v for k, v in found.items() if k in names or k == "learning_parameter"}
+
+
+def _of_ntk(moments: Moments, setting: _Setting) -> Arrays:
+    """The change of the NTK on samples, and along the targets."""
+    frame, y, change = moments.frame, moments.y, moments.ntk_change()
+    n, tests = frame.count, len(frame.T)
+    back = np.eye(len(frame.U) + tests, n + tests)
+    back[: len(frame.U), :n] = frame.U
+    back[len(frame.U) :, n:] = np.eye(tests)
+    own = setting.trained.h[setting.trained.h > 0]
+    along = np.einsum("ia,ijab,jb->", y, change[..., :n, :n], y)
+    return {
+        "ntk_change_nlo": np.einsum("ap,ijpq,bq->ijab", back, change, back, optimize=True),
+        "alignment_nlo": np.asarray(along / np.einsum("ia,a,ia->", y, own, y)),
+    }
+
+
+def _learning_parameter(moments: Moments) -> np.ndarray:
+    """The largest share of a variance at infinite width that fluctuations of the NTK add."""
+    added = np.einsum("idid->id", moments.ntk_term())
+    leading = np.diag(moments.leading)
+    n = moments.frame.count
+    open_ = leading > _KNOWN * np.diag(moments.K)[n:]
+    return np.max(added[:, open_] / leading[open_], initial=0.0)
+
+
+def _joined(parts: list[Arrays]) -> Arrays:
+    """Blocks of tests side by side; of what has no tests, the largest."""
+    found = {}
+    for name, first in parts[0].items():
+        blocks = [part[name] for part in parts]
+        if name in _OF_NTK:
+            found[name] = first
+        elif name == "learning_parameter":
+            found[name] = np.max(blocks, axis=0)
+        else:
+            found[name] = np.concatenate(blocks, axis=-1)
+    return found
+
+
+def _network(asked: Asked) -> MLP:
+    """The network that learns: of its last layer alone, with rates equal to its variances."""
+    net = asked.net.branch
+    if not isinstance(asked.algorithm, LastLayer):
+        return net
+    none = (0.0,) * (net.depth - 1)
+    return replace(net, lambda_b=(*none, net.C_b[-1]), lambda_W=(*none, net.C_W[-1]))
+
+
+def _gradients(asked: Asked) -> Gradients:
+    assert isinstance(asked.algorithm, Gradients)
+    return asked.algorithm
+
+
+def _letters(net: MLP) -> tuple[str, ...]:
+    """Tensors that are not 0, PDLT (∞.173)."""
+    learns = any((*net.lambda_b[:-1], *net.lambda_W[:-1]))
+    return LETTERS if learns else tuple(x for x in LETTERS if x not in _NEVER)
+
+
+def _without(net: MLP, layer: int) -> MLP:
+    """The network with a hidden layer so wide that it does not count."""
+    width = list(net.hidden_widths)
+    width[layer - 1] *= _INFINITE
+    return replace(net, width=tuple(width))
+
+
+def _theta(flow: KernelFlow) -> np.ndarray:
+    assert flow.Theta is not None
+    return flow.Theta
