@@ -11,11 +11,12 @@ from typing import Any
 from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training.posterior import NEURONS
 from scalewise.training.width._dense import DENSE
 
 __all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen"]
 
-ROUTES: tuple[Route, ...] = (DENSE,)  # further reaching ones behind
+ROUTES: tuple[Route, ...] = (NEURONS, DENSE)  # further reaching ones behind
 _LARGE = 0.5  # learning parameter over the width, beyond which order 1/n decides nothing
 
 

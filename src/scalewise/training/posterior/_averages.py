@@ -1,0 +1,218 @@
+r"""Averages over the neurons of one layer: everything of the posterior that is of order 1/n.
+
+With $u_i=Sy_i$, $Y=\sum_iu_iu_i^T-n_LS$ and $D=T\Delta_{\cdot\mathcal A}$ of one neuron, its change of the metric makes
+the targets more probable by $w=\frac12\sum Y_{ab}\Delta_{ab}$, and the averages are
+
+$$\langle w\Delta\rangle,\quad\langle DS\Delta u_i\rangle,\quad\langle Du_i\,(Du_j)^T\rangle,\quad\langle DSD^T\rangle,
+  \quad\tfrac12\langle w^2\rangle+\tfrac{n_L}4\langle{\rm tr}\,S\Delta S\Delta\rangle
+  -\tfrac12\sum_i\langle u_i^T\Delta S\Delta u_i\rangle .$$
+
+Each is that of the quadratic part, exactly, and that of the rest, over nodes (`_wick`).
+
+Source: PDLT (6.92)-(6.100), (6.88) neuron by neuron; derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scalewise.gaussian import combined
+from scalewise.networks import MLP
+from scalewise.training.posterior._neurons import Nodes, Push
+from scalewise.training.posterior._point import Point
+from scalewise.training.posterior._wick import after_inverse, learned, products, weight_variance
+
+__all__ = ["SCRAMBLES", "Layered", "Sampled", "exact", "sampled"]
+
+SCRAMBLES = 8
+FIRST, MOST = 1 << 8, 1 << 14  # points of a scramble
+TOLERANCE = 0.005  # of a standard error, relative to the size of what it is a part of
+WORK = 1e11  # multiplications that the nodes of one layer may take
+EXACT, PROBES = (
+    256,
+    3,
+)  # training samples that are gone through one by one; probes of a scramble beyond
+Sums = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Layered:
+    r"""One hidden layer.
+
+    Args:
+        net: The network.
+        K: Kernel of the layer.
+        push: Of a neuron's activations to the last metric.
+        quadratic: Of $zz^T-K$.
+        weighted: Whether networks count as the evidence says.
+        seed: Of its nodes and probes.
+    """
+
+    net: MLP
+    K: np.ndarray
+    push: Push
+    quadratic: Push
+    weighted: bool
+    seed: int
+
+    @property
+    def Y(self) -> np.ndarray:
+        """What makes the targets more probable."""
+        at = self.push.point
+        return at.u @ at.u.T - at.u.shape[1] * at.S
+
+
+def exact(layer: Layered) -> Sums:
+    """Averages of the quadratic part, with an axis of scrambles where directions are probed."""
+    at, Q = layer.push.point, layer.quadratic
+    u, rank = at.u, at.root.shape[1]
+    targets = u.shape[1]
+    own = [products(Q, u[:, i]) for i in range(targets)]
+    of: Sums = {"inverse": np.array([at.T @ after_inverse(Q, one) for one in u.T])}
+    of["between"] = _between(Q, own)
+    probed = np.array([_probed(Q, probes) for probes in _probes(at.root, layer.seed)])
+    spread = at.T @ probed @ at.T.T
+    of["within"] = spread if at.whole else np.einsum("ebb->eb", spread)
+    A = at.train
+    if layer.weighted:
+        of["learned"] = learned(Q, layer.Y)
+        half = sum(np.einsum("ab,ab->", at.S, one[A, A]) for one in own)
+        trace = np.einsum("ab,eab->e", at.S, probed[:, A, A])
+        of["evidence"] = 0.5 * weight_variance(Q, layer.Y) + 0.25 * targets * trace - 0.5 * half
+    return of
+
+
+def _between(Q: Push, own: list[np.ndarray]) -> np.ndarray:
+    r"""$\langle Du_i(Du_j)^T\rangle$, of different outputs by polarisation."""
+    at = Q.point
+    u, targets = at.u, len(own)
+    if not at.whole:
+        return np.array([np.einsum("ba,ac,bc->b", at.T, one, at.T, optimize=True) for one in own])
+    count = len(at.T)
+    found = np.empty((targets, count, targets, count))
+    for i in range(targets):
+        for j in range(i, targets):
+            both = own[i]
+            if j > i:
+                both = 0.5 * (products(Q, u[:, i] + u[:, j]) - own[i] - own[j])
+            found[i, :, j] = at.T @ both @ at.T.T
+            found[j, :, i] = found[i, :, j].T
+    return found
+
+
+def _probes(root: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Vectors $v$ with $\\sum vv^T=S$ on average: exactly, of few samples, or random ones for each scramble."""
+    rank = root.shape[1]
+    if rank <= EXACT:
+        yield root
+        return
+    for k in range(SCRAMBLES):
+        signs = np.random.default_rng((seed, k)).choice((-1.0, 1.0), size=(rank, PROBES))
+        yield root @ signs / np.sqrt(PROBES)
+
+
+def _probed(Q: Push, probes: np.ndarray) -> np.ndarray:
+    r"""$\langle QSQ\rangle$, $S$ by its probes."""
+    return sum((products(Q, v) for v in probes.T), start=np.zeros(()))
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Averages of the rest.
+
+    Args:
+        of: Each of them, with an axis of scrambles in front.
+        points: How many points each scramble has.
+    """
+
+    of: Sums
+    points: int
+
+
+def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
+    """Averages of the rest over as many nodes as the tolerance takes.
+
+    Args:
+        layer: The layer.
+        sizes: How large those averages are, without the rest, that the tolerance is asked of.
+    """
+    outputs, seed = layer.push.point.u.shape[1], layer.seed
+    runs = [
+        _Run(Nodes(layer.K, seed + k), np.random.default_rng((seed, k, 1)))
+        for k in range(SCRAMBLES)
+    ]
+    # Each product of a matrix with vectors on the samples, for each neuron and again for its quadratic part.
+    products = 4 * (4 + 6 * outputs) * SCRAMBLES * len(layer.K) ** 2
+    most = min(MOST, 1 << int(np.log2(max(WORK / products, FIRST))))
+    points = FIRST
+    while True:
+        for run in runs:
+            run.extend(layer, points)
+        of = {name: np.array([run.sums[name] / points for run in runs]) for name in runs[0].sums}
+        known = all(_known(of[name], size) for name, size in sizes.items())
+        if points >= most or known:
+            return Sampled(of, points)
+        points *= 2
+
+
+def _known(estimates: np.ndarray, size: float) -> bool:
+    value, error = combined(estimates)
+    return bool(np.max(error) <= TOLERANCE * max(np.max(np.abs(value)), size))
+
+
+@dataclass
+class _Run:
+    """One scramble, as far as it has been gone through."""
+
+    nodes: Nodes
+    signs: np.random.Generator
+    done: int = 0
+    sums: Sums = field(default_factory=dict)
+
+    def extend(self, layer: Layered, points: int) -> None:
+        """Up to so many points in all."""
+        for z in self.nodes.draw(points - self.done):
+            for name, value in _of_some(layer, z, self.signs):
+                self.sums[name] = self.sums[name] + value if name in self.sums else value
+        self.done = points
+
+
+def _of_some(
+    layer: Layered, z: np.ndarray, signs: np.random.Generator
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Sums over some neurons, by name."""
+    at, push, Q, s = layer.push.point, layer.push, layer.quadratic, layer.net.activation(z)
+    A, targets = at.train, at.u.shape[1]
+
+    def rest(v: np.ndarray) -> np.ndarray:
+        return push.times(s, v) - Q.times(z, v)
+
+    moved = [rest(one[:, None]) for one in at.u.T]
+    inverse = [at.S @ one[A] for one in moved]
+    yield "inverse", np.array([(at.T @ rest(v)).sum(axis=1) for v in inverse])
+    Du = np.array([at.T @ one for one in moved])
+    yield "between", _outer(Du, whole=at.whole)
+    probed = rest(at.root @ signs.choice((-1.0, 1.0), size=(at.root.shape[1], z.shape[1])))
+    off = at.T @ probed
+    yield "within", off @ off.T if at.whole else (off**2).sum(axis=1)
+    square = s * s
+    yield "aabb", square @ square.T
+    yield "aaab", (square * s) @ s.T
+    if layer.weighted:
+        w = 0.5 * (push.form(layer.Y, s) - Q.form(layer.Y, z))
+        yield "weight", w.sum()
+        yield "weighted", (s * w) @ s.T
+        yield "quadratic", (z * w) @ z.T
+        trace = ((at.root.T @ probed[A]) ** 2).sum()
+        half = sum((one[A] * v).sum() for one, v in zip(moved, inverse, strict=True))
+        yield "evidence", 0.5 * (w**2).sum() + 0.25 * targets * trace - 0.5 * half
+
+
+def _outer(Du: np.ndarray, *, whole: bool) -> np.ndarray:
+    if not whole:
+        return np.einsum("ibm,ibm->ib", Du, Du)
+    flat = Du.reshape(-1, Du.shape[-1])
+    return (flat @ flat.T).reshape(2 * Du.shape[:2])

@@ -1,0 +1,78 @@
+r"""The posterior of infinite width, about which the one of finite width is expanded.
+
+Source: PDLT (6.57), (6.64), noise (6.10).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.training._spectrum import Spectrum
+
+__all__ = ["Point"]
+
+_FIXED = 1e-12  # of its kernel: a variance that rounding cannot tell from 0
+
+
+@dataclass(frozen=True)
+class Point:
+    r"""What the 1/n terms take from leading order; the training samples come first.
+
+    Args:
+        count: $N_A$.
+        root: $L$ with $S=LL^T=(\tilde K+\sigma_\varepsilon^2)^{-1}$.
+        u: $Sy_i$, by training sample and output.
+        T: $(-R\;1)$ with $R=K_{\mathcal{BA}}S$: what a function on all samples has beyond what the training
+            samples tell. 0 where they tell all of it.
+        variance: Of each output on the test samples, at infinite width.
+        mean: Of the outputs on them.
+        whole: Whether covariances between test samples are wanted, or only variances.
+    """
+
+    count: int
+    root: Float[np.ndarray, "train direction"]
+    u: Float[np.ndarray, "train output"]
+    T: Float[np.ndarray, "test sample"]
+    variance: Float[np.ndarray, " test"]
+    mean: Float[np.ndarray, "test output"]
+    whole: bool
+
+    @classmethod
+    def of(
+        cls,
+        K: Float[np.ndarray, "sample sample"],
+        y: Float[np.ndarray, "train output"],
+        found: Spectrum,
+        noise_variance: float,
+        *,
+        whole: bool,
+    ) -> Point:
+        """From a kernel, targets, and the spectrum of the kernel of the training samples."""
+        count = len(y)
+        h = found.h + noise_variance
+        # What no kernel reaches has no part: targets there were refused.
+        keep = h > 0
+        root = found.U[:, keep] / np.sqrt(h[keep])
+        seen = K[count:, :count] @ root
+        own = np.diagonal(K)[count:]
+        variance = own - (seen**2).sum(axis=1)
+        # What training samples fix at infinite width, neuron by neuron, they fix at any.
+        variance = np.where(variance > _FIXED * own, variance, 0.0)
+        T = np.hstack([-seen @ root.T, np.eye(len(K) - count)])
+        mean = seen @ (root.T @ y)
+        T = np.where(variance[:, None] > 0, T, 0.0)
+        return cls(count, root, root @ (root.T @ y), T, variance, mean, whole)
+
+    @property
+    def train(self) -> slice:
+        """Which samples train."""
+        return slice(0, self.count)
+
+    @cached_property
+    def S(self) -> Float[np.ndarray, "train train"]:
+        r"""$(\tilde K+\sigma_\varepsilon^2)^{-1}$."""
+        return self.root @ self.root.T

@@ -1,0 +1,127 @@
+"""The coefficients of 1/n of posteriors, as rows of the table of outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scalewise.gaussian import combined
+from scalewise.networks import MLP
+from scalewise.theory.flow import kernel_flow
+from scalewise.training._algorithms import Bayes, LastLayer
+from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._spectrum import spectrum
+from scalewise.training.posterior._averages import SCRAMBLES
+from scalewise.training.posterior._coefficients import PARTS, OfLayer, by_layer
+from scalewise.training.posterior._point import Point
+
+__all__ = ["NEURONS"]
+
+_STANDARD_ERRORS = 4.0  # an error is to hold for all entries, as in `predict`
+_MEMORY = 8  # GiB
+_MEANS = ("output_mean_nlo", "output_mean_nlo_by_part", "output_mean_nlo_by_layer")
+_SPREADS = ("output_covariance_nlo", "variance_nlo", "test_loss_nlo", "learning_parameter")
+_LEARNED = ("log_evidence_nlo", "feature_change_nlo")
+
+
+def _obstacle(asked: Asked, name: str) -> str:
+    net, sigma = asked.net, asked.net.activation
+    if any(net.skips):
+        return "with skip connections the neurons of a layer remember those below"
+    if net.depth == 1:
+        return "a network of depth 1 has no hidden layer, and no correction at any width"
+    if not sigma.is_continuous:
+        return "the activation jumps, and its derivative is a delta function"
+    size = _gibibytes(asked)
+    if size > _MEMORY:
+        return (
+            f"its averages would take {size:.0f} GiB; take fewer samples, or covariance='diagonal'"
+        )
+    return ""
+
+
+def _gibibytes(asked: Asked) -> float:
+    """What is kept of each scramble, by layer and for all of them, and a dozen matrices on the samples."""
+    samples, layers = len(asked.task.inputs) + len(asked.tests), asked.net.depth - 1
+    kept = (SCRAMBLES * (4 + layers) + 12) * samples**2
+    if asked.covariance == "full":
+        kept += 3 * SCRAMBLES * (asked.net.output_dim * len(asked.tests)) ** 2
+    return 8 * kept / 2**30
+
+
+def _compute(asked: Asked, names: Sequence[str]) -> Found:
+    net, point, K = _expanded(asked, whole="output_covariance_nlo" in names)
+    layers = list(by_layer(net, K, point, weighted=isinstance(asked.algorithm, Bayes)))[::-1]
+    found = _outcomes(asked, point, layers, net)
+    values, errors = {}, {}
+    for name in names:
+        values[name], error = combined(found[name])
+        errors[name] = _STANDARD_ERRORS * error
+    coords = {"part": list(PARTS)} if "output_mean_nlo_by_part" in names else {}
+    if {"output_mean_nlo_by_layer", "feature_change_nlo"} & set(names):
+        coords["layer"] = [of.layer for of in layers]
+    points = [SCRAMBLES * of.points for of in layers]
+    return Found(values, errors, coords, {"neurons_sampled": points})
+
+
+def _expanded(asked: Asked, *, whole: bool) -> tuple[MLP, Point, np.ndarray]:
+    """The network, what is expanded about, and its kernel at every layer."""
+    net, task, noise = asked.net.branch, asked.task, asked.algorithm.noise_variance
+    # Kernels of the different inputs, so that those of repeated ones agree to the last bit.
+    x = np.concatenate([task.inputs, asked.tests]) + 0.0
+    different, places = np.unique(x, axis=0, return_inverse=True)
+    K = kernel_flow(net, different, ntk=False).K[:, places[:, None], places]
+    count = len(task.inputs)
+    known = spectrum(K[-1, :count, :count], "kernel of the training samples")
+    return net, Point.of(K[-1], task.targets, known, noise, whole=whole), K
+
+
+def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Arrays:
+    """Everything, with an axis of scrambles in front."""
+    by_part = sum(of.mean for of in layers)
+    mean = by_part.sum(axis=1)
+    found = {
+        "output_mean_nlo": mean,
+        "output_mean_nlo_by_part": by_part,
+        "output_mean_nlo_by_layer": np.stack([of.mean.sum(axis=1) for of in layers], axis=1),
+        "log_evidence_nlo": sum(of.evidence for of in layers),
+    }
+    within, between = (sum(getattr(of, name) for of in layers) for name in ("within", "between"))
+    shared = between
+    if at.whole:
+        shared = np.einsum("eibib->eib", between)
+        eye = np.eye(at.u.shape[1])[:, None, :, None]
+        whole = between + eye * within[:, None, :, None]
+        found["output_covariance_nlo"] = whole.transpose(0, 1, 3, 2, 4)
+        within = np.einsum("ebb->eb", within)
+    variance = shared + within[:, None]
+    found["variance_nlo"] = variance
+    if asked.task.test_targets is not None and len(asked.tests):
+        leading = at.mean - asked.task.test_targets
+        found["test_loss_nlo"] = (leading.T * mean + 0.5 * variance).sum(axis=1)
+    if variance.size:
+        noise = sum(of.noise for of in layers)
+        # A test input that repeats a training input has no variance to compare with.
+        share = (noise + shared.max(axis=1)) / np.where(at.variance > 0, at.variance, np.inf)
+        found["learning_parameter"] = share.max(axis=1)
+    found["feature_change_nlo"] = _features(layers, net)
+    return found
+
+
+def _features(layers: list[OfLayer], net: MLP) -> np.ndarray:
+    r"""The change of $\frac1{n_\ell}\sum\sigma\sigma$ of every hidden layer: its own neurons', and that from below."""
+    change, found = 0.0, []
+    for of in layers:
+        change = of.learned + (of.here.first(change) if found else 0.0)
+        found.append(change / net.C_W[of.layer])
+    return np.stack(found, axis=1)
+
+
+NEURONS = Route(
+    "single neurons",
+    (Bayes, LastLayer),
+    frozenset((*_MEANS, *_SPREADS, *_LEARNED)),
+    _obstacle,
+    _compute,
+)

@@ -1,0 +1,61 @@
+r"""What is known without sampling: the part of a neuron's change that is quadratic in its Gaussian preactivation.
+
+By Price's theorem the second chaos of $\sigma_a\sigma_b$ is the change that $z_az_b-K_{ab}$ in place of a change of
+the kernel would make, so that a neuron's $\Delta=Q+\text{rest}$ with $Q$ the push of $zz^T-K$, and both are
+uncorrelated, entry by entry. Averages of two factors $\Delta$ are those of two $Q$, by Wick's theorem, and those of
+two rests. The first are matrix products; they are what cancels in means and evidence, and sampled they would bury them.
+
+With $c=\alpha u$, $B=\beta\,{\rm diag}(u)$, $G=\alpha^T{\rm diag}(u)$, $P=BK$ and squares $K^2$ entry by entry,
+
+$$(Qu)_a=c_ad_a+z_a(Bz)_a-\langle\cdot\rangle+(Gd)_a .$$
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.training.posterior._neurons import Push
+
+__all__ = ["after_inverse", "learned", "products", "weight_variance"]
+
+Matrix = Float[np.ndarray, "sample sample"]
+
+
+def learned(Q: Push, Y: Float[np.ndarray, "train train"]) -> Matrix:
+    r"""$\langle q\,(zz^T-K)\rangle=KWK$ for $q=\frac12\sum Y_{ab}Q_{ab}$."""
+    K = Q.means[:, Q.point.train]
+    return K @ Q.weights(Y) @ K.T
+
+
+def weight_variance(Q: Push, Y: Float[np.ndarray, "train train"]) -> float:
+    r"""$\langle q^2\rangle=\frac12{\rm tr}\,WKWK$ for the same $q$."""
+    A = Q.point.train
+    WK = Q.weights(Y) @ Q.means[A, A]
+    return float(0.5 * np.einsum("ab,ba->", WK, WK))
+
+
+def products(Q: Push, u: Float[np.ndarray, " train"]) -> Matrix:
+    r"""$\langle Qu\,(Qu)^T\rangle$ on all samples."""
+    A, K, square = Q.point.train, Q.means, Q.means**2
+    c, B, G = Q.alpha[:, A] @ u, Q.beta[:, A] * u, Q.alpha[A].T * u
+    P = B @ K[A]
+    GS = G @ square[A]
+    crossed = c[:, None] * (K * P.T + GS.T) + (K * P)[:, A] @ G.T
+    within = K * (P[:, A] @ B.T)
+    found = crossed + crossed.T + c[:, None] * square * c + GS[:, A] @ G.T
+    return 2 * found + within + P * P.T
+
+
+def after_inverse(Q: Push, u: Float[np.ndarray, " train"]) -> Float[np.ndarray, " sample"]:
+    r"""$\langle QSQu\rangle$ on all samples."""
+    A, S = Q.point.train, Q.point.S
+    K, alpha, beta = Q.means[:, A], Q.alpha[:, A], Q.beta[:, A]
+    own = K[A]
+    c, B, G = alpha[A] @ u, beta[A] * u, Q.alpha[A, A].T * u
+    KB, SK = K @ B.T, S * own
+    E = 2 * (K**2 * c + K * KB + K**2 @ G.T)
+    found = ((alpha @ S) * E).sum(axis=1) + Q.alpha[A].T @ (S * E[A]).sum(axis=1)
+    found += ((beta @ SK) * (2 * K * c + KB)).sum(axis=1)
+    found += ((beta @ (S * KB[A] + 2 * (S @ G) * own)) * K).sum(axis=1)
+    return found

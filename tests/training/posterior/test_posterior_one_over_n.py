@@ -1,0 +1,219 @@
+"""Golden and agreement: posteriors at order 1/n against printed values, closed forms, tensors and drawn networks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import scalewise as sw
+from scalewise.training import Bayes, LastLayer, predict_training
+
+X = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8], [0.7, 0.9, 0.1], [-0.4, 0.3, 1.2]])
+Y = np.array([[1.2, -0.4], [-0.3, 0.9]])
+UPPER = np.triu_indices(3)
+
+
+def known(net: sw.MLP, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int = 1) -> xr.Dataset:
+    x = X[: 2 + tests]
+    wanted = np.full((tests, y.shape[1]), 0.25)
+    task = sw.Task(x[:2], y, test_inputs=x[2:], test_targets=wanted)
+    return predict_training(net, task, algorithm, observables="all")
+
+
+@pytest.mark.covers("B7", "B8")
+def test_printed_values() -> None:
+    """PDLT (6.88), (6.104), evidence and covariance derived: part 8.4 of the reference, each checked by sampling."""
+    changes = ([0.0951, -0.5543, -0.1485, -0.1113, -0.3978, -0.2216],)
+    changes += ([0.0117, -0.9571, -0.3714, -0.1005, -0.6209, -0.4258],)
+    cases = (
+        (1, [0.14291], [0.15640], -1.33227, changes[0]),
+        (2, [0.14135, -0.08694], [0.1828, -0.1505, -0.1505, 0.1374], -0.48219, changes[1]),
+    )
+    for outputs, mean, covariance, evidence, features in cases:
+        net = sw.MLP(2, 100, "tanh", input_dim=3, output_dim=outputs, C_W=1.5, C_b=0.2)
+        found = known(net, Y[:, :outputs], Bayes())
+        assert found.output_mean_nlo.values.ravel() == pytest.approx(mean, abs=1e-3)
+        flat = found.output_covariance_nlo.values.ravel()
+        assert flat == pytest.approx(covariance, abs=1e-3)
+        assert float(found.log_evidence_nlo) == pytest.approx(evidence, abs=4e-3)
+        assert found.feature_change_nlo.values[0][UPPER] == pytest.approx(features, abs=2e-3)
+
+
+@pytest.mark.covers("B7")
+def test_deep_linear_networks_have_closed_forms() -> None:
+    r"""$m^{\{1\}}=0$, Cov$^{\{1\}}_{ij}=\sum_\ell\frac n{n_\ell}(y_iK^{-1}y_j-N_A\delta_{ij})$Cov, layers add."""
+    rng = np.random.default_rng(0)
+    for depth, widths in ((2, (7,)), (3, (50, 25)), (5, (40, 20, 80, 10))):
+        for outputs in (1, 2):
+            x, y = rng.standard_normal((7, 6)), rng.standard_normal((4, outputs))
+            net = sw.MLP(depth, widths, "linear", input_dim=6, output_dim=outputs, C_W=1.3)
+            found = predict_training(
+                net, sw.Task(x[:4], y, test_inputs=x[4:]), Bayes(), observables="all"
+            )
+            K = 1.3**depth * x @ x.T / 6
+            a = y.T @ np.linalg.solve(K[:4, :4], y)
+            inf = K[4:, 4:] - K[4:, :4] @ np.linalg.solve(K[:4, :4], K[:4, 4:])
+            ratios = widths[-1] / np.array(widths)
+            want = ratios.sum() * np.einsum("ij,bc->ijbc", a - 4 * np.eye(outputs), inf)
+            assert found.output_mean_nlo.values == pytest.approx(np.zeros((outputs, 3)), abs=1e-9)
+            assert found.output_covariance_nlo.values == pytest.approx(want, rel=1e-8, abs=1e-9)
+            part = found.variance_nlo.values
+            assert part == pytest.approx(np.einsum("iibb->ib", want), rel=1e-8)
+            if outputs == 1:
+                evidence = 0.25 * ((a[0, 0] - 6) ** 2 - 12) * ratios.sum()
+                assert float(found.log_evidence_nlo) == pytest.approx(evidence, rel=1e-8)
+
+
+class Pieces(NamedTuple):
+    """Leading order, V and G1 of the last layer on all samples, from `predict`."""
+
+    K: np.ndarray
+    V: np.ndarray
+    G1: np.ndarray
+
+
+def tensors(net: sw.MLP, x: np.ndarray) -> Pieces:
+    names = ["kernel", "four_point_vertex", "metric_nlo"]
+    data = sw.predict(net, x, observables=names, layers=net.depth)
+    return Pieces(*(data[name].values[0] for name in names))
+
+
+def by_couplings(of: Pieces, y: np.ndarray, n: float) -> np.ndarray:
+    """PDLT (6.79)-(6.88) with all couplings, of width n."""
+    K, V, G1 = of
+    count, outputs = y.shape
+    inverse = np.linalg.inv(K)
+    traced = np.einsum("xy,abxy->ab", inverse, V) * outputs / 2
+    g = K + (G1 - traced - np.einsum("xy,axby->ab", inverse, V)) / n
+    v = np.einsum("abcd,ap,bq,cr,ds->pqrs", V, *4 * [inverse], optimize=True) / n
+    A, B = slice(0, count), slice(count, None)
+    R = g[B, A] @ np.linalg.inv(g[A, A])
+    G = g[B, B] - R @ g[A, B]
+    m = R @ y
+    Phi = np.concatenate([y, m])
+    first = np.einsum("pqrs,qi,rk,sk->pi", v[B], Phi, Phi, Phi, optimize=True)
+    second = v[B, B, B] @ Phi
+    both = outputs * np.einsum("pq,xr,pqri->xi", G, G, second)
+    both += 2 * np.einsum("xp,qr,pqri->xi", G, G, second)
+    return (m + 0.5 * G @ first + 0.5 * both).T
+
+
+@pytest.mark.covers("B7", "B8")
+def test_means_and_features_follow_from_the_tensors() -> None:
+    """(6.88) with its couplings and (6.104) with V, for smooth and kinked activations and unequal widths."""
+    wrong = []
+    for name, outputs in (("tanh", 1), ("gelu", 2), ("sin", 2), ("relu", 1)):
+        net = sw.MLP(
+            3, (60, 100), name, input_dim=3, output_dim=outputs, C_W=[1.5, 1.4, 1.2], C_b=0.3
+        )
+        y, n = Y[:, :outputs], 1e7
+        found, of = known(net, y, Bayes(), tests=2), tensors(net, X)
+        S = np.linalg.inv(of.K[:2, :2])
+        weights = S @ (y @ y.T - outputs * of.K[:2, :2]) @ S
+        features = 0.5 * np.einsum("abcd,cd->ab", of.V[..., :2, :2], weights) / net.C_W[-1]
+        cases = [(found.feature_change_nlo.isel(layer=-1), features)]
+        if (
+            net.activation.is_smooth
+        ):  # of others V is sampled, and inverse kernels magnify its error
+            mean = n * (by_couplings(of, y, n) - found.output_mean.values)
+            cases.append((found.output_mean_nlo, mean))
+        for here, there in cases:
+            error = float(found[f"{here.name}_error"].max())
+            off, size = np.abs(here.values - there).max(), np.abs(there).max()
+            if off > error + 0.01 * size or error > 0.1 * size:
+                wrong.append((name, here.name, off, error, size))
+    assert not wrong
+
+
+class Drawn(NamedTuple):
+    """What real hidden layers say: means with an axis of independent groups in front, n times the difference."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    evidence: np.ndarray
+    features: np.ndarray
+
+
+def drawn(net: sw.MLP, y: np.ndarray, leading: xr.Dataset, *, learns: bool, seed: int) -> Drawn:
+    """Many hidden layers, neuron by neuron given the layer below; the last layer in closed form."""
+    rng, groups, some = np.random.default_rng(seed), 24, 4000
+    x, n, (count, outputs) = X[:3], net.widths[-2], y.shape
+    first = net.C_b[0] + net.C_W[0] * x @ x.T / 3
+    inf = leading.output_mean.values, leading.output_covariance.values
+    rows = []
+    for _ in range(groups):
+        G, seen = np.broadcast_to(first, (some, 3, 3)), []
+        for layer in range(1, net.depth):
+            u = rng.standard_normal((some, net.widths[layer], 3))
+            s = net.activation(u @ np.linalg.cholesky(G).swapaxes(1, 2))
+            seen.append(s.swapaxes(1, 2) @ s / net.widths[layer])
+            G = net.C_b[layer] + net.C_W[layer] * seen[-1]
+        own = G[:, :count, :count]
+        R = np.linalg.solve(own, G[:, :count, count:]).swapaxes(1, 2)
+        log = -0.5 * np.einsum(
+            "ai,nai->n", y, np.linalg.solve(own, np.broadcast_to(y, (some, *y.shape)))
+        )
+        log -= 0.5 * outputs * np.linalg.slogdet(2 * np.pi * own)[1]
+        ratio = np.exp(log - float(leading.log_evidence)) if learns else np.ones(some)
+        w = ratio / ratio.sum()
+        m = (R @ y).swapaxes(1, 2)
+        within = G[:, count:, count:] - R @ G[:, :count, count:]
+        mean = np.einsum("n,nib->ib", w, m)
+        off = m - mean
+        cov = np.einsum("n,nib,njc->ijbc", w, off, off)
+        cov += np.einsum("ij,n,nbc->ijbc", np.eye(outputs), w, within)
+        cov -= np.einsum("ij,bc->ijbc", np.eye(outputs), inf[1])
+        moved = [np.einsum("n,nab->ab", w, f) - f.mean(axis=0) for f in seen]
+        rows.append((mean - inf[0], cov, np.log(ratio.mean()), np.array(moved)))
+    return Drawn(*(n * np.array(part) for part in zip(*rows, strict=True)))
+
+
+@pytest.mark.covers("B7", "B8", "B26")
+def test_drawn_hidden_layers_agree() -> None:
+    """Exact reweighting of real hidden layers, without weights for the last layer alone, at two widths."""
+    wrong = []
+    cases = (
+        (2, "tanh", 2, Bayes()),
+        (3, "relu", 1, Bayes()),
+        (3, "tanh", 2, LastLayer()),
+        (3, "tanh", 1, Bayes()),
+    )
+    for depth, name, outputs, algorithm in cases:
+        widths = [(40, 20) if depth == 3 else (30,), (80, 40) if depth == 3 else (60,)]
+        nets = [
+            sw.MLP(depth, w, name, input_dim=3, output_dim=outputs, C_W=1.5, C_b=0.2)
+            for w in widths
+        ]
+        y, learns = 0.8 * Y[:, :outputs], isinstance(algorithm, Bayes)
+        found = known(nets[0], y, algorithm)
+        leading = known(nets[0], y, Bayes())
+        at = [drawn(net, y, leading, learns=learns, seed=k) for k, net in enumerate(nets)]
+        names = (
+            "output_mean_nlo",
+            "output_covariance_nlo",
+            "log_evidence_nlo",
+            "feature_change_nlo",
+        )
+        for row, narrow, wide in zip(names, *at, strict=True):
+            if row not in found:
+                continue
+            # n times the difference is a + b/n: without b.
+            groups = 2 * wide - narrow
+            error = groups.std(axis=0, ddof=1) / np.sqrt(len(groups))
+            # What c/n^2 may leave of it.
+            bias = 0.25 * np.abs(wide.mean(axis=0) - narrow.mean(axis=0)).max()
+            z = np.abs(groups.mean(axis=0) - found[row].values) / (error + 0.2 * bias)
+            told = (
+                depth,
+                name,
+                outputs,
+                row,
+                float(z.max()),
+                float(np.abs(found[row]).max() / error.max()),
+            )
+            if z.max() > 4.5:
+                wrong.append(told)
+    assert not wrong
