@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
+from scalewise._checked import checked
 from scalewise.comparison import Comparison
 from scalewise.networks import MLP
 from scalewise.tasks import Task
@@ -15,6 +16,7 @@ from scalewise.tasks import Task
 __all__ = ["Learned"]
 
 
+@checked
 @dataclass(frozen=True)
 class Learned:
     """One network and one task, before and after training.
