@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scalewise.theory import predict
     from scalewise.theory.information import optimal_depth
     from scalewise.training import predict_training
+    from scalewise.training.ensembles import measure_training
 
 # Where each name lives. What is not used is not imported: networks need JAX and the adapters frameworks of their
 # own, which are extras, and exponents need nothing at all. A name whose extra is not installed says so when it is
@@ -43,6 +44,7 @@ _HOME = {
     "load_inputs": "data",
     "load_task": "data",
     "measure": "nets",
+    "measure_training": "training.ensembles",
     "optimal_depth": "theory.information",
     "predict": "theory",
     "predict_training": "training",
@@ -78,6 +80,7 @@ __all__ = [
     "load_inputs",
     "load_task",
     "measure",
+    "measure_training",
     "nets",
     "networks",
     "optimal_depth",

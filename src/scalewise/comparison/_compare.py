@@ -1,25 +1,33 @@
 r"""Theory held against an ensemble of real networks, in standard errors."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
 from scipy import special
 
 from scalewise._checked import Must, Positive, checked
-from scalewise.comparison._comparison import Comparison, Scores, plain, summarise, tabulate
+from scalewise.comparison import _trained
+from scalewise.comparison._comparison import (
+    Comparison,
+    Scores,
+    distinct,
+    plain,
+    summarise,
+    tabulate,
+)
+from scalewise.comparison._shapes import error_of
 from scalewise.comparison._width import (
     Prediction,
     at_infinite_width,
     at_width,
-    error_of,
     natural_scale,
-    present,
 )
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import known
+from scalewise.training import OUTCOMES
 
 __all__ = ["Measurement", "compare"]
 
@@ -39,7 +47,11 @@ _ROUNDING = {"float32": 1e-5, "float64": 1e-10}
 
 
 Measurement = Annotated[
-    xr.Dataset, Must("what `measure` returned", lambda data: data.attrs.get("kind") == "ensemble")
+    xr.Dataset,
+    Must(
+        "what `measure` or `measure_training` returned",
+        lambda data: data.attrs.get("kind") in ("ensemble", _trained.ENSEMBLE),
+    ),
 ]
 
 
@@ -68,9 +80,13 @@ def compare(
     Entries that are equal by symmetry are counted once. An entry with no spread at all (layer 1)
     is compared to rounding: 1e-5 of its scale in float32, 1e-10 in float64.
 
+    Of trained networks the two must be of one task, one algorithm and one rate, and the bias is the one that
+    ``learning_parameter`` states. Where that parameter exceeds 1/2 there are numbers, a warning, and no verdict.
+
     Args:
-        theory: What `predict` returned.
-        ensemble: What `measure` returned for the same network and inputs.
+        theory: What `predict` returned, or `predict_training` with its coefficients of 1/n.
+        ensemble: What `measure` returned for the same network and inputs, or `measure_training` for the same
+            network, task and algorithm.
         tolerance: Standard errors beyond the bias that are still agreement; positive. Raised where
             there are so many entries that chance alone would pass it: the limit is the larger of
             `tolerance` and the $z$ with $m\,\mathrm{erfc}(z/\sqrt2)=10^{-3}$ for $m$ entries.
@@ -94,8 +110,10 @@ def compare(
     """
     _require_same(theory, ensemble)
     extrapolated = bool(ensemble.attrs.get("extrapolated", 0))
+    trained = theory.attrs["kind"] == _trained.THEORY
     if extrapolated:
-        predicted = at_infinite_width(theory, ensemble)
+        infinite = _trained.at_infinite_width if trained else at_infinite_width
+        predicted = infinite(theory, ensemble)
     else:
         predicted = at_width(theory, ensemble.attrs["hidden_widths"])
     scores = list(_score(predicted, ensemble, _common(predicted, ensemble, observables)))
@@ -110,29 +128,41 @@ def compare(
         summary=summarise(table, [s.name for s in scores]),
         tolerance=float(tolerance),
         limit=limit,
-        passed=not (np.abs(table["z_excess"].values) > limit).any(),
+        passed=None
+        if trained and _trained.doubtful(predicted)
+        else not (np.abs(table["z_excess"].values) > limit).any(),
     )
 
 
 def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) -> Iterator[Scores]:
     rounding = _ROUNDING.get(str(ensemble.attrs.get("dtype", "float32")), 1e-5)
+    rounding = max(rounding, float(ensemble.attrs.get("residual", 0.0)))
     for name in names:
         dims = predicted[name].dims
         measured = ensemble[name].transpose(*dims)
         sem = ensemble[f"{name}_sem"].transpose(*dims)
         for what, data in ((name, predicted[name]), (name, measured), (f"{name}_sem", sem)):
             _require_finite(what, data)
-        scale = _rounding_scale(name, predicted, np.asarray(measured.values, dtype=np.float64))
+        numbers = np.asarray(measured.values, dtype=np.float64)
+        if "layer" in dims:
+            layers = np.asarray(predicted["layer"].values, dtype=int)
+            mask = distinct(numbers.ndim - 1, numbers.shape[-1])
+            scale = _rounding_scale(name, predicted, numbers)
+        else:
+            layers, mask = None, _trained.distinct([str(dim) for dim in dims], numbers.shape)
+            scale = np.maximum(np.abs(numbers), np.abs(predicted[name].values)).max(initial=0.0)
+            scale = np.full(numbers.shape, scale)
         # Where the theory is zero in a layer, the other layers say what would be large.
-        scale = np.where(scale > 0, scale, scale.max() or 1.0)
+        scale = np.where(scale > 0, scale, scale.max(initial=0.0) or 1.0)
         yield Scores(
             name,
-            np.asarray(predicted["layer"].values, dtype=int),
+            layers,
             np.asarray(predicted[name].values, dtype=np.float64),
-            np.asarray(measured.values, dtype=np.float64),
+            numbers,
             np.hypot(np.asarray(sem.values, dtype=np.float64), error_of(predicted, name)),
             np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
             rounding * scale,
+            np.broadcast_to(mask, numbers.shape),
         )
 
 
@@ -153,29 +183,49 @@ def _false_alarm_limit(count: int) -> float:
 def _common(
     predicted: xr.Dataset, ensemble: xr.Dataset, observables: Collection[str] | str | None
 ) -> list[str]:
-    both = [n for n in present(predicted) if n in ensemble and f"{n}_sem" in ensemble]
+    ours, theirs = _with(predicted, "bias"), _with(ensemble, "sem")
+    both = [name for name in ours if name in theirs]
+    if ensemble.attrs["kind"] == _trained.ENSEMBLE and observables is None:
+        both = [name for name in both if _trained.says_something(predicted, name)]
     if observables is None:
         if not both:
             raise ValueError(
                 "`theory` and `ensemble` have no observable in common: the theory holds "
-                f"{_listed(present(predicted))}, the ensemble {_listed(present(ensemble))}. "
+                f"{_listed(ours)}, the ensemble {_listed(theirs)}. "
                 "Predict or measure again with the same `observables`."
             )
         return both
-    wanted = known(observables)
+    trained = ensemble.attrs["kind"] == _trained.ENSEMBLE
+    wanted = _trained.known(observables) if trained else known(observables)
+    rows: Mapping[str, Any] = OUTCOMES if trained else OBSERVABLES
     for name in wanted:
         if name not in both:
             where = "ensemble" if name in predicted else "theory"
+            corrects = rows[name].corrects if name in rows else ""
             hint = (
-                f"it is part of {OBSERVABLES[name].corrects!r} at a single width: measure with several `widths`"
-                if OBSERVABLES[name].corrects and not ensemble.attrs.get("extrapolated", 0)
+                f"it is part of {corrects!r} at a single width: measure with several `widths`"
+                if corrects and not ensemble.attrs.get("extrapolated", 0)
                 else f"ask for it when you make the {where}"
             )
             raise ValueError(f"`observables` asks for {name!r}, which cannot be compared; {hint}.")
     return list(wanted)
 
 
+def _with(data: xr.Dataset, companion: str) -> list[str]:
+    """The variables that have a companion, in their order."""
+    return [str(name) for name in data.data_vars if f"{name}_{companion}" in data]
+
+
 def _require_same(theory: xr.Dataset, ensemble: xr.Dataset) -> None:
+    trained = [
+        data.attrs["kind"] == kind
+        for data, kind in ((theory, _trained.THEORY), (ensemble, _trained.ENSEMBLE))
+    ]
+    if trained[0] != trained[1]:
+        raise ValueError(
+            "`theory` and `ensemble` must both be of networks at initialisation or both of trained ones: "
+            "compare `predict` with `measure`, and `predict_training` with `measure_training`."
+        )
     for key in _SAME:
         ours, theirs = plain(theory.attrs.get(key)), plain(ensemble.attrs.get(key))
         if ours != theirs:
@@ -189,6 +239,9 @@ def _require_same(theory: xr.Dataset, ensemble: xr.Dataset) -> None:
             "`theory` and `ensemble` are of different networks: their activations are both called "
             f"{theory.attrs.get('activation')!r} but have other values. Make both from the same network."
         )
+    if trained[0]:
+        _trained.require_same(theory, ensemble)
+        return
     for dim in ("layer", "sample"):
         ours, theirs = theory[dim].values, ensemble[dim].values
         if not np.array_equal(ours, theirs):

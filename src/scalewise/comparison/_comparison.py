@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from scalewise._checked import Index, checked
 
-__all__ = ["Comparison", "Entry", "Scores", "plain", "summarise", "tabulate"]
+__all__ = ["Comparison", "Entry", "Scores", "distinct", "plain", "summarise", "tabulate"]
 
 _NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
 
@@ -22,8 +22,8 @@ class Entry:
 
     Attributes:
         observable: Name in the table of observables.
-        layer: Counted from 1.
-        samples: Sample indices, counted from 0.
+        layer: Counted from 1; 0 of what is known of the output alone, as of trained networks.
+        samples: Sample indices, counted from 0; of trained networks outputs before them.
         predicted: By the theory, in the units of the observable.
         measured: Mean over the ensemble.
         sem: Standard error of that mean, with the numerical error of the theory added in squares.
@@ -62,7 +62,7 @@ class Comparison:
         limit: The tolerance, raised so that fewer than 0.001 false alarms are expected among all
             entries if the theory is right and the errors are normal.
         passed: Whether no entry lies beyond its bias by more than `limit` standard errors, and
-            every exact entry agrees to rounding.
+            every exact entry agrees to rounding; ``None`` where the expansion says too little for a verdict.
     """
 
     table: xr.Dataset = field(repr=False)
@@ -71,7 +71,7 @@ class Comparison:
     summary: xr.Dataset = field(repr=False)
     tolerance: float
     limit: float
-    passed: bool
+    passed: bool | None
 
     @checked
     def worst(self, n: Index = 10) -> tuple[Entry, ...]:
@@ -106,9 +106,9 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        verdict = "agree" if self.passed else "DISAGREE"
+        verdicts = {True: "agree", False: "DISAGREE", None: "are compared without a verdict"}
         lines = [
-            f"Theory and ensemble {verdict}: {self.table.sizes['entry']} entries, limit "
+            f"Theory and ensemble {verdicts[self.passed]}: {self.table.sizes['entry']} entries, limit "
             f"{self.limit:.2f} standard errors beyond the stated bias.",
             f"{'observable':<20}{'entries':>8}{'max |z|':>9}{'excess':>8}{'rms z':>7}{'<1σ':>6}"
             f"{'<2σ':>6}{'exact':>8}{'failed':>7}",
@@ -122,7 +122,8 @@ class Comparison:
             )
         lines.append("Worst entries:")
         for e in self.worst(5):
-            place = f"{e.observable}[layer {e.layer}; {', '.join(map(str, e.samples))}]"
+            layer = f"layer {e.layer}; " if e.layer else ""
+            place = f"{e.observable}[{layer}{', '.join(map(str, e.samples))}]"
             lines.append(
                 f"  {place:<40} predicted {e.predicted:.6g}, measured {e.measured:.6g} "
                 f"± {e.sem:.2g}, bias {e.bias:.2g}: z = {e.z:+.2f}, beyond bias {e.z_excess:+.2f}"
@@ -132,25 +133,21 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Scores:
-    """One observable, compared: arrays over all its dimensions."""
+    """One observable, compared: arrays over all its dimensions; layers, if it has them, along the first."""
 
     name: str
-    layers: np.ndarray
+    layers: np.ndarray | None
     predicted: np.ndarray
     measured: np.ndarray
     sem: np.ndarray
     bias: np.ndarray
     floor: np.ndarray
+    distinct: Bool[np.ndarray, "..."]
 
     @property
     def exact(self) -> Bool[np.ndarray, "..."]:
         # A tenth: what fluctuates a little above rounding is compared by its standard error.
         return self.sem <= 0.1 * self.floor
-
-    @property
-    def distinct(self) -> Bool[np.ndarray, "..."]:
-        mask = _distinct(self.predicted.ndim - 1, self.predicted.shape[-1])
-        return np.broadcast_to(mask, self.predicted.shape)
 
     def z(self, limit: float, *, beyond_bias: bool) -> Float[np.ndarray, "..."]:
         difference = self.measured - self.predicted
@@ -163,17 +160,21 @@ class Scores:
 
 
 def tabulate(scores: Sequence[Scores], limit: float) -> xr.Dataset:
-    legs = max(s.predicted.ndim for s in scores) - 1
+    legs = max(s.predicted.ndim - (s.layers is not None) for s in scores)
     columns: dict[str, list[np.ndarray]] = {
         key: [] for key in ("observable", "layer", "samples", *_NUMBERS, "exact")
     }
     for s in scores:
         index = np.nonzero(s.distinct)
-        samples = np.full((len(index[0]), legs), -1)
-        samples[:, : len(index) - 1] = np.stack(index[1:], axis=1)
+        count = int(s.distinct.sum())
+        own = index if s.layers is None else index[1:]
+        samples = np.full((count, legs), -1)
+        samples[:, : len(own)] = np.array(own, dtype=int).reshape(len(own), count).T
         z, excess = (s.z(limit, beyond_bias=flag) for flag in (False, True))
-        columns["observable"].append(np.full(len(index[0]), s.name, dtype=object))
-        columns["layer"].append(s.layers[index[0]])
+        columns["observable"].append(np.full(count, s.name, dtype=object))
+        columns["layer"].append(
+            np.zeros(count, dtype=int) if s.layers is None else s.layers[index[0]]
+        )
         columns["samples"].append(samples)
         columns["exact"].append(s.exact[index])
         values = (s.predicted, s.measured, s.sem, s.bias, z, excess)
@@ -215,7 +216,7 @@ def summarise(table: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
     )
 
 
-def _distinct(legs: int, samples: int) -> Bool[np.ndarray, "..."]:
+def distinct(legs: int, samples: int) -> Bool[np.ndarray, "..."]:
     """One representative of the entries that are equal by symmetry."""
     index = np.indices((samples,) * legs)
     half = legs // 2

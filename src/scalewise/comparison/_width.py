@@ -13,6 +13,8 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Must, checked
+from scalewise.comparison import _trained
+from scalewise.comparison._shapes import companion, error_of, hidden_widths
 from scalewise.networks._layers import Widths
 from scalewise.observables import OBSERVABLES
 
@@ -20,7 +22,6 @@ __all__ = [
     "Prediction",
     "at_infinite_width",
     "at_width",
-    "error_of",
     "natural_scale",
     "present",
 ]
@@ -29,7 +30,11 @@ EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order
 
 
 Prediction = Annotated[
-    xr.Dataset, Must("what `predict` returned", lambda data: data.attrs.get("kind") == "theory")
+    xr.Dataset,
+    Must(
+        "what `predict` or `predict_training` returned",
+        lambda data: data.attrs.get("kind") in ("theory", _trained.THEORY),
+    ),
 ]
 
 
@@ -48,8 +53,14 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     positive semidefinite; for the other fluctuations the largest coefficient of their dimension that
     `predict` returned as ``<name>_size``, because an entry may be small by chance.
 
+    Of networks that were trained, leading order and coefficient are added likewise, $n$ the width of the last
+    hidden
+    layer, and the small parameter is ``learning_parameter`` over $n$: what is neglected is stated as that share of
+    the coefficient's largest entry, over $n$. It grows with the number of samples and the condition of the NTK;
+    above 1/2 the expansion says little, and a warning says so.
+
     Args:
-        theory: What `predict` returned.
+        theory: What `predict` returned, or `predict_training` with ``learning_parameter``.
         width: $n$ of the first hidden layer (the ratios of the hidden widths are kept), or all
             hidden widths in those ratios, or ``None`` for the network's own.
 
@@ -60,8 +71,8 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
         a bound.
 
     Raises:
-        ValueError: If `theory` is not a prediction, or the widths are not whole numbers in the
-            ratios that the prediction was made for.
+        ValueError: If `theory` is not a prediction, the widths are not whole numbers in the
+            ratios that the prediction was made for, or its small parameter is not known.
 
     Source: PDLT (4.104)-(4.106); $\epsilon$ is the largest relative variance of the metric, (4.76).
 
@@ -73,7 +84,9 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
         >>> finite.attrs["kind"], finite.attrs["hidden_widths"]
         ('theory at width', [128, 128])
     """
-    hidden = _hidden_widths(theory, width)
+    if theory.attrs["kind"] == _trained.THEORY:
+        return _trained.at_width(theory, hidden_widths(theory, width))
+    hidden = hidden_widths(theory, width)
     widths = (theory.attrs["input_dim"], *hidden, theory.attrs["output_dim"])
     layers = np.asarray(theory["layer"].values, dtype=int)
     below = np.array([float(widths[layer - 1]) for layer in layers])
@@ -92,10 +105,10 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
             order = epsilon**2
         out[name] = value
         if error.any():
-            out[f"{name}_error"] = _companion(theory, name, error, "numerical error of")
+            out[f"{name}_error"] = companion(theory, name, error, "numerical error of")
         order = np.where(layers <= EXACT_LAYERS, 0.0, order)
         bias = _column(order, value.ndim) * natural_scale(name, theory)
-        out[f"{name}_bias"] = _companion(theory, name, bias, "stated finite-width bias of")
+        out[f"{name}_bias"] = companion(theory, name, bias, "stated finite-width bias of")
     out.update(_sizes(theory))
     out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilon)
     attrs = {**theory.attrs, "kind": "theory at width", "hidden_widths": list(hidden)}
@@ -108,7 +121,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     widths = sorted(ensemble.attrs["widths"])[: degree + 1]
     # A weighted fit of degree d is a mean, with positive weights, of the interpolations through
     # d+1 of its points; the remainder of one interpolation is largest at the smallest widths.
-    epsilons = np.stack([_expansion(theory, _hidden_widths(theory, w)) for w in widths])
+    epsilons = np.stack([_expansion(theory, hidden_widths(theory, w)) for w in widths])
     intercept = np.prod(epsilons, axis=0)
     slope = np.zeros_like(intercept)
     for i in range(len(widths)):
@@ -130,7 +143,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
         out[name] = data.variable
         if f"{name}_error" in theory:
             out[f"{name}_error"] = theory[f"{name}_error"].variable
-        out[f"{name}_bias"] = _companion(
+        out[f"{name}_bias"] = companion(
             theory, name, _column(order, data.ndim) * scale, "stated extrapolation bias of"
         )
     out.update(_sizes(theory))
@@ -149,22 +162,6 @@ def _expansion(theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "
     own = theory.attrs["hidden_widths"]
     ratio = own[0] / hidden[0] if len(own) else 1.0
     return np.asarray(theory["expansion_parameter"].values, dtype=np.float64) * ratio
-
-
-def _hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> list[int]:
-    """All hidden widths, in the ratios that the theory was made for: its 1/n terms depend on them."""
-    own = [int(n) for n in theory.attrs["hidden_widths"]]
-    if width is None or not own:
-        return own
-    wanted = list(width) if isinstance(width, Sequence) else [width * n // own[0] for n in own]
-    first = width if isinstance(width, int) else (wanted or [0])[0]
-    # Whole numbers: cross-multiplied ratios are exact.
-    if len(wanted) != len(own) or [a * own[0] for a in wanted] != [first * b for b in own]:
-        raise ValueError(
-            f"`width` must keep the ratios of the hidden widths {own} that the theory was made for; got "
-            f"{width}. Take whole multiples of them, or predict again for the new shape."
-        )
-    return wanted
 
 
 def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *samples"]:
@@ -199,16 +196,3 @@ def _column(values: np.ndarray, ndim: int) -> np.ndarray:
 
 def present(data: xr.Dataset) -> list[str]:
     return [name for name in OBSERVABLES if name in data]
-
-
-def error_of(data: xr.Dataset, name: str) -> np.ndarray:
-    if f"{name}_error" in data:
-        values = data[f"{name}_error"].transpose(*data[name].dims).values
-        return np.asarray(values, dtype=np.float64)
-    return np.zeros(data[name].shape)
-
-
-def _companion(theory: xr.Dataset, name: str, values: np.ndarray, what: str) -> xr.Variable:
-    data = theory[name]
-    attrs = {"units": data.attrs.get("units", ""), "long_name": f"{what} {name}"}
-    return xr.Variable(data.dims, values, attrs)

@@ -34,6 +34,7 @@ class Ensemble:
         sums: The accumulator of each part.
         stream: Keeps the random numbers of different ensembles apart.
         bytes_per_network: Estimate of the working memory.
+        most: Networks at once, whatever the memory: a batch is as slow as its slowest network.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Ensemble:
     sums: dict[str, Kind]
     stream: tuple[int, ...]
     bytes_per_network: int
+    most: int = LARGEST_BATCH
 
 
 def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:
@@ -49,7 +51,7 @@ def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:
     How many devices share one does not count, so that a run is resumed, and added up, alike on any number.
     """
     budget = min(memory, CACHE) if on_host() else memory
-    largest = max(1, min(networks, LARGEST_BATCH, budget // ensemble.bytes_per_network))
+    largest = max(1, min(networks, ensemble.most, budget // ensemble.bytes_per_network))
     return -(-networks // -(-networks // largest))
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "check_smooth",
     "empirical_ntk",
     "init_weights",
+    "ntk_of",
     "precision",
     "slope",
     "sweep",
@@ -198,7 +199,7 @@ def empirical_ntk(
     rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], dtype)
     with precision(dtype):
         arrays = [np.asarray(a, dtype) for a in inputs]
-        return np.asarray(_ntk(parameters, arrays, rates, sigma=traced(net.activation)))
+        return np.asarray(ntk_of(parameters, arrays, rates, sigma=traced(net.activation)))
 
 
 def sweep(parameters: Parameters, x: Any, sigma: Any) -> tuple[list[Any], list[Any]]:
@@ -216,7 +217,8 @@ def sweep(parameters: Parameters, x: Any, sigma: Any) -> tuple[list[Any], list[A
 
 
 @partial(jax.jit, static_argnames="sigma")
-def _ntk(parameters: Parameters, inputs: list[Any], rates: Any, *, sigma: Any) -> Any:
+def ntk_of(parameters: Parameters, inputs: list[Any], rates: Any, *, sigma: Any) -> Any:
+    """The NTK of one network, (sample, other sample, output, output), on one set of inputs or between two."""
     sides = [sweep(parameters, x, sigma) for x in inputs]
     (left, left_rows), (right, right_rows) = sides[0], sides[-1]
     outputs = len(parameters.biases[-1])

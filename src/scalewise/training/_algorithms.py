@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -31,7 +31,8 @@ from scalewise._checked import Count, Index, Must, NotNegative, Positive, checke
 from scalewise._words import shown
 from scalewise.training._filters import Filter, after_flow, after_schedule, after_steps
 from scalewise.training._newton import Projectors, TwoStepNewton
-from scalewise.training.width._course import Clock, Flow, Steps, on_the_way
+from scalewise.training._posteriors import NTKGP, Bayes, LastLayer
+from scalewise.training.width._course import Flow, Steps, on_the_way
 from scalewise.training.width._weights import (
     Projected,
     Reaches,
@@ -117,7 +118,7 @@ class GradientFlow:
         if math.isinf(t) or t * x.min() > _GONE:
             return self._end(h).reaches()
         clock = Flow(t, float(x.max())) if t else Steps(np.zeros(1))
-        return _on_the_way(h, clock, self.ridge)
+        return on_the_way(h, clock, self.ridge)
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
         """The projectors as sums of products of functions of one eigenvalue; of training to the end.
@@ -268,10 +269,11 @@ class GradientDescent:
             gone = math.ceil(_GONE / -math.log(_slowest(rates[0] * x, self.momentum)))
             if steps > gone and (self.ridge or not self.momentum):
                 return self._end(h, rates[0]).reaches()
-            rates = np.full(int(min(steps, gone)), rates[0])
-        return _on_the_way(
-            h, Steps(rates[: int(min(steps, rates.size))], self.momentum), self.ridge
-        )
+            steps = min(steps, gone)
+            _require_room(steps, h)
+            rates = np.full(int(steps), rates[0])
+        _require_room(steps, h)
+        return on_the_way(h, Steps(rates[: int(steps)], self.momentum), self.ridge)
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
         """The projectors as sums of products of functions of one eigenvalue; of training to the end.
@@ -288,8 +290,8 @@ class GradientDescent:
             raise ValueError(_EARLY.format("GradientDescent.steps"))
         if self.momentum and not self.ridge:
             raise ValueError(
-                "`GradientDescent.momentum` must be 0 without a ridge for as many samples as these: its weights are "
-                "known for few samples."
+                "`GradientDescent.momentum` must be 0 without a ridge for as many samples as these: its weights "
+                "are known for few samples."
             )
         rate = float(np.max(self.rate_used(h, targets=targets))) / _per(self.loss_units, targets)
         return _sums(h, self._end(h, rate), rate, self.ridge, accuracy)
@@ -298,92 +300,9 @@ class GradientDescent:
         return stationary(1 / (h + self.ridge)) if self.ridge else converged(h, rate)
 
 
-class _Conditioned:
-    """What all that condition a Gaussian process on the targets share: there is no time, only the answer."""
-
-    noise_variance: float
-    learns_with: ClassVar[str] = "kernel"
-    starts_with: ClassVar[str] = "kernel"
-    is_posterior: ClassVar[bool] = True
-
-    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""$g=1/(h+\sigma_\varepsilon^2)$; the covariance keeps $1-hg$ once, not twice as an ensemble does.
-
-        Args:
-            h: Eigenvalues of the kernel of the training samples, at least 0.
-            times: Refused: conditioning takes no time.
-            targets: Not needed: there is no loss.
-
-        Raises:
-            ValueError: If times are given.
-        """
-        if times is not None:
-            raise ValueError(
-                f"`times` must be None for {type(self).__name__}, which conditions at once. Take GradientFlow or "
-                "GradientDescent to see a training on its way."
-            )
-        return after_flow(h, END, ridge=self.noise_variance)
-
-
-@checked
-@dataclass(frozen=True)
-class Bayes(_Conditioned):
-    r"""The posterior over networks given the targets, at infinite width a Gaussian process with kernel $K$.
-
-    Args:
-        noise_variance: $\sigma_\varepsilon^2\ge0$, a variance, of independent noise on every target: it adds to the
-            diagonal of $\tilde K$ and to nothing else. Noise that all samples share is a part of $C_b$ instead.
-
-    Source: PDLT (6.57), (6.64), noise (6.10).
-    """
-
-    noise_variance: NotNegative = 0.0
-
-
-@checked
-@dataclass(frozen=True)
-class LastLayer(_Conditioned):
-    r"""Training the last layer alone to the end, at rates equal to its variances: exact Bayes without noise.
-
-    Source: PDLT (10.44)-(10.49), (∞.173).
-    """
-
-    noise_variance: float = field(default=0.0, init=False, repr=False)
-    moves_as_gradients: ClassVar[bool] = True
-
-    def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        r"""What tensors of order 1/n are weighed with: as of gradient flow to the end.
-
-        Args:
-            h: Eigenvalues of $\tilde K$, all above 0.
-            time: None; see `filter`.
-            targets: Not needed.
-        """
-        return converged(h).reaches()
-
-
-@checked
-@dataclass(frozen=True)
-class NTKGP(_Conditioned):
-    r"""The posterior of the Gaussian process whose kernel is the NTK, as if all of it were the prior.
-
-    It is what an ensemble has whose networks start with an extra random function that makes their initial outputs
-    as random as $\Theta$ says. The mean is that of gradient flow to the end.
-
-    Args:
-        noise_variance: $\sigma_\varepsilon^2\ge0$, as of `Bayes`.
-
-    Source: PDLT (6.57), (6.64) with $\Theta$ for $K$; He, Lakshminarayanan & Teh (2020).
-    """
-
-    noise_variance: NotNegative = 0.0
-    learns_with: ClassVar[str] = "ntk"
-    starts_with: ClassVar[str] = "ntk"
-
-
 Algorithm = GradientFlow | GradientDescent | TwoStepNewton | Projectors | Bayes | LastLayer | NTKGP
 Gradients = GradientFlow | GradientDescent | TwoStepNewton | Projectors | LastLayer
-_EARLY = "`{}` must be left out for as many samples as these: weights of networks on their way are known for few samples."
+_EARLY = "`{}` must be left out for as many samples as these: weights of networks on their way are known for few."
 
 
 def _per(units: Units, targets: int) -> float:
@@ -391,14 +310,14 @@ def _per(units: Units, targets: int) -> float:
     return float(targets) if units == "mean" else 1.0
 
 
-def _on_the_way(h: Directions, clock: Clock, ridge: float) -> Reaches:
-    if clock.weights.size * h.size**2 > _ROOM:
+def _require_room(steps: float, h: Directions) -> None:
+    if steps * h.size**2 > _ROOM:
         raise ValueError(
-            f"`algorithm` takes {clock.weights.size} steps, which for {h.size} samples are more than the memory has room "
-            f"for at order 1/n. Take at most {_ROOM // h.size**2} steps, train to the end without momentum, or take "
+            f"`algorithm` takes {steps:.0f} steps, which for {h.size} samples are more than the memory has "
+            "room for "
+            f"at order 1/n. Take at most {_ROOM // h.size**2} steps, train to the end without momentum, or take "
             "GradientFlow with a time."
         )
-    return on_the_way(h, clock, ridge)
 
 
 def _sums(h: Directions, end: Projected, rate: float, ridge: float, accuracy: float) -> Separable:

@@ -45,8 +45,8 @@ class _ToTheEnd:
         """
         if times is not None:
             raise ValueError(
-                f"`times` must be None for {type(self).__name__}, which says where training ends and not how it gets "
-                "there. Take GradientFlow or GradientDescent to see a training on its way."
+                f"`times` must be None for {type(self).__name__}, which says where training ends and not how it "
+                "gets there. Take GradientFlow or GradientDescent to see a training on its way."
             )
         return after_flow(h, np.array([math.inf]))
 
@@ -88,9 +88,8 @@ class TwoStepNewton(_ToTheEnd):
         """Two products."""
         g = 1 / h
         none = {name: np.zeros((0, legs, h.size)) for name, legs in PROJECTORS.items()}
-        return Separable(
-            g, **(none | {"B": np.array([[g / 2, g]]), "IB": np.array([[-g / 6, g, g]])})
-        )
+        found = none | {"B": np.array([[g / 2, g]]), "IB": np.array([[-g / 6, g, g]])}
+        return Separable.of(g, found)
 
 
 @checked
@@ -98,8 +97,8 @@ class TwoStepNewton(_ToTheEnd):
 class Projectors(_ToTheEnd):
     r"""An algorithm of one's own that trains to the end, by its projectors.
 
-    Each is a sum of products, one function of the eigenvalues of $\tilde\Theta$ for each training leg, in the order of
-    $Z^{123}$: two for the first two projectors, three for the others. What is not given is 0.
+    Each is a sum of products, one function of the eigenvalues of $\tilde\Theta$ for each training leg, in the order
+    of $Z^{123}$: two for the first two projectors, three for the others. What is not given is 0.
 
     Args:
         A: $Z_A$, of $\widehat{dH}_{1\delta2}$.
@@ -131,8 +130,8 @@ class Projectors(_ToTheEnd):
             for term in getattr(self, name):
                 if len(term) != legs:
                     raise ValueError(
-                        f"Each product of `Projectors.{name}` must have {legs} functions, one for each training leg; "
-                        f"got {len(term)}."
+                        f"Each product of `Projectors.{name}` must have {legs} functions, one for each training "
+                        f"leg; got {len(term)}."
                     )
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
@@ -152,4 +151,4 @@ class Projectors(_ToTheEnd):
                     "that they are given."
                 )
             parts[name] = np.array(terms).reshape(-1, legs, h.size)
-        return Separable(1 / h, **parts)
+        return Separable.of(1 / h, parts)

@@ -30,6 +30,7 @@ class Outcome(Quantity):
             between an ``output`` and another, ``output_1``. Empty where they are `over`.
         corrects: What it is the coefficient of 1/n of; that may begin at this order and have no row. Empty for the
             leading order, and for coefficients that are not added to anything.
+        corrected_as: Whose coefficient of 1/n is its own too; empty where it has one itself, or none.
         obstacles: Clauses that say why a call cannot have it; empty texts if it can.
         in_time: Whether it changes while a network is trained.
         spread: Whether it takes the covariance of outputs, or its diagonal.
@@ -39,6 +40,7 @@ class Outcome(Quantity):
     over: tuple[str, ...]
     at_width: tuple[str, ...] = ()
     corrects: str = ""
+    corrected_as: str = ""
     obstacles: tuple[Obstacle, ...] = ()
     in_time: bool = True
     spread: bool = False
@@ -143,6 +145,7 @@ _ROWS = (
         units=_OUTPUT,
         meaning="Mean output on test samples less their targets.",
         over=("output", "test"),
+        corrected_as="output_mean",
         obstacles=(_tests, _answers),
     ),
     Outcome(

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
-from scalewise.tasks._losses import known_loss
 from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
@@ -30,6 +29,7 @@ from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_samples, of_tests
 from scalewise.training._routes import beyond, chosen
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
+from scalewise.training._task import check_task
 
 __all__ = ["predict_training"]
 
@@ -138,20 +138,8 @@ def predict_training(
 
 
 def _check(asked: Asked) -> None:
-    net, task, times = asked.net, asked.task, asked.times
-    if task.inputs.shape[1] != net.input_dim or task.targets.shape[1] != net.output_dim:
-        raise ValueError(
-            f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
-            f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
-        )
-    if task.loss != known_loss("mse"):
-        raise ValueError(
-            f"`task` must have the loss 'mse', whose gradient is linear in the outputs; got {task.loss.name!r}."
-        )
-    if task.batches is not None:
-        raise ValueError(
-            "`task` must have no batches: all samples teach at every step of a predicted training."
-        )
+    check_task(asked)
+    times = asked.times
     if times is not None and (not times.size or times.min() < 0):
         raise ValueError("`times` must hold at least one time, and none below 0.")
 

@@ -10,6 +10,7 @@ from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
 from scalewise.training._algorithms import GradientDescent
 from scalewise.training._asked import Arrays, Asked, Found
+from scalewise.training._described import described
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._spectrum import Spectrum
@@ -102,7 +103,7 @@ def _attributes(asked: Asked, found: Spectrum, left_out: dict[str, str]) -> dict
     return {
         "kind": "training theory",
         **asked.net.attributes(),
-        "algorithm": repr(algorithm),
+        **described(algorithm),
         **rates,
         "condition": found.condition,
         "rank": found.rank,

@@ -88,8 +88,8 @@ def _warn(asked: Asked, parameter: float) -> None:
     if parameter > _LARGE * n:
         warnings.warn(
             f"Training magnifies fluctuations of the NTK: the small parameter of this expansion is "
-            f"{parameter / n:.2g} at width {n}, and order 1/n decides nothing beyond {_LARGE:g}. Take a width of at "
-            f"least {math.ceil(parameter / _LARGE)}, stop training early, or give a `ridge`.",
+            f"{parameter / n:.2g} at width {n}, and order 1/n decides nothing beyond {_LARGE:g}. Take a width of "
+            f"at least {math.ceil(parameter / _LARGE)}, stop training early, or give a `ridge`.",
             ExpansionWarning,
             stacklevel=4,
         )

@@ -40,7 +40,7 @@ def pairings(expectation: str) -> tuple[tuple[str, str, str], ...]:
         expectation: As of `neuron_tensor`.
 
     Returns:
-        For each pairing of the neurons: the pairs of places, the letter of the tensor, and the places of its samples.
+        For each pairing of the neurons: the pairs of places, the letter of the tensor, the places of its samples.
     """
     terms = zip(_PAIRINGS, _TENSORS[expectation], strict=True)
     return tuple((pairs, letter, places) for pairs, (letter, places) in terms)

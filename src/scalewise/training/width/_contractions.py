@@ -1,7 +1,7 @@
 r"""Tensors of order 1/n in eigendirections, weighed, and contracted over neurons that are never written out.
 
-Four neurons pair in three ways, each of which comes with one tensor on four samples. Samples stand in the order of the
-training directions and then the tests; $P$ projects an output on what training reads of it.
+Four neurons pair in three ways, each of which comes with one tensor on four samples. Samples are the training
+directions and then the tests.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def contract(
 class Frame:
     r"""Training directions and test samples.
 
-    A direction that $\tilde\Theta$ does not have is left out: no parameter moves an output there, so every tensor is 0.
+    A direction that $\tilde\Theta$ does not have is left out: no parameter moves an output there, and every tensor
+    is 0.
 
     Args:
         U: Eigenvectors of $\tilde\Theta$, of eigenvalues above 0.

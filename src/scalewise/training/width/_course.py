@@ -1,12 +1,13 @@
 r"""Weights of networks on their way: nested responses, of steps with rates and momentum, or of a flow.
 
-A source $F(t)$ in a direction of eigenvalue $x$, of which training removes what it sees, has at time $T$ added up to
+A source $F(t)$ in a direction of eigenvalue $x$, of which training removes what it sees, has at time $T$ added up
+to
 
 $$\mathcal R_x[F](T)=\sum_sk_x(s)F(s),\qquad a'=F-xa\ \text{ or }\ v\leftarrow mv+\eta_s(F-xa),\ a\leftarrow a+v.$$
 
-With a ridge $\rho$, $W=\mathcal R_\rho$ and errors are removed by $\mathcal R_{h+\rho}$, so $g=\mathcal R_{h+\rho}[1]$. All
-weights are products at equal times under one or two of these: a forward pass makes what stands inside, a backward
-pass the kernels $k$ outside.
+With a ridge $\rho$, $W=\mathcal R_\rho$ and errors are removed by $\mathcal R_{h+\rho}$, so
+$g=\mathcal R_{h+\rho}[1]$. All weights are products at equal times under one or two of these: a forward pass makes
+what stands inside, a backward pass the kernels $k$ outside.
 
 Source: PDLT (∞.84)-(∞.93), (∞.118)-(∞.124), at any time, with any rates; derived.
 """
@@ -195,7 +196,7 @@ def _apply(matrix: np.ndarray, F: np.ndarray) -> np.ndarray:
 
 
 def _collocated(F: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What solves $a=F-x\\int a$ at the nodes."""
+    """What solves a = F - x ∫a at the nodes."""
     eigenvalues = np.broadcast_to(x, F.shape[1:])
     different, places = np.unique(eigenvalues, return_inverse=True)
     solve = np.linalg.inv(np.eye(_NODES) + different[:, None, None] * _INTEGRAL)

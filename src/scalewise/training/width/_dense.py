@@ -109,8 +109,8 @@ def _obstacle(asked: Asked, name: str) -> str:
         )
     if name in _AT_ONCE and count + tests > MOST:
         return (
-            f"whole tensors of {count} training samples and {tests} tests do not fit; {MOST - count} tests do. Give "
-            "fewer at a time, or ask for means and variances alone, with covariance='diagonal'"
+            f"whole tensors of {count} training samples and {tests} tests do not fit; {MOST - count} tests do. "
+            "Give fewer at a time, or ask for means and variances alone, with covariance='diagonal'"
         )
     return ""
 

@@ -1,9 +1,10 @@
 r"""Mean and covariance of trained outputs at order 1/n, and what training changes of the NTK.
 
-Fluctuations of the network are $\zeta_\delta=z_\delta-\Theta_{\delta0}g\,z_0$, which training does not read, and
-$\widehat{\Delta H}\sim n^{-1/2}$, $\widehat{dH},\widehat{dd}\sim n^{-1}$. An output is at a time
+Fluctuations of the network are $\zeta_\delta=z_\delta-\Theta_{\delta0}g\,z_0$, which training does not read,
+and $\widehat{\Delta H}\sim n^{-1/2}$, $\widehat{dH},\widehat{dd}\sim n^{-1}$. An output is at a time
 
-$$z_\delta(T)=m_\delta+\zeta_\delta-M_{\delta1}e_1+N_{\delta2}e_2+\sum Z\,\widehat{dH}\,ee+\sum Z\,\widehat{dd}\,eee,$$
+$$z_\delta(T)=m_\delta+\zeta_\delta-M_{\delta1}e_1+N_{\delta2}e_2+\sum Z\,\widehat{dH}\,ee
+  +\sum Z\,\widehat{dd}\,eee,$$
 
 with $M$ the NTK's fluctuation once, $N$ twice, weighed as all the others are. Expectations are Wick's, of
 $E_{ij;12}=\delta_{ij}K_{12}+y_{i1}y_{j2}=\mathbb E[ee]$, $C_{\delta1}=\mathbb E[\zeta_\delta z_1]$ and the tensors;
@@ -146,7 +147,7 @@ class Moments:
         )
 
     def ntk_term(self) -> Covariance:
-        """What fluctuations of the NTK add to the covariance for independent initial outputs: the small parameter."""
+        """What fluctuations of the NTK add to the covariance, independent of initial outputs."""
         blocks = []
         for block in self._blocks("HH"):
             first = self.frame.weighed(block.values, self.reaches["H"]).transpose(2, 3, 0, 1)

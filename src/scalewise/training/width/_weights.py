@@ -1,19 +1,20 @@
 r"""What an algorithm weighs the tensors of an output with, in eigendirections of the NTK of the training samples.
 
-Parameters move by gradients of which step $s$ leaves $w_{ts}$ until $t$: $\theta(t)-\theta(0)=-\lambda\,W[J^T\epsilon](t)$
-with $W[f](t)=\sum_sw_{ts}f(s)$. Of an output, expanded in the displacement, what is of order $1/n$ is
+Parameters move by gradients of which step $s$ leaves $w_{ts}$ until $t$:
+$\theta(t)-\theta(0)=-\lambda\,W[J^T\epsilon](t)$ with $W[f](t)=\sum_sw_{ts}f(s)$. Of an output, expanded in the
+displacement, what is of order $1/n$ is
 
 $$\begin{aligned}F_\delta&=\widehat{dH}_{1\delta2}\,W[\epsilon_1a_2]+\tfrac12\widehat{dH}_{\delta12}\,a_1a_2
   -\tfrac12\widehat{dd_IH}_{1\delta23}W[\epsilon_1a_2a_3]-\tfrac16\widehat{dd_IH}_{\delta123}\,a_1a_2a_3\\
   &\quad-\widehat{dd_{II}H}_{12\delta3}W\big[\epsilon_1W[\epsilon_2a_3]\big]
   -\widehat{dd_{II}H}_{\delta123}\,a_2W[\epsilon_1a_3],\end{aligned}$$
 
-$\epsilon_1=p_1(t)e_1$ what is left of the error in a direction, $a_1=g_1(t)e_1$ its sum over training. The factors of
-$e\cdots e$ are the projectors $Z_A$, $Z_B$, $Z_{IA}$, $Z_{IB}$, $Z_{IIA}$, $Z_{IIB}$. On training samples $F$ drives
-the error again, so that of a trained network $F_\delta-H_{\delta0}\tilde H^{-1}F_0$ is left.
+$\epsilon_1=p_1(t)e_1$ what is left of the error in a direction, $a_1=g_1(t)e_1$ its sum over training. The factors
+of $e\cdots e$ are the projectors $Z_A$, $Z_B$, $Z_{IA}$, $Z_{IB}$, $Z_{IIA}$, $Z_{IIB}$. On training samples $F$
+drives the error again, so that of a trained network $F_\delta-H_{\delta0}\tilde H^{-1}F_0$ is left.
 
-Source: PDLT (∞.81)-(∞.83), (∞.107)-(∞.110), (∞.135)-(∞.153), (∞.168), (∞.169), summed again: with
-$X_{II}(12)=1/(h_1+h_2-\eta h_1h_2)$ and $X_{III}=\eta/(1-p_1p_2p_3)$, $p=1-\eta h$, every projector is a product of them.
+Source: PDLT (∞.81)-(∞.83), (∞.107)-(∞.110), (∞.135)-(∞.153), (∞.168), (∞.169), summed again: every projector is a
+    product of $X_{II}(12)=1/(h_1+h_2-\eta h_1h_2)$, $X_{III}=\eta/(1-p_1p_2p_3)$ and $p=1-\eta h$.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _NODES, _CANDIDATES, _ALL = (
 
 
 class Reach(NamedTuple):
-    r"""The weights $Z$ of a tensor $T$ in $\sum T_{\delta12}Z_{12}-\sum\Theta_{\delta0}T_{012}Z_{012}$, its part of an output.
+    r"""The weights $Z$ of a tensor in its part of an output, $T_{\delta12}Z_{12}-\Theta_{\delta0}T_{012}Z_{012}$.
 
     Args:
         beyond: Of $T_\delta$, legs in the order of its training legs.
@@ -123,6 +124,18 @@ class Separable:
     IIB: Float[np.ndarray, "_f 3 direction"]
     error: float = 0.0
 
+    @classmethod
+    def of(cls, gain: Directions, sums: dict[str, np.ndarray], error: float = 0.0) -> Separable:
+        """From the sums by name.
+
+        Args:
+            gain: As of `Projected`.
+            sums: (terms, legs, directions) of each projector.
+            error: Of the sums.
+        """
+        A, B, IA, IB, IIA, IIB = (sums[name] for name in PROJECTORS)
+        return cls(gain, A, B, IA, IB, IIA, IIB, error)
+
     def whole(self) -> Projected:
         """Every sum carried out."""
         two, three = "kp,kq->pq", "kp,kq,kr->pqr"
@@ -136,8 +149,9 @@ class Separable:
 def converged(h: Directions, rate: float = 0.0) -> Projected:
     r"""Gradient descent at one rate to the end, or gradient flow for rate 0, without a difference of like numbers.
 
-    $$Z_A=\tfrac{p_1}{h_1}X_{II}(12),\quad Z_{IA}=-\tfrac{p_1}{2h_1}\tfrac{1-p_1^2p_2p_3}\eta X_{II}(12)X_{II}(13)X_{III},
-      \quad Z_{IIA}=-\tfrac{p_1^2p_2}{h_1}X_{II}(12)X_{III},\quad Z_{IIB}=-\tfrac{p_1}{h_1h_2}X_{II}(13)$$
+    $$Z_A=\tfrac{p_1}{h_1}X_{II}(12),\quad
+      Z_{IA}=-\tfrac{p_1}{2h_1}\tfrac{1-p_1^2p_2p_3}\eta X_{II}(12)X_{II}(13)X_{III},$$
+    $$Z_{IIA}=-\tfrac{p_1^2p_2}{h_1}X_{II}(12)X_{III},\quad Z_{IIB}=-\tfrac{p_1}{h_1h_2}X_{II}(13)$$
 
     Args:
         h: Eigenvalues, all above 0.
@@ -180,8 +194,8 @@ def stationary(g: Directions) -> Projected:
 def separable(h: Directions, rate: float = 0.0, *, accuracy: float = 1e-4) -> Separable:
     r"""Those of `converged` as sums over a few training times $s_k$, chosen among many.
 
-    $$Z_A=\sum_kc_kp_1g_2,\quad Z_{IA}=-\tfrac12\sum_kc_kp_1g_2g_3,\quad Z_{IIA}=-\sum_kc_k\tfrac{p_1(s_k+\eta)}{h_1}p_2g_3,
-      \quad Z_{IIB}=-\sum_kc_kp_1\tfrac1{h_2}g_3$$
+    $$Z_A=\sum_kc_kp_1g_2,\quad Z_{IA}=-\tfrac12\sum_kc_kp_1g_2g_3,$$
+    $$Z_{IIA}=-\sum_kc_k\tfrac{p_1(s_k+\eta)}{h_1}p_2g_3,\quad Z_{IIB}=-\sum_kc_kp_1\tfrac1{h_2}g_3$$
 
     with $p=(1-\eta h)^{s/\eta}$ or $e^{-hs}$ and $g=(1-p)/h$ at time $s_k$.
 
@@ -209,7 +223,7 @@ def separable(h: Directions, rate: float = 0.0, *, accuracy: float = 1e-4) -> Se
         "IIB": (-c[:, None] * p, one * end, g),
     }
     legs = {name: np.stack(np.broadcast_arrays(*parts), axis=1) for name, parts in found.items()}
-    return Separable(end, **legs, error=_largest_error(legs, h, rate))
+    return Separable.of(end, legs, _largest_error(legs, h, rate))
 
 
 def _course(
@@ -275,7 +289,7 @@ def _told(h: Directions, rate: float) -> np.ndarray:
 
 def _chosen(rows: np.ndarray, accuracy: float) -> np.ndarray:
     """Columns of which all others are combinations, to an accuracy."""
-    R, order = scipy.linalg.qr(rows, mode="r", pivoting=True)
+    R, order = scipy.linalg.qr(rows, mode="r", pivoting=True)[-2:]
     size = np.abs(np.diag(R))
     return np.sort(order[: int(np.count_nonzero(size > 0.1 * accuracy * size[0]))])
 
@@ -284,7 +298,7 @@ def _largest_error(legs: dict[str, np.ndarray], h: Directions, rate: float) -> f
     """Over all pairs, and triples of some directions."""
     few = np.unique(np.linspace(0, h.size - 1, _ALL).round().astype(int))
     exact = converged(h[few], rate)
-    none = Separable(exact.gain, **{name: part[:, :, few] for name, part in legs.items()})
+    none = Separable.of(exact.gain, {name: part[:, :, few] for name, part in legs.items()})
     errors = []
     for name in PROJECTORS:
         wanted, found = getattr(exact, name), getattr(none.whole(), name)

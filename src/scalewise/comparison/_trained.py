@@ -1,0 +1,249 @@
+r"""Trained networks: what the theory says of a finite width, and of ensembles extrapolated in the width.
+
+No outcome is known here by its name but two, the parameter in which the theory expands and the sample axis of
+tests. The table of outcomes says what corrects what, and which dimensions a number has at a finite width.
+"""
+
+import math
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool
+
+from scalewise._words import refuse_name
+from scalewise.comparison._shapes import companion, error_of
+from scalewise.training import OUTCOMES
+
+__all__ = [
+    "ENSEMBLE",
+    "THEORY",
+    "at_infinite_width",
+    "at_width",
+    "distinct",
+    "doubtful",
+    "known",
+    "require_same",
+]
+
+THEORY, ENSEMBLE = "training theory", "training ensemble"
+LARGE = 0.5  # of the small parameter: from here on an order says little about the next
+_PARAMETER = "learning_parameter"
+_SAME_RATE = 1e-5
+
+
+def known(names: Collection[str] | str) -> list[str]:
+    """Names of numbers at a finite width, or coefficients of 1/n, checked."""
+    there = dict.fromkeys([*OUTCOMES, *(row.corrects for row in OUTCOMES.values() if row.corrects)])
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    for name in wanted:
+        if name not in there:
+            refuse_name("observables", name, there)
+    return list(wanted)
+
+
+def at_width(theory: xr.Dataset, hidden: Sequence[int]) -> xr.Dataset:
+    """Leading order plus 1/n, with the stated size of what is neglected; see `comparison.at_width`."""
+    n = float(hidden[-1]) if len(hidden) else math.inf
+    epsilon = _small_parameter(theory) / n
+    _warn(epsilon, hidden)
+    found: dict[str, xr.Variable] = {}
+    for name, own in _corrections(theory).items():
+        value, error, size = np.zeros(()), np.zeros(()), 0.0
+        dims: tuple[str, ...] = ()
+        if name in theory:
+            value, dims = _spread_out(theory, name)
+            error = np.broadcast_to(_error_spread_out(theory, name), value.shape)
+            size = epsilon * _largest(value)
+        if own:
+            value = value + theory[own].values / n
+            error, dims = np.hypot(error, error_of(theory, own) / n), theory[own].dims
+            size = epsilon * _largest(theory[own].values) / n
+        found |= _with_companions(theory, own or name, name, dims, value, error, size)
+    found["expansion_parameter"] = _parameter(epsilon)
+    attrs = {**theory.attrs, "kind": "training theory at width", "hidden_widths": list(hidden)}
+    return xr.Dataset(found, coords=theory.coords, attrs=attrs)
+
+
+def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
+    """The coefficients themselves, with the bias that the extrapolation leaves in them.
+
+    A fit of degree d in 1/n leaves at most the product of the small parameters at its d+1 smallest widths in its
+    intercept, and their elementary symmetric polynomial of order d in its slope, in units of the coefficient.
+    """
+    degree, own = int(ensemble.attrs["extrapolation_degree"]), theory.attrs["hidden_widths"]
+    n = [own[-1] * w / own[0] for w in sorted(ensemble.attrs["widths"])[: degree + 1]]
+    parameter = _small_parameter(theory)
+    epsilons = parameter / np.array(n)
+    _warn(float(epsilons.max()), sorted(ensemble.attrs["widths"])[:1])
+    intercept = float(np.prod(epsilons))
+    slope = sum(float(np.prod(np.delete(epsilons, i))) for i in range(len(epsilons)))
+    found: dict[str, xr.Variable] = {}
+    for name, correction in _corrections(theory).items():
+        most = _largest(theory[correction].values) if correction else 0.0
+        if name in theory:
+            value, dims = _spread_out(theory, name)
+            unit = most / parameter if correction else _largest(value)
+            error = _error_spread_out(theory, name)
+            found |= _with_companions(theory, name, name, dims, value, error, intercept * unit)
+        if correction and correction not in found:
+            data = theory[correction]
+            size = most * (slope if name in OUTCOMES else intercept)
+            found |= _with_companions(
+                theory,
+                correction,
+                correction,
+                data.dims,
+                data.values,
+                error_of(theory, correction),
+                size,
+            )
+    found["expansion_parameter"] = _parameter(float(epsilons.max()))
+    attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
+    return xr.Dataset(found, coords=theory.coords, attrs=attrs)
+
+
+def doubtful(predicted: xr.Dataset) -> bool:
+    """Whether the small parameter is so large that nothing is decided."""
+    return not float(predicted["expansion_parameter"]) <= LARGE
+
+
+def says_something(predicted: xr.Dataset, name: str) -> bool:
+    """Whether it is known how large a number is; the loss that training brings to 0 has no size to neglect."""
+    return bool(predicted[name].values.any() or predicted[f"{name}_bias"].values.any())
+
+
+def distinct(dims: Sequence[str], shape: Sequence[int]) -> Bool[np.ndarray, "..."]:
+    """One of the entries that are equal because pairs of dimensions ``x``, ``x_1`` can change places."""
+    index = np.indices(shape)
+    first = [i for i, dim in enumerate(dims) if f"{dim}_1" in dims]
+    second = [list(dims).index(f"{dims[i]}_1") for i in first]
+    left, right = (np.zeros(tuple(shape), dtype=int) for _ in range(2))
+    for i, j in zip(first, second, strict=True):
+        left, right = left * shape[i] + index[i], right * shape[j] + index[j]
+    return left <= right
+
+
+def require_same(theory: xr.Dataset, ensemble: xr.Dataset) -> None:
+    """Refuse two results of other tasks, algorithms or rates."""
+    if "time" in theory.dims:
+        raise ValueError(
+            "`theory` holds several times and `ensemble` one. Predict again without `times`, with the "
+            "algorithm that the ensemble was trained by."
+        )
+    tasks = {
+        "inputs": "training inputs",
+        "targets": "training targets",
+        "test_inputs": "test inputs",
+    }
+    for key, what in tasks.items():
+        if theory.attrs.get(key) != ensemble.attrs.get(key):
+            raise ValueError(
+                f"`theory` and `ensemble` are of different tasks: their {what} are not the same. Make both "
+                "from the same Task."
+            )
+    ours, theirs = (data.attrs.get("algorithm_but_rate") for data in (theory, ensemble))
+    if ours != theirs:
+        raise ValueError(
+            f"`theory` and `ensemble` are of different algorithms: {ours} in the theory and {theirs} in the "
+            "ensemble."
+        )
+    _require_rate(theory.attrs, ensemble.attrs, theory)
+
+
+def _require_rate(
+    ours: Mapping[str, object], theirs: Mapping[str, object], theory: xr.Dataset
+) -> None:
+    """At the end a rate is forgotten at leading order, so that a share of 1/n in it is of order 1/n²."""
+    if "rate" not in ours:
+        return
+    one, other = (np.atleast_1d(np.asarray(a["rate"], dtype=float)) for a in (ours, theirs))
+    off = np.abs(other / one - 1).max() if one.shape == other.shape else math.inf
+    n = float(np.asarray(theory.attrs["hidden_widths"] or [math.inf])[-1])
+    allowed = _small_parameter(theory) / n if ours.get("to_the_end") else 0.0
+    if off > max(allowed, _SAME_RATE):
+        raise ValueError(
+            f"`theory` and `ensemble` are of different rates: {ours['rate']} in the theory and "
+            f"{theirs['rate']} in the "
+            "ensemble. Give the algorithm of the ensemble the rate of the theory, theory.attrs['rate']."
+        )
+
+
+def _small_parameter(theory: xr.Dataset) -> float:
+    if _PARAMETER not in theory:
+        raise ValueError(
+            f"`theory` has no `{_PARAMETER}`, so what it neglects at a finite width is unknown. Ask for it: "
+            "predict_training(..., observables='all')."
+        )
+    return float(theory[_PARAMETER])
+
+
+def _warn(epsilon: float, hidden: Sequence[int]) -> None:
+    if epsilon > LARGE:
+        warnings.warn(
+            f"The small parameter of the expansion in 1/n is {epsilon:.2g} at hidden widths {list(hidden)}: "
+            "what is "
+            "neglected may be as large as what is there, and no verdict is given. Take wider networks, stop "
+            "earlier, or give a ridge.",
+            stacklevel=4,
+        )
+
+
+def _corrections(theory: xr.Dataset) -> dict[str, str]:
+    """What there is at a finite width, with the coefficient of 1/n of it that the theory holds, if it does."""
+    own = {row.corrects: name for name, row in OUTCOMES.items() if name in theory and row.corrects}
+    found = {
+        name: own.get(row.corrected_as, "")
+        for name, row in OUTCOMES.items()
+        if name in theory and not row.order
+    } | own
+    order = list(OUTCOMES)
+    return dict(
+        sorted(
+            found.items(), key=lambda pair: order.index(pair[0] if pair[0] in OUTCOMES else pair[1])
+        )
+    )
+
+
+def _spread_out(theory: xr.Dataset, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A leading order over the dimensions that it has at a finite width."""
+    row = OUTCOMES[name]
+    values = np.asarray(theory[name].values, dtype=np.float64)
+    leading = theory[name].dims[: values.ndim - len(row.over)]
+    return row.of_outputs(values, int(theory.attrs["output_dim"])), (
+        *leading,
+        *(row.at_width or row.over),
+    )
+
+
+def _error_spread_out(theory: xr.Dataset, name: str) -> np.ndarray:
+    return OUTCOMES[name].of_outputs(error_of(theory, name), int(theory.attrs["output_dim"]))
+
+
+def _with_companions(
+    theory: xr.Dataset,
+    source: str,
+    name: str,
+    dims: Sequence[str],
+    value: np.ndarray,
+    error: np.ndarray,
+    size: float,
+) -> dict[str, xr.Variable]:
+    """A number with its numerical error and its stated bias."""
+    found = {name: xr.Variable(dims, value, theory[source].attrs)}
+    if error.any():
+        found[f"{name}_error"] = companion(found, name, error, "numerical error of")
+    bias = np.full(np.shape(value), size)
+    found[f"{name}_bias"] = companion(found, name, bias, "stated finite-width bias of")
+    return found
+
+
+def _parameter(epsilon: float) -> xr.Variable:
+    return xr.Variable(
+        (), epsilon, {"long_name": "Small parameter of the expansion in 1/n of what is learned."}
+    )
+
+
+def _largest(values: np.ndarray) -> float:
+    return float(np.abs(values).max(initial=0.0))

@@ -1,0 +1,103 @@
+"""Conditioning a Gaussian process on the targets, as algorithms: there is no time, only the answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._checked import Count, NotNegative, checked
+from scalewise.training._filters import Filter, after_flow
+from scalewise.training.width._weights import Reaches, converged
+
+__all__ = ["NTKGP", "Bayes", "LastLayer"]
+
+Directions = Float[np.ndarray, " direction"]
+Times = Float[np.ndarray, " time"]
+END = np.array([math.inf])
+
+
+class _Conditioned:
+    """What all that condition a Gaussian process on the targets share: there is no time, only the answer."""
+
+    noise_variance: float
+    learns_with: ClassVar[str] = "kernel"
+    starts_with: ClassVar[str] = "kernel"
+    is_posterior: ClassVar[bool] = True
+
+    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
+        r"""$g=1/(h+\sigma_\varepsilon^2)$; the covariance keeps $1-hg$ once, not twice as an ensemble does.
+
+        Args:
+            h: Eigenvalues of the kernel of the training samples, at least 0.
+            times: Refused: conditioning takes no time.
+            targets: Not needed: there is no loss.
+
+        Raises:
+            ValueError: If times are given.
+        """
+        if times is not None:
+            raise ValueError(
+                f"`times` must be None for {type(self).__name__}, which conditions at once. Take GradientFlow or "
+                "GradientDescent to see a training on its way."
+            )
+        return after_flow(h, END, ridge=self.noise_variance)
+
+
+@checked
+@dataclass(frozen=True)
+class Bayes(_Conditioned):
+    r"""The posterior over networks given the targets, at infinite width a Gaussian process with kernel $K$.
+
+    Args:
+        noise_variance: $\sigma_\varepsilon^2\ge0$, a variance, of independent noise on every target: it adds to the
+            diagonal of $\tilde K$ and to nothing else. Noise that all samples share is a part of $C_b$ instead.
+
+    Source: PDLT (6.57), (6.64), noise (6.10).
+    """
+
+    noise_variance: NotNegative = 0.0
+
+
+@checked
+@dataclass(frozen=True)
+class LastLayer(_Conditioned):
+    r"""Training the last layer alone to the end, at rates equal to its variances: exact Bayes without noise.
+
+    Source: PDLT (10.44)-(10.49), (∞.173).
+    """
+
+    noise_variance: float = field(default=0.0, init=False, repr=False)
+    moves_as_gradients: ClassVar[bool] = True
+
+    def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
+        r"""What tensors of order 1/n are weighed with: as of gradient flow to the end.
+
+        Args:
+            h: Eigenvalues of $\tilde K$, all above 0.
+            time: None; see `filter`.
+            targets: Not needed.
+        """
+        return converged(h).reaches()
+
+
+@checked
+@dataclass(frozen=True)
+class NTKGP(_Conditioned):
+    r"""The posterior of the Gaussian process whose kernel is the NTK, as if all of it were the prior.
+
+    It is what an ensemble has whose networks start with an extra random function that makes their initial outputs
+    as random as $\Theta$ says. The mean is that of gradient flow to the end.
+
+    Args:
+        noise_variance: $\sigma_\varepsilon^2\ge0$, as of `Bayes`.
+
+    Source: PDLT (6.57), (6.64) with $\Theta$ for $K$; He, Lakshminarayanan & Teh (2020).
+    """
+
+    noise_variance: NotNegative = 0.0
+    learns_with: ClassVar[str] = "ntk"
+    starts_with: ClassVar[str] = "ntk"

@@ -1,0 +1,223 @@
+r"""The ensembles that are drawn at one set of widths: pilots, trained networks, networks that nobody trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.nets._devices import filled, on_host
+from scalewise.nets._ensemble import LARGEST_BATCH, Ensemble
+from scalewise.nets._moments import MeanSums
+from scalewise.nets._networks import precision
+from scalewise.nets._random import network_keys
+from scalewise.networks import MLP
+from scalewise.tasks import Task
+from scalewise.training._algorithms import NTKGP, Algorithm
+from scalewise.training.ensembles._reading import Reading, upper
+from scalewise.training.ensembles._start import (
+    Start,
+    draw,
+    look,
+    moved_along,
+    ntks,
+    outputs_of,
+    rates_of,
+)
+from scalewise.training.ensembles._ways import Curriculum, plan, response
+
+__all__ = ["Control", "Pilot", "pilot", "trained_ensembles"]
+
+Control = Literal["linear", "free"] | None
+PILOTS = 200
+MORE = 10  # networks that are not trained, for each one that is
+TOGETHER = 64  # networks trained at once on a processor: all wait for the slowest
+STREAM = 4  # of random numbers; `nets` has those below
+
+
+@dataclass(frozen=True)
+class Pilot:
+    r"""What some networks that take no part in the ensemble say before it is drawn.
+
+    Args:
+        metric: Mean $\widehat G$ of the outputs.
+        ntk: Mean $\widehat H$ of one output.
+        h: Its eigenvalues on the training samples.
+        scale: A typical initial error of an output.
+    """
+
+    metric: Float[np.ndarray, "sample sample"]
+    ntk: Float[np.ndarray, "sample sample"]
+    h: Float[np.ndarray, " direction"]
+    scale: float
+
+
+def pilot(net: MLP, task: Task, *, seed: int, dtype: str) -> Pilot:
+    """Draw the pilots of one set of widths."""
+    x, outputs = task.all_inputs.astype(dtype), net.output_dim
+    indices = np.arange(filled(PILOTS), dtype=np.uint32)
+    with precision(dtype):
+        parameters, _ = draw(net, network_keys(seed, _stream(net, 0), indices), dtype)
+        start = look(net, parameters, x, task.targets.T, ntk=True)
+    assert start.ntk is not None
+    metric, ntk = (
+        np.einsum("kiaib->ab", m[:PILOTS].reshape(-1, outputs, len(x), outputs, len(x)))
+        / (outputs * PILOTS)
+        for m in (start.spread, start.ntk)
+    )
+    count = len(task.inputs)
+    h = np.linalg.eigvalsh(ntk[:count, :count])
+    first = np.mean(np.diag(metric)[:count]) + np.mean(task.targets**2)
+    return Pilot(metric, ntk, np.maximum(h, 0.0), float(np.sqrt(first)))
+
+
+def _stream(net: MLP, kind: int) -> tuple[int, ...]:
+    return (STREAM, kind, *net.hidden_widths)
+
+
+def trained_ensembles(
+    net: MLP,
+    task: Task,
+    algorithm: Algorithm,
+    known: Pilot,
+    *,
+    control: Control,
+    dtype: str,
+    changes: bool,
+) -> tuple[Reading, list[tuple[Ensemble, int]]]:
+    """What is drawn at one set of widths: each ensemble, and how many networks it has for one that is asked for.
+
+    Args:
+        net: The network.
+        task: The task.
+        algorithm: One that descends, its rate resolved.
+        known: From pilots of these widths.
+        control: The control variate.
+        dtype: Of the networks.
+        changes: Whether the change of the NTK is wanted.
+    """
+    curriculum = plan(net, task, algorithm, known.h, scale=known.scale, dtype=dtype)
+    count = len(task.inputs)
+    R = _mean_response(curriculum, known, count)
+    reading = Reading(task, R, (R @ task.targets).T)
+    group = _Group(net, task, algorithm, curriculum, reading, control, dtype, changes)
+    parts = [*reading.names, "spread"]
+    samples = len(task.all_inputs)
+    joint = samples * net.output_dim
+    size = 7 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2
+    most = TOGETHER if on_host() else LARGEST_BATCH
+    sums = dict.fromkeys([*parts, *(["ntk_change"] if changes else [])], MeanSums)
+    name = f"trained-{'-'.join(map(str, net.hidden_widths))}"
+    found = [(Ensemble(name, group.trained, sums, _stream(net, 1), size, most), 1)]
+    if control == "linear":
+        sums = dict.fromkeys(parts, MeanSums)
+        name = f"un{name}"
+        found.append((Ensemble(name, group.untrained, sums, _stream(net, 2), size), MORE))
+    return reading, found
+
+
+def _mean_response(
+    curriculum: Curriculum, known: Pilot, count: int
+) -> Float[np.ndarray, "sample train"]:
+    """R of the mean NTK; directions that it does not have are left alone."""
+    h, U = np.linalg.eigh(known.ntk[:count, :count])
+    h = np.where(h > 1e-9 * h[-1], h, 0.0)
+    gain = curriculum.gain(h)
+    return known.ntk[:, :count] @ (U * np.where(np.isfinite(gain), gain, 0.0)) @ U.T
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Networks of one shape, and what is done to them."""
+
+    net: MLP
+    task: Task
+    algorithm: Algorithm
+    curriculum: Curriculum
+    reading: Reading
+    control: Control
+    dtype: str
+    changes: bool
+
+    def trained(self, keys: np.ndarray) -> dict[str, np.ndarray]:
+        """Networks that are trained, less what the control knows of them."""
+        start = self._started(keys, ntk=self.control == "linear" or self.changes)
+        after = self.curriculum.train(start)
+        x = self.task.all_inputs.astype(self.dtype)
+        found = self.reading.of(outputs_of(self.net, after, x) + start.offset)
+        if self.control == "linear":
+            known = self.reading.of(self._linear(start)[0])
+        elif self.control == "free":
+            zeta, spread = self._free(start)
+            known = self.reading.free(zeta, zeta, spread)
+        else:
+            known = {}
+        found = {name: a - known[name] if name in known else a for name, a in found.items()}
+        if self.changes:
+            assert start.ntk is not None
+            change = ntks(self.net, after, x) - start.ntk
+            found["ntk_change"] = change.reshape(len(change), -1)
+        return _with_spread(found)
+
+    def untrained(self, keys: np.ndarray) -> dict[str, np.ndarray]:
+        """What the linear control says of networks that nobody trains, less what the free one knows."""
+        start = self._started(keys, ntk=True)
+        linear, mean = self._linear(start)
+        zeta, spread = self._free(start)
+        found = self.reading.of(linear)
+        known = self.reading.free(linear - mean, zeta, spread, mean)
+        return _with_spread({name: a - known.get(name, 0.0) for name, a in found.items()})
+
+    def _started(self, keys: np.ndarray, *, ntk: bool) -> Start:
+        net, x, y = self.net, self.task.all_inputs.astype(self.dtype), self.task.targets.T
+        if not isinstance(self.algorithm, NTKGP):
+            return look(net, draw(net, keys, self.dtype)[0], x, y, ntk=ntk)
+        extra = len(rates_of(net, self.dtype)) + y.size
+        parameters, more = draw(net, keys, self.dtype, extra=extra)
+        start = look(net, parameters, x, y, ntk=True)
+        assert start.ntk is not None
+        function = moved_along(net, parameters, more[:, : -y.size], x)
+        noise = np.asarray(more[:, -y.size :], np.float64).reshape(-1, *y.shape)
+        offset = function - start.outputs
+        goals = y + np.sqrt(self.curriculum.noise_variance) * noise - offset[:, :, : y.shape[1]]
+        return start._replace(outputs=function, spread=start.ntk, offset=offset, goals=goals)
+
+    def _wrong(self, start: Start) -> Float[np.ndarray, "network output train"]:
+        """The initial error, less what is not random in it: outputs minus noise of the targets."""
+        y = self.task.targets.T
+        return (
+            start.outputs[:, :, : y.shape[1]] + y - start.goals - start.offset[:, :, : y.shape[1]]
+        )
+
+    def _linear(self, start: Start) -> tuple[np.ndarray, np.ndarray]:
+        """The outputs of the network with its NTK fixed, and what is left of them without its initial outputs."""
+        y, shape = self.task.targets.T, start.outputs.shape
+        assert start.ntk is not None
+        train = (np.arange(shape[1])[:, None] * shape[2] + np.arange(y.shape[1])).ravel()
+        respond = response(self.curriculum, start.ntk, train)
+        each = np.broadcast_to(y.ravel(), (shape[0], y.size))
+        mean = respond(each).reshape(shape)
+        random = start.outputs - respond(self._wrong(start).reshape(shape[0], -1)).reshape(shape)
+        return mean + random, mean
+
+    def _free(self, start: Start) -> tuple[np.ndarray, np.ndarray]:
+        """ζ with its covariance given the hidden layers."""
+        R, outputs = self.reading.R, start.outputs.shape[1]
+        samples, count = R.shape
+        zeta = start.outputs - self._wrong(start) @ R.T
+        P = np.eye(samples)
+        P[:, :count] -= R
+        each = start.spread.reshape(-1, outputs, samples, outputs, samples)
+        own = np.einsum("ax,kixjy,by->kiajb", P, each, P, optimize=True)
+        own = own + self.curriculum.noise_variance * np.einsum(
+            "ij,ab->iajb", np.eye(outputs), R @ R.T
+        )
+        return zeta, own.reshape(start.spread.shape)
+
+
+def _with_spread(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """And the products of what is averaged for the means: how far these are off together."""
+    u = found["output"]
+    return found | {"spread": upper(u[:, :, None] * u[:, None, :])}

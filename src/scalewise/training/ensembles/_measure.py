@@ -1,0 +1,303 @@
+r"""The verb: networks that are really trained, as a Dataset of means with standard errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
+import xarray as xr
+
+from scalewise._checked import Count, Must, checked
+from scalewise._threads import blas_threads_for
+from scalewise._version import __version__
+from scalewise._words import refuse_name
+from scalewise.nets._arguments import Memory, bytes_of
+from scalewise.nets._devices import generator
+from scalewise.nets._ensemble import Ensemble, run
+from scalewise.nets._extrapolate import check_widths, degree, fit
+from scalewise.nets._networks import Dtype, Seed, check_has_slope
+from scalewise.networks import MLP
+from scalewise.networks._inputs import check_inputs, digest_of
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.sweeps._progress import Reporter
+from scalewise.sweeps._store import opened
+from scalewise.tasks import Task
+from scalewise.training._algorithms import (
+    Algorithm,
+    Bayes,
+    GradientDescent,
+    GradientFlow,
+    LastLayer,
+    Projectors,
+)
+from scalewise.training._asked import Asked
+from scalewise.training._described import described
+from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training._task import check_task
+from scalewise.training.ensembles._conditioned import conditioned_ensemble
+from scalewise.training.ensembles._ensembles import Control, Pilot, pilot, trained_ensembles
+from scalewise.training.ensembles._estimates import ESTIMATORS, Estimate, Means, Source, Weighted
+from scalewise.training.ensembles._reading import Reading
+from scalewise.training.ensembles._training import CLOSE
+
+__all__ = ["measure_training"]
+
+EFFECTIVE = 100  # networks: with fewer, neither a posterior nor its standard error is to be trusted
+_TO_THE_END = GradientFlow()
+Networks = Annotated[int, Must("a whole number of at least 2", lambda value: value >= 2)]
+Known = dict[str, Estimate]
+
+
+@checked
+def measure_training(
+    net: WithoutSkips,
+    task: Task,
+    algorithm: Algorithm = _TO_THE_END,
+    *,
+    networks: Networks = 1000,
+    widths: Sequence[Count] | None = None,
+    observables: Collection[str] | str | None = None,
+    control: Control = "linear",
+    seed: Seed = 0,
+    dtype: Dtype = "float32",
+    memory: Memory = "1 GiB",
+    store: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], Any] | bool | None = None,
+) -> xr.Dataset:
+    r"""Train an ensemble of networks, and measure what they have learned.
+
+    $$m_{i;\beta}=\mathbb E[z_{i;\beta}],\qquad{\rm Cov}[z_{i;\beta_1},z_{j;\beta_2}],\qquad
+      \mathbb E\big[\tfrac12\textstyle\sum_i(z_{i;\beta}-y_{i;\beta})^2\big],\qquad
+      \mathbb E[\widehat H(T)-\widehat H(0)]$$
+
+    over initialisations. Gradient descent goes step by step; gradient flow by an integrator that keeps the error of
+    each step below 5e-6 of the initial error; `NTKGP` is the flow of networks that start as random as their own
+    NTK. Of `LastLayer` and `Bayes` the hidden layers are drawn; given them, all is known in closed form, and the
+    posterior weights each drawing by its evidence.
+
+    A rate of ``None`` is $0.8/(h_{\max}+\rho)$ of the mean NTK of a few networks of these widths (of the largest of
+    `widths`), which is that of infinitely wide ones up to 1/n. Give the theory's, its attribute ``rate``, where
+    training stops after a number of steps.
+
+    Args:
+        net: The network.
+        task: Training samples with targets, and test samples; its loss is ``"mse"``, without batches.
+        algorithm: `GradientFlow`, `GradientDescent`, `LastLayer`, `Bayes` or `NTKGP`, as in `predict_training`.
+        networks: How many are trained, or drawn, for each width; at least 2.
+        widths: First hidden widths to extrapolate from, two or more; the other hidden widths keep their ratios to
+            it. Then every observable is the coefficient of order 0 in 1/n, and ``<name>_nlo`` that of 1/n, n the
+            width of the last hidden layer.
+        observables: Names of what is wanted at one width; everything that can be had if ``None``.
+        control: What is taken off the outputs of each network to make standard errors smaller, and changes no mean.
+            ``"linear"``: what its own NTK predicts, whose mean is measured on ten times as many networks that
+            nobody trains. ``"free"``: the part of its initial outputs that training does not see, whose mean is 0.
+            ``None``: nothing. Of no matter for `LastLayer` and `Bayes`.
+        seed: Same seed, same numbers, whatever the batches and the devices of a kind.
+        dtype: ``"float32"`` or ``"float64"``, of the networks. float32 trains until 1e-4 of the initial error is
+            left, float64 until 1e-6.
+        memory: Budget in bytes, or a text such as ``"1 GiB"``.
+        store: A folder, or an address of fsspec: the run is saved there after every batch, and the same call
+            resumes it.
+        progress: ``None``: a bar if the run takes over two seconds and standard error is a terminal; ``False``:
+            nothing; a callable is called with (done, total) networks.
+
+    Returns:
+        A Dataset, float64, over ``output``, ``output_1``, ``test``, ``test_1``, ``train``, ``sample``, ``sample_1``
+        (training samples, then tests): ``output_mean``, ``output_covariance``, ``variance``, ``bias``,
+        ``test_loss``, ``test_error``, ``train_loss``, ``ntk_change`` and, of `Bayes`, ``log_evidence``; each with
+        its standard error ``<name>_sem``. All but those of `Bayes` are unbiased at a width. Attributes tell
+        ``rate``, ``control``, ``effective_networks`` of `Bayes`, and what was left out and why.
+
+    Raises:
+        ValueError: If an argument breaks its rule, the task does not fit the network, a network diverges or has not
+            converged (the message tells the residual and the steps that it would take), the weights of a posterior
+            rest on fewer than 100 networks, or `store` holds a run with other arguments.
+
+    Source: PDLT (7.11), (10.33), (10.44)-(10.49), (6.57), (6.64), measured; NTKGP: He, Lakshminarayanan & Teh
+    (2020).
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.training import LastLayer
+        >>> net = sw.MLP(2, 30, "tanh", input_dim=2, output_dim=1)
+        >>> task = sw.Task(np.eye(2), [1.0, -1.0], test_inputs=[[1.0, 1.0]], test_targets=[0.0])
+        >>> found = sw.measure_training(net, task, LastLayer(), networks=200)
+        >>> bool(abs(found.output_mean) < 4 * found.output_mean_sem)
+        True
+    """
+    asked = Asked(net, task, algorithm)
+    check_task(asked)
+    check_inputs(net, task.all_inputs)
+    names, left_out = _chosen(observables, asked)
+    shapes = (net,) if widths is None else check_widths(net, widths)
+    pilots = [pilot(shape, task, seed=seed, dtype=dtype) for shape in shapes]
+    taken, rates = _with_rate(algorithm, pilots[-1], task)
+    attributes = {
+        "kind": "training ensemble",
+        **net.attributes(),
+        **described(algorithm),
+        **rates,
+        "networks": networks,
+        "seed": seed,
+        "dtype": dtype,
+        "control": str(control),
+        "residual": 0.0 if isinstance(algorithm, LastLayer | Bayes) else CLOSE[dtype],
+        "random_numbers": generator(),
+        "widths": [] if widths is None else sorted(widths),
+        "inputs": digest_of(task.inputs),
+        "targets": digest_of(task.targets),
+        "test_inputs": digest_of(task.test_inputs),
+    }
+    fixed = {"observables": list(names), "memory": bytes_of(memory)}
+    plans = [
+        _plan(shape, task, taken, known, control, dtype, "ntk_change" in names)
+        for shape, known in zip(shapes, pilots, strict=True)
+    ]
+    total = networks * sum(many for _, ensembles, _ in plans for _, many in ensembles)
+    with opened(store, {**attributes, **fixed}) as record:
+        sources: list[Source] = []
+        with blas_threads_for(), Reporter(progress, total, "networks") as report:
+            for _, ensembles, read in plans:
+                sums = [
+                    run(e, many * networks, seed=seed, memory=bytes_of(memory), dtype=dtype,
+                        record=record, report=report)
+                    for e, many in ensembles
+                ]  # fmt: skip
+                sources.append(read(sums))
+        weights = [_effective(source) for source in sources if isinstance(source, Weighted)]
+        parts = [
+            {name: ESTIMATORS[name](reading, source) for name in names}
+            for (reading, _, _), source in zip(plans, sources, strict=True)
+        ]
+        n = np.array([float(shape.widths[-2]) for shape in shapes])
+        data = parts[0] if widths is None else _extrapolated(parts, n)
+        result = _dataset(data)
+        result.attrs = {
+            **attributes,
+            "left_out": list(left_out),
+            "left_out_because": list(left_out.values()),
+            **({"effective_networks": min(weights)} if weights else {}),
+            "extrapolated": int(widths is not None),
+            **({} if widths is None else {"extrapolation_degree": degree(len(shapes))}),
+            "scalewise": __version__,
+        }
+        if record is not None:
+            record.keep(result)
+    return result
+
+
+def row_of(name: str) -> Outcome:
+    """The row of what is measured at a width; that of its coefficient of 1/n where it begins there."""
+    return OUTCOMES.get(name) or OUTCOMES[f"{name}_nlo"]
+
+
+def _chosen(
+    observables: Collection[str] | str | None, asked: Asked
+) -> tuple[list[str], dict[str, str]]:
+    """The observables to measure, and of the rest why not."""
+    why = {name: row_of(name).obstacle(asked) for name in ESTIMATORS}
+    if not why["ntk_change"]:
+        why["ntk_change"] = _fixed_ntk(asked)
+    named = (observables,) if isinstance(observables, str) else observables
+    for name in named or ():
+        if name not in ESTIMATORS:
+            refuse_name("observables", name, ESTIMATORS)
+        if why[name]:
+            raise ValueError(f"`observables` cannot hold {name!r} here, because {why[name]}.")
+    wanted = [name for name in ESTIMATORS if named is None or name in named]
+    if not any(not why[name] for name in wanted):
+        raise ValueError("`observables` must name something to measure; got none.")
+    return [n for n in wanted if not why[n]], {n: why[n] for n in wanted if why[n]}
+
+
+def _fixed_ntk(asked: Asked) -> str:
+    if isinstance(asked.algorithm, LastLayer | Bayes):
+        return f"{type(asked.algorithm).__name__} does not train by the NTK"
+    return ""
+
+
+def _with_rate(
+    algorithm: Algorithm, known: Pilot, task: Task
+) -> tuple[Algorithm, dict[str, object]]:
+    """The algorithm with a number for its rate, and what a result says of it."""
+    if not isinstance(algorithm, GradientDescent):
+        return algorithm, {}
+    rate = algorithm.rate_used(known.h, targets=task.targets.size)
+    return replace(algorithm, rate=rate), {"rate": rate}
+
+
+def _plan(
+    net: MLP,
+    task: Task,
+    algorithm: Algorithm,
+    known: Pilot,
+    control: Control,
+    dtype: str,
+    changes: bool,
+) -> tuple[Reading, list[tuple[Ensemble, int]], Callable[[Sequence[Any]], Source]]:
+    """What is drawn at one set of widths, how often, and how its sums are read."""
+    if isinstance(algorithm, LastLayer | Bayes):
+        weighted = isinstance(algorithm, Bayes)
+        reading, ensemble, level = conditioned_ensemble(
+            net, task, algorithm, known.metric, weighted=weighted, dtype=dtype
+        )
+        read = (lambda sums: Weighted(sums[0], level)) if weighted else Means
+        return reading, [(ensemble, 1)], read
+    if isinstance(algorithm, Projectors):
+        raise ValueError(
+            "`algorithm` must say how networks are trained; Projectors say only where training ends. Take "
+            "GradientDescent, GradientFlow or TwoStepNewton."
+        )
+    check_has_slope(net.activation)
+    reading, ensembles = trained_ensembles(
+        net, task, algorithm, known, control=control, dtype=dtype, changes=changes
+    )
+    return reading, ensembles, Means
+
+
+def _effective(source: Weighted) -> float:
+    """How many networks a posterior rests on; refused if they are few."""
+    if not source.effective >= EFFECTIVE:
+        raise ValueError(
+            f"`networks` must be more for this posterior: of those drawn, {source.effective:.3g} carry all "
+            "the weight, "
+            f"and {EFFECTIVE} are needed. Draw more, or take wider networks, fewer training samples or a larger "
+            "`noise_variance`."
+        )
+    return source.effective
+
+
+def _extrapolated(parts: list[Known], n: np.ndarray) -> Known:
+    """Coefficients of order 0 and 1 in 1/n, with standard errors."""
+    found: Known = {}
+    for name in parts[0]:
+        values, sems = (np.stack([part[name][k] for part in parts]) for k in (0, 1))
+        begins = name not in OUTCOMES  # at order 1/n
+        scale = (n if begins else np.ones_like(n)).reshape(-1, *(1,) * (values.ndim - 1))
+        coefficients, errors = fit(scale * values, scale * sems, 1 / n)
+        if not begins:
+            found[name] = coefficients[0], errors[0]
+        if f"{name}_nlo" in OUTCOMES:
+            found[f"{name}_nlo"] = coefficients[int(not begins)], errors[int(not begins)]
+    return found
+
+
+def _dataset(data: Known) -> xr.Dataset:
+    variables = {}
+    for name, (value, sem) in data.items():
+        row = row_of(name)
+        attrs = {
+            "symbol": row.symbol,
+            "units": row.units,
+            "long_name": row.meaning
+            if name in OUTCOMES
+            else f"The {name} of networks of this width.",
+        }
+        dims = row.at_width or row.over
+        variables[name] = xr.Variable(dims, value, attrs)
+        about = {"long_name": f"Standard error of the measured {name}.", "units": row.units}
+        variables[f"{name}_sem"] = xr.Variable(dims, sem, about)
+    return xr.Dataset(variables)

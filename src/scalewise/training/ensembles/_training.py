@@ -1,0 +1,304 @@
+r"""Training of many networks at once: descent step by step, a flow by an adaptive integrator, Newton's steps.
+
+With $F=\lambda\nabla\mathcal L+\rho(\theta-\theta_0)$ descent is $u\leftarrow mu-\eta F$,
+$\theta\leftarrow\theta+u$, and the flow $\dot\theta=-F$. What is kept is $\theta-\theta_0$, so that small steps are
+not lost beside large weights: float32 then trains as far as its outputs can be told apart.
+
+Each network stops by itself, at a multiple of 16 steps, so it does not matter who is trained beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.nets._networks import traced
+from scalewise.networks import MLP
+from scalewise.training.ensembles._start import forward, rates_of, unpacked
+
+__all__ = ["CLOSE", "Descent", "Flow", "Lesson", "trained"]
+
+CHUNK = 16  # steps between two looks at who has finished
+CLOSE = {"float32": 1e-4, "float64": 1e-6}  # of the initial error: what may be left at the end
+LOCAL = 0.05  # of that: what a step of a flow may be off by
+
+
+class Shape(NamedTuple):
+    """What programs are compiled for.
+
+    Args:
+        widths: Of all layers.
+        sigma: The activation as a JAX function.
+        ridged: Whether there is a ridge.
+    """
+
+    widths: tuple[int, ...]
+    sigma: Callable[[Any], Any]
+    ridged: bool
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is taught, and how far.
+
+    Args:
+        net: Shape and hyperparameters.
+        x: Training samples, in the precision wanted.
+        ridge: That of the algorithm.
+        scale: A typical initial error of an output.
+        to_the_end: Whether training ends when it has converged.
+    """
+
+    net: MLP
+    x: Float[np.ndarray, "train feature"]
+    ridge: float
+    scale: float
+    to_the_end: bool
+
+    @property
+    def shape(self) -> Shape:
+        """What its program is compiled for."""
+        return Shape(self.net.widths, traced(self.net.activation), self.ridge > 0)
+
+    @property
+    def rates(self) -> np.ndarray:
+        """The rate of each parameter."""
+        return rates_of(self.net, self.dtype)
+
+    @property
+    def dtype(self) -> str:
+        """The precision of the networks."""
+        return str(self.x.dtype)
+
+
+@dataclass(frozen=True)
+class Descent:
+    r"""Steps of gradient descent.
+
+    Args:
+        rates: $\eta$ of each step in units of the sum; a single one for all of them.
+        steps: How many; at the end of that many a network must have converged if it is trained to the end.
+        momentum: $m$.
+    """
+
+    rates: tuple[float, ...]
+    steps: int
+    momentum: float
+
+    def begun(self, lesson: Lesson, start: Any, y: Any) -> tuple[Any, ...]:
+        """Rest."""
+        return jnp.zeros_like(start), jnp.zeros_like(start) if self.momentum else None
+
+    def chunk(
+        self, lesson: Lesson, start: Any, y: Any, state: tuple[Any, ...], done: int
+    ) -> tuple[tuple[Any, ...], Any, Any]:
+        """The state a few steps later, what is left of the error, and who has no steps left."""
+        count = min(CHUNK, self.steps - done)
+        first = done if len(self.rates) > 1 else 0
+        eta = np.zeros(CHUNK, lesson.dtype)
+        eta[:count] = np.resize(np.array(self.rates), first + count)[first:]
+        numbers = np.array([self.momentum, lesson.ridge], lesson.dtype)
+        *state, left = _descended(
+            lesson.shape, start, y, state, lesson.x, lesson.rates, numbers, eta, count
+        )
+        return tuple(state), left, np.full(len(y), done + count >= self.steps)
+
+
+@dataclass(frozen=True)
+class Flow:
+    r"""Gradient flow, by pairs of orders 3 and 2 whose difference keeps the error of each step small.
+
+    Args:
+        time: In units of the sum.
+        h_max: The largest eigenvalue of the mean NTK: what an error of parameters may cost in outputs.
+        steps: How many at most.
+
+    Source: P. Bogacki, L. Shampine, Appl. Math. Lett. 2 (1989) 321.
+    """
+
+    time: float
+    h_max: float
+    steps: int
+
+    def begun(self, lesson: Lesson, start: Any, y: Any) -> tuple[Any, ...]:
+        """Rest, with the force there; a first step that is surely short enough."""
+        delta, ridge = jnp.zeros_like(start), np.asarray(lesson.ridge, lesson.dtype)
+        force, left = _forces(lesson.shape, start, delta, y, lesson.x, lesson.rates, ridge)
+        t = jnp.zeros_like(left)
+        return delta, force, t, jnp.full_like(t, 0.1 / (self.h_max + lesson.ridge)), left
+
+    def chunk(
+        self, lesson: Lesson, start: Any, y: Any, state: tuple[Any, ...], done: int
+    ) -> tuple[tuple[Any, ...], Any, Any]:
+        """The state a few steps later, what is left of the error, and who has reached the time."""
+        allowed = LOCAL * CLOSE[lesson.dtype] * lesson.scale / math.sqrt(self.h_max)
+        numbers = np.array([lesson.ridge, self.time, allowed], lesson.dtype)
+        state = _flowed(lesson.shape, start, y, state, lesson.x, lesson.rates, numbers)
+        return state, state[-1], np.asarray(state[2]) >= numbers[1]
+
+
+def trained(
+    way: Descent | Flow,
+    lesson: Lesson,
+    start: Any,
+    goals: Float[np.ndarray, "network output train"],
+) -> Any:
+    """The parameters of networks after training.
+
+    Args:
+        way: How.
+        lesson: What is taught.
+        start: The parameters before, (network, parameter).
+        goals: Targets of each network.
+
+    Raises:
+        ValueError: If a network diverges, or has not converged in time.
+    """
+    y = jnp.swapaxes(jnp.asarray(goals, lesson.dtype), 1, 2)
+    state = way.begun(lesson, start, y)
+    open_, done, half = np.ones(len(y), bool), 0, (0, np.ones(len(y)))
+    close = CLOSE[lesson.dtype] * lesson.scale
+    while open_.any():
+        after, left, over = way.chunk(lesson, start, y, state, done)
+        state = _kept(open_, after, state) if not open_.all() else after
+        left, done = np.asarray(left, np.float64), done + min(CHUNK, way.steps - done)
+        if not np.isfinite(left[open_]).all() or left[open_].max() > 1e6 * lesson.scale:
+            raise _diverged(lesson, open_ & ~(left <= 1e6 * lesson.scale))
+        open_ &= ~over & ~(lesson.to_the_end & (left <= close))
+        if 2 * done <= way.steps:
+            half = (done, left)
+        late = (left > close) & (open_ | over)
+        if lesson.to_the_end and done >= way.steps and late.any():
+            raise _unfinished(lesson, late, left, close, done, half)
+    return start + state[0]
+
+
+@jax.jit
+def _kept(open_: Any, after: Any, before: Any) -> Any:
+    """The new state of those that are still trained."""
+    return jax.tree.map(
+        lambda new, old: jnp.where(open_.reshape(-1, *(1,) * (new.ndim - 1)), new, old),
+        after,
+        before,
+    )
+
+
+def _diverged(lesson: Lesson, which: np.ndarray) -> ValueError:
+    return ValueError(
+        f"`algorithm` makes {int(which.sum())} of {len(which)} networks of hidden widths "
+        f"{list(lesson.net.hidden_widths)} diverge: their own NTKs are larger than that of an infinitely wide "
+        "one. Take a smaller rate or wider networks."
+    )
+
+
+def _unfinished(
+    lesson: Lesson, late: np.ndarray, left: np.ndarray, close: float, done: int, half: Any
+) -> ValueError:
+    worst = int(np.argmax(np.where(late, left, 0.0)))
+    before, then = half
+    fall = math.log(then[worst] / left[worst]) if left[worst] < then[worst] else 0.0
+    more = (
+        f"it would take about {done + math.ceil((done - before) * math.log(left[worst] / close) / fall):.3g} steps"
+        if fall
+        else "the error does not fall any more"
+    )
+    return ValueError(
+        f"`algorithm` has not converged after {done} steps in {int(late.sum())} of {len(late)} networks of hidden "
+        f"widths {list(lesson.net.hidden_widths)}: the largest error left is {left[worst]:.2g}, and {close:.2g} is "
+        f"asked for; {more}. Stop training at a time or after a number of steps, give a `ridge`, or take wider "
+        "networks."
+    )
+
+
+def _force(
+    shape: Shape, start: Any, delta: Any, y: Any, x: Any, rates: Any, ridge: Any
+) -> tuple[Any, Any]:
+    r"""$F$ of one network, and a bound of what is left of the errors of its outputs.
+
+    Without a ridge, the errors. With one, what $\sqrt{\sum F^2/\lambda}$ can still move outputs by: in a
+    direction of the NTK it is $\sqrt h\,r$, which moves them by $hr/(h+\rho)\le\sqrt h\,r/(2\sqrt\rho)$.
+    """
+    z, pull = jax.vjp(
+        lambda p: forward(unpacked(p, shape.widths), x, shape.sigma)[0], start + delta
+    )
+    e = z - y
+    force = rates * pull(e)[0]
+    if not shape.ridged:
+        return force, jnp.abs(e).max()
+    force += ridge * delta
+    return force, _length(force, rates) / (2 * jnp.sqrt(ridge))
+
+
+def _length(step: Any, rates: Any) -> Any:
+    r"""$\sqrt{\sum(\Delta\theta)^2/\lambda}$; parameters without a rate do not move."""
+    moves = rates > 0
+    return jnp.sqrt(jnp.where(moves, step**2 / jnp.where(moves, rates, 1), 0).sum())
+
+
+@partial(jax.jit, static_argnames="shape")
+def _forces(shape: Shape, start: Any, delta: Any, y: Any, x: Any, rates: Any, ridge: Any) -> Any:
+    return jax.vmap(lambda p, d, t: _force(shape, p, d, t, x, rates, ridge))(start, delta, y)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _descended(
+    shape: Shape,
+    start: Any,
+    y: Any,
+    state: Any,
+    x: Any,
+    rates: Any,
+    numbers: Any,
+    eta: Any,
+    count: Any,
+) -> Any:
+    momentum, ridge = numbers
+
+    def one(start: Any, y: Any, delta: Any, velocity: Any) -> Any:
+        def step(k: Any, now: Any) -> Any:
+            delta, velocity, left = now
+            force, error = _force(shape, start, delta, y, x, rates, ridge)
+            move = -eta[k] * force
+            if velocity is not None:
+                velocity = move = momentum * velocity + move
+            return delta + move, velocity, jnp.maximum(left, error)
+
+        return jax.lax.fori_loop(0, count, step, (delta, velocity, jnp.zeros((), x.dtype)))
+
+    return jax.vmap(one)(start, y, *state)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _flowed(shape: Shape, start: Any, y: Any, state: Any, x: Any, rates: Any, numbers: Any) -> Any:
+    ridge, end, allowed = numbers
+
+    def one(start: Any, y: Any, *state: Any) -> Any:
+        def force(delta: Any) -> Any:
+            return _force(shape, start, delta, y, x, rates, ridge)
+
+        def step(_: Any, now: Any) -> Any:
+            delta, first, t, dt, error = now
+            dt = jnp.minimum(dt, end - t)
+            second, _ = force(delta - dt / 2 * first)
+            third, _ = force(delta - dt * 3 / 4 * second)
+            moved = delta - dt / 9 * (2 * first + 3 * second + 4 * third)
+            last, left = force(moved)
+            off = dt / 72 * (-5 * first + 6 * second + 8 * third - 9 * last)
+            wrong = _length(off, rates) / allowed
+            grow = jnp.clip(0.9 * jnp.maximum(wrong, 1e-6) ** (-1 / 3), 0.2, 5.0)
+            grow = jnp.where(jnp.isfinite(grow), grow, 0.2)
+            after, before = (moved, last, t + dt, left), (delta, first, t, error)
+            kept = [jnp.where(wrong <= 1, a, b) for a, b in zip(after, before, strict=True)]
+            return *kept[:3], dt * grow, kept[3]
+
+        return jax.lax.fori_loop(0, CHUNK, step, state)
+
+    return jax.vmap(one)(start, y, *state)
