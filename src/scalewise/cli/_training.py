@@ -82,7 +82,7 @@ def with_networks(
 ) -> Learned:
     """The same, and ensembles trained at some widths, one of them that of the network."""
     from scalewise.comparison import compare
-    from scalewise.training import measure_training
+    from scalewise.training.ensembles import measure_training
 
     if isinstance(algorithm, GradientDescent) and algorithm.rate is None:
         algorithm = replace(algorithm, rate=learned.theory.attrs["rate"])

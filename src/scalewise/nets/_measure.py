@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Count, checked
-from scalewise._extras import require
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.nets._arguments import (
@@ -31,7 +30,7 @@ from scalewise.networks._inputs import check_inputs, digest_of
 from scalewise.networks._network import AnyNetwork
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.sweeps._progress import Reporter
-from scalewise.sweeps._store import opened, within
+from scalewise.sweeps._store import opened
 
 __all__ = ["measure"]
 
@@ -158,9 +157,7 @@ def measure(
             "scalewise": __version__,
         }
         if record is not None:
-            require("zarr", for_="A store", extra="sweep")
-            where = within(record, "result")
-            result.to_zarr(where, mode="w", consolidated=False, zarr_format=3)
+            record.keep(result)
     return result
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from scalewise._extras import require
 from scalewise.sweeps._claim import CLAIM, claimed
@@ -106,6 +107,11 @@ class Store:
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
         self.write(f"{name}.npz", buffer.getvalue())
+
+    def keep(self, result: xr.Dataset) -> None:
+        """Write a Dataset, as the Zarr group ``result``."""
+        require("zarr", for_="A store", extra="sweep")
+        result.to_zarr(within(self, "result"), mode="w", consolidated=False, zarr_format=3)
 
     def check(self, configuration: Mapping[str, Any]) -> bool:
         """Whether a run of this configuration is here; if not, nothing is.
