@@ -15,11 +15,10 @@ from scalewise.report._learning import Learned
 from scalewise.report._learning_figures import FIGURES
 from scalewise.report._page import as_plain, folder_for, template, title_of, versions
 from scalewise.report._words import count, number
-from scalewise.selection import omissions
 
 __all__ = ["training_record", "write_training_report"]
 
-_WORST_ROWS = 12
+_WORST_ROWS, _NLO = 12, "test_loss_nlo"
 
 
 @checked
@@ -86,7 +85,7 @@ def _render(learned: Learned, record: dict[str, Any]) -> str:
         verdict=_verdict(learned),
         at_width=record["test_loss"]["at_width"],
         trained=sum(int(data.attrs["networks"]) for data in learned.ensembles.values()),
-        caveats=[*_caveats(learned), *omissions(learned.theory.attrs)],
+        caveats=_caveats(learned),
         algorithms=[
             {**row, "known": row["test_loss_nlo"] is not None} for row in record["algorithms"]
         ],
@@ -131,7 +130,12 @@ def _verdict(learned: Learned) -> Markup:
 
 def _caveats(learned: Learned) -> list[str]:
     if learned.small is None:
-        return ["The order 1/n is not known here, so the prediction is that of infinite width."]
+        attrs = learned.theory.attrs
+        why = dict(zip(attrs["left_out"], attrs["left_out_because"], strict=True))
+        because = f", because {why[_NLO]}" if _NLO in why else ""
+        return [
+            f"The prediction is that of infinite width; the order 1/n is not known here{because}."
+        ]
     if learned.small > 0.5:
         return [
             f"The learning parameter is {number(learned.small)} at width {learned.width}, above ½: the order "
