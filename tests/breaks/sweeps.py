@@ -28,11 +28,11 @@ MUTANTS = (
         "    if _alive(claim):",
         "    if False:",
     ),
-    of_sweep("sweep: finished cells again", "known.has(k, failed=not retry)", "False"),
+    of_sweep("sweep: finished cells again", "known.missing(failed=not retry)", "np.arange(axes.size)"),
     of_sweep(
         "sweep: errors tried again unasked",
-        "known.has(k, failed=not retry)",
-        "known.has(k, failed=False)",
+        "known.missing(failed=not retry)",
+        "known.missing(failed=False)",
     ),
     of_sweep(
         "sweep: attributes of the first cell for all",

@@ -22,7 +22,6 @@ import numpy as np
 from scalewise.gaussian import combined
 from scalewise.networks import MLP
 from scalewise.training.posterior._neurons import Nodes, Push
-from scalewise.training.posterior._point import Point
 from scalewise.training.posterior._wick import after_inverse, learned, products, weight_variance
 
 __all__ = ["SCRAMBLES", "Layered", "Sampled", "exact", "sampled"]
