@@ -143,7 +143,8 @@ def test_report_writes_a_page_that_says_how_to_write_it_again(data):
     page = Path("out/index.html").read_text(encoding="utf-8")
     command = told["run"]["command"]
     assert command in page
-    assert command.startswith("scalewise report --data x.npy --samples 2 --data-seed 0")
+    assert command.startswith("scalewise report ")
+    assert "--data x.npy --samples 2 --data-seed 0" in command
     assert sorted(p.name for p in Path("out").iterdir()) == [
         "ensemble.zarr",
         "index.html",

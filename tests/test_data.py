@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewise.data import load_inputs, load_labelled
+from scalewise.data import load_inputs, load_labelled, load_task
 
 TABLE = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5], [-1.0, 0.25, 1e-3], [7.0, 8.0, 9.0]])
 
@@ -267,3 +267,33 @@ def test_a_source_without_labels_is_refused() -> None:
         ValueError, match="`source` must be 'digits', 'mnist' or 'cifar2'; got 'letters'"
     ):
         load_labelled("letters")
+
+
+# Tasks
+
+
+def test_a_task_has_the_named_classes_and_no_sample_twice() -> None:
+    x, labels = load_labelled("digits")
+    place = {row.tobytes(): label for row, label in zip(x, labels, strict=True)}
+    task = load_task("digits:8,3", train=50, test=40, seed=1)
+    rows = np.concatenate([task.inputs, task.test_inputs])
+    assert len(np.unique(rows, axis=0)) == 90
+    assert task.test_targets is not None
+    for row, target in zip(rows, [*task.targets, *task.test_targets], strict=True):
+        assert place[row.tobytes()] == (3 if target[0] < 0 else 8)
+    everything = load_task("digits", train=100, test=10)
+    assert everything.targets.shape == (100, 10)
+    other = load_task("digits:8,3", train=50, test=40, seed=2)
+    assert not np.array_equal(task.inputs, other.inputs)
+
+
+def test_a_task_that_cannot_be_drawn_is_refused() -> None:
+    for source, train, sentence in (
+        ("letters", 5, "must name a data set with classes, digits, mnist or cifar2"),
+        ("digits:3,x", 5, "names the class 'x', which 'digits' does not have"),
+        ("digits:3", 5, "at least two classes; got 1"),
+        ("digits:3,8", 500, "ask for 505 samples, but 'digits:3,8' has 357"),
+        ("digits", 3, "there is none of class 0, which is among the test samples"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            load_task(source, train=train, test=5)

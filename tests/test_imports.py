@@ -139,6 +139,7 @@ LATE = {
     "cli/__init__.py": "what is missing is said before it is imported",
     "cli/_app.py": "a command starts fast: each imports only what it runs",
     "cli/_options.py": "a command starts fast: only those that measure need the ensembles",
+    "cli/_training.py": "the same: what is predicted needs no JAX",
     "jax/_optax.py": "what needs optax is imported once it is there",
     "jax/_verify.py": "the same",
     "plan/_check.py": "a picture needs matplotlib, a verdict does not",

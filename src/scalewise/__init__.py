@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
     from scalewise.critical import Criticality, criticality
-    from scalewise.data import load_inputs
+    from scalewise.data import load_inputs, load_task
     from scalewise.nets import measure
     from scalewise.networks import MLP
     from scalewise.observables import OBSERVABLES
@@ -42,6 +42,7 @@ _HOME = {
     "compare": "comparison",
     "criticality": "critical",
     "load_inputs": "data",
+    "load_task": "data",
     "measure": "nets",
     "measure_training": "training.ensembles",
     "optimal_depth": "theory.information",
@@ -77,6 +78,7 @@ __all__ = [
     "criticality",
     "limits",
     "load_inputs",
+    "load_task",
     "measure",
     "measure_training",
     "nets",

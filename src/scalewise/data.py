@@ -14,8 +14,10 @@ from jaxtyping import Float, Int, Shaped
 from scalewise._arrays import real_array
 from scalewise._checked import Count, Index, Must, checked
 from scalewise._extras import require
+from scalewise._words import listed
+from scalewise.tasks import Task
 
-__all__ = ["data_file", "load_inputs", "load_labelled", "missing_data"]
+__all__ = ["data_file", "load_inputs", "load_labelled", "load_task", "missing_data"]
 
 DATA_FOLDER = "SCALEWISE_DATA"
 
@@ -117,6 +119,69 @@ def load_labelled(
             f"{available} images; got {len(labels)} of dtype {labels.dtype}."
         )
     return x, labels[_choose(available, samples, seed)].astype(np.int64)
+
+
+@checked
+def load_task(
+    source: str, *, train: Count, test: Count, seed: Index = 0, loss: str = "mse"
+) -> Task:
+    """A task of classification from a named data set: training and test samples drawn at random from it.
+
+    Args:
+        source: ``"digits"``, ``"mnist"`` or ``"cifar2"``; behind a colon the classes to tell apart, such as
+            ``"digits:3,8"``, and all of them if none are named.
+        train: How many samples to train on.
+        test: How many others to test on.
+        seed: Seed of the choice.
+        loss: As for `Task.of_classes`, which also says what targets the classes become.
+
+    Returns:
+        Inputs standardised as by `load_inputs`, over the whole data set.
+
+    Raises:
+        ValueError: If there is no such data set or class, fewer than two classes are named, or samples are
+            fewer than asked for, or those drawn for training are all of one class.
+        MissingExtraError: If ``"digits"`` is asked for and scikit-learn is not installed.
+
+    Example:
+        >>> import scalewise as sw
+        >>> task = sw.load_task("digits:3,8", train=50, test=20)
+        >>> task.inputs.shape, task.test_targets.shape
+        ((50, 64), (20, 1))
+    """
+    name, _, wanted = source.partition(":")
+    if name not in _LABELS:
+        raise ValueError(
+            f"`source` must name a data set with classes, {listed(_LABELS)}, and may name classes of it, such as "
+            f"'digits:3,8'; got {source!r}."
+        )
+    x, labels = load_labelled(name)
+    classes = np.unique(labels)
+    if wanted:
+        known = {str(label): label for label in classes}
+        strange = [text for text in wanted.split(",") if text.strip() not in known]
+        if strange:
+            raise ValueError(
+                f"`source` names the class {strange[0]!r}, which {name!r} does not have. Its classes are "
+                f"{', '.join(known)}."
+            )
+        classes = np.unique([known[text.strip()] for text in wanted.split(",")])
+    rows = np.flatnonzero(np.isin(labels, classes))
+    if train + test > len(rows):
+        raise ValueError(
+            f"`train` and `test` ask for {train + test} samples, but {source!r} has {len(rows)}. Ask for fewer."
+        )
+    drawn = rows[_choose(len(rows), train + test, seed)]
+    first, second = drawn[:train], drawn[train:]
+    missing = np.setdiff1d(labels[second], labels[first])
+    if missing.size:
+        raise ValueError(
+            f"Among {train} training samples of {source!r} with seed {seed} there is none of class {missing[0]}, "
+            "which is among the test samples. Take more, or another seed."
+        )
+    return Task.of_classes(
+        x[first], labels[first], test_inputs=x[second], test_labels=labels[second], loss=loss
+    )
 
 
 @checked

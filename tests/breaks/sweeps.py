@@ -4,7 +4,8 @@ from breaks import row
 
 SWEEP = "tests/sweeps/test_sweep.py"
 of_store = row("sweeps/_store.py", SWEEP)
-of_chain = row("sweeps/_chain.py", "tests/limits/test_word2vec.py")
+of_chain = row("sweeps/_store.py", "tests/limits/test_word2vec.py")
+of_claim = row("sweeps/_claim.py", SWEEP)
 of_sweep = row("sweeps/_sweep.py", SWEEP)
 of_grid = row("sweeps/_grid.py", SWEEP)
 of_gathered = row("sweeps/_gathered.py", SWEEP)
@@ -14,24 +15,24 @@ of_pooled = row("nets/_pooled.py", SWEEP)
 MUTANTS = (
     of_chain(
         "chain: a finished step done again",
-        "record.save(name, index + 1, state)",
-        "record.save(name, index, state)",
+        "_DONE: np.array(index + 1)",
+        "_DONE: np.array(index)",
     ),
     of_store(
         "store: other arguments taken for the same",
-        "        if differing:\n",
-        "        if differing and not differing:\n",
+        "        if not differing:\n",
+        "        if True:\n",
     ),
-    of_store(
-        "store: whoever writes is not seen",
-        "return claim if fresh else None",
-        "return None",
+    of_claim(
+        "claim: whoever writes is not seen",
+        "    if _alive(claim):",
+        "    if False:",
     ),
-    of_sweep("sweep: finished cells again", "known.has(k, failed=not retry)", "False"),
+    of_sweep("sweep: finished cells again", "known.missing(failed=not retry)", "np.arange(axes.size)"),
     of_sweep(
         "sweep: errors tried again unasked",
-        "known.has(k, failed=not retry)",
-        "known.has(k, failed=False)",
+        "known.missing(failed=not retry)",
+        "known.missing(failed=False)",
     ),
     of_sweep(
         "sweep: attributes of the first cell for all",

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 import xarray as xr
 
 from made_up_results import ensemble, network, theory
+from page_outline import outline
 from scalewise.comparison import at_width, compare
 from scalewise.networks import MLP
 from scalewise.report import Results, write_report
@@ -18,7 +18,6 @@ from scalewise.report._style import _spread, power_label
 from scalewise.report._words import count, number, one_or_all, typeset, verdict
 
 SECTIONS = ("activation", "signal", "vertex", "ntk", "aspect", "agreement", "again")
-VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 def results(net: MLP | None = None, samples: int = 3, drop: tuple[str, ...] = ()) -> Results:
@@ -34,34 +33,6 @@ def results(net: MLP | None = None, samples: int = 3, drop: tuple[str, ...] = ()
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     return write_report(tmp_path_factory.mktemp("report"), results())
-
-
-class Outline(HTMLParser):
-    """Which elements there are, and whether every one that opens is closed in order."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-
-def outline(path: Path) -> Outline:
-    return Outline(path.read_text(encoding="utf-8"))
 
 
 def test_every_section_is_there_and_every_element_is_closed(page):

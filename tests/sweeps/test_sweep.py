@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -246,14 +247,14 @@ def test_a_full_disk_is_told_and_loses_nothing(
 ) -> None:
     from scalewise.sweeps import _store
 
-    write, full = _store.Store._write, [False]
+    write, full = _store.Store.write, [False]
 
-    def limited(self: Any, name: str, data: bytes, *, durable: bool) -> None:
+    def limited(self: Any, name: str, data: bytes, *, durable: bool = True) -> None:
         if full[0] and name.startswith("cells/2"):
             raise OSError(28, "No space left on device")
         write(self, name, data, durable=durable)
 
-    monkeypatch.setattr(_store.Store, "_write", limited)
+    monkeypatch.setattr(_store.Store, "write", limited)
     full[0] = True
     with pytest.raises(OSError, match="make room, and the same call goes on"):
         sweep(two, {"a": range(4)}, store=tmp_path / "run")
@@ -279,3 +280,13 @@ def test_seeds_of_an_ensemble_are_pooled() -> None:
     np.testing.assert_allclose(ratio, 1, rtol=0.15)
     assert pooled.attrs["networks"] == 1600
     assert sw.compare(sw.predict(net, x, observables="kernel"), pooled).passed
+
+
+def test_no_clients_means_this_process_however_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from scalewise.sweeps import _engines
+
+    monkeypatch.setattr(_engines, "_pays", lambda *_: True)
+    found = sweep(two, {"a": range(3)}, client=0)
+    assert {str(w).rpartition(":")[2] for w in found.cell_worker.values} == {str(os.getpid())}

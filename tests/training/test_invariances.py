@@ -1,5 +1,7 @@
 """Property: what a prediction does not depend on: order, units, other outputs, what else is asked, block sizes."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -152,3 +154,12 @@ def test_blocks_of_test_samples_change_nothing(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_allclose(
         full.variance, np.einsum("tbb->tb", full.output_covariance), rtol=1e-13
     )
+
+
+def test_a_task_that_has_been_sent_is_the_same_task() -> None:
+    """Losses are equal to themselves in another process."""
+    for loss in ("mse", "logistic"):
+        task = sw.Task(TRAIN, np.sign(Y), loss=loss)
+        assert pickle.loads(pickle.dumps(task)).loss == task.loss
+    task = pickle.loads(pickle.dumps(TASK))
+    assert sw.predict_training(NET, task).identical(sw.predict_training(NET, TASK))

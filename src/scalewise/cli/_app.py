@@ -110,7 +110,7 @@ def report(
         measured = ensemble.run(net, x, setting.names(), store=store, progress=bars)
     outcome = compare(theory, measured, tolerance=ensemble.tolerance)
     run = {
-        "command": opt.command_line(setting, ensemble),
+        "command": opt.command_line("report", setting, ensemble),
         "data": setting.data,
         "samples": setting.samples,
         "data_seed": setting.data_seed,
@@ -172,6 +172,50 @@ def measure(
     outcome = hold_against(theory, measured, tolerance=ensemble.tolerance)
     tell.hand_over(measured, result.out, result.as_json, str(outcome), comparison=outcome.to_dict())
     tell.leave(outcome)
+
+
+@app.command(short_help="Predict what training will give; train; write a page.")
+@polite
+def train(
+    learning: opt.Learning,
+    trained: opt.Trained,
+    out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("training"),
+    as_json: opt.Json = False,
+) -> None:
+    """Predict trained networks, train some, and write a page that shows both; exit 1 if they disagree."""
+    from scalewise.cli._training import losses, predicted, with_networks
+    from scalewise.report import training_record, write_training_report
+
+    trained.check()
+    task = learning.task()
+    net = learning.network(task)
+    sizes = trained.sizes(net)
+    told = {
+        "command": opt.command_line("train", learning, trained),
+        "data": learning.data,
+        "data_seed": learning.data_seed,
+    }
+    algorithm = learning.method()
+    learned = predicted(net, task, algorithm, told, noise_variance=learning.noise_variance)
+    if trained.ensemble:
+        with tell.progress() as bars:
+            learned = with_networks(
+                learned,
+                algorithm,
+                trained.ensemble,
+                sizes,
+                seed=trained.seed,
+                tolerance=trained.tolerance,
+                store=out / "ensembles",
+                progress=bars,
+            )
+    page = write_training_report(out, learned)
+    if as_json:
+        tell.print_json({"report": str(page), **training_record(learned)})
+    else:
+        typer.echo(f"{losses(learned)}\n\n{page}")
+    if learned.comparison is not None:
+        tell.leave(learned.comparison)
 
 
 @app.command(short_help="Find the critical initialisation.")

@@ -11,10 +11,11 @@ import typer
 import xarray as xr
 
 from scalewise.cli._output import INTERRUPTED, complain
-from scalewise.data import load_inputs
+from scalewise.data import load_inputs, load_task
 from scalewise.networks import MLP
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import known, select
+from scalewise.tasks import Task
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ActivationName = Annotated[str, typer.Option(help="Such as tanh, relu, gelu, leaky_relu(0.1).")]
@@ -29,18 +30,12 @@ def _option(text: str, *names: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A network, its inputs, and what is asked of it."""
+class Shape:
+    """A network, but for its ends."""
 
-    data: Annotated[str, _option("digits, mnist, cifar2, or the path of a .npy or .csv.")] = (
-        "digits"
-    )
-    samples: Annotated[int, _option("How many inputs to draw from the data.")] = 8
-    data_seed: Annotated[int, _option("Seed of that choice.")] = 0
     activation: ActivationName = "tanh"
     depth: Annotated[int, _option("Number of weight layers.")] = 16
     width: Annotated[str, _option("Hidden width, or depth - 1 of them: 64,64,32.")] = "128"
-    output_dim: Annotated[int, _option("Number of outputs.")] = 10
     c_b: Annotated[
         str | None, _option("One number or one per layer; critical if left out.", "--C-b")
     ] = None
@@ -49,6 +44,36 @@ class Setting:
     ] = None
     lambda_b: Annotated[str, _option("Learning-rate factor of the biases.", "--lambda-b")] = "1"
     lambda_w: Annotated[str, _option("Learning-rate factor of the weights.", "--lambda-W")] = "1"
+
+    def between(self, input_dim: int, output_dim: int) -> MLP:
+        """The network between so many inputs and outputs: critical where the variances are left out."""
+        net = MLP(
+            self.depth,
+            _one_or_many(_whole_numbers("--width", self.width)),
+            self.activation,
+            input_dim=input_dim,
+            output_dim=output_dim,
+            lambda_b=_one_or_many(_numbers("--lambda-b", self.lambda_b)),
+            lambda_W=_one_or_many(_numbers("--lambda-W", self.lambda_w)),
+        )
+        given = {
+            key: _one_or_many(_numbers(option, text))
+            for key, option, text in (("C_b", "--C-b", self.c_b), ("C_W", "--C-W", self.c_w))
+            if text is not None
+        }
+        return replace(net if len(given) == 2 else net.at_criticality(), **given)
+
+
+@dataclass(frozen=True)
+class Setting(Shape):
+    """A network, its inputs, and what is asked of it."""
+
+    data: Annotated[str, _option("digits, mnist, cifar2, or the path of a .npy or .csv.")] = (
+        "digits"
+    )
+    samples: Annotated[int, _option("How many inputs to draw from the data.")] = 8
+    data_seed: Annotated[int, _option("Seed of that choice.")] = 0
+    output_dim: Annotated[int, _option("Number of outputs.")] = 10
     observables: Annotated[
         str | None, _option("Such as kernel,ntk, or all; if left out, what the inputs allow.")
     ] = None
@@ -61,22 +86,8 @@ class Setting:
             raise Refusal(str(error)) from None
 
     def network(self, x: Any) -> MLP:
-        """The network: critical where the variances are left out."""
-        net = MLP(
-            self.depth,
-            _one_or_many(_whole_numbers("--width", self.width)),
-            self.activation,
-            input_dim=x.shape[1],
-            output_dim=self.output_dim,
-            lambda_b=_one_or_many(_numbers("--lambda-b", self.lambda_b)),
-            lambda_W=_one_or_many(_numbers("--lambda-W", self.lambda_w)),
-        )
-        given = {
-            key: _one_or_many(_numbers(option, text))
-            for key, option, text in (("C_b", "--C-b", self.c_b), ("C_W", "--C-W", self.c_w))
-            if text is not None
-        }
-        return replace(net if len(given) == 2 else net.at_criticality(), **given)
+        """The network on these inputs."""
+        return self.between(x.shape[1], self.output_dim)
 
     def names(self) -> list[str] | str | None:
         """The observables asked for, as `predict` and `measure` take them."""
@@ -96,14 +107,9 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Ensemble:
-    """How networks are measured, and how closely the theory must agree."""
+class Verdict:
+    """How closely the theory must agree."""
 
-    networks: Annotated[int, _option("How many random networks to measure.")] = 2000
-    seed: Annotated[int, _option("Seed of the networks.")] = 0
-    widths: Annotated[
-        str | None, _option("Widths to extrapolate from to infinite width: 64,128,256.")
-    ] = None
     tolerance: Annotated[float, _option("Standard errors beyond the bias that still agree.")] = 4.0
 
     def check(self) -> None:
@@ -112,6 +118,17 @@ class Ensemble:
             raise Refusal(
                 f"--tolerance is a number of standard errors above 0; got {self.tolerance}."
             )
+
+
+@dataclass(frozen=True)
+class Ensemble(Verdict):
+    """How networks are measured."""
+
+    networks: Annotated[int, _option("How many random networks to measure.")] = 2000
+    seed: Annotated[int, _option("Seed of the networks.")] = 0
+    widths: Annotated[
+        str | None, _option("Widths to extrapolate from to infinite width: 64,128,256.")
+    ] = None
 
     def run(
         self,
@@ -148,6 +165,73 @@ class Ensemble:
             raise typer.Exit(INTERRUPTED) from None
 
 
+ALGORITHMS = ("flow", "descent", "newton", "last_layer", "bayes")
+
+
+@dataclass(frozen=True)
+class Learning(Shape):
+    """A network, what it is trained on, and how."""
+
+    depth: Annotated[int, _option("Number of weight layers.")] = 3
+    data: Annotated[str, _option("digits, mnist or cifar2, with classes: digits:3,8.")] = (
+        "digits:3,8"
+    )
+    train: Annotated[int, _option("How many samples to train on.")] = 50
+    test: Annotated[int, _option("How many others to test on.")] = 50
+    data_seed: Annotated[int, _option("Seed of that choice.")] = 0
+    algorithm: Annotated[str, _option(f"One of {', '.join(ALGORITHMS)}.")] = "descent"
+    rate: Annotated[
+        float | None, _option("Of descent, for the sum of half squares; 0.8/h_max if left out.")
+    ] = None
+    noise_variance: Annotated[float, _option("Of the targets, for bayes.")] = 0.0
+
+    def task(self) -> Task:
+        """The training and test samples."""
+        return load_task(self.data, train=self.train, test=self.test, seed=self.data_seed)
+
+    def network(self, task: Task) -> MLP:
+        """The network for this task."""
+        return self.between(task.inputs.shape[1], task.targets.shape[1])
+
+    def method(self) -> Any:
+        """How it is trained."""
+        from scalewise import training
+
+        ways: dict[str, Callable[[], Any]] = {
+            "flow": training.GradientFlow,
+            "descent": lambda: training.GradientDescent(self.rate),
+            "newton": training.TwoStepNewton,
+            "last_layer": training.LastLayer,
+            "bayes": lambda: training.Bayes(self.noise_variance),
+        }
+        if self.algorithm not in ways:
+            raise Refusal(f"--algorithm is one of {', '.join(ways)}; got {self.algorithm!r}.")
+        return ways[self.algorithm]()
+
+
+@dataclass(frozen=True)
+class Trained(Verdict):
+    """How many networks are really trained."""
+
+    ensemble: Annotated[
+        int, _option("How many networks to train at each width; none by default.")
+    ] = 0
+    widths: Annotated[
+        str | None, _option("Widths to train at: 64,128,256; that of the network if left out.")
+    ] = None
+    seed: Annotated[int, _option("Seed of the networks.")] = 0
+
+    def sizes(self, net: MLP) -> list[int]:
+        """Widths of the trained networks, that of the network itself among them."""
+        own = set(net.hidden_widths)
+        if self.ensemble < 0:
+            raise Refusal(f"--ensemble is a number of networks, 0 or more; got {self.ensemble}.")
+        more = [] if self.widths is None else _whole_numbers("--widths", self.widths)
+        if more and len(own) > 1:
+            raise Refusal("--widths needs a network of one hidden width: give --width one number.")
+        return sorted({*own, *more})
+
+
 @dataclass(frozen=True)
 class Result:
     """Where a result goes."""
@@ -166,9 +250,9 @@ class Result:
             raise Refusal(f"{str(self.out)!r} already exists; give another --out, or --force.")
 
 
-def command_line(*groups: Any) -> str:
+def command_line(command: str, *groups: Any) -> str:
     """The command line that makes this run, with every choice written out."""
-    words = ["scalewise", "report"]
+    words = ["scalewise", command]
     for group in groups:
         for field in fields(group):
             own = get_args(field.type)[1].default  # the name, where it is not made of the field's

@@ -12,9 +12,8 @@ from scalewise.nets._devices import filled, on_host
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
-from scalewise.sweeps._chain import resumable
 from scalewise.sweeps._progress import Reporter
-from scalewise.sweeps._store import Store
+from scalewise.sweeps._store import Store, resumable
 
 __all__ = ["Ensemble", "Kind", "Sums", "run"]
 

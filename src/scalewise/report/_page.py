@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import xarray as xr
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from scalewise._checked import checked
 from scalewise._version import __version__
@@ -25,7 +25,15 @@ from scalewise.report._style import Figure
 from scalewise.report._vertex import correction_figure, vertex_figure
 from scalewise.selection import omissions
 
-__all__ = ["result_record", "write_report"]
+__all__ = [
+    "as_plain",
+    "folder_for",
+    "result_record",
+    "template",
+    "title_of",
+    "versions",
+    "write_report",
+]
 
 _FIGURES: tuple[Callable[[Results], Figure | None], ...] = (
     activation_figure,
@@ -56,10 +64,7 @@ def write_report(out: str | PathLike[str], results: Results) -> Path:
     Raises:
         ValueError: If `out` is a file.
     """
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`out` must be a folder; {str(out)!r} is a file.")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_for(out)
     record = result_record(results)
     for name, data in (("theory", results.theory), ("ensemble", results.ensemble)):
         data.to_zarr(folder / f"{name}.zarr", mode="w", consolidated=False)
@@ -80,7 +85,7 @@ def result_record(results: Results) -> dict[str, Any]:
         "aspect_ratio": results.net.aspect_ratio,
         "expansion_parameter": results.expansion.tolist(),
         "ensemble": {
-            key: _json(results.ensemble.attrs[key])
+            key: as_plain(results.ensemble.attrs[key])
             for key in (
                 "networks",
                 "seed",
@@ -92,12 +97,22 @@ def result_record(results: Results) -> dict[str, Any]:
             if key in results.ensemble.attrs
             and (results.ensemble.attrs.get("extrapolated") or "extrapol" not in key)
         },
-        "run": {key: _json(value) for key, value in results.run.items()},
-        "versions": _versions(),
+        "run": {key: as_plain(value) for key, value in results.run.items()},
+        "versions": versions(),
     }
 
 
-def _render(results: Results, record: dict[str, Any]) -> str:
+def folder_for(out: str | PathLike[str]) -> Path:
+    """The folder of a page, made if it is not there."""
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`out` must be a folder; {str(out)!r} is a file.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def template(name: str) -> Template:
+    """A template of the package, which knows how pages write numbers."""
     environment = Environment(
         loader=PackageLoader("scalewise.report", "."),
         autoescape=True,
@@ -106,8 +121,12 @@ def _render(results: Results, record: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(number=_words.number, count=_words.count, all=_words.one_or_all)
+    return environment.get_template(name)
+
+
+def _render(results: Results, record: dict[str, Any]) -> str:
     figures = {f.name: f for make in _FIGURES if (f := make(results)) is not None}
-    return environment.get_template("page.html.j2").render(
+    return template("page.html.j2").render(
         results=results,
         net=results.net,
         outcome=results.comparison,
@@ -119,7 +138,7 @@ def _render(results: Results, record: dict[str, Any]) -> str:
         aspect=_words.aspect_words(results),
         omitted=omissions(results.theory.attrs),
         record=record,
-        title=_title(results.net),
+        title=title_of(results.net),
     )
 
 
@@ -131,13 +150,15 @@ def _summary(outcome: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _title(net: MLP) -> str:
+def title_of(net: MLP) -> str:
+    """Activation, depth and width."""
     hidden = sorted(set(net.hidden_widths))
     width = f", width {'–'.join(map(str, sorted({hidden[0], hidden[-1]})))}" if hidden else ""
     return f"{net.activation.name}, depth {net.depth}{width}"
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of the package and of what it computes with."""
     found = {"scalewise": __version__}
     for name in _PACKAGES:
         try:
@@ -147,7 +168,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _json(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """As JSON has it."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value

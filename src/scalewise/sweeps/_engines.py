@@ -32,10 +32,21 @@ _DEATH = 30  # seconds after which they end if this process is gone
 _AHEAD = 2  # cells that each thread of a worker has or waits for
 _PATIENCE = 2.0  # seconds of work here before the rest is estimated
 _WORTH = 20.0  # seconds that a cluster of this machine should save before it is started
+# What the scheduler keeps of its own past, which nobody reads and which grows while it runs.
+_SHORT_MEMORY = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.system-monitor.log-length": 100,
+}
 
 
 def compute(
-    function: Callable[..., Any], cells: Cells, count: int, client: Any = None
+    function: Callable[..., Any],
+    cells: Cells,
+    count: int,
+    client: Any = None,
+    *,
+    spread: bool = True,
 ) -> Generator[Outcome, None, None]:
     """Compute cells, and tell what became of each as it ends.
 
@@ -43,7 +54,8 @@ def compute(
         function: The cell.
         cells: Number and arguments of each.
         count: How many there are.
-        client: A client of dask; ``None``: here, and by processes of this machine once that looks worth it.
+        client: A client of dask; ``None``: here.
+        spread: Whether to go on by processes of this machine once that looks worth it.
     """
     setting = Setting.here()
     if client is not None:
@@ -52,7 +64,7 @@ def compute(
     start = time.perf_counter()
     for done, (cell, arguments) in enumerate(cells, 1):
         yield attempt(function, cell, arguments, setting)
-        if _pays(time.perf_counter() - start, done, count):
+        if spread and _pays(time.perf_counter() - start, done, count):
             break
     else:
         return
@@ -118,9 +130,11 @@ def _processes(count: int) -> Iterator[Any]:
     They are started by dask's own command. Processes that multiprocessing starts would run a script that has
     no ``if __name__ == "__main__"`` once more.
     """
+    from dask import config
     from distributed import Client, LocalCluster
 
     with (
+        config.set(_SHORT_MEMORY),
         TemporaryDirectory() as folder,
         LocalCluster(
             n_workers=0, host="127.0.0.1", dashboard_address=":0", silence_logs=logging.CRITICAL

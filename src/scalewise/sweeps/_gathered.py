@@ -11,7 +11,7 @@ import xarray as xr
 
 from scalewise._extras import require
 from scalewise.sweeps._grid import Grid
-from scalewise.sweeps._store import Store
+from scalewise.sweeps._store import Store, within
 
 __all__ = ["Gathered", "as_json"]
 
@@ -30,7 +30,7 @@ class Gathered:
 
     def __init__(self, grid: Grid, record: Store | None, *, resumed: bool) -> None:
         self._grid = grid
-        self._where = None if record is None else record.within(_DATA)
+        self._where = within(record, _DATA)
         self._arrays: dict[str, Any] = {}
         self._like: dict[
             str, tuple[tuple[str, ...], tuple[int, ...]]

@@ -9,10 +9,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import socket
-import threading
-import time
-from collections.abc import Iterator, Mapping
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -20,13 +18,12 @@ import numpy as np
 import xarray as xr
 
 from scalewise._extras import require
+from scalewise.sweeps._claim import CLAIM, claimed
 
-__all__ = ["Store", "opened", "within"]
+__all__ = ["Store", "opened", "resumable", "within"]
 
-_CONFIGURATION, _CLAIM = "run.json", "writing.json"
-_BEAT = 15.0  # seconds between two signs of life of the process that writes
-_DEAD = 90.0  # seconds without one after which it is taken for dead
-_CLAIMED: set[str] = set()  # by this process: a number of a process may come back after a restart
+State = dict[str, np.ndarray]
+_CONFIGURATION, _DONE = "run.json", "steps done"
 
 
 class Store:
@@ -44,205 +41,109 @@ class Store:
         import fsspec
         from fsspec.implementations.local import LocalFileSystem
 
-        self.address = os.fspath(address).rstrip("/")
         try:
-            self._system, self._root = fsspec.url_to_fs(self.address)
+            self._system, self._root = fsspec.url_to_fs(os.fspath(address).rstrip("/"))
         except (ImportError, ValueError) as error:
-            raise ValueError(f"`store` {self.address} cannot be opened: {error}.") from None
+            raise ValueError(f"`store` {address} cannot be opened: {error}.") from None
         self._here = isinstance(self._system, LocalFileSystem)
-        if self._here:
-            self.address = self._root
+        self.address = self._root if self._here else os.fspath(address).rstrip("/")
         if self._system.isfile(self._root):
             raise self._foreign()
 
-    def within(self, name: str) -> str:
-        """The address of something inside."""
-        return f"{self.address}/{name}"
-
-    def _read(self, name: str) -> bytes | None:
+    def read(self, name: str) -> Any:
+        """An object: JSON, or bytes if it is not; ``None`` if it is not there."""
         try:
-            return self._system.cat_file(f"{self._root}/{name}")
+            data = self._system.cat_file(f"{self._root}/{name}")
         except FileNotFoundError:
             return None
+        return _decoded(data)
 
-    def _write(self, name: str, data: bytes, *, durable: bool) -> None:
+    def read_all(self, folder: str) -> dict[str, Any]:
+        """All objects of a folder."""
+        paths = [f"{self._root}/{folder}/{name}" for name in self.names(folder)]
+        found = self._system.cat(paths) if paths else {}
+        return {_last(path): _decoded(data) for path, data in found.items()}
+
+    def write(self, name: str, value: Any, *, durable: bool = True) -> None:
+        """Write or replace an object, bytes or JSON; not durable, it may be lost with the power."""
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
         path = f"{self._root}/{name}"
         if not self._here:
             self._system.pipe_file(path, data)
             return
-        folder, _, last = path.rpartition("/")
-        os.makedirs(folder, exist_ok=True)
-        temporary = f"{folder}/.{last}.{os.getpid()}.part"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        part = f"{path}.{os.getpid()}.part"
         try:
-            with open(temporary, "wb") as file:
+            with open(part, "wb") as file:
                 file.write(data)
                 if durable:
                     file.flush()
                     os.fsync(file.fileno())
-            os.replace(temporary, path)  # happens or does not
+            os.replace(part, path)  # happens or does not
         except OSError:
             with suppress(FileNotFoundError):
-                os.unlink(temporary)
+                os.unlink(part)
             raise
 
-    def _delete(self, name: str) -> None:
+    def delete(self, name: str) -> None:
+        """Delete an object, or a folder with all that is in it, if it is there."""
         with suppress(FileNotFoundError):
-            self._system.rm_file(f"{self._root}/{name}")
+            self._system.rm(f"{self._root}/{name}", recursive=True)
 
     def names(self, folder: str = "") -> list[str]:
         """Names of the objects and folders in a folder."""
         self._system.invalidate_cache()
-        try:
-            found = self._system.ls(f"{self._root}/{folder}".rstrip("/"), detail=False)
-        except FileNotFoundError:
-            return []
-        return sorted(_last(path) for path in found)
+        with suppress(FileNotFoundError):
+            return [_last(path) for path in self._system.ls(f"{self._root}/{folder}", detail=False)]
+        return []
 
-    def clear(self, folder: str) -> None:
-        """Delete a folder with all that is in it."""
-        if self._system.exists(f"{self._root}/{folder}"):
-            self._system.rm(f"{self._root}/{folder}", recursive=True)
+    def load(self, name: str) -> State:
+        """Arrays by name; none if they were never saved."""
+        data = self.read(f"{name}.npz")
+        return {} if data is None else dict(np.load(io.BytesIO(data), allow_pickle=False))
 
-    def read_json(self, name: str) -> Any:
-        """An object as JSON; ``None`` if it is not there."""
-        data = self._read(name)
-        return None if data is None else json.loads(data)
-
-    def write_json(self, name: str, value: Any, *, durable: bool = True) -> None:
-        """Write or replace an object; one that is not durable may be lost with the power, not with the process."""
-        self._write(name, json.dumps(value).encode(), durable=durable)
-
-    def read_all_json(self, folder: str) -> dict[str, Any]:
-        """All objects of a folder that are JSON."""
-        paths = [f"{self._root}/{folder}/{name}" for name in self.names(folder)]
-        found = {}
-        for path, data in self._system.cat(paths).items() if paths else ():
-            with suppress(ValueError):
-                found[_last(path)] = json.loads(data)
-        return found
-
-    def load(self, name: str) -> tuple[int, dict[str, np.ndarray]] | None:
-        """How many steps of a chain are done, and the arrays after them; ``None`` if it is new."""
-        data = self._read(f"{name}.npz")
-        if data is None:
-            return None
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {key[6:]: archive[key] for key in archive.files if key.startswith("state.")}
-            return int(archive["done"]), arrays
-
-    def save(self, name: str, done: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Replace what is known of a chain."""
+    def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write or replace arrays by name."""
         buffer = io.BytesIO()
-        named: dict[str, Any] = {f"state.{key}": value for key, value in arrays.items()}
-        np.savez(buffer, done=np.array(done), **named)
-        self._write(f"{name}.npz", buffer.getvalue(), durable=True)
+        np.savez(buffer, allow_pickle=False, **arrays)
+        self.write(f"{name}.npz", buffer.getvalue())
 
     def keep(self, result: xr.Dataset) -> None:
         """Write a Dataset, as the Zarr group ``result``."""
         require("zarr", for_="A store", extra="sweep")
-        result.to_zarr(self.within("result"), mode="w", consolidated=False, zarr_format=3)
+        result.to_zarr(within(self, "result"), mode="w", consolidated=False, zarr_format=3)
 
-    def configure(self, configuration: Mapping[str, Any]) -> None:
-        """Begin a run, or go on with one of the same configuration.
+    def check(self, configuration: Mapping[str, Any]) -> bool:
+        """Whether a run of this configuration is here; if not, nothing is.
 
         Raises:
             ValueError: If something else is there, or a run of another configuration; the message names
                 what differs.
         """
-        wanted = json.loads(json.dumps(dict(configuration)))
-        found = self._configuration()
-        if found is None:
-            if [name for name in self.names() if name != _CLAIM]:
-                raise self._foreign()
-            self.write_json(_CONFIGURATION, wanted)
-            return
-        differing = [k for k in {**wanted, **found} if wanted.get(k) != found.get(k)]
-        if differing:
-            what = "; ".join(
-                f"{k}: {_short(found.get(k))} there, {_short(wanted.get(k))} here"
-                for k in differing
-                if k != "code" or differing == ["code"]
-            )
-            raise ValueError(
-                f"`store` {self.address} holds a run with other arguments ({what}). Use the same "
-                "arguments to resume it, or another path."
-            )
-
-    def _configuration(self) -> dict[str, Any] | None:
-        try:
-            found = self.read_json(_CONFIGURATION)
-        except ValueError:
-            raise self._foreign() from None
-        if found is not None and not isinstance(found, dict):
+        found = self.read(_CONFIGURATION)
+        if found is None and set(self.names()) <= {CLAIM}:
+            return False
+        if not isinstance(found, dict):
             raise self._foreign()
-        return found
+        wanted = json.loads(json.dumps(dict(configuration)))
+        differing = [k for k in {**wanted, **found} if wanted.get(k) != found.get(k)]
+        if not differing:
+            return True
+        what = "; ".join(
+            f"{k}: {reprlib.repr(found.get(k))} there, {reprlib.repr(wanted.get(k))} here"
+            for k in differing
+            if k != "code" or differing == ["code"]
+        )
+        raise ValueError(
+            f"`store` {self.address} holds a run with other arguments ({what}). Use the same "
+            "arguments to resume it, or another path."
+        )
 
     def _foreign(self) -> ValueError:
         return ValueError(
             f"`store` must be a new path or the store of an earlier run; {self.address} is neither. "
             "Choose another path."
         )
-
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Write alone: whoever else tries meanwhile is refused; a claim dies with its process.
-
-        Raises:
-            ValueError: If another process is writing.
-        """
-        other = self._other()
-        if other is not None:
-            raise ValueError(
-                f"`store` {self.address} is being written by process {other['process']} on "
-                f"{other['machine']}. Wait for it, stop it, or choose another path."
-            )
-        ended = threading.Event()
-        self._claim()
-        _CLAIMED.add(self.address)
-        beating = threading.Thread(target=self._beat, args=(ended,), daemon=True)
-        beating.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            beating.join()
-            _CLAIMED.discard(self.address)
-            self._delete(_CLAIM)
-
-    def _claim(self) -> None:
-        self.write_json(
-            _CLAIM, {"machine": socket.gethostname(), "process": os.getpid(), "time": time.time()}
-        )
-
-    def _beat(self, ended: threading.Event) -> None:
-        while not ended.wait(_BEAT):
-            try:
-                self._claim()
-            except OSError:  # a full disk is told by whoever writes results
-                continue
-
-    def _other(self) -> dict[str, Any] | None:
-        """Who writes just now, if it is alive."""
-        try:
-            claim = self.read_json(_CLAIM)
-            fresh = time.time() - claim["time"] < _DEAD
-            here, process = claim["machine"] == socket.gethostname(), int(claim["process"])
-        except (ValueError, TypeError, KeyError):  # nobody, or not a claim
-            return None
-        if fresh and here:
-            own = process == os.getpid()
-            fresh = self.address in _CLAIMED if own else _exists(process)
-        return claim if fresh else None
-
-
-def _exists(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 @contextmanager
@@ -262,24 +163,62 @@ def opened(
         yield None
         return
     store = Store(address)
-    # Whoever has the wrong address leaves nothing in it.
-    found = store._configuration()
-    if found is not None or store.names():
-        store.configure(configuration)
-    with store.claimed():
-        store.configure(configuration)
+    store.check(configuration)  # whoever has the wrong address leaves nothing in it
+    with claimed(store):
+        if not store.check(configuration):
+            store.write(_CONFIGURATION, dict(configuration))
         yield store
 
 
-def within(address: str | os.PathLike[str] | None, name: str) -> str | None:
+def within(address: str | os.PathLike[str] | Store | None, name: str) -> str | None:
     """The address of one part of a run; ``None`` if nothing is to be kept."""
-    return None if address is None else f"{os.fspath(address).rstrip('/')}/{name}"
+    whole = address.address if isinstance(address, Store) else address
+    return None if whole is None else f"{os.fspath(whole).rstrip('/')}/{name}"
+
+
+def resumable(
+    step: Callable[[int, State], State],
+    state: State,
+    steps: int,
+    *,
+    record: Store | None = None,
+    name: str = "state",
+    told: Callable[[int], Any] = lambda done: None,
+) -> State:
+    """Apply `step` to a state so many times, and lose no finished one to a kill.
+
+    A later call goes on behind the last finished step; since a step draws its random numbers from its index,
+    the result is the same as without the interruption.
+
+    Args:
+        step: ``step(index, state)`` gives the next state; it may reuse the arrays.
+        state: Arrays at the start.
+        steps: How many.
+        record: An open store; nothing is written for ``None``.
+        name: Of this chain in the store.
+        told: Called with the number of steps done after each, and once at the start.
+
+    Returns:
+        The arrays after the last step.
+    """
+    found = {} if record is None else record.load(name)
+    done = int(found.pop(_DONE, 0))
+    state = found if done else state
+    told(done)
+    for index in range(done, steps):
+        state = step(index, state)
+        if record is not None:
+            record.save(name, {**state, _DONE: np.array(index + 1)})
+        told(index + 1)
+    return state
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data
 
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

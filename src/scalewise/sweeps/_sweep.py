@@ -18,7 +18,7 @@ from scalewise.sweeps._gathered import Gathered, as_json
 from scalewise.sweeps._grid import Grid, check_cell
 from scalewise.sweeps._outcomes import Outcome, versions
 from scalewise.sweeps._progress import Progress, Reporter
-from scalewise.sweeps._store import Store, opened
+from scalewise.sweeps._store import Store, opened, within
 
 __all__ = ["SweepError", "sweep"]
 
@@ -107,19 +107,19 @@ def sweep(
     with opened(store, configuration) as record, Reporter(progress, axes.size, "cells") as report:
         known = _Known(axes, record)
         gathered = Gathered(axes, record, resumed=known.any_done)
-        todo = [k for k in range(axes.size) if not known.has(k, failed=not retry)]
+        todo = known.missing(failed=not retry)
         report.add(axes.size - len(todo))
-        if todo:
-            given = ((k, _arguments(axes, k, record, offered)) for k in todo)
+        if len(todo):
+            given = ((int(k), _arguments(axes, int(k), record, offered)) for k in todo)
             # Closed before its client: what is on the way is then called off.
             with (
                 connected(client) as engine,
-                closing(compute(cell, given, len(todo), engine)) as outcomes,
+                closing(compute(cell, given, len(todo), engine, spread=client is None)) as outcomes,
             ):
                 for outcome in _in_turn(outcomes, todo, gathered):
                     _keep(outcome, axes, gathered, known, record)
                     if record is not None and offered and known.has(outcome.cell, failed=False):
-                        record.clear(f"{_PARTIAL}/{outcome.cell}")
+                        record.delete(f"{_PARTIAL}/{outcome.cell}")
                     report.add(1)
     result = known.onto(gathered.result(known.done))
     wrong = known.errors()
@@ -141,11 +141,13 @@ def sweep(
 def _arguments(
     axes: Grid, cell: int, record: Store | None, offered: tuple[str, ...]
 ) -> dict[str, Any]:
-    own = {"store": record.within(f"{_PARTIAL}/{cell}")} if record is not None and offered else {}
+    own = {"store": within(record, f"{_PARTIAL}/{cell}")} if record is not None and offered else {}
     return {**axes.arguments(cell), **own}
 
 
-def _in_turn(outcomes: Iterator[Outcome], todo: list[int], gathered: Gathered) -> Iterator[Outcome]:
+def _in_turn(
+    outcomes: Iterator[Outcome], todo: np.ndarray, gathered: Gathered
+) -> Iterator[Outcome]:
     """Outcomes as they come, but none before the first that gives something: that one says how all must look."""
     waiting: dict[int, Outcome] = {}
     first = iter(todo)
@@ -181,7 +183,7 @@ def _keep(
             "versions": versions(),
         }
         if record is not None:
-            record.write_json(f"{_RECORDS}/{outcome.cell}.json", told, durable=False)
+            record.write(f"{_RECORDS}/{outcome.cell}.json", told, durable=False)
     except OSError as failed:
         if failed.errno != errno.ENOSPC:
             raise
@@ -204,13 +206,14 @@ class _Known:
     def __init__(self, axes: Grid, record: Store | None) -> None:
         self._axes = axes
         self._seconds = np.full(axes.size, np.nan)
-        self._worker = np.full(axes.size, "", np.dtypes.StringDType())
+        self._worker = np.zeros(axes.size, np.int32)  # places in the list of them
+        self._workers = [""]
         self._error = np.full(axes.size, "", np.dtypes.StringDType())
         self._done = np.zeros(axes.size, bool)
         self._attributes: dict[str, Any] | None = None
         self._versions: set[str] = set()
         if record is not None:
-            found = record.read_all_json(_RECORDS)
+            found = record.read_all(_RECORDS)
             cells = {int(name.removesuffix(".json")): told for name, told in found.items()}
             for cell in sorted(cells):
                 self.learn(cell, cells[cell])
@@ -229,6 +232,10 @@ class _Known:
         """Whether a cell is finished; one that raised counts as finished if `failed`."""
         return bool(self._done[cell]) or (failed and bool(self._error[cell]))
 
+    def missing(self, *, failed: bool) -> np.ndarray:
+        """Numbers of the cells that are not finished."""
+        return np.flatnonzero(~(self._done | (self._error != "")) if failed else ~self._done)
+
     def errors(self) -> list[tuple[int, str]]:
         """Cells that raised, and what."""
         return [(int(k), str(self._error[k])) for k in np.flatnonzero(self._error != "")]
@@ -236,7 +243,9 @@ class _Known:
     def learn(self, cell: int, told: Mapping[str, Any]) -> None:
         """Add what is told of a cell."""
         self._seconds[cell] = told["seconds"]
-        self._worker[cell] = told["worker"]
+        if told["worker"] not in self._workers:
+            self._workers.append(told["worker"])
+        self._worker[cell] = self._workers.index(told["worker"])
         self._error[cell] = told["error"] or ""
         self._done[cell] = told["error"] is None
         self._versions.add(", ".join(f"{k} {v}" for k, v in told["versions"].items()))
@@ -250,7 +259,8 @@ class _Known:
     def onto(self, result: xr.Dataset) -> xr.Dataset:
         """The result with what is known as coordinates over the grid, and the common attributes."""
         names, shape = tuple(self._axes.labels), self._axes.shape
-        told = {"seconds": self._seconds, "worker": self._worker, "error": self._error}
+        workers = np.array(self._workers, np.dtypes.StringDType())[self._worker]
+        told = {"seconds": self._seconds, "worker": workers, "error": self._error}
         result = result.assign_coords(
             {f"cell_{what}": (names, values.reshape(shape)) for what, values in told.items()}
         )

@@ -69,21 +69,40 @@ def _log_sum_exp(f: np.ndarray) -> np.ndarray:
     return (top + np.log(np.exp(f - top).sum(axis=-1, keepdims=True)))[..., 0]
 
 
+# Functions with names, so that a loss is equal to itself in another process.
+def _half_square(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return ((f - y) ** 2).sum(axis=-1) / 2
+
+
+def _difference(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return f - y
+
+
+def _logistic(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.logaddexp(0.0, -y * f).sum(axis=-1)
+
+
+def _logistic_slope(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return -y * np.exp(-np.logaddexp(0.0, y * f))
+
+
+def _probability(f: np.ndarray) -> np.ndarray:
+    return np.exp(-np.logaddexp(0.0, -f))
+
+
+def _cross_entropy(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return _log_sum_exp(f) - (y * f).sum(axis=-1)
+
+
+def _cross_entropy_slope(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return _softmax(f) - y
+
+
 LOSSES = {
-    # Half the square; logistic for targets of -1 and 1; cross entropy for targets that sum to 1.
-    "mse": Loss(lambda f, y: ((f - y) ** 2).sum(axis=-1) / 2, lambda f, y: f - y, "mse"),
-    "logistic": Loss(
-        lambda f, y: np.logaddexp(0.0, -y * f).sum(axis=-1),
-        lambda f, y: -y * np.exp(-np.logaddexp(0.0, y * f)),
-        "logistic",
-        lambda f: np.exp(-np.logaddexp(0.0, -f)),
-    ),
-    "cross_entropy": Loss(
-        lambda f, y: _log_sum_exp(f) - (y * f).sum(axis=-1),
-        lambda f, y: _softmax(f) - y,
-        "cross_entropy",
-        _softmax,
-    ),
+    "mse": Loss(_half_square, _difference, "mse"),
+    # Targets of -1 and 1; targets that sum to 1.
+    "logistic": Loss(_logistic, _logistic_slope, "logistic", _probability),
+    "cross_entropy": Loss(_cross_entropy, _cross_entropy_slope, "cross_entropy", _softmax),
 }
 
 

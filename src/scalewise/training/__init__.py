@@ -9,6 +9,7 @@ from scalewise.training._algorithms import (
     Projectors,
     TwoStepNewton,
 )
+from scalewise.training._design import Design, design
 from scalewise.training._draws import log_score, sample_outputs
 from scalewise.training._evidence import (
     LeftOut,
@@ -22,6 +23,11 @@ from scalewise.training._kernel_objects import NetworkKernel, kernel_of
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import ExpansionWarning
+from scalewise.training._surveys import (
+    algorithms_side_by_side,
+    evidence_of_networks,
+    ntk_motion,
+)
 from scalewise.training.posterior._renormalised import renormalised_posterior
 from scalewise.training.width._meeting import MeetingWidth, width_for_loss
 
@@ -29,6 +35,7 @@ __all__ = [
     "NTKGP",
     "OUTCOMES",
     "Bayes",
+    "Design",
     "ExpansionWarning",
     "GradientDescent",
     "GradientFlow",
@@ -39,12 +46,16 @@ __all__ = [
     "Outcome",
     "Projectors",
     "TwoStepNewton",
+    "algorithms_side_by_side",
+    "design",
+    "evidence_of_networks",
     "hypothesis_probabilities",
     "kernel_of",
     "leave_one_out",
     "log_evidence",
     "log_evidence_slope",
     "log_score",
+    "ntk_motion",
     "predict_linearised",
     "predict_training",
     "renormalised_posterior",

@@ -11,7 +11,7 @@ from typing import Any
 from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._outcomes import OUTCOMES, Outcome
-from scalewise.training.posterior import NEURONS
+from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._dense import DENSE
 

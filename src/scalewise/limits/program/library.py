@@ -179,7 +179,7 @@ class _State:
 
 def error_factor(loss: Loss, f: Any, y: float | int) -> Any:
     r"""$\chi=\partial\mathcal L/\partial f$ as a scalar of the program."""
-    if loss is LOSSES["mse"]:  # linear, so that it exists where scalars are polynomials
+    if loss == LOSSES["mse"]:  # linear, so that it exists where scalars are polynomials
         return f - y
     value = loss.gradient(np.asarray(f.value)[..., None], np.asarray([y]))[..., 0]
     return type(f)(f.algebra, value)

@@ -14,7 +14,7 @@ __all__ = ["check_task", "independent_batches"]
 
 def check_task(task: Task) -> None:
     """Refuse what is not of two classes without inputs of 0 and without a sample twice in one step."""
-    if task.loss is not LOSSES["logistic"]:
+    if task.loss != LOSSES["logistic"]:
         raise ValueError(
             f"Networks of one hidden layer learn two classes by the logistic loss; `task` has the loss "
             f"{task.loss.name!r}. Make it with loss='logistic' and targets of -1 and 1."

@@ -13,8 +13,7 @@ from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, Must, NotNegative, checked
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
-from scalewise.sweeps._chain import resumable
-from scalewise.sweeps._store import opened
+from scalewise.sweeps._store import opened, resumable
 
 __all__ = ["Word2Vec", "train"]
 

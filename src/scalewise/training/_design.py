@@ -1,0 +1,269 @@
+"""The verb `design`: a task and a number of parameters in, the network with the smallest predicted loss out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from scalewise._checked import Count, Index, Must, NotNegative, Positive, checked
+from scalewise.activations import Activation, activation
+from scalewise.critical import criticality
+from scalewise.networks import MLP
+from scalewise.sweeps import sweep
+from scalewise.tasks import Task
+from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
+from scalewise.training._predict import predict_training
+
+__all__ = ["Design", "design"]
+
+TRUSTED = 0.5  # of the learning parameter over the width: above it the order 1/n says nothing
+_TO_THE_END = GradientFlow()
+_NAMES = ("depth", "activation", "weight_scale", "bias_variance")
+_MEASURES = ("width", "parameters", "test_loss", "log_evidence")
+_AT_WIDTH = ("test_loss_nlo", "learning_parameter")
+_UNITS = {
+    "width": ("Width of the hidden layers", "neurons"),
+    "parameters": ("Number of parameters", "parameters"),
+    "test_loss": ("Mean over the test samples of the loss at infinite width", "preactivation²"),
+    "log_evidence": ("Log evidence of the training targets at infinite width", "nat"),
+    "test_loss_nlo": ("Coefficient of 1/n of the mean test loss; NaN if not computed", "preactivation²"),
+    "learning_parameter": ("Small parameter of the expansion times n; NaN if not computed", "dimensionless"),
+    "predicted_loss": ("Mean test loss at the width: with its 1/n term where that is small", "preactivation²"),
+    "stated_error": ("Size of what the predicted loss neglects; NaN if not known", "preactivation²"),
+    "trusted": ("Whether the 1/n term was computed and the expansion is small there", "dimensionless"),
+}  # fmt: skip
+Activations = Annotated[Sequence[str | Activation], Must("a list of activations", bool)]
+
+
+@checked
+@dataclass(frozen=True)
+class Design:
+    """What `design` recommends, and everything that it looked at.
+
+    Args:
+        net: The network.
+        algorithm: How to train it.
+        table: All candidates over ``candidate``, the best first.
+        caveat: What the recommendation does not rest on; empty if there is nothing to say.
+    """
+
+    net: MLP
+    algorithm: Algorithm
+    table: xr.Dataset
+    caveat: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        """A few lines for a terminal."""
+        best = self.table.isel(candidate=0)
+        told = [
+            f"{self.net}",
+            f"parameters: {int(best.parameters)}; predicted test loss {float(best.predicted_loss):.4g}",
+            f"candidates: {self.table.sizes['candidate']}",
+        ]
+        return "\n".join([*told, *([self.caveat] if self.caveat else [])])
+
+
+@checked
+def design(
+    task: Task,
+    budget: Count,
+    algorithm: Algorithm = _TO_THE_END,
+    *,
+    depths: Sequence[Count] = (2, 3, 4),
+    activations: Activations = ("tanh", "gelu", "sin", "relu"),
+    weight_scales: Sequence[Positive] = (0.5, 1.0, 2.0),
+    bias_variances: Sequence[NotNegative] = (0.0, 0.1),
+    by: Literal["test_loss", "log_evidence"] = "test_loss",
+    noise_variance: NotNegative = 0.0,
+    refine: Index = 6,
+    client: Any = None,
+) -> Design:
+    r"""Choose depth, width, activation and variances of a network for a task, without training one.
+
+    Every candidate is as wide as `budget` allows. All are ordered by the loss that networks of infinite width
+    have, or by their evidence; of the first `refine` of them the loss is predicted at their width,
+    $\mathcal L(n)=\mathcal L_0+\mathcal L_1/n$, and the smallest is recommended of those where the 1/n term is
+    small.
+
+    The loss chooses by the test samples of the task, so what is left of the data should be kept apart to judge the
+    choice; the evidence needs training samples alone.
+
+    Args:
+        task: What is to be learned; its test samples have targets.
+        budget: The largest number of parameters.
+        algorithm: How the network will be trained.
+        depths: Numbers of weight layers.
+        activations: Names of activations, or `Activation`.
+        weight_scales: $C_W$ in units of the activation's critical one, and of 1 where there is none.
+        bias_variances: $C_b$, added to the activation's critical one.
+        by: Order candidates by the expected ``"test_loss"`` or by the ``"log_evidence"``.
+        noise_variance: Of the targets, for the evidence.
+        refine: How many of the first candidates are predicted at their width, which takes most of the time.
+        client: Where candidates are computed; as in `sweep`.
+
+    Returns:
+        The recommendation with its table: dimensions ``candidate``; ``depth``, ``activation``, ``weight_scale``,
+        ``bias_variance``, ``C_b``, ``C_W``, and what was predicted. A candidate for which the order 1/n cannot be
+        had, or where it is not small, keeps its loss at infinite width and is not ``trusted``; ``caveat`` says so
+        if it is the one recommended.
+
+    Raises:
+        ValueError: If the task has no test targets, or no candidate fits the budget.
+
+    Source: PDLT (10.52), (6.34), (∞.170)-(∞.172); derived.
+    """
+    if task.test_targets is None or not len(task.test_inputs):
+        raise ValueError(
+            "`task` must have test inputs with targets: by them networks are compared. Set some samples apart."
+        )
+    chosen = {
+        known.name: known for known in (activation(one) if isinstance(one, str) else one for one in activations)
+    }  # fmt: skip
+    found = sweep(
+        partial(_candidate, task=task, budget=budget, algorithm=algorithm, noise=noise_variance),
+        {
+            "depth": list(depths),
+            "activation": chosen,
+            "weight_scale": list(weight_scales),
+            "bias_variance": list(bias_variances),
+        },
+        client=client,
+        progress=False,
+    )
+    flat = found.reset_coords(drop=True).stack(candidate=_NAMES).reset_index("candidate")
+    flat = flat.reset_coords(list(_NAMES)).isel(candidate=flat.width.values >= 1)
+    if not flat.sizes["candidate"]:
+        raise ValueError(
+            f"`budget` of {budget} parameters is too small for a network of {task.inputs.shape[1]} inputs and "
+            f"{task.targets.shape[1]} outputs at any of these depths. Give more, or fewer layers."
+        )
+    score = flat.test_loss if by == "test_loss" else -flat.log_evidence
+    flat = flat.isel(candidate=np.argsort(score.values, kind="stable"))
+    table = _refined(flat, task, algorithm, chosen, refine)
+    if by == "test_loss":
+        table = table.isel(
+            candidate=np.lexsort((table.predicted_loss.values, ~table.trusted.values))
+        )
+    net = _net(task, table.isel(candidate=0), chosen)
+    return Design(net, algorithm, table, _caveat(table))
+
+
+def _candidate(
+    depth: int,
+    activation: Activation,
+    weight_scale: float,
+    bias_variance: float,
+    *,
+    task: Task,
+    budget: int,
+    algorithm: Algorithm,
+    noise: float,
+) -> xr.Dataset:
+    """What is known of one candidate at infinite width; a width of 0 if it does not fit the budget."""
+    point = criticality(activation)
+    C_b, C_W = (point.C_b or 0.0) + bias_variance, (point.C_W or 1.0) * weight_scale
+    width = _widest(task, depth, budget)
+    known = {"width": float(width), "C_b": C_b, "C_W": C_W}
+    numbers = dict.fromkeys(("parameters", "test_loss", "log_evidence"), np.nan)
+    if width:
+        net = MLP(depth, width, activation, **_ends(task), C_b=C_b, C_W=C_W)
+        numbers["parameters"] = float(net.parameters)
+        losses = predict_training(net, task, algorithm, observables=["test_loss"])
+        numbers["test_loss"] = float(losses.test_loss.mean())
+        prior = predict_training(net, task, Bayes(noise))
+        if "log_evidence" in prior:
+            numbers["log_evidence"] = float(prior.log_evidence)
+    return xr.Dataset(known | numbers)
+
+
+def _widest(task: Task, depth: int, budget: int) -> int:
+    """The largest hidden width with so many parameters, 0 if there is none."""
+
+    def fits(width: int) -> bool:
+        return MLP(depth, width, "linear", **_ends(task)).parameters <= budget
+
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while depth > 1 and fits(high):
+        low, high = high, 2 * high
+    while depth > 1 and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _ends(task: Task) -> dict[str, int]:
+    return {"input_dim": task.inputs.shape[1], "output_dim": task.targets.shape[1]}
+
+
+def _net(task: Task, row: xr.Dataset, chosen: dict[str, Activation]) -> MLP:
+    return MLP(
+        int(row.depth),
+        int(row.width),
+        chosen[str(row.activation.values)],
+        **_ends(task),
+        C_b=float(row.C_b),
+        C_W=float(row.C_W),
+    )
+
+
+def _refined(
+    flat: xr.Dataset,
+    task: Task,
+    algorithm: Algorithm,
+    chosen: dict[str, Activation],
+    refine: int,
+) -> xr.Dataset:
+    """The candidates with the loss at their width, of the first so many."""
+    count = flat.sizes["candidate"]
+    more = {name: np.full(count, np.nan) for name in _AT_WIDTH}
+    reasons = np.full(count, "", np.dtypes.StringDType())
+    for place in range(min(refine, count)):
+        net = _net(task, flat.isel(candidate=place), chosen)
+        try:
+            found = predict_training(net, task, algorithm, observables=list(_AT_WIDTH))
+        except ValueError as refused:
+            reasons[place] = str(refused)
+            continue
+        for name in _AT_WIDTH:
+            more[name][place] = float(found[name].mean())
+    n = flat.width.values
+    small = more["learning_parameter"] / n
+    trusted = small <= TRUSTED  # NaN is not
+    change = more["test_loss_nlo"] / n
+    told = {
+        **more,
+        "predicted_loss": np.where(trusted, flat.test_loss.values + change, flat.test_loss.values),
+        "stated_error": np.where(trusted, np.abs(change) * small, np.abs(change)),
+        "trusted": trusted,
+        "why_not": reasons,
+    }
+    table = flat.assign({name: ("candidate", values) for name, values in told.items()})
+    for name, (meaning, units) in _UNITS.items():
+        table[name].attrs = {"long_name": meaning, "units": units}
+    return table
+
+
+def _caveat(table: xr.Dataset) -> str:
+    best = table.isel(candidate=0)
+    if bool(best.trusted):
+        return ""
+    if np.isfinite(float(best.learning_parameter)):
+        small = float(best.learning_parameter) / float(best.width)
+        return (
+            f"The loss is that of infinite width: at width {int(best.width)} the learning parameter is "
+            f"{small:.2g}, above {TRUSTED}, where the order 1/n says nothing. A larger budget, early stopping or "
+            "a ridge lower it."
+        )
+    why = str(best.why_not.values)
+    return (
+        f"The loss is that of infinite width. {why}"
+        if why
+        else "The loss is that of infinite width."
+    )

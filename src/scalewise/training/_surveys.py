@@ -1,0 +1,135 @@
+"""What is looked at side by side: algorithms, hypotheses about the network, directions of the NTK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from scalewise._checked import Count, NotNegative, Positive, checked
+from scalewise.networks._network import AnyNetwork, Network
+from scalewise.sweeps import sweep
+from scalewise.tasks import Task
+from scalewise.theory import predict
+from scalewise.training._algorithms import Algorithm, Bayes
+from scalewise.training._predict import predict_training
+
+__all__ = ["algorithms_side_by_side", "evidence_of_networks", "ntk_motion"]
+
+_LEADING = {"bias": "squared_bias", "variance": "variance", "test_loss": "test_loss"}
+_NLO = ("test_loss_nlo", "learning_parameter")
+
+
+@checked
+def algorithms_side_by_side(
+    net: AnyNetwork, task: Task, algorithms: Mapping[str, Algorithm]
+) -> xr.Dataset:
+    """What each of several algorithms would make of the same network and task.
+
+    Args:
+        net: The network.
+        task: With test inputs and targets.
+        algorithms: By the names that the table shows.
+
+    Returns:
+        Over ``algorithm``, means over the test samples: ``squared_bias`` and ``variance`` summed over outputs,
+        ``test_loss``, half of their sum, ``test_loss_nlo`` and ``learning_parameter``; NaN where an algorithm has
+        none of order 1/n, and ``why_not`` says why.
+
+    Raises:
+        ValueError: As `predict_training`, for the leading order.
+
+    Source: PDLT (10.52), (10.56); (∞.160)-(∞.172).
+    """
+    rows, outputs = [], task.targets.shape[1]
+    for algorithm in algorithms.values():
+        found = predict_training(net, task, algorithm, observables=list(_LEADING))
+        row: dict[str, Any] = {
+            "squared_bias": float((found.bias**2).sum("output").mean()),
+            "variance": outputs * float(found.variance.mean()),
+            "test_loss": float(found.test_loss.mean()),
+            **dict.fromkeys(_NLO, np.nan),
+            "why_not": "",
+        }
+        try:
+            more = predict_training(net, task, algorithm, observables=list(_NLO))
+            row |= {name: float(more[name].mean()) for name in _NLO}
+        except ValueError as refused:
+            row["why_not"] = str(refused)
+        rows.append(row)
+    values = {name: ("algorithm", [row[name] for row in rows]) for name in rows[0]}
+    return xr.Dataset(values, {"algorithm": list(algorithms)})
+
+
+@checked
+def evidence_of_networks(
+    net: AnyNetwork,
+    task: Task,
+    *,
+    depths: Sequence[Count],
+    weight_variances: Sequence[Positive],
+    noise_variance: NotNegative = 0.0,
+    client: Any = None,
+) -> xr.Dataset:
+    """The log evidence of the training targets over depth and weight variance: what the data prefer.
+
+    Args:
+        net: What all hypotheses share: activation, biases, rates, ends.
+        task: Training samples.
+        depths: Numbers of weight layers.
+        weight_variances: $C_W$ of every layer.
+        noise_variance: Of every target.
+        client: Where it is computed; as in `sweep`.
+
+    Returns:
+        ``log_evidence`` over ``depth`` and ``C_W``, in nats; NaN where the kernel is singular and there is no
+        noise.
+
+    Source: PDLT (6.34), section 6.3.1.
+    """
+    found = sweep(
+        partial(_evidence, net=net, task=task, noise=noise_variance),
+        {"depth": list(depths), "C_W": list(weight_variances)},
+        client=client,
+        progress=False,
+    )
+    return found[["log_evidence"]].reset_coords(drop=True)
+
+
+def _evidence(depth: int, C_W: float, *, net: Network, task: Task, noise: float) -> xr.Dataset:
+    alike = {name: getattr(net, name)[0] for name in ("C_b", "lambda_b", "lambda_W")}
+    width = net.hidden_widths[-1] if net.hidden_widths else 1
+    other = replace(net, depth=depth, width=width, C_W=C_W, **alike)
+    found = predict_training(other, task, Bayes(noise), at="train", covariance=None)
+    return xr.Dataset({"log_evidence": found.get("log_evidence", xr.DataArray(np.nan))})
+
+
+@checked
+def ntk_motion(net: AnyNetwork, task: Task, ntk_change: xr.DataArray) -> xr.Dataset:
+    r"""How training moves the NTK of the training samples, eigenvalue by eigenvalue.
+
+    Args:
+        net: The network.
+        task: What it is trained on.
+        ntk_change: ``ntk_change_nlo`` of `predict_training`, or ``ntk_change`` of an ensemble.
+
+    Returns:
+        Over ``direction``, from the largest: ``eigenvalue`` $h_i$ of $\tilde\Theta$, ``change``
+        $u_i^T\Delta\tilde Hu_i$, the mean over outputs, and ``target_share``, the part of the targets' square
+        that lies in that direction.
+
+    Source: PDLT (10.33), (∞.117).
+    """
+    count = len(task.inputs)
+    different, places = np.unique(task.inputs + 0.0, axis=0, return_inverse=True)
+    found = predict(net, different, observables=["ntk"], layers=net.depth)
+    h, U = np.linalg.eigh(found.ntk.values[0][np.ix_(places, places)])
+    change = ntk_change.transpose("output", "output_1", "sample", "sample_1").values
+    own = np.einsum("iiab->ab", change[:, :, :count, :count]) / len(change)
+    share = ((U.T @ task.targets) ** 2).sum(axis=1) / max((task.targets**2).sum(), 1e-300)
+    rows = {"eigenvalue": h, "change": np.einsum("ai,ab,bi->i", U, own, U), "target_share": share}
+    return xr.Dataset({name: ("direction", values[::-1].copy()) for name, values in rows.items()})

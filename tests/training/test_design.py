@@ -1,0 +1,135 @@
+"""Agreement and conformance: what `design` and the surveys tell is what `predict_training` tells, one by one."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import scalewise as sw
+from scalewise.training import (
+    Bayes,
+    GradientFlow,
+    LastLayer,
+    algorithms_side_by_side,
+    design,
+    evidence_of_networks,
+    ntk_motion,
+)
+from small_task import NET, TASK
+
+GRID = {
+    "depths": (2, 3),
+    "activations": ("tanh", "relu", "sigmoid"),
+    "weight_scales": (0.5, 2.0),
+    "bias_variances": (0.1,),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> sw.training.Design:
+    return design(TASK, 500, refine=2, client=0, **GRID)
+
+
+def test_every_candidate_is_as_wide_as_the_budget_allows(found: sw.training.Design) -> None:
+    for i in range(found.table.sizes["candidate"]):
+        row = found.table.isel(candidate=i)
+        net = sw.MLP(
+            int(row.depth),
+            int(row.width),
+            str(row.activation.values),
+            input_dim=TASK.inputs.shape[1],
+            output_dim=TASK.targets.shape[1],
+        )
+        assert net.parameters == int(row.parameters) <= 500
+        assert net.at_width(int(row.width) + 1).parameters > 500
+
+
+def test_candidates_have_the_loss_and_the_evidence_of_their_network(
+    found: sw.training.Design,
+) -> None:
+    assert found.table.sizes["candidate"] == 12
+    for i in range(0, 12, 3):
+        row = found.table.isel(candidate=i)
+        net = sw.MLP(
+            int(row.depth),
+            int(row.width),
+            str(row.activation.values),
+            input_dim=TASK.inputs.shape[1],
+            output_dim=TASK.targets.shape[1],
+            C_b=float(row.C_b),
+            C_W=float(row.C_W),
+        )
+        flow = sw.predict_training(net, TASK, GradientFlow(), observables=["test_loss"])
+        assert float(row.test_loss) == pytest.approx(float(flow.test_loss.mean()), rel=1e-12)
+        prior = sw.predict_training(net, TASK, Bayes())
+        assert float(row.log_evidence) == pytest.approx(float(prior.log_evidence), rel=1e-12)
+    # The critical C_W of tanh is 1, of relu 2; sigmoid has none, and its unit is 1.
+    for name, unit in (("tanh", 1.0), ("relu", 2.0), ("sigmoid", 1.0)):
+        own = found.table.C_W.values[found.table.activation.values == name]
+        assert sorted(set(own)) == [0.5 * unit, 2.0 * unit]
+
+
+def test_the_network_is_the_first_of_the_table(found: sw.training.Design) -> None:
+    first = found.table.isel(candidate=0)
+    assert (found.net.depth, found.net.width[0]) == (int(first.depth), int(first.width))
+    assert found.net.activation.name == str(first.activation.values)
+    ranks = np.lexsort((found.table.predicted_loss.values, ~found.table.trusted.values))
+    np.testing.assert_array_equal(ranks, np.arange(12))
+    assert bool(first.trusted) == (found.caveat == "")
+    by_data = design(TASK, 500, refine=0, by="log_evidence", client=0, **GRID)
+    assert float(by_data.table.log_evidence[0]) == float(by_data.table.log_evidence.max())
+    assert "infinite width" in by_data.caveat
+
+
+def test_what_no_budget_can_buy_is_refused() -> None:
+    with pytest.raises(ValueError, match="`budget` of 3 parameters is too small for a network"):
+        design(TASK, 3, client=0, **GRID)
+    with pytest.raises(ValueError, match="must have test inputs with targets"):
+        design(sw.Task(TASK.inputs, TASK.targets), 500)
+
+
+def test_algorithms_side_by_side_are_each_alone() -> None:
+    ways = {"flow": GradientFlow(), "last": LastLayer(), "noisy": Bayes(0.3)}
+    table = algorithms_side_by_side(NET, TASK, ways)
+    for name, algorithm in ways.items():
+        alone = sw.predict_training(NET, TASK, algorithm)
+        row = table.sel(algorithm=name)
+        assert float(row.test_loss) == pytest.approx(float(alone.test_loss.mean()))
+        assert float(row.squared_bias + row.variance) / 2 == pytest.approx(float(row.test_loss))
+    order = dict(reversed(ways.items()))
+    xr.testing.assert_identical(
+        algorithms_side_by_side(NET, TASK, order).sel(algorithm=list(ways)), table
+    )
+
+
+def test_evidence_of_networks_is_that_of_each() -> None:
+    found = evidence_of_networks(
+        NET, TASK, depths=[2, 4], weight_variances=[0.7, 1.4], noise_variance=0.1, client=0
+    )
+    net = sw.MLP(
+        4, 8, NET.activation, input_dim=NET.input_dim, output_dim=NET.output_dim, C_b=NET.C_b[0],
+        C_W=1.4, lambda_b=NET.lambda_b[0], lambda_W=NET.lambda_W[0],
+    )  # fmt: skip
+    alone = sw.predict_training(net, TASK, Bayes(0.1), observables=["log_evidence"])
+    assert float(found.log_evidence.sel(depth=4, C_W=1.4)) == pytest.approx(
+        float(alone.log_evidence)
+    )
+
+
+def test_motion_of_the_ntk_is_the_change_of_its_eigenvalues() -> None:
+    """A small change along with the kernel itself moves each eigenvalue by its own share."""
+    x = np.concatenate([TASK.inputs, TASK.test_inputs])
+    H = sw.predict(NET, x, observables=["ntk"], layers=NET.depth).ntk.values[0]
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=H.shape)
+    change = 1e-6 * (noise + noise.T)
+    outputs = TASK.targets.shape[1]
+    array = xr.DataArray(
+        np.einsum("ij,ab->ijab", np.eye(outputs), change),
+        dims=("output", "output_1", "sample", "sample_1"),
+    )
+    found = ntk_motion(NET, TASK, array)
+    A = slice(0, len(TASK.inputs))
+    before, after = (np.linalg.eigvalsh(M[A, A])[::-1] for M in (H, H + change))
+    np.testing.assert_allclose(found.eigenvalue, before, rtol=1e-12)
+    np.testing.assert_allclose(found.change, after - before, atol=1e-9)
+    assert float(found.target_share.sum()) == pytest.approx(1.0)
