@@ -24,9 +24,10 @@ import pytest
 _check = jaxtyping.jaxtyped
 _calls: dict[object, list[int]] = {}
 
-# Most programs of JAX run for a moment in one test, and to optimise them takes longer than to run them. Flags of
-# one's own go before: XLA_FLAGS=--xla_cpu_use_fusion_emitters=true compiles as for users.
-FLAGS = "--xla_cpu_use_fusion_emitters=false"
+# Most programs of JAX run for a moment in one test, and to optimise them takes longer than to run them; so does
+# compiling them in parts, one for each of many cores. Flags of one's own go before:
+# XLA_FLAGS=--xla_cpu_use_fusion_emitters=true compiles as for users.
+FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 QUICK = os.environ.setdefault("XLA_FLAGS", FLAGS) == FLAGS
 # Here ensembles run for longer than they are compiled, as where a test is marked `optimised`.
 SAMPLING = ("experiments", "report", "docs")
@@ -107,6 +108,9 @@ if os.environ.get("CHECK_CALLS") != "all":
 
 def pytest_configure(config: pytest.Config) -> None:
     """What one test has compiled no other compiles again, whichever process it runs in."""
+    # JAX does work of its own whenever garbage is collected, and whenever it shortens the trace of an error.
+    gc.set_threshold(20_000, 20, 20)
+    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     folder = tempfile.mkdtemp()

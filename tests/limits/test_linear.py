@@ -36,7 +36,7 @@ def by_autodiff(net: LinearNet, settings: dict) -> LinearNet:
 
     with jax.enable_x64(True):
         theta = (net.u, net.v, net.b / net.alpha)
-        grads = [np.asarray(g) for g in jax.grad(loss, argnums=(0, 1, 2))(*theta)]
+        grads = [np.asarray(g) for g in jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(*theta)]
     rho = min(1, settings["clip"] / math.sqrt(sum((g**2).sum() for g in grads)))
     eta, gamma = settings["eta"], settings["weight_decay"]
     u, v, beta = (p - eta * rho * g - eta * gamma * p for p, g in zip(theta, grads, strict=True))

@@ -55,7 +55,7 @@ def meta_gradient(net: LinearNet, tasks: Tasks, inner_rate: float, second_order:
         return value
 
     with jax.enable_x64(True):
-        value, grads = jax.value_and_grad(total)(tuple(map(jnp.asarray, weights(net))))
+        value, grads = jax.jit(jax.value_and_grad(total))(weights(net))
         return float(value) / len(tasks.support), [np.asarray(g) for g in grads]
 
 

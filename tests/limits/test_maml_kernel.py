@@ -159,7 +159,8 @@ def test_the_tangent_kernel_counts_the_gradients_of_weights_and_biases() -> None
         return theta[2] @ jax.nn.relu(theta[0] @ one + theta[1]) / jnp.sqrt(n)
 
     with jax.enable_x64(True):
-        rows = [jax.tree.leaves(jax.grad(f)((U, B, v), one)) for one in x]
+        slope = jax.jit(jax.grad(f))
+        rows = [jax.tree.leaves(slope((U, B, v), one)) for one in x]
     flat = np.array([np.concatenate([np.ravel(g) for g in row]) for row in rows])
     h = U @ x.T + B[:, None]
     on = (h > 0).astype(float)

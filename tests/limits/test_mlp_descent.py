@@ -47,44 +47,47 @@ def by_autodiff(net, n, W, b, sgd, loss, batches):
             Z = Z @ (factors[layer] * w).T + (b[layer] + factors_b[layer] * beta)
         return Z
 
+    @jax.jit
+    def stepped(v, velocity, batch):
+        g = jax.grad(
+            lambda v: value(loss, outputs(v, jnp.asarray(X)[batch]), jnp.asarray(Y)[batch])
+        )(v)
+        norm = jnp.sqrt(sum((a**2).sum() for a in jax.tree.leaves(g)))
+        short = 1.0 if sgd.clip is None else jnp.minimum(1.0, sgd.clip / norm)
+        g = jax.tree.map(lambda a: a * short, g)
+        decayed = [a + sgd.weight_decay * w for a, w in zip(g[0], v[0], strict=True)]
+        g = (decayed, g[1])
+        velocity = jax.tree.map(lambda u, a: sgd.momentum * u - sgd.eta * a, velocity, g)
+        return jax.tree.map(jnp.add, v, velocity), velocity
+
     with jax.enable_x64(True):
         weights = [jnp.asarray(w / f) for w, f in zip(W, factors, strict=True)]
-        v = (weights, [jnp.zeros(w.shape[0]) for w in W])
-        velocity = jax.tree.map(jnp.zeros_like, v)
-        found = []
-        for batch in [*batches, None]:
-            found.append(np.asarray(outputs(v, jnp.concatenate([X, TESTS]))))
-            if batch is None:
-                return np.array(found)
-            g = jax.grad(lambda v, i: value(loss, outputs(v, X[i]), Y[i]))(v, batch)
-            norm = np.sqrt(sum(float((a**2).sum()) for a in jax.tree.leaves(g)))
-            short = 1.0 if sgd.clip is None else min(1.0, sgd.clip / norm)
-            g = jax.tree.map(lambda a, short=short: a * short, g)
-            decayed = [a + sgd.weight_decay * w for a, w in zip(g[0], v[0], strict=True)]
-            g = (decayed, g[1])
-            velocity = jax.tree.map(lambda u, a: sgd.momentum * u - sgd.eta * a, velocity, g)
-            v = jax.tree.map(jnp.add, v, velocity)
-    raise AssertionError
+        v = (weights, [jnp.asarray(np.zeros(w.shape[0])) for w in W])
+        velocity = jax.tree.map(lambda a: jnp.asarray(np.zeros(a.shape)), v)
+        seen, everything = jax.jit(outputs), np.concatenate([X, TESTS])
+        found = [np.asarray(seen(v, everything))]
+        for batch in batches:
+            v, velocity = stepped(v, velocity, np.asarray(batch))
+            found.append(np.asarray(seen(v, everything)))
+        return np.array(found)
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """Initial arrays of one run, as they are drawn."""
     kept = {"W": []}
+    matrix, start = module.RealMatrix.__init__, module.Start.from_normal
 
-    class Matrix(module.RealMatrix):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            kept["W"].append(self.W[0].copy())
+    def __init__(self, *args, **options):
+        matrix(self, *args, **options)
+        kept["W"].append(self.W[0].copy())
 
-    class Start(module.Start):
-        @classmethod
-        def from_normal(cls, net, powers, first, last, biases):
-            kept["first"], kept["last"], kept["biases"] = first, last, biases
-            return super().from_normal(net, powers, first, last, biases)
+    def from_normal(net, powers, first, last, biases):
+        kept["first"], kept["last"], kept["biases"] = first, last, biases
+        return start(net, powers, first, last, biases)
 
-    monkeypatch.setattr(module, "RealMatrix", Matrix)
-    monkeypatch.setattr(module, "Start", Start)
+    monkeypatch.setattr(module.RealMatrix, "__init__", __init__)
+    monkeypatch.setattr(module.Start, "from_normal", staticmethod(from_normal))
     return kept
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -79,15 +80,16 @@ def test_output_kernels_and_step_against_autodiff(activation: str) -> None:
     net = network(activation=activation)
     with jax.enable_x64(True):
         f, step = by_jax(net)
-        kernels = kernels_by_jax(net)
-        np.testing.assert_allclose(sh.output(net, X), [f(net.a, net.w, x) for x in X], rtol=1e-12)
+        outputs = jax.jit(jax.vmap(f, (None, None, 0)))(net.a, net.w, X)
+        kernels = jax.jit(kernels_by_jax(net))
+        np.testing.assert_allclose(sh.output(net, X), outputs, rtol=1e-12)
         K_a, K_w = sh.tangent_kernels(net, X, PROBES)
         for i, x in enumerate(X):
             for j, z in enumerate(PROBES):
                 wanted = kernels(net.a, net.w, x, z)
                 np.testing.assert_allclose((K_a[i, j], K_w[i, j]), wanted, rtol=1e-11)
         after = sh.step(net, sample())
-        a, w = step(net.reference.rate_a, net.reference.rate_w, sample())
+        a, w = jax.jit(partial(step, one=sample()))(net.reference.rate_a, net.reference.rate_w)
         np.testing.assert_allclose(after.a, a, rtol=1e-12)
         np.testing.assert_allclose(after.w, w, rtol=1e-12)
 
@@ -105,15 +107,16 @@ def test_linear_response_and_kernel_increments_against_autodiff(activation: str)
         f, step = by_jax(net)
         kernels = kernels_by_jax(net)
         zero = (0.0, 0.0)
+        responded = jax.jit(jax.jacfwd(lambda r, x: f(*step(r[0], r[1], one), x)))
+        moved = jax.jit(
+            jax.jacfwd(lambda a, w, x, z: jnp.stack(kernels(*step(a, w, one), x, z)), (0, 1))
+        )
         for i, x in enumerate(X):
-            response = jax.jacfwd(lambda r, x=x: f(*step(r[0], r[1], one), x))(jnp.zeros(2))
+            response = responded(np.zeros(2), x)
             wanted = [-chi[0] * K[0][i, 0], -chi[1] * K[1][i, 1]]
             np.testing.assert_allclose(response, wanted, rtol=1e-10)
             for j, z in enumerate(PROBES):
-                rates = jax.jacfwd(
-                    lambda a, w, x=x, z=z: jnp.stack(kernels(*step(a, w, one), x, z)), (0, 1)
-                )(*zero)
-                (aa, wa), (aw, ww) = rates
+                (aa, wa), (aw, ww) = moved(*zero, x, z)
                 assert abs(aa) < 1e-14
                 np.testing.assert_allclose(
                     (found.aw[i, j], found.ww[i, j], found.wa[i, j]), (aw, ww, wa), rtol=1e-9
@@ -258,7 +261,7 @@ def test_a_full_batch_is_the_mean_loss() -> None:
             f = reference.sigma * jnp.tanh(X @ w.T) @ a
             return jnp.mean(jnp.logaddexp(0.0, -Y * f))
 
-        g_a, g_w = jax.grad(loss, (0, 1))(net.a, net.w)
+        g_a, g_w = jax.jit(jax.grad(loss, (0, 1)))(net.a, net.w)
         after = replace(net, a=np.asarray(net.a - 1.5 * g_a), w=np.asarray(net.w - 0.8 * g_w))
     np.testing.assert_allclose(run.logits[0, 1, :, 0], sh.output(after, X), rtol=1e-11)
 

@@ -59,10 +59,9 @@ def objective(context, target, batch: WordBatch):
 def test_a_step_is_the_slope_of_the_objective(width: int) -> None:
     e = words.network(V, width, sigma_u=1.5, sigma_v=1.2, dtype=np.float64)
     with jax.enable_x64(True):
-        value = float(objective(e.context, e.target, BATCH))
-        weights = jnp.asarray(e.context), jnp.asarray(e.target)
-        slopes = [np.asarray(g) for g in jax.grad(objective, argnums=(0, 1))(*weights, BATCH)]
-    assert words.objective(e, BATCH) == pytest.approx(value, rel=1e-13)
+        both = jax.jit(jax.value_and_grad(lambda u, v: objective(u, v, BATCH), argnums=(0, 1)))
+        value, slopes = jax.tree.map(np.asarray, both(e.context, e.target))
+    assert words.objective(e, BATCH) == pytest.approx(float(value), rel=1e-13)
     new = copied(e)
     words.step(new, BATCH, learning_rate=0.3)
     for before, after, slope in zip(

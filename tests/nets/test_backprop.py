@@ -32,14 +32,14 @@ def test_every_layer_against_autodiff() -> None:
     net = network()
     with jax.enable_x64(True):
         parameters = init_weights(net, 4, dtype="float64")
-        z = np.asarray(outputs(parameters, X))
+        z = np.asarray(jax.jit(outputs)(parameters, X))
         factors = error_factors(net, parameters, X, z - Y)
         for layer, factor in enumerate(factors):
 
             def loss(v, layer=layer):
                 return 0.5 * jnp.sum((outputs(parameters, X, (layer, v)) - Y) ** 2)
 
-            want = jax.grad(loss)(jnp.zeros((2, net.widths[layer + 1])))
+            want = jax.jit(jax.grad(loss))(np.zeros((2, net.widths[layer + 1])))
             np.testing.assert_allclose(factor, want, rtol=1e-11, atol=1e-13)
 
 
@@ -48,9 +48,9 @@ def test_the_step_is_the_gradient_times_the_rates() -> None:
     net = network()
     with jax.enable_x64(True):
         parameters = init_weights(net, 4, dtype="float64")
-        z = np.asarray(outputs(parameters, X))
+        z = np.asarray(jax.jit(outputs)(parameters, X))
         step = parameter_step(net, parameters, X, z - Y)
-        slope = jax.grad(lambda p: 0.5 * jnp.sum((outputs(p, X) - Y) ** 2))(parameters)
+        slope = jax.jit(jax.grad(lambda p: 0.5 * jnp.sum((outputs(p, X) - Y) ** 2)))(parameters)
         slope = jax.tree.map(np.asarray, slope)
     for layer in range(3):
         rate = net.lambda_W[layer] / net.widths[layer]

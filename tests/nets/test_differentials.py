@@ -47,10 +47,10 @@ def all_derivatives(net: sw.MLP, parameters: object, top: int) -> tuple[list, np
             s = w @ (sigma(s) if layer else s) + b[:, None]
         return s
 
-    tensors, function = [forward(flat)], forward
+    tensors, function = [np.asarray(jax.jit(forward)(flat))], forward
     for _ in range(top):
         function = jax.jacfwd(function)
-        tensors.append(np.asarray(function(flat)))
+        tensors.append(np.asarray(jax.jit(function)(flat)))
     rates = type(parameters)(
         tuple(
             np.full(w.shape, rate / w.shape[1])
@@ -120,7 +120,8 @@ def test_one_step_of_gradient_descent() -> None:
                 s = w @ (sigma(s) if layer else s) + b
             return s[0]
 
-        slope = jax.grad(z)(parameters)
+        slope = jax.tree.map(np.asarray, jax.jit(jax.grad(z))(parameters))
+        z = jax.jit(z)
         residuals = []
         for eta in (0.02, 0.01):
             moved = type(parameters)(

@@ -175,7 +175,7 @@ def step(net, parameters, eta, y):
             return 0.5 * jnp.sum((outputs("tanh", shaped(p), jnp.asarray(X), 3) - y) ** 2)
 
         lam = learning_rates(net, parameters)
-        return shaped(flat - eta * lam * jax.grad(loss)(flat))
+        return shaped(np.asarray(flat) - eta * lam * np.asarray(jax.jit(jax.grad(loss))(flat)))
 
 
 def residuals(net, parameters, eta, y):
@@ -184,7 +184,8 @@ def residuals(net, parameters, eta, y):
     after = step(net, parameters, eta, y)
     H, dH, first, second = before.ntk, before.dntk, before.dd_first, before.dd_second
     with jax.enable_x64(True):
-        z, moved = (np.asarray(outputs("tanh", p, jnp.asarray(X), 3)) for p in (parameters, after))
+        forward = jax.jit(lambda p: outputs("tanh", p, jnp.asarray(X), 3))
+        z, moved = (np.asarray(forward(p)) for p in (parameters, after))
     e = z - y
 
     def along(tensor, legs):

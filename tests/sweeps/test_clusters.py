@@ -227,21 +227,21 @@ main()
 """
 
 
-def test_workers_that_would_compute_something_else_are_refused(tmp_path: Path) -> None:
-    own = Cluster(tmp_path)
-    try:
-        for kind, sentence in (
-            ("absent", r"the worker at tcp://.* cannot import scalewise"),
-            ("another", r"other versions \(scalewise 9.9 there, [0-9.]+ here\)"),
-        ):
-            options = [kind, own.address, "--no-nanny", "--no-dashboard", "--death-timeout=20"]
-            worker = subprocess.Popen([sys.executable, "-c", WORKER, *options], env=environment())
-            own.client.wait_for_workers(1, timeout=60)
+def test_workers_that_would_compute_something_else_are_refused(cluster: Cluster) -> None:
+    """Among workers that would not."""
+    right = set(cluster.client.nthreads())
+    for kind, sentence in (
+        ("absent", r"the worker at tcp://.* cannot import scalewise"),
+        ("another", r"other versions \(scalewise 9.9 there, [0-9.]+ here\)"),
+    ):
+        options = [kind, cluster.address, "--no-nanny", "--no-dashboard", "--death-timeout=20"]
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, *options], env=environment())
+        try:
+            cluster.client.wait_for_workers(len(right) + 1, timeout=60)
             with pytest.raises(ValueError, match=sentence):
-                sweep(spectrum, GRID, client=own.address)
+                sweep(spectrum, GRID, client=cluster.address)
+        finally:
             worker.terminate()
             worker.wait()
-            while own.client.nthreads():
-                time.sleep(0.05)
-    finally:
-        own.close()
+        while set(cluster.client.nthreads()) - right:
+            time.sleep(0.05)

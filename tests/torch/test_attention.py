@@ -82,7 +82,7 @@ WRONG: list[tuple[str, Callable[[int], nn.Module], str]] = [
 def test_a_scale_of_attention_that_is_not_applied_is_named() -> None:
     problems = []
     for optimizer, build in RIGHT:
-        c = verified(build, optimizer, widths=(32, 128, 256))
+        c = verified(build, optimizer, widths=(32, 64, 128))
         if not c.ok or len(c.attention) != 2:
             problems.append(str(c))
     for optimizer, build, place in WRONG:

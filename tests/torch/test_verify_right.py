@@ -245,7 +245,9 @@ def spoiled(tensor: str, init: float, rate: float) -> Any:
 def test_one_mistake_in_them_is_named() -> None:
     missed = []
     for name, tensor, init, rate in MISTAKES:
-        c = verified(name, planned(name, "adamw"), setup=spoiled(tensor, init, rate))
+        seeds = 4 if name == "U-Net" else 3  # two paths, one of them straight through
+        setup = spoiled(tensor, init, rate)
+        c = verified(name, planned(name, "adamw"), setup=setup, seeds=seeds)
         cause = Cause.INITIALISATION if init else Cause.LEARNING_RATE
         found = [(k.tensor, k.cause) for k in c.culprits]
         near = c.culprits and np.isclose(c.culprits[0].power, init + rate, atol=0.2)

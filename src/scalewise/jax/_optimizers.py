@@ -145,8 +145,8 @@ def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
         def entry(path: Any, leaf: Any) -> Any:
             if not _is_float(leaf):
                 return leaf
-            value = jnp.asarray(one if jax.tree_util.keystr(path) == name else others, float)
-            return _of_axes(value, 2 if like is None else np.ndim(leaf))
+            value = np.asarray(one if jax.tree_util.keystr(path) == name else others, float)
+            return jnp.asarray(_of_axes(value, 2 if like is None else np.ndim(leaf)))
 
         return jax.tree_util.tree_map_with_path(entry, tree)
 
@@ -176,16 +176,21 @@ def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
             found.append(updates)
         return state, jax.tree.map(lambda *u: jnp.stack(u), *found)
 
-    fast = jax.jit(lambda grads, params: steps(grads, params, compiled))
+    def slow(grads: Any, params: Any) -> tuple[Any, Any, Any]:
+        return steps(grads, params, one_by_one)
+
+    walk = jax.jit(lambda grads, params: steps(grads, params, compiled))
 
     def trial(name: str, one: Any, others: Any, *, weight: Any = 0.0) -> _Found:
+        nonlocal walk
         with jax.ensure_compile_time_eval():
             grads, params = filled(name, one, others), filled(name, weight, 1.0)
             try:
-                total, before, after = fast(grads, params)
+                total, before, after = walk(grads, params)
             except Exception:
                 # Some look at values, which only works without compilation.
-                total, before, after = steps(grads, params, one_by_one)
+                walk = slow
+                total, before, after = walk(grads, params)
             leaves = jax.tree_util.tree_leaves_with_path(total)
             mine = next(leaf for p, leaf in leaves if jax.tree_util.keystr(p) == name)
             return _Found(np.asarray(mine, dtype=float), _floats(before), _floats(after))
@@ -193,11 +198,11 @@ def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
     return names, trial
 
 
-def _of_axes(value: Any, axes: int) -> Any:
+def _of_axes(value: np.ndarray, axes: int) -> np.ndarray:
     """A number or a matrix as a small array of so many axes: the last entries of it, or copies."""
     while value.ndim > axes:
         value = value[-1]
-    return jnp.broadcast_to(value, (_SIDE,) * axes)
+    return np.broadcast_to(value, (_SIDE,) * axes)
 
 
 def _is_float(leaf: Any) -> bool:
