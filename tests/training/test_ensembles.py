@@ -204,13 +204,8 @@ def test_the_same_seed_gives_the_same_numbers_whatever_the_batches() -> None:
 
 
 def test_controls_change_no_mean_and_make_it_surer() -> None:
-    net, wrong = sw.MLP(3, 40, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4), []
-    for algorithm in (
-        GradientDescent(steps=25),
-        GradientFlow(1.0, ridge=0.1),
-        NTKGP(),
-        TwoStepNewton(),
-    ):
+    net, wrong = sw.MLP(3, 64, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4), []
+    for algorithm in (GradientDescent(steps=25), GradientFlow(1.0)):
         plain, free, linear = (
             sw.measure_training(net, TASK, algorithm, networks=200, seed=7, control=control)
             for control in (None, "free", "linear")
