@@ -7,10 +7,11 @@ PRINTED = f"{WIDTH}::test_printed_values"
 LINEAR = f"{WIDTH}::test_deep_linear_networks_have_closed_forms"
 TENSORS = f"{WIDTH}::test_means_and_features_follow_from_the_tensors"
 DRAWN = f"{WIDTH}::test_drawn_hidden_layers_agree"
+MEAN = f"{WIDTH}::test_the_mean_metric_is_that_of_the_recursion"
 LASTS = f"{WIDTH}::test_the_last_layer_alone_by_both_routes"
 SCALES = "tests/training/posterior/test_renormalised.py"
 
-of_responses = row("training/posterior/_responses.py", (TENSORS, DRAWN))
+of_responses = row("training/posterior/_responses.py", (TENSORS, DRAWN, MEAN))
 of_neurons = row("training/posterior/_neurons.py", (PRINTED, TENSORS))
 of_wick = row("training/posterior/_wick.py", (LINEAR, TENSORS))
 of_averages = row("training/posterior/_averages.py", (PRINTED, TENSORS))
@@ -61,7 +62,7 @@ MUTANTS = (
         "posterior weight: outputs forgotten",
         "at.u @ at.u.T - at.u.shape[1] * at.S",
         "at.u @ at.u.T - at.S",
-        LINEAR,
+        PRINTED,
     ),
     of_averages(
         "posterior evidence: sign of the last term",

@@ -160,6 +160,23 @@ def test_means_and_features_follow_from_the_tensors() -> None:
     assert not wrong
 
 
+@pytest.mark.covers("B7")
+def test_the_mean_metric_is_that_of_the_recursion() -> None:
+    """Its part of the mean, through four layers, against the metric at order 1/n that `predict` carries upwards."""
+    wrong = []
+    for name in ("softplus", "gelu"):
+        net = sw.MLP(4, (50, 100, 80), name, input_dim=3, output_dim=1, C_W=1.5, C_b=0.2)
+        found, of = known(net, Y[:, :1], Bayes()), tensors(net, X[:3])
+        S = np.linalg.inv(of.K[:2, :2])
+        R = of.K[2:, :2] @ S
+        want = float(((of.G1[2:, :2] - R @ of.G1[:2, :2]) @ S @ Y[:, :1]).item())
+        here = found.output_mean_nlo_by_part.sel(part="metric_nlo").item()
+        error = found.output_mean_nlo_by_part_error.sel(part="metric_nlo").item()
+        if abs(here - want) > 1.5 * error or error > 0.2 * abs(want):
+            wrong.append((name, here, want, error))
+    assert not wrong
+
+
 class Drawn(NamedTuple):
     """What real hidden layers say: means with an axis of independent groups in front, n times the difference."""
 
