@@ -14,6 +14,7 @@ from scalewise.training import (
     Bayes,
     GradientDescent,
     GradientFlow,
+    TwoStepNewton,
     hypothesis_probabilities,
     leave_one_out,
     log_evidence,
@@ -43,6 +44,10 @@ def test_what_does_not_train_is_refused() -> None:
         (predict(OPPOSED, GradientDescent()), "samples 2 and 5 are the same"),
         (predict(OPPOSED, Bayes()), "samples 2 and 5 .* `noise_variance`"),
         (predict(OPPOSED, NTKGP()), "samples 2 and 5 .* `noise_variance`"),
+        (
+            predict(OPPOSED, TwoStepNewton()),
+            "samples 2 and 5 .* GradientDescent for a time, or .* `ridge`",
+        ),
         (
             lambda: sw.predict_training(line, PLAIN),
             r"5 training samples is singular .*rank 4.* Stop training",

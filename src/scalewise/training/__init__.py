@@ -22,6 +22,7 @@ from scalewise.training._kernel_objects import NetworkKernel, kernel_of
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import ExpansionWarning
+from scalewise.training.width._meeting import MeetingWidth, width_for_loss
 
 __all__ = [
     "NTKGP",
@@ -32,6 +33,7 @@ __all__ = [
     "GradientFlow",
     "LastLayer",
     "LeftOut",
+    "MeetingWidth",
     "NetworkKernel",
     "Outcome",
     "Projectors",
@@ -45,4 +47,5 @@ __all__ = [
     "predict_linearised",
     "predict_training",
     "sample_outputs",
+    "width_for_loss",
 ]

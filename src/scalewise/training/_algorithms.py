@@ -269,7 +269,7 @@ class GradientDescent:
             gone = math.ceil(_GONE / -math.log(_slowest(rates[0] * x, self.momentum)))
             if steps > gone and (self.ridge or not self.momentum):
                 return self._end(h, rates[0]).reaches()
-            steps = min(steps, gone)
+            steps = float(min(steps, gone))
             _require_room(steps, h)
             rates = np.full(int(steps), rates[0])
         _require_room(steps, h)
@@ -313,9 +313,9 @@ def _per(units: Units, targets: int) -> float:
 def _require_room(steps: float, h: Directions) -> None:
     if steps * h.size**2 > _ROOM:
         raise ValueError(
-            f"`algorithm` takes {steps:.0f} steps, which for {h.size} samples are more than the memory has room for "
-            f"at order 1/n. Take at most {_ROOM // h.size**2} steps, train to the end without momentum, or take "
-            "GradientFlow with a time."
+            f"`algorithm` takes {steps:.0f} steps, which for {h.size} samples are more than the memory has room "
+            f"for at order 1/n. Take at most {_ROOM // h.size**2} steps, train to the end without momentum, or "
+            "take GradientFlow with a time."
         )
 
 

@@ -17,6 +17,7 @@ from scalewise.training.width._weights import PROJECTORS, Reaches, Separable
 __all__ = ["Projectors", "TwoStepNewton"]
 
 Directions = Float[np.ndarray, " direction"]
+Times = Float[np.ndarray, " time"]
 Leg = Callable[[np.ndarray], np.ndarray]
 Terms = tuple[tuple[Leg, ...], ...]
 
@@ -30,9 +31,7 @@ class _ToTheEnd:
     noise_variance: ClassVar[float] = 0.0
     moves_as_gradients: ClassVar[bool] = False  # whether the weights say what the NTK does
 
-    def filter(
-        self, h: Directions, times: Directions | None = None, *, targets: Count = 1
-    ) -> Filter:
+    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
         r"""$g=1/h$, and nothing is left of any error.
 
         Args:

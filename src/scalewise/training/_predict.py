@@ -15,7 +15,13 @@ from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.theory import predict
-from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
+from scalewise.training._algorithms import (
+    Algorithm,
+    GradientDescent,
+    GradientFlow,
+    Projectors,
+    TwoStepNewton,
+)
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
@@ -69,18 +75,20 @@ def predict_training(
     draws: Count = 512,
     seed: Index = 0,
 ) -> xr.Dataset:
-    r"""What networks will have learned, at leading order in 1/n: their mean, their spread, their errors.
+    r"""What networks will have learned: their mean, their spread, their errors, to order 1/n if asked for.
 
     $$m_{i;\dot\beta}=\sum R_{\dot\beta\tilde\alpha}y_{i;\tilde\alpha},\qquad
       {\rm Cov}=K-RK-KR^T+RKR^T,\qquad R=\Theta_{\mathcal{BA}}\,g(\tilde\Theta),$$
 
     with $g(h)=(1-e^{-ht})/h$ for gradient flow, $(1-(1-\eta h)^t)/h$ for gradient descent, $1/h$ at the end.
+    What is named ``..._nlo`` is the coefficient of $1/n_{L-1}$, with the ratios of the network's widths.
 
     Args:
-        net: The network; its widths play no part at this order.
+        net: The network; at leading order its widths play no part.
         task: Training samples with targets, and test samples; all samples teach at every step. The loss is summed
             or averaged as the algorithm says, see `GradientDescent`.
-        algorithm: `GradientFlow`, `GradientDescent`, `Bayes`, `LastLayer` or `NTKGP`.
+        algorithm: `GradientFlow`, `GradientDescent`, `TwoStepNewton`, `Projectors`, `Bayes`, `LastLayer` or
+            `NTKGP`.
         observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for every
             coefficient of 1/n besides.
         times: Times, or numbers of steps, in place of the algorithm's own: adds a dimension ``time``. All come from
@@ -102,9 +110,14 @@ def predict_training(
         ``variance``, ``bias``, ``test_loss`` and ``test_error`` of each test sample, ``train_mean``,
         ``train_covariance``, ``train_variance``, ``train_loss``, ``spectrum`` and, of Bayes, ``log_evidence`` and
         ``log_evidence_slope``. Exact at infinite width, to what the condition makes of rounding and of the kernels'
-        own error. Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and
-        ``rank`` of the kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training
-        may make of the 1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
+        own error.
+        At order 1/n: ``output_mean_nlo`` (with ``_by_part``, ``_by_layer``), ``output_covariance_nlo`` (between
+        outputs too), ``variance_nlo``, ``test_loss_nlo``, ``ntk_change_nlo``, ``alignment_nlo``,
+        ``learning_parameter``, which over the width is the small parameter of training, and of Bayes
+        ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
+        Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and ``rank`` of the
+        kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training may make of the
+        1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
         ``noise_variance``, ``rate`` and ``maximal_rate``, and what was left out and why.
 
     Raises:
@@ -113,7 +126,7 @@ def predict_training(
             is named cannot be had.
 
     Source: PDLT (10.33), (10.39)-(10.41) with its sample indices put right, (10.50)-(10.56), (6.34), (6.57),
-        (6.64); in time, (∞.88), (∞.89).
+        (6.64); in time, (∞.88), (∞.89); order 1/n, (∞.154), (∞.160)-(∞.167), (∞.117).
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -225,6 +238,8 @@ def _diagonal(algorithm: Algorithm) -> float:
 def _remedy(algorithm: Algorithm) -> str:
     if isinstance(algorithm, GradientFlow | GradientDescent):
         return "stop training at a time, or give a `ridge`"
+    if isinstance(algorithm, TwoStepNewton | Projectors):
+        return "train by GradientFlow or GradientDescent for a time, or with a `ridge`"
     return REMEDY
 
 

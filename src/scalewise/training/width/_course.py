@@ -27,7 +27,7 @@ __all__ = ["Clock", "Flow", "Steps", "on_the_way"]
 
 _NODES = 16  # of each panel of a flow's time
 _STIFF = 2.0  # largest eigenvalue times the length of a panel at either end
-Sources = Float[np.ndarray, "time *directions"]
+Sources = Float[np.ndarray, "_time ..."]
 
 
 class Clock(ABC):
@@ -83,7 +83,7 @@ class Steps(Clock):
             out[s] = a
             v = self.momentum * v + rate * (F[s] - x * a)
             a = a + v
-        return out, a
+        return out, np.asarray(a)
 
     def backward(self, F: Sources, x: np.ndarray, end: float = 0.0) -> Sources:
         """Step by step from the last."""
@@ -128,9 +128,11 @@ class Flow(Clock):
         panels = np.broadcast_to(F, shape).reshape(-1, _NODES, *shape[1:])
         out, a = np.empty(panels.shape), np.zeros(shape[1:])
         for place, length in enumerate(np.diff(self.edges)):
-            out[place] = _collocated(a + length * _apply(_INTEGRAL, panels[place]), x * length)
+            out[place] = _collocated(
+                a + length * _apply(_INTEGRAL, panels[place]), np.asarray(x * length)
+            )
             a = a + length * _apply(_GAUSS, panels[place] - x * out[place])
-        return out.reshape(shape), a
+        return out.reshape(shape), np.asarray(a)
 
     def backward(self, F: Sources, x: np.ndarray, end: float = 0.0) -> Sources:
         """The same with time turned round: edges and nodes are symmetric."""

@@ -123,7 +123,9 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         parts.append(_of_block(setting))
     values, errors = (_joined([part[i] for part in parts]) for i in (0, 1))
     if asked.times is None:
-        values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
+        values, errors = (
+            {k: np.asarray(v[0]) for k, v in part.items()} for part in (values, errors)
+        )
     largest = float(values["learning_parameter"].max(initial=0.0))
     coords = {}
     if "output_mean_nlo_by_part" in wanted:
@@ -224,7 +226,7 @@ def _learning_parameter(moments: Moments) -> np.ndarray:
     leading = np.diag(moments.leading)
     n = moments.frame.count
     open_ = leading > _KNOWN * np.diag(moments.K)[n:]
-    return np.max(added[:, open_] / leading[open_], initial=0.0)
+    return np.asarray(np.max(added[:, open_] / leading[open_], initial=0.0))
 
 
 def _joined(parts: list[Arrays]) -> Arrays:

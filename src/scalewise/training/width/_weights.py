@@ -20,7 +20,7 @@ Source: PDLT (∞.81)-(∞.83), (∞.107)-(∞.110), (∞.135)-(∞.153), (∞.1
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import scipy.linalg
@@ -48,11 +48,12 @@ PROJECTORS = {
 Directions = Float[np.ndarray, " direction"]
 Pair = Float[np.ndarray, "direction direction"]
 Triple = Float[np.ndarray, "direction direction direction"]
-_NODES, _CANDIDATES, _ALL = (
-    9,
-    24,
+_NODES = 9  # of a grid of eigenvalues, on either scale
+_CANDIDATES = 8  # times for each factor e
+_ALL, _CHECKED = (
     16,
-)  # grid of eigenvalues, candidate times for each factor e; so few directions are a grid themselves
+    48,
+)  # directions that are a grid themselves, and of which all triples are held against the sums
 
 
 class Reach(NamedTuple):
@@ -249,11 +250,11 @@ def _candidates(h: Directions, rate: float) -> Float[np.ndarray, " time"]:
     spread = np.geomspace(*ends, int(_CANDIDATES * np.log(ends[1] / ends[0])))
     if not rate:
         return spread
-    first = np.arange(4 * _CANDIDATES)
+    first = np.arange(12 * _CANDIDATES)
     return rate * np.unique(np.concatenate([first, np.rint(spread / rate)]))
 
 
-def _grid(h: Directions) -> Directions:
+def _grid(h: Directions) -> Float[np.ndarray, " node"]:
     """Few eigenvalues from the smallest to the largest, dense at both ends of two scales."""
     nodes = np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))
     low, high = h.min(), h.max()
@@ -289,14 +290,14 @@ def _told(h: Directions, rate: float) -> np.ndarray:
 
 def _chosen(rows: np.ndarray, accuracy: float) -> np.ndarray:
     """Columns of which all others are combinations, to an accuracy."""
-    R, order = scipy.linalg.qr(rows, mode="r", pivoting=True)[-2:]
+    R, order = cast(tuple[np.ndarray, ...], scipy.linalg.qr(rows, mode="r", pivoting=True))
     size = np.abs(np.diag(R))
     return np.sort(order[: int(np.count_nonzero(size > 0.1 * accuracy * size[0]))])
 
 
 def _largest_error(legs: dict[str, np.ndarray], h: Directions, rate: float) -> float:
     """Over all pairs, and triples of some directions."""
-    few = np.unique(np.linspace(0, h.size - 1, _ALL).round().astype(int))
+    few = np.unique(np.linspace(0, h.size - 1, _CHECKED).round().astype(int))
     exact = converged(h[few], rate)
     none = Separable.of(exact.gain, {name: part[:, :, few] for name, part in legs.items()})
     errors = []
