@@ -73,13 +73,13 @@ MUTANTS = (
     ),
     of_given(
         "given: slopes of the layer above",
-        "np.repeat(slopes[layer - 1]",
-        "np.repeat(slopes[layer - 2]",
+        "found.slopes[layer - 1], outputs",
+        "found.slopes[layer - 2], outputs",
     ),
     of_given(
         "given: outputs apart",
-        "return Tangents(z, H.transpose(0, 2, 1, 3))",
-        "return Tangents(z, H.transpose(0, 2, 1, 3) * np.eye(outputs))",
+        "return Tangents(found.z, H.transpose(0, 2, 1, 3))",
+        "return Tangents(found.z, H.transpose(0, 2, 1, 3) * np.eye(outputs))",
     ),
     of_given("given: starts at 0", "z.reshape(-1)[:count] - y", "0 * z.reshape(-1)[:count] - y"),
     of_given("given: loss of another network", "return z + (c @", "return 0 * z + (c @"),

@@ -86,8 +86,8 @@ def predict_training(
 
     Args:
         net: The network; at leading order its widths play no part.
-        task: Training samples with targets, and test samples; all samples teach at every step.
-            The loss is summed or averaged as the algorithm says, see `GradientDescent`.
+        task: Training samples with targets, and test samples; all samples teach at every step. The loss is summed
+            or averaged as the algorithm says, see `GradientDescent`.
         algorithm: `GradientFlow`, `GradientDescent`, `TwoStepNewton`, `Projectors`, `Bayes`, `LastLayer` or
             `NTKGP`.
         observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for every
@@ -116,9 +116,9 @@ def predict_training(
         outputs too), ``variance_nlo``, ``test_loss_nlo``, ``ntk_change_nlo``, ``alignment_nlo``,
         ``learning_parameter``, which over the width is the small parameter of training, and of Bayes
         ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
-        Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and
-        ``rank`` of the kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training
-        may make of the 1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
+        Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and ``rank`` of the
+        kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training may make of the
+        1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
         ``noise_variance``, ``rate`` and ``maximal_rate``, and what was left out and why.
 
     Raises:
