@@ -93,11 +93,6 @@ MUTANTS = (
         "slope, setting.C)",
         "slope, setting.K[:, : setting.count])",
     ),
-    of_covariance(
-        "tiles, covariance: outputs not crossed",
-        'crossed(tensors, "P", (2, 0, 3, 1), turned(A))',
-        'crossed(tensors, "P", (2, 0, 3, 1), A)',
-    ),
     of_change(
         "tiles, change: weights of the two ends exchanged",
         'crossed(tensors, "S", (0, 2, 1, 3), A)',
