@@ -72,15 +72,15 @@ MUTANTS = (
     ),
     of_kernel(
         "covariance: sign of what is carried over",
-        "w - self.turned @ (gain",
-        "w + self.turned @ (gain",
+        "w - self._times(gain",
+        "w + self._times(gain",
     ),
-    of_kernel("covariance: pivots not followed", "K_AB[self.order[:rank]]", "K_AB[:rank]"),
+    of_kernel("covariance: pivots not followed", "K_AB[self.order]", "K_AB[: len(self.order)]"),
     of_kernel("covariance: factor not turned", "L.T @ found.U[order]", "L.T @ found.U"),
     of_kernel(
         "covariance: what is left of samples, once",
-        "(self.turned * left) @ self.U.T",
-        "(self.turned * np.sqrt(np.abs(left))) @ self.U.T",
+        "self._times(left[:, None] * self.U.T)",
+        "self._times(np.sqrt(np.abs(left))[:, None] * self.U.T)",
     ),
     of_kernel(
         "covariance: what nobody knows, dropped", "return self.S + _squares", "return _squares"

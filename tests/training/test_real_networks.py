@@ -15,8 +15,13 @@ NET = sw.MLP(
 )
 
 
-def trained(rate: float, steps: int, momentum: float) -> np.ndarray:
-    """Outputs (network, sample, output) after steps of the mean of half squares."""
+def half_squares(z: np.ndarray) -> np.ndarray:
+    """Slopes (network, output, sample)."""
+    return z - Y.T
+
+
+def trained(rate: float, steps: int, momentum: float, slope_of=half_squares) -> np.ndarray:
+    """Outputs (network, sample, output) after steps of the mean of losses."""
     rng = np.random.default_rng(6)
     shapes = {"b1": (WIDTH, 1), "W1": (WIDTH, 3), "b2": (2, 1), "W2": (2, WIDTH)}
     inside = {"b1": 1, "W1": 3, "b2": 1, "W2": WIDTH}
@@ -32,7 +37,7 @@ def trained(rate: float, steps: int, momentum: float) -> np.ndarray:
         z = theta["b2"] + theta["W2"] @ sigma
         if step == steps:
             return z.transpose(0, 2, 1)
-        error, seen = (z[:, :, :3] - Y.T) / Y.size, sigma[:, :, :3]
+        error, seen = slope_of(z[:, :, :3]) / Y.size, sigma[:, :, :3]
         back = (theta["W2"].transpose(0, 2, 1) @ error) * (1 - seen**2)
         slopes = {
             "b1": back.sum(axis=2, keepdims=True),
@@ -70,3 +75,41 @@ def test_wide_networks_do_what_is_predicted() -> None:
         if worst > 4.5:
             wrong.append((rate, steps, momentum, worst))
     assert wrong == []
+
+
+@pytest.mark.covers("B68")
+def test_wide_classifiers_do_what_is_predicted() -> None:
+    one_hot = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+
+    def slope_of(z: np.ndarray) -> np.ndarray:
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True) - one_hot.T
+
+    wanted = np.array([[1.0, 0.0], [0.0, 1.0]])
+    task = sw.Task(TRAIN, one_hot, test_inputs=TEST, test_targets=wanted, loss="cross_entropy")
+    algorithm = GradientDescent(1.0, 25, momentum=0.5, loss_units="mean")
+    theory = sw.predict_training(NET, task, algorithm, draws=1024)
+    z = trained(1.0, 25, 0.5, slope_of)
+    p = np.exp(z - z.max(axis=2, keepdims=True))
+    p /= p.sum(axis=2, keepdims=True)
+    loss = -np.log((p[:, 3:] * wanted).sum(axis=2))
+    off = z - z.mean(axis=0)
+    between = np.einsum("mbi,mcj->mijbc", off[:, 3:], off[:, 3:])
+    pairs = {
+        "output_mean": z[:, 3:].transpose(0, 2, 1),
+        "train_mean": z[:, :3].transpose(0, 2, 1),
+        "variance": (off[:, 3:] ** 2).transpose(0, 2, 1),
+        "output_covariance": between,
+        "class_probability": p[:, 3:].transpose(0, 2, 1),
+        "test_loss": loss,
+        "test_error": (z[:, 3:].argmax(axis=2) != wanted.argmax(axis=1)).astype(float),
+    }
+    wrong = []
+    for name, seen in pairs.items():
+        error = np.hypot(seen.std(axis=0) / np.sqrt(NETWORKS), theory[f"{name}_error"])
+        worst = np.abs((seen.mean(axis=0) - theory[name]) / np.maximum(error, 1e-3)).max()
+        if worst > 4.5:
+            wrong.append((name, float(worst)))
+    assert wrong == []
+    # What all outputs share does not matter to softmax and stays random: they depend on each other.
+    assert (theory.output_covariance[0, 1].values > 0.03).all()

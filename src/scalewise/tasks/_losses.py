@@ -24,11 +24,14 @@ class Loss:
         value: From outputs (…, sample, output) and targets (sample, output) to (…, sample).
         gradient: From the same to the shape of the outputs.
         name: For results.
+        probabilities: Of classes, from outputs to the same shape, for losses that mean some: of one output that of
+            the class 1.
     """
 
     value: OfOutputs
     gradient: OfOutputs
     name: str = "loss"
+    probabilities: Callable[[np.ndarray], np.ndarray] | None = None
 
     def values(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The loss of each sample, (..., sample).
@@ -73,11 +76,13 @@ LOSSES = {
         lambda f, y: np.logaddexp(0.0, -y * f).sum(axis=-1),
         lambda f, y: -y * np.exp(-np.logaddexp(0.0, y * f)),
         "logistic",
+        lambda f: np.exp(-np.logaddexp(0.0, -f)),
     ),
     "cross_entropy": Loss(
         lambda f, y: _log_sum_exp(f) - (y * f).sum(axis=-1),
         lambda f, y: _softmax(f) - y,
         "cross_entropy",
+        _softmax,
     ),
 }
 

@@ -5,5 +5,6 @@ from scalewise._extras import require
 require("torch", for_="`scalewise.torch`", extra="torch")
 
 from scalewise.torch._plan import TorchPlan, load, plan
+from scalewise.torch._tangents import tangents
 
-__all__ = ["TorchPlan", "load", "plan"]
+__all__ = ["TorchPlan", "load", "plan", "tangents"]

@@ -17,6 +17,8 @@ from scalewise.training._evidence import (
     log_evidence,
     log_evidence_slope,
 )
+from scalewise.training._given import predict_linearised
+from scalewise.training._kernel_objects import NetworkKernel, kernel_of
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import ExpansionWarning
@@ -32,14 +34,17 @@ __all__ = [
     "LastLayer",
     "LeftOut",
     "MeetingWidth",
+    "NetworkKernel",
     "Outcome",
     "Projectors",
     "TwoStepNewton",
     "hypothesis_probabilities",
+    "kernel_of",
     "leave_one_out",
     "log_evidence",
     "log_evidence_slope",
     "log_score",
+    "predict_linearised",
     "predict_training",
     "sample_outputs",
     "width_for_loss",

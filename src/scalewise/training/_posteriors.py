@@ -25,8 +25,12 @@ class _Conditioned:
 
     noise_variance: float
     learns_with: ClassVar[str] = "kernel"
-    starts_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = True
+
+    @property
+    def starts_with(self) -> str:
+        """A posterior conditions what it has."""
+        return self.learns_with
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
         r"""$g=1/(h+\sigma_\varepsilon^2)$; the covariance keeps $1-hg$ once, not twice as an ensemble does.
@@ -100,4 +104,3 @@ class NTKGP(_Conditioned):
 
     noise_variance: NotNegative = 0.0
     learns_with: ClassVar[str] = "ntk"
-    starts_with: ClassVar[str] = "ntk"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from scalewise._checked import checked
+from scalewise._checked import Count, Index, checked
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
@@ -22,24 +23,30 @@ from scalewise.training._algorithms import (
     TwoStepNewton,
 )
 from scalewise.training._asked import Arrays, Asked
+from scalewise.training._cholesky import Factored, factored
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
+from scalewise.training._given import MLPWeights, predict_linearised, tangents_of
 from scalewise.training._kernel import (
     Learned,
     Unseen,
     covariance_of_samples,
+    growth,
     mean_of_samples,
     prior_of,
     usable,
 )
 from scalewise.training._outcomes import OUTCOMES
-from scalewise.training._results import as_dataset, of_samples, of_tests
+from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import beyond, chosen
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
+from scalewise.training.losses._outcomes import LOSS_OUTCOMES
+from scalewise.training.losses._predict import by_any_loss, wanted_of
 
 __all__ = ["predict_training"]
 
 BLOCK = 1024  # test samples at a time where only variances are kept; no fewer than there are training samples
+_AT_ONCE = {name for name, row in OUTCOMES.items() if "test" in row.dims} | {"log_evidence"}
 EVIDENCE = ("log_evidence", "log_evidence_slope")
 _TO_THE_END = GradientFlow()
 _CALLED = {"ntk": "NTK", "kernel": "kernel"}
@@ -64,19 +71,22 @@ def predict_training(
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     covariance: Literal["full", "diagonal"] | None = "full",
     at: Literal["test", "train", "both"] = "both",
+    weights: MLPWeights | None = None,
+    draws: Count = 512,
+    seed: Index = 0,
 ) -> xr.Dataset:
     r"""What networks will have learned: their mean, their spread, their errors, to order 1/n if asked for.
 
     $$m_{i;\dot\beta}=\sum R_{\dot\beta\tilde\alpha}y_{i;\tilde\alpha},\qquad
       {\rm Cov}=K-RK-KR^T+RKR^T,\qquad R=\Theta_{\mathcal{BA}}\,g(\tilde\Theta),$$
 
-    with $g(h)=(1-e^{-ht})/h$ for gradient flow, $(1-(1-\eta h)^t)/h$ for gradient descent, $1/h$ at the end.
-    What is named ``..._nlo`` is the coefficient of $1/n_{L-1}$, with the ratios of the network's widths.
+    with $g(h)=(1-e^{-ht})/h$ for gradient flow, $(1-(1-\eta h)^t)/h$ for gradient descent, $1/h$ at the end. What
+    is named ``..._nlo`` is the coefficient of $1/n_{L-1}$, with the ratios of the network's widths.
 
     Args:
         net: The network; at leading order its widths play no part.
-        task: Training samples with targets, and test samples; its loss is ``"mse"``, and all samples teach at
-            every step. The loss is summed or averaged as the algorithm says, see `GradientDescent`.
+        task: Training samples with targets, and test samples; all samples teach at every step. The loss is summed
+            or averaged as the algorithm says, see `GradientDescent`.
         algorithm: `GradientFlow`, `GradientDescent`, `TwoStepNewton`, `Projectors`, `Bayes`, `LastLayer` or
             `NTKGP`.
         observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for every
@@ -86,24 +96,34 @@ def predict_training(
         covariance: Between all samples, of each alone, or none. Without the first, memory grows with the number of
             training samples alone.
         at: Where outputs are wanted: on test samples, training samples or both.
+        weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
+            parameters about where they are, in place of all that could be drawn (`predict_linearised`).
+        draws: Of another loss than ``"mse"``, for which there is no closed form: how many networks of infinite
+            width are drawn and trained, spread evenly. Their outputs depend on each other, so that ``variance``
+            and ``output_covariance`` have outputs for dimensions too; ``class_probability`` comes with them, and
+            every variable has an ``_error``.
+        seed: Of these draws.
 
     Returns:
         A Dataset, float64, over ``output``, ``test``, ``test_1``, ``train``, ``train_1``, ``direction`` and
         ``time``: ``output_mean``, ``output_covariance`` (of one output; outputs are independent),
         ``variance``, ``bias``, ``test_loss`` and ``test_error`` of each test sample, ``train_mean``,
         ``train_covariance``, ``train_variance``, ``train_loss``, ``spectrum`` and, of Bayes, ``log_evidence`` and
-        ``log_evidence_slope``. Exact at infinite width, to the kernels' 1e-10 times what the condition makes of it.
+        ``log_evidence_slope``. Exact at infinite width, to what the condition makes of rounding and of the kernels'
+        own error.
         At order 1/n: ``output_mean_nlo`` (with ``_by_part``, ``_by_layer``), ``output_covariance_nlo`` (between
         outputs too), ``variance_nlo``, ``test_loss_nlo``, ``ntk_change_nlo``, ``alignment_nlo``,
         ``learning_parameter``, which over the width is the small parameter of training, and of Bayes
         ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
-        Attributes tell ``condition`` and ``rank`` of the kernel that learns, ``jitter`` (always 0),
+        Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and
+        ``rank`` of the kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training
+        may make of the 1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
         ``noise_variance``, ``rate`` and ``maximal_rate``, and what was left out and why.
 
     Raises:
-        ValueError: If the task does not fit the network, its loss is not the squared error, it has batches, a
-            rate is too large, the kernel is singular and the targets do not fit in, or what is named cannot be
-            had.
+        ValueError: If the task does not fit the network, it has batches, another loss than the squared error has
+            no time to stop at, a rate is too large, the kernel is singular and the targets do not fit in, or what
+            is named cannot be had.
 
     Source: PDLT (10.33), (10.39)-(10.41) with its sample indices put right, (10.50)-(10.56), (6.34), (6.57),
         (6.64); in time, (∞.88), (∞.89); order 1/n, (∞.154), (∞.160)-(∞.167), (∞.117).
@@ -118,12 +138,23 @@ def predict_training(
     """
     asked = Asked(net, task, algorithm, covariance, at, times)
     _check(asked)
+    if weights is not None:
+        return _of_one(asked, weights, observables)
+    if task.loss is not known_loss("mse"):
+        return _by_loss(asked, observables, draws, seed)
     choice = chosen(observables, asked)
     names, left_out = choice.names, choice.left_out
     blocks = _kernels(asked, whole="output_covariance" in names)
     first, count = next(blocks), len(task.inputs)
     H = first.learns[:count, :count]
-    found = spectrum(H, f"{_CALLED[algorithm.learns_with]} of the training samples")
+    called = f"{_CALLED[algorithm.learns_with]} of the training samples"
+    if algorithm.is_posterior and _AT_ONCE.issuperset(names):
+        quick = factored(H, task.targets, algorithm.noise_variance)
+        if quick is not None:
+            data = _conditioned(asked, quick, chain([first], blocks), names)
+            numerics = of_numerics(asked, quick.condition, quick.rank, quick.condition)
+            return as_dataset(asked, numerics, data, beyond(asked, choice), left_out)
+    found = spectrum(H, called)
     filters = algorithm.filter(found.h, times, targets=task.targets.size)
     if np.isinf(filters.gain).any() and untaught(found, task.targets):
         refuse_singular(H, task.targets, found.rank, _remedy(algorithm))
@@ -141,12 +172,15 @@ def predict_training(
     if _is_about("train", names):
         data |= of_samples(asked, *_on_samples(learned, filters, names))
     if _is_about("test", names):
-        parts = [_on_tests(learned, filters, k, task, names) for k in (first, *blocks)]
+        parts = [_on_tests(learned, filters, k, task, names) for k in chain([first], blocks)]
         mean = np.concatenate([part[0] for part in parts], axis=-1)
         spread = [part[1] for part in parts if part[1] is not None]
         data |= of_tests(asked, mean, np.concatenate(spread, axis=-1) if spread else None)
     kept = {name: data[name] for name in names if name in data}
-    return as_dataset(asked, found, kept, beyond(asked, choice), left_out)
+    numerics = of_numerics(
+        asked, *found.with_diagonal(_diagonal(algorithm)), growth(found, filters), found.h
+    )
+    return as_dataset(asked, numerics, kept, beyond(asked, choice), left_out)
 
 
 def _check(asked: Asked) -> None:
@@ -156,16 +190,49 @@ def _check(asked: Asked) -> None:
             f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
             f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
         )
-    if task.loss is not known_loss("mse"):
-        raise ValueError(
-            f"`task` must have the loss 'mse', whose gradient is linear in the outputs; got {task.loss.name!r}."
-        )
     if task.batches is not None:
         raise ValueError(
             "`task` must have no batches: all samples teach at every step of a predicted training."
         )
     if times is not None and (not times.size or times.min() < 0):
         raise ValueError("`times` must hold at least one time, and none below 0.")
+
+
+def _of_one(
+    asked: Asked, weights: MLPWeights, observables: Sequence[str] | str | None
+) -> xr.Dataset:
+    """One given network."""
+    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
+        raise ValueError(
+            "`weights` are those of a network that is trained, by GradientFlow or GradientDescent; got "
+            f"{type(asked.algorithm).__name__}."
+        )
+    tangents = tangents_of(asked.net, weights, asked.task.all_inputs)
+    options = {"times": asked.times, "observables": observables}
+    found = predict_linearised(*tangents, asked.task, asked.algorithm, **options)
+    return found.assign_attrs(asked.net.attributes())
+
+
+def _by_loss(
+    asked: Asked, observables: Sequence[str] | str | None, draws: int, seed: int
+) -> xr.Dataset:
+    """By another loss than the squared error."""
+    names, left_out = wanted_of(observables, asked)
+    both = np.concatenate([asked.task.inputs, asked.tests])
+    kernels = predict(asked.net, both, observables=["kernel", "ntk"], layers=asked.net.depth)
+    K, Theta = kernels.kernel.values[0], kernels.ntk.values[0]
+    count = len(asked.task.inputs)
+    found = by_any_loss(asked, names, K, Theta, draws=draws, seed=seed)
+    its = spectrum(Theta[:count, :count], "NTK of the training samples")
+    numerics = of_numerics(asked, *its.with_diagonal(_diagonal(asked.algorithm)), 0.0)
+    return as_dataset(asked, numerics, {}, found, left_out, LOSS_OUTCOMES)
+
+
+def _diagonal(algorithm: Algorithm) -> float:
+    """What an algorithm adds to the diagonal of the kernel that learns."""
+    if isinstance(algorithm, GradientFlow | GradientDescent):
+        return algorithm.ridge
+    return algorithm.noise_variance
 
 
 def _remedy(algorithm: Algorithm) -> str:
@@ -195,8 +262,9 @@ def _kernels(asked: Asked, *, whole: bool) -> Iterator[_Kernels]:
         # Kernels of the different inputs, so that those of repeated ones agree to the last bit.
         x = np.concatenate([task.inputs, task.test_inputs[block]]) + 0.0
         different, places = np.unique(x, axis=0, return_inverse=True)
-        found = predict(net, different, observables=names, layers=net.depth)
-        both = np.ix_(places, places)
+        none_twice = len(different) == len(x)
+        found = predict(net, x if none_twice else different, observables=names, layers=net.depth)
+        both = ... if none_twice else np.ix_(places, places)
         learns, starts = (
             found[name].values[0][both] for name in (algorithm.learns_with, algorithm.starts_with)
         )
@@ -210,6 +278,26 @@ def _evidence(asked: Asked, found: Spectrum) -> Arrays:
         "log_evidence": np.array(evidence_of(found, y, noise)),
         "log_evidence_slope": last_slopes(found, y, noise, C_b=net.C_b[-1], C_W=net.C_W[-1]),
     }
+
+
+def _conditioned(
+    asked: Asked, found: Factored, blocks: Iterable[_Kernels], names: Sequence[str]
+) -> Arrays:
+    """What of a posterior needs no spectrum."""
+    task, count = asked.task, len(asked.task.targets)
+    data: Arrays = {"log_evidence": np.array(found.log_evidence)}
+    if _is_about("test", names):
+        parts = []
+        for kernels in blocks:
+            own = kernels.learns[count:, count:]
+            known = _twins(task.inputs, task.test_inputs[kernels.block])
+            if asked.algorithm.noise_variance:
+                known = np.full_like(known, -1)
+            whole = own if "output_covariance" in names else np.diag(own)
+            parts.append(found.tests(kernels.learns[:count, count:], whole, known, task.targets))
+        mean, spread = (np.concatenate(part, axis=-1)[None] for part in zip(*parts, strict=True))
+        data |= of_tests(asked, mean, spread if _takes_spread("test", names) else None)
+    return {name: data[name] for name in names}
 
 
 def _on_samples(learned: Learned, filters: Filter, names: Sequence[str]) -> Moments:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -11,10 +13,10 @@ from scalewise.networks._inputs import digest_of
 from scalewise.training._algorithms import GradientDescent
 from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
-from scalewise.training._outcomes import OUTCOMES
-from scalewise.training._spectrum import Spectrum
+from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training._spectrum import tell_of_kernel_error
 
-__all__ = ["as_dataset", "of_samples", "of_tests"]
+__all__ = ["as_dataset", "of_numerics", "of_samples", "of_tests"]
 
 Means = Float[np.ndarray, "time output sample"]
 Spread = Float[np.ndarray, "time *spread"]
@@ -47,19 +49,21 @@ def of_tests(asked: Asked, mean: Means, spread: Spread | None) -> Arrays:
 
 def as_dataset(
     asked: Asked,
-    found: Spectrum,
+    numerics: dict[str, object],
     data: Arrays,
     more: Found,
     left_out: dict[str, str],
+    rows: Mapping[str, Outcome] = OUTCOMES,
 ) -> xr.Dataset:
     """All of it with names, dimensions and attributes.
 
     Args:
         asked: The call.
-        found: The spectrum.
+        numerics: What they were computed with: `of_numerics`.
         data: Outcomes of leading order.
         more: Coefficients of 1/n.
         left_out: What is not there, and why.
+        rows: The table that all of it stands in.
     """
     timed = asked.times is not None
     # The leading order has a time axis always.
@@ -67,7 +71,7 @@ def as_dataset(
         k: v if timed or not OUTCOMES[k].in_time else v[0] for k, v in data.items()
     } | more.values
     variables = {}
-    for name, row in OUTCOMES.items():
+    for name, row in rows.items():
         if name not in plain:
             continue
         if not np.all(np.isfinite(plain[name])):
@@ -84,7 +88,7 @@ def as_dataset(
         coords["time"] = asked.times
     if "log_evidence_slope" in variables:
         coords["hyperparameter"] = np.array(["noise_variance", "C_b", "C_W"])
-    return xr.Dataset(variables, coords, _attributes(asked, found, left_out) | more.attributes)
+    return xr.Dataset(variables, coords, _attributes(asked, numerics, left_out) | more.attributes)
 
 
 def _both(covariance: str, variance: str, spread: np.ndarray) -> Arrays:
@@ -93,21 +97,42 @@ def _both(covariance: str, variance: str, spread: np.ndarray) -> Arrays:
     return {covariance: spread, variance: np.einsum("tbb->tb", spread)}
 
 
-def _attributes(asked: Asked, found: Spectrum, left_out: dict[str, str]) -> dict[str, object]:
-    algorithm, task = asked.algorithm, asked.task
+def of_numerics(
+    asked: Asked, condition: float, rank: int, growth: float, h: np.ndarray | None = None
+) -> dict[str, object]:
+    """Attributes that tell what an answer was computed with, and a warning if the kernels' error grows too much.
+
+    Args:
+        asked: The call.
+        condition: Of the kernel that learns, with noise or ridge on its diagonal.
+        rank: Of the same.
+        growth: The factor by which a relative error of that kernel may grow in the outputs.
+        h: Its eigenvalues, if they are known.
+    """
+    algorithm, targets = asked.algorithm, asked.task.targets.size
     rates: dict[str, object] = {}
-    if isinstance(algorithm, GradientDescent):
-        rates["rate"] = algorithm.rate_used(found.h, targets=task.targets.size)
-        rates["maximal_rate"] = algorithm.maximal_rate(found.h, targets=task.targets.size)
+    if isinstance(algorithm, GradientDescent) and h is not None:
+        rates["rate"] = algorithm.rate_used(h, targets=targets)
+        rates["maximal_rate"] = algorithm.maximal_rate(h, targets=targets)
+    return {
+        **rates,
+        "condition": condition,
+        "rank": rank,
+        "kernel_error": tell_of_kernel_error(growth),
+    }
+
+
+def _attributes(
+    asked: Asked, numerics: dict[str, object], left_out: dict[str, str]
+) -> dict[str, object]:
+    task = asked.task
     return {
         "kind": "training theory",
         **asked.net.attributes(),
-        "algorithm": repr(algorithm),
-        **rates,
-        "condition": found.condition,
-        "rank": found.rank,
+        "algorithm": repr(asked.algorithm),
+        **numerics,
         "jitter": 0.0,
-        "noise_variance": algorithm.noise_variance,
+        "noise_variance": asked.algorithm.noise_variance,
         "inputs": digest_of(task.inputs),
         "targets": digest_of(task.targets),
         "test_inputs": digest_of(task.test_inputs),

@@ -2,6 +2,7 @@ r"""One eigendecomposition of the kernel of the training samples, which serves a
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -11,7 +12,16 @@ from jaxtyping import Float
 
 from scalewise._threads import blas_threads_for
 
-__all__ = ["Spectrum", "refuse_singular", "spectrum", "untaught"]
+__all__ = [
+    "Spectrum",
+    "refuse_singular",
+    "spectrum",
+    "tell_of_kernel_error",
+    "untaught",
+]
+
+KERNEL_ERROR = 1e-12  # relative to the variances: the tolerance of series and quadratures
+_TOLD = 1e-6  # from here on a user is told
 
 _MOST = 32766  # samples: beyond, LAPACK counts its workspace with too short a number
 _WRONG = 1e-6  # relative to the largest eigenvalue: a kernel as negative as this is not one
@@ -41,7 +51,13 @@ class Spectrum:
     @property
     def condition(self) -> float:
         """The largest eigenvalue over the smallest; infinite below full rank."""
-        return float(self.h[-1] / self.h[0]) if self.h[0] else float("inf")
+        return self.with_diagonal(0.0)[0]
+
+    def with_diagonal(self, added: float) -> tuple[float, int]:
+        """Condition and rank of the matrix with a number added to its diagonal, as noise or ridge do."""
+        low, high = self.h[0] + added, self.h[-1] + added
+        condition = float(high / low) if low else float("inf")
+        return condition, len(self.h) if added else self.rank
 
 
 def spectrum(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
@@ -58,11 +74,10 @@ def spectrum(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
         raise ValueError(
             f"The {name} must be square, of 1 to {_MOST} samples; got shape {H.shape}."
         )
-    largest = np.abs(H).max()
-    if np.abs(H - H.T).max() > 1e-8 * largest:
+    if np.abs(H - H.T).max() > 1e-8 * np.abs(H).max():
         raise ValueError(f"The {name} must be symmetric; it is not.")
     with blas_threads_for(H.size):
-        h, U = scipy.linalg.eigh(H)
+        h, U = scipy.linalg.eigh(H, check_finite=False)
     if h[0] < -_WRONG * h[-1] or h[-1] <= 0:
         raise ValueError(
             f"The {name} must be positive semidefinite and not 0; its eigenvalues go from "
@@ -70,6 +85,23 @@ def spectrum(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
         )
     tolerance = max(len(H) * np.finfo(float).eps * h[-1], -h[0])
     return Spectrum(np.where(h > tolerance, h, 0.0), U, float(tolerance))
+
+
+def tell_of_kernel_error(condition: float) -> float:
+    """What the kernels' own error may make of the outputs, relative to them; a warning if it is much.
+
+    Args:
+        condition: The factor by which a relative error of the kernel that learns may grow.
+    """
+    error = KERNEL_ERROR * condition
+    if error > _TOLD:
+        warnings.warn(
+            f"Kernels are computed to {KERNEL_ERROR:g}, and this training may make a relative error of {error:.1e} "
+            "of it in the outputs, as the kernel of the training samples is ill-conditioned. Stop training "
+            "earlier, or give a ridge or `noise_variance`, if that is too much.",
+            stacklevel=5,
+        )
+    return error
 
 
 def untaught(found: Spectrum, y: Float[np.ndarray, "sample output"]) -> bool:

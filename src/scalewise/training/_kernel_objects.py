@@ -1,0 +1,201 @@
+"""Kernels of networks of infinite width as objects, for programs that have Gaussian processes of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._checked import checked
+from scalewise.networks._network import AnyNetwork, Network
+from scalewise.theory import predict
+
+__all__ = ["NetworkKernel", "kernel_of"]
+
+Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
+Kind = Literal["kernel", "ntk"]
+
+
+@dataclass(frozen=True)
+class NetworkKernel:
+    """The kernel of the outputs of a network, as a function of inputs.
+
+    Args:
+        net: The network; its widths play no part.
+        kind: ``"kernel"`` or ``"ntk"``.
+    """
+
+    net: Network
+    kind: Kind = "kernel"
+
+    def __call__(self, X: Inputs, Y: Inputs | None = None) -> Float[np.ndarray, "sample other"]:
+        """Between inputs, or of one set with itself.
+
+        Args:
+            X: (samples, features).
+            Y: (others, features).
+        """
+        X = np.asarray(X, dtype=np.float64)
+        both = X if Y is None else np.concatenate([X, np.asarray(Y, dtype=np.float64)])
+        # Repeated inputs have the same entries to the last bit.
+        different, places = np.unique(both + 0.0, axis=0, return_inverse=True)
+        found = predict(self.net, different, observables=[self.kind], layers=self.net.depth)
+        columns = places if Y is None else places[len(X) :]
+        return found[self.kind].values[0][np.ix_(places[: len(X)], columns)]
+
+    def diag(self, X: Inputs) -> Float[np.ndarray, " sample"]:
+        """Of each input with itself."""
+        X = np.asarray(X, dtype=np.float64)
+        blocks = (X[start : start + 256] for start in range(0, len(X), 256))
+        return np.concatenate([np.diag(self(block)) for block in blocks])
+
+    def pairs(
+        self, X: Float[np.ndarray, "*lead feature"], Y: Float[np.ndarray, "*lead feature"]
+    ) -> Float[np.ndarray, "*lead"]:
+        """Of each input of one array with that in the same place of another."""
+        a, b = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
+        rows, at = np.unique(np.concatenate([a, b]) + 0.0, axis=0, return_inverse=True)
+        return self(rows)[at[: len(a)], at[len(a) :]].reshape(np.shape(X)[:-1])
+
+    def for_sklearn(self) -> Any:
+        """A `sklearn.gaussian_process.kernels.Kernel`, to be added to and multiplied with others.
+
+        Raises:
+            ImportError: If scikit-learn is not installed.
+        """
+        return _sklearn_class()(self.net, self.kind)
+
+    def for_tinygp(self) -> Any:
+        """A `tinygp.kernels.Kernel`; float64 where JAX has it, and called back from what JAX has compiled.
+
+        Raises:
+            ImportError: If tinygp is not installed.
+        """
+        return _tinygp_class()(self)
+
+    def for_gpytorch(self) -> Any:
+        """A `gpytorch.kernels.Kernel`; without derivatives by the inputs.
+
+        Raises:
+            ImportError: If GPyTorch is not installed.
+        """
+        return _gpytorch_class()(self)
+
+
+@checked
+def kernel_of(net: AnyNetwork, *, kind: Kind = "kernel") -> NetworkKernel:
+    """The kernel of a network of infinite width as an object, for any activation.
+
+    Args:
+        net: The network; its widths play no part.
+        kind: ``"kernel"``, the covariance of its outputs before training, or ``"ntk"``.
+
+    Returns:
+        A function of inputs; its methods `for_sklearn`, `for_tinygp` and `for_gpytorch` give what those programs
+        take for a kernel.
+
+    Source: PDLT (4.118), (9.5), (10.137), (10.141).
+
+    Example:
+        >>> import scalewise as sw
+        >>> from scalewise.training import kernel_of
+        >>> k = kernel_of(sw.MLP(2, 10, "relu", input_dim=2, output_dim=1, C_W=2.0))
+        >>> k([[1.0, 0.0]], [[2.0, 0.0]])
+        array([[2.]])
+    """
+    return NetworkKernel(net, kind)
+
+
+def _module(name: str, program: str) -> ModuleType:
+    """A module of a program that nothing here needs, but for whoever has it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"A kernel for {program} needs {program}, which is not installed. Install it with "
+            f"`pip install {program}`."
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def _sklearn_class() -> type:
+    base = _module("sklearn.gaussian_process.kernels", "scikit-learn").Kernel
+
+    class KernelOfNetwork(base):  # pyright: ignore
+        def __init__(self, net: Network, kind: Kind = "kernel") -> None:
+            self.net, self.kind = net, kind
+
+        def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+            K = NetworkKernel(self.net, self.kind)(X, Y)
+            return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+        def diag(self, X: Any) -> np.ndarray:
+            return NetworkKernel(self.net, self.kind).diag(X)
+
+        def is_stationary(self) -> bool:
+            return False
+
+        def __repr__(self) -> str:
+            return f"{self.kind} of {self.net}"
+
+    return KernelOfNetwork
+
+
+@lru_cache(maxsize=1)
+def _tinygp_class() -> type:
+    base = _module("tinygp", "tinygp").kernels.Kernel
+    jax = _module("jax", "jax")
+
+    class KernelOfNetwork(base):  # pyright: ignore
+        own: NetworkKernel = field(metadata={"static": True})  # not an array to JAX
+
+        def evaluate(self, X1: Any, X2: Any) -> Any:
+            a, b = jax.numpy.broadcast_arrays(X1, X2)
+            return jax.pure_callback(
+                lambda x, y: self.own.pairs(x, y).astype(a.dtype),
+                jax.ShapeDtypeStruct(a.shape[:-1], a.dtype),
+                a,
+                b,
+                vmap_method="broadcast_all",
+            )
+
+        def __call__(self, X1: Any, X2: Any = None) -> Any:
+            shape = (len(X1),) if X2 is None else (len(X1), len(X2))
+            call = self.own.diag if X2 is None else self.own
+            given = (X1,) if X2 is None else (X1, X2)
+            dtype = jax.numpy.asarray(X1).dtype
+            return jax.pure_callback(
+                lambda *x: call(*x).astype(dtype), jax.ShapeDtypeStruct(shape, dtype), *given
+            )
+
+    return KernelOfNetwork
+
+
+@lru_cache(maxsize=1)
+def _gpytorch_class() -> type:
+    base = _module("gpytorch", "gpytorch").kernels.Kernel
+    torch = _module("torch", "torch")
+
+    class KernelOfNetwork(base):  # pyright: ignore
+        def __init__(self, own: NetworkKernel) -> None:
+            super().__init__()
+            self.own = own
+
+        def forward(self, x1: Any, x2: Any, diag: bool = False, **_: Any) -> Any:
+            a, b = (x.detach().double().numpy(force=True) for x in (x1, x2))
+            if diag:
+                found = self.own.pairs(a, b)
+            else:
+                lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+                a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
+                found = np.empty((*lead, a.shape[-2], b.shape[-2]))
+                for place in np.ndindex(*lead):
+                    found[place] = self.own(a[place], b[place])
+            return torch.as_tensor(found, dtype=x1.dtype, device=x1.device)
+
+    return KernelOfNetwork

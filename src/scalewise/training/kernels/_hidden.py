@@ -1,0 +1,64 @@
+"""How the first step of gradient descent moves the last hidden layer, at order 1/n."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._checked import checked
+from scalewise.gaussian import pair_moment, single_moment
+from scalewise.networks._network import AnyNetwork
+from scalewise.tasks import Task
+from scalewise.theory import predict
+
+__all__ = ["HiddenUpdate", "hidden_update"]
+
+
+class HiddenUpdate(NamedTuple):
+    r"""Coefficients of $1/n_{L-1}$ for a neuron of the last hidden layer, per unit of the rate.
+
+    Args:
+        mean: $n\,\mathbb E[dz^{(L-1)}_{j;\delta}]/\eta$, training samples first.
+        second_moment: $n\,\mathbb E[dz_{j;\delta_1}dz_{j;\delta_2}]/\eta^2$; of order $1/n^2$ between neurons.
+    """
+
+    mean: Float[np.ndarray, " sample"]
+    second_moment: Float[np.ndarray, "sample sample_1"]
+
+
+@checked
+def hidden_update(net: AnyNetwork, task: Task) -> HiddenUpdate:
+    r"""The mean and the second moment of the first step, by the sum of half squares.
+
+    $$\mathbb E[dz_{j;\delta}]=-\eta\frac{n_LC_W}{n_{L-1}}\sum\Theta^{(L-1)}_{\delta\tilde\alpha}
+      \langle\sigma_{\tilde\alpha}\sigma'_{\tilde\alpha}\rangle,\qquad
+      \mathbb E[dz_{j;\delta_1}dz_{j;\delta_2}]=\eta^2\frac{C_W}{n_{L-1}}\sum\Theta_{\delta_1\tilde\alpha_1}
+      \Theta_{\delta_2\tilde\alpha_2}\langle\sigma'_{\tilde\alpha_1}\sigma'_{\tilde\alpha_2}\rangle
+      \Big[n_LK^{(L)}_{\tilde\alpha_1\tilde\alpha_2}+\sum_iy_{i;\tilde\alpha_1}y_{i;\tilde\alpha_2}\Big].$$
+
+    Args:
+        net: The network, of at least two layers.
+        task: Training samples with targets, and test samples.
+
+    Returns:
+        Coefficients of the leading order: the mean of odd activations is 0 at this order.
+
+    Raises:
+        ValueError: If there is no hidden layer, or inputs do not fit.
+
+    Source: PDLT (10.7)-(10.12), where the mean of the squared error is derived.
+    """
+    if net.depth < 2:
+        raise ValueError("`net` must have a hidden layer; got depth 1.")
+    L, n, y = net.depth, len(task.inputs), task.targets
+    found = predict(net, task.all_inputs, observables=["kernel", "ntk"], layers=[L - 1, L])
+    K, Theta = found.kernel.values[0][:n, :n], found.ntk.values[0][:, :n]
+    d = np.diag(K)
+    slope = single_moment(net.activation, d, (0, 1)).value
+    slopes = pair_moment(net.activation, d[:, None], d, K, (1,), (1,)).value
+    outputs, C_W = y.shape[1], net.C_W[-1]
+    errors = outputs * found.kernel.values[1][:n, :n] + y @ y.T
+    mean = -outputs * C_W * Theta @ slope
+    return HiddenUpdate(mean, C_W * Theta @ (slopes * errors) @ Theta.T)

@@ -1,0 +1,150 @@
+r"""Linear models $z_i=\sum_jW_{ij}\phi_j(x)$, and the same predictions by kernels $k=\phi\cdot\phi$."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from scalewise._checked import NotNegative, Positive, checked
+from scalewise.networks._network import AnyNetwork
+from scalewise.training._given import MLPWeights, layers_of
+from scalewise.training._spectrum import refuse_singular, spectrum, untaught
+
+__all__ = [
+    "feature_kernel",
+    "fit_features",
+    "gaussian_kernel",
+    "kernel_machine",
+    "last_layer_features",
+]
+
+Features = Annotated[Any, Float[np.ndarray, "sample feature"]]
+Others = Annotated[Any, Float[np.ndarray, "other feature"]]
+Targets = Annotated[Any, Float[np.ndarray, "sample output"]]
+
+
+@checked
+def fit_features(
+    features: Features, targets: Targets, *, ridge: NotNegative = 0.0
+) -> Float[np.ndarray, "output feature"]:
+    r"""The weights that minimise $\frac12\sum(W\phi-y)^2+a\sum W^2$.
+
+    $$W^\star=y^T\phi\,M^{-1},\qquad M=2a+\phi^T\phi.$$
+
+    Args:
+        features: $\phi$ (sample, feature); a column of ones for a bias.
+        targets: $y$ (sample, output).
+        ridge: $a\ge0$; at 0, of all that minimise the loss those of smallest norm, the limit $a\to0^+$.
+
+    Raises:
+        ValueError: If there is not a target for each sample.
+
+    Source: PDLT (10.118)-(10.124).
+
+    Example:
+        >>> from scalewise.training.kernels import fit_features
+        >>> fit_features([[1.0, 0.0], [1.0, 1.0]], [[1.0], [3.0]]).round(12)
+        array([[1., 2.]])
+    """
+    if len(features) != len(targets):
+        raise ValueError(
+            f"`targets` must have a row for each of {len(features)} samples; got {len(targets)}."
+        )
+    if not ridge:
+        return scipy.linalg.lstsq(features, targets)[0].T
+    M = features.T @ features + 2 * ridge * np.eye(features.shape[1])
+    return scipy.linalg.solve(M, features.T @ targets, assume_a="pos").T
+
+
+@checked
+def feature_kernel(
+    features: Features,
+    others: Others,
+    *,
+    weights: Annotated[Any, Float[np.ndarray, "a b"]] | None = None,
+) -> Float[np.ndarray, "sample other"]:
+    r"""$k_{\delta_1\delta_2}=\sum c_{jk}\phi_j(x_1)\phi_k(x_2)$.
+
+    Args:
+        features: $\phi$ (sample, feature).
+        others: The same of other samples.
+        weights: $c$, symmetric and positive semidefinite; the identity by default.
+
+    Source: PDLT (10.127), (10.128), (10.136).
+    """
+    return features @ others.T if weights is None else features @ weights @ others.T
+
+
+@checked
+def gaussian_kernel(
+    x: Features, others: Others, *, length: Positive = 1.0
+) -> Float[np.ndarray, "sample other"]:
+    r"""$\exp\{-|x_1-x_2|^2/2\sigma^2\}$, of infinitely many features.
+
+    Args:
+        x: Inputs (sample, feature).
+        others: Other inputs.
+        length: $\sigma$, in units of inputs.
+
+    Source: PDLT (10.133).
+    """
+    apart = ((x[:, None] - others) ** 2).sum(axis=-1)
+    return np.exp(-apart / (2 * length**2))
+
+
+@checked
+def kernel_machine(
+    kernel: Annotated[Any, Float[np.ndarray, "sample sample_1"]],
+    kernel_of_tests: Annotated[Any, Float[np.ndarray, "test sample"]],
+    targets: Targets,
+    *,
+    ridge: NotNegative = 0.0,
+) -> Float[np.ndarray, "test output"]:
+    r"""What a linear model predicts, without its weights, $k_{\dot\beta\tilde\alpha}(\tilde k+2a)^{-1}y$.
+
+    Args:
+        kernel: $\tilde k$ of the training samples.
+        kernel_of_tests: $k_{\dot\beta\tilde\alpha}$.
+        targets: $y$ (sample, output).
+        ridge: $a\ge0$ of the weights of features.
+
+    Raises:
+        ValueError: If the kernel is not one, or without a ridge singular where targets need it.
+
+    Source: PDLT (10.131), (10.132), (10.125).
+
+    Example:
+        >>> from scalewise.training.kernels import kernel_machine
+        >>> kernel_machine([[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5]], [[1.0], [3.0]])
+        array([[2.]])
+    """
+    found = spectrum(kernel, "kernel of the training samples")
+    h = found.h + 2 * ridge
+    if not h[0] and untaught(found, targets):
+        refuse_singular(kernel, targets, found.rank, "give a `ridge`")
+    inverse = np.where(h > 0, 1 / np.where(h > 0, h, 1.0), 0.0)
+    return kernel_of_tests @ (found.U @ (inverse[:, None] * (found.U.T @ targets)))
+
+
+@checked
+def last_layer_features(
+    net: AnyNetwork, weights: MLPWeights, x: Annotated[Any, Float[np.ndarray, "sample input"]]
+) -> Float[np.ndarray, "sample feature"]:
+    r"""The random features of a network, of which its last layer is a linear model.
+
+    $\hat\phi_0=\sqrt{C_b}$ and $\hat\phi_j=\sqrt{C_W/n_{L-1}}\,\sigma^{(L-1)}_j$, so that the kernel of these
+    features is the network's $\widehat G^{(L)}$ and its mean, at infinite width, $K^{(L)}$.
+
+    Args:
+        net: The network.
+        weights: Of one network, as `nets.init_weights` gives them.
+        x: Inputs (sample, input).
+
+    Source: PDLT (10.134), (10.135), (10.137), where the text prints C_W/n_L for C_W/n_{L-1}.
+    """
+    sigma = layers_of(net, weights, x).entering[-1]
+    scale = np.sqrt(net.C_W[-1] / net.widths[-2])
+    return np.column_stack([np.full(len(sigma), np.sqrt(net.C_b[-1])), scale * sigma])

@@ -1,0 +1,5 @@
+"""Any loss at infinite width: networks drawn as Gaussian processes, each trained by its constant kernel."""
+
+from scalewise.training.losses._calibration import Reliability, reliability
+
+__all__ = ["Reliability", "reliability"]

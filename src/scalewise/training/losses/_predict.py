@@ -1,0 +1,153 @@
+"""Mean, covariance, probabilities and errors of networks that any loss has trained, with error bars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._words import refuse_name
+from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._asked import Arrays, Asked, Found
+from scalewise.training.losses._dynamics import coefficients, stops
+from scalewise.training.losses._outcomes import LOSS_OUTCOMES
+from scalewise.training.losses._prior import REPLICAS, Start, start
+
+__all__ = ["by_any_loss", "wanted_of", "wrong"]
+
+_TWINS = 16  # outputs on test samples drawn for each network, where the whole law counts
+Outputs = Float[np.ndarray, "time draw sample output"]
+
+
+def wanted_of(
+    names: Sequence[str] | str | None, asked: Asked
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What a call computes, and of the rest why not.
+
+    Raises:
+        ValueError: If the algorithm has no time, a name does not exist, or what is named cannot be had.
+    """
+    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
+        raise ValueError(
+            f"`algorithm` must be GradientFlow or GradientDescent for the loss {asked.task.loss.name!r}; "
+            f"{type(asked.algorithm).__name__} is known for the squared error alone."
+        )
+    every = names is None or names == "all"
+    named = [names] if isinstance(names, str) else list(names or ())
+    if every:
+        named = list(LOSS_OUTCOMES)
+    why = {name: row.obstacle(asked) for name, row in LOSS_OUTCOMES.items()}
+    for name in () if every else named:
+        if name not in LOSS_OUTCOMES:
+            refuse_name("observables", name, LOSS_OUTCOMES)
+        if why[name]:
+            raise ValueError(f"`observables` cannot hold {name!r} here, because {why[name]}.")
+    left_out = {name: why[name] for name in named if why[name]}
+    return tuple(n for n in LOSS_OUTCOMES if n in named and not why[n]), left_out
+
+
+def by_any_loss(
+    asked: Asked,
+    names: Sequence[str],
+    K: Float[np.ndarray, "all all"],
+    Theta: Float[np.ndarray, "all all"],
+    *,
+    draws: int,
+    seed: int,
+) -> Found:
+    """All outcomes that are named, with a time axis if times were asked for.
+
+    Args:
+        asked: The call.
+        names: Of outcomes.
+        K: Kernel of training samples, then test samples.
+        Theta: NTK of the same.
+        draws: How many networks at least.
+        seed: Of their initial outputs.
+
+    Raises:
+        ValueError: If training has no end, or diverges.
+    """
+    task, algorithm = asked.task, asked.algorithm
+    assert isinstance(algorithm, GradientFlow | GradientDescent)
+    times = stops(algorithm, task.loss.name, asked.times)
+    count = len(task.inputs)
+    begin = start(K, count, task.targets.shape[1], draws, seed)
+    c = coefficients(begin.z, Theta[:count, :count], task.targets, task.loss, algorithm, times)
+    values: Arrays = {}
+    errors: Arrays = {}
+    for at, of in (("test", _of_tests), ("train", _of_samples)):
+        if not any(at in LOSS_OUTCOMES[name].dims for name in names):
+            continue
+        f = begin.g if at == "test" else begin.z
+        moved = f + np.matmul(Theta[count:, :count] if at == "test" else Theta[:count, :count], c)
+        for name, replicas in of(asked, names, begin, moved, seed).items():
+            values[name] = replicas.mean(axis=0)
+            errors[name] = replicas.std(axis=0, ddof=1) / math.sqrt(REPLICAS)
+    if asked.times is None:
+        values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
+    attributes = {"draws": len(begin.z), "seed": seed, "loss": task.loss.name}
+    return Found(
+        {name: values[name] for name in names},
+        {name: errors[name] for name in names},
+        {},
+        attributes,
+    )
+
+
+def _split(found: np.ndarray) -> np.ndarray:
+    """Of (time, draw, ...) the replicas: (replica, time, draw, ...)."""
+    time, draw, *rest = found.shape
+    return np.moveaxis(found.reshape(time, REPLICAS, draw // REPLICAS, *rest), 1, 0)
+
+
+def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed: int) -> Arrays:
+    """Outcomes on test samples, replica by replica."""
+    wanted, loss = asked.task.test_targets, asked.task.loss
+    found = {"output_mean": np.swapaxes(_split(g).mean(axis=2), -1, -2)}
+    off = _split(g - g.mean(axis=1, keepdims=True))
+    size = off.shape[2]
+    own = np.diag(begin.S)
+    if "output_covariance" in names:
+        square = np.einsum("rtmbi,rtmcj->rtijbc", off, off, optimize=True) / size
+        found["output_covariance"] = square + np.eye(g.shape[-1])[:, :, None, None] * begin.S
+    if "variance" in names:
+        found["variance"] = np.swapaxes((off**2).mean(axis=2), -1, -2) + np.maximum(own, 0.0)
+    law = {"class_probability", "test_loss", "test_error"} & set(names)
+    sums: Arrays = {}
+    rng, noise = np.random.default_rng((seed, 1)), np.zeros(g.shape[1:])
+    root = np.sqrt(np.maximum(own, 0.0))[:, None]
+    for turn in range(_TWINS if law else 0):
+        noise = rng.standard_normal(g.shape[1:]) * root if turn % 2 == 0 else -noise
+        z = g + noise
+        seen: Arrays = {}
+        if "class_probability" in law:
+            assert loss.probabilities is not None
+            seen["class_probability"] = np.swapaxes(loss.probabilities(z), -1, -2)
+        if wanted is not None and "test_loss" in law:
+            seen["test_loss"] = loss.values(z, wanted)
+        if wanted is not None and "test_error" in law:
+            seen["test_error"] = wrong(z, wanted)
+        for name, value in seen.items():
+            sums[name] = sums.get(name, 0.0) + _split(value).mean(axis=2) / _TWINS
+    return {name: value for name, value in (found | sums).items() if name in names}
+
+
+def _of_samples(asked: Asked, names: Sequence[str], begin: Start, f: Outputs, seed: int) -> Arrays:
+    """Outcomes on the training samples, replica by replica."""
+    off = _split(f - f.mean(axis=1, keepdims=True))
+    found = {
+        "train_mean": np.swapaxes(_split(f).mean(axis=2), -1, -2),
+        "train_variance": np.swapaxes((off**2).mean(axis=2), -1, -2),
+        "train_loss": _split(asked.task.loss.values(f, asked.task.targets)).mean(axis=2),
+    }
+    return {name: value for name, value in found.items() if name in names}
+
+
+def wrong(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Whether outputs (..., sample, output) put each sample into another class than its target."""
+    if y.shape[1] == 1:
+        return (z[..., 0] * y[:, 0] < 0).astype(float)
+    return (z.argmax(axis=-1) != y.argmax(axis=-1)).astype(float)

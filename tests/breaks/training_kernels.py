@@ -1,0 +1,136 @@
+"""Breaks of what is learned at infinite width: one factorisation, any loss."""
+
+from breaks import row
+
+NUMERICS = "tests/training/test_numerics.py"
+LOSSES = "tests/training/test_losses.py"
+GIVEN = "tests/training/test_given.py"
+REAL = "tests/training/test_real_networks.py"
+
+of_cholesky = row("training/_cholesky.py", NUMERICS)
+of_spectrum = row("training/_spectrum.py", NUMERICS)
+of_dynamics = row("training/losses/_dynamics.py", LOSSES)
+of_prior = row("training/losses/_prior.py", LOSSES)
+of_losses = row("training/losses/_predict.py", (LOSSES, REAL))
+of_given = row("training/_given.py", GIVEN)
+of_jax = row("jax/_tangents.py", GIVEN)
+of_torch = row("torch/_tangents.py", GIVEN)
+of_objects = row("training/_kernel_objects.py", "tests/training/test_kernel_objects.py")
+PIECES = "tests/training/test_kernel_pieces.py"
+of_linear = row("training/kernels/_linear_models.py", PIECES)
+of_steps = row("training/kernels/_steps.py", PIECES)
+of_hidden = row("training/kernels/_hidden.py", PIECES)
+of_priors = row("training/kernels/_priors.py", PIECES)
+of_star = row("training/kernels/_star_polation.py", PIECES)
+of_calibration = row("training/losses/_calibration.py", LOSSES)
+of_names = row("tasks/_losses.py", LOSSES)
+
+MUTANTS = (
+    of_cholesky("evidence: pivots not squared", "np.diag(self.L) ** 2)", "np.diag(self.L))"),
+    of_cholesky(
+        "posterior: sure of what it saw with noise", "spread = K_BB - w.T @ w", "spread = K_BB"
+    ),
+    of_cholesky("posterior: a target not met", "y[known[again]].T", "0.0"),
+    of_cholesky("noise: not on the diagonal", "+= noise_variance", "+= 0.0"),
+    of_cholesky(
+        "condition: smallest not inverted", "smallest = 1 / _extreme", "smallest = _extreme"
+    ),
+    of_cholesky("condition: one step of Lanczos", "_STEPS = 6", "_STEPS = 1"),
+    of_spectrum("condition: without what noise adds", "self.h[0] + added", "self.h[0]"),
+    of_spectrum("warning: never", "if error > _TOLD", "if error > 1e300"),
+    of_dynamics("loss: mean for sum", "* (len(y) / slow)", "/ slow"),
+    of_dynamics("units: ridge not converted", "algorithm.ridge / slow * c", "algorithm.ridge * c"),
+    of_dynamics("rate: of None, without units", "0.8 * slow / (np", "0.8 / (np"),
+    of_dynamics("momentum: forgotten", "v = momentum * v - rate", "v = -rate"),
+    of_dynamics("schedule: one rate", "float(rates[step])", "float(rates[0])"),
+    of_dynamics("times: sorted", "done.y.T[places]", "done.y.T"),
+    of_dynamics("steps: one late", "found[times == step] = c", "found[times == step + 1] = c"),
+    of_prior("prior: variances for roots", "root = np.sqrt(found.h[some])", "root = found.h[some]"),
+    of_prior("prior: tests do not share", "w.T @ w)", "0 * w.T @ w)"),
+    of_losses(
+        "tests: what nobody read, dropped", "[:, :, None, None] * begin.S", "[:, :, None, None] * 0"
+    ),
+    of_losses("tests: variance without it", "+ np.maximum(own, 0.0)", "+ 0 * own"),
+    of_losses("tests: law without it", "z = g + noise", "z = g"),
+    of_losses(
+        "tests: kernel of training samples",
+        "Theta[count:, :count] if",
+        "Theta[:count, :count][: len(Theta) - count] if",
+    ),
+    of_losses("errors: not of a mean", "/ math.sqrt(REPLICAS)", "* math.sqrt(REPLICAS)"),
+    of_dynamics("end: for ever", "if np.isinf(found).any()", "if False"),
+    of_losses(
+        "wrong class: ties of signs", "(z[..., 0] * y[:, 0] < 0)", "(z[..., 0] * y[:, 0] > 0)"
+    ),
+    of_calibration("reliability: bins not weighted", "(count[some] * np.abs", "(np.abs"),
+    of_calibration("reliability: confidence of class 0", "sure = p.max(axis=1)", "sure = p[:, 0]"),
+    of_names(
+        "logistic: probability of the class -1", "np.logaddexp(0.0, -f)),", "np.logaddexp(0.0, f)),"
+    ),
+    of_given("given: rate of biases alone", "net.lambda_W[layer] / n[layer] * seen", "0 * seen"),
+    of_given(
+        "given: rates without the width", "net.lambda_W[layer] / n[layer]", "net.lambda_W[layer]"
+    ),
+    of_given(
+        "given: slopes of the layer above",
+        "np.repeat(slopes[layer - 1]",
+        "np.repeat(slopes[layer - 2]",
+    ),
+    of_given(
+        "given: outputs apart",
+        "return Tangents(z, H.transpose(0, 2, 1, 3))",
+        "return Tangents(z, H.transpose(0, 2, 1, 3) * np.eye(outputs))",
+    ),
+    of_given("given: starts at 0", "z.reshape(-1)[:count] - y", "0 * z.reshape(-1)[:count] - y"),
+    of_given("given: loss of another network", "return z + (c @", "return 0 * z + (c @"),
+    of_given("given: bias turned", "np.swapaxes(unseen - task", "np.swapaxes(-unseen + task"),
+    of_jax(
+        "tangents: rates squared",
+        "scaled.reshape(z.size, -1) @ J.reshape",
+        "scaled.reshape(z.size, -1) @ scaled.reshape",
+    ),
+    of_torch("tangents: rates for roots", "np.sqrt(given.get(name, 1.0))", "given.get(name, 1.0)"),
+    of_objects(
+        "objects: columns of the first inputs", "places[len(X) :]", "places[: len(both) - len(X)]"
+    ),
+    of_objects(
+        "objects: pairs turned", "[at[: len(a)], at[len(a) :]]", "[at[: len(a)], at[: len(a)]]"
+    ),
+    of_objects(
+        "objects: kind forgotten",
+        "NetworkKernel(self.net, self.kind)(X, Y)",
+        "NetworkKernel(self.net)(X, Y)",
+    ),
+    of_linear("linear: ridge of the text without 2", "+ 2 * ridge * np.eye", "+ ridge * np.eye"),
+    of_linear("linear: dual ridge without 2", "h = found.h + 2 * ridge", "h = found.h + ridge"),
+    of_linear(
+        "linear: weights of features", "features @ weights @ others.T", "features @ others.T"
+    ),
+    of_linear("linear: width of a Gaussian", "(2 * length**2)", "length**2"),
+    of_linear(
+        "linear: n_L as printed", "net.widths[-2])\n    return", "net.widths[-1])\n    return"
+    ),
+    of_steps("steps: not divided by the width", "/ net.widths[layer] * back.T", "* back.T"),
+    of_steps(
+        "steps: slopes forgotten", "* found.slopes[layer - 1]\n    return Step", "\n    return Step"
+    ),
+    of_steps("leap: away from the targets", "(z - targets).ravel()", "(targets - z).ravel()"),
+    of_steps("loss: without its half", "float(0.5 * (error", "float((error"),
+    of_steps("decay: of weights as of biases", "weight_decay * net", "bias_decay * net"),
+    of_steps("decay: not carried up", "(R * found.slopes[layer - 1]) @ W.T if", "0 * R @ W.T if"),
+    of_hidden("hidden: mean for one output", "-outputs * C_W * Theta", "-C_W * Theta"),
+    of_hidden("hidden: targets forgotten", "+ y @ y.T", "+ 0 * y @ y.T"),
+    of_hidden(
+        "hidden: kernel of the layer below",
+        "found.kernel.values[1][:n, :n]",
+        "found.kernel.values[0][:n, :n]",
+    ),
+    of_priors(
+        "rates: all layers", "still = (0.0,) * (net.depth - 1)", "still = (1.0,) * (net.depth - 1)"
+    ),
+    of_priors("decay of a prior: not by the width", "np.array(net.widths[:-1]) / (2", "1.0 / (2"),
+    of_star(
+        "star-polation: four times, as printed", "- t * (1 - t) * bent", "- 4 * t * (1 - t) * bent"
+    ),
+    of_star("star-polation: bent the other way", "- t * (1 - t) * bent", "+ t * (1 - t) * bent"),
+)
