@@ -81,8 +81,8 @@ def predict_training(
     $$m_{i;\dot\beta}=\sum R_{\dot\beta\tilde\alpha}y_{i;\tilde\alpha},\qquad
       {\rm Cov}=K-RK-KR^T+RKR^T,\qquad R=\Theta_{\mathcal{BA}}\,g(\tilde\Theta),$$
 
-    with $g(h)=(1-e^{-ht})/h$ for gradient flow, $(1-(1-\eta h)^t)/h$ for gradient descent, $1/h$ at the end.
-    What is named ``..._nlo`` is the coefficient of $1/n_{L-1}$, with the ratios of the network's widths.
+    with $g(h)=(1-e^{-ht})/h$ for gradient flow, $(1-(1-\eta h)^t)/h$ for gradient descent, $1/h$ at the end. What
+    is named ``..._nlo`` is the coefficient of $1/n_{L-1}$, with the ratios of the network's widths.
 
     Args:
         net: The network; at leading order its widths play no part.
@@ -116,9 +116,9 @@ def predict_training(
         outputs too), ``variance_nlo``, ``test_loss_nlo``, ``ntk_change_nlo``, ``alignment_nlo``,
         ``learning_parameter``, which over the width is the small parameter of training, and of Bayes
         ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
-        Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and ``rank`` of the
-        kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training may make of the
-        1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
+        Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and
+        ``rank`` of the kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training
+        may make of the 1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
         ``noise_variance``, ``rate`` and ``maximal_rate``, and what was left out and why.
 
     Raises:

@@ -11,7 +11,7 @@ $$\dot c=-\frac{\partial\mathcal L}{\partial z_{\mathcal A}}-\rho c,\qquad
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
@@ -87,7 +87,7 @@ def stops(
     if isinstance(algorithm, GradientFlow):
         end = float(algorithm.time)
     else:
-        if isinstance(algorithm.rate, Sequence):
+        if isinstance(algorithm.rate, tuple):
             most = len(algorithm.rate)
         end = float(most if algorithm.steps is None else algorithm.steps)
     found = np.array([end]) if times is None else times
@@ -108,14 +108,13 @@ def stops(
 
 
 def _rates(algorithm: GradientDescent, Theta: np.ndarray, slow: float) -> Callable[[int], float]:
-    if isinstance(algorithm.rate, Sequence):
-        rates = [float(rate) for rate in algorithm.rate]
-        return lambda step: rates[step]
-    if algorithm.rate is not None:
-        known = float(algorithm.rate)
-        return lambda _: known
-    safe = 0.8 * slow / (float(np.linalg.eigvalsh(Theta)[-1]) + algorithm.ridge)
-    return lambda _: safe
+    if isinstance(algorithm.rate, tuple):
+        rates = algorithm.rate
+        return lambda step: float(rates[step])
+    rate = algorithm.rate
+    if rate is None:
+        rate = 0.8 * slow / (np.linalg.eigvalsh(Theta)[-1] + algorithm.ridge)
+    return lambda _: float(rate)
 
 
 def _flow(

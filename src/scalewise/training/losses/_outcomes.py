@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Asked
 from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training.cavity._correction import cavity_obstacle
 
 __all__ = ["LOSS_OUTCOMES"]
 
@@ -28,6 +30,26 @@ def _row(name: str, meaning: str, over: tuple[str, ...] = (), units: str = "") -
 def _probabilities(asked: Asked) -> str:
     named = asked.task.loss.probabilities is not None
     return "" if named else f"the loss {asked.task.loss.name!r} has no `probabilities`"
+
+
+def _cavity(asked: Asked) -> str:
+    net, algorithm = asked.net, asked.algorithm
+    if not isinstance(algorithm, GradientDescent | GradientFlow):
+        return "it takes gradient descent or flow"
+    if asked.times is not None:
+        return "it is known at the algorithm's own time; give that its `steps` or its `time`"
+    if net.depth > 2:
+        return (
+            f"a network of depth {net.depth} has more than one hidden layer; `training.cavity.cavity_correction` "
+            "gives the part of the last one"
+        )
+    return cavity_obstacle(net, asked.task, algorithm)
+
+
+def _by_cavities(name: str) -> Outcome:
+    """The coefficient of 1/n of the squared error, found without its tensors."""
+    row = OUTCOMES[name]
+    return replace(row, equation="derived", obstacles=(*row.obstacles, _cavity))
 
 
 _EACH, _TRAIN, _LOSS = ("output", "test"), ("output", "train"), "nat, or as the loss"
@@ -53,5 +75,8 @@ _ROWS = (
     _row("train_mean", "Mean output of trained networks on the training samples."),
     _row("train_variance", "Variance of each output on the training samples.", _TRAIN),
     _row("train_loss", "Expected loss of each training sample.", units=_LOSS),
+    _by_cavities("output_mean_nlo"),
+    _by_cavities("output_covariance_nlo"),
+    _by_cavities("variance_nlo"),
 )
 LOSS_OUTCOMES: dict[str, Outcome] = {row.name: row for row in _ROWS}

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from scalewise._words import refuse_name
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found
+from scalewise.training.cavity import cavity_correction
 from scalewise.training.losses._dynamics import coefficients, stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._prior import REPLICAS, Start, start
@@ -35,10 +36,11 @@ def wanted_of(
             f"{type(asked.algorithm).__name__} is known for the squared error alone."
         )
     every = names is None or names == "all"
-    named = [names] if isinstance(names, str) else list(names or ())
-    if every:
-        named = list(LOSS_OUTCOMES)
-    why = {name: row.obstacle(asked) for name, row in LOSS_OUTCOMES.items()}
+    if names is None or names == "all":
+        named = [n for n, row in LOSS_OUTCOMES.items() if names is not None or not row.order]
+    else:
+        named = [names] if isinstance(names, str) else list(names)
+    why = {n: LOSS_OUTCOMES[n].obstacle(asked) for n in named if n in LOSS_OUTCOMES}
     for name in () if every else named:
         if name not in LOSS_OUTCOMES:
             refuse_name("observables", name, LOSS_OUTCOMES)
@@ -88,7 +90,13 @@ def by_any_loss(
             errors[name] = replicas.std(axis=0, ddof=1) / math.sqrt(REPLICAS)
     if asked.times is None:
         values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
+    if beyond := [name for name in names if LOSS_OUTCOMES[name].order]:
+        added = cavity_correction(asked.net, task, algorithm, seed=seed)
+        values |= {name: added[name].values for name in beyond}
+        errors |= {name: added[f"{name}_error"].values for name in beyond}
     attributes = {"draws": len(begin.z), "seed": seed, "loss": task.loss.name}
+    if beyond:
+        attributes["route"] = "cavity"
     return Found(
         {name: values[name] for name in names},
         {name: errors[name] for name in names},
@@ -105,7 +113,7 @@ def _split(found: np.ndarray) -> np.ndarray:
 
 def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed: int) -> Arrays:
     """Outcomes on test samples, replica by replica."""
-    wanted, loss = asked.task.test_targets, asked.task.loss
+    task, loss = asked.task, asked.task.loss
     found = {"output_mean": np.swapaxes(_split(g).mean(axis=2), -1, -2)}
     off = _split(g - g.mean(axis=1, keepdims=True))
     size = off.shape[2]
@@ -126,10 +134,10 @@ def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed
         if "class_probability" in law:
             assert loss.probabilities is not None
             seen["class_probability"] = np.swapaxes(loss.probabilities(z), -1, -2)
-        if wanted is not None and "test_loss" in law:
-            seen["test_loss"] = loss.values(z, wanted)
-        if wanted is not None and "test_error" in law:
-            seen["test_error"] = wrong(z, wanted)
+        if "test_loss" in law:
+            seen["test_loss"] = loss.values(z, task.test_targets)
+        if "test_error" in law:
+            seen["test_error"] = wrong(z, task.test_targets)
         for name, value in seen.items():
             sums[name] = sums.get(name, 0.0) + _split(value).mean(axis=2) / _TWINS
     return {name: value for name, value in (found | sums).items() if name in names}

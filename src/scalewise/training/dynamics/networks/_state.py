@@ -1,0 +1,133 @@
+"""A real network as the theory of its training sees it: measured, not predicted."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scalewise._checked import checked
+from scalewise.nets import Parameters, empirical_ddntk, empirical_dntk, empirical_ntk
+from scalewise.nets._networks import check_parameters, precision, traced
+from scalewise.networks._inputs import check_inputs
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.training.dynamics import NetworkState
+from scalewise.training.nearly_kernel import CubicModel
+
+__all__ = ["features_of", "outputs_of", "state_of"]
+
+LARGEST = 2**28  # bytes of the third derivatives
+
+
+@checked
+def outputs_of(net: WithoutSkips, parameters: Parameters, x: Any) -> np.ndarray:
+    """Outputs of one network, (samples, outputs), float64.
+
+    Args:
+        net: The network.
+        parameters: As `init_weights` gives them.
+        x: (samples, features).
+
+    Raises:
+        ValueError: If the inputs or the parameters do not fit the network.
+
+    Source: PDLT (2.5).
+    """
+    check_parameters(net, parameters)
+    weights, biases = _as_float64(parameters)
+    z = check_inputs(net, x) @ weights[0].T + biases[0]
+    for w, b in zip(weights[1:], biases[1:], strict=True):
+        z = net.activation(z) @ w.T + b
+    return z
+
+
+@checked
+def state_of(net: WithoutSkips, parameters: Parameters, x: Any) -> NetworkState:
+    r"""Outputs, NTK, dNTK and ddNTKs of one network on samples, to rounding.
+
+    Args:
+        net: The network.
+        parameters: As `init_weights` gives them.
+        x: (samples, features), the training samples first.
+
+    Returns:
+        The state on the points (sample, output), (samples x outputs)^4 numbers for each ddNTK.
+
+    Raises:
+        ValueError: If the inputs or the parameters do not fit the network, or its activation has a kink.
+
+    Source: PDLT (11.8), (∞.5), (∞.7).
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.nets import init_weights
+        >>> from scalewise.training.dynamics.networks import state_of
+        >>> net = sw.MLP(2, 5, "tanh", input_dim=3, output_dim=2)
+        >>> state_of(net, init_weights(net), np.eye(3)).dntk.shape
+        (6, 6, 6)
+    """
+    check_parameters(net, parameters)
+    exact = _as_float64(parameters)
+    first, second = empirical_ddntk(net, exact, x)
+    tensors = (empirical_ntk(net, exact, x), empirical_dntk(net, exact, x), first, second)
+    return NetworkState(outputs_of(net, exact, x).reshape(-1), *map(_on_points, tensors))
+
+
+@checked
+def features_of(net: WithoutSkips, parameters: Parameters, x: Any) -> CubicModel:
+    r"""The cubic model that a network is near its parameters: its derivatives are the random features.
+
+    Args:
+        net: A small network: the third derivatives take (points) x (parameters)^3 numbers.
+        parameters: As `init_weights` gives them; $\theta$ of the model is what is added to them, biases after
+            weights.
+        x: (samples, features), the training samples first.
+
+    Raises:
+        ValueError: If the model would take more than 256 MiB, or inputs or parameters do not fit.
+
+    Source: PDLT (11.143)-(11.152).
+    """
+    check_parameters(net, parameters)
+    inputs, exact = check_inputs(net, x), _as_float64(parameters)
+    count = sum(a.size for a in (*exact.weights, *exact.biases))
+    if 8 * len(inputs) * net.output_dim * count**3 > LARGEST:
+        raise ValueError(
+            f"`net` is too large for third derivatives: {count} parameters and {len(inputs)} samples. Take a "
+            "narrower network; `state_of` contracts the derivatives of wide ones."
+        )
+    own = [np.full(w.shape, net.lambda_W[i] / net.widths[i]) for i, w in enumerate(exact.weights)]
+    rates = Parameters(
+        tuple(own), tuple(np.full(b.shape, net.lambda_b[i]) for i, b in enumerate(exact.biases))
+    )
+    with precision("float64"):
+        flat, rebuilt = ravel_pytree(exact)
+        run = partial(_outputs, rebuilt=rebuilt, inputs=inputs, sigma=traced(net.activation))
+        slope = jax.jacrev(run)
+        bend = jax.jacfwd(slope)
+        every = jax.jit(lambda at: (run(at), slope(at), bend(at), jax.jacfwd(bend)(at)))
+        return CubicModel(*(np.asarray(part) for part in (*every(flat), ravel_pytree(rates)[0])))
+
+
+def _outputs(theta: Any, *, rebuilt: Any, inputs: Any, sigma: Any) -> Any:
+    weights, biases = rebuilt(theta)
+    z = inputs @ weights[0].T + biases[0]
+    for w, b in zip(weights[1:], biases[1:], strict=True):
+        z = sigma(z) @ w.T + b
+    return z.reshape(-1)
+
+
+def _as_float64(parameters: Parameters) -> Parameters:
+    weights, biases = (tuple(np.asarray(a, np.float64) for a in part) for part in parameters)
+    return Parameters(weights, biases)
+
+
+def _on_points(tensor: np.ndarray) -> np.ndarray:
+    """From (samples..., outputs...) to points (sample, output)."""
+    rank = tensor.ndim // 2
+    order = [axis for k in range(rank) for axis in (k, rank + k)]
+    moved = tensor.transpose(order)
+    return moved.reshape((tensor.shape[0] * tensor.shape[-1],) * rank)
