@@ -67,12 +67,6 @@ MUTANTS = (
     ),
     of_course("steps: kernel without decay", "a = a - x * out[s] + F[s]", "a = a + F[s]"),
     of_course(
-        "flow: panels of one length",
-        "2.0 ** np.arange(-doublings, 1)",
-        "2.0 ** np.arange(0, 1)",
-        FILTER,
-    ),
-    of_course(
         "on the way: A without its error",
         '"A": Reach(_sum(g2, w * p, g)',
         '"A": Reach(_sum(g2, w, g)',
