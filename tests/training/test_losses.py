@@ -162,7 +162,7 @@ def test_reliability_counts_by_hand() -> None:
     np.testing.assert_allclose(found.confidence, [(0.95 + 0.9 + 0.55 + 0.7) / 4])
     np.testing.assert_allclose(found.accuracy, [0.5])
     fine = reliability(p, y, bins=10)
-    np.testing.assert_array_equal(fine.count, [1, 1, 2])
+    np.testing.assert_array_equal(fine.samples, [1, 1, 2])
     np.testing.assert_allclose(fine.accuracy, [0, 1, 0.5])
     assert fine.error == pytest.approx((0.55 + 0.3 + 2 * (0.925 - 0.5)) / 4)
     assert fine.log_likelihood == pytest.approx(np.log([0.95, 0.1, 0.45, 0.7]).mean())

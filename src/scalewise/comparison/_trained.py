@@ -58,7 +58,10 @@ def at_width(theory: xr.Dataset, hidden: Sequence[int]) -> xr.Dataset:
             size = epsilon * _largest(value)
         if own:
             value = value + theory[own].values / n
-            error, dims = np.hypot(error, error_of(theory, own) / n), theory[own].dims
+            error, dims = (
+                np.hypot(error, error_of(theory, own) / n),
+                tuple(map(str, theory[own].dims)),
+            )
             size = epsilon * _largest(theory[own].values) / n
         found |= _with_companions(theory, own or name, name, dims, value, error, size)
     found["expansion_parameter"] = _parameter(epsilon)
@@ -94,7 +97,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
                 theory,
                 correction,
                 correction,
-                data.dims,
+                tuple(map(str, data.dims)),
                 data.values,
                 error_of(theory, correction),
                 size,
@@ -210,7 +213,7 @@ def _spread_out(theory: xr.Dataset, name: str) -> tuple[np.ndarray, tuple[str, .
     """A leading order over the dimensions that it has at a finite width."""
     row = OUTCOMES[name]
     values = np.asarray(theory[name].values, dtype=np.float64)
-    leading = theory[name].dims[: values.ndim - len(row.over)]
+    leading = tuple(map(str, theory[name].dims[: values.ndim - len(row.over)]))
     return row.of_outputs(values, int(theory.attrs["output_dim"])), (
         *leading,
         *(row.at_width or row.over),

@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -137,7 +138,8 @@ def prior_of(found: Spectrum, K: Float[np.ndarray, "sample sample"] | None) -> E
         turned = trmm(1.0, L, found.U, lower=1, trans_a=1)
     else:
         turned = L.T @ found.U[order]
-    (reflectors, scales), C = qr(turned, mode="raw", overwrite_a=True, check_finite=False)
+    factors: Any = qr(turned, mode="raw", overwrite_a=True, check_finite=False)
+    (reflectors, scales), C = factors
     reflections = np.asfortranarray(reflectors[:, :rank]), scales
     return Ensemble(found.U, L[:rank], order[:rank], reflections, np.asfortranarray(C))
 

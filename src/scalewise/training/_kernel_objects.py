@@ -128,7 +128,8 @@ def _sklearn_class() -> type:
 
     class KernelOfNetwork(base):  # pyright: ignore
         def __init__(self, net: Network, kind: Kind = "kernel") -> None:
-            self.net, self.kind = net, kind
+            self.net = net
+            self.kind: Kind = kind
 
         def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
             K = NetworkKernel(self.net, self.kind)(X, Y)

@@ -54,7 +54,8 @@ def fit_features(
             f"`targets` must have a row for each of {len(features)} samples; got {len(targets)}."
         )
     if not ridge:
-        return scipy.linalg.lstsq(features, targets)[0].T
+        found: Any = scipy.linalg.lstsq(features, targets)
+        return found[0].T
     M = features.T @ features + 2 * ridge * np.eye(features.shape[1])
     return scipy.linalg.solve(M, features.T @ targets, assume_a="pos").T
 

@@ -18,14 +18,14 @@ class Reliability(NamedTuple):
     Args:
         confidence: Mean of each bin that is not empty.
         accuracy: The part of its samples that are in the class.
-        count: How many they are.
+        samples: How many they are.
         error: The mean distance of the two over samples: expected calibration error.
         log_likelihood: The mean logarithm of the probability of the true class.
     """
 
     confidence: Float[np.ndarray, " bin"]
     accuracy: Float[np.ndarray, " bin"]
-    count: Float[np.ndarray, " bin"]
+    samples: Float[np.ndarray, " bin"]
     error: float
     log_likelihood: float
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -108,10 +109,9 @@ def stops(
 
 
 def _rates(algorithm: GradientDescent, Theta: np.ndarray, slow: float) -> Callable[[int], float]:
-    if isinstance(algorithm.rate, tuple):
-        rates = algorithm.rate
-        return lambda step: float(rates[step])
-    rate = algorithm.rate
+    rate: Any = algorithm.rate
+    if isinstance(rate, tuple):
+        return lambda step: float(rate[step])
     if rate is None:
         rate = 0.8 * slow / (np.linalg.eigvalsh(Theta)[-1] + algorithm.ridge)
     return lambda _: float(rate)

@@ -134,9 +134,9 @@ def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed
         if "class_probability" in law:
             assert loss.probabilities is not None
             seen["class_probability"] = np.swapaxes(loss.probabilities(z), -1, -2)
-        if "test_loss" in law:
+        if "test_loss" in law and task.test_targets is not None:
             seen["test_loss"] = loss.values(z, task.test_targets)
-        if "test_error" in law:
+        if "test_error" in law and task.test_targets is not None:
             seen["test_error"] = wrong(z, task.test_targets)
         for name, value in seen.items():
             sums[name] = sums.get(name, 0.0) + _split(value).mean(axis=2) / _TWINS
