@@ -42,7 +42,7 @@ MUTANTS = (
     of_dynamics("units: ridge not converted", "algorithm.ridge / slow * c", "algorithm.ridge * c"),
     of_dynamics("rate: of None, without units", "0.8 * slow / (np", "0.8 / (np"),
     of_dynamics("momentum: forgotten", "v = momentum * v - rate", "v = -rate"),
-    of_dynamics("schedule: one rate", "float(rates[step])", "float(rates[0])"),
+    of_dynamics("schedule: one rate", "float(rate[step])", "float(rate[0])"),
     of_dynamics("times: sorted", "done.y.T[places]", "done.y.T"),
     of_dynamics("steps: one late", "found[times == step] = c", "found[times == step + 1] = c"),
     of_prior("prior: variances for roots", "root = np.sqrt(found.h[some])", "root = found.h[some]"),
@@ -65,7 +65,9 @@ MUTANTS = (
     of_calibration("reliability: bins not weighted", "(count[some] * np.abs", "(np.abs"),
     of_calibration("reliability: confidence of class 0", "sure = p.max(axis=1)", "sure = p[:, 0]"),
     of_names(
-        "logistic: probability of the class -1", "np.logaddexp(0.0, -f)),", "np.logaddexp(0.0, f)),"
+        "logistic: probability of the class -1",
+        "np.exp(-np.logaddexp(0.0, -f))",
+        "np.exp(-np.logaddexp(0.0, f))",
     ),
     of_given("given: rate of biases alone", "net.lambda_W[layer] / n[layer] * seen", "0 * seen"),
     of_given(

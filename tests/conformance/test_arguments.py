@@ -54,7 +54,18 @@ ROOMS = (
     "theory.single",
 )
 # What a program is given, or a result consists of: nobody makes one by hand.
-GIVEN = {"Matrix", "Scalar", "Space", "Vector", "Comparison", "Entry", "JaxPlan", "LayerTensors"}
+GIVEN = {
+    "Matrix",
+    "Scalar",
+    "Space",
+    "Vector",
+    "Comparison",
+    "Entry",
+    "JaxPlan",
+    "LayerTensors",
+    "MeetingWidth",
+    "NetworkKernel",
+}
 GIVEN |= {"LeftOut", "Network", "Outcome", "Parameters", "ScaledMLP", "TorchPlan"}
 GIVEN |= {
     "AngleFlow",

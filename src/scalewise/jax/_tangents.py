@@ -8,9 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from scalewise._checked import checked
+
 __all__ = ["tangents"]
 
 
+@checked
 def tangents(
     function: Callable[[Any, Any], Any], params: Any, inputs: Any, *, rates: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:

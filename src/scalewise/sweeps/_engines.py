@@ -130,6 +130,7 @@ def _processes(count: int) -> Iterator[Any]:
     They are started by dask's own command. Processes that multiprocessing starts would run a script that has
     no ``if __name__ == "__main__"`` once more.
     """
+    require("dask", "distributed", for_="A sweep with `client`", extra="sweep")
     from dask import config
     from distributed import Client, LocalCluster
 

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from scalewise._checked import checked
+
 __all__ = ["tangents"]
 
 
+@checked
 def tangents(
     module: torch.nn.Module, inputs: torch.Tensor, *, rates: Mapping[str, float] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 Kind = Literal["kernel", "ntk"]
 
 
+@checked
 @dataclass(frozen=True)
 class NetworkKernel:
     """The kernel of the outputs of a network, as a function of inputs.

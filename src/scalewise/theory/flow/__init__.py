@@ -9,13 +9,11 @@ from scalewise.theory.flow._kernel_flow import (
     KernelFlow,
     kernel_flow,
 )
-from scalewise.theory.flow._layer import Layer
 from scalewise.theory.flow._natural_size import natural_sizes
 from scalewise.theory.flow._tensor_flow import tensor_flow
 
 __all__ = [
     "KernelFlow",
-    "Layer",
     "expansion_parameter",
     "kernel_flow",
     "natural_sizes",

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from scalewise.gaussian import joint_rule
 from scalewise.networks import MLP
-from scalewise.theory.flow import Layer
+from scalewise.theory.flow._layer import Layer
 
 __all__ = ["Kernels", "Site", "sites"]
 
