@@ -54,16 +54,16 @@ def rotated(G: np.ndarray, inputs: bool, outputs: bool) -> np.ndarray:
 
 
 def turned_size(G: np.ndarray, inputs: bool, outputs: bool) -> float:
-    U, s, Vt = np.linalg.svd(G, full_matrices=False)
+    U, _, Vt = np.linalg.svd(G, full_matrices=False)
     one = G @ Vt[0] if inputs else G
     return rms(U[:, 0] @ one if outputs else one)
 
 
 def by_rows(G: np.ndarray) -> np.ndarray:
     """NorMuon: rows of one size, the whole as large as before."""
-    O = polar(G)
-    rows = quotient(O, np.sqrt((O**2).mean(1, keepdims=True)))
-    return rows * np.linalg.norm(O) / np.linalg.norm(rows)
+    whole = polar(G)
+    rows = quotient(whole, np.sqrt((whole**2).mean(1, keepdims=True)))
+    return rows * np.linalg.norm(whole) / np.linalg.norm(rows)
 
 
 def trusted(G: np.ndarray, W: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scalewise import scaling
-from scalewise.plan import Layer, Law, Norm, Role, rule
+from scalewise.plan import Law, Layer, Norm, Role, rule
 from scalewise.plan._laws import OPTIMIZERS, SPECTRAL, Optimizer, shampoo
 from scalewise.plan._roles import Kind
 from toy_updates import UPDATES, Update, grafted, powered, rms
@@ -185,7 +185,7 @@ def test_powers_of_the_depth_are_those_of_real_updates() -> None:
 
 
 def test_wrong_recipes_are_off_by_what_is_said(networks: dict[float, list[Tensors]]) -> None:
-    """Gradient descent's fan-out over fan-in with Adam, Muon scaled by the larger side, 1/L on AdaMuon's epsilon."""
+    """Gradient descent's fan-out over fan-in with Adam, Muon by the larger side, 1/L on AdaMuon's epsilon."""
     cases = [tensors[Role.HIDDEN] for tensors in networks[1.0]]
     adam = slope(WIDTHS, [moved(UPDATES["adamw"], *case) for case in cases])
     assert adam == pytest.approx(1.0, abs=NEAR)
@@ -217,7 +217,7 @@ def test_absorbed_multipliers() -> None:
                 residual=HALF,
                 in_block=True,
                 absorbs_branch=absorbs,
-            )  # fmt: skip
+            )
             for absorbs in (False, True)
         )
         h, c = law.degree, law.norm.weight

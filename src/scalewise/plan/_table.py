@@ -112,6 +112,11 @@ class Factors:
     weight_decay: float
 
 
+def _whole(factor: float) -> float:
+    """One, where roots that cancel have left a rounding."""
+    return 1.0 if math.isclose(factor, 1.0, rel_tol=1e-14) else factor
+
+
 @dataclass(frozen=True)
 class Plan:
     r"""Settings for every tensor of a model, as factors of those at the base.
@@ -177,7 +182,8 @@ class Plan:
         init, lr, eps, decay = (p.factor(ratios) for p in powers)
         own = self._adjusted(tensor)
         # What shrinks by the learning rate itself does not know of the factor.
-        return Factors(init, lr / own, eps, decay * own if tensor.law.decay is None else decay)
+        shrinks = own if tensor.law.decay is None else 1.0
+        return Factors(init, _whole(lr / own), eps, _whole(decay * shrinks))
 
     def _adjusted(self, tensor: TensorPlan) -> float:
         """Target over base of what the library multiplies the steps of a tensor by."""

@@ -55,8 +55,13 @@ def followed(optimizer: Optimizer) -> str | None:
         return None
 
 
-def refuse_another_law(plan: Plan, optimizer: Optimizer) -> None:
+def refuse_another_law(plan: Plan, optimizer: Optimizer, *, shapes: bool = True) -> None:
     """Refuse an optimizer that moves otherwise than a plan says.
+
+    Args:
+        plan: The plan.
+        optimizer: The optimizer.
+        shapes: Whether to try it on several shapes; what is measured on real networks need not be.
 
     Raises:
         PlanError: With the law that it follows, or that it follows none of those that a plan has rules for.
@@ -68,7 +73,7 @@ def refuse_another_law(plan: Plan, optimizer: Optimizer) -> None:
         own = _entrywise(law)
         if found is not None and (found == own or (found == "either" and own in ("adam", "adamw"))):
             return
-        if own is None and _moves_as(optimizer, law, plan.adjust):
+        if own is None and _moves_as(optimizer, law, plan.adjust, shapes):
             return
     planned = plan.optimizer if said is None else said
     if found is None:
@@ -104,14 +109,15 @@ def _entrywise(law: Law) -> str | None:
     return "adamw" if law.decay is None else "adam"
 
 
-def _moves_as(optimizer: Optimizer, law: Law, adjust: str) -> bool:
+def _moves_as(optimizer: Optimizer, law: Law, adjust: str, shapes: bool) -> bool:
     """Whether steps go with the shape, the gradient and the weight of a matrix as a law says."""
     h, norm, square = float(law.degree), law.norm, (_SIDE, _SIDE)
 
     def size(shape: tuple[int, int], gradient: float = 1.0, weight: float = 1.0) -> float:
-        # One outer product, of entries of one size.
-        signs = [1 - 2 * (torch.arange(n) % 3 == 0).float() for n in shape]
-        given = gradient * torch.outer(*signs)
+        # Of entries of one size and singular values of one size: signs of columns that are orthogonal.
+        two = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
+        signs = torch.kron(torch.kron(two, two), two)
+        given = gradient * signs.repeat(*(n // _SIDE for n in shape))
         return float(_steps(optimizer, given, weight=weight, decays=False).abs().mean())
 
     def shaped(shape: tuple[int, int], power: Fraction) -> float:
@@ -121,12 +127,12 @@ def _moves_as(optimizer: Optimizer, law: Law, adjust: str) -> bool:
     tall, wide = (4 * _SIDE, _SIDE), (_SIDE, 4 * _SIDE)
     try:
         one = size(square)
-        pairs = (
-            (size(tall), shaped(tall, norm.fan_out)),
-            (size(wide), shaped(wide, norm.fan_in)),
+        pairs = [
             (size(square, gradient=10.0), 10**h),
             (size(square, weight=4.0), 4 ** (float(norm.weight) * (h - 1))),
-        )
+        ]
+        for shape, power in ((tall, norm.fan_out), (wide, norm.fan_in)) if shapes else ():
+            pairs.append((size(shape), shaped(shape, power)))
     except Exception:
         return False
     return one > 0 and all(abs(math.log(found / one / said)) < _NEAR for found, said in pairs)
@@ -141,7 +147,8 @@ def _steps(
     optimizer: Optimizer, gradient: Any, *, weight: float = 0.0, decays: bool = True
 ) -> torch.Tensor:
     """The change of a matrix, of 2 x 2 entries or those of the gradient, by the later of a few steps under it."""
-    given = torch.zeros(2, 2) + gradient
+    given = torch.as_tensor(gradient, dtype=torch.float32)
+    given = given if given.ndim else given.expand(2, 2)
     p = torch.nn.Parameter(torch.full_like(given, weight))
     without = ("params", "param_names")
     group = {k: v for k, v in optimizer.param_groups[0].items() if k not in without}
@@ -150,6 +157,9 @@ def _steps(
     group["lr"] = torch.ones_like(rate) if isinstance(rate, torch.Tensor) else 1.0
     group |= {} if decays else {"weight_decay": 0.0}
     double = copy.copy(optimizer)
+    # A copy has groups and state only; a schedule has put a `step` of its own on the original.
+    own = {k: v for k, v in vars(optimizer).items() if k not in vars(double) and k != "step"}
+    vars(double).update({k: copy.copy(v) for k, v in own.items()})
     double.param_groups = [copy.deepcopy(group) | {"params": [p]}]
     double.state = defaultdict(dict)
     total = torch.zeros_like(given)

@@ -205,5 +205,5 @@ def _checked(made: Any, plan: Plan) -> Any:
         # Without weight decay, or with one that is not looked at here, Adam and AdamW are one.
         law, alike = followed(one), {"sgd" if t.degree == 1 else "adam" for t in plan.laws.values()}
         if law is None or len(plan.laws) > 1 or ("sgd" if law == "sgd" else "adam") not in alike:
-            refuse_another_law(plan, one)
+            refuse_another_law(plan, one, shapes=False)
     return parts[0] if len(parts) == 1 else Together(*parts)
