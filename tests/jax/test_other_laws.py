@@ -12,7 +12,7 @@ import scalewise as sw
 from scalewise.plan import PlanError
 
 BASE, TARGET = {"width": 8}, {"width": 32}
-ROLES = {"first": "input", "hidden": ("hidden", 0), "head": "output"}
+ROLES = {"first": "input", "bias": "vector", "hidden": ("hidden", 0), "head": "output"}
 
 
 def init_fn(width: int) -> dict[str, Any]:
