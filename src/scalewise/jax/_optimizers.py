@@ -375,7 +375,7 @@ def _check_mixing(trial: Callable[..., _Found], table: Plan, law: Law, optimizer
     apart = np.allclose(first, alone.flat[0], rtol=1e-2)
     if law.norm == ENTRYWISE and law.eps in (None, Size(Fraction(1))):
         wrong = not apart
-    elif apart and alone.ndim > 1:
+    elif apart and law.norm != ENTRYWISE and alone.ndim > 1:
         raise PlanError(
             f"The plan was made for optimizer={optimizer!r}, which sets the size of a step by the whole tensor, "
             "but this optimiser moves each entry for itself. Make the plan with optimizer='adamw', or 'adam' if "

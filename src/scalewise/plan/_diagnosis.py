@@ -171,9 +171,8 @@ def _initialisation(plan: Plan, measured: Measurement, row: Row, power: str) -> 
 def _learning_rate(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
     law = plan[row.tensor].law
     of_what = f"its step{'' if law.norm == ENTRYWISE else ' in the norm of its optimizer'}"
-    of_what += {0: "", 1: " over its gradient"}.get(
-        law.degree, f" over its gradient^({law.degree})"
-    )
+    if law.follows:
+        of_what += " over its gradient" + ("" if law.degree == 1 else f"^({law.degree})")
     eps = "" if law.eps is None else " (or an eps above its gradients)"
     return (
         f"`{row.tensor}` has a learning rate too {'large' if row.excess > 0 else 'small'}, by n^({power})"

@@ -55,10 +55,10 @@ def groups(
         settings = (plan[name].optimizer, f.lr, eps * f.eps, weight_decay * f.weight_decay)
         members.setdefault(settings, []).append(name)
     out: list[SettingsGroup] = []
-    for (optimizer, *settings), mine in members.items():
+    for (optimizer, lr, epsilon, decay), mine in members.items():
         roles = {plan[n].role for n in mine}
         name = "+".join(r for r in Role if r in roles)
         taken = sum(g.name.split("#")[0] == name for g in out)
         label = f"{name}#{taken + 1}" if taken else name
-        out.append(SettingsGroup(label, *settings, tuple(mine), optimizer))
+        out.append(SettingsGroup(label, lr, epsilon, decay, tuple(mine), optimizer))
     return out

@@ -195,7 +195,8 @@ def _device(batch: Any) -> torch.device | None:
 
 def _checked(made: Any, plan: Plan) -> Any:
     """What a setup returned, as one optimizer."""
-    parts = list(made) if isinstance(made, list | tuple) and made else [made]
+    several = isinstance(made, list | tuple) and made
+    parts: list[Any] = list(made) if several else [made]
     for one in parts:
         if not isinstance(one, torch.optim.Optimizer):
             raise PlanError(
