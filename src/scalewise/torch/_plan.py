@@ -23,7 +23,7 @@ from scalewise.plan import (
     make_plan,
     transfer,
 )
-from scalewise.plan._forward import Inputs, given
+from scalewise.plan._forward import given
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import (
     Argument,
@@ -34,7 +34,6 @@ from scalewise.plan._request import (
     requested,
     resized,
 )
-from scalewise.plan._roles import RoleSpec
 from scalewise.plan._store import read, save
 from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
@@ -43,13 +42,14 @@ from scalewise.torch._check import of_the_plan
 from scalewise.torch._groups import Groups, parameter_groups
 from scalewise.torch._init import initialise
 from scalewise.torch._measure import Loss
+from scalewise.torch._options import Options, told
 from scalewise.torch._probe import Factory, probe
 from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check
 from scalewise.torch._setup import own_setup
 from scalewise.torch._verify import Setup, TorchBench
 
-__all__ = ["Options", "TorchPlan", "load", "plan"]
+__all__ = ["TorchPlan", "load", "plan"]
 
 
 def _device(given: Any) -> str:
@@ -72,25 +72,6 @@ _WORDING = Wording(
     "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
     "weight set to the embedding's)"
 )
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user said besides sizes and strategy; `at` says it again.
-
-    Args:
-        roles: Pattern of names to role.
-        branch_outputs: Patterns of the tensors that end a residual branch.
-        multiplied: Names of the multipliers that the forward pass applies.
-        device: Where the model is built to learn its shapes.
-        inputs: What the model is called with to see its forward pass.
-    """
-
-    roles: Mapping[str, RoleSpec] = field(default_factory=dict)
-    branch_outputs: tuple[str, ...] = ()
-    multiplied: tuple[str, ...] = ()
-    device: str = "meta"
-    inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -397,14 +378,4 @@ def load(path: str | PathLike[str], build: ModuleFactory | None = None) -> Torch
         PlanError: If there is no such file, or it holds no plan.
     """
     table, said = read(path)
-    roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
-    branches, multiplied = (tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied"))
-    return TorchPlan(table, Options(roles, branches, multiplied, said.get("device", "meta")), build)
-
-
-def _spec(said: Any) -> RoleSpec:
-    """A role as the user gave it; text has lists where they had tuples."""
-    if isinstance(said, str):
-        return said
-    role, axes = said
-    return (role, axes) if isinstance(axes, int) else (role, tuple(axes))
+    return TorchPlan(table, told(said), build)
