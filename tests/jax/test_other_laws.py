@@ -128,3 +128,38 @@ def test_optimisers_of_another_law_are_refused() -> None:
         PlanError, match=r"'adamuon' compares epsilon with a step that is normalised"
     ):
         planned("adamuon").optax(muon(1e-2))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "tx"),
+    [
+        ("lion", None),
+        ("lamb", None),
+        ("adafactor", lambda: optax.adafactor(1e-4, min_dim_size_to_factor=1)),
+    ],
+)
+def test_real_optimisers_are_as_planned(optimizer: str, tx: Any) -> None:
+    def drawn(width: int, seed: int = 0) -> dict[str, Any]:
+        keys = jax.random.split(jax.random.key(seed), 3)
+        return {
+            "first": jax.random.normal(keys[0], (3, width)) / 3**0.5,
+            "bias": jnp.full(width, 0.5),
+            "hidden": jax.random.normal(keys[1], (width, width)) / width**0.5,
+            "head": jax.random.normal(keys[2], (width, 2)) / width**0.5,
+        }
+
+    def loss(params: Any, batch: Any) -> Any:
+        logits = forward(params, batch[0])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
+
+    def setup(plan: Any, model: Any) -> Any:
+        return plan.init(model), plan.optax(tx())
+
+    plan = sw.jax.plan(
+        drawn, base={"width": 32}, target={"width": 128}, strategy=sw.scaling.mup(),
+        optimizer=optimizer, roles=ROLES, apply=forward, inputs=jnp.ones((2, 3)),
+    )  # fmt: skip
+    batch = jax.random.normal(jax.random.key(1), (8, 3)), jnp.arange(8) % 2
+    options = {} if tx is None else {"setup": setup}
+    check = plan.verify(batch, loss, widths=[32, 64, 128], **options)
+    assert check.ok, str(check)
