@@ -70,15 +70,21 @@ MUTANTS = (
         "jax verify: one draw for all seeds", "if spreads and all(len", "if not spreads and all(len"
     ),
     of_optax(
-        "jax: decay of AdamW as of Adam", 'before_decay = table.optimizer == "adam"', "before_decay = True"
+        "jax: decay of AdamW as of Adam",
+        "added = gradient(name) ** float(decay.gradient) if decay is not None else 1.0",
+        "added = gradient(name)",
     ),
     of_optax(
-        "jax: decay of Adam as of AdamW", 'before_decay = table.optimizer == "adam"', "before_decay = False"
+        "jax: decay of Adam as of AdamW",
+        "added = gradient(name) ** float(decay.gradient) if decay is not None else 1.0",
+        "added = 1.0",
     ),
     of_optax(
-        "jax: gradients times epsilon", "lambda name: 1 / factors[name].eps", "lambda name: factors[name].eps"
+        "jax: gradients times epsilon", "lambda name: 1 / gradient(name)", "lambda name: gradient(name)"
     ),
-    of_optax("jax: updates unscaled", "lambda name: factors[name].lr, like", "lambda name: 1.0, like"),
+    of_optax(
+        "jax: updates unscaled", "(table, out, moved, like", "(table, out, lambda name: 1.0, like"
+    ),
     of_modules(
         "jax: transposed kernels as they stand", "ins, out = (*kernel, last), last - 1", "ins, out = ins, out"
     ),

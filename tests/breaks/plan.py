@@ -6,7 +6,9 @@ RULES = "tests/plan/test_rules.py"
 DECIDE = "tests/plan/test_decide.py"
 TABLE = "tests/plan/test_table.py"
 
+LAWS = "tests/plan/test_laws.py"
 of_rules = row("plan/_rules.py", RULES)
+of_laws = row("plan/_laws.py", LAWS)
 of_decide = row("plan/_decide.py", DECIDE)
 of_make = row("plan/_make.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
@@ -15,13 +17,55 @@ MUTANTS = (
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
     of_rules(
         "plan rules: fan-in of a learning rate",
-        "lr = Powers(-_ONE if summed",
-        "lr = Powers(-_HALF if summed",
+        "entries = Powers(-fan_in,",
+        "entries = Powers(-_HALF * fan_in,",
     ),
     of_rules(
         "plan rules: Adam at the rates of gradient descent",
-        "lr = lr * gradient if below else lr",
-        "lr = lr",
+        "own.r - own.q) * driving",
+        "own.r - own.q)",
+    ),
+    of_rules("plan rules: degree forgotten", "lr = entries * driving**-h", "lr = entries", LAWS),
+    of_rules("plan rules: norm forgotten", " * factor(law.norm) ** (1 - h)\n", "\n", LAWS),
+    of_rules(
+        "plan rules: norm at any degree", "factor(law.norm) ** (1 - h)", "factor(law.norm)", LAWS
+    ),
+    of_rules("plan rules: a norm without the weight", "sides * weight**norm.weight", "sides", LAWS),
+    of_rules("plan rules: norms of the standard", "ENTRYWISE if plain else norm", "norm", LAWS),
+    of_laws(
+        "plan laws: Shampoo's degree",
+        "degree = 1 - 2 * (left + right)",
+        "degree = 1 - (left + right)",
+    ),
+    of_laws(
+        "plan laws: Shampoo's epsilon",
+        "Size(Fraction(2), SPECTRAL ** Fraction(2))",
+        "Size(_ONE, SPECTRAL)",
+    ),
+    of_laws(
+        "plan laws: SOAP's sides",
+        "Norm(_HALF * inputs, _HALF * outputs)",
+        "Norm(_HALF * outputs, _HALF * inputs)",
+    ),
+    of_laws(
+        "plan laws: an epsilon after the gradient",
+        "after = Size(norm=SPECTRAL**-_ONE)",
+        "after = Size(_ONE, SPECTRAL)",
+    ),
+    of_laws(
+        "plan laws: Muon's epsilon by the entry",
+        "Law(SPECTRAL, _ZERO, Size(_ONE, SPECTRAL)), adamw)",
+        "Law(SPECTRAL, _ZERO, _ENTRY), adamw)",
+    ),
+    of_laws(
+        "plan laws: Adafactor's epsilon not squared",
+        "squares = Size(Fraction(2))",
+        "squares = Size(_ONE)",
+    ),
+    of_laws(
+        "plan laws: embeddings under Muon",
+        "role is Role.OUTPUT or kind is Kind.LOOKUP or axes != 2",
+        "axes != 2",
     ),
     of_rules(
         "plan rules: a scalar takes the gradient of a neuron",
@@ -33,29 +77,31 @@ MUTANTS = (
         "return -A if initial else -min(A, U)",
         "return -A if initial else -max(A, U)",
     ),
+    of_rules("plan rules: decay shrinks by the rate", "lr**-1 if law.decay", "lr if law.decay"),
     of_rules(
-        "plan rules: decay shrinks by the rate",
-        "else lr**-1",
-        "else lr",
-    ),
-    of_rules(
-        "plan rules: decay of Adam without the weight",
-        "gradient * init**-1 if",
-        "gradient if",
+        "plan rules: decay of Adam without the weight", "of(law.decay) * init**-1", "of(law.decay)"
     ),
     of_rules(
         "plan rules: biases of the standard parametrisation",
         "q = own.q_bias if role in (Role.VECTOR, Role.FIXED) else own.q",
         "q = own.q",
     ),
-    of_rules("plan rules: depth under Adam", "lambda a: a - 1", "lambda a: 2 * a - 1"),
-    of_rules("plan rules: depth under gradient descent", "lambda a: 2 * a - 1", "lambda a: a - 1"),
     of_rules(
-        "plan rules: a branch's rate",
-        '(2 if optimizer == "sgd" else 1)',
-        "(1)",
+        "plan rules: blocks that do not add up",
+        "Powers(depth=residual - 1)",
+        "Powers(depth=residual)",
     ),
-    of_rules("plan rules: a branch's gradient", "gradient * shift**-1", "gradient * shift"),
+    of_rules(
+        "plan rules: gradients of branches",
+        "branch = Powers(depth=-residual)",
+        "branch = Powers()",
+    ),
+    of_rules("plan rules: a branch's rate", ", entries * stored\n", ", entries\n"),
+    of_rules(
+        "plan rules: a branch's gradient",
+        "gradient * stored**-1, driving",
+        "gradient * stored, driving",
+    ),
     of_rules(
         "plan rules: equal ratios not cancelled",
         "total[ratio] = total.get(ratio, _ZERO) + power",
@@ -146,8 +192,8 @@ MUTANTS = (
     ),
     row("plan/_settings.py", TABLE)(
         "plan groups: decay not told apart",
-        "setdefault((f.lr, eps * f.eps, weight_decay * f.weight_decay), [])",
-        "setdefault((f.eps, f.eps, f.eps), [])",
+        "f.lr, eps * f.eps, weight_decay * f.weight_decay)",
+        "f.eps, f.eps, f.eps)",
     ),
     row("plan/_predicted.py", TABLE)(
         "plan predicted: the readout's features forgotten",

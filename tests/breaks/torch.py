@@ -16,7 +16,68 @@ of_rules_of_code = row("plan/_rules.py", FORWARD)
 of_make_of_code = row("plan/_make.py", FORWARD)
 of_flow = row("plan/_flow.py", FORWARD)
 
+MUON, LAWS = "tests/torch/test_muon.py", "tests/torch/test_verify_laws.py"
+of_adjust = row("plan/_adjust.py", MUON)
+of_table = row("plan/_table.py", MUON)
+
 MUTANTS = (
+    of_adjust(
+        "muon: the larger side without its root",
+        "math.sqrt(max(rows, columns))",
+        "float(max(rows, columns))",
+    ),
+    of_adjust(
+        "muon: rows and columns exchanged",
+        "math.sqrt(max(1.0, rows / columns))",
+        "math.sqrt(max(1.0, columns / rows))",
+    ),
+    of_table("muon: a library's factor twice", "_whole(lr / own)", "_whole(lr * own)"),
+    of_table("muon: decay by the adjusted rate", "shrinks = own if", "shrinks = 1.0 if"),
+    of_table(
+        "muon: AdamW adjusted too",
+        'self.adjust == "none" or tensor.optimizer != self.optimizer',
+        'self.adjust == "none"',
+    ),
+    row("torch/_groups.py", MUON)(
+        "muon: all in one list",
+        "plan[n].optimizer == t.name]",
+        "t.rest is not None]",
+    ),
+    row("torch/_groups.py", MUON)(
+        "muon: PyTorch's own factor",
+        '{"adjust_lr_fn": adjust} if',
+        '{"adjust_lr_fn": "original"} if',
+    ),
+    row("torch/_law.py", MUON)(
+        "muon: any shape will do",
+        "for shape, power in ((tall",
+        "for shape, power in () and ((tall",
+    ),
+    row("torch/_law.py", MUON)(
+        "muon: a copy that lacks what it needs",
+        "vars(double).update({k",
+        "dict().update({k",
+    ),
+    row("plan/_rules.py", MUON)(
+        "muon: fan-outs as wide as the network",
+        "fan_out=norm.fan_out * wide)",
+        "width=norm.fan_out * wide)",
+    ),
+    row("plan/_predicted.py", LAWS)(
+        "muon: steps measured as entries",
+        "tensor.law.degree - (0 if tensor.spectral else 1)",
+        "tensor.law.degree - 1",
+    ),
+    row("plan/_sizes.py", LAWS)(
+        "muon: entries for singular values",
+        "whole = moved and n in spectral",
+        "whole = False",
+    ),
+    row("plan/_rows.py", LAWS)(
+        "adafactor: a step beside no weight",
+        "(law.degree - 1) * law.norm.weight)",
+        "0)",
+    ),
     of_flow(
         "plan flow: factors of pairs counted twice",
         "size = one.told * two.told",

@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     of_rows(
         "verify attention: how far queries moved under gradient descent",
-        'if plan.optimizer == "sgd" and np.all(step > 0):',
+        "if any(t.law.follows for t in plan.tensors) and np.all(step > 0):",
         "if False:",
         f"{ATTENTION}::test_a_scale_of_attention_that_is_not_applied_is_named",
     ),
@@ -138,13 +138,13 @@ MUTANTS = (
     ),
     of_rows(
         "verify rows: a rate that is a step",
-        'if plan.optimizer != "sgd":\n        return step',
-        "if True:\n        return step",
+        "        if power:\n            some",
+        "        if False:\n            some",
     ),
     of_rows(
         "verify rows: Adam's step over its gradient",
-        'if plan.optimizer != "sgd":\n        return step',
-        "if False:\n        return step",
+        "(Quantity.GRADIENT, law.degree)",
+        "(Quantity.GRADIENT, 1)",
     ),
     of_rows("verify rows: spreads settle", "if exact or self.fit", "if self.fit"),
     of_rows("verify rows: rounding taken for a gradient", "_ROUNDING = 1e-4", "_ROUNDING = 1e-12"),
@@ -234,13 +234,13 @@ MUTANTS = (
     ),
     row("plan/_growth.py", GROWTH)(
         "verify growth: every fan-in grows like the width",
-        "return powers.fan_in * growth.fan_in + powers.width",
-        "return powers.fan_in + powers.width",
+        "return powers.fan_in * growth.fan_in + powers",
+        "return powers.fan_in + powers",
     ),
     of_predicted(
         "verify predicted: gradients of Adam in its steps",
-        'if plan.optimizer == "sgd" else _ZERO',
-        "if True else _ZERO",
+        "driven = h * _gradient",
+        "driven = _gradient",
     ),
     of_predicted(
         "verify predicted: a zero readout at its random size",

@@ -243,7 +243,7 @@ def test_words_and_transfer() -> None:
         ({"target": {"width": 0, "depth": 3}}, r"`target\['width'\]` must be a positive finite number; got 0"),
         ({"base": {"width": True, "depth": 3}}, r"`base\['width'\]` must be a positive finite number; got True"),
         ({"target": {"width": 8, "depth": -1}}, r"`target\['depth'\]` must be a positive finite number; got -1"),
-        ({"optimizer": "lion"}, "`optimizer` must be one of"),
+        ({"optimizer": "newton"}, "`optimizer` must be one of"),
         ({"roles": {"nothing": "input"}}, "which fits no tensor"),
         ({"multiplied": ["head"]}, "needs no multiplier"),
     ],

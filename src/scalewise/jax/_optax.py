@@ -9,23 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from scalewise._extras import require
+from scalewise.jax._resolve import resolved
 from scalewise.jax._trees import dotted
 from scalewise.plan import Plan, PlanError
-from scalewise.plan._names import bare
 
 if TYPE_CHECKING:
     import optax
 
-__all__ = ["factor_tree", "resolved", "wrapped"]
-
-
-def resolved(table: Plan, name: str) -> str:
-    """The name by which a plan knows a leaf: without the step into an NNX variable or a collection."""
-    ends = (name, name.removesuffix(".value"))
-    for candidate in (*ends, *(e.removeprefix("params.") for e in ends)):
-        if bare(candidate, table.names) in table.names:
-            return candidate
-    return name
+__all__ = ["factor_tree", "wrapped"]
 
 
 def factor_tree(table: Plan, tree: Any, setting: str) -> Any:
@@ -61,11 +52,24 @@ def wrapped(
     tried = not check or check_optimizer(tx, table)
     inner = optax.with_extra_args_support(tx)
     factors = {name: table.factors(name) for name in table.names}
-    before_decay = table.optimizer == "adam"
+    _refuse_epsilon(table)
 
-    def shown(name: str) -> float:
-        f = factors[name]
-        return f.weight_decay / f.eps if before_decay else f.weight_decay
+    def gradient(name: str) -> float:
+        """What a gradient is divided by, so that epsilon is as large beside it as at the base."""
+        eps = table[name].law.eps
+        return (
+            1.0 if eps is None or not eps.gradient else factors[name].eps ** float(1 / eps.gradient)
+        )
+
+    def weight(name: str) -> float:
+        decay = table[name].law.decay
+        added = gradient(name) ** float(decay.gradient) if decay is not None else 1.0
+        return factors[name].weight_decay / added
+
+    def moved(name: str) -> float:
+        h, norm = table[name].law.degree, table[name].law.norm
+        own = gradient(name) ** float(h) * weight(name) ** float(norm.weight * (1 - h))
+        return factors[name].lr * own
 
     def init(params: Any) -> Any:
         _scaled(table, params, lambda _: 1.0)
@@ -74,12 +78,28 @@ def wrapped(
         return inner.init(params)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        gradients = _scaled(table, updates, lambda name: 1 / factors[name].eps)
-        weights = None if params is None else _scaled(table, params, shown)
+        gradients = _scaled(table, updates, lambda name: 1 / gradient(name))
+        weights = None if params is None else _scaled(table, params, weight)
         out, state = inner.update(gradients, state, weights, **extra)
-        return _scaled(table, out, lambda name: factors[name].lr, like=updates), state
+        return _scaled(table, out, moved, like=updates), state
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _refuse_epsilon(table: Plan) -> None:
+    """Refuse a plan whose epsilon no scale of the gradient can stand for.
+
+    Raises:
+        PlanError: If it is compared with what does not go with the gradient.
+    """
+    for t in table.tensors:
+        eps = t.law.eps
+        if eps is not None and not eps.gradient and table.factors(t.name).eps != 1:
+            raise PlanError(
+                f"{t.optimizer!r} compares epsilon with a step that is normalised already, so `{t.name}` needs an "
+                f"epsilon {table.factors(t.name).eps:.4g} times that of the base, which plan.optax cannot give. "
+                "Take plan.multiplier_tree(tree, 'eps') and 'lr', in a chain of your own."
+            )
 
 
 def _scaled(table: Plan, tree: Any, factor: Callable[[str], float], like: Any = None) -> Any:

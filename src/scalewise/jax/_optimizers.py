@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -17,7 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from scalewise.plan import Plan, PlanError
+from scalewise.jax._resolve import resolved
+from scalewise.jax._trees import dotted
+from scalewise.plan import Law, Plan, PlanError
+from scalewise.plan._laws import ENTRYWISE, Size
+from scalewise.plan._names import bare
 
 __all__ = ["check_optimizer", "depends_on_tree"]
 
@@ -47,7 +52,11 @@ def check_optimizer(tx: optax.GradientTransformation, table: Plan, like: Any = N
             apart, normalises whole tensors, or keeps weights of its own; and, with `like`, if it cannot be
             tried.
     """
+    if like is None and len(table.laws) > 1:
+        # Which tensors follow which law is told by the tree alone.
+        return False
     names, trial = _trials(tx, like)
+    laws = _laws(table, like)
     for name in names if like is None else _chosen(like):
         try:
             small = trial(name, _SMALL, _SMALL)
@@ -65,7 +74,8 @@ def check_optimizer(tx: optax.GradientTransformation, table: Plan, like: Any = N
         if small.update.any() and not passed:
             # Without an update a tensor is held still, and one whose gradient comes out as it went in is left to
             # another transformation: both are what masks want.
-            _check(lambda *a, n=name, **k: trial(n, *a, **k), table, small)
+            said = laws.get(name, (table.optimizer, next(iter(table.laws.values()))))
+            _check(lambda *a, n=name, **k: trial(n, *a, **k), table, small, *said)
     return True
 
 
@@ -125,13 +135,27 @@ class _Found:
     after: list[np.ndarray]
 
 
-def _check(trial: Callable[..., _Found], table: Plan, small: _Found) -> None:
+def _check(
+    trial: Callable[..., _Found], table: Plan, small: _Found, optimizer: str, law: Law
+) -> None:
     _check_weights_kept(trial)
     _check_shared_numbers(trial)
-    _check_kind(trial, table.optimizer, small)
-    if table.optimizer != "sgd":
-        _check_decay(trial, table.optimizer)
-        _check_mixing(trial, table)
+    _check_kind(trial, optimizer, law, small)
+    if law.degree == 0:
+        if law.norm.weight == 0:
+            _check_decay(trial, optimizer, law)
+        _check_mixing(trial, table, law, optimizer)
+
+
+def _laws(table: Plan, like: Any) -> dict[str, tuple[str, Law]]:
+    """By path the optimizer of each tensor of a tree that the plan knows, and its law."""
+    out = {}
+    for path, _ in jax.tree_util.tree_leaves_with_path(like):
+        name = resolved(table, dotted(path))
+        if bare(name, table.names) in table.names:
+            row = table[name]
+            out[jax.tree_util.keystr(path)] = row.optimizer, row.law
+    return out
 
 
 def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
@@ -273,9 +297,9 @@ def _degree(trial: Callable[..., _Found], gradient: float, *, weight: float = 0.
     return math.log10(sizes[1] / sizes[0]) if all(sizes) else 0.0
 
 
-def _check_kind(trial: Callable[..., _Found], optimizer: str, small: _Found) -> None:
+def _check_kind(trial: Callable[..., _Found], optimizer: str, law: Law, small: _Found) -> None:
     # Small gradients tell from clipping, great ones from a large epsilon.
-    if optimizer == "sgd":
+    if law.degree == 1:
         degree = _degree(trial, _SMALL, weight=1.0)
         if degree < 0.3 or _squares(trial, small):
             raise PlanError(
@@ -318,25 +342,25 @@ def _squares(trial: Callable[..., _Found], small: _Found) -> bool:
     return False
 
 
-def _check_decay(trial: Callable[..., _Found], optimizer: str) -> None:
+def _check_decay(trial: Callable[..., _Found], optimizer: str, law: Law) -> None:
     """With no gradient all that depends on the weight is its decay: linear in it, or normalised too."""
     none, *found = (trial(0.0, 0.0, weight=w).update for w in (0.0, _GREAT, 2 * _GREAT))
     one, two = (_largest(u - none) for u in found)
     if not one:
         return
-    if optimizer == "adam" and two > 1.5 * one:
+    if law.decay is not None and two > 1.5 * one:
         raise PlanError(
-            "The plan was made for optimizer='adam', whose weight decay is added to the gradient, but the "
+            f"The plan was made for optimizer={optimizer!r}, whose weight decay is added to the gradient, but the "
             "weight decay of this optimiser is decoupled. Make the plan with optimizer='adamw'."
         )
-    if optimizer == "adamw" and two < 1.5 * one:
+    if law.decay is None and two < 1.5 * one:
         raise PlanError(
-            "The plan was made for optimizer='adamw', whose weight decay is decoupled, but this optimiser "
+            f"The plan was made for optimizer={optimizer!r}, whose weight decay is decoupled, but this optimiser "
             "adds it to the gradient that it normalises. Make the plan with optimizer='adam'."
         )
 
 
-def _check_mixing(trial: Callable[..., _Found], table: Plan) -> None:
+def _check_mixing(trial: Callable[..., _Found], table: Plan, law: Law, optimizer: str) -> None:
     alone = trial(_SMALL, _SMALL, weight=1.0).update
     if not np.allclose(trial(_SMALL, _HUGE, weight=1.0).update, alone, rtol=1e-2):
         if all(table.factors(t.name).eps == 1 for t in table.tensors):
@@ -353,7 +377,18 @@ def _check_mixing(trial: Callable[..., _Found], table: Plan) -> None:
     gradient = trial(_SMALL + corner * _HUGE, _SMALL, weight=1.0).update
     weight = trial(_SMALL, _SMALL, weight=1.0 + corner * _HUGE).update
     first: Sequence[float] = (gradient.flat[0], weight.flat[0])
-    if not np.allclose(first, alone.flat[0], rtol=1e-2):
+    apart = np.allclose(first, alone.flat[0], rtol=1e-2)
+    if law.norm == ENTRYWISE and law.eps in (None, Size(Fraction(1))):
+        wrong = not apart
+    elif apart and law.norm != ENTRYWISE and alone.ndim > 1:
+        raise PlanError(
+            f"The plan was made for optimizer={optimizer!r}, which sets the size of a step by the whole tensor, "
+            "but this optimiser moves each entry for itself. Make the plan with optimizer='adamw', or 'adam' if "
+            "weight decay is added to the gradient."
+        )
+    else:
+        wrong = False
+    if wrong:
         raise PlanError(
             "This optimiser makes the update of one entry of a tensor depend on its other entries, so it "
             "scales neither as Adam nor as gradient descent. Plan the tensors that Adam trains; for others "

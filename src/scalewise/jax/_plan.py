@@ -12,8 +12,9 @@ from scalewise._checked import Must, checked
 from scalewise._extras import require
 from scalewise.jax._describe import parameters
 from scalewise.jax._entries import respread
-from scalewise.jax._optax import factor_tree, resolved, wrapped
+from scalewise.jax._optax import factor_tree, wrapped
 from scalewise.jax._probe import Options, drawn_model, planned
+from scalewise.jax._resolve import resolved
 from scalewise.jax._trees import rebuilt
 from scalewise.jax._verify import JaxBench, Loss, Setup
 from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JaxPlan", "load", "plan"]
 
+_NO_DECAY = {"weight_decay": 0.0}
+
 Apply = Annotated[
     Callable[..., Any],
     Must("a function of the model and its inputs, such as lambda model, x: jax.vmap(model)(x)"),
@@ -52,6 +55,7 @@ def plan(
     target: SizesLike,
     strategy: StrategyLike,
     optimizer: str = "adamw",
+    adjust: str | None = None,
     roles: Roles = None,
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
@@ -78,7 +82,10 @@ def plan(
         base: The sizes at which the hyperparameters were found.
         target: The sizes to go to, with the same keys.
         strategy: How to scale; a depth-3 form such as ``sw.scaling.meta(s=1)``.
-        optimizer: ``"sgd"``, ``"adam"`` (weight decay added to the gradient) or ``"adamw"`` (decoupled).
+        optimizer: Its name, such as ``"sgd"``, ``"adam"`` (weight decay added to the gradient), ``"adamw"``
+            (decoupled) or ``"muon"``.
+        adjust: What the library of Muon multiplies steps by: ``"optax"`` or ``"consistent_rms"`` for
+            `optax.contrib.muon` without and with that argument; ``None`` for nothing.
         roles: Role by pattern of names, as ``{"head.kernel": "output"}``; or role and axes summed over.
         residual: $\alpha$: the model multiplies its residual branches by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that factor themselves.
@@ -115,7 +122,7 @@ def plan(
         (0.0625, 1.0)
     """
     request = requested(
-        init_fn, base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
+        init_fn, base=base, target=target, strategy=strategy, optimizer=optimizer, adjust=adjust, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
     )  # fmt: skip
     options = Options(tuple(readouts), layout, apply, given(inputs), seed)
@@ -219,6 +226,9 @@ class JaxPlan(Verified):
         *Adam with decay added to the gradient* is shown $g/e+\lambda w'\theta=(g+\lambda ew'\theta)/e$, which
         must be $(g+\lambda w\theta)/e$: here $w'=w/e$.
         *Gradient descent* has no epsilon, $e=1$, and is linear in both, with momentum or without: $w'=w$.
+        *What compares epsilon with a square of the gradient*, as Adafactor does, is shown $g/\sqrt e$. *What
+        gives steps the size of the weight*, as LAMB does, is shown $w'\theta$ and moves $w'$ times as far: its
+        update is multiplied by $f/w'$.
 
         All that `optax.chain`, schedules, `inject_hyperparams`, `masked` and `MultiSteps` make of these can be
         wrapped, provided that it treats entries one by one and that weights enter by weight decay only.
@@ -318,6 +328,21 @@ def _own_setup(plan: JaxPlan, model: Any) -> tuple[Any, Any]:
     require("optax", for_="`plan.verify` without a `setup` of your own", extra="jax")
     import optax
 
-    settings = {"weight_decay": 0.0} if plan.table.optimizer == "adamw" else {}
-    tx = getattr(optax, plan.table.optimizer)(1.0, **settings)
+    name = plan.table.optimizer
+    # Those that are used as their names say, without weight decay.
+    known = {
+        "sgd": {},
+        "adam": {},
+        "nadam": {},
+        "rmsprop": {},
+        "adamw": _NO_DECAY,
+        "lion": _NO_DECAY,
+        "lamb": {},
+    }
+    if name not in known:
+        raise PlanError(
+            f"`verify` of a plan for {name!r} needs a `setup` that returns the initialised model and the "
+            "optimiser: lambda plan, model: (plan.init(model), plan.optax(...))."
+        )
+    tx = getattr(optax, name)(1.0, **known[name])
     return plan.init(model), plan.optax(tx, check=False)

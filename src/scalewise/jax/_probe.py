@@ -111,6 +111,7 @@ def _table(request: Request, options: Options, probe: Probe) -> Plan:
         probe,
         request.strategy,
         optimizer=request.optimizer,
+        adjust=request.adjust,
         base=request.base,
         target=request.target,
         width=request.wider,

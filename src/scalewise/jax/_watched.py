@@ -233,6 +233,11 @@ class Watched:
         size = math.sqrt(squares / count) if count else 0.0
         return size if math.isfinite(size) else math.inf
 
+    def spectral(self, array: Any) -> float:
+        """Largest singular value, in float64; infinite if an entry is not finite."""
+        wide = np.asarray(array, dtype=np.float64).reshape(len(array), -1)
+        return float(np.linalg.norm(wide, 2)) if np.isfinite(wide).all() else math.inf
+
     def spacing(self, array: Any) -> float:
         """Root mean square of the distance from each entry to the next number of its precision."""
         real = array.view(array.real.dtype) if np.iscomplexobj(array) else array

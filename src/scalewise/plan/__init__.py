@@ -4,6 +4,7 @@ from scalewise.plan._check import Check
 from scalewise.plan._decide import decide
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
+from scalewise.plan._laws import Law, Norm
 from scalewise.plan._make import Probe, make_plan
 from scalewise.plan._predicted import Predicted, predicted
 from scalewise.plan._roles import Kind, Layer, Role
@@ -18,9 +19,11 @@ from scalewise.plan._verdict import Verdict
 __all__ = [
     "Check",
     "Kind",
+    "Law",
     "Layer",
     "ModelDescription",
     "Multiplier",
+    "Norm",
     "Plan",
     "PlanError",
     "Powers",

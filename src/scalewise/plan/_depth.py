@@ -2,8 +2,8 @@ r"""How real networks of one width scale with the depth, beside what was planned
 
 With branches multiplied by $L^{-\alpha}$, a stream that $L$ branches add to starts at $L^{\max(0,1/2-\alpha)}$ at
 most, and the rates of a plan let all its blocks together move it at order one. A multiplier that nobody
-applies shows as a change of $L^\alpha$ under Adam, and of $L^{2\alpha}$ under gradient descent: one power from
-the branch, and one from the gradient.
+applies shows as a change of $L^{\alpha(1+h)}$ under a law of degree $h$: one power from the branch, and
+$h$ from the gradient.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class DepthCheck:
         depths: As the factory was called with, ascending.
         rows: Every size, in the order of the forward pass at the greatest depth.
         residual: $\alpha$ as planned.
-        optimizer: As planned.
+        degree: The largest with which a step of the blocks goes as the gradient.
     """
 
     depths: tuple[int, ...]
     rows: tuple[DepthRow, ...]
     residual: Fraction
-    optimizer: str
+    degree: Fraction
 
     @property
     def ok(self) -> bool:
@@ -107,7 +107,7 @@ class DepthCheck:
                 f"{told} Branches of a residual network that no multiplier scales add up so: plan with "
                 "residual=1/2 or 1, and let the forward pass or the weights that end each branch carry it."
             )
-        actual = float(self.residual) - r.excess / (2 if self.optimizer == "sgd" else 1)
+        actual = float(self.residual) - r.excess / float(1 + self.degree)
         return (
             f"{told} That is so if branches are multiplied by depth^({-actual:+.2f}), where the plan has "
             f"depth^({-self.residual}): apply plan.multipliers['residual'], as plan.scale_ does, or name the "
@@ -135,4 +135,4 @@ def check_depths(
         most = max(_HALF - alpha, _ZERO) if quantity in _SIZES else _ZERO
         fit = power_law(np.asarray(depths, dtype=float), found)
         rows.append(DepthRow(place, quantity, most, fit, tolerance))
-    return DepthCheck(depths, tuple(rows), alpha, plan.optimizer)
+    return DepthCheck(depths, tuple(rows), alpha, max(t.law.degree for t in plan.tensors))

@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from scalewise.plan._fits import Status
 from scalewise.plan._growth import written
+from scalewise.plan._laws import ENTRYWISE
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row, starts_small
 from scalewise.plan._table import Plan
@@ -168,8 +169,11 @@ def _initialisation(plan: Plan, measured: Measurement, row: Row, power: str) -> 
 
 
 def _learning_rate(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
-    of_what = "its step over its gradient" if plan.optimizer == "sgd" else "its step"
-    eps = "" if plan.optimizer == "sgd" else " (or an eps above its gradients)"
+    law = plan[row.tensor].law
+    of_what = f"its step{'' if law.norm == ENTRYWISE else ' in the norm of its optimizer'}"
+    if law.follows:
+        of_what += " over its gradient" + ("" if law.degree == 1 else f"^({law.degree})")
+    eps = "" if law.eps is None else " (or an eps above its gradients)"
     return (
         f"`{row.tensor}` has a learning rate too {'large' if row.excess > 0 else 'small'}, by n^({power})"
         f"{eps}: {of_what} goes as n^({_measured(row)}), planned is n^({written(row.predicted)}). Take its group "

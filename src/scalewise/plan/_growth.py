@@ -53,7 +53,7 @@ def growth_over(plans: Sequence[Plan], name: str) -> Growth:
 
 def of_width(powers: Powers, growth: Growth) -> Fraction:
     """The power of the width that powers of fan-in and width are together."""
-    return powers.fan_in * growth.fan_in + powers.width
+    return powers.fan_in * growth.fan_in + powers.fan_out * growth.fan_out + powers.width
 
 
 def written(power: Fraction | float) -> str:
@@ -71,9 +71,8 @@ def written(power: Fraction | float) -> str:
 
 
 def _sides(tensor: TensorPlan) -> tuple[Fraction, Fraction]:
-    """Target over base of the fan-in, and of all entries over that."""
-    sizes, base = math.prod(tensor.shape), math.prod(tensor.base_shape)
-    return tensor.fan_in, (Fraction(sizes, base) if sizes and base else _ONE) / tensor.fan_in
+    """Target over base of the fan-in and of the fan-out."""
+    return tensor.fan_in, tensor.fan_out
 
 
 def _rational(power: float) -> Fraction:

@@ -12,6 +12,7 @@ from scalewise.plan._decide import Decision, Further, decided, fan_in_ratio
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge, Heads, Passes, attentions, gauges
+from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
 from scalewise.plan._questions import Question, Wording, ask
 from scalewise.plan._roles import Kind, Role, RoleSpec
@@ -66,6 +67,7 @@ def make_plan(
     residual: Fraction = Fraction(0),
     branch_outputs: Collection[str] = (),
     multiplied: Collection[str] = (),
+    adjust: str = "none",
     by_hooks: bool = False,
     wording: Wording = _PLAIN,
     width_name: str = "width",
@@ -76,7 +78,7 @@ def make_plan(
     Args:
         probe: The model at the sizes to compare.
         strategy: Exponents for the first, the hidden and the last layer.
-        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``.
+        optimizer: Name of the optimizer.
         base: What the factory was called with at the base.
         target: The same at the target.
         width: Target over base width.
@@ -85,6 +87,7 @@ def make_plan(
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and may carry its multiplier.
         multiplied: Names of the multipliers that the forward pass applies.
+        adjust: What the library multiplies the steps of the optimizer by, as a function of the shape.
         by_hooks: Whether the adapter can multiply what enters a readout, so that this need not be said.
         wording: What the adapter adds to questions.
         width_name: What the factory calls its width.
@@ -101,14 +104,15 @@ def make_plan(
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets = probe.target.named()
     weights, lookups = ({}, {}) if probe.passes is None else gauges(probe.passes)
-    drawn = _drawn_by_depth(probe)
+    drawn, trainer = _drawn_by_depth(probe), known_optimizer(optimizer)
 
     def of_tensor(d: Decision) -> TensorPlan:
         t = d.tensor
         in_block, absorbs = t.name in blocks, t.name in absorbing
         gauge = (lookups if _is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
+        trains = trainer.of(d.role, t.kind, len(t.shape))
         powers = rule(
-            strategy, d.role, d.layer, optimizer, residual=residual, in_block=in_block,
+            strategy, d.role, d.layer, trains.law, residual=residual, in_block=in_block,
             absorbs_branch=absorbs, forward=gauge.total,
         )  # fmt: skip
         shape = targets[t.name].shape
@@ -120,6 +124,7 @@ def make_plan(
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, shape), in_block, powers, spread, t.aliases, gauge,
+            trains.name, trains.law,
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
@@ -133,6 +138,7 @@ def make_plan(
     return Plan(
         strategy, optimizer, dict(base), dict(target), width, depth, residual,
         rows, tuple(m for m, _ in needed), width_name, depth_name, probe.passes is not None,
+        adjust,
     )  # fmt: skip
 
 

@@ -11,12 +11,12 @@ largest of them, and tends to the largest; the prediction is that one, with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scalewise.plan._growth import Growth, growth_between, of_width
 from scalewise.plan._roles import Kind, Layer, Role
-from scalewise.plan._rules import gradient_exponent
+from scalewise.plan._rules import gradient_exponent, norm_powers
 from scalewise.plan._table import Plan, TensorPlan
 from scalewise.scaling import readout_exponents
 
@@ -100,8 +100,7 @@ def _predicted(grown: _Grown, name: str, features: list[Fraction], zero_readout:
     mine = [p for t in together for p in _own_change(grown, t, zero_readout)]
     gradient = _gradient(grown, tensor, zero_readout)
     least = _least_gradient(plan, tensor, gradient, zero_readout)
-    # Gradient descent passes it on.
-    weaker = gradient - least if plan.optimizer == "sgd" else _ZERO
+    weaker = tensor.law.degree * (gradient - least)
     update = _update(grown, tensor, zero_readout)
     if reads_out(plan, tensor):
         parts, output = _of_readout(plan, features, zero_readout)
@@ -113,7 +112,7 @@ def _predicted(grown: _Grown, name: str, features: list[Fraction], zero_readout:
         output = -plan.strategy.hidden.p / 2
     return Predicted(
         weight=of_width(tensor.rule.init, grown.of(tensor)),
-        update=update,
+        update=update + _filled(grown, tensor),
         update_least=update - weaker,
         own_change=max(own) - after,
         own_change_least=min(own) - weaker - after,
@@ -121,7 +120,7 @@ def _predicted(grown: _Grown, name: str, features: list[Fraction], zero_readout:
         output=output - after,
         gradient=gradient,
         gradient_least=least,
-        rate=of_width(tensor.rule.lr, grown.of(tensor)),
+        rate=of_width(tensor.rule.lr, grown.of(tensor)) + _unmeasured(grown, tensor),
         parts=tuple(sorted({p - after for p in parts})),
     )
 
@@ -213,10 +212,26 @@ def _least_gradient(
 
 
 def _update(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction:
-    # Adam and kin move each entry by the learning rate, whatever the gradient.
-    follows = grown.plan.optimizer == "sgd"
-    gradient = _gradient(grown, tensor, zero_readout) if follows else _ZERO
-    return of_width(tensor.rule.lr, grown.of(tensor)) + gradient
+    """Of the entries of one outer product; see `scalewise.plan._laws`."""
+    h, growth = tensor.law.degree, grown.of(tensor)
+    norm = norm_powers(tensor.law.norm, tensor.role, tensor.rule.init)
+    driven = h * _gradient(grown, tensor, zero_readout) if h else _ZERO
+    return of_width(tensor.rule.lr * norm ** (h - 1), growth) + driven
+
+
+def _unmeasured(grown: _Grown, tensor: TensorPlan) -> Fraction:
+    """What a step that is measured, by its entries or its singular value, has of the sides of the tensor."""
+    norm = norm_powers(replace(tensor.law.norm, weight=_ZERO), tensor.role, tensor.rule.init)
+    power = tensor.law.degree - (0 if tensor.spectral else 1)
+    return of_width(norm**power, grown.of(tensor))
+
+
+def _filled(grown: _Grown, tensor: TensorPlan) -> Fraction:
+    """By how much entries are larger where a step is of full rank, as that of a large batch may be."""
+    norm, growth = tensor.law.norm, grown.of(tensor)
+    sides = [(norm.fan_in, growth.fan_in), (norm.fan_out, growth.fan_out)]
+    rotated = [grows for power, grows in sides if power]
+    return (1 - tensor.law.degree) * min(rotated, default=_ZERO) / 2
 
 
 def _own_change(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> tuple[Fraction, Fraction]:

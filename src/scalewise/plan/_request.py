@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from scalewise._checked import Must, Positive, held
+from scalewise.plan._adjust import adjustment
 from scalewise.plan._errors import PlanError
+from scalewise.plan._laws import SPECTRAL, known_optimizer
 from scalewise.plan._roles import Role, RoleSpec
-from scalewise.plan._rules import known_optimizer
 from scalewise.scaling import ABC, Strategy
 
 __all__ = [
@@ -56,7 +57,8 @@ class Request:
         base: What it is called with where the hyperparameters were tuned.
         target: What it is called with for the model to train.
         strategy: Exponents for the first, the hidden and the last layer.
-        optimizer: The law by which the optimizer moves.
+        optimizer: Name of the optimizer.
+        adjust: What its library multiplies orthogonalised steps by.
         roles: Pattern of names to role, or to role and axes.
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch.
@@ -70,6 +72,7 @@ class Request:
     target: Mapping[str, Any]
     strategy: Strategy
     optimizer: str
+    adjust: str
     roles: Mapping[str, RoleSpec]
     residual: Fraction
     branch_outputs: tuple[str, ...]
@@ -117,6 +120,7 @@ def requested(
     target: Mapping[str, object],
     strategy: Strategy | ABC,
     optimizer: str = "adamw",
+    adjust: str | None = None,
     roles: Mapping[str, RoleSpec] | None = None,
     residual: Fraction = Fraction(0),
     branch_outputs: Collection[str] = (),
@@ -132,6 +136,7 @@ def requested(
         target: See `Request`.
         strategy: A strategy, as p, q and r or as a, b and c.
         optimizer: See `Request`.
+        adjust: See `Request`; ``None`` for nothing.
         roles: See `Request`; ``None`` for none.
         residual: See `Request`.
         branch_outputs: Patterns.
@@ -146,9 +151,18 @@ def requested(
     return Request(
         build, *_sizes(base, target, width, known),
         strategy.to_strategy() if isinstance(strategy, ABC) else strategy,
-        known_optimizer(optimizer), dict(roles or {}), residual, tuple(branch_outputs), tuple(multiplied),
-        width, known,
+        known_optimizer(optimizer).name, _adjustment(adjust, optimizer), dict(roles or {}), residual,
+        tuple(branch_outputs), tuple(multiplied), width, known,
     )  # fmt: skip
+
+
+def _adjustment(adjust: str | None, optimizer: str) -> str:
+    name = adjustment(adjust)
+    if name != "none" and known_optimizer(optimizer).law.norm != SPECTRAL:
+        raise PlanError(
+            f"`adjust` is for optimizers that orthogonalise, such as 'muon'; got {adjust!r} with {optimizer!r}."
+        )
+    return name
 
 
 def _sizes(

@@ -134,7 +134,7 @@ def attention_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[
     wanted = (Quantity.LOGITS, Quantity.LOGITS_CHANGE, Quantity.LOGITS_STEP)
     for place in dict.fromkeys(p for p, _ in measured.attention):
         start, change, step = (measured.attention[place, q] for q in wanted)
-        if plan.optimizer == "sgd" and np.all(step > 0):
+        if any(t.law.follows for t in plan.tensors) and np.all(step > 0):
             # How far queries and keys move is a gradient, which scatters from network to network; beside
             # it the change is a clean power. Where they move less and less, it may be larger.
             change = change / step
@@ -155,11 +155,18 @@ def sizes_of(
         return np.zeros((len(measured.widths), measured.seeds))
     if quantity is not Quantity.RATE:
         return measured.of(name, quantity)
-    step, gradient = (measured.of(name, q) for q in (Quantity.STEP, Quantity.GRADIENT))
-    if plan.optimizer != "sgd":
-        return step
+    step, law = measured.of(name, Quantity.STEP), plan[name].law
     # Exact, whatever the gradient: a learning rate is told from all that precedes it.
-    return np.divide(step, gradient, out=np.zeros_like(step), where=gradient != 0)
+    driven = (
+        (Quantity.GRADIENT, law.degree),
+        (Quantity.WEIGHT, (law.degree - 1) * law.norm.weight),
+    )
+    for of, power in driven:
+        size = measured.of(name, of)
+        if power:
+            some = np.where(size != 0, size, 1.0) ** float(power)
+            step = np.where(size != 0, step / some, 0.0 if of is Quantity.GRADIENT else step)
+    return step
 
 
 def _is_rounding(plan: Plan, measured: Measurement, name: str) -> bool:

@@ -1,83 +1,86 @@
-r"""From a strategy and a role to exponents: initialisation, learning rate, epsilon, weight decay.
+r"""From a strategy, a role and a law to exponents: initialisation, learning rate, epsilon, weight decay.
 
 Written for weights that carry no multiplier in the forward pass (the gauge $a=0$). With $\nu$ the ratio
 of widths, $F$ the ratio of fan-ins, $\lambda$ the ratio of depths, $A=\frac{p_L+1}2$ (initial size of the
 readout, $n^{-A}$) and $U=1+q_L-r$ (size of its update):
 
-* **initialisation** of a layer: $F^{-1/2}\nu^{-p_\ell/2}$.
-* **gradient descent**: learning rate $F^{-1}\nu^{r-q_\ell}$; a bias has no fan-in to sum over.
-* **Adam and kin** move each entry by a fixed amount, so a matrix moves its output by the learning rate
-  times the fan-in. Asking for the same change of features $n^{-r_\ell}$ that gradient descent makes
-  gives $F^{-1}\nu^{-r_\ell}$, $r_\ell=\min(A,U)+q_\ell-r$, and $F^{-1}\nu^{1-U}$ for the readout.
-* **epsilon** is compared with a gradient and scales like one: $\nu^{-\min(A,U)}$ below the readout,
-  1 for what writes to a fixed number of units.
-* **weight decay**, decoupled or added to the gradient of gradient descent, shrinks a weight by
-  learning rate times decay each step; the same shrinkage at every size asks for the inverse of the
-  learning rate's factor. Added to a gradient that Adam then normalises, it scales as gradient over
-  weight.
+* **initialisation** of a layer: $F^{-1/2}\nu^{-p_\ell/2}$, whatever the optimizer.
+* **what a step should do**: move the output of a tensor by $\nu^{-r_\ell}$, $r_\ell=\min(A,U)+q_\ell-r$, and
+  the readout's by $\nu^{1-U}$, as gradient descent does. A sum over the fan-in adds up, so entries are to move
+  by $F^{-1}$ times that.
+* **learning rate**: entries do move by $\eta\,g^hN^{h-1}$ under a law of degree $h$ whose norm has the factor
+  $N$ (`Law`), with $g$ the size of a gradient's entry, $\nu^{-\min(A,U)}$ below the readout and 1 above.
+* **epsilon** is compared with what it is added to, a power of the gradient: `Law.eps`.
+* **weight decay** that multiplies the weight shrinks it by learning rate times decay each step; the same
+  shrinkage at every size asks for the inverse of the learning rate's factor. Added to what is then
+  normalised, it scales as that over the weight.
 * **depth**: in a network of $L$ blocks whose branches are multiplied by $L^{-\alpha}$ ($\alpha=0$: a
-  chain, or no multiplier), each block's share of the NTK is $L^{-2\alpha}$, so blocks learn at
-  $\lambda^{2\alpha-1}$ under gradient descent and, by fixed steps, at $\lambda^{\alpha-1}$ under Adam,
-  with gradients of order $\lambda^{-\alpha}$.
+  chain, or no multiplier), gradients are $L^{-\alpha}$ and the blocks together move the stream by
+  $L^{1-\alpha}$ of what one of them moves: so one is to move by $\lambda^{\alpha-1}$.
 
 `docs/scaling_rules.md` derives each line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from scalewise.plan._errors import PlanError
+from scalewise.plan._laws import ENTRYWISE, Law, Norm, Size, known_optimizer
 from scalewise.plan._roles import Layer, Role
 from scalewise.scaling import Strategy, readout_exponents
 
 __all__ = [
-    "OPTIMIZERS",
     "Powers",
     "Ratios",
     "Rule",
     "exponents_of",
     "gradient_exponent",
-    "known_optimizer",
+    "norm_powers",
     "rule",
 ]
 
-OPTIMIZERS = ("sgd", "adam", "adamw")
 _HALF, _ONE, _ZERO = Fraction(1, 2), Fraction(1), Fraction(0)
+_SUMMED = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """Target over base: of one tensor's fan-in, of the width, of the depth. Exact."""
+    """Target over base: of one tensor's fan-in, of the width, of the depth, of its fan-out. Exact."""
 
     fan_in: Fraction = _ONE
     width: Fraction = _ONE
     depth: Fraction = _ONE
+    fan_out: Fraction = _ONE
 
 
 @dataclass(frozen=True)
 class Powers:
-    r"""$F^f\nu^w\lambda^d$, exact exponents."""
+    r"""$F^f\nu^w\lambda^dO^o$, exact exponents; $O$ is the ratio of fan-outs."""
 
     fan_in: Fraction = _ZERO
     width: Fraction = _ZERO
     depth: Fraction = _ZERO
+    fan_out: Fraction = _ZERO
 
     def __mul__(self, other: Powers) -> Powers:
         return Powers(
-            self.fan_in + other.fan_in, self.width + other.width, self.depth + other.depth
+            self.fan_in + other.fan_in,
+            self.width + other.width,
+            self.depth + other.depth,
+            self.fan_out + other.fan_out,
         )
 
     def __pow__(self, power: int | Fraction) -> Powers:
-        return Powers(self.fan_in * power, self.width * power, self.depth * power)
+        of = (self.fan_in, self.width, self.depth, self.fan_out)
+        return Powers(*(p * power for p in of))
 
     def factor(self, ratios: Ratios) -> float:
         """The number; exactly 1 where every ratio is 1, or where equal ratios cancel."""
         total: dict[Fraction, Fraction] = {}
         pairs = ((ratios.fan_in, self.fan_in), (ratios.width, self.width))
-        for ratio, power in (*pairs, (ratios.depth, self.depth)):
+        more = ((ratios.depth, self.depth), (ratios.fan_out, self.fan_out))
+        for ratio, power in (*pairs, *more):
             total[ratio] = total.get(ratio, _ZERO) + power
         out = 1.0
         for ratio, power in total.items():
@@ -87,8 +90,8 @@ class Powers:
 
     @property
     def of_width(self) -> Fraction:
-        """The power of the width where the fan-in grows like it: what a slope against width is."""
-        return self.fan_in + self.width
+        """The power of the width where both sides grow like it: what a slope against width is."""
+        return self.fan_in + self.width + self.fan_out
 
 
 @dataclass(frozen=True)
@@ -139,27 +142,24 @@ def gradient_exponent(strategy: Strategy, role: Role, *, initial: bool = False) 
     return -A if initial else -min(A, U)
 
 
-def known_optimizer(optimizer: object) -> str:
-    """An optimizer's law, if it is one of those that have rules.
+def norm_powers(norm: Norm, role: Role, weight: Powers) -> Powers:
+    """The factor of a norm: of the sides of a tensor that grow, and of the size of its entries.
 
-    Raises:
-        PlanError: If it is not.
+    Args:
+        norm: The norm.
+        role: Says which sides grow.
+        weight: The size of the entries.
     """
-    if not isinstance(optimizer, str) or optimizer not in OPTIMIZERS:
-        raise PlanError(
-            f"`optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}; got {optimizer!r}. An "
-            "optimizer that moves entries by a fixed amount scales as 'adam', or 'adamw' if its weight "
-            "decay is decoupled; one that follows the gradient scales as 'sgd'. One that normalises "
-            "whole matrices brings its own rule: give it the hidden matrices and plan the rest."
-        )
-    return optimizer
+    wide = role in (Role.INPUT, Role.HIDDEN, Role.VECTOR)
+    sides = Powers(norm.fan_in * (role in _SUMMED), fan_out=norm.fan_out * wide)
+    return sides * weight**norm.weight
 
 
 def rule(
     strategy: Strategy,
     role: Role,
     layer: Layer,
-    optimizer: str,
+    law: Law | str,
     *,
     residual: Fraction = _ZERO,
     in_block: bool = False,
@@ -169,13 +169,13 @@ def rule(
     r"""The powers that scale one tensor.
 
     Args:
-        strategy: Exponents for the first, the hidden and the last layer.
+        strategy: Exponents for the first, the hidden and the last layer. The standard parametrisation,
+            which has one learning rate for all tensors of every size, knows neither norms nor depth.
         role: The tensor's role.
         layer: Whose exponents it takes.
-        optimizer: One of `OPTIMIZERS`.
+        law: How the optimizer moves, or the optimizer's name.
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
-        in_block: Whether the tensor stands in a block that depth repeats. The standard parametrisation,
-            which scales nothing but initialisation, has no rule for depth either.
+        in_block: Whether the tensor stands in a block that depth repeats.
         absorbs_branch: Whether it carries its branch's multiplier itself, by its initialisation and
             rates, so that the forward pass needs none.
         forward: Power of the width by which the model's own code multiplies the tensor: its initialisation
@@ -186,33 +186,34 @@ def rule(
 
     Source: TP4 K.1, as rates and sizes of each tensor; docs/scaling_rules.md derives the others.
     """
-    known_optimizer(optimizer)
+    law = known_optimizer(law).of(role).law if isinstance(law, str) else law
     own = exponents_of(strategy, role, layer)
-    summed = role in (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
-    init = Powers(-_HALF if summed else _ZERO, -own.p / 2)
-    gradient = Powers(width=gradient_exponent(strategy, role))
-    lr = Powers(-_ONE if summed else _ZERO, own.r - own.q)
-    if optimizer != "sgd":
-        # The step is fixed: what the gradient brought to the change must come from the rate. For
-        # tensors with a fixed number of outputs it brings nothing.
-        below = role not in (Role.OUTPUT, Role.FIXED, Role.BOTTLENECK)
-        lr = lr * gradient if below else lr
+    fan_in = _ONE if role in _SUMMED else _ZERO
     in_block = in_block and not strategy.plain_biases
-    depth = _depth(optimizer, residual) if in_block else (Powers(), Powers())
-    lr, gradient = lr * depth[0], gradient * depth[1]
     # A change of gauge: the weight that acts is n^forward times the one that is stored, or depth^alpha times.
     absorbed = residual if in_block and absorbs_branch else _ZERO
-    shift = Powers(width=-forward, depth=-absorbed)
-    init, gradient = init * shift, gradient * shift**-1
-    lr = lr * shift ** (2 if optimizer == "sgd" else 1)
-    eps = Powers() if optimizer == "sgd" else gradient
-    decay = gradient * init**-1 if optimizer == "adam" else lr**-1
+    stored = Powers(width=-forward, depth=-absorbed)
+    init = Powers(-_HALF * fan_in, -own.p / 2) * stored
+    gradient = Powers(width=gradient_exponent(strategy, role))
+    # What drives the step: at tensors with a fixed number of outputs, a gradient of order one.
+    below = role not in (Role.OUTPUT, Role.FIXED, Role.BOTTLENECK)
+    driving = gradient if below else Powers()
+    entries = Powers(-fan_in, own.r - own.q) * driving
+    if in_block:
+        branch = Powers(depth=-residual)
+        entries = entries * Powers(depth=residual - 1)
+        gradient, driving = gradient * branch, driving * branch
+    gradient, driving, entries = gradient * stored**-1, driving * stored**-1, entries * stored
+    plain = strategy.plain_biases
+
+    def factor(norm: Norm) -> Powers:
+        return norm_powers(ENTRYWISE if plain else norm, role, init)
+
+    def of(size: Size) -> Powers:
+        return gradient**size.gradient * factor(size.norm)
+
+    h = law.degree
+    lr = entries * driving**-h * factor(law.norm) ** (1 - h)
+    eps = Powers() if law.eps is None else of(law.eps)
+    decay = lr**-1 if law.decay is None else of(law.decay) * init**-1
     return Rule(init, lr, eps, decay)
-
-
-def _depth(optimizer: str, alpha: Fraction) -> tuple[Powers, Powers]:
-    """How a block's learning rate and gradient go with the depth."""
-    rate: Callable[[Fraction], Fraction] = (
-        (lambda a: 2 * a - 1) if optimizer == "sgd" else (lambda a: a - 1)
-    )
-    return Powers(depth=rate(alpha)), Powers(depth=-alpha)

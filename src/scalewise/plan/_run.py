@@ -115,7 +115,11 @@ class Run:
 
     def measure(self, index: int, seed: int, *, linearity: bool = False) -> Sizes:
         """The sizes of one network."""
-        return measure_network(self.network(index, seed), self.steps, linearity=linearity)
+        table = self.plans[index].table
+        return measure_network(
+            self.network(index, seed), self.steps, linearity=linearity,
+            spectral=[n for n in self.scene.names if table[n].spectral],
+        )  # fmt: skip
 
     def with_rate(self, lr: float | None) -> Run:
         """The same with the learning rate given, or one that is small, unless the user's setup has one."""

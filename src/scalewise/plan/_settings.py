@@ -21,6 +21,7 @@ class SettingsGroup:
         eps: Epsilon, or its factor.
         weight_decay: Weight decay, or its factor.
         tensors: Names, as they were asked for.
+        optimizer: Name of what trains them.
     """
 
     name: str
@@ -28,6 +29,7 @@ class SettingsGroup:
     eps: float
     weight_decay: float
     tensors: tuple[str, ...]
+    optimizer: str
 
 
 def groups(
@@ -47,14 +49,16 @@ def groups(
     Raises:
         PlanError: If the plan has no tensor of that name.
     """
-    members: dict[tuple[float, float, float], list[str]] = {}
+    members: dict[tuple[str, float, float, float], list[str]] = {}
     for name in names:
         f = plan.factors(name)
-        members.setdefault((f.lr, eps * f.eps, weight_decay * f.weight_decay), []).append(name)
+        settings = (plan[name].optimizer, f.lr, eps * f.eps, weight_decay * f.weight_decay)
+        members.setdefault(settings, []).append(name)
     out: list[SettingsGroup] = []
-    for settings, mine in members.items():
+    for (optimizer, lr, epsilon, decay), mine in members.items():
         roles = {plan[n].role for n in mine}
         name = "+".join(r for r in Role if r in roles)
         taken = sum(g.name.split("#")[0] == name for g in out)
-        out.append(SettingsGroup(f"{name}#{taken + 1}" if taken else name, *settings, tuple(mine)))
+        label = f"{name}#{taken + 1}" if taken else name
+        out.append(SettingsGroup(label, lr, epsilon, decay, tuple(mine), optimizer))
     return out

@@ -7,7 +7,7 @@ with what, and what each size is a root mean square of, stands here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -102,6 +102,10 @@ class Network(Protocol):
         """Root mean square over all entries as real numbers, in float64; infinite if one is not finite."""
         ...
 
+    def spectral(self, array: Any) -> float:
+        """Largest singular value, in float64; of more than two axes as one row for each of the first."""
+        ...
+
     def spacing(self, array: Any) -> float:
         """Root mean square of the distance from each entry to the next number of its precision."""
         ...
@@ -130,13 +134,16 @@ class Sizes:
     attention: dict[str, dict[Quantity, float]] = field(default_factory=dict)
 
 
-def measure_network(network: Network, steps: int, *, linearity: bool = False) -> Sizes:
+def measure_network(
+    network: Network, steps: int, *, linearity: bool = False, spectral: Collection[str] = ()
+) -> Sizes:
     """Take the steps and measure.
 
     Args:
         network: The model at initialisation, with its optimiser.
         steps: How many steps to take.
         linearity: Whether to measure also what half of the change of the parameters does.
+        spectral: Tensors whose step is measured by its largest singular value.
     """
     sizes, old, before = Sizes(), network.weights(), Record()
     for n, p in old.items():
@@ -152,7 +159,9 @@ def measure_network(network: Network, steps: int, *, linearity: bool = False) ->
             gradient = gradients.get(n)
             size = 0.0 if gradient is None else network.rms([gradient])
             sizes.tensor[n, Quantity.GRADIENT] = size
-            sizes.tensor[n, Quantity.STEP] = _moved(network, now[n], was[n])
+            moved = _moved(network, now[n], was[n])
+            whole = moved and n in spectral
+            sizes.tensor[n, Quantity.STEP] = network.spectral(now[n] - was[n]) if whole else moved
     for n, p in now.items():
         sizes.tensor[n, Quantity.UPDATE] = _moved(network, p, old[n])
     after = network.watch(old)

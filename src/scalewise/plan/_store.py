@@ -14,6 +14,7 @@ from scalewise._checked import checked
 from scalewise._version import __version__
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
+from scalewise.plan._laws import Law, Norm, Size
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Powers, Rule
 from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
@@ -21,7 +22,7 @@ from scalewise.scaling import Strategy
 
 __all__ = ["from_json", "load", "read", "save", "to_json"]
 
-_FORMAT = "scalewise plan 1"
+_FORMAT = "scalewise plan 2"
 
 
 def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
@@ -51,6 +52,7 @@ def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
         "width_name": plan.width_name,
         "depth_name": plan.depth_name,
         "looked": plan.looked,
+        "adjust": plan.adjust,
         "multipliers": [asdict(m) for m in plan.multipliers],
         "tensors": [asdict(t) for t in plan.tensors],
         **({} if options is None else {"options": dict(options)}),
@@ -94,6 +96,7 @@ def from_json(text: str) -> Plan:
             data["width_name"],
             data["depth_name"],
             data.get("looked", True),
+            data["adjust"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
@@ -120,8 +123,19 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
             "base": Spread(**data["base"]),
             "aliases": tuple(data["aliases"]),
             "gauge": Gauge(**{k: Fraction(v) for k, v in data.get("gauge", {}).items()}),
+            "law": _law(data["law"]),
         }
     )
+
+
+def _law(data: dict[str, Any]) -> Law:
+    def norm(said: dict[str, str]) -> Norm:
+        return Norm(**{k: Fraction(v) for k, v in said.items()})
+
+    def size(said: dict[str, Any] | None) -> Size | None:
+        return None if said is None else Size(Fraction(said["gradient"]), norm(said["norm"]))
+
+    return Law(norm(data["norm"]), Fraction(data["degree"]), size(data["eps"]), size(data["decay"]))
 
 
 @checked(error=PlanError)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
+from scalewise.plan._laws import Law, known_optimizer
 from scalewise.plan._names import bare
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Powers, Ratios, Rule
@@ -50,6 +53,8 @@ class TensorPlan:
         base: Its entries as the model's own code draws them at the base width.
         aliases: Other names of the same tensor.
         gauge: Powers of the width by which the model's own code multiplies around it.
+        optimizer: Name of what trains it.
+        law: How that moves it.
     """
 
     name: str
@@ -66,6 +71,20 @@ class TensorPlan:
     base: Spread
     aliases: tuple[str, ...] = ()
     gauge: Gauge = field(default_factory=Gauge)
+    optimizer: str = "adamw"
+    law: Law = field(default_factory=lambda: known_optimizer("adamw").law)
+
+    @property
+    def fan_out(self) -> Fraction:
+        """Target over base of the number of units it writes to: of all entries over the fan-in."""
+        sizes, base = math.prod(self.shape), math.prod(self.base_shape)
+        return (Fraction(sizes, base) if sizes and base else Fraction(1)) / self.fan_in
+
+    @property
+    def spectral(self) -> bool:
+        """Whether what has a fixed size in a step of it is a singular value."""
+        norm = self.law.norm
+        return bool(norm.fan_in and norm.fan_out) and len(self.shape) > 1
 
 
 @dataclass(frozen=True)
@@ -93,13 +112,18 @@ class Factors:
     weight_decay: float
 
 
+def _whole(factor: float) -> float:
+    """One, where roots that cancel have left a rounding."""
+    return 1.0 if math.isclose(factor, 1.0, rel_tol=1e-14) else factor
+
+
 @dataclass(frozen=True)
 class Plan:
     r"""Settings for every tensor of a model, as factors of those at the base.
 
     Args:
         strategy: Exponents for the first, the hidden and the last layer.
-        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``.
+        optimizer: Name of the optimizer; with a second one for what it leaves out, each tensor has its own.
         base: What the factory was called with at the base.
         target: What it is called with at the target.
         width: Target over base width, $\nu$.
@@ -109,6 +133,7 @@ class Plan:
         multipliers: What the forward pass must do itself.
         width_name: What the factory calls its width.
         depth_name: What it calls its depth.
+        adjust: What the library multiplies the steps of `optimizer` by, as a function of the shape.
         looked: Whether the forward pass was seen: if not, multipliers and heads in it are not known.
     """
 
@@ -124,6 +149,7 @@ class Plan:
     width_name: str = "width"
     depth_name: str = "depth"
     looked: bool = True
+    adjust: str = "none"
     names: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -146,14 +172,30 @@ class Plan:
 
     def ratios(self, tensor: TensorPlan) -> Ratios:
         """Target over base of what a tensor's rule depends on."""
-        return Ratios(tensor.fan_in, self.width, self.depth)
+        return Ratios(tensor.fan_in, self.width, self.depth, tensor.fan_out)
 
     def factors(self, name: str) -> Factors:
         """What multiplies a tensor's base settings at the target; exactly 1 at the base."""
         tensor = self[name]
         ratios, rule = self.ratios(tensor), tensor.rule
         powers: tuple[Powers, ...] = (rule.init, rule.lr, rule.eps, rule.weight_decay)
-        return Factors(*(p.factor(ratios) for p in powers))
+        init, lr, eps, decay = (p.factor(ratios) for p in powers)
+        own = self._adjusted(tensor)
+        # What shrinks by the learning rate itself does not know of the factor.
+        shrinks = own if tensor.law.decay is None else 1.0
+        return Factors(init, _whole(lr / own), eps, _whole(decay * shrinks))
+
+    def _adjusted(self, tensor: TensorPlan) -> float:
+        """Target over base of what the library multiplies the steps of a tensor by."""
+        if self.adjust == "none" or tensor.optimizer != self.optimizer:
+            return 1.0
+        factor = ADJUSTMENTS[self.adjust]
+        return factor(*tensor.shape) / factor(*tensor.base_shape)
+
+    @property
+    def laws(self) -> dict[str, Law]:
+        """By name the optimizers that train its tensors, and how each moves them."""
+        return {t.optimizer: t.law for t in self.tensors}
 
     def std(self, name: str) -> float:
         """The standard deviation a tensor is initialised with at the target."""

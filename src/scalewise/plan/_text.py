@@ -64,7 +64,7 @@ def _row(plan: Plan, tensor: TensorPlan, slopes: Predicted) -> _Row:
         tensor.base.std > 0,
         _power(of_width(tensor.rule.init, growth_between(plan, tensor))),
         _factor(f.lr),
-        "" if plan.optimizer == "sgd" else _factor(f.eps),
+        "" if tensor.law.eps is None else _factor(f.eps),
         _factor(f.weight_decay),
         written(slopes.change),
     )

@@ -97,16 +97,16 @@ def transfer(
 
     Source: Yaida (4.10) for $\gamma$; the factors are those of `scalewise.plan.rules`.
     """
-    if eps is not None and plan.optimizer == "sgd":
+    if eps is not None and all(law.eps is None for law in plan.laws.values()):
         raise PlanError(
-            "Gradient descent has no `eps`; leave it out, or plan for 'adam' or 'adamw'."
+            f"The plan is for {plan.optimizer!r}, which has no `eps`; leave it out, or plan for 'adam' or 'adamw'."
         )
     settings = tuple(
         GroupSettings(
             g.name,
             lr * g.lr,
             None if weight_decay is None else weight_decay * g.weight_decay,
-            None if eps is None else eps * g.eps,
+            None if eps is None or plan[g.tensors[0]].law.eps is None else eps * g.eps,
             g.tensors,
         )
         for g in groups(plan, [t.name for t in plan.tensors])

@@ -11,23 +11,39 @@ from typing import Any
 import torch
 from torch import nn
 
-from scalewise.plan import Plan, PlanError, groups
+from scalewise.plan import Law, Plan, PlanError, SettingsGroup, groups
+from scalewise.plan._laws import Optimizer, known_optimizer
 from scalewise.plan._names import bare, matching
 from scalewise.torch._check import of_the_plan
 
-__all__ = ["OPTIMIZERS", "parameter_groups"]
+__all__ = ["OPTIMIZERS", "Groups", "parameter_groups"]
 
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Any] = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
 }
-_OWN = ("params", "name", "base_lr", "base_eps", "base_weight_decay", "lr_factor")
+# Younger than the oldest PyTorch that is served.
+OPTIMIZERS |= {
+    name.lower(): getattr(torch.optim, name)
+    for name in ("Adafactor", "Muon")
+    if hasattr(torch.optim, name)
+}
+_OWN = ("params", "name", "base_lr", "base_eps", "base_weight_decay", "lr_factor", "optimizer")
+
+Groups = list[dict[str, Any]]
 
 
 def parameter_groups(
-    plan: Plan, model: nn.Module, groups: Iterable[Mapping[str, Any]], defaults: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    plan: Plan,
+    model: nn.Module,
+    groups: Iterable[Mapping[str, Any]],
+    defaults: Mapping[str, Any],
+    rest: Mapping[str, Any] | None = None,
+) -> Groups | tuple[Groups, ...]:
     """One dictionary for every set of parameters with the same settings.
 
     Args:
@@ -35,6 +51,10 @@ def parameter_groups(
         model: A model of the target's size, wrapped or not; its frozen parameters are left out.
         groups: The user's own groups, each with settings of its own.
         defaults: Settings of all others.
+        rest: Settings of what a second optimizer trains.
+
+    Returns:
+        A list, or one for each of the plan's optimizers.
 
     Raises:
         PlanError: If a setting is none, or the groups overlap or name what is not there.
@@ -45,18 +65,44 @@ def parameter_groups(
             "Every parameter of the model is frozen (requires_grad=False), so there is nothing to train."
         )
     once = {id(p): n for n, p in reversed(named.items())}
-    rest = list(reversed(once.values()))
-    out: list[dict[str, Any]] = []
+    every = list(reversed(once.values()))
+    trainers = known_optimizer(plan.optimizer).all
+    alone = len(trainers) == 1
+    if alone is not (rest is None):
+        raise PlanError(_about_rest(plan.optimizer, trainers[-1].name, alone))
+    of = {trainers[0].name: defaults, trainers[-1].name: defaults if rest is None else rest}
+    out: dict[str, Groups] = {t.name: [] for t in trainers}
     taken: set[str] = set()
+    parts: list[tuple[dict[str, Any], set[str], str]] = []
     for number, group in enumerate(groups):
         settings = {k: v for k, v in group.items() if k != "params"}
         mine = _selected(group, number, plan, model, once)
         if twice := taken & mine:
             raise PlanError(f"Two of the `groups` hold `{min(twice)}`; each parameter goes in one.")
         taken |= mine
-        label = str(settings.pop("name", f"group {number}"))
-        out += _split(plan, named, [n for n in rest if n in mine], dict(defaults) | settings, label)
-    return out + _split(plan, named, [n for n in rest if n not in taken], defaults, "")
+        parts.append((settings, mine, str(settings.pop("name", f"group {number}"))))
+    for settings, mine, label in [*parts, ({}, set(every) - taken, "")]:
+        for t in trainers:
+            names = [n for n in every if n in mine and plan[n].optimizer == t.name]
+            out[t.name] += _split(plan, named, names, dict(of[t.name]) | settings, label, t)
+    if alone:
+        return out[plan.optimizer]
+    return tuple(_marked(groups, name, plan.adjust) for name, groups in out.items())
+
+
+def _marked(groups: Groups, name: str, adjust: str) -> Groups:
+    """Groups that say who is to train them, and which factor of PyTorch's own Muon is meant."""
+    own = {"adjust_lr_fn": adjust} if name == "muon" else {}
+    return [g | {"optimizer": name} | own for g in groups]
+
+
+def _about_rest(optimizer: str, second: str, alone: bool) -> str:
+    if alone:
+        return f"`rest` is for plans of two optimizers; {optimizer!r} trains all tensors itself."
+    return (
+        f"The plan gives matrices to {optimizer!r} and the rest to {second!r}. Give the settings of that "
+        f'too, as tuned at the base: plan.param_groups(model, lr=..., rest={{"lr": ...}}).'
+    )
 
 
 def _selected(
@@ -95,11 +141,16 @@ def _split(
     names: list[str],
     given: Mapping[str, Any],
     label: str,
-) -> list[dict[str, Any]]:
-    settings = _complete(plan, given)
+    optimizer: Optimizer,
+) -> Groups:
+    if not names:
+        return []
+    settings = _complete(optimizer, given)
     lr, eps, decay = settings["lr"], settings.get("eps"), settings["weight_decay"]
+    pair = isinstance(eps, tuple)
+    scale = 1.0 if pair or eps is None else float(eps)
     out = []
-    for g in groups(plan, names, eps=1.0 if eps is None else float(eps), weight_decay=float(decay)):
+    for g in groups(plan, names, eps=scale, weight_decay=float(decay)):
         group: dict[str, Any] = {"params": [named[n] for n in g.tensors]}
         # A tensor is shared by whoever is handed it: each group gets one of its own.
         group["lr"] = lr.detach().clone() * g.lr if isinstance(lr, torch.Tensor) else lr * g.lr
@@ -109,39 +160,77 @@ def _split(
         group["name"] = f"{label}: {g.name}" if label else g.name
         # What check_schedule compares with: schedulers overwrite everything else they find.
         group |= {"base_lr": float(lr), "lr_factor": g.lr, "base_weight_decay": float(decay)}
-        group |= {} if eps is None else {"base_eps": float(eps)}
-        out.append(group | {k: v for k, v in settings.items() if k not in group})
+        group |= {} if eps is None or pair else {"base_eps": float(eps)}
+        group |= {k: v for k, v in settings.items() if k not in group}
+        out += _by_floor(plan, named, g, group, eps) if pair else [group]
     return out
 
 
-def _complete(plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
+def _by_floor(
+    plan: Plan,
+    named: Mapping[str, nn.Parameter],
+    g: SettingsGroup,
+    group: dict[str, Any],
+    eps: tuple[float | None, float],
+) -> Groups:
+    """A group of Adafactor, whose second epsilon is a least size of weights, and scales like one."""
+    floors: dict[float, list[str]] = {}
+    for n in g.tensors:
+        floors.setdefault(plan.factors(n).init, []).append(n)
+    out = []
+    for number, (init, names) in enumerate(floors.items()):
+        mine = [named[n] for n in names]
+        first = torch.finfo(mine[0].dtype).eps if eps[0] is None else eps[0]
+        more = {"params": mine, "eps": (first * g.eps, eps[1] * init)}
+        out.append(
+            group | more | {"name": f"{group['name']}~{number}" if number else group["name"]}
+        )
+    return out
+
+
+def _complete(optimizer: Optimizer, given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with PyTorch's own defaults where the user says nothing."""
     odd = [k for k in given if k in _OWN]
     if odd:
         raise PlanError(f"`{odd[0]}` is set by the plan and cannot be given.")
-    wanted = ["lr", "weight_decay"] if plan.optimizer == "sgd" else ["lr", "eps", "weight_decay"]
+    name, law = optimizer.name, optimizer.law
+    wanted = ["lr", *(["eps"] if law.eps is not None else []), "weight_decay"]
     settings = {k: v for k, v in given.items() if v is not None}
     if "eps" in settings and "eps" not in wanted:
-        raise PlanError(
-            "Gradient descent has no `eps`; leave it out, or plan for 'adam' or 'adamw'."
-        )
-    if isinstance(settings.get("eps"), tuple | list):
-        raise PlanError(
-            f"`eps` must be one number; got {settings['eps']!r}. A pair is Adafactor's, which multiplies each "
-            f"step by the size of its tensor; the plan's rules for {plan.optimizer!r} are not those of such "
-            "an optimizer."
-        )
+        what = "Gradient descent" if law.degree == 1 else repr(name)
+        raise PlanError(f"{what} has no `eps`; leave it out, or plan for 'adam' or 'adamw'.")
     if "lr" not in settings:
         # An optimizer's own `lr` argument does not reach groups that have one: nothing may stand in for it.
         raise PlanError(
             "`lr` is the learning rate tuned at the base and must be given to plan.param_groups; got None."
         )
-    parameters = inspect.signature(OPTIMIZERS[plan.optimizer]).parameters
+    known = inspect.signature(OPTIMIZERS[name]).parameters if name in OPTIMIZERS else {}
     for key in wanted:
-        value = settings.setdefault(key, parameters[key].default)
-        if not (math.isfinite(number := _number(value)) and number >= 0):
+        if key not in settings and key not in known:
+            raise PlanError(
+                f"`{key}` must be given to plan.param_groups: PyTorch has no {name!r} whose default could be "
+                "taken, and one that the optimizer takes by itself would not be scaled."
+            )
+        value = settings[key] = settings[key] if key in settings else known[key].default
+        if key == "eps" and isinstance(value, tuple | list):
+            settings[key] = _pair(value, law, name)
+        elif not (math.isfinite(number := _number(value)) and number >= 0):
             raise PlanError(f"`{key}` must be a finite number, not negative; got {value!r}.")
     return settings
+
+
+def _pair(eps: Any, law: Law, name: str) -> tuple[float | None, float]:
+    """The two epsilons of Adafactor."""
+    numbers_ = [_number(0.0 if i == 0 and e is None else e) for i, e in enumerate(eps)]
+    if not law.norm.weight or law.decay is not None:
+        raise PlanError(
+            f"`eps` must be one number; got {eps!r}. A pair is Adafactor's, which multiplies each "
+            f"step by the size of its tensor; the plan's rules for {name!r} are not those of such "
+            "an optimizer."
+        )
+    if len(numbers_) != 2 or not all(math.isfinite(x) and x >= 0 for x in numbers_):
+        raise PlanError(f"`eps` must be a pair of finite numbers, not negative; got {eps!r}.")
+    return eps[0], eps[1]
 
 
 def _number(value: Any) -> float:

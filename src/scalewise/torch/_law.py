@@ -5,17 +5,24 @@ from __future__ import annotations
 import copy
 import math
 from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
-from scalewise.plan import PlanError
+from scalewise.plan import Law, Plan, PlanError
+from scalewise.plan._adjust import ADJUSTMENTS
+from scalewise.plan._laws import ENTRYWISE, Size
 
 __all__ = ["followed", "refuse_another_law"]
 
 _SMALL, _GREAT, _STEPS = 1e-3, 1e7, 12
-_NEAR = 0.15  # how far a degree may be from a whole number
+_NEAR = (
+    0.15  # how far a degree may be from a whole number, and the logarithm of a size from another
+)
+_SIDE = 8
 
 
 def followed(optimizer: Optimizer) -> str | None:
@@ -48,26 +55,87 @@ def followed(optimizer: Optimizer) -> str | None:
         return None
 
 
-def refuse_another_law(planned: str, optimizer: Optimizer) -> None:
+def refuse_another_law(plan: Plan, optimizer: Optimizer, *, shapes: bool = True) -> None:
     """Refuse an optimizer that moves otherwise than a plan says.
+
+    Args:
+        plan: The plan.
+        optimizer: The optimizer.
+        shapes: Whether to try it on several shapes; what is measured on real networks need not be.
 
     Raises:
         PlanError: With the law that it follows, or that it follows none of those that a plan has rules for.
     """
-    law, name = followed(optimizer), type(optimizer).__name__
-    if law is None:
-        raise PlanError(
-            f"The plan is for {planned!r}, and {name} moves neither by the gradient of each entry nor by a fixed "
-            "step of each: it normalises whole tensors, asks for a closure, or cannot be tried. The plan's "
-            "learning rates are not for it."
-        )
-    if law == planned or (law == "either" and planned != "sgd"):
-        return
-    suits = '"adamw" or "adam"' if law == "either" else f'"{law}"'
+    said = optimizer.param_groups[0].get("optimizer")
+    laws = {n: law for n, law in plan.laws.items() if said in (None, n)}
+    found, name = followed(optimizer), type(optimizer).__name__
+    for law in laws.values():
+        own = _entrywise(law)
+        if found is not None and (found == own or (found == "either" and own in ("adam", "adamw"))):
+            return
+        if own is None and _moves_as(optimizer, law, plan.adjust, shapes):
+            return
+    planned = plan.optimizer if said is None else said
+    if found is None:
+        raise PlanError(_neither(planned, name, laws, plan.adjust))
+    suits = '"adamw" or "adam"' if found == "either" else f'"{found}"'
     raise PlanError(
         f"The plan is for {planned!r}, but the optimizer is a {name}, which follows another law. Plan with "
         f"optimizer={suits}."
     )
+
+
+def _neither(planned: str, name: str, laws: Mapping[str, Law], adjust: str) -> str:
+    if any(_entrywise(law) is None for law in laws.values()):
+        beside = "" if adjust == "none" else f" times the factor {adjust!r} of its shape"
+        return (
+            f"The plan is for {planned!r}, but the steps of {name} do not go with gradient, weight and shape of a "
+            f"matrix as those of {planned!r}{beside} do. Take that optimizer, or plan for this one: `adjust` says "
+            "what a library of Muon multiplies its steps by."
+        )
+    return (
+        f"The plan is for {planned!r}, and {name} moves neither by the gradient of each entry nor by a fixed "
+        "step of each: it normalises whole tensors, asks for a closure, or cannot be tried. The plan's "
+        "learning rates are not for it."
+    )
+
+
+def _entrywise(law: Law) -> str | None:
+    """What `followed` finds of an optimizer that treats entries one by one."""
+    if law.norm != ENTRYWISE or (law.eps is not None and law.eps != Size(Fraction(1))):
+        return None
+    if law.degree == 1:
+        return "sgd"
+    return "adamw" if law.decay is None else "adam"
+
+
+def _moves_as(optimizer: Optimizer, law: Law, adjust: str, shapes: bool) -> bool:
+    """Whether steps go with the shape, the gradient and the weight of a matrix as a law says."""
+    h, norm, square = float(law.degree), law.norm, (_SIDE, _SIDE)
+
+    def size(shape: tuple[int, int], gradient: float = 1.0, weight: float = 1.0) -> float:
+        # Of entries of one size and singular values of one size: signs of columns that are orthogonal.
+        two = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
+        signs = torch.kron(torch.kron(two, two), two)
+        given = gradient * signs.repeat(*(n // _SIDE for n in shape))
+        return float(_steps(optimizer, given, weight=weight, decays=False).abs().mean())
+
+    def shaped(shape: tuple[int, int], power: Fraction) -> float:
+        factor = ADJUSTMENTS[adjust]
+        return factor(*shape) / factor(*square) * 4 ** (float(power) * (h - 1))
+
+    tall, wide = (4 * _SIDE, _SIDE), (_SIDE, 4 * _SIDE)
+    try:
+        one = size(square)
+        pairs = [
+            (size(square, gradient=10.0), 10**h),
+            (size(square, weight=4.0), 4 ** (float(norm.weight) * (h - 1))),
+        ]
+        for shape, power in ((tall, norm.fan_out), (wide, norm.fan_in)) if shapes else ():
+            pairs.append((size(shape), shaped(shape, power)))
+    except Exception:
+        return False
+    return one > 0 and all(abs(math.log(found / one / said)) < _NEAR for found, said in pairs)
 
 
 def _degree(optimizer: Optimizer, gradient: float) -> float:
@@ -75,22 +143,30 @@ def _degree(optimizer: Optimizer, gradient: float) -> float:
     return math.log10(ten / one) if one and ten else math.nan
 
 
-def _steps(optimizer: Optimizer, gradient: Any, *, weight: float = 0.0) -> torch.Tensor:
-    """The change of a 2 x 2 matrix by the later of a few steps under one gradient."""
-    p = torch.nn.Parameter(torch.full((2, 2), weight))
+def _steps(
+    optimizer: Optimizer, gradient: Any, *, weight: float = 0.0, decays: bool = True
+) -> torch.Tensor:
+    """The change of a matrix, of 2 x 2 entries or those of the gradient, by the later of a few steps under it."""
+    given = torch.as_tensor(gradient, dtype=torch.float32)
+    given = given if given.ndim else given.expand(2, 2)
+    p = torch.nn.Parameter(torch.full_like(given, weight))
     without = ("params", "param_names")
     group = {k: v for k, v in optimizer.param_groups[0].items() if k not in without}
     rate = group["lr"]
     # A warm-up may start at zero.
     group["lr"] = torch.ones_like(rate) if isinstance(rate, torch.Tensor) else 1.0
+    group |= {} if decays else {"weight_decay": 0.0}
     double = copy.copy(optimizer)
+    # A copy has groups and state only; a schedule has put a `step` of its own on the original.
+    own = {k: v for k, v in vars(optimizer).items() if k not in vars(double) and k != "step"}
+    vars(double).update({k: copy.copy(v) for k, v in own.items()})
     double.param_groups = [copy.deepcopy(group) | {"params": [p]}]
     double.state = defaultdict(dict)
-    total = torch.zeros(2, 2)
+    total = torch.zeros_like(given)
     for step in range(_STEPS):
         with torch.no_grad():
             p.fill_(weight)
-        p.grad = torch.zeros(2, 2) + gradient
+        p.grad = given.clone()
         double.step()
         if step >= _STEPS // 2:
             total += p.detach() - weight

@@ -23,6 +23,7 @@ from scalewise.plan._names import bare
 from scalewise.plan._sizes import Places, Record, Sizes
 from scalewise.plan._sizes import measure_network as measure
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
+from scalewise.torch._setup import Together
 from scalewise.torch._trace import watching
 
 __all__ = ["Loss", "Network", "Watched", "called_modules", "find_places", "measure_network"]
@@ -35,7 +36,7 @@ class Network:
     """A model at initialisation, ready to train, and what it trains on."""
 
     model: nn.Module
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer | Together
     loss: Loss
     batch: Any
     seed: int
@@ -182,6 +183,11 @@ class Watched:
     def rms(self, parts: Sequence[Tensor]) -> float:
         """Over all entries as real numbers, in float64; infinite if one is not finite."""
         return _rms(parts)
+
+    def spectral(self, array: Tensor) -> float:
+        """Largest singular value, in float64; infinite if an entry is not finite."""
+        wide = array.detach().flatten(1).to(torch.float64)
+        return float(torch.linalg.matrix_norm(wide, 2)) if bool(wide.isfinite().all()) else math.inf
 
     def spacing(self, array: Tensor) -> float:
         """Root mean square of the distance from each entry to the next number of its precision."""

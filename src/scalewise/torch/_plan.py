@@ -23,7 +23,7 @@ from scalewise.plan import (
     make_plan,
     transfer,
 )
-from scalewise.plan._forward import Inputs, given
+from scalewise.plan._forward import given
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import (
     Argument,
@@ -34,21 +34,22 @@ from scalewise.plan._request import (
     requested,
     resized,
 )
-from scalewise.plan._roles import RoleSpec
 from scalewise.plan._store import read, save
 from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
 from scalewise.scaling._exact import Exponent
 from scalewise.torch._check import of_the_plan
-from scalewise.torch._groups import OPTIMIZERS, parameter_groups
+from scalewise.torch._groups import Groups, parameter_groups
 from scalewise.torch._init import initialise
 from scalewise.torch._measure import Loss
+from scalewise.torch._options import Options, told
 from scalewise.torch._probe import Factory, probe
 from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check
+from scalewise.torch._setup import own_setup
 from scalewise.torch._verify import Setup, TorchBench
 
-__all__ = ["Options", "TorchPlan", "load", "plan"]
+__all__ = ["TorchPlan", "load", "plan"]
 
 
 def _device(given: Any) -> str:
@@ -62,31 +63,15 @@ Model = Annotated[nn.Module, Must("a torch.nn.Module")]
 ModuleFactory = Annotated[
     _request.Factory, Must(_request.FACTORY, lambda build: not isinstance(build, nn.Module))
 ]
+Settings = Annotated[
+    Mapping[str, Any] | None, Must('a dictionary of settings, such as {"lr": 3e-3}')
+]
 Device = Annotated[Any, Must("the name of a device, such as 'cpu'", bool, _device)]
 
 _WORDING = Wording(
     "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
     "weight set to the embedding's)"
 )
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user said besides sizes and strategy; `at` says it again.
-
-    Args:
-        roles: Pattern of names to role.
-        branch_outputs: Patterns of the tensors that end a residual branch.
-        multiplied: Names of the multipliers that the forward pass applies.
-        device: Where the model is built to learn its shapes.
-        inputs: What the model is called with to see its forward pass.
-    """
-
-    roles: Mapping[str, RoleSpec] = field(default_factory=dict)
-    branch_outputs: tuple[str, ...] = ()
-    multiplied: tuple[str, ...] = ()
-    device: str = "meta"
-    inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -155,8 +140,9 @@ class TorchPlan(Verified):
         eps: Any = None,
         weight_decay: Any = None,
         groups: Iterable[Mapping[str, Any]] = (),
+        rest: Settings = None,
         **others: Any,
-    ) -> list[dict[str, Any]]:
+    ) -> Groups | tuple[Groups, ...]:
         """Parameter groups for an optimizer, as plain dictionaries and as few as there can be.
 
         Settings are those tuned at the base, and belong here: an optimizer's own arguments do not reach
@@ -166,17 +152,20 @@ class TorchPlan(Verified):
         Args:
             model: Of the target's size, wrapped or not.
             lr: Learning rate, a number or a tensor of one; a tensor is copied for each group.
-            eps: Epsilon; not for gradient descent.
+            eps: Epsilon; not for gradient descent. Adafactor's is a pair.
             weight_decay: Weight decay.
             groups: Groups of the user's own, as
                 ``{"params": ["*norm*", "*.bias"], "weight_decay": 0.0}``: parameters, names or patterns,
                 and settings in place of those above. Each is split as the plan needs; what none of them
                 holds has the settings above.
+            rest: Where a second optimizer trains what the first leaves out, as AdamW beside Muon: its settings,
+                as ``{"lr": 3e-3, "weight_decay": 0.1}``.
             others: Further settings, passed on as they are.
 
         Returns:
-            Dictionaries with ``params``, ``lr``, ``eps`` (not for gradient descent), ``weight_decay``,
-            ``name``, and, for `check_schedule`, ``base_lr`` and ``lr_factor``.
+            Dictionaries with ``params``, ``lr``, ``eps`` (where there is one), ``weight_decay``,
+            ``name``, and, for `check_schedule`, ``base_lr`` and ``lr_factor``. With `rest` a list of them for
+            each of the two optimizers: ``muon, adamw = plan.param_groups(...)``.
 
         Raises:
             PlanError: If the model is not the plan's, nobody applies one of the plan's multipliers to it, or a
@@ -185,7 +174,7 @@ class TorchPlan(Verified):
         of_the_plan(self.table, model)
         refuse_unscaled(self.table, model, self.options.multiplied)
         given = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
-        return parameter_groups(self.table, model, list(groups), given)
+        return parameter_groups(self.table, model, list(groups), given, rest)
 
     @checked(error=PlanError)
     def scale_(self, model: Model, *, branches: Names = (), applied: Names = ()) -> nn.Module:
@@ -253,6 +242,7 @@ class TorchPlan(Verified):
             target=target,
             strategy=t.strategy,
             optimizer=t.optimizer,
+            adjust=t.adjust,
             roles=self.options.roles,
             residual=t.residual,
             branch_outputs=self.options.branch_outputs,
@@ -268,7 +258,7 @@ class TorchPlan(Verified):
         return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps)
 
     def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> TorchBench:
-        return TorchBench(batch, loss, setup, _own_setup)
+        return TorchBench(batch, loss, setup, own_setup)
 
     @checked(error=PlanError)
     def save(self, path: str | PathLike[str]) -> None:
@@ -290,6 +280,7 @@ def plan(
     target: SizesLike,
     strategy: StrategyLike,
     optimizer: str = "adamw",
+    adjust: str | None = None,
     roles: Roles = None,
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
@@ -312,7 +303,11 @@ def plan(
         base: Its arguments where the hyperparameters were tuned.
         target: Its arguments for the model to train.
         strategy: How to scale: a `Strategy` of `scalewise.scaling`, such as ``mup()``.
-        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``: the law by which the optimizer moves.
+        optimizer: Its name, such as ``"sgd"``, ``"adamw"`` or ``"muon"``: the law by which it moves. Muon and its
+            kin train matrices inside the network, and AdamW all else.
+        adjust: What the library of Muon multiplies steps by, by the library's own name for it: ``"original"``,
+            ``"match_rms_adamw"``, ``"moonlight"``, ``"consistent_rms"``, ``"spectral"`` (Megatron) or
+            ``"spectral_norm"`` (dion). ``None`` for nothing but the learning rate.
         roles: What the plan had to ask: pattern of names to role, or to (role, axes summed over).
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that multiplier.
@@ -343,7 +338,7 @@ def plan(
         [('input+vector', 0.003), ('hidden', 0.00075), ('output', 0.00075), ('fixed', 0.003)]
     """
     r = requested(
-        build, base=base, target=target, strategy=strategy, optimizer=optimizer, roles=roles,
+        build, base=base, target=target, strategy=strategy, optimizer=optimizer, adjust=adjust, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
     )  # fmt: skip
     found, called_with = probe(
@@ -353,6 +348,7 @@ def plan(
         found,
         r.strategy,
         optimizer=r.optimizer,
+        adjust=r.adjust,
         base=r.base,
         target=r.target,
         width=r.wider,
@@ -370,17 +366,6 @@ def plan(
     return TorchPlan(table, options, build)
 
 
-def _own_setup(plan: TorchPlan, model: nn.Module, lr: float) -> Optimizer:
-    """What a plan itself does to a model before it is trained."""
-    plan.init_(model)
-    said = plan.options.multiplied
-    if any(m.name != "residual" for m in plan.table.multipliers if m.name not in said):
-        plan.scale_(model, applied=["residual"] if "residual" in plan.multipliers else [])
-    groups = plan.param_groups(model, lr=lr, weight_decay=0.0)
-    optimizer: Any = OPTIMIZERS[plan.table.optimizer]
-    return optimizer(groups)
-
-
 @checked(error=PlanError)
 def load(path: str | PathLike[str], build: ModuleFactory | None = None) -> TorchPlan:
     """Read a plan from a file.
@@ -393,14 +378,4 @@ def load(path: str | PathLike[str], build: ModuleFactory | None = None) -> Torch
         PlanError: If there is no such file, or it holds no plan.
     """
     table, said = read(path)
-    roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
-    branches, multiplied = (tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied"))
-    return TorchPlan(table, Options(roles, branches, multiplied, said.get("device", "meta")), build)
-
-
-def _spec(said: Any) -> RoleSpec:
-    """A role as the user gave it; text has lists where they had tuples."""
-    if isinstance(said, str):
-        return said
-    role, axes = said
-    return (role, axes) if isinstance(axes, int) else (role, tuple(axes))
+    return TorchPlan(table, told(said), build)

@@ -85,7 +85,7 @@ def _shares(now: list[float], planned: list[float]) -> list[float]:
 
 def _of_the_plan(plan: Plan, optimizer: Optimizer) -> None:
     groups = optimizer.param_groups
-    refuse_another_law(plan.optimizer, optimizer)
+    refuse_another_law(plan, optimizer)
     if not all("lr_factor" in g and "base_lr" in g for g in groups):
         raise PlanError(
             "The optimizer has groups that are not the plan's, so their learning rates are not scaled. "

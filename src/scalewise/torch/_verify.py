@@ -17,6 +17,7 @@ from scalewise.plan._run import Scene
 from scalewise.plan._sizes import Places
 from scalewise.torch._law import followed, refuse_another_law
 from scalewise.torch._measure import Loss, Network, Watched, called_modules, find_places
+from scalewise.torch._setup import Together
 
 __all__ = ["Built", "Setup", "TorchBench", "seed_all"]
 
@@ -38,7 +39,7 @@ class Built(Protocol):
         ...
 
 
-Setup = Callable[[Any, nn.Module], torch.optim.Optimizer]
+Setup = Callable[[Any, nn.Module], torch.optim.Optimizer | list[torch.optim.Optimizer]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class TorchBench:
     batch: Any
     loss: Loss
     setup: Setup | None
-    own: Callable[[Any, nn.Module, float], torch.optim.Optimizer]
+    own: Callable[[Any, nn.Module, float], Any]
 
     @property
     def searches(self) -> bool:
@@ -115,7 +116,7 @@ class TorchBench:
             optimizer = self.own(plan, model, lr)
         else:
             optimizer = self.setup(plan, model)
-            _check_optimizer(optimizer, plan.table.optimizer)
+            optimizer = _checked(optimizer, plan.table)
         return Network(model, optimizer, self.loss, batch, seed)
 
 
@@ -192,13 +193,18 @@ def _device(batch: Any) -> torch.device | None:
     return None
 
 
-def _check_optimizer(optimizer: Any, planned: str) -> None:
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise PlanError(
-            "`setup` must return the optimizer that trains the model; it returned "
-            f"{type(optimizer).__name__}."
-        )
-    # Without weight decay, or with one that is not looked at here, Adam and AdamW are one.
-    law = followed(optimizer)
-    if law is None or (law == "sgd") != (planned == "sgd"):
-        refuse_another_law(planned, optimizer)
+def _checked(made: Any, plan: Plan) -> Any:
+    """What a setup returned, as one optimizer."""
+    several = isinstance(made, list | tuple) and made
+    parts: list[Any] = list(made) if several else [made]
+    for one in parts:
+        if not isinstance(one, torch.optim.Optimizer):
+            raise PlanError(
+                "`setup` must return the optimizer that trains the model, or several in a list; it returned "
+                f"{type(one).__name__}."
+            )
+        # Without weight decay, or with one that is not looked at here, Adam and AdamW are one.
+        law, alike = followed(one), {"sgd" if t.degree == 1 else "adam" for t in plan.laws.values()}
+        if law is None or len(plan.laws) > 1 or ("sgd" if law == "sgd" else "adam") not in alike:
+            refuse_another_law(plan, one, shapes=False)
+    return parts[0] if len(parts) == 1 else Together(*parts)

@@ -1,0 +1,46 @@
+"""What the user of a plan said besides sizes and strategy, and that read back from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalewise.plan._forward import Inputs
+from scalewise.plan._roles import RoleSpec
+
+__all__ = ["Options", "told"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said besides sizes and strategy; `at` says it again.
+
+    Args:
+        roles: Pattern of names to role.
+        branch_outputs: Patterns of the tensors that end a residual branch.
+        multiplied: Names of the multipliers that the forward pass applies.
+        device: Where the model is built to learn its shapes.
+        inputs: What the model is called with to see its forward pass.
+    """
+
+    roles: Mapping[str, RoleSpec] = field(default_factory=dict)
+    branch_outputs: tuple[str, ...] = ()
+    multiplied: tuple[str, ...] = ()
+    device: str = "meta"
+    inputs: Inputs | None = field(default=None, compare=False, repr=False)
+
+
+def told(said: Mapping[str, Any]) -> Options:
+    """The options that a file holds."""
+    roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
+    branches, multiplied = (tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied"))
+    return Options(roles, branches, multiplied, said.get("device", "meta"))
+
+
+def _spec(said: Any) -> RoleSpec:
+    """A role as the user gave it; text has lists where they had tuples."""
+    if isinstance(said, str):
+        return said
+    role, axes = said
+    return (role, axes) if isinstance(axes, int) else (role, tuple(axes))
