@@ -113,7 +113,8 @@ def test_widths_that_are_no_widths(width):
 
 def test_at_width_refuses_what_is_not_a_prediction():
     with pytest.raises(
-        ValueError, match=r"`theory` must be what `predict` returned; got a Dataset"
+        ValueError,
+        match=r"`theory` must be what `predict` or `predict_training` returned; got a Dataset",
     ):
         at_width(ensemble(truth()))
     with pytest.raises(ValueError, match=r"got a Dataset"):
@@ -289,9 +290,13 @@ def test_metric_nlo_needs_several_widths():
 
 
 def test_swapped_arguments_are_named():
-    with pytest.raises(ValueError, match=r"`theory` must be what `predict` returned"):
+    with pytest.raises(
+        ValueError, match=r"`theory` must be what `predict` or `predict_training` returned"
+    ):
         compare(ensemble(truth()), theory())
-    with pytest.raises(ValueError, match=r"`ensemble` must be what `measure` returned"):
+    with pytest.raises(
+        ValueError, match=r"`ensemble` must be what `measure` or `measure_training` returned"
+    ):
         compare(theory(), theory())
 
 

@@ -275,6 +275,8 @@ MUTANTS = (
         "bound = slope / (loss - first)",
         "bound = 2 * slope / (loss - first)",
     ),
-    of_routes("expansion: no warning", "if parameter > _LARGE * n:", "if parameter > 1e9 * n:", ENDS),
+    of_routes(
+        "expansion: no warning", "if parameter > _LARGE * n:", "if parameter > 1e9 * n:", ENDS
+    ),
     of_routes("warning: always", "if parameter > _LARGE * n:", "if parameter > 0:", ENDS),
 )

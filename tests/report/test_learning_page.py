@@ -23,7 +23,7 @@ from scalewise.training import (
 )
 
 pytestmark = pytest.mark.optimised
-NET = sw.MLP(2, 64, "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.4)
+NET = sw.MLP(2, 4000, "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.4)
 RNG = np.random.default_rng(1)
 TASK = sw.Task(
     RNG.standard_normal((3, 3)),
@@ -53,7 +53,7 @@ def learned() -> Learned:
         theory,
         algorithms_side_by_side(NET, TASK, {"gradient flow": GradientFlow(), "Bayes": Bayes()}),
         evidence_of_networks(NET, TASK, depths=[1, 2], weight_variances=[0.7, 1.4], client=0),
-        {32: as_measured(theory, 32), 64: as_measured(theory, 64)},
+        {2000: as_measured(theory, 2000), 4000: as_measured(theory, 4000)},
         motion=ntk_motion(NET, TASK, theory.ntk_change_nlo),
         run={"command": "scalewise train --train 3", "data": "made up"},
     )
@@ -69,18 +69,18 @@ def test_the_page_is_whole_and_tells_what_was_found(learned: Learned, tmp_path: 
     text = page.read_text(encoding="utf-8")
     assert "scalewise train --train 3" in text
     assert sorted(p.name for p in page.parent.iterdir()) == [
-        "ensemble-32.zarr",
-        "ensemble-64.zarr",
+        "ensemble-2000.zarr",
+        "ensemble-4000.zarr",
         "index.html",
         "result.json",
         "theory.zarr",
     ]
     record = json.loads((page.parent / "result.json").read_text())
-    theory, n = learned.theory, 64
+    theory, n = learned.theory, 4000
     both = float((theory.test_loss + theory.test_loss_nlo / n).mean())
     assert record["test_loss"]["at_width"] == pytest.approx(both)
     assert record["learning_parameter"] == pytest.approx(float(theory.learning_parameter) / n)
-    assert [row["width"] for row in record["test_loss"]["measured"]] == [32, 64]
+    assert [row["width"] for row in record["test_loss"]["measured"]] == [2000, 4000]
 
 
 def test_parts_of_the_slope_add_up_to_it(learned: Learned) -> None:

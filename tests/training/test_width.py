@@ -193,7 +193,6 @@ def test_what_cannot_be_had_says_why() -> None:
     skips = ResidualMLP(3, 50, "tanh", input_dim=3, output_dim=2, gamma=0.5)
     line = sw.MLP(1, (), "linear", input_dim=3, output_dim=2)
     many = sw.Task(rng.standard_normal((25, 3)), rng.standard_normal((25, 2)), test_inputs=TEST)
-    wide = sw.Task(TRAIN, Y, test_inputs=rng.standard_normal((28, 3)))
     none = sw.Task(TRAIN, Y)
     flow, mean = GradientFlow(), "output_mean_nlo"
     cases = [
@@ -203,11 +202,7 @@ def test_what_cannot_be_had_says_why() -> None:
         ),
         (asks(skips, SMALL, flow, mean), "skip connections there is no recursion"),
         (asks(line, sw.Task(TRAIN[:2], Y[:2], test_inputs=TEST), flow, mean), "no hidden width"),
-        (asks(NET, many, flow, mean), "tensors of 25 training samples do not fit; at most 24 do"),
-        (
-            asks(NET, wide, flow, "output_covariance_nlo"),
-            "27 tests do. Give fewer .*covariance='diagonal'",
-        ),
+        (asks(NET, many, GradientFlow(1.0), mean), "for as many samples as these"),
         (asks(NET, SMALL, Projectors(), "ntk_change_nlo"), "nothing of the NTK"),
         (asks(NET, none, flow, mean), "no test inputs"),
         (asks(NET, SMALL, flow, "variance_nlo", covariance=None), "covariance=None leaves it out"),

@@ -23,6 +23,7 @@ from scalewise.training import (
     ntk_motion,
     predict_training,
 )
+from scalewise.training._routes import without_warning
 
 __all__ = ["losses", "predicted", "with_networks"]
 
@@ -34,7 +35,8 @@ def predicted(
     net: MLP, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
 ) -> Learned:
     """All that is known before a network is trained."""
-    theory = predict_training(net, task, algorithm, observables="all")
+    with without_warning():  # the page and the terminal tell the small parameter
+        theory = predict_training(net, task, algorithm, observables="all")
     change = theory.get("ntk_change_nlo")
     strong = theory.attrs.get("maximal_rate")
     others = {
@@ -112,6 +114,9 @@ def losses(learned: Learned) -> str:
     else:
         lines.append(f"coefficient of 1/n: {learned.slope:.5g}")
         lines.append(f"predicted at width {learned.width}: {at[0]:.5g} ± {neglected[0]:.2g}")
+        lines.append(
+            f"learning parameter there: {learned.small:.3g} (the order 1/n says little above 0.5)"
+        )
     for width, mean, sem in zip(*learned.measured_loss(), strict=True):
         lines.append(f"measured at width {int(width)}: {mean:.5g} ± {sem:.2g}")
     if learned.comparison is not None:

@@ -18,6 +18,7 @@ from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
 from scalewise.training._predict import predict_training
+from scalewise.training._routes import without_warning
 
 __all__ = ["Design", "design"]
 
@@ -227,7 +228,8 @@ def _refined(
     for place in range(min(refine, count)):
         net = _net(task, flat.isel(candidate=place), chosen)
         try:
-            found = predict_training(net, task, algorithm, observables=list(_AT_WIDTH))
+            with without_warning():  # the table tells where the expansion ends
+                found = predict_training(net, task, algorithm, observables=list(_AT_WIDTH))
         except ValueError as refused:
             reasons[place] = str(refused)
             continue

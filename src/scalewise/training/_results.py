@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
@@ -84,12 +84,18 @@ def as_dataset(
         if name in more.errors:
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
             variables[f"{name}_error"] = xr.Variable(variables[name].dims, more.errors[name], attrs)
-    coords: dict[str, object] = {dim: list(names) for dim, names in more.coords.items()}
+    coords = {dim: _labels(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times
     if "log_evidence_slope" in variables:
-        coords["hyperparameter"] = np.array(["noise_variance", "C_b", "C_W"])
+        coords["hyperparameter"] = _labels(["noise_variance", "C_b", "C_W"])
     return xr.Dataset(variables, coords, _attributes(asked, numerics, left_out) | more.attributes)
+
+
+def _labels(names: Sequence[str] | Sequence[int]) -> np.ndarray:
+    """As an array that every store can keep."""
+    texts = any(isinstance(name, str) for name in names)
+    return np.array(names, dtype=np.dtypes.StringDType() if texts else None)
 
 
 def _both(covariance: str, variance: str, spread: np.ndarray) -> Arrays:

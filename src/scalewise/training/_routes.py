@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._dense import DENSE
 
-__all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen"]
+__all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen", "without_warning"]
 
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
 _LARGE = 0.5  # learning parameter over the width, beyond which order 1/n decides nothing
@@ -23,6 +24,14 @@ _LARGE = 0.5  # learning parameter over the width, beyond which order 1/n decide
 
 class ExpansionWarning(UserWarning):
     """Coefficients of 1/n are given where the expansion hardly reaches."""
+
+
+@contextmanager
+def without_warning() -> Iterator[None]:
+    """Where whoever asks tells the small parameter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExpansionWarning)
+        yield
 
 
 @dataclass(frozen=True)

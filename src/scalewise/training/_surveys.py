@@ -17,6 +17,7 @@ from scalewise.tasks import Task
 from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, Bayes
 from scalewise.training._predict import predict_training
+from scalewise.training._routes import without_warning
 
 __all__ = ["algorithms_side_by_side", "evidence_of_networks", "ntk_motion"]
 
@@ -56,7 +57,8 @@ def algorithms_side_by_side(
             "why_not": "",
         }
         try:
-            more = predict_training(net, task, algorithm, observables=list(_NLO))
+            with without_warning():  # the table tells where the expansion ends
+                more = predict_training(net, task, algorithm, observables=list(_NLO))
             row |= {name: float(more[name].mean()) for name in _NLO}
         except ValueError as refused:
             row["why_not"] = str(refused)
