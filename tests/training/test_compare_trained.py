@@ -119,7 +119,7 @@ def test_order_one_over_n_is_what_trained_networks_do(theory) -> None:
             if activation == "tanh"
             else sw.predict_training(network(64, "sin"), TASK, GradientDescent(), observables="all")
         )
-        for width in (64, 128):
+        for width in (64, 128) if activation == "tanh" else (64,):
             seen = sw.measure_training(
                 network(width, activation), TASK, GradientDescent(), networks=300, seed=width
             )
@@ -141,7 +141,7 @@ def test_order_one_over_n_is_what_trained_networks_do(theory) -> None:
                     wrong += [] if not sw.compare(turned, seen).passed else [(activation, name)]
     assert wrong == []
     seen = sw.measure_training(
-        NET, TASK, GradientDescent(), networks=150, seed=3, widths=[48, 96, 192]
+        NET, TASK, GradientDescent(), networks=120, seed=3, widths=[32, 64, 128]
     )
     outcome = sw.compare(theory, seen)
     assert {"output_mean", "output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"} <= set(
