@@ -13,6 +13,7 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/scalewise report --data digits --activation tanh --depth 16 --width 128 --out report
+	$(BIN)/scalewise train --data digits:3,8 --train 8 --test 8 --width 256 --ensemble 200 --out training
 
 gallery: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --out gallery \
@@ -50,4 +51,4 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report gallery paper_scale
+	rm -rf $(VENV) report training gallery paper_scale

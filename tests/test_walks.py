@@ -23,6 +23,7 @@ from scalewise import measure, predict
 from scalewise.limits import SGD, Lazy, Network, train
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
+from scalewise.training import GradientDescent
 
 HOME = Path(sw.__file__).parent
 
@@ -51,6 +52,7 @@ def build(width):
 
 x = np.random.default_rng(0).standard_normal((3, 4))
 net = sw.MLP(4, 16, "tanh", input_dim=4, output_dim=2).at_criticality()
+wide, lesson = net.at_width(10**4), Task(x, np.ones((3, 2)), test_inputs=x[:1] + 1)
 limit, task = Network(sw.scaling.mup(depth=3), "tanh"), Task(x, np.ones(3))
 plan = sw.torch.plan(build, base={"width": 16}, target={"width": 64}, optimizer="adam",
                      strategy=sw.scaling.mup())
@@ -64,6 +66,14 @@ def loss(model, batch):
 walks = {
     "predict": entered(lambda: predict(net, x)),
     "measure": entered(lambda: measure(net, x, networks=16, progress=False)),
+    "predict_training": entered(
+        lambda: sw.predict_training(wide, lesson, GradientDescent(), observables="all")
+    ),
+    "measure_training": entered(
+        lambda: sw.measure_training(
+            net, lesson, GradientDescent(0.02, 5), networks=8, progress=False
+        )
+    ),
     "train": entered(lambda: train(limit, task, SGD(0.5), steps=2, on=Lazy(64, replicas=2))),
     "verify": entered(
         lambda: plan.verify(batch, loss, widths=[16, 32, 64], seeds=2, progress=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scalewise.tasks import Task
     from scalewise.theory import predict
     from scalewise.theory.information import optimal_depth
-    from scalewise.training import predict_training
+    from scalewise.training import design, predict_training
     from scalewise.training.ensembles import measure_training
 
 # Where each name lives. What is not used is not imported: networks need JAX and the adapters frameworks of their
@@ -41,6 +41,7 @@ _HOME = {
     "at_width": "comparison",
     "compare": "comparison",
     "criticality": "critical",
+    "design": "training",
     "load_inputs": "data",
     "load_task": "data",
     "measure": "nets",
@@ -76,6 +77,7 @@ __all__ = [
     "at_width",
     "compare",
     "criticality",
+    "design",
     "limits",
     "load_inputs",
     "load_task",
