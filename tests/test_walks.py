@@ -19,7 +19,7 @@ import torch
 import xarray as xr
 
 import scalewise as sw
-from scalewise import measure, predict
+from scalewise import measure, measure_training, predict, predict_training
 from scalewise.limits import SGD, Lazy, Network, train
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -67,10 +67,10 @@ walks = {
     "predict": entered(lambda: predict(net, x)),
     "measure": entered(lambda: measure(net, x, networks=16, progress=False)),
     "predict_training": entered(
-        lambda: sw.predict_training(wide, lesson, GradientDescent(), observables="all")
+        lambda: predict_training(wide, lesson, GradientDescent(), observables="all")
     ),
     "measure_training": entered(
-        lambda: sw.measure_training(
+        lambda: measure_training(
             net, lesson, GradientDescent(0.02, 5), networks=8, progress=False
         )
     ),

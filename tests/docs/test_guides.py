@@ -50,7 +50,15 @@ def same(said: str, printed: str) -> bool:
 
 
 def test_pages_are_there() -> None:
-    assert [p.stem for p in PAGES] == ["convnet", "jax", "limits", "mlp", "sweeps", "training", "transformer"]
+    assert [p.stem for p in PAGES] == [
+        "convnet",
+        "jax",
+        "limits",
+        "mlp",
+        "sweeps",
+        "training",
+        "transformer",
+    ]
 
 
 def test_comparison_of_texts() -> None:
