@@ -94,7 +94,8 @@ MUTANTS = (
     ),
     row(
         "theory/flow/_pairs.py",
-        "tests/training/test_tiles.py::test_both_routes_agree_on_samples_that_are_close",
+        "tests/theory/test_tensor_flow.py::"
+        "test_a_source_whose_entries_are_wrong_alike_is_smooth_in_the_inputs",
     )(
         "pairs: some sources exact among others",
         "        if rule.alike:\n            return out, error\n",
