@@ -29,7 +29,7 @@ descent to the end; mean, covariance and learning parameter; one core. Errors ar
 relative to the outcome: one standard error of the nodes, the distance from whole tensors where they fit, and
 what those state of theirs, four standard errors and more.
 
-| train | tests | nodes | CPU s | GiB | error of mean | of covariance | from whole | of covariance | stated of whole | of covariance |
+| train | tests | nodes | CPU s | GiB | mean | covariance | mean, from whole | covariance | mean, stated | covariance |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 
