@@ -27,9 +27,9 @@ HEAD = """# Order 1/n of trained networks, by tiles
 `python benchmarks/learning_routes.py {cases}`: digits 3 against 8, depth 3, tanh, one output, gradient
 descent to the end; mean, covariance and learning parameter; one core. Errors are root mean squares over tests
 relative to the outcome: one standard error of the nodes, the distance from whole tensors where they fit, and
-what those state of theirs, four standard errors and more.
+what those state of theirs (whole), four standard errors and more.
 
-| train | tests | nodes | CPU s | GiB | mean | covariance | mean, from whole | covariance | mean, stated | covariance |
+| train | tests | nodes | CPU s | GiB | mean | covariance | mean, gap | covariance | mean, whole | covariance |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 
