@@ -26,10 +26,11 @@ HEAD = """# Order 1/n of trained networks, by tiles
 
 `python benchmarks/learning_routes.py {cases}`: digits 3 against 8, depth 3, tanh, one output, gradient
 descent to the end; mean, covariance and learning parameter; one core. Errors are root mean squares over tests
-relative to the outcome: one standard error of the nodes, and the distance from whole tensors where they fit.
+relative to the outcome: one standard error of the nodes, the distance from whole tensors where they fit, and
+what those state of theirs (whole), four standard errors and more.
 
-| train | tests | nodes | CPU s | GiB | error of mean | of covariance | from whole tensors | of covariance |
-|---|---|---|---|---|---|---|---|---|
+| train | tests | nodes | CPU s | GiB | mean | covariance | mean, gap | covariance | mean, whole | covariance |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -74,6 +75,7 @@ def one(train: int, tests: int) -> dict[str, float]:
         for name in NAMES:
             gap = found.values[name] - whole.values[name]
             out[f"{name} gap"] = size(gap) / size(whole.values[name])
+            out[f"{name} stated"] = size(whole.errors[name]) / size(whole.values[name])
     return out
 
 
@@ -89,7 +91,7 @@ def main(cases: list[str]) -> None:
             text=True,
         ).stdout
         found = json.loads(text.splitlines()[-1])
-        gaps = [found.get(f"{name} gap") for name in NAMES]
+        gaps = [found.get(f"{name} {kind}") for kind in ("gap", "stated") for name in NAMES]
         cells = [*case.split(":"), f"{found['nodes']:.0f}", f"{found['cpu']:.0f}"]
         cells += [f"{found['memory']:.2f}", *(f"{found[name]:.3f}" for name in NAMES)]
         cells += ["-" if gap is None else f"{gap:.3f}" for gap in gaps]

@@ -76,6 +76,40 @@ MUTANTS = (
         "legs = tuple(a if pattern >> i & 1 else b for i in range(4))",
     ),
     of_four(
+        "four-point: some entries exact among others",
+        "wanted = count <= 2 or not rule.alike",
+        "wanted = True",
+    ),
+    of_joint(
+        "joint: entries wrong alike moved one by one",
+        "return np.zeros_like(size) if self.alike else unseen(estimates, size)",
+        "return unseen(estimates, size)",
+        "tests/gaussian/test_four.py",
+    ),
+    of_joint(
+        "joint: an error small by chance",
+        "return np.asarray(np.hypot(error, usual * shares))",
+        "return np.asarray(error)",
+        "tests/training/test_tiles.py::test_errors_are_never_small_by_chance",
+    ),
+    row(
+        "theory/flow/_pairs.py",
+        "tests/theory/test_tensor_flow.py::"
+        "test_a_source_whose_entries_are_wrong_alike_is_smooth_in_the_inputs",
+    )(
+        "pairs: some sources exact among others",
+        "        if rule.alike:\n            return out, error\n",
+        "",
+    ),
+    row(
+        "theory/flow/_tensor_flow.py",
+        "tests/training/test_tiles.py::test_both_routes_agree_on_samples_that_are_close",
+    )(
+        "runs: entries not wrong alike",
+        "pairs, alike=True)",
+        "pairs, alike=False)",
+    ),
+    of_four(
         "four-point: last pattern forgotten",
         "for family in values for pattern in range(1, 15)]",
         "for family in values for pattern in range(1, 14)]",

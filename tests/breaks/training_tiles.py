@@ -105,8 +105,8 @@ MUTANTS = (
     ),
     of_route(
         "tiles, errors: small by chance",
-        "np.hypot(error, usual * shares)",
-        "error",
+        "_STANDARD_ERRORS * at_least_usual(value, error)",
+        "_STANDARD_ERRORS * error",
         ERRORS,
     ),
     of_route("tiles, memory: never too much", "8 * (70 * tile", "0 * (70 * tile", REFUSALS),

@@ -174,3 +174,25 @@ def test_what_cannot_be_had_is_refused() -> None:
     fast = sw.activation(lambda z: jnp.tanh(z) + 1e-4 * jnp.sin(60 * z), name="fast")
     with pytest.raises(ValueError, match=r"Derivative 4 of 'fast'.*varies too fast"):
         high_moments(fast, one, one, 0.5 * one, [(4, 2)])
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
+def test_entries_wrong_alike_are_smooth_in_the_inputs(name: str) -> None:
+    """Inputs that nearly coincide have entries that nearly do, whatever is wrong with the nodes."""
+    sigma, apart = sw.activation(name), 1e-5
+    x = np.random.default_rng(2).standard_normal((5, 4))
+    x = np.concatenate([x, x[:1] + apart * x[1:2]])
+    K, families = 0.1 + 0.3 * x @ x.T, [(0, 0, 0, 0), (0, 0, 1, 1)]
+    steps = {}
+    for alike in (False, True):
+        rule = joint_rule(K, smooth=False, points=1 << 7, scrambles=2, alike=alike)
+        found = four_point_covariances(sigma, K, rule, families, None)
+        steps[alike] = max(
+            np.abs(part.covariance[:, 0] - part.covariance[:, 5]).max()
+            / np.abs(part.covariance).max()
+            for part in found.values()
+        )
+        assert any(np.any(part.error) for part in found.values()) == (not alike)
+    kinks = 0.05 if name == "relu" else 0.0  # a node may lie between the two
+    assert steps[True] < 10 * apart + kinks
+    assert steps[False] > 0.02

@@ -20,6 +20,7 @@ from printed_recursions import (
     next_tensors,
     no_tensors,
 )
+from scalewise.theory.flow import Layer as NodeLayer
 from scalewise.theory.flow._tensor_flow import RECURSIONS, closure
 
 NAME_OF = {
@@ -319,3 +320,17 @@ def test_all_means_all_that_exists() -> None:
     kinked = set(several("relu", 1, "all").data_vars)
     assert "dntk_P" in kinked
     assert not kinked & {"ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U"}
+
+
+def test_a_source_whose_entries_are_wrong_alike_is_smooth_in_the_inputs() -> None:
+    """Inputs that nearly coincide have entries that nearly do, whatever is wrong with the nodes."""
+    sigma, apart = sw.activation("tanh"), 1e-5
+    x = np.random.default_rng(2).standard_normal((5, 4))
+    x = np.concatenate([x, x[:1] + apart * x[1:2]])
+    steps = {}
+    for alike in (False, True):
+        layer = NodeLayer(sigma, 0.1 + 3.0 * x @ x.T, alike=alike)
+        found = layer.covariance((0, 0, 0, 0))
+        steps[alike] = np.abs(found[:, 0] - found[:, 5]).max() / np.abs(found).max()
+    assert steps[True] < 10 * apart
+    assert steps[False] > 100 * apart

@@ -115,6 +115,24 @@ def test_all_outcomes_are_those_of_whole_tensors(case: tuple) -> None:
     np.testing.assert_allclose(layers.sum(axis=0), mean, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_both_routes_agree_on_samples_that_are_close(seed: int) -> None:
+    """Inverse kernels magnify what is not smooth in the samples: a few exact entries among others, for one."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(12) + 0.4 * rng.standard_normal((8, 12)), rng.standard_normal((6, 1))
+    net = sw.MLP(2, 64, "tanh", input_dim=12, output_dim=1, **SCALES)
+    asked = Asked(net, sw.Task(x[:6], y, test_inputs=x[6:]), GradientDescent())
+    names = ["output_covariance_nlo", "output_mean_nlo_by_part"]
+    want, found = (route.compute(asked, names) for route in (DENSE, TILES))
+    for name in names:
+        gap, size = np.abs(found.values[name] - want.values[name]), np.abs(want.values[name]).max()
+        assert np.all(gap < found.errors[name] + want.errors[name]), name
+        assert gap.max() < 0.1 * size, (name, gap.max() / size)
+        for one in (want, found):
+            usual = np.median(one.errors[name]) / size
+            assert usual < 0.2, (name, usual)
+
+
 def test_samples_may_come_in_any_order_and_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_route, "_POINTS", (1 << 9, 1 << 9))
     net, known = network(3, "gelu"), task(5, 4, 3)

@@ -20,12 +20,12 @@ from scalewise.gaussian._joint import (
     SCRAMBLES,
     SHAKES,
     JointRule,
+    at_least_usual,
     combined,
     joint_rule,
     joint_work,
     resolved,
     shaken,
-    unseen,
     with_shakes,
 )
 from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
@@ -42,6 +42,7 @@ __all__ = [
     "JointRule",
     "KernelMap",
     "Workspace",
+    "at_least_usual",
     "clipped",
     "combined",
     "feature_means",
@@ -60,7 +61,6 @@ __all__ = [
     "shaken",
     "single_moment",
     "two_input_covariances",
-    "unseen",
     "why_unconverged",
     "with_shakes",
 ]

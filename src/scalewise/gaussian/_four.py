@@ -7,7 +7,7 @@ is only the covariance of the rests,
 $$\mathrm{Cov}[\phi,\psi^T]=\overline{(\phi-C_\phi u)(\psi-C_\psi u)^T}
   +C_\phi\,\mathrm{Cov}[u,u^T]\,C_\psi^T,$$
 where the first term comes out of one matrix product of features and monomials. Entries with at most two
-distinct inputs are replaced by what they are to 1e-10.
+distinct inputs are replaced by what they are to 1e-10, unless all are to be wrong alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scalewise.gaussian._increments import (
     increment_means,
     pair_increments,
 )
-from scalewise.gaussian._joint import JointRule, resolved, unseen
+from scalewise.gaussian._joint import JointRule, resolved
 from scalewise.gaussian._two_inputs import Family, two_input_covariances
 
 __all__ = ["FourPoint", "feature_means", "four_point_covariances"]
@@ -97,7 +97,8 @@ def four_point_covariances(
     elif count > 2:
         values, errors = _by_nodes(sigma, K, rule, families, means, moments)
     cheap = sigma.is_smooth or sigma.is_scale_invariant
-    if sigma.family != "exp" and (cheap or count <= _MAX_QUADRATURE_INPUTS):
+    wanted = count <= 2 or not rule.alike
+    if sigma.family != "exp" and wanted and (cheap or count <= _MAX_QUADRATURE_INPUTS):
         _on_two_inputs(sigma, K, values, errors)
     full = {(p, q): _constant(sigma, p) * _constant(sigma, q) + m for (p, q), m in means.items()}
     return {f: FourPoint(values[f], errors[f], full[f[:2]], full[f[2:]]) for f in families}
@@ -162,7 +163,7 @@ def _by_nodes(
     if rule.engine == "samples":
         return (
             {f: value for f, (value, _) in found.items()},
-            {f: unseen(value, size) for f, (value, size) in found.items()},
+            {f: rule.unseen(value, size) for f, (value, size) in found.items()},
         )
     errors = {f: resolved([*value], size) for f, (value, size) in found.items()}
     known = {f: error for f, error in errors.items() if error is not None}

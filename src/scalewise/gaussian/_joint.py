@@ -4,6 +4,10 @@ Four-point expectations $\langle\sigma_a\sigma_b\sigma_c\sigma_d\rangle_K$ over 
 With nodes $z^{(m)}\in\mathbb R^N$ of the joint Gaussian and pair features $\phi^{(m)}_{ab}=f_ag_b$ they are
 one weighted matrix product. Up to four inputs of a smooth activation the nodes are a Gauss-Hermite
 product rule; otherwise scrambled Sobol points, whose independent scrambles give the error bar.
+
+An expectation over nodes is a smooth function of its inputs, and so is what is wrong with it: entries are wrong
+*alike*. A contraction with inverse kernels takes differences of inputs that are close and magnifies them, so it
+wants all entries wrong alike rather than some of them exact.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,6 +24,7 @@ from scipy import special
 
 __all__ = [
     "JointRule",
+    "at_least_usual",
     "combined",
     "joint_rule",
     "joint_work",
@@ -61,6 +66,7 @@ class JointRule:
         seed: Of the scrambles.
         points: Points of each scramble, or nodes per axis of the two product levels.
         spare: Points of each scramble to be used where a product rule does not resolve the integrand.
+        alike: Whether all entries are to be wrong alike, none of them replaced by a better value.
     """
 
     engine: str
@@ -68,6 +74,7 @@ class JointRule:
     seed: int
     points: tuple[int, ...]
     spare: tuple[int, ...] = ()
+    alike: bool = False
 
     @property
     def samples(self) -> JointRule:
@@ -75,12 +82,12 @@ class JointRule:
         return (
             self
             if self.engine == "samples"
-            else JointRule("samples", self.root, self.seed, self.spare)
+            else replace(self, engine="samples", points=self.spare, spare=())
         )
 
     def of_size(self, points: int, scrambles: int) -> JointRule:
         """Samples of another size."""
-        return JointRule("samples", self.root, self.seed, (points,) * scrambles)
+        return replace(self, engine="samples", points=(points,) * scrambles, spare=())
 
     @property
     def estimates(self) -> int:
@@ -109,6 +116,31 @@ class JointRule:
             finer = np.asarray(estimates[-1])
             return finer, np.asarray(np.abs(finer - estimates[0]))
         return combined(estimates)
+
+    def unseen(
+        self,
+        estimates: Float[np.ndarray, "_estimate *shape"],
+        size: Float[np.ndarray, "*shape"],
+    ) -> Float[np.ndarray, "*shape"]:
+        """`unseen` of samples; nothing if entries are wrong alike: moved one by one, they would not be."""
+        return np.zeros_like(size) if self.alike else unseen(estimates, size)
+
+
+def at_least_usual(
+    value: Float[np.ndarray, "*shape"], error: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
+    """Errors of which none is small because a few scrambles happen to agree.
+
+    Args:
+        value: Numbers of one kind.
+        error: Their errors.
+
+    Returns:
+        Errors not below the usual one, nor below the usual share of the number.
+    """
+    usual, size = (float(np.sqrt(np.mean(np.square(x)))) for x in (error, value))
+    shares = np.maximum(1.0, np.abs(value) / size) if size else 1.0
+    return np.asarray(np.hypot(error, usual * shares))
 
 
 def shaken(
@@ -207,6 +239,7 @@ def joint_rule(
     seed: int = 0,
     points: int = MOST_POINTS,
     scrambles: int = SCRAMBLES,
+    alike: bool = False,
 ) -> JointRule:
     r"""Nodes for expectations under $N(0,K)$.
 
@@ -216,6 +249,7 @@ def joint_rule(
         seed: Of the scrambles, if samples are used.
         points: The most that one scramble may have, a power of two; many inputs get fewer.
         scrambles: How many there are.
+        alike: Whether all entries are to be wrong alike, see `JointRule`.
 
     Raises:
         ValueError: If `K` is not symmetric, finite and positive semidefinite.
@@ -240,8 +274,10 @@ def joint_rule(
     exponent = int(np.clip(np.floor(np.log2(budget)), 9, np.log2(points)))
     samples = (1 << exponent,) * scrambles
     if smooth and count <= MAX_PRODUCT_INPUTS:
-        return JointRule("product", root, seed, _PRODUCT_LEVELS[root.shape[1]], samples)
-    return JointRule("samples", root, seed, samples)
+        return JointRule(
+            "product", root, seed, _PRODUCT_LEVELS[root.shape[1]], samples, alike=alike
+        )
+    return JointRule("samples", root, seed, samples, alike=alike)
 
 
 def joint_work(count: int, *, smooth: bool) -> float:

@@ -54,6 +54,8 @@ __all__ = [
 
 # Fewer than for V: the nodes have little left to tell.
 POINTS, SCRAMBLES = 1 << 11, 8
+# To be contracted, few inputs get more: as many as take the time of sixteen inputs at the most.
+_MOST_POINTS, _WORK = 1 << 13, (1 << 13) * 136**2
 Family = tuple[int, int, int, int]
 Matrix = Float[np.ndarray, "sample sample"]
 Tensor = Float[np.ndarray, "_estimate sample sample sample sample"]
@@ -195,10 +197,12 @@ class Layer(_Evaluated):
     Args:
         sigma: The activation.
         K: The kernel of the layer.
+        alike: Whether all entries of what nodes tell are to be wrong alike.
     """
 
-    def __init__(self, sigma: Activation, K: Matrix) -> None:
+    def __init__(self, sigma: Activation, K: Matrix, *, alike: bool = False) -> None:
         super().__init__(sigma, K)
+        self._alike = alike
         self._moments: dict[tuple[int, int], Parts] = {}
         self._families: dict[Family, Parts] = {}
 
@@ -221,7 +225,7 @@ class Layer(_Evaluated):
         """Of this kernel, made with those that share its work."""
         if family not in self._families:
             together = next((group for group in _FAMILIES if family in group), (family,))
-            rule = self._rule(points=POINTS, scrambles=SCRAMBLES)
+            rule = self._rule(points=self._points, scrambles=SCRAMBLES)
             split = self.M if self.sigma.is_smooth else None
             made = four_point_covariances(self.sigma, self.K, rule, together, split)
             for key, found in made.items():
@@ -233,8 +237,16 @@ class Layer(_Evaluated):
                 }
         return self._families[family]
 
+    @property
+    def _points(self) -> int:
+        """Of each scramble for a family."""
+        if not self._alike:
+            return POINTS
+        affordable = 1 << int(np.log2(_WORK / self.pairs.first.size**2))
+        return int(np.clip(affordable, POINTS, _MOST_POINTS))
+
     def _rule(self, **size: int) -> JointRule:
-        return joint_rule(self.K, smooth=self.sigma.is_smooth, **size)
+        return joint_rule(self.K, smooth=self.sigma.is_smooth, alike=self._alike, **size)
 
     @cached_property
     def _source(self) -> Parts:
@@ -284,20 +296,21 @@ class _Followed(_Evaluated):
 
 
 def layers_of(
-    sigma: Activation, K: Float[np.ndarray, "layer sample sample"]
+    sigma: Activation, K: Float[np.ndarray, "layer sample sample"], *, alike: bool = False
 ) -> Iterator[_Evaluated]:
     """The expectations of each layer: evaluated at its kernel, or interpolated where that does.
 
     Args:
         sigma: The activation.
         K: The kernel at every layer.
+        alike: Whether all entries of what nodes tell are to be wrong alike.
     """
     evaluated: dict[int, Layer] = {}
     followed: dict[Hashable, Iterator[tuple[int, Parts]]] = {}
 
     def evaluate(key: tuple[Any, ...], layer: int) -> Parts:
         name, arguments = key
-        here = evaluated.setdefault(layer, Layer(sigma, K[layer]))
+        here = evaluated.setdefault(layer, Layer(sigma, K[layer], alike=alike))
         return getattr(here, name)(*arguments)
 
     for index, kernel in enumerate(K):

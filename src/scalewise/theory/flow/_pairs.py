@@ -26,7 +26,6 @@ from scalewise.gaussian import (
     resolved,
     shaken,
     two_input_covariances,
-    unseen,
 )
 
 __all__ = [
@@ -158,6 +157,7 @@ def pair_sources(
     The constant part of $\sigma_a\sigma_b$ drops out, the part that is quadratic in $z$ is $J(zz-K)$, and
     what is left is uncorrelated with it. Its covariance is known, $J\,\mathrm{Cov}[zz,zz]\,J^T$, so only
     that of the rest is left to the nodes. The error is what rounding and quadrature may have done.
+    Entries with at most two distinct inputs are known, and replaced unless all are to be wrong alike.
     """
     a, b = pairs.first, pairs.second
     wick = kernel[a][:, a] * kernel[b][:, b]
@@ -178,6 +178,8 @@ def pair_sources(
             return feature, rest
 
         out, error = _from_nodes(rule, rests, quadratic)
+        if rule.alike:
+            return out, error
     for rows, columns, found in known:
         out[:, rows, columns] = out[:, columns, rows] = found.value
         error[rows, columns] = error[columns, rows] = found.error
@@ -210,7 +212,7 @@ def _from_nodes(
         slot += quadratic
     natural = size[:, None] * size
     if rule.engine == "samples":
-        return out, unseen(out, natural)
+        return out, rule.unseen(out, natural)
     error = resolved([*out], natural)
     if error is None:
         return _from_nodes(rule.samples, rests, quadratic)

@@ -204,6 +204,8 @@ def tensor_runs(
 ) -> list[list[Tensors]]:
     """Tensors of the last layer as a function of them needs them to have an error of its own.
 
+    All entries are wrong alike, because such a function contracts them with inverse kernels.
+
     Args:
         net: The network, of at least two layers.
         K: Its kernel.
@@ -215,7 +217,7 @@ def tensor_runs(
         estimates from the nodes, then one for each shake.
     """
     pairs = Pairs.of(K.shape[1])
-    *_, runs = _runs(net, K, Theta, letters, pairs)
+    *_, runs = _runs(net, K, Theta, letters, pairs, alike=True)
     estimates = [{x: _on_samples(x, as_many(run[x]), pairs) for x in letters} for run in runs]
     counts = [max(len(tensor) for tensor in run.values()) for run in estimates]
     return [
@@ -230,11 +232,13 @@ def _runs(
     Theta: np.ndarray | None,
     letters: Sequence[str],
     pairs: Pairs,
+    *,
+    alike: bool = False,
 ) -> Iterator[list[Tensors]]:
     """Layer by layer from the second: the tensors with an axis of estimates, and those with moved expectations."""
     order, _ = closure(letters)
     runs = [{letter: _nothing(letter, pairs) for letter in order} for _ in range(1 + SHAKES)]
-    for index, layer in enumerate(layers_of(net.activation, K[:-1]), 1):
+    for index, layer in enumerate(layers_of(net.activation, K[:-1], alike=alike), 1):
         seen = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
         rates = _rates(net, index, None if Theta is None else Theta[index - 1])
         runs = [

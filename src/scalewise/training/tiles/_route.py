@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scalewise.gaussian import at_least_usual, combined
 from scalewise.theory import predict
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
@@ -175,12 +176,6 @@ def _learning_parameter(setting: Setting, added: np.ndarray) -> np.ndarray:
 
 
 def _together(estimates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean over scrambles and its error.
-
-    Few of them may agree by chance: no error is below the usual one, nor below the usual share of its entry.
-    """
-    value = np.asarray(estimates.mean(axis=0))
-    error = np.asarray(estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates)))
-    usual, size = (float(np.sqrt(np.mean(np.square(x)))) for x in (error, value))
-    shares = np.maximum(1.0, np.abs(value) / size) if size else 1.0
-    return value, np.asarray(_STANDARD_ERRORS * np.hypot(error, usual * shares))
+    """The mean over scrambles and its error."""
+    value, error = combined(estimates)
+    return value, np.asarray(_STANDARD_ERRORS * at_least_usual(value, error))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scalewise.gaussian import with_shakes
+from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import MLP
 from scalewise.observables import of_letter
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
@@ -177,7 +177,9 @@ def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
     values, errors = {}, {}
     for name in found[0][0]:
         runs = [np.stack([one[name] for one in run]) for run in found]
-        values[name], errors[name] = with_shakes(runs)
+        values[name], own = with_shakes(runs)
+        at = [(values[name][k, ...], own[k, ...]) for k in range(len(times))]
+        errors[name] = np.stack([at_least_usual(*both) for both in at])
     return values, errors
 
 
