@@ -94,8 +94,9 @@ class Law:
             multiplies the weight by one minus learning rate times decay.
 
     Example:
+        >>> from fractions import Fraction
         >>> from scalewise.plan import Law, Norm
-        >>> Law(Norm(), 0) == Law(norm=Norm(), degree=0)
+        >>> Law(Norm(), Fraction(1)).follows  # gradient descent
         True
     """
 

@@ -51,8 +51,8 @@ def reliability(
 
     Example:
         >>> from scalewise.training.losses import reliability
-        >>> reliability([[0.9, 0.2]], [[1.0], [-1.0]]).error
-        0.15000000000000002
+        >>> round(reliability([[0.9, 0.2]], [[1.0], [-1.0]]).error, 12)
+        0.15
     """
     p, y = probabilities.T, targets
     if p.shape != y.shape or p.min() < 0 or p.max() > 1:
