@@ -7,7 +7,7 @@ import pytest
 
 import scalewise as sw
 from scalewise.nets import Parameters, empirical_ntk, init_weights, measure
-from scalewise.nets._networks import _ntk
+from scalewise.nets._networks import ntk_of
 from scalewise.nets._ntk import first_ntk, mean_ntks, row_numbers
 from scalewise.nets._sampler import draw_layers, first_factor, metrics, ranks
 from scalewise.networks import ResidualMLP
@@ -70,7 +70,7 @@ def test_the_ensemble_has_the_mean_of_single_networks():
     rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], "float32")
 
     def one(seed):
-        return _ntk(init_weights(net, seed), [x.astype("float32")], rates, sigma=jnp.tanh)
+        return ntk_of(init_weights(net, seed), [x.astype("float32")], rates, sigma=jnp.tanh)
 
     drawn = np.asarray(jax.jit(jax.vmap(one))(jnp.arange(8_000)), float)
     np.testing.assert_allclose(drawn[7], empirical_ntk(net, init_weights(net, 7), x), rtol=1e-4)

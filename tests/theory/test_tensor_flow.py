@@ -20,7 +20,7 @@ from printed_recursions import (
     next_tensors,
     no_tensors,
 )
-from scalewise.theory.flow import Layer as NodeLayer
+from scalewise.theory.flow._layer import Layer as NodeLayer
 from scalewise.theory.flow._tensor_flow import RECURSIONS, closure
 
 NAME_OF = {
