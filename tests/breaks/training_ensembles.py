@@ -28,12 +28,6 @@ MUTANTS = (
         "force += ridge * start",
     ),
     of_training("flow: weights of the stages", "2 * first + 3 * second", "3 * first + 2 * second"),
-    of_training(
-        "trained: the old array of who is trained",
-        "open_ = open_ & ~over & ~(lesson.to_the_end",
-        "open_ &= ~over & ~(lesson.to_the_end",
-        f"{TRAINED}::test_networks_that_have_converged_are_left_alone",
-    ),
     of_newton("newton: one step", "for _ in range(self.steps):", "for _ in range(1):"),
     of_reading(
         "free control: variance forgotten",
