@@ -229,7 +229,7 @@ class Trained(Verdict):
         more = [] if self.widths is None else _whole_numbers("--widths", self.widths)
         if more and len(own) > 1:
             raise Refusal("--widths needs a network of one hidden width: give --width one number.")
-        return sorted({*own, *more})
+        return sorted({net.widths[-2], *more})
 
 
 @dataclass(frozen=True)

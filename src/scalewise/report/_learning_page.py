@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from markupsafe import Markup
 from scalewise._checked import checked
 from scalewise.report._learning import Learned
 from scalewise.report._learning_figures import FIGURES
-from scalewise.report._page import as_plain, folder_for, template, title_of, versions
+from scalewise.report._page import as_plain, folder_for, leave, template, title_of, versions
 from scalewise.report._words import count, number
 
 __all__ = ["training_record", "write_training_report"]
@@ -36,15 +35,9 @@ def write_training_report(out: str | PathLike[str], learned: Learned) -> Path:
     Raises:
         ValueError: If `out` is a file.
     """
-    folder = folder_for(out)
-    record = training_record(learned)
-    learned.theory.to_zarr(folder / "theory.zarr", mode="w", consolidated=False)
-    for width, data in learned.ensembles.items():
-        data.to_zarr(folder / f"ensemble-{width}.zarr", mode="w", consolidated=False)
-    (folder / "result.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    page = folder / "index.html"
-    page.write_text(_render(learned, record), encoding="utf-8")
-    return page
+    folder, record = folder_for(out), training_record(learned)
+    data = {f"ensemble-{width}": found for width, found in learned.ensembles.items()}
+    return leave(folder, record, {"theory": learned.theory, **data}, _render(learned, record))
 
 
 @checked

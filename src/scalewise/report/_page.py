@@ -1,7 +1,7 @@
 """Put the page together and write it beside the results it was made from."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
@@ -28,6 +28,7 @@ from scalewise.selection import omissions
 __all__ = [
     "as_plain",
     "folder_for",
+    "leave",
     "result_record",
     "template",
     "title_of",
@@ -64,14 +65,9 @@ def write_report(out: str | PathLike[str], results: Results) -> Path:
     Raises:
         ValueError: If `out` is a file.
     """
-    folder = folder_for(out)
-    record = result_record(results)
-    for name, data in (("theory", results.theory), ("ensemble", results.ensemble)):
-        data.to_zarr(folder / f"{name}.zarr", mode="w", consolidated=False)
-    (folder / "result.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    page = folder / "index.html"
-    page.write_text(_render(results, record), encoding="utf-8")
-    return page
+    folder, record = folder_for(out), result_record(results)
+    data = {"theory": results.theory, "ensemble": results.ensemble}
+    return leave(folder, record, data, _render(results, record))
 
 
 @checked
@@ -109,6 +105,18 @@ def folder_for(out: str | PathLike[str]) -> Path:
         raise ValueError(f"`out` must be a folder; {str(out)!r} is a file.")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def leave(
+    folder: Path, record: Mapping[str, Any], data: Mapping[str, xr.Dataset], text: str
+) -> Path:
+    """Write a page beside its record and its data, and say where it is."""
+    for name, dataset in data.items():
+        dataset.to_zarr(folder / f"{name}.zarr", mode="w", consolidated=False)
+    (folder / "result.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    page = folder / "index.html"
+    page.write_text(text, encoding="utf-8")
+    return page
 
 
 def template(name: str) -> Template:

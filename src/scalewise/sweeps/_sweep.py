@@ -118,7 +118,7 @@ def sweep(
             ):
                 for outcome in _in_turn(outcomes, todo, gathered):
                     _keep(outcome, axes, gathered, known, record)
-                    if record is not None and offered and known.has(outcome.cell, failed=False):
+                    if record is not None and offered and known.has(outcome.cell):
                         record.delete(f"{_PARTIAL}/{outcome.cell}")
                     report.add(1)
     result = known.onto(gathered.result(known.done))
@@ -228,12 +228,12 @@ class _Known:
         """Which cells have, over the grid."""
         return self._done.reshape(self._axes.shape)
 
-    def has(self, cell: int, *, failed: bool) -> bool:
-        """Whether a cell is finished; one that raised counts as finished if `failed`."""
-        return bool(self._done[cell]) or (failed and bool(self._error[cell]))
+    def has(self, cell: int) -> bool:
+        """Whether a cell has given something."""
+        return bool(self._done[cell])
 
     def missing(self, *, failed: bool) -> np.ndarray:
-        """Numbers of the cells that are not finished."""
+        """Numbers of the cells that are not finished; one that raised counts as finished if `failed`."""
         return np.flatnonzero(~(self._done | (self._error != "")) if failed else ~self._done)
 
     def errors(self) -> list[tuple[int, str]]:

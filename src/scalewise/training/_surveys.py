@@ -48,20 +48,20 @@ def algorithms_side_by_side(
     """
     rows, outputs = [], task.targets.shape[1]
     for algorithm in algorithms.values():
-        found = predict_training(net, task, algorithm, observables=list(_LEADING))
-        row: dict[str, Any] = {
+        why_not = ""
+        try:
+            with without_warning():  # the table tells where the expansion ends
+                found = predict_training(net, task, algorithm, observables=[*_LEADING, *_NLO])
+        except ValueError as refused:
+            found = predict_training(net, task, algorithm, observables=list(_LEADING))
+            why_not = str(refused)
+        row = {
             "squared_bias": float((found.bias**2).sum("output").mean()),
             "variance": outputs * float(found.variance.mean()),
             "test_loss": float(found.test_loss.mean()),
-            **dict.fromkeys(_NLO, np.nan),
-            "why_not": "",
+            **{name: float(found[name].mean()) if name in found else np.nan for name in _NLO},
+            "why_not": why_not,
         }
-        try:
-            with without_warning():  # the table tells where the expansion ends
-                more = predict_training(net, task, algorithm, observables=list(_NLO))
-            row |= {name: float(more[name].mean()) for name in _NLO}
-        except ValueError as refused:
-            row["why_not"] = str(refused)
         rows.append(row)
     values = {name: ("algorithm", [row[name] for row in rows]) for name in rows[0]}
     return xr.Dataset(values, {"algorithm": list(algorithms)})
