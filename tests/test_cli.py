@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 import scalewise.nets
 from scalewise.cli import main
 from scalewise.cli._app import app
+from scalewise.cli._options import Trained
+from scalewise.networks import MLP
 
 pytestmark = pytest.mark.optimised
 
@@ -279,3 +281,9 @@ def test_version_and_help():
     assert run("--version").stdout == "scalewise 0.1.0\n"
     for command in ("report", "predict", "measure", "criticality"):
         assert "--json" in run(command, "--help").stdout
+
+
+def test_a_network_of_unequal_widths_is_trained_as_it_is():
+    net = MLP(3, (64, 32), "tanh", input_dim=2, output_dim=1)
+    assert Trained(ensemble=5).sizes(net) == [32]
+    assert Trained(ensemble=5, widths="16,64").sizes(net.at_width(32)) == [16, 32, 64]

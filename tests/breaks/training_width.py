@@ -276,7 +276,7 @@ MUTANTS = (
         "bound = 2 * slope / (loss - first)",
     ),
     of_routes(
-        "expansion: no warning", "if parameter > _LARGE * n:", "if parameter > 1e9 * n:", ENDS
+        "expansion: no warning", "if parameter > LARGE * n:", "if parameter > 1e9 * n:", ENDS
     ),
-    of_routes("warning: always", "if parameter > _LARGE * n:", "if parameter > 0:", ENDS),
+    of_routes("warning: always", "if parameter > LARGE * n:", "if parameter > 0:", ENDS),
 )

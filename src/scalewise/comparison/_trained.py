@@ -15,6 +15,7 @@ from jaxtyping import Bool
 from scalewise._words import refuse_name
 from scalewise.comparison._shapes import companion, error_of
 from scalewise.training import OUTCOMES
+from scalewise.training._outcomes import LARGE
 
 __all__ = [
     "ENSEMBLE",
@@ -28,7 +29,6 @@ __all__ = [
 ]
 
 THEORY, ENSEMBLE = "training theory", "training ensemble"
-LARGE = 0.5  # of the small parameter: from here on an order says little about the next
 _PARAMETER = "learning_parameter"
 _SAME_RATE = 1e-5
 

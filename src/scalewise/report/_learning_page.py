@@ -14,6 +14,7 @@ from scalewise.report._learning import Learned
 from scalewise.report._learning_figures import FIGURES
 from scalewise.report._page import as_plain, folder_for, leave, template, title_of, versions
 from scalewise.report._words import count, number
+from scalewise.training._outcomes import LARGE
 
 __all__ = ["training_record", "write_training_report"]
 
@@ -129,7 +130,7 @@ def _caveats(learned: Learned) -> list[str]:
         return [
             f"The prediction is that of infinite width; the order 1/n is not known here{because}."
         ]
-    if learned.small > 0.5:
+    if learned.small > LARGE:
         return [
             f"The learning parameter is {number(learned.small)} at width {learned.width}, above ½: the order "
             "1/n says "

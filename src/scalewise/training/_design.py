@@ -17,12 +17,12 @@ from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
+from scalewise.training._outcomes import LARGE
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import without_warning
 
 __all__ = ["Design", "design"]
 
-TRUSTED = 0.5  # of the learning parameter over the width: above it the order 1/n says nothing
 _TO_THE_END = GradientFlow()
 _NAMES = ("depth", "activation", "weight_scale", "bias_variance")
 _MEASURES = ("width", "parameters", "test_loss", "log_evidence")
@@ -237,7 +237,7 @@ def _refined(
             more[name][place] = float(found[name].mean())
     n = flat.width.values
     small = more["learning_parameter"] / n
-    trusted = small <= TRUSTED  # NaN is not
+    trusted = small <= LARGE  # NaN is not
     change = more["test_loss_nlo"] / n
     told = {
         **more,
@@ -260,7 +260,7 @@ def _caveat(table: xr.Dataset) -> str:
         small = float(best.learning_parameter) / float(best.width)
         return (
             f"The loss is that of infinite width: at width {int(best.width)} the learning parameter is "
-            f"{small:.2g}, above {TRUSTED}, where the order 1/n says nothing. A larger budget, early stopping or "
+            f"{small:.2g}, above {LARGE}, where the order 1/n says nothing. A larger budget, early stopping or "
             "a ridge lower it."
         )
     why = str(best.why_not.values)

@@ -38,7 +38,7 @@ class _Conditioned:
         Args:
             h: Eigenvalues of the kernel of the training samples, at least 0.
             times: Refused: conditioning takes no time.
-            targets: Not needed: there is no loss.
+            targets: Not needed, as nothing is descended.
 
         Raises:
             ValueError: If times are given.

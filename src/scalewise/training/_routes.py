@@ -11,7 +11,7 @@ from typing import Any
 
 from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
-from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
 from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._dense import DENSE
@@ -19,7 +19,6 @@ from scalewise.training.width._dense import DENSE
 __all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen", "without_warning"]
 
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
-_LARGE = 0.5  # learning parameter over the width, beyond which order 1/n decides nothing
 
 
 class ExpansionWarning(UserWarning):
@@ -95,11 +94,11 @@ def beyond(asked: Asked, choice: Choice) -> Found:
 
 def _warn(asked: Asked, parameter: float) -> None:
     n = asked.net.hidden_widths[-1]
-    if parameter > _LARGE * n:
+    if parameter > LARGE * n:
         warnings.warn(
             f"Training magnifies fluctuations of the NTK: the small parameter of this expansion is "
-            f"{parameter / n:.2g} at width {n}, and order 1/n decides nothing beyond {_LARGE:g}. Take a width of "
-            f"at least {math.ceil(parameter / _LARGE)}, stop training early, or give a `ridge`.",
+            f"{parameter / n:.2g} at width {n}, and order 1/n decides nothing beyond {LARGE:g}. Take a width of "
+            f"at least {math.ceil(parameter / LARGE)}, stop training early, or give a `ridge`.",
             ExpansionWarning,
             stacklevel=4,
         )

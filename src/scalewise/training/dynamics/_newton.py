@@ -72,7 +72,7 @@ def tuned_newton_tensor(state: NetworkState, targets: Targets) -> OnTrain:
     $$\eta\kappa=\widehat H^{-1}+\tfrac12\tilde H^{-1}\,\widehat{dH}\,\tilde H^{-1}(\tilde H^{-1}e)
       -\tfrac16\tilde H^{-1}\,\widehat{dd_IH}\,\tilde H^{-1}(\tilde H^{-1}e)(\tilde H^{-1}e)$$
 
-    It is not symmetric, so that there is no loss whose step it is.
+    It is not symmetric, so it is not the step of any loss.
 
     Args:
         state: The network.
