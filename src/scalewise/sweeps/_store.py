@@ -12,6 +12,7 @@ import os
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -39,30 +40,27 @@ class Store:
     def __init__(self, address: str | os.PathLike[str]) -> None:
         require("fsspec", for_="A store", extra="sweep")
         import fsspec
-        from fsspec.implementations.local import LocalFileSystem
 
         try:
             self._system, self._root = fsspec.url_to_fs(os.fspath(address).rstrip("/"))
         except (ImportError, ValueError) as error:
             raise ValueError(f"`store` {address} cannot be opened: {error}.") from None
-        self._here = isinstance(self._system, LocalFileSystem)
+        self._here = "local" in self._system.protocol
         self.address = self._root if self._here else os.fspath(address).rstrip("/")
         if self._system.isfile(self._root):
             raise self._foreign()
 
     def read(self, name: str) -> Any:
         """An object: JSON, or bytes if it is not; ``None`` if it is not there."""
-        try:
-            data = self._system.cat_file(f"{self._root}/{name}")
-        except FileNotFoundError:
-            return None
-        return _decoded(data)
+        with suppress(FileNotFoundError):
+            return _decoded(self._system.cat_file(f"{self._root}/{name}"))
+        return None
 
     def read_all(self, folder: str) -> dict[str, Any]:
         """All objects of a folder."""
         paths = [f"{self._root}/{folder}/{name}" for name in self.names(folder)]
         found = self._system.cat(paths) if paths else {}
-        return {_last(path): _decoded(data) for path, data in found.items()}
+        return {PurePosixPath(path).name: _decoded(data) for path, data in found.items()}
 
     def write(self, name: str, value: Any, *, durable: bool = True) -> None:
         """Write or replace an object, bytes or JSON; not durable, it may be lost with the power."""
@@ -80,10 +78,9 @@ class Store:
                     file.flush()
                     os.fsync(file.fileno())
             os.replace(part, path)  # happens or does not
-        except OSError:
+        finally:
             with suppress(FileNotFoundError):
                 os.unlink(part)
-            raise
 
     def delete(self, name: str) -> None:
         """Delete an object, or a folder with all that is in it, if it is there."""
@@ -94,7 +91,8 @@ class Store:
         """Names of the objects and folders in a folder."""
         self._system.invalidate_cache()
         with suppress(FileNotFoundError):
-            return [_last(path) for path in self._system.ls(f"{self._root}/{folder}", detail=False)]
+            paths = self._system.ls(f"{self._root}/{folder}", detail=False)
+            return [PurePosixPath(path).name for path in paths]
         return []
 
     def load(self, name: str) -> State:
@@ -131,8 +129,7 @@ class Store:
             return True
         what = "; ".join(
             f"{k}: {reprlib.repr(found.get(k))} there, {reprlib.repr(wanted.get(k))} here"
-            for k in differing
-            if k != "code" or differing == ["code"]
+            for k in [k for k in differing if k != "code"] or ["code"]
         )
         raise ValueError(
             f"`store` {self.address} holds a run with other arguments ({what}). Use the same "
@@ -187,8 +184,8 @@ def resumable(
 ) -> State:
     """Apply `step` to a state so many times, and lose no finished one to a kill.
 
-    A later call goes on behind the last finished step; since a step draws its random numbers from its index,
-    the result is the same as without the interruption.
+    A later call goes on behind the last finished step. A step draws its random numbers from its index, so the
+    result is the same.
 
     Args:
         step: ``step(index, state)`` gives the next state; it may reuse the arrays.
@@ -201,9 +198,8 @@ def resumable(
     Returns:
         The arrays after the last step.
     """
-    found = {} if record is None else record.load(name)
-    done = int(found.pop(_DONE, 0))
-    state = found if done else state
+    state = (record and record.load(name)) or {**state, _DONE: np.array(0)}
+    done = int(state.pop(_DONE))
     told(done)
     for index in range(done, steps):
         state = step(index, state)
@@ -218,7 +214,3 @@ def _decoded(data: bytes) -> Any:
         return json.loads(data)
     except ValueError:
         return data
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
