@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo gallery paper_scale test lint types tests format mutants bench clean
+DOCS := $(VENV)/.documents
+
+.PHONY: demo docs gallery paper_scale test lint types tests format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +25,14 @@ gallery: $(STAMP)
 paper_scale: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --scale paper \
 		--store paper_runs --out paper_scale
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
+# The site, in site/index.html: a broken link, a page that nothing leads to or code that raises ends it with an error.
+docs: $(DOCS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 
 # Types take one core, and have it while the tests begin.
 test: $(STAMP)
@@ -51,4 +61,4 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report training gallery paper_scale
+	rm -rf $(VENV) report training gallery paper_scale site docs/reference docs/_build

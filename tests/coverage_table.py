@@ -44,7 +44,7 @@ _NAMED = (
 )
 _APPENDIX = r"(?:[Aa]ppendix|App\.) (?P<appendix>[A-Z])\b(?!\.\d)"
 _TITLE = r'"(?P<title>[A-Z][^"]{3,})"'
-_TOKEN = re.compile("|".join((_WORK, _EQUATION, _SECTION, _LETTERED, _NAMED, _APPENDIX, _TITLE)))
+TOKEN = re.compile("|".join((_WORK, _EQUATION, _SECTION, _LETTERED, _NAMED, _APPENDIX, _TITLE)))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Place:
 
 def places(text: str, work: str = "") -> Iterator[Place]:
     """The places that a text names, each in the work last mentioned."""
-    for found in _TOKEN.finditer(text):
+    for found in TOKEN.finditer(text):
         if found["work"]:
             work = WORKS.get(found["work"], found["work"])
         elif found["appendix"]:
