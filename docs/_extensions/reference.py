@@ -168,35 +168,29 @@ def _page(room: str, names: tuple[str, ...]) -> str:
 
 def _equations() -> str:
     """The index: every place in a source that a docstring names, and what is computed from it."""
-    rows: dict[str, dict[tuple[Any, ...], tuple[coverage_table.Place, set[str]]]] = defaultdict(
-        dict
-    )
+    rows: dict[str, dict[coverage_table.Place, set[str]]] = defaultdict(lambda: defaultdict(set))
     for name, named in coverage_table.functions().items():
         for place in named:
-            order = (
-                place.under[1:] and _number(place.under[1]),
-                place.under,
-                place.first,
-                place.last,
-            )
-            rows[place.work].setdefault(order, (place, set()))[1].add(name)
+            rows[place.work][place].add(name)
     lines = ["Equations", "=========", ""]
     lines += ["What is computed from each equation, theorem or section of the sources.", ""]
     for work, title in TITLES.items():
         lines += [title, "-" * len(title), "", ".. list-table::", "   :widths: 20 80", ""]
         seen = set()
-        for order in sorted(rows[work], key=str):
-            place, names = rows[work][order]
+        for place in sorted(rows[work], key=_order):
             anchor = [] if label(place) in seen else [f"       .. _{label(place)}:", ""]
             seen.add(label(place))
-            shown = ", ".join(_shown(name) for name in sorted(names))
+            shown = ", ".join(_shown(name) for name in sorted(rows[work][place]))
             lines += ["   * -", *anchor, f"       {_printed(place)}", f"     - {shown}"]
         lines.append("")
     return "\n".join(lines)
 
 
-def _number(part: str) -> tuple[int, str]:
-    return (int(part), "") if part.isdigit() else (99, part)
+def _order(place: coverage_table.Place) -> tuple[Any, ...]:
+    """Equations first, by chapter: numbers, then infinity and what follows it, then letters."""
+    kind, *chapter = place.under
+    parts = [(0, int(part), "") if part.isdigit() else (1, part != "∞", part) for part in chapter]
+    return kind != "equation", kind, parts, place.first, place.last
 
 
 def _shown(name: str) -> str:
@@ -207,12 +201,14 @@ def _shown(name: str) -> str:
 def _printed(place: coverage_table.Place) -> str:
     kind, *chapter = place.under
     open_ended = place.last - place.first > 10**5
-    numbers = (
-        [place.first] if place.last == place.first or open_ended else [place.first, place.last]
+    numbers = sorted({place.first, place.last})
+    ends = (
+        []
+        if open_ended
+        else [chr(n) if kind == "appendix" else ".".join([*chapter, str(n)]) for n in numbers]
     )
-    body = "–".join(".".join([*chapter, str(n)]) for n in numbers)
-    body = ".".join(chapter) if open_ended else body
-    return f"({body})" if kind == "equation" else f"{kind} {body}"
+    body = ".".join(chapter) if open_ended else "–".join(ends)
+    return rf"\({body})" if kind == "equation" else f"{kind} {body}"
 
 
 def _write(app: Sphinx) -> None:
