@@ -4,34 +4,18 @@ The code blocks of a page are one program, run in order. A block of text that fo
 what that code prints; numbers may differ in the last digits that a machine decides.
 """
 
-import contextlib
-import io
 import math
 import re
 from pathlib import Path
 
 import pytest
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
-PAGES = sorted(GUIDE.glob("*.md"))
+PAGES = sorted(path for path in GUIDE.glob("*.md") if path.stem != "index")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 TOLERANCE = 0.1  # of numbers that come out of random networks
-
-
-def blocks(page: Path) -> list[tuple[str, str, int]]:
-    """(language, text, line) of every fenced block."""
-    out = []
-    lines = page.read_text().splitlines()
-    start, language = 0, ""
-    for i, line in enumerate(lines):
-        if not line.startswith("```"):
-            continue
-        if language:
-            out.append((language, "\n".join(lines[start:i]), start))
-            language = ""
-        else:
-            start, language = i + 1, line[3:].strip() or "plain"
-    return out
 
 
 def same(said: str, printed: str) -> bool:
@@ -49,16 +33,19 @@ def same(said: str, printed: str) -> bool:
     )
 
 
-def test_pages_are_there() -> None:
-    assert [p.stem for p in PAGES] == [
-        "convnet",
-        "jax",
-        "limits",
-        "mlp",
-        "sweeps",
-        "training",
-        "transformer",
-    ]
+def printed_as_said(example: Example) -> str | None:
+    """Hold a block of text against what the code above it has printed."""
+    printed = example.namespace["capsys"].readouterr().out
+    return None if same(example.parsed, printed) else f"This was printed:\n{printed}"
+
+
+SYBIL = Sybil([PythonCodeBlockParser(), CodeBlockParser("text", printed_as_said)])
+
+
+def test_every_page_is_in_the_contents() -> None:
+    listed = re.search(r"toctree}.*?\n\n(.*?)\n```", (GUIDE / "index.md").read_text(), re.S)
+    assert listed is not None
+    assert sorted(listed[1].split()) == [page.stem for page in PAGES]
 
 
 def test_comparison_of_texts() -> None:
@@ -71,18 +58,16 @@ def test_comparison_of_texts() -> None:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_page_runs_and_prints_what_it_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": page.stem}
-    printed, said_something = "", False
-    for language, text, line in blocks(page):
-        if language == "python":
-            out = io.StringIO()
-            with contextlib.redirect_stdout(out):
-                exec(compile("\n" * line + text, str(page), "exec"), namespace)
-            printed = out.getvalue()
-        elif language == "text":
-            said_something = True
-            assert same(text, printed), f"{page.name}:{line}\nsaid:\n{text}\nprinted:\n{printed}"
-    assert said_something
+    document = SYBIL.parse(page)
+    document.namespace.update(__name__=page.stem, capsys=capsys)
+    assert any(example.region.evaluator is printed_as_said for example in document.examples())
+    for example in document.examples():
+        if example.region.evaluator is not printed_as_said:
+            capsys.readouterr()
+        example.evaluate()
