@@ -75,7 +75,7 @@ class Config:
     count: int = 25
     train: int = 16
     between: tuple[str, ...] = ("linear", "tanh", "sin", "gelu")
-    apart: float = 0.6
+    apart: float = 0.45
     measured: tuple[float, ...] = (0.6, 1.0, 1.6)
     steps: int = 100
     width: int = 128
@@ -227,11 +227,14 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
             rows.append(Number(f"test loss, {name} at {r:g} critical", expected, float(one.trained),
                                float(one.trained_sem), share * expected))  # fmt: skip
     for name in map(str, dataset.between.values):
-        one = dataset.sel(between=name).isel(place=-1)
-        exact, expanded = float(one.bent_exact), float(one.expanded)
+        # Odd orders of the distance, which the expansion lacks, cancel in the middle.
+        middle = dataset.sel(between=name, place=0.5)
+        exact, expanded = float(middle.bent_exact), float(middle.expanded)
         rows.append(Number(f"bent between samples, {name}: exact, expanded", exact, expanded, 0.0,
-                           0.4 * abs(exact) + 1e-9))  # fmt: skip
-        rows.append(Number(f"bent between samples, {name}: exact, networks", exact, float(one.bent_trained),
+                           0.2 * abs(exact) + 1e-9))  # fmt: skip
+        one = dataset.sel(between=name).isel(place=-1)
+        exact = float(one.bent_exact)
+        rows.append(Number(f"bent beyond samples, {name}: exact, networks", exact, float(one.bent_trained),
                            float(one.bent_trained_sem), share * abs(exact)))  # fmt: skip
     return rows
 
