@@ -82,8 +82,8 @@ def run(config: Config) -> xr.Dataset:
 
     Returns:
         Over (activation, depth, ratio): ``log_evidence`` at $C_W$ = ratio times the critical one. Over (K0, K2):
-        ``pair``, and ``peak`` $\mathbb Y_{[0]},\mathbb Y_{[2]}$. Over outputs: ``coefficient`` of 1/n; over (outputs,
-        width): ``added`` $n\log p/p_\infty$ of real hidden layers with ``added_sem``.
+        ``pair``, and ``peak`` $\mathbb Y_{[0]},\mathbb Y_{[2]}$. Over outputs: ``coefficient`` of 1/n; over
+        (outputs, width): ``added`` $n\log p/p_\infty$ of real hidden layers with ``added_sem``.
     """
     cells = {"activation": list(config.activations), "depth": list(config.depths)}
     ratio = np.exp(np.linspace(-0.7, 0.7, config.count))
@@ -99,7 +99,7 @@ def run(config: Config) -> xr.Dataset:
     units = np.exp(np.linspace(-2.0, 2.0, config.count))
     K0, K2 = np.meshgrid(Y[0] * units, Y[1] * units, indexing="ij")
     mapped = [log_evidence(_pair(a, b), y[:, None]) for a, b in zip(K0.flat, K2.flat, strict=True)]
-    data = xr.Dataset(
+    return xr.Dataset(
         {
             "log_evidence": (("activation", "depth", "ratio"), scan.log_evidence.values),
             "pair": (("K0", "K2"), np.reshape(mapped, K0.shape)),
@@ -112,7 +112,6 @@ def run(config: Config) -> xr.Dataset:
          "width": list(config.widths)},
         attributes(config),
     )  # fmt: skip
-    return data
 
 
 def _pair(K0: float, K2: float) -> np.ndarray:

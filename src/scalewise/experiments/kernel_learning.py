@@ -1,8 +1,7 @@
 r"""Training as kernel regression: what an ensemble answers between its training samples, and on the way there.
 
 Shown: mean and twice the standard deviation of networks on a circle, trained by gradient descent and by the last
-layer alone, with the infinite-width prediction at finite width corrected to order 1/n; the losses step by step; what
-one step leaves out.
+layer alone, with the infinite-width prediction; the losses step by step; what one step leaves out.
 $$z_{i;\delta}\leftarrow z_{i;\delta}-\eta\sum\widehat H_{ij;\delta\tilde\alpha}\epsilon_{j;\tilde\alpha}
   +\tfrac{\eta^2}2\sum\widehat{dH}\,\epsilon\,\epsilon+\dots$$
 Look for: no spread on the training samples; more of it by the whole network than by the last layer; powers 2 and 3
@@ -95,10 +94,11 @@ def run(config: Config) -> xr.Dataset:
         config: What is trained.
 
     Returns:
-        Over (algorithm, angle): ``mean``, ``variance`` at infinite width; over (algorithm, test): both ``_at_width``
-        with ``_bias``, and ``measured_mean``, ``measured_variance`` with ``_sem``. Over (part, step): ``loss``, the
-        mean over samples and networks of $\frac12(z-y)^2$, with ``loss_measured`` and ``_sem``. Over (order, rate):
-        ``left``, the largest distance of outputs after a step from $-\eta\widehat H\epsilon$ and from the next order.
+        Over (algorithm, angle): ``mean``, ``variance`` at infinite width; over (algorithm, test): both to
+        order 1/n ``_at_width`` with ``_bias``, and ``measured_mean``, ``measured_variance`` with ``_sem``. Over
+        (part, step): ``loss``, the mean over samples and networks of $\frac12(z-y)^2$, with ``loss_measured`` and
+        ``_sem``. Over (order, rate): ``left``, the largest distance of outputs after a step from
+        $-\eta\widehat H\epsilon$ and from the next order.
     """
     learned = sweep(partial(_learned, config=config), {"algorithm": _WAYS},
                     client=0, progress=False)  # fmt: skip
@@ -120,6 +120,11 @@ def _task(angles: np.ndarray) -> Task:
     wanted = np.interp(angles, _ANGLES, _TARGETS, period=2 * np.pi)
     return Task(on_circle(np.array(_ANGLES)), np.array(_TARGETS), test_inputs=on_circle(angles),
                 test_targets=wanted)  # fmt: skip
+
+
+def _wanted(task: Task) -> np.ndarray:
+    assert task.test_targets is not None
+    return task.test_targets
 
 
 def _tests(config: Config) -> np.ndarray:
@@ -172,7 +177,7 @@ def _on_the_way(config: Config) -> xr.Dataset:
     theory = predict_training(net, task, how, times=config.steps, observables=losses)
     rng = np.random.default_rng([config.seed, 1])
     z = descended(net, drawn(net, config.networks, rng), task, theory.attrs["rate"], config.steps)
-    y = np.concatenate([task.targets, task.test_targets])
+    y = np.concatenate([task.targets, _wanted(task)])
     half = ((z - y) ** 2).sum(axis=-1) / 2
     count = len(task.targets)
     each = [half[..., :count].mean(axis=-1), half[..., count:].mean(axis=-1)]
@@ -190,7 +195,7 @@ def _on_the_way(config: Config) -> xr.Dataset:
 
 
 def _single_steps(config: Config) -> xr.Dataset:
-    r"""What $-\eta\widehat H\epsilon$, and $\frac{\eta^2}2\widehat{dH}\epsilon\epsilon$ besides, leave of a step."""
+    r"""What $-\eta\widehat H\epsilon$ leaves of a step; $\frac{\eta^2}2\widehat{dH}\epsilon\epsilon$ besides."""
     net, task = _net(config), _task(_tests(config)[:2])
     one = drawn(net, 1, np.random.default_rng([config.seed, 2]))
     parameters = Parameters(tuple(W[0] for W in one[0]), tuple(b[0, 0] for b in one[1]))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
@@ -144,7 +145,7 @@ def _knowing(neurons: int, *, config: Config) -> xr.Dataset:
     mean = K + G1 / neurons
     edges = np.quantile(z1**2, [0, 0.3, 0.55, 0.75, 0.88, 0.96, 1.0])
     rows = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         inside = (z1**2 >= low) & (z1**2 < high)
         square = float(np.mean(z1[inside] ** 2))
         # Given the layer below the other neuron is Gaussian, of variance G.
