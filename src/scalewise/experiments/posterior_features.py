@@ -130,7 +130,8 @@ def _weighted(values: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndar
     w = np.exp(logs - logs.max())
     w /= w.sum()
     mean = np.tensordot(w, values, 1)
-    return mean, np.sqrt(np.tensordot(w**2, (values - mean) ** 2, 1))
+    spread = np.sqrt(np.tensordot(w**2, (values - mean) ** 2, 1))
+    return np.asarray(mean), np.asarray(spread)
 
 
 def _knowing(neurons: int, *, config: Config) -> xr.Dataset:
