@@ -2,8 +2,8 @@
 
     python benchmarks/training.py [--networks 1000] [--width 64] [--steps 100]
 
-Both train the same networks of depth 3 on 5 inputs. results/training.md holds CPU seconds, with what is compiled and
-without it. The package also draws ten times as many networks for its control, and looks at all of them;
+Both train the same networks of depth 3 on 5 inputs. results/training.md holds CPU seconds, with what is compiled
+and without it. The package also draws ten times as many networks for its control, and looks at all of them;
 ``control=None`` is the plain trainer's own work. The last column is the standard error of the mean output.
 """
 
