@@ -166,6 +166,11 @@ def load_task(
                 f"{', '.join(known)}."
             )
         classes = np.unique([known[text.strip()] for text in wanted.split(",")])
+        if len(classes) < 2:
+            raise ValueError(
+                f"`source` names one class alone, {source!r}; name two or more that are to be told apart, such as "
+                f"'{name}:{classes[0]},{next(c for c in known if c != str(classes[0]))}'."
+            )
     rows = np.flatnonzero(np.isin(labels, classes))
     if train + test > len(rows):
         raise ValueError(

@@ -118,6 +118,7 @@ def test_the_command_writes_a_page_and_refuses_in_a_sentence(
         (["--algorithm", "adam"], "--algorithm is one of flow, descent, newton, last_layer, bayes"),
         (["--data", "letters"], "--data must name a data set with classes"),
         (["--data", "digits:3,11"], "--data names the class '11'"),
+        (["--data", "digits:3"], "--data names one class alone, 'digits:3'; name two or more"),
         (["--train", "0"], "--train must be a whole number of at least 1; got 0"),
         (["--train", "4000"], "--train and --test ask for 4002 samples"),
         (["--ensemble", "-1"], "--ensemble is a number of networks"),
