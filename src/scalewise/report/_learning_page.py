@@ -112,8 +112,8 @@ def _verdict(learned: Learned) -> Markup:
         told = f"Networks of infinite width have a mean test loss of {number(learned.loss)}."
     else:
         told = (
-            f"Networks of width {learned.width} have a mean test loss of {number(at)} ± {number(neglected, 2)}, "
-            f"those of infinite width {number(learned.loss)}."
+            f"Networks of width {learned.width} have a mean test loss of {number(at, 4)} ± {number(neglected, 2)}, "
+            f"those of infinite width {number(learned.loss, 4)}."
         )
     lead, end = "Predicted before training.", ""
     if learned.ensembles:
