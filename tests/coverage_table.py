@@ -177,12 +177,14 @@ def kinds_of(file: str) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind.lower() in head)
 
 
-def coverage() -> dict[str, tuple[list[str], list[str]]]:
-    """For each entry of the checklist its functions and the kinds of its tests."""
+def coverage() -> dict[str, tuple[list[str], list[str], list[str]]]:
+    """For each entry of the checklist its functions, the kinds of its tests, and their files."""
     kinds: dict[str, set[str]] = defaultdict(set)
+    files: dict[str, set[str]] = defaultdict(set)
     for test in marked():
         for code in test.codes:
             kinds[code].update(kinds_of(test.file))
+            files[code].add(test.file.removeprefix("tests/"))
     rows = {}
     for code, text in checklist().items():
         own = tuple(places(text, "note" if code[0] == "D" else "PDLT"))
@@ -192,7 +194,8 @@ def coverage() -> dict[str, tuple[list[str], list[str]]]:
         # A figure shows what other functions compute; a file speaks for functions without a source.
         computing = [n for n in inside if not n.startswith("experiments")]
         plain = [n for n in computing if not n.endswith(".py")]
-        rows[code] = (plain or computing, [kind for kind in KINDS if kind in kinds[code]])
+        known = [kind for kind in KINDS if kind in kinds[code]]
+        rows[code] = (plain or computing, known, sorted(files[code]))
     return rows
 
 
@@ -202,7 +205,7 @@ def page() -> str:
         "# What is covered",
         "",
         "What the sources hold, the functions whose docstrings name its equations as their source, and the",
-        "kinds of the tests that are marked with it. Made by `python tests/coverage_table.py` from",
+        "kinds and the files of the tests that are marked with it. Made by `python tests/coverage_table.py` from",
         "`docs/coverage/checklist.toml`, docstrings and tests.",
     ]
     rows = coverage()
@@ -210,9 +213,9 @@ def page() -> str:
         lines += ["", f"## {title}", "", "| | what | computed by | tests |", "|---|---|---|---|"]
         for code, text in checklist().items():
             if code[0] == part:
-                names, kinds = rows[code]
-                computed = ", ".join(f"`{name}`" for name in names)
-                cells = (code[1:], text, computed, ", ".join(kinds).lower())
+                names, kinds, files = rows[code]
+                computed, held = (", ".join(f"`{one}`" for one in part) for part in (names, files))
+                cells = (code[1:], text, computed, f"{', '.join(kinds).lower()}: {held}")
                 lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += ["", "## Figures and tables", "", "Each runs in `tests/experiments`.", ""]
     for name in sorted(path.stem for path in (SOURCES / "experiments").glob("*.py")):

@@ -291,7 +291,7 @@ def test_a_task_that_cannot_be_drawn_is_refused() -> None:
     for source, train, sentence in (
         ("letters", 5, "must name a data set with classes, digits, mnist or cifar2"),
         ("digits:3,x", 5, "names the class 'x', which 'digits' does not have"),
-        ("digits:3", 5, "at least two classes; got 1"),
+        ("digits:3", 5, "names one class alone"),
         ("digits:3,8", 500, "ask for 505 samples, but 'digits:3,8' has 357"),
         ("digits", 3, "there is none of class 0, which is among the test samples"),
     ):

@@ -158,14 +158,7 @@ def load_task(
     x, labels = load_labelled(name)
     classes = np.unique(labels)
     if wanted:
-        known = {str(label): label for label in classes}
-        strange = [text for text in wanted.split(",") if text.strip() not in known]
-        if strange:
-            raise ValueError(
-                f"`source` names the class {strange[0]!r}, which {name!r} does not have. Its classes are "
-                f"{', '.join(known)}."
-            )
-        classes = np.unique([known[text.strip()] for text in wanted.split(",")])
+        classes = _named_classes(source, classes)
     rows = np.flatnonzero(np.isin(labels, classes))
     if train + test > len(rows):
         raise ValueError(
@@ -182,6 +175,26 @@ def load_task(
     return Task.of_classes(
         x[first], labels[first], test_inputs=x[second], test_labels=labels[second], loss=loss
     )
+
+
+def _named_classes(source: str, classes: np.ndarray) -> np.ndarray:
+    """Those that stand behind the colon, ascending."""
+    name, _, wanted = source.partition(":")
+    known = {str(label): label for label in classes}
+    strange = [text for text in wanted.split(",") if text.strip() not in known]
+    if strange:
+        raise ValueError(
+            f"`source` names the class {strange[0]!r}, which {name!r} does not have. Its classes are "
+            f"{', '.join(known)}."
+        )
+    found = np.unique([known[text.strip()] for text in wanted.split(",")])
+    if len(found) < 2:
+        other = next(text for text in known if text != str(found[0]))
+        raise ValueError(
+            f"`source` names one class alone, {source!r}; name two or more that are to be told apart, such as "
+            f"'{name}:{found[0]},{other}'."
+        )
+    return found
 
 
 @checked

@@ -17,6 +17,7 @@ def table(monkeypatch):
     for name in (
         "table",
         "cases",
+        "learning_table",
     ):  # benchmarks are scripts, not a package: others may have these names
         sys.modules.pop(name, None)
 
@@ -25,6 +26,23 @@ def test_both_pages_show_what_was_measured(table):
     rows = table.load()
     assert {"tanh"} <= set(rows) <= set(table.CASES)
     assert [table.shown(page) for page in table.PAGES] == [table.render(rows)] * 2
+
+
+def test_both_pages_show_the_goals_of_learning(table, monkeypatch, tmp_path):
+    import learning_table
+
+    assert [learning_table.shown(page) for page in learning_table.PAGES] == [
+        learning_table.render()
+    ] * 2
+    # A goal is met or missed by the numbers of the page, and open where there is none.
+    monkeypatch.setattr(learning_table, "RESULTS", tmp_path)
+    assert "met" not in learning_table.render()
+    page = (
+        "| trainer | first | again |\n|---|---|---|\n| plain | 2 | 1 |\n| control=None | 4 | {} |\n"
+    )
+    for seconds, said in ((2.9, "met"), (3.1, "missed")):
+        (tmp_path / "training.md").write_text(page.format(seconds))
+        assert learning_table.render().splitlines()[-3].endswith(f"{said} |")
 
 
 def test_every_number_comes_with_its_spread(table):

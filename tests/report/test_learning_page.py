@@ -116,8 +116,31 @@ def test_the_command_writes_a_page_and_refuses_in_a_sentence(
     assert Path("training/index.html").is_file()
     for bad, sentence in (
         (["--algorithm", "adam"], "--algorithm is one of flow, descent, newton, last_layer, bayes"),
-        (["--data", "letters"], "must name a data set with classes"),
+        (["--data", "letters"], "--data must name a data set with classes"),
+        (["--data", "digits:3,11"], "--data names the class '11'"),
+        (["--data", "digits:3"], "--data names one class alone, 'digits:3'; name two or more"),
+        (["--train", "0"], "--train must be a whole number of at least 1; got 0"),
+        (["--train", "4000"], "--train and --test ask for 4002 samples"),
         (["--ensemble", "-1"], "--ensemble is a number of networks"),
     ):
         refused = CliRunner().invoke(app, [*words, *bad])
         assert (refused.exit_code, sentence in refused.stderr) == (2, True), refused.stderr
+
+
+def test_networks_without_a_verdict_are_shown_and_no_disagreement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where order 1/n is not known, as behind kinks, and where it says too little."""
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--train", "3", "--test", "2", "--depth", "2", "--ensemble", "6"]
+    for more, told in (
+        (["--activation", "relu", "--width", "40"], "not compared: what infinite width neglects"),
+        (["--width", "2"], "compared without a verdict"),
+    ):
+        result = CliRunner().invoke(app, [*words, *more])
+        assert result.exit_code == 0, result.output
+        assert told in result.stdout
+        assert "disagree" not in result.stderr
+        text = Path("training/index.html").read_text(encoding="utf-8")
+        assert "beside each other, without a verdict." in text
+        assert 'class="verdict"' in text

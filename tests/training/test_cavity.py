@@ -27,7 +27,7 @@ def task(loss: str | Loss = "mse", outputs: int = 1) -> sw.Task:
     return sw.Task(X[:3], y if loss != "logistic" else np.sign(y), test_inputs=X[3:], loss=loss)
 
 
-@pytest.mark.covers("C73")
+@pytest.mark.covers("C73", "C75")
 def test_cavities_agree_with_tensors() -> None:
     """Mean and covariance at depth 2, on the way and at the end; at depth 3 the part of the last hidden layer."""
     wrong, worst = [], 0.0

@@ -101,6 +101,7 @@ def test_algorithms_side_by_side_are_each_alone() -> None:
     )
 
 
+@pytest.mark.covers("B77")
 def test_evidence_of_networks_is_that_of_each() -> None:
     found = evidence_of_networks(
         NET, TASK, depths=[2, 4], weight_variances=[0.7, 1.4], noise_variance=0.1, client=0
@@ -115,6 +116,7 @@ def test_evidence_of_networks_is_that_of_each() -> None:
     )
 
 
+@pytest.mark.covers("C74")
 def test_motion_of_the_ntk_is_the_change_of_its_eigenvalues() -> None:
     """A small change along with the kernel itself moves each eigenvalue by its own share."""
     x = np.concatenate([TASK.inputs, TASK.test_inputs])

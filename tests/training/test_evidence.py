@@ -59,7 +59,7 @@ def test_printed_evidence_of_one_and_two_inputs() -> None:
         assert log_evidence_slope(best, y, change) == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.covers("B3", "B5")
+@pytest.mark.covers("B3", "B5", "B76")
 def test_an_independent_library_agrees() -> None:
     K, _ = kernels()
     places = np.arange(len(K))[:, None]

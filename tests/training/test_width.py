@@ -34,7 +34,7 @@ TASK = sw.Task(X[:3], TARGETS, test_inputs=X[3:], test_targets=[[0.5, 0.1], [-0.
 SMALL = sw.Task(TRAIN[:3], Y[:3], test_inputs=TEST[:1], test_targets=Y[3:4])
 
 
-@pytest.mark.covers("C45", "C46", "C47")
+@pytest.mark.covers("C45", "C46", "C47", "C74", "C75")
 def test_numbers_of_a_setting() -> None:
     """Held against 239,000 trained networks when they were found; each to what the nodes of that time left."""
     found = sw.predict_training(SETTING, TASK, GradientDescent(), observables="all")

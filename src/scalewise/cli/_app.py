@@ -46,7 +46,7 @@ def polite(command: Callable[..., None]) -> Callable[..., None]:
             tell.complain("Interrupted; run the same command again to start over.")
             raise typer.Exit(tell.INTERRUPTED) from None
         except (ValueError, ImportError, OSError) as error:
-            tell.complain(str(error))
+            tell.complain(opt.as_options(str(error), {option.name for option in options}))
             raise typer.Exit(tell.BAD_INPUT) from None
 
     taken: Any = wrapper

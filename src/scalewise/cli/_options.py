@@ -1,8 +1,9 @@
 """The options of the commands, each told once, and what their texts mean."""
 
 import math
+import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -19,10 +20,26 @@ from scalewise.tasks import Task
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ActivationName = Annotated[str, typer.Option(help="Such as tanh, relu, gelu, leaky_relu(0.1).")]
+_CALLED = {"source": "data"}  # arguments that are options of another name
 
 
 class Refusal(ValueError):
     """Bad input that the command line itself finds."""
+
+
+def as_options(sentence: str, names: Collection[str]) -> str:
+    """A sentence of the library about its arguments, in the words of somebody who gave options.
+
+    Args:
+        sentence: Names arguments in backticks, such as ```train``` or ```MLP.width```.
+        names: Parameters of the command; others keep their backticks.
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name = _CALLED.get(found[1], found[1])
+        return f"--{name.replace('_', '-')}" if name in names else found[0]
+
+    return re.sub(r"`(?:\w+\.)?(\w+)`", option, sentence)
 
 
 def _option(text: str, *names: str) -> Any:

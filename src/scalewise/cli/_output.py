@@ -71,7 +71,7 @@ def _by_layer(data: xr.Dataset) -> str:
 
 
 def leave(outcome: Comparison) -> None:
-    if not outcome.passed:
+    if outcome.passed is False:  # None: compared, without a verdict
         complain(
             "Theory and ensemble disagree: the worst entry is "
             f"{abs(outcome.worst(1)[0].z_excess):.2f} standard errors beyond its bias, the limit "

@@ -82,7 +82,10 @@ def with_networks(
     store: Path,
     progress: Callable[[str, int, int], None],
 ) -> Learned:
-    """The same, and ensembles trained at some widths, one of them that of the network."""
+    """The same, and ensembles trained at some widths, one of them that of the network.
+
+    Where order 1/n is not known there is nothing to hold a finite width against: no comparison.
+    """
     from scalewise.comparison import compare
     from scalewise.training.ensembles import measure_training
 
@@ -100,7 +103,10 @@ def with_networks(
         )
         for width in widths
     }
-    outcome = compare(learned.theory, found[learned.width], tolerance=tolerance)
+    outcome = None
+    if learned.small is not None:
+        with without_warning():
+            outcome = compare(learned.theory, found[learned.width], tolerance=tolerance)
     return replace(learned, ensembles=found, comparison=outcome)
 
 
@@ -110,7 +116,7 @@ def losses(learned: Learned) -> str:
     at, neglected = learned.at(n)
     lines = [f"mean test loss at infinite width: {learned.loss:.5g}"]
     if learned.slope is None:
-        lines.append("coefficient of 1/n: not known here")
+        lines.append(f"coefficient of 1/n: not known here{learned.why_no_order}")
     else:
         lines.append(f"coefficient of 1/n: {learned.slope:.5g}")
         lines.append(f"predicted at width {learned.width}: {at[0]:.5g} ± {neglected[0]:.2g}")
@@ -121,4 +127,8 @@ def losses(learned: Learned) -> str:
         lines.append(f"measured at width {int(width)}: {mean:.5g} ± {sem:.2g}")
     if learned.comparison is not None:
         lines.append(str(learned.comparison))
+    elif learned.ensembles:
+        lines.append(
+            "Theory and ensemble are not compared: what infinite width neglects is unknown."
+        )
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from scalewise._words import refuse_name
 from scalewise.comparison._shapes import companion, error_of
 from scalewise.training import OUTCOMES
 from scalewise.training._outcomes import LARGE
+from scalewise.training._routes import ExpansionWarning
 
 __all__ = [
     "ENSEMBLE",
@@ -189,6 +190,7 @@ def _warn(epsilon: float, hidden: Sequence[int]) -> None:
             "what is "
             "neglected may be as large as what is there, and no verdict is given. Take wider networks, stop "
             "earlier, or give a ridge.",
+            ExpansionWarning,
             stacklevel=4,
         )
 

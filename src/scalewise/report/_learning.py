@@ -65,6 +65,13 @@ class Learned:
         name = "learning_parameter"
         return float(self.theory[name]) / self.width if name in self.theory else None
 
+    @property
+    def why_no_order(self) -> str:
+        """The reason why the order 1/n is not known, to end a sentence with; empty if nobody said one."""
+        attrs = self.theory.attrs
+        why = dict(zip(attrs["left_out"], attrs["left_out_because"], strict=True))
+        return f", because {why['test_loss_nlo']}" if "test_loss_nlo" in why else ""
+
     def at(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean test loss at widths, and the size of what that neglects."""
         n = np.asarray(n, dtype=float)

@@ -164,9 +164,9 @@ def evidence_figure(learned: Learned) -> Figure | None:
         return None
     with draw("evidence", "Log evidence against the weight variance", right=0.82) as sheet:
         best = float(found.max())
-        for depth in found.depth.values:
+        for depth, shade in zip(found.depth.values, np.linspace(0.3, 1, len(found)), strict=True):
             line = found.sel(depth=depth).values
-            sheet.ax.plot(found.C_W.values, line, color=PREDICTED, linewidth=1.2)
+            sheet.ax.plot(found.C_W.values, line, color=PREDICTED, linewidth=1.2, alpha=shade)
             sheet.draft.label(float(found.C_W.values[-1]), float(line[-1]), f"depth {depth}", MUTED)
         # What is beyond all odds need not be seen.
         low = max(float(found.min()), best - 20 * max(1.0, np.log(found.size)))
@@ -179,7 +179,7 @@ def evidence_figure(learned: Learned) -> Figure | None:
         "How probable the training targets are before training, at infinite width. The data prefer depth "
         f"{int(place.depth.values[0])} with <i>C<sub>W</sub></i> = {float(place.C_W.values[0]):.3g}; a "
         "difference of "
-        "3 nats is odds of 20 to 1. No test sample is used."
+        "3 nats is odds of 20 to 1. The deeper the darker. No test sample is used."
     )
     panel = sheet.panel("The network that the data prefer")
     return Figure("evidence", (panel,), Markup(caption), key=())

@@ -18,7 +18,7 @@ from scalewise.training._outcomes import LARGE
 
 __all__ = ["training_record", "write_training_report"]
 
-_WORST_ROWS, _NLO = 12, "test_loss_nlo"
+_WORST_ROWS = 12
 
 
 @checked
@@ -98,6 +98,13 @@ def _rows(learned: Learned) -> list[dict[str, Any]]:
     return rows
 
 
+_LEADS = {
+    True: "Theory and trained networks agree.",
+    False: "Theory and trained networks disagree.",
+    None: "Theory and trained networks beside each other, without a verdict.",
+}
+
+
 def _verdict(learned: Learned) -> Markup:
     """What a reader who reads one paragraph should take away."""
     at, neglected = (float(v[0]) for v in learned.at(np.array([float(learned.width)])))
@@ -105,16 +112,13 @@ def _verdict(learned: Learned) -> Markup:
         told = f"Networks of infinite width have a mean test loss of {number(learned.loss)}."
     else:
         told = (
-            f"Networks of width {learned.width} have a mean test loss of {number(at)} ± {number(neglected, 2)}, "
-            f"those of infinite width {number(learned.loss)}."
+            f"Networks of width {learned.width} have a mean test loss of {number(at, 4)} ± {number(neglected, 2)}, "
+            f"those of infinite width {number(learned.loss, 4)}."
         )
     lead, end = "Predicted before training.", ""
-    if learned.comparison is not None:
-        lead = (
-            "Theory and trained networks agree."
-            if learned.comparison.passed
-            else "Theory and trained networks disagree."
-        )
+    if learned.ensembles:
+        passed = None if learned.comparison is None else learned.comparison.passed
+        lead = _LEADS[passed]
         n, mean, sem = learned.measured_loss()
         own = int(np.flatnonzero(n == learned.width)[0])
         networks = int(learned.ensembles[learned.width].attrs["networks"])
@@ -124,12 +128,8 @@ def _verdict(learned: Learned) -> Markup:
 
 def _caveats(learned: Learned) -> list[str]:
     if learned.small is None:
-        attrs = learned.theory.attrs
-        why = dict(zip(attrs["left_out"], attrs["left_out_because"], strict=True))
-        because = f", because {why[_NLO]}" if _NLO in why else ""
-        return [
-            f"The prediction is that of infinite width; the order 1/n is not known here{because}."
-        ]
+        told = "The prediction is that of infinite width; the order 1/n is not known here"
+        return [f"{told}{learned.why_no_order}."]
     if learned.small > LARGE:
         return [
             f"The learning parameter is {number(learned.small)} at width {learned.width}, above ½: the order "

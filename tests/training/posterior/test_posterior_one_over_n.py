@@ -265,3 +265,20 @@ def test_drawn_hidden_layers_agree() -> None:
             if z.max() > 4.5:
                 wrong.append(told)
     assert not wrong
+
+
+def test_coefficients_do_not_need_tests_or_each_other() -> None:
+    """Evidence and features are about the training samples: without tests, and each asked for alone."""
+    net = sw.MLP(2, 40, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.5)
+    whole = sw.Task(X[:2], Y, test_inputs=X[2:])
+    alone = sw.Task(X[:2], Y)
+    for algorithm in (Bayes(), Bayes(0.1), LastLayer()):
+        every = predict_training(net, alone, algorithm, observables="all")
+        assert bool(np.isfinite(every.to_array().values).all())
+    for name in ("log_evidence_nlo", "feature_change_nlo"):
+        found = predict_training(net, alone, Bayes(), observables=name)[name]
+        wanted = predict_training(net, whole, Bayes(), observables=["output_mean_nlo", name])[name]
+        seen = (
+            wanted.isel(sample=slice(2), sample_1=slice(2)) if "sample" in wanted.dims else wanted
+        )
+        assert np.allclose(found, seen, rtol=0.03), name

@@ -143,7 +143,7 @@ def _weight(Y: np.ndarray, change: Float[np.ndarray, "_scramble train train"]) -
 
 def _sizes(known: dict[str, np.ndarray], at: Point) -> dict[str, float]:
     """How large averages are; a mean could be as large as its deviation, which cancels in it."""
-    sizes = {name: float(np.abs(value).max()) for name, value in known.items()}
+    sizes = {name: float(np.abs(value).max(initial=0.0)) for name, value in known.items()}
     deviation = np.sqrt(at.variance.max(initial=0.0))
     if deviation:
         sizes["inverse"] = max(sizes["inverse"], sizes["within"] / float(deviation))

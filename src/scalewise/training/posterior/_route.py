@@ -56,7 +56,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     values, errors = {}, {}
     for name in names:
         values[name], error = combined(found[name])
-        errors[name] = _STANDARD_ERRORS * error
+        errors[name] = np.asarray(_STANDARD_ERRORS * error)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in names:
         coords["part"] = list(PARTS)

@@ -99,7 +99,9 @@ def unknown(asked: Asked, name: str) -> str:
     for letter in _letters(_network(asked)):
         row = of_letter(letter)
         if why := row.obstacle_of(net.activation, skips=any(net.skips)):
-            return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
+            # No ensembles of networks with skip connections are trained here.
+            measured = "" if any(net.skips) else "; `measure_training` finds it from an ensemble"
+            return f"it takes {row.name!r}, but {why}{measured}"
     if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
     return ""
