@@ -205,9 +205,9 @@ def test_runs_of_other_batches_are_alike() -> None:
 def test_what_is_missing_is_said() -> None:
     problems = []
     for names, decay, changes, said in (
-        ([], None, ["batch"], "'batch' differ between `base` and `target`, and no rule for that is agreed on: say "
+        ([], None, ["batch"], "'batch' differs between `base` and `target`, and no rule for that is agreed on: say "
          "policy=... with one of 'sde', "),
-        (["sde"], "shrinkage", BOTH, "'tokens' differ"),
+        (["sde"], "shrinkage", BOTH, "'tokens' differs"),
         (["sde"], None, ["batch"], "The policy 'sde' says nothing of weight decay: say decay=... with one of "),
         (["sde", "completed"], None, BOTH, "`policy` has more than one rule for 'batch': 'sde', 'completed'."),
         (["linear"], None, [], "`policy` must be one of 'sde', "),

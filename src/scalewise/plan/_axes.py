@@ -6,7 +6,7 @@ r"""Sizes beside width and depth: which there are, what the factory is given, an
   one over that of the other, along the queries of each head of keys.
 * `rank` is an inner width: what writes to it is an input to it and what sums over it reads it out.
 * `experts` and `vocabulary` share the samples out: each slice sees one part in $X$ of them, so its gradients go as
-  $X^{-1}$, and its steps should not.
+  $X^{-1}$, and its steps should not. An orthogonal matrix has a row for each slice, whatever their number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
-from scalewise.plan._laws import Law
+from scalewise.plan._laws import SPECTRAL, Law, Size
 from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule, rule
@@ -197,19 +197,29 @@ def _along_axis(
         return few / many
     if axis == "rank":
         return _inner(axis, tensor, grown, law, strategy, forward)
-    if law.norm.fan_in or law.norm.fan_out:
+    sides = bool(law.norm.fan_in or law.norm.fan_out)
+    if sides and not (_polar(law) and grown <= set(tensor.fan_out)):
         raise PlanError(
             f"{axis!r} differs between `base` and `target`, and `{tensor.name}` goes along with it: a gradient of "
             "slices that see different samples is not a few outer products, and no rule is known for an optimizer "
-            "that sets the size of a step by the whole tensor. Let AdamW train it."
+            "that sets the size of a step by the whole tensor. Plan for one that treats entries apart."
         )
     h = law.degree
     gradient = Powers(**{axis: Fraction(-1)})
-    beside = Fraction(0) if law.eps is None else law.eps.gradient
-    lr = gradient**-h
+    lr, eps = gradient**-h, Powers()
+    if law.eps is not None:
+        # Of so many slices, each orthogonal to the others, a norm of the whole is larger by the root.
+        eps = gradient**law.eps.gradient * Powers(**{axis: law.norm.fan_out})
     if law.decay is None:
-        return Rule(Powers(), lr, gradient**beside, lr**-1)
-    return Rule(Powers(), lr, gradient**beside, gradient**law.decay.gradient)
+        return Rule(Powers(), lr, eps, lr**-1)
+    return Rule(Powers(), lr, eps, gradient**law.decay.gradient)
+
+
+def _polar(law: Law) -> bool:
+    """Whether a step is an orthogonal matrix, to which each slice of the outputs contributes a row of its own."""
+    return (
+        law.norm == SPECTRAL and not law.degree and law.eps in (None, Size(Fraction(1), SPECTRAL))
+    )
 
 
 def _inner(

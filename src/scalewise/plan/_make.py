@@ -309,7 +309,7 @@ def _attention(
     if probe.passes is None or strategy.plain_biases:
         return []
     most = update_exponents(strategy)[-1] - 1
-    found = [h for h in attentions(probe.passes) if h.grow or h.scale]
+    found = [h for h in attentions(probe.passes) if (size != 1 if h.grow else h.scale)]
     missing = {h.place: _beyond(h, most) for h in found}
     off = [h for h in found if missing[h.place]]
     if not off:

@@ -262,8 +262,9 @@ def training(policy: Collection[str], decay: str | None, changes: Collection[str
     missing = [axis for axis in changes if axis not in covered]
     if missing:
         known = (p.name for p in POLICIES.values() if set(missing) & set(p.covers))
+        differ = "differs" if len(missing) == 1 else "differ"
         raise PlanError(
-            f"{' and '.join(map(repr, missing))} differ between `base` and `target`, and no rule for that is "
+            f"{' and '.join(map(repr, missing))} {differ} between `base` and `target`, and no rule for that is "
             f"agreed on: say policy=... with one of {', '.join(map(repr, known))}, or a list of two. "
             + " ".join(DISAGREE[axis] for axis in missing)
         )
