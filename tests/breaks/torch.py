@@ -118,8 +118,8 @@ MUTANTS = (
     ),
     of_probe(
         "torch probe: compared at the base's depth",
-        "narrow = dict(target) | {width: base[width]}",
-        "narrow = dict(base)",
+        "compared(base, target, width, depth)",
+        "compared(base, target, width, None)",
         "tests/torch/test_models.py",
     ),
     of_spread(
