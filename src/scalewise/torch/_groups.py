@@ -147,7 +147,8 @@ def _split(
         return []
     settings = _complete(optimizer, given)
     lr, eps, decay = settings["lr"], settings.get("eps"), settings["weight_decay"]
-    pair, moments = isinstance(eps, tuple), _moments(optimizer, settings)
+    pair = isinstance(eps, tuple)
+    moments = _moments(optimizer, settings)
     scale = 1.0 if pair or eps is None else float(eps)
     out = []
     for g in groups(plan, names, eps=scale, weight_decay=float(decay)):
