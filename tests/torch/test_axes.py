@@ -236,6 +236,46 @@ def test_blocks_that_are_treated_apart() -> None:
         sw.torch.plan(build, blocks={"2.weight": "groups"}, **options)
 
 
+def test_two_steps_are_one_along_all_sizes() -> None:
+    """From base to middle to target is from base to target, in any order and unit of the sizes."""
+    training = {"policy": "completed", "decay": "power_lines"}
+    ends = [
+        SIZES | {"batch": 8, "tokens": 1000},
+        SIZES | {"experts": 8, "width": 64, "heads": 8, "kv_heads": 4, "batch": 16, "tokens": 1500},
+        {
+            "tokens": 6000,
+            "batch": 12,
+            "vocabulary": 48,
+            "experts": 16,
+            "kv_heads": 2,
+            "heads": 16,
+            "width": 128,
+        },
+    ]
+
+    def between(one: dict[str, Any], two: dict[str, Any], unit: int = 1) -> Any:
+        sizes = [s | {"batch": unit * s["batch"], "tokens": unit * s["tokens"]} for s in (one, two)]
+        return sw.torch.plan(
+            Decoder, base=sizes[0], target=sizes[1], strategy=sw.scaling.mup(), roles=ROLES, inputs=BATCH,
+            **training,
+        )  # fmt: skip
+
+    first, second, whole = (
+        between(ends[0], ends[1]),
+        between(ends[1], ends[2]),
+        between(ends[0], ends[2]),
+    )
+    problems = []
+    for t in whole.table.tensors:
+        a, b, c = (vars(p.factors(t.name)) for p in (first, second, whole))
+        problems += [(t.name, k) for k in c if a[k] * b[k] != pytest.approx(c[k], rel=1e-12)]
+    assert not problems
+    again = between(ends[0], ends[2], unit=2048)
+    assert all(again.factors(t.name) == whole.factors(t.name) for t in whole.table.tensors)
+    turned = between(dict(reversed(ends[0].items())), dict(reversed(ends[2].items())))
+    assert turned.table.tensors == whole.table.tensors
+
+
 def test_plans_of_all_sizes_are_kept(tmp_path: Any) -> None:
     base = {"batch": 8, "tokens": 100}
     plan = planned({"experts": 8, "batch": 16}, base, policy="completed")

@@ -113,10 +113,9 @@ def make_plan(
         )  # fmt: skip
         shape, wide = targets[t.name].shape, widened[t.name].shape
         spread = probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))
-        own = drawn.get(_law(t), 1.0)
-        if own != 1 and residual and t.name in repeated:
+        if residual and t.name in repeated:
             # As it would be drawn at the base's depth: the multiplier of branches is the plan's to give.
-            spread = replace(spread, std=spread.std / own)
+            spread = replace(spread, std=spread.std / drawn.get(_law(t), 1.0))
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, wide), in_block, powers, spread, t.aliases, gauge,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from scalewise.plan._axes import parameters_of
@@ -69,7 +70,7 @@ class Along:
 
     def seen(self, name: str) -> dict[str, TensorDescription]:
         """The tensor at another size, by axis."""
-        found = {axis: model.named() for axis, model in self.probe.others.items()}
+        found = self._named
         lacking = [axis for axis, model in found.items() if name not in model]
         if lacking:
             raise PlanError(
@@ -82,10 +83,18 @@ class Along:
         """By axis the power by which the model's own code multiplies it."""
         out = {}
         for axis, passes in self.probe.other_passes.items():
-            weights, lookups = gauges(passes)
+            weights, lookups = self._gauges[axis]
             seen = lookups if is_looked_up(passes, t) else weights
             out[axis] = seen.get(t.name, Gauge()).total
         return out
+
+    @cached_property
+    def _named(self) -> dict[str, dict[str, TensorDescription]]:
+        return {axis: model.named() for axis, model in self.probe.others.items()}
+
+    @cached_property
+    def _gauges(self) -> dict[str, tuple[dict[str, Gauge], dict[str, Gauge]]]:
+        return {axis: gauges(passes) for axis, passes in self.probe.other_passes.items()}
 
 
 def times(before: tuple[int, ...], after: tuple[int, ...]) -> Fraction:

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
-from typing import Annotated, Any
+from typing import Any
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from scalewise._checked import Count, Must, checked
+from scalewise._checked import Count, checked
 from scalewise.plan import (
     Plan,
     PlanError,
     TensorPlan,
     Transfer,
-    _request,
     describe,
     make_plan,
     transfer,
@@ -42,6 +40,7 @@ from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
 from scalewise.scaling._exact import Exponent
 from scalewise.torch._check import of_the_plan
+from scalewise.torch._given import Device, Model, ModuleFactory, Settings
 from scalewise.torch._groups import Groups, parameter_groups
 from scalewise.torch._init import initialise
 from scalewise.torch._measure import Loss
@@ -54,22 +53,6 @@ from scalewise.torch._verify import Setup, TorchBench
 
 __all__ = ["TorchPlan", "load", "plan"]
 
-
-def _device(given: Any) -> str:
-    try:
-        return str(torch.device(given)) if isinstance(given, str | torch.device) else ""
-    except RuntimeError:
-        return ""
-
-
-Model = Annotated[nn.Module, Must("a torch.nn.Module")]
-ModuleFactory = Annotated[
-    _request.Factory, Must(_request.FACTORY, lambda build: not isinstance(build, nn.Module))
-]
-Settings = Annotated[
-    Mapping[str, Any] | None, Must('a dictionary of settings, such as {"lr": 3e-3}')
-]
-Device = Annotated[Any, Must("the name of a device, such as 'cpu'", bool, _device)]
 
 _WORDING = Wording(
     "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
