@@ -129,6 +129,11 @@ def test_what_others_wrote_down() -> None:
     assert (decay.batch, decay.tokens, decay.parameters) == (
         1, Fraction(-473, 1000), Fraction(-527, 1000),
     )  # fmt: skip
+    plan = of_training(["fixed_batch", "fixed_steps"], "power_lines", 1, 4)
+    ratio = sum(np.prod(t.shape) for t in plan.tensors) / sum(
+        np.prod(t.base_shape) for t in plan.tensors
+    )
+    assert plan.factors("embed.weight").weight_decay == pytest.approx((4 / ratio) ** 0.527 / 4)
     assert found(["fixed_batch", "horizon"], "constant")[1] == Powers()
     assert found(["fixed_batch", "horizon"], "constant")[0].tokens == Fraction(-8, 25)
     # Fan: of hidden matrices decay as n^1/2; Qiu: the product as 1/n, so decay stays where the rate is 1/n.
