@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from scalewise._checked import Count, Must, Positive, held
 from scalewise.plan._adjust import adjustment
-from scalewise.plan._axes import ARCHITECTURE, TRAINING
+from scalewise.plan._axes import ARCHITECTURE, TRAINING, ratios_of, taken
 from scalewise.plan._errors import PlanError
 from scalewise.plan._laws import SPECTRAL, known_optimizer
 from scalewise.plan._policies import Training, training
@@ -111,6 +111,7 @@ class Request:
     def at(self, sizes: Mapping[str, object]) -> Request:
         """The same for another target."""
         _, target = _sizes(self.base, resized(self.target, sizes), self.width, self.depth)
+        _seen(self.build, self.base, target)
         said, decay = [p.name for p in self.training.policies], self.training.decay
         found = training(said, decay and decay.name, _changes(self.base, target))
         return replace(self, target=target, training=found)
@@ -176,6 +177,7 @@ def requested(
     """
     known = depth if depth in base or depth in target else None
     one, two = _sizes(base, target, width, known)
+    _seen(build, one, two)
     named = (policy,) if isinstance(policy, str) else tuple(policy)
     return Request(
         build, one, two,
@@ -193,6 +195,23 @@ def _adjustment(adjust: str | None, optimizer: str) -> str:
             f"`adjust` is for optimizers that orthogonalise, such as 'muon'; got {adjust!r} with {optimizer!r}."
         )
     return name
+
+
+def _seen(build: Callable[..., Any], base: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """Refuse a change of a size that the factory is not given, where only its tensors tell what goes along."""
+    ratios, given = ratios_of(base, target), taken(build, target)
+    names = {
+        "queries": "kv_heads",
+        "experts": "experts",
+        "vocabulary": "vocabulary",
+        "rank": "rank",
+    }
+    for axis, name in names.items():
+        if ratios[axis] != 1 and name not in given:
+            raise PlanError(
+                f"{name!r} differs between `base` and `target` ({base[name]} and {target[name]}), and the factory "
+                "has no argument of that name, so which tensors go along with it cannot be seen. Let it take one."
+            )
 
 
 def _changes(base: Mapping[str, Any], target: Mapping[str, Any]) -> list[str]:
