@@ -65,11 +65,6 @@ MUTANTS = (
     row("plan/_axes.py", AXES)(
         "axes: the batch goes to the factory", "k not in TRAINING and (k", "(k"
     ),
-    row("plan/_axes.py", AXES)(
-        "axes: heads that stay behind",
-        "many = base[axis] * Fraction(heads)",
-        "many = Fraction(base[axis])",
-    ),
     row("plan/_table.py", AXES)(
         "axes: blocks as one",
         "self.fan_out / Fraction(self.blocks[1], self.blocks[0])",
