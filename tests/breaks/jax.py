@@ -97,9 +97,8 @@ MUTANTS = (
         "jax: running statistics trained", '("StateIndex", "State")', '("State",)'
     ),
     of_probe("jax: copies not compared", "if len({(r.role, r.fan_in, r.rule) for r in rows}) > 1:", "if not rows:"),
-    of_probe(
-        "jax: depth of the base", "deep[request.depth] = request.target[request.depth]", "pass",
-        "tests/jax/test_plan.py::test_depth",
+    row("plan/_axes.py", "tests/jax/test_plan.py::test_depth")(
+        "jax: depth of the base", "narrow[depth] = target[depth]", "pass",
     ),
     of_entries("jax: spread about zero", "away = abs(entries - mean)", "away = abs(entries)"),
     of_entries("jax: drawn means scaled less", "* factor + mean * (1 - factor)\n", "* factor\n",

@@ -77,7 +77,7 @@ MUTANTS = (
         "return -A if initial else -min(A, U)",
         "return -A if initial else -max(A, U)",
     ),
-    of_rules("plan rules: decay shrinks by the rate", "lr**-1 if law.decay", "lr if law.decay"),
+    of_rules("plan rules: decay shrinks by the rate", "else lr**-1 * shrinks", "else lr * shrinks"),
     of_rules(
         "plan rules: decay of Adam without the weight", "of(law.decay) * init**-1", "of(law.decay)"
     ),
@@ -102,10 +102,10 @@ MUTANTS = (
         "gradient * stored**-1, driving",
         "gradient * stored, driving",
     ),
-    of_rules(
+    row("plan/_powers.py", RULES)(
         "plan rules: equal ratios not cancelled",
-        "total[ratio] = total.get(ratio, _ZERO) + power",
-        "total[ratio] = power",
+        "total[ratio] = total.get(ratio, _ZERO) + getattr(self, axis)",
+        "total[ratio] = getattr(self, axis)",
     ),
     of_decide(
         "plan roles: a lookup read as a matrix",
@@ -149,7 +149,7 @@ MUTANTS = (
         "if True:\n        return []",
         "tests/jax/test_describe.py::test_an_embedding_that_also_reads_out",
     ),
-    of_make(
+    row("plan/_probed.py", DECIDE)(
         "plan multipliers: a bare table's taken from where it multiplies",
         "return t.name in seen.lookups and (",
         "return t.kind is Kind.LOOKUP and (",
@@ -192,8 +192,8 @@ MUTANTS = (
     ),
     row("plan/_settings.py", TABLE)(
         "plan groups: decay not told apart",
-        "f.lr, eps * f.eps, weight_decay * f.weight_decay)",
-        "f.eps, f.eps, f.eps)",
+        "f.lr, eps * f.eps, decay, f.beta1",
+        "f.eps, f.eps, f.eps, f.beta1",
     ),
     row("plan/_predicted.py", TABLE)(
         "plan predicted: the readout's features forgotten",

@@ -118,8 +118,8 @@ MUTANTS = (
     ),
     of_probe(
         "torch probe: compared at the base's depth",
-        "narrow = dict(target) | {width: base[width]}",
-        "narrow = dict(base)",
+        "compared(base, target, width, depth)",
+        "compared(base, target, width, None)",
         "tests/torch/test_models.py",
     ),
     of_spread(
@@ -195,7 +195,7 @@ MUTANTS = (
     of_make_of_code("plan attention: heads over their root always", "min(most - head.scale,", "min(most + _HALF,"),
     of_make_of_code(
         "plan spread: what a factory does with depth done twice",
-        "spread = replace(spread, std=spread.std / own)",
+        "spread = replace(spread, std=spread.std / drawn.get(_law(t), 1.0))",
         "spread = replace(spread, std=spread.std)",
         "tests/torch/test_depth.py::test_an_initialisation_that_knows_the_depth_is_not_scaled_twice",
     ),

@@ -42,6 +42,20 @@ def gradients(params: Any) -> Any:
     return jax.grad(lambda p: jnp.sum(forward(p, x)[:, 0] ** 2))(params)
 
 
+def test_a_decay_beside_relative_steps_is_refused() -> None:
+    plan = planned("adafactor")
+    tx = optax.adafactor(1e-2, min_dim_size_to_factor=1, weight_decay_rate=1e-3)
+    with pytest.raises(
+        PlanError, match=r"gives steps the size of the weight and shrinks the weight besides"
+    ):
+        plan.optax(tx)
+    inner = plan.optax(optax.adafactor(1e-2, min_dim_size_to_factor=1))
+    chained = optax.chain(inner, optax.add_decayed_weights(-1e-3))
+    params = init_fn(32)
+    without, with_ = stepped(inner, params), stepped(chained, params)
+    assert all(jnp.allclose(with_[k], without[k] - 1e-3 * params[k], rtol=1e-4) for k in params)
+
+
 def stepped(tx: Any, params: Any) -> Any:
     return tx.update(gradients(params), tx.init(params), params)[0]
 

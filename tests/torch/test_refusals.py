@@ -40,7 +40,12 @@ def test_sizes_must_be_there() -> None:
     refused(r"`base` has no 'width'; it has 'n'.*width=\"...\"", base={"n": 16}, target={"n": 16})
     refused(r"`target` has no 'depth'", base={"width": 16, "depth": 3})
     refused(
-        r"'vocabulary' differs between `base` and `target` \(10 and 20\)",
+        r"'words' differs between `base` and `target` \(10 and 20\)",
+        base={"width": 16, "words": 10},
+        target={"width": 64, "words": 20},
+    )
+    refused(
+        r"'vocabulary' differs .*\(10 and 20\), and the factory has no argument of that name",
         base={"width": 16, "vocabulary": 10},
         target={"width": 64, "vocabulary": 20},
     )

@@ -90,3 +90,68 @@ def test_muon_by_the_larger_side_is_off_by_a_root() -> None:
     assert off_by(check, "2.weight") == pytest.approx(0.5, abs=0.05)
     # From a fixed number of inputs the larger side is right.
     assert off_by(check, "0.weight") == pytest.approx(0.0, abs=0.05)
+
+
+class Block(nn.Module):
+    """A branch of two matrices, divided by the depth."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.up, self.down = (nn.Linear(width, width, bias=False) for _ in range(2))
+        self.depth = depth
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.relu(self.up(x))) / self.depth
+
+
+def deep(width: int, depth: int) -> nn.Module:
+    blocks = [Block(width, depth) for _ in range(depth)]
+    return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 5))
+
+
+class AdaMuon(torch.optim.Optimizer):
+    """The first step of Adam behind an exact polar factor."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for g in self.param_groups:
+            for p in g["params"]:
+                U, s, Vt = torch.linalg.svd(p.grad, full_matrices=False)
+                polar = (U * (s > 1e-5 * s[0]).to(s.dtype)) @ Vt
+                p.sub_(g["lr"] * polar / (polar.abs() + g["eps"]))
+
+
+def test_an_epsilon_of_adamuon_over_the_depth_is_off_by_one() -> None:
+    """Epsilon stands beside an orthogonal matrix, which knows no depth; a public recipe divides it by the depth."""
+    plan = sw.torch.plan(
+        deep, base={"width": 16, "depth": 2}, target={"width": 48, "depth": 8}, strategy=sw.scaling.mup(),
+        optimizer="adamuon", residual=1, multiplied=["residual"],
+    )  # fmt: skip
+
+    def setup(power: int) -> Any:
+        def of(at: Any, model: nn.Module) -> list[torch.optim.Optimizer]:
+            at.init_(model)
+            # So large that it shows.
+            own, rest = at.param_groups(
+                model, lr=1e-3, eps=100.0, weight_decay=0.0,
+                rest={"lr": 1e-9, "weight_decay": 0.0, "eps": 1e-12},
+            )  # fmt: skip
+            own = [g | {"eps": g["eps"] * float(at.table.depth) ** power} for g in own]
+            return [AdaMuon(own), torch.optim.AdamW(rest)]
+
+        return of
+
+    widths, depths = [16, 24, 48], [4, 8, 16]
+    right, wrong = (
+        plan.verify(BATCH, loss, widths=widths, depths=depths, seeds=2, setup=setup(p)).depth
+        for p in (0, -1)
+    )
+    assert right is not None
+    assert wrong is not None
+    assert right.ok
+    assert not wrong.ok
+    assert wrong.worst is not None
+    assert wrong.worst.excess == pytest.approx(1.0, abs=0.15)

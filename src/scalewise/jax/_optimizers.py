@@ -144,6 +144,8 @@ def _check(
     if law.degree == 0:
         if law.norm.weight == 0:
             _check_decay(trial, optimizer, law)
+        elif law.decay is None:
+            _check_relative_decay(trial)
         _check_mixing(trial, table, law, optimizer)
 
 
@@ -357,6 +359,17 @@ def _check_decay(trial: Callable[..., _Found], optimizer: str, law: Law) -> None
         raise PlanError(
             f"The plan was made for optimizer={optimizer!r}, whose weight decay is decoupled, but this optimiser "
             "adds it to the gradient that it normalises. Make the plan with optimizer='adam'."
+        )
+
+
+def _check_relative_decay(trial: Callable[..., _Found]) -> None:
+    """Steps of the size of the weight, and a decay beside them: no multiple of the weight suits both."""
+    if trial(0.0, 0.0, weight=1.0).update.any():
+        raise PlanError(
+            "This optimiser gives steps the size of the weight and shrinks the weight besides, and what a plan "
+            "multiplies weights with would scale both alike. Leave its weight decay out and put it outside: "
+            "optax.chain(plan.optax(...), optax.add_decayed_weights(-rate)), with the part of the weight that one "
+            "step takes, the same at every size."
         )
 
 

@@ -25,6 +25,7 @@ from scalewise.plan._request import (
     Argument,
     Factory,
     Names,
+    Policies,
     Request,
     Roles,
     SizesLike,
@@ -41,6 +42,7 @@ __all__ = ["JaxPlan", "load", "plan"]
 
 _NO_DECAY = {"weight_decay": 0.0}
 
+Betas = Annotated[tuple[float, float] | None, Must("a pair of numbers, such as (0.9, 0.999)")]
 Apply = Annotated[
     Callable[..., Any],
     Must("a function of the model and its inputs, such as lambda model, x: jax.vmap(model)(x)"),
@@ -56,6 +58,8 @@ def plan(
     strategy: StrategyLike,
     optimizer: str = "adamw",
     adjust: str | None = None,
+    policy: Policies = (),
+    decay: str | None = None,
     roles: Roles = None,
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
@@ -79,13 +83,20 @@ def plan(
     Args:
         init_fn: Builds the model: ``init_fn(**base)`` returns an NNX module, an Equinox module or a tree of
             arrays. It makes its own random key, from a `seed` if it has that argument.
-        base: The sizes at which the hyperparameters were found.
+        base: The sizes at which the hyperparameters were found: what `init_fn` is called with, and ``batch`` and
+            ``tokens`` (of a step, of the whole training), which it is never given. Of ``heads``, ``kv_heads``,
+            ``experts``, ``vocabulary`` and ``rank`` it is given those that it has arguments for.
         target: The sizes to go to, with the same keys.
         strategy: How to scale; a depth-3 form such as ``sw.scaling.meta(s=1)``.
         optimizer: Its name, such as ``"sgd"``, ``"adam"`` (weight decay added to the gradient), ``"adamw"``
             (decoupled) or ``"muon"``.
         adjust: What the library of Muon multiplies steps by: ``"optax"`` or ``"consistent_rms"`` for
             `optax.contrib.muon` without and with that argument; ``None`` for nothing.
+        policy: What batch and duration ask for, by name, where `base` and `target` have ``batch`` or ``tokens``:
+            ``"completed"`` for both, or one for each, as ``["sde", "horizon"]``; see `scalewise.plan.POLICIES`.
+        decay: What weight decay follows, by name: ``"shrinkage"`` (learning rate times decay stays),
+            ``"timescale"``, ``"power_lines"``, ``"steady"``, ``"inverse_width"`` or ``"constant"``; see
+            `scalewise.plan.DECAYS`. By default what the policies say of it, and the first without any.
         roles: Role by pattern of names, as ``{"head.kernel": "output"}``; or role and axes summed over.
         residual: $\alpha$: the model multiplies its residual branches by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that factor themselves.
@@ -124,6 +135,7 @@ def plan(
     request = requested(
         init_fn, base=base, target=target, strategy=strategy, optimizer=optimizer, adjust=adjust, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
+        policy=policy, decay=decay,
     )  # fmt: skip
     options = Options(tuple(readouts), layout, apply, given(inputs), seed)
     return JaxPlan(planned(request, options), request, options)
@@ -211,7 +223,11 @@ class JaxPlan(Verified):
 
     @checked(error=PlanError)
     def optax(
-        self, tx: optax.GradientTransformation, *, check: bool = True
+        self,
+        tx: optax.GradientTransformation | Callable[..., optax.GradientTransformation],
+        *,
+        betas: Betas = None,
+        check: bool = True,
     ) -> optax.GradientTransformationExtraArgs:
         r"""An optimiser of optax with the plan's settings for each tensor.
 
@@ -237,7 +253,10 @@ class JaxPlan(Verified):
         keeps weights of its own (`optax.contrib.schedule_free`, `optax.lookahead`).
 
         Args:
-            tx: The optimiser with the settings of the base.
+            tx: The optimiser with the settings of the base; where a policy for batch or duration changes the decay
+                rates of moments, which no factor can stand for, a function of these two that makes it, as
+                ``lambda b1, b2: optax.adamw(3e-3, b1, b2)``.
+            betas: Those two at the base, where `tx` is such a function.
             check: Try it on two small matrices first.
 
         Returns:
@@ -260,7 +279,7 @@ class JaxPlan(Verified):
             >>> print(f"{updates['head'][0, 0]:.3f}")
             -0.350
         """
-        return wrapped(self.table, tx, check)
+        return wrapped(self.table, _with_moments(self.table, tx, betas), check)
 
     @checked(error=PlanError)
     def multiplier_tree(
@@ -294,9 +313,11 @@ class JaxPlan(Verified):
         request = self.request.at(sizes)
         return JaxPlan(planned(request, self.options), request, self.options)
 
-    def transfer(self, *, lr: Any, weight_decay: Any = None, eps: Any = None) -> Transfer:
+    def transfer(
+        self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None
+    ) -> Transfer:
         """Hyperparameters of the base carried to the target, as `scalewise.plan.transfer` does."""
-        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps)
+        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
 
     def drawn(self, seed: int) -> Any:
         """The factory's model at the target, drawn by a seed and not yet initialised as planned.
@@ -323,6 +344,28 @@ class JaxPlan(Verified):
         return describe(self.table)
 
 
+def _with_moments(table: Plan, tx: Any, betas: tuple[float, float] | None) -> Any:
+    """The optimiser with the decay rates of moments that the plan asks for."""
+    if isinstance(tx, tuple) or not callable(tx):
+        if betas is not None:
+            raise PlanError(
+                "`betas` is for an optimiser that is made of them: plan.optax(lambda b1, b2: "
+                "optax.adamw(3e-3, b1, b2), betas=(0.9, 0.999))."
+            )
+        if any(
+            f.beta1 != 1 or f.beta2 != 1 for f in (table.factors(t.name) for t in table.tensors)
+        ):
+            raise PlanError(
+                f"The policy {', '.join(map(repr, table.policy))} changes the decay rates of moments, which are "
+                "inside the optimiser. Give what makes it of them: plan.optax(lambda b1, b2: "
+                "optax.adamw(3e-3, b1, b2), betas=(0.9, 0.999))."
+            )
+        return tx
+    if betas is None:
+        raise PlanError("`betas` must be given beside a function of them: those at the base.")
+    return tx(*table.betas(*betas))
+
+
 def _own_setup(plan: JaxPlan, model: Any) -> tuple[Any, Any]:
     """What a plan itself does to a model before it is trained, for a learning rate of 1 and without decay."""
     require("optax", for_="`plan.verify` without a `setup` of your own", extra="jax")
@@ -345,4 +388,4 @@ def _own_setup(plan: JaxPlan, model: Any) -> tuple[Any, Any]:
             "optimiser: lambda plan, model: (plan.init(model), plan.optax(...))."
         )
     tx = getattr(optax, name)(1.0, **known[name])
-    return plan.init(model), plan.optax(tx, check=False)
+    return plan.init(model), wrapped(plan.table, tx, check=False)

@@ -12,7 +12,8 @@ from scalewise.jax._describe import Described, parameters, traced
 from scalewise.jax._entries import spread
 from scalewise.jax._look import Call, look
 from scalewise.plan import Kind, ModelDescription, Plan, PlanError, Probe, Spread, make_plan
-from scalewise.plan._forward import Inputs
+from scalewise.plan._axes import compared, ratios_of, taken
+from scalewise.plan._forward import Inputs, Passes
 from scalewise.plan._names import matching
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import Request
@@ -49,37 +50,45 @@ class Options:
 
 def planned(request: Request, options: Options) -> Plan:
     """Trace the model where it must be known, build it once, and make the plan."""
-    nu, lam = request.wider, request.deeper
-    deep = dict(request.base)
-    if request.depth is not None:
-        deep[request.depth] = request.target[request.depth]
-    # Without another width to compare with, twice the base's.
-    wide, ratio = request.target, nu
-    if nu == 1:
-        wide, ratio = {**deep, request.width: 2 * request.base[request.width]}, Fraction(2)
+    sizes = compared(request.base, request.target, request.width, request.depth)
+    known: dict[str, Described] = {}
 
-    def at(sizes: Mapping[str, Any]) -> Described:
-        return _at(request, options, sizes)
+    def at(wanted: Mapping[str, Any]) -> Described:
+        # Sizes of the training make no other model.
+        own = taken(request.build, wanted)
+        key = repr(sorted(own.items()))
+        if key not in known:
+            known[key] = _at(request, options, own)
+        return known[key]
 
-    base = at(deep)
-    target = base if request.target == deep else at(request.target)
-    other = target if wide == request.target else at(wide)
-    shallow = None if lam == 1 else at(request.base)
+    base, target, other, wider = map(at, (sizes.narrow, request.target, sizes.wide, sizes.widened))
+    shallow = None if request.deeper == 1 else at(request.base)
     call = Call(request.build, options.apply, options.layout)
-    passes = look(call, (deep, base), (wide, other), ratio, options.inputs)
+    deep, wide = (taken(request.build, given) for given in (sizes.narrow, sizes.wide))
+    passes = look(call, (deep, base), (wide, other), sizes.ratio, options.inputs)
+    others = {axis: at(given) for axis, given in sizes.others.items()}
+    along: dict[str, Passes] = {}
+    if "rank" in others and passes is not None:
+        low = taken(request.build, sizes.others["rank"])
+        ranks = ratios_of(request.base, request.target)["rank"]
+        found = look(call, (deep, base), (low, others["rank"]), ranks, options.inputs)
+        along = {} if found is None else {"rank": found}
 
     def further() -> tuple[ModelDescription, Fraction]:
-        far = {**deep, request.width: _FAR * request.base[request.width]}
+        far = {**sizes.narrow, request.width: _FAR * request.base[request.width]}
         return at(far).model, Fraction(_FAR)
 
     probe = Probe(
         base.model,
         other.model,
-        ratio,
+        sizes.ratio,
         target.model,
         shallow and shallow.model,
         passes=passes,
         further=further,
+        widened=wider.model,
+        others={axis: m.model for axis, m in others.items()},
+        other_passes=along,
     )
     table = _table(request, options, probe)
     _refuse_copies(base, table)
@@ -102,7 +111,7 @@ def drawn_model(request: Request, name: str, seed: int) -> Any:
             f"whole number: def init_fn({request.width}, {name}=0), or say what it calls that: "
             'scalewise.jax.plan(..., seed="...").'
         )
-    return request.build(**{**request.target, name: seed % 2**31})
+    return request.build(**taken(request.build, request.target), **{name: seed % 2**31})
 
 
 def _table(request: Request, options: Options, probe: Probe) -> Plan:
@@ -123,6 +132,8 @@ def _table(request: Request, options: Options, probe: Probe) -> Plan:
         wording=Wording(_READOUT, "" if linen else _BARE, readouts=True),
         width_name=request.width,
         depth_name=request.depth or "depth",
+        axes=ratios_of(request.base, request.target),
+        training=request.training,
     )
 
 

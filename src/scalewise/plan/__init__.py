@@ -5,10 +5,13 @@ from scalewise.plan._decide import decide
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
 from scalewise.plan._laws import Law, Norm
-from scalewise.plan._make import Probe, make_plan
+from scalewise.plan._make import make_plan
+from scalewise.plan._policies import DECAYS, POLICIES, Decay, Policy, Training
+from scalewise.plan._powers import Powers, Ratios
 from scalewise.plan._predicted import Predicted, predicted
+from scalewise.plan._probed import Probe
 from scalewise.plan._roles import Kind, Layer, Role
-from scalewise.plan._rules import Powers, Ratios, Rule, rule
+from scalewise.plan._rules import Rule, rule
 from scalewise.plan._settings import SettingsGroup, groups
 from scalewise.plan._store import load, save
 from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
@@ -17,7 +20,10 @@ from scalewise.plan._transfer import Transfer, transfer
 from scalewise.plan._verdict import Verdict
 
 __all__ = [
+    "DECAYS",
+    "POLICIES",
     "Check",
+    "Decay",
     "Kind",
     "Law",
     "Layer",
@@ -26,6 +32,7 @@ __all__ = [
     "Norm",
     "Plan",
     "PlanError",
+    "Policy",
     "Powers",
     "Predicted",
     "Probe",
@@ -36,6 +43,7 @@ __all__ = [
     "Spread",
     "TensorDescription",
     "TensorPlan",
+    "Training",
     "Transfer",
     "Verdict",
     "decide",

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Role
-from scalewise.plan._rules import Powers
 from scalewise.plan._table import Plan, TensorPlan
 
 __all__ = ["Growth", "growth_between", "growth_over", "of_width", "written"]
@@ -71,8 +71,8 @@ def written(power: Fraction | float) -> str:
 
 
 def _sides(tensor: TensorPlan) -> tuple[Fraction, Fraction]:
-    """Target over base of the fan-in and of the fan-out."""
-    return tensor.fan_in, tensor.fan_out
+    """Target over base of the fan-in, and of the units that a step looks at together."""
+    return tensor.fan_in, tensor.together
 
 
 def _rational(power: float) -> Fraction:

@@ -5,53 +5,40 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
-from scalewise.plan._decide import Decision, Further, decided, fan_in_ratio
+from scalewise.plan._axes import axis_rules
+from scalewise.plan._decide import Decision, decided, fan_in_ratio
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Gauge, Heads, Passes, attentions, gauges
+from scalewise.plan._forward import Gauge, Heads, attentions, gauges
 from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
+from scalewise.plan._policies import Training
+from scalewise.plan._powers import Powers, Ratios
+from scalewise.plan._probed import (
+    Along,
+    Probe,
+    all_axes,
+    blocks_of,
+    head_size,
+    is_looked_up,
+    times,
+)
 from scalewise.plan._questions import Question, Wording, ask
 from scalewise.plan._roles import Kind, Role, RoleSpec
-from scalewise.plan._rules import Powers, Ratios, rule
+from scalewise.plan._rules import rule
 from scalewise.plan._spread import ERRORS, pooled
 from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy, update_exponents
 
-__all__ = ["Probe", "make_plan"]
+__all__ = ["make_plan"]
 
 _HALF = Fraction(1, 2)
 _PLAIN = Wording()
-
-
-@dataclass(frozen=True)
-class Probe:
-    """The model at the sizes that a plan compares.
-
-    Args:
-        base: Base width and target depth.
-        wide: Another width and target depth: what differs from `base` grows with the width.
-        wide_ratio: Its width over the base width.
-        target: Target width and target depth.
-        shallow: Base width and base depth; ``None`` where the depth stays.
-        spreads: Entries of the freshly built tensors at `base`.
-        passes: The forward pass at two widths; ``None`` where it could not be run.
-        shallow_spreads: The same as `spreads` at the base's depth.
-        further: Describes the model at a much larger width, with the ratio of that to the base.
-    """
-
-    base: ModelDescription
-    wide: ModelDescription
-    wide_ratio: Fraction
-    target: ModelDescription
-    shallow: ModelDescription | None
-    spreads: Mapping[str, Spread] = field(default_factory=dict)
-    passes: Passes | None = None
-    shallow_spreads: Mapping[str, Spread] = field(default_factory=dict)
-    further: Further | None = field(default=None, compare=False)
+_FIXED = Training()
 
 
 def make_plan(
@@ -59,8 +46,8 @@ def make_plan(
     strategy: Strategy,
     *,
     optimizer: str,
-    base: Mapping[str, object],
-    target: Mapping[str, object],
+    base: Mapping[str, Any],
+    target: Mapping[str, Any],
     width: Fraction,
     depth: Fraction,
     roles: Mapping[str, RoleSpec] | None = None,
@@ -72,6 +59,9 @@ def make_plan(
     wording: Wording = _PLAIN,
     width_name: str = "width",
     depth_name: str = "depth",
+    axes: Mapping[str, Fraction] | None = None,
+    training: Training = _FIXED,
+    blocks: Mapping[str, int | str] | None = None,
 ) -> Plan:
     r"""Decide the role of every tensor and write down its settings.
 
@@ -92,6 +82,9 @@ def make_plan(
         wording: What the adapter adds to questions.
         width_name: What the factory calls its width.
         depth_name: What it calls its depth.
+        axes: Target over base of further sizes, as `Ratios` names them.
+        training: What follows batch and duration, and weight decay.
+        blocks: Pattern of names to the number of blocks of rows that the optimizer treats apart.
 
     Raises:
         PlanError: If something is left that only the user knows: a role, a multiplier that is not among
@@ -100,36 +93,38 @@ def make_plan(
     decisions, questions = decided(
         probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further, hint=wording.bare
     )
-    blocks = _blocks(probe.base, probe.shallow)
+    repeated = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
-    targets = probe.target.named()
+    targets, widened = probe.target.named(), (probe.widened or probe.target).named()
+    along, apart = Along(probe), blocks_of(blocks or {}, base, target, targets)
     weights, lookups = ({}, {}) if probe.passes is None else gauges(probe.passes)
     drawn, trainer = _drawn_by_depth(probe), known_optimizer(optimizer)
 
     def of_tensor(d: Decision) -> TensorPlan:
         t = d.tensor
-        in_block, absorbs = t.name in blocks, t.name in absorbing
-        gauge = (lookups if _is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
+        in_block, absorbs = t.name in repeated, t.name in absorbing
+        gauge = (lookups if is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
         trains = trainer.of(d.role, t.kind, len(t.shape))
         powers = rule(
             strategy, d.role, d.layer, trains.law, residual=residual, in_block=in_block,
-            absorbs_branch=absorbs, forward=gauge.total,
+            absorbs_branch=absorbs, forward=gauge.total, training=training,
+        ) * axis_rules(
+            t, along.seen(t.name), trains.law, strategy, forward=along.forward(t)
         )  # fmt: skip
-        shape = targets[t.name].shape
+        shape, wide = targets[t.name].shape, widened[t.name].shape
         spread = probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))
-        own = drawn.get(_law(t), 1.0)
-        if own != 1 and residual and t.name in blocks:
+        if residual and t.name in repeated:
             # As it would be drawn at the base's depth: the multiplier of branches is the plan's to give.
-            spread = replace(spread, std=spread.std / own)
+            spread = replace(spread, std=spread.std / drawn.get(_law(t), 1.0))
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
-            fan_in_ratio(d, t.shape, shape), in_block, powers, spread, t.aliases, gauge,
-            trains.name, trains.law,
+            fan_in_ratio(d, t.shape, wide), in_block, powers, spread, t.aliases, gauge,
+            trains.name, trains.law, times(wide, shape), apart.get(t.name, (1, 1)),
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
-    readouts = _tied_readouts(decisions, strategy, targets, width, (weights, lookups))
-    inside = _attention(probe, strategy, width)
+    readouts = _tied_readouts(decisions, strategy, widened, width, (weights, lookups))
+    inside = _attention(probe, strategy, width, head_size(base, target, width))
     needed = [*readouts, *inside]
     questions += _acknowledged(inside if by_hooks else needed, multiplied)
     ask([*questions, *_unseen_readout(rows, roles or {}, wording)])
@@ -138,16 +133,9 @@ def make_plan(
     return Plan(
         strategy, optimizer, dict(base), dict(target), width, depth, residual,
         rows, tuple(m for m, _ in needed), width_name, depth_name, probe.passes is not None,
-        adjust,
+        adjust, all_axes(probe, axes), tuple(p.name for p in training.policies),
+        training.decay and training.decay.name, training.half_life,
     )  # fmt: skip
-
-
-def _is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
-    """Whether the rows of a tensor are picked; if it also multiplies, its kind tells which use is its own."""
-    if passes is None:
-        return t.kind is Kind.LOOKUP
-    seen = passes.narrow
-    return t.name in seen.lookups and (t.kind is Kind.LOOKUP or t.name not in seen.weights)
 
 
 def _unseen_readout(
@@ -308,7 +296,9 @@ def _tied_readouts(
     return out
 
 
-def _attention(probe: Probe, strategy: Strategy, width: Fraction) -> list[_Needed]:
+def _attention(
+    probe: Probe, strategy: Strategy, width: Fraction, size: Fraction | None
+) -> list[_Needed]:
     r"""The factor of attention logits: where heads grow, or their scale goes with the width.
 
     Queries and keys align by $n^{-r_\ell}$ an entry, which a head of size $d$ sums to $d\,n^{-r_\ell}$: so
@@ -318,7 +308,7 @@ def _attention(probe: Probe, strategy: Strategy, width: Fraction) -> list[_Neede
     if probe.passes is None or strategy.plain_biases:
         return []
     most = update_exponents(strategy)[-1] - 1
-    found = [h for h in attentions(probe.passes) if h.grow or h.scale]
+    found = [h for h in attentions(probe.passes) if (size != 1 if h.grow else h.scale)]
     missing = {h.place: _beyond(h, most) for h in found}
     off = [h for h in found if missing[h.place]]
     if not off:
@@ -332,8 +322,10 @@ def _attention(probe: Probe, strategy: Strategy, width: Fraction) -> list[_Neede
         )
     head, lack = off[0], missing[off[0].place]
     grown = Fraction(head.length[1], head.length[0]) if head.grow else probe.passes.ratio
-    # The target may be wider than what was looked at.
+    # The target may be wider than what was looked at, and have other heads.
     ratio = float(grown) ** (math.log(width) / math.log(probe.passes.ratio))
+    if head.grow and size is not None:
+        ratio = float(size)
     return [(Multiplier("attention", ratio ** float(lack), _lacking(head, lack)), True)]
 
 

@@ -194,7 +194,8 @@ def _gradient(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction
     if reads_out(plan, tensor):
         return forward
     # A fixed number of units, whatever the role: each is used by all neurons above.
-    few = tensor.role in (Role.FIXED, Role.BOTTLENECK) or not grown.of(tensor).fan_out
+    apart = tensor.blocks[0] != tensor.blocks[1]
+    few = tensor.role in (Role.FIXED, Role.BOTTLENECK) or not (apart or grown.of(tensor).fan_out)
     if zero_readout:
         U = readout_exponents(plan.strategy)[1]
         return forward + (1 - U if few else -U)

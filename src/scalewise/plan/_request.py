@@ -7,18 +7,22 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Annotated, Any
 
-from scalewise._checked import Must, Positive, held
+from scalewise._checked import Count, Must, Positive, held
 from scalewise.plan._adjust import adjustment
+from scalewise.plan._axes import ARCHITECTURE, TRAINING, ratios_of, taken
 from scalewise.plan._errors import PlanError
 from scalewise.plan._laws import SPECTRAL, known_optimizer
+from scalewise.plan._policies import Training, training
 from scalewise.plan._roles import Role, RoleSpec
 from scalewise.scaling import ABC, Strategy
 
 __all__ = [
     "FACTORY",
     "Argument",
+    "Blocks",
     "Factory",
     "Names",
+    "Policies",
     "Request",
     "Roles",
     "SizesLike",
@@ -45,6 +49,16 @@ Roles = Annotated[
     ),
 ]
 Names = Annotated[Collection[str], Must("a list of names")]
+Policies = Annotated[
+    str | Collection[str], Must("the name of a policy, such as 'completed', or a list of names")
+]
+Blocks = Annotated[
+    Mapping[str, int | str] | None,
+    Must(
+        "a dictionary of patterns and of how many blocks of rows are orthogonalised apart, as a number or as the "
+        'name of a size, such as {"*.qkv.weight": "heads"}'
+    ),
+]
 Argument = Annotated[str, Must("the name of an argument of the factory, such as 'width'")]
 
 
@@ -65,6 +79,8 @@ class Request:
         multiplied: Names of the multipliers that the forward pass applies.
         width: What the factory calls its width.
         depth: What it calls its depth; ``None`` if it has none.
+        training: What follows batch and duration, and weight decay.
+        blocks: Pattern of names to the number of blocks that the optimizer treats apart.
     """
 
     build: Callable[..., Any] = field(compare=False)
@@ -79,6 +95,8 @@ class Request:
     multiplied: tuple[str, ...]
     width: str
     depth: str | None
+    training: Training = field(default_factory=Training)
+    blocks: Mapping[str, int | str] = field(default_factory=dict)
 
     @property
     def wider(self) -> Fraction:
@@ -93,7 +111,10 @@ class Request:
     def at(self, sizes: Mapping[str, object]) -> Request:
         """The same for another target."""
         _, target = _sizes(self.base, resized(self.target, sizes), self.width, self.depth)
-        return replace(self, target=target)
+        _seen(self.build, self.base, target)
+        said, decay = [p.name for p in self.training.policies], self.training.decay
+        found = training(said, decay and decay.name, _changes(self.base, target))
+        return replace(self, target=target, training=found)
 
     def _ratio(self, name: str) -> Fraction:
         return Fraction(self.target[name]) / Fraction(self.base[name])
@@ -127,6 +148,9 @@ def requested(
     multiplied: Collection[str] = (),
     width: str = "width",
     depth: str = "depth",
+    policy: str | Collection[str] = (),
+    decay: str | None = None,
+    blocks: Mapping[str, int | str] | None = None,
 ) -> Request:
     """The arguments of `plan`, each of its type, as a record, or a sentence on the first that cannot be.
 
@@ -143,16 +167,24 @@ def requested(
         multiplied: Names.
         width: See `Request`.
         depth: The name that a depth would have.
+        policy: Names of what batch and duration ask for.
+        decay: The name of what weight decay follows; ``None`` for what the policies say, or the same shrinkage.
+        blocks: See `Request`; ``None`` for none.
 
     Raises:
-        PlanError: If the optimizer is not known, or sizes are missing, not positive, or differ that may not.
+        PlanError: If the optimizer or a policy is not known, or sizes are missing, not positive, or differ that may
+            not.
     """
     known = depth if depth in base or depth in target else None
+    one, two = _sizes(base, target, width, known)
+    _seen(build, one, two)
+    named = (policy,) if isinstance(policy, str) else tuple(policy)
     return Request(
-        build, *_sizes(base, target, width, known),
+        build, one, two,
         strategy.to_strategy() if isinstance(strategy, ABC) else strategy,
         known_optimizer(optimizer).name, _adjustment(adjust, optimizer), dict(roles or {}), residual,
         tuple(branch_outputs), tuple(multiplied), width, known,
+        training(named, decay, _changes(one, two)), dict(blocks or {}),
     )  # fmt: skip
 
 
@@ -163,6 +195,27 @@ def _adjustment(adjust: str | None, optimizer: str) -> str:
             f"`adjust` is for optimizers that orthogonalise, such as 'muon'; got {adjust!r} with {optimizer!r}."
         )
     return name
+
+
+def _seen(build: Callable[..., Any], base: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """Refuse a change of a size that the factory is not given, where only its tensors tell what goes along."""
+    ratios, given = ratios_of(base, target), taken(build, target)
+    names = {
+        "queries": "kv_heads",
+        "experts": "experts",
+        "vocabulary": "vocabulary",
+        "rank": "rank",
+    }
+    for axis, name in names.items():
+        if ratios[axis] != 1 and name not in given:
+            raise PlanError(
+                f"{name!r} differs between `base` and `target` ({base[name]} and {target[name]}), and the factory "
+                "has no argument of that name, so which tensors go along with it cannot be seen. Let it take one."
+            )
+
+
+def _changes(base: Mapping[str, Any], target: Mapping[str, Any]) -> list[str]:
+    return [axis for axis in TRAINING if base.get(axis) != target.get(axis)]
 
 
 def _sizes(
@@ -178,11 +231,17 @@ def _sizes(
                     f'or say what the factory calls it: width="..." or depth="...".'
                 )
             sizes[name] = held(f"{which}[{name!r}]", sizes[name], Positive, error=PlanError)
+    may = (*TRAINING, *ARCHITECTURE)
     for key in sorted((base.keys() | target.keys()) - {width, depth}):
-        if key not in base or key not in target or base[key] != target[key]:
+        here = key in base and key in target
+        if here and key in may:
+            for which, sizes in found.items():
+                kind = Positive if key in TRAINING else Count
+                sizes[key] = held(f"{which}[{key!r}]", sizes[key], kind, error=PlanError)
+        elif not here or base[key] != target[key]:
             raise PlanError(
                 f"{key!r} differs between `base` and `target` ({base.get(key, 'absent')} and "
-                f"{target.get(key, 'absent')}). Only {width!r} and {depth or 'depth'!r} may; let the factory "
-                "compute the rest from them."
+                f"{target.get(key, 'absent')}). Only {width!r}, {depth or 'depth'!r} and, given in both, "
+                f"{', '.join(map(repr, may))} may; let the factory compute the rest from them."
             )
     return found["base"], found["target"]

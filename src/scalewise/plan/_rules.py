@@ -17,22 +17,23 @@ readout, $n^{-A}$) and $U=1+q_L-r$ (size of its update):
 * **depth**: in a network of $L$ blocks whose branches are multiplied by $L^{-\alpha}$ ($\alpha=0$: a
   chain, or no multiplier), gradients are $L^{-\alpha}$ and the blocks together move the stream by
   $L^{1-\alpha}$ of what one of them moves: so one is to move by $\lambda^{\alpha-1}$.
+* **batch and duration** multiply what a step should do and the gradient by powers of their own (`Training`).
 
 `docs/scaling_rules.md` derives each line.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from scalewise.plan._laws import ENTRYWISE, Law, Norm, Size, known_optimizer
+from scalewise.plan._policies import Training
+from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Layer, Role
 from scalewise.scaling import Strategy, readout_exponents
 
 __all__ = [
-    "Powers",
-    "Ratios",
     "Rule",
     "exponents_of",
     "gradient_exponent",
@@ -42,66 +43,29 @@ __all__ = [
 
 _HALF, _ONE, _ZERO = Fraction(1, 2), Fraction(1), Fraction(0)
 _SUMMED = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
-
-
-@dataclass(frozen=True)
-class Ratios:
-    """Target over base: of one tensor's fan-in, of the width, of the depth, of its fan-out. Exact."""
-
-    fan_in: Fraction = _ONE
-    width: Fraction = _ONE
-    depth: Fraction = _ONE
-    fan_out: Fraction = _ONE
-
-
-@dataclass(frozen=True)
-class Powers:
-    r"""$F^f\nu^w\lambda^dO^o$, exact exponents; $O$ is the ratio of fan-outs."""
-
-    fan_in: Fraction = _ZERO
-    width: Fraction = _ZERO
-    depth: Fraction = _ZERO
-    fan_out: Fraction = _ZERO
-
-    def __mul__(self, other: Powers) -> Powers:
-        return Powers(
-            self.fan_in + other.fan_in,
-            self.width + other.width,
-            self.depth + other.depth,
-            self.fan_out + other.fan_out,
-        )
-
-    def __pow__(self, power: int | Fraction) -> Powers:
-        of = (self.fan_in, self.width, self.depth, self.fan_out)
-        return Powers(*(p * power for p in of))
-
-    def factor(self, ratios: Ratios) -> float:
-        """The number; exactly 1 where every ratio is 1, or where equal ratios cancel."""
-        total: dict[Fraction, Fraction] = {}
-        pairs = ((ratios.fan_in, self.fan_in), (ratios.width, self.width))
-        more = ((ratios.depth, self.depth), (ratios.fan_out, self.fan_out))
-        for ratio, power in (*pairs, *more):
-            total[ratio] = total.get(ratio, _ZERO) + power
-        out = 1.0
-        for ratio, power in total.items():
-            if power and ratio != 1:
-                out *= float(ratio) ** float(power)
-        return out
-
-    @property
-    def of_width(self) -> Fraction:
-        """The power of the width where both sides grow like it: what a slope against width is."""
-        return self.fan_in + self.width + self.fan_out
+_PLAIN, _SAME = Training(), Powers()
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What multiplies a tensor's base settings."""
+    """What multiplies a tensor's base settings; of decay rates of moments, what multiplies one minus them."""
 
     init: Powers
     lr: Powers
     eps: Powers
     weight_decay: Powers
+    beta1: Powers = _SAME
+    beta2: Powers = _SAME
+
+    def __mul__(self, other: Rule) -> Rule:
+        return Rule(*(getattr(self, f.name) * getattr(other, f.name) for f in fields(self)))
+
+    def __truediv__(self, other: Rule) -> Rule:
+        return Rule(*(getattr(self, f.name) * getattr(other, f.name) ** -1 for f in fields(self)))
+
+    def along(self, axis: str) -> Rule:
+        """The same rule where another size grows as the width would."""
+        return Rule(*(Powers(**{axis: getattr(self, f.name).of_width}) for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -165,6 +129,7 @@ def rule(
     in_block: bool = False,
     absorbs_branch: bool = False,
     forward: Fraction = _ZERO,
+    training: Training = _PLAIN,
 ) -> Rule:
     r"""The powers that scale one tensor.
 
@@ -180,6 +145,7 @@ def rule(
             rates, so that the forward pass needs none.
         forward: Power of the width by which the model's own code multiplies the tensor: its initialisation
             and rates take that back.
+        training: What batch and duration ask for, and weight decay.
 
     Raises:
         PlanError: If the optimizer is unknown.
@@ -204,6 +170,8 @@ def rule(
         entries = entries * Powers(depth=residual - 1)
         gradient, driving = gradient * branch, driving * branch
     gradient, driving, entries = gradient * stored**-1, driving * stored**-1, entries * stored
+    noise = training.gradient
+    gradient, driving, entries = gradient * noise, driving * noise, entries * training.step
     plain = strategy.plain_biases
 
     def factor(norm: Norm) -> Powers:
@@ -215,5 +183,11 @@ def rule(
     h = law.degree
     lr = entries * driving**-h * factor(law.norm) ** (1 - h)
     eps = Powers() if law.eps is None else of(law.eps)
-    decay = lr**-1 if law.decay is None else of(law.decay) * init**-1
-    return Rule(init, lr, eps, decay)
+    if law.decay is not None:
+        decay = of(law.decay) * init**-1
+    else:
+        shrinks = training.shrinks(role is Role.HIDDEN)
+        decay = shrinks if training.coupled else lr**-1 * shrinks
+    # What follows the gradient has no moments by which a step is normalised.
+    moments = (Powers(), Powers()) if law.follows and h == 1 else training.betas
+    return Rule(init, lr, eps, decay, *moments)

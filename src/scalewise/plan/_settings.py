@@ -22,6 +22,8 @@ class SettingsGroup:
         weight_decay: Weight decay, or its factor.
         tensors: Names, as they were asked for.
         optimizer: Name of what trains them.
+        beta1: Factor of one minus the decay rate of the first moment.
+        beta2: The same of the second.
     """
 
     name: str
@@ -30,6 +32,8 @@ class SettingsGroup:
     weight_decay: float
     tensors: tuple[str, ...]
     optimizer: str
+    beta1: float = 1.0
+    beta2: float = 1.0
 
 
 def groups(
@@ -49,16 +53,17 @@ def groups(
     Raises:
         PlanError: If the plan has no tensor of that name.
     """
-    members: dict[tuple[str, float, float, float], list[str]] = {}
+    members: dict[tuple[str, float, float, float, float, float], list[str]] = {}
     for name in names:
         f = plan.factors(name)
-        settings = (plan[name].optimizer, f.lr, eps * f.eps, weight_decay * f.weight_decay)
+        trains, decay = plan[name].optimizer, weight_decay * f.weight_decay
+        settings = (trains, f.lr, eps * f.eps, decay, f.beta1, f.beta2)
         members.setdefault(settings, []).append(name)
     out: list[SettingsGroup] = []
-    for (optimizer, lr, epsilon, decay), mine in members.items():
+    for (optimizer, lr, epsilon, decay, *betas), mine in members.items():
         roles = {plan[n].role for n in mine}
         name = "+".join(r for r in Role if r in roles)
         taken = sum(g.name.split("#")[0] == name for g in out)
         label = f"{name}#{taken + 1}" if taken else name
-        out.append(SettingsGroup(label, lr, epsilon, decay, tuple(mine), optimizer))
+        out.append(SettingsGroup(label, lr, epsilon, decay, tuple(mine), optimizer, *betas))
     return out

@@ -15,14 +15,15 @@ from scalewise._version import __version__
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
 from scalewise.plan._laws import Law, Norm, Size
+from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Kind, Layer, Role
-from scalewise.plan._rules import Powers, Rule
+from scalewise.plan._rules import Rule
 from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy
 
 __all__ = ["from_json", "load", "read", "save", "to_json"]
 
-_FORMAT = "scalewise plan 2"
+_FORMAT = "scalewise plan 3"
 
 
 def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
@@ -53,6 +54,10 @@ def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
         "depth_name": plan.depth_name,
         "looked": plan.looked,
         "adjust": plan.adjust,
+        "axes": dict(plan.axes),
+        "policy": plan.policy,
+        "decay": plan.decay,
+        "half_life": plan.half_life,
         "multipliers": [asdict(m) for m in plan.multipliers],
         "tensors": [asdict(t) for t in plan.tensors],
         **({} if options is None else {"options": dict(options)}),
@@ -97,6 +102,10 @@ def from_json(text: str) -> Plan:
             data["depth_name"],
             data.get("looked", True),
             data["adjust"],
+            {k: Fraction(v) for k, v in data["axes"].items()},
+            tuple(data["policy"]),
+            data["decay"],
+            data["half_life"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
@@ -124,6 +133,8 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
             "aliases": tuple(data["aliases"]),
             "gauge": Gauge(**{k: Fraction(v) for k, v in data.get("gauge", {}).items()}),
             "law": _law(data["law"]),
+            "beside": Fraction(data["beside"]),
+            "blocks": tuple(data["blocks"]),
         }
     )
 

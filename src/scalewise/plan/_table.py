@@ -12,8 +12,10 @@ from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
 from scalewise.plan._laws import Law, known_optimizer
 from scalewise.plan._names import bare
+from scalewise.plan._policies import DECAYS
+from scalewise.plan._powers import Powers, Ratios
 from scalewise.plan._roles import Kind, Layer, Role
-from scalewise.plan._rules import Powers, Ratios, Rule
+from scalewise.plan._rules import Rule
 from scalewise.scaling import Strategy
 
 __all__ = ["Multiplier", "Plan", "Spread", "TensorPlan"]
@@ -55,6 +57,8 @@ class TensorPlan:
         gauge: Powers of the width by which the model's own code multiplies around it.
         optimizer: Name of what trains it.
         law: How that moves it.
+        beside: Target over base of its entries, as far as other sizes than the width make it.
+        blocks: How many blocks of its rows are treated apart by the optimizer, at the base and at the target.
     """
 
     name: str
@@ -73,12 +77,21 @@ class TensorPlan:
     gauge: Gauge = field(default_factory=Gauge)
     optimizer: str = "adamw"
     law: Law = field(default_factory=lambda: known_optimizer("adamw").law)
+    beside: Fraction = Fraction(1)
+    blocks: tuple[int, int] = (1, 1)
 
     @property
     def fan_out(self) -> Fraction:
         """Target over base of the number of units it writes to: of all entries over the fan-in."""
         sizes, base = math.prod(self.shape), math.prod(self.base_shape)
-        return (Fraction(sizes, base) if sizes and base else Fraction(1)) / self.fan_in
+        return (
+            (Fraction(sizes, base) if sizes and base else Fraction(1)) / self.fan_in / self.beside
+        )
+
+    @property
+    def together(self) -> Fraction:
+        """The same of the units that one step of its optimizer looks at together."""
+        return self.fan_out / Fraction(self.blocks[1], self.blocks[0])
 
     @property
     def spectral(self) -> bool:
@@ -104,12 +117,14 @@ class Multiplier:
 
 @dataclass(frozen=True)
 class Factors:
-    """What multiplies the settings of one tensor at the target."""
+    """What multiplies the settings of one tensor at the target; of decay rates of moments, one minus them."""
 
     init: float
     lr: float
     eps: float
     weight_decay: float
+    beta1: float = 1.0
+    beta2: float = 1.0
 
 
 def _whole(factor: float) -> float:
@@ -135,6 +150,11 @@ class Plan:
         depth_name: What it calls its depth.
         adjust: What the library multiplies the steps of `optimizer` by, as a function of the shape.
         looked: Whether the forward pass was seen: if not, multipliers and heads in it are not known.
+        axes: Target over base of further sizes, by the names that `Ratios` has for them.
+        policy: Names of what batch and duration ask for.
+        decay: Name of what weight decay follows; ``None`` for what those policies say of it, and the same shrinkage
+            without any.
+        half_life: Whether factors of the moments are those of the logarithms of their decay rates.
     """
 
     strategy: Strategy
@@ -150,6 +170,10 @@ class Plan:
     depth_name: str = "depth"
     looked: bool = True
     adjust: str = "none"
+    axes: Mapping[str, Fraction] = field(default_factory=dict)
+    policy: tuple[str, ...] = ()
+    decay: str | None = None
+    half_life: bool = False
     names: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -172,25 +196,52 @@ class Plan:
 
     def ratios(self, tensor: TensorPlan) -> Ratios:
         """Target over base of what a tensor's rule depends on."""
-        return Ratios(tensor.fan_in, self.width, self.depth, tensor.fan_out)
+        return Ratios(tensor.fan_in, self.width, self.depth, tensor.together, **self.axes)
 
     def factors(self, name: str) -> Factors:
         """What multiplies a tensor's base settings at the target; exactly 1 at the base."""
         tensor = self[name]
         ratios, rule = self.ratios(tensor), tensor.rule
-        powers: tuple[Powers, ...] = (rule.init, rule.lr, rule.eps, rule.weight_decay)
-        init, lr, eps, decay = (p.factor(ratios) for p in powers)
+        powers: tuple[Powers, ...] = (
+            rule.init, rule.lr, rule.eps, rule.weight_decay, rule.beta1, rule.beta2,
+        )  # fmt: skip
+        init, lr, eps, decay, *betas = (p.factor(ratios) for p in powers)
         own = self._adjusted(tensor)
         # What shrinks by the learning rate itself does not know of the factor.
-        shrinks = own if tensor.law.decay is None else 1.0
-        return Factors(init, _whole(lr / own), eps, _whole(decay * shrinks))
+        coupled = self.decay is not None and DECAYS[self.decay].coupled
+        shrinks = own if tensor.law.decay is None and not coupled else 1.0
+        return Factors(init, _whole(lr / own), eps, _whole(decay * shrinks), *betas)
+
+    def betas(self, beta1: float, beta2: float) -> tuple[float, float]:
+        """Decay rates of the moments at the target, of those at the base.
+
+        Raises:
+            PlanError: If nothing of a moment would be kept.
+        """
+        t = next((t for t in self.tensors if not t.law.follows), None)
+        f = Factors(1, 1, 1, 1) if t is None else self.factors(t.name)
+        return self.moment(beta1, f.beta1), self.moment(beta2, f.beta2)
+
+    def moment(self, beta: float, factor: float) -> float:
+        """One decay rate at the target; see `betas`."""
+        if factor == 1 or not beta:
+            return beta
+        out = beta**factor if self.half_life else 1 - (1 - beta) * factor
+        if not 0 <= out < 1:
+            raise PlanError(
+                f"The policy {', '.join(map(repr, self.policy))} multiplies one minus a decay rate of {beta:g} by "
+                f"{factor:.4g}, which leaves nothing of the moment. Change the batch by less, tune a larger rate "
+                "at the base, or take a policy that keeps it, such as 'sde_beta2'."
+            )
+        return out
 
     def _adjusted(self, tensor: TensorPlan) -> float:
         """Target over base of what the library multiplies the steps of a tensor by."""
         if self.adjust == "none" or tensor.optimizer != self.optimizer:
             return 1.0
-        factor = ADJUSTMENTS[self.adjust]
-        return factor(*tensor.shape) / factor(*tensor.base_shape)
+        factor, (one, two) = ADJUSTMENTS[self.adjust], tensor.blocks
+        (rows, columns), (before, over) = tensor.shape, tensor.base_shape
+        return factor(rows // two, columns) / factor(before // one, over)
 
     @property
     def laws(self) -> dict[str, Law]:

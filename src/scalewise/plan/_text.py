@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from scalewise.plan._growth import growth_between, of_width, written
 from scalewise.plan._names import pattern
+from scalewise.plan._policies import DECAYS, DISAGREE, POLICIES
 from scalewise.plan._predicted import Predicted, predictions
 from scalewise.plan._table import Plan, TensorPlan
 from scalewise.scaling import classify
@@ -104,6 +105,7 @@ def _notes(plan: Plan) -> list[str]:
         out.append(
             f"The depth changes by a factor of {float(plan.depth):g}; what it repeats is taken {what}."
         )
+    out += _of_training(plan)
     scaled = {pattern(t.name): t.gauge.total for t in plan.tensors if t.gauge.total}
     for name, power in scaled.items():
         out.append(
@@ -116,6 +118,35 @@ def _notes(plan: Plan) -> list[str]:
             continue
         out.append(f"In the forward pass, {m.name}: x {m.factor:.6g}. {m.where}")
     return ["", *out] if out else []
+
+
+def _of_training(plan: Plan) -> list[str]:
+    """What follows batch, duration and weight decay, who says so, and who says otherwise."""
+    batch, tokens = (plan.axes.get(a, Fraction(1)) for a in ("batch", "tokens"))
+    changed = {a: f for a, f in (("batch", batch), ("tokens", tokens)) if f != 1}
+    out = []
+    if changed:
+        sizes = ", ".join(f"{a} x {float(f):g}" for a, f in changed.items())
+        betas = next((plan.factors(t.name) for t in plan.tensors if not t.law.follows), None)
+        rates = "" if betas is None else _moments(plan, (betas.beta1, betas.beta2))
+        out.append(f"Training: {sizes}, so steps x {float(tokens / batch):g}{rates}.")
+        rows = [POLICIES[name] for name in plan.policy]
+        out += [f"Policy {p.name!r}: {p.assumes} Source: {p.source}." for p in rows]
+        out += [DISAGREE[axis] for axis in changed]
+    if plan.width == plan.depth == 1 and not changed:
+        return out
+    if plan.decay is None and changed:
+        return [*out, "Weight decay follows the policy. " + DISAGREE["decay"]]
+    decay = DECAYS[plan.decay or "shrinkage"]
+    out.append(f"Weight decay {decay.name!r}: {decay.assumes} Source: {decay.source}.")
+    return [*out, DISAGREE["decay"]] if changed else out
+
+
+def _moments(plan: Plan, factors: tuple[float, float]) -> str:
+    if factors == (1.0, 1.0):
+        return ""
+    of = "log(beta)" if plan.half_life else "1-beta"
+    return "".join(f", {of}{i} {_factor(f)}" for i, f in enumerate(factors, 1))
 
 
 def _sizes(sizes: object) -> str:

@@ -24,6 +24,7 @@ class GroupSettings:
         weight_decay: Weight decay.
         eps: Epsilon of the denominator.
         tensors: Names of the tensors.
+        betas: Decay rates of both moments.
     """
 
     name: str
@@ -31,6 +32,7 @@ class GroupSettings:
     weight_decay: float | None
     eps: float | None
     tensors: tuple[str, ...]
+    betas: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Transfer:
         lines = []
         for g in self.groups:
             settings = {"lr": g.lr, "weight_decay": g.weight_decay, "eps": g.eps}
+            settings |= dict(zip(("beta1", "beta2"), g.betas or (), strict=False))
             text = ", ".join(f"{k} = {v:.6g}" for k, v in settings.items() if v is not None)
             lines.append(f"{g.name} ({len(g.tensors)} tensors): {text}")
         return "\n".join([*lines, self.note])
@@ -78,6 +81,7 @@ def transfer(
     lr: Positive,
     weight_decay: NotNegative | None = None,
     eps: NotNegative | None = None,
+    betas: tuple[NotNegative, NotNegative] | None = None,
 ) -> Transfer:
     r"""The hyperparameters of a base model, carried to the target.
 
@@ -86,6 +90,7 @@ def transfer(
         lr: Learning rate tuned at the base; positive.
         weight_decay: The weight decay there.
         eps: The epsilon there; of no use to gradient descent.
+        betas: The decay rates of both moments there; nor are they.
 
     Returns:
         Settings for each group, exact but for rounding, and $\gamma$ at both ends. At fixed $\gamma$
@@ -108,6 +113,7 @@ def transfer(
             None if weight_decay is None else weight_decay * g.weight_decay,
             None if eps is None or plan[g.tensors[0]].law.eps is None else eps * g.eps,
             g.tensors,
+            None if betas is None or plan[g.tensors[0]].law.follows else plan.betas(*betas),
         )
         for g in groups(plan, [t.name for t in plan.tensors])
     )

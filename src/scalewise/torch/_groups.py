@@ -148,6 +148,7 @@ def _split(
     settings = _complete(optimizer, given)
     lr, eps, decay = settings["lr"], settings.get("eps"), settings["weight_decay"]
     pair = isinstance(eps, tuple)
+    moments = _moments(optimizer, settings)
     scale = 1.0 if pair or eps is None else float(eps)
     out = []
     for g in groups(plan, names, eps=scale, weight_decay=float(decay)):
@@ -161,8 +162,55 @@ def _split(
         # What check_schedule compares with: schedulers overwrite everything else they find.
         group |= {"base_lr": float(lr), "lr_factor": g.lr, "base_weight_decay": float(decay)}
         group |= {} if eps is None or pair else {"base_eps": float(eps)}
+        group |= _scaled(plan, optimizer, g, moments)
         group |= {k: v for k, v in settings.items() if k not in group}
         out += _by_floor(plan, named, g, group, eps) if pair else [group]
+    return out
+
+
+def _moments(optimizer: Optimizer, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The decay rates of moments, by the names that PyTorch has for them, of steps that are normalised."""
+    if optimizer.law.follows:
+        return {}
+    known = (
+        inspect.signature(OPTIMIZERS[optimizer.name]).parameters
+        if optimizer.name in OPTIMIZERS
+        else {}
+    )
+    names = {"muon": ("momentum",), "rmsprop": ("alpha",)}.get(optimizer.name, ("betas",))
+    given = {
+        n: settings[n] if n in settings else known[n].default
+        for n in names
+        if n in settings or n in known
+    }
+    return {n: v for n, v in given.items() if n in _RATES}
+
+
+# Which of the two moments a setting is of.
+_RATES = {"betas": (1, 2), "momentum": (1,), "alpha": (2,)}
+
+
+def _scaled(
+    plan: Plan, optimizer: Optimizer, g: SettingsGroup, moments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Decay rates of moments at the target; nothing where the plan leaves them."""
+    factors = {1: g.beta1, 2: g.beta2}
+    if all(f == 1 for f in factors.values()):
+        return {}
+    if not moments and optimizer.name not in OPTIMIZERS:
+        raise PlanError(
+            f"`betas` must be given to plan.param_groups: the policy {', '.join(map(repr, plan.policy))} changes "
+            f"them, and PyTorch has no {optimizer.name!r} whose default could be taken."
+        )
+    out = {}
+    for name, value in moments.items():
+        rates = [
+            plan.moment(float(beta), factors[which])
+            for beta, which in zip(
+                value if name == "betas" else (value,), _RATES[name], strict=True
+            )
+        ]
+        out[name] = tuple(rates) if name == "betas" else rates[0]
     return out
 
 

@@ -22,6 +22,7 @@ class Options:
         multiplied: Names of the multipliers that the forward pass applies.
         device: Where the model is built to learn its shapes.
         inputs: What the model is called with to see its forward pass.
+        blocks: Pattern of names to the number of blocks that the optimizer treats apart.
     """
 
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
@@ -29,13 +30,15 @@ class Options:
     multiplied: tuple[str, ...] = ()
     device: str = "meta"
     inputs: Inputs | None = field(default=None, compare=False, repr=False)
+    blocks: Mapping[str, int | str] = field(default_factory=dict)
 
 
 def told(said: Mapping[str, Any]) -> Options:
     """The options that a file holds."""
     roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
     branches, multiplied = (tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied"))
-    return Options(roles, branches, multiplied, said.get("device", "meta"))
+    device, blocks = said.get("device", "meta"), said.get("blocks", {})
+    return Options(roles, branches, multiplied, device, blocks=blocks)
 
 
 def _spec(said: Any) -> RoleSpec:

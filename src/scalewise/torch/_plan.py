@@ -6,28 +6,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
-from typing import Annotated, Any
+from typing import Any
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from scalewise._checked import Count, Must, checked
+from scalewise._checked import Count, checked
 from scalewise.plan import (
     Plan,
     PlanError,
     TensorPlan,
     Transfer,
-    _request,
     describe,
     make_plan,
     transfer,
 )
+from scalewise.plan._axes import ratios_of
 from scalewise.plan._forward import given
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import (
     Argument,
+    Blocks,
     Names,
+    Policies,
     Roles,
     SizesLike,
     StrategyLike,
@@ -39,6 +40,7 @@ from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
 from scalewise.scaling._exact import Exponent
 from scalewise.torch._check import of_the_plan
+from scalewise.torch._given import Device, Model, ModuleFactory, Settings
 from scalewise.torch._groups import Groups, parameter_groups
 from scalewise.torch._init import initialise
 from scalewise.torch._measure import Loss
@@ -51,22 +53,6 @@ from scalewise.torch._verify import Setup, TorchBench
 
 __all__ = ["TorchPlan", "load", "plan"]
 
-
-def _device(given: Any) -> str:
-    try:
-        return str(torch.device(given)) if isinstance(given, str | torch.device) else ""
-    except RuntimeError:
-        return ""
-
-
-Model = Annotated[nn.Module, Must("a torch.nn.Module")]
-ModuleFactory = Annotated[
-    _request.Factory, Must(_request.FACTORY, lambda build: not isinstance(build, nn.Module))
-]
-Settings = Annotated[
-    Mapping[str, Any] | None, Must('a dictionary of settings, such as {"lr": 3e-3}')
-]
-Device = Annotated[Any, Must("the name of a device, such as 'cpu'", bool, _device)]
 
 _WORDING = Wording(
     "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
@@ -243,6 +229,9 @@ class TorchPlan(Verified):
             strategy=t.strategy,
             optimizer=t.optimizer,
             adjust=t.adjust,
+            policy=t.policy,
+            decay=t.decay,
+            blocks=self.options.blocks,
             roles=self.options.roles,
             residual=t.residual,
             branch_outputs=self.options.branch_outputs,
@@ -253,9 +242,11 @@ class TorchPlan(Verified):
             inputs=self.options.inputs,
         )
 
-    def transfer(self, *, lr: Any, weight_decay: Any = None, eps: Any = None) -> Transfer:
+    def transfer(
+        self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None
+    ) -> Transfer:
         """The base's hyperparameters at the target; see `scalewise.plan.transfer`."""
-        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps)
+        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
 
     def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> TorchBench:
         return TorchBench(batch, loss, setup, own_setup)
@@ -281,6 +272,9 @@ def plan(
     strategy: StrategyLike,
     optimizer: str = "adamw",
     adjust: str | None = None,
+    policy: Policies = (),
+    decay: str | None = None,
+    blocks: Blocks = None,
     roles: Roles = None,
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
@@ -300,14 +294,23 @@ def plan(
 
     Args:
         build: A function of the names in `base` that returns a new model.
-        base: Its arguments where the hyperparameters were tuned.
-        target: Its arguments for the model to train.
+        base: The sizes where the hyperparameters were tuned: its arguments, and ``batch`` and ``tokens`` (of a
+            step, of the whole training), which it is never given. Of ``heads``, ``kv_heads``, ``experts``,
+            ``vocabulary`` and ``rank`` it is given those that it has arguments for.
+        target: The same of the model to train.
         strategy: How to scale: a `Strategy` of `scalewise.scaling`, such as ``mup()``.
         optimizer: Its name, such as ``"sgd"``, ``"adamw"`` or ``"muon"``: the law by which it moves. Muon and its
             kin train matrices inside the network, and AdamW all else.
         adjust: What the library of Muon multiplies steps by, by the library's own name for it: ``"original"``,
             ``"match_rms_adamw"``, ``"moonlight"``, ``"consistent_rms"``, ``"spectral"`` (Megatron) or
             ``"spectral_norm"`` (dion). ``None`` for nothing but the learning rate.
+        policy: What batch and duration ask for, by name, where `base` and `target` have ``batch`` or ``tokens``:
+            ``"completed"`` for both, or one for each, as ``["sde", "horizon"]``; see `scalewise.plan.POLICIES`.
+        decay: What weight decay follows, by name: ``"shrinkage"`` (learning rate times decay stays),
+            ``"timescale"``, ``"power_lines"``, ``"steady"``, ``"inverse_width"`` or ``"constant"``; see
+            `scalewise.plan.DECAYS`. By default what the policies say of it, and the first without any.
+        blocks: Where the library of Muon treats blocks of rows apart (heads, fused projections): pattern of names
+            to how many there are, or to the size that counts them, as ``{"*.qkv.weight": "heads"}``.
         roles: What the plan had to ask: pattern of names to role, or to (role, axes summed over).
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that multiplier.
@@ -340,6 +343,7 @@ def plan(
     r = requested(
         build, base=base, target=target, strategy=strategy, optimizer=optimizer, adjust=adjust, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
+        policy=policy, decay=decay, blocks=blocks,
     )  # fmt: skip
     found, called_with = probe(
         build, r.base, r.target, width=r.width, depth=r.depth, device=device, inputs=given(inputs)
@@ -361,8 +365,13 @@ def plan(
         wording=_WORDING,
         width_name=r.width,
         depth_name=depth,
+        axes=ratios_of(r.base, r.target),
+        training=r.training,
+        blocks=r.blocks,
     )
-    options = Options(dict(r.roles), r.branch_outputs, r.multiplied, device, called_with)
+    options = Options(
+        dict(r.roles), r.branch_outputs, r.multiplied, device, called_with, dict(r.blocks)
+    )
     return TorchPlan(table, options, build)
 
 

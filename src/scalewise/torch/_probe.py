@@ -14,7 +14,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from scalewise.plan import ModelDescription, PlanError, Probe
-from scalewise.plan._forward import Inputs
+from scalewise.plan._axes import compared, taken
+from scalewise.plan._forward import Inputs, Passes
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
@@ -54,20 +55,21 @@ def probe(
         PlanError: If the factory fails or returns no module.
     """
     other_depth = depth is not None and base[depth] != target[depth]
-    narrow = dict(target) | {width: base[width]}
+    sizes = compared(base, target, width, depth)
+    narrow, widened = sizes.narrow, sizes.widened
     earnest = "cpu" if device == "meta" else device
     model = _built(build, narrow, earnest)
     _refuse_quantised(model)
     one = describe(model)
     spreads = {n: moments(p, n) for n, p in places(model).items()}
-    other, twice = model, narrow | {width: 2 * base[width]}
-    if narrow != target:
-        other = _built(build, target, device)
-    two, wide_ratio = describe(other), Fraction(target[width]) / Fraction(base[width])
-    wide = two
-    if wide_ratio == 1:
-        other, wide_ratio = _built(build, twice, device), Fraction(2)
+    other = model if narrow == widened else _built(build, widened, device)
+    wider = wide = describe(other)
+    two = wider if widened == target else describe(_built(build, target, device))
+    if narrow[width] == widened[width]:
+        other = _built(build, sizes.wide, device)
         wide = describe(other)
+    wide_ratio = sizes.ratio
+    others = {axis: _built(build, given, device) for axis, given in sizes.others.items()}
     shallow, shallow_spreads = None, {}
     if other_depth:
         # In earnest too: what the factory draws may depend on the depth.
@@ -76,19 +78,36 @@ def probe(
         shallow_spreads = {n: moments(p, n) for n, p in places(small).items()}
     ways: list[Way] = [(wide_ratio, lambda: other)]
     if device == "meta":
-        ways.append((Fraction(2), lambda: _built(build, twice, earnest)))
+        ways.append((Fraction(2), lambda: _built(build, sizes.twice, earnest)))
     with undisturbed():
         passes, inputs = look(model, ways, inputs)
+        along = _passes_along(base, target, others, model, inputs)
 
     def further() -> tuple[ModelDescription, Fraction]:
         times = _FAR if device == "meta" else _NEAR
-        far = _built(build, narrow | {width: times * base[width]}, device)
+        far = _built(build, {**narrow, width: times * base[width]}, device)
         return describe(far), Fraction(times)
 
     found = Probe(
-        one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further
-    )
+        one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further,
+        widened=wider, others={axis: describe(m) for axis, m in others.items()}, other_passes=along,
+    )  # fmt: skip
     return found, inputs
+
+
+def _passes_along(
+    base: Mapping[str, Any],
+    target: Mapping[str, Any],
+    others: Mapping[str, nn.Module],
+    model: nn.Module,
+    inputs: Inputs | None,
+) -> dict[str, Passes]:
+    """The forward pass along an inner width, by which a model's code may multiply."""
+    if "rank" not in others or inputs is None:
+        return {}
+    ratio = Fraction(target["rank"], base["rank"])
+    passes, _ = look(model, [(ratio, lambda: others["rank"])], inputs)
+    return {} if passes is None else {"rank": passes}
 
 
 def _refuse_quantised(model: nn.Module) -> None:
@@ -108,6 +127,7 @@ def _is_quantised(value: Any) -> bool:
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
+    sizes = taken(build, sizes)
     call = f"build({', '.join(f'{k}={v!r}' for k, v in sizes.items())})"
     try:
         with undisturbed(), torch.device(device):

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Plan, PlanError, Role
+from scalewise.plan._axes import taken
 from scalewise.plan._run import Scene
 from scalewise.plan._sizes import Places
 from scalewise.torch._law import followed, refuse_another_law
@@ -106,7 +107,7 @@ class TorchBench:
         seed_all(seed)
         if plan.build is None:
             raise PlanError("This plan was loaded without its factory: load(path, build=...).")
-        model = plan.build(**plan.table.target)
+        model = plan.build(**taken(plan.build, plan.table.target))
         device = _device(self.batch)
         model = model if device is None else model.to(device)
         batch = self.batch

@@ -1,0 +1,254 @@
+r"""Sizes beside width and depth: which there are, what the factory is given, and how each tensor meets them.
+
+* `batch` and `tokens` belong to the training and never go to the factory.
+* `heads` and `kv_heads` go along with the width. Where fewer queries share a head of keys at the base than at the
+  target, keys and values are on the way from matrices between widths to bottlenecks of a fixed size: the rule of
+  one over that of the other, along the queries of each head of keys.
+* `rank` is an inner width: what writes to it is an input to it and what sums over it reads it out.
+* `experts` and `vocabulary` share the samples out: each slice sees one part in $X$ of them, so its gradients go as
+  $X^{-1}$, and its steps should not. An orthogonal matrix has a row for each slice, whatever their number.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from scalewise.plan._description import ModelDescription, TensorDescription
+from scalewise.plan._errors import PlanError
+from scalewise.plan._laws import SPECTRAL, Law, Size
+from scalewise.plan._powers import Powers
+from scalewise.plan._roles import Kind, Layer, Role
+from scalewise.plan._rules import Rule, rule
+from scalewise.scaling import Strategy
+
+__all__ = [
+    "ARCHITECTURE",
+    "TRAINING",
+    "Compared",
+    "axis_rules",
+    "compared",
+    "parameters_of",
+    "ratios_of",
+    "taken",
+]
+
+TRAINING = ("batch", "tokens")
+ARCHITECTURE = ("heads", "kv_heads", "experts", "vocabulary", "rank")
+_SHARED = ("experts", "vocabulary")
+
+
+def taken(build: Callable[..., Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a factory is called with: not the sizes of the training, and of those here only what it has names for.
+
+    Args:
+        build: The factory.
+        sizes: All sizes.
+    """
+    try:
+        known = inspect.signature(build).parameters.values()
+    except (TypeError, ValueError):
+        known = ()
+    every = any(p.kind is p.VAR_KEYWORD for p in known)
+    names = {p.name for p in known if p.kind is not p.POSITIONAL_ONLY}
+    return {
+        k: v
+        for k, v in sizes.items()
+        if k not in TRAINING and (k not in ARCHITECTURE or every or k in names)
+    }
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The sizes at which a model must be seen to know how its tensors meet each size.
+
+    Args:
+        narrow: The base's, with the target's depth.
+        wide: Another width, and heads that go along with it; all else as in `narrow`.
+        ratio: That width over the base's.
+        widened: The target's width, and heads that go along; all else as in `narrow`.
+        twice: Twice the base's width, as `wide`.
+        others: By axis the sizes of `narrow` but for one.
+    """
+
+    narrow: Mapping[str, Any]
+    wide: Mapping[str, Any]
+    ratio: Fraction
+    widened: Mapping[str, Any]
+    twice: Mapping[str, Any]
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def compared(
+    base: Mapping[str, Any], target: Mapping[str, Any], width: str, depth: str | None
+) -> Compared:
+    """Those sizes.
+
+    Args:
+        base: All sizes at the base.
+        target: All sizes at the target.
+        width: Name of the width.
+        depth: Name of the depth; ``None`` if there is none.
+
+    Raises:
+        PlanError: If no whole number of heads of keys goes along with the width.
+    """
+    narrow = dict(base)
+    if depth is not None:
+        narrow[depth] = target[depth]
+    ratio = Fraction(target[width]) / Fraction(base[width])
+    heads = _ratio(base, target, "heads")
+    widened = narrow | {width: target[width]} | _along(base, heads)
+    twice = narrow | {width: 2 * base[width]} | (_along(base, 2) if heads == ratio != 1 else {})
+    others = {
+        axis: narrow | {axis: target[axis]}
+        for axis in ("experts", "vocabulary", "rank")
+        if axis in base and base[axis] != target[axis]
+    }
+    if ratios_of(base, target)["queries"] != 1:
+        few = base["heads"] if base["heads"] != base["kv_heads"] else 1
+        others["queries"] = narrow | {"kv_heads": few}
+    wide, wide_ratio = (twice, Fraction(2)) if ratio == 1 else (widened, ratio)
+    return Compared(narrow, wide, wide_ratio, widened, twice, others)
+
+
+def _along(base: Mapping[str, Any], heads: Fraction | int) -> dict[str, Any]:
+    """Heads and heads of keys, so many times as many."""
+    out = {}
+    for axis in ("heads", "kv_heads"):
+        if axis in base:
+            many = base[axis] * Fraction(heads)
+            if many.denominator != 1:
+                raise PlanError(
+                    f"`base` has {base['heads']} heads and {base[axis]} {axis}, and no whole number of them goes "
+                    f"along with {float(heads):g} times the heads. Take a base whose number of heads divides the "
+                    "target's."
+                )
+            out[axis] = int(many)
+    return out
+
+
+def _ratio(base: Mapping[str, Any], target: Mapping[str, Any], axis: str) -> Fraction:
+    return Fraction(target[axis]) / Fraction(base[axis]) if axis in base else Fraction(1)
+
+
+def ratios_of(base: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Target over base of the sizes here, by the names that powers have for them.
+
+    Raises:
+        PlanError: If heads of keys change and heads are not said.
+    """
+    out = {a: _ratio(base, target, a) for a in (*TRAINING, *_SHARED, "rank")}
+    keys = _ratio(base, target, "kv_heads")
+    if keys != 1 and "heads" not in base:
+        raise PlanError(
+            "'kv_heads' differs between `base` and `target`; give 'heads' too, of which each head of keys serves "
+            "a part."
+        )
+    shared = _ratio(base, target, "heads") / keys if "kv_heads" in base else Fraction(1)
+    return out | {"queries": shared}
+
+
+def axis_rules(
+    tensor: TensorDescription,
+    seen: Mapping[str, TensorDescription],
+    law: Law,
+    strategy: Strategy,
+    *,
+    forward: Mapping[str, Fraction],
+) -> Rule:
+    """The powers of the sizes here, of one tensor.
+
+    Args:
+        tensor: As in `Compared.narrow`.
+        seen: By axis the same in `Compared.others`.
+        law: How its optimizer moves.
+        strategy: The exponents of width.
+        forward: By axis the power by which the model's own code multiplies the tensor.
+
+    Raises:
+        PlanError: If no rule is known.
+    """
+    out = Rule(Powers(), Powers(), Powers(), Powers())
+    for axis, other in seen.items():
+        grown = {
+            i for i, (a, b) in enumerate(zip(tensor.shape, other.shape, strict=True)) if a != b
+        }
+        own = forward.get(axis, Fraction(0))
+        if grown or own:
+            out = out * _along_axis(axis, tensor, other, grown, law, strategy, own)
+    return out
+
+
+def _along_axis(
+    axis: str, tensor: TensorDescription, other: TensorDescription, grown: set[int], law: Law,
+    strategy: Strategy, forward: Fraction,
+) -> Rule:  # fmt: skip
+    if strategy.plain_biases:
+        return Rule(Powers(), Powers(), Powers(), Powers())
+    if axis == "queries":
+        if tensor.kind is not Kind.MATRIX or not grown <= set(tensor.fan_out):
+            return Rule(Powers(), Powers(), Powers(), Powers())
+        roles = ((Role.BOTTLENECK, Layer.LAST), (Role.HIDDEN, Layer.HIDDEN))
+        few, many = (rule(strategy, role, layer, law).along(axis) for role, layer in roles)
+        return few / many
+    if axis == "rank":
+        return _inner(axis, tensor, grown, law, strategy, forward)
+    sides = bool(law.norm.fan_in or law.norm.fan_out)
+    if sides and not (_polar(law) and grown <= set(tensor.fan_out)):
+        raise PlanError(
+            f"{axis!r} differs between `base` and `target`, and `{tensor.name}` goes along with it: a gradient of "
+            "slices that see different samples is not a few outer products, and no rule is known for an optimizer "
+            "that sets the size of a step by the whole tensor. Plan for one that treats entries apart."
+        )
+    h = law.degree
+    gradient = Powers(**{axis: Fraction(-1)})
+    lr, eps = gradient**-h, Powers()
+    if law.eps is not None:
+        # Of so many slices, each orthogonal to the others, a norm of the whole is larger by the root.
+        eps = gradient**law.eps.gradient * Powers(**{axis: law.norm.fan_out})
+    if law.decay is None:
+        return Rule(Powers(), lr, eps, lr**-1)
+    return Rule(Powers(), lr, eps, gradient**law.decay.gradient)
+
+
+def _polar(law: Law) -> bool:
+    """Whether a step is an orthogonal matrix, to which each slice of the outputs contributes a row of its own."""
+    return (
+        law.norm == SPECTRAL and not law.degree and law.eps in (None, Size(Fraction(1), SPECTRAL))
+    )
+
+
+def _inner(
+    axis: str, tensor: TensorDescription, grown: set[int], law: Law, strategy: Strategy, forward: Fraction
+) -> Rule:  # fmt: skip
+    """A tensor that writes to an inner width, or sums over it."""
+    if tensor.kind in (Kind.BIAS, Kind.GAIN) or grown <= set(tensor.fan_out):
+        role, layer = Role.INPUT, Layer.FIRST
+        if tensor.kind in (Kind.BIAS, Kind.GAIN):
+            role, layer = Role.VECTOR, Layer.HIDDEN
+        if not grown:
+            # Multiplied by a power of it, and of a fixed size.
+            role, layer = Role.FIXED, Layer.LAST
+    elif grown <= set(tensor.fan_in):
+        role, layer = Role.OUTPUT, Layer.LAST
+    else:
+        raise PlanError(
+            f"`{tensor.name}` of shape {tensor.shape} goes along with {axis!r}, and whether it sums over that or "
+            "writes to it no module says. Let a linear layer hold it."
+        )
+    return rule(strategy, role, layer, law, forward=forward).along(axis)
+
+
+def parameters_of(model: ModelDescription) -> int:
+    """How many numbers a model has."""
+    total = 0
+    for t in model.tensors:
+        size = 1
+        for n in t.shape:
+            size *= n
+        total += size
+    return total

@@ -1,0 +1,92 @@
+"""Powers by axis: the one record in which every rule of a plan says how a setting goes with every size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+
+__all__ = ["Powers", "Ratios"]
+
+_ONE, _ZERO = Fraction(1), Fraction(0)
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Target over base, exact: of one tensor's two sides, and of every size of the network and of its training.
+
+    Args:
+        fan_in: Of the number of terms the tensor sums over, as far as the width makes it.
+        width: Of the width.
+        depth: Of the depth.
+        fan_out: Of the number of units the tensor writes to, as far as the width makes it.
+        batch: Of the samples in one step.
+        tokens: Of the samples of the whole training.
+        parameters: Of the number of trained numbers.
+        rank: Of an inner width beside the width, as that of a low-rank update.
+        experts: Of the number of experts of which each sample sees a few.
+        vocabulary: Of the number of words.
+        queries: Of the number of heads of queries for each head of keys.
+    """
+
+    fan_in: Fraction = _ONE
+    width: Fraction = _ONE
+    depth: Fraction = _ONE
+    fan_out: Fraction = _ONE
+    batch: Fraction = _ONE
+    tokens: Fraction = _ONE
+    parameters: Fraction = _ONE
+    rank: Fraction = _ONE
+    experts: Fraction = _ONE
+    vocabulary: Fraction = _ONE
+    queries: Fraction = _ONE
+
+
+@dataclass(frozen=True)
+class Powers:
+    r"""$F^f\nu^w\lambda^dO^o\cdots$, exact exponents of what `Ratios` holds, under the same names.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from scalewise.plan import Powers, Ratios
+        >>> root = Powers(batch=Fraction(1, 2), tokens=Fraction(-1, 2))
+        >>> root.factor(Ratios(batch=Fraction(4))), (root**2).factor(Ratios(batch=Fraction(4)))
+        (2.0, 4.0)
+    """
+
+    fan_in: Fraction = _ZERO
+    width: Fraction = _ZERO
+    depth: Fraction = _ZERO
+    fan_out: Fraction = _ZERO
+    batch: Fraction = _ZERO
+    tokens: Fraction = _ZERO
+    parameters: Fraction = _ZERO
+    rank: Fraction = _ZERO
+    experts: Fraction = _ZERO
+    vocabulary: Fraction = _ZERO
+    queries: Fraction = _ZERO
+
+    def __mul__(self, other: Powers) -> Powers:
+        return Powers(*(getattr(self, a) + getattr(other, a) for a in AXES))
+
+    def __pow__(self, power: int | Fraction) -> Powers:
+        return Powers(*(getattr(self, a) * power for a in AXES))
+
+    def factor(self, ratios: Ratios) -> float:
+        """The number; exactly 1 where every ratio is 1, or where equal ratios cancel."""
+        total: dict[Fraction, Fraction] = {}
+        for axis in AXES:
+            ratio = getattr(ratios, axis)
+            total[ratio] = total.get(ratio, _ZERO) + getattr(self, axis)
+        out = 1.0
+        for ratio, power in total.items():
+            if power and ratio != 1:
+                out *= float(ratio) ** float(power)
+        return out
+
+    @property
+    def of_width(self) -> Fraction:
+        """The power of the width where both sides grow like it: what a slope against width is."""
+        return self.fan_in + self.width + self.fan_out
+
+
+AXES = tuple(f.name for f in fields(Powers))
