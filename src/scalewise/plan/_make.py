@@ -124,7 +124,7 @@ def make_plan(
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, shape), in_block, powers, spread, t.aliases, gauge,
-            trains.name, trains.law,
+            trains.name, trains.law, _terms(d),
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
@@ -140,6 +140,14 @@ def make_plan(
         rows, tuple(m for m, _ in needed), width_name, depth_name, probe.passes is not None,
         adjust,
     )  # fmt: skip
+
+
+def _terms(d: Decision) -> int:
+    """How many terms a tensor sums over at the base; 1 where rows are picked, 0 where nothing is summed."""
+    if d.tensor.kind is Kind.LOOKUP:
+        return 1
+    axes = d.fan_in or (d.tensor.fan_in if d.tensor.kind is Kind.MATRIX else ())
+    return math.prod(d.tensor.shape[i] for i in axes) if axes else 0
 
 
 def _is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:

@@ -17,7 +17,7 @@ from scalewise.plan._forward import Gauge
 from scalewise.plan._laws import Law, Norm, Size
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Powers, Rule
-from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
+from scalewise.plan._table import Constants, Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy
 
 __all__ = ["from_json", "load", "read", "save", "to_json"]
@@ -53,6 +53,7 @@ def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
         "depth_name": plan.depth_name,
         "looked": plan.looked,
         "adjust": plan.adjust,
+        "constants": {k: dict(v) for k, v in plan.constants.items()},
         "multipliers": [asdict(m) for m in plan.multipliers],
         "tensors": [asdict(t) for t in plan.tensors],
         **({} if options is None else {"options": dict(options)}),
@@ -97,6 +98,7 @@ def from_json(text: str) -> Plan:
             data["depth_name"],
             data.get("looked", True),
             data["adjust"],
+            data.get("constants", {}),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
@@ -124,6 +126,7 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
             "aliases": tuple(data["aliases"]),
             "gauge": Gauge(**{k: Fraction(v) for k, v in data.get("gauge", {}).items()}),
             "law": _law(data["law"]),
+            "constants": Constants(**data.get("constants", {})),
         }
     )
 

@@ -16,7 +16,7 @@ from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Powers, Ratios, Rule
 from scalewise.scaling import Strategy
 
-__all__ = ["Multiplier", "Plan", "Spread", "TensorPlan"]
+__all__ = ["Constants", "Factors", "Multiplier", "Plan", "Spread", "TensorPlan"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,23 @@ class Spread:
     mean: float
     std: float
     error: float
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What was tuned at the base for one tensor, as factors of what its own code draws and of the base's settings.
+
+    Unlike powers they are the same at every size.
+
+    Args:
+        std: Of the standard deviation at initialisation.
+        lr: Of the learning rate.
+        weight_decay: Of the weight decay.
+    """
+
+    std: float = 1.0
+    lr: float = 1.0
+    weight_decay: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,8 @@ class TensorPlan:
         gauge: Powers of the width by which the model's own code multiplies around it.
         optimizer: Name of what trains it.
         law: How that moves it.
+        terms: How many terms it sums over at the base; 1 where rows are picked, 0 where nothing is summed.
+        constants: What was tuned for it at the base.
     """
 
     name: str
@@ -73,12 +92,19 @@ class TensorPlan:
     gauge: Gauge = field(default_factory=Gauge)
     optimizer: str = "adamw"
     law: Law = field(default_factory=lambda: known_optimizer("adamw").law)
+    terms: int = 0
+    constants: Constants = field(default_factory=Constants)
 
     @property
     def fan_out(self) -> Fraction:
         """Target over base of the number of units it writes to: of all entries over the fan-in."""
         sizes, base = math.prod(self.shape), math.prod(self.base_shape)
         return (Fraction(sizes, base) if sizes and base else Fraction(1)) / self.fan_in
+
+    @property
+    def unit(self) -> float:
+        """Its standard deviation at the base in units of 1/sqrt(fan-in); 0 where nothing is drawn or summed."""
+        return self.base.std * self.constants.std * math.sqrt(self.terms)
 
     @property
     def spectral(self) -> bool:
@@ -135,6 +161,7 @@ class Plan:
         depth_name: What it calls its depth.
         adjust: What the library multiplies the steps of `optimizer` by, as a function of the shape.
         looked: Whether the forward pass was seen: if not, multipliers and heads in it are not known.
+        constants: What was tuned at the base, as it was said; every tensor has its share.
     """
 
     strategy: Strategy
@@ -150,6 +177,7 @@ class Plan:
     depth_name: str = "depth"
     looked: bool = True
     adjust: str = "none"
+    constants: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -170,12 +198,21 @@ class Plan:
             )
         return self.tensors[self.names[own]]
 
+    def respreads(self, tensor: TensorPlan) -> bool:
+        """Whether a tensor may have to be drawn otherwise than its own code does."""
+        return self.base != self.target or tensor.constants.std != 1
+
     def ratios(self, tensor: TensorPlan) -> Ratios:
         """Target over base of what a tensor's rule depends on."""
         return Ratios(tensor.fan_in, self.width, self.depth, tensor.fan_out)
 
     def factors(self, name: str) -> Factors:
-        """What multiplies a tensor's base settings at the target; exactly 1 at the base."""
+        """What multiplies a tensor's base settings at the target: its powers, and the constants of the base."""
+        p, c = self.powers(name), self[name].constants
+        return Factors(p.init * c.std, p.lr * c.lr, p.eps, p.weight_decay * c.weight_decay)
+
+    def powers(self, name: str) -> Factors:
+        """The part of `factors` that sizes make; exactly 1 at the base."""
         tensor = self[name]
         ratios, rule = self.ratios(tensor), tensor.rule
         powers: tuple[Powers, ...] = (rule.init, rule.lr, rule.eps, rule.weight_decay)
