@@ -7,7 +7,10 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+from described_models import planned
+from scalewise import scaling
 from scalewise.plan import PlanError
+from scalewise.plan._constants import with_constants
 from scalewise.plan.proof import check_losses, find_optimum
 from scalewise.plan.proof._bench import loss_of
 from scalewise.plan.proof._check import Size
@@ -266,3 +269,30 @@ def test_a_search_goes_on_where_it_was_killed(tmp_path) -> None:
         _Bench(), _Plan(), bowl, start={"lr": 2**-5}, over=["hidden.std", "lr"], seeds=2, budget=60
     )
     assert plain.trials[1:] == whole.trials[1:]
+
+
+def test_the_search_does_not_draw_ever_larger_weights() -> None:
+    """Where the loss falls for as long as they grow, it stops at four of 1/sqrt(fan-in)."""
+
+    class Drawn(_Plan):
+        def __init__(self, table=None):
+            self.table = table or planned(scaling.mup(), target=8)
+
+        def at(self, **_):
+            return Drawn(self.table)
+
+        def with_constants(self, constants):
+            return Drawn(with_constants(self.table, constants))
+
+    class Bench(_Bench):
+        def model(self, plan, seed):
+            return plan.table.constants
+
+    def falls(plan, model, seed, lr):
+        return -math.log2(plan.table["net.2.weight"].constants.std) + seed
+
+    found = searched(
+        Bench(), Drawn(), falls, start={"lr": 0.1}, over=["hidden.std"], budget=60, seeds=2
+    )
+    unit = Drawn().table["net.2.weight"].unit * found.constants["hidden"]["std"]
+    assert 4 / 2**0.5 < unit <= 4

@@ -55,9 +55,9 @@ TITLE = "A decoder on a text: carried from a narrow one, or retuned"
 SOURCE = "TP4 K.1; the experiment is ours"
 TEXT = (
     "A decoder learns the letters of a text at several widths and depths: as built, under a plan from the narrowest, "
-    "and both with the constants that were tuned there. Left, loss over the learning rate of the base, from pale to "
-    "full with the width; right, the loss of each family at the rate of the base (open) and at the best of its own "
-    "size (full)."
+    "and both with the constants that were tuned there. Left, loss over the learning rate of the base, from pale "
+    "to full with the width; right, the loss of each family at the rate of the base (open) and at the best of its "
+    "own size (full)."
 )
 FILES = ("wiki100m.txt.xz",)
 PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = (
@@ -128,7 +128,7 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Widths to 256, depths to 8, both optimizers, 300 and 1200 steps: two days on one core."""
+        """Widths to 256, depths to 8, both optimizers, 300 and 1200 steps: ten hours on one core."""
         return cls(
             optimizers=("adamw", "muon"),
             widths=(32, 64, 128, 256),

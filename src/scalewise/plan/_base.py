@@ -11,11 +11,11 @@ from scalewise.plan._roles import Role
 from scalewise.plan._spread import ERRORS
 from scalewise.plan._table import Plan, TensorPlan
 
-__all__ = ["about_the_base", "small_at_base"]
+__all__ = ["SUMS_THE_WIDTH", "about_the_base", "small_at_base"]
 
 # Of 1/sqrt(fan-in): PyTorch's own linear layers start at 0.58, and what was measured to cost starts below 0.33.
 _SMALL = 0.5
-_SUMS_THE_WIDTH = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
+SUMS_THE_WIDTH = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
 _NAMED = 3
 _MEASURED = (
     "In a small GPT planned from width 32, where everything is drawn at 0.02 (0.11 of 1/sqrt(fan-in)), this cost "
@@ -60,5 +60,5 @@ def small_at_base(plan: Plan) -> list[TensorPlan]:
     return [
         t
         for t in plan.tensors
-        if t.role in _SUMS_THE_WIDTH and 0 < t.unit * (1 + ERRORS * t.base.error) < _SMALL
+        if t.role in SUMS_THE_WIDTH and 0 < t.unit * (1 + ERRORS * t.base.error) < _SMALL
     ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from scalewise._checked import Must
+from scalewise.plan._base import SUMS_THE_WIDTH
 from scalewise.plan._constants import Said, combined
 from scalewise.plan._errors import PlanError
 from scalewise.plan._roles import Role
@@ -30,6 +31,9 @@ __all__ = ["ORDER", "OverLike", "Trial", "Tuned", "searched"]
 # What was measured to matter, most first. An embedding is an input; of the two rates only its own is worth a try.
 ORDER = ("hidden.std", "output.std", "lr", "weight_decay", "input.lr", "input.std")
 STEPS = (2.0, 1.0, 0.5)  # octaves, one pass after the other
+# Weights that sum over the width are not drawn larger than so many 1/sqrt(fan-in): in a short run at too small a rate
+# ever larger ones look ever better, and nothing is learnt but the readout. The best that was measured was 1.3.
+LARGEST = 4.0
 
 OverLike = Annotated[Iterable[str] | None, Must('a list of names, such as ["hidden.std", "lr"]')]
 Changes = dict[str, float]
@@ -289,14 +293,27 @@ class _Search:
         now = self.best.get(name, 1.0)
         if not now:  # no factor leads away from none
             return
-        ways = [now * 2**octaves, now / 2**octaves]
+        ways = [v for v in (now * 2**octaves, now / 2**octaves) if self._sensible(name, v)]
         # No factor leads to none, which is where weight decay was best.
         none = [0.0] if first and name.rpartition(".")[2] == "weight_decay" else []
         before = now
         yield self._step(name, ways + none)
         while (value := self.best.get(name, 1.0)) not in (before, 0.0):
             before, value = value, value * value / before
+            if not self._sensible(name, value):
+                return
             yield self._step(name, [value])
+
+    def _sensible(self, name: str, value: float) -> bool:
+        """Whether a standard deviation is not too large; every other value is."""
+        whose = split(name)
+        if whose is None or whose[1] != "std":
+            return True
+        now, _ = varied(self._rounds.plan, self.best)
+        then, _ = varied(self._rounds.plan, {**self.best, name: value})
+        pairs = zip(now.table.tensors, then.table.tensors, strict=True)
+        summed = [(a.unit, b.unit) for a, b in pairs if a.role in SUMS_THE_WIDTH]
+        return all(b <= max(a, LARGEST) for a, b in summed)
 
     def _step(self, name: str, values: Sequence[float]) -> bool:
         if self._rounds.spent + self._rounds.cost(len(values)) > self._budget:
