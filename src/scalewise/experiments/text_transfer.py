@@ -54,10 +54,10 @@ __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers
 TITLE = "A decoder on a text: carried from a narrow one, or retuned"
 SOURCE = "TP4 K.1; the experiment is ours"
 TEXT = (
-    "A decoder learns the letters of a text at several widths and depths: as built, under a plan from the narrowest, "
-    "and both with the constants that were tuned there. Left, loss over the learning rate of the base, from pale "
-    "to full with the width; right, the loss of each family at the rate of the base (open) and at the best of its "
-    "own size (full)."
+    "A decoder learns the letters of a text at several widths and depths: as built, under a plan from the "
+    "narrowest, and both with the constants that were tuned there. Left, loss over the learning rate of the base, "
+    "from pale to full with the width; right, the loss of each family at the rate of the base (open) and at the "
+    "best of its own size (full)."
 )
 FILES = ("wiki100m.txt.xz",)
 PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = (

@@ -31,8 +31,8 @@ __all__ = ["ORDER", "OverLike", "Trial", "Tuned", "searched"]
 # What was measured to matter, most first. An embedding is an input; of the two rates only its own is worth a try.
 ORDER = ("hidden.std", "output.std", "lr", "weight_decay", "input.lr", "input.std")
 STEPS = (2.0, 1.0, 0.5)  # octaves, one pass after the other
-# Weights that sum over the width are not drawn larger than so many 1/sqrt(fan-in): in a short run at too small a rate
-# ever larger ones look ever better, and nothing is learnt but the readout. The best that was measured was 1.3.
+# Weights that sum over the width are not drawn larger than so many 1/sqrt(fan-in): in a short run at too small a
+# rate ever larger ones look ever better, and only the readout learns. The best that was measured was 1.3.
 LARGEST = 4.0
 
 OverLike = Annotated[Iterable[str] | None, Must('a list of names, such as ["hidden.std", "lr"]')]
