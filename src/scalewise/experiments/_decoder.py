@@ -126,7 +126,8 @@ def losses_of(
 ) -> float:
     """Loss on letters that nobody trains on, of a network drawn by a seed."""
     torch.manual_seed(seed)
-    model = plan.init_(Decoder(**plan.table.target))
+    sizes: dict[str, Any] = {**plan.table.target}
+    model = plan.init_(Decoder(**sizes))
     return _trained(config, plan, model, seed, lr, weight_decay, steps, batch)
 
 
@@ -172,11 +173,12 @@ def _optimizers(
     plan: TorchPlan, model: nn.Module, lr: float, weight_decay: float
 ) -> list[torch.optim.Optimizer]:
     """AdamW, or Muon with steps of Adam's size and AdamW beside it at the same rate."""
-    own = {"lr": lr, "weight_decay": weight_decay}
+    own: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
     if plan.table.optimizer != "muon":
-        return [torch.optim.AdamW(plan.param_groups(model, **own), betas=(0.9, 0.95))]
-    muon, rest = plan.param_groups(model, **own, rest=own)
-    return [torch.optim.Muon(muon), torch.optim.AdamW(rest, betas=(0.9, 0.95))]
+        groups: Any = plan.param_groups(model, **own)
+        return [torch.optim.AdamW(groups, betas=(0.9, 0.95))]
+    both: Any = plan.param_groups(model, **own, rest=own)
+    return [torch.optim.Muon(both[0]), torch.optim.AdamW(both[1], betas=(0.9, 0.95))]
 
 
 @lru_cache(maxsize=1)
