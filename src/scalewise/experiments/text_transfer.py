@@ -234,6 +234,7 @@ def _loss(
     optimizer: str, steps: int, family: str, size: tuple[int, int], rate: float, seed: int, *,
     config: Config, tuned: dict[str, str], batch: int,
 ) -> xr.Dataset:  # fmt: skip
+    require("torch", for_="This experiment", extra="torch")
     from scalewise.experiments._decoder import losses_of, plan_of
 
     said = json.loads(tuned[optimizer])
