@@ -139,7 +139,7 @@ MUTANTS = (
     of_init("torch init: zeros moved with the mean", "told_mean(own, parameter.numel())", "own.mean"),
     of_init(
         "torch init: not the identity at the base",
-        "if plan.base == plan.target:",
+        "if not plan.respreads(tensor):",
         "if not plan.tensors:",
         "tests/torch/test_identity.py",
     ),

@@ -54,6 +54,7 @@ PROMISED = {
     "stable_strategies": ({"corner", "place", "start", "toward", "wrong", "beyond", "count"}, 2),
     "stability_band": ({"number", "dimension", "satisfied", "representative_q_sigma"}, 1),
     "cifar2_batches": ({"size", "relative_size", "kernel", "divergence", "accuracy", "loss"}, 8),
+    "text_transfer": ({"loss", "batch_loss", "constants", "tuned_loss"}, 2),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }
 

@@ -87,7 +87,9 @@ def test_text() -> None:
     text = describe(plan)
     lines = text.splitlines()
     assert lines[0] == "meta(s=1/2) with adamw: kernel regime, stable"
-    assert "net.*.weight (4)  hidden  64 (8) x 64 (8)  0.035 (n^-1/2)  x 0.03716" in text
+    assert (
+        "net.*.weight (4)  hidden  64 (8) x 64 (8)  0.035 (n^-1/2)  0.28        x 0.03716" in text
+    )
     assert "factor of 2; what it repeats is taken as a chain" in text
     assert all(line == line.rstrip() for line in lines)
     heads = planned(

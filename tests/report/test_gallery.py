@@ -18,6 +18,8 @@ from scalewise.report import _style
 from scalewise.report._exhibits import drawn
 from scalewise.report.gallery import Exhibit, exhibit, main, stored_exhibit, write_gallery
 
+# Experiments that nobody has run at that scale yet.
+AWAITED = {"text_transfer"}
 PAPER = Path(__file__).parents[2] / "docs" / "paper_scale"
 
 
@@ -132,8 +134,10 @@ def test_a_wrong_number_fails_the_run(
 def test_every_stored_result_is_what_the_present_settings_give() -> None:
     """Numbers are found anew from the data, so they follow the code that judges them."""
     assert [n for n in EXPERIMENTS if hasattr(experiment(n).Config, "paper")] == list(PAPER_SCALE)
-    assert set(PAPER_SCALE) == {path.stem for path in PAPER.glob("*.json")}
-    for name in PAPER_SCALE:
+    stored = {path.stem for path in PAPER.glob("*.json")}
+    assert set(PAPER_SCALE) == stored | AWAITED
+    assert not stored & AWAITED
+    for name in stored:
         one = stored_exhibit(name, PAPER)
         assert one is not None
         assert [number for number in one.numbers if not number.agrees] == []

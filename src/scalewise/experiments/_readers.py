@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from numpy.random import Generator, Philox
 
 from scalewise.data import data_file
@@ -21,6 +21,7 @@ __all__ = [
     "draw_tasks",
     "omniglot",
     "read_analogies",
+    "read_bytes",
     "read_text",
 ]
 
@@ -149,6 +150,19 @@ def read_text(
     known = (number.get(word, -1) for word in text)
     tokens = np.fromiter(known, dtype=np.int32, count=len(text))
     return words[:vocabulary], tokens[tokens >= 0]
+
+
+def read_bytes(characters: int) -> UInt8[np.ndarray, " byte"]:
+    """The first bytes of the text, as uint8.
+
+    Args:
+        characters: How many; 0 for all 100 million.
+
+    Raises:
+        ValueError: If the file is missing.
+    """
+    with lzma.open(data_file("wiki100m.txt.xz"), "rb") as file:
+        return np.frombuffer(file.read(characters or -1), dtype=np.uint8)
 
 
 def read_analogies(words: list[str]) -> Int[np.ndarray, "question 4"]:

@@ -48,6 +48,7 @@ EXPERIMENTS = (
     "word2vec_analogies",
     "cifar2_limits",
     "cifar2_batches",
+    "text_transfer",
 )
 # Those whose Config has ``paper()`` besides, for hours.
 PAPER_SCALE = (
@@ -55,6 +56,7 @@ PAPER_SCALE = (
     "omniglot_maml",
     "word2vec_analogies",
     "cifar2_limits",
+    "text_transfer",
 )
 
 

@@ -5,6 +5,7 @@ from scalewise._extras import require
 require("jax", for_="`scalewise.jax`", extra="jax")
 
 from scalewise.jax._plan import JaxPlan, load, plan
+from scalewise.jax._proof import check_transfer, tune
 from scalewise.jax._tangents import tangents
 
-__all__ = ["JaxPlan", "load", "plan", "tangents"]
+__all__ = ["JaxPlan", "check_transfer", "load", "plan", "tangents", "tune"]

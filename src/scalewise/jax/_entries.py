@@ -53,7 +53,7 @@ def spread(name: str, value: Any) -> Spread:
     return Spread(float(mean.real), largest * math.sqrt(second), error)
 
 
-def respread(name: str, value: Any, base: Spread, goal: float) -> Any:
+def respread(name: str, value: Any, base: Spread, goal: float, *, tuned: bool = False) -> Any:
     """An array with the standard deviation `goal` about its own mean; itself if it has that already.
 
     Args:
@@ -61,6 +61,7 @@ def respread(name: str, value: Any, base: Spread, goal: float) -> Any:
         value: The array as its model's code draws it at the target.
         base: The same at the base.
         goal: The standard deviation planned.
+        tuned: Whether a constant of the base is part of it; see `rescaling`.
 
     Raises:
         PlanError: If the entries are all equal at one size and differ at the other.
@@ -68,7 +69,7 @@ def respread(name: str, value: Any, base: Spread, goal: float) -> Any:
     own = spread(name, value)
     kind = jnp.result_type(value)
     rounding = float(jnp.finfo(kind).eps) if jnp.issubdtype(kind, jnp.inexact) else 0.0
-    factor = rescaling(name, own, base, goal, rounding)
+    factor = rescaling(name, own, base, goal, rounding, tuned=tuned)
     if factor == 1:
         return value
     mean = told_mean(own, value.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +20,7 @@ from scalewise.jax._verify import JaxBench, Loss, Setup
 from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
 from scalewise.plan import load as load_table
 from scalewise.plan import save as save_table
+from scalewise.plan._constants import ConstantsLike, with_constants
 from scalewise.plan._forward import given
 from scalewise.plan._request import (
     Argument,
@@ -64,6 +65,7 @@ def plan(
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
     multiplied: Names = (),
+    constants: ConstantsLike = None,
     readouts: Names = (),
     layout: Literal["plain", "linen"] = "plain",
     apply: Apply | None = None,
@@ -101,6 +103,9 @@ def plan(
         residual: $\alpha$: the model multiplies its residual branches by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that factor themselves.
         multiplied: Names of the multipliers that the model's forward pass applies.
+        constants: What was tuned at the base (`tune` does), as factors of what `init_fn` draws and of the base's
+            settings: by role, or by the name of a tensor or module, a factor of the standard deviation or
+            ``{"std": ..., "lr": ..., "weight_decay": ...}``. They are the same at every size.
         readouts: Patterns of embeddings whose transpose reads out too, as with ``nnx.Embed.attend``.
         layout: ``"linen"`` if the tree is what a module of Flax Linen initialises.
         apply: Calls the model, ``apply(model, *inputs)``, with those sizes of `base` by name that it has arguments
@@ -138,7 +143,7 @@ def plan(
         policy=policy, decay=decay,
     )  # fmt: skip
     options = Options(tuple(readouts), layout, apply, given(inputs), seed)
-    return JaxPlan(planned(request, options), request, options)
+    return JaxPlan(with_constants(planned(request, options), constants), request, options)
 
 
 @checked(error=PlanError)
@@ -208,8 +213,11 @@ class JaxPlan(Verified):
                     f"{row.shape}. Build the model with the target's sizes, or plan for these."
                 )
             new[name] = place.value
-            if self.table.base != self.table.target:
-                new[name] = respread(place.name, place.value, row.base, self.table.std(name))
+            if self.table.respreads(row):
+                tuned = row.constants.std != 1
+                new[name] = respread(
+                    place.name, place.value, row.base, self.table.std(name), tuned=tuned
+                )
             if place.cell is not None and new[name] is not place.value:
                 cells[name] = place.cell
         missing = [t.name for t in self.table.tensors if not {t.name, *t.aliases} & new.keys()]
@@ -311,7 +319,20 @@ class JaxPlan(Verified):
                 "the new sizes with scalewise.jax.plan(init_fn, ...)."
             )
         request = self.request.at(sizes)
-        return JaxPlan(planned(request, self.options), request, self.options)
+        table = with_constants(planned(request, self.options), self.table.constants)
+        return JaxPlan(table, request, self.options)
+
+    @checked(error=PlanError)
+    def with_constants(self, constants: ConstantsLike) -> JaxPlan:
+        """The same plan with other constants of the base, in place of those that it has.
+
+        Args:
+            constants: As `plan` takes them; ``None`` for none.
+
+        Raises:
+            PlanError: If a key fits no tensor, or a value is not a factor.
+        """
+        return replace(self, table=with_constants(self.table, constants))
 
     def transfer(
         self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None

@@ -119,7 +119,7 @@ def make_plan(
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, wide), in_block, powers, spread, t.aliases, gauge,
-            trains.name, trains.law, times(wide, shape), apart.get(t.name, (1, 1)),
+            trains.name, trains.law, times(wide, shape), apart.get(t.name, (1, 1)), _terms(d),
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
@@ -136,6 +136,14 @@ def make_plan(
         adjust, all_axes(probe, axes), tuple(p.name for p in training.policies),
         training.decay and training.decay.name, training.half_life,
     )  # fmt: skip
+
+
+def _terms(d: Decision) -> int:
+    """How many terms a tensor sums over at the base; 1 where rows are picked, 0 where nothing is summed."""
+    if d.tensor.kind is Kind.LOOKUP:
+        return 1
+    axes = d.fan_in or (d.tensor.fan_in if d.tensor.kind is Kind.MATRIX else ())
+    return math.prod(d.tensor.shape[i] for i in axes) if axes else 0
 
 
 def _unseen_readout(

@@ -19,7 +19,7 @@ from scalewise.plan._rows import Row, sizes_of
 if TYPE_CHECKING:
     from scalewise.plan._check import Check
 
-__all__ = ["draw"]
+__all__ = ["STYLE", "draw"]
 
 _INK, _MUTED, _RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 _LINES = {
@@ -29,7 +29,7 @@ _LINES = {
 }
 _OFF = "#b3001b"
 _COLUMNS, _PANELS = 4, 24
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.linewidth": 0.7,
     "axes.edgecolor": _MUTED,
@@ -64,7 +64,7 @@ def draw(check: Check) -> Figure:
     Returns:
         A figure.
     """
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         panels = _panels(check)[:_PANELS]
         columns = min(_COLUMNS, len(panels))
         rows = math.ceil(len(panels) / columns)

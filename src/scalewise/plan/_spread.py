@@ -35,7 +35,9 @@ def pooled(spreads: Sequence[Spread]) -> Spread:
     return Spread(math.fsum(s.mean for s in spreads) / len(spreads), std, error)
 
 
-def rescaling(name: str, own: Spread, base: Spread, goal: float, rounding: float) -> float:
+def rescaling(
+    name: str, own: Spread, base: Spread, goal: float, rounding: float, *, tuned: bool = False
+) -> float:
     """The factor that brings entries to a spread; 1 if they have it, within what samples can tell.
 
     Args:
@@ -44,6 +46,8 @@ def rescaling(name: str, own: Spread, base: Spread, goal: float, rounding: float
         base: Its entries at the base.
         goal: The standard deviation planned.
         rounding: Relative rounding error of its numbers.
+        tuned: Whether a constant of the base is part of `goal`. It may be closer to 1 than a sample tells, so then
+            only entries that have that very spread, as after a first call, are left as they are.
 
     Raises:
         PlanError: If the entries are all equal at one size and differ at the other.
@@ -57,7 +61,7 @@ def rescaling(name: str, own: Spread, base: Spread, goal: float, rounding: float
     if own.std == 0:
         return 1.0
     factor = goal / own.std
-    error = math.hypot(own.error, base.error)
+    error = 0.0 if tuned else math.hypot(own.error, base.error)
     return 1.0 if abs(1 / factor - 1) <= ERRORS * error + rounding else factor
 
 

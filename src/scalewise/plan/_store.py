@@ -18,7 +18,7 @@ from scalewise.plan._laws import Law, Norm, Size
 from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule
-from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
+from scalewise.plan._table import Constants, Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy
 
 __all__ = ["from_json", "load", "read", "save", "to_json"]
@@ -58,6 +58,7 @@ def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
         "policy": plan.policy,
         "decay": plan.decay,
         "half_life": plan.half_life,
+        "constants": {k: dict(v) for k, v in plan.constants.items()},
         "multipliers": [asdict(m) for m in plan.multipliers],
         "tensors": [asdict(t) for t in plan.tensors],
         **({} if options is None else {"options": dict(options)}),
@@ -106,6 +107,7 @@ def from_json(text: str) -> Plan:
             tuple(data["policy"]),
             data["decay"],
             data["half_life"],
+            data.get("constants", {}),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
@@ -135,6 +137,7 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
             "law": _law(data["law"]),
             "beside": Fraction(data["beside"]),
             "blocks": tuple(data["blocks"]),
+            "constants": Constants(**data.get("constants", {})),
         }
     )
 

@@ -18,7 +18,7 @@ from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule
 from scalewise.scaling import Strategy
 
-__all__ = ["Multiplier", "Plan", "Spread", "TensorPlan"]
+__all__ = ["Constants", "Factors", "Multiplier", "Plan", "Spread", "TensorPlan"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,23 @@ class Spread:
     mean: float
     std: float
     error: float
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What was tuned at the base for one tensor, as factors of what its own code draws and of the base's settings.
+
+    Unlike powers they are the same at every size.
+
+    Args:
+        std: Of the standard deviation at initialisation.
+        lr: Of the learning rate.
+        weight_decay: Of the weight decay.
+    """
+
+    std: float = 1.0
+    lr: float = 1.0
+    weight_decay: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +76,8 @@ class TensorPlan:
         law: How that moves it.
         beside: Target over base of its entries, as far as other sizes than the width make it.
         blocks: How many blocks of its rows are treated apart by the optimizer, at the base and at the target.
+        terms: How many terms it sums over at the base; 1 where rows are picked, 0 where nothing is summed.
+        constants: What was tuned for it at the base.
     """
 
     name: str
@@ -79,6 +98,8 @@ class TensorPlan:
     law: Law = field(default_factory=lambda: known_optimizer("adamw").law)
     beside: Fraction = Fraction(1)
     blocks: tuple[int, int] = (1, 1)
+    terms: int = 0
+    constants: Constants = field(default_factory=Constants)
 
     @property
     def fan_out(self) -> Fraction:
@@ -92,6 +113,11 @@ class TensorPlan:
     def together(self) -> Fraction:
         """The same of the units that one step of its optimizer looks at together."""
         return self.fan_out / Fraction(self.blocks[1], self.blocks[0])
+
+    @property
+    def unit(self) -> float:
+        """Its standard deviation at the base in units of 1/sqrt(fan-in); 0 where nothing is drawn or summed."""
+        return self.base.std * self.constants.std * math.sqrt(self.terms)
 
     @property
     def spectral(self) -> bool:
@@ -155,6 +181,7 @@ class Plan:
         decay: Name of what weight decay follows; ``None`` for what those policies say of it, and the same shrinkage
             without any.
         half_life: Whether factors of the moments are those of the logarithms of their decay rates.
+        constants: What was tuned at the base, as it was said; every tensor has its share.
     """
 
     strategy: Strategy
@@ -174,6 +201,7 @@ class Plan:
     policy: tuple[str, ...] = ()
     decay: str | None = None
     half_life: bool = False
+    constants: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -194,12 +222,21 @@ class Plan:
             )
         return self.tensors[self.names[own]]
 
+    def respreads(self, tensor: TensorPlan) -> bool:
+        """Whether a tensor may have to be drawn otherwise than its own code does."""
+        return self.base != self.target or tensor.constants.std != 1
+
     def ratios(self, tensor: TensorPlan) -> Ratios:
         """Target over base of what a tensor's rule depends on."""
         return Ratios(tensor.fan_in, self.width, self.depth, tensor.together, **self.axes)
 
     def factors(self, name: str) -> Factors:
-        """What multiplies a tensor's base settings at the target; exactly 1 at the base."""
+        """What multiplies a tensor's base settings at the target: its powers, and the constants of the base."""
+        p, c = self.powers(name), self[name].constants
+        return Factors(p.init * c.std, p.lr * c.lr, p.eps, p.weight_decay * c.weight_decay)
+
+    def powers(self, name: str) -> Factors:
+        """The part of `factors` that sizes make; exactly 1 at the base."""
         tensor = self[name]
         ratios, rule = self.ratios(tensor), tensor.rule
         powers: tuple[Powers, ...] = (

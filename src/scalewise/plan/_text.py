@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scalewise.plan._base import about_the_base
 from scalewise.plan._growth import growth_between, of_width, written
 from scalewise.plan._names import pattern
 from scalewise.plan._policies import DECAYS, DISAGREE, POLICIES
@@ -14,7 +15,7 @@ from scalewise.scaling import classify
 
 __all__ = ["describe"]
 
-_HEAD = ("tensor", "role", "shape", "init std", "lr", "eps", "decay", "slope")
+_HEAD = ("tensor", "role", "shape", "init std", "base x √in", "lr", "eps", "decay", "slope")
 
 
 def describe(plan: Plan) -> str:
@@ -22,8 +23,9 @@ def describe(plan: Plan) -> str:
 
     Columns: name with layer numbers as stars and how many there are; role; shape at the target, with
     what the base had; standard deviation at the target (its range, where tensors of a line differ by
-    more than a tenth) and its power of the width; factors of learning rate, epsilon and weight decay;
-    and the predicted power of the width of what the first steps change in the output of the tensor's
+    more than a tenth) and its power of the width; the standard deviation at the base in units of 1/sqrt(fan-in), or
+    itself where rows are picked; factors of learning rate, epsilon and weight decay that the sizes make; and the
+    predicted power of the width of what the first steps change in the output of the tensor's
     module.
 
     Args:
@@ -56,7 +58,7 @@ class _Row:
 
 
 def _row(plan: Plan, tensor: TensorPlan, slopes: Predicted) -> _Row:
-    f = plan.factors(tensor.name)
+    f = plan.powers(tensor.name)
     sizes = zip(tensor.base_shape, tensor.shape, strict=True)
     return _Row(
         pattern(tensor.name),
@@ -80,7 +82,9 @@ def _cells(plan: Plan, row: _Row, tensors: list[TensorPlan]) -> tuple[str, ...]:
         # Two digits are more than a small tensor's entries tell of its spread.
         size = f"{sum(stds) / len(stds):.2g}" if high < 1.1 * low else f"{low:.2g}..{high:.2g}"
         std = f"{size} {row.init}".rstrip()
-    return (row.name + many, row.role, row.shape, std, row.lr, row.eps, row.decay, row.slope)
+    units = [t.unit for t in tensors if t.unit]
+    unit = f"{sum(units) / len(units):.2g}" if units else ""
+    return (row.name + many, row.role, row.shape, std, unit, row.lr, row.eps, row.decay, row.slope)
 
 
 def _title(plan: Plan) -> list[str]:
@@ -113,6 +117,7 @@ def _notes(plan: Plan) -> list[str]:
         )
     if not plan.looked:
         out.append("The forward pass was not seen: attention and multipliers in it are not known.")
+    out += about_the_base(plan)
     for m in plan.multipliers:
         if m.factor == 1 and plan.width != 1:
             continue

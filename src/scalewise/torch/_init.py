@@ -20,17 +20,20 @@ def initialise(plan: Plan, model: nn.Module) -> None:
 
     Nothing is drawn: deviations from the mean are multiplied by one factor a tensor, and by none where
     the spread is already what it should be, within what a sample of its size can tell. So the second
-    call changes nothing, and at the base no call does.
+    call changes nothing, and at the base no call does but for tensors with a constant.
     """
     parameters = of_the_plan(plan, model)
-    if plan.base == plan.target:
-        return
     todo: list[tuple[torch.Tensor, float, float]] = []
     for tensor in plan.tensors:
+        if not plan.respreads(tensor):
+            continue
         parameter = parameters[tensor.name]
         own = moments(parameter, tensor.name)
         rounding = torch.finfo(parameter.dtype).eps
-        factor = rescaling(tensor.name, own, tensor.base, plan.std(tensor.name), rounding)
+        factor = rescaling(
+            tensor.name, own, tensor.base, plan.std(tensor.name), rounding,
+            tuned=tensor.constants.std != 1,
+        )  # fmt: skip
         if factor != 1:
             todo.append((parameter, told_mean(own, parameter.numel()), factor))
     with torch.no_grad():

@@ -22,6 +22,7 @@ from scalewise.plan import (
     transfer,
 )
 from scalewise.plan._axes import ratios_of
+from scalewise.plan._constants import ConstantsLike, with_constants
 from scalewise.plan._forward import given
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import (
@@ -84,7 +85,7 @@ class TorchPlan(Verified):
         return describe(self.table)
 
     def factors(self, name: str) -> Factors:
-        """What multiplies a tensor's base settings at the target; exactly 1 at the base."""
+        """What multiplies a tensor's base settings at the target: powers, 1 at the base, and constants."""
         return self.table.factors(name)
 
     def std(self, name: str) -> float:
@@ -206,6 +207,18 @@ class TorchPlan(Verified):
         """
         check(self.table, optimizer, scheduler, steps)
 
+    @checked(error=PlanError)
+    def with_constants(self, constants: ConstantsLike) -> TorchPlan:
+        """The same plan with other constants of the base, in place of those that it has.
+
+        Args:
+            constants: As `plan` takes them; ``None`` for none.
+
+        Raises:
+            PlanError: If a key fits no tensor, or a value is not a factor.
+        """
+        return replace(self, table=with_constants(self.table, constants))
+
     def at(self, **sizes: Any) -> TorchPlan:
         """The same plan with another target, as ``plan.at(width=4096)``.
 
@@ -236,6 +249,7 @@ class TorchPlan(Verified):
             residual=t.residual,
             branch_outputs=self.options.branch_outputs,
             multiplied=self.options.multiplied,
+            constants=t.constants,
             width=t.width_name,
             depth=t.depth_name,
             device=self.options.device,
@@ -279,6 +293,7 @@ def plan(
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
     multiplied: Names = (),
+    constants: ConstantsLike = None,
     width: Argument = "width",
     depth: Argument = "depth",
     device: Device = "meta",
@@ -316,6 +331,9 @@ def plan(
         branch_outputs: Patterns of the tensors that end a branch and carry that multiplier.
         multiplied: Names of the multipliers that the model's own forward pass applies; those of tied readouts
             that are not among them are for `TorchPlan.scale_`.
+        constants: What was tuned at the base (`tune` does), as factors of what the factory draws and of the base's
+            settings: by role, or by the name of a tensor or module, a factor of the standard deviation or
+            ``{"std": ..., "lr": ..., "weight_decay": ...}``. They are the same at every size.
         width: What the factory calls its width.
         depth: What it calls its depth; it need not have one.
         device: Where to learn the shapes. ``"cpu"`` builds in earnest, for factories that must.
@@ -372,6 +390,7 @@ def plan(
     options = Options(
         dict(r.roles), r.branch_outputs, r.multiplied, device, called_with, dict(r.blocks)
     )
+    table = with_constants(table, constants)
     return TorchPlan(table, options, build)
 
 

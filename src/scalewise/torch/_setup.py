@@ -13,15 +13,23 @@ from scalewise.plan import Plan, PlanError
 from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.torch._groups import OPTIMIZERS
 
-__all__ = ["Together", "own_setup"]
+__all__ = ["Together", "own_setup", "prepare"]
 
 
 @runtime_checkable
 class Applied(Protocol):
     """A plan that can be applied to a model."""
 
-    table: Plan
-    options: Any
+    @property
+    def table(self) -> Plan:
+        """The settings of every tensor."""
+        ...
+
+    @property
+    def options(self) -> Any:
+        """What the user said besides."""
+        ...
+
     init_: Any
     scale_: Any
     param_groups: Any
@@ -54,19 +62,14 @@ def own_setup(plan: Applied, model: nn.Module, lr: float) -> Any:
     Raises:
         PlanError: If PyTorch has no such optimizer.
     """
-    table, said = plan.table, plan.options.multiplied
+    table = plan.table
     lacking = [name for name in table.laws if name not in OPTIMIZERS]
     if lacking:
         raise PlanError(
             f"PyTorch has no optimizer {lacking[0]!r}, so `verify` needs a `setup` that initialises the model "
             "with plan.init_ and returns the optimizer, made of plan.param_groups."
         )
-    plan.init_(model)
-    if any(m.name != "residual" for m in table.multipliers if m.name not in said):
-        plan.scale_(
-            model,
-            applied=["residual"] if any(m.name == "residual" for m in table.multipliers) else [],
-        )
+    prepare(plan, model)
     if len(table.laws) == 1:
         groups = plan.param_groups(model, lr=lr, weight_decay=0.0)
         return OPTIMIZERS[table.optimizer](groups)
@@ -75,6 +78,17 @@ def own_setup(plan: Applied, model: nn.Module, lr: float) -> Any:
         model, lr=lr * _entries(table), weight_decay=0.0, rest={"lr": lr, "weight_decay": 0.0}
     )
     return Together(*(OPTIMIZERS[g[0]["optimizer"]](g) for g in own if g))
+
+
+def prepare(plan: Applied, model: nn.Module) -> None:
+    """Initialise a fresh model as planned, and scale what hooks can scale."""
+    table, said = plan.table, plan.options.multiplied
+    plan.init_(model)
+    if any(m.name != "residual" for m in table.multipliers if m.name not in said):
+        plan.scale_(
+            model,
+            applied=["residual"] if any(m.name == "residual" for m in table.multipliers) else [],
+        )
 
 
 def _entries(plan: Plan) -> float:

@@ -20,7 +20,7 @@ from scalewise.torch._law import followed, refuse_another_law
 from scalewise.torch._measure import Loss, Network, Watched, called_modules, find_places
 from scalewise.torch._setup import Together
 
-__all__ = ["Built", "Setup", "TorchBench", "seed_all"]
+__all__ = ["Built", "Setup", "TorchBench", "own_random_numbers", "seed_all"]
 
 _HALF = (torch.bfloat16, torch.float16)
 
@@ -100,7 +100,7 @@ class TorchBench:
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """The process's random numbers go on afterwards as if nothing had been drawn."""
-        with _own_random_numbers():
+        with own_random_numbers():
             yield
 
     def _built(self, plan: Built, seed: int, lr: float, raised: bool) -> Network:
@@ -122,7 +122,7 @@ class TorchBench:
 
 
 @contextmanager
-def _own_random_numbers() -> Iterator[None]:
+def own_random_numbers() -> Iterator[None]:
     """The process's random numbers go on afterwards as if nothing had been drawn."""
     states = random.getstate(), np.random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []

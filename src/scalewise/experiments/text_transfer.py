@@ -1,0 +1,434 @@
+r"""Tuned narrow, used wide, on a text: does a planned decoder need no retuning, and is it as good as a retuned one?
+
+Four families of one small decoder on the letters of a text, each on a grid of learning rates at every size:
+*plain*, as built; *plain, tuned*, with the constants tuned at the base, drawn at $1/\sqrt n$, with one rate for
+all tensors; *planned*, by maximal updates from the base as built; *planned, tuned*, with the constants of the
+base. A family *carried* has the best rate of its base, *retuned* the best of its size.
+
+Claims: the best rate of a planned network moves by less than 0.1 octaves for each octave of width, and of depth
+where branches are multiplied by $1/L$; carried, with constants tuned at the base alone, it loses less than plain
+retuned, and about as much as plain that has the same constants and is retuned; at equal settings wider is not
+worse.
+
+What batch and duration ask of the rate is compared with policies: $m^{1/2}$ or nothing for a batch $m$ times as
+large, $m^{-0.32}$, $m^{-1/2}$ or nothing for $m$ times as many steps.
+
+Source: TP4 K.1 for the rules; policies of Malladi et al. (square root), Bjorck et al. (-0.32). The experiment is
+ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from scalewise._extras import require
+from scalewise.data import missing_data
+from scalewise.experiments._look import (
+    COLORS,
+    Number,
+    Table,
+    attributes,
+    cells,
+    house,
+    points,
+    sheet,
+)
+from scalewise.plan.proof import TransferCheck, check_losses
+from scalewise.plan.proof._check import Size
+from scalewise.plan.proof._optimum import excess, find_optimum, jackknife
+from scalewise.sweeps import sweep
+from scalewise.sweeps._store import within
+
+__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
+
+TITLE = "A decoder on a text: carried from a narrow one, or retuned"
+SOURCE = "TP4 K.1; the experiment is ours"
+TEXT = (
+    "A decoder learns the letters of a text at several widths and depths: as built, under a plan from the "
+    "narrowest, and both with the constants that were tuned there. Left, loss over the learning rate of the base, "
+    "from pale to full with the width; right, the loss of each family at the rate of the base (open) and at the "
+    "best of its own size (full)."
+)
+FILES = ("wiki100m.txt.xz",)
+PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = (
+    "plain",
+    "plain, tuned",
+    "planned",
+    "planned, tuned",
+)
+_FAMILIES = (PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED)
+# What is said of the learning rate when a batch or a duration is multiplied: powers of the factor.
+POLICIES = {
+    "batch": {"rate as it was": 0.0, "square root": 0.5},
+    "steps": {"rate as it was": 0.0, "T^-0.32": -0.32, "T^-1/2": -0.5},
+}
+_WIDE = 128  # from where the plan is to be better
+
+
+@dataclass(frozen=True)
+class Config:
+    r"""What is trained.
+
+    Args:
+        optimizers: AdamW, and Muon with steps of its size beside it.
+        widths: $n$ at the least depth; the first is the base.
+        depths: $L$ at the least width.
+        steps: Durations; constants are tuned for the first.
+        octaves: First and last learning rate of the base, as powers of 2; all between them.
+        seeds: Networks at each rate.
+        start: Power of 2 of the rate that tuning begins with.
+        weight_decay: Of what is not tuned.
+        budget: Runs of the tuning.
+        tuning_seeds: Seeds of a candidate.
+        batch: Texts of a step.
+        context: Letters of a text.
+        held: Texts of the loss.
+        characters: Of the text; 0 for all 100 million.
+        allowance: Octaves per octave that the drift of so short runs of so small networks may have.
+    """
+
+    optimizers: tuple[str, ...] = ("adamw",)
+    widths: tuple[int, ...] = (16, 32, 64)
+    depths: tuple[int, ...] = (2,)
+    steps: tuple[int, ...] = (60,)
+    octaves: tuple[int, int] = (-9, -4)
+    seeds: int = 2
+    start: int = -6
+    weight_decay: float = 0.1
+    budget: int = 24
+    tuning_seeds: int = 2
+    batch: int = 8
+    context: int = 32
+    held: int = 128
+    characters: int = 400_000
+    allowance: float = 0.5
+
+    @classmethod
+    def small(cls) -> Config:
+        """Two widths and a few steps: seconds."""
+        return cls(
+            widths=(16, 32),
+            steps=(12,),
+            octaves=(-7, -4),
+            budget=6,
+            context=16,
+            held=64,
+            characters=100_000,
+        )
+
+    @classmethod
+    def paper(cls) -> Config:
+        """Widths to 256, depths to 8, both optimizers, 300 and 1200 steps: ten hours on one core."""
+        return cls(
+            optimizers=("adamw", "muon"),
+            widths=(32, 64, 128, 256),
+            depths=(2, 4, 8),
+            steps=(300, 1200),
+            octaves=(-11, -4),
+            start=-7,
+            budget=120,
+            tuning_seeds=3,
+            context=64,
+            held=256,
+            characters=4_000_000,
+            allowance=0.1,
+        )
+
+    @property
+    def rates(self) -> list[float]:
+        """Learning rates of the base."""
+        return [2.0**k for k in range(self.octaves[0], self.octaves[1] + 1)]
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Width and depth by label, the base first."""
+        n, L = self.widths[0], self.depths[0]
+        every = [(w, L) for w in self.widths] + [(n, d) for d in self.depths[1:]]
+        return {f"n={w}, L={d}": (w, d) for w, d in every}
+
+
+def needs_data() -> str | None:
+    """Why the text cannot be read, as a sentence; ``None`` if it is there."""
+    return missing_data(*FILES)
+
+
+def run(
+    config: Config,
+    *,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
+) -> xr.Dataset:
+    """Tune at the base, and train every family on the grid.
+
+    Args:
+        config: What is trained.
+        store: A folder that keeps every finished training; a killed run goes on from there.
+        progress: Called with (trainings of the grid done, all of them).
+        client: Where they are trained; as in `sweep`.
+
+    Returns:
+        ``loss`` over (optimizer, steps, family, size, rate, seed); ``batch_loss`` of the base with a doubled batch,
+        planned and tuned, over (optimizer, rate, seed); over size ``width`` and ``depth``; ``constants`` as a text,
+        ``decay``, and ``tuned_loss`` over optimizer. Attributes: the config.
+
+    Raises:
+        ValueError: If the text is not there.
+        MissingExtraError: If PyTorch is not installed.
+    """
+    require("torch", for_="This experiment", extra="torch")
+    missing = needs_data()
+    if missing is not None:
+        raise ValueError(missing)
+    from scalewise.experiments._decoder import tuned_constants
+
+    found = {
+        name: tuned_constants(config, name, config.steps[0], within(store, f"tuned_{name}"), client)
+        for name in config.optimizers
+    }
+    tuned = {
+        name: json.dumps(
+            {"constants": t.constants, "decay": t.settings["weight_decay"]}, sort_keys=True
+        )
+        for name, t in found.items()
+    }
+    grid = {
+        "optimizer": list(config.optimizers),
+        "steps": list(config.steps),
+        "family": list(_FAMILIES),
+        "size": config.sizes,
+        "rate": config.rates,
+        "seed": list(range(config.seeds)),
+    }
+    cell = partial(_loss, config=config, tuned=tuned, batch=config.batch)
+    losses = sweep(cell, grid, store=within(store, "grid"), progress=progress, client=client)
+    first = {**grid, "steps": grid["steps"][:1], "family": [PLANNED_TUNED]}
+    first["size"] = dict([*config.sizes.items()][:1])
+    double = partial(_loss, config=config, tuned=tuned, batch=2 * config.batch)
+    batch = sweep(double, first, store=within(store, "batch"), progress=False, client=client)
+    return xr.Dataset(
+        {
+            "loss": (tuple(grid), losses.loss.values),
+            "batch_loss": (("optimizer", "rate", "seed"), batch.loss.values[:, 0, 0, 0]),
+            "width": ("size", [n for n, _ in config.sizes.values()]),
+            "depth": ("size", [L for _, L in config.sizes.values()]),
+            "constants": ("optimizer", list(tuned.values())),
+            "tuned_loss": ("optimizer", [t.loss[0] for t in found.values()]),
+        },
+        {name: [*values] for name, values in grid.items() if name != "seed"},
+        attributes(config),
+    )
+
+
+def _loss(
+    optimizer: str, steps: int, family: str, size: tuple[int, int], rate: float, seed: int, *,
+    config: Config, tuned: dict[str, str], batch: int,
+) -> xr.Dataset:  # fmt: skip
+    require("torch", for_="This experiment", extra="torch")
+    from scalewise.experiments._decoder import losses_of, plan_of
+
+    said = json.loads(tuned[optimizer])
+    plan = plan_of(config, optimizer, family, size, said["constants"])
+    decay = said["decay"] if family.endswith("tuned") else config.weight_decay
+    return xr.Dataset({"loss": losses_of(config, plan, seed, rate, decay, steps, batch)})
+
+
+# What the losses say
+
+
+@dataclass(frozen=True)
+class _Family:
+    """The losses of one family, and what they say."""
+
+    losses: np.ndarray  # (size, rate, seed)
+    check: TransferCheck
+    x: np.ndarray
+
+    def retuned(self, size: int) -> tuple[float, float]:
+        """The loss at the best rate of a size, and its error."""
+        return self._at(size, self.check.optima[size].place)
+
+    def carried(self, size: int) -> tuple[float, float]:
+        """The loss at the best rate of the base."""
+        return self._at(size, self.check.optima[0].place)
+
+    def _at(self, size: int, place: float) -> tuple[float, float]:
+        by_seed = self.by_seed(size, place)
+        return float(by_seed.mean()), jackknife(
+            (by_seed.sum() - by_seed) / max(1, len(by_seed) - 1)
+        )
+
+    def by_seed(self, size: int, place: float) -> np.ndarray:
+        """Losses of every seed at a rate between those of the grid, on a parabola through the three nearest."""
+        i = int(np.clip(np.abs(self.x - place).argmin(), 1, len(self.x) - 2))
+        near = slice(i - 1, i + 2)
+        y = np.where(np.isfinite(self.losses[size, near]), self.losses[size, near], np.nan)
+        if np.isnan(y).any():  # beside where it diverges: the value itself
+            return self.losses[size, i]
+        bend, slope, level = np.polyfit(self.x[near] - place, y, 2)
+        del bend, slope
+        return level
+
+
+def _family(dataset: xr.Dataset, optimizer: str, steps: int, family: str) -> _Family:
+    losses = dataset.loss.sel(optimizer=optimizer, steps=steps, family=family).values
+    labels = map(str, dataset["size"].values)
+    places = zip(labels, dataset.width.values, dataset.depth.values, strict=True)
+    sizes = [Size(label, {"width": int(n), "depth": int(L)}) for label, n, L in places]
+    rates = [float(r) for r in dataset.rate.values]
+    tolerance = float(dataset.attrs["allowance"])
+    return _Family(
+        losses, check_losses("lr", rates, sizes, losses, tolerance=tolerance), np.log2(rates)
+    )
+
+
+def _every(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, _Family]]]:
+    """Of every optimizer and duration the four families."""
+    return [
+        (str(o), int(s), {f: _family(dataset, str(o), int(s), f) for f in _FAMILIES})
+        for o in dataset.optimizer.values
+        for s in dataset.steps.values
+    ]
+
+
+def _widest(dataset: xr.Dataset) -> list[int]:
+    """Sizes of the least depth, by their width."""
+    depth = dataset.depth.values
+    mine = [i for i in range(len(depth)) if depth[i] == depth[0]]
+    return sorted(mine, key=lambda i: int(dataset.width[i]))
+
+
+def numbers(dataset: xr.Dataset) -> list[Number]:
+    """Drifts, who loses less from width 128 up, and whether wider is worse."""
+    out, line = [], _widest(dataset)
+    large = [i for i in line if int(dataset.width[i]) >= _WIDE]
+    for optimizer, steps, of in _every(dataset):
+        where = f"{optimizer}, {steps} steps"
+        found = of[PLANNED_TUNED]
+        for drift in found.check.drifts:
+            if not any(o.edge for o in found.check.optima):
+                out.append(
+                    Number(f"drift with the {drift.axis}, {where}", 0.0, drift.slope, drift.sem,
+                           float(dataset.attrs["allowance"]))
+                )  # fmt: skip
+        ordered = [_difference(found, j, found, i, carried=True) for i, j in pairwise(line)]
+        worse = sum(d > 2 * e + 0.02 for d, e in ordered)
+        out.append(Number(f"widths that are worse than the one before, {where}", 0, worse))
+        for i in large:
+            at = f"{dataset['size'].values[i]}, {where} (1 for yes)"
+            ahead, error = _difference(found, i, of[PLAIN], i)
+            said = f"carried loses .05 less than plain retuned at {at}"
+            out.append(Number(said, 1, int(ahead + 0.05 < 2 * error)))
+            ahead, error = _difference(found, i, of[PLAIN_TUNED], i)
+            said = f"carried within .03 of plain tuned, retuned at {at}"
+            out.append(Number(said, 1, int(ahead - 0.03 < 2 * error)))
+    return out
+
+
+def _difference(
+    one: _Family, i: int, other: _Family, j: int, *, carried: bool = False
+) -> tuple[float, float]:
+    """Loss of a carried family above another, retuned or carried, seed by seed."""
+    mine = one.by_seed(i, one.check.optima[0].place)
+    place = other.check.optima[0 if carried else j].place
+    difference = mine - other.by_seed(j, place)
+    m = len(difference)
+    return float(difference.mean()), jackknife((difference.sum() - difference) / max(1, m - 1))
+
+
+def tables(dataset: xr.Dataset) -> list[Table]:
+    """Losses of every arm at every size, optima, and policies of batch and duration."""
+    out, labels = [], [str(s) for s in dataset["size"].values]
+    for optimizer, steps, of in _every(dataset):
+        rows: list[tuple[object, ...]] = []
+        for name, found in of.items():
+            for how, get in (("carried", found.carried), ("retuned", found.retuned)):
+                losses = [get(i) for i in range(len(labels))]
+                rows.append(
+                    (f"{name}, {how}", *(f"{loss:.3f} ± {sem:.3f}" for loss, sem in losses))
+                )
+            best = [
+                f"{o.edge} of {o.place:g}" if o.edge else f"{o.place:.2f} ± {o.sem:.2f}"
+                for o in found.check.optima
+            ]
+            rows.append((f"{name}, log₂ of the best rate", *best))
+        said = str(dataset.constants.sel(optimizer=optimizer).values)
+        out.append(
+            Table(
+                f"{optimizer}, {steps} steps; tuned at the base: {said}",
+                ("arm", *labels),
+                cells(rows),
+            )
+        )
+    out.append(Table("Rates by policy, planned and tuned at the base", ("what", "policy", "off by, octaves",
+                     "costs"), cells(_policies(dataset))))  # fmt: skip
+    return out
+
+
+def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
+    """What each policy makes of the base's best rate, beside the best."""
+    x, rows = np.log2(dataset.rate.values), []
+    steps = [int(s) for s in dataset.steps.values]
+    for optimizer in map(str, dataset.optimizer.values):
+        base = dataset.loss.sel(optimizer=optimizer, family=PLANNED_TUNED).isel(size=0)
+        place = find_optimum(x, base.sel(steps=steps[0]).values).place
+        changed = [("batch", 2.0, dataset.batch_loss.sel(optimizer=optimizer).values)]
+        changed += [("steps", s / steps[0], base.sel(steps=s).values) for s in steps[1:]]
+        for what, factor, losses in changed:
+            best = find_optimum(x, losses).place
+            for policy, power in POLICIES[what].items():
+                at = float(np.clip(place + power * np.log2(factor), x[0], x[-1]))
+                cost, error = excess(x, losses, at)
+                rows.append((f"{optimizer}, {what} x {factor:g}", policy, f"{at - best:+.2f}",
+                             f"{cost:.3f} ± {error:.3f}"))  # fmt: skip
+    return rows
+
+
+@house
+def figure(dataset: xr.Dataset) -> Figure:
+    """For every optimizer and duration: losses over rates of the planned network, and losses over the width."""
+    every, line = _every(dataset), _widest(dataset)
+    canvas, axes = sheet(2, len(every), height=3.4)
+    for k, (optimizer, steps, of) in enumerate(every):
+        left, right = axes[2 * k], axes[2 * k + 1]
+        found = of[PLANNED_TUNED]
+        for j, i in enumerate(line):
+            mean = found.losses[i].mean(axis=1)
+            alpha = 0.3 + 0.7 * (j + 1) / len(line)
+            left.plot(
+                found.x,
+                mean,
+                "o-",
+                ms=2.5,
+                color=COLORS[0],
+                alpha=alpha,
+                label=f"n = {int(dataset.width[i])}",
+            )
+        left.axvline(found.check.optima[0].place, color=COLORS[1], lw=0.8, ls="--")
+        left.set(
+            title=f"{optimizer}, {steps} steps: {PLANNED_TUNED}",
+            xlabel="log₂ of the rate at the base",
+        )
+        left.legend(fontsize=7)
+        widths = [int(dataset.width[i]) for i in line]
+        for name, color in zip(of, COLORS, strict=False):
+            best = np.array([of[name].retuned(i) for i in line])
+            there = np.array([of[name].carried(i) for i in line])
+            points(right, widths, best[:, 0], np.nan_to_num(best[:, 1]), color=color, label=name)
+            right.plot(widths, best[:, 0], color=color, lw=1.0)
+            right.plot(widths, there[:, 0], "o", mfc="none", ms=6, color=color)
+        right.set_xscale("log", base=2)
+        right.set_xticks(widths, [str(n) for n in widths])
+        right.set(title="loss: retuned (full), carried (open)", xlabel="width n")
+        right.legend(fontsize=7)
+    return canvas

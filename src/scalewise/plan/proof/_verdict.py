@@ -1,0 +1,116 @@
+"""What the optima of several sizes say, in one sentence; and what to do where they say nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scalewise.plan.proof._drift import Drift
+from scalewise.plan.proof._optimum import Optimum
+
+__all__ = ["Finding", "Outcome", "judge"]
+
+_MANY = 100  # seeds beyond which nobody is told to go on
+
+
+class Outcome(StrEnum):
+    """What became of the question whether the optimum transfers."""
+
+    TRANSFERS = "transfers"
+    DRIFTS = "drifts"
+    NOT_BRACKETED = "not bracketed"  # an optimum may lie outside the grid
+    TOO_POOR = "too poor"  # errors are too large to tell
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An outcome and the sentence that tells it."""
+
+    outcome: Outcome
+    sentence: str
+
+
+def judge(
+    name: str,
+    labels: Sequence[str],
+    x: Sequence[float],
+    optima: Sequence[Optimum],
+    drifts: Sequence[Drift],
+    cost: tuple[str, float, float],
+    tolerance: float,
+) -> Finding:
+    """Judge a grid.
+
+    Args:
+        name: Of the hyperparameter.
+        labels: Of the sizes.
+        x: Values of the grid, as powers of 2.
+        optima: One for each size.
+        drifts: One for each axis of size.
+        cost: Of the largest size its label, what the transferred value loses there, and the error of that.
+        tolerance: Octaves per octave that count as staying.
+    """
+    outside = [(label, o) for label, o in zip(labels, optima, strict=True) if o.edge]
+    if outside:
+        return Finding(Outcome.NOT_BRACKETED, _outside(name, outside, x))
+    seeds = len(optima[0].omitted)
+    told = " and ".join(_told(d) for d in drifts)
+    if seeds < 2:
+        return Finding(
+            Outcome.TOO_POOR,
+            f"One seed has no error: the optimum of {name} moves by {told}; take seeds=3 to know how surely.",
+        )
+    moving = [d for d in drifts if abs(d.slope) - d.error > tolerance]
+    if moving:
+        return Finding(
+            Outcome.DRIFTS,
+            f"{name} drifts: its optimum moves by {told}; {_costs(cost)}.",
+        )
+    unsure = [d for d in drifts if abs(d.slope) + d.error > tolerance]
+    if unsure:
+        return Finding(Outcome.TOO_POOR, _poor(name, told, unsure, seeds, tolerance))
+    return Finding(
+        Outcome.TRANSFERS, f"{name} transfers: its optimum moves by {told}; {_costs(cost)}."
+    )
+
+
+def _told(d: Drift) -> str:
+    sem = f" ± {d.sem:.2f}" if math.isfinite(d.sem) else ""
+    return f"{d.slope:+.2f}{sem} octaves per octave of {d.axis}"
+
+
+def _costs(cost: tuple[str, float, float]) -> str:
+    label, more, error = cost
+    return f"carried to {label} it costs {more:.3g} ± {error:.2g} in loss beside retuning"
+
+
+def _outside(name: str, outside: Sequence[tuple[str, Optimum]], x: Sequence[float]) -> str:
+    ends = {"left": (f"below 2^{x[0]:g}", "left"), "right": (f"above 2^{x[-1]:g}", "right")}
+    parts = []
+    for edge, (where, side) in ends.items():
+        mine = [label for label, o in outside if o.edge == edge]
+        if mine:
+            parts.append(
+                f"the optimum at {', '.join(mine)} may lie {where}, so extend it to the {side}"
+            )
+    return f"The grid of {name} does not bracket the optimum: {'; '.join(parts)}."
+
+
+def _poor(name: str, told: str, unsure: Sequence[Drift], seeds: int, tolerance: float) -> str:
+    """With how many seeds the largest error would be as small as what it is asked to tell apart."""
+    needed = 0.0
+    for d in unsure:
+        gap = abs(abs(d.slope) - tolerance)
+        needed = max(needed, seeds * (2 * d.sem / gap) ** 2 if gap else math.inf)
+    many = math.ceil(max(needed, seeds + 1)) if needed <= _MANY else 0
+    advice = (
+        f"about {many} seeds would tell"
+        if many
+        else "it is as good as at the tolerance, and more seeds tell little: take sizes farther apart"
+    )
+    return (
+        f"The statistics are too poor to tell whether {name} transfers: its optimum moves by {told}, and "
+        f"{tolerance:g} is the question; {advice}."
+    )

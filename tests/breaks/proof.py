@@ -1,0 +1,116 @@
+"""Breaks of constants, and of the proof that an optimum stays."""
+
+from breaks import row
+
+CONSTANTS, PROOF = "tests/plan/test_constants.py", "tests/plan/test_proof.py"
+TORCH = "tests/torch/test_proof.py"
+of_constants = row("plan/_constants.py", CONSTANTS)
+of_table = row("plan/_table.py", CONSTANTS)
+of_base = row("plan/_base.py", CONSTANTS)
+of_optimum = row("plan/proof/_optimum.py", PROOF)
+of_drift = row("plan/proof/_drift.py", PROOF)
+of_verdict = row("plan/proof/_verdict.py", PROOF)
+of_search = row("plan/proof/_search.py", PROOF)
+of_bench = row("plan/proof/_bench.py", PROOF)
+of_transfer = row(
+    "plan/proof/_transfer.py", f"{TORCH}::test_a_grid_that_is_killed_goes_on_in_another_process"
+)
+
+MUTANTS = (
+    of_constants(
+        "constants: the last key alone", "now[s] * factors.get(s, 1.0)", "factors.get(s, now[s])"
+    ),
+    of_constants(
+        "constants: added, not multiplied",
+        "mine.get(setting, 1.0) * factor",
+        "mine.get(setting, 1.0) + factor",
+    ),
+    of_constants("constants: biases too", "if t.kind is not Kind.BIAS]", "]"),
+    of_table(
+        "constants: of the rate on the decay",
+        "p.weight_decay * c.weight_decay",
+        "p.weight_decay * c.lr",
+    ),
+    of_table(
+        "constants: only away from the base",
+        "self.base != self.target or tensor.constants.std != 1",
+        "self.base != self.target",
+    ),
+    of_table("unit: the fan-in without its root", "* math.sqrt(self.terms)", "* self.terms"),
+    of_base(
+        "base: constants not seen in the warning",
+        "0 < t.unit * (1 + ERRORS",
+        "0 < t.unit / t.constants.std * (1 + ERRORS",
+    ),
+    row("plan/_spread.py", f"{TORCH}::test_constants_are_drawn_at_the_base_and_carried")(
+        "constants: lost in the noise of a sample",
+        "0.0 if tuned else math.hypot",
+        "math.hypot",
+    ),
+    of_optimum(
+        "optimum: vertex of the wrong sign",
+        "middle - slope / (2 * bend)",
+        "middle + slope / (2 * bend)",
+    ),
+    of_optimum("optimum: jackknife without its factor", "np.sqrt((m - 1) / m *", "np.sqrt(1 / m *"),
+    of_optimum(
+        "optimum: a run that diverged left out",
+        "np.where(bad, losses[~bad].max(), losses)",
+        "np.where(bad, losses[~bad].min(), losses)",
+    ),
+    of_optimum(
+        "optimum: an edge taken for a minimum", '"left" if k == 0 else', '"" if k == 0 else'
+    ),
+    of_optimum(
+        "optimum: what is lost counted from the lowest value",
+        "_value(x, m, window, best))",
+        "m.min())",
+    ),
+    of_drift(
+        "drift: natural logarithms",
+        "u = np.log2(np.asarray(sizes, float))",
+        "u = np.log(np.asarray(sizes, float))",
+    ),
+    of_drift(
+        "drift: errors of seeds without the widths", "math.sqrt(float(weights @ weights))", "1.0"
+    ),
+    of_drift("drift: scatter about the line forgotten", "max(by_seeds, about)", "by_seeds"),
+    of_verdict(
+        "verdict: errors forgotten",
+        "abs(d.slope) - d.error > tolerance",
+        "abs(d.slope) > tolerance",
+    ),
+    of_verdict(
+        "verdict: whatever is not seen to move stays",
+        "abs(d.slope) + d.error > tolerance",
+        "abs(d.slope) > tolerance",
+    ),
+    of_verdict(
+        "verdict: seeds without their square",
+        "seeds * (2 * d.sem / gap) ** 2",
+        "seeds * (2 * d.sem / gap)",
+    ),
+    of_verdict(
+        "verdict: left and right exchanged",
+        'f"below 2^{x[0]:g}", "left"',
+        'f"below 2^{x[0]:g}", "right"',
+    ),
+    of_search("search: the worst is kept", "k = int(means.argmin())", "k = int(means.argmax())"),
+    of_search(
+        "search: beyond the budget",
+        "self._rounds.cost(len(values)) > self._budget",
+        "0 > self._budget",
+    ),
+    of_search("search: ever larger weights", "b <= max(a, LARGEST)", "True"),
+    of_search(
+        "search: gains of means",
+        "return _mean(before - after)",
+        "return _mean(before - after.mean())",
+    ),
+    of_bench("bench: the last loss of a curve alone", "len(curve) // _TAIL)", "0)"),
+    of_transfer(
+        "transfer: plans that read other draws in every process",
+        "        with bench.undisturbed():\n            plans",
+        "        if True:\n            plans",
+    ),
+)

@@ -1,0 +1,298 @@
+"""Golden and property tests: optima, drifts, their errors, the verdict and the search, on losses that are known."""
+
+import math
+from contextlib import nullcontext
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from described_models import planned
+from scalewise import scaling
+from scalewise.plan import PlanError
+from scalewise.plan._constants import with_constants
+from scalewise.plan.proof import check_losses, find_optimum
+from scalewise.plan.proof._bench import loss_of
+from scalewise.plan.proof._check import Size
+from scalewise.plan.proof._drift import drift_of
+from scalewise.plan.proof._optimum import excess
+from scalewise.plan.proof._search import searched
+
+X = np.arange(-10.0, -2.0)
+VALUES = [2.0**v for v in X]
+SIZES = [Size(f"width={n}", {"width": float(n)}) for n in (32, 64, 128, 256)]
+
+
+def bowls(centres, *, seeds=4, noise=0.0, seed=0, bend=0.05):
+    """Parabolas of known minimum, a level for each seed, and noise: (size, value, seed)."""
+    rng = np.random.default_rng(seed)
+    levels = rng.normal(size=seeds)
+    clean = bend * (X[None, :] - np.asarray(centres)[:, None]) ** 2
+    return clean[..., None] + levels + noise * rng.normal(size=(len(centres), len(X), seeds))
+
+
+def test_the_minimum_of_a_parabola_is_found_wherever_it_lies_between_values() -> None:
+    for centre in (-8.9, -6.5, -5.0, -4.01):
+        (losses,) = bowls([centre])
+        found = find_optimum(X, losses)
+        # The levels of the seeds differ by a hundred times what the values differ by, and cancel.
+        assert found.place == pytest.approx(centre, abs=1e-9)
+        assert found.sem < 1e-9
+        more, sem = excess(X, losses, centre + 0.7)
+        assert more == pytest.approx(0.05 * 0.7**2, abs=1e-9)
+        assert sem < 1e-9
+
+
+def test_errors_are_the_scatter_of_repetitions() -> None:
+    """Of the optimum, of the drift, and of what a carried rate costs: three hundred grids of one law."""
+    centres = [-6.3, -6.4, -6.5, -6.6]
+    found, costs = [], []
+    for seed in range(300):
+        losses = bowls(centres, noise=0.01, seed=seed)
+        optima = [find_optimum(X, one) for one in losses]
+        found.append((optima, drift_of("width", [s.at["width"] for s in SIZES], optima)))
+        costs.append(excess(X, losses[0], -5.5))
+    places = np.array([o[0].place for o, _ in found])
+    assert places.mean() == pytest.approx(-6.3, abs=4 * places.std() / 300**0.5)
+    sems = np.sqrt(np.mean([o[0].sem ** 2 for o, _ in found]))
+    assert places.std() == pytest.approx(sems, rel=0.15)
+    slopes = np.array([d.slope for _, d in found])
+    assert slopes.mean() == pytest.approx(-0.1, abs=4 * slopes.std() / 300**0.5)
+    # The larger of two estimates is above the truth, not far.
+    sems = np.sqrt(np.mean([d.sem**2 for _, d in found]))
+    assert slopes.std() < sems < 1.6 * slopes.std()
+    outside = np.mean([abs(d.slope + 0.1) > d.error for _, d in found])
+    assert outside < 0.06
+    spread = np.std([c for c, _ in costs])
+    assert spread == pytest.approx(np.sqrt(np.mean([e**2 for _, e in costs])), rel=0.15)
+
+
+def test_a_line_that_does_not_fit_has_the_error_of_its_scatter() -> None:
+    optima = [find_optimum(X, one) for one in bowls([-6.0, -5.0, -6.0, -5.0])]
+    found = drift_of("width", [32.0, 64.0, 128.0, 256.0], optima)
+    places, u = np.array([-6.0, -5.0, -6.0, -5.0]), np.array([-1.5, -0.5, 0.5, 1.5])
+    rest = places - places.mean() - (u @ places / (u @ u)) * u
+    assert found.sem == pytest.approx(math.sqrt(rest @ rest / 2 / (u @ u)))
+
+
+def test_every_verdict() -> None:
+    def verdict(centres, **options):
+        return check_losses("lr", VALUES, SIZES, bowls(centres, **options))
+
+    stays = verdict([-6.3] * 4, noise=1e-4)
+    assert stays.ok
+    assert stays.verdict.startswith("lr transfers: its optimum moves by")
+    assert stays.best == pytest.approx(2**-6.3, rel=1e-2)
+    stays.assert_ok()
+    moves = verdict([-5, -5.6, -6.2, -6.8], noise=1e-4)
+    assert moves.outcome == "drifts"
+    assert (
+        "moves by -0.60 ± 0.00 octaves per octave of width; carried to width=256 it costs"
+        in moves.verdict
+    )
+    # What is lost is 0.05 of the square of three times 0.6 octaves.
+    assert moves.costs[3][0] == pytest.approx(0.05 * 1.8**2, rel=0.2)
+    with pytest.raises(AssertionError, match="lr drifts"):
+        moves.assert_ok()
+    low = verdict([-6, -7, -9, -11])
+    assert low.outcome == "not bracketed"
+    assert "at width=256 may lie below 2^-10, so extend it to the left" in low.verdict
+    high = verdict([-1, -2, -5, -6])
+    assert "at width=32, width=64 may lie above 2^-3, so extend it to the right" in high.verdict
+    noisy = verdict([-6.3] * 4, noise=0.02, seeds=3)
+    assert noisy.outcome == "too poor"
+    many = int(noisy.verdict.rpartition("about ")[2].split()[0])
+    assert many > 3
+    # As many seeds as were asked for do tell, in most of twenty grids.
+    told = [verdict([-6.3] * 4, noise=0.02, seeds=2 * many, seed=s).ok for s in range(20)]
+    assert np.mean(told) > 0.6
+    assert "One seed has no error" in verdict([-6.3] * 4, seeds=1).verdict
+    assert verdict([-6.3] * 4, seeds=1).outcome == "too poor"
+
+
+def test_runs_that_diverged_count_as_worse_and_are_told() -> None:
+    losses = bowls([-6.0] * 4, noise=1e-4)
+    losses[:, X > -5.5, :] = np.nan
+    losses[1, -1, 0] = np.inf
+    found = check_losses("lr", VALUES, SIZES, losses)
+    # Just below where it diverges, and the same at every size.
+    assert found.outcome in ("transfers", "too poor")
+    assert all(-7 < o.place < -5.5 and o.edge == "" for o in found.optima)
+    assert found.optima[0].diverged == 3 * 4
+    assert "12 of 32" in str(found)
+    losses[3] = np.nan
+    nowhere = check_losses("lr", VALUES, SIZES, losses)
+    assert "at width=256 may lie below 2^-10, so extend it to the left" in nowhere.verdict
+    # One seed of many that diverges pushes the optimum away, however good the others are there.
+    one = bowls([-6.0])[0]
+    one[X == -6.0, 0] = np.nan
+    assert abs(find_optimum(X, one).place + 6.0) > 0.2
+
+
+def test_two_axes_are_judged_each_by_itself() -> None:
+    sizes = [Size("a", {"width": 32.0, "depth": 2.0}), Size("b", {"width": 128.0, "depth": 2.0}),
+             Size("c", {"width": 32.0, "depth": 8.0})]  # fmt: skip
+    found = check_losses("lr", VALUES, sizes, bowls([-6.0, -6.0, -7.0], noise=1e-5))
+    assert {d.axis: round(d.slope, 2) for d in found.drifts} == {"width": 0.0, "depth": -0.5}
+    assert found.table.optimum.sel(size="c") == pytest.approx(-7, abs=0.01)
+    assert found.plot().axes[2].get_xlabel() == "depth"
+
+
+def test_what_a_training_may_return() -> None:
+    assert loss_of(np.float32(1.5)) == 1.5
+    assert loss_of([9.0] * 18 + [2.0, 4.0]) == 3.0
+    assert loss_of(np.array([5.0, 1.0])) == 1.0
+    assert math.isnan(loss_of([1.0, math.inf]))
+    for wrong in (None, "low", [], {"loss": 1}):
+        with pytest.raises(PlanError, match=r"`train` must return its loss, a number or a list"):
+            loss_of(wrong)
+
+
+class _Plan:
+    """A plan of nothing, with constants."""
+
+    class _Table:
+        base = MappingProxyType({"width": 32})
+        width_name, depth_name = "width", "depth"
+        tensors = ()
+
+        def __init__(self, constants):
+            self.constants = constants
+
+    def __init__(self, constants=None):
+        self.table = self._Table(constants or {})
+
+    def at(self, **_):
+        return _Plan(self.table.constants)
+
+    def with_constants(self, constants):
+        return _Plan(constants)
+
+
+class _Bench:
+    """Trains nothing: the loss is a bowl about a known best in every coordinate, on a level for each seed."""
+
+    def __init__(self, calls=None):
+        self.calls = calls
+
+    def model(self, plan, seed):
+        return plan.table.constants
+
+    def factory(self, plan):
+        return len
+
+    def undisturbed(self):
+        return nullcontext()
+
+
+def bowl(plan, model, seed, lr, weight_decay=1.0):
+    own = {
+        k: v for of, f in model.items() for k, v in {f"{of}.{s}": x for s, x in f.items()}.items()
+    }
+    away = [math.log2(lr) + 7, math.log2(own.get("hidden.std", 1.0)) - 3]
+    noise = 1e-3 * np.random.default_rng([seed, int(lr * 1e6)]).normal()
+    return 10 * seed + sum(a**2 for a in away) / 100 + weight_decay / 100 + noise
+
+
+def test_the_search_finds_what_is_best_and_keeps_its_books() -> None:
+    options = {
+        "start": {"lr": 2**-5, "weight_decay": 0.1},
+        "over": ["hidden.std", "lr", "weight_decay"],
+    }
+    found = searched(_Bench(), _Plan(), bowl, **options, budget=200, seeds=2)
+    assert found.finished
+    assert found.spent == sum(len(t.losses) for t in found.trials) <= 200
+    assert abs(math.log2(found.settings["lr"]) + 7) <= 0.5
+    assert abs(math.log2(found.constants["hidden"]["std"]) - 3) <= 0.5
+    assert found.settings["weight_decay"] == 0
+    kept = [t for t in found.trials if t.kept]
+    means = [np.mean(t.losses) for t in kept]
+    assert means == sorted(means, reverse=True)
+    assert found.loss[0] == means[-1] == min(np.mean(t.losses) for t in found.trials)
+    # Gains are told seed by seed: levels that differ by ten do not hide them.
+    assert all(t.gain_sem < 0.01 for t in found.trials[1:])
+    assert found.record.sizes["trial"] == len(found.trials)
+    assert "hidden.std" in str(found)
+    short = searched(_Bench(), _Plan(), bowl, **options, budget=20, seeds=2)
+    assert not short.finished
+    assert short.spent <= 20
+    assert short.trials == found.trials[: len(short.trials)]
+
+
+def test_what_the_search_refuses() -> None:
+    options = {"start": {"lr": 0.1}, "seeds": 2}
+    with pytest.raises(
+        PlanError, match=r"`budget` must be enough runs .* three times the 2 seeds; got 5"
+    ):
+        searched(_Bench(), _Plan(), bowl, **options, over=["lr"], budget=5)
+    with pytest.raises(PlanError, match=r"`over` names 'beta', which is neither an argument"):
+        searched(_Bench(), _Plan(), bowl, **options, over=["beta"], budget=50)
+    with pytest.raises(
+        PlanError, match=r"'weight_decay', which starts at 0 and is tuned by factors"
+    ):
+        searched(
+            _Bench(),
+            _Plan(),
+            bowl,
+            start={"lr": 1.0, "weight_decay": 0.0},
+            seeds=2,
+            over=["weight_decay"],
+            budget=50,
+        )
+
+
+def test_a_search_goes_on_where_it_was_killed(tmp_path) -> None:
+    class Killed(Exception):
+        pass
+
+    runs: list[int] = []
+
+    class Counting(_Bench):
+        def model(self, plan, seed):
+            runs.append(seed)
+            if len(runs) == 9:
+                raise KeyboardInterrupt
+            return super().model(plan, seed)
+
+    options = {
+        "start": {"lr": 2**-5},
+        "over": ["hidden.std", "lr"],
+        "seeds": 2,
+        "store": tmp_path / "s",
+    }
+    with pytest.raises(KeyboardInterrupt):
+        searched(Counting(), _Plan(), bowl, **options, budget=30)
+    before = len(runs)
+    whole = searched(Counting(), _Plan(), bowl, **options, budget=60)
+    assert len(runs) - before == whole.spent - (before - 1)
+    plain = searched(
+        _Bench(), _Plan(), bowl, start={"lr": 2**-5}, over=["hidden.std", "lr"], seeds=2, budget=60
+    )
+    assert plain.trials[1:] == whole.trials[1:]
+
+
+def test_the_search_does_not_draw_ever_larger_weights() -> None:
+    """Where the loss falls for as long as they grow, it stops at four of 1/sqrt(fan-in)."""
+
+    class Drawn(_Plan):
+        def __init__(self, table=None):
+            self.table = table or planned(scaling.mup(), target=8)
+
+        def at(self, **_):
+            return Drawn(self.table)
+
+        def with_constants(self, constants):
+            return Drawn(with_constants(self.table, constants))
+
+    class Bench(_Bench):
+        def model(self, plan, seed):
+            return plan.table.constants
+
+    def falls(plan, model, seed, lr):
+        return -math.log2(plan.table["net.2.weight"].constants.std) + seed
+
+    found = searched(
+        Bench(), Drawn(), falls, start={"lr": 0.1}, over=["hidden.std"], budget=60, seeds=2
+    )
+    unit = Drawn().table["net.2.weight"].unit * found.constants["hidden"]["std"]
+    assert 4 / 2**0.5 < unit <= 4
