@@ -56,6 +56,7 @@ def test_pages_are_there() -> None:
         "limits",
         "mlp",
         "sweeps",
+        "trainers",
         "training",
         "transformer",
     ]

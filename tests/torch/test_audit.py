@@ -141,7 +141,7 @@ def test_a_matrix_drawn_too_large_is_named() -> None:
     drawn = planned(lambda width: mlp(width, 4), sw.scaling.mup(), ADAM, drawn=("2.weight", 0.5))  # pyright: ignore
     found = audit(*drawn)
     assert found.starts[0].name == "2.weight"
-    assert re.search("`2.weight` is drawn n^0.(4|5). too large", found.sentence)
+    assert re.search(r"`2.weight` is drawn n\^0.(4|5). too large", found.sentence)
     assert not found.ok
 
 

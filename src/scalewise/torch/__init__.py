@@ -7,5 +7,16 @@ require("torch", for_="`scalewise.torch`", extra="torch")
 from scalewise.torch._audit import audit
 from scalewise.torch._plan import TorchPlan, load, plan
 from scalewise.torch._tangents import tangents
+from scalewise.torch._trainers import optimizer_for, overrides, trainer_optimizer, undecayed
 
-__all__ = ["TorchPlan", "audit", "load", "plan", "tangents"]
+__all__ = [
+    "TorchPlan",
+    "audit",
+    "load",
+    "optimizer_for",
+    "overrides",
+    "plan",
+    "tangents",
+    "trainer_optimizer",
+    "undecayed",
+]
