@@ -51,6 +51,7 @@ def same(said: str, printed: str) -> bool:
 
 def test_pages_are_there() -> None:
     assert [p.stem for p in PAGES] == [
+        "audit",
         "convnet",
         "jax",
         "limits",

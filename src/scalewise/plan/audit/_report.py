@@ -233,4 +233,4 @@ def _more(audit: Audit) -> list[str]:
 
 
 def _round(width: float) -> str:
-    return f"{float(f'{width:.2g}'):,.0f}"
+    return f"{float(f'{width:.2g}'):.0f}"
