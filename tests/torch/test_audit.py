@@ -13,6 +13,7 @@ from torch import nn
 
 import scalewise as sw
 from scalewise.plan import PlanError
+from scalewise.plan._measurement import Quantity
 from scalewise.plan.audit import Audit
 from torch_models import ConvNet, Transformer, batch, mlp
 
@@ -141,6 +142,8 @@ def test_a_matrix_drawn_too_large_is_named() -> None:
     drawn = planned(lambda width: mlp(width, 4), sw.scaling.mup(), ADAM, drawn=("2.weight", 0.5))  # pyright: ignore
     found = audit(*drawn)
     assert found.starts[0].name == "2.weight"
+    # Its step is as it should be, and small beside what it writes.
+    assert found["2.weight"].own_change.slope == pytest.approx(-0.5, abs=0.2)
     assert re.search(r"`2.weight` is drawn n\^0.(4|5). too large", found.sentence)
     assert not found.ok
 
@@ -257,10 +260,12 @@ def test_what_is_not_trained_is_told_and_small_gradients_meet_epsilon() -> None:
     found = audit(mlp, head_only, widths=SMALL, seeds=2)
     assert set(found.idle) == {"0.weight", "0.bias", "2.weight", "2.bias"}
     assert "Not trained" in str(found)
+    # Nothing below the readout moves, so it passes nothing on.
+    assert not found.measured.of("4.weight", Quantity.PASSED).any()
     assert found.epsilons == ()
     drowned = audit(mlp, (ADAM, {"lr": 1e-3, "eps": 1e-3}), widths=SMALL, seeds=2).epsilons
     gradient = found["0.weight"].gradient
-    size = found.measured.of("0.weight", found.breaks[0].quantity.__class__.GRADIENT)[-1].mean()
+    size = found.measured.of("0.weight", Quantity.GRADIENT)[-1].mean()
     wanted = 256 * (1e-3 / size) ** (1 / gradient.slope)
     (first,) = [e for e in drowned if e.tensor == "0.weight"] or [None]
     assert (first is None) == (wanted > 8 * 256)
