@@ -118,7 +118,8 @@ def audit(
         sizes = measured(run, seeds, progress, "audit")
     rates = [script.rates[w] for w in ascending]
     return audited(
-        table, sizes, rates, epsilon=script.epsilons, assumed=assumed, target=target,
+        table, sizes, rates, epsilon=script.epsilons, assumed=assumed,
+        target=None if target is None else float(target),
         tolerance=tolerance,
     )  # fmt: skip
 
