@@ -94,6 +94,8 @@ def test_every_size_by_hand(steps: int) -> None:
         ("2", Q.CHANGE): pytest.approx(rms(f1 - f0), rel=1e-12),
         ("2", Q.FEATURES): pytest.approx(rms(a0), rel=1e-12),
         ("2", Q.FEATURES_CHANGE): pytest.approx(rms(a1 - a0), rel=1e-12),
+        # The readout as it was, on what it is given after the steps.
+        ("2", Q.PASSED): pytest.approx(rms((a1 - a0) @ old[2].T), rel=1e-10),
     }
     ah = forward([(p + q) / 2 for p, q in zip(old, new, strict=True)])[1]
     assert sizes.nonlinearity == pytest.approx(rms(a1 - 2 * ah + a0) / rms(a1 - a0), rel=1e-10)

@@ -8,7 +8,7 @@ from typing import Any
 
 from scalewise.plan._errors import PlanError
 
-__all__ = ["Question", "Wording", "ask"]
+__all__ = ["Asked", "Question", "Wording", "ask"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,19 @@ class Wording:
     readouts: bool = False
 
 
+class Asked(PlanError):
+    """What cannot be decided without the user.
+
+    Args:
+        text: All questions, as sentences.
+        answers: By argument of `plan` what most models need.
+    """
+
+    def __init__(self, text: str, answers: Mapping[str, Any]) -> None:
+        super().__init__(text)
+        self.answers = answers
+
+
 def ask(questions: Sequence[Question]) -> None:
     """Refuse to go on without answers.
 
@@ -46,12 +59,12 @@ def ask(questions: Sequence[Question]) -> None:
         questions: All that must be known.
 
     Raises:
-        PlanError: With every question, if there are any.
+        Asked: With every question, if there are any.
     """
     if not questions:
         return
     if len(questions) == 1:
-        raise PlanError(questions[0].text)
+        raise Asked(questions[0].text, questions[0].answers)
     together: dict[str, Any] = {}
     for question in questions:
         for key, value in question.answers.items():
@@ -61,9 +74,10 @@ def ask(questions: Sequence[Question]) -> None:
                 together[key] = [*together.get(key, []), *value]
     listed = "\n".join(f"{i}. {q.text}" for i, q in enumerate(questions, 1))
     said = ", ".join(f"{k}={_written(v)}" for k, v in together.items())
-    raise PlanError(
+    raise Asked(
         f"The plan needs answers to {len(questions)} questions.\n{listed}\n"
-        f"Most models of this kind need {said}: check it against yours."
+        f"Most models of this kind need {said}: check it against yours.",
+        together,
     )
 
 

@@ -67,6 +67,7 @@ class Record:
         outputs: By module what it returns.
         inputs: By module that reads out what it is given.
         own: By tensor the change of its module's output that its own step makes, on these inputs.
+        kept: By module that reads out what it would return on these inputs with its earlier tensors.
         logits: By module the attention logits that its code makes.
         moved: By module and call the logits with the earlier tensors that made them, and with the present ones.
     """
@@ -74,6 +75,7 @@ class Record:
     outputs: dict[str, list[Any]] = field(default_factory=dict)
     inputs: dict[str, list[Any]] = field(default_factory=dict)
     own: dict[str, list[Any]] = field(default_factory=dict)
+    kept: dict[str, list[Any]] = field(default_factory=dict)
     logits: dict[str, list[Any]] = field(default_factory=dict)
     moved: dict[str, list[tuple[Logits, Logits]]] = field(default_factory=dict)
 
@@ -200,10 +202,11 @@ def _compare(network: Network, sizes: Sizes, before: Record, after: Record) -> N
     pairs = (
         (before.outputs, after.outputs, Quantity.OUTPUT, Quantity.CHANGE),
         (before.inputs, after.inputs, Quantity.FEATURES, Quantity.FEATURES_CHANGE),
+        (before.outputs, after.kept, None, Quantity.PASSED),
     )
     for one, two, size, change in pairs:
         for module, parts in one.items():
-            if parts:
+            if parts and size is not None:
                 sizes.module[module, size] = rms(parts)
             # A module that is given other rows than before, as an expert may be, has no change.
             later = two.get(module, [])

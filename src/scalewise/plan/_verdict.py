@@ -13,7 +13,7 @@ from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row
 from scalewise.scaling import Regime
 
-__all__ = ["GROWING", "Verdict", "judge"]
+__all__ = ["GROWING", "Verdict", "grows", "judge"]
 
 _SIZES = {
     Quantity.OUTPUT: "What `{module}` returns at initialisation",
@@ -88,7 +88,7 @@ def judge(
     read = [r for r in found if r.tensor in measured.readouts]
     features = _largest(_relative(measured, n) for n in measured.readouts)
     logits = _largest(r.fit for r in read if r.quantity is Quantity.CHANGE)
-    growing = [r for r in found if r.quantity in _SIZES and _grows(r.fit, tolerance)]
+    growing = [r for r in found if r.quantity in _SIZES and grows(r.fit, tolerance)]
     if growing:
         worst = sorted(growing, key=lambda r: -r.fit.slope)
         reasons = tuple(_grown(r, measured) for r in worst)
@@ -175,7 +175,8 @@ def _fades(fit: Fit, tolerance: float) -> bool:
     return fit.slope < -tolerance - fit.doubt and not fit.tends_to(0.0, tolerance)
 
 
-def _grows(fit: Fit, tolerance: float) -> bool:
+def grows(fit: Fit, tolerance: float) -> bool:
+    """Whether a size surely grows with the width."""
     if fit.status is Status.DIVERGED:
         return True
     return fit.slope > tolerance + fit.doubt and not fit.tends_to(0.0, tolerance)

@@ -20,11 +20,11 @@ from scalewise.plan._errors import PlanError
 from scalewise.plan._fits import check_design
 from scalewise.plan._measurement import Measurement
 from scalewise.plan._over_depths import seen_over_depths
-from scalewise.plan._run import Bench, prepared
+from scalewise.plan._run import Bench, Run, prepared
 from scalewise.plan._sizes import Sizes
 from scalewise.plan._table import Plan
 
-__all__ = ["Verified"]
+__all__ = ["Verified", "measured"]
 
 Widths = Annotated[Iterable[Count], Must("whole numbers in a list, such as [64, 128, 256]")]
 _PATIENCE = 2.0  # seconds of silence before a bar is worth its place
@@ -103,8 +103,8 @@ class Verified(ABC):
         check_design(np.asarray(ascending, dtype=float), seeds)
         bench, rest = self._bench(batch, loss, setup), (seeds, lr and float(lr), steps, progress)
         with bench.undisturbed():
-            measured = _over_widths(self, bench, ascending, depth, *rest)
-            found = check(self.table, measured, tolerance=tolerance)
+            sizes = _over_widths(self, bench, ascending, depth, *rest)
+            found = check(self.table, sizes, tolerance=tolerance)
             if not depths:
                 return found
             deep = _over_depths(self, bench, ascending[0], depths, tolerance, *rest)
@@ -117,9 +117,14 @@ def _over_widths(
 ) -> Measurement:  # fmt: skip
     plans = tuple(_at(plan, w, depth) for w in widths)
     run = prepared(bench, plans, widths, steps).with_rate(lr)
+    return measured(run, seeds, progress)
+
+
+def measured(run: Run, seeds: int, progress: bool, verb: str = "verify") -> Measurement:
+    """All networks of a run, with a bar on a terminal."""
     found: list[list[Sizes]] = []
-    with _bar(len(widths) * seeds, progress) as advance:
-        for i in range(len(widths)):
+    with _bar(len(run.widths) * seeds, progress, verb) as advance:
+        for i in range(len(run.widths)):
             found.append([])
             for seed in range(seeds):
                 found[i].append(run.measure(i, seed, linearity=seed == 0))
@@ -153,7 +158,7 @@ def _at(plan: Verified, width: int, depth: float | int | None) -> Verified:
 
 
 @contextmanager
-def _bar(total: int, wanted: bool) -> Iterator[Callable[[], None]]:
+def _bar(total: int, wanted: bool, verb: str = "verify") -> Iterator[Callable[[], None]]:
     """A bar on a terminal's standard error, once the run has lasted for some time."""
     if not (wanted and sys.stderr.isatty() and installed("rich")):
         yield lambda: None
@@ -161,7 +166,7 @@ def _bar(total: int, wanted: bool) -> Iterator[Callable[[], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    columns = ("verify", BarColumn(), MofNCompleteColumn(), "networks", TimeRemainingColumn())
+    columns = (verb, BarColumn(), MofNCompleteColumn(), "networks", TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task, begun = bar.add_task("", total=total), time.monotonic()
 

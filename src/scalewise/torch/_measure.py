@@ -240,9 +240,8 @@ class _Recorder:
         self.record = Record(
             {m: [] for m in places.order},
             {m: [] for m in places.reads},
-            {},
-            self._attention.start,
-            self._attention.moved,
+            logits=self._attention.start,
+            moved=self._attention.moved,
         )
         self._places, self._old, self._busy = places, old, False
 
@@ -291,10 +290,15 @@ class _Recorder:
             with torch.no_grad(), same_random_numbers():
                 return _first(functional_call(module, values, args, kwargs))
 
-        new = output({})
-        for tensor in self._places.tensors(name):
-            if new is not None and tensor in self._old:
-                was = output({self._places.local(tensor): self._old[tensor]})
+        new, places = output({}), self._places
+        mine = [t for t in places.tensors(name) if t in self._old]
+        if name in places.reads and mine:
+            kept = output({places.local(t): self._old[t] for t in mine})
+            if kept is not None:
+                self.record.kept.setdefault(name, []).append(kept)
+        for tensor in mine:
+            if new is not None:
+                was = output({places.local(tensor): self._old[tensor]})
                 assert was is not None
                 self.record.own.setdefault(tensor, []).append(new - was)
 

@@ -1,0 +1,94 @@
+"""Breaks of what `audit` fits, names and extrapolates, and of what is handed to trainers."""
+
+from breaks import row
+
+REAL = "tests/torch/test_audit.py"
+TRAINERS = "tests/torch/test_trainers.py"
+WRONG, NAMED = (
+    f"{REAL}::test_one_wrong_tensor_is_named",
+    f"{REAL}::test_every_parametrisation_is_named",
+)
+POWERS = f"{REAL}::test_exponents_are_those_of_the_script"
+WIDTH = f"{REAL}::test_the_width_at_which_it_blows_up"
+
+of_limits = row("plan/audit/_limits.py", WRONG)
+of_powers = row("plan/audit/_powers.py", POWERS)
+of_breaks = row("plan/audit/_breaks.py", WIDTH)
+of_script = row("torch/_audit.py", POWERS)
+of_trainers = row("torch/_trainers.py", f"{TRAINERS}::test_overrides_say_what_groups_do")
+
+MUTANTS = (
+    of_limits(
+        "audit bottleneck: what is passed on left out",
+        "        out.append(Limit(name, Bound.PASSED, passed))\n",
+        "",
+    ),
+    of_limits(
+        "audit wastes: an outlier taken for the measure",
+        "if t.own_change.slope <= usual[t.role] + APART]",
+        "]",
+    ),
+    of_limits(
+        "audit wastes: a readout that is slow forgotten",
+        "    out += [(t.name, lack(t, best)) for t in read if t.own_change.status is Status.FITTED]\n",
+        "",
+    ),
+    of_limits(
+        "audit wastes: the factor from the power",
+        "widening**power",
+        "widening*power",
+        POWERS,
+    ),
+    of_limits(
+        "audit fall: every power taken for one",
+        "return 0.0 if abs(top.slope) <= APART + top.error else top.slope",
+        "return top.slope",
+        POWERS,
+    ),
+    of_powers(
+        "audit own change: not beside the size of the output",
+        "not np.all(size > 0) else change / size",
+        "not np.all(size > 0) else change",
+        f"{REAL}::test_a_matrix_drawn_too_large_is_named",
+    ),
+    of_breaks(
+        "audit width: the factor of the rates forgotten",
+        "last / measured.lr)",
+        "last)",
+    ),
+    of_breaks(
+        "audit width: the wrong way",
+        "doublings = -math.log2(last)",
+        "doublings = math.log2(last)",
+    ),
+    row(
+        "torch/_measure.py",
+        f"{REAL}::test_what_is_not_trained_is_told_and_small_gradients_meet_epsilon",
+    )(
+        "audit passed on: with the present readout",
+        "output({places.local(t): self._old[t] for t in mine})",
+        "output({})",
+    ),
+    of_script(
+        "audit script: rates as they are",
+        'group["lr"] = rate * factor',
+        'group["lr"] = rate * 1e-4',
+        WIDTH,
+    ),
+    of_script(
+        "audit script: no rate remembered",
+        "            rates |= dict.fromkeys(mine, float(rate))\n",
+        "            rates |= dict.fromkeys(mine, 1.0)\n",
+        f"{REAL}::test_refusals",
+    ),
+    of_trainers(
+        "overrides: a least rate that is not scaled",
+        '{"min_lr": min_lr * f.lr}',
+        '{"min_lr": min_lr}',
+    ),
+    of_trainers(
+        "overrides: one pattern for what differs",
+        "out[name] = label if alike else name",
+        "out[name] = label",
+    ),
+)
