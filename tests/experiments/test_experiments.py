@@ -48,6 +48,8 @@ PROMISED = {
     "stable_strategies": ({"corner", "place", "start", "toward", "wrong", "beyond", "count"}, 2),
     "stability_band": ({"number", "dimension", "satisfied", "representative_q_sigma"}, 1),
     "cifar2_batches": ({"size", "relative_size", "kernel", "divergence", "accuracy", "loss"}, 8),
+    "learning_agreement": ({"excess", "rms", "entries", "effect", "left", "misfit"}, 2),
+    "design_on_digits": ({"predicted", "predicted_error", "measured", "measured_sem"}, 1),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }
 

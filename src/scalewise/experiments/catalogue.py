@@ -42,6 +42,8 @@ EXPERIMENTS = (
     "word2vec_analogies",
     "cifar2_limits",
     "cifar2_batches",
+    "learning_agreement",
+    "design_on_digits",
 )
 # Those whose Config has ``paper()`` besides, for hours.
 PAPER_SCALE = (
@@ -49,6 +51,8 @@ PAPER_SCALE = (
     "omniglot_maml",
     "word2vec_analogies",
     "cifar2_limits",
+    "learning_agreement",
+    "design_on_digits",
 )
 
 
