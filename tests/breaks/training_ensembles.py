@@ -16,6 +16,7 @@ of_control = row("training/ensembles/_ensembles.py", CONTROLS)
 of_conditioned = row("training/ensembles/_conditioned.py", LINEAR)
 of_estimates = row("training/ensembles/_estimates.py", LOOP)
 of_comparison = row("comparison/_trained.py", WIDTH)
+TWICE = "tests/agreement/test_trained_strangers.py::test_samples_that_are_there_twice_teach_twice"
 of_scalars = row(
     "training/_outcomes.py",
     "tests/training/test_compare_trained.py::test_every_algorithm_has_a_width_and_a_comparison",
@@ -89,6 +90,11 @@ MUTANTS = (
         "width: bias of the wrong order",
         "size = factors * epsilon * _largest(theory[own].values) / n",
         "size = factors * epsilon * _largest(theory[own].values)",
+    ),
+    row("training/width/_dense.py", TWICE)(
+        "NTK change: a test in place of a direction that is missing",
+        "back = np.zeros((len(frame.U) + tests, n + tests))",
+        "back = np.eye(len(frame.U) + tests, n + tests)",
     ),
     of_scalars(
         "comparison: what has no coefficient of 1/n",
