@@ -17,10 +17,9 @@ of_conditioned = row("training/ensembles/_conditioned.py", LINEAR)
 of_estimates = row("training/ensembles/_estimates.py", LOOP)
 of_comparison = row("comparison/_trained.py", WIDTH)
 TWICE = "tests/agreement/test_trained_strangers.py::test_samples_that_are_there_twice_teach_twice"
-of_scalars = row(
-    "training/_outcomes.py",
-    "tests/training/test_compare_trained.py::test_every_algorithm_has_a_width_and_a_comparison",
-)
+EVERY = "tests/training/test_compare_trained.py::test_every_algorithm_has_a_width_and_a_comparison"
+of_scalars = row("training/_outcomes.py", EVERY)
+of_choice = row("comparison/_trained.py", EVERY)
 
 MUTANTS = (
     of_training(
@@ -96,7 +95,7 @@ MUTANTS = (
         "back = np.zeros((len(frame.U) + tests, n + tests))",
         "back = np.eye(len(frame.U) + tests, n + tests)",
     ),
-    of_scalars(
+    of_choice(
         "comparison: what has no coefficient of 1/n",
         "return bool(there and (name in own or name in own.values()))",
         "return bool(there)",
