@@ -217,12 +217,14 @@ def rank_correlation(dataset: xr.Dataset) -> tuple[float, float]:
     r"""Kendall's $\tau$ between predicted and measured losses, and its error by leaving out each candidate."""
     known = dataset.isel(candidate=np.isfinite(dataset.measured.values))
     x, y = known.predicted.values, known.measured.values
-    whole = float(stats.kendalltau(x, y).statistic)
+    whole = _tau(x, y)
     count = len(x)
-    each = np.array(
-        [stats.kendalltau(np.delete(x, k), np.delete(y, k)).statistic for k in range(count)]
-    )
+    each = np.array([_tau(np.delete(x, k), np.delete(y, k)) for k in range(count)])
     return whole, float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum()))
+
+
+def _tau(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.asarray(stats.kendalltau(x, y))[0])
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:

@@ -98,7 +98,14 @@ class Config:
     @classmethod
     def small(cls) -> Config:
         """Few narrow networks: seconds."""
-        return cls(activations=("tanh",), depths=(2,), outputs=(1,), widths=(48, 96), networks=60)
+        return cls(
+            activations=("tanh",),
+            algorithms=("Newton", "Bayes"),
+            depths=(2,),
+            outputs=(1,),
+            widths=(48, 96),
+            networks=60,
+        )
 
     @classmethod
     def paper(cls) -> Config:
