@@ -12,9 +12,14 @@ WIDTH = "tests/training/test_compare_trained.py::test_a_width_adds_what_the_tabl
 of_training = row("training/ensembles/_training.py", LOOP)
 of_newton = row("training/ensembles/_newton.py", LOOP)
 of_reading = row("training/ensembles/_reading.py", CONTROLS)
+of_control = row("training/ensembles/_ensembles.py", CONTROLS)
 of_conditioned = row("training/ensembles/_conditioned.py", LINEAR)
 of_estimates = row("training/ensembles/_estimates.py", LOOP)
 of_comparison = row("comparison/_trained.py", WIDTH)
+TWICE = "tests/agreement/test_trained_strangers.py::test_samples_that_are_there_twice_teach_twice"
+EVERY = "tests/training/test_compare_trained.py::test_every_algorithm_has_a_width_and_a_comparison"
+of_scalars = row("training/_outcomes.py", EVERY)
+of_choice = row("comparison/_trained.py", EVERY)
 
 MUTANTS = (
     of_training(
@@ -39,6 +44,21 @@ MUTANTS = (
         "twice[:, None, :] - own",
         "twice[:, None, :]",
     ),
+    of_control(
+        "NTK control: away from the targets",
+        "e = self._wrong(start) - y\n",
+        "e = self._wrong(start) + y\n",
+    ),
+    of_control(
+        "NTK control: taken off and not put back",
+        'found["ntk_change"] = self._led(start)\n        return',
+        'found["ntk_change"] = 0 * self._led(start)\n        return',
+    ),
+    of_control(
+        "free control: noise of the targets forgotten",
+        "own = own + self.curriculum.noise_variance *",
+        "own = own + 0 * self.curriculum.noise_variance *",
+    ),
     of_conditioned(
         "last layer: nothing learned of the spread",
         "spread = G - np.einsum(",
@@ -55,14 +75,29 @@ MUTANTS = (
         "away[a] * away[b] + source.covariance_of_mean()",
         "away[a] * away[b]",
     ),
+    of_scalars(
+        "width: numbers over no dimension",
+        "spread = values.reshape((*lead,",
+        "spread = values.reshape((1, *lead,",
+    ),
     of_comparison(
         "width: coefficient undivided",
-        "value = value + theory[own].values / n",
-        "value = value + theory[own].values",
+        "np.asarray(value + theory[own].values / n)",
+        "np.asarray(value + theory[own].values)",
     ),
     of_comparison(
         "width: bias of the wrong order",
-        "size = epsilon * _largest(theory[own].values) / n",
-        "size = epsilon * _largest(theory[own].values)",
+        "size = factors * epsilon * _largest(theory[own].values) / n",
+        "size = factors * epsilon * _largest(theory[own].values)",
+    ),
+    row("training/width/_dense.py", TWICE)(
+        "NTK change: a test in place of a direction that is missing",
+        "back = np.zeros((len(frame.U) + tests, n + tests))",
+        "back = np.eye(len(frame.U) + tests, n + tests)",
+    ),
+    of_choice(
+        "comparison: what has no coefficient of 1/n",
+        "return bool(there and (name in own or name in own.values()))",
+        "return bool(there)",
     ),
 )

@@ -55,6 +55,8 @@ PROMISED = {
     "stability_band": ({"number", "dimension", "satisfied", "representative_q_sigma"}, 1),
     "cifar2_batches": ({"size", "relative_size", "kernel", "divergence", "accuracy", "loss"}, 8),
     "text_transfer": ({"loss", "batch_loss", "constants", "tuned_loss"}, 2),
+    "learning_agreement": ({"excess", "rms", "entries", "effect", "left", "misfit"}, 2),
+    "design_on_digits": ({"predicted", "predicted_error", "measured", "measured_sem"}, 1),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }
 

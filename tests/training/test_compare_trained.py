@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.training import GradientDescent, GradientFlow
+from scalewise.training import (
+    OUTCOMES,
+    Bayes,
+    GradientDescent,
+    GradientFlow,
+    LastLayer,
+    TwoStepNewton,
+)
 
 X = np.array(
     [[1.5, 0.3, -0.4], [-0.2, 1.6, 0.5], [0.4, -0.8, 1.4], [0.9, 1.0, 0.2], [-0.9, 0.5, 1.2]]
@@ -54,11 +61,37 @@ def test_a_width_adds_what_the_table_says(theory) -> None:
     }
     for name, value in pairs.items():
         assert np.allclose(finite[name], value, rtol=1e-12), name
-    for name in ("output_mean", "ntk_change"):
+    for name, factors in (("output_mean", 1), ("ntk_change", 3)):
         largest = np.abs(theory[f"{name}_nlo"].values).max()
-        assert np.allclose(finite[f"{name}_bias"], epsilon * largest / n)
+        assert np.allclose(finite[f"{name}_bias"], factors * epsilon * largest / n)
     assert np.allclose(finite.test_error_bias if "test_error" in finite else 0, 0)
     assert finite.output_covariance.dims == ("output", "output_1", "test", "test_1")
+
+
+def test_every_algorithm_has_a_width_and_a_comparison() -> None:
+    """With numbers over no dimension at all among them, as the log evidence is."""
+    wrong = []
+    for algorithm in (Bayes(0.3), LastLayer(), TwoStepNewton(), GradientFlow(2.0)):
+        predicted = sw.predict_training(NET, TASK, algorithm, observables="all")
+        finite = sw.at_width(predicted, 64)
+        for name, row in OUTCOMES.items():
+            if row.corrects and name in predicted and row.corrects in predicted:
+                change = finite[row.corrects] - predicted[row.corrects]
+                if row.corrects != "output_covariance" and not np.allclose(
+                    change, predicted[name] / 64
+                ):
+                    wrong.append((algorithm, name))
+        options = {"networks": 400, "seed": 4} if isinstance(algorithm, Bayes) else {"networks": 60}
+        outcome = sw.compare(predicted, sw.measure_training(NET, TASK, algorithm, **options))
+        wrong += [] if outcome.passed else [(algorithm, str(outcome))]
+        assert "train_loss" not in outcome.summary.observable.values  # has no coefficient of 1/n
+        if isinstance(algorithm, Bayes):
+            assert "log_evidence" in outcome.summary.observable.values
+            shifted = predicted.assign(log_evidence_nlo=predicted.log_evidence_nlo + 100)
+            assert float(
+                sw.at_width(shifted, 64).log_evidence - finite.log_evidence
+            ) == pytest.approx(100 / 64)
+    assert wrong == []
 
 
 def test_pairs_that_do_not_belong_together_are_refused(theory) -> None:

@@ -90,7 +90,8 @@ def compare(
         tolerance: Standard errors beyond the bias that are still agreement; positive. Raised where
             there are so many entries that chance alone would pass it: the limit is the larger of
             `tolerance` and the $z$ with $m\,\mathrm{erfc}(z/\sqrt2)=10^{-3}$ for $m$ entries.
-        observables: Names to compare; all that both results hold for ``None``.
+        observables: Names to compare; all that both results hold for ``None``, of trained networks all of them
+            whose coefficient of 1/n the theory has.
 
     Returns:
         The z-scores, worst first, and the verdict.
@@ -116,7 +117,7 @@ def compare(
         predicted = infinite(theory, ensemble)
     else:
         predicted = at_width(theory, ensemble.attrs["hidden_widths"])
-    scores = list(_score(predicted, ensemble, _common(predicted, ensemble, observables)))
+    scores = list(_score(predicted, ensemble, _common(theory, predicted, ensemble, observables)))
     count = sum(int((s.distinct & ~s.exact).sum()) for s in scores)
     limit = max(float(tolerance), _false_alarm_limit(count))
     table = tabulate(scores, limit)
@@ -159,7 +160,7 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
             layers,
             np.asarray(predicted[name].values, dtype=np.float64),
             numbers,
-            np.hypot(np.asarray(sem.values, dtype=np.float64), error_of(predicted, name)),
+            np.asarray(np.hypot(np.asarray(sem.values, float), error_of(predicted, name))),
             np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
             rounding * scale,
             np.broadcast_to(mask, numbers.shape),
@@ -181,12 +182,15 @@ def _false_alarm_limit(count: int) -> float:
 
 
 def _common(
-    predicted: xr.Dataset, ensemble: xr.Dataset, observables: Collection[str] | str | None
+    theory: xr.Dataset,
+    predicted: xr.Dataset,
+    ensemble: xr.Dataset,
+    observables: Collection[str] | str | None,
 ) -> list[str]:
     ours, theirs = _with(predicted, "bias"), _with(ensemble, "sem")
     both = [name for name in ours if name in theirs]
     if ensemble.attrs["kind"] == _trained.ENSEMBLE and observables is None:
-        both = [name for name in both if _trained.says_something(predicted, name)]
+        both = [name for name in both if _trained.says_something(theory, predicted, name)]
     if observables is None:
         if not both:
             raise ValueError(

@@ -147,7 +147,7 @@ class Scores:
     @property
     def exact(self) -> Bool[np.ndarray, "..."]:
         # A tenth: what fluctuates a little above rounding is compared by its standard error.
-        return self.sem <= 0.1 * self.floor
+        return np.asarray(self.sem <= 0.1 * self.floor)
 
     def z(self, limit: float, *, beyond_bias: bool) -> Float[np.ndarray, "..."]:
         difference = self.measured - self.predicted
@@ -156,7 +156,7 @@ class Scores:
         random = np.maximum(size - (self.bias if beyond_bias else 0.0), 0.0)
         failed = np.where(random > self.floor, limit * random / self.floor, 0.0)
         sem = np.where(self.exact, 1.0, self.sem)
-        return np.sign(difference) * np.where(self.exact, failed, random / sem)
+        return np.asarray(np.sign(difference) * np.where(self.exact, failed, random / sem))
 
 
 def tabulate(scores: Sequence[Scores], limit: float) -> xr.Dataset:
@@ -165,21 +165,20 @@ def tabulate(scores: Sequence[Scores], limit: float) -> xr.Dataset:
         key: [] for key in ("observable", "layer", "samples", *_NUMBERS, "exact")
     }
     for s in scores:
-        index = np.nonzero(s.distinct)
-        count = int(s.distinct.sum())
-        own = index if s.layers is None else index[1:]
-        samples = np.full((count, legs), -1)
-        samples[:, : len(own)] = np.array(own, dtype=int).reshape(len(own), count).T
+        places = np.argwhere(s.distinct)
+        own = places if s.layers is None else places[:, 1:]
+        samples = np.full((len(places), legs), -1)
+        samples[:, : own.shape[1]] = own
         z, excess = (s.z(limit, beyond_bias=flag) for flag in (False, True))
-        columns["observable"].append(np.full(count, s.name, dtype=object))
+        columns["observable"].append(np.full(len(places), s.name, dtype=object))
         columns["layer"].append(
-            np.zeros(count, dtype=int) if s.layers is None else s.layers[index[0]]
+            np.zeros(len(places), dtype=int) if s.layers is None else s.layers[places[:, 0]]
         )
         columns["samples"].append(samples)
-        columns["exact"].append(s.exact[index])
+        columns["exact"].append(s.exact[s.distinct])
         values = (s.predicted, s.measured, s.sem, s.bias, z, excess)
         for key, value in zip(_NUMBERS, values, strict=True):
-            columns[key].append(value[index])
+            columns[key].append(value[s.distinct])
     stacked = {key: np.concatenate(parts) for key, parts in columns.items()}
     order = np.lexsort((-np.abs(stacked["z"]), -np.abs(stacked["z_excess"])))
     return xr.Dataset(

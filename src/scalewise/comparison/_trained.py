@@ -32,6 +32,9 @@ __all__ = [
 THEORY, ENSEMBLE = "training theory", "training ensemble"
 _PARAMETER = "learning_parameter"
 _SAME_RATE = 1e-5
+# What begins at order 1/n, as the change of the NTK does, is a tensor times two responses to the error: each of the
+# three is off by the small parameter. Two steps of Newton are seen to need it.
+_FACTORS = 3
 
 
 def known(names: Collection[str] | str) -> list[str]:
@@ -58,12 +61,13 @@ def at_width(theory: xr.Dataset, hidden: Sequence[int]) -> xr.Dataset:
             error = np.broadcast_to(_error_spread_out(theory, name), value.shape)
             size = epsilon * _largest(value)
         if own:
-            value = value + theory[own].values / n
+            value = np.asarray(value + theory[own].values / n)
             error, dims = (
-                np.hypot(error, error_of(theory, own) / n),
+                np.asarray(np.hypot(error, error_of(theory, own) / n)),
                 tuple(map(str, theory[own].dims)),
             )
-            size = epsilon * _largest(theory[own].values) / n
+            factors = 1 if name in OUTCOMES else _FACTORS
+            size = factors * epsilon * _largest(theory[own].values) / n
         found |= _with_companions(theory, own or name, name, dims, value, error, size)
     found["expansion_parameter"] = _parameter(epsilon)
     attrs = {**theory.attrs, "kind": "training theory at width", "hidden_widths": list(hidden)}
@@ -93,7 +97,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
             found |= _with_companions(theory, name, name, dims, value, error, intercept * unit)
         if correction and correction not in found:
             data = theory[correction]
-            size = most * (slope if name in OUTCOMES else intercept)
+            size = most * (slope if name in OUTCOMES else _FACTORS * intercept)
             found |= _with_companions(
                 theory,
                 correction,
@@ -113,9 +117,15 @@ def doubtful(predicted: xr.Dataset) -> bool:
     return not float(predicted["expansion_parameter"]) <= LARGE
 
 
-def says_something(predicted: xr.Dataset, name: str) -> bool:
-    """Whether it is known how large a number is; the loss that training brings to 0 has no size to neglect."""
-    return bool(predicted[name].values.any() or predicted[f"{name}_bias"].values.any())
+def says_something(theory: xr.Dataset, predicted: xr.Dataset, name: str) -> bool:
+    """Whether a width is known to change a number, and how large it is.
+
+    Of what has no coefficient of 1/n, as the loss on training samples before the end, the first neglected order is
+    that of 1/n, and nobody knows its size; the loss that training brings to 0 has none.
+    """
+    own = {base: row for base, row in _corrections(theory).items() if row}
+    there = predicted[name].values.any() or predicted[f"{name}_bias"].values.any()
+    return bool(there and (name in own or name in own.values()))
 
 
 def distinct(dims: Sequence[str], shape: Sequence[int]) -> Bool[np.ndarray, "..."]:

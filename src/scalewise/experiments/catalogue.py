@@ -49,6 +49,8 @@ EXPERIMENTS = (
     "cifar2_limits",
     "cifar2_batches",
     "text_transfer",
+    "learning_agreement",
+    "design_on_digits",
 )
 # Those whose Config has ``paper()`` besides, for hours.
 PAPER_SCALE = (
@@ -57,6 +59,8 @@ PAPER_SCALE = (
     "word2vec_analogies",
     "cifar2_limits",
     "text_transfer",
+    "learning_agreement",
+    "design_on_digits",
 )
 
 

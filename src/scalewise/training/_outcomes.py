@@ -61,8 +61,8 @@ class Outcome(Quantity):
         more = len(self.at_width) - len(self.over) if self.at_width else 0
         each = np.eye(outputs) if more == 2 else np.ones((outputs,) * more)
         lead, own = values.shape[: values.ndim - len(self.over)], len(self.over)
-        spread = values.reshape(*lead, *(1,) * more, *values.shape[values.ndim - own :])
-        return spread * each.reshape(*each.shape, *(1,) * own)
+        spread = values.reshape((*lead, *(1,) * more, *values.shape[values.ndim - own :]))
+        return np.asarray(spread * each.reshape(each.shape + (1,) * own))
 
     def obstacle(self, asked: Asked) -> str:
         """Why a call cannot have it, a clause."""

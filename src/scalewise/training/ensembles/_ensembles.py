@@ -2,8 +2,9 @@ r"""The ensembles that are drawn at one set of widths: pilots, trained networks,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +25,7 @@ from scalewise.training.ensembles._start import (
     moved_along,
     ntks,
     outputs_of,
+    pulled,
     rates_of,
 )
 from scalewise.training.ensembles._ways import Curriculum, plan, response
@@ -103,16 +105,15 @@ def trained_ensembles(
     R = _mean_response(curriculum, known, count)
     reading = Reading(task, R, (R @ task.targets).T)
     group = _Group(net, task, algorithm, curriculum, reading, control, dtype, changes)
-    parts = [*reading.names, "spread"]
+    parts = [*reading.names, "spread", *["ntk_change"][: int(changes)]]
     samples = len(task.all_inputs)
     joint = samples * net.output_dim
-    size = 7 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2
+    size = 8 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2
     most = TOGETHER if on_host() else LARGEST_BATCH
-    sums: dict[str, Kind] = dict.fromkeys([*parts, *["ntk_change"][: int(changes)]], MeanSums)
+    sums: dict[str, Kind] = dict.fromkeys(parts, MeanSums)
     name = f"trained-{'-'.join(map(str, net.hidden_widths))}"
     found = [(Ensemble(name, group.trained, sums, _stream(net, 1), size, most), 1)]
     if control == "linear":
-        sums = dict.fromkeys(parts, MeanSums)
         name = f"un{name}"
         found.append((Ensemble(name, group.untrained, sums, _stream(net, 2), size), MORE))
     return reading, found
@@ -149,17 +150,15 @@ class _Group:
         found = self.reading.of(outputs_of(self.net, after, x) + start.offset)
         if self.control == "linear":
             known = self.reading.of(self._linear(start)[0])
+            known |= {"ntk_change": self._led(start)} if self.changes else {}
         elif self.control == "free":
             zeta, spread = self._free(start)
             known = self.reading.free(zeta, zeta, spread)
         else:
             known = {}
-        found = {name: a - known[name] if name in known else a for name, a in found.items()}
         if self.changes:
-            assert start.ntk is not None
-            change = ntks(self.net, after, x) - start.ntk
-            found["ntk_change"] = change.reshape(len(change), -1)
-        return _with_spread(found)
+            found["ntk_change"] = self._changed(start, after)
+        return _with_spread({name: a - known.get(name, 0.0) for name, a in found.items()})
 
     def untrained(self, keys: np.ndarray) -> dict[str, np.ndarray]:
         """What the linear control says of networks that nobody trains, less what the free one knows."""
@@ -168,6 +167,8 @@ class _Group:
         zeta, spread = self._free(start)
         found = self.reading.of(linear)
         known = self.reading.free(linear - mean, zeta, spread, mean)
+        if self.changes:
+            found["ntk_change"] = self._led(start)
         return _with_spread({name: a - known.get(name, 0.0) for name, a in found.items()})
 
     def _started(self, keys: np.ndarray, *, ntk: bool) -> Start:
@@ -193,14 +194,40 @@ class _Group:
 
     def _linear(self, start: Start) -> tuple[np.ndarray, np.ndarray]:
         """The outputs of the network with its NTK fixed, and what is left of them without its initial outputs."""
-        y, shape = self.task.targets.T, start.outputs.shape
         assert start.ntk is not None
-        train = (np.arange(shape[1])[:, None] * shape[2] + np.arange(y.shape[1])).ravel()
-        respond = response(self.curriculum, start.ntk, train)
-        each = np.broadcast_to(y.ravel(), (shape[0], y.size))
-        mean = respond(each).reshape(shape)
-        random = start.outputs - respond(self._wrong(start).reshape(shape[0], -1)).reshape(shape)
-        return mean + random, mean
+        train, respond = self._taught(start), self._response(start)
+        shape, across = start.outputs.shape, start.ntk[:, :, train]
+
+        def answer(v: np.ndarray) -> np.ndarray:
+            return np.einsum("kxj,kj->kx", across, respond(v)).reshape(shape)
+
+        y = self.task.targets.T.ravel()
+        mean = answer(np.broadcast_to(y, (shape[0], y.size)))
+        return mean + start.outputs - answer(self._wrong(start).reshape(shape[0], -1)), mean
+
+    def _led(self, start: Start) -> np.ndarray:
+        """How the NTK changes if parameters go where it would lead them if it stayed as it is."""
+        assert start.ntk is not None
+        y, x = self.task.targets.T, self.task.inputs.astype(self.dtype)
+        e = self._wrong(start) - y
+        v = self._response(start)(e.reshape(len(e), -1)).reshape(e.shape)
+        return self._changed(start, start.parameters + pulled(self.net, start.parameters, v, x))
+
+    def _changed(self, start: Start, after: Any) -> np.ndarray:
+        """The NTK with other parameters, less what it was, (network, entry)."""
+        assert start.ntk is not None
+        change = ntks(self.net, after, self.task.all_inputs.astype(self.dtype)) - start.ntk
+        return change.reshape(len(change), -1)
+
+    def _response(self, start: Start) -> Callable[[np.ndarray], np.ndarray]:
+        assert start.ntk is not None
+        train = self._taught(start)
+        return response(self.curriculum, start.ntk[:, train[:, None], train])
+
+    def _taught(self, start: Start) -> np.ndarray:
+        """Joint indices of the training samples."""
+        _, outputs, samples = start.outputs.shape
+        return (np.arange(outputs)[:, None] * samples + np.arange(len(self.task.inputs))).ravel()
 
     def _free(self, start: Start) -> tuple[np.ndarray, np.ndarray]:
         """ζ with its covariance given the hidden layers."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.ensembles._start import forward, ntks, unpacked
+from scalewise.training.ensembles._start import forward, ntks, pulled, unpacked
 from scalewise.training.ensembles._training import Lesson, Shape
 
 __all__ = ["Newton"]
@@ -56,20 +56,11 @@ class Newton:
                     f"{lesson.dtype} for some. Use dtype='float64', wider networks or fewer samples."
                 )
             inside = np.einsum("kjd,kj->kd", U, e.transpose(0, 2, 1).reshape(len(e), -1)) / h
-            pull = np.einsum("kjd,kd->kj", U, inside).reshape(goals.shape).transpose(0, 2, 1)
-            start = _moved(lesson.shape, start, pull.astype(lesson.dtype), lesson.x, lesson.rates)
+            v = np.einsum("kjd,kd->kj", U, inside).reshape(goals.shape)
+            start = start + pulled(lesson.net, start, v, lesson.x)
         return start
 
 
 @partial(jax.jit, static_argnames="shape")
 def _errors(shape: Shape, start: Any, y: Any, x: Any) -> Any:
     return jax.vmap(lambda p: forward(unpacked(p, shape.widths), x, shape.sigma)[0])(start) - y
-
-
-@partial(jax.jit, static_argnames="shape")
-def _moved(shape: Shape, start: Any, pull: Any, x: Any, rates: Any) -> Any:
-    def one(p: Any, v: Any) -> Any:
-        _, back = jax.vjp(lambda q: forward(unpacked(q, shape.widths), x, shape.sigma)[0], p)
-        return p - rates * back(v)[0]
-
-    return jax.vmap(one)(start, pull)

@@ -28,6 +28,7 @@ __all__ = [
     "moved_along",
     "ntks",
     "outputs_of",
+    "pulled",
     "rates_of",
     "unpacked",
 ]
@@ -138,6 +139,24 @@ def _along(parameters: Any, steps: Any, x: Any, *, widths: tuple[int, ...], sigm
         return jax.jvp(lambda q: forward(unpacked(q, widths), x, sigma)[0], (p,), (step,))[1]
 
     return jax.vmap(one)(parameters, steps)
+
+
+def pulled(
+    net: MLP, parameters: Any, v: Float[np.ndarray, "network output sample"], x: np.ndarray
+) -> Any:
+    r"""$-\lambda J^Tv$ of each network, (network, parameter): a step that moves its outputs by $-\widehat Hv$."""
+    rates, turned = rates_of(net, str(x.dtype)), v.transpose(0, 2, 1).astype(x.dtype)
+    return _pulled(parameters, turned, x, rates, widths=net.widths, sigma=traced(net.activation))
+
+
+@partial(jax.jit, static_argnames=("widths", "sigma"))
+def _pulled(
+    parameters: Any, v: Any, x: Any, rates: Any, *, widths: tuple[int, ...], sigma: Sigma
+) -> Any:
+    def one(p: Any, t: Any) -> Any:
+        return -rates * jax.vjp(lambda q: forward(unpacked(q, widths), x, sigma)[0], p)[1](t)[0]
+
+    return jax.vmap(one)(parameters, v)
 
 
 def _turned(z: Any) -> Outputs:

@@ -27,7 +27,7 @@ __all__ = ["Curriculum", "plan", "response"]
 
 PATIENCE = 20  # times the steps that the mean NTK needs
 MOST_STEPS = 1_000_000
-Joint = Float[np.ndarray, "network joint joint"]
+Joint = Float[np.ndarray, "network taught taught"]
 
 
 @dataclass(frozen=True)
@@ -123,19 +123,17 @@ def _enough(pace: float, dtype: str, to_the_end: bool) -> int:
 
 
 def response(
-    curriculum: Curriculum, ntk: Joint, train: np.ndarray
-) -> Callable[[Float[np.ndarray, "network taught"]], Float[np.ndarray, "network joint"]]:
-    r"""$v\mapsto\widehat H_{\cdot\mathcal A}\,g(\widehat H_{\mathcal{AA}})\,v$ of each network.
+    curriculum: Curriculum, own: Joint
+) -> Callable[[Float[np.ndarray, "network taught"]], Float[np.ndarray, "network taught"]]:
+    r"""$v\mapsto g(\widehat H_{\mathcal{AA}})\,v$ of each network.
 
     Args:
         curriculum: What gives $g$.
-        ntk: $\widehat H$ of each network.
-        train: Joint indices of the training samples.
+        own: $\widehat H$ of each network on the training samples.
 
     Raises:
         ValueError: If an NTK is singular and training has no end without it.
     """
-    own = ntk[:, train[:, None], train]
     h, U = np.linalg.eigh((own + own.transpose(0, 2, 1)) / 2)
     gain = curriculum.gain(np.maximum(h, 0.0).ravel()).reshape(h.shape)
     if not np.isfinite(gain).all():
@@ -143,10 +141,4 @@ def response(
             "`control` must be 'free' or None here: the NTK of a network is singular, and 'linear' needs its "
             "inverse."
         )
-    across = ntk[:, :, train]
-
-    def respond(v: np.ndarray) -> np.ndarray:
-        inside = np.einsum("kjd,kj->kd", U, v) * gain
-        return np.einsum("kxj,kjd,kd->kx", across, U, inside, optimize=True)
-
-    return respond
+    return lambda v: np.einsum("kij,kj->ki", U, np.einsum("kji,kj->ki", U, v) * gain)

@@ -220,7 +220,7 @@ def _of_ntk(moments: Moments, setting: _Setting) -> Arrays:
     """The change of the NTK on samples, and along the targets."""
     frame, y, change = moments.frame, moments.y, moments.ntk_change()
     n, tests = frame.count, len(frame.T)
-    back = np.eye(len(frame.U) + tests, n + tests)
+    back = np.zeros((len(frame.U) + tests, n + tests))
     back[: len(frame.U), :n] = frame.U
     back[len(frame.U) :, n:] = np.eye(tests)
     own = setting.trained.h[setting.trained.h > 0]
