@@ -45,7 +45,7 @@ def task(seed: int, train: int, tests: int, outputs: int = 1) -> sw.Task:
     return sw.Task(x[:train], y[:train], test_inputs=x[train:], test_targets=y[train:])
 
 
-FINE = Accuracy(1e-7, 1e-6, 1e-4)
+FINE = Accuracy(1e-6, 1e-5, 1e-3)
 
 
 def stack_of(net: sw.MLP, x: np.ndarray, accuracy: Accuracy = FINE) -> list[Site]:
@@ -77,7 +77,7 @@ def test_every_tensor_on_a_tile_is_that_of_predict(depth: int, activation: str) 
     for letter, name in (("G1", "metric_nlo"), ("H1", "ntk_nlo")):
         want, every = known[name].values[0], np.arange(3)
         found = Tensors(stack, Tile((every, every, one, one))).last(letter, 0, 1)
-        error = known[f"{name}_error"].values[0].max() + 1e-5 * np.abs(want).max()
+        error = known[f"{name}_error"].values[0].max() + 5e-5 * np.abs(want).max()
         if not np.abs(found - want).max() <= 4 * error:
             failures.append((letter, found, want))
     assert not failures
@@ -110,11 +110,11 @@ def test_expectations_of_sines_have_a_closed_form(biases: float) -> None:
     net = sw.MLP(2, 8, "sin", input_dim=3, output_dim=1, **(SCALES | {"C_b": biases}))
     (site,) = stack_of(net, awkward())
     every, failures = np.arange(8), []
-    kinds = ((every, every.copy(), *(every[:5],) * 2), (every[:1], *(every[1:],) * 3))
+    kinds = ((every[::7], every, *(every[[0, 2, 4]],) * 2), (every[1:2], *(every[2:6],) * 3))
     for rows in kinds:
         tile = Tile(rows)
         for family in FAMILIES:
-            for orders in set(itertools.permutations(family)):
+            for orders in sorted(set(itertools.permutations(family)))[::3]:
                 for labels in (
                     (0, 1, 2, 3),
                     (0, 1, 1, 2),
@@ -130,9 +130,29 @@ def test_expectations_of_sines_have_a_closed_form(biases: float) -> None:
                     ):
                         samples = [(int(rows[x][entry[x]]), p) for x, p in vertices]
                         gap = abs(found[entry] - closed_form(site, samples))
-                        if not gap < 1e-5:
+                        if not gap < 1e-4:
                             failures.append((labels, orders, samples, gap))
     assert not failures, failures[:5]
+
+
+def test_the_series_is_exact_where_two_samples_are_one() -> None:
+    """However few terms are summed."""
+    net = network(2, "sin")
+    (site,) = stack_of(net, awkward(), Accuracy(1e-6, 1e-5, 0.9))
+    assert site.given.rule.terms < 5
+    one, few, failures = np.array([7]), np.array([6, 3, 7, 5]), []
+    tile = Tile((one, few[:2], few, few.copy()))
+    alike = Tile((one, few[:2], few, few))
+    for orders in ((1, 1, 1, 1), (2, 0, 1, 1), (0, 1, 2, 1), (1, 1, 1, 3)):
+        found, series = (some.four(site, *enumerate(orders)) for some in (alike, tile))
+        for b, c in itertools.product(range(2), range(4)):
+            samples = [(7, orders[0]), (int(few[b]), orders[1])]
+            samples += [(int(few[c]), p) for p in orders[2:]]
+            want = closed_form(site, samples)
+            if not abs(found[0, b, c, c] - want) < 1e-4:
+                failures.append((orders, samples, found[0, b, c, c], want))
+        assert not np.allclose(found, series, atol=1e-4)
+    assert not failures
 
 
 @pytest.mark.parametrize("activation", ["tanh", "gelu"])
@@ -146,7 +166,7 @@ def test_expectations_are_those_of_brute_force(activation: str) -> None:
     tile = Tile((every, every.copy(), every[2:], every[3:]))
     for orders in FAMILIES:
         found = tile.four(site, *enumerate(orders))
-        for entry in ((7, 6, 5, 2), (0, 2, 5, 4), (6, 7, 4, 3)):
+        for entry in ((7, 6, 5, 2), (0, 2, 5, 4), (6, 7, 3, 0)):
             at = [int(tile.rows[x][entry[x]]) for x in range(4)]
             h, U = np.linalg.eigh(site.K[np.ix_(at, at)])
             z = (U * np.sqrt(np.maximum(h, 0))) @ nodes
@@ -210,11 +230,11 @@ def test_many_close_samples_are_as_exact_as_is_said(monkeypatch: pytest.MonkeyPa
     """Inverse kernels magnify what expectations have wrong, by the more the closer samples are."""
     rng = np.random.default_rng(0)
     x, y = (
-        rng.standard_normal(12) + 0.6 * rng.standard_normal((13, 12)),
-        rng.standard_normal((9, 1)),
+        rng.standard_normal(12) + 0.6 * rng.standard_normal((8, 12)),
+        rng.standard_normal((6, 1)),
     )
     net = sw.MLP(3, 64, "sin", input_dim=12, output_dim=1, **SCALES)
-    asked = Asked(net, sw.Task(x[:9], y, test_inputs=x[9:]), GradientDescent())
+    asked = Asked(net, sw.Task(x[:6], y, test_inputs=x[6:]), GradientDescent())
     names = [
         "output_covariance_nlo",
         "output_mean_nlo_by_part",
@@ -343,7 +363,7 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         asked.append(accuracy)
         return {
             "one": np.full(4, 1 + 100 * accuracy.nodes),
-            "two": 1 + np.array([0, 0, 0, 30 * accuracy.nodes]),
+            "two": 1 + np.array([0, 0, 0, 5 * accuracy.nodes]),
         }
 
     values, errors = _refined.refined(found)
@@ -351,7 +371,7 @@ def test_accuracies_are_taken_until_little_moves() -> None:
     np.testing.assert_allclose(values["one"], 1 + 1e-3)
     np.testing.assert_allclose(errors["one"], 9e-3 * np.sqrt(2), rtol=1e-2)
     # None is small because nothing moves there.
-    np.testing.assert_allclose(errors["two"][:3], 30 * 9e-5 / 2, rtol=1e-2)
+    np.testing.assert_allclose(errors["two"][:3], 5 * 9e-5 / 2, rtol=1e-2)
 
 
 def test_blocks_hold_every_sample_once() -> None:

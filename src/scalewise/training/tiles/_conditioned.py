@@ -34,7 +34,7 @@ _TERMS = (3, 24)  # of the series, at least and at most
 _FAR = 9.0  # standard deviations beyond which nothing is
 _CLOSE = 1e-7  # of s or t: two inputs that are one
 _DERIVATIVES = 3  # of an activation, at most
-_KNOWN = 1e-3  # what is left of a sample that others know
+_KNOWN = 1e-3  # standard deviations that are left of a sample that others know
 _SEEN = 24  # samples of which residual variances are looked at
 
 
@@ -157,7 +157,7 @@ class Conditioned:
         rule = self.rule
         one, two, rest = self.along(a, b, c)
         u1, u2 = rule.u[:, :, None]
-        known = rest * self.sd[c] < _KNOWN
+        known = (rest < _KNOWN) | (self.sd[c] == 0)
         by = np.where(known, np.inf, rest * self.sd[c])
         found = [np.empty((len(a), terms, u1.size, len(c))) for _ in range(_DERIVATIVES + 1)]
         project = rule.project[: terms + _DERIVATIVES]
@@ -193,7 +193,7 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     """
     alike, apart = np.sqrt((1 + rho.max()) / 2), np.sqrt((1 - rho.min()) / 2)
     steps = _step(sigma, sd * alike, accuracy.nodes), _step(sigma, sd * apart, accuracy.across)
-    radius = np.sqrt(-2 * np.log(accuracy.nodes))
+    radius = _radius(sigma, sd * alike, accuracy.nodes)
     lines = [np.arange(-np.floor(radius / h), np.floor(radius / h) + 1) for h in steps]
     places = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)
     if sigma.parity:  # four factors have as many odd ones as not: half of the nodes tell all
@@ -207,9 +207,13 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     terms = _terms(sigma, sd * _residual(rho), accuracy.series)
     most = terms + _DERIVATIVES
     g, gw = _gauss(2 * terms + 8)
-    size = np.cumprod([1.0, *np.sqrt(np.arange(1, most))])  # so that no factorials are left
+    size = np.sqrt(_factorials(most))
     project = hermite_e.hermevander(g, most - 1).T * gw / size[:, None]
     return Rule(u, w / w.sum(), g, project, terms)
+
+
+def _factorials(count: int) -> Float[np.ndarray, " term"]:
+    return np.cumprod(np.maximum(np.arange(count), 1.0))
 
 
 def _falling(terms: int, p: int) -> Float[np.ndarray, " term"]:
@@ -229,6 +233,17 @@ def _step(sigma: Activation, scale: float, accuracy: float) -> float:
         else:
             return float(step)
     return float(_STEPS[-1])
+
+
+def _radius(sigma: Activation, scale: float, accuracy: float) -> float:
+    """Within which four factors that are one input are found."""
+    r = np.linspace(0.0, _FAR, 541)
+    within = 0.0
+    for orders in _PRODUCTS:
+        size = sum(np.abs(product(sigma, orders, sign * scale * r)) for sign in (1, -1))
+        beyond = np.cumsum((r * np.exp(-(r**2) / 2) * size)[::-1])[::-1]
+        within = max(within, float(r[np.argmax(beyond <= accuracy * beyond[0])]))
+    return within
 
 
 def _on_line(sigma: Activation, orders: Orders, scale: float, step: float) -> tuple[float, float]:
@@ -257,7 +272,7 @@ def _terms(sigma: Activation, scale: float, accuracy: float) -> int:
     least, most = _TERMS
     g, w = _gauss(3 * most)
     He = hermite_e.hermevander(g, most - 1)
-    norms = np.cumprod([1.0, *np.arange(1, most)])
+    norms = _factorials(most)
     needed = least
     for p in (0, 1, 2):
         values = product(sigma, (p,), scale * g)

@@ -21,7 +21,9 @@ ACCURACIES = (
 _ENOUGH = 0.01  # of an outcome, root mean square
 
 
-def refined(found: Callable[[Accuracy], Arrays]) -> tuple[Arrays, Arrays]:
+def refined(
+    found: Callable[[Accuracy], Arrays], fits: Callable[[Accuracy], bool] = lambda _: True
+) -> tuple[Arrays, Arrays]:
     """Outcomes and their errors.
 
     An error is the last step, which is larger than what is left: each accuracy leaves out a fraction of the one
@@ -29,12 +31,15 @@ def refined(found: Callable[[Accuracy], Arrays]) -> tuple[Arrays, Arrays]:
 
     Args:
         found: Outcomes by name at an accuracy.
+        fits: Whether a third accuracy, or one behind, can be had.
     """
     values, errors = found(ACCURACIES[0]), {}
-    for accuracy in ACCURACIES[1:]:
+    for place, accuracy in enumerate(ACCURACIES[1:]):
+        if place and not fits(accuracy):
+            break
         before, values = values, found(accuracy)
         errors = {
-            name: np.asarray(at_least_usual(value, np.abs(value - before[name])))
+            name: np.asarray(at_least_usual(value, np.asarray(np.abs(value - before[name]))))
             for name, value in values.items()
         }
         if all(_size(errors[name]) <= _ENOUGH * _size(value) for name, value in values.items()):

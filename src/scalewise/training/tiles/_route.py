@@ -77,7 +77,12 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         nodes = max(site.given.rule.w.size for site in stack)
         return _outcomes(asked, setting, stack, wanted)
 
-    values, errors = refined(at)
+    def fits(accuracy: Accuracy) -> bool:
+        given = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
+        numbers = sum(4 * rule.terms * rule.w.size for rule in given)
+        return 8 * numbers * len(K[0]) * setting.count <= _MEMORY / 4
+
+    values, errors = refined(at, fits)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS

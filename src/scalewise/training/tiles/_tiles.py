@@ -128,7 +128,7 @@ class Tile:
     ) -> Float[np.ndarray, "pair first second"]:
         """Over correlations of the last two labels, with its remainder where they are the same sample."""
         a, b, c, d = labels
-        first, second = (self._seen(site, (a, b, x), *orders[x]) for x in (c, d))
+        first, second = (self._seen(site, (a, b, x), *orders[x], series=True) for x in (c, d))
         left = self._left(site)
         power, out = np.ones_like(left), np.zeros_like(left)
         for k in range(first.shape[1]):
@@ -151,14 +151,15 @@ class Tile:
         return np.repeat(first, len(second)), np.tile(second, len(first))
 
     def _seen(
-        self, site: Site, labels: Sequence[int], order: int
+        self, site: Site, labels: Sequence[int], order: int, *, series: bool = False
     ) -> Float[np.ndarray, "pair term node sample"]:
         """The last label given the others; all terms of the series of what four labels ask for."""
         kinds = tuple(self._kind[x] for x in labels)
-        key = site.layer, kinds
+        series = series or kinds == self._kind[:3]
+        key = site.layer, kinds, series
         if key not in self._given:
             a, b, c = labels
-            terms = site.given.rule.terms if kinds == self._kind[:3] else 1
+            terms = site.given.rule.terms if series else 1
             found = site.given.coefficients(*self._pairs(a, b), self.rows[c], terms=terms)
             self._given[key] = found
         return self._given[key][order]
