@@ -21,6 +21,10 @@ of_covariance = row("training/tiles/_covariance.py", WHOLE)
 of_change = row("training/tiles/_change.py", WHOLE)
 of_mean = row("training/tiles/_mean.py", WHOLE)
 of_route = row("training/tiles/_route.py", WHOLE)
+of_routes = row(
+    "training/_routes.py",
+    f"{TESTS}::test_tiles_come_first_where_sampled_tensors_leave_much_open",
+)
 
 MUTANTS = (
     of_recursions(
@@ -97,8 +101,8 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: small where nothing moves",
-        "np.asarray(at_least_usual(value, np.asarray(np.abs(value - before[name]))))",
-        "np.asarray(np.abs(value - before[name]))",
+        "_SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))",
+        "_SAFETY * np.asarray(np.abs(value - before[name]))",
     ),
     of_tiles(
         "tiles, labels: what is alike not turned back",
@@ -145,6 +149,11 @@ MUTANTS = (
         "tiles, loss: half the variance missing",
         '0.5 * found["variance_nlo"]',
         '0.25 * found["variance_nlo"]',
+    ),
+    of_routes(
+        "tiles, choice: sampled tensors first",
+        "for route in ROUTES if len(asked.task.inputs) <= _FEW else _EXACT_FIRST:",
+        "for route in ROUTES:",
     ),
     of_route("tiles, memory: never too much", "8 * (70 * tile", "0 * (70 * tile", REFUSALS),
 )

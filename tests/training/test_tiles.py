@@ -9,6 +9,7 @@ import pytest
 import scalewise as sw
 from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
 from scalewise.training._asked import Asked
+from scalewise.training._routes import chosen
 from scalewise.training.tiles import _mean, _refined
 from scalewise.training.tiles._conditioned import Accuracy
 from scalewise.training.tiles._recursions import Tensors, _product, _total
@@ -137,10 +138,10 @@ def test_expectations_of_sines_have_a_closed_form(biases: float) -> None:
 
 def test_the_series_is_exact_where_two_samples_are_one() -> None:
     """However few terms are summed."""
-    net = network(2, "sin")
+    net = sw.MLP(2, 8, "sin", input_dim=3, output_dim=1, **(SCALES | {"C_W": 6.0}))
     (site,) = stack_of(net, awkward(), Accuracy(1e-6, 1e-5, 0.9))
-    assert site.given.rule.terms < 5
-    one, few, failures = np.array([7]), np.array([6, 3, 7, 5]), []
+    assert site.given.rule.terms < 8
+    one, few, failures, moved = np.array([7]), np.array([6, 3, 7, 5]), [], 0.0
     tile = Tile((one, few[:2], few, few.copy()))
     alike = Tile((one, few[:2], few, few))
     for orders in ((1, 1, 1, 1), (2, 0, 1, 1), (0, 1, 2, 1), (1, 1, 1, 3)):
@@ -151,8 +152,9 @@ def test_the_series_is_exact_where_two_samples_are_one() -> None:
             want = closed_form(site, samples)
             if not abs(found[0, b, c, c] - want) < 1e-4:
                 failures.append((orders, samples, found[0, b, c, c], want))
-        assert not np.allclose(found, series, atol=1e-4)
+        moved = max(moved, np.abs(found - series).max())
     assert not failures
+    assert moved > 1e-3
 
 
 @pytest.mark.parametrize("activation", ["tanh", "gelu"])
@@ -214,6 +216,24 @@ def test_all_outcomes_are_those_of_whole_tensors(case: tuple) -> None:
     np.testing.assert_allclose(layers.sum(axis=0), mean, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_both_routes_agree_on_samples_that_are_close(seed: int) -> None:
+    """Whole tensors are sampled: inverse kernels magnify what of that is not smooth in the samples."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(12) + 0.4 * rng.standard_normal((8, 12)), rng.standard_normal((6, 1))
+    net = sw.MLP(2, 64, "tanh", input_dim=12, output_dim=1, **SCALES)
+    asked = Asked(net, sw.Task(x[:6], y, test_inputs=x[6:]), GradientDescent())
+    names = ["output_covariance_nlo", "output_mean_nlo_by_part"]
+    want, found = (route.compute(asked, names) for route in (DENSE, TILES))
+    for name in names:
+        gap, size = np.abs(found.values[name] - want.values[name]), np.abs(want.values[name]).max()
+        assert np.all(gap < found.errors[name] + want.errors[name]), name
+        assert gap.max() < 0.1 * size, (name, gap.max() / size)
+        for one in (want, found):
+            usual = np.median(one.errors[name]) / size
+            assert usual < 0.2, (name, usual)
+
+
 def exactly(tile: Tile, site: Site, orders: dict[int, tuple[int, ...]]) -> np.ndarray:
     """In place of what a tile does for sines."""
     found = np.zeros([len(tile.rows[x]) if x in orders else 1 for x in range(4)])
@@ -248,7 +268,7 @@ def test_many_close_samples_are_as_exact_as_is_said(monkeypatch: pytest.MonkeyPa
         gap, error = np.abs(found.values[name] - want.values[name]), found.errors[name]
         size = np.sqrt(np.mean(want.values[name] ** 2))
         assert np.all(gap < error), (name, (gap / error).max())
-        assert np.sqrt(np.mean(error**2)) < 0.02 * size, name
+        assert np.sqrt(np.mean(error**2)) < 0.04 * size, name
 
 
 def test_samples_may_come_in_any_order_and_twice() -> None:
@@ -345,6 +365,18 @@ def test_refusals_say_what_would_do() -> None:
     assert not _why(dataclasses.replace(asked, task=fewer))
 
 
+def test_tiles_come_first_where_sampled_tensors_leave_much_open() -> None:
+    net = network(3, "tanh")
+    for count, algorithm, route in (
+        (8, GradientDescent(), "dense"),
+        (9, GradientDescent(), "tiles"),
+        (9, GradientDescent(steps=20), "dense"),
+        (30, GradientFlow(), "tiles"),
+    ):
+        choice = chosen(["output_mean_nlo"], Asked(net, task(0, count, 2), algorithm))
+        assert list(choice.by_route) == [route], (count, algorithm)
+
+
 def test_a_call_of_many_samples_comes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
     net = network(2, "erf")
@@ -369,9 +401,9 @@ def test_accuracies_are_taken_until_little_moves() -> None:
     values, errors = _refined.refined(found)
     assert asked == list(_refined.ACCURACIES[:3])
     np.testing.assert_allclose(values["one"], 1 + 1e-3)
-    np.testing.assert_allclose(errors["one"], 9e-3 * np.sqrt(2), rtol=1e-2)
+    np.testing.assert_allclose(errors["one"], 2 * 9e-3 * np.sqrt(2), rtol=1e-2)
     # None is small because nothing moves there.
-    np.testing.assert_allclose(errors["two"][:3], 5 * 9e-5 / 2, rtol=1e-2)
+    np.testing.assert_allclose(errors["two"][:3], 5 * 9e-5, rtol=1e-2)
 
 
 def test_blocks_hold_every_sample_once() -> None:

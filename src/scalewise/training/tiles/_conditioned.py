@@ -30,7 +30,7 @@ Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
 _STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
-_TERMS = (3, 24)  # of the series, at least and at most
+_TERMS = 24  # of the series, at most
 _FAR = 9.0  # standard deviations beyond which nothing is
 _CLOSE = 1e-7  # of s or t: two inputs that are one
 _DERIVATIVES = 3  # of an activation, at most
@@ -204,7 +204,8 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     w = np.exp(-np.sum(u**2, axis=0) / 2)
     if sigma.parity:
         w[np.any(places != 0, axis=0)] *= 2
-    terms = _terms(sigma, sd * _residual(rho), accuracy.series)
+    least = round(-np.log10(accuracy.nodes))  # so that two accuracies never stop at the same term
+    terms = _terms(sigma, sd * _residual(rho), accuracy.series, least)
     most = terms + _DERIVATIVES
     g, gw = _gauss(2 * terms + 8)
     size = np.sqrt(_factorials(most))
@@ -267,9 +268,9 @@ def _residual(rho: Matrix) -> float:
     return float(np.sqrt(np.clip(1 - known, 0.0, 1.0).max()))
 
 
-def _terms(sigma: Activation, scale: float, accuracy: float) -> int:
+def _terms(sigma: Activation, scale: float, accuracy: float, least: int) -> int:
     """How many of the series tell a product of an input with itself."""
-    least, most = _TERMS
+    most = _TERMS
     g, w = _gauss(3 * most)
     He = hermite_e.hermevander(g, most - 1)
     norms = _factorials(most)

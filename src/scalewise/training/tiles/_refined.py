@@ -18,7 +18,8 @@ ACCURACIES = (
     Accuracy(1e-5, 3e-3, 3e-2),
     Accuracy(1e-6, 3e-4, 1e-2),
 )
-_ENOUGH = 0.01  # of an outcome, root mean square
+_ENOUGH = 0.03  # of an outcome, root mean square: what is left is a fraction of it
+_SAFETY = 2.0  # for steps that do not become smaller
 
 
 def refined(
@@ -26,8 +27,7 @@ def refined(
 ) -> tuple[Arrays, Arrays]:
     """Outcomes and their errors.
 
-    An error is the last step, which is larger than what is left: each accuracy leaves out a fraction of the one
-    before.
+    An error is twice the last step: each accuracy leaves out a fraction of the one before.
 
     Args:
         found: Outcomes by name at an accuracy.
@@ -39,7 +39,7 @@ def refined(
             break
         before, values = values, found(accuracy)
         errors = {
-            name: np.asarray(at_least_usual(value, np.asarray(np.abs(value - before[name]))))
+            name: _SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))
             for name, value in values.items()
         }
         if all(_size(errors[name]) <= _ENOUGH * _size(value) for name, value in values.items()):
