@@ -1,10 +1,11 @@
-"""What order 1/n of trained networks costs by tiles, and how far nodes leave it open.
+"""What order 1/n of trained networks costs by tiles, and how exact it is.
 
     python benchmarks/learning_routes.py 16:8 30:30      writes benchmarks/results/learning_routes.md
 
 Each case, training samples and tests, runs in a process of its own. Digits 3 against 8, depth 3, tanh, one output,
-gradient descent to the end; mean, covariance and learning parameter. The error is that of the nodes, root mean
-square over tests, relative to the outcome; where whole tensors fit, the distance from them is beside it.
+gradient descent to the end; mean, covariance and learning parameter. Errors are as they are stated, root mean
+squares over tests relative to the outcome; where whole tensors fit, the distance from them is beside it, with what
+is stated of theirs, whose expectations are sampled.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ HEAD = """# Order 1/n of trained networks, by tiles
 
 `python benchmarks/learning_routes.py {cases}`: digits 3 against 8, depth 3, tanh, one output, gradient
 descent to the end; mean, covariance and learning parameter; one core. Errors are root mean squares over tests
-relative to the outcome: one standard error of the nodes, the distance from whole tensors where they fit, and
-what those state of theirs (whole), four standard errors and more.
+relative to the outcome: what is stated, the distance from whole tensors where they fit (gap), and what is stated
+of those, whose expectations are sampled (whole).
 
 | train | tests | nodes | CPU s | GiB | mean | covariance | mean, gap | covariance | mean, whole | covariance |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -68,8 +69,7 @@ def one(train: int, tests: int) -> dict[str, float]:
         return float(np.sqrt(np.mean(np.square(values))))
 
     for name in NAMES:
-        # An error is four standard errors, with the usual one added.
-        out[name] = size(found.errors[name]) / (4 * np.sqrt(2)) / size(found.values[name])
+        out[name] = size(found.errors[name]) / size(found.values[name])
     if not any(DENSE.obstacle(asked, name) for name in NAMES):
         whole = DENSE.compute(asked, NAMES)
         for name in NAMES:
@@ -93,7 +93,7 @@ def main(cases: list[str]) -> None:
         found = json.loads(text.splitlines()[-1])
         gaps = [found.get(f"{name} {kind}") for kind in ("gap", "stated") for name in NAMES]
         cells = [*case.split(":"), f"{found['nodes']:.0f}", f"{found['cpu']:.0f}"]
-        cells += [f"{found['memory']:.2f}", *(f"{found[name]:.3f}" for name in NAMES)]
+        cells += [f"{found['memory']:.2f}", *(f"{found[name]:.4f}" for name in NAMES)]
         cells += ["-" if gap is None else f"{gap:.3f}" for gap in gaps]
         lines.append(f"| {' | '.join(cells)} |")
         RESULT.write_text(HEAD.format(cases=" ".join(cases)) + "\n".join(lines) + "\n")

@@ -90,7 +90,7 @@ MUTANTS = (
         "joint: an error small by chance",
         "return np.asarray(np.hypot(error, usual * shares))",
         "return np.asarray(error)",
-        "tests/training/test_tiles.py::test_errors_are_never_small_by_chance",
+        "tests/training/test_tiles.py::test_accuracies_are_taken_until_little_moves",
     ),
     row(
         "theory/flow/_pairs.py",

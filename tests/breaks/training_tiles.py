@@ -5,19 +5,26 @@ from breaks import row
 TESTS = "tests/training/test_tiles.py"
 DEEP = f"{TESTS}::test_every_tensor_on_a_tile_is_that_of_predict"
 WHOLE = f"{TESTS}::test_all_outcomes_are_those_of_whole_tensors"
-NODES = f"{TESTS}::test_expectations_over_nodes_know_their_pairs"
+SINES = f"{TESTS}::test_expectations_of_sines_have_a_closed_form"
+SERIES = f"{TESTS}::test_the_series_is_exact_where_two_samples_are_one"
 LABELS = f"{TESTS}::test_what_is_alike_is_made_once_and_transposed"
 PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
 REFUSALS = f"{TESTS}::test_refusals_say_what_would_do"
-ERRORS = f"{TESTS}::test_errors_are_never_small_by_chance"
+ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
 
 of_recursions = row("training/tiles/_recursions.py", DEEP)
-of_tiles = row("training/tiles/_tiles.py", NODES)
+of_tiles = row("training/tiles/_tiles.py", SINES)
+of_conditioned = row("training/tiles/_conditioned.py", SINES)
+of_refined = row("training/tiles/_refined.py", ERRORS)
 of_contractions = row("training/tiles/_contractions.py", WHOLE)
 of_covariance = row("training/tiles/_covariance.py", WHOLE)
 of_change = row("training/tiles/_change.py", WHOLE)
 of_mean = row("training/tiles/_mean.py", WHOLE)
 of_route = row("training/tiles/_route.py", WHOLE)
+of_routes = row(
+    "training/_routes.py",
+    f"{TESTS}::test_tiles_come_first_where_sampled_tensors_leave_much_open",
+)
 
 MUTANTS = (
     of_recursions(
@@ -51,11 +58,51 @@ MUTANTS = (
         "",
         PRODUCTS,
     ),
-    of_tiles("tiles, nodes: slips left in", "            found -= slip\n", "            pass\n"),
     of_tiles(
-        "tiles, nodes: one pairing twice",
-        "(0, 2, 1, 3), (0, 3, 1, 2))",
-        "(0, 2, 1, 3), (0, 2, 1, 3))",
+        "tiles, series: its remainder left out",
+        "            out += power\n",
+        "            pass\n",
+        SERIES,
+    ),
+    of_tiles(
+        "tiles, series: powers of correlations forgotten",
+        "            power = power * left\n",
+        "            pass\n",
+    ),
+    of_conditioned(
+        "tiles, given two: both axes the same",
+        "(first - second) / (2 * t)",
+        "(first + second) / (2 * t)",
+    ),
+    of_conditioned(
+        "tiles, given two: half the nodes counted once",
+        "        w[np.any(places != 0, axis=0)] *= 2\n",
+        "        pass\n",
+    ),
+    of_conditioned(
+        "tiles, given two: what is known is 0",
+        "own[where, 0, :, sample] = product(self.sigma, (p,), at)",
+        "own[where, 0, :, sample] = 0.0",
+    ),
+    of_conditioned(
+        "tiles, given two: derivatives without their factor",
+        "for i in range(1, p + 1)",
+        "for i in range(1, p)",
+    ),
+    of_conditioned(
+        "tiles, given two: slopes without their scale",
+        "factor = np.sqrt(_falling(terms, p))[:, None, None] / by[pairs, None, None] ** p",
+        "factor = np.sqrt(_falling(terms, p))[:, None, None] / by[pairs, None, None] ** min(p, 1)",
+    ),
+    of_refined(
+        "tiles, errors: one outcome that does not move is enough",
+        "        if all(_size(",
+        "        if any(_size(",
+    ),
+    of_refined(
+        "tiles, errors: small where nothing moves",
+        "_SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))",
+        "_SAFETY * np.asarray(np.abs(value - before[name]))",
     ),
     of_tiles(
         "tiles, labels: what is alike not turned back",
@@ -103,11 +150,10 @@ MUTANTS = (
         '0.5 * found["variance_nlo"]',
         '0.25 * found["variance_nlo"]',
     ),
-    of_route(
-        "tiles, errors: small by chance",
-        "_STANDARD_ERRORS * at_least_usual(value, error)",
-        "_STANDARD_ERRORS * error",
-        ERRORS,
+    of_routes(
+        "tiles, choice: sampled tensors first",
+        "for route in ROUTES if len(asked.task.inputs) <= _FEW else _EXACT_FIRST:",
+        "for route in ROUTES:",
     ),
     of_route("tiles, memory: never too much", "8 * (70 * tile", "0 * (70 * tile", REFUSALS),
 )

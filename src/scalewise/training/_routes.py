@@ -1,4 +1,4 @@
-"""What a call computes, and by which route the coefficients of 1/n are found: the first that can serve it."""
+"""What a call computes, and by which route the coefficients of 1/n are found: the first of those that can."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from scalewise.training.width._dense import DENSE
 __all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen", "without_warning"]
 
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
+_EXACT_FIRST: tuple[Route, ...] = (TILES, DENSE, NEURONS)
+_FEW = 8  # training samples up to which sampled expectations leave little open, and whole tensors are quick
 
 
 class ExpansionWarning(UserWarning):
@@ -122,9 +124,13 @@ def _way(row: Outcome, asked: Asked) -> tuple[Route | None, str]:
     why = row.obstacle(asked)
     if why or not row.order:
         return None, why
-    for route in ROUTES:
-        if row.name in route.outcomes and isinstance(asked.algorithm, route.algorithms):
-            why = route.obstacle(asked, row.name)
-            if not why:
-                return route, ""
+    whys = {
+        route.name: route.obstacle(asked, row.name)
+        for route in ROUTES
+        if row.name in route.outcomes and isinstance(asked.algorithm, route.algorithms)
+    }
+    for route in ROUTES if len(asked.task.inputs) <= _FEW else _EXACT_FIRST:
+        if whys.get(route.name) == "":
+            return route, ""
+    why = next(reversed(whys.values()), "")
     return None, why or f"no coefficient of 1/n of it is known for {type(asked.algorithm).__name__}"

@@ -83,7 +83,7 @@ def tiles_of_pairs(setting: Setting, stack: Sequence[Site], sources: Sources) ->
     """A few samples, all samples, and twice the training samples; one tile after the other."""
     every, train = np.arange(len(setting.K)), setting.train
     kept: dict[Key, Value | None] = {}
-    for rows in blocks(every.size, every.size * train.size**2):
+    for rows in blocks(stack, every.size, every.size, train.size):
         yield Tensors(stack, Tile((rows, every, train, train), kept), sources=sources)
 
 

@@ -19,6 +19,7 @@ from scalewise.training.tiles._tiles import Key, Tile, Value
 __all__ = ["blocks", "mean_of", "shares", "slope_of"]
 
 _TILE = 400_000  # numbers of an array over a tile
+_GIVEN = 6_000_000  # numbers of an array of samples given two others
 Sources = frozenset[int] | None
 
 
@@ -38,7 +39,7 @@ def shares(
     tiled: dict[str, list[Share]] = {part: [] for part in TRAINED_PARTS}
     through = []
     kept: dict[Key, Value | None] = {}
-    for rows in blocks(len(setting.K), len(train) ** 3):
+    for rows in blocks(stack, len(setting.K), len(train), len(train)):
         tensors = Tensors(stack, Tile((rows, train, train, train), kept), sources=sources)
         through.append(_through(setting, tensors))
         for part, share in TRAINED_PARTS.items():
@@ -50,9 +51,18 @@ def shares(
     )
 
 
-def blocks(count: int, size: int) -> Iterator[np.ndarray]:
-    """Places 0 to `count`, a few at a time, so that `size` numbers of each fit into a tile."""
-    step = max(1, _TILE // size)
+def blocks(stack: Sequence[Site], count: int, second: int, train: int) -> Iterator[np.ndarray]:
+    """Places 0 to `count`, a few at a time, so that a tile fits into memory.
+
+    Args:
+        stack: The hidden layers.
+        count: Of all samples.
+        second: Of the samples of the second label.
+        train: Of those of the third and the fourth.
+    """
+    triples = second * train
+    given = triples * max(site.given.rule.terms * site.given.rule.w.size for site in stack)
+    step = max(1, min(_TILE // (triples * train), _GIVEN // given))
     for start in range(0, count, step):
         yield np.arange(start, min(start + step, count))
 

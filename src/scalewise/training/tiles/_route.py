@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalewise.gaussian import at_least_usual, combined
 from scalewise.theory import predict
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._newton import Projectors, TwoStepNewton
 from scalewise.training._spectrum import spectrum
 from scalewise.training.tiles._change import ntk_change
+from scalewise.training.tiles._conditioned import Accuracy
 from scalewise.training.tiles._contractions import TRAINED_PARTS
 from scalewise.training.tiles._covariance import ntk_term, spread
 from scalewise.training.tiles._mean import mean_of, shares
+from scalewise.training.tiles._refined import refined
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sites import Site, sites
 from scalewise.training.width._dense import unknown
@@ -24,11 +25,8 @@ __all__ = ["TILES"]
 
 ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
 PARTS = ("ntk_nlo", "ntk_fluctuation", *TRAINED_PARTS)
-_SCRAMBLES = 4
-_POINTS = (1 << 9, 1 << 12)  # of a scramble, at least and at most
-_WORK = 2e10  # multiplications of a scramble that more points may take
+_GIVEN = 2000  # terms times nodes of one sample given two others
 _MEMORY = 12 * 2**30  # bytes
-_STANDARD_ERRORS = 4.0
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 _SMALL = np.array([1e-6])  # an eigenvalue at which no rate is too large
 _OF_PAIRS = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
@@ -65,19 +63,26 @@ def _obstacle(asked: Asked, name: str) -> str:
 
 
 def _compute(asked: Asked, names: Sequence[str]) -> Found:
-    """From every scramble of the nodes, put together."""
+    """At one accuracy of expectations after the other."""
     wanted = frozenset(names)
     x = np.concatenate([asked.task.inputs, asked.tests]) + 0.0
     different, places = np.unique(x, axis=0, return_inverse=True)
     kernels = predict(asked.net, different, observables=["kernel", "ntk"])
     K, Theta = (kernels[name].values[:, places][:, :, places] for name in ("kernel", "ntk"))
-    setting = _setting(asked, K[-1], Theta[-1])
-    points = _points(len(asked.task.inputs), len(asked.tests))
-    drawn = sites(asked.net.branch, (K, Theta), points=points, scrambles=_SCRAMBLES)
-    found = [_outcomes(asked, setting, stack, wanted) for stack in drawn]
-    values, errors = {}, {}
-    for name in found[0]:
-        values[name], errors[name] = _together(np.array([one[name] for one in found]))
+    setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
+
+    def at(accuracy: Accuracy) -> Arrays:
+        nonlocal nodes
+        stack = sites(asked.net.branch, (K, Theta), accuracy)
+        nodes = max(site.given.rule.w.size for site in stack)
+        return _outcomes(asked, setting, stack, wanted)
+
+    def fits(accuracy: Accuracy) -> bool:
+        given = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
+        numbers = sum(4 * rule.terms * rule.w.size for rule in given)
+        return 8 * numbers * len(K[0]) * setting.count <= _MEMORY / 4
+
+    values, errors = refined(at, fits)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS
@@ -85,7 +90,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         coords["layer"] = range(1, asked.net.depth)
     attributes = {
         "learning_parameter": float(values["learning_parameter"]),
-        "nodes": points * _SCRAMBLES,
+        "nodes": nodes,
     }
     return Found(values, errors, coords, attributes)
 
@@ -112,23 +117,17 @@ def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray) -> Setting:
     return Setting(K, Theta, task.targets.T, trained.U[:, some], sums.whole())
 
 
-def _points(count: int, tests: int) -> int:
-    """Of each scramble: as many as the products of a layer over all tiles leave time for."""
-    work = 20 * count**2 * (count + tests) * max(count, tests)
-    return int(np.clip(2 ** np.floor(np.log2(_WORK / work)), *_POINTS))
-
-
 def _memory(asked: Asked, count: int, tests: int) -> int:
     """About how many bytes are needed."""
     samples, outputs, layers = count + tests, asked.net.output_dim, asked.net.depth - 1
     tile = max(samples * count**2, count**3)
-    nodes = layers * _SCRAMBLES * 5 * samples * _points(count, tests)
+    given = layers * 4 * _GIVEN * samples * count
     slopes = 2 * len(PARTS) * outputs**2 * samples * count + 4 * outputs**2 * samples**2
-    return 8 * (70 * tile + nodes + slopes + 30 * layers * samples**2)
+    return 8 * (70 * tile + given + slopes + 30 * layers * samples**2)
 
 
 def _outcomes(asked: Asked, setting: Setting, stack: list[Site], wanted: frozenset[str]) -> Arrays:
-    """Everything that is wanted, at the nodes of one scramble."""
+    """Everything that is wanted, at one accuracy."""
     tests = slice(setting.count, None)
     parts, G1 = shares(setting, stack)
     by_part = np.array([mean_of(setting, parts[part])[:, tests] for part in PARTS])
@@ -173,9 +172,3 @@ def _learning_parameter(setting: Setting, added: np.ndarray) -> np.ndarray:
     leading, own = (np.diag(x)[tests] for x in (setting.covariance, setting.K))
     open_ = leading > _KNOWN * own
     return np.asarray(np.max(added[:, open_] / leading[open_], initial=0.0))
-
-
-def _together(estimates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean over scrambles and its error."""
-    value, error = combined(estimates)
-    return value, np.asarray(_STANDARD_ERRORS * at_least_usual(value, error))

@@ -9,12 +9,12 @@ not computed again.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from scalewise.training.tiles._conditioned import product
 from scalewise.training.tiles._sites import Site
 
 __all__ = ["Key", "Labels", "Tile", "Value", "Vertex"]
@@ -24,8 +24,6 @@ Labels = tuple[int, ...]
 Key = tuple[Hashable, Labels]
 Orders = dict[int, tuple[int, ...]]
 Vertex = tuple[int, int]  # label, order of the derivative
-_PAIRINGS = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
-_CHUNK = 6_000_000  # numbers of a factor of a matrix product in memory together
 
 
 class Tile:
@@ -45,6 +43,8 @@ class Tile:
         )
         self._kept = {} if kept is None else kept
         self._own: dict[Key, Value | None] = {}
+        self._given: dict[Hashable, list[np.ndarray]] = {}
+        self._correlations: dict[int, np.ndarray] = {}
 
     def edge(self, matrix: Float[np.ndarray, "sample sample"], x: int, y: int) -> Value:
         """A matrix on two labels; its diagonal if they are one."""
@@ -53,11 +53,7 @@ class Tile:
         return self._on(matrix[np.ix_(self.rows[x], self.rows[y])], (x, y))
 
     def four(self, site: Site, *vertices: Vertex) -> Value:
-        r"""$\langle\prod\sigma^{(p)}\rangle$ over four vertices $(x,p)$, at the nodes.
-
-        What nodes have wrong of a pair of factors is known, and comes with the mean of the other two: contracted
-        with matrices over many samples it would be most of the error.
-        """
+        r"""$\langle\prod\sigma^{(p)}\rangle$ over four vertices $(x,p)$."""
         orders: dict[int, tuple[int, ...]] = {}
         for x, p in sorted(vertices):
             orders[x] = (*orders.get(x, ()), p)
@@ -108,51 +104,69 @@ class Tile:
         return array.transpose(order).reshape(shape)
 
     def _expected(self, site: Site, orders: Orders) -> Value:
-        """The mean over nodes of a product, less the slips of its pairs, which are known."""
-        first, second = _halves(orders)
-        size = [math.prod(len(self.rows[x]) for x in half) for half in (first, second)]
-        out = np.zeros(size)
-        step = max(16, _CHUNK // max(size))
-        for start in range(0, site.nodes, step):
-            nodes = slice(start, start + step)
-            left, right = (self._product(site, half, orders, nodes) for half in (first, second))
-            left /= site.nodes
-            out += left.T @ right
-        shape = tuple(len(self.rows[x]) for x in (*first, *second))
-        found = self._on(out.reshape(shape), (*first, *second))
-        for slip in self._slips(site, [(x, p) for x, own in orders.items() for p in own]):
-            found -= slip
-        return found
-
-    def _slips(self, site: Site, vertices: list[Vertex]) -> Iterator[Value]:
-        for one, two, three, four in _PAIRINGS:
-            (a, p), (b, q), (c, r), (d, s) = (vertices[k] for k in (one, two, three, four))
-            means = self.edge(site.M(p, q), a, b), self.edge(site.M(r, s), c, d)
-            if np.any(means[1]):
-                yield self.edge(site.slip(p, q), a, b) * means[1]
-            if np.any(means[0]):
-                yield means[0] * self.edge(site.slip(r, s), c, d)
-
-    def _product(
-        self, site: Site, labels: Labels, orders: Orders, nodes: slice
-    ) -> Float[np.ndarray, "node entry"]:
-        if not labels:
-            return np.ones((len(site.z[nodes]), 1))
-        factors = [self._factor(site, x, orders[x], nodes) for x in labels]
+        """Given two of the labels, those that carry more."""
+        labels = sorted(orders, key=lambda x: (x != 0, -len(orders[x]), x))
         if len(labels) == 1:
-            return factors[0]
-        return (factors[0][:, :, None] * factors[1][:, None]).reshape(len(factors[0]), -1)
+            (x,) = labels
+            return self._on(site.given.alone(self.rows[x], orders[x]), (x,))
+        a, b = self._pairs(labels[0], labels[1])
+        one, two = site.given.ends(a, b)
+        weight = site.given.rule.w * product(site.sigma, orders[labels[0]], one)
+        weight *= product(site.sigma, orders[labels[1]], two)
+        shape = tuple(len(self.rows[x]) for x in labels)
+        if len(labels) == 2:
+            found = weight.sum(axis=1)
+        elif len(labels) == 3:
+            seen = self._seen(site, labels, *orders[labels[2]])[:, 0]
+            found = np.matmul(weight[:, None], seen)
+        else:
+            found = self._series(site, labels, orders, weight)
+        return self._on(found.reshape(shape), tuple(labels))
 
-    def _factor(self, site: Site, x: int, orders: tuple[int, ...], nodes: slice) -> np.ndarray:
-        out = site.slope(orders[0])[nodes, self.rows[x]]
-        for p in orders[1:]:
-            out = out * site.slope(p)[nodes, self.rows[x]]
+    def _series(
+        self, site: Site, labels: list[int], orders: Orders, weight: Float[np.ndarray, "pair node"]
+    ) -> Float[np.ndarray, "pair first second"]:
+        """Over correlations of the last two labels, with its remainder where they are the same sample."""
+        a, b, c, d = labels
+        first, second = (self._seen(site, (a, b, x), *orders[x], series=True) for x in (c, d))
+        left = self._left(site)
+        power, out = np.ones_like(left), np.zeros_like(left)
+        for k in range(first.shape[1]):
+            factor = (first[:, k] * weight[:, :, None]).swapaxes(1, 2)
+            out += (factor @ second[:, k]) * power
+            power = power * left
+        if self._kind[c] == self._kind[d]:
+            same = self.four(site, *self._vertices(orders, {d: c}))
+            rest = same.reshape(len(out), -1) - np.einsum("pcc->pc", out)
+            power *= 0.5 * (rest[:, :, None] + rest[:, None])
+            out += power
         return out
 
+    def _vertices(self, orders: Orders, moved: dict[int, int]) -> list[Vertex]:
+        return [(moved.get(x, x), p) for x, own in orders.items() for p in own]
 
-def _halves(orders: Orders) -> tuple[Labels, Labels]:
-    """Labels in two groups, those that carry more in the smaller one."""
-    labels = sorted(orders, key=lambda x: (-len(orders[x]), x))
-    if len(labels) == 4:
-        return (labels[0], labels[1]), (labels[2], labels[3])
-    return tuple(labels[:1]), tuple(labels[1:])
+    def _pairs(self, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of samples of two labels."""
+        first, second = self.rows[a], self.rows[b]
+        return np.repeat(first, len(second)), np.tile(second, len(first))
+
+    def _seen(
+        self, site: Site, labels: Sequence[int], order: int, *, series: bool = False
+    ) -> Float[np.ndarray, "pair term node sample"]:
+        """The last label given the others; all terms of the series of what four labels ask for."""
+        kinds = tuple(self._kind[x] for x in labels)
+        series = series or kinds == self._kind[:3]
+        key = site.layer, kinds, series
+        if key not in self._given:
+            a, b, c = labels
+            terms = site.given.rule.terms if series else 1
+            found = site.given.coefficients(*self._pairs(a, b), self.rows[c], terms=terms)
+            self._given[key] = found
+        return self._given[key][order]
+
+    def _left(self, site: Site) -> Float[np.ndarray, "pair third fourth"]:
+        """Correlations of the last two labels given the first two."""
+        if site.layer not in self._correlations:
+            found = site.given.left(*self._pairs(0, 1), self.rows[2], self.rows[3])
+            self._correlations[site.layer] = found
+        return self._correlations[site.layer]
