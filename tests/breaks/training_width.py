@@ -10,6 +10,7 @@ LIMITS = f"{VERB}::test_a_finite_training_is_between_its_start_and_its_end"
 UNITS = f"{VERB}::test_units_targets_and_rotated_outputs"
 WHY = f"{VERB}::test_what_cannot_be_had_says_why"
 KINKS = f"{VERB}::test_training_the_last_layer_alone_moves_no_ntk_and_takes_kinks"
+LASTS = "tests/training/posterior/test_posterior_one_over_n.py::test_the_last_layer_alone_by_both_routes"
 ENDS = f"{VERB}::test_where_the_expansion_ends_it_says_so"
 BLOCKS = f"{VERB}::test_tests_may_come_in_blocks_and_samples_may_repeat"
 NUMBERS = f"{VERB}::test_numbers_of_a_setting"
@@ -228,7 +229,7 @@ MUTANTS = (
         "last layer: its own rates",
         "lambda_W=(*none, net.C_W[-1])",
         "lambda_W=(*none, net.lambda_W[-1])",
-        KINKS,
+        LASTS,
     ),
     of_dense(
         "last layer: tensors that need derivatives",

@@ -99,6 +99,36 @@ def test_deep_linear_networks_have_closed_forms() -> None:
                 assert float(found.log_evidence_nlo) == pytest.approx(evidence, rel=1e-8)
 
 
+@pytest.mark.covers("B7")
+def test_linear_networks_with_noise_are_averages_over_one_scale() -> None:
+    r"""Of one output each layer has a scale $Q$ of its own with $nQ\sim\chi^2_n$, so variance $2/n$; layers add."""
+    rng = np.random.default_rng(3)
+    x, y, noise, h = rng.standard_normal((7, 6)), rng.standard_normal(4), 0.7, 1e-3
+    widths = (50, 25)
+    net = sw.MLP(3, widths, "linear", input_dim=6, output_dim=1, C_W=1.3)
+    task = sw.Task(x[:4], y[:, None], test_inputs=x[4:])
+    found = predict_training(net, task, Bayes(noise), observables="all")
+    K = 1.3**3 * x @ x.T / 6
+
+    def given(Q: float) -> tuple[np.ndarray, np.ndarray, float]:
+        own = Q * K[:4, :4] + noise * np.eye(4)
+        R = Q * np.linalg.solve(own, K[:4, 4:]).T
+        log = -0.5 * y @ np.linalg.solve(own, y) - 0.5 * np.linalg.slogdet(own)[1]
+        return R @ y, Q * K[4:, 4:] - Q * R @ K[:4, 4:], log
+
+    below, here, above = (map(np.asarray, given(1 + step)) for step in (-h, 0, h))
+    slopes, bends = [], []
+    for low, middle, high in zip(below, here, above, strict=True):
+        slopes.append((high - low) / (2 * h))
+        bends.append((high - 2 * middle + low) / h**2)
+    r = sum(widths[-1] / n for n in widths)
+    mean, covariance = (r * (bends[k] + 2 * slopes[k] * slopes[2]) for k in (0, 1))
+    covariance += 2 * r * np.multiply.outer(slopes[0], slopes[0])
+    np.testing.assert_allclose(found.output_mean_nlo[0], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.output_covariance_nlo[0, 0], covariance, rtol=1e-4, atol=1e-5)
+    assert float(found.log_evidence_nlo) == pytest.approx(r * (bends[2] + slopes[2] ** 2), rel=1e-4)
+
+
 class Pieces(NamedTuple):
     """Leading order, V and G1 of the last layer on all samples, from `predict`."""
 
