@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo gallery paper_scale test lint types tests format mutants bench clean
+.PHONY: demo gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,10 @@ paper_scale: $(STAMP)
 test: $(STAMP)
 	$(MAKE) -j 2 lint types tests
 
+# With every repetition on more activations, widths and shapes (tests/daily.py).
+test-thorough: $(STAMP)
+	$(MAKE) -j 2 lint types tests-thorough
+
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -36,6 +40,9 @@ types: $(STAMP)
 	$(BIN)/basedpyright
 
 tests: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m 'not thorough'
+
+tests-thorough: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 format: $(STAMP)
