@@ -5,6 +5,7 @@ from breaks import row
 WEIGHTS = "tests/training/test_width_weights.py"
 MOMENTS = "tests/training/test_width_moments.py"
 VERB = "tests/training/test_width.py"
+FLOW = f"{WEIGHTS}::test_a_flow_is_as_exact_where_it_is_fast_as_where_it_is_slow"
 CUBIC = f"{WEIGHTS}::test_a_cubic_model_trains_to_what_the_weights_say"
 LIMITS = f"{VERB}::test_a_finite_training_is_between_its_start_and_its_end"
 UNITS = f"{VERB}::test_units_targets_and_rotated_outputs"
@@ -46,6 +47,12 @@ MUTANTS = (
         "two / 2, -three / 2, -three / 6",
         "two / 2, -three, -three / 6",
         CUBIC,
+    ),
+    of_course(
+        "flow: panels of one length",
+        "np.array([0.0, *2.0 ** np.arange(-doublings, 1)])",
+        "np.linspace(0.0, 1.0, doublings + 2)",
+        FLOW,
     ),
     of_weights(
         "sums: IIA of the step before",

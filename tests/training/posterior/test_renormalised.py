@@ -11,6 +11,7 @@ from scipy.special import gammaln, kve
 from scipy.stats import gamma, multivariate_normal
 
 import scalewise as sw
+from grids import thorough
 from scalewise.training import Bayes, predict_training, renormalised_posterior
 from scalewise.training.posterior._scales import OneLayer, SeveralLayers
 
@@ -142,17 +143,17 @@ def test_little_data_agree_with_the_coefficients_of_one_over_n() -> None:
             assert error < size, (depth, row, error, size)
 
 
-def test_as_many_samples_as_neurons() -> None:
+@pytest.mark.parametrize("name", ["relu", *thorough("tanh", "softplus")])
+def test_as_many_samples_as_neurons(name: str) -> None:
     """Much better than infinite width, of smooth and kinked activations, with and without means; not exact."""
-    for name in ("tanh", "relu", "softplus"):
-        net = sw.MLP(2, 6, name, input_dim=8, output_dim=1, C_W=1.5, C_b=0.1)
-        task = task_of(1)
-        found = renormalised_posterior(net, task, noise_variance=0.3)
-        inf = predict_training(net, task, Bayes(0.3)).output_covariance.values
-        _, covariance, error = drawn(net, task, 60_000, 0.3)
-        off = np.abs(found.output_covariance.values - covariance)
-        before = np.abs(inf - covariance)
-        assert off.max() < 0.6 * before.max(), (name, off.max(), before.max(), error.max())
+    net = sw.MLP(2, 6, name, input_dim=8, output_dim=1, C_W=1.5, C_b=0.1)
+    task = task_of(1)
+    found = renormalised_posterior(net, task, noise_variance=0.3)
+    inf = predict_training(net, task, Bayes(0.3)).output_covariance.values
+    _, covariance, error = drawn(net, task, 60_000, 0.3)
+    off = np.abs(found.output_covariance.values - covariance)
+    before = np.abs(inf - covariance)
+    assert off.max() < 0.6 * before.max(), (name, off.max(), before.max(), error.max())
 
 
 def test_refusals() -> None:
