@@ -6,11 +6,12 @@ STAMP := $(VENV)/.installed
 
 DOCS := $(VENV)/.documents
 
-.PHONY: demo docs gallery paper_scale test lint types tests format mutants bench clean
+.PHONY: demo docs gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # by all cores; some files are not for this Python
 	touch $@
 
 demo: $(STAMP)
@@ -38,6 +39,10 @@ docs: $(DOCS)
 test: $(STAMP)
 	$(MAKE) -j 2 lint types tests
 
+# With every repetition on more activations, widths and shapes (tests/daily.py).
+test-thorough: $(STAMP)
+	$(MAKE) -j 2 lint types tests-thorough
+
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -46,7 +51,10 @@ types: $(STAMP)
 	$(BIN)/basedpyright
 
 tests: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m 'not thorough'
+
+tests-thorough: $(STAMP)
+	CHECK_CALLS=test OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 format: $(STAMP)
 	$(BIN)/ruff format .

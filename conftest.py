@@ -1,9 +1,10 @@
 """Settings of every run of tests: which calls have their types checked, what is compiled once, where examples are.
 
 `pyproject.toml` asks jaxtyping to decorate every function of `scalewise` with a check of its annotations. The
-check costs more than most of the functions do, and the same function with the same shapes is called thousands of
-times in a test. So in every test the first, second, fourth, eighth... call of each function is checked, and the
-others are not. ``CHECK_CALLS=all`` checks every call.
+check costs more than most of the functions do, and the same function with the same shapes is called thousands
+of times in a file of tests. So in every file the first, second, fourth, eighth... call of each function is
+checked, and the others are not. ``CHECK_CALLS=test`` counts anew in every test, ``CHECK_CALLS=all`` checks
+every call.
 """
 
 import functools
@@ -23,6 +24,8 @@ import pytest
 
 _check = jaxtyping.jaxtyped
 _calls: dict[object, list[int]] = {}
+_counted: list[object] = [None]  # the file, or the test, in which calls are counted
+CHECKED = os.environ.get("CHECK_CALLS", "file")
 
 # Most programs of JAX run for a moment in one test, and to optimise them takes longer than to run them; so does
 # compiling them in parts, one for each of many cores. Flags of one's own go before:
@@ -62,9 +65,12 @@ def pytest_pycollect_makemodule() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Every test starts to count anew, and says whether its programs are worth optimising."""
-    for count in _calls.values():
-        count[0] = 0
+    """Every file starts to count anew, and every test says whether its programs are worth optimising."""
+    place = item if CHECKED == "test" else item.path
+    if place != _counted[0]:
+        _counted[0] = place
+        for count in _calls.values():
+            count[0] = 0
     _quick(item.path.parent.name not in SAMPLING and item.get_closest_marker("optimised") is None)
 
 
@@ -102,7 +108,7 @@ def _decorator(found: Any = None, *, typechecker: Callable[..., Any]) -> Any:
     return _sampled(found, typechecker)
 
 
-if os.environ.get("CHECK_CALLS") != "all":
+if CHECKED != "all":
     jaxtyping.jaxtyped = _decorator
 
 

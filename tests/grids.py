@@ -10,6 +10,22 @@ from typing import Any
 import pytest
 
 
+def thorough(*values: Any) -> list[Any]:
+    """Cases of `pytest.mark.parametrize` beside daily ones that make the same check (`daily.py`)."""
+    return [
+        pytest.param(*(v if isinstance(v, tuple) else (v,)), marks=pytest.mark.thorough)
+        for v in values
+    ]
+
+
+def few(values: Iterable[Any], *, every: int) -> list[Any]:
+    """One case in so many daily, the others thorough."""
+    found: list[Any] = []
+    for place, value in enumerate(values):
+        found += thorough(value) if place % every else [value]
+    return found
+
+
 def each(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Callable], Callable]:
     """As `pytest.mark.parametrize`, for cases too small to be counted as tests of their own."""
     keys = (names,) if isinstance(names, str) else names

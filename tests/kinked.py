@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cache
 
 import jax
 import numpy as np
@@ -16,14 +17,17 @@ def g(source, K) -> float:
     return float(single_moment(source, K, (0, 0)).value)
 
 
+@cache
 def elu() -> Activation:
     return activation(jax.nn.elu, kinks=(0.0,))
 
 
+@cache
 def hard_tanh() -> Activation:
     return activation(jax.nn.hard_tanh, kinks=(-1.0, 1.0))
 
 
+@cache
 def selu() -> Activation:
     return activation(jax.nn.selu, kinks=(0.0,))
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from grids import thorough
 from kinked import elu, hard_tanh, selu, skewed
 from rescaled import rescaled
 from scalewise.activations import BUILTIN_NAMES, activation
@@ -49,10 +50,12 @@ def differences(one: Criticality, other: Criticality, s: float, c: float) -> lis
     return found
 
 
-def test_units_do_not_matter() -> None:
-    kinked = (elu(), selu(), hard_tanh(), skewed())
+@pytest.mark.parametrize("part", [0, *thorough(1, 2)])
+def test_units_do_not_matter(part: int) -> None:
+    """Of every third activation; the kinked ones stand last."""
+    every = (*map(activation, BUILTIN_NAMES), elu(), selu(), hard_tanh(), skewed())
     found = []
-    for place, sigma in enumerate((*map(activation, BUILTIN_NAMES), *kinked)):
+    for place, sigma in [*enumerate(every)][part::3]:
         one = criticality(sigma)
         # Two units each, neighbours in others; a smooth function, one with a kink, one in no class in all.
         everywhere = sigma.name in ("tanh", "leaky_relu", "sigmoid")
@@ -62,21 +65,21 @@ def test_units_do_not_matter() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_units_of_callables_do_not_matter() -> None:
+@pytest.mark.parametrize(
+    "names", [("gelu", "hard_tanh", "relu"), *thorough((("tanh", "softsign"),))], ids=str
+)
+def test_units_of_callables_do_not_matter(names: tuple[str, ...]) -> None:
     """The kinks, slopes and parity of a callable are found in its own units too."""
     functions = {
-        "tanh": (jnp.tanh, ()),
-        "gelu": (lambda z: jax.nn.gelu(z, approximate=False), ()),
-        "hard_tanh": (jax.nn.hard_tanh, (-1.0, 1.0)),
-        "relu": (jax.nn.relu, (0.0,)),
-        "softsign": (jax.nn.soft_sign, (0.0,)),
+        "tanh": (jnp.tanh, (), 1e4, 1.0),
+        "gelu": (lambda z: jax.nn.gelu(z, approximate=False), (), 30.0, 1.0),
+        "hard_tanh": (jax.nn.hard_tanh, (-1.0, 1.0), 1e-6, 1e6),
+        "relu": (jax.nn.relu, (0.0,), 1e6, 1e-6),
+        "softsign": (jax.nn.soft_sign, (0.0,), 1e-3, 1.0),
     }
     found = []
-    for (name, (function, kinks)), (s, c) in zip(
-        functions.items(),
-        [(1e4, 1.0), (30.0, 1.0), (1e-6, 1e6), (1e6, 1e-6), (1e-3, 1.0)],
-        strict=True,
-    ):
+    for name in names:
+        function, kinks, s, c = functions[name]
         one = activation(function, kinks=kinks, name=name)
 
         def other(z, function=function, s=s, c=c):

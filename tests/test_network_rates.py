@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
+from grids import thorough
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
 
@@ -94,7 +95,8 @@ def test_predicted_relu_ntk_does_not_grow_with_depth() -> None:
 
 @pytest.mark.covers("B15")
 @pytest.mark.parametrize(
-    ("sigma", "a_1", "slack"), [("tanh", -2.0, 0.03), ("sin", -1.0, 0.03), (skewed, -1.25, 0.05)]
+    ("sigma", "a_1", "slack"),
+    [("tanh", -2.0, 0.03), *thorough(("sin", -1.0, 0.03), (skewed, -1.25, 0.05))],
 )
 def test_ntk_of_the_class_at_zero_becomes_independent_of_depth(sigma, a_1, slack) -> None:
     """Theta -> lambda_b + lambda_W sigma_1^2/(-a_1); the approach is logarithmic over l."""
@@ -164,7 +166,7 @@ def test_with_a_kernel_the_critical_rule_is_found_again() -> None:
 
 
 @pytest.mark.covers("B15")
-@pytest.mark.parametrize(("C_W", "growth"), [(2.2, 1.1), (2.0, 1.0), (1.8, 0.9)])
+@pytest.mark.parametrize(("C_W", "growth"), [(2.2, 1.1), *thorough((2.0, 1.0), (1.8, 0.9))])
 def test_gradients_explode_or_vanish_by_chi_perp(C_W, growth) -> None:
     """ReLU: E sum_j (dz^(L)/dz_j^(1))^2 = chi_perp^(L-1), PDLT (9.93), in real networks."""
     depth, n, networks = 9, 40, 3000

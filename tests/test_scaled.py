@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import sample_differentials
 from scalewise.nets._differentials import SAMPLED
 from scalewise.networks import apply_strategy
@@ -44,8 +45,10 @@ def observed(strategy: Strategy, width: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.covers("C61")
-@pytest.mark.parametrize(("depth", "width"), [(2, 5), (3, 9)])
-@pytest.mark.parametrize("s", [0.25, 0.5, 1])
+@pytest.mark.parametrize(
+    ("s", "depth", "width"),
+    [(0.25, 3, 9), (1, 2, 5), *thorough((0.25, 2, 5), (0.5, 2, 5), (0.5, 3, 9), (1, 3, 9))],
+)
 def test_the_family_is_a_scaled_output_and_nothing_else(s: float, depth: int, width: int) -> None:
     """z falls by n^{-s/2}; eta H stays; eta² dH grows by n^{s/2} and eta³ dd by n^s."""
     plain, scaled = observed(ntk(depth=depth), width), observed(meta(s, depth=depth), width)

@@ -25,7 +25,7 @@ from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import GradientDescent
 
-HOME = Path(sw.__file__).parent
+HOME = str(Path(sw.__file__).parent) + "/"
 
 
 def entered(call):
@@ -33,8 +33,8 @@ def entered(call):
 
     def note(frame, event, _):
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(str(HOME)):
-            files.setdefault(str(Path(name).relative_to(HOME)))
+        if event == "call" and name.startswith(HOME):
+            files.setdefault(name.removeprefix(HOME))
 
     sys.setprofile(note)
     try:

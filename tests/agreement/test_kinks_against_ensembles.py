@@ -31,7 +31,7 @@ def agrees(net: sw.MLP, seen: dict[str, float], widths: list[int], networks: int
 def test_mean_ntk_of_several_inputs_next_to_a_kink() -> None:
     sigma = sw.activation(jax.nn.hard_tanh, kinks=(-1.0, 1.0))
     net = sw.MLP(3, 64, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=2.0, lambda_b=0.3)
-    agrees(net, {"ntk_nlo": -1.0}, [16, 48], 30_000)
+    agrees(net, {"ntk_nlo": -1.0}, [16, 48], 12_000)
 
 
 def test_vertex_and_metric_of_jumps() -> None:

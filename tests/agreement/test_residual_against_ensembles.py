@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import init_weights
 from scalewise.networks import ResidualMLP
 from scalewise.observables import OBSERVABLES
@@ -25,7 +26,7 @@ def network(sigma: str, gamma: float, *, depth: int = 4, width: int = 24, **rest
     return ResidualMLP(depth, width, sigma, gamma=gamma, **shape, **rest)
 
 
-@pytest.mark.parametrize(("sigma", "gamma"), [("relu", 0.7), ("tanh", 0.8)])
+@pytest.mark.parametrize(("sigma", "gamma"), [("relu", 0.7), *thorough(("tanh", 0.8))])
 def test_theory_and_ensembles_agree(sigma: str, gamma: float) -> None:
     net = network(sigma, gamma).at_criticality()
     theory = sw.predict(net, X)
@@ -49,7 +50,7 @@ def test_theory_and_ensembles_agree(sigma: str, gamma: float) -> None:
     np.testing.assert_allclose(finite.kernel, theory.kernel + slope, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("sigma", "gamma"), [("relu", 0.7), ("gelu", 0.6)])
+@pytest.mark.parametrize(("sigma", "gamma"), [("gelu", 0.6), *thorough(("relu", 0.7))])
 def test_extrapolated_ensembles_agree(sigma: str, gamma: float) -> None:
     net = network(sigma, gamma, depth=3).at_criticality()
     theory = sw.predict(net, X[:2])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 
 pytestmark = pytest.mark.optimised
 
@@ -37,8 +38,11 @@ def network(name: str, width: int) -> sw.MLP:
 @pytest.mark.parametrize(
     ("name", "width"),
     [
-        *((name, 32) for name in ("tanh", "sin", "gelu", "swish", "relu", "linear")),
-        *((name, 96) for name in ("tanh", "relu")),
+        ("tanh", 32),
+        ("relu", 96),
+        *thorough(
+            *((name, 32) for name in ("sin", "gelu", "swish", "relu", "linear")), ("tanh", 96)
+        ),
     ],
 )
 def test_prediction_at_a_width(name: str, width: int) -> None:
@@ -58,7 +62,7 @@ def test_prediction_at_a_width(name: str, width: int) -> None:
 
 
 @pytest.mark.covers("A3.7")
-@pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
+@pytest.mark.parametrize("name", ["gelu", *thorough("tanh", "relu")])
 def test_leading_coefficients_over_widths(name: str) -> None:
     net = network(name, 32)
     theory = sw.predict(net, X)

@@ -8,12 +8,14 @@ LINEAR = f"{WIDTH}::test_deep_linear_networks_have_closed_forms"
 TENSORS = f"{WIDTH}::test_means_and_features_follow_from_the_tensors"
 DRAWN = f"{WIDTH}::test_drawn_hidden_layers_agree"
 MEAN = f"{WIDTH}::test_the_mean_metric_is_that_of_the_recursion"
+NOISY = f"{WIDTH}::test_linear_networks_with_noise_are_averages_over_one_scale"
+WICK = "tests/training/posterior/test_wick.py"
 LASTS = f"{WIDTH}::test_the_last_layer_alone_by_both_routes"
 SCALES = "tests/training/posterior/test_renormalised.py"
 
 of_responses = row("training/posterior/_responses.py", (TENSORS, DRAWN, MEAN))
 of_neurons = row("training/posterior/_neurons.py", (PRINTED, TENSORS))
-of_wick = row("training/posterior/_wick.py", (LINEAR, TENSORS))
+of_wick = row("training/posterior/_wick.py", (WICK, LINEAR))
 of_averages = row("training/posterior/_averages.py", (PRINTED, TENSORS))
 of_coefficients = row("training/posterior/_coefficients.py", (PRINTED, TENSORS))
 of_point = row("training/posterior/_point.py", (PRINTED, LINEAR))
@@ -52,7 +54,7 @@ MUTANTS = (
     of_wick(
         "posterior wick: variance of the weight doubled", "float(0.5 * np.einsum", "float(np.einsum"
     ),
-    of_wick("posterior wick: inverse without its cross", "(2 * K * c + KB)", "(2 * K * c)", LINEAR),
+    of_wick("posterior wick: inverse without its cross", "(2 * K * c + KB)", "(2 * K * c)"),
     of_averages(
         "posterior evidence: trace by one half",
         "0.25 * targets * np.array(trace)",
@@ -108,14 +110,13 @@ MUTANTS = (
         "posterior last layer: weighted too",
         "if layered.weighted:\n        X",
         "if True:\n        X",
-        DRAWN,
+        LASTS,
     ),
     of_point(
         "posterior noise: in the targets' weights only",
         "h = found.h + noise_variance",
         "h = found.h",
-        DRAWN,
-        SCALES,
+        NOISY,
     ),
     of_point(
         "posterior rest of a test sample: sign",

@@ -10,16 +10,17 @@ SERIES = f"{TESTS}::test_the_series_is_exact_where_two_samples_are_one"
 LABELS = f"{TESTS}::test_what_is_alike_is_made_once_and_transposed"
 PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
 REFUSALS = f"{TESTS}::test_refusals_say_what_would_do"
+CONTRACTIONS = f"{TESTS}::test_contractions_are_those_of_whole_tensors"
 ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
 
 of_recursions = row("training/tiles/_recursions.py", DEEP)
 of_tiles = row("training/tiles/_tiles.py", SINES)
 of_conditioned = row("training/tiles/_conditioned.py", SINES)
 of_refined = row("training/tiles/_refined.py", ERRORS)
-of_contractions = row("training/tiles/_contractions.py", WHOLE)
-of_covariance = row("training/tiles/_covariance.py", WHOLE)
-of_change = row("training/tiles/_change.py", WHOLE)
-of_mean = row("training/tiles/_mean.py", WHOLE)
+of_contractions = row("training/tiles/_contractions.py", CONTRACTIONS)
+of_covariance = row("training/tiles/_covariance.py", CONTRACTIONS)
+of_change = row("training/tiles/_change.py", CONTRACTIONS)
+of_mean = row("training/tiles/_mean.py", CONTRACTIONS)
 of_route = row("training/tiles/_route.py", WHOLE)
 of_routes = row(
     "training/_routes.py",
@@ -139,6 +140,11 @@ MUTANTS = (
         "tiles, covariance: K for C",
         "slope, setting.C)",
         "slope, setting.K[:, : setting.count])",
+    ),
+    of_covariance(
+        "tiles, covariance: outputs not crossed",
+        '"P", (2, 0, 3, 1), turned(A))',
+        '"P", (2, 0, 3, 1), A)',
     ),
     of_change(
         "tiles, change: weights of the two ends exchanged",

@@ -5,11 +5,13 @@ from breaks import row
 WEIGHTS = "tests/training/test_width_weights.py"
 MOMENTS = "tests/training/test_width_moments.py"
 VERB = "tests/training/test_width.py"
+FLOW = f"{WEIGHTS}::test_a_flow_is_as_exact_where_it_is_fast_as_where_it_is_slow"
 CUBIC = f"{WEIGHTS}::test_a_cubic_model_trains_to_what_the_weights_say"
 LIMITS = f"{VERB}::test_a_finite_training_is_between_its_start_and_its_end"
 UNITS = f"{VERB}::test_units_targets_and_rotated_outputs"
 WHY = f"{VERB}::test_what_cannot_be_had_says_why"
 KINKS = f"{VERB}::test_training_the_last_layer_alone_moves_no_ntk_and_takes_kinks"
+LASTS = "tests/training/posterior/test_posterior_one_over_n.py::test_the_last_layer_alone_by_both_routes"
 ENDS = f"{VERB}::test_where_the_expansion_ends_it_says_so"
 BLOCKS = f"{VERB}::test_tests_may_come_in_blocks_and_samples_may_repeat"
 NUMBERS = f"{VERB}::test_numbers_of_a_setting"
@@ -45,6 +47,12 @@ MUTANTS = (
         "two / 2, -three / 2, -three / 6",
         "two / 2, -three, -three / 6",
         CUBIC,
+    ),
+    of_course(
+        "flow: panels of one length",
+        "np.array([0.0, *2.0 ** np.arange(-doublings, 1)])",
+        "np.linspace(0.0, 1.0, doublings + 2)",
+        FLOW,
     ),
     of_weights(
         "sums: IIA of the step before",
@@ -228,7 +236,7 @@ MUTANTS = (
         "last layer: its own rates",
         "lambda_W=(*none, net.C_W[-1])",
         "lambda_W=(*none, net.lambda_W[-1])",
-        KINKS,
+        LASTS,
     ),
     of_dense(
         "last layer: tensors that need derivatives",

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalewise as sw
+from grids import thorough
 from scalewise.experiments import learning_rate_transfer as transfer
 from scalewise.experiments._look import Number
 from scalewise.experiments._optimum import (
@@ -95,7 +96,8 @@ def with_a_global_rate(depth: int) -> Strategy:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "low", "high"), [(without_multiplier, -1.0, -0.24), (with_a_global_rate, 0.8, 1.2)]
+    ("wrong", "low", "high"),
+    [(with_a_global_rate, 0.8, 1.2), *thorough((without_multiplier, -1.0, -0.24))],
 )
 def test_a_wrong_maximal_update_drifts(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], Strategy], low: float, high: float

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from gaussian_oracle import ORDERS, price
+from grids import thorough
 from kinked import elu, hard_tanh
 from rescaled import rescaled
 from scalewise.activations import Activation, activation
@@ -51,7 +52,7 @@ def test_single_moments_from_tiny_to_huge_kernels() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("name", ["erf", "gelu"])
+@pytest.mark.parametrize("name", ["erf", *thorough("gelu")])
 def test_pair_moments_from_tiny_to_huge_kernels(name: str) -> None:
     """A function without its closed form goes through series and quadrature, whatever its units."""
     found, s = [], 2.0**20

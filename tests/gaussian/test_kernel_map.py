@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.activations import BUILTIN_NAMES
 from scalewise.gaussian import Workspace, kernel_map, pair_moments, single_moment
 from scalewise.gaussian._hermite import low_orders
@@ -22,7 +23,7 @@ def moments_of(sigma, K, C):
     return (here.diagonal[:count], here.diagonal_slope[:count]), tile, slope
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 30.0])
+@pytest.mark.parametrize("scale", [1.0, *thorough(1e-6, 30.0)])
 def test_every_correlation_is_right_for_every_smooth_activation(scale: float) -> None:
     # One tile for each largest correlation, so that each has its own number of orders.
     failures = []

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from jax_attending import (
     ROLES,
     WORDS,
@@ -150,7 +151,7 @@ def test_a_plan_asks_for_what_the_code_lacks() -> None:
         of(fades, eights)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adam", *thorough("sgd", "adamw")])
 def test_multipliers_in_the_code_are_a_gauge(optimizer: str) -> None:
     kinds = {"sgd": optax.sgd, "adam": optax.adam, "adamw": optax.adamw}
     tokens, outputs, started = np.arange(12).reshape(2, 6), [], None

@@ -7,6 +7,7 @@ import optax
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from jax_models import mlp, mlp_roles, preactivations
 from scalewise.networks import apply_strategy
 from scalewise.plan import predicted
@@ -41,7 +42,7 @@ def change(plan, width, seed, rate=1e-2):
     return [float(np.sqrt(np.mean((np.asarray(b) - a) ** 2))) for a, b in pairs]
 
 
-@pytest.mark.parametrize("s", ["0", "1/2", "1"])
+@pytest.mark.parametrize("s", ["1/2", *thorough("0", "1")])
 def test_one_step_slopes(s) -> None:
     base = sw.jax.plan(
         init_fn, base={"width": 128}, target={"width": 128}, strategy=sw.scaling.meta(s=s),
@@ -61,7 +62,7 @@ def test_one_step_slopes(s) -> None:
     assert slopes[3] == pytest.approx(0, abs=0.05)
 
 
-@pytest.mark.parametrize("s", ["0", "1/2", "1"])
+@pytest.mark.parametrize("s", ["1/2", *thorough("0", "1")])
 def test_gradient_descent_in_the_gauge_of_the_networks(s) -> None:
     r"""The same training written as $W=\sqrt{\lambda_W/n_{\ell-1}}\,\omega$ with one learning rate for all.
 

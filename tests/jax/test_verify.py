@@ -15,6 +15,7 @@ import torch
 from flax import nnx
 
 import scalewise as sw
+from grids import thorough
 from jax_attending import ROLES, WORDS, attends, masked, over_d, scaled
 from jax_models import mlp_roles, preactivations, quick_draws
 from scalewise.jax import JaxPlan
@@ -174,7 +175,8 @@ def test_the_same_networks_have_the_same_sizes_in_torch_and_jax() -> None:
     assert not problems, "\n".join(problems)
 
 
-def test_right_plans_are_silent() -> None:
+@pytest.mark.parametrize("places", [(1, 2), *thorough(((0, 3),))], ids=["some", "more"])
+def test_right_plans_are_silent(places: tuple[int, ...]) -> None:
     attention, of_attention = attending(over_d, "adam")
     multiplied = planned(
         lambda width, seed=0: {"embed": (t := tree(width, seed))["layers"][0]["W"], "mix":
@@ -194,7 +196,7 @@ def test_right_plans_are_silent() -> None:
         ),
     ]  # fmt: skip
     problems = []
-    for plan, batch, loss, hidden in cases:
+    for plan, batch, loss, hidden in (cases[place] for place in places):
         c = plan.verify(batch, loss, widths=WIDTHS, seeds=2)
         seen = c.row(hidden, "own_change").fit
         if not c.ok or str(c.verdict) != "feature learning, stable" or abs(seen.slope) > 0.15:

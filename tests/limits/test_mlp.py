@@ -3,6 +3,7 @@ r"""Golden and agreement tests of training in the limit: printed values, laws, r
 import numpy as np
 import pytest
 
+from grids import few, thorough
 from refusals import unlike
 from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, powers, train
 from scalewise.scaling import abc, mup, ntk, standard
@@ -82,7 +83,7 @@ def test_one_hidden_layer():
     assert found.attrs["width"] == np.inf
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("layers", [2, *thorough(1, 3)])
 def test_deep_linear_networks(layers):
     values = {
         1: [0.2, 0.36288, 0.49795249, 0.60955357],
@@ -110,7 +111,7 @@ def test_lazy_training_is_equal_in_law_to_real_networks():
 
 
 @pytest.mark.covers("E9")
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", few(OTHERS, every=4))
 def test_limits_that_are_not_maximal(name):
     """r = 0 without everything maximal: the flags decide, and finite networks approach as n^(-1/2)."""
     net = Network(OTHERS[name], "tanh")

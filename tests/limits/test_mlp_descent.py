@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from grids import thorough
 from scalewise.limits import SGD, Finite, Network, train
 from scalewise.limits.methods import _real as module
 from scalewise.scaling import ABC, abc, mup, ntk, standard, uniform
@@ -115,8 +116,8 @@ def compared(drawn, net, sgd, *, loss="mse", batches=None, n=24, steps=3):
 @pytest.mark.covers("E9")
 @pytest.mark.parametrize(
     "strategy",
-    [mup(depth=2), mup(depth=4), ntk(depth=3), uniform("1/4", depth=3), PLAIN,
-     abc((0, 0, "1/2"), (0, "1/2", "1/2"), 0), abc(("-1/2", 0, "1/2"), ("1/2", "1/2", 1), 0)],
+    [mup(depth=4), ntk(depth=3), *thorough(mup(depth=2), uniform("1/4", depth=3), PLAIN,
+     abc((0, 0, "1/2"), (0, "1/2", "1/2"), 0), abc(("-1/2", 0, "1/2"), ("1/2", "1/2", 1), 0))],
 )  # fmt: skip
 def test_every_strategy(drawn, strategy):
     compared(drawn, Network(strategy, "tanh"), SGD(0.3))
@@ -129,7 +130,7 @@ def test_biases_where_the_last_weights_start_small(drawn):
 
 
 @pytest.mark.covers("E9")
-@pytest.mark.parametrize("strategy", [mup(depth=3), ntk(depth=3).gauge("1/3")])
+@pytest.mark.parametrize("strategy", [mup(depth=3), *thorough(ntk(depth=3).gauge("1/3"))])
 def test_everything_at_once(drawn, strategy):
     """Biases, unequal widths, unequal variances and rates, momentum, decay, clipping, batches."""
     net = Network(

@@ -3,6 +3,7 @@ r"""Agreement tests: one verb trains at infinite width in every regime, and the 
 import numpy as np
 import pytest
 
+from grids import thorough
 from refusals import unlike
 from scalewise.limits import (
     SGD,
@@ -35,7 +36,16 @@ REGIMES = {
 
 
 @pytest.mark.covers("E11")
-@pytest.mark.parametrize("name", REGIMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "neural tangent",
+        "second layer alone learns features",
+        *thorough(
+            "maximal update", "GP", "GP from zero", "standard, rate 1/n", "uniform, three eighths"
+        ),
+    ],
+)
 def test_means_over_networks_agree_with_the_limit_at_two_widths(name):
     """Four standard errors, raised for the number of outputs, and a bias that falls with the width."""
     net = Network(REGIMES[name], "tanh", C_b=0.1, lambda_b=0.5)
@@ -88,7 +98,7 @@ def test_as_many_draws_as_the_tolerance_asks_for():
 
 
 @pytest.mark.covers("E11")
-@pytest.mark.parametrize("strategy", [ntk(depth=3), SLOWED])
+@pytest.mark.parametrize("strategy", [SLOWED, *thorough(ntk(depth=3))])
 def test_copies_leave_the_last_hidden_layer_its_share(strategy):
     """Decoupled in the kernel regime: networks follow the kernel without the layers below, not the whole one."""
     net, sgd, gaps = Network(strategy, "tanh", C_b=0.1, lambda_b=0.7), SGD(0.6), []

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from grids import thorough
 from limit_nets import bare_sgd
 from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, learning, run
 from scalewise.limits.program import Space, incremental, thetas, trained
@@ -128,7 +129,9 @@ def split_rates(abc, n, eta):
 
 
 @pytest.mark.covers("E14")
-@pytest.mark.parametrize("name", ["mup", "one hidden", "three hidden", "readout off", "lag"])
+@pytest.mark.parametrize(
+    "name", ["readout off", *thorough("mup", "one hidden", "three hidden", "lag")]
+)
 def test_the_parts_in_the_limit(name):
     """One sample of error -1: eta gamma^L and -eta beta^L gamma_11^L by quadrature."""
     one = np.ones((1, 1))
@@ -161,7 +164,7 @@ def test_thetas_of_named_strategies():
 
 
 @pytest.mark.covers("E10")
-@pytest.mark.parametrize("name", ["mup", "logits over root n", "readout off", "lag"])
+@pytest.mark.parametrize("name", ["lag", *thorough("mup", "logits over root n", "readout off")])
 def test_both_programs_have_one_limit(name):
     net = Network(STRATEGIES[name], "tanh")
     settings = job(net, 0.4)

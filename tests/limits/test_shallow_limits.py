@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from grids import few, thorough
 from scalewise.limits import Finite, Lazy
 from scalewise.limits import shallow as sh
 from scalewise.scaling import shallow as plane
@@ -78,7 +79,7 @@ def error(name: str, finite: xr.Dataset, limit: xr.Dataset, first: int = 1) -> f
 
 
 @pytest.mark.covers("E22", "E23")
-@pytest.mark.parametrize("name", POINTS)
+@pytest.mark.parametrize("name", few(POINTS, every=3))
 def test_wide_networks_approach_their_limit_at_the_stated_rate(name: str) -> None:
     # A network whose output comes near 0 where only its sign counts is slow to converge: take batches
     # for which the limit keeps away from there.
@@ -124,7 +125,7 @@ UNEQUAL: dict[str, tuple[Any, sh.LimitDynamics]] = {
 
 
 @pytest.mark.covers("E22")
-@pytest.mark.parametrize("name", UNEQUAL)
+@pytest.mark.parametrize("name", few(UNEQUAL, every=3))
 def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
     point, dynamics = UNEQUAL[name]
     assert sh.limit_dynamics(point) == dynamics
@@ -148,8 +149,14 @@ def test_wide_networks_with_rates_that_scale_differently(name: str) -> None:
 
 
 @pytest.mark.covers("E22")
-@pytest.mark.parametrize("activation", ["tanh", "erf", "softplus"])
-@pytest.mark.parametrize("point", ["NTK", "IC-MF"])
+@pytest.mark.parametrize(
+    ("activation", "point"),
+    [
+        ("tanh", "NTK"),
+        ("softplus", "IC-MF"),
+        *thorough(("erf", "NTK"), ("softplus", "NTK"), ("tanh", "IC-MF"), ("erf", "IC-MF")),
+    ],
+)
 def test_smooth_activations_and_full_batches(activation: str, point: str) -> None:
     reference = sh.Reference(4, rate_a=2.0, rate_w=2.0, activation=activation)
     finite, limit = pair(task(), reference, point, WIDE, STEPS, 2)
@@ -160,7 +167,7 @@ def test_smooth_activations_and_full_batches(activation: str, point: str) -> Non
 
 
 @pytest.mark.covers("E22")
-@pytest.mark.parametrize("activation", ["softplus", "gelu", "relu"])
+@pytest.mark.parametrize("activation", ["softplus", *thorough("gelu", "relu")])
 def test_first_weights_that_outgrow_their_start_see_asymptotes(activation: str) -> None:
     """On orthogonal inputs too, where preactivations stand still until their own input is seen."""
     reference = sh.Reference(4, rate_a=1.0, rate_w=2.0, activation=activation)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import Parameters, _dntk, _ntk_statistics, layer_tensors, measure
 from scalewise.nets._forward import _next, _slopes
 from scalewise.nets._networks import traced
@@ -215,7 +216,7 @@ LEADING = {
 
 
 @pytest.mark.covers("B11")
-@pytest.mark.parametrize(("name", "C_W"), [("tanh", 1.0), ("relu", 2.0)])
+@pytest.mark.parametrize(("name", "C_W"), [("relu", 2.0), *thorough(("tanh", 1.0))])
 def test_the_ntk_statistics_reach_the_recursions_of_infinite_width(name, C_W):
     rates = {"lambda_b": [0.3, 0.5, 0.2], "lambda_W": [0.7, 1.1, 0.9]}
     net = sw.MLP(3, 8, name, input_dim=3, output_dim=1, C_b=0.1, C_W=C_W, **rates)

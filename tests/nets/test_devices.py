@@ -12,6 +12,7 @@ import pytest
 
 import many_devices
 import scalewise
+from grids import thorough
 from many_devices import LAYERS, MEMORY, by_jax, run
 from scalewise.nets import _devices, _random, _sampler
 
@@ -94,7 +95,7 @@ def test_no_product_takes_a_short_cut(folder: Path) -> None:
     assert not [line for line in products if "operand_precision={highest,highest}" not in line]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float64", *thorough("float32")])
 def test_an_accelerator_finds_the_same_from_the_same_numbers(monkeypatch, dtype) -> None:
     accelerated = by_jax(run, LAYERS, dtype=dtype)
 

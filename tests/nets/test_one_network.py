@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import (
     Parameters,
     empirical_ddntk,
@@ -94,7 +95,7 @@ def assert_equal(found, exact):
 
 
 @pytest.mark.covers("B9", "C2", "C3", "C4", "C5")
-@pytest.mark.parametrize(("name", "depths"), [("tanh", (2, 3)), ("gelu", (3,))])
+@pytest.mark.parametrize(("name", "depths"), [("gelu", (3,)), *thorough(("tanh", (2, 3)))])
 def test_the_forward_equations_are_the_definitions(name, depths):
     net = uneven(name)
     layers = layer_tensors(net, init_weights(net, 3, dtype="float64"), X)
@@ -110,7 +111,7 @@ def test_the_forward_equations_are_the_definitions(name, depths):
 
 
 @pytest.mark.covers("C6")
-@pytest.mark.parametrize("name", ["tanh", "gelu"])
+@pytest.mark.parametrize("name", ["tanh", *thorough("gelu")])
 def test_directional_derivatives_are_the_definitions(name):
     net = uneven(name)
     parameters = init_weights(net, 3, dtype="float64")

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from grids import thorough
 from scalewise import scaling
 from scalewise.plan import Law, Layer, Norm, Role, rule
 from scalewise.plan._laws import OPTIMIZERS, SPECTRAL, Optimizer, shampoo
@@ -93,14 +94,15 @@ def trainers(optimizer: Optimizer) -> list[tuple[Optimizer, list[Role]]]:
     return [(optimizer, matrices), (optimizer.rest, [Role.VECTOR])]
 
 
+@pytest.mark.parametrize("s", [1.0, *thorough(0.5)])
 def test_powers_of_the_width_are_those_of_real_updates(
-    networks: dict[float, list[Tensors]],
+    s: float, networks: dict[float, list[Tensors]]
 ) -> None:
     problems = []
     for optimizer in OPTIMIZERS.values():
         for who, roles in trainers(optimizer):
-            for s, found in networks.items():
-                problems += width_problems(who.name, found, s, who.law, UPDATES[who.name], roles)
+            update = UPDATES[who.name]
+            problems += width_problems(who.name, networks[s], s, who.law, update, roles)
     assert not problems, "\n".join(problems)
 
 

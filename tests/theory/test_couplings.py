@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
+from grids import thorough
 from scalewise.gaussian import single_moment
 from scalewise.theory.action import (
     action,
@@ -237,7 +238,7 @@ def metrics_of(net, x, networks, seed) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.covers("A3.5", "B12")
-@pytest.mark.parametrize("name", ["tanh", "relu"])
+@pytest.mark.parametrize("name", ["relu", *thorough("tanh")])
 def test_intralayer_covariance_in_networks(name) -> None:
     """(4.64) for z_1^2 + z_1 z_2 and exp(-z_2^2/2) of different neurons, at two widths.
 

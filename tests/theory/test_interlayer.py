@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.theory.correlators import interlayer_covariance
 
 NAMES = ["kernel", "ntk", "four_point_vertex", "ntk_D"]
@@ -154,7 +155,7 @@ def observables(z) -> np.ndarray:
 
 
 @pytest.mark.covers("B12")
-@pytest.mark.parametrize("name", ["gelu", "relu"])
+@pytest.mark.parametrize("name", ["gelu", *thorough("relu")])
 def test_ensembles_with_three_hidden_layers(name) -> None:
     """Means over the neurons of layer 2 against layers 3 and 4, widths 8 and 24 extrapolated."""
     found = []

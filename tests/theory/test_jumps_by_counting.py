@@ -11,6 +11,7 @@ from scipy.special import owens_t
 from scipy.stats import binom, multinomial, norm
 
 import scalewise as sw
+from grids import thorough
 
 C_W = 1.5
 X = np.array([[1.0, -0.4], [0.9, 0.5]])
@@ -49,7 +50,7 @@ def test_one_input(place: float) -> None:
     assert n * (mean - limit) == pytest.approx(float(predicted.metric_nlo[-1, 0, 0]), rel=5e-4)
 
 
-@pytest.mark.parametrize("place", [0.3, 1.0])
+@pytest.mark.parametrize("place", [0.3, *thorough(1.0)])
 def test_two_inputs(place: float) -> None:
     predicted = sw.predict(network(place), X, observables=["kernel", "metric_nlo"])
     K = C_W * X @ X.T / 2

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from residual_recursions import printed, remembered
 from scalewise.networks import ResidualMLP
 from scalewise.theory.flow import kernel_flow
@@ -76,7 +77,9 @@ def test_a_linear_network_remembers_quadratically(gamma) -> None:
 
 
 @pytest.mark.covers("A9.3")
-@pytest.mark.parametrize(("name", "gamma"), [("relu", 0.7), ("gelu", 0.6), ("tanh", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "gamma"), [("relu", 0.7), *thorough(("gelu", 0.6), ("tanh", 0.5))]
+)
 def test_growth_is_that_of_the_recursion(name, gamma) -> None:
     """The slope of V/K^2 between two depths, deep enough for the memory to have filled."""
     net = trunk(41, 10, name, gamma).at_criticality()
@@ -140,7 +143,7 @@ def test_of_a_jump_the_vertex_is_known_at_any_depth() -> None:
 
 
 @pytest.mark.covers("A9.3")
-@pytest.mark.parametrize("name", ["tanh", "relu", "swish"])
+@pytest.mark.parametrize("name", ["swish", *thorough("tanh", "relu")])
 def test_one_input_of_many_is_the_single_input(name) -> None:
     net = trunk(4, 30, name, 0.6).at_criticality()
     many = sw.predict(net, X, observables=OF_ONE)
@@ -179,8 +182,14 @@ def test_metric_of_an_activation_with_kinks_off_zero() -> None:
 
 
 @pytest.mark.covers("A9.3")
-@pytest.mark.parametrize("name", ["tanh", "relu"])
-@pytest.mark.parametrize("square", [0.25, 0.5, 0.75])
+@pytest.mark.parametrize(
+    ("square", "name"),
+    [
+        (0.5, "tanh"),
+        (0.25, "relu"),
+        *thorough((0.25, "tanh"), (0.75, "tanh"), (0.5, "relu"), (0.75, "relu")),
+    ],
+)
 def test_ensembles_by_the_conditional_law(name, square) -> None:
     """V and G at layer 4 of a trunk, two inputs, two widths: within errors and a bias of O(1/n)."""
     excess = []

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
+from grids import thorough
 from networks import net
 from scalewise.gaussian import single_moment
 from scalewise.theory._tables._scan import scan
@@ -127,7 +128,7 @@ def test_every_tensor_with_hyperparameters_and_widths_of_each_layer(sigma) -> No
                 assert got == pytest.approx(value, rel=2e-10, abs=1e-13), (name, layer)
 
 
-@pytest.mark.parametrize("name", ["tanh", "relu", "swish", HARD_TANH], ids=str)
+@pytest.mark.parametrize("name", ["relu", "swish", *thorough("tanh", HARD_TANH)], ids=str)
 def test_kernel_vertex_metric_and_ntk_agree_with_the_many_input_code(name) -> None:
     network = net(5, name, features=2, **LAYERS)
     x = np.array([[1.0, -0.4], [0.3, 1.4]])

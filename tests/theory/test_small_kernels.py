@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from kinked import elu, hard_tanh
 from networks import inputs_with_kernel, net
 from scalewise.activations import Activation
@@ -49,7 +50,7 @@ def _rule(n: int, known: dict = {}):  # noqa: B006
     return known[n]
 
 
-@pytest.mark.parametrize("name", list(FIFTY))
+@pytest.mark.parametrize("name", ["softplus", *thorough("tanh", "sin")])
 def test_layer_two_to_fifty_digits(name: str) -> None:
     sigma, slope = FIFTY[name]
     misses = []
@@ -90,27 +91,29 @@ def test_layer_two_to_fifty_digits(name: str) -> None:
     assert misses == []
 
 
-def test_one_input_on_every_scale() -> None:
+SCALES = {name: 10.0**power for name, power in zip(SMOOTH, 2 * (-12, -2, 0, 4), strict=True)}
+EVERYWHERE = [("tanh", K) for K in (1e-2, 1.0, 1e4)] + [("leaky_relu(0.3)", 1e-12)]
+FEW = [(name, SCALES[name]) for name in ("tanh", "softplus", "gelu", "erf")]
+REST = [(name, K) for name, K in SCALES.items() if (name, K) not in FEW] + EVERYWHERE
+
+
+@pytest.mark.parametrize("cases", [FEW, *thorough(REST)], ids=["few", "rest"])
+def test_one_input_on_every_scale(cases) -> None:
     misses = []
-    scales = (1e-12, 1e-2, 1.0, 1e4)
-    for place, name in enumerate((*SMOOTH, "leaky_relu(0.3)")):
-        # Neighbours at others of the scales, the first at all.
-        for K in scales if name == "tanh" else scales[place % 4 :][:1]:
-            if (name, K) == ("sin", 1e4):  # its kernel is refused there
+    for name, K in cases:
+        network = net(3, name, features=1, **RATES)
+        # Beside another input it does not go through the tables that it is compared with.
+        x = np.array([[np.sqrt(K)], [-0.6 * np.sqrt(K)]])
+        flow, alone = sw.predict(network, x, observables="all"), single_input_flow(network, x)
+        for tensor, row in OBSERVABLES.items():
+            if tensor not in flow or not row.order:
                 continue
-            network = net(3, name, features=1, **RATES)
-            # Beside another input it does not go through the tables that it is compared with.
-            x = np.array([[np.sqrt(K)], [-0.6 * np.sqrt(K)]])
-            flow, alone = sw.predict(network, x, observables="all"), single_input_flow(network, x)
-            for tensor, row in OBSERVABLES.items():
-                if tensor not in flow or not row.order:
-                    continue
-                first = flow[tensor].values, flow[f"{tensor}_error"].values
-                value, error = (part.reshape(3, -1)[:, 0] for part in first)
-                want = getattr(alone, row.letter)[:, 0]
-                # The tables of the single-input flow are good to 1e-9 themselves.
-                if not np.all(np.abs(value - want) <= error + 2e-9 * np.abs(want)):
-                    misses.append((name, K, tensor, value, want, error))
+            first = flow[tensor].values, flow[f"{tensor}_error"].values
+            value, error = (part.reshape(3, -1)[:, 0] for part in first)
+            want = getattr(alone, row.letter)[:, 0]
+            # The tables of the single-input flow are good to 1e-9 themselves.
+            if not np.all(np.abs(value - want) <= error + 2e-9 * np.abs(want)):
+                misses.append((name, K, tensor, value, want, error))
     assert misses == []
 
 
@@ -128,22 +131,23 @@ def scaled(name: str, s: float) -> Activation:
     )
 
 
-def test_units_of_the_preactivation_do_not_matter() -> None:
+@pytest.mark.parametrize("names", [["gelu"], *thorough(["tanh", "softplus", "sin"])], ids=str)
+def test_units_of_the_preactivation_do_not_matter(names) -> None:
     x = inputs_with_kernel(np.array([[1.0, 0.3], [0.3, 0.8]]))
-    names = [name for name, row in OBSERVABLES.items() if row.order]
+    tensors = [name for name, row in OBSERVABLES.items() if row.order]
     powers = {"metric_nlo": 2, "ntk_nlo": 2}
     misses = []
-    for name in ("tanh", "softplus", "gelu", "sin"):
+    for name in names:
         flows = {
             s: sw.predict(
                 net(3, scaled(name, s), features=2, lambda_b=0.3 / s**2, lambda_W=0.7),
                 x / s,
-                observables=names,
+                observables=tensors,
             )
             for s in (1.0, 1e-6, 1e6)
         }
         for s in (1e-6, 1e6):
-            for tensor in names:
+            for tensor in tensors:
                 one, other = flows[1.0][tensor].values, flows[s][tensor].values
                 gap = np.abs(other * s ** powers.get(tensor, 4) - one).max()
                 if gap > 1e-9 * np.abs(one).max():
@@ -220,7 +224,7 @@ def test_stated_errors_hold_where_nodes_see_little(monkeypatch) -> None:
     assert np.median(over) < 20.0
 
 
-@pytest.mark.parametrize("make", [hard_tanh, elu])
+@pytest.mark.parametrize("make", [elu, *thorough(hard_tanh)])
 def test_mean_ntk_next_to_a_kink(make) -> None:
     # Two inputs and the first again; beside the second kink of one function that is enough for both.
     x = np.array([[1.0, 0.2], [0.3, -0.9], [1.0, 0.2]])[:: 1 if make is hard_tanh else 2]

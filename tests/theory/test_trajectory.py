@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from networks import net
 from scalewise.gaussian import _increments
 from scalewise.observables import OBSERVABLES
@@ -100,7 +101,9 @@ def test_stated_errors_cover_what_interpolation_misses() -> None:
 LOW, HIGH = ["four_point_vertex", "metric_nlo"], ["four_point_vertex", "ntk_D"]
 
 
-@pytest.mark.parametrize(("name", "C_W", "names"), [("tanh", 1.0, HIGH), ("relu", 2.0, LOW)])
+@pytest.mark.parametrize(
+    ("name", "C_W", "names"), [("relu", 2.0, LOW), *thorough(("tanh", 1.0, HIGH))]
+)
 def test_tensors_of_deep_networks(name, C_W, names, monkeypatch) -> None:
     network, stretches = net(147, name, features=3, C_W=C_W, lambda_W=0.5), []
     longest = _trajectory._longest

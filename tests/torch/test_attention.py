@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import scalewise as sw
 from attending import WORDS, Attends, masked, over_d
+from grids import thorough
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
 from scalewise.plan._measurement import Quantity
@@ -79,13 +81,18 @@ WRONG: list[tuple[str, Callable[[int], nn.Module], str]] = [
 ]
 
 
-def test_a_scale_of_attention_that_is_not_applied_is_named() -> None:
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [(RIGHT[:1], WRONG[1:2]), *thorough((RIGHT[1:], [WRONG[0], WRONG[2]]))],
+    ids=["some", "more"],
+)
+def test_a_scale_of_attention_that_is_not_applied_is_named(right: list, wrong: list) -> None:
     problems = []
-    for optimizer, build in RIGHT:
+    for optimizer, build in right:
         c = verified(build, optimizer, widths=(32, 64, 128))
         if not c.ok or len(c.attention) != 2:
             problems.append(str(c))
-    for optimizer, build, place in WRONG:
+    for optimizer, build, place in wrong:
         c = verified(build, optimizer, multiplied=["attention"])
         change = next(r for r in c.attention if r.quantity is Quantity.LOGITS_CHANGE)
         named = c.culprits and (c.culprits[0].cause, c.culprits[0].tensor) == (

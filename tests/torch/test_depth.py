@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import scalewise as sw
+from grids import thorough
 from scalewise.plan import PlanError
 from scalewise.plan._check import Check
 from scalewise.torch import TorchPlan
@@ -66,15 +67,30 @@ def scaled(plan: TorchPlan, model: nn.Module) -> torch.optim.Optimizer:
     return kind(plan.param_groups(model, lr=1e-4, weight_decay=0.0))
 
 
-def test_a_residual_multiplier_that_is_not_applied_is_named() -> None:
-    problems = []
-    right: list[Check] = [
-        verified(planned(Stream, "adamw", residual=1), setup=scaled),
-        verified(planned(Stream, "sgd", residual="1/2", branch_outputs=["downs.*"])),
-        verified(planned(lambda width, depth: mlp(width, depth), "sgd")),
-    ]
-    problems += [str(c.depth) for c in right if c.depth is None or not c.depth.ok]
-    for optimizer, alpha in (("adamw", 1.0), ("adamw", 0.5), ("sgd", 1.0)):
+def applied() -> Check:
+    return verified(planned(Stream, "adamw", residual=1), setup=scaled)
+
+
+def by_the_branches() -> Check:
+    return verified(planned(Stream, "sgd", residual="1/2", branch_outputs=["downs.*"]))
+
+
+def without_branches() -> Check:
+    return verified(planned(lambda width, depth: mlp(width, depth), "sgd"))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ([applied], [("sgd", 1.0)]),
+        *thorough(([by_the_branches, without_branches], [("adamw", 1.0), ("adamw", 0.5)])),
+    ],
+    ids=["some", "more"],
+)
+def test_a_residual_multiplier_that_is_not_applied_is_named(right: list, wrong: list) -> None:
+    checks = [check() for check in right]
+    problems = [str(c.depth) for c in checks if c.depth is None or not c.depth.ok]
+    for optimizer, alpha in wrong:
         c = verified(planned(Stream, optimizer, residual=alpha, multiplied=["residual"]))
         deep = c.depth
         assert deep is not None

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.tasks import Loss
 from scalewise.training import GradientDescent, GradientFlow
 from scalewise.training.cavity import cavity_correction
@@ -27,20 +28,25 @@ def task(loss: str | Loss = "mse", outputs: int = 1) -> sw.Task:
     return sw.Task(X[:3], y if loss != "logistic" else np.sign(y), test_inputs=X[3:], loss=loss)
 
 
+SOME = [  # depth, outputs, algorithm, draws
+    (2, 2, GradientDescent(0.3, steps=3), 512),
+    (2, 1, GradientDescent(0.1, steps=5, momentum=0.5), 1024),
+    (3, 1, GradientDescent(0.2, steps=6), 1024),
+]
+MORE = [
+    (2, 1, GradientDescent(0.3, steps=1), 1024),
+    (2, 1, GradientDescent(0.3, steps=4), 1024),
+    (2, 1, GradientDescent([0.9, 0.3, 0.6], loss_units="mean"), 1024),
+    (2, 1, GradientFlow(1.0), 128),
+    (2, 1, GradientDescent(0.25), 128),
+]
+
+
 @pytest.mark.covers("C73", "C75")
-def test_cavities_agree_with_tensors() -> None:
+@pytest.mark.parametrize("cases", [SOME, *thorough(MORE)], ids=["some", "more"])
+def test_cavities_agree_with_tensors(cases: list) -> None:
     """Mean and covariance at depth 2, on the way and at the end; at depth 3 the part of the last hidden layer."""
     wrong, worst = [], 0.0
-    cases = [
-        (2, 1, GradientDescent(0.3, steps=1), 1024),
-        (2, 1, GradientDescent(0.3, steps=4), 1024),
-        (2, 2, GradientDescent(0.3, steps=3), 512),
-        (2, 1, GradientDescent(0.1, steps=5, momentum=0.5), 1024),
-        (2, 1, GradientDescent([0.9, 0.3, 0.6], loss_units="mean"), 1024),
-        (2, 1, GradientFlow(1.0), 128),
-        (2, 1, GradientDescent(0.25), 128),
-        (3, 1, GradientDescent(0.2, steps=6), 1024),
-    ]
     for depth, outputs, algorithm, draws in cases:
         net = network(depth, outputs)
         part = "output_mean_nlo_by_layer"

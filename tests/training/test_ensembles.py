@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
 from scalewise.training import (
@@ -136,18 +137,23 @@ def newton(p, look, r):
     return p
 
 
-def test_every_algorithm_is_a_plain_loop() -> None:
-    cases = {
-        GradientDescent(0.1, 40): descent([0.1] * 40),
-        GradientDescent(0.1, 40, momentum=0.6): descent([0.1] * 40, 0.6),
-        GradientDescent(0.1, 37, momentum=0.3, ridge=0.2): descent([0.1] * 37, 0.3, 0.2),
-        GradientDescent([0.2, 0.1, 0.05] * 7): descent([0.2, 0.1, 0.05] * 7),
-        GradientDescent(0.6, 20, loss_units="mean"): descent([0.1] * 20),
-        GradientDescent(0.1): descent([0.1] * 3000),
-        GradientFlow(2.0): flow(2.0, 100),
-        GradientFlow(12.0, loss_units="mean", ridge=0.1): flow(2.0, 100, 0.1),
-        TwoStepNewton(): newton,
-    }
+SOME_LOOPS = {
+    GradientDescent(0.1, 37, momentum=0.3, ridge=0.2): descent([0.1] * 37, 0.3, 0.2),
+    GradientDescent([0.2, 0.1, 0.05] * 7): descent([0.2, 0.1, 0.05] * 7),
+    GradientFlow(12.0, loss_units="mean", ridge=0.1): flow(2.0, 100, 0.1),
+    TwoStepNewton(): newton,
+}
+MORE_LOOPS = {
+    GradientDescent(0.1, 40): descent([0.1] * 40),
+    GradientDescent(0.1, 40, momentum=0.6): descent([0.1] * 40, 0.6),
+    GradientDescent(0.6, 20, loss_units="mean"): descent([0.1] * 20),
+    GradientDescent(0.1): descent([0.1] * 3000),
+    GradientFlow(2.0): flow(2.0, 100),
+}
+
+
+@pytest.mark.parametrize("cases", [SOME_LOOPS, *thorough(MORE_LOOPS)], ids=["some", "more"])
+def test_every_algorithm_is_a_plain_loop(cases: dict) -> None:
     wrong = []
     for algorithm, force in cases.items():
         found = sw.measure_training(
@@ -177,75 +183,83 @@ def test_networks_that_have_converged_are_left_alone() -> None:
     """Run after run to the bit, though they finish at different times and others go on."""
     task = sw.Task(X[:3], Y, test_inputs=X[3:])
     options = {"networks": 60, "dtype": "float64", "control": None}
-    runs = [sw.measure_training(NET, task, GradientFlow(), **options) for _ in range(6)]
+    runs = [sw.measure_training(NET, task, GradientFlow(), **options) for _ in range(3)]
     for run in runs:
         xr.testing.assert_identical(run, runs[0])
         assert run.train_loss.values.max() < 1e-12
 
 
-def test_the_same_seed_gives_the_same_numbers_whatever_the_batches() -> None:
+@pytest.mark.parametrize(
+    "algorithm", [GradientFlow(1.0), Bayes(1.0), *thorough(GradientDescent(), LastLayer())], ids=str
+)
+def test_the_same_seed_gives_the_same_numbers_whatever_the_batches(algorithm: object) -> None:
     wrong = []
-    for algorithm in (GradientDescent(), GradientFlow(1.0), LastLayer(), Bayes(1.0)):
-        first, again, other = (
-            sw.measure_training(
-                NET, TASK, algorithm, networks=150, seed=seed, memory=memory, dtype="float64"
-            )
-            for seed, memory in ((1, "1 GiB"), (1, "2 MB"), (2, "1 GiB"))
+    first, again, other = (
+        sw.measure_training(
+            NET, TASK, algorithm, networks=150, seed=seed, memory=memory, dtype="float64"
         )
-        for name in first.data_vars:
-            scale = np.abs(first[name].values).max() + 1e-6
-            same = np.abs(first[name].values - again[name].values).max() < 1e-9 * scale
-            differs = (
-                name.startswith("train_loss")
-                or np.abs(first[name].values - other[name].values).max() > 1e-6 * scale
-            )
-            wrong += [] if same and differs else [(algorithm, name)]
+        for seed, memory in ((1, "1 GiB"), (1, "2 MB"), (2, "1 GiB"))
+    )
+    for name in first.data_vars:
+        scale = np.abs(first[name].values).max() + 1e-6
+        same = np.abs(first[name].values - again[name].values).max() < 1e-9 * scale
+        differs = (
+            name.startswith("train_loss")
+            or np.abs(first[name].values - other[name].values).max() > 1e-6 * scale
+        )
+        wrong += [] if same and differs else [(algorithm, name)]
     assert wrong == []
 
 
-def test_controls_change_no_mean_and_make_it_surer() -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "ntk"),
+    [
+        (GradientDescent(steps=25), 1.5),
+        (TwoStepNewton(), 2.0),
+        *thorough((GradientFlow(1.0), 1.5), (NTKGP(2.0), 1.1)),
+    ],
+    ids=str,
+)
+def test_controls_change_no_mean_and_make_it_surer(algorithm: object, ntk: float) -> None:
     """By how much at least: standard errors without a control over those with it, of outputs and of the NTK."""
     net, wrong = sw.MLP(3, 64, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4), []
     outputs = ("output_mean", "output_covariance", "variance", "bias", "test_loss")
-    for algorithm, ntk in (
-        (GradientDescent(steps=25), 1.5),
-        (GradientFlow(1.0), 1.5),
-        (TwoStepNewton(), 2.0),
-        (NTKGP(2.0), 1.1),
-    ):
-        plain, free, linear = (
-            sw.measure_training(net, TASK, algorithm, networks=200, seed=7, control=control)
-            for control in (None, "free", "linear")
-        )
-        pairs = [(name, free, 1.3) for name in outputs] + [(name, linear, 1.8) for name in outputs]
-        for name, better, gain in (*pairs, ("ntk_change", linear, ntk)):
-            sem = f"{name}_sem"
-            z = (better[name] - plain[name]) / np.hypot(better[sem], plain[sem])
-            fewer = float((plain[sem] / better[sem]).median())
-            if float(np.abs(z).max()) > 4 or fewer < gain:
-                wrong.append((algorithm, name, float(np.abs(z).max()), fewer))
+    plain, free, linear = (
+        sw.measure_training(net, TASK, algorithm, networks=200, seed=7, control=control)
+        for control in (None, "free", "linear")
+    )
+    pairs = [(name, free, 1.3) for name in outputs] + [(name, linear, 1.8) for name in outputs]
+    for name, better, gain in (*pairs, ("ntk_change", linear, ntk)):
+        sem = f"{name}_sem"
+        z = (better[name] - plain[name]) / np.hypot(better[sem], plain[sem])
+        fewer = float((plain[sem] / better[sem]).median())
+        if float(np.abs(z).max()) > 4 or fewer < gain:
+            wrong.append((algorithm, name, float(np.abs(z).max()), fewer))
     assert wrong == []
 
 
-def test_standard_errors_are_those_of_repetitions() -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "control"),
+    [
+        (GradientDescent(0.1, 8), "linear"),
+        (Bayes(1.0), None),
+        *thorough((GradientDescent(0.1, 8), "free"), (LastLayer(), None)),
+    ],
+    ids=str,
+)
+def test_standard_errors_are_those_of_repetitions(algorithm: object, control: str | None) -> None:
     """Over 24 small ensembles, each with several numbers."""
     wrong = []
     net = sw.MLP(2, 12, "tanh", input_dim=3, output_dim=2, C_b=0.1)
-    for algorithm, control in (
-        (GradientDescent(0.1, 8), "free"),
-        (GradientDescent(0.1, 8), "linear"),
-        (LastLayer(), None),
-        (Bayes(1.0), None),
-    ):
-        runs = [
-            sw.measure_training(net, TASK, algorithm, networks=150, seed=s, control=control)
-            for s in range(24)
-        ]
-        for name in ("output_mean", "variance", "test_loss"):
-            values = np.stack([run[name].values for run in runs])
-            sems = np.sqrt(np.mean([run[f"{name}_sem"].values ** 2 for run in runs], axis=0))
-            ratio = np.sqrt(np.mean(values.var(axis=0, ddof=1) / sems**2))
-            wrong += [] if 0.7 < ratio < 1.4 else [(algorithm, control, name, ratio)]
+    runs = [
+        sw.measure_training(net, TASK, algorithm, networks=150, seed=s, control=control)
+        for s in range(24)
+    ]
+    for name in ("output_mean", "variance", "test_loss"):
+        values = np.stack([run[name].values for run in runs])
+        sems = np.sqrt(np.mean([run[f"{name}_sem"].values ** 2 for run in runs], axis=0))
+        ratio = np.sqrt(np.mean(values.var(axis=0, ddof=1) / sems**2))
+        wrong += [] if 0.7 < ratio < 1.4 else [(algorithm, control, name, ratio)]
     assert wrong == []
 
 
@@ -301,29 +315,33 @@ def test_the_posterior_of_a_linear_network_has_its_first_correction() -> None:
     assert 4e3 < found.attrs["effective_networks"] <= 4e4
 
 
-def test_wide_networks_learn_what_the_leading_order_says() -> None:
-    net, wrong = sw.MLP(3, 200, "gelu", input_dim=3, output_dim=2, C_b=0.2, C_W=1.5), []
-    rate = sw.predict_training(net, TASK, GradientDescent()).attrs["rate"]
-    for algorithm, width in (
-        (GradientDescent(rate, 10), 200),
-        (GradientFlow(1.0), 60),
-        (NTKGP(0.2), 40),
-        (LastLayer(), 200),
+@pytest.mark.parametrize(
+    ("algorithm", "width"),
+    [
+        (GradientDescent(steps=10), 200),
         (Bayes(0.2), 200),
-    ):
-        theory = sw.predict_training(net, TASK, algorithm)
-        seen = sw.measure_training(
-            net.at_width(width), TASK, algorithm, networks=120, seed=2, control=None
-        )
-        pairs = {
-            "output_mean": theory.output_mean.values,
-            "variance": np.broadcast_to(theory.variance.values, (2, 2)),
-            "test_loss": theory.test_loss.values,
-        }
-        for name, value in pairs.items():
-            off = np.abs(seen[name].values - value).max()
-            allowed = 4 * seen[f"{name}_sem"].values.max() + 5 / width * np.abs(value).max()
-            wrong += [] if off < allowed else [(algorithm, name, off, allowed)]
+        *thorough((GradientFlow(1.0), 60), (NTKGP(0.2), 40), (LastLayer(), 200)),
+    ],
+    ids=str,
+)
+def test_wide_networks_learn_what_the_leading_order_says(algorithm: object, width: int) -> None:
+    net, wrong = sw.MLP(3, 200, "gelu", input_dim=3, output_dim=2, C_b=0.2, C_W=1.5), []
+    if isinstance(algorithm, GradientDescent):  # the rate of infinite width, at this one
+        rate = sw.predict_training(net, TASK, algorithm).attrs["rate"]
+        algorithm = GradientDescent(rate, algorithm.steps)
+    theory = sw.predict_training(net, TASK, algorithm)
+    seen = sw.measure_training(
+        net.at_width(width), TASK, algorithm, networks=120, seed=2, control=None
+    )
+    pairs = {
+        "output_mean": theory.output_mean.values,
+        "variance": np.broadcast_to(theory.variance.values, (2, 2)),
+        "test_loss": theory.test_loss.values,
+    }
+    for name, value in pairs.items():
+        off = np.abs(seen[name].values - value).max()
+        allowed = 4 * seen[f"{name}_sem"].values.max() + 5 / width * np.abs(value).max()
+        wrong += [] if off < allowed else [(algorithm, name, off, allowed)]
     assert wrong == []
 
 

@@ -2,20 +2,23 @@
 
 import dataclasses
 import itertools
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
 from scalewise.training._asked import Asked
 from scalewise.training._routes import chosen
-from scalewise.training.tiles import _mean, _refined
+from scalewise.training.tiles import _change, _covariance, _mean, _refined, _route
 from scalewise.training.tiles._conditioned import Accuracy
 from scalewise.training.tiles._recursions import Tensors, _product, _total
 from scalewise.training.tiles._route import TILES
 from scalewise.training.tiles._sites import Site, sites
 from scalewise.training.tiles._tiles import Tile
+from scalewise.training.width import _dense
 from scalewise.training.width._dense import DENSE
 
 pytestmark = pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
@@ -54,7 +57,7 @@ def stack_of(net: sw.MLP, x: np.ndarray, accuracy: Accuracy = FINE) -> list[Site
     return sites(net, (found.kernel.values, found.ntk.values), accuracy)
 
 
-@pytest.mark.parametrize(("depth", "activation"), [(2, "sin"), (3, "gelu"), (4, "erf")])
+@pytest.mark.parametrize(("depth", "activation"), [(3, "gelu"), *thorough((2, "sin"), (4, "erf"))])
 def test_every_tensor_on_a_tile_is_that_of_predict(depth: int, activation: str) -> None:
     net, x = network(depth, activation), np.random.default_rng(depth).standard_normal((3, 3))
     known = sw.predict(net, x, observables="all", layers=depth)
@@ -186,15 +189,18 @@ def test_expectations_are_those_of_brute_force(activation: str) -> None:
 STEADY = ("output_mean_nlo_by_part", "output_covariance_nlo", "ntk_change_nlo")
 CASES = (
     (3, "gelu", 2, GradientDescent()),
-    (4, "erf", 1, GradientFlow()),
-    (2, "sin", 2, TwoStepNewton()),
-    (3, "sin", 1, GradientDescent(ridge=0.3)),
+    *thorough(
+        (4, "erf", 1, GradientFlow()),
+        (2, "sin", 2, TwoStepNewton()),
+        (3, "sin", 1, GradientDescent(ridge=0.3)),
+    ),
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_all_outcomes_are_those_of_whole_tensors(case: tuple) -> None:
-    depth, activation, outputs, algorithm = case
+@pytest.mark.parametrize(("depth", "activation", "outputs", "algorithm"), CASES, ids=str)
+def test_all_outcomes_are_those_of_whole_tensors(
+    depth: int, activation: str, outputs: int, algorithm: object
+) -> None:
     # Between different outputs of one test alone, halves that are exchanged add up to the same.
     asked = Asked(network(depth, activation, outputs), task(depth, 2, outputs, outputs), algorithm)
     names = sorted(TILES.outcomes)
@@ -217,7 +223,60 @@ def test_all_outcomes_are_those_of_whole_tensors(case: tuple) -> None:
     np.testing.assert_allclose(layers.sum(axis=0), mean, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+def any_tensors(samples: int) -> dict[str, np.ndarray]:
+    """With the symmetries that tensors of every network have."""
+    rng = np.random.default_rng(2)
+    found = {letter: rng.standard_normal((samples,) * 4) for letter in "ABDFPQRSTU"}
+    found |= {letter: rng.standard_normal((samples,) * 2) for letter in ("G1", "H1")}
+    same = {"A": ["bacd", "cdab"], "B": ["badc", "cdab"], "D": ["bacd", "abdc"], "F": ["cdab"]}
+    for letter, ways in (same | {"G1": ["ba"], "H1": ["ba"]}).items():
+        for way in ways:
+            found[letter] = found[letter] + np.einsum(
+                f"{way}->{''.join(sorted(way))}", found[letter]
+            )
+    return found
+
+
+class Given(Tensors):
+    """Tensors that no network has, read off as tiles are."""
+
+    known: ClassVar[dict[str, np.ndarray]] = {}
+
+    def last(self, letter: str, *labels: int) -> np.ndarray:
+        rows = self.tile.rows
+        part = self.known[letter][np.ix_(*(rows[label] for label in labels))]
+        places = sorted(set(labels))
+        part = np.einsum(part, list(labels), places)
+        shape = [len(rows[k]) if k in places else 1 for k in range(len(labels))]
+        return np.broadcast_to(part.reshape(shape), [len(row) for row in rows[: len(labels)]])
+
+
+@pytest.mark.parametrize(
+    "algorithm", [GradientDescent(ridge=0.3), TwoStepNewton()], ids=["ridge", "Newton"]
+)
+def test_contractions_are_those_of_whole_tensors(
+    algorithm: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last digits, of any tensors; outputs and samples that are exchanged are told apart."""
+    asked = Asked(network(3, "tanh", 2), task(1, 3, 2, 2), algorithm)
+    names = TILES.outcomes - {"output_mean_nlo_by_layer"}
+    (dense,) = _dense._settings(asked, names)
+    known = any_tensors(5)
+    want = _dense._outcomes(dense, known, [], None)
+    Given.known = known
+    for module in (_mean, _covariance, _change):
+        monkeypatch.setattr(module, "Tensors", Given)
+    K, Theta = (
+        part[-1][np.ix_(dense.places, dense.places)] for part in (dense.flow.K, dense.flow.Theta)
+    )
+    found = _route._outcomes(asked, _route._setting(asked, K, Theta), [], names)
+    assert found.keys() == want.keys() == names | {"learning_parameter"}
+    # Weights are sums over few times, good to 1e-6.
+    off = {k: np.abs(found[k] - want[k]).max() / np.abs(want[k]).max() for k in want}
+    assert {k: gap for k, gap in off.items() if not gap < 1e-5} == {}
+
+
+@pytest.mark.parametrize("seed", [0, *thorough(1)])
 def test_both_routes_agree_on_samples_that_are_close(seed: int) -> None:
     """Whole tensors are sampled: inverse kernels magnify what of that is not smooth in the samples."""
     rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from scalewise.training import GradientDescent, GradientFlow, Projectors, TwoStepNewton
+from scalewise.training.width._course import Flow
 from scalewise.training.width._weights import PROJECTORS, converged, separable
 
 RNG = np.random.default_rng(7)
@@ -262,6 +263,22 @@ def test_a_cubic_model_trains_to_what_the_weights_say() -> None:
             if worst > 3e-4:
                 wrong.append((algorithm, time, part, worst))
     assert wrong == []
+
+
+def test_a_flow_is_as_exact_where_it_is_fast_as_where_it_is_slow() -> None:
+    """Responses to a constant and their kernels in closed form, over nine decades of eigenvalues."""
+    x = 10.0 ** np.arange(-5, 5)
+    clock = Flow(3.0, x.max())
+    t = clock._times[:, None]
+    one = np.ones((t.size, x.size))
+    response, end = clock.forward(one, x)
+    size = np.minimum(3.0, 1 / x)
+    grown, left = -np.expm1(-x * t) / x, -np.expm1(-x * (3 - t)) / x
+    assert np.abs((response - grown) / size).max() < 1e-10
+    assert np.abs((end + np.expm1(-3 * x) / x) / size).max() < 1e-10
+    kernel = clock.backward(one, x, 2.0)
+    assert np.abs((kernel - left - 2 * np.exp(-x * (3 - t))) / (size + 2)).max() < 1e-10
+    assert clock.weights.sum() == pytest.approx(3.0, rel=1e-12)
 
 
 def test_fluctuations_of_the_ntk_are_weighed_as_a_changed_ntk_trains() -> None:

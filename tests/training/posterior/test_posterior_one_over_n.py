@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import scalewise as sw
+from grids import thorough
 from scalewise.training import Bayes, LastLayer, predict_training
 from scalewise.training._asked import Asked
 from scalewise.training.posterior import NEURONS
@@ -30,28 +31,28 @@ def known(net: sw.MLP, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int =
 
 
 @pytest.mark.covers("B26")
-def test_the_last_layer_alone_by_both_routes() -> None:
+@pytest.mark.parametrize(("name", "outputs"), [("gelu", 1), *thorough(("tanh", 2))])
+def test_the_last_layer_alone_by_both_routes(name: str, outputs: int) -> None:
     """As a posterior whose hidden layers are not learned, and as gradient descent whose NTK is the kernel."""
     wrong = []
-    for name, outputs in (("tanh", 2), ("gelu", 1)):
-        net = sw.MLP(3, (60, 30), name, input_dim=3, output_dim=outputs, C_W=1.4, C_b=0.2)
-        task = sw.Task(X[:2], Y[:, :outputs], test_inputs=X[2:], test_targets=Y[:, :outputs])
-        asked = Asked(net, task, LastLayer())
-        rows = [
-            "output_mean_nlo",
-            "output_mean_nlo_by_layer",
-            "output_covariance_nlo",
-            "test_loss_nlo",
-        ]
-        here, there = (route.compute(asked, rows) for route in (NEURONS, DENSE))
-        for row in rows:
-            error = here.errors[row].max()
-            off, size = (
-                np.abs(here.values[row] - there.values[row]).max(),
-                np.abs(there.values[row]).max(),
-            )
-            if off > 2 * error or error > 0.2 * size:
-                wrong.append((name, row, off, error, size))
+    net = sw.MLP(3, (60, 30), name, input_dim=3, output_dim=outputs, C_W=1.4, C_b=0.2)
+    task = sw.Task(X[:2], Y[:, :outputs], test_inputs=X[2:], test_targets=Y[:, :outputs])
+    asked = Asked(net, task, LastLayer())
+    rows = [
+        "output_mean_nlo",
+        "output_mean_nlo_by_layer",
+        "output_covariance_nlo",
+        "test_loss_nlo",
+    ]
+    here, there = (route.compute(asked, rows) for route in (NEURONS, DENSE))
+    for row in rows:
+        error = here.errors[row].max()
+        off, size = (
+            np.abs(here.values[row] - there.values[row]).max(),
+            np.abs(there.values[row]).max(),
+        )
+        if off > 2 * error or error > 0.2 * size:
+            wrong.append((name, row, off, error, size))
     assert not wrong
 
 
@@ -99,6 +100,36 @@ def test_deep_linear_networks_have_closed_forms() -> None:
                 assert float(found.log_evidence_nlo) == pytest.approx(evidence, rel=1e-8)
 
 
+@pytest.mark.covers("B7")
+def test_linear_networks_with_noise_are_averages_over_one_scale() -> None:
+    r"""Of one output each layer has a scale $Q$ of its own with $nQ\sim\chi^2_n$, so variance $2/n$; layers add."""
+    rng = np.random.default_rng(3)
+    x, y, noise, h = rng.standard_normal((7, 6)), rng.standard_normal(4), 0.7, 1e-3
+    widths = (50, 25)
+    net = sw.MLP(3, widths, "linear", input_dim=6, output_dim=1, C_W=1.3)
+    task = sw.Task(x[:4], y[:, None], test_inputs=x[4:])
+    found = predict_training(net, task, Bayes(noise), observables="all")
+    K = 1.3**3 * x @ x.T / 6
+
+    def given(Q: float) -> tuple[np.ndarray, np.ndarray, float]:
+        own = Q * K[:4, :4] + noise * np.eye(4)
+        R = Q * np.linalg.solve(own, K[:4, 4:]).T
+        log = -0.5 * y @ np.linalg.solve(own, y) - 0.5 * np.linalg.slogdet(own)[1]
+        return R @ y, Q * K[4:, 4:] - Q * R @ K[:4, 4:], log
+
+    below, here, above = (map(np.asarray, given(1 + step)) for step in (-h, 0, h))
+    slopes, bends = [], []
+    for low, middle, high in zip(below, here, above, strict=True):
+        slopes.append((high - low) / (2 * h))
+        bends.append((high - 2 * middle + low) / h**2)
+    r = sum(widths[-1] / n for n in widths)
+    mean, covariance = (r * (bends[k] + 2 * slopes[k] * slopes[2]) for k in (0, 1))
+    covariance += 2 * r * np.multiply.outer(slopes[0], slopes[0])
+    np.testing.assert_allclose(found.output_mean_nlo[0], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.output_covariance_nlo[0, 0], covariance, rtol=1e-4, atol=1e-5)
+    assert float(found.log_evidence_nlo) == pytest.approx(r * (bends[2] + slopes[2] ** 2), rel=1e-4)
+
+
 class Pieces(NamedTuple):
     """Leading order, V and G1 of the last layer on all samples, from `predict`."""
 
@@ -134,46 +165,44 @@ def by_couplings(of: Pieces, y: np.ndarray, n: float) -> np.ndarray:
 
 
 @pytest.mark.covers("B7", "B8")
-def test_means_and_features_follow_from_the_tensors() -> None:
+@pytest.mark.parametrize(
+    ("name", "outputs"), [("gelu", 2), ("relu", 1), *thorough(("tanh", 1), ("sin", 2))]
+)
+def test_means_and_features_follow_from_the_tensors(name: str, outputs: int) -> None:
     """(6.88) with its couplings and (6.104) with V, for smooth and kinked activations and unequal widths."""
     wrong = []
-    for name, outputs in (("tanh", 1), ("gelu", 2), ("sin", 2), ("relu", 1)):
-        net = sw.MLP(
-            3, (60, 100), name, input_dim=3, output_dim=outputs, C_W=[1.5, 1.4, 1.2], C_b=0.3
-        )
-        y, n = Y[:, :outputs], 1e7
-        found, of = known(net, y, Bayes(), tests=2), tensors(net, X)
-        S = np.linalg.inv(of.K[:2, :2])
-        weights = S @ (y @ y.T - outputs * of.K[:2, :2]) @ S
-        features = 0.5 * np.einsum("abcd,cd->ab", of.V[..., :2, :2], weights) / net.C_W[-1]
-        cases = [(found.feature_change_nlo.isel(layer=-1), features)]
-        if (
-            net.activation.is_smooth
-        ):  # of others V is sampled, and inverse kernels magnify its error
-            mean = n * (by_couplings(of, y, n) - found.output_mean.values)
-            cases.append((found.output_mean_nlo, mean))
-        for here, there in cases:
-            error = float(found[f"{here.name}_error"].max())
-            off, size = np.abs(here.values - there).max(), np.abs(there).max()
-            if off > error + 0.01 * size or error > 0.1 * size:
-                wrong.append((name, here.name, off, error, size))
+    net = sw.MLP(3, (60, 100), name, input_dim=3, output_dim=outputs, C_W=[1.5, 1.4, 1.2], C_b=0.3)
+    y, n = Y[:, :outputs], 1e7
+    found, of = known(net, y, Bayes(), tests=2), tensors(net, X)
+    S = np.linalg.inv(of.K[:2, :2])
+    weights = S @ (y @ y.T - outputs * of.K[:2, :2]) @ S
+    features = 0.5 * np.einsum("abcd,cd->ab", of.V[..., :2, :2], weights) / net.C_W[-1]
+    cases = [(found.feature_change_nlo.isel(layer=-1), features)]
+    if net.activation.is_smooth:  # of others V is sampled, and inverse kernels magnify its error
+        mean = n * (by_couplings(of, y, n) - found.output_mean.values)
+        cases.append((found.output_mean_nlo, mean))
+    for here, there in cases:
+        error = float(found[f"{here.name}_error"].max())
+        off, size = np.abs(here.values - there).max(), np.abs(there).max()
+        if off > error + 0.01 * size or error > 0.1 * size:
+            wrong.append((name, here.name, off, error, size))
     assert not wrong
 
 
 @pytest.mark.covers("B7")
-def test_the_mean_metric_is_that_of_the_recursion() -> None:
+@pytest.mark.parametrize("name", ["softplus", *thorough("gelu")])
+def test_the_mean_metric_is_that_of_the_recursion(name: str) -> None:
     """Its part of the mean, through four layers, against the metric at order 1/n that `predict` carries upwards."""
     wrong = []
-    for name in ("softplus", "gelu"):
-        net = sw.MLP(4, (50, 100, 80), name, input_dim=3, output_dim=1, C_W=1.5, C_b=0.2)
-        found, of = known(net, Y[:, :1], Bayes()), tensors(net, X[:3])
-        S = np.linalg.inv(of.K[:2, :2])
-        R = of.K[2:, :2] @ S
-        want = float(((of.G1[2:, :2] - R @ of.G1[:2, :2]) @ S @ Y[:, :1]).item())
-        here = found.output_mean_nlo_by_part.sel(part="metric_nlo").item()
-        error = found.output_mean_nlo_by_part_error.sel(part="metric_nlo").item()
-        if abs(here - want) > 1.5 * error or error > 0.2 * abs(want):
-            wrong.append((name, here, want, error))
+    net = sw.MLP(4, (50, 100, 80), name, input_dim=3, output_dim=1, C_W=1.5, C_b=0.2)
+    found, of = known(net, Y[:, :1], Bayes()), tensors(net, X[:3])
+    S = np.linalg.inv(of.K[:2, :2])
+    R = of.K[2:, :2] @ S
+    want = float(((of.G1[2:, :2] - R @ of.G1[:2, :2]) @ S @ Y[:, :1]).item())
+    here = found.output_mean_nlo_by_part.sel(part="metric_nlo").item()
+    error = found.output_mean_nlo_by_part_error.sel(part="metric_nlo").item()
+    if abs(here - want) > 1.5 * error or error > 0.2 * abs(want):
+        wrong.append((name, here, want, error))
     assert not wrong
 
 
@@ -221,49 +250,52 @@ def drawn(net: sw.MLP, y: np.ndarray, leading: xr.Dataset, *, learns: bool, seed
 
 
 @pytest.mark.covers("B7", "B8", "B26")
-def test_drawn_hidden_layers_agree() -> None:
+@pytest.mark.parametrize(
+    ("depth", "name", "outputs", "algorithm"),
+    [
+        (2, "tanh", 1, Bayes()),
+        *thorough((3, "relu", 2, Bayes()), (3, "tanh", 2, LastLayer())),
+    ],
+    ids=str,
+)
+def test_drawn_hidden_layers_agree(
+    depth: int, name: str, outputs: int, algorithm: Bayes | LastLayer
+) -> None:
     """Exact reweighting of real hidden layers, without weights for the last layer alone, at two widths."""
     wrong = []
-    cases = (
-        (2, "tanh", 1, Bayes()),
-        (3, "relu", 2, Bayes()),
-        (3, "tanh", 2, LastLayer()),
+    widths = [(40, 20) if depth == 3 else (30,), (80, 40) if depth == 3 else (60,)]
+    nets = [
+        sw.MLP(depth, w, name, input_dim=3, output_dim=outputs, C_W=1.5, C_b=0.2) for w in widths
+    ]
+    y, learns = 0.8 * Y[:, :outputs], isinstance(algorithm, Bayes)
+    found = known(nets[0], y, algorithm)
+    leading = known(nets[0], y, Bayes())
+    at = [drawn(net, y, leading, learns=learns, seed=k) for k, net in enumerate(nets)]
+    names = (
+        "output_mean_nlo",
+        "output_covariance_nlo",
+        "log_evidence_nlo",
+        "feature_change_nlo",
     )
-    for depth, name, outputs, algorithm in cases:
-        widths = [(40, 20) if depth == 3 else (30,), (80, 40) if depth == 3 else (60,)]
-        nets = [
-            sw.MLP(depth, w, name, input_dim=3, output_dim=outputs, C_W=1.5, C_b=0.2)
-            for w in widths
-        ]
-        y, learns = 0.8 * Y[:, :outputs], isinstance(algorithm, Bayes)
-        found = known(nets[0], y, algorithm)
-        leading = known(nets[0], y, Bayes())
-        at = [drawn(net, y, leading, learns=learns, seed=k) for k, net in enumerate(nets)]
-        names = (
-            "output_mean_nlo",
-            "output_covariance_nlo",
-            "log_evidence_nlo",
-            "feature_change_nlo",
+    for row, narrow, wide in zip(names, *at, strict=True):
+        if row not in found:
+            continue
+        # n times the difference is a + b/n: without b.
+        groups = 2 * wide - narrow
+        error = groups.std(axis=0, ddof=1) / np.sqrt(len(groups))
+        # What c/n^2 may leave of it.
+        bias = 0.25 * np.abs(wide.mean(axis=0) - narrow.mean(axis=0)).max()
+        z = np.abs(groups.mean(axis=0) - found[row].values) / (error + 0.2 * bias)
+        told = (
+            depth,
+            name,
+            outputs,
+            row,
+            float(z.max()),
+            float(np.abs(found[row]).max() / error.max()),
         )
-        for row, narrow, wide in zip(names, *at, strict=True):
-            if row not in found:
-                continue
-            # n times the difference is a + b/n: without b.
-            groups = 2 * wide - narrow
-            error = groups.std(axis=0, ddof=1) / np.sqrt(len(groups))
-            # What c/n^2 may leave of it.
-            bias = 0.25 * np.abs(wide.mean(axis=0) - narrow.mean(axis=0)).max()
-            z = np.abs(groups.mean(axis=0) - found[row].values) / (error + 0.2 * bias)
-            told = (
-                depth,
-                name,
-                outputs,
-                row,
-                float(z.max()),
-                float(np.abs(found[row]).max() / error.max()),
-            )
-            if z.max() > 4.5:
-                wrong.append(told)
+        if z.max() > 4.5:
+            wrong.append(told)
     assert not wrong
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import xarray as xr
 from scipy.special import gammaln, kve
+from scipy.stats import gamma, multivariate_normal
 
 import scalewise as sw
+from grids import thorough
 from scalewise.training import Bayes, predict_training, renormalised_posterior
+from scalewise.training.posterior._scales import OneLayer, SeveralLayers
 
 pytestmark = pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
 RNG = np.random.default_rng(5)
@@ -138,17 +143,17 @@ def test_little_data_agree_with_the_coefficients_of_one_over_n() -> None:
             assert error < size, (depth, row, error, size)
 
 
-def test_as_many_samples_as_neurons() -> None:
+@pytest.mark.parametrize("name", ["relu", *thorough("tanh", "softplus")])
+def test_as_many_samples_as_neurons(name: str) -> None:
     """Much better than infinite width, of smooth and kinked activations, with and without means; not exact."""
-    for name in ("tanh", "relu", "softplus"):
-        net = sw.MLP(2, 6, name, input_dim=8, output_dim=1, C_W=1.5, C_b=0.1)
-        task = task_of(1)
-        found = renormalised_posterior(net, task, noise_variance=0.3)
-        inf = predict_training(net, task, Bayes(0.3)).output_covariance.values
-        _, covariance, error = drawn(net, task, 60_000, 0.3)
-        off = np.abs(found.output_covariance.values - covariance)
-        before = np.abs(inf - covariance)
-        assert off.max() < 0.6 * before.max(), (name, off.max(), before.max(), error.max())
+    net = sw.MLP(2, 6, name, input_dim=8, output_dim=1, C_W=1.5, C_b=0.1)
+    task = task_of(1)
+    found = renormalised_posterior(net, task, noise_variance=0.3)
+    inf = predict_training(net, task, Bayes(0.3)).output_covariance.values
+    _, covariance, error = drawn(net, task, 60_000, 0.3)
+    off = np.abs(found.output_covariance.values - covariance)
+    before = np.abs(inf - covariance)
+    assert off.max() < 0.6 * before.max(), (name, off.max(), before.max(), error.max())
 
 
 def test_refusals() -> None:
@@ -164,3 +169,69 @@ def test_refusals() -> None:
     again = sw.Task(X[[0, 0]], Y[:2, :1], test_inputs=X[4:])
     with pytest.raises(ValueError, match="Training samples 0 and 1 are the same"):
         renormalised_posterior(sw.MLP(2, 9, "tanh", input_dim=8, output_dim=1), again)
+
+
+def noise_and_bias(outputs: int, noise: float) -> tuple[OneLayer, np.ndarray]:
+    """A layer of scales, and what of the kernel they multiply."""
+    net = sw.MLP(2, 9, "tanh", input_dim=8, output_dim=outputs, C_W=1.5, C_b=[0.1, 0.4])
+    first = net.C_b[0] + net.C_W[0] * X @ X.T / 8
+    scales = OneLayer.of(net, first, RNG.standard_normal((4, outputs)), noise)
+    return scales, scales.moves
+
+
+def test_given_scales_outputs_are_one_gaussian_process() -> None:
+    """By one covariance of all outputs on all samples; three outputs, since two are reflected, not turned."""
+    scales, moves = noise_and_bias(3, 0.2)
+    t = RNG.standard_normal(6)
+    given = scales.given(t)
+    K = np.kron(given.Q, moves) + np.kron(np.eye(3), np.full((6, 6), 0.4))
+    places = np.arange(18).reshape(3, 6)
+    A, B = places[:, :4].ravel(), places[:, 4:].ravel()
+    own, y = K[np.ix_(A, A)] + 0.2 * np.eye(12), scales.y.T.ravel()
+    R = np.linalg.solve(own, K[np.ix_(A, B)]).T
+    covariance = (K[np.ix_(B, B)] - R @ K[np.ix_(A, B)]).reshape(3, 2, 3, 2)
+    log = multivariate_normal(np.zeros(12), own).logpdf(y)
+    np.testing.assert_allclose(given.mean, (R @ y).reshape(3, 2), rtol=1e-9)
+    np.testing.assert_allclose(given.covariance, covariance.transpose(0, 2, 1, 3), atol=1e-9)
+    assert [given.log_likelihood, scales.log_likelihood(t)] == pytest.approx([log, log], rel=1e-9)
+
+
+def test_given_scales_several_layers_are_a_network_of_other_variances() -> None:
+    """Each scale multiplies the variance of the weights behind its layer, and no bias."""
+    net = sw.MLP(3, 9, "tanh", input_dim=8, output_dim=1, C_W=1.5, C_b=[0.1, 0.4, 0.3])
+    t, task = np.array([0.2, -0.3]), task_of(1)
+    given = SeveralLayers(net, net.C_b[0] + 1.5 * X @ X.T / 8, task.targets, 0.2).given(t)
+    Q = np.exp(2 * t)
+    other = dataclasses.replace(net, C_W=(1.5, 1.5 * Q[0], 1.5 * Q[1]))
+    found = predict_training(other, task, Bayes(0.2))
+    np.testing.assert_allclose(given.Q, Q)
+    np.testing.assert_allclose(given.mean, found.output_mean, rtol=1e-8)
+    np.testing.assert_allclose(given.covariance[0, 0], found.output_covariance, rtol=1e-8)
+    assert given.log_likelihood == pytest.approx(float(found.log_evidence), rel=1e-9)
+
+
+def test_with_noise_means_vary_from_scale_to_scale() -> None:
+    """Against the integral over one scale on a grid."""
+    net = sw.MLP(2, 12, "linear", input_dim=8, output_dim=1, C_W=1.3)
+    task, noise = sw.Task(X[:4], 4 * Y[:, :1], test_inputs=X[4:]), 2.0
+    found = renormalised_posterior(net, task, noise_variance=noise)
+    t, K = np.linspace(-5.0, 3.0, 400), 1.3**2 * X @ X.T / 8
+    rows = []
+    for Q in np.exp(t):
+        own = Q * K[:4, :4] + noise * np.eye(4)
+        R = Q * np.linalg.solve(own, K[:4, 4:]).T
+        log = multivariate_normal(np.zeros(4), own).logpdf(4 * Y[:, 0])
+        rows.append((log, R @ (4 * Y[:, 0]), Q * K[4:, 4:] - Q * R @ K[:4, 4:]))
+    log, mean, covariance = map(np.array, zip(*rows, strict=True))
+    w = np.exp(log + gamma(6.0, scale=1 / 6).logpdf(np.exp(t)) + t)
+    evidence = np.log(w.sum() * (t[1] - t[0]))
+    w /= w.sum()
+    middle = w @ mean
+    within = np.einsum("q,qab->ab", w, covariance)
+    between = np.einsum("q,qa,qb->ab", w, mean - middle, mean - middle)
+    error = 2 * float(found.output_covariance_error.max())
+    assert np.abs(between).max() > 8 * error
+    np.testing.assert_allclose(found.output_covariance[0, 0], within + between, atol=error)
+    error = 2 * float(found.output_mean_error.max())
+    np.testing.assert_allclose(found.output_mean[0], middle, atol=error)
+    assert float(found.log_evidence) == pytest.approx(evidence, abs=2e-3)
