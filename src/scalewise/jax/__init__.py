@@ -4,7 +4,8 @@ from scalewise._extras import require
 
 require("jax", for_="`scalewise.jax`", extra="jax")
 
+from scalewise.jax._curvature import curvature
 from scalewise.jax._plan import JaxPlan, load, plan
 from scalewise.jax._tangents import tangents
 
-__all__ = ["JaxPlan", "load", "plan", "tangents"]
+__all__ = ["JaxPlan", "curvature", "load", "plan", "tangents"]

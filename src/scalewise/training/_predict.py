@@ -26,7 +26,7 @@ from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
-from scalewise.training._given import MLPWeights, predict_linearised, tangents_of
+from scalewise.training._given import predict_linearised
 from scalewise.training._kernel import (
     Learned,
     Unseen,
@@ -36,6 +36,7 @@ from scalewise.training._kernel import (
     prior_of,
     usable,
 )
+from scalewise.training._one_mlp import CurvedMLP, MLPWeights, tangents_of
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import beyond, chosen
@@ -98,7 +99,8 @@ def predict_training(
             training samples alone.
         at: Where outputs are wanted: on test samples, training samples or both.
         weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
-            parameters about where they are, in place of all that could be drawn (`predict_linearised`).
+            parameters about where they are, in place of all that could be drawn (`predict_linearised`);
+            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width.
         draws: Of another loss than ``"mse"``, for which there is no closed form: how many networks of infinite
             width are drawn and trained, spread evenly. Their outputs depend on each other, so that ``variance``
             and ``output_covariance`` have outputs for dimensions too; ``class_probability`` comes with them, and
@@ -201,8 +203,12 @@ def _of_one(
             "`weights` are those of a network that is trained, by GradientFlow or GradientDescent; got "
             f"{type(asked.algorithm).__name__}."
         )
-    tangents = tangents_of(asked.net, weights, asked.task.all_inputs)
-    options = {"times": asked.times, "observables": observables}
+    net, x = asked.net, asked.task.all_inputs
+    tangents = tangents_of(net, weights, x)
+    options: dict[str, Any] = {"times": asked.times, "observables": observables}
+    if observables is not None and net.hidden_widths:
+        curvature = CurvedMLP(net, weights, x)
+        options |= {"curvature": curvature, "width": net.hidden_widths[-1]}
     found = predict_linearised(*tangents, asked.task, asked.algorithm, **options)
     return found.assign_attrs(asked.net.attributes())
 
