@@ -166,7 +166,7 @@ def trained(net: sw.MLP, p: Parameters, rate: float, steps: int) -> np.ndarray:
 def test_what_is_left_of_really_trained_networks_falls_twice_as_fast() -> None:
     """Linear in the parameters: the error falls as 1/n; with their own dNTK and ddNTKs as 1/n^2."""
     left = {}
-    for width in (32, 256):
+    for width in (64, 512):
         net, off = network(width), []
         for seed in range(5):
             p = drawn(net, seed)
@@ -182,7 +182,7 @@ def test_what_is_left_of_really_trained_networks_falls_twice_as_fast() -> None:
     slope, _ = np.polyfit(np.log(list(left)), np.reshape(list(left.values()), (2, 4)), 1)
     powers = dict(zip(("end", "end, bent", "stop", "stop, bent"), -slope, strict=True))
     assert powers == pytest.approx(
-        {"end": 1, "end, bent": 2, "stop": 1, "stop, bent": 2}, abs=0.3
+        {"end": 1, "end, bent": 2, "stop": 1, "stop, bent": 2}, abs=0.4
     ), (powers, left)
 
 

@@ -4,13 +4,14 @@ While the error falls as a linear model's does, $\epsilon(s)=p(s)e$, parameters 
 $\theta-\varphi+\psi-\chi$ whose parts are of first, second and third order in the network's derivatives,
 
 $$\varphi=W[\Lambda J^T\epsilon],\qquad\psi=W[\Lambda(z''\!\cdot\epsilon)\varphi],$$
-$$\chi=W\big[\tfrac12\Lambda(z'''\!\cdot\epsilon)\varphi\varphi+\Lambda(z''\!\cdot\epsilon)\psi\big],$$
+$$\chi=W\big[\tfrac12\Lambda(z'''\!\cdot\epsilon)\varphi\varphi
+  +\Lambda(z''\!\cdot\epsilon)\psi\big],$$
 
-$W[f](t)=\sum_sw_{ts}f(s)$ what the algorithm makes of gradients. Beside the $-J\varphi$ of the linear model, outputs
-along it have $F=J\psi+\frac12z''\varphi\varphi-J\chi-z''\varphi\psi-\frac16z'''\varphi^3$: the six lines with
-$\widehat{dH}$, $\widehat{dd_IH}$, $\widehat{dd_{II}H}$ of (∞.135)-(∞.141). On training samples $F$ is an error that
-drives the network again, which leaves $F_\delta-\widehat H_{\delta\cdot}\mathcal R[F]$ with the response $\mathcal R$
-of `width._course`; at the end $F_\delta-\widehat H_{\delta\cdot}gF$.
+$W[f](t)=\sum_sw_{ts}f(s)$ what the algorithm makes of gradients. Beside the $-J\varphi$ of the linear model,
+outputs along it have $F=J\psi+\frac12z''\varphi\varphi-J\chi-z''\varphi\psi-\frac16z'''\varphi^3$: the six
+lines with $\widehat{dH}$, $\widehat{dd_IH}$, $\widehat{dd_{II}H}$ of (∞.135)-(∞.141). On training samples $F$ is an
+error that drives the network again, which leaves $F_\delta-\widehat H_{\delta\cdot}\mathcal R[F]$ with the response
+$\mathcal R$ of `width._course`; at the end $F_\delta-\widehat H_{\delta\cdot}gF$.
 
 Source: PDLT (∞.55), (∞.131)-(∞.141), (∞.154), at any time, rate, momentum and ridge; along paths, derived.
 """
