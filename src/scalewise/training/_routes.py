@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
@@ -17,9 +17,16 @@ from scalewise.training.tiles._route import TILES
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import DENSE
 
-__all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen", "without_warning"]
+__all__ = [
+    "ROUTES",
+    "Choice",
+    "ExpansionWarning",
+    "beyond",
+    "chosen",
+    "refuse_outcome",
+    "without_warning",
+]
 
-_CANNOT = "`observables` cannot hold {!r} here, because {}."
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
 
 
@@ -68,7 +75,7 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
     if named:
         for name, (_, why) in ways.items():
             if why:
-                raise ValueError(_CANNOT.format(name, why))
+                refuse_outcome(name, why)
     had = {name: route for name, (route, why) in ways.items() if not why}
     by_route = {
         route.name: tuple(name for name, its in had.items() if its is route) for route in ROUTES
@@ -79,6 +86,16 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
         {name: why for name, (_, why) in ways.items() if why},
         named,
     )
+
+
+def refuse_outcome(name: str, why: str) -> NoReturn:
+    """Refuse what was named.
+
+    Args:
+        name: Of an outcome.
+        why: A clause.
+    """
+    raise ValueError(f"`observables` cannot hold {name!r} here, because {why}.")
 
 
 def beyond(asked: Asked, choice: Choice) -> Found:
@@ -98,7 +115,7 @@ def beyond(asked: Asked, choice: Choice) -> Found:
                 found = route.compute(asked, names)
             except OutOfRoom as refused:
                 if choice.named:
-                    raise ValueError(_CANNOT.format(names[0], refused.why)) from None
+                    refuse_outcome(names[0], refused.why)
                 choice.left_out.update(dict.fromkeys(names, refused.why))
                 continue
             served.append(route.name)
