@@ -9,7 +9,7 @@ from scalewise.training._asked import Asked
 
 __all__ = ["check_fit", "check_task"]
 
-_LARGEST = 1e140  # its square, times as much again for a kernel, can be told from infinity
+_LARGEST = 1e90  # order 1/n multiplies three of them
 
 
 def check_task(asked: Asked) -> None:
@@ -30,11 +30,13 @@ def check_fit(asked: Asked) -> None:
             f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
             f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
         )
-    largest = max(np.abs(y).max(initial=0.0) for y in (task.targets, task.test_targets) if y is not None)
+    largest = max(
+        np.abs(y).max(initial=0.0) for y in (task.targets, task.test_targets) if y is not None
+    )
     if largest > _LARGEST:
         raise ValueError(
-            f"`task` must have targets of at most {_LARGEST:g}, as squares of larger ones overflow; got {largest:g}. "
-            "Rescale them."
+            f"`task` must have targets of at most {_LARGEST:g}, as products of larger ones overflow; got "
+            f"{largest:g}. Rescale them."
         )
     if task.batches is not None:
         raise ValueError(
