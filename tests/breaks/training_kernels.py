@@ -95,11 +95,11 @@ MUTANTS = (
     of_given("given: bias turned", "np.swapaxes(unseen - task", "np.swapaxes(-unseen + task"),
     of_series(
         "series: no second derivative of slopes",
-        "first * z[2] + second * z[1] ** 2 / 2",
-        "first * z[2] + second * z[1] ** 2",
+        "rest[0] * z[2] + rest[1] * z[1] ** 2 / 2",
+        "rest[0] * z[2] + rest[1] * z[1] ** 2",
     ),
     of_series(
-        "series: third derivative not over 3!", "third * z[1] ** 3 / 6", "third * z[1] ** 3 / 2"
+        "series: third derivative not over 3!", "rest[2] * z[1] ** 3 / 6", "rest[2] * z[1] ** 3 / 2"
     ),
     of_series("series: rates left out", "self._rates * np.concatenate", "1.0 * np.concatenate"),
     of_curvature(

@@ -52,7 +52,7 @@ def test_iterations_end_where_factorisations_do(large) -> None:
             assert found.attrs["solver"] == "conjugate gradients"
             assert found.attrs["kernel_kept"] == kept
             assert 0 < found.attrs["iterations"] < 1000
-            assert found.attrs["residual"] <= 1e-9
+            assert found.attrs["residual"] <= 1e-7
             for name in NAMES:
                 if not np.allclose(found[name], one[name], rtol=1e-6, atol=1e-6):
                     wrong.append((net.activation.name, way, kept, name))
@@ -82,7 +82,7 @@ def test_what_iterations_do_not_give_is_left_out_or_refused(large, monkeypatch) 
         (ask(times=[1.0]), "take an eigendecomposition, for which 70 training samples"),
         (ask(GradientDescent(0.1, 3)), "take an eigendecomposition, for which 70 training samples"),
         (ask(GradientDescent(1e3)), "must be below .* at 1000 training diverges"),
-        (ask(task=torn), "too ill-conditioned: 1000 steps .* Give a ridge"),
+        (ask(task=torn), "too ill-conditioned: .* Give a ridge"),
     ]
     assert unlike(cases) == []
     monkeypatch.setattr(_iterative, "_COLUMNS", 64 * N * 5)

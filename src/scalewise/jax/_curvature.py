@@ -11,13 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
 
 from scalewise._checked import checked
 
 __all__ = ["JaxCurvature", "curvature"]
 
-Flat = Float[np.ndarray, " parameter"]
+Flat = np.ndarray  # (parameter,)
 
 
 @checked
@@ -90,9 +89,7 @@ class JaxCurvature:
         """None that one could see."""
         return ""
 
-    def gradients(
-        self, errors: Float[np.ndarray, "train output"], path: Sequence[Flat] = ()
-    ) -> list[Flat]:
+    def gradients(self, errors: np.ndarray, path: Sequence[Flat] = ()) -> list[Flat]:
         """See `scalewise.training.Curvature`."""
         terms = self._slopes(self._along(path), jnp.asarray(errors, self._theta.dtype))
         return [self._rates * np.asarray(term, np.float64) for term in terms]

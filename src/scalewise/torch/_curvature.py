@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from scalewise._checked import checked
 
 __all__ = ["TorchCurvature", "curvature"]
 
-Flat = Float[np.ndarray, " parameter"]
+Flat = np.ndarray  # (parameter,)
 
 
 @checked
@@ -85,9 +84,7 @@ class TorchCurvature:
         """None that one could see."""
         return ""
 
-    def gradients(
-        self, errors: Float[np.ndarray, "train output"], path: Sequence[Flat] = ()
-    ) -> list[Flat]:
+    def gradients(self, errors: np.ndarray, path: Sequence[Flat] = ()) -> list[Flat]:
         """See `scalewise.training.Curvature`."""
         some = self._like(errors)
 

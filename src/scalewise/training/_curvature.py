@@ -135,7 +135,9 @@ def _at_the_end(
     """By the few times whose sums the projectors are; all legs that multiply φ are alike."""
     Z = algorithm.sums_at_the_end(at.h, targets=at.e.size, accuracy=ACCURACY)
     pulled = at.curvature.gradients
-    psi = sum(at.bent(at.errors(first), [pulled(at.errors(gain))[0]])[0] for first, gain in Z.A)
+    psi = np.zeros(at.curvature.parameters)
+    for first, gain in Z.A:
+        psi += at.bent(at.errors(first), [pulled(at.errors(gain))[0]])[0]
     chi = np.zeros_like(psi)
     for (
         first,

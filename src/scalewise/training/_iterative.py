@@ -14,12 +14,13 @@ Source: PDLT (10.40), (10.41), (6.57), (6.64), the diagonal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from scalewise.networks._network import Network
 from scalewise.theory.flow import kernel_strips
@@ -36,13 +37,16 @@ _COLUMNS = 4 * 2**30  # bytes of all columns that are solved for, and of what go
 _PIVOTS = 512  # samples of the preconditioner
 _STEPS = 1000
 _RESIDUAL = 1e-9  # relative to the right-hand side
+_LOST = 1e-7  # the residual that rounding may leave of one that was met
+_GROWTH = 1e10  # of an error of the kernel, which has 1e-12
 _LARGEST = 1e-4  # accuracy of the largest eigenvalue, against which a rate is held
 _OUTCOMES = ("output_mean", "variance", "bias", "test_loss", "test_error")
 Columns = Float[np.ndarray, "sample column"]
 Times = Callable[[Columns], Columns]
 
 
-class _Kernels(NamedTuple):
+@dataclass(frozen=True)
+class _Kernels:
     """Training samples in random order, then tests.
 
     Args:
@@ -215,14 +219,14 @@ def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:
 def _solved(kernels: _Kernels, right: Columns, added: float) -> _Solved:
     """All columns at once, each with its own steps."""
     undo = _preconditioner(kernels, added)
-    X, R = np.zeros_like(right), right.copy()
+    X, R, residual = np.zeros_like(right), right.copy(), 1.0
     size = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
     Z = undo(R)
     P, fit = Z.copy(), np.einsum("ac,ac->c", R, Z)
     for step in range(_STEPS):
         residual = float((np.linalg.norm(R, axis=0) / size).max(initial=0.0))
         if residual <= _RESIDUAL:
-            return _Solved(X, residual, step)
+            return _checked(kernels, right, added, _Solved(X, residual, step))
         HP = kernels.times(P) + added * P
         length = _over(fit, np.einsum("ac,ac->c", P, HP))
         X += length * P
@@ -230,10 +234,32 @@ def _solved(kernels: _Kernels, right: Columns, added: float) -> _Solved:
         Z = undo(R)
         before, fit = fit, np.einsum("ac,ac->c", R, Z)
         P = Z + _over(fit, before) * P
-    raise ValueError(
-        f"The kernel of the {kernels.count} training samples is too ill-conditioned: {_STEPS} steps of conjugate "
-        f"gradients leave {residual:.1e} of the right-hand sides. Give a ridge or a `noise_variance`, or drop "
-        "samples that nearly repeat others."
+    _refuse(
+        kernels,
+        f"{_STEPS} steps of conjugate gradients leave {residual:.1e} of the right-hand sides",
+    )
+
+
+def _checked(kernels: _Kernels, right: Columns, added: float, found: _Solved) -> _Solved:
+    """With the residual as it is, unless rounding or the kernels' own error has made the columns what they are."""
+    size = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
+    left = right - kernels.times(found.X) - added * found.X
+    residual = float((np.linalg.norm(left, axis=0) / size).max(initial=0.0))
+    ones = np.full((kernels.count, 1), kernels.count**-0.5)
+    largest = float(np.linalg.norm(kernels.times(ones))) + added
+    growth = largest * float((np.linalg.norm(found.X, axis=0) / size).max(initial=0.0))
+    if residual > _LOST or growth > _GROWTH:
+        raise _hopeless(
+            kernels,
+            f"a relative error of it grows {growth:.1e} times, and {residual:.1e} of the right-hand sides is left",
+        )
+    return found._replace(residual=residual)
+
+
+def _hopeless(kernels: _Kernels, why: str) -> ValueError:
+    return ValueError(
+        f"The kernel of the {kernels.count} training samples is too ill-conditioned: {why}. Give a ridge or a "
+        "`noise_variance`, or drop samples that nearly repeat others."
     )
 
 
@@ -267,7 +293,20 @@ def _diagonal(kernels: _Kernels) -> np.ndarray:
 
 def _largest(kernels: _Kernels) -> float:
     """The largest eigenvalue of the kernel that learns."""
-    shape = (kernels.count, kernels.count)
-    H = LinearOperator(shape, lambda v: kernels.times(v.reshape(-1, 1))[:, 0], dtype=float)
-    start = np.ones(kernels.count)
-    return float(eigsh(H, k=1, tol=_LARGEST, v0=start, return_eigenvectors=False)[0])
+    shape, start = (kernels.count, kernels.count), np.ones(kernels.count)
+    H: Any = aslinearoperator(_Product(shape, np.dtype(float), kernels))
+    options: Any = {"k": 1, "tol": _LARGEST, "v0": start, "return_eigenvectors": False}
+    return float(eigsh(H, **options)[0])
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The kernel that learns, as SciPy multiplies by it."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    kernels: _Kernels
+
+    def matvec(self, v: np.ndarray) -> np.ndarray:
+        """Of one column."""
+        return self.kernels.times(v.reshape(-1, 1))[:, 0]

@@ -219,7 +219,11 @@ class CurvedMLP:
 
 def _product(a: Series, b: Series, times: Any = np.matmul) -> Series:
     """Term by term, of two series of the same length."""
-    return [sum(times(a[i], b[k - i]) for i in range(k + 1)) for k in range(len(a))]
+    found = [times(a[0], b[k]) for k in range(len(a))]
+    for k in range(len(a)):
+        for i in range(1, k + 1):
+            found[k] = found[k] + times(a[i], b[k - i])
+    return found
 
 
 def _preactivations(a: Series, W: Series, b: Series) -> Series:
@@ -228,14 +232,12 @@ def _preactivations(a: Series, W: Series, b: Series) -> Series:
 
 def _along(sigma: Activation, z: Series, order: int) -> Series:
     """A derivative of the activation along a series of preactivations, up to the third derivative of all."""
-    found = [sigma.derivative(z[0], order)]
-    if len(z) > 1:
-        first = sigma.derivative(z[0], order + 1)
-        found.append(first * z[1])
-    if len(z) > 2:
-        second = sigma.derivative(z[0], order + 2)
-        found.append(first * z[2] + second * z[1] ** 2 / 2)
-    if len(z) > 3:
-        third = sigma.derivative(z[0], order + 3)
-        found.append(first * z[3] + second * z[1] * z[2] + third * z[1] ** 3 / 6)
+    own, *rest = (sigma.derivative(z[0], order + k) for k in range(len(z)))
+    found = [own]
+    if rest:
+        found.append(rest[0] * z[1])
+    if len(rest) > 1:
+        found.append(rest[0] * z[2] + rest[1] * z[1] ** 2 / 2)
+    if len(rest) > 2:
+        found.append(rest[0] * z[3] + rest[1] * z[1] * z[2] + rest[2] * z[1] ** 3 / 6)
     return found
