@@ -234,7 +234,7 @@ def _solved(kernels: _Kernels, right: Columns, added: float) -> _Solved:
         Z = undo(R)
         before, fit = fit, np.einsum("ac,ac->c", R, Z)
         P = Z + _over(fit, before) * P
-    _refuse(
+    raise _hopeless(
         kernels,
         f"{_STEPS} steps of conjugate gradients leave {residual:.1e} of the right-hand sides",
     )
