@@ -9,7 +9,7 @@ from scalewise.training._asked import Asked
 
 __all__ = ["check_fit", "check_task"]
 
-_LARGEST = 1e70  # order 1/n multiplies four of them
+_LARGEST = 1e35  # order 1/n multiplies four of them, and squares what it finds
 
 
 def check_task(asked: Asked) -> None:
