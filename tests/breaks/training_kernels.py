@@ -12,7 +12,14 @@ of_spectrum = row("training/_spectrum.py", NUMERICS)
 of_dynamics = row("training/losses/_dynamics.py", LOSSES)
 of_prior = row("training/losses/_prior.py", LOSSES)
 of_losses = row("training/losses/_predict.py", (LOSSES, REAL))
+CURVED = "tests/training/test_curved.py"
+ITERATIVE = "tests/training/test_iterative.py"
 of_given = row("training/_given.py", GIVEN)
+of_mlp = row("training/_one_mlp.py", GIVEN)
+of_series = row("training/_one_mlp.py", CURVED)
+of_curvature = row("training/_curvature.py", CURVED)
+of_iterations = row("training/_iterative.py", ITERATIVE)
+of_slopes = row("training/_evidence_slopes.py", "tests/training/test_evidence_slopes.py")
 of_jax = row("jax/_tangents.py", GIVEN)
 of_torch = row("torch/_tangents.py", GIVEN)
 of_objects = row("training/_kernel_objects.py", "tests/training/test_kernel_objects.py")
@@ -69,16 +76,16 @@ MUTANTS = (
         "np.exp(-np.logaddexp(0.0, -f))",
         "np.exp(-np.logaddexp(0.0, f))",
     ),
-    of_given("given: rate of biases alone", "net.lambda_W[layer] / n[layer] * seen", "0 * seen"),
-    of_given(
+    of_mlp("given: rate of biases alone", "net.lambda_W[layer] / n[layer] * seen", "0 * seen"),
+    of_mlp(
         "given: rates without the width", "net.lambda_W[layer] / n[layer]", "net.lambda_W[layer]"
     ),
-    of_given(
+    of_mlp(
         "given: slopes of the layer above",
         "found.slopes[layer - 1], outputs",
         "found.slopes[layer - 2], outputs",
     ),
-    of_given(
+    of_mlp(
         "given: outputs apart",
         "return Tangents(found.z, H.transpose(0, 2, 1, 3))",
         "return Tangents(found.z, H.transpose(0, 2, 1, 3) * np.eye(outputs))",
@@ -86,6 +93,47 @@ MUTANTS = (
     of_given("given: starts at 0", "z.reshape(-1)[:count] - y", "0 * z.reshape(-1)[:count] - y"),
     of_given("given: loss of another network", "return z + (c @", "return 0 * z + (c @"),
     of_given("given: bias turned", "np.swapaxes(unseen - task", "np.swapaxes(-unseen + task"),
+    of_series(
+        "series: no second derivative of slopes",
+        "rest[0] * z[2] + rest[1] * z[1] ** 2 / 2",
+        "rest[0] * z[2] + rest[1] * z[1] ** 2",
+    ),
+    of_series(
+        "series: third derivative not over 3!", "rest[2] * z[1] ** 3 / 6", "rest[2] * z[1] ** 3 / 2"
+    ),
+    of_series("series: rates left out", "self._rates * np.concatenate", "1.0 * np.concatenate"),
+    of_curvature(
+        "curvature: first order bends twice", "[-phi, psi, -chi]", "[-phi, 2 * psi, -chi]"
+    ),
+    of_curvature("curvature: sign of third order", "[-phi, psi, -chi]", "[-phi, psi, chi]"),
+    of_curvature("curvature: half of the third derivative", "chi -= 2 * at.bent", "chi -= at.bent"),
+    of_curvature(
+        "curvature: the force drives nothing", "return F - at.H @ (at.U @ back)", "return F"
+    ),
+    of_curvature(
+        "curvature: no second order on the way",
+        "at.bent(e, [-f, p])[1]",
+        "0 * at.bent(e, [-f, p])[1]",
+    ),
+    of_iterations(
+        "iterations: ridge forgotten", "kernels.times(P) + added * P", "kernels.times(P)"
+    ),
+    of_iterations(
+        "iterations: a strip counts once", "out[rows.stop :] += H[:, beyond:].T @ v[rows]", "pass"
+    ),
+    of_iterations(
+        "iterations: ensembles are posteriors", "if not algorithm.is_posterior:", "if False:"
+    ),
+    of_iterations(
+        "iterations: samples in their own order",
+        "y, added = task.targets[order]",
+        "y, added = task.targets",
+    ),
+    of_slopes("slopes: trace of one output", "y.shape[1] * (found.U * s)", "(found.U * s)"),
+    of_slopes("slopes: variances below stay", "+ np.diag(own))", "+ 0 * np.diag(own))"),
+    of_slopes(
+        "slopes: rates of the layer below", "g = net.C_W[layer] *", "g = net.C_W[layer - 1] *"
+    ),
     of_jax(
         "tangents: rates squared",
         "scaled.reshape(z.size, -1) @ J.reshape",

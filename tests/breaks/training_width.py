@@ -104,8 +104,8 @@ MUTANTS = (
     ),
     of_algorithms(
         "reaches: units of a rate",
-        "rates = np.atleast_1d(self.rate_used(h, targets=targets)) / _per(self.loss_units, targets)",
-        "rates = np.atleast_1d(self.rate_used(h, targets=targets))",
+        "np.atleast_1d(self.rate_used(h, targets=targets)) / _per(self.loss_units, targets)",
+        "np.atleast_1d(self.rate_used(h, targets=targets))",
         UNITS,
     ),
     of_algorithms(

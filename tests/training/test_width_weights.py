@@ -331,7 +331,7 @@ def test_projectors_of_a_user_are_refused_or_taken_as_they_are() -> None:
         Projectors(A=((lambda h: h * np.nan, inverse),)).reaches(H)
     with pytest.raises(ValueError, match="`times` must be None for TwoStepNewton"):
         TwoStepNewton().filter(H, np.array([1.0]))
-    with pytest.raises(ValueError, match=r"takes \d+ steps, .* Take at most"):
+    with pytest.raises(ValueError, match=r"takes \d+ steps, .* take at most"):
         GradientDescent(1e-6, momentum=0.5).reaches(H)
     with pytest.raises(ValueError, match=r"GradientFlow\.time` must be left out"):
         GradientFlow(1.0).sums(H)

@@ -4,8 +4,9 @@ from scalewise._extras import require
 
 require("jax", for_="`scalewise.jax`", extra="jax")
 
+from scalewise.jax._curvature import curvature
 from scalewise.jax._plan import JaxPlan, load, plan
 from scalewise.jax._proof import check_transfer, tune
 from scalewise.jax._tangents import tangents
 
-__all__ = ["JaxPlan", "check_transfer", "load", "plan", "tangents", "tune"]
+__all__ = ["JaxPlan", "check_transfer", "curvature", "load", "plan", "tangents", "tune"]

@@ -116,7 +116,8 @@ class Task:
             loss: ``"mse"``, ``"logistic"`` (two classes) or ``"cross_entropy"``.
 
         Raises:
-            ValueError: If there is one class, a test label is not among the labels, or the loss does not fit.
+            ValueError: If there is one class, a sample has no label, a test label is not among the labels, or the
+                loss does not fit.
 
         Example:
             >>> import numpy as np
@@ -124,7 +125,8 @@ class Task:
             >>> Task.of_classes(np.eye(3), [3, 8, 3]).targets.ravel()
             array([-1.,  1., -1.])
         """
-        classes, places = np.unique(np.asarray(labels), return_inverse=True)
+        known = _labels("labels", labels, "inputs", inputs)
+        classes, places = np.unique(known, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
                 f"`labels` must name at least two classes; got {len(classes)}. Give numbers as targets of `Task`."
@@ -139,7 +141,7 @@ class Task:
             rows -= 1 / len(classes)
         tests = None
         if test_labels is not None:
-            given = np.asarray(test_labels)
+            given = _labels("test_labels", test_labels, "test_inputs", test_inputs)
             strange = np.setdiff1d(given, classes)
             if strange.size:
                 raise ValueError(
@@ -163,6 +165,20 @@ class Task:
     def paired(self) -> bool:
         """Whether last and first weights have samples of their own."""
         return self.batches is not None and self.batches.ndim == 3
+
+
+def _labels(name: str, given: Any, of: str, samples: Any) -> np.ndarray:
+    """Labels of samples, one each, and none missing."""
+    labels, count = np.asarray(given), 0 if samples is None else len(samples)
+    if labels.shape != (count,):
+        raise ValueError(
+            f"`{name}` must hold one label for each of {count} `{of}`; got shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(
+            f"`{name}` must name a class for every sample; sample {np.isnan(labels).argmax()} has nan. Drop it."
+        )
+    return labels
 
 
 def _columns(y: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from scalewise._extras import require
 require("torch", for_="`scalewise.torch`", extra="torch")
 
 from scalewise.torch._audit import audit
+from scalewise.torch._curvature import curvature
 from scalewise.torch._plan import TorchPlan, load, plan
 from scalewise.torch._proof import check_transfer
 from scalewise.torch._tangents import tangents
@@ -15,6 +16,7 @@ __all__ = [
     "TorchPlan",
     "audit",
     "check_transfer",
+    "curvature",
     "load",
     "optimizer_for",
     "overrides",

@@ -18,6 +18,7 @@ from scalewise.training._evidence import (
     log_evidence,
     log_evidence_slope,
 )
+from scalewise.training._evidence_slopes import EvidenceSlopes, log_evidence_slopes
 from scalewise.training._given import predict_linearised
 from scalewise.training._kernel_objects import NetworkKernel, kernel_of
 from scalewise.training._outcomes import OUTCOMES, Outcome
@@ -36,6 +37,7 @@ __all__ = [
     "OUTCOMES",
     "Bayes",
     "Design",
+    "EvidenceSlopes",
     "ExpansionWarning",
     "GradientDescent",
     "GradientFlow",
@@ -54,6 +56,7 @@ __all__ = [
     "leave_one_out",
     "log_evidence",
     "log_evidence_slope",
+    "log_evidence_slopes",
     "log_score",
     "ntk_motion",
     "predict_linearised",

@@ -32,7 +32,7 @@ from scalewise._words import shown
 from scalewise.training._filters import Filter, after_flow, after_schedule, after_steps
 from scalewise.training._newton import Projectors, TwoStepNewton
 from scalewise.training._posteriors import NTKGP, Bayes, LastLayer
-from scalewise.training.width._course import Flow, Steps, on_the_way
+from scalewise.training.width._course import Clock, Flow, OutOfRoom, Steps, on_the_way
 from scalewise.training.width._weights import (
     Projected,
     Reaches,
@@ -105,6 +105,22 @@ class GradientFlow:
         t = np.array([float(self.time)]) if times is None else times
         return after_flow(h, t / _per(self.loss_units, targets), ridge=self.ridge)
 
+    def clock(
+        self, h: Directions, time: float | None = None, *, targets: Count = 1
+    ) -> Clock | None:
+        """The times of a training on its way; None for one that is over.
+
+        Args:
+            h: Eigenvalues.
+            time: In place of `time`.
+            targets: $N_An_L$.
+        """
+        t = float(self.time if time is None else time) / _per(self.loss_units, targets)
+        x = h + self.ridge
+        if math.isinf(t) or t * x.min() > _GONE:
+            return None
+        return Flow(t, float(x.max())) if t else Steps(np.zeros(1))
+
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
         """What tensors of order 1/n are weighed with.
 
@@ -113,26 +129,29 @@ class GradientFlow:
             time: In place of `time`.
             targets: $N_An_L$.
         """
-        t = float(self.time if time is None else time) / _per(self.loss_units, targets)
-        x = h + self.ridge
-        if math.isinf(t) or t * x.min() > _GONE:
-            return self._end(h).reaches()
-        clock = Flow(t, float(x.max())) if t else Steps(np.zeros(1))
-        return on_the_way(h, clock, self.ridge)
+        clock = self.clock(h, time, targets=targets)
+        return self._end(h).reaches() if clock is None else on_the_way(h, clock, self.ridge)
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """The projectors as sums of products of functions of one eigenvalue; of training to the end.
-
-        Args:
-            h: Eigenvalues, all above 0.
-            targets: $N_An_L$.
-            accuracy: Relative, of most sums.
+        """As `sums_at_the_end`.
 
         Raises:
             ValueError: If training stops before the end.
         """
         if not math.isinf(self.time):
             raise ValueError(_EARLY.format("GradientFlow.time"))
+        return self.sums_at_the_end(h, targets=targets, accuracy=accuracy)
+
+    def sums_at_the_end(
+        self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4
+    ) -> Separable:
+        """The projectors of training to the end, as sums of products of functions of one eigenvalue.
+
+        Args:
+            h: Eigenvalues, all above 0 without a ridge.
+            targets: $N_An_L$.
+            accuracy: Relative, of most sums.
+        """
         return _sums(h, self._end(h), 0.0, self.ridge, accuracy)
 
     def _end(self, h: Directions) -> Projected:
@@ -249,6 +268,34 @@ class GradientDescent:
             )
         return found
 
+    def clock(
+        self, h: Directions, time: float | None = None, *, targets: Count = 1
+    ) -> Clock | None:
+        """The steps of a training on its way; None for one that is over.
+
+        Args:
+            h: Eigenvalues.
+            time: A number of steps in place of `steps`.
+            targets: $N_An_L$.
+
+        Raises:
+            OutOfRoom: If it takes more steps than the memory has room for.
+            ValueError: If training diverges.
+        """
+        rates = self._rates(h, targets)
+        x, schedule = h + self.ridge, isinstance(self.rate, Sequence)
+        steps = self.steps if time is None else time
+        last = rates.size if schedule else math.inf
+        steps = float(last if steps is None else steps)
+        if not schedule:
+            gone = math.ceil(_GONE / -math.log(_slowest(rates[0] * x, self.momentum)))
+            if steps > gone and (self.ridge or not self.momentum):
+                return None
+            steps = float(min(steps, gone))
+            _require_room(steps, h.size, f"{h.size} directions")
+            rates = np.full(int(steps), rates[0])
+        return Steps(rates[: int(steps)], self.momentum)
+
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
         """What tensors of order 1/n are weighed with.
 
@@ -258,30 +305,17 @@ class GradientDescent:
             targets: $N_An_L$.
 
         Raises:
-            ValueError: If training diverges, or takes more steps than the memory has room for.
+            OutOfRoom: If it takes more steps than the memory has room for.
+            ValueError: If training diverges.
         """
-        rates = np.atleast_1d(self.rate_used(h, targets=targets)) / _per(self.loss_units, targets)
-        x, schedule = h + self.ridge, isinstance(self.rate, Sequence)
-        steps = self.steps if time is None else time
-        last = rates.size if schedule else math.inf
-        steps = float(last if steps is None else steps)
-        if not schedule:
-            gone = math.ceil(_GONE / -math.log(_slowest(rates[0] * x, self.momentum)))
-            if steps > gone and (self.ridge or not self.momentum):
-                return self._end(h, rates[0]).reaches()
-            steps = float(min(steps, gone))
-            _require_room(steps, h)
-            rates = np.full(int(steps), rates[0])
-        _require_room(steps, h)
-        return on_the_way(h, Steps(rates[: int(steps)], self.momentum), self.ridge)
+        clock = self.clock(h, time, targets=targets)
+        if clock is None:
+            return self._end(h, self._rates(h, targets)[0]).reaches()
+        _require_room(clock.weights.size, h.size**2, f"{h.size} samples")
+        return on_the_way(h, clock, self.ridge)
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """The projectors as sums of products of functions of one eigenvalue; of training to the end.
-
-        Args:
-            h: Eigenvalues, all above 0.
-            targets: $N_An_L$.
-            accuracy: Relative, of most sums.
+        """As `sums_at_the_end`.
 
         Raises:
             ValueError: If training stops before the end, or has momentum and no ridge.
@@ -293,8 +327,24 @@ class GradientDescent:
                 "`GradientDescent.momentum` must be 0 without a ridge for as many samples as these: its weights "
                 "are known for few samples."
             )
-        rate = float(np.max(self.rate_used(h, targets=targets))) / _per(self.loss_units, targets)
+        return self.sums_at_the_end(h, targets=targets, accuracy=accuracy)
+
+    def sums_at_the_end(
+        self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4
+    ) -> Separable:
+        """The projectors of training to the end, as sums of products of functions of one eigenvalue.
+
+        Args:
+            h: Eigenvalues, all above 0 without a ridge.
+            targets: $N_An_L$.
+            accuracy: Relative, of most sums.
+        """
+        rate = float(self._rates(h, targets)[0])
         return _sums(h, self._end(h, rate), rate, self.ridge, accuracy)
+
+    def _rates(self, h: Directions, targets: int) -> Float[np.ndarray, " step"]:
+        """Of the sum of half squares: one, or one for each step."""
+        return np.atleast_1d(self.rate_used(h, targets=targets)) / _per(self.loss_units, targets)
 
     def _end(self, h: Directions, rate: float) -> Projected:
         return stationary(1 / (h + self.ridge)) if self.ridge else converged(h, rate)
@@ -310,12 +360,11 @@ def _per(units: Units, targets: int) -> float:
     return float(targets) if units == "mean" else 1.0
 
 
-def _require_room(steps: float, h: Directions) -> None:
-    if steps * h.size**2 > _ROOM:
-        raise ValueError(
-            f"`algorithm` takes {steps:.0f} steps, which for {h.size} samples are more than the memory has room "
-            f"for at order 1/n. Take at most {_ROOM // h.size**2} steps, train to the end without momentum, or "
-            "take GradientFlow with a time."
+def _require_room(steps: float | int, numbers: int, whose: str) -> None:
+    if steps * numbers > _ROOM:
+        raise OutOfRoom(
+            f"`algorithm` takes {steps:.0f} steps, which for {whose} are more than the memory has room for; take "
+            f"at most {_ROOM // numbers} steps, train to the end without momentum, or take GradientFlow with a time"
         )
 
 

@@ -3,137 +3,39 @@ r"""One given network, trained as the model that is linear in its parameters abo
 $$z_\delta(t)=z_\delta+\sum\frac{dz_\delta}{d\theta_\mu}(\theta_\mu(t)-\theta_\mu),\qquad
   z(t)=z-\widehat H_{\cdot\mathcal A}\,g(\widehat H_{\mathcal{AA}})\,(z_{\mathcal A}-y),$$
 
-with its own outputs and its own NTK, which links its outputs to each other. Samples and outputs are one index here.
+with its own outputs and its own NTK, which links its outputs to each other; its dNTK and ddNTKs add to that in the
+next order (`_curvature`). Samples and outputs are one index here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from scalewise._arrays import float_array
-from scalewise._checked import Must, checked
+from scalewise._checked import Count, checked
 from scalewise._version import __version__
 from scalewise._words import refuse_name
 from scalewise.networks._inputs import digest_of
-from scalewise.networks._network import Network
 from scalewise.tasks import Loss, Task
 from scalewise.tasks._losses import known_loss
 from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._curvature import Curvature, Moving, curved_shift
 from scalewise.training._generalisation import true_classes
 from scalewise.training._outcomes import OUTCOMES
-from scalewise.training._spectrum import spectrum, untaught
+from scalewise.training._spectrum import Spectrum, spectrum, untaught
 from scalewise.training.losses._dynamics import coefficients, stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._predict import wrong
+from scalewise.training.width._course import OutOfRoom
 
-__all__ = ["MLPWeights", "Tangents", "layers_of", "predict_linearised", "tangents_of"]
+__all__ = ["predict_linearised"]
 
-MLPWeights = Annotated[
-    Any,
-    Must(
-        "what `nets.init_weights` gives: weights (n_l, n_{l-1}) and biases (n_l,) of every layer",
-        lambda v: hasattr(v, "weights") and hasattr(v, "biases"),
-    ),
-]
 _NAMES = ("output_mean", "bias", "test_loss", "test_error", "train_mean", "train_loss", "spectrum")
-
-
-class Tangents(NamedTuple):
-    r"""What a linearised network is.
-
-    Args:
-        outputs: $z$.
-        ntk: $\widehat H$, with learning rates.
-    """
-
-    outputs: Float[np.ndarray, "sample output"]
-    ntk: Float[np.ndarray, "sample sample_1 output output_1"]
-
-
-class Layers(NamedTuple):
-    r"""One network on its way through some inputs.
-
-    Args:
-        weights: $W$ of every layer, float64.
-        biases: $b$ of every layer.
-        entering: What enters each layer: inputs, then activations (sample, n_(l-1)).
-        slopes: $\sigma'$ of each hidden layer (sample, n_l).
-        z: Its outputs (sample, output).
-    """
-
-    weights: list[np.ndarray]
-    biases: list[np.ndarray]
-    entering: list[np.ndarray]
-    slopes: list[np.ndarray]
-    z: np.ndarray
-
-
-def layers_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
-    """A forward pass.
-
-    Args:
-        net: Shape and activation.
-        given: Weights and biases.
-        x: Inputs.
-
-    Raises:
-        ValueError: If weights have other shapes than the network's, or it has skip connections.
-    """
-    if any(net.skips):
-        raise ValueError(
-            "`weights` must be those of a network without skip connections. For others take "
-            "`scalewise.jax.tangents` or `scalewise.torch.tangents` and `predict_linearised`."
-        )
-    Ws, bs = (
-        [float_array("weights", a) for a in arrays] for arrays in (given.weights, given.biases)
-    )
-    n = net.widths
-    shapes = [(W.shape, b.shape) for W, b in zip(Ws, bs, strict=False)]
-    if len(Ws) != len(bs) or shapes != [((n[k + 1], n[k]), (n[k + 1],)) for k in range(net.depth)]:
-        raise ValueError(
-            f"`weights` must have weights (n_l, n_(l-1)) and biases (n_l,) of the widths {n}; got the shapes "
-            f"{shapes}."
-        )
-    entering, slopes, z = [x], [], x @ Ws[0].T + bs[0]
-    for W, b in zip(Ws[1:], bs[1:], strict=True):
-        slopes.append(net.activation.derivative(z))
-        entering.append(net.activation(z))
-        z = entering[-1] @ W.T + b
-    return Layers(Ws, bs, entering, slopes, z)
-
-
-def tangents_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
-    r"""Outputs and NTK of a network with given weights, layer by layer.
-
-    Args:
-        net: Its shape, activation and rates.
-        given: Weights and biases.
-        x: Inputs.
-
-    Raises:
-        ValueError: As `layers_of`.
-
-    Source: PDLT (8.12), (8.16)-(8.18).
-    """
-    found, n = layers_of(net, given, x), net.widths
-    size, outputs = found.z.shape
-    back = np.broadcast_to(np.eye(outputs), (size, outputs, outputs)).reshape(size * outputs, -1)
-    H = np.zeros((size, outputs, size, outputs))
-    for layer in reversed(range(net.depth)):
-        seen = found.entering[layer] @ found.entering[layer].T
-        rates = net.lambda_b[layer] + net.lambda_W[layer] / n[layer] * seen
-        H += (back @ back.T).reshape(H.shape) * rates[:, None, :, None]
-        if layer:
-            back = (back @ found.weights[layer]) * np.repeat(
-                found.slopes[layer - 1], outputs, axis=0
-            )
-    return Tangents(found.z, H.transpose(0, 2, 1, 3))
+_CURVED = ("output_mean_nlo", "test_loss_nlo")
 
 
 @checked
@@ -145,8 +47,10 @@ def predict_linearised(
     *,
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     observables: Sequence[str] | str | None = None,
+    curvature: Curvature | None = None,
+    width: Count = 1,
 ) -> xr.Dataset:
-    r"""What one given network will have learned, if it stays linear in its parameters, by any loss.
+    r"""What one given network will have learned, if it stays linear in its parameters, by any loss; or nearly so.
 
     Args:
         outputs: Of the network on the training samples, then on the test samples of the task.
@@ -156,17 +60,23 @@ def predict_linearised(
         algorithm: `GradientFlow` to the end if ``None``; with a loss that is not the squared error it must stop.
         times: Times, or numbers of steps, in place of the algorithm's own: adds a dimension ``time``.
         observables: Names of what is wanted; everything that can be had if ``None``.
+        curvature: Of the same network and samples, for the squared error: what its own dNTK and ddNTKs add, in
+            first order of them. `scalewise.jax.curvature` and `scalewise.torch.curvature` give it.
+        width: $n$ by which ``output_mean_nlo`` and ``test_loss_nlo`` are to be divided; with 1 they are what is
+            added. $\mathcal O(1)$ in a network whose last hidden layer is that wide.
 
     Returns:
         A Dataset: ``output_mean`` (output, test), ``train_mean``, ``bias``, ``test_loss``, ``test_error`` and
         ``train_loss`` of this network, which has no spread, and the ``spectrum`` of its NTK over samples and
-        outputs. Exact to rounding times the condition.
+        outputs. Exact to rounding times the condition. With a `curvature` also ``output_mean_nlo`` and
+        ``test_loss_nlo``: what is left then is $\mathcal O(1/n^2)$, and cubic in the distance to the targets. They
+        take some tens of gradients where training ends, ten for each step, or node of the time, where it stops.
 
     Raises:
         ValueError: If shapes disagree, the NTK is singular and targets do not fit in, training diverges or has no
             end, or a name is not among these.
 
-    Source: PDLT (10.39), (10.118)-(10.121), (∞.88), (∞.89) with one network's own NTK.
+    Source: PDLT (10.39), (10.118)-(10.121), (∞.88), (∞.89) with one network's own NTK; (∞.141), (∞.154).
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -188,10 +98,24 @@ def predict_linearised(
         raise ValueError("`task` must have no batches: all samples teach at every step.")
     if times is not None and (not times.size or times.min() < 0):
         raise ValueError("`times` must hold at least one time, and none below 0.")
-    names = _named(observables, task)
     flat = ntk.transpose(0, 2, 1, 3).reshape(outputs.size, outputs.size)
-    moved, h = _moved(outputs, flat, task, way, times)
-    data = _outcomes(moved[:, :n], moved[:, n:], task) | {"spectrum": h}
+    count = y.size
+    found = spectrum(flat[:count, :count], "NTK of the training samples")
+    moved = _moved(outputs, flat, task, way, times, found)
+    data = _outcomes(moved[:, :n], moved[:, n:], task) | {"spectrum": found.h}
+    bent = _bent(curvature, task, way, times, found)
+    if not bent and curvature is not None and _wants_next_order(observables, task):
+        e = (outputs[:n] - y).reshape(-1)
+        at = Moving(curvature, found.h, found.U, flat[:, :count], e, y.shape)
+        ends = [None] if times is None else times.tolist()
+        try:
+            shift = width * np.array([curved_shift(at, way, t) for t in ends])
+        except OutOfRoom as refused:
+            bent = refused.why
+        else:
+            shift = shift.reshape(len(ends), *outputs.shape)[:, n:]
+            data |= _corrections(moved[:, n:], shift, task)
+    names, left_out = _named(observables, task, bent)
     variables = {}
     for name in names:
         row = OUTCOMES[name] if name == "spectrum" else LOSS_OUTCOMES.get(name, OUTCOMES[name])
@@ -202,25 +126,57 @@ def predict_linearised(
         "kind": "training of one network, linearised",
         "algorithm": repr(way),
         "loss": task.loss.name,
-        "condition": float(h[-1] / h[0]) if h[0] else math.inf,
-        "rank": int(np.count_nonzero(h)),
+        "condition": found.condition,
+        "rank": found.rank,
         "inputs": digest_of(task.inputs),
         "targets": digest_of(y),
         "test_inputs": digest_of(task.test_inputs),
+        "left_out": list(left_out),
+        "left_out_because": list(left_out.values()),
         "scalewise": __version__,
     }
     return xr.Dataset(variables, {} if times is None else {"time": times}, attributes)
 
 
-def _named(observables: Sequence[str] | str | None, task: Task) -> list[str]:
-    known = [name for name in _NAMES if _can(name, task)]
+def _wants_next_order(observables: Sequence[str] | str | None, task: Task) -> bool:
+    return bool(set(_CURVED) & set(_named(observables, task, "")[0]))
+
+
+def _named(
+    observables: Sequence[str] | str | None, task: Task, bent: str
+) -> tuple[list[str], dict[str, str]]:
+    """What is computed, and of what could have been wanted why not."""
+    known = [name for name in (*_NAMES, *_CURVED) if _can(name, task)]
+    left_out = {name: bent for name in known if name in _CURVED and bent}
+    here = [name for name in known if name not in left_out]
     if observables is None or observables == "all":
-        return known
+        return here, left_out
     named = [observables] if isinstance(observables, str) else list(observables)
     for name in named:
+        if name in left_out:
+            raise ValueError(f"`observables` cannot hold {name!r} here, because {bent}.")
         if name not in known:
-            refuse_name("observables", name, known)
-    return [name for name in known if name in named]
+            refuse_name("observables", name, here)
+    return [name for name in known if name in named], {}
+
+
+def _bent(
+    curvature: Curvature | None,
+    task: Task,
+    algorithm: GradientFlow | GradientDescent,
+    times: np.ndarray | None,
+    found: Spectrum,
+) -> str:
+    """Why the next order cannot be had, a clause."""
+    if curvature is None:
+        return "`curvature` tells nothing beyond the linear model"
+    if task.loss != known_loss("mse"):
+        return f"the loss {task.loss.name!r} is not the squared error"
+    if curvature.obstacle:
+        return curvature.obstacle
+    if np.isinf(algorithm.filter(found.h, times, targets=task.targets.size).gain).any():
+        return "the NTK of the training samples is singular and training has no end"
+    return ""
 
 
 def _can(name: str, task: Task) -> bool:
@@ -229,7 +185,7 @@ def _can(name: str, task: Task) -> bool:
     if name == "test_error":
         wanted = task.test_targets
         return wanted is not None and true_classes(task.targets, wanted)
-    return name not in ("bias", "test_loss") or task.test_targets is not None
+    return name not in ("bias", "test_loss", "test_loss_nlo") or task.test_targets is not None
 
 
 def _moved(
@@ -238,10 +194,10 @@ def _moved(
     task: Task,
     algorithm: GradientFlow | GradientDescent,
     times: np.ndarray | None,
-) -> tuple[Float[np.ndarray, "time sample output"], np.ndarray]:
-    """Outputs at every time, and the eigenvalues of the NTK."""
+    found: Spectrum,
+) -> Float[np.ndarray, "time sample output"]:
+    """Outputs at every time."""
     y, count = task.targets, task.targets.size
-    found = spectrum(H[:count, :count], "NTK of the training samples")
     if task.loss == known_loss("mse"):
         filters = algorithm.filter(found.h, times, targets=count)
         error = (z.reshape(-1)[:count] - y.reshape(-1))[:, None]
@@ -259,7 +215,7 @@ def _moved(
         start, loss = z.reshape(1, -1, 1)[:, :count], _flattened(task.loss, y.shape)
         flat = y.reshape(-1, 1)
         c = coefficients(start, H[:count, :count], flat, loss, algorithm, stop)[:, 0, :, 0]
-    return z + (c @ H[:count]).reshape(-1, *z.shape), found.h
+    return z + (c @ H[:count]).reshape(-1, *z.shape)
 
 
 def _flattened(loss: Loss, shape: tuple[int, ...]) -> Loss:
@@ -282,4 +238,12 @@ def _outcomes(seen: np.ndarray, unseen: np.ndarray, task: Task) -> dict[str, np.
         data["bias"] = np.swapaxes(unseen - task.test_targets, 1, 2)
         data["test_loss"] = task.loss.values(unseen, task.test_targets)
         data["test_error"] = wrong(unseen, task.test_targets)
+    return data
+
+
+def _corrections(unseen: np.ndarray, shift: np.ndarray, task: Task) -> dict[str, np.ndarray]:
+    """Of the outputs on test samples, and of their loss in the same order."""
+    data = {"output_mean_nlo": np.swapaxes(shift, 1, 2)}
+    if task.test_targets is not None:
+        data["test_loss_nlo"] = ((unseen - task.test_targets) * shift).sum(axis=2)
     return data

@@ -30,7 +30,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 from scalewise.training._filters import Filter
 from scalewise.training._spectrum import Spectrum
 
-__all__ = ["Ensemble", "Learned", "Posterior", "Unseen", "growth", "prior_of", "usable"]
+__all__ = ["Ensemble", "Learned", "Posterior", "Unseen", "growth", "prior_of", "twins", "usable"]
 
 Directions = Float[np.ndarray, " direction"]
 Deviation = Float[np.ndarray, "noise sample"]
@@ -272,3 +272,9 @@ def growth(found: Spectrum, filters: Filter) -> float:
 
 def _squares(D: np.ndarray, *, diagonal: bool) -> np.ndarray:
     return np.einsum("xb,xb->b", D, D) if diagonal else D.T @ D
+
+
+def twins(inputs: np.ndarray, tests: np.ndarray) -> np.ndarray:
+    """For each test input the training input that it repeats, or -1."""
+    places = {row.tobytes(): place for place, row in enumerate(inputs + 0.0)}
+    return np.array([places.get(row.tobytes(), -1) for row in tests + 0.0], dtype=np.int64)

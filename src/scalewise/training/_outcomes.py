@@ -102,6 +102,10 @@ def _evidence(asked: Asked) -> str:
     return "" if here else "only Bayes has an evidence"
 
 
+def _targets(asked: Asked) -> str:
+    return "" if (asked.task.targets**2).any() else "the targets are 0, and have no direction"
+
+
 def _last_layer(asked: Asked) -> str:
     skipped = asked.net.skips[-1] != 0
     return "a skip connection around the last layer adds to its kernel" if skipped else ""
@@ -320,6 +324,7 @@ _ROWS = (
         meaning="Coefficient of 1/n of the relative change of the NTK along the training targets.",
         over=(),
         corrects="alignment",
+        obstacles=(_targets,),
     ),
     Outcome(
         name="learning_parameter",

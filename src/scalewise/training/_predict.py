@@ -19,6 +19,7 @@ from scalewise.training._algorithms import (
     Algorithm,
     GradientDescent,
     GradientFlow,
+    LastLayer,
     Projectors,
     TwoStepNewton,
 )
@@ -26,7 +27,8 @@ from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
-from scalewise.training._given import MLPWeights, predict_linearised, tangents_of
+from scalewise.training._given import predict_linearised
+from scalewise.training._iterative import beyond_factorisation, by_iteration, too_many
 from scalewise.training._kernel import (
     Learned,
     Unseen,
@@ -34,11 +36,13 @@ from scalewise.training._kernel import (
     growth,
     mean_of_samples,
     prior_of,
+    twins,
     usable,
 )
+from scalewise.training._one_mlp import CurvedMLP, MLPWeights, tangents_of
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
-from scalewise.training._routes import beyond, chosen
+from scalewise.training._routes import Choice, beyond, chosen, refuse_outcome
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
 from scalewise.training._task import check_fit
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
@@ -98,7 +102,8 @@ def predict_training(
             training samples alone.
         at: Where outputs are wanted: on test samples, training samples or both.
         weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
-            parameters about where they are, in place of all that could be drawn (`predict_linearised`).
+            parameters about where they are, in place of all that could be drawn (`predict_linearised`);
+            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width.
         draws: Of another loss than ``"mse"``, for which there is no closed form: how many networks of infinite
             width are drawn and trained, spread evenly. Their outputs depend on each other, so that ``variance``
             and ``output_covariance`` have outputs for dimensions too; ``class_probability`` comes with them, and
@@ -116,6 +121,8 @@ def predict_training(
         outputs too), ``variance_nlo``, ``test_loss_nlo``, ``ntk_change_nlo``, ``alignment_nlo``,
         ``learning_parameter``, which over the width is the small parameter of training, and of Bayes
         ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
+        Above 15,000 training samples means and variances of tests are found by conjugate gradients: attributes
+        tell the ``residual`` and the ``iterations`` in place of condition and rank.
         Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and
         ``rank`` of the kernel that learns, with noise or ridge on its diagonal; ``kernel_error``, what training
         may make of the 1e-12 to which kernels are computed, with a warning above 1e-6; ``jitter`` (always 0),
@@ -145,6 +152,8 @@ def predict_training(
         return _by_loss(asked, observables, draws, seed)
     choice = chosen(observables, asked)
     names, left_out = choice.names, choice.left_out
+    if too_many(asked):
+        return _iterated(asked, choice)
     blocks = _kernels(asked, whole="output_covariance" in names)
     first, count = next(blocks), len(task.inputs)
     H = first.learns[:count, :count]
@@ -201,10 +210,25 @@ def _of_one(
             "`weights` are those of a network that is trained, by GradientFlow or GradientDescent; got "
             f"{type(asked.algorithm).__name__}."
         )
-    tangents = tangents_of(asked.net, weights, asked.task.all_inputs)
-    options = {"times": asked.times, "observables": observables}
+    net, x = asked.net, asked.task.all_inputs
+    tangents = tangents_of(net, weights, x)
+    options: dict[str, Any] = {"times": asked.times, "observables": observables}
+    if observables is not None and net.hidden_widths:
+        curvature = CurvedMLP(net, weights, x)
+        options |= {"curvature": curvature, "width": net.hidden_widths[-1]}
     found = predict_linearised(*tangents, asked.task, asked.algorithm, **options)
     return found.assign_attrs(asked.net.attributes())
+
+
+def _iterated(asked: Asked, choice: Choice) -> xr.Dataset:
+    """Of more training samples than can be factorised."""
+    left_out = beyond_factorisation(asked, choice.names)
+    if choice.named and left_out:
+        refuse_outcome(*next(iter(left_out.items())))
+    names = [name for name in choice.names if name not in left_out]
+    data, numerics = by_iteration(asked, names)
+    more = beyond(asked, choice)
+    return as_dataset(asked, numerics, data, more, choice.left_out | left_out)
 
 
 def _by_loss(
@@ -234,6 +258,8 @@ def _remedy(algorithm: Algorithm) -> str:
         return "stop training at a time, or give a `ridge`"
     if isinstance(algorithm, TwoStepNewton | Projectors):
         return "train by GradientFlow or GradientDescent for a time, or with a `ridge`"
+    if isinstance(algorithm, LastLayer):
+        return "take Bayes with a `noise_variance`"
     return REMEDY
 
 
@@ -284,7 +310,7 @@ def _conditioned(
         parts = []
         for kernels in blocks:
             own = kernels.learns[count:, count:]
-            known = _twins(task.inputs, task.test_inputs[kernels.block])
+            known = twins(task.inputs, task.test_inputs[kernels.block])
             if asked.algorithm.noise_variance:
                 known = np.full_like(known, -1)
             whole = own if "output_covariance" in names else np.diag(own)
@@ -316,7 +342,7 @@ def _on_tests(
         kernels.learns[count:, :count],
         kernels.starts[:count, count:],
         own if "output_covariance" in names else np.diag(own).copy(),
-        _twins(task.inputs, task.test_inputs[kernels.block]),
+        twins(task.inputs, task.test_inputs[kernels.block]),
     )
     means, squares = [], []
     for gain, left in usable(learned.spectrum, filters):
@@ -324,9 +350,3 @@ def _on_tests(
         if spread:
             squares.append(tests.covariance(gain, left))
     return np.array(means), np.array(squares) if spread else None
-
-
-def _twins(inputs: np.ndarray, tests: np.ndarray) -> np.ndarray:
-    """For each test input the training input that it repeats, or -1."""
-    places = {row.tobytes(): place for place, row in enumerate(inputs + 0.0)}
-    return np.array([places.get(row.tobytes(), -1) for row in tests + 0.0], dtype=np.int64)

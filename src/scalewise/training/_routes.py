@@ -7,16 +7,25 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
 from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
+from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import DENSE
 
-__all__ = ["ROUTES", "Choice", "ExpansionWarning", "beyond", "chosen", "without_warning"]
+__all__ = [
+    "ROUTES",
+    "Choice",
+    "ExpansionWarning",
+    "beyond",
+    "chosen",
+    "refuse_outcome",
+    "without_warning",
+]
 
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
 _EXACT_FIRST: tuple[Route, ...] = (TILES, DENSE, NEURONS)
@@ -43,11 +52,13 @@ class Choice:
         names: Outcomes of leading order.
         by_route: Names of coefficients of 1/n, by the name of the route that finds them.
         left_out: Of what could have been wanted the clause that says why it cannot be had.
+        named: Whether every one of these outcomes was named.
     """
 
     names: tuple[str, ...]
     by_route: dict[str, tuple[str, ...]]
     left_out: dict[str, str]
+    named: bool
 
 
 def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
@@ -62,10 +73,11 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
     """
     wanted = _wanted(names)
     ways = {name: _way(OUTCOMES[name], asked) for name in wanted}
-    if names is not None and names != "all":
+    named = names is not None and names != "all"
+    if named:
         for name, (_, why) in ways.items():
             if why:
-                raise ValueError(f"`observables` cannot hold {name!r} here, because {why}.")
+                refuse_outcome(name, why)
     had = {name: route for name, (route, why) in ways.items() if not why}
     by_route = {
         route.name: tuple(name for name, its in had.items() if its is route) for route in ROUTES
@@ -74,22 +86,47 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
         tuple(name for name, route in had.items() if route is None),
         {route: found for route, found in by_route.items() if found},
         {name: why for name, (_, why) in ways.items() if why},
+        named,
     )
 
 
+def refuse_outcome(name: str, why: str) -> NoReturn:
+    """Refuse what was named.
+
+    Args:
+        name: Of an outcome.
+        why: A clause.
+    """
+    raise ValueError(f"`observables` cannot hold {name!r} here, because {why}.")
+
+
 def beyond(asked: Asked, choice: Choice) -> Found:
-    """The coefficients of 1/n that a call computes, of all routes together."""
+    """The coefficients of 1/n that a call computes, of all routes together.
+
+    What only then turns out to be out of reach is refused where it was named, and left out of all.
+
+    Raises:
+        ValueError: If what is named is out of reach.
+    """
     values, errors, coords = {}, {}, {}
     attributes: dict[str, Any] = {}
+    served: list[str] = []
     for route in ROUTES:
         if names := choice.by_route.get(route.name):
-            found = route.compute(asked, names)
+            try:
+                found = route.compute(asked, names)
+            except OutOfRoom as refused:
+                if choice.named:
+                    refuse_outcome(names[0], refused.why)
+                choice.left_out.update(dict.fromkeys(names, refused.why))
+                continue
+            served.append(route.name)
             values |= {name: found.values[name] for name in names}
             errors |= {name: found.errors[name] for name in names if name in found.errors}
             coords |= found.coords
             attributes |= found.attributes
-    if choice.by_route:
-        attributes["route"] = ", ".join(choice.by_route)
+    if served:
+        attributes["route"] = ", ".join(served)
         _warn(asked, float(attributes.get("learning_parameter", 0.0)))
     return Found(values, errors, coords, attributes)
 

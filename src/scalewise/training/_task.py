@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from scalewise.tasks._losses import known_loss
 from scalewise.training._asked import Asked
 
 __all__ = ["check_fit", "check_task"]
+
+_LARGEST = 1e35  # order 1/n multiplies four of them, and squares what it finds
 
 
 def check_task(asked: Asked) -> None:
@@ -25,6 +29,14 @@ def check_fit(asked: Asked) -> None:
         raise ValueError(
             f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
             f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
+        )
+    largest = max(
+        np.abs(y).max(initial=0.0) for y in (task.targets, task.test_targets) if y is not None
+    )
+    if largest > _LARGEST:
+        raise ValueError(
+            f"`task` must have targets of at most {_LARGEST:g}, as products of larger ones overflow; got "
+            f"{largest:g}. Rescale them."
         )
     if task.batches is not None:
         raise ValueError(

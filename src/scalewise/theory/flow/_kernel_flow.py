@@ -31,7 +31,7 @@ from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._deep_kernels import deep_kernels
 from scalewise.theory.flow._trajectory import EARLIEST, MOST_INPUTS, SHORTEST
 
-__all__ = ["KernelFlow", "kernel_flow"]
+__all__ = ["KernelFlow", "kernel_flow", "kernel_strips"]
 
 _TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
 
@@ -129,6 +129,30 @@ def kernel_flow(
         if Theta is not None:
             Theta[slot, index, index] = diagonal[layer - 1][1]
     return KernelFlow(kept, K, Theta, np.array([k for k, _ in diagonal]), watched, between)
+
+
+def kernel_strips(
+    net: Network, x: Float[np.ndarray, "sample feature"], *, ntk: bool
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Kernel and NTK of the last layer a few rows at a time, for who has no room for all of them.
+
+    Args:
+        net: The network.
+        x: Checked inputs.
+        ntk: Whether the NTK is wanted.
+
+    Yields:
+        Rows, and K and Theta of these with all samples from the first of them on. The arrays are filled anew for
+        the next rows; without `ntk` the second means nothing.
+    """
+    diagonal, maps = _diagonal_flow(net, x, ntk=ntk)
+    workspace = Workspace(KernelMap.scratch + 4, max(_TILE, len(x)))
+    for rows, columns in _tiles(len(x)):
+        for layer, K, Theta in _carry(net, x, maps, (rows, columns), net.depth, workspace, ntk=ntk):
+            if layer == net.depth:
+                np.fill_diagonal(K, diagonal[-1][0][rows])
+                np.fill_diagonal(Theta, diagonal[-1][1][rows])
+                yield rows, K, Theta
 
 
 def _deep_flow(

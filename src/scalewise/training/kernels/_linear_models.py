@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, Positive, checked
 from scalewise.networks._network import AnyNetwork
-from scalewise.training._given import MLPWeights, layers_of
+from scalewise.training._one_mlp import MLPWeights, layers_of
 from scalewise.training._spectrum import refuse_singular, spectrum, untaught
 
 __all__ = [

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise.networks._network import AnyNetwork
-from scalewise.training._given import MLPWeights, layers_of, tangents_of
+from scalewise.training._one_mlp import MLPWeights, layers_of, tangents_of
 
 __all__ = ["Step", "generalised_loss", "giant_leap", "parameter_step", "weight_decay_tensor"]
 

@@ -14,7 +14,7 @@ Source: PDLT (4.115), (4.119) in the inverse-free form, composed over layers; de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,10 @@ from scalewise.activations import Activation
 from scalewise.networks import MLP
 from scalewise.theory.flow._pairs import FIRST, SECOND, Pairs, moments_on_pairs
 
-__all__ = ["Response", "Slope", "Step", "responses"]
+__all__ = ["Response", "Slope", "Step", "first_moments", "responses"]
 
 PAIRS = 1 << 15  # at a time: a series for each of them takes its memory
+_BOTH = (((0, 0), *FIRST), SECOND)  # moments that are made together
 Matrix = Float[np.ndarray, "sample sample"]
 
 
@@ -119,22 +120,29 @@ def responses(net: MLP, K: Float[np.ndarray, "layer sample sample"]) -> Iterator
     """
     above = Response.at_the_top(K.shape[1])
     for layer in range(net.depth - 1, 0, -1):
-        M, C_W = _moments(net.activation, K[layer - 1]), net.C_W[layer]
+        M, C_W = _moments(net.activation, K[layer - 1], _BOTH), net.C_W[layer]
         whole = _below(above, M, C_W)
         here = Slope(0.5 * C_W * M[2, 0], C_W * M[1, 1])
         yield Step(layer, M[0, 0], above, here, whole)
         above = whole
 
 
-def _moments(sigma: Activation, K: Matrix) -> dict[tuple[int, int], Matrix]:
+def first_moments(sigma: Activation, K: Matrix) -> dict[tuple[int, int], Matrix]:
+    r"""$\langle\sigma_a\sigma_b\rangle$ and what its first derivatives are made of, of all pairs."""
+    return _moments(sigma, K, (((0, 0), *FIRST),))
+
+
+def _moments(
+    sigma: Activation, K: Matrix, groups: Sequence[Sequence[tuple[int, int]]]
+) -> dict[tuple[int, int], Matrix]:
     r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$ of all pairs, some of them at a time."""
     every = Pairs.of(len(K))
-    found = {pq: np.empty_like(K) for pq in ((0, 0), *FIRST, *SECOND)}
+    found = {pq: np.empty_like(K) for orders in groups for pq in orders}
     for start in range(0, every.first.size, PAIRS):
         some = slice(start, start + PAIRS)
         a, b = every.first[some], every.second[some]
         pairs = Pairs(a, b, every.index)
-        for orders in (((0, 0), *FIRST), SECOND):
+        for orders in groups:
             made = moments_on_pairs(sigma, K, pairs, orders)
             for p, q in orders:
                 # The second transposed where both are there: a pair of equal inputs is in both.

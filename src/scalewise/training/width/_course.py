@@ -23,11 +23,23 @@ from jaxtyping import Float
 
 from scalewise.training.width._weights import Reach, Reaches
 
-__all__ = ["Clock", "Flow", "Steps", "on_the_way"]
+__all__ = ["Clock", "Flow", "OutOfRoom", "Steps", "on_the_way"]
 
 _NODES = 16  # of each panel of a flow's time
 _STIFF = 2.0  # largest eigenvalue times the length of a panel at either end
 Sources = Float[np.ndarray, "_time ..."]
+
+
+class OutOfRoom(ValueError):
+    """More than the memory has room for.
+
+    Args:
+        why: A clause.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Order 1/n cannot be had here, because {why}.")
+        self.why = why
 
 
 class Clock(ABC):

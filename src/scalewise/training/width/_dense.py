@@ -223,12 +223,12 @@ def _of_ntk(moments: Moments, setting: _Setting) -> Arrays:
     back = np.zeros((len(frame.U) + tests, n + tests))
     back[: len(frame.U), :n] = frame.U
     back[len(frame.U) :, n:] = np.eye(tests)
-    own = setting.trained.h[setting.trained.h > 0]
-    along = np.einsum("ia,ijab,jb->", y, change[..., :n, :n], y)
-    return {
-        "ntk_change_nlo": np.einsum("ap,ijpq,bq->ijab", back, change, back, optimize=True),
-        "alignment_nlo": np.asarray(along / np.einsum("ia,a,ia->", y, own, y)),
-    }
+    found = {"ntk_change_nlo": np.einsum("ap,ijpq,bq->ijab", back, change, back, optimize=True)}
+    if "alignment_nlo" in setting.names:
+        own = setting.trained.h[setting.trained.h > 0]
+        along = np.einsum("ia,ijab,jb->", y, change[..., :n, :n], y)
+        found["alignment_nlo"] = np.asarray(along / np.einsum("ia,a,ia->", y, own, y))
+    return found
 
 
 def _learning_parameter(moments: Moments) -> np.ndarray:

@@ -1,0 +1,91 @@
+"""Property: whatever a task holds, a prediction is finite or refused in a sentence."""
+
+import warnings
+from itertools import product
+
+import numpy as np
+
+import scalewise as sw
+from refusals import unlike
+from scalewise.training import (
+    Bayes,
+    GradientDescent,
+    GradientFlow,
+    LastLayer,
+)
+from small_task import RNG
+
+X, Y, TESTS = RNG.standard_normal((3, 3)), RNG.standard_normal((3, 1)), RNG.standard_normal((2, 3))
+NET = sw.MLP(2, 20, "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.4, lambda_b=0.5, lambda_W=1.0)
+WAYS = (GradientFlow(), GradientFlow(1.0), GradientDescent(momentum=0.5), Bayes(), Bayes(0.1))
+
+
+def tasks() -> dict[str, sw.Task]:
+    """Inputs, targets and tests that somebody may have."""
+    twice = X[[0, 1, 0]]
+    data = {
+        "plain": (X, Y, TESTS),
+        "tests repeat": (X, Y, X[:2]),
+        "inputs repeat": (twice, Y[[0, 1, 0]], TESTS),
+        "they contradict": (twice, Y, TESTS),
+        "no targets": (X, 0 * Y, TESTS),
+        "tiny targets": (X, 1e-300 * Y, TESTS),
+        "large targets": (X, 1e34 * Y, TESTS),
+        "larger targets": (X, 1e300 * Y, TESTS),
+        "one of them large": (X, Y * [[1.0], [1e12], [1.0]], TESTS),
+        "large inputs": (1e6 * X, Y, TESTS),
+        "nearly alike": (X[0] + 1e-7 * X, Y, TESTS),
+    }
+    return {
+        name: sw.Task(x, y, test_inputs=t, test_targets=y[: len(t)])
+        for name, (x, y, t) in data.items()
+    }
+
+
+def test_a_prediction_is_finite_or_refused() -> None:
+    wrong, refused = [], set()
+    for (name, task), way in product(tasks().items(), WAYS):
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # ill-conditioned, and beyond the expansion
+            try:
+                found = sw.predict_training(NET, task, way, observables="all")
+            except ValueError:
+                refused.add(name)
+                continue
+        infinite = [k for k, v in found.data_vars.items() if not np.isfinite(v.values).all()]
+        negative = [k for k in ("variance", "train_variance") if (found[k] < 0).any()]
+        if infinite or negative:
+            wrong.append((name, way, infinite, negative))
+    assert wrong == []
+    assert {"they contradict", "larger targets"} <= refused
+    assert not refused & {"plain", "tests repeat", "inputs repeat", "no targets", "tiny targets"}
+
+
+def test_labels_that_name_no_class_are_refused() -> None:
+    of = sw.Task.of_classes
+    cases = [
+        (lambda: of(X, [1, 1, 1]), "at least two classes; got 1"),
+        (lambda: of(X, [1, 2]), "`labels` must hold one label for each of 3 `inputs`"),
+        (lambda: of(X, np.eye(3)), r"`labels` must hold one label .* got shape \(3, 3\)"),
+        (lambda: of(X, [1.0, np.nan, 2.0]), "a class for every sample; sample 1 has nan"),
+        (lambda: of(X, [1, 2, 1], test_labels=[1]), "each of 0 `test_inputs`"),
+        (
+            lambda: of(X, [1, 2, 1], test_inputs=TESTS, test_labels=[1, 5]),
+            r"among the labels, \[1, 2\]; got \[5\]",
+        ),
+        (
+            lambda: sw.predict_training(NET, tasks()["they contradict"], LastLayer()),
+            "samples 0 and 2 .* take Bayes with a `noise_variance`",
+        ),
+        (
+            lambda: sw.predict_training(NET, tasks()["larger targets"]),
+            r"targets of at most 1e\+35",
+        ),
+        (
+            lambda: sw.predict_training(NET, tasks()["no targets"], observables="alignment_nlo"),
+            "the targets are 0, and have no direction",
+        ),
+    ]
+    assert unlike(cases) == []
