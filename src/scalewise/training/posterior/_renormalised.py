@@ -9,7 +9,7 @@ import numpy as np
 import scipy.optimize
 import xarray as xr
 from jaxtyping import Float
-from scipy import special
+from scipy.special import gammaln, stdtrit
 
 from scalewise._checked import NotNegative, checked
 from scalewise._threads import blas_threads_for
@@ -31,7 +31,10 @@ SCRAMBLES, POINTS = (
     8,
     {True: 256, False: 64},
 )  # of scales, by whether one decomposition serves them all
-_WIDER = 1.2  # than the posterior's own Gaussian: what is drawn from must have the longer tails
+_WIDER = 1.2  # than the posterior's own Gaussian
+# Degrees of freedom of Student's law: what is drawn from must have the longer tails, and those of a posterior of
+# logarithms of scales are exponential.
+_FREEDOM = 5
 _STANDARD_ERRORS = 4.0
 _STEP = 1e-3
 Coordinates = Float[np.ndarray, " coordinate"]
@@ -124,13 +127,14 @@ def _draws(scales: Scales) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
     best = scipy.optimize.minimize(action, np.zeros(count), method="BFGS").x
     root = _WIDER * np.linalg.inv(np.linalg.cholesky(_curvature(action, best))).T
-    log_volume = np.linalg.slogdet(root)[1] + 0.5 * count * np.log(2 * np.pi)
+    law = gammaln(0.5 * (_FREEDOM + 1)) - gammaln(0.5 * _FREEDOM) - 0.5 * np.log(np.pi * _FREEDOM)
+    log_volume = np.linalg.slogdet(root)[1] - count * law
     for seed in range(SCRAMBLES):
         sobol = qmc.Sobol(count, rng=np.random.default_rng(seed))
         uniform = sobol.random(POINTS[isinstance(scales, OneLayer)])
-        normal = special.ndtri(np.clip(uniform, 1e-16, 1 - 1e-16))
-        t = best + normal @ root.T
-        yield t, log_volume + 0.5 * (normal**2).sum(axis=1)
+        drawn = stdtrit(_FREEDOM, np.clip(uniform, 1e-16, 1 - 1e-16))
+        rarer = 0.5 * (_FREEDOM + 1) * np.log1p(drawn**2 / _FREEDOM)
+        yield best + drawn @ root.T, log_volume + rarer.sum(axis=1)
 
 
 def _curvature(
