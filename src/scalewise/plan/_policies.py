@@ -40,7 +40,6 @@ class Policy:
         beta2: The same of the second.
         shrinks: Powers of learning rate times decay, where the source has them.
         half_life: Whether the powers of the moments are those of the logarithm of a decay rate.
-        any_degree: Whether it is derived for optimizers that follow the gradient too.
         assumes: What it assumes, as a sentence.
         source: Where it stands.
     """
@@ -53,7 +52,6 @@ class Policy:
     beta2: Powers = _SAME
     shrinks: Powers | None = None
     half_life: bool = False
-    any_degree: bool = False
     assumes: str = ""
     source: str = ""
 
@@ -84,12 +82,12 @@ def _policies() -> Mapping[str, Policy]:
     noise = B**-_HALF
     rows = (
         Policy(
-            "sde", ("batch",), B**_HALF, noise, B, B, any_degree=True,
+            "sde", ("batch",), B**_HALF, noise, B, B,
             assumes="Gradients are mostly noise, and batches stay below the critical one.",
             source="Malladi et al. 2205.10287: one stochastic differential equation for all batches",
         ),
         Policy(
-            "sde_beta2", ("batch",), B**_HALF, noise, Powers(), B, any_degree=True,
+            "sde_beta2", ("batch",), B**_HALF, noise, Powers(), B,
             assumes="As 'sde', but the first moment keeps its decay rate.",
             source="Malladi et al. 2205.10287 for the rest; 2507.07101 keeps beta1",
         ),
@@ -100,7 +98,6 @@ def _policies() -> Mapping[str, Policy]:
         ),
         Policy(
             "completed", ("batch", "tokens"), per_step**_HALF, per_step**-_HALF, per_step, per_step, per_step,
-            any_degree=True,
             assumes="The run is one stochastic process of fixed length: four times the batch at equal steps "
             "changes nothing. A first transfer of it to 1e23 operations diverged.",
             source="Complete(d)P, 2512.22382; the divergence: Marin's Delphi",

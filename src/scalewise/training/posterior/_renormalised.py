@@ -31,7 +31,7 @@ SCRAMBLES, POINTS = (
     8,
     {True: 256, False: 64},
 )  # of scales, by whether one decomposition serves them all
-_WIDER = 1.2  # than the posterior's own Gaussian
+_WIDER = 1.1  # than the posterior's own Gaussian
 # Degrees of freedom of Student's law: what is drawn from must have the longer tails, and those of a posterior of
 # logarithms of scales are exponential.
 _FREEDOM = 5
