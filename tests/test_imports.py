@@ -344,7 +344,7 @@ def brought(requirements: Iterable[str]) -> set[str]:
 
 CORE = brought(PROJECT["dependencies"])
 EXTRAS = {extra: brought(lines) for extra, lines in PROJECT["optional-dependencies"].items()}
-FOR_USERS = {extra: names for extra, names in EXTRAS.items() if extra != "dev"}
+FOR_USERS = {extra: names for extra, names in EXTRAS.items() if extra not in ("dev", "docs")}
 
 
 def test_what_a_room_imports_from_outside_is_in_the_table() -> None:
