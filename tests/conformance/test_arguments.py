@@ -66,7 +66,7 @@ GIVEN = {
     "MeetingWidth",
     "NetworkKernel",
 }
-GIVEN |= {"LeftOut", "Network", "Outcome", "Parameters", "ScaledMLP", "TorchPlan"}
+GIVEN |= {"EvidenceSlopes", "LeftOut", "Network", "Outcome", "Parameters", "ScaledMLP", "TorchPlan"}
 GIVEN |= {
     "AngleFlow",
     "Asymptotics",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scalewise.plan._adjust import ADJUSTMENTS
@@ -233,7 +233,9 @@ class Plan:
     def factors(self, name: str) -> Factors:
         """What multiplies a tensor's base settings at the target: its powers, and the constants of the base."""
         p, c = self.powers(name), self[name].constants
-        return Factors(p.init * c.std, p.lr * c.lr, p.eps, p.weight_decay * c.weight_decay)
+        return replace(
+            p, init=p.init * c.std, lr=p.lr * c.lr, weight_decay=p.weight_decay * c.weight_decay
+        )
 
     def powers(self, name: str) -> Factors:
         """The part of `factors` that sizes make; exactly 1 at the base."""

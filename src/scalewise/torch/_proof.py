@@ -11,6 +11,7 @@ from torch import nn
 
 from scalewise._checked import Count, Must, checked
 from scalewise.plan import PlanError
+from scalewise.plan._axes import taken
 from scalewise.plan.proof import TransferCheck
 from scalewise.plan.proof._bench import Seeds, Share, Train, Values
 from scalewise.plan.proof._transfer import asked, measured_transfer
@@ -29,7 +30,8 @@ class TorchProofBench:
     def model(self, plan: TorchPlan, seed: int) -> nn.Module:
         """A network of the plan's target, drawn by a seed, initialised and scaled as planned."""
         seed_all(seed)
-        model = self.factory(plan)(**plan.table.target)
+        build = self.factory(plan)
+        model = build(**taken(build, plan.table.target))
         prepare(plan, model)
         return model
 

@@ -23,7 +23,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from scalewise.networks._network import Network
-from scalewise.theory.flow import kernel_strips
+from scalewise.theory.flow._kernel_flow import kernel_strips
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins

@@ -8,7 +8,6 @@ from scalewise.theory.flow._expansion import (
 from scalewise.theory.flow._kernel_flow import (
     KernelFlow,
     kernel_flow,
-    kernel_strips,
 )
 from scalewise.theory.flow._natural_size import natural_sizes
 from scalewise.theory.flow._tensor_flow import tensor_flow
@@ -17,7 +16,6 @@ __all__ = [
     "KernelFlow",
     "expansion_parameter",
     "kernel_flow",
-    "kernel_strips",
     "natural_sizes",
     "pair_vertex",
     "pairs_to_watch",
