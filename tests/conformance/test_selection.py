@@ -74,7 +74,7 @@ def test_everything_of_a_made_activation_is_predicted(name: str) -> None:
     assert kept(everything) == {n for n, row in OBSERVABLES.items() if exists(row, sigma)}
     for absent in everything.left_out:
         with pytest.raises(
-            ValueError, match=rf"'{absent}' does not exist for 'my .*Leave '{name}' out"
+            ValueError, match=rf"'{absent}' does not exist for 'my .*Leave '{absent}' out"
         ):
             sw.predict(network(sigma, 2), X, observables=["kernel", absent])
 
