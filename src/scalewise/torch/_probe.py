@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from scalewise.plan import ModelDescription, PlanError, Probe
 from scalewise.plan._forward import Inputs
+from scalewise.plan._uses import explained
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
@@ -79,6 +80,10 @@ def probe(
         ways.append((Fraction(2), lambda: _built(build, twice, earnest)))
     with undisturbed():
         passes, inputs = look(model, ways, inputs)
+    if passes is not None:
+        uses = passes.narrow.uses
+        one, wide, two = (explained(m, uses) for m in (one, wide, two))
+        shallow = None if shallow is None else explained(shallow, uses)
 
     def further() -> tuple[ModelDescription, Fraction]:
         times = _FAR if device == "meta" else _NEAR
