@@ -126,10 +126,11 @@ class UseTrace:
         """A sum of products entry by entry is a matrix too."""
         if operation not in ("sum", "mean") or id(args[0]) not in self._products:
             return
-        place, view = self._products[id(args[0])]
-        dims = args[1] if len(args) > 1 and args[1] else range(args[0].ndim)
+        summand, *rest = args
+        place, view = self._products[id(summand)]
+        dims = rest[0] if rest and rest[0] else range(summand.ndim)
         dims = [dims] if isinstance(dims, int) else dims
-        behind = [d - args[0].ndim if d >= 0 else d for d in dims]
+        behind = [d - summand.ndim if d >= 0 else d for d in dims]
         axes = frozenset[int]().union(*(view.axes[d] for d in behind if d >= -len(view.axes)))
         if axes:
             self._found[place] = (view.name, Use("summed", tuple(sorted(axes))))
