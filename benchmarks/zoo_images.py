@@ -87,6 +87,18 @@ def _timm_resnet(width: int) -> dict[str, Any]:
     }
 
 
+def _mixer(width: int, **more: Any) -> nn.Module:
+    from timm.models.mlp_mixer import MlpMixer
+
+    return MlpMixer(_CLASSES, img_size=_SIDE, patch_size=8, num_blocks=2, embed_dim=width, **more)
+
+
+def _resmlp(width: int) -> nn.Module:
+    from timm.models.mlp_mixer import Affine, ResBlock
+
+    return _mixer(width, block_layer=ResBlock, norm_layer=Affine, mlp_ratio=4)
+
+
 def _timm_swin(width: int) -> dict[str, Any]:
     return {
         "img_size": _SIDE, "patch_size": 2, "window_size": 4, "embed_dim": width, "depths": (1, 1),
@@ -279,9 +291,8 @@ MODELS = (
     _of_timm("ConvNeXt", "convnext_tiny", _stages, everyday=True, **_SMALL),
     _of_timm("ConvNeXt V2", "convnextv2_tiny", _stages, **_SMALL),
     _of_timm("ResNet", "resnet26", _timm_resnet, everyday=True, **_SMALL),
-    _of_timm("MLP-Mixer", "mixer_s16_224",
-             lambda n: {"img_size": _SIDE, "embed_dim": n, "num_blocks": 2}),
-    _of_timm("ResMLP", "resmlp_12_224", lambda n: {"img_size": _SIDE, "embed_dim": n, "num_blocks": 2}),
+    Entry("MLP-Mixer", "timm", _mixer, _pictures, cross_entropy),
+    Entry("ResMLP", "timm", _resmlp, _pictures, cross_entropy),
     _of_timm("CaiT", "cait_xxs24_224",
              lambda n: {"img_size": _SIDE, "embed_dim": n, "depth": 2, "num_heads": n // _HEAD}),
     _of_torchvision("ResNet, basic blocks", _BasicResNet, everyday=True, **_SMALL),

@@ -72,6 +72,9 @@ CASES: dict[str, Case] = {
     "a kernel": (
         lambda n: (n, n, 1), lambda x, w: functional.conv1d(x.unsqueeze(-1), w).squeeze(-1), Role.HIDDEN, 4,
     ),
+    "a kernel for numbers": (
+        lambda n: (n, 1, 3), lambda x, w: functional.conv1d(x.unsqueeze(1), w).mean(-1), Role.INPUT, 1,
+    ),
     "a router": (
         lambda n: (n, 4), lambda x, w: x * (x @ w).softmax(-1).amax(-1, keepdim=True), Role.BOTTLENECK, 4,
     ),
