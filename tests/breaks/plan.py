@@ -12,6 +12,10 @@ of_laws = row("plan/_laws.py", LAWS)
 of_decide = row("plan/_decide.py", DECIDE)
 of_make = row("plan/_make.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
+USES = "tests/torch/test_uses.py"
+of_uses = row("plan/_uses.py", USES)
+of_watched = row("torch/_uses.py", USES)
+of_ends = row("plan/_flow.py", USES)
 
 MUTANTS = (
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
@@ -199,5 +203,45 @@ MUTANTS = (
         "plan predicted: the readout's features forgotten",
         "return [1 - U, *passed], _HALF - A",
         "return [1 - U], -A",
+    ),
+    of_uses(
+        "plan uses: products entry by entry taken for a matrix",
+        'if "multiplied" in verbs or',
+        "if",
+    ),
+    of_uses(
+        "plan uses: two different sums are one matrix",
+        "len(axes) != 1",
+        "not axes",
+    ),
+    of_uses(
+        "plan uses: rows that are added are numbers per neuron",
+        'verbs == {"added"} and len(long) <= 1',
+        'verbs == {"added"}',
+    ),
+    of_watched(
+        "plan uses: a matrix sums over its last axis always",
+        "b.axes[-2:-1] if len(b.axes) > 1 else b.axes",
+        "b.axes[-1:]",
+    ),
+    of_watched(
+        "plan uses: a sum of products entry by entry is not seen",
+        'operation not in ("sum", "mean")',
+        'operation not in ("mean",)',
+    ),
+    of_watched(
+        "plan uses: what is computed from a parameter is forgotten",
+        "alike = all(t.shape == weight.shape for t in results)",
+        "alike = False",
+    ),
+    of_watched(
+        "plan uses: a bare kernel sums over its outputs",
+        "self._sums(kernel, kernel.axes[1:])",
+        "self._sums(kernel, kernel.axes[:1])",
+    ),
+    of_ends(
+        "plan uses: what is returned and used inside is a readout",
+        'if not sources or any(s.kind != "weight" or s in used for s in sources):',
+        "if not sources:",
     ),
 )

@@ -18,7 +18,7 @@ from scalewise.plan import PlanError
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
 from scalewise.torch import TorchPlan
-from scalewise.torch._verify import _own_random_numbers
+from scalewise.torch._verify import own_random_numbers
 from torch_models import mlp
 
 WIDE, SHORT = [64, 128, 256, 512, 1024], [64, 128, 256, 512]
@@ -366,7 +366,7 @@ def test_the_process_is_left_as_it_was() -> None:
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1] == np.random.get_state()[1].tolist()
     before = random.getstate()
-    with _own_random_numbers():
+    with own_random_numbers():
         random.seed(0)
     assert random.getstate() == before
     torch.manual_seed(99)

@@ -37,7 +37,7 @@ def as_options(sentence: str, names: Collection[str]) -> str:
 
     def option(found: re.Match[str]) -> str:
         name = _CALLED.get(found[1], found[1])
-        return f"--{name.replace('_', '-')}" if name in names else found[0]
+        return f"--{name.replace('_', '-')}" if name.lower() in names else found[0]
 
     return re.sub(r"`(?:\w+\.)?(\w+)`", option, sentence)
 

@@ -18,10 +18,11 @@ def heads(
     places: list[TensorDescription],
     growing: dict[str, dict[int, Fraction]],
     said: dict[str, RoleSpec],
+    readouts: Collection[str] | None = None,
 ) -> tuple[list[Question], dict[str, Role]]:
     """Matrices from the width to a fixed number of units: their roles, and a question if those are not sure.
 
-    The last is the readout of most models.
+    The last is the readout of most models; if it was seen what writes that which the model returns, none is asked.
     """
     candidates = [
         t
@@ -31,6 +32,11 @@ def heads(
         and not grows(t.fan_out, growing[t.name])
     ]
     open_ = [t.name for t in candidates if t.name not in said]
+    if readouts is not None:
+        # The pass knows a tied tensor by its first name.
+        first = {alias: t.name for t in places for alias in t.aliases}
+        ends = {n for n in open_ if first.get(n, n) in readouts}
+        return [], {n: Role.OUTPUT if n in ends else Role.BOTTLENECK for n in open_}
     named = [s if isinstance(s, str) else s[0] for s in said.values()]
     likely = dict.fromkeys(open_, Role.BOTTLENECK)
     if open_ and "output" not in named:

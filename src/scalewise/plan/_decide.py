@@ -76,6 +76,7 @@ def decided(
     *,
     further: Further | None = None,
     hint: str = "",
+    readouts: Collection[str] | None = None,
 ) -> tuple[list[Decision], list[Question]]:
     """The role of every tensor of a model, from what its axes do between two widths, and what must be asked.
 
@@ -91,6 +92,7 @@ def decided(
         further: Describes the model at a much larger width, with the ratio of that to the first; called only
             where a size is not in proportion between the two.
         hint: What else may tell the roles of tensors that no module speaks for.
+        readouts: Tensors that were seen to write what the model returns, all of it and nothing besides.
 
     Returns:
         Roles, and questions; tensors that are asked about have the role that most models give them.
@@ -111,15 +113,15 @@ def decided(
             "No tensor of the model grows with the width, so there is nothing to scale. Let the factory "
             "use its width."
         )
-    told, readouts = heads(places, growing, said)
-    unsure = guessed(places, growing, {*said, *readouts})
-    likely = readouts | unsure
+    told, ends = heads(places, growing, said, readouts)
+    unsure = guessed(places, growing, {*said, *ends})
+    likely = ends | unsure
     first: dict[str, Decision] = {}
     for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):
         sibling = _sibling(tensor, first.values())
         first[tensor.name] = _decision_on(tensor, growing[tensor.name], said, likely, sibling)
     asked = [*ask_bare(places, growing, unsure, hint), *told]
-    open_ = {*unsure} | ({*readouts} if told else set())
+    open_ = {*unsure} | ({*ends} if told else set())
     tied = [_tied(first[t.name], [first[a] for a in t.aliases], open_) for t in narrow.tensors]
     return tied, asked
 

@@ -231,6 +231,18 @@ class Flow:
         found = sorted(self._scales.items(), key=_order)
         return [(s, self._made[s][0], scale / (self._born[s] or 1.0)) for s, scale in found]
 
+    def readouts(self, outputs: Iterable[Value]) -> frozenset[str] | None:
+        """Tensors that write what the model returns and nothing besides; ``None`` if not all of it is so written.
+
+        Args:
+            outputs: What it returns, before anything else is done with it.
+        """
+        used = {e.source for e in self._edges}
+        sources = {s for v in outputs for s in v.parts}
+        if not sources or any(s.kind != "weight" or s in used for s in sources):
+            return None
+        return frozenset(s.name for s in sources)
+
     def summary(self) -> Forward:
         """What was found. A factor between two weights counts for the one that all of its uses share."""
         after: dict[Source, float] = {}

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from scalewise.plan._uses import Uses
+
 __all__ = [
     "Attention",
     "Forward",
@@ -86,11 +88,15 @@ class Forward:
         attentions: In the order in which they are made.
         weights: By name of tensor, where it multiplies or is added.
         lookups: By name of tensor, where its rows are picked.
+        uses: By name of tensor, what operations do with its axes.
+        readouts: Tensors that write what the model returns and nothing besides; ``None`` where something else does.
     """
 
     attentions: tuple[Attention, ...] = ()
     weights: Mapping[str, Multiplied] = field(default_factory=dict)
     lookups: Mapping[str, Multiplied] = field(default_factory=dict)
+    uses: Uses = field(default_factory=dict)
+    readouts: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,9 @@ def make_plan(
             `multiplied`, whether an embedding reads out. All of it is asked at once.
     """
     decisions, questions = decided(
-        probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further, hint=wording.bare
-    )
+        probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further, hint=wording.bare,
+        readouts=None if probe.passes is None else probe.passes.narrow.readouts,
+    )  # fmt: skip
     repeated = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
     targets, widened = probe.target.named(), (probe.widened or probe.target).named()

@@ -6,6 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 import torch
@@ -95,8 +96,10 @@ def seen(model: nn.Module, inputs: Inputs) -> Forward:
         with watching(model, (inputs.args, inputs.kwargs)) as trace:
             output = model(*inputs.args, **inputs.kwargs)
     values = [trace.value(t) for t in pytree.tree_leaves(output)]
-    trace.flow.bent([v for v in values if v is not None])
-    return trace.flow.summary()
+    known = [v for v in values if v is not None]
+    readouts = trace.flow.readouts(known)
+    trace.flow.bent(known)
+    return replace(trace.flow.summary(), uses=trace.uses.uses(), readouts=readouts)
 
 
 def _trials(model: nn.Module) -> Iterator[Inputs]:

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from scalewise.plan import ModelDescription, PlanError, Probe
 from scalewise.plan._axes import compared, taken
 from scalewise.plan._forward import Inputs, Passes
+from scalewise.plan._uses import explained
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
@@ -82,6 +83,12 @@ def probe(
     with undisturbed():
         passes, inputs = look(model, ways, inputs)
         along = _passes_along(base, target, others, model, inputs)
+    described = {axis: describe(m) for axis, m in others.items()}
+    if passes is not None:
+        uses = passes.narrow.uses
+        one, wide, wider, two = (explained(m, uses) for m in (one, wide, wider, two))
+        shallow = None if shallow is None else explained(shallow, uses)
+        described = {axis: explained(m, uses) for axis, m in described.items()}
 
     def further() -> tuple[ModelDescription, Fraction]:
         times = _FAR if device == "meta" else _NEAR
@@ -90,7 +97,7 @@ def probe(
 
     found = Probe(
         one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further,
-        widened=wider, others={axis: describe(m) for axis, m in others.items()}, other_passes=along,
+        widened=wider, others=described, other_passes=along,
     )  # fmt: skip
     return found, inputs
 

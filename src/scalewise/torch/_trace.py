@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from scalewise.plan._flow import Flow, Source, Value
 from scalewise.plan._names import bare
 from scalewise.plan._sizes import Logits
+from scalewise.torch._uses import UseTrace
 
 __all__ = ["Trace", "Unseen", "watching"]
 
@@ -35,7 +36,8 @@ _PASSED = frozenset(
     select split split_with_sizes unbind unsafe_split unsafe_split_with_sizes unsafe_chunk chunk clone _to_copy
     detach alias cat stack repeat repeat_interleave masked_fill where constant_pad_nd roll flip as_strided triu tril
     mean clamp_min maximum unfold copy diagonal gather index index_select index_put scatter native_dropout dropout
-    movedim contiguous lift_fresh _conj cumsum pixel_shuffle im2col col2im fill""".split()  # noqa: SIM905
+    movedim contiguous scatter_add index_add scatter_reduce lift_fresh _conj cumsum pixel_shuffle im2col col2im
+    fill""".split()  # noqa: SIM905
 )
 _SATURATING = frozenset(
     ["_softmax", "_log_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "logsumexp"]
@@ -59,6 +61,7 @@ class Trace(TorchDispatchMode):
     def __init__(self, model: nn.Module, inputs: Any = ()) -> None:
         super().__init__()
         self.flow = Flow()
+        self.uses = UseTrace(model)
         self._logits: dict[Source, Tensor] = {}
         self._factors: dict[Source, tuple[Tensor, Tensor]] = {}
         # Every tensor is kept: a number of one that is gone would be given to another.
@@ -102,6 +105,7 @@ class Trace(TorchDispatchMode):
         name = func._schema.name.rpartition("::")[2]
         in_place = name.endswith("_") and not name.startswith("_")
         name = name.rstrip("_") if in_place else name
+        self.uses.see(name, args, out)
         flat = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
         values = [v for v in map(self.value, flat) if v is not None]
         if not values:

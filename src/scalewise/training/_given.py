@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from scalewise._checked import Count, checked
+from scalewise._checked import Count, Must, checked
 from scalewise._version import __version__
 from scalewise._words import refuse_name
 from scalewise.networks._inputs import digest_of
@@ -37,6 +37,14 @@ __all__ = ["predict_linearised"]
 _NAMES = ("output_mean", "bias", "test_loss", "test_error", "train_mean", "train_loss", "spectrum")
 _CURVED = ("output_mean_nlo", "test_loss_nlo")
 
+OwnCurvature = Annotated[
+    Curvature,
+    Must(
+        "what `scalewise.jax.curvature` or `scalewise.torch.curvature` makes of the network",
+        lambda value: isinstance(value, Curvature),
+    ),
+]
+
 
 @checked
 def predict_linearised(
@@ -47,7 +55,7 @@ def predict_linearised(
     *,
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     observables: Sequence[str] | str | None = None,
-    curvature: Curvature | None = None,
+    curvature: OwnCurvature | None = None,
     width: Count = 1,
 ) -> xr.Dataset:
     r"""What one given network will have learned, if it stays linear in its parameters, by any loss; or nearly so.

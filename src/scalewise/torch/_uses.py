@@ -1,0 +1,219 @@
+"""Which axes of which parameter an operation sums over, multiplies or adds, through every view of it.
+
+A view is known by the memory it shares: an axis of it runs over those axes of the parameter whose strides lie in
+the stretch that it covers. What is computed from a parameter alone, entry by entry, counts as the parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from scalewise.plan._names import bare
+from scalewise.plan._uses import Use
+
+__all__ = ["UseTrace"]
+
+_ADDING = frozenset("add sub rsub where cat stack copy masked_fill index_put lerp".split())  # noqa: SIM905
+# By operation: where its two factors stand.
+_FACTORS = {
+    "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "_grouped_mm": 0, "grouped_mm_fallback": 0,
+    "addmm": 1, "baddbmm": 1, "addbmm": 1, "addmv": 1,
+}  # fmt: skip
+
+_Axes = frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A piece of memory that holds a parameter, or what was made of it.
+
+    Args:
+        name: The parameter's.
+        layout: Stride, size, and the parameter's axes, of each axis.
+        picked: Axes of which an index has picked.
+    """
+
+    name: str
+    layout: tuple[tuple[int, int, _Axes], ...]
+    picked: _Axes = frozenset()
+
+
+@dataclass(frozen=True)
+class _View:
+    """A parameter as an operation is given it: which of its axes each axis runs over."""
+
+    name: str
+    axes: tuple[_Axes, ...]
+    picked: _Axes = frozenset()
+
+
+class UseTrace:
+    """What operations do with the parameters of a model.
+
+    Args:
+        model: The model; uses are told by the names of its parameters.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._memory: dict[int, _Held] = {}
+        self._kept: list[Tensor] = []
+        self._found: list[tuple[str, Use]] = []
+        self._products: dict[int, tuple[int, _View]] = {}
+        for name, p in model.named_parameters():
+            single = tuple(frozenset([i]) for i in range(p.ndim))
+            self._hold(p, _View(bare(name, ()), single))
+
+    def uses(self) -> dict[str, frozenset[Use]]:
+        """By name of parameter, all ways in which it was used."""
+        out: dict[str, set[Use]] = {}
+        for name, use in self._found:
+            out.setdefault(name, set()).add(use)
+        return {name: frozenset(found) for name, found in out.items()}
+
+    def see(self, operation: str, args: tuple[Any, ...], out: Any) -> None:
+        """Take note of one operation.
+
+        Args:
+            operation: Its name, without the mark of one in place.
+            args: What it was given.
+            out: What it returned.
+        """
+        tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, Tensor)]
+        seen = [(t, v) for t in tensors if (v := self._view(t)) is not None]
+        if not seen:
+            self._perhaps_summed(operation, args)
+            return
+        results = [t for t in pytree.tree_leaves(out) if isinstance(t, Tensor)]
+        if all(self._view(t) is not None for t in results):
+            return
+        if len(seen) == 1 and self._derived(operation, args, tensors, seen[0][1], results):
+            return
+        if operation in _FACTORS:
+            first = _FACTORS[operation]
+            self._contracted(args[first], args[first + 1])
+            seen = [(t, v) for t, v in seen if t is not args[first] and t is not args[first + 1]]
+            operation = "add"
+        elif operation == "convolution" and not args[6]:
+            if (kernel := self._view(args[1])) is not None:
+                self._sums(kernel, kernel.axes[1:])
+            seen = [(t, v) for t, v in seen if t is not args[1]]
+            operation = "add"
+        for t, view in seen:
+            if operation == "addcmul":
+                self._found.append((view.name, Use("added" if t is args[0] else "multiplied")))
+                continue
+            self._plain(operation, view, alone=len(seen) == 1, result=results)
+
+    def _plain(self, operation: str, view: _View, *, alone: bool, result: list[Tensor]) -> None:
+        if operation in _ADDING:
+            verb = Use("picked", tuple(sorted(view.picked))) if view.picked else Use("added")
+            self._found.append((view.name, verb))
+        elif operation == "mul" and alone:
+            self._found.append((view.name, Use("multiplied")))
+            self._kept.append(result[0])
+            self._products[id(result[0])] = (len(self._found) - 1, view)
+        elif "norm" in operation and not operation.startswith("linalg"):
+            self._found.append((view.name, Use("multiplied")))
+        else:
+            self._found.append((view.name, Use("other")))
+
+    def _perhaps_summed(self, operation: str, args: tuple[Any, ...]) -> None:
+        """A sum of products entry by entry is a matrix too."""
+        if operation not in ("sum", "mean") or id(args[0]) not in self._products:
+            return
+        summand, *rest = args
+        place, view = self._products[id(summand)]
+        dims = rest[0] if rest and rest[0] else range(summand.ndim)
+        dims = [dims] if isinstance(dims, int) else dims
+        behind = [d - summand.ndim if d >= 0 else d for d in dims]
+        axes = frozenset[int]().union(*(view.axes[d] for d in behind if d >= -len(view.axes)))
+        if axes:
+            self._found[place] = (view.name, Use("summed", tuple(sorted(axes))))
+
+    def _contracted(self, one: Tensor, two: Tensor) -> None:
+        a, b = self._view(one), self._view(two)
+        if a is not None and b is not None:
+            self._found += [(v.name, Use("other")) for v in (a, b)]
+        elif a is not None:
+            self._sums(a, a.axes[-1:])
+        elif b is not None:
+            self._sums(b, b.axes[-2:-1] if len(b.axes) > 1 else b.axes)
+
+    def _sums(self, view: _View, over: Iterable[_Axes]) -> None:
+        axes = frozenset[int]().union(*over)
+        self._found.append((view.name, Use("summed", tuple(sorted(axes)))))
+
+    def _derived(
+        self,
+        operation: str,
+        args: tuple[Any, ...],
+        tensors: list[Tensor],
+        view: _View,
+        results: list[Tensor],
+    ) -> bool:
+        """Whether the results are the parameter in another form, and if so, that they are known as such."""
+        weight = next(t for t in tensors if self._view(t) is not None)
+        others = [t for t in tensors if t is not weight]
+        if (
+            operation in ("index", "index_select", "embedding")
+            and args[0] is weight
+            and len(results) == 1
+        ):
+            rows = self._first_picked(operation, args, weight, results[0])
+            if rows is None:
+                return False
+            picked = view.picked | view.axes[0]
+            axes = ((view.axes[0],) * rows) + view.axes[1:]
+            self._hold(results[0], _View(view.name, axes, picked))
+            return True
+        alike = all(t.shape == weight.shape for t in results)
+        if not alike or any(t.numel() > 1 for t in others):
+            return False
+        for t in results:
+            self._hold(t, view)
+        return True
+
+    def _first_picked(
+        self, operation: str, args: tuple[Any, ...], weight: Tensor, result: Tensor
+    ) -> int | None:
+        """How many axes of the result stand for the first of the parameter; nothing if others were picked."""
+        if operation == "index":
+            single = len(args[1]) == 1 and args[1][0] is not None
+            rest = single and args[1][0].dtype.itemsize > 1
+        else:
+            rest = operation == "embedding" or args[1] == 0
+        return result.ndim - weight.ndim + 1 if rest else None
+
+    def _view(self, tensor: Any) -> _View | None:
+        if not isinstance(tensor, Tensor):
+            return None
+        held = self._memory.get(_key(tensor))
+        if held is None:
+            return None
+        axes = tuple(
+            frozenset[int]().union(*(a for s, n, a in held.layout if _overlap(stride, size, s, n)))
+            for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        )
+        return _View(held.name, axes, held.picked)
+
+    def _hold(self, tensor: Tensor, view: _View) -> None:
+        # What is gone would give its place in memory to another.
+        self._kept.append(tensor)
+        layout = tuple(zip(tensor.stride(), tensor.shape, view.axes, strict=True))
+        self._memory.setdefault(_key(tensor), _Held(view.name, layout, view.picked))
+
+
+def _key(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _overlap(stride: int, size: int, other: int, length: int) -> bool:
+    """Whether two axes of one memory run over entries of each other."""
+    if size <= 1 or length <= 1 or not stride or not other:
+        return False
+    return stride < other * length and other < stride * size

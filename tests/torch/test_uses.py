@@ -1,0 +1,186 @@
+"""Bare parameters: what the forward pass does with them answers what no module says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import scalewise as sw
+from scalewise.plan import PlanError, Role
+from scalewise.plan._questions import Asked
+
+N, FEATURES, CLASSES = 16, 5, 3
+Apply = Callable[[Tensor, Tensor], Tensor]
+
+
+class Around(nn.Module):
+    """A bare parameter between a first layer and a readout, used by a function of (activations, parameter)."""
+
+    def __init__(self, width: int, shape: Callable[[int], tuple[int, ...]], apply: Apply) -> None:
+        super().__init__()
+        self.first = nn.Linear(FEATURES, width)
+        self.bare = nn.Parameter(torch.randn(shape(width)) / width**0.5)
+        self.last = nn.Linear(width, CLASSES)
+        self.apply_ = apply
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.apply_(self.first(x), self.bare))
+
+
+def _experts_by_rows(x: Tensor, w: Tensor) -> Tensor:
+    chosen = w[torch.arange(len(x)) % len(w)]
+    return torch.bmm(chosen, x.unsqueeze(-1)).squeeze(-1)
+
+
+def _heads(x: Tensor, w: Tensor) -> Tensor:
+    """Scores of heads by products entry by entry, as in attention on graphs."""
+    score = (x.view(len(x), *w.shape) * w).sum(-1)
+    return (x.view(len(x), *w.shape) * score.softmax(-1).unsqueeze(-1)).flatten(1)
+
+
+def _positions(x: Tensor, w: Tensor) -> Tensor:
+    return (x.unsqueeze(1) + w).mean(1)
+
+
+def _token(x: Tensor, w: Tensor) -> Tensor:
+    return torch.cat([w.expand(len(x), -1, -1), x.unsqueeze(1)], 1).tanh().mean(1)
+
+
+def _score(x: Tensor, w: Tensor) -> Tensor:
+    return x * (x * w).sum(-1, keepdim=True).sigmoid()
+
+
+Case = tuple[Callable[[int], tuple[int, ...]], Apply, Role, int]
+# Its shape, what is done with it; its role, and by how much its fan-in grows when the width is four times as large.
+CASES: dict[str, Case] = {
+    "matrix by columns": (lambda n: (n, 2 * n), lambda x, w: (x @ w).chunk(2, -1)[0], Role.HIDDEN, 4),
+    "matrix by rows": (lambda n: (n, n), functional.linear, Role.HIDDEN, 4),
+    "einsum": (lambda n: (n, n), lambda x, w: torch.einsum("bi,oi->bo", x, w), Role.HIDDEN, 4),
+    "blocks of one matrix": (
+        lambda n: (3 * n, n), lambda x, w: x + functional.linear(x, w).chunk(3, -1)[1], Role.HIDDEN, 4,
+    ),
+    "experts one by one": (lambda n: (2, n, n), lambda x, w: x @ w[0].T + x @ w[1].T, Role.HIDDEN, 4),
+    "experts at once": (
+        lambda n: (2, n, 2 * n),
+        lambda x, w: torch.bmm(x.expand(2, *x.shape), w).sum(0).chunk(2, -1)[0], Role.HIDDEN, 4,
+    ),
+    "experts picked": (lambda n: (2, n, n), _experts_by_rows, Role.HIDDEN, 4),
+    "a kernel": (
+        lambda n: (n, n, 1), lambda x, w: functional.conv1d(x.unsqueeze(-1), w).squeeze(-1), Role.HIDDEN, 4,
+    ),
+    "a kernel for numbers": (
+        lambda n: (n, 1, 3), lambda x, w: functional.conv1d(x.unsqueeze(1), w).mean(-1), Role.INPUT, 1,
+    ),
+    "a router": (
+        lambda n: (n, 4), lambda x, w: x * (x @ w).softmax(-1).amax(-1, keepdim=True), Role.BOTTLENECK, 4,
+    ),
+    "one score by products": (lambda n: (n,), _score, Role.BOTTLENECK, 4),
+    "scores of heads that grow": (lambda n: (2, n // 2), _heads, Role.BOTTLENECK, 4),
+    "scores of more heads": (lambda n: (n // 4, 4), _heads, Role.INPUT, 1),
+    "a gain": (lambda n: (n,), lambda x, w: x + w * x.tanh(), Role.VECTOR, 1),
+    "a gain about one": (lambda n: (n,), lambda x, w: x * (1 + w), Role.VECTOR, 1),
+    "a decay for each state": (
+        lambda n: (n, 4),
+        lambda x, w: (torch.exp(-torch.exp(w)) * x.unsqueeze(-1)).tanh().mean(-1), Role.VECTOR, 1,
+    ),
+    "a token": (lambda n: (1, 1, n), _token, Role.VECTOR, 1),
+    "positions": (lambda n: (1, 6, n), _positions, Role.INPUT, 1),
+    "rows picked": (lambda n: (6, n), lambda x, w: x + w[torch.arange(len(x))], Role.INPUT, 1),
+}  # fmt: skip
+
+# What one pass does not tell, or tells two ways.
+ASKED: dict[str, tuple[Callable[[int], tuple[int, ...]], Apply]] = {
+    "down and up": (lambda n: (4, n), lambda x, w: (x @ w.T).tanh() @ w),
+    "forth and back": (lambda n: (n, n), lambda x, w: (x @ w).tanh() @ w.T),
+    "not used": (lambda n: (n, n), lambda x, w: x),
+    "multiplied with itself": (lambda n: (n, n), lambda x, w: x @ (w @ w)),
+    "matrix and gain": (lambda n: (n, n), lambda x, w: (x @ w).unsqueeze(1).mul(w).tanh().mean(1)),
+}  # fmt: skip
+
+
+def test_the_use_of_a_bare_parameter_answers_for_it() -> None:
+    wrong = []
+    for what, (shape, apply, role, ratio) in CASES.items():
+        try:
+            row = _planned(lambda width, s=shape, f=apply: Around(width, s, f))["bare"]
+        except PlanError as error:
+            wrong.append((what, str(error)))
+            continue
+        if row.role is not role or row.fan_in != ratio:
+            wrong.append((what, row.role, row.fan_in))
+    assert not wrong
+
+
+def test_a_bare_parameter_of_unclear_use_is_asked_about() -> None:
+    silent = []
+    for what, (shape, apply) in ASKED.items():
+        try:
+            found = _planned(lambda width, s=shape, f=apply: Around(width, s, f))
+            silent.append((what, found["bare"].role))
+        except Asked as question:
+            if "bare" not in question.answers["roles"]:
+                silent.append((what, question))
+    assert not silent
+
+
+def test_a_bare_matrix_is_planned_as_a_linear_one() -> None:
+    """Rules, not names: every factor is that of the same network of modules."""
+
+    class Modules(Around):
+        def __init__(self, width: int) -> None:
+            super().__init__(width, lambda n: (1,), lambda x, _: self.inside(x))
+            self.inside = nn.Linear(width, width, bias=False)
+            del self.bare
+            self.bare = None
+
+    bare = _planned(lambda width: Around(width, lambda n: (n, n), functional.linear))
+    modules = _planned(Modules)
+    assert bare.factors("bare") == modules.factors("inside.weight")
+    assert bare.factors("last.weight") == modules.factors("last.weight")
+
+
+class Router(nn.Module):
+    """Two matrices from the width to a fixed number of units, of which one chooses inside."""
+
+    def __init__(self, width: int, *, end: str) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(FEATURES, width), nn.Linear(width, CLASSES)
+        self.chooser = nn.Linear(width, 4)
+        self.end = end
+
+    def forward(self, x: Tensor) -> object:
+        x = self.first(x).tanh()
+        chosen = self.chooser(x)
+        y = self.last(x * chosen.softmax(-1).amax(-1, keepdim=True))
+        if self.end == "plain":
+            return y
+        return {"both": (y, chosen), "odds": (y, chosen.softmax(-1)), "apart": y.softmax(-1)}[
+            self.end
+        ]
+
+
+def test_what_the_model_returns_tells_readouts_from_bottlenecks() -> None:
+    """The router comes last among the modules, so that no order gives it away."""
+    plan = _planned(lambda width: Router(width, end="plain"))
+    assert plan["last.weight"].role is Role.OUTPUT
+    assert plan["chooser.weight"].role is Role.BOTTLENECK
+
+
+@pytest.mark.parametrize("end", ["both", "odds", "apart"])
+def test_two_ends_are_asked_about_where_the_output_does_not_tell(end: str) -> None:
+    with pytest.raises(Asked, match="Which of them return the network's output"):
+        _planned(lambda width: Router(width, end=end))
+
+
+def _planned(build: Callable[..., nn.Module]) -> sw.torch.TorchPlan:
+    return sw.torch.plan(
+        build,
+        base={"width": N},
+        target={"width": 4 * N},
+        strategy=sw.scaling.mup(),
+        inputs=torch.randn(6, FEATURES),
+    )
