@@ -180,25 +180,32 @@ class AsksFlax(nnx.Module):
 
 def test_all_questions_come_at_once() -> None:
     sizes = {"base": {"width": 8}, "target": {"width": 32}, "strategy": sw.scaling.mup()}
-    for plan, build in ((sw.torch.plan, Asks), (sw.jax.plan, AsksFlax)):
-        with pytest.raises(PlanError, match="The plan needs answers to 3 questions") as asked:
-            plan(build, **sizes)
-        text = str(asked.value)
-        numbered = [line[:3] for line in text.splitlines() if line[:1].isdigit()]
-        assert numbered == ["1. ", "2. ", "3. "]
-        for part in ("`place`: 4 x n", "`scale`: n", "`down.", "The heads of `attn` grow"):
-            assert part in text, part
-        said = answers(text)
-        roles = {k.partition(".")[0]: v for k, v in said["roles"].items()}
-        assert roles == {
-            "place": "input",
-            "scale": "vector",
-            "down": "bottleneck",
-            "head": "output",
-        }
-        assert said["multiplied"] == ["attention"]
-        # What it proposes is a plan.
-        assert plan(build, **sizes, **said).table.multiplier("attention") == 1 / 2
+    with pytest.raises(PlanError, match="The plan needs answers to 3 questions") as asked:
+        sw.jax.plan(AsksFlax, **sizes)
+    text = str(asked.value)
+    numbered = [line[:3] for line in text.splitlines() if line[:1].isdigit()]
+    assert numbered == ["1. ", "2. ", "3. "]
+    for part in ("`place`: 4 x n", "`scale`: n", "`down.", "The heads of `attn` grow"):
+        assert part in text, part
+    said = answers(text)
+    roles = {k.partition(".")[0]: v for k, v in said["roles"].items()}
+    assert roles == {"place": "input", "scale": "vector", "down": "bottleneck", "head": "output"}
+    assert said["multiplied"] == ["attention"]
+    # What it proposes is a plan.
+    assert sw.jax.plan(AsksFlax, **sizes, **said).table.multiplier("attention") == 1 / 2
+
+
+def test_what_a_forward_pass_shows_is_not_asked() -> None:
+    """Of PyTorch's bare tensors and of what the model returns; the heads are for the user to say."""
+    sizes = {"base": {"width": 8}, "target": {"width": 32}, "strategy": sw.scaling.mup()}
+    with pytest.raises(PlanError, match="The heads of `attn` grow") as asked:
+        sw.torch.plan(Asks, **sizes)
+    assert not any(name in str(asked.value) for name in ("`place`", "`scale`", "`down."))
+    found = sw.torch.plan(Asks, **sizes, multiplied=["attention"])
+    assert found.table.multiplier("attention") == 1 / 2
+    roles = {t.name.partition(".weight")[0]: str(t.role) for t in found.table.tensors}
+    seen = {name: roles[name] for name in ("place", "scale", "down", "head")}
+    assert seen == {"place": "input", "scale": "vector", "down": "bottleneck", "head": "output"}
 
 
 def test_an_embedding_that_may_read_out_is_asked_with_the_rest() -> None:

@@ -198,7 +198,10 @@ def _along_axis(
     if axis == "rank":
         return _inner(axis, tensor, grown, law, strategy, forward)
     sides = bool(law.norm.fan_in or law.norm.fan_out)
-    if sides and not (_polar(law) and grown <= set(tensor.fan_out)):
+    rows = len(tensor.shape) == 2 and grown <= set(
+        tensor.fan_out
+    )  # of one matrix, and not a stack of them
+    if sides and not (_polar(law) and rows):
         raise PlanError(
             f"{axis!r} differs between `base` and `target`, and `{tensor.name}` goes along with it: a gradient of "
             "slices that see different samples is not a few outer products, and no rule is known for an optimizer "

@@ -40,8 +40,16 @@ def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
     for name, found in uses.items():
         by_kind.setdefault(pattern(name), set()).update(found)
 
+    # A tensor that a module explains under another of its names: what the model does is what that module does.
+    spoken = {
+        name
+        for t in model.tensors
+        for name in (t.name, *t.aliases)
+        if any(model.aliases[a].kind is not Kind.UNKNOWN for a in t.aliases)
+    }
+
     def one(t: TensorDescription) -> TensorDescription:
-        if t.kind is not Kind.UNKNOWN:
+        if t.kind is not Kind.UNKNOWN or t.name in spoken:
             return t
         return _told(t, by_kind.get(pattern(t.name), set()))
 
