@@ -69,4 +69,4 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report training gallery paper_scale site docs/reference docs/_build
+	rm -rf $(VENV) report training gallery paper_scale site docs/reference .jupyter_cache jupyter_execute

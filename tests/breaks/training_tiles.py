@@ -6,6 +6,7 @@ TESTS = "tests/training/test_tiles.py"
 DEEP = f"{TESTS}::test_every_tensor_on_a_tile_is_that_of_predict"
 WHOLE = f"{TESTS}::test_all_outcomes_are_those_of_whole_tensors"
 SINES = f"{TESTS}::test_expectations_of_sines_have_a_closed_form"
+FOUR = f"{TESTS}::test_expectations_of_four_independent_inputs"
 SERIES = f"{TESTS}::test_the_series_is_exact_where_two_samples_are_one"
 LABELS = f"{TESTS}::test_what_is_alike_is_made_once_and_transposed"
 PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
@@ -69,6 +70,7 @@ MUTANTS = (
         "tiles, series: powers of correlations forgotten",
         "            power = power * left\n",
         "            pass\n",
+        FOUR,
     ),
     of_conditioned(
         "tiles, given two: both axes the same",

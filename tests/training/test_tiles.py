@@ -139,6 +139,21 @@ def test_expectations_of_sines_have_a_closed_form(biases: float) -> None:
     assert not failures, failures[:5]
 
 
+def test_expectations_of_four_independent_inputs() -> None:
+    """What two inputs leave of two others is correlated neither fully nor not at all."""
+    x, failures = np.random.default_rng(8).standard_normal((4, 6)), []
+    net = sw.MLP(2, 8, "sin", input_dim=6, output_dim=1, **SCALES)
+    (site,) = stack_of(net, x)
+    tile = Tile(tuple(np.array([k]) for k in range(4)))
+    for family in FAMILIES:
+        for orders in sorted(set(itertools.permutations(family))):
+            found = tile.four(site, *enumerate(orders)).item()
+            want = closed_form(site, list(enumerate(orders)))
+            if not abs(found - want) < 1e-4:
+                failures.append((orders, found, want))
+    assert not failures, failures[:5]
+
+
 def test_the_series_is_exact_where_two_samples_are_one() -> None:
     """However few terms are summed."""
     net = sw.MLP(2, 8, "sin", input_dim=3, output_dim=1, **(SCALES | {"C_W": 6.0}))
