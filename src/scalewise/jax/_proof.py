@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-from scalewise._checked import Count, Must, checked
+from scalewise._checked import Count, checked
 from scalewise.jax._plan import JaxPlan
 from scalewise.plan import PlanError
+from scalewise.plan._verify import Widths
 from scalewise.plan.proof import TransferCheck, Tuned
 from scalewise.plan.proof._bench import Seeds, Share, Start, Train, Values
 from scalewise.plan.proof._search import OverLike, searched
 from scalewise.plan.proof._transfer import asked, measured_transfer
 
 __all__ = ["check_transfer", "tune"]
-
-Widths = Annotated[Iterable[Count], Must("whole numbers in a list, such as [64, 128, 256]")]
 
 
 class _JaxProofBench:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 from torch import nn
 
-from scalewise._checked import Count, Must, checked
+from scalewise._checked import checked
 from scalewise.plan import PlanError
 from scalewise.plan._axes import taken
+from scalewise.plan._verify import Widths
 from scalewise.plan.proof import TransferCheck
 from scalewise.plan.proof._bench import Seeds, Share, Train, Values
 from scalewise.plan.proof._transfer import asked, measured_transfer
@@ -20,8 +21,6 @@ from scalewise.torch._setup import prepare
 from scalewise.torch._verify import own_random_numbers, seed_all
 
 __all__ = ["TorchProofBench", "check_transfer"]
-
-Widths = Annotated[Iterable[Count], Must("whole numbers in a list, such as [64, 128, 256]")]
 
 
 class TorchProofBench:
