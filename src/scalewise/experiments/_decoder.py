@@ -13,16 +13,15 @@ from torch.nn import functional as F
 
 import scalewise.torch as planning
 from scalewise.experiments._readers import read_bytes
+from scalewise.plan import POLICIES
 from scalewise.plan.proof import Tuned
 from scalewise.scaling import Strategy, mup, standard
 from scalewise.torch import TorchPlan
 
-__all__ = ["ARMS", "Decoder", "losses_of", "plan_of", "tuned_constants"]
+__all__ = ["Decoder", "losses_of", "plan_of", "tuned_constants"]
 
 HEAD = 16  # units of a head, at every width
 STD = 0.02  # of every weight as built
-# Rules, and whether they have the constants of the base. Plain is the network as built, without a plan.
-ARMS = ("plain", "plain, tuned", "planned", "planned, tuned")
 
 
 class _Block(nn.Module):
@@ -71,9 +70,10 @@ class Decoder(nn.Module):
 
 
 def plan_of(
-    config: Any, optimizer: str, arm: str, size: tuple[int, int], constants: dict[str, Any] | None
-) -> TorchPlan:
-    """The plan of an arm for a network of some width and depth."""
+    config: Any, optimizer: str, arm: str, size: tuple[int, int], constants: Any = None, *,
+    batch: int | None = None, steps: int | None = None, policy: str | None = None,
+) -> TorchPlan:  # fmt: skip
+    """The plan of an arm for a network of some width and depth, and for its batch and steps by a policy."""
     letters = len(_text(config.characters)[0])
     target = {"width": size[0], "depth": size[1]}
     base = {"width": config.widths[0], "depth": config.depths[0]}
@@ -83,6 +83,12 @@ def plan_of(
     options: dict[str, Any] = (
         {} if plain else {"residual": 1, "branch_outputs": ["*.mixed.*", "*.down.*"]}
     )
+    if policy is not None and batch is not None and steps is not None:
+        base |= {"batch": config.batch, "tokens": config.tokens}
+        target |= {"batch": batch, "tokens": steps * batch * config.context}
+        options |= {"policy": policy}
+        if POLICIES[policy].shrinks is None:
+            options["decay"] = "shrinkage"
     return planning.plan(
         Decoder,
         base=(target if arm == "plain" else base) | fixed,
@@ -126,7 +132,9 @@ def losses_of(
 ) -> float:
     """Loss on letters that nobody trains on, of a network drawn by a seed."""
     torch.manual_seed(seed)
-    sizes: dict[str, Any] = {**plan.table.target}
+    sizes: dict[str, Any] = {
+        k: v for k, v in plan.table.target.items() if k not in ("batch", "tokens")
+    }
     model = plan.init_(Decoder(**sizes))
     return _trained(config, plan, model, seed, lr, weight_decay, steps, batch)
 
@@ -174,11 +182,12 @@ def _optimizers(
 ) -> list[torch.optim.Optimizer]:
     """AdamW, or Muon with steps of Adam's size and AdamW beside it at the same rate."""
     own: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
+    adam = own | {"betas": (0.9, 0.95)}
     if plan.table.optimizer != "muon":
-        groups: Any = plan.param_groups(model, **own)
-        return [torch.optim.AdamW(groups, betas=(0.9, 0.95))]
-    both: Any = plan.param_groups(model, **own, rest=own)
-    return [torch.optim.Muon(both[0]), torch.optim.AdamW(both[1], betas=(0.9, 0.95))]
+        groups: Any = plan.param_groups(model, **adam)
+        return [torch.optim.AdamW(groups)]
+    both: Any = plan.param_groups(model, **own, momentum=0.95, rest=adam)
+    return [torch.optim.Muon(both[0]), torch.optim.AdamW(both[1])]
 
 
 @lru_cache(maxsize=1)

@@ -10,11 +10,10 @@ where branches are multiplied by $1/L$; carried, with constants tuned at the bas
 retuned, and about as much as plain that has the same constants and is retuned; at equal settings wider is not
 worse.
 
-What batch and duration ask of the rate is compared with policies: $m^{1/2}$ or nothing for a batch $m$ times as
-large, $m^{-0.32}$, $m^{-1/2}$ or nothing for $m$ times as many steps.
+At the base, every policy that a plan has for a batch twice as large (and half the steps) and for a longer run is
+held against the best rate found there.
 
-Source: TP4 K.1 for the rules; policies of Malladi et al. (square root), Bjorck et al. (-0.32). The experiment is
-ours.
+Source: TP4 K.1 for the rules; policies as their rows say. The experiment is ours.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,10 +41,10 @@ from scalewise.experiments._look import (
     points,
     sheet,
 )
+from scalewise.experiments._text_runs import FAMILIES, PLAIN, PLAIN_TUNED, PLANNED_TUNED, runs_of
 from scalewise.plan.proof import TransferCheck, check_losses
 from scalewise.plan.proof._check import Size
-from scalewise.plan.proof._optimum import excess, find_optimum, jackknife
-from scalewise.sweeps import sweep
+from scalewise.plan.proof._optimum import find_optimum, jackknife
 from scalewise.sweeps._store import within
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
@@ -60,18 +58,6 @@ TEXT = (
     "best of its own size (full)."
 )
 FILES = ("wiki100m.txt.xz",)
-PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = (
-    "plain",
-    "plain, tuned",
-    "planned",
-    "planned, tuned",
-)
-_FAMILIES = (PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED)
-# What is said of the learning rate when a batch or a duration is multiplied: powers of the factor.
-POLICIES = {
-    "batch": {"rate as it was": 0.0, "square root": 0.5},
-    "steps": {"rate as it was": 0.0, "T^-0.32": -0.32, "T^-1/2": -0.5},
-}
 _WIDE = 128  # from where the plan is to be better
 
 
@@ -82,9 +68,10 @@ class Config:
     Args:
         optimizers: AdamW, and Muon with steps of its size beside it.
         widths: $n$ at the least depth; the first is the base.
-        depths: $L$ at the least width.
+        depths: $L$ at the least width, for the first duration.
         steps: Durations; constants are tuned for the first.
-        octaves: First and last learning rate of the base, as powers of 2; all between them.
+        octaves: First and last learning rate of the base, as powers of 2. The base has all between them; every
+            other size those about its best.
         seeds: Networks at each rate.
         start: Power of 2 of the rate that tuning begins with.
         weight_decay: Of what is not tuned.
@@ -128,7 +115,7 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Widths to 256, depths to 8, both optimizers, 300 and 1200 steps: ten hours on one core."""
+        """Widths to 256, depths to 8, both optimizers, 300 and 1200 steps: five hours on one core."""
         return cls(
             optimizers=("adamw", "muon"),
             widths=(32, 64, 128, 256),
@@ -136,7 +123,7 @@ class Config:
             steps=(300, 1200),
             octaves=(-11, -4),
             start=-7,
-            budget=120,
+            budget=300,
             tuning_seeds=3,
             context=64,
             held=256,
@@ -148,6 +135,11 @@ class Config:
     def rates(self) -> list[float]:
         """Learning rates of the base."""
         return [2.0**k for k in range(self.octaves[0], self.octaves[1] + 1)]
+
+    @property
+    def tokens(self) -> int:
+        """Of the first duration."""
+        return self.steps[0] * self.batch * self.context
 
     @property
     def sizes(self) -> dict[str, tuple[int, int]]:
@@ -174,13 +166,14 @@ def run(
     Args:
         config: What is trained.
         store: A folder that keeps every finished training; a killed run goes on from there.
-        progress: Called with (trainings of the grid done, all of them).
+        progress: Called with (trainings done, all of them) of each round of trainings.
         client: Where they are trained; as in `sweep`.
 
     Returns:
-        ``loss`` over (optimizer, steps, family, size, rate, seed); ``batch_loss`` of the base with a doubled batch,
-        planned and tuned, over (optimizer, rate, seed); over size ``width`` and ``depth``; ``constants`` as a text,
-        ``decay``, and ``tuned_loss`` over optimizer. Attributes: the config.
+        ``loss`` over (optimizer, steps, family, size, rate, seed), infinite where it diverged and NaN where nobody
+        trained; of the base, planned and tuned, ``batch_loss`` with a doubled batch and half the steps over
+        (optimizer, rate, seed), and ``policy_loss`` over (optimizer, policy, seed); over size ``width`` and
+        ``depth``; ``constants`` and decay as a text, and ``tuned_loss`` over optimizer. Attributes: the config.
 
     Raises:
         ValueError: If the text is not there.
@@ -196,51 +189,25 @@ def run(
         name: tuned_constants(config, name, config.steps[0], within(store, f"tuned_{name}"), client)
         for name in config.optimizers
     }
-    tuned = {
-        name: json.dumps(
-            {"constants": t.constants, "decay": t.settings["weight_decay"]}, sort_keys=True
-        )
-        for name, t in found.items()
-    }
-    grid = {
-        "optimizer": list(config.optimizers),
-        "steps": list(config.steps),
-        "family": list(_FAMILIES),
-        "size": config.sizes,
-        "rate": config.rates,
-        "seed": list(range(config.seeds)),
-    }
-    cell = partial(_loss, config=config, tuned=tuned, batch=config.batch)
-    losses = sweep(cell, grid, store=within(store, "grid"), progress=progress, client=client)
-    first = {**grid, "steps": grid["steps"][:1], "family": [PLANNED_TUNED]}
-    first["size"] = dict([*config.sizes.items()][:1])
-    double = partial(_loss, config=config, tuned=tuned, batch=2 * config.batch)
-    batch = sweep(double, first, store=within(store, "batch"), progress=False, client=client)
-    return xr.Dataset(
-        {
-            "loss": (tuple(grid), losses.loss.values),
-            "batch_loss": (("optimizer", "rate", "seed"), batch.loss.values[:, 0, 0, 0]),
-            "width": ("size", [n for n, _ in config.sizes.values()]),
-            "depth": ("size", [L for _, L in config.sizes.values()]),
-            "constants": ("optimizer", list(tuned.values())),
-            "tuned_loss": ("optimizer", [t.loss[0] for t in found.values()]),
-        },
-        {name: [*values] for name, values in grid.items() if name != "seed"},
-        attributes(config),
-    )
-
-
-def _loss(
-    optimizer: str, steps: int, family: str, size: tuple[int, int], rate: float, seed: int, *,
-    config: Config, tuned: dict[str, str], batch: int,
-) -> xr.Dataset:  # fmt: skip
-    require("torch", for_="This experiment", extra="torch")
-    from scalewise.experiments._decoder import losses_of, plan_of
-
-    said = json.loads(tuned[optimizer])
-    plan = plan_of(config, optimizer, family, size, said["constants"])
-    decay = said["decay"] if family.endswith("tuned") else config.weight_decay
-    return xr.Dataset({"loss": losses_of(config, plan, seed, rate, decay, steps, batch)})
+    parts = [
+        runs_of(config, name, tuned, within(store, name), progress=progress, client=client)
+        for name, tuned in found.items()
+    ]
+    said = [
+        json.dumps({"constants": t.constants, "decay": t.settings["weight_decay"]}, sort_keys=True)
+        for t in found.values()
+    ]
+    sizes = config.sizes
+    labels = {
+        "optimizer": list(config.optimizers), "steps": list(config.steps), "family": list(FAMILIES),
+        "size": list(sizes), "rate": config.rates,
+    }  # fmt: skip
+    return xr.concat(parts, "optimizer").assign(
+        width=("size", [n for n, _ in sizes.values()]),
+        depth=("size", [L for _, L in sizes.values()]),
+        constants=("optimizer", said),
+        tuned_loss=("optimizer", [t.loss[0] for t in found.values()]),
+    ).assign_coords(labels).assign_attrs(attributes(config))  # fmt: skip
 
 
 # What the losses say
@@ -281,10 +248,10 @@ class _Family:
 
 
 def _family(dataset: xr.Dataset, optimizer: str, steps: int, family: str) -> _Family:
-    losses = dataset.loss.sel(optimizer=optimizer, steps=steps, family=family).values
-    labels = map(str, dataset["size"].values)
-    places = zip(labels, dataset.width.values, dataset.depth.values, strict=True)
-    sizes = [Size(label, {"width": int(n), "depth": int(L)}) for label, n, L in places]
+    here = dataset.isel(size=_of_duration(dataset, steps))
+    losses = here.loss.sel(optimizer=optimizer, steps=steps, family=family).values
+    places = zip(here["size"].values, here.width.values, here.depth.values, strict=True)
+    sizes = [Size(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
     rates = [float(r) for r in dataset.rate.values]
     tolerance = float(dataset.attrs["allowance"])
     return _Family(
@@ -292,10 +259,16 @@ def _family(dataset: xr.Dataset, optimizer: str, steps: int, family: str) -> _Fa
     )
 
 
+def _of_duration(dataset: xr.Dataset, steps: int) -> list[int]:
+    """Sizes that were trained for so long: all for the first duration, then those of the least depth."""
+    first = steps == int(dataset.steps.values[0])
+    return [*range(dataset.sizes["size"])] if first else _widest(dataset)
+
+
 def _every(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, _Family]]]:
     """Of every optimizer and duration the four families."""
     return [
-        (str(o), int(s), {f: _family(dataset, str(o), int(s), f) for f in _FAMILIES})
+        (str(o), int(s), {f: _family(dataset, str(o), int(s), f) for f in FAMILIES})
         for o in dataset.optimizer.values
         for s in dataset.steps.values
     ]
@@ -348,8 +321,9 @@ def _difference(
 
 def tables(dataset: xr.Dataset) -> list[Table]:
     """Losses of every arm at every size, optima, and policies of batch and duration."""
-    out, labels = [], [str(s) for s in dataset["size"].values]
+    out: list[Table] = []
     for optimizer, steps, of in _every(dataset):
+        labels = [s.label for s in of[PLAIN].check.sizes]
         rows: list[tuple[object, ...]] = []
         for name, found in of.items():
             for how, get in (("carried", found.carried), ("retuned", found.retuned)):
@@ -370,27 +344,41 @@ def tables(dataset: xr.Dataset) -> list[Table]:
                 cells(rows),
             )
         )
-    out.append(Table("Rates by policy, planned and tuned at the base", ("what", "policy", "off by, octaves",
-                     "costs"), cells(_policies(dataset))))  # fmt: skip
-    return out
+    head = ("what", "policy", "loss", "above the best rate's")
+    return [
+        *out,
+        Table(
+            "Policies of batch and duration, planned and tuned at the base",
+            head,
+            cells(_policies(dataset)),
+        ),
+    ]
 
 
 def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
-    """What each policy makes of the base's best rate, beside the best."""
+    """What each policy makes of the settings of the base, beside the best rate."""
     x, rows = np.log2(dataset.rate.values), []
-    steps = [int(s) for s in dataset.steps.values]
     for optimizer in map(str, dataset.optimizer.values):
-        base = dataset.loss.sel(optimizer=optimizer, family=PLANNED_TUNED).isel(size=0)
-        place = find_optimum(x, base.sel(steps=steps[0]).values).place
-        changed = [("batch", 2.0, dataset.batch_loss.sel(optimizer=optimizer).values)]
-        changed += [("steps", s / steps[0], base.sel(steps=s).values) for s in steps[1:]]
-        for what, factor, losses in changed:
-            best = find_optimum(x, losses).place
-            for policy, power in POLICIES[what].items():
-                at = float(np.clip(place + power * np.log2(factor), x[0], x[-1]))
-                cost, error = excess(x, losses, at)
-                rows.append((f"{optimizer}, {what} x {factor:g}", policy, f"{at - best:+.2f}",
-                             f"{cost:.3f} ± {error:.3f}"))  # fmt: skip
+        mine = dataset.sel(optimizer=optimizer)
+        longest = mine.loss.sel(family=PLANNED_TUNED).isel(size=0, steps=-1).values
+        retuned = {"batch": mine.batch_loss.values, "tokens": longest}
+        said = {"batch": "batch x 2, steps x 1/2",
+                "tokens": f"steps x {dataset.steps.values[-1] / dataset.steps.values[0]:g}"}  # fmt: skip
+        for label, losses in zip(
+            map(str, mine.policy.values), mine.policy_loss.values, strict=True
+        ):
+            what, name = label.split(": ")
+            there = find_optimum(x, retuned[what])
+            m, mean = len(losses), losses.mean()
+            sem = jackknife((losses.sum() - losses) / max(1, m - 1))
+            rows.append(
+                (
+                    f"{optimizer}, {said[what]}",
+                    name,
+                    f"{mean:.3f} ± {sem:.3f}",
+                    f"{mean - there.loss:+.3f}",
+                )
+            )
     return rows
 
 

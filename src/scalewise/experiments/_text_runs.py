@@ -1,0 +1,151 @@
+"""Which trainings of the decoder are made: about the best rate of each size, until it lies inside; and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from scalewise._extras import require
+from scalewise.plan import POLICIES
+from scalewise.plan.proof._optimum import find_optimum
+from scalewise.sweeps import sweep
+from scalewise.sweeps._store import within
+
+if TYPE_CHECKING:
+    from scalewise.plan.proof import Tuned
+
+__all__ = ["FAMILIES", "PLAIN", "PLAIN_TUNED", "PLANNED", "PLANNED_TUNED", "runs_of", "wanted"]
+
+# Rules, and whether they have the constants of the base. Plain is the network as built, without a plan.
+PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = FAMILIES = (
+    "plain",
+    "plain, tuned",
+    "planned",
+    "planned, tuned",
+)
+Progress = Callable[[int, int], None] | None
+
+
+def runs_of(
+    config: Any, optimizer: str, tuned: Tuned, store: str | None, *, progress: Progress, client: Any
+) -> xr.Dataset:
+    """All that one optimizer trains; see `text_transfer.run`."""
+    how: dict[str, Any] = {"progress": progress or False, "client": client}
+    cell = partial(_loss, config=config, optimizer=optimizer, tuned=tuned)
+    losses = _grid(config, cell, store, **how)
+    seeds, rates = list(range(config.seeds)), config.rates
+    half = {"batch": 2 * config.batch, "steps": max(1, config.steps[0] // 2)}
+    first = {"family": PLANNED_TUNED, "size": (config.widths[0], config.depths[0])}
+    double = {
+        f"2^{np.log2(rate):g}, seed {seed}": first | half | {"rate": rate, "seed": seed}
+        for rate in rates
+        for seed in seeds
+    }
+    batch = sweep(cell, {"run": double}, store=within(store, "batch"), **how).loss.values
+    base = losses[0, FAMILIES.index(PLANNED_TUNED), 0]
+    best = 2.0 ** find_optimum(np.log2(rates), base).place
+    changes = {"batch": half, "tokens": {"batch": config.batch, "steps": config.steps[-1]}}
+    asked = {f"{what}: {name}": changes[what] | {"policy": name}
+             for name, row in POLICIES.items()
+             for what in (_said(row.covers, len(config.steps)))}  # fmt: skip
+    under = {
+        f"{label}, seed {seed}": first | asked[label] | {"rate": best, "seed": seed}
+        for label in asked
+        for seed in seeds
+    }
+    policies = sweep(cell, {"run": under}, store=within(store, "policies"), **how).loss.values
+    return xr.Dataset(
+        {
+            "loss": (("steps", "family", "size", "rate", "seed"), losses),
+            "batch_loss": (("rate", "seed"), batch.reshape(len(rates), -1)),
+            "policy_loss": (("policy", "seed"), policies.reshape(len(asked), -1)),
+        },
+        {"policy": list(asked)},
+    )
+
+
+def _said(covers: tuple[str, ...], durations: int) -> tuple[str, ...]:
+    """Of batch and tokens those that a policy has a rule for; of a batch at equal tokens, and of a longer run."""
+    return tuple(what for what in covers if what == "batch" or durations > 1)
+
+
+def _grid(config: Any, cell: Any, store: str | None, **how: Any) -> np.ndarray:
+    """Losses over (steps, family, size, rate, seed): NaN where nobody trained, infinite where it diverged."""
+    sizes = config.sizes
+    of = {"steps": config.steps, "family": FAMILIES, "size": list(sizes.values()),
+          "rate": config.rates, "seed": range(config.seeds)}  # fmt: skip
+    losses = np.full(tuple(map(len, of.values())), np.nan)
+    line = [depth == config.depths[0] for _, depth in sizes.values()]
+    rounds = count()
+    while len(places := np.argwhere(wanted(losses, line))):
+        runs = {}
+        for place in places:
+            run = {name: of[name][j] for name, j in zip(of, place, strict=True)}
+            runs[", ".join(map(str, run.values()))] = run | {"batch": config.batch}
+        kept = within(store, f"round_{next(rounds)}")
+        made = sweep(cell, {"run": runs}, store=kept, **how).loss.values
+        losses[tuple(places.T)] = np.where(np.isfinite(made), made, np.inf)
+    return losses
+
+
+def wanted(losses: np.ndarray, line: list[bool]) -> np.ndarray:
+    """What is to be trained next, given what was.
+
+    The base has every rate at the first duration. Another size begins with two octaves to either side of the
+    base's best rate; a longer run, for which the best rate falls, with two below and one above that of the duration
+    before. Each goes on until its best rate has neighbours on both sides, and has those of the base's best as well.
+
+    Args:
+        losses: Over (steps, family, size, rate, seed); NaN where nobody trained.
+        line: Of each size, whether it has runs of more than the first duration.
+
+    Returns:
+        Truth values of the shape of the losses; none when all is done.
+    """
+    known = ~np.isnan(losses).any(axis=-1)
+    mean = np.where(known, np.where(np.isnan(losses), np.inf, losses).mean(axis=-1), np.inf)
+    best = mean.argmin(axis=-1)
+    rates = np.arange(losses.shape[-2])
+
+    def about(k: int, below: int, above: int) -> np.ndarray:
+        return (rates >= k - below) & (rates <= k + above)
+
+    out = np.zeros(known.shape, bool)
+    for steps, family in np.ndindex(*known.shape[:2]):
+        if steps and (out[:steps, family]).any():
+            continue  # what was trained for less time decides
+        for size in range(known.shape[2]):
+            at, base = (steps, family, size), (steps, family, 0)
+            if steps and not line[size]:
+                continue
+            if not size and not steps:
+                ask = np.ones(len(rates), bool)
+            elif known[at].any():
+                ask = about(int(best[at]), 1, 1)
+            elif steps:
+                ask = about(int(best[steps - 1, family, size]), 2, 1)
+            else:
+                ask = about(int(best[base]), 2, 2)
+            if size:
+                if out[base].any():
+                    continue  # the base decides
+                ask = ask | about(int(best[base]), 1, 1)
+            out[at] = ask & ~known[at]
+    return np.broadcast_to(out[..., None], losses.shape)
+
+
+def _loss(run: dict[str, Any], *, config: Any, optimizer: str, tuned: Tuned) -> xr.Dataset:
+    require("torch", for_="This experiment", extra="torch")
+    from scalewise.experiments._decoder import losses_of, plan_of
+
+    family, size = run["family"], run["size"]
+    trained = {"batch": run["batch"], "steps": run["steps"], "policy": run.get("policy")}
+    plan = plan_of(config, optimizer, family, size, tuned.constants, **trained)
+    decay = tuned.settings["weight_decay"] if family.endswith("tuned") else config.weight_decay
+    loss = losses_of(config, plan, run["seed"], run["rate"], decay, run["steps"], run["batch"])
+    return xr.Dataset({"loss": loss})
