@@ -48,9 +48,9 @@ def rooms() -> dict[str, tuple[str, ...]]:
     found = {"scalewise": tuple(scalewise.__all__)}
     for module in pkgutil.walk_packages(scalewise.__path__, "scalewise."):
         if not any(part.startswith("_") for part in module.name.split(".")):
-            exported = getattr(import_module(module.name), "__all__", ())
+            exported = coverage_table.exported(Path(str(import_module(module.name).__file__)))
             if exported:
-                found[module.name] = tuple(exported)
+                found[module.name] = tuple(sorted(exported))
     return found
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from scalewise._arrays import real_array
 from scalewise.activations._activation import Activation
 
-__all__ = ["PROBES", "NotTraceableError", "foreign_values", "recognise"]
-
 # Generic arguments where preactivations are, and far out, where a function may be cut off.
 _NEAR = np.linspace(-30.0, 30.0, 1201) + 0.0012345
 _OUT = np.geomspace(30.1, 1.7e8, 60)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["OCTAVES", "reach", "scale_of", "size_of"]
-
 Function = Callable[[np.ndarray], np.ndarray]
 
 OCTAVES: Float[np.ndarray, " octave"] = 2.0 ** np.arange(-60, 61)

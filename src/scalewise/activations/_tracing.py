@@ -11,8 +11,6 @@ import numpy as np
 
 from scalewise.activations._recognise import NotTraceableError
 
-__all__ = ["traced", "values_at"]
-
 _SIZE = 64
 
 

@@ -21,8 +21,6 @@ import numpy as np
 from scalewise.activations import Activation
 from scalewise.gaussian._geometry import PairGeometry
 
-__all__ = ["closed_pair_moments"]
-
 _TWO_PI = 2 * math.pi
 
 

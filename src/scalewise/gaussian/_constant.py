@@ -17,8 +17,6 @@ from scalewise.activations import Activation
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._quadrature import single_quadrature
 
-__all__ = ["refuse_jump_at_zero", "with_constants"]
-
 _ROUNDOFF = 4e-15
 _STEP = 0.01  # in scales of the activation
 

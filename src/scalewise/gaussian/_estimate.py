@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Estimate"]
-
 
 @dataclass(frozen=True)
 class Estimate:

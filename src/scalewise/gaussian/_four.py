@@ -28,8 +28,6 @@ from scalewise.gaussian._increments import (
 from scalewise.gaussian._joint import JointRule, resolved
 from scalewise.gaussian._two_inputs import Family, two_input_covariances
 
-__all__ = ["FourPoint", "feature_means", "four_point_covariances"]
-
 Orders = tuple[int, int]
 Moments = Callable[[int, int], np.ndarray]
 Samples = Float[np.ndarray, "sample sample"]

@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["COINCIDENT", "SINGULAR", "PairGeometry", "clipped"]
-
 # Below this 1-c² is rounding noise of C: the two preactivations are multiples of each other.
 COINCIDENT = 1e-15
 # Below this 1-c² the singular part of a moment (a power of 1/sqrt(1-c²)) is left out.

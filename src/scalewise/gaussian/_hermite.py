@@ -17,8 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["HermiteTable", "LowOrders", "PairSeries", "hermite_table", "low_orders", "mehler"]
-
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
 _ORDERS = (32, 64, 128, 256, 512, 1024, 2048)
 MAX_NODES = 4096

@@ -23,8 +23,6 @@ from scalewise.gaussian._hermite import HermiteTable, PairSeries
 from scalewise.gaussian._polar import polar_moment
 from scalewise.gaussian._quadrature import pair_table, single_quadrature
 
-__all__ = ["Increment", "Legs", "increment", "increment_means", "pair_increments"]
-
 Legs = tuple[int, ...]
 _TOLERANCE = 1e-12
 _ROUNDOFF = 4e-15

@@ -21,15 +21,6 @@ from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._polar import polar_moment
 from scalewise.gaussian._quadrature import pair_quadrature, single_quadrature
 
-__all__ = [
-    "PAIR_ORDERS",
-    "pair_moment",
-    "pair_moments",
-    "product",
-    "single_moment",
-    "why_unconverged",
-]
-
 PAIR_ORDERS = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
 Orders = Annotated[
     Sequence[Order],

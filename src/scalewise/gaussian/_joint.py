@@ -22,18 +22,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-__all__ = [
-    "JointRule",
-    "at_least_usual",
-    "combined",
-    "joint_rule",
-    "joint_work",
-    "resolved",
-    "shaken",
-    "unseen",
-    "with_shakes",
-]
-
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
 # What a kernel, and so every expectation, is known to; and how often a recursion is run again with

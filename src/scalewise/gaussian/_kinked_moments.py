@@ -19,8 +19,6 @@ from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._kinks import Corner, LegAtKink, corners_of, tilted_third
 from scalewise.gaussian._quadrature import line_rule, pair_table
 
-__all__ = ["KINKED_ORDERS", "kinked_pair_moments"]
-
 KINKED_ORDERS = (
     *((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4)),
     *((3, 3), (4, 2), (2, 4), (5, 1), (1, 5)),

@@ -28,8 +28,6 @@ from scalewise.activations import Activation
 from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._panels import conditional_means
 
-__all__ = ["Corner", "LegAtKink", "corners_of", "tilted_third"]
-
 _LEVELS = (2, 3)  # the coarser one only serves the error estimate
 _ROUNDOFF = 1e-14
 # What a kernel is known to; 1 - c² is known to this over itself.

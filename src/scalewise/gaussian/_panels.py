@@ -17,8 +17,6 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["HALF_RANGE", "conditional_means", "normal_panels"]
-
 # Standard deviations; e^{-72} is left out, which linear and polynomial growth cannot make visible.
 HALF_RANGE = 12.0
 _T_MAX = 3.2  # nodes end 2e-17 of a panel's length from its ends

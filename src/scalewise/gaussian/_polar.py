@@ -12,8 +12,6 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["polar_moment"]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 

@@ -17,8 +17,6 @@ from jaxtyping import Float
 from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._panels import HALF_RANGE, conditional_means, normal_panels
 
-__all__ = ["line_rule", "pair_quadrature", "pair_table", "single_quadrature"]
-
 Function = Callable[[np.ndarray], np.ndarray]
 
 _LINE_LEVEL = 2

@@ -7,8 +7,6 @@ from typing import Annotated
 
 from scalewise._checked import Must, NotNegative, Positive, checked
 
-__all__ = ["SGD"]
-
 
 @checked
 @dataclass(frozen=True)

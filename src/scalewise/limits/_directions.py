@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-__all__ = ["Look", "Side"]
-
 _ROUNDING = 64
 # NumPy's wrappers cost more than the factorisations of matrices this small.
 _LAPACK: Any = get_lapack_funcs(("potrf", "trtri"), dtype=np.float64)

@@ -14,8 +14,6 @@ from scalewise.limits._network import Network
 from scalewise.limits._tolerance import standard_error
 from scalewise.tasks._task import Task
 
-__all__ = ["FINISHED", "Course", "Job", "Look", "Method", "Records", "descend", "merged"]
-
 FINISHED = "finished"
 
 

@@ -16,8 +16,6 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-__all__ = ["Noise", "generator", "normal"]
-
 # Numbers at a time: the arrays of the transform stay in the cache.
 _BLOCK = 1 << 15
 _AHEAD = 1 << 14

@@ -10,8 +10,6 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, Positive, Precision, at_least, checked
 
-__all__ = ["Exact", "Finite", "Infinite", "Kernel", "Lazy", "Printed"]
-
 Compression = Annotated[float | int, Must("a number between 0 and 1", lambda v: 0 < v < 1)]
 _DOUBLE = np.dtype(np.float64)
 

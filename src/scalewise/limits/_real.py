@@ -13,8 +13,6 @@ from scipy.linalg import get_blas_funcs
 
 from scalewise.limits._noise import normal
 
-__all__ = ["RealMatrix", "check_memory"]
-
 
 def check_memory(width: int, replicas: int, numbers: float | int, dtype: Any) -> None:
     """Refuse real matrices that do not fit into the memory of this machine.

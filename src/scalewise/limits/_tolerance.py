@@ -11,8 +11,6 @@ import numpy as np
 
 from scalewise.limits._on import Infinite
 
-__all__ = ["Reached", "standard_error", "until_known"]
-
 Found = TypeVar("Found")
 
 

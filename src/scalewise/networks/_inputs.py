@@ -11,8 +11,6 @@ from jaxtyping import Float
 from scalewise._arrays import float_array, not_finite
 from scalewise.networks._network import Network, check_network
 
-__all__ = ["check_inputs", "check_kernels", "digest_of", "refuse_zero_inputs"]
-
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 
 

@@ -15,8 +15,6 @@ from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths
 if TYPE_CHECKING:
     from scalewise.networks._mlp import MLP
 
-__all__ = ["AnyNetwork", "Network", "check_network"]
-
 Kind = TypeVar("Kind", bound="Network")
 
 

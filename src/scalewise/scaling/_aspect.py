@@ -10,8 +10,6 @@ from scalewise._checked import Must, Positive, checked
 from scalewise.scaling._exact import fraction
 from scalewise.scaling._strategies import Metaparameter
 
-__all__ = ["LIMITS", "Limit", "depth_for_gamma", "gamma", "limit_of", "width_for_gamma"]
-
 
 @checked
 def gamma(L: Positive, n: Positive, s: Metaparameter) -> float:

@@ -8,8 +8,6 @@ from fractions import Fraction
 from scalewise._checked import Index, checked
 from scalewise.scaling._exact import Exponent
 
-__all__ = ["Powers", "powers_after"]
-
 
 @checked
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from scalewise.scaling._conditions import metaparameter_of
 from scalewise.scaling._exponents import Strategy
 from scalewise.scaling.shallow import Region, coordinates, region
 
-__all__ = ["Classification", "Regime", "classify", "readout_exponents", "update_exponents"]
-
 _HALF = Fraction(1, 2)
 
 

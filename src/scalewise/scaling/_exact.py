@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 from scalewise._checked import Must
 
-__all__ = ["EXPONENT", "Depth", "Exponent", "Exponents", "check_rows", "fraction"]
-
 
 def fraction(value: Any) -> Fraction:
     """An exponent as an exact fraction: a whole number, a `Fraction`, text, or a decimal.

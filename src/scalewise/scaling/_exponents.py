@@ -15,8 +15,6 @@ from typing import Any
 from scalewise._checked import checked
 from scalewise.scaling._exact import Depth, Exponent, Exponents, check_rows
 
-__all__ = ["ABC", "Layer", "Strategy", "abc", "pqr"]
-
 
 @checked
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from scalewise._checked import Must, checked
 from scalewise.scaling._exact import Depth, fraction
 from scalewise.scaling._exponents import ABC, Strategy
 
-__all__ = ["Metaparameter", "mean_field", "meta", "mup", "ntk", "standard", "uniform"]
-
 _HALF = Fraction(1, 2)
 Metaparameter = Annotated[
     Any, Must("from 0 (neural tangent) to 1 (maximal update)", lambda s: 0 <= s <= 1, fraction)

@@ -27,8 +27,6 @@ from scalewise.theory.flow._natural_size import natural_sizes
 from scalewise.theory.flow._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.flow._tensor_flow import check_memory, closure, tensor_flow
 
-__all__ = ["predict"]
-
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
 Tensors = dict[str, tuple[np.ndarray, np.ndarray]]

@@ -28,14 +28,6 @@ from scalewise.activations._catalogue import ActivationLike
 from scalewise.gaussian import single_moment
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents
 
-__all__ = [
-    "LearningDerivatives",
-    "OneStep",
-    "derivatives",
-    "one_step",
-    "sigma_gelu",
-]
-
 Layers = Float[np.ndarray, "_layer"]
 _NODES = 96
 _REACH = 8.5  # standard deviations; what is outside is below rounding

@@ -41,13 +41,6 @@ from scalewise.limits.maml._tasks import Maml, Tasks
 # By which the squared norm of a gradient, relative to its terms, may miss being positive.
 _ROUNDING = 1e-3
 
-__all__ = [
-    "GramNet",
-    "adapted_outputs",
-    "gram_net",
-    "step",
-]
-
 
 @checked
 @dataclass(frozen=True)

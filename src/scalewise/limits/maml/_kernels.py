@@ -26,17 +26,6 @@ from scalewise._checked import Count, Index, Must, NotNegative, Precision, check
 from scalewise.limits._few_shot import Rate, softmax_loss
 from scalewise.limits.maml._tasks import Maml, Tasks
 
-__all__ = [
-    "Kernel",
-    "KernelModel",
-    "ReluGP",
-    "ReluNTK",
-    "kernel_adapted_outputs",
-    "kernel_model",
-    "kernel_outputs",
-    "kernel_step",
-]
-
 Kernel = Annotated[
     Callable[[np.ndarray, np.ndarray], np.ndarray],
     Must("a function of two arrays of rows, such as limits.maml.ReluGP()"),

@@ -14,8 +14,6 @@ from jaxtyping import Float, Int
 from scalewise._checked import Must, checked
 from scalewise.limits._few_shot import Rate
 
-__all__ = ["Maml", "Tasks", "accuracies"]
-
 
 @checked
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from scalewise.activations import Activation
 from scalewise.limits._loop import Job, Look
 from scalewise.limits._network import Network, WidthPowers
 
-__all__ = ["Dense", "Matrix", "Start", "value_and_slope"]
-
 
 @runtime_checkable
 class Matrix(Protocol):

@@ -22,8 +22,6 @@ from scalewise.limits._noise import generator
 from scalewise.limits._on import Infinite, Kernel
 from scalewise.limits._tolerance import Reached, until_known
 
-__all__ = ["KernelDescent", "Kernels", "train_draws", "train_kernel"]
-
 
 class Kernels:
     """The kernels of a network in the kernel regime: of its training, its initial outputs and its features."""

@@ -13,8 +13,6 @@ from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._real import RealMatrix
 from scalewise.limits.program._values import Product
 
-__all__ = ["Arrays", "LazyProduct", "RealProduct", "ReferenceProduct"]
-
 Draw = Callable[[int, int, float, bool], Product]
 
 

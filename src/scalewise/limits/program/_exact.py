@@ -14,8 +14,6 @@ import numpy as np
 
 from scalewise.activations import Activation, activation
 
-__all__ = ["ExactProduct", "Polynomial", "Polynomials"]
-
 Monomial = tuple[tuple[int, int], ...]  # pairs of variable and power, in order
 _TINY = 1e-13
 _MOST_TERMS = 20_000

@@ -21,8 +21,6 @@ from scalewise.limits.program._exact import Polynomials
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Scalar
 
-__all__ = ["run"]
-
 Program = Annotated[Callable[[Space], dict[str, Any]], Must("a function of a limits.program.Space")]
 
 

@@ -7,8 +7,6 @@ from jaxtyping import Bool, Float
 
 from scalewise._checked import checked
 
-__all__ = ["error_probability", "termination"]
-
 
 @checked
 def error_probability(

@@ -16,8 +16,6 @@ from scalewise.limits.shallow._units import Units
 from scalewise.tasks._losses import LOSSES, Loss
 from scalewise.tasks._task import Task
 
-__all__ = ["LOSS_OF_ORDER", "ConstantKernels", "Seen", "ShallowJob", "UnitDescent"]
-
 # The logistic loss, and what is left of it where outputs diverge (+1) or vanish (-1), in units of their own order.
 # Source: Golikov (69), (70). His (18), (19) leave out the label.
 LOSS_OF_ORDER = {

@@ -20,8 +20,6 @@ from scipy.special import ndtri
 from scalewise.activations import Activation
 from scalewise.tasks._task import Task
 
-__all__ = ["Draw", "GramLayer", "Particles", "WeightLayer", "draw_weights"]
-
 _BLOCK = 1 << 18  # numbers of one block of preactivations
 _ROOT_3 = 3**0.5
 _MANY_FEATURES = 64  # beyond, Sobol points are not more even than random ones

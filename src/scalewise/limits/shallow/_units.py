@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import LimitDynamics, ShallowScaling
 
-__all__ = ["Units", "finite_units", "limit_units"]
-
 
 @dataclass(frozen=True)
 class Units:

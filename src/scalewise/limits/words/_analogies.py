@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 
 from scalewise._checked import at_least, checked
 
-__all__ = ["analogy_answers", "analogy_chance"]
-
 
 @checked
 def analogy_answers(

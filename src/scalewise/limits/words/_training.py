@@ -15,8 +15,6 @@ from scalewise._checked import Count, Index, Must, NotNegative, checked
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
 from scalewise.sweeps._store import opened, resumable
 
-__all__ = ["Word2Vec", "train"]
-
 
 @checked
 @dataclass(frozen=True)

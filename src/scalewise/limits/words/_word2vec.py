@@ -32,16 +32,6 @@ from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, NotNegative, Precision, at_least, checked
 
-__all__ = [
-    "Embeddings",
-    "WordBatch",
-    "limit",
-    "network",
-    "objective",
-    "step",
-    "step_of_known_words",
-]
-
 Vocabulary = Annotated[int, at_least(2)]
 _NARROW = 512  # columns up to which rows are gathered at once; wide rows are faster one by one
 

@@ -23,15 +23,6 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.gaussian import increment, line_rule, why_unconverged
 
-__all__ = [
-    "VERTEX",
-    "closed_line_moments",
-    "line_moments",
-    "moment_names",
-    "moments_at_zero",
-    "preactivation_names",
-]
-
 # Value, its first two derivatives in K, and Var[sigma²].
 _ANY = ("g", "g1", "g2", "vss")
 # p = <σ'²> and its derivatives; <σ'⁴>; <σ²σ'²>; Cov[σ², σ'²]; Var[σ'²]; <σσ''>; <σσ'σ'σ''>; <zσ'σ''>/K

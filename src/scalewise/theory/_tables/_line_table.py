@@ -23,8 +23,6 @@ from scalewise.theory._tables._line_moments import (
     moments_at_zero,
 )
 
-__all__ = ["LineTable", "estimates_of", "line_table"]
-
 _NODES = 16
 _TO_A_UNIT = 2  # panels to a unit of log K
 _MOST_PARTS = 64

@@ -7,8 +7,6 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["scan"]
-
 _SHORT = 64
 
 

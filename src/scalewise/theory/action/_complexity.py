@@ -8,16 +8,6 @@ from __future__ import annotations
 from scalewise._checked import Count, Index, checked
 from scalewise.observables import OBSERVABLES
 
-__all__ = [
-    "finite_width_couplings",
-    "finite_width_numbers",
-    "functions_in_a_model",
-    "infinite_width_numbers",
-    "numbers_at_order",
-    "parameters_of_a_model",
-    "random_labelings",
-]
-
 
 @checked
 def infinite_width_numbers(output_dim: Count, training_inputs: Count, inputs: Count) -> int:

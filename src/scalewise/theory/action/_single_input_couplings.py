@@ -19,16 +19,6 @@ from scalewise.gaussian import single_moment
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Width
 
-__all__ = [
-    "action_cumulants",
-    "nlo_couplings",
-    "quadratic_coupling",
-    "quartic_coupling",
-    "running_quadratic_coupling",
-    "sextic_coupling",
-    "six_point_vertex",
-]
-
 
 @checked
 def quartic_coupling(G: Positive, V: FiniteNumber, n: Width) -> float:

@@ -18,8 +18,6 @@ from jaxtyping import Float
 
 from scalewise.gaussian import JointRule, joint_rule
 
-__all__ = ["GaussianNeurons", "Moments", "Observable", "gaussian_neurons", "lowered"]
-
 # Beyond the four coordinates of `joint_rule`: derivatives are noisier than values, so that a coarse
 # product rule still beats samples.
 _MORE_LEVELS = {5: (12, 14), 6: (8, 9)}

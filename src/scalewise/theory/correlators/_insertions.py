@@ -18,8 +18,6 @@ from jaxtyping import Float
 from scalewise._checked import Count, NotNegative, Positive, checked
 from scalewise.theory.correlators._gaussian_derivatives import Observable, gaussian_neurons
 
-__all__ = ["stochastic_metric", "weight_generating_function", "weight_moments"]
-
 MOST_WEIGHTS = 3
 Activations = Float[np.ndarray, "below sample"]
 Values = Float[np.ndarray, "*out"]

@@ -23,8 +23,6 @@ from scalewise.gaussian import JointRule, joint_rule
 from scalewise.networks._numbers import Width
 from scalewise.theory.correlators._gaussian_derivatives import check_square, lowered
 
-__all__ = ["intralayer_covariance", "nearly_gaussian_expectation"]
-
 Values = Float[np.ndarray, "*out"]
 Kernel = Float[np.ndarray, "_ _"]
 Vertex = Float[np.ndarray, "_ _ _ _"]

@@ -15,8 +15,6 @@ from jaxtyping import Float
 from scalewise._checked import Count, checked
 from scalewise.networks._numbers import Width
 
-__all__ = ["neuron_tensor", "pairings"]
-
 Tensor = Float[np.ndarray, "sample sample sample sample"]
 Full = Float[np.ndarray, "neuron neuron neuron neuron sample sample sample sample"]
 Term = tuple[str, str]

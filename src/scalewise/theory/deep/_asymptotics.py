@@ -25,8 +25,6 @@ from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.deep import _vanishing_kernel as vanishing_kernel
 from scalewise.theory.deep._scale_invariant import Layers
 
-__all__ = ["Asymptotics", "asymptotics", "leading_forms"]
-
 Forms = dict[str, np.ndarray]
 
 

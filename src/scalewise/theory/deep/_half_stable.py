@@ -18,8 +18,6 @@ import numpy as np
 from scalewise.activations import Activation
 from scalewise.theory._tables._line_moments import line_moments, moment_names
 
-__all__ = ["HalfStable", "exponents", "forms", "half_stable"]
-
 _FLAT = 1e-10
 
 

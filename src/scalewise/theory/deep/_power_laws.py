@@ -25,8 +25,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PowerLaw", "exponents", "forms"]
-
 
 @dataclass(frozen=True)
 class PowerLaw:

@@ -15,8 +15,6 @@ from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical import slope_coefficients
 
-__all__ = ["Layers", "coefficients", "critical_forms", "exponents", "semi_critical_forms"]
-
 Layers = float | int | Float[np.ndarray, "*_"]
 
 

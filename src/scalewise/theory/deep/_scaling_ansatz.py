@@ -19,8 +19,6 @@ from scalewise._arrays import float_array
 from scalewise._checked import FiniteNumber, Must, checked
 from scalewise.observables import OBSERVABLES
 
-__all__ = ["ScalingFit", "dimensions", "fit_scaling", "normalised_exponents", "relevance"]
-
 
 @dataclass(frozen=True)
 class ScalingFit:

@@ -25,19 +25,6 @@ from scalewise.theory.deep import _power_laws as power_laws
 from scalewise.theory.deep._power_laws import PowerLaw
 from scalewise.theory.deep._scale_invariant import Layers
 
-__all__ = [
-    "coefficients",
-    "distance_forms",
-    "exponents",
-    "input_scale",
-    "kinked_coefficients",
-    "leading",
-    "perturbation_series",
-    "series",
-    "tuned_metric",
-    "uniform_rate_forms",
-]
-
 _ZERO = 1e-12
 Series = dict[str, Float[np.ndarray, "..."]]
 

@@ -15,8 +15,6 @@ from functools import lru_cache
 
 from scalewise._checked import Count, checked
 
-__all__ = ["DifferentialType", "Term", "check_parents", "differential_types", "terms"]
-
 
 @dataclass(frozen=True)
 class DifferentialType:

@@ -28,17 +28,6 @@ from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.exact._pairings import even_partitions, pairings, transfer
 
-__all__ = [
-    "connected_linear_correlator",
-    "cumulants",
-    "double_scaling_moment",
-    "linear_correlator",
-    "linear_vertex",
-    "metric_moments",
-    "observable_covariance",
-    "pairing_factor",
-]
-
 MAX_LEGS = 8
 
 

@@ -25,8 +25,6 @@ from scalewise.networks import MLP
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.flow._trajectory import NODES, Stretch, lengths, pause
 
-__all__ = ["deep_kernels"]
-
 _TURNS = (5, 9, *(NODES,) * 5)  # nodes of each: the first guesses need no more
 _SETTLED = 1e-12  # a correlation
 _NEGLIGIBLE = 1e-14  # of one, or of a slope: what is missed at every layer adds up

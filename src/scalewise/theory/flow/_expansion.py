@@ -33,8 +33,6 @@ from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._kernel_flow import KernelFlow
 from scalewise.theory.single._single_input import single_input_vertex
 
-__all__ = ["Expansion", "expansion_parameter", "pair_vertex", "pairs_to_watch"]
-
 _DIAGONAL = 16  # inputs: V/K² is a smooth function of K_aa alone
 _TARGETS = 5  # correlations, over the range that the inputs have
 _NEAR = 0.02  # of that range: pairs as near as this to a target count as equally near

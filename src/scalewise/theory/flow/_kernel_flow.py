@@ -31,8 +31,6 @@ from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._deep_kernels import deep_kernels
 from scalewise.theory.flow._trajectory import EARLIEST, MOST_INPUTS, SHORTEST
 
-__all__ = ["KernelFlow", "kernel_flow", "kernel_strips"]
-
 _TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
 
 

@@ -41,17 +41,6 @@ from scalewise.theory.flow._pairs import (
 )
 from scalewise.theory.flow._trajectory import Part, Parts, along
 
-__all__ = [
-    "SCRAMBLES",
-    "Expectations",
-    "Family",
-    "Layer",
-    "Shaken",
-    "Tensor",
-    "as_many",
-    "layers_of",
-]
-
 # Fewer than for V: the nodes have little left to tell.
 POINTS, SCRAMBLES = 1 << 11, 8
 # To be contracted, few inputs get more: as many as take the time of sixteen inputs at the most.

@@ -32,8 +32,6 @@ from jaxtyping import Float
 
 from scalewise.theory.flow._layer import Expectations, Tensor
 
-__all__ = ["Matrix", "next_A", "next_B", "next_D", "next_F", "next_H1", "slide", "swapped"]
-
 Matrix = Float[np.ndarray, "sample sample"]
 
 

@@ -20,8 +20,6 @@ from scalewise.theory._tables._line_table import estimates_of, line_table
 from scalewise.theory.flow._tensor_flow import closure
 from scalewise.theory.single._single_input import SingleInputFlow, refuse_overflow, tensors_from
 
-__all__ = ["KNOWN_OF_ONE", "one_input"]
-
 KNOWN_OF_ONE = frozenset(field.name for field in fields(SingleInputFlow))
 
 

@@ -22,8 +22,6 @@ from jaxtyping import Float
 from scalewise.theory.flow._layer import Expectations
 from scalewise.theory.flow._pairs import curvature
 
-__all__ = ["next_G1", "next_V"]
-
 Vertex = Float[np.ndarray, "_estimate pair pair"]
 Metric = Float[np.ndarray, "_estimate pair"]
 

@@ -31,16 +31,6 @@ from scalewise.theory.flow._ntk_statistics import next_A, next_B, next_D, next_F
 from scalewise.theory.flow._pairs import Pairs
 from scalewise.theory.flow._preactivation import next_G1, next_V
 
-__all__ = [
-    "RECURSIONS",
-    "Recursion",
-    "TensorFlow",
-    "check_memory",
-    "closure",
-    "tensor_flow",
-    "tensor_runs",
-]
-
 _NEXT = "_next"
 _RATES = ("C_W", "lambda_W", "Theta", "r")
 _MEMORY = 12 * 2**30  # bytes

@@ -19,19 +19,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.polynomial import chebyshev
 
-__all__ = [
-    "EARLIEST",
-    "MOST_INPUTS",
-    "NODES",
-    "SHORTEST",
-    "Part",
-    "Parts",
-    "Stretch",
-    "along",
-    "lengths",
-    "pause",
-]
-
 NODES = 16
 SHORTEST = 96  # layers; in fewer, nodes cannot stand as densely at the ends as they should
 MOST_INPUTS = 12  # the expectations of all nodes of a stretch are in memory together

@@ -17,14 +17,6 @@ from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.networks._mlp import WithoutSkips
 
-__all__ = [
-    "OptimalDepth",
-    "optimal_aspect_ratio",
-    "optimal_depth",
-    "optimal_information",
-    "vertex_growth",
-]
-
 Source = str | Activation | Callable[[Any], Any]
 
 

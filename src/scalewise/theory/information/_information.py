@@ -19,17 +19,6 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise._checked import Count, Index, NotNegative, Positive, checked
 
-__all__ = [
-    "conditional_variance",
-    "entropy_correction",
-    "finite_width_entropy",
-    "finite_width_mutual_information",
-    "finite_width_tripartite_information",
-    "gaussian_entropy",
-    "gaussian_mutual_information",
-    "two_input_mutual_information",
-]
-
 
 @checked
 def gaussian_entropy(K: float | Float[np.ndarray, "sample sample"], neurons: Count = 1) -> float:

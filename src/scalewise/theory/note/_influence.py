@@ -26,20 +26,6 @@ from scalewise.networks._numbers import Numbers
 from scalewise.theory._predict import predict
 from scalewise.theory.flow._kernel_flow import kernel_flow
 
-__all__ = [
-    "NoteKernels",
-    "cross_moment",
-    "first_moment",
-    "forward_factors",
-    "influence_mean",
-    "influence_square",
-    "note_kernels",
-    "ntk_in_ntk_parametrisation",
-    "ntk_in_standard_parametrisation",
-    "output_variance",
-    "second_moment",
-]
-
 Pairs = Float[np.ndarray, "sample sample"]
 
 

@@ -21,8 +21,6 @@ from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.note._influence import NoteKernels, note_kernels
 
-__all__ = ["RefinedMoments", "refined_moments", "row_overlap"]
-
 Pairs = Float[np.ndarray, "sample sample"]
 
 

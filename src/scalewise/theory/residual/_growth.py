@@ -25,15 +25,6 @@ from scalewise.critical import Criticality, criticality, susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.theory.information._aspect_ratio import optimal_aspect_ratio, vertex_growth
 
-__all__ = [
-    "gamma_star",
-    "printed_gamma_star",
-    "printed_residual_growth",
-    "residual_aspect_ratio",
-    "residual_growth",
-    "residual_susceptibilities",
-]
-
 Skip = Annotated[float | int, Must("a number from 0 to 1", lambda gamma: 0 <= gamma <= 1)]
 Source = str | Activation | Callable[[Any], Any]
 _TERMS = 20_000  # the coefficients of z|z| fall as p^(-7/2)

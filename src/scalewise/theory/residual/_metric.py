@@ -30,8 +30,6 @@ from scalewise.theory.flow._pairs import (
 )
 from scalewise.theory.residual._vertex import Runs, memory, response
 
-__all__ = ["covariances_of_layers", "drift", "own_past"]
-
 Samples = Float[np.ndarray, "layer sample sample"]
 Layers = Float[np.ndarray, " layer"]
 _FAMILIES = ((2, 0, 0, 0), (1, 1, 0, 0))

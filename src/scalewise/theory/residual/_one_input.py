@@ -24,8 +24,6 @@ from scalewise.theory._tables._line_table import estimates_of, line_table
 from scalewise.theory.residual._metric import own_past
 from scalewise.theory.residual._vertex import memory
 
-__all__ = ["one_input"]
-
 Layers = Float[np.ndarray, "layer ..."]
 Expectations = dict[tuple[str, int], np.ndarray]
 

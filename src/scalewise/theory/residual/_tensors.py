@@ -18,8 +18,6 @@ from scalewise.theory.residual._metric import drift
 from scalewise.theory.residual._one_input import one_input
 from scalewise.theory.residual._vertex import fluctuations, vertices
 
-__all__ = ["residual_tensors"]
-
 _WATCHED = 24  # layers times inputs: a vertex of them takes a second
 Samples = Float[np.ndarray, "layer sample sample"]
 Tensors = dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "layer ..."]]]

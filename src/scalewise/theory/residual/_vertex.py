@@ -46,8 +46,6 @@ from scalewise.theory.flow._pairs import (
     values_of,
 )
 
-__all__ = ["Runs", "fluctuations", "memory", "pushed", "response", "vertices"]
-
 OnPairs = Float[np.ndarray, "_estimate pair pair"]
 Samples = Float[np.ndarray, "layer sample sample"]
 Vertex = Float[np.ndarray, "layer sample sample sample sample"]

@@ -16,8 +16,6 @@ from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.single._single_input import single_input_flow
 
-__all__ = ["gradient_norms", "ntk_layer_contributions"]
-
 Tensor = Float[np.ndarray, "layer input"]
 
 

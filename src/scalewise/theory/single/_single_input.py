@@ -60,15 +60,6 @@ from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import LineTable, estimates_of, line_table
 from scalewise.theory._tables._scan import scan
 
-__all__ = [
-    "SingleInputFlow",
-    "refuse_overflow",
-    "single_input_flow",
-    "single_input_majorants",
-    "single_input_vertex",
-    "tensors_from",
-]
-
 Tensor = Float[np.ndarray, "layer input"]
 Map = Float[np.ndarray, "map input"]
 _LARGEST = 1e280
