@@ -25,34 +25,24 @@ _ROUNDOFF = 4e-15
 
 @dataclass(frozen=True)
 class HermiteTable:
-    r"""Coefficients $h_k(K_a)$ of one function for many variances.
+    r"""Coefficients $h_k(K_a)$ of one function for many variances."""
 
-    Args:
-        coefficients: $h_k(K_a)$, by order and input.
-        remainder: $\sqrt{\sum_{k\ge n}h_k^2}$ per input: what truncation leaves out, or roundoff.
-        converged: Whether the remainder is below the tolerance asked for.
-        resolved: Whether the coefficients themselves are known: a function that bends on a scale much
-            smaller than $\sqrt{K_a}$ falls between the nodes.
-    """
-
-    coefficients: Float[np.ndarray, "order input"]
+    coefficients: Float[np.ndarray, "order input"]  # $h_k(K_a)$, by order and input
+    # $\sqrt{\sum_{k\ge n}h_k^2}$ per input: what truncation leaves out, or roundoff.
     remainder: Float[np.ndarray, " input"]
-    converged: bool
+    converged: bool  # whether the remainder is below the tolerance asked for
+    # Whether the coefficients themselves are known: a function that bends on a scale much smaller
+    # than $\sqrt{K_a}$ falls between the nodes.
     resolved: bool = True
 
 
 @dataclass(frozen=True)
 class LowOrders:
-    r"""The first coefficients, and the whole of which they are a part.
+    """The first coefficients, and the whole of which they are a part."""
 
-    Args:
-        coefficients: $h_k(K_a)$, by order and input.
-        square: $\langle F^2\rangle$ per input.
-        slope_square: $\langle F'^2\rangle$ per input; ``None`` if it was not asked for.
-    """
-
-    coefficients: Float[np.ndarray, "order input"]
-    square: Float[np.ndarray, " input"]
+    coefficients: Float[np.ndarray, "order input"]  # $h_k(K_a)$, by order and input
+    square: Float[np.ndarray, " input"]  # $\langle F^2\rangle$ per input
+    # $\langle F'^2\rangle$ per input; ``None`` if it was not asked for.
     slope_square: Float[np.ndarray, " input"] | None
 
 

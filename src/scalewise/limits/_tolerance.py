@@ -16,15 +16,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a search for a tolerance ended.
+    """Where a search for a tolerance ended."""
 
-    Args:
-        size: How many particles or draws were taken.
-        missed: Why the tolerance was not met, a sentence; empty if it was.
-    """
-
-    size: int
-    missed: str = ""
+    size: int  # how many particles or draws were taken
+    missed: str = ""  # why the tolerance was not met, a sentence; empty if it was
 
 
 def standard_error(values: Any) -> np.ndarray:

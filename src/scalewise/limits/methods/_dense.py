@@ -64,17 +64,11 @@ class _Moving:
 
 @dataclass(frozen=True)
 class Start:
-    r"""The ends of a network before training: rows of the first weights, last weights, biases.
+    """The ends of a network before training: rows of the first weights, last weights, biases."""
 
-    Args:
-        first: Weights of the first layer, (…, features, width).
-        last: $\hat W$, (…, outputs, width).
-        biases: (…, width of the layer), ``None`` for a layer without.
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    biases: list[np.ndarray | None]
+    first: np.ndarray  # weights of the first layer, (…, features, width)
+    last: np.ndarray  # $\hat W$, (…, outputs, width)
+    biases: list[np.ndarray | None]  # (…, width of the layer), ``None`` for a layer without
 
     @classmethod
     def from_normal(

@@ -35,15 +35,10 @@ LOSS_OF_ORDER = {
 
 @dataclass(frozen=True, kw_only=True)
 class ShallowJob(Course):
-    """A network of one hidden layer that is trained, at finite or infinite width.
+    """A network of one hidden layer that is trained, at finite or infinite width."""
 
-    Args:
-        reference: Its constants.
-        kernels: Whether diagonals of the tangent kernels are recorded.
-    """
-
-    reference: Reference
-    kernels: bool = False
+    reference: Reference  # its constants
+    kernels: bool = False  # whether diagonals of the tangent kernels are recorded
 
     def remedy(self, t: int) -> str:
         """The rates after the first step, the outputs before it."""

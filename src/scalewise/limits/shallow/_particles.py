@@ -86,26 +86,19 @@ class GramLayer:
 
 @dataclass(frozen=True)
 class Draw:
-    r"""How many units, from which law.
+    """How many units, from which law."""
 
-    Args:
-        units: Of one network.
-        seeds: One network each. A narrower network is the beginning of a wider one with the same seed.
-        law: ``"normal"`` or ``"uniform"``, variance 1.
-        even: Whether units fill the law evenly, as the points of a rule for integrals over it: pairs with the
-            same first weights and opposite output weights, so that every odd moment of these vanishes
-            exactly, and for few features scrambled Sobol points, independent for each seed.
-        silent: Whether output weights start at 0.
-        unit: $\varepsilon$, the unit of first weights: they start at $\varepsilon$ times a draw of the law, and
-            $\phi$ is seen as $\varepsilon\phi(h/\varepsilon)$.
-        dtype: Of all arrays.
-    """
-
-    units: int
+    units: int  # of one network
+    # One network each. A narrower network is the beginning of a wider one with the same seed.
     seeds: tuple[int, ...]
-    law: str = "normal"
+    law: str = "normal"  # ``"normal"`` or ``"uniform"``, variance 1
+    # Whether units fill the law evenly, as the points of a rule for integrals over it: pairs with
+    # the same first weights and opposite output weights, so that every odd moment of these vanishes
+    # exactly, and for few features scrambled Sobol points, independent for each seed.
     even: bool = False
-    silent: bool = False
+    silent: bool = False  # whether output weights start at 0
+    # $\varepsilon$, the unit of first weights: they start at $\varepsilon$ times a draw of the law,
+    # and $\phi$ is seen as $\varepsilon\phi(h/\varepsilon)$.
     unit: float = 1.0
     dtype: Any = np.float64
 

@@ -26,37 +26,26 @@ Observable = Callable[[Float[np.ndarray, "neuron sample node"]], Any]
 
 @dataclass(frozen=True)
 class Moments:
-    """What one set of nodes says of an observable.
+    """What one set of nodes says of an observable."""
 
-    Args:
-        z: The nodes.
-        weighted: Values of the observable times the weights of the nodes.
-        weights: Of the nodes.
-        hermite: Expectations of its derivatives of order 0, 1, …: an axis pair (neuron, direction)
-            for each derivative, after the axes of the observable.
-    """
-
-    z: Float[np.ndarray, "neuron sample node"]
+    z: Float[np.ndarray, "neuron sample node"]  # the nodes
+    # Values of the observable times the weights of the nodes.
     weighted: Float[np.ndarray, "*out node"]
-    weights: Float[np.ndarray, " node"]
+    weights: Float[np.ndarray, " node"]  # of the nodes
+    # Expectations of its derivatives of order 0, 1, …: an axis pair (neuron, direction) for each
+    # derivative, after the axes of the observable.
     hermite: tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True)
 class GaussianNeurons:
-    """Independent neurons with one kernel over the samples.
+    """Independent neurons with one kernel over the samples."""
 
-    Args:
-        root: $R$ with $RR^T=K$, columns for the directions in which the samples differ.
-        inverse: $R^+$.
-        neurons: How many.
-        rule: Nodes for all their coordinates.
-    """
-
+    # $R$ with $RR^T=K$, columns for the directions in which the samples differ.
     root: Float[np.ndarray, "sample direction"]
-    inverse: Float[np.ndarray, "direction sample"]
+    inverse: Float[np.ndarray, "direction sample"]  # $R^+$
     neurons: int
-    rule: JointRule
+    rule: JointRule  # nodes for all their coordinates
 
     def moments(self, observable: Observable, order: int) -> Iterator[Moments]:
         """For each estimate of the rule, expectations of derivatives up to `order`, at most 3."""

@@ -23,23 +23,15 @@ _FLAT = 1e-10
 
 @dataclass(frozen=True)
 class HalfStable:
-    r"""Expectations at the fixed point, all that the deep forms depend on.
+    """Expectations at the fixed point, all that the deep forms depend on."""
 
-    Args:
-        K_star: $K^\star$, preactivation².
-        C_W: The critical one.
-        a: $\tilde a_1=\frac12C_Wg''$, 1/preactivation².
-        b: $\tilde b_1=C_Wp'$, likewise.
-        moments: By the names of `line_moments`, those with $\sigma''$ almost everywhere.
-        smooth: Whether the activation has no kink.
-    """
-
-    K_star: float
-    C_W: float
-    a: float
-    b: float
+    K_star: float  # $K^\star$, preactivation²
+    C_W: float  # the critical one
+    a: float  # $\tilde a_1=\frac12C_Wg''$, 1/preactivation²
+    b: float  # $\tilde b_1=C_Wp'$, likewise
+    # By the names of `line_moments`, those with $\sigma''$ almost everywhere.
     moments: dict[str, float]
-    smooth: bool
+    smooth: bool  # whether the activation has no kink
 
     @property
     def p(self) -> float:

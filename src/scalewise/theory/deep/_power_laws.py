@@ -28,23 +28,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class PowerLaw:
-    r"""What decides the deep forms of a kernel that falls to 0 as a power of the depth.
+    """What decides the deep forms of a kernel that falls to 0 as a power of the depth."""
 
-    Args:
-        s: The power: $K'=K+aK^{1+s}$.
-        a: Its coefficient, negative.
-        p: $p_\perp=b/as$; infinite where $\chi_\perp-1$ falls more slowly than $1/\ell$.
-        A_2: $\frac12(\sigma'(0^+)^2+\sigma'(0^-)^2)$.
-        kappa: $\kappa=A_4/A_2^2$, 1 for equal slopes.
-        curvature: $(e,m)$ in $C_W\langle\sigma''^2\rangle=eK^m$ for a smooth activation, ``None`` for one
-            with a kink, for which $R$ to $U$ do not exist.
-    """
-
-    s: float
-    a: float
-    p: float
-    A_2: float
-    kappa: float = 1.0
+    s: float  # the power: $K'=K+aK^{1+s}$
+    a: float  # its coefficient, negative
+    p: float  # $p_\perp=b/as$; infinite where $\chi_\perp-1$ falls more slowly than $1/\ell$
+    A_2: float  # $\frac12(\sigma'(0^+)^2+\sigma'(0^-)^2)$
+    kappa: float = 1.0  # $\kappa=A_4/A_2^2$, 1 for equal slopes
+    # $(e,m)$ in $C_W\langle\sigma''^2\rangle=eK^m$ for a smooth activation, ``None`` for one with a
+    # kink, for which $R$ to $U$ do not exist.
     curvature: tuple[float, int] | None = None
 
     @staticmethod

@@ -20,16 +20,13 @@ from scalewise._checked import Count, checked
 class DifferentialType:
     r"""One type of differential of order $k$.
 
-    Args:
-        parents: A labelled representative: factor $v=1,\dots,k$ is joined to factor
-            ``parents[v - 1]`` $<v$.
-        multiplicity: In how many ways the generator, applied $k-1$ times to $\widehat H_{i_0i_1}$,
-            makes a differential of this type.
-
     Source: Yaida (A1)-(A4).
     """
 
+    # A labelled representative: factor $v=1,\dots,k$ is joined to factor ``parents[v - 1]`` $<v$.
     parents: tuple[int, ...]
+    # In how many ways the generator, applied $k-1$ times to $\widehat H_{i_0i_1}$, makes a
+    # differential of this type.
     multiplicity: int
 
     @property
@@ -93,19 +90,14 @@ class Term:
     $$\Big(\frac{\lambda_W}{n_1}\Big)^u\prod_\text{read}\delta_{i_ai_b}\sum_j\prod_{v\in\text{weighted}}
     W_{i_vj}\prod_v\sigma^{(d_v)}(z_{j;\delta_v})\prod_\text{hidden}H^{(1)}_{\delta_a\delta_b}$$
 
-    Args:
-        orders: $d_v$ of each factor.
-        weighted: Whether factor $v$ still has its last-layer weight.
-        hidden: Pairs of factors joined by a parameter of the first layer.
-        read: Pairs joined by a weight of the last layer, $u$ of them.
-
     Source: Yaida (A18): $2u+v=k+1$ with $v$ the number of weights left.
     """
 
-    orders: tuple[int, ...]
-    weighted: tuple[bool, ...]
+    orders: tuple[int, ...]  # $d_v$ of each factor
+    weighted: tuple[bool, ...]  # whether factor $v$ still has its last-layer weight
+    # Pairs of factors joined by a parameter of the first layer.
     hidden: tuple[tuple[int, int], ...]
-    read: tuple[tuple[int, int], ...]
+    read: tuple[tuple[int, int], ...]  # pairs joined by a weight of the last layer, $u$ of them
 
 
 def terms(parents: Sequence[int]) -> tuple[Term, ...]:

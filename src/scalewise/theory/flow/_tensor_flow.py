@@ -39,15 +39,13 @@ Tensors = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Recursion:
-    """How a tensor goes from one layer to the next.
+    """How a tensor goes from one layer to the next."""
 
-    Args:
-        step: From the expectations of a layer, and what else its parameters name, to the tensor of the next.
-        on_pairs: Whether it stands on unordered pairs of inputs, and is told so of its like; others stand on
-            samples, and are told so of all.
-    """
-
+    # From the expectations of a layer, and what else its parameters name, to the tensor of the
+    # next.
     step: Callable[..., np.ndarray]
+    # Whether it stands on unordered pairs of inputs, and is told so of its like; others stand on
+    # samples, and are told so of all.
     on_pairs: bool = False
 
     @property
@@ -85,14 +83,11 @@ RECURSIONS: dict[str, Recursion] = {
 
 @dataclass(frozen=True)
 class TensorFlow:
-    """Tensors at every layer, by their letters.
+    """Tensors at every layer, by their letters."""
 
-    Args:
-        values: Arrays with a layer axis and two or four sample axes in printed order.
-        errors: Their numerical errors, from the estimates of the nodes.
-    """
-
+    # Arrays with a layer axis and two or four sample axes in printed order.
     values: dict[str, Float[np.ndarray, "layer ..."]]
+    # Their numerical errors, from the estimates of the nodes.
     errors: dict[str, Float[np.ndarray, "layer ..."]]
 
 

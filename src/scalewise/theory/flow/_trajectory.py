@@ -32,15 +32,10 @@ _FALLS = 0.1  # two coefficients beside the two before them, as long as the seri
 
 @dataclass(frozen=True)
 class Part:
-    """An expectation at one layer: estimates along the first axis, and the error of each entry.
+    """An expectation at one layer: estimates along the first axis, and the error of each entry."""
 
-    Args:
-        value: One estimate, or one per scramble of a sample.
-        error: Beside the spread of the estimates.
-    """
-
-    value: Float[np.ndarray, "_estimate *shape"]
-    error: Float[np.ndarray, "*shape"]
+    value: Float[np.ndarray, "_estimate *shape"]  # one estimate, or one per scramble of a sample
+    error: Float[np.ndarray, "*shape"]  # beside the spread of the estimates
 
     @property
     def spread(self) -> Float[np.ndarray, "*_"]:
@@ -53,18 +48,13 @@ Parts = Mapping[Hashable, Part]
 
 @dataclass(frozen=True)
 class Stretch:
-    r"""Consecutive layers, and nodes among them that stand nearly as Chebyshev's do in $\log\ell$.
+    r"""Consecutive layers, and nodes among them that stand nearly as Chebyshev's do in $\log\ell$."""
 
-    Args:
-        first: The first layer, counted from 0.
-        nodes: The layers that are evaluated.
-        weights: Of the nodes for each layer of the stretch; each row adds up to 1.
-        highest: From values at the nodes to the last four Chebyshev coefficients of their polynomial.
-    """
-
-    first: int
-    nodes: Int[np.ndarray, " node"]
+    first: int  # the first layer, counted from 0
+    nodes: Int[np.ndarray, " node"]  # the layers that are evaluated
+    # Of the nodes for each layer of the stretch; each row adds up to 1.
     weights: Float[np.ndarray, "layer node"]
+    # From values at the nodes to the last four Chebyshev coefficients of their polynomial.
     highest: Float[np.ndarray, "coefficient node"]
 
     @staticmethod
