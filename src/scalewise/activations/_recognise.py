@@ -35,15 +35,10 @@ def recognise(
     candidates: Callable[[dict[str, float]], Iterator[Activation]],
     tolerance: float,
 ) -> Activation | None:
-    """The first candidate with these values at `PROBES`.
+    """The first candidate with these values at `PROBES`; ``None`` if none agrees everywhere.
 
-    Args:
-        values: Of the callable, one for each probe.
-        candidates: Activations to compare with, given what each parameter must be by the values.
-        tolerance: Of a difference, relative to the larger of 1, the argument and the value.
-
-    Returns:
-        The activation; ``None`` if no candidate agrees everywhere.
+    `candidates` are made for what each parameter must be by the values; `tolerance` is relative to the larger of
+    1, the argument and the value.
     """
     if values.shape != PROBES.shape or not np.isfinite(values[: _NEAR.size]).all():
         return None

@@ -323,22 +323,11 @@ def closed_pair_moments(
     C: float | np.ndarray,
     orders: Sequence[tuple[int, int]],
 ) -> dict[tuple[int, int], np.ndarray] | None:
-    r"""Closed forms of $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$.
+    r"""Closed forms of $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$; ``None`` if the family has none.
 
-    Args:
-        activation: Its `family` chooses the formulas.
-        A: Variances of $z_a$, positive; preactivation².
-        B: Variances of $z_b$, positive.
-        C: Covariances, $C^2\le AB$ up to rounding; the three broadcast.
-        orders: Pairs $(p,q)$ out of (0,0), (1,1), (2,0), (0,2), (2,2), (3,1), (1,3), (4,0), (0,4).
-
-    Returns:
-        Each $M_{pq}$ in the broadcast shape, to roundoff of
-        $\sqrt{\langle\sigma^{(p)2}\rangle_A\langle\sigma^{(q)2}\rangle_B}$; singular parts at a
-        kink are left out where $1-c^2<10^{-13}$. ``None`` if the family has no closed form.
-
-    Raises:
-        ValueError: If an order is not one of the nine, or a moment exceeds the range of doubles.
+    Orders are (0,0), (1,1), (2,0), (0,2), (2,2), (3,1), (1,3), (4,0), (0,4). Correct to roundoff of
+    $\sqrt{\langle\sigma^{(p)2}\rangle_A\langle\sigma^{(q)2}\rangle_B}$; singular parts at a kink are left out where
+    $1-c^2<10^{-13}$.
 
     Source: PDLT (5.159)-(5.161) for the scale-invariant family; the others by direct integration
     and Price's theorem.

@@ -121,13 +121,7 @@ class _Product:
 def increment_means(
     sigma: Activation, K: Float[np.ndarray, " input"], products: Sequence[Legs]
 ) -> dict[Legs, Estimate]:
-    r"""$\langle\prod_i\delta_{p_i}(z)\rangle_K$ of one input.
-
-    Args:
-        sigma: The activation; derivatives almost everywhere.
-        K: Variances.
-        products: Tuples of orders $p_i$, from 0 to 3.
-    """
+    r"""$\langle\prod_i\delta_{p_i}(z)\rangle_K$ of one input, $p_i$ from 0 to 3, almost everywhere."""
     out = {}
     for legs in products:
         value, error = single_quadrature(_Product(sigma, legs), K, sigma.split_points)
@@ -142,18 +136,10 @@ def pair_increments(
     C: Float[np.ndarray, " pair"],
     products: Sequence[tuple[Legs, Legs]],
 ) -> dict[tuple[Legs, Legs], Estimate]:
-    r"""$\langle\prod_i\delta_{p_i}(z_a)\prod_j\delta_{q_j}(z_b)\rangle$ for a list of products.
+    r"""$\langle\prod_i\delta_{p_i}(z_a)\prod_j\delta_{q_j}(z_b)\rangle$ for a list of products, none of them empty.
 
-    Args:
-        sigma: The activation; derivatives almost everywhere.
-        A: Variances of $z_a$.
-        B: Variances of $z_b$.
-        C: Covariances.
-        products: For each expectation $(p_1,\dots)$ and $(q_1,\dots)$, neither empty.
-
-    Returns:
-        Value and estimated error of each; Hermite series, polar form or quadrature, rtol 1e-12 of the
-        root of the mean squares.
+    Derivatives almost everywhere. Hermite series, polar form or quadrature, rtol 1e-12 of the root of the mean
+    squares.
     """
     still = (A == 0) | (B == 0)
     if still.any():  # a preactivation that is always 0 is independent of every other

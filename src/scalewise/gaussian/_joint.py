@@ -206,12 +206,7 @@ def resolved(
 def unseen(
     estimates: Float[np.ndarray, "_estimate *shape"], size: Float[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"]:
-    """What samples may have missed, and rounding, beside the spread of their estimates.
-
-    Args:
-        estimates: The result of each scramble.
-        size: The natural size of each entry, of which errors are parts.
-    """
+    """What samples may have missed, and rounding, beside the spread of estimates: parts of the natural size."""
     return np.asarray((_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size)
 
 

@@ -84,14 +84,7 @@ def tilted_third(activation: Activation) -> Function:
 
 
 class LegAtKink:
-    r"""The law of $z_b$ given $z_a=\kappa$, and means of functions and of their derivatives under it.
-
-    Args:
-        activation: Whose derivatives stand on $z_b$.
-        corners: Its jumps.
-        pair: $z_a$ and $z_b$.
-        kappa: $\kappa$.
-    """
+    r"""The law of $z_b$ given $z_a=\kappa$, and means of functions and of their derivatives under it."""
 
     def __init__(
         self, activation: Activation, corners: Sequence[Corner], pair: PairGeometry, kappa: float

@@ -37,13 +37,7 @@ class Look:
 
 
 class Side:
-    """The stacks of one space, and a factor that makes its directions orthonormal.
-
-    Args:
-        width: Of the space.
-        capacity: Rows to allocate at first, of each kind.
-        dtype: Of the rows.
-    """
+    """The stacks of one space, and a factor that makes its directions orthonormal."""
 
     def __init__(self, width: int, capacity: int, dtype: np.dtype) -> None:
         self.width = width

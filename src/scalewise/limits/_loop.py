@@ -19,11 +19,7 @@ FINISHED = "finished"
 
 @dataclass(frozen=True, kw_only=True)
 class Course(ABC):
-    """What the loop asks of a training, whatever is trained.
-
-    Raises:
-        ValueError: If `every` is out of range.
-    """
+    """What the loop asks of a training, whatever is trained."""
 
     task: Task  # samples and loss
     steps: int

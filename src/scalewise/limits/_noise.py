@@ -52,17 +52,11 @@ def normal(stream: np.random.Generator, out: np.ndarray) -> None:
 
 
 class Noise:
-    r"""Standard normal rows over the particles of one space.
+    """Standard normal rows over the particles of one space, equal in its two halves if `paired`.
 
-    The first rows may be spread: each particle has its law, but together they are not independent points but those
-    of a Sobol net, moved as a whole by random bits. Averages over particles are unbiased and far more
+    The first `spread` rows are spread: each particle has its law, but together they are not independent points
+    but those of a Sobol net, moved as a whole by random bits. Averages over particles are unbiased and far more
     accurate, above all those of the initial network; rows beyond the net are independent.
-
-    Args:
-        seed: An integer, a sequence of integers, or a `Generator`.
-        width: How many particles.
-        spread: How many rows come from the net.
-        paired: Give equal numbers to the two halves of the space.
     """
 
     def __init__(

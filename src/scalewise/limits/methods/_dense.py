@@ -89,14 +89,10 @@ class Start:
 
 
 class Dense:
-    """State and steps of one run.
+    """State and steps of one run; the matrices between the first layer and the last are moved.
 
-    Args:
-        job: What is trained on what.
-        powers: What stands before each term, at the width or in the limit.
-        matrices: Of the layers between the first and the last; they are moved.
-        start: First and last weights and biases.
-        keep_tests: Whether lazy matrices remember test inputs.
+    `powers` stand before each term, at the width or in the limit; `keep_tests` has lazy matrices remember test
+    inputs.
     """
 
     def __init__(

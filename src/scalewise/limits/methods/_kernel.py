@@ -39,13 +39,7 @@ class Kernels:
 
 
 class KernelDescent:
-    """Outputs of replicas under the descent of one kernel.
-
-    Args:
-        job: What is trained on what.
-        theta: The kernel over all inputs.
-        f: Initial outputs, (replica, sample, output).
-    """
+    """Outputs of replicas under the descent of one kernel, which is over all inputs."""
 
     def __init__(self, job: Job, theta: Square, f: np.ndarray) -> None:
         self.job, self.theta, self.f = job, theta, f

@@ -19,12 +19,8 @@ Draw = Callable[[int, int, float, bool], Product]
 class Arrays:
     r"""Vectors as arrays (…, width), with an axis of seeds in front where there are many.
 
-    Args:
-        width: $n$, or the number of samples.
-        n: What the program is told its width is: `math.inf` where values are samples of a limit.
-        streams: A `Generator` for each seed.
-        seeds: Whether there is an axis of seeds.
-        product: Makes a matrix from widths out and in, $\sigma$, and whether its transpose is used.
+    `n` is what the program is told its width is, `math.inf` where values are samples of a limit; `product` makes a
+    matrix from widths out and in, $\sigma$, and whether its transpose is used.
     """
 
     def __init__(
@@ -130,12 +126,6 @@ class ReferenceProduct:
     over all $W^\top y^i$ so far, and $\hat Z^{Wx}$ Gaussian given the earlier $\hat Z^{Wx'}$ with covariance
     $\sigma^2\mathbb EZ^xZ^{x'}$, independent of everything else. Expectations are sample means; in small samples
     the empirical Gram matrix overfits.
-
-    Args:
-        n_out: Samples of the output space.
-        n_in: Samples of the input space.
-        sigma: $\sigma$.
-        stream: Random numbers.
 
     Source: Yang & Hu, *Tensor Programs IV*, G.3, ZHat, ZDot (33) and (40); $\rho=n_\text{out}/n_\text{in}$ derived.
     """

@@ -54,11 +54,6 @@ class Seen:
 
     A network that has every sample of its first steps right where only signs count has not moved:
     $\tilde f$ is still 0 and it is the sign of $g$ that decides.
-
-    Args:
-        task: Its targets.
-        g: Initial outputs, (replica, sample, output).
-        dynamics: Of which order outputs are at step 0 and later.
     """
 
     def __init__(self, task: Task, g: np.ndarray, dynamics: LimitDynamics) -> None:
@@ -80,14 +75,9 @@ class Seen:
 class UnitDescent:
     r"""Outputs $F\sum_r\hat a_r\phi$ of units that move, of networks or as particles of a limit.
 
-    A step gives the outputs that the next look asks for, while each block of units is in the cache.
-
-    Args:
-        job: What is trained on what.
-        particles: The units; they are moved.
-        units: Factors before the sums.
-        added: What stands beside the sum and does not move, (replica, sample, output).
-        seen: Errors of a limit; ``None`` for networks, whose loss sees their outputs.
+    A step gives the outputs that the next look asks for, while each block of units is in the cache. `added` stands
+    beside the sum and does not move; `seen` are the errors of a limit, ``None`` for networks, whose loss sees their
+    outputs.
     """
 
     def __init__(
@@ -144,14 +134,7 @@ class UnitDescent:
 
 
 class ConstantKernels:
-    r"""Outputs that move by constant kernels: samples step by step, test inputs from the summed errors.
-
-    Args:
-        job: What is trained on what.
-        begin: $\tilde f^{(0)}$, (replica, sample, output).
-        seen: Errors.
-        dynamics: Which layers have a part in the limit.
-    """
+    """Outputs that move by constant kernels: samples step by step, test inputs from the summed errors."""
 
     def __init__(
         self, job: ShallowJob, begin: np.ndarray, seen: Seen, dynamics: LimitDynamics

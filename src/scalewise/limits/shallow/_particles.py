@@ -157,13 +157,9 @@ def _sample(rng: np.random.Generator, law: str, shape: tuple[int, ...]) -> np.nd
 
 
 class Particles:
-    r"""Units of many networks at once.
+    """Units of many networks at once.
 
-    Args:
-        task: Inputs and test inputs.
-        phi: $\phi$.
-        draw: The units.
-        gram: Whether to keep first weights in the span of the samples; ``None`` chooses the cheaper.
+    `gram` keeps first weights in the span of the samples; ``None`` chooses the cheaper.
     """
 
     def __init__(
@@ -213,17 +209,11 @@ class Particles:
     def step(
         self, a: tuple[np.ndarray, np.ndarray], w: tuple[np.ndarray, np.ndarray], then: np.ndarray
     ) -> np.ndarray:
-        r"""One step of both weights from the same state, and outputs after it.
+        r"""One step of both weights from the same state, and sums of the samples `then` after it.
+
+        By rows $i$ with $c$, and $j$ with $e$, of shape (row, seed):
 
         $$\Delta\hat a_r=\sum_ic_i\phi(h_r(x_i)),\qquad\Delta\hat w_r=\hat a_r\sum_je_j\phi'(h_r(x_j))\,x_j$$
-
-        Args:
-            a: Rows $i$, and $c$ of shape (row, seed).
-            w: Rows $j$, and $e$ of shape (row, seed).
-            then: Samples whose outputs are wanted.
-
-        Returns:
-            Sums as of `outputs`.
         """
         (rows_a, c), (rows_w, e) = a, w
         same = rows_a is rows_w
