@@ -52,19 +52,9 @@ def preactivation_names(sigma: Activation) -> tuple[str, ...]:
 def line_moments(
     sigma: Activation, K: Float[np.ndarray, " point"], names: tuple[str, ...] | None = None
 ) -> tuple[Float[np.ndarray, "moment point"], Float[np.ndarray, "moment point"]]:
-    r"""All expectations at given kernels, and the size of the integrals they come from.
+    r"""All expectations at given kernels in the order of the names, and $\langle|f|\rangle$ of each integrand.
 
-    Args:
-        sigma: The activation.
-        K: Kernels, positive; preactivation².
-        names: All that exist if ``None``, or `VERTEX`, or `preactivation_names`.
-
-    Returns:
-        Values in the order of the names, and $\langle|f|\rangle$ of each integrand, the scale of
-        their rounding error; rtol 1e-12 of that scale.
-
-    Raises:
-        ValueError: If an expectation overflows or does not converge.
+    The names are all that exist if ``None``, or `VERTEX`, or `preactivation_names`; rtol 1e-12 of the second.
     """
     closed = closed_line_moments(sigma, K)
     if closed is not None:
@@ -272,15 +262,7 @@ def _delta_functions(sigma: Activation, K: np.ndarray) -> dict[str, np.ndarray]:
 def closed_line_moments(
     sigma: Activation, K: Float[np.ndarray, " point"]
 ) -> Float[np.ndarray, "moment point"] | None:
-    r"""Closed forms: $\sigma(z)=a_\pm z$, PDLT (5.113), (9.36)-(9.38), and $\sigma(z)=e^z$.
-
-    Args:
-        sigma: The activation.
-        K: Kernels, positive.
-
-    Returns:
-        Values in the order of `moment_names`; ``None`` for any other activation.
-    """
+    r"""Closed forms: $\sigma(z)=a_\pm z$, PDLT (5.113), (9.36)-(9.38), and $\sigma(z)=e^z$; of others ``None``."""
     if sigma.slopes is not None:
         squares = np.square(sigma.slopes)
         A_2, A_4 = 0.5 * float(squares.sum()), 0.5 * float((squares**2).sum())

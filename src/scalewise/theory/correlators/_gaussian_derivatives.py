@@ -101,14 +101,7 @@ def gaussian_neurons(
 ) -> GaussianNeurons:
     """Neurons with a kernel, and nodes for functions of them.
 
-    Args:
-        K: Positive semidefinite; preactivation².
-        neurons: At least 1.
-        smooth: Whether the functions are smooth; then up to six coordinates take a product rule.
-        name: Of `K` in messages.
-
-    Raises:
-        ValueError: If `K` is not such a matrix, vanishes, or there is no neuron.
+    Of smooth functions up to six coordinates take a product rule.
     """
     check_square(name, K)
     value, vector = np.linalg.eigh(K)
@@ -143,18 +136,7 @@ def _values(observable: Observable, z: np.ndarray) -> np.ndarray:
 def lowered(
     name: str, tensor: np.ndarray, root: np.ndarray, inverse: np.ndarray, axes: Sequence[int]
 ) -> np.ndarray:
-    """A tensor over samples with some axes in the coordinates of `root`.
-
-    Args:
-        name: Of the tensor in messages.
-        tensor: All its axes are samples; finite.
-        root: $R$ with $RR^T=K$.
-        inverse: $R^+$.
-        axes: Which axes.
-
-    Raises:
-        ValueError: If the tensor leaves the span of `root`.
-    """
+    """A tensor over samples with some axes in the coordinates of `root`; refused if it leaves their span."""
     out = _on_axes(tensor, inverse, axes)
     again = _on_axes(out, root, axes)
     largest = np.max(np.abs(tensor), initial=0.0)

@@ -58,12 +58,7 @@ class PowerLaw:
 def exponents(law: PowerLaw) -> dict[str, float]:
     r"""Critical exponents $p_{\mathcal O}$, rates as in `forms`.
 
-    Args:
-        law: The power law.
-
-    Returns:
-        By observable; with an infinite $p_\perp$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the
-        input only.
+    With an infinite $p_\perp$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the input only.
     """
     s, p = law.s, law.p
     table = {"K": 1 / s, "V": 2 / s - 1, "G1": 1 / s - 1, "parallel": (1 + s) / s}
@@ -101,16 +96,8 @@ def forms(
     U&=\frac{eX^3}{4-p-m/s}\,\ell^{4-3p}K^m,\end{aligned}$$
     and a factor $L^{p-1}$ for every NTK in the dimension of the tensor.
 
-    Args:
-        law: The power law.
-        layer: $\ell$.
-        lambda_b: $\tilde\lambda_b$.
-        lambda_W: $\tilde\lambda_W$.
-        depth: $L$; 1 leaves its factors out.
-
-    Returns:
-        By observable, named as in `single_input_flow`; $R$ to $U$ for a smooth activation only, and with an
-        infinite $p_\perp$ what needs no NTK.
+    A `depth` of 1 leaves the factors $L$ out. Named as in `single_input_flow`; $R$ to $U$ for a smooth activation
+    only, and with an infinite $p_\perp$ what needs no NTK.
     """
     s, p, kappa, ell = law.s, law.p, law.kappa, layer
     K = (-law.a * s * ell) ** (-1 / s)

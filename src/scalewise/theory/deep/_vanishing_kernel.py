@@ -32,15 +32,8 @@ Series = dict[str, Float[np.ndarray, "..."]]
 def coefficients(sigma: Activation) -> dict[str, float]:
     r"""``sigma_1``, ``sigma_4``, ``a_1``, ``a_2``, ``b_1``, ``p_perp``, ``nu`` $=\frac23$ of a smooth activation.
 
-    Args:
-        sigma: Smooth at 0, $\sigma_0=0$, $\sigma_1\ne0$, with $a_1<0$, or $a_1=0$ and $a_2<0$.
-
-    Returns:
-        By name; exact. With $a_1=0$, ``p_perp`` is $\frac12$ if $\sigma_2=0$ and infinite otherwise:
-        then $\chi_\perp-1\simeq b_1K\sim\ell^{-1/2}$, and distances grow faster than any power.
-
-    Raises:
-        ValueError: If there are no Taylor coefficients, or they are not those of the class.
+    With $a_1=0$, ``p_perp`` is $\frac12$ if $\sigma_2=0$ and infinite otherwise: then $\chi_\perp-1\simeq b_1K\sim
+    \ell^{-1/2}$, and distances grow faster than any power.
 
     Source: PDLT (5.86)-(5.88), (5.131); $a_1=0$ is derived.
     """
@@ -85,15 +78,7 @@ def coefficients(sigma: Activation) -> dict[str, float]:
 def kinked_coefficients(point: Criticality) -> dict[str, float]:
     r"""``power``, ``a``, ``p_perp``, ``A_2``, ``A_4`` and ``nu`` $=A_4/A_2^2-\frac13$, with a kink at 0.
 
-    Args:
-        point: The criticality of an activation with a kink at $z=0$, of the function or of its slope, whose
-            kernels fall to 0.
-
-    Returns:
-        By name, exact; $C_Wg=K+aK^{1+s}$ with $s$ = ``power``.
-
-    Raises:
-        ValueError: If neither $K^{3/2}$ nor $K^2$ decides how fast kernels fall.
+    It may be one of the function or of its slope; $C_Wg=K+aK^{1+s}$ with $s$ = ``power``.
 
     Source: derived; see `scalewise.theory.power_laws`.
     """
@@ -117,12 +102,8 @@ def kinked_coefficients(point: Criticality) -> dict[str, float]:
 def exponents(c: Mapping[str, float]) -> dict[str, float]:
     r"""Critical exponents, rates by the equivalence principle, PDLT (9.70).
 
-    Args:
-        c: From `coefficients` or `kinked_coefficients`.
-
-    Returns:
-        $p_{\mathcal O}$ by observable; with $a_1=0$ and $\sigma_2\ne0$ those of $K$, $V$, $G^{\{1\}}$ and of
-        distances along the input only. $U$ is suppressed by a power of $\ell$ for an odd activation.
+    With $a_1=0$ and $\sigma_2\ne0$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the input only. $U$ is
+    suppressed by a power of $\ell$ for an odd activation.
 
     Source: PDLT (5.92)-(5.99), (5.127), (5.134), (9.72), (9.81)-(9.86), (11.98)-(11.101),
     (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, $a_1=0$ and a kink at 0: derived.
@@ -146,18 +127,9 @@ def leading(
     $$K=\frac1{(-a_1)\ell},\quad V=\frac2{3a_1^2\ell},\quad G^{\{1\}}=\frac1{3a_1},\quad
     \Theta=X\ell^{1-p},\quad D=\frac{-2d}{9(-a_1)}\ell^{1-p},\quad
     F=\frac{X\ell^{1-p}}{(5-p)(-a_1)},$$
-    all of them, and those of $a_1=0$ and of a kink at 0, in `scalewise.theory.deep._power_laws.forms`.
-
-    Args:
-        c: From `coefficients` or `kinked_coefficients`.
-        layer: $\ell$.
-        lambda_b: $\tilde\lambda_b$.
-        lambda_W: $\tilde\lambda_W$.
-        depth: $L$ of the factor $L^{p-1}$ of (9.95) in the rates; ``None`` leaves it out.
-
-    Returns:
-        By observable, normalised as in `single_input_flow`; corrections of relative order
-        $\log\ell/\ell$, and $\ell^{-1/2}$ for $s=2$ or with a kink at $s=1$.
+    all of them, and those of $a_1=0$ and of a kink at 0, in `scalewise.theory.deep._power_laws.forms`; `depth` is
+    $L$ of the factor $L^{p-1}$ of (9.95), ``None`` leaves it out. Corrections are of relative order
+    $\log\ell/\ell$, and $\ell^{-1/2}$ for $s=2$ or with a kink at $s=1$.
 
     Source: PDLT (9.65)-(9.86), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, $R$ to $U$
     for $p\ne1$, $a_1=0$ and kinks are derived.
@@ -174,24 +146,13 @@ def _arrays(forms: dict[str, Any]) -> Series:
 
 
 def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
-    r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$.
+    r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$; $a_1<0$.
 
     With $\Lambda=\log(\ell/\ell_0)$ and $q=a_2-a_1^2$:
     $$K=\frac1{(-a_1)\ell}-\frac q{a_1^3}\frac\Lambda{\ell^2}
       -\frac{q^2}{a_1^5}\frac{\Lambda^2-\Lambda}{\ell^3}+O(\ell^{-3}),\qquad
     V=\frac2{3a_1^2}\frac1\ell+\frac{2q}{3a_1^4}\frac\Lambda{\ell^2}
       +\frac{5a_2+a_1(82a_1-90b_1)}{3a_1^4}\frac1{\ell^2}$$
-
-    Args:
-        c: From `coefficients`, $a_1<0$.
-        layer: $\ell$.
-        ell_0: $\ell_0$, from `input_scale`.
-
-    Returns:
-        ``K`` and ``V``.
-
-    Raises:
-        ValueError: If $a_1=0$.
 
     Source: PDLT (5.94), (5.124), (5.127).
     """
@@ -205,18 +166,7 @@ def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
 
 
 def input_scale(c: Mapping[str, float], layer: int | float, kernel: float) -> float:
-    r"""$\ell_0$ of an input, from its kernel at one deep layer.
-
-    Args:
-        c: From `coefficients`, $a_1<0$.
-        layer: $\ell$, deep.
-        kernel: $K^{(\ell)}$.
-
-    Returns:
-        $\ell_0$, to $O(\log^2\ell/\ell)$.
-
-    Raises:
-        ValueError: If $a_1=0$, or $a_2=a_1^2$ and $\ell_0$ does not enter at this order.
+    r"""$\ell_0$ of an input from its kernel at one deep layer, to $O(\log^2\ell/\ell)$; $a_1<0$.
 
     Source: PDLT (5.92), solved for $\ell_0$.
     """

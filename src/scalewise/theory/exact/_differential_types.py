@@ -106,13 +106,7 @@ def terms(parents: Sequence[int]) -> tuple[Term, ...]:
     The generator splits into $\sum_jW_{ij}\sigma'(z_j)[\dots\frac d{dz_j}]$ and
     $\frac{\lambda_W}{n_1}\sum_j\sigma(z_j)\frac d{dW_{ij}}$: either raises a derivative and leaves a weight
     more, or takes the weight of the factor that it meets. The part $\lambda_b\frac d{db}$ meets a bias
-    nowhere but in the NTK.
-
-    Args:
-        parents: The tree, as in `DifferentialType`.
-
-    Returns:
-        The terms; all signs and coefficients are $+1$.
+    nowhere but in the NTK. All signs and coefficients are $+1$.
 
     Source: Yaida (A9), (A13), (A18), (A19).
     """

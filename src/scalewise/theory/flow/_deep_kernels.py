@@ -37,16 +37,7 @@ Layers = Float[np.ndarray, "layer sample sample"]
 def deep_kernels(
     net: MLP, first: tuple[Matrix, Matrix], diagonal: Float[np.ndarray, "layer sample"]
 ) -> Iterator[tuple[Matrix, Matrix]]:
-    r"""Kernel and NTK at every layer.
-
-    Args:
-        net: The network; its activation is continuous.
-        first: Both in layer 1.
-        diagonal: $K_{aa}$ at every layer.
-
-    Yields:
-        Each layer, from the first; rtol 1e-10.
-    """
+    """Kernel and NTK at every layer of a continuous activation, from the first, rtol 1e-10."""
     K, Theta = first
     below, layer, again = K, 0, 0
     yield K, Theta

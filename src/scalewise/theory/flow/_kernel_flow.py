@@ -134,14 +134,8 @@ def kernel_strips(
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Kernel and NTK of the last layer a few rows at a time, for who has no room for all of them.
 
-    Args:
-        net: The network.
-        x: Checked inputs.
-        ntk: Whether the NTK is wanted.
-
-    Yields:
-        Rows, and K and Theta of these with all samples from the first of them on. The arrays are filled anew for
-        the next rows; without `ntk` the second means nothing.
+    Rows, and K and Theta of these with all samples from the first of them on. The arrays are filled anew for the
+    next rows; without `ntk` the second means nothing.
     """
     diagonal, maps = _diagonal_flow(net, x, ntk=ntk)
     workspace = Workspace(KernelMap.scratch + 4, max(_TILE, len(x)))

@@ -60,12 +60,7 @@ _MOMENTS = (FIRST, SECOND, THIRD)
 
 
 class Expectations(abc.ABC):
-    """Expectations over the preactivations of one layer, and what the recursions do with them.
-
-    Args:
-        sigma: The activation.
-        K: The kernel of the layer.
-    """
+    """Expectations over the preactivations of one layer, and what the recursions do with them."""
 
     def __init__(self, sigma: Activation, K: Matrix) -> None:
         self.sigma = sigma
@@ -257,13 +252,7 @@ class Layer(_Evaluated):
 
 
 class _Followed(_Evaluated):
-    """The expectations of one layer among others, each followed through the layers by itself.
-
-    Args:
-        sigma: The activation.
-        K: The kernel of the layer.
-        ask: For the parts of an expectation, by name and arguments.
-    """
+    """The expectations of one layer among others, each followed through the layers by itself."""
 
     def __init__(
         self, sigma: Activation, K: Matrix, ask: Callable[[str, tuple[Any, ...]], Parts]
@@ -289,10 +278,7 @@ def layers_of(
 ) -> Iterator[_Evaluated]:
     """The expectations of each layer: evaluated at its kernel, or interpolated where that does.
 
-    Args:
-        sigma: The activation.
-        K: The kernel at every layer.
-        alike: Whether all entries of what nodes tell are to be wrong alike.
+    If `alike`, all entries of what nodes tell are wrong alike.
     """
     evaluated: dict[int, Layer] = {}
     followed: dict[Hashable, Iterator[tuple[int, Parts]]] = {}
@@ -317,12 +303,7 @@ def layers_of(
 
 
 class Shaken(Expectations):
-    """The expectations of a layer, each moved by its error: up or down, as the seed says.
-
-    Args:
-        layer: Whose expectations. Its estimates are combined into one.
-        seed: Which of the signs.
-    """
+    """The expectations of a layer, its estimates combined, each moved by its error, up or down by the seed."""
 
     def __init__(self, layer: _Evaluated, seed: int) -> None:
         super().__init__(layer.sigma, layer.K)

@@ -92,11 +92,7 @@ class TensorFlow:
 
 
 def closure(letters: Iterable[str]) -> tuple[tuple[str, ...], bool]:
-    r"""The recursions that tensors need, in the order of their steps, and whether they need $\Theta$.
-
-    Args:
-        letters: Of the tensors.
-    """
+    r"""The recursions that tensors need, in the order of their steps, and whether they need $\Theta$."""
     graph: dict[str, tuple[str, ...]] = {}
     waiting = list(letters)
     while waiting:
@@ -110,16 +106,7 @@ def closure(letters: Iterable[str]) -> tuple[tuple[str, ...], bool]:
 
 
 def check_memory(net: MLP, samples: int, names: Sequence[str]) -> None:
-    """Refuse tensors that do not fit the memory.
-
-    Args:
-        net: The network.
-        samples: How many inputs.
-        names: Observables beyond the leading order; none takes nothing.
-
-    Raises:
-        ValueError: With what they take and the remedy.
-    """
+    """Refuse tensors that do not fit the memory."""
     if not names or samples == 1:
         return
     needed, _ = closure(OBSERVABLES[name].letter for name in names)
@@ -189,17 +176,9 @@ def tensor_runs(
 ) -> list[list[Tensors]]:
     """Tensors of the last layer as a function of them needs them to have an error of its own.
 
-    All entries are wrong alike, because such a function contracts them with inverse kernels.
-
-    Args:
-        net: The network, of at least two layers.
-        K: Its kernel.
-        Theta: Its NTK, as of `tensor_flow`.
-        letters: Which tensors.
-
-    Returns:
-        Runs for `scalewise.gaussian.with_shakes`: in each the tensors of every estimate, by letter; first the
-        estimates from the nodes, then one for each shake.
+    All entries are wrong alike, because such a function contracts them with inverse kernels. Runs are for
+    `scalewise.gaussian.with_shakes`: in each the tensors of every estimate, by letter; first the estimates from the
+    nodes, then one for each shake.
     """
     pairs = Pairs.of(K.shape[1])
     *_, runs = _runs(net, K, Theta, letters, pairs, alike=True)

@@ -94,11 +94,8 @@ class Stretch:
     ) -> Float[np.ndarray, "*shape"] | None:
         """About what interpolation misses, the last two coefficients; ``None`` where it is too much.
 
-        Args:
-            values: At the nodes.
-            allowed: How much it may miss.
-            rounding: How much if the coefficients fall no further: they are rounding errors then, and a
-                shorter stretch has as many.
+        More than `allowed` may be missed, up to `rounding`, if the coefficients fall no further: they are
+        rounding errors then, and a shorter stretch has as many.
         """
         found = np.abs(np.tensordot(self.highest, values, 1))
         before, tail = found[0] + found[1], found[2] + found[3]
@@ -122,15 +119,7 @@ def pause(layer: int) -> int:
 def along(
     K: Float[np.ndarray, "layer sample sample"], evaluate: Callable[[int], Parts]
 ) -> Iterator[Parts]:
-    """An expectation, in its parts, over the kernel of each layer.
-
-    Args:
-        K: The kernel at every layer.
-        evaluate: From a layer, counted from 0, to what it is there.
-
-    Yields:
-        Its parts, layer by layer: evaluated, or interpolated with the error of that in theirs.
-    """
+    """An expectation, in its parts, at the kernel of each layer: evaluated, or interpolated with its error."""
     layer, again = 0, 0
     found: dict[int, Parts] = {}
     while layer < len(K):

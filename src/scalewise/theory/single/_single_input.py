@@ -195,20 +195,10 @@ def _width_ratios(net: MLP) -> np.ndarray:
 
 
 def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
-    r"""Each tensor of each input with every expectation replaced by its absolute value.
+    """Each tensor of each input with every expectation replaced by its absolute value; rtol 1e-10.
 
     All recursions of the module have positive coefficients, so these bound the tensors, and say how large a
     tensor could be where contributions happen to cancel.
-
-    Args:
-        net: The network.
-        K: Diagonal kernel at every layer.
-
-    Returns:
-        By the names of `SingleInputFlow`, what exists for the activation; rtol 1e-10.
-
-    Raises:
-        ValueError: If an expectation does not converge, or a bound leaves the range of float64.
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -236,14 +226,7 @@ def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputF
 def tensors_from(
     net: MLP, K: Tensor, m: dict[str, Map], nlo: tuple[float, float] = (0.0, 0.0)
 ) -> dict[str, np.ndarray]:
-    """All that follows from expectations, by the names of `SingleInputFlow`.
-
-    Args:
-        net: The network.
-        K: Kernel of each input at every layer.
-        m: From each layer to the next: all expectations, or those of `preactivation_names`.
-        nlo: Corrections of the hyperparameters, as in `single_input_flow`.
-    """
+    """All that follows from expectations, by the names of `SingleInputFlow`."""
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
     C_W, r = C[1:], _width_ratios(net)
     found = _preactivations(m, C_W, r, nlo)
