@@ -113,8 +113,8 @@ def forms(
 
     Right at $\ell\gg\max(1,|p|)/|a|K^\star$; a `depth` of 1 leaves the factors $L$ out. Named as in
     `single_input_flow`. Where a denominator is not positive the start of the network is remembered longer, its
-    amplitude differs from input to input, and the observable is left out; with kinks so are $R$ to $U$, which do not
-    exist.
+    amplitude differs from input to input, and the observable is left out; with kinks so are $R$ to $U$, which do
+    not exist.
     """
     a, b, p, ell, m = point.a, point.b, point.p, layer, point.moments
     X = lambda_b + lambda_W * m["g"]
