@@ -13,7 +13,6 @@ Where $|c|=1$ and a kink make a moment diverge like a power of $1/\sqrt{1-c^2}$,
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,40 +23,15 @@ from scalewise.gaussian._geometry import PairGeometry
 _TWO_PI = 2 * math.pi
 
 
-class _ClosedForm(ABC):
+class _ClosedForm:
     """The six moments of one family at one set of pairs."""
 
     def __init__(self, activation: Activation, pair: PairGeometry):
         self.activation, self.pair = activation, pair
 
     def moment(self, p: int, q: int) -> np.ndarray:
-        method = {
-            (0, 0): self.M_00,
-            (1, 1): self.M_11,
-            (2, 0): self.M_20,
-            (2, 2): self.M_22,
-            (3, 1): self.M_31,
-            (4, 0): self.M_40,
-        }
-        return method[p, q]()
-
-    @abstractmethod
-    def M_00(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_11(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_20(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_22(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_31(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_40(self) -> np.ndarray: ...
+        r"""$M_{pq}$, $p\ge q$, by the method of these orders."""
+        return getattr(self, f"M_{p}{q}")()
 
 
 def _sin_minus_angle_cos(angle: np.ndarray) -> np.ndarray:
@@ -254,34 +228,14 @@ class _Sin(_ClosedForm):
 class _Exp(_ClosedForm):
     r"""$\sigma(z)=e^z$: every moment is $e^{(A+B)/2+C}$."""
 
-    def M_00(self) -> np.ndarray:
+    def moment(self, p: int, q: int) -> np.ndarray:
         return np.exp(0.5 * (self.pair.A + self.pair.B) + self.pair.C)
-
-    M_11 = M_20 = M_22 = M_31 = M_40 = M_00
 
 
 class _Monomial(_ClosedForm):
     r"""$\sigma(z)=z^n$: Wick's theorem, summed over the number $j$ of pairings across the legs."""
 
-    def M_00(self) -> np.ndarray:
-        return self._wick(0, 0)
-
-    def M_11(self) -> np.ndarray:
-        return self._wick(1, 1)
-
-    def M_20(self) -> np.ndarray:
-        return self._wick(2, 0)
-
-    def M_22(self) -> np.ndarray:
-        return self._wick(2, 2)
-
-    def M_31(self) -> np.ndarray:
-        return self._wick(3, 1)
-
-    def M_40(self) -> np.ndarray:
-        return self._wick(4, 0)
-
-    def _wick(self, p: int, q: int) -> np.ndarray:
+    def moment(self, p: int, q: int) -> np.ndarray:
         # <z_a^m z_b^k> = Σ_j binom(m,j) binom(k,j) j! (m-j-1)!! (k-j-1)!!
         #                     C^j A^{(m-j)/2} B^{(k-j)/2}
         pair = self.pair

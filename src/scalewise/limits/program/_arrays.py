@@ -88,34 +88,19 @@ def _name_of(phi: Any) -> str:
     return getattr(phi, "__name__", type(phi).__name__)
 
 
-class RealProduct:
-    """Real matrices, one for each seed."""
+class OneVector:
+    """Products of real matrices, one for each seed, or of a lazily revealed one, with a single vector."""
 
-    def __init__(self, matrix: RealMatrix) -> None:
+    def __init__(self, matrix: RealMatrix | LazyMatrix) -> None:
         self.matrix = matrix
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """$Wx$."""
-        return self.matrix.forward(x[:, None])[0][:, 0]
+        return self.matrix.forward(x[..., None, :])[0][..., 0, :]
 
     def transposed_times(self, y: np.ndarray) -> np.ndarray:
         r"""$W^\top y$."""
-        return self.matrix.backward(y[:, None])[0][:, 0]
-
-
-class LazyProduct:
-    """A lazily revealed matrix."""
-
-    def __init__(self, matrix: LazyMatrix) -> None:
-        self.matrix = matrix
-
-    def times(self, x: np.ndarray) -> np.ndarray:
-        """$Wx$."""
-        return self.matrix.forward(x[None])[0][0]
-
-    def transposed_times(self, y: np.ndarray) -> np.ndarray:
-        r"""$W^\top y$."""
-        return self.matrix.backward(y[None])[0][0]
+        return self.matrix.backward(y[..., None, :])[0][..., 0, :]
 
 
 class ReferenceProduct:

@@ -109,7 +109,7 @@ def forms(
         "chi_parallel": 1 - (1 + s) / (s * ell),
     }
     if not np.isfinite(p):
-        return _arrays(found)
+        return arrays(found)
     w = lambda_W * law.A_2 * (-law.a * s) ** (-1 / s)
     X = lambda_b + w
     d, q, bent = s * p * X - w, 4 - p + 1 / s, 1 + 1 / s - p
@@ -130,7 +130,7 @@ def forms(
         "Q": Q * one**2 * ell,
     }
     if law.curvature is None:
-        return _arrays(found)
+        return arrays(found)
     e, m = law.curvature
     epsilon = e / (-law.a * s) if m + 1 == s else 0.0
     M, third = w + epsilon * X, -(s * p + epsilon) * X
@@ -141,9 +141,9 @@ def forms(
         "T": -2 * d * Q / q * cube,
         "U": e * X**3 / (4 - p - m / s) * one**3 * ell * K**m,
     }
-    return _arrays(found)
+    return arrays(found)
 
 
-def _arrays(found: dict[str, Any]) -> dict[str, np.ndarray]:
+def arrays(found: dict[str, Any]) -> dict[str, np.ndarray]:
     """NumPy turns arrays without dimensions into scalars; back again."""
     return {name: np.asarray(value) for name, value in found.items()}

@@ -13,7 +13,6 @@ Source: PDLT §5.3.3, §5.4.2, §9.3, §11.2.3, §∞.1.2.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -140,11 +139,6 @@ def leading(
     return power_laws.forms(PowerLaw.of(c), ell, depth=size, **rates)
 
 
-def _arrays(forms: dict[str, Any]) -> Series:
-    """NumPy turns arrays without dimensions into scalars; back again."""
-    return {name: np.asarray(value) for name, value in forms.items()}
-
-
 def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
     r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$; $a_1<0$.
 
@@ -162,7 +156,7 @@ def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
     K = 1 / (-a * ell) - q / a**3 * log / ell**2 - q**2 / a**5 * (log**2 - log) / ell**3
     plain = (5 * c["a_2"] + a * (82 * a - 90 * b)) / (3 * a**4)
     V = 2 / (3 * a**2 * ell) + 2 * q / (3 * a**4) * log / ell**2 + plain / ell**2
-    return _arrays({"K": K, "V": V})
+    return power_laws.arrays({"K": K, "V": V})
 
 
 def input_scale(c: Mapping[str, float], layer: int | float, kernel: float) -> float:
@@ -206,7 +200,7 @@ def perturbation_series(c: Mapping[str, float], layer: Layers, ell_0: float) -> 
     log = np.log(ell / ell_0)
     parallel = (1 + 2 * q / a**2 * log / ell) / ell**2
     perp = (1 + c["b_1"] * q / a**3 * log / ell) * ell ** -c["p_perp"]
-    return _arrays({"dK1": parallel, "ddK2": perp})
+    return power_laws.arrays({"dK1": parallel, "ddK2": perp})
 
 
 @checked

@@ -44,7 +44,11 @@ def gaussian_entropy(K: float | Float[np.ndarray, "sample sample"], neurons: Cou
         1.418939
     """
     kernel = _kernel(K)
-    return 0.5 * neurons * (len(kernel) * math.log(2 * math.pi * math.e) + _log_det(kernel))
+    return (
+        0.5
+        * neurons
+        * (len(kernel) * math.log(2 * math.pi * math.e) + float(np.linalg.slogdet(kernel)[1]))
+    )
 
 
 @checked
@@ -255,7 +259,3 @@ def _kernel(K: Any) -> np.ndarray:
             f"eigenvalue is {np.linalg.eigvalsh(kernel)[0]:.3g}. Leave out coincident inputs."
         )
     return kernel
-
-
-def _log_det(kernel: np.ndarray) -> float:
-    return float(np.linalg.slogdet(kernel)[1])

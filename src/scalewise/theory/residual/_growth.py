@@ -190,7 +190,7 @@ def gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
         0.500000
     """
     sigma = activation(source)
-    target = _target(sigma, r, output_dim)
+    target = optimal_aspect_ratio(r, output_dim / 2, output_dim / 2)
     if criticality(sigma).universality == "half-stable":
         raise ValueError(
             f"{sigma.name!r} is half-stable; its growth is known up to gamma = 0.999 only. Read "
@@ -236,7 +236,7 @@ def printed_gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
         0.4504902
     """
     sigma = activation(source)
-    q = _target(sigma, r, output_dim) / vertex_growth(sigma)
+    q = optimal_aspect_ratio(r, output_dim / 2, output_dim / 2) / vertex_growth(sigma)
     if q >= 1:
         return 0.0
     c = criticality(sigma).coefficients["vertex_source"]
@@ -247,10 +247,6 @@ def printed_gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
 def _critical(source: Source) -> Criticality:
     vertex_growth(source)  # refuses what has no critical point
     return criticality(source)
-
-
-def _target(sigma: Activation, r: float, output_dim: int) -> float:
-    return optimal_aspect_ratio(r, output_dim / 2, output_dim / 2)
 
 
 def _growth_at(record: Criticality, gamma: float) -> float:

@@ -19,12 +19,6 @@ from scalewise.theory.single._single_input import single_input_flow
 Tensor = Float[np.ndarray, "layer input"]
 
 
-def _propagators(chi_perp: np.ndarray) -> np.ndarray:
-    r"""$\prod_{\ell'=\ell}^{L-1}\chi_\perp^{(\ell')}$ for $\ell=1,\dots,L$."""
-    ones = np.ones((1, chi_perp.shape[1]))
-    return np.concatenate([np.cumprod(chi_perp[::-1], axis=0)[::-1], ones])
-
-
 @checked
 def gradient_norms(
     net: WithoutSkips, x: Numbers | None = None, *, K1: Numbers | None = None
@@ -59,7 +53,8 @@ def gradient_norms(
             f"Gradients of {net.activation.name!r} do not exist: the activation jumps. Use one that "
             "is continuous."
         )
-    return _propagators(chi_perp)
+    ones = np.ones((1, chi_perp.shape[1]))
+    return np.concatenate([np.cumprod(chi_perp[::-1], axis=0)[::-1], ones])
 
 
 @checked

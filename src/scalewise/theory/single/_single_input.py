@@ -155,7 +155,10 @@ def single_input_flow(
         0.1279047353 0.0393984430 -0.0682253714
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return _flow(net, _first_kernel(net, x, K1), (C_b_nlo, C_W_nlo))
+        table = line_table(net.activation)
+        K = _kernels(net, table, _first_kernel(net, x, K1))
+        tensors = tensors_from(net, K, estimates_of(table, K)[0], (C_b_nlo, C_W_nlo))
+        return SingleInputFlow(K=K, **_all_finite(net, tensors))
 
 
 @checked
@@ -176,16 +179,11 @@ def single_input_vertex(net: WithoutSkips, K: Tensor) -> Tensor:
     """
     table = line_table(net.activation, VERTEX)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        m = _moments_of(table, K)
+        m = estimates_of(table, K)[0]
         C_W, r = np.array(net.C_W[1:])[:, None], _width_ratios(net)
         V = scan(r * (C_W * m["g1"]) ** 2, C_W**2 * m["vss"])
     refuse_overflow(net, "V", V)
     return V
-
-
-def _moments_of(table: LineTable, K: np.ndarray) -> _Moments:
-    """Expectations from each layer to the next, (map, input) by name."""
-    return estimates_of(table, K)[0]
 
 
 def _width_ratios(net: MLP) -> np.ndarray:
@@ -210,17 +208,9 @@ def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
         (True, True)
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        moments = _moments_of(line_table(net.activation), K)
+        moments = estimates_of(line_table(net.activation), K)[0]
         positive = {name: np.abs(value) for name, value in moments.items()}
         return _all_finite(net, tensors_from(net, K, positive))
-
-
-def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputFlow:
-    table = line_table(net.activation)
-    K = _kernels(net, table, first)
-    return SingleInputFlow(
-        K=K, **_all_finite(net, tensors_from(net, K, _moments_of(table, K), nlo))
-    )
 
 
 def tensors_from(
