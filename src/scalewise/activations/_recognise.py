@@ -94,15 +94,10 @@ def _by_torch(function: Callable[[Any], Any]) -> np.ndarray | None:
         return None
     own: Any = function
     if isinstance(own, torch.nn.Module):
-        own = _in_float64(own)
+        own = copy.deepcopy(own).cpu().double()  # the user's own stays as it is
     with torch.no_grad():
         found = own(torch.from_numpy(PROBES.copy()))
         return _floats(found) if isinstance(found, torch.Tensor) else None
-
-
-def _in_float64(module: Any) -> Any:
-    """A copy on the CPU with parameters in float64; the user's own stays as it is."""
-    return copy.deepcopy(module).cpu().double()
 
 
 def _by_numpy(function: Callable[[Any], Any]) -> np.ndarray:

@@ -26,9 +26,6 @@ class SGD:
             initial values included; biases do not shrink. At least 0.
         clip: $c$, positive; ``None`` for no clipping.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Example:
         >>> from scalewise.limits import SGD
         >>> SGD(0.1, momentum=0.9).clip is None

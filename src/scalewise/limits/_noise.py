@@ -82,7 +82,7 @@ class Noise:
         more = min(len(out), len(self._shift) - self._given)
         if more:
             rows = slice(self._given, self._given + more)
-            points = _sobol(len(self._shift), _bits(self._own))[rows, : self._own]
+            points = _sobol(len(self._shift), max(self._own - 1, 1).bit_length())[rows, : self._own]
             own[:more] = ndtri(((points ^ self._shift[rows]) + 0.5) * 2.0**-32)
             self._given += more
         if more < len(out):
@@ -104,10 +104,6 @@ class Noise:
             self._ahead = np.empty((ahead, self._own), np.float32)
             normal(self._stream, self._ahead)
             self._independent(out[done:])
-
-
-def _bits(count: int) -> int:
-    return max(count - 1, 1).bit_length()
 
 
 @lru_cache(maxsize=4)

@@ -25,9 +25,6 @@ class Finite:
         seed: Of the first, at least 0; replica $k$ has the stream of (seed, $k$).
         dtype: ``float64`` or ``float32``.
 
-    Raises:
-        ValueError: If a number is out of range or the type is another one.
-
     Example:
         >>> from scalewise.limits import Finite
         >>> Finite(256, replicas=20).width
@@ -106,9 +103,6 @@ class Infinite:
         compression: As for `Lazy`.
         antithetic: As for `Lazy`.
         spread: As for `Lazy`.
-
-    Raises:
-        ValueError: If a number is out of range.
 
     Example:
         >>> from scalewise.limits import Infinite
@@ -201,9 +195,6 @@ class Printed:
         samples: At least 2; with fewer than some thousand the empirical Gram matrices overfit.
         replicas: Independent runs, at least 1.
         seed: Of the first, at least 0.
-
-    Raises:
-        ValueError: If a number is out of range.
 
     Source: Yang & Hu, *Tensor Programs IV*, G.3, (40).
 

@@ -35,9 +35,6 @@ def meta(s: Metaparameter, *, depth: Depth = 3) -> Strategy:
         s: The metaparameter, from 0 to 1.
         depth: $L$, at least 2.
 
-    Raises:
-        ValueError: If `s` is outside [0, 1] or `depth` is below 2.
-
     Source: Yaida (3.15)-(3.20).
 
     Example:
@@ -116,9 +113,6 @@ def uniform(r: UniformRate, *, depth: Depth = 3) -> Strategy:
     Args:
         r: $\bar r$, from 0 (maximal update) to 1/2 (neural tangent).
         depth: $L$, at least 2.
-
-    Raises:
-        ValueError: If `r` is outside [0, 1/2] or `depth` is below 2.
 
     Source: Yang & Hu, Theorem M.4 (G.4 of the first version); Yaida, Addendum.
     """

@@ -240,9 +240,6 @@ def to_strategy(
     Returns:
         $p=(0,-1-2q_\sigma)$, $q=(0,\tilde q_w-\tilde q_a+p_2)$, $r=\tilde q_w$.
 
-    Raises:
-        ValueError: If an exponent is not a finite number.
-
     Source: Golikov (3), (7); in these letters derived.
 
     Example:

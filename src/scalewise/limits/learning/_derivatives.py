@@ -95,9 +95,6 @@ def sigma_gelu(sigma: Positive) -> Activation:
     Returns:
         An `Activation` with three derivatives, exact. It is not the activation known as gelu, $x\Phi(x)$.
 
-    Raises:
-        ValueError: If `sigma` is not positive and finite.
-
     Source: TP4 Definition N.1; the average derived.
 
     Example:

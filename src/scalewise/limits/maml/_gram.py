@@ -83,9 +83,6 @@ def gram_net(net: LinearNet, *, dtype: Precision = np.float64) -> GramNet:
     Returns:
         What adaptation and meta-steps need, exactly.
 
-    Raises:
-        ValueError: If `dtype` is another.
-
     Source: derived from TP4 Algorithm 3.
 
     Example:

@@ -201,10 +201,6 @@ def kernel_model(
         outputs: $d_o$, at least 1.
         dtype: Of the stored rows.
 
-    Raises:
-        TypeError: If the kernel is not a function.
-        ValueError: If a dimension is below 1, or `dtype` is neither ``float64`` nor ``float32``.
-
     Source: TP4 Algorithm 4, line 1.
 
     Example:

@@ -80,9 +80,6 @@ class Maml:
         weight_decay: $\gamma$, of the meta-step; adaptation has none.
         second_order: Whether to differentiate through the adaptation.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Source: TP4 J.2.1.
     """
 

@@ -76,16 +76,13 @@ class Arrays:
                 found = np.asarray(phi(*arguments))
                 shape = np.broadcast_shapes(*(np.shape(a) for a in arguments))
                 if found.shape != shape:
+                    name = getattr(phi, "__name__", type(phi).__name__)
                     raise ValueError(
-                        f"A nonlinearity goes coordinate by coordinate, and {_name_of(phi)} took arrays of shape "
+                        f"A nonlinearity goes coordinate by coordinate, and {name} took arrays of shape "
                         f"{shape} to {found.shape}. Averages are mean(x), and constants are numbers."
                     )
                 return found
             return activation(phi).derivative(arguments[0], order)
-
-
-def _name_of(phi: Any) -> str:
-    return getattr(phi, "__name__", type(phi).__name__)
 
 
 class OneVector:

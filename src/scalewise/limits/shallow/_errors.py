@@ -53,9 +53,6 @@ def termination(probability: Float[np.ndarray, " step"]) -> int | None:
     Returns:
         The first step without wrong answers; ``None`` if there is none among those given.
 
-    Raises:
-        ValueError: If they are not finite numbers, one for each step.
-
     Source: Golikov, Appendix A.
 
     Example:

@@ -74,9 +74,6 @@ def analogy_chance(vocabulary: Annotated[int, at_least(4)]) -> float:
     Args:
         vocabulary: V, at least 4.
 
-    Raises:
-        ValueError: If it is smaller.
-
     Source: TP4 J.3.2.
 
     Example:

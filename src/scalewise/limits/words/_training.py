@@ -34,9 +34,6 @@ class Word2Vec:
         block: Tokens per saved step.
         seed: Same seed, same words in the same order.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Source: TP4 J.3; window, power and subsampling as in the program that accompanies it.
     """
 

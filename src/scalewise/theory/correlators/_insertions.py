@@ -39,9 +39,6 @@ def stochastic_metric(
     Returns:
         (samples, samples); preactivation², exact.
 
-    Raises:
-        ValueError: If the activations are not a finite matrix, or a variance is out of range.
-
     Source: PDLT (8.49).
     """
     return C_b + C_W / len(activations) * (activations.T @ activations)

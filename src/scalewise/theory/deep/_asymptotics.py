@@ -21,8 +21,10 @@ from scalewise._checked import checked
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.theory.deep import _half_stable as half_stable
+from scalewise.theory.deep import _power_laws as power_laws
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.deep import _vanishing_kernel as vanishing_kernel
+from scalewise.theory.deep._power_laws import PowerLaw
 from scalewise.theory.deep._scale_invariant import Layers
 
 Forms = dict[str, np.ndarray]
@@ -102,7 +104,7 @@ def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
         smooth = sigma.taylor is not None
         kinked = vanishing_kernel.kinked_coefficients
         coefficients = vanishing_kernel.coefficients(sigma) if smooth else kinked(point)
-        exponents = vanishing_kernel.exponents(coefficients)
+        exponents = power_laws.exponents(PowerLaw.of(coefficients))
         return _record(sigma, "K*=0", point, coefficients, exponents)
     assert point.C_W is not None
     here = half_stable.half_stable(sigma, point.K_star, point.C_W)
@@ -199,13 +201,13 @@ def leading_forms(
         share = 1 if depth is None else depth
         rates = {"lambda_b": lambda_b / share, "lambda_W": lambda_W / share}
         return scale_invariant.critical_forms(record.activation, ell, kernel=kernel, **rates)
-    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W}
+    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W, "depth": float(depth or 1)}
     with np.errstate(over="ignore", invalid="ignore"):
         if record.universality == "K*=0":
-            found = vanishing_kernel.leading(record.coefficients, ell, depth=depth, **rates)
+            found = power_laws.forms(PowerLaw.of(record.coefficients), ell, **rates)
         else:
             assert record.K_star is not None
             assert record.C_W is not None
             here = half_stable.half_stable(record.activation, record.K_star, record.C_W)
-            found = half_stable.forms(here, ell, depth=float(depth or 1), **rates)
+            found = half_stable.forms(here, ell, **rates)
     return {name: value for name, value in found.items() if np.all(np.isfinite(value))}

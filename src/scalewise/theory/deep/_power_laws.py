@@ -58,7 +58,11 @@ class PowerLaw:
 def exponents(law: PowerLaw) -> dict[str, float]:
     r"""Critical exponents $p_{\mathcal O}$, rates as in `forms`.
 
-    With an infinite $p_\perp$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the input only.
+    With an infinite $p_\perp$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the input only. $U$ is
+    suppressed by a power of $\ell$ for an odd activation.
+
+    Source: PDLT (5.92)-(5.99), (5.127), (5.134), (9.70), (9.72), (9.81)-(9.86), (11.98)-(11.101),
+    (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, $a_1=0$ and a kink at 0: derived.
     """
     s, p = law.s, law.p
     table = {"K": 1 / s, "V": 2 / s - 1, "G1": 1 / s - 1, "parallel": (1 + s) / s}
@@ -97,7 +101,11 @@ def forms(
     and a factor $L^{p-1}$ for every NTK in the dimension of the tensor.
 
     A `depth` of 1 leaves the factors $L$ out. Named as in `single_input_flow`; $R$ to $U$ for a smooth activation
-    only, and with an infinite $p_\perp$ what needs no NTK.
+    only, and with an infinite $p_\perp$ what needs no NTK. Corrections are of relative order $\log\ell/\ell$ for
+    $s=1$, and $\ell^{-1/2}$ for $s=2$ or with a kink.
+
+    Source: PDLT (9.65)-(9.86), (9.95), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, $R$ to $U$
+    for $p\ne1$, $a_1=0$ and kinks are derived.
     """
     s, p, kappa, ell = law.s, law.p, law.kappa, layer
     K = (-law.a * s * ell) ** (-1 / s)

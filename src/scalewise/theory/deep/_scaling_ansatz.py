@@ -192,9 +192,6 @@ def relevance(exponent: FiniteNumber, *, tolerance: float = 1e-9) -> str:
     Returns:
         ``"relevant"`` ($p<0$, grows), ``"irrelevant"`` ($p>0$) or ``"marginal"``.
 
-    Raises:
-        ValueError: If the exponent is not a number.
-
     Source: PDLT §4.6.
 
     Example:

@@ -21,7 +21,6 @@ from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical import Criticality, taylor_coefficients
 from scalewise.theory.deep import _power_laws as power_laws
-from scalewise.theory.deep._power_laws import PowerLaw
 from scalewise.theory.deep._scale_invariant import Layers
 
 _ZERO = 1e-12
@@ -98,47 +97,6 @@ def kinked_coefficients(point: Criticality) -> dict[str, float]:
     }
 
 
-def exponents(c: Mapping[str, float]) -> dict[str, float]:
-    r"""Critical exponents, rates by the equivalence principle, PDLT (9.70).
-
-    With $a_1=0$ and $\sigma_2\ne0$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the input only. $U$ is
-    suppressed by a power of $\ell$ for an odd activation.
-
-    Source: PDLT (5.92)-(5.99), (5.127), (5.134), (9.72), (9.81)-(9.86), (11.98)-(11.101),
-    (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, $a_1=0$ and a kink at 0: derived.
-    """
-    return power_laws.exponents(PowerLaw.of(c))
-
-
-def leading(
-    c: Mapping[str, float],
-    layer: Layers,
-    *,
-    lambda_b: float = 1.0,
-    lambda_W: float = 1.0,
-    depth: int | float | None = None,
-) -> Series:
-    r"""The leading form of every observable of one input at criticality, equal widths.
-
-    For $s=1$, $p=p_\perp$, rates $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p}$ and
-    $\lambda_W^{(\ell)}=\tilde\lambda_W\ell^{1-p}$, $u=\tilde\lambda_b$,
-    $w=\tilde\lambda_W\sigma_1^2/(-a_1)$, $X=u+w$, $d=pu-(1-p)w$, for instance
-    $$K=\frac1{(-a_1)\ell},\quad V=\frac2{3a_1^2\ell},\quad G^{\{1\}}=\frac1{3a_1},\quad
-    \Theta=X\ell^{1-p},\quad D=\frac{-2d}{9(-a_1)}\ell^{1-p},\quad
-    F=\frac{X\ell^{1-p}}{(5-p)(-a_1)},$$
-    all of them, and those of $a_1=0$ and of a kink at 0, in `scalewise.theory.deep._power_laws.forms`; `depth` is
-    $L$ of the factor $L^{p-1}$ of (9.95), ``None`` leaves it out. Corrections are of relative order
-    $\log\ell/\ell$, and $\ell^{-1/2}$ for $s=2$ or with a kink at $s=1$.
-
-    Source: PDLT (9.65)-(9.86), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, $R$ to $U$
-    for $p\ne1$, $a_1=0$ and kinks are derived.
-    """
-    ell = np.asarray(layer, dtype=np.float64)
-    size = 1.0 if depth is None else float(depth)
-    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W}
-    return power_laws.forms(PowerLaw.of(c), ell, depth=size, **rates)
-
-
 def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
     r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$; $a_1<0$.
 
@@ -209,7 +167,7 @@ def distance_forms(
 ) -> dict[str, float]:
     r"""The NTK of two nearby inputs of equal norm at the output, per $\delta^2$ of their kernel.
 
-    With $\delta\delta K_{[2]}^{(\ell)}=\delta^2\ell^{-p}$, $X,M$ as in `leading` and rates by the
+    With $\delta\delta K_{[2]}^{(\ell)}=\delta^2\ell^{-p}$, $X,M$ as in the leading forms and rates by the
     equivalence principle,
     $$\frac{\delta\delta\Theta_{[2]}^{(L)}}{\delta^2}=\frac{M}{2-p}L^{1-p},\qquad
       \frac{\text{robustness}}{\delta^2}=-\frac2{2-p}\frac MXL^{1-p}.$$
@@ -298,7 +256,7 @@ def _refuse_tuned(c: Mapping[str, float]) -> float:
     if "a_1" not in c:
         raise ValueError(
             "This expansion needs Taylor coefficients at 0; the activation has a kink there. Use "
-            "`leading`."
+            "`leading_forms`."
         )
     if c["a_1"] == 0:
         raise ValueError(

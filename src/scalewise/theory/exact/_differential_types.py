@@ -53,9 +53,6 @@ def differential_types(k: Count) -> tuple[DifferentialType, ...]:
     Returns:
         The types; their multiplicities add up to $k!$.
 
-    Raises:
-        ValueError: If `k` is below 1.
-
     Source: Yaida (A1)-(A4); that the types are trees is ours.
 
     Example:

@@ -72,9 +72,6 @@ def double_scaling_moment(m: Index, r: NotNegative) -> float:
     Returns:
         The limit, dimensionless. At finite $n$ it needs $m(m-1)\ll n$.
 
-    Raises:
-        ValueError: If `m` or `r` is negative, or `r` is not finite.
-
     Source: PDLT (3.55)-(3.57).
 
     Example:

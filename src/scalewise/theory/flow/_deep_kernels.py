@@ -128,17 +128,13 @@ def _longest(net: MLP, two: tuple[Matrix, Matrix], diagonal: np.ndarray, first: 
 
 def _guess(two: tuple[Matrix, Matrix], first: int, length: int) -> Layers:
     r"""Correlations from a layer on whose angles go on as a power of $\ell$."""
-    before, now = (_angles(K) for K in two)
+    before, now = (np.arccos(np.clip(K / _sizes(np.diagonal(K)), -1.0, 1.0)) for K in two)
     known = np.minimum(before, now) > _PARALLEL
     ratio = np.where(known, now, 1.0) / np.where(known, before, 1.0)
     power = np.log(ratio) / np.log1p(1.0 / first)
     log_layer = np.log1p(np.arange(length + 1) / (first + 1.0))[:, None, None]
     psi = np.minimum(now * np.exp(power * log_layer), np.maximum(now, 0.5 * np.pi))
     return np.cos(psi)
-
-
-def _angles(K: Matrix) -> Matrix:
-    return np.arccos(np.clip(K / _sizes(np.diagonal(K)), -1.0, 1.0))
 
 
 def _settled(net: MLP, c: Layers, diagonal: np.ndarray, first: int) -> _Run | None:

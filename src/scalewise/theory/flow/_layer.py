@@ -150,17 +150,14 @@ class _Evaluated(Expectations):
         return part.value[0], part.error
 
     def M(self, p: int, q: int) -> Matrix:
-        """Of this kernel."""
         return self.moment(p, q)[0]
 
     @property
     def source(self) -> np.ndarray:
-        """Of this kernel."""
         (part,) = self.of_source().values()
         return part.value
 
     def four(self, family: Family) -> Tensor:
-        """Of this kernel."""
         return self.covariance(family) + self.means(family)
 
     def means(self, family: Family) -> Float[np.ndarray, "sample sample sample sample"]:
@@ -169,7 +166,6 @@ class _Evaluated(Expectations):
         return parts["left"].value[0][:, :, None, None] * parts["right"].value[0]
 
     def covariance(self, family: Family) -> Tensor:
-        """Of this kernel."""
         if family == _OF_V:
             return self.pairs.four_legs(as_many(self.source))
         return self.of_family(family)["covariance"].value
@@ -202,7 +198,6 @@ class Layer(_Evaluated):
         return self._moments[p, q]
 
     def of_source(self) -> Parts:
-        """Of this kernel."""
         return self._source
 
     def of_family(self, family: Family) -> Parts:
@@ -261,15 +256,12 @@ class _Followed(_Evaluated):
         self._ask = ask
 
     def of_moment(self, p: int, q: int) -> Parts:
-        """Of this layer."""
         return self._ask("of_moment", (p, q))
 
     def of_source(self) -> Parts:
-        """Of this layer."""
         return self._ask("of_source", ())
 
     def of_family(self, family: Family) -> Parts:
-        """Of this layer."""
         return self._ask("of_family", (family,))
 
 
@@ -312,7 +304,6 @@ class Shaken(Expectations):
 
     @property
     def source(self) -> np.ndarray:
-        """The one of the layer, moved."""
         return self._source
 
     @cached_property
@@ -321,20 +312,17 @@ class Shaken(Expectations):
         return self._moved(combined(part.value)[0], part.error, ())[None]
 
     def four(self, family: Family) -> Tensor:
-        """The one of the layer, moved."""
         part = self._layer.of_family(family)["covariance"]
         value = combined(part.value)[0] + self._layer.means(family)
         return self._moved(value, part.error, (*family, 0))[None]
 
     def covariance(self, family: Family) -> Tensor:
-        """The one of the layer, moved."""
         if family == _OF_V:
             return self.pairs.four_legs(self.source)
         part = self._layer.of_family(family)["covariance"]
         return self._moved(combined(part.value)[0], part.error, (*family, 1))[None]
 
     def M(self, p: int, q: int) -> Matrix:
-        """The one of the layer, moved."""
         if (p, q) not in self._pair:
             self._pair[p, q] = self._moment(p, q)
         return self._pair[p, q]
