@@ -143,7 +143,9 @@ def pair_increments(
     """
     still = (A == 0) | (B == 0)
     if still.any():  # a preactivation that is always 0 is independent of every other
-        found = _independent_increments(sigma, A, B, products)
+        left = increment_means(sigma, A, sorted({p for p, _ in products}))
+        right = increment_means(sigma, B, sorted({q for _, q in products}))
+        found = {(p, q): left[p].times(right[q]) for p, q in products}
         if not still.all():
             rest = pair_increments(sigma, A[~still], B[~still], C[~still], products)
             for pq, estimate in rest.items():
@@ -185,20 +187,6 @@ def pair_increments(
             worse = missed[pq][some]
             out[pq].value[missed[pq]] = slow[pq].value[worse]
             out[pq].error[missed[pq]] = slow[pq].error[worse]
-    return out
-
-
-def _independent_increments(
-    sigma: Activation, A: np.ndarray, B: np.ndarray, products: Sequence[tuple[Legs, Legs]]
-) -> dict[tuple[Legs, Legs], Estimate]:
-    """Products of the means of either side."""
-    left = increment_means(sigma, A, sorted({p for p, _ in products}))
-    right = increment_means(sigma, B, sorted({q for _, q in products}))
-    out = {}
-    for p, q in products:
-        one, other = left[p], right[q]
-        error = np.abs(one.value) * other.error + np.abs(other.value) * one.error
-        out[p, q] = Estimate(one.value * other.value, error, "quadrature")
     return out
 
 

@@ -171,11 +171,11 @@ def pair_moment(
     shape, (a, b, c) = _pairs(sigma, A, B, C)
     still = (a == 0) | (b == 0)
     if still.any():
-        value, error = _independent(sigma, (a, p), (b, q))
+        found = single_moment(sigma, a, p).times(single_moment(sigma, b, q))
         if not still.all():
             rest = pair_moment(sigma, a[~still], b[~still], c[~still], p, q)
-            value[~still], error[~still] = rest.value, rest.error
-        return Estimate(value.reshape(shape), error.reshape(shape), "quadrature")
+            found.value[~still], found.error[~still] = rest.value, rest.error
+        return Estimate(found.value.reshape(shape), found.error.reshape(shape), "quadrature")
     if sigma.slopes is not None:
         return _exact(polar_moment(sigma.slopes, a, b, c, p, q), shape)
     if sigma.family == "exp":
@@ -198,15 +198,6 @@ def pair_moment(
         )
         _refuse_unconverged(sigma, a[missed], error[missed] / np.maximum(size, 1e-300))
     return Estimate(value.reshape(shape), error.reshape(shape), _engine_name(missed))
-
-
-def _independent(
-    sigma: Activation, *legs: tuple[np.ndarray, tuple[int, ...]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The product of the means of two legs, and its error."""
-    one, other = (single_moment(sigma, K, orders) for K, orders in legs)
-    error = np.abs(one.value) * other.error + np.abs(other.value) * one.error
-    return one.value * other.value, error
 
 
 @checked

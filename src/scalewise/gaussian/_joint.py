@@ -67,11 +67,9 @@ class JointRule:
     @property
     def samples(self) -> JointRule:
         """The samples that stand in for a product rule."""
-        return (
-            self
-            if self.engine == "samples"
-            else replace(self, engine="samples", points=self.spare, spare=())
-        )
+        if self.engine == "samples":
+            return self
+        return replace(self, engine="samples", points=self.spare, spare=())
 
     def of_size(self, points: int, scrambles: int) -> JointRule:
         """Samples of another size."""

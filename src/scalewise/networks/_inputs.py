@@ -55,10 +55,8 @@ def check_inputs(
 
 def _refuse_lost_signal(net: Network, sample: int) -> None:
     """Refuse an input without a first-layer kernel where the layers above cannot do with that."""
-    sigma, refused = (
-        net.activation,
-        f"`x` holds a zero input vector (sample {sample}) and C_b = 0, ",
-    )
+    sigma = net.activation
+    refused = f"`x` holds a zero input vector (sample {sample}) and C_b = 0, "
     remedy = "Drop that sample or set C_b > 0 in the first layer."
     if net.depth == 1:
         return

@@ -32,13 +32,8 @@ class Arrays:
         seeds: bool,
         product: Draw,
     ) -> None:
-        self.width, self.n, self.streams, self.seeds, self._product = (
-            width,
-            n,
-            streams,
-            seeds,
-            product,
-        )
+        self.width, self.n, self.streams = width, n, streams
+        self.seeds, self._product = seeds, product
 
     def spread(self, scalar: Any) -> Any:
         """One number per seed, broadcast over coordinates."""

@@ -69,8 +69,7 @@ class GaussianNeurons:
 
     def combine(self, estimates: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
         """Value and numerical error."""
-        value, error = self.rule.combine(np.stack(estimates))
-        return np.asarray(value), np.asarray(error)
+        return self.rule.combine(np.stack(estimates))
 
     def _hermite(self, u: np.ndarray, weighted: np.ndarray, order: int) -> tuple[np.ndarray, ...]:
         out, size = weighted.shape[:-1], len(u)
