@@ -218,9 +218,9 @@ def _write(app: Sphinx) -> None:
     pages["equations"] = _equations()
     listed = "\n".join(f"   {name}" for name in ("equations", *ROOMS))
     pages["index"] = (
-        "Reference\n=========\n\nEvery public name, by the room that it is imported from. An argument of another kind, "
-        "or outside the bounds that are given for it, is refused in one sentence that names it; ``Raises`` tells "
-        "what else is.\n\n"
+        "Reference\n=========\n\nEvery public name, by the room that it is imported from. An argument of another "
+        "kind, or outside the bounds that are given for it, is refused in one sentence that names it; ``Raises`` "
+        "tells what else is.\n\n"
         f".. toctree::\n   :maxdepth: 1\n\n{listed}\n"
     )
     for name, text in pages.items():
