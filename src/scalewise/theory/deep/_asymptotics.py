@@ -91,40 +91,24 @@ def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
         5.0
     """
     sigma = activation(source)
+    point = criticality(sigma)
     if sigma.slopes is not None:
-        point = criticality(sigma)
+        universality = "scale-invariant"
         coefficients = scale_invariant.coefficients(sigma)
         exponents = scale_invariant.exponents(sigma)
-        return _record(sigma, "scale-invariant", point, coefficients, exponents)
-    point = criticality(sigma)
-    if point.K_star is None:
-        empty: Mapping[str, float] = MappingProxyType({})
-        return Asymptotics(sigma, "none", None, None, None, empty, empty, point.reason)
-    if point.K_star == 0:
-        smooth = sigma.taylor is not None
+    elif point.K_star is None or point.C_W is None:
+        universality, coefficients, exponents = "none", {}, {}
+    elif point.K_star == 0:
+        universality, smooth = "K*=0", sigma.taylor is not None
         kinked = vanishing_kernel.kinked_coefficients
         coefficients = vanishing_kernel.coefficients(sigma) if smooth else kinked(point)
         exponents = power_laws.exponents(PowerLaw.of(coefficients))
-        return _record(sigma, "K*=0", point, coefficients, exponents)
-    assert point.C_W is not None
-    here = half_stable.half_stable(sigma, point.K_star, point.C_W)
-    coefficients = {
-        "atilde_1": here.a,
-        "btilde_1": here.b,
-        "p_perp": here.p,
-        "vertex_source": here.vertex_source,
-        "nu": here.vertex_source,
-    }
-    return _record(sigma, "half-stable", point, coefficients, half_stable.exponents(here))
-
-
-def _record(
-    sigma: Activation,
-    universality: str,
-    point: Any,
-    coefficients: dict[str, float],
-    exponents: dict[str, float],
-) -> Asymptotics:
+    else:
+        universality = "half-stable"
+        here = half_stable.half_stable(sigma, point.K_star, point.C_W)
+        coefficients = {"atilde_1": here.a, "btilde_1": here.b, "p_perp": here.p}
+        coefficients |= dict.fromkeys(("vertex_source", "nu"), here.vertex_source)
+        exponents = half_stable.exponents(here)
     return Asymptotics(
         sigma,
         universality,
@@ -133,6 +117,7 @@ def _record(
         point.K_star,
         MappingProxyType(coefficients),
         MappingProxyType(exponents),
+        point.reason,
     )
 
 
