@@ -96,9 +96,11 @@ class Method(Protocol):
 
     def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
         """Outputs before the step on these samples, and of everything if it is recorded."""
+        ...
 
     def step(self, errors: np.ndarray) -> None:
         """One step of descent, from the slopes of the mean loss at the samples that were looked at."""
+        ...
 
 
 @dataclass

@@ -26,9 +26,11 @@ class Matrix(Protocol):
 
     def forward(self, X: np.ndarray, *, keep: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Products and coordinates."""
+        ...
 
     def backward(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Products with the transpose, and coordinates."""
+        ...
 
     def update(
         self,
@@ -40,6 +42,7 @@ class Matrix(Protocol):
         shrink: float | int = 0.0,
     ) -> None:
         """Move by products of vectors."""
+        ...
 
 
 class _Moving:

@@ -18,9 +18,11 @@ class Algebra(Protocol):
 
     def spread(self, scalar: Any) -> Any:
         """A scalar in the form in which vectors take it in."""
+        ...
 
     def mean(self, vector: Any) -> Any:
         """The coordinate average."""
+        ...
 
 
 @runtime_checkable
@@ -29,9 +31,11 @@ class Product(Protocol):
 
     def times(self, x: Any) -> Any:
         """$Wx$."""
+        ...
 
     def transposed_times(self, y: Any) -> Any:
         r"""$W^\top y$."""
+        ...
 
 
 class _Arithmetic:

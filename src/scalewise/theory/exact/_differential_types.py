@@ -56,7 +56,7 @@ def differential_types(k: Count) -> tuple[DifferentialType, ...]:
     Source: Yaida (A1)-(A4); that the types are trees is ours.
 
     Example:
-        >>> from scalewise.theory.exact._differentials import differential_types
+        >>> from scalewise.theory.exact._differential_types import differential_types
         >>> [(t.parents, t.multiplicity) for t in differential_types(3)]
         [((0, 0, 0), 2), ((0, 0, 1), 4)]
     """
