@@ -109,26 +109,26 @@ def functions() -> dict[str, frozenset[Place]]:
     for path in sorted(SOURCES.rglob("*.py")):
         file = path.relative_to(SOURCES)
         room = ".".join(part for part in file.with_suffix("").parts if part[0] != "_")
-        exported = (
-            _exported(path) if path.name[0] != "_" else _exported(path.parent / "__init__.py")
-        )
+        public = exported(path if path.name[0] != "_" else path.parent / "__init__.py")
         for name, docstring in _docstrings(_tree(path), ()):
             named = frozenset(p for source in _sources(docstring) for p in places(source))
             if named:
                 inside = ".".join(name)
                 found[
-                    f"{room}.{inside}"
-                    if name and name[0] in exported
-                    else f"{file} {inside}".strip()
+                    f"{room}.{inside}" if name and name[0] in public else f"{file} {inside}".strip()
                 ] = named
     return found
 
 
-def _exported(path: Path) -> list[str]:
+def exported(path: Path) -> list[str]:
+    """What a file gives to users: its `__all__`, or what it imports as what it is called."""
+    names = []
     for node in _tree(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return ast.literal_eval(node.value)
-    return []
+        if isinstance(node, ast.ImportFrom):
+            names += [alias.name for alias in node.names if alias.asname == alias.name]
+    return names
 
 
 def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: tuple[str, ...]):

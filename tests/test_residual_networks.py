@@ -85,7 +85,7 @@ rooms = [networks, nets, *(getattr(theory, n) for n in theory.__all__ if n not i
 knowing = {"measure", "init_weights"}
 calls = {"optimal_depth": sw.optimal_depth}
 for room in rooms:
-    calls |= {n: getattr(room, n) for n in room.__all__ if n not in knowing}
+    calls |= {n: f for n, f in vars(room).items() if n[0] != "_" and n not in knowing}
 asked = 0
 for name, function in calls.items():
     if not inspect.isfunction(function):

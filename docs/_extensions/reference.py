@@ -48,9 +48,9 @@ def rooms() -> dict[str, tuple[str, ...]]:
     found = {"scalewise": tuple(scalewise.__all__)}
     for module in pkgutil.walk_packages(scalewise.__path__, "scalewise."):
         if not any(part.startswith("_") for part in module.name.split(".")):
-            exported = getattr(import_module(module.name), "__all__", ())
+            exported = coverage_table.exported(Path(str(import_module(module.name).__file__)))
             if exported:
-                found[module.name] = tuple(exported)
+                found[module.name] = tuple(sorted(exported))
     return found
 
 
@@ -218,7 +218,9 @@ def _write(app: Sphinx) -> None:
     pages["equations"] = _equations()
     listed = "\n".join(f"   {name}" for name in ("equations", *ROOMS))
     pages["index"] = (
-        "Reference\n=========\n\nEvery public name, by the room that it is imported from.\n\n"
+        "Reference\n=========\n\nEvery public name, by the room that it is imported from. An argument of another "
+        "kind, or outside the bounds that are given for it, is refused in one sentence that names it; ``Raises`` "
+        "tells what else is.\n\n"
         f".. toctree::\n   :maxdepth: 1\n\n{listed}\n"
     )
     for name, text in pages.items():

@@ -132,8 +132,8 @@ MUTANTS = (
     ),
     of_asymptotics(
         "half-stable rates: without the depth",
-        "depth=float(depth or 1)",
-        "depth=1.0",
+        '"depth": float(depth or 1)',
+        '"depth": 1.0',
         "tests/theory/test_asymptotics_derived.py",
     ),
     of_scaling_ansatz("fitted exponents: sign", "sign = float(np.sign(observed[0]))", "sign = 1.0"),

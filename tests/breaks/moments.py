@@ -207,10 +207,10 @@ MUTANTS = (
         "unit = factor / variance ** (0.5 * k)",
         "tests/theory/test_zero_inputs.py::test_moments_of_a_constant_are_limits",
     ),
-    row("gaussian/_increments.py", "tests/theory/test_zero_inputs.py")(
+    row("gaussian/_estimate.py", "tests/theory/test_zero_inputs.py")(
         "zero input: third derivatives without their constant",
-        '        out[p, q] = Estimate(one.value * other.value, error, "quadrature")',
-        '        out[p, q] = Estimate(0.0 * one.value * other.value, error, "quadrature")',
+        "Estimate(self.value * other.value, error",
+        "Estimate(0.0 * self.value * other.value, error",
         "tests/theory/test_zero_inputs.py::test_it_is_the_limit_of_small_inputs_and_one_input_alone",
     ),
     row("theory/_tables/_line_moments.py", "tests/theory/test_zero_inputs.py")(

@@ -38,8 +38,8 @@ MUTANTS = (
     of_influence("influence: own block dropped", '("abba->ab", B)', '("abba->ab", 0 * B)'),
     of_influence(
         "influence: width of the layer above",
-        "net.C_W[k] ** 2 / d[k] * _moment",
-        "net.C_W[k] ** 2 / d[k + 1] * _moment",
+        "net.C_W[k] ** 2 / d[k] * pair_of",
+        "net.C_W[k] ** 2 / d[k + 1] * pair_of",
     ),
     of_influence_refined(
         "refined influence: weight variance", "v[..., 0] = net.C_W[L - 1]", "v[..., 0] = 1.0"

@@ -24,13 +24,8 @@ from scalewise.theory.deep import (
     uniform_rate_forms,
 )
 from scalewise.theory.deep._half_stable import half_stable
-from scalewise.theory.deep._vanishing_kernel import (
-    coefficients,
-    exponents,
-    input_scale,
-    leading,
-    series,
-)
+from scalewise.theory.deep._power_laws import PowerLaw, exponents, forms
+from scalewise.theory.deep._vanishing_kernel import coefficients, input_scale, series
 from scalewise.theory.single import single_input_flow
 
 DEPTH = 40000
@@ -283,7 +278,7 @@ def test_tuned_activation_whose_kernel_falls_as_the_square_root() -> None:
     skew = coefficients(sw.activation(lambda z: z + z**2 / 4 - z**3 / 32 - z**5, name="skew"))
     assert skew["a_1"] == 0
     assert np.isinf(skew["p_perp"])
-    assert "perp" not in exponents(skew)
+    assert "perp" not in exponents(PowerLaw.of(skew))
 
 
 @pytest.mark.covers("A5.5")
@@ -381,4 +376,9 @@ def test_messages() -> None:
     with pytest.raises(ValueError, match="Uniform rates have simple forms"):
         uniform_rate_forms(coefficients(WAVY), 10)
     skew = coefficients(sw.activation(lambda z: z + z**2 / 4 - z**3 / 32 - z**5, name="skew"))
-    assert set(leading(skew, np.ones(1))) == {"K", "V", "G1", "chi_parallel"}
+    assert set(forms(PowerLaw.of(skew), np.ones(1), lambda_b=1.0, lambda_W=1.0)) == {
+        "K",
+        "V",
+        "G1",
+        "chi_parallel",
+    }

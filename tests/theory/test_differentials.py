@@ -12,7 +12,7 @@ from scalewise.nets import empirical_differential, init_weights
 from scalewise.networks import apply_strategy
 from scalewise.scaling import differential_order, meta
 from scalewise.theory.exact import mean_shallow_differential, shallow_differential, sigma_derivative
-from scalewise.theory.exact._differentials import differential_types, terms
+from scalewise.theory.exact._differential_types import differential_types, terms
 
 ONE = np.ones((1, 1))
 X = np.array([[1.0, 0.5, -0.2], [-0.3, 0.8, 0.4], [0.7, -0.1, 1.1]])

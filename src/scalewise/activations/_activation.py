@@ -20,8 +20,6 @@ from scalewise._arrays import real_array
 from scalewise._checked import FiniteNumber, Must, checked
 from scalewise.activations._scale import scale_of, size_of
 
-__all__ = ["Activation", "Kink", "Order"]
-
 # Generic arguments, none at a kink; the first 33 are where most preactivations are.
 _FAR = np.geomspace(4.1, 97.0, 16)
 _FINGERPRINT = np.concatenate([np.linspace(-4.0, 4.0, 33) + 0.0123, _FAR, -_FAR[:-1]])

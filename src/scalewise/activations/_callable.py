@@ -13,8 +13,6 @@ import numpy as np
 from scalewise.activations._activation import Activation, Derivative, Kink
 from scalewise.activations._scale import OCTAVES, scale_of, size_of
 
-__all__ = ["from_callable"]
-
 # All in units of the activation's own scale.
 _PROBE = np.linspace(-8.0, 8.0, 1601)
 # An irrational offset keeps the ends off round numbers, where kinks like to sit. Preactivations of

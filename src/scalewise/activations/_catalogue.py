@@ -22,8 +22,6 @@ from scalewise.activations._recognise import (
     recognise,
 )
 
-__all__ = ["BUILTIN_NAMES", "activation"]
-
 
 @dataclass(frozen=True)
 class _Row:

@@ -7,21 +7,6 @@ import numpy as np
 from scalewise.activations._activation import Activation, Derivative, Kink
 from scalewise.activations._rows import jax_numpy, shown, zero
 
-__all__ = [
-    "celu",
-    "elu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leaky_relu",
-    "linear",
-    "perceptron",
-    "relu",
-    "relu6",
-    "selu",
-    "softsign",
-]
-
 # Klambauer et al., Self-Normalizing Neural Networks (14): a fixed point of mean 0 and variance 1.
 _SELU_SCALE = 1.0507009873554804934
 _SELU_ALPHA = 1.6732632423543772848

@@ -17,8 +17,6 @@ import numpy as np
 from scalewise._arrays import real_array
 from scalewise.activations._activation import Activation
 
-__all__ = ["PROBES", "NotTraceableError", "foreign_values", "recognise"]
-
 # Generic arguments where preactivations are, and far out, where a function may be cut off.
 _NEAR = np.linspace(-30.0, 30.0, 1201) + 0.0012345
 _OUT = np.geomspace(30.1, 1.7e8, 60)
@@ -37,15 +35,10 @@ def recognise(
     candidates: Callable[[dict[str, float]], Iterator[Activation]],
     tolerance: float,
 ) -> Activation | None:
-    """The first candidate with these values at `PROBES`.
+    """The first candidate with these values at `PROBES`; ``None`` if none agrees everywhere.
 
-    Args:
-        values: Of the callable, one for each probe.
-        candidates: Activations to compare with, given what each parameter must be by the values.
-        tolerance: Of a difference, relative to the larger of 1, the argument and the value.
-
-    Returns:
-        The activation; ``None`` if no candidate agrees everywhere.
+    `candidates` are made for what each parameter must be by the values; `tolerance` is relative to the larger of
+    1, the argument and the value.
     """
     if values.shape != PROBES.shape or not np.isfinite(values[: _NEAR.size]).all():
         return None
@@ -101,15 +94,10 @@ def _by_torch(function: Callable[[Any], Any]) -> np.ndarray | None:
         return None
     own: Any = function
     if isinstance(own, torch.nn.Module):
-        own = _in_float64(own)
+        own = copy.deepcopy(own).cpu().double()  # the user's own stays as it is
     with torch.no_grad():
         found = own(torch.from_numpy(PROBES.copy()))
         return _floats(found) if isinstance(found, torch.Tensor) else None
-
-
-def _in_float64(module: Any) -> Any:
-    """A copy on the CPU with parameters in float64; the user's own stays as it is."""
-    return copy.deepcopy(module).cpu().double()
 
 
 def _by_numpy(function: Callable[[Any], Any]) -> np.ndarray:

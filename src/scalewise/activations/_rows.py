@@ -9,8 +9,6 @@ import numpy as np
 
 from scalewise._extras import require
 
-__all__ = ["jax_nn", "jax_numpy", "shown", "zero"]
-
 _FOR = "An activation as a function of JAX"
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["OCTAVES", "reach", "scale_of", "size_of"]
-
 Function = Callable[[np.ndarray], np.ndarray]
 
 OCTAVES: Float[np.ndarray, " octave"] = 2.0 ** np.arange(-60, 61)
@@ -22,18 +20,11 @@ _BEND = 0.25  # change of the power with which the slope grows
 
 
 def scale_of(slope: Function, splits: Sequence[float] = ()) -> float:
-    r"""The scale of preactivations on which an activation bends.
+    r"""The scale of preactivations on which an activation bends, a power of two, given $\sigma'$.
 
     Where $\sigma'$ has changed by half of what it changes in all, or by half of its value at 0 if it
-    goes on for ever. Without a slope at 0: where $\sigma'$ ceases to be one power of $z$.
-
-    Args:
-        slope: $\sigma'$.
-        splits: Where $\sigma$ or a derivative jumps.
-
-    Returns:
-        A power of two; 1 where there is no scale (lines that meet at 0, powers). For $\sigma(z/s)$
-        it is $s$ times as large, to a factor 2.
+    goes on for ever. Without a slope at 0: where $\sigma'$ ceases to be one power of $z$. It is 1 where there is no
+    scale (lines that meet at 0, powers); for $\sigma(z/s)$ it is $s$ times as large, to a factor 2.
     """
     offsets = [abs(point) for point in splits if point]
     fallback = _power_of_two(min(offsets)) if offsets else 1.0
@@ -59,15 +50,7 @@ def scale_of(slope: Function, splits: Sequence[float] = ()) -> float:
 
 
 def size_of(value: Function, scale: float) -> float:
-    r"""How much an activation changes on its own scale: $\max|\sigma(z)-\sigma(0)|$, a power of two.
-
-    Args:
-        value: $\sigma$.
-        scale: From `scale_of`.
-
-    Returns:
-        The size, in units of $\sigma$; 1 for a constant.
-    """
+    r"""$\max|\sigma(z)-\sigma(0)|$ on the activation's own scale, a power of two; 1 for a constant."""
     at = reach(scale)
     with np.errstate(all="ignore"):
         change = np.abs(value(at) - value(np.zeros(1)))

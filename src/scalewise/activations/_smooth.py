@@ -13,24 +13,6 @@ from scalewise.activations._activation import Activation, Derivative
 from scalewise.activations._piecewise import linear
 from scalewise.activations._rows import jax_nn, jax_numpy, shown, zero
 
-__all__ = [
-    "erf",
-    "exp",
-    "gelu",
-    "gelu_tanh",
-    "logsigmoid",
-    "mish",
-    "monomial",
-    "quick_gelu",
-    "sigmoid",
-    "sin",
-    "softplus",
-    "softplus_shifted",
-    "swish",
-    "tanh",
-    "tanhshrink",
-]
-
 _SQRT_2PI = math.sqrt(2 * math.pi)
 _SQRT_8_PI = math.sqrt(8 / math.pi)
 _CUBIC = 0.044715  # of the tanh form of GELU

@@ -11,21 +11,11 @@ import numpy as np
 
 from scalewise.activations._recognise import NotTraceableError
 
-__all__ = ["traced", "values_at"]
-
 _SIZE = 64
 
 
 def traced(function: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
-    """The callable with values of the type of its argument.
-
-    Args:
-        function: Elementwise, of JAX.
-        label: What to call it in a message.
-
-    Returns:
-        The callable itself if it maps float64 to float64; otherwise, if it returns booleans, whole numbers
-        or another float, one that turns them into the type of its argument.
+    """The callable, elementwise and of JAX, with values of the type of its argument: float64 from float64.
 
     Raises:
         NotTraceableError: If JAX cannot trace it.

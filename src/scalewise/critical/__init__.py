@@ -6,24 +6,15 @@ give every $K^\star>0$. The universality class, its coefficients and exponents f
 numbers.
 """
 
-from scalewise.critical._equivalence import equivalent_rates, rates_along
-from scalewise.critical._loci import parallel_locus, perpendicular_locus, susceptibility_ratio
-from scalewise.critical._moments import susceptibilities
-from scalewise.critical._record import Criticality, CriticalPoint, FixedPoint
-from scalewise.critical._search import criticality
-from scalewise.critical._universality import slope_coefficients, taylor_coefficients
-
-__all__ = [
-    "CriticalPoint",
-    "Criticality",
-    "FixedPoint",
-    "criticality",
-    "equivalent_rates",
-    "parallel_locus",
-    "perpendicular_locus",
-    "rates_along",
-    "slope_coefficients",
-    "susceptibilities",
-    "susceptibility_ratio",
-    "taylor_coefficients",
-]
+from scalewise.critical._equivalence import equivalent_rates as equivalent_rates
+from scalewise.critical._equivalence import rates_along as rates_along
+from scalewise.critical._loci import parallel_locus as parallel_locus
+from scalewise.critical._loci import perpendicular_locus as perpendicular_locus
+from scalewise.critical._loci import susceptibility_ratio as susceptibility_ratio
+from scalewise.critical._moments import susceptibilities as susceptibilities
+from scalewise.critical._record import Criticality as Criticality
+from scalewise.critical._record import CriticalPoint as CriticalPoint
+from scalewise.critical._record import FixedPoint as FixedPoint
+from scalewise.critical._search import criticality as criticality
+from scalewise.critical._universality import slope_coefficients as slope_coefficients
+from scalewise.critical._universality import taylor_coefficients as taylor_coefficients

@@ -14,8 +14,6 @@ from scalewise.critical._moments import susceptibilities
 from scalewise.critical._record import Criticality
 from scalewise.gaussian import single_moment
 
-__all__ = ["equivalent_rates", "rates_along"]
-
 Rates = tuple[tuple[float, ...], tuple[float, ...]]
 
 

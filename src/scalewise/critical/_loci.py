@@ -14,8 +14,6 @@ from scalewise.activations import Activation, activation
 from scalewise.critical._moments import susceptibilities
 from scalewise.gaussian import single_moment
 
-__all__ = ["parallel_locus", "perpendicular_locus", "susceptibility_ratio"]
-
 Source = str | Activation | Callable[[Any], Any]
 Curve = Float[np.ndarray, "..."]
 

@@ -14,8 +14,6 @@ from scalewise._checked import NotNegative, checked
 from scalewise.activations import Activation, activation
 from scalewise.gaussian import single_moment
 
-__all__ = ["NEGLIGIBLE", "jet", "limits_at_zero", "moments", "susceptibilities", "value_at_zero"]
-
 NEGLIGIBLE = 1e-12  # of what is dimensionless: in units of `Activation.scale` and `.size`
 
 

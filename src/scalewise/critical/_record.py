@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from scalewise.activations import Activation
 
-__all__ = ["NO_CLASS", "CriticalPoint", "Criticality", "FixedPoint"]
-
 NO_CLASS = "none"
 
 

@@ -28,8 +28,6 @@ from scalewise.critical._universality import (
 )
 from scalewise.gaussian import single_moment
 
-__all__ = ["criticality"]
-
 _DECADES = range(-6, 6)
 _TO_A_DECADE = 20
 _TUNED = 1e-10  # below this |a| K* is not distinguished from 0

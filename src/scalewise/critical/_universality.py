@@ -20,17 +20,6 @@ from scalewise.activations import Activation
 from scalewise.critical._moments import NEGLIGIBLE, jet
 from scalewise.gaussian import single_moment
 
-__all__ = [
-    "Class",
-    "Drift",
-    "beyond_zero",
-    "drift_at_zero",
-    "near_zero",
-    "on_the_line",
-    "slope_coefficients",
-    "taylor_coefficients",
-]
-
 Exponents = dict[str, float | None]
 _ON_THE_LINE: Exponents = {
     "p_0": 0.0,

@@ -1,66 +1,31 @@
 r"""Gaussian expectations of activations: one interface, several engines, every error estimated."""
 
-from scalewise.gaussian._estimate import Estimate
-from scalewise.gaussian._four import (
-    FourPoint,
-    feature_means,
-    four_point_covariances,
-)
-from scalewise.gaussian._geometry import clipped
-from scalewise.gaussian._increments import increment
-from scalewise.gaussian._interface import (
-    PAIR_ORDERS,
-    pair_moment,
-    pair_moments,
-    product,
-    single_moment,
-    why_unconverged,
-)
-from scalewise.gaussian._joint import (
-    SCRAMBLES,
-    SHAKES,
-    JointRule,
-    at_least_usual,
-    combined,
-    joint_rule,
-    joint_work,
-    resolved,
-    shaken,
-    with_shakes,
-)
-from scalewise.gaussian._kernel_map import KernelMap, Workspace, kernel_map
-from scalewise.gaussian._products import high_moments, pair_products
-from scalewise.gaussian._quadrature import line_rule
-from scalewise.gaussian._two_inputs import two_input_covariances
-
-__all__ = [
-    "PAIR_ORDERS",
-    "SCRAMBLES",
-    "SHAKES",
-    "Estimate",
-    "FourPoint",
-    "JointRule",
-    "KernelMap",
-    "Workspace",
-    "at_least_usual",
-    "clipped",
-    "combined",
-    "feature_means",
-    "four_point_covariances",
-    "high_moments",
-    "increment",
-    "joint_rule",
-    "joint_work",
-    "kernel_map",
-    "line_rule",
-    "pair_moment",
-    "pair_moments",
-    "pair_products",
-    "product",
-    "resolved",
-    "shaken",
-    "single_moment",
-    "two_input_covariances",
-    "why_unconverged",
-    "with_shakes",
-]
+from scalewise.gaussian._estimate import Estimate as Estimate
+from scalewise.gaussian._four import FourPoint as FourPoint
+from scalewise.gaussian._four import feature_means as feature_means
+from scalewise.gaussian._four import four_point_covariances as four_point_covariances
+from scalewise.gaussian._geometry import clipped as clipped
+from scalewise.gaussian._increments import increment as increment
+from scalewise.gaussian._interface import PAIR_ORDERS as PAIR_ORDERS
+from scalewise.gaussian._interface import pair_moment as pair_moment
+from scalewise.gaussian._interface import pair_moments as pair_moments
+from scalewise.gaussian._interface import product as product
+from scalewise.gaussian._interface import single_moment as single_moment
+from scalewise.gaussian._interface import why_unconverged as why_unconverged
+from scalewise.gaussian._joint import SCRAMBLES as SCRAMBLES
+from scalewise.gaussian._joint import SHAKES as SHAKES
+from scalewise.gaussian._joint import JointRule as JointRule
+from scalewise.gaussian._joint import at_least_usual as at_least_usual
+from scalewise.gaussian._joint import combined as combined
+from scalewise.gaussian._joint import joint_rule as joint_rule
+from scalewise.gaussian._joint import joint_work as joint_work
+from scalewise.gaussian._joint import resolved as resolved
+from scalewise.gaussian._joint import shaken as shaken
+from scalewise.gaussian._joint import with_shakes as with_shakes
+from scalewise.gaussian._kernel_map import KernelMap as KernelMap
+from scalewise.gaussian._kernel_map import Workspace as Workspace
+from scalewise.gaussian._kernel_map import kernel_map as kernel_map
+from scalewise.gaussian._products import high_moments as high_moments
+from scalewise.gaussian._products import pair_products as pair_products
+from scalewise.gaussian._quadrature import line_rule as line_rule
+from scalewise.gaussian._two_inputs import two_input_covariances as two_input_covariances

@@ -13,7 +13,6 @@ Where $|c|=1$ and a kink make a moment diverge like a power of $1/\sqrt{1-c^2}$,
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,45 +20,18 @@ import numpy as np
 from scalewise.activations import Activation
 from scalewise.gaussian._geometry import PairGeometry
 
-__all__ = ["closed_pair_moments"]
-
 _TWO_PI = 2 * math.pi
 
 
-class _ClosedForm(ABC):
+class _ClosedForm:
     """The six moments of one family at one set of pairs."""
 
     def __init__(self, activation: Activation, pair: PairGeometry):
         self.activation, self.pair = activation, pair
 
     def moment(self, p: int, q: int) -> np.ndarray:
-        method = {
-            (0, 0): self.M_00,
-            (1, 1): self.M_11,
-            (2, 0): self.M_20,
-            (2, 2): self.M_22,
-            (3, 1): self.M_31,
-            (4, 0): self.M_40,
-        }
-        return method[p, q]()
-
-    @abstractmethod
-    def M_00(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_11(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_20(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_22(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_31(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def M_40(self) -> np.ndarray: ...
+        r"""$M_{pq}$, $p\ge q$, by the method of these orders."""
+        return getattr(self, f"M_{p}{q}")()
 
 
 def _sin_minus_angle_cos(angle: np.ndarray) -> np.ndarray:
@@ -256,34 +228,14 @@ class _Sin(_ClosedForm):
 class _Exp(_ClosedForm):
     r"""$\sigma(z)=e^z$: every moment is $e^{(A+B)/2+C}$."""
 
-    def M_00(self) -> np.ndarray:
+    def moment(self, p: int, q: int) -> np.ndarray:
         return np.exp(0.5 * (self.pair.A + self.pair.B) + self.pair.C)
-
-    M_11 = M_20 = M_22 = M_31 = M_40 = M_00
 
 
 class _Monomial(_ClosedForm):
     r"""$\sigma(z)=z^n$: Wick's theorem, summed over the number $j$ of pairings across the legs."""
 
-    def M_00(self) -> np.ndarray:
-        return self._wick(0, 0)
-
-    def M_11(self) -> np.ndarray:
-        return self._wick(1, 1)
-
-    def M_20(self) -> np.ndarray:
-        return self._wick(2, 0)
-
-    def M_22(self) -> np.ndarray:
-        return self._wick(2, 2)
-
-    def M_31(self) -> np.ndarray:
-        return self._wick(3, 1)
-
-    def M_40(self) -> np.ndarray:
-        return self._wick(4, 0)
-
-    def _wick(self, p: int, q: int) -> np.ndarray:
+    def moment(self, p: int, q: int) -> np.ndarray:
         # <z_a^m z_b^k> = Σ_j binom(m,j) binom(k,j) j! (m-j-1)!! (k-j-1)!!
         #                     C^j A^{(m-j)/2} B^{(k-j)/2}
         pair = self.pair
@@ -325,22 +277,11 @@ def closed_pair_moments(
     C: float | np.ndarray,
     orders: Sequence[tuple[int, int]],
 ) -> dict[tuple[int, int], np.ndarray] | None:
-    r"""Closed forms of $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$.
+    r"""Closed forms of $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$; ``None`` if the family has none.
 
-    Args:
-        activation: Its `family` chooses the formulas.
-        A: Variances of $z_a$, positive; preactivation².
-        B: Variances of $z_b$, positive.
-        C: Covariances, $C^2\le AB$ up to rounding; the three broadcast.
-        orders: Pairs $(p,q)$ out of (0,0), (1,1), (2,0), (0,2), (2,2), (3,1), (1,3), (4,0), (0,4).
-
-    Returns:
-        Each $M_{pq}$ in the broadcast shape, to roundoff of
-        $\sqrt{\langle\sigma^{(p)2}\rangle_A\langle\sigma^{(q)2}\rangle_B}$; singular parts at a
-        kink are left out where $1-c^2<10^{-13}$. ``None`` if the family has no closed form.
-
-    Raises:
-        ValueError: If an order is not one of the nine, or a moment exceeds the range of doubles.
+    Orders are (0,0), (1,1), (2,0), (0,2), (2,2), (3,1), (1,3), (4,0), (0,4). Correct to roundoff of
+    $\sqrt{\langle\sigma^{(p)2}\rangle_A\langle\sigma^{(q)2}\rangle_B}$; singular parts at a kink are left out where
+    $1-c^2<10^{-13}$.
 
     Source: PDLT (5.159)-(5.161) for the scale-invariant family; the others by direct integration
     and Price's theorem.

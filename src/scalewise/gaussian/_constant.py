@@ -17,8 +17,6 @@ from scalewise.activations import Activation
 from scalewise.gaussian._estimate import Estimate
 from scalewise.gaussian._quadrature import single_quadrature
 
-__all__ = ["refuse_jump_at_zero", "with_constants"]
-
 _ROUNDOFF = 4e-15
 _STEP = 0.01  # in scales of the activation
 
@@ -38,16 +36,10 @@ def with_constants(
     orders: Sequence[tuple[int, int]],
     varying: Callable[[np.ndarray, np.ndarray, np.ndarray], dict[tuple[int, int], Estimate]],
 ) -> dict[tuple[int, int], Estimate]:
-    r"""$M_{pq}$ of many pairs, in some of which a preactivation is always 0.
+    r"""$M_{pq}$ of many pairs, in some of which a preactivation is always 0; `varying` gives those of the others.
 
-    Args:
-        sigma: The activation; smooth at 0, if there are such pairs.
-        pairs: $K_{aa}$, $K_{bb}$, $K_{ab}$, one of each per pair.
-        orders: Pairs $(p,q)$, neither above 5.
-        varying: Gives the moments of the other pairs.
-
-    Returns:
-        Value and estimated error of each; derivatives in the sense of distributions.
+    The activation is smooth at 0, if there are such pairs; no order is above 5. Derivatives in the sense of
+    distributions.
     """
     still = (pairs[0] == 0) | (pairs[1] == 0)
     if not still.any():

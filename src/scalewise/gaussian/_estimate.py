@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Estimate"]
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -24,3 +22,8 @@ class Estimate:
     value: Float[np.ndarray, "*shape"]
     error: Float[np.ndarray, "*shape"]
     engine: str
+
+    def times(self, other: Estimate) -> Estimate:
+        """The product with an expectation that is independent of it."""
+        error = np.abs(self.value) * other.error + np.abs(other.value) * self.error
+        return Estimate(self.value * other.value, error, self.engine)

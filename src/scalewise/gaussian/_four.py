@@ -28,8 +28,6 @@ from scalewise.gaussian._increments import (
 from scalewise.gaussian._joint import JointRule, resolved
 from scalewise.gaussian._two_inputs import Family, two_input_covariances
 
-__all__ = ["FourPoint", "feature_means", "four_point_covariances"]
-
 Orders = tuple[int, int]
 Moments = Callable[[int, int], np.ndarray]
 Samples = Float[np.ndarray, "sample sample"]
@@ -218,13 +216,7 @@ def _pairs(count: int, *, ordered: bool) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 class _Monomials:
-    r"""$u=(1,z_a,z_az_b-K_{ab})$; without the middle part where parity makes it useless.
-
-    Args:
-        K: The kernel.
-        linear: Whether $z_a$ is among them.
-        forms: Whether there is more than the constant.
-    """
+    r"""$u=(1,z_a,z_az_b-K_{ab})$; without the middle part where parity makes it useless, or all but 1."""
 
     def __init__(self, K: np.ndarray, *, linear: bool, forms: bool) -> None:
         count = len(K) if forms else 0

@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["COINCIDENT", "SINGULAR", "PairGeometry", "clipped"]
-
 # Below this 1-c² is rounding noise of C: the two preactivations are multiples of each other.
 COINCIDENT = 1e-15
 # Below this 1-c² the singular part of a moment (a power of 1/sqrt(1-c²)) is left out.
@@ -40,20 +38,15 @@ class PairGeometry:
     r"""Variances, covariance and angle of two Gaussian variables.
 
     $$c=\frac C{\sqrt{AB}}=\cos\psi,\qquad AB-C^2=AB\sin^2\psi.$$
-
-    Args:
-        A: Variance of $z_a$, positive; preactivation².
-        B: Variance of $z_b$.
-        C: Covariance; clipped where rounding has carried it past $\pm\sqrt{AB}$.
-        determinant: $AB-C^2$, correct to roundoff of itself, 0 where $1-c^2$ is below `COINCIDENT`.
-        root: $\sqrt{AB}$.
     """
 
-    A: Float[np.ndarray, "*pair"]
-    B: Float[np.ndarray, "*pair"]
+    A: Float[np.ndarray, "*pair"]  # variance of $z_a$, positive; preactivation²
+    B: Float[np.ndarray, "*pair"]  # variance of $z_b$
+    # Covariance; clipped where rounding has carried it past $\pm\sqrt{AB}$.
     C: Float[np.ndarray, "*pair"]
+    # $AB-C^2$, correct to roundoff of itself, 0 where $1-c^2$ is below `COINCIDENT`.
     determinant: Float[np.ndarray, "*pair"]
-    root: Float[np.ndarray, "*pair"]
+    root: Float[np.ndarray, "*pair"]  # $\sqrt{AB}$
 
     @classmethod
     def of(

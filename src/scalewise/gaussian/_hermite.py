@@ -17,8 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["HermiteTable", "LowOrders", "PairSeries", "hermite_table", "low_orders", "mehler"]
-
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
 _ORDERS = (32, 64, 128, 256, 512, 1024, 2048)
 MAX_NODES = 4096
@@ -27,34 +25,24 @@ _ROUNDOFF = 4e-15
 
 @dataclass(frozen=True)
 class HermiteTable:
-    r"""Coefficients $h_k(K_a)$ of one function for many variances.
+    r"""Coefficients $h_k(K_a)$ of one function for many variances."""
 
-    Args:
-        coefficients: $h_k(K_a)$, by order and input.
-        remainder: $\sqrt{\sum_{k\ge n}h_k^2}$ per input: what truncation leaves out, or roundoff.
-        converged: Whether the remainder is below the tolerance asked for.
-        resolved: Whether the coefficients themselves are known: a function that bends on a scale much
-            smaller than $\sqrt{K_a}$ falls between the nodes.
-    """
-
-    coefficients: Float[np.ndarray, "order input"]
+    coefficients: Float[np.ndarray, "order input"]  # $h_k(K_a)$, by order and input
+    # $\sqrt{\sum_{k\ge n}h_k^2}$ per input: what truncation leaves out, or roundoff.
     remainder: Float[np.ndarray, " input"]
-    converged: bool
+    converged: bool  # whether the remainder is below the tolerance asked for
+    # Whether the coefficients themselves are known: a function that bends on a scale much smaller
+    # than $\sqrt{K_a}$ falls between the nodes.
     resolved: bool = True
 
 
 @dataclass(frozen=True)
 class LowOrders:
-    r"""The first coefficients, and the whole of which they are a part.
+    """The first coefficients, and the whole of which they are a part."""
 
-    Args:
-        coefficients: $h_k(K_a)$, by order and input.
-        square: $\langle F^2\rangle$ per input.
-        slope_square: $\langle F'^2\rangle$ per input; ``None`` if it was not asked for.
-    """
-
-    coefficients: Float[np.ndarray, "order input"]
-    square: Float[np.ndarray, " input"]
+    coefficients: Float[np.ndarray, "order input"]  # $h_k(K_a)$, by order and input
+    square: Float[np.ndarray, " input"]  # $\langle F^2\rangle$ per input
+    # $\langle F'^2\rangle$ per input; ``None`` if it was not asked for.
     slope_square: Float[np.ndarray, " input"] | None
 
 
@@ -90,21 +78,11 @@ def hermite_table(
     rtol: float = 1e-7,
     least: int = 2,
 ) -> HermiteTable:
-    r"""Hermite coefficients of `function` at each variance, to the order that the tail asks for.
+    r"""Hermite coefficients of `function` at each variance, to the order that the tail asks for, at least `least`.
 
     Order and nodes are found on the smallest, the middle and the largest variance, and the tail test
-    is then made on all of them.
-
-    Args:
-        function: $F$, elementwise on arrays.
-        K: Variances $K_a>0$.
-        parity: $+1$ if $F$ is even, $-1$ if odd: half the nodes do.
-        rtol: Wanted remainder relative to $\sqrt{\langle F^2\rangle}$. The error of an expectation
-            is a product of two remainders, so its square is what counts.
-        least: How many orders there are at least.
-
-    Returns:
-        The table; its `converged` says whether the tail test was passed.
+    is then made on all of them. The wanted remainder is `rtol` of $\sqrt{\langle F^2\rangle}$: the error of an
+    expectation is a product of two remainders, so its square is what counts. A parity of $\pm1$ halves the nodes.
     """
     pilot = np.quantile(K, (0.0, 0.5, 1.0))
     nodes, before, needed, left_out = 128, (0, np.inf), 0, np.inf
@@ -140,16 +118,8 @@ def low_orders(
 ) -> LowOrders | None:
     r"""The coefficients below `order`: all that pairs need whose correlations are not close to 1.
 
-    Args:
-        function: $F$, elementwise on arrays.
-        slope: $F'$, or ``None`` if $\langle F'^2\rangle$ is not wanted.
-        K: Variances $K_a>0$.
-        order: How many.
-        parity: $+1$ if $F$ is even, $-1$ if odd.
-
-    Returns:
-        The coefficients, to 1e-14 of $\sqrt{\langle F^2\rangle}$, and the squares to 1e-14;
-        ``None`` where the largest rule does not resolve them.
+    To 1e-14 of $\sqrt{\langle F^2\rangle}$, as are the squares, that of $F'$ if `slope` is given; ``None`` where
+    the largest rule does not resolve them.
     """
     pilot = np.quantile(K, (0.0, 0.5, 1.0))
     nodes, resolved = _resolving_nodes(function, pilot, order, 128, parity)
@@ -298,13 +268,7 @@ def mehler(
 
 
 class PairSeries:
-    r"""Mehler sums for many pairs; each function's table is made once.
-
-    Args:
-        A: Variances of $z_a$, one per pair.
-        B: Variances of $z_b$.
-        C: Covariances.
-    """
+    """Mehler sums for many pairs, by variances and covariances; each function's table is made once."""
 
     def __init__(
         self,

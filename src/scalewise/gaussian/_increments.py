@@ -23,8 +23,6 @@ from scalewise.gaussian._hermite import HermiteTable, PairSeries
 from scalewise.gaussian._polar import polar_moment
 from scalewise.gaussian._quadrature import pair_table, single_quadrature
 
-__all__ = ["Increment", "Legs", "increment", "increment_means", "pair_increments"]
-
 Legs = tuple[int, ...]
 _TOLERANCE = 1e-12
 _ROUNDOFF = 4e-15
@@ -123,13 +121,7 @@ class _Product:
 def increment_means(
     sigma: Activation, K: Float[np.ndarray, " input"], products: Sequence[Legs]
 ) -> dict[Legs, Estimate]:
-    r"""$\langle\prod_i\delta_{p_i}(z)\rangle_K$ of one input.
-
-    Args:
-        sigma: The activation; derivatives almost everywhere.
-        K: Variances.
-        products: Tuples of orders $p_i$, from 0 to 3.
-    """
+    r"""$\langle\prod_i\delta_{p_i}(z)\rangle_K$ of one input, $p_i$ from 0 to 3, almost everywhere."""
     out = {}
     for legs in products:
         value, error = single_quadrature(_Product(sigma, legs), K, sigma.split_points)
@@ -144,22 +136,16 @@ def pair_increments(
     C: Float[np.ndarray, " pair"],
     products: Sequence[tuple[Legs, Legs]],
 ) -> dict[tuple[Legs, Legs], Estimate]:
-    r"""$\langle\prod_i\delta_{p_i}(z_a)\prod_j\delta_{q_j}(z_b)\rangle$ for a list of products.
+    r"""$\langle\prod_i\delta_{p_i}(z_a)\prod_j\delta_{q_j}(z_b)\rangle$ for a list of products, none of them empty.
 
-    Args:
-        sigma: The activation; derivatives almost everywhere.
-        A: Variances of $z_a$.
-        B: Variances of $z_b$.
-        C: Covariances.
-        products: For each expectation $(p_1,\dots)$ and $(q_1,\dots)$, neither empty.
-
-    Returns:
-        Value and estimated error of each; Hermite series, polar form or quadrature, rtol 1e-12 of the
-        root of the mean squares.
+    Derivatives almost everywhere. Hermite series, polar form or quadrature, rtol 1e-12 of the root of the mean
+    squares.
     """
     still = (A == 0) | (B == 0)
     if still.any():  # a preactivation that is always 0 is independent of every other
-        found = _independent_increments(sigma, A, B, products)
+        left = increment_means(sigma, A, sorted({p for p, _ in products}))
+        right = increment_means(sigma, B, sorted({q for _, q in products}))
+        found = {(p, q): left[p].times(right[q]) for p, q in products}
         if not still.all():
             rest = pair_increments(sigma, A[~still], B[~still], C[~still], products)
             for pq, estimate in rest.items():
@@ -201,20 +187,6 @@ def pair_increments(
             worse = missed[pq][some]
             out[pq].value[missed[pq]] = slow[pq].value[worse]
             out[pq].error[missed[pq]] = slow[pq].error[worse]
-    return out
-
-
-def _independent_increments(
-    sigma: Activation, A: np.ndarray, B: np.ndarray, products: Sequence[tuple[Legs, Legs]]
-) -> dict[tuple[Legs, Legs], Estimate]:
-    """Products of the means of either side."""
-    left = increment_means(sigma, A, sorted({p for p, _ in products}))
-    right = increment_means(sigma, B, sorted({q for _, q in products}))
-    out = {}
-    for p, q in products:
-        one, other = left[p], right[q]
-        error = np.abs(one.value) * other.error + np.abs(other.value) * one.error
-        out[p, q] = Estimate(one.value * other.value, error, "quadrature")
     return out
 
 

@@ -21,15 +21,6 @@ from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._polar import polar_moment
 from scalewise.gaussian._quadrature import pair_quadrature, single_quadrature
 
-__all__ = [
-    "PAIR_ORDERS",
-    "pair_moment",
-    "pair_moments",
-    "product",
-    "single_moment",
-    "why_unconverged",
-]
-
 PAIR_ORDERS = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
 Orders = Annotated[
     Sequence[Order],
@@ -180,11 +171,11 @@ def pair_moment(
     shape, (a, b, c) = _pairs(sigma, A, B, C)
     still = (a == 0) | (b == 0)
     if still.any():
-        value, error = _independent(sigma, (a, p), (b, q))
+        found = single_moment(sigma, a, p).times(single_moment(sigma, b, q))
         if not still.all():
             rest = pair_moment(sigma, a[~still], b[~still], c[~still], p, q)
-            value[~still], error[~still] = rest.value, rest.error
-        return Estimate(value.reshape(shape), error.reshape(shape), "quadrature")
+            found.value[~still], found.error[~still] = rest.value, rest.error
+        return Estimate(found.value.reshape(shape), found.error.reshape(shape), "quadrature")
     if sigma.slopes is not None:
         return _exact(polar_moment(sigma.slopes, a, b, c, p, q), shape)
     if sigma.family == "exp":
@@ -207,15 +198,6 @@ def pair_moment(
         )
         _refuse_unconverged(sigma, a[missed], error[missed] / np.maximum(size, 1e-300))
     return Estimate(value.reshape(shape), error.reshape(shape), _engine_name(missed))
-
-
-def _independent(
-    sigma: Activation, *legs: tuple[np.ndarray, tuple[int, ...]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The product of the means of two legs, and its error."""
-    one, other = (single_moment(sigma, K, orders) for K, orders in legs)
-    error = np.abs(one.value) * other.error + np.abs(other.value) * one.error
-    return one.value * other.value, error
 
 
 @checked

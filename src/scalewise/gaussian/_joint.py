@@ -22,18 +22,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-__all__ = [
-    "JointRule",
-    "at_least_usual",
-    "combined",
-    "joint_rule",
-    "joint_work",
-    "resolved",
-    "shaken",
-    "unseen",
-    "with_shakes",
-]
-
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
 # What a kernel, and so every expectation, is known to; and how often a recursion is run again with
@@ -79,11 +67,9 @@ class JointRule:
     @property
     def samples(self) -> JointRule:
         """The samples that stand in for a product rule."""
-        return (
-            self
-            if self.engine == "samples"
-            else replace(self, engine="samples", points=self.spare, spare=())
-        )
+        if self.engine == "samples":
+            return self
+        return replace(self, engine="samples", points=self.spare, spare=())
 
     def of_size(self, points: int, scrambles: int) -> JointRule:
         """Samples of another size."""
@@ -218,12 +204,7 @@ def resolved(
 def unseen(
     estimates: Float[np.ndarray, "_estimate *shape"], size: Float[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"]:
-    """What samples may have missed, and rounding, beside the spread of their estimates.
-
-    Args:
-        estimates: The result of each scramble.
-        size: The natural size of each entry, of which errors are parts.
-    """
+    """What samples may have missed, and rounding, beside the spread of estimates: parts of the natural size."""
     return np.asarray((_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size)
 
 

@@ -21,8 +21,6 @@ from scalewise.gaussian._hermite import LowOrders, hermite_table, low_orders
 from scalewise.gaussian._increments import increment
 from scalewise.gaussian._interface import pair_moments, single_moment
 
-__all__ = ["KernelMap", "Workspace", "kernel_map"]
-
 _SERIES_TOLERANCE = 1e-12
 # Orders that are tried before all of them: the first for correlations of a half or so.
 _FEW = (48, 128)

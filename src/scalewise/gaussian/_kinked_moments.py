@@ -19,8 +19,6 @@ from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._kinks import Corner, LegAtKink, corners_of, tilted_third
 from scalewise.gaussian._quadrature import line_rule, pair_table
 
-__all__ = ["KINKED_ORDERS", "kinked_pair_moments"]
-
 KINKED_ORDERS = (
     *((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3), (4, 0), (0, 4)),
     *((3, 3), (4, 2), (2, 4), (5, 1), (1, 5)),
@@ -37,22 +35,10 @@ def kinked_pair_moments(
     C: float | np.ndarray,
     orders: Sequence[tuple[int, int]],
 ) -> tuple[dict[tuple[int, int], np.ndarray], dict[tuple[int, int], np.ndarray]]:
-    r"""$M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$ of an activation with kinks or jumps.
+    r"""$M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$ with kinks or jumps, and its error.
 
-    Args:
-        activation: With its `split_points`.
-        A: Variances of $z_a$, positive; preactivation².
-        B: Variances of $z_b$.
-        C: Covariances, $C^2\le AB$; the three broadcast.
-        orders: Pairs $(p,q)$ out of `KINKED_ORDERS`.
-
-    Returns:
-        Values and estimated absolute errors by order, in the broadcast shape. Where two kinks meet
-        at $|c|=1$ the density of two delta functions diverges; below $1-c^2=10^{-13}$ it is left
-        out (the finite part).
-
-    Raises:
-        ValueError: If an order is not one of them.
+    Where two kinks meet at $|c|=1$ the density of two delta functions diverges; below $1-c^2=10^{-13}$ it is left
+    out (the finite part).
     """
     for order in orders:
         if order not in KINKED_ORDERS:

@@ -28,8 +28,6 @@ from scalewise.activations import Activation
 from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._panels import conditional_means
 
-__all__ = ["Corner", "LegAtKink", "corners_of", "tilted_third"]
-
 _LEVELS = (2, 3)  # the coarser one only serves the error estimate
 _ROUNDOFF = 1e-14
 # What a kernel is known to; 1 - c² is known to this over itself.
@@ -86,14 +84,7 @@ def tilted_third(activation: Activation) -> Function:
 
 
 class LegAtKink:
-    r"""The law of $z_b$ given $z_a=\kappa$, and means of functions and of their derivatives under it.
-
-    Args:
-        activation: Whose derivatives stand on $z_b$.
-        corners: Its jumps.
-        pair: $z_a$ and $z_b$.
-        kappa: $\kappa$.
-    """
+    r"""The law of $z_b$ given $z_a=\kappa$, and means of functions and of their derivatives under it."""
 
     def __init__(
         self, activation: Activation, corners: Sequence[Corner], pair: PairGeometry, kappa: float

@@ -17,8 +17,6 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["HALF_RANGE", "conditional_means", "normal_panels"]
-
 # Standard deviations; e^{-72} is left out, which linear and polynomial growth cannot make visible.
 HALF_RANGE = 12.0
 _T_MAX = 3.2  # nodes end 2e-17 of a panel's length from its ends
@@ -42,14 +40,9 @@ def normal_panels(
 ) -> tuple[Float[np.ndarray, "*batch node"], Float[np.ndarray, "*batch node"]]:
     r"""A rule for $\langle f(x)\rangle$, $x\sim N(0,1)$, split at the given points.
 
-    Args:
-        points: Where to split, in standard deviations, in any order; infinite ones are allowed and
-            lie, like all beyond `HALF_RANGE`, at the end of the range. A panel of length 0 has
-            weights 0.
-        level: The number of nodes per panel is $48\cdot2^{level}+1$.
-
-    Returns:
-        Nodes $x_j$ and weights $w_j$, the normal density included.
+    Nodes, and weights with the density in them. Points are in standard deviations, in any order; infinite ones
+    lie, like all beyond `HALF_RANGE`, at the end of the range. A panel of length 0 has weights 0; any other has
+    $48\cdot2^{level}+1$ nodes.
     """
     edges = _edges(points)
     x, w = _on_panels(edges[..., :-1, None], edges[..., 1:, None], level)
@@ -94,17 +87,9 @@ def conditional_means(
     splits: Sequence[float],
     level: int,
 ) -> Float[np.ndarray, "function row"]:
-    r"""$\langle f(\mu+\tau y)\rangle_{y\sim N(0,1)}$ of several functions, for many $\mu,\tau$.
+    r"""$\langle f(\mu+\tau y)\rangle_{y\sim N(0,1)}$ of several functions, for many $\mu,\tau$, 0 among them.
 
-    Args:
-        functions: Each $f$, elementwise on arrays.
-        mean: $\mu$.
-        spread: $\tau$; where it is 0 the mean is $f(\mu)$.
-        splits: Where the $f$ or a derivative of them jumps; 0 is added.
-        level: See `normal_panels`.
-
-    Returns:
-        The means, by function and row.
+    Split at 0 and where an $f$ or a derivative of it jumps; `level` as for `normal_panels`.
     """
     result = np.empty((len(functions), mean.size))
     sharp = spread == 0.0

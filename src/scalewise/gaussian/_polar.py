@@ -12,8 +12,6 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["polar_moment"]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -27,19 +25,10 @@ def polar_moment(
     *,
     slope: tuple[float, float] | None = None,
 ) -> Float[np.ndarray, " pair"]:
-    r"""$\langle\prod\sigma^{(p_i)}(z_a)\prod\sigma^{(q_j)}(z_b)\rangle$ for $\sigma(z)=a_\pm z$, up to 16 legs.
+    r"""$\langle\prod\sigma^{(p_i)}(z_a)\prod\sigma^{(q_j)}(z_b)\rangle$ for $\sigma(z)=a_\pm z$, exact.
 
-    Args:
-        slopes: $(a_-,a_+)$.
-        A: Variances of $z_a$.
-        B: Variances of $z_b$.
-        C: Covariances.
-        orders_a: Orders of derivative, 0 or 1 (almost everywhere, higher ones vanish).
-        orders_b: The same for $b$.
-        slope: What a derivative is on either side of 0, if not $a_\pm$: less its mean, say.
-
-    Returns:
-        The moments, exact to roundoff.
+    Up to 16 legs, of orders 0 or 1 (almost everywhere, higher ones vanish); `slope` is what a derivative is on
+    either side of 0, if not $a_\pm$: less its mean, say.
     """
     if max(*orders_a, *orders_b) > 1:
         return np.zeros_like(A)

@@ -19,8 +19,6 @@ from scalewise.gaussian._interface import pair_moment, product
 from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import pair_quadrature
 
-__all__ = ["high_moments", "pair_products"]
-
 Orders = tuple[int, ...]
 _TOLERANCE = 1e-12
 _DOUBT = 1e-6

@@ -17,8 +17,6 @@ from jaxtyping import Float
 from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._panels import HALF_RANGE, conditional_means, normal_panels
 
-__all__ = ["line_rule", "pair_quadrature", "pair_table", "single_quadrature"]
-
 Function = Callable[[np.ndarray], np.ndarray]
 
 _LINE_LEVEL = 2
@@ -51,14 +49,8 @@ def single_quadrature(
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""$\langle f(z)\rangle_{z\sim N(0,K)}$ and its estimated absolute error.
 
-    Args:
-        function: $f$, elementwise on arrays.
-        K: Variances, any shape, at least 0.
-        splits: Where $f$ or a derivative of it jumps.
-
-    Returns:
-        Value and error in the shape of `K`. The nodes are doubled until the error is below 1e-13
-        of $\langle|f|\rangle$, or a cap is reached: the error tells.
+    Split where $f$ or a derivative jumps. The nodes are doubled until the error is below 1e-13 of
+    $\langle|f|\rangle$, or a cap is reached: the error tells.
     """
     variance = np.asarray(K, dtype=np.float64)
     flat = np.atleast_1d(variance.ravel())
@@ -100,20 +92,10 @@ def pair_quadrature(
     *,
     rtol: float = 1e-12,
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""$\langle f(z_a)g(z_b)\rangle$ of two jointly Gaussian variables, and its estimated error.
+    r"""$\langle f(z_a)g(z_b)\rangle$ of two jointly Gaussian variables, $|c|=1$ included, and its estimated error.
 
-    Args:
-        function_a: $f$, elementwise on arrays.
-        function_b: $g$.
-        A: Variances of $z_a$, positive; preactivation².
-        B: Variances of $z_b$.
-        C: Covariances, $C^2\le AB$; $|c|=1$ included. The three broadcast.
-        splits: Where $f$ or $g$ or a derivative of them jumps.
-        rtol: The nodes are doubled until the error is below this part of
-            $\sqrt{\langle f^2\rangle_A\langle g^2\rangle_B}$, or a cap is reached: the error tells.
-
-    Returns:
-        Value and estimated absolute error, in the broadcast shape.
+    Split where $f$, $g$ or a derivative jumps. The nodes are doubled until the error is below `rtol` of
+    $\sqrt{\langle f^2\rangle_A\langle g^2\rangle_B}$, or a cap is reached: the error tells.
     """
     pair = PairGeometry.of(A, B, C)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -15,8 +15,6 @@ from scalewise.gaussian._increments import (
     pair_increments,
 )
 
-__all__ = ["Family", "two_input_covariances"]
-
 Family = tuple[int, int, int, int]
 _ROUNDOFF = 4e-15  # relative, of a closed form
 

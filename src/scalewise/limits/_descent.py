@@ -7,8 +7,6 @@ from typing import Annotated
 
 from scalewise._checked import Must, NotNegative, Positive, checked
 
-__all__ = ["SGD"]
-
 
 @checked
 @dataclass(frozen=True)
@@ -27,9 +25,6 @@ class SGD:
         weight_decay: $\gamma$ of the weights, which shrink by $\eta\gamma$ per step whatever their own rate,
             initial values included; biases do not shrink. At least 0.
         clip: $c$, positive; ``None`` for no clipping.
-
-    Raises:
-        ValueError: If a number is out of its range.
 
     Example:
         >>> from scalewise.limits import SGD

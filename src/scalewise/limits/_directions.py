@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-__all__ = ["Look", "Side"]
-
 _ROUNDING = 64
 # NumPy's wrappers cost more than the factorisations of matrices this small.
 _LAPACK: Any = get_lapack_funcs(("potrf", "trtri"), dtype=np.float64)
@@ -27,33 +25,19 @@ _NEAR = {np.dtype(np.float64): (1e-7, 3e4), np.dtype(np.float32): (1e-2, 1e1)}
 
 @dataclass(frozen=True)
 class Look:
-    """What a batch is beside what was known, and what to keep of it.
+    """What a batch is beside what was known, and what to keep of it."""
 
-    Args:
-        coordinates: Of the batch, on old directions and then on new ones.
-        kept: Which of the batch make a new direction.
-        left: Coordinates of the vectors to keep on old directions.
-        inverse: Of the factor of what they have beside those: new directions = inverse @ (vectors - left).
-        images: Averages of the vectors to keep with the images that lie on their side.
-        squares: Averages of the squares of the vectors to keep.
-    """
-
-    coordinates: np.ndarray
-    kept: np.ndarray
-    left: np.ndarray
+    coordinates: np.ndarray  # of the batch, on old directions and then on new ones
+    kept: np.ndarray  # which of the batch make a new direction
+    left: np.ndarray  # coordinates of the vectors to keep on old directions
+    # Of the factor of what they have beside those: new directions = inverse @ (vectors - left).
     inverse: np.ndarray
-    images: np.ndarray
-    squares: np.ndarray
+    images: np.ndarray  # averages of the vectors to keep with the images that lie on their side
+    squares: np.ndarray  # averages of the squares of the vectors to keep
 
 
 class Side:
-    """The stacks of one space, and a factor that makes its directions orthonormal.
-
-    Args:
-        width: Of the space.
-        capacity: Rows to allocate at first, of each kind.
-        dtype: Of the rows.
-    """
+    """The stacks of one space, and a factor that makes its directions orthonormal."""
 
     def __init__(self, width: int, capacity: int, dtype: np.dtype) -> None:
         self.width = width

@@ -8,8 +8,6 @@ import numpy as np
 
 from scalewise._checked import Must
 
-__all__ = ["Rate", "augmented", "contrasts", "softmax_loss", "through_softmax"]
-
 # A rate whose square does not overflow.
 Rate = Annotated[float | int, Must("a number from 0 to 1e100", lambda v: 0 <= v <= 1e100)]
 

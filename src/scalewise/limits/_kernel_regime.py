@@ -20,14 +20,6 @@ from scalewise.gaussian import pair_moments
 from scalewise.limits._network import Network
 from scalewise.scaling import classify, readout_exponents, update_exponents
 
-__all__ = [
-    "LayerKernels",
-    "initial_kernel",
-    "layer_kernels",
-    "limit_kernel",
-    "motion_kernel",
-]
-
 Square = Float[np.ndarray, "sample sample"]
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 

@@ -27,8 +27,6 @@ from scalewise._checked import Count, Index, Positive, Precision, checked
 from scalewise.limits._directions import Look, Side
 from scalewise.limits._noise import Noise, generator
 
-__all__ = ["LazyMatrix"]
-
 _FLOOR = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-2}
 _DEFAULT = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}
 

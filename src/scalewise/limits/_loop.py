@@ -14,26 +14,16 @@ from scalewise.limits._network import Network
 from scalewise.limits._tolerance import standard_error
 from scalewise.tasks._task import Task
 
-__all__ = ["FINISHED", "Course", "Job", "Look", "Method", "Records", "descend", "merged"]
-
 FINISHED = "finished"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course(ABC):
-    """What the loop asks of a training, whatever is trained.
+    """What the loop asks of a training, whatever is trained."""
 
-    Args:
-        task: Samples and loss.
-        steps: How many.
-        every: Record every so many steps, and the last; or exactly these steps.
-
-    Raises:
-        ValueError: If `every` is out of range.
-    """
-
-    task: Task
+    task: Task  # samples and loss
     steps: int
+    # Record every so many steps, and the last; or exactly these steps.
     every: int | Sequence[int] = 1
 
     def __post_init__(self) -> None:
@@ -57,18 +47,12 @@ class Course(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Course):
-    """A deep network that is trained.
-
-    Args:
-        net: The network.
-        sgd: The descent.
-        features: How many coordinates of every hidden layer are recorded.
-        decoupled: Whether gradients are carried back through independent copies of the initial matrices.
-    """
+    """A deep network that is trained."""
 
     net: Network
     sgd: SGD
-    features: int = 0
+    features: int = 0  # how many coordinates of every hidden layer are recorded
+    # Whether gradients are carried back through independent copies of the initial matrices.
     decoupled: bool = False
 
     def __post_init__(self) -> None:
@@ -89,22 +73,20 @@ class Job(Course):
 
 @dataclass(frozen=True)
 class Look:
-    """What a method shows before a step; several replicas are the first axis of every array.
+    """What a method shows before a step; several replicas are the first axis of every array."""
 
-    Args:
-        taught: Outputs of the samples of this step, (..., sample, output); for a pair of batches (..., 2, sample,
-            output).
-        logits: Outputs of all samples, then of the test inputs; ``None`` if nothing is recorded.
-        kernel: Overlaps of the features of every hidden layer, (..., layer, sample, sample), or diagonals of the
-            tangent kernels of both layers, (..., 2, sample); ``None`` for a method without.
-        coordinates: Coordinates of the features, (..., layer, sample, coordinate), if they were asked for.
-        errors: Slopes of the mean loss, shaped like `taught`; ``None`` if they are those of the task's loss there.
-    """
-
+    # Outputs of the samples of this step, (..., sample, output); for a pair of batches (..., 2,
+    # sample, output).
     taught: np.ndarray
+    # Outputs of all samples, then of the test inputs; ``None`` if nothing is recorded.
     logits: np.ndarray | None = None
+    # Overlaps of the features of every hidden layer, (..., layer, sample, sample), or diagonals of
+    # the tangent kernels of both layers, (..., 2, sample); ``None`` for a method without.
     kernel: np.ndarray | None = None
+    # Coordinates of the features, (..., layer, sample, coordinate), if they were asked for.
     coordinates: np.ndarray | None = None
+    # Slopes of the mean loss, shaped like `taught`; ``None`` if they are those of the task's loss
+    # there.
     errors: np.ndarray | None = None
 
 
@@ -123,23 +105,17 @@ class Method(Protocol):
 
 @dataclass
 class Records:
-    """What a run leaves: lists over the recorded times; several replicas come first in every array.
+    """What a run leaves: lists over the recorded times; several replicas come first in every array."""
 
-    Args:
-        time: Steps that were recorded.
-        logits: Outputs of all samples, then of the test inputs.
-        loss: Mean over the samples.
-        kernel: As of `Look`; empty for a method without.
-        coordinates: Coordinates of every hidden layer, if they were asked for.
-        status: ``"finished"``, or why it ended before: a sentence.
-    """
-
-    time: list[int] = field(default_factory=list)
+    time: list[int] = field(default_factory=list)  # steps that were recorded
+    # Outputs of all samples, then of the test inputs.
     logits: list[np.ndarray] = field(default_factory=list)
-    loss: list[np.ndarray] = field(default_factory=list)
+    loss: list[np.ndarray] = field(default_factory=list)  # mean over the samples
+    # As of `Look`; empty for a method without.
     kernel: list[np.ndarray] = field(default_factory=list)
+    # Coordinates of every hidden layer, if they were asked for.
     coordinates: list[np.ndarray] = field(default_factory=list)
-    status: str = FINISHED
+    status: str = FINISHED  # ``"finished"``, or why it ended before: a sentence
 
     def stacked(self, part: str) -> np.ndarray:
         """One of the lists as an array (replica, time, ...)."""

@@ -14,8 +14,6 @@ from scalewise.activations import activation as to_activation
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents, update_exponents
 
-__all__ = ["Network", "Width", "WidthPowers", "power", "powers"]
-
 PerLayer = float | int | Sequence[float | int]
 Width = Annotated[float | int, Must("a width of at least 1, or math.inf", lambda n: n >= 1)]
 

@@ -16,8 +16,6 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-__all__ = ["Noise", "generator", "normal"]
-
 # Numbers at a time: the arrays of the transform stay in the cache.
 _BLOCK = 1 << 15
 _AHEAD = 1 << 14
@@ -54,17 +52,11 @@ def normal(stream: np.random.Generator, out: np.ndarray) -> None:
 
 
 class Noise:
-    r"""Standard normal rows over the particles of one space.
+    """Standard normal rows over the particles of one space, equal in its two halves if `paired`.
 
-    The first rows may be spread: each particle has its law, but together they are not independent points but those
-    of a Sobol net, moved as a whole by random bits. Averages over particles are unbiased and far more
+    The first `spread` rows are spread: each particle has its law, but together they are not independent points
+    but those of a Sobol net, moved as a whole by random bits. Averages over particles are unbiased and far more
     accurate, above all those of the initial network; rows beyond the net are independent.
-
-    Args:
-        seed: An integer, a sequence of integers, or a `Generator`.
-        width: How many particles.
-        spread: How many rows come from the net.
-        paired: Give equal numbers to the two halves of the space.
     """
 
     def __init__(
@@ -90,7 +82,7 @@ class Noise:
         more = min(len(out), len(self._shift) - self._given)
         if more:
             rows = slice(self._given, self._given + more)
-            points = _sobol(len(self._shift), _bits(self._own))[rows, : self._own]
+            points = _sobol(len(self._shift), max(self._own - 1, 1).bit_length())[rows, : self._own]
             own[:more] = ndtri(((points ^ self._shift[rows]) + 0.5) * 2.0**-32)
             self._given += more
         if more < len(out):
@@ -112,10 +104,6 @@ class Noise:
             self._ahead = np.empty((ahead, self._own), np.float32)
             normal(self._stream, self._ahead)
             self._independent(out[done:])
-
-
-def _bits(count: int) -> int:
-    return max(count - 1, 1).bit_length()
 
 
 @lru_cache(maxsize=4)

@@ -10,8 +10,6 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, Positive, Precision, at_least, checked
 
-__all__ = ["Exact", "Finite", "Infinite", "Kernel", "Lazy", "Printed"]
-
 Compression = Annotated[float | int, Must("a number between 0 and 1", lambda v: 0 < v < 1)]
 _DOUBLE = np.dtype(np.float64)
 
@@ -26,9 +24,6 @@ class Finite:
         replicas: How many, at least 1; error bars need two.
         seed: Of the first, at least 0; replica $k$ has the stream of (seed, $k$).
         dtype: ``float64`` or ``float32``.
-
-    Raises:
-        ValueError: If a number is out of range or the type is another one.
 
     Example:
         >>> from scalewise.limits import Finite
@@ -108,9 +103,6 @@ class Infinite:
         compression: As for `Lazy`.
         antithetic: As for `Lazy`.
         spread: As for `Lazy`.
-
-    Raises:
-        ValueError: If a number is out of range.
 
     Example:
         >>> from scalewise.limits import Infinite
@@ -203,9 +195,6 @@ class Printed:
         samples: At least 2; with fewer than some thousand the empirical Gram matrices overfit.
         replicas: Independent runs, at least 1.
         seed: Of the first, at least 0.
-
-    Raises:
-        ValueError: If a number is out of range.
 
     Source: Yang & Hu, *Tensor Programs IV*, G.3, (40).
 

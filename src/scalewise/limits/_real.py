@@ -13,18 +13,9 @@ from scipy.linalg import get_blas_funcs
 
 from scalewise.limits._noise import normal
 
-__all__ = ["RealMatrix", "check_memory"]
-
 
 def check_memory(width: int, replicas: int, numbers: float | int, dtype: Any) -> None:
-    """Refuse real matrices that do not fit into the memory of this machine.
-
-    Args:
-        width: What the user asked for.
-        replicas: How many networks, side by side.
-        numbers: Of all matrices of one of them.
-        dtype: Of the numbers.
-    """
+    """Refuse real matrices, `numbers` of each network, that do not fit into the memory of this machine."""
     there = _memory()
     needed = replicas * numbers * np.dtype(dtype).itemsize
     if needed > there:
@@ -47,14 +38,7 @@ class RealMatrix:
     r"""Gaussian matrices with entries $N(0,\sigma^2/n_\text{in})$, all seeds side by side.
 
     The coordinates that `forward` and `backward` return beside their products are the vectors themselves.
-
-    Args:
-        n_out: Width of the output space.
-        n_in: Width of the input space.
-        streams: A NumPy `Generator` for each seed.
-        sigma: $\sigma$, positive.
-        dtype: ``float64`` or ``float32``.
-        decoupled: Let $W^\top$ be an independent copy, which moves as the other does.
+    `decoupled` lets $W^\top$ be an independent copy, which moves as the other does.
     """
 
     def __init__(

@@ -11,22 +11,15 @@ import numpy as np
 
 from scalewise.limits._on import Infinite
 
-__all__ = ["Reached", "standard_error", "until_known"]
-
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a search for a tolerance ended.
+    """Where a search for a tolerance ended."""
 
-    Args:
-        size: How many particles or draws were taken.
-        missed: Why the tolerance was not met, a sentence; empty if it was.
-    """
-
-    size: int
-    missed: str = ""
+    size: int  # how many particles or draws were taken
+    missed: str = ""  # why the tolerance was not met, a sentence; empty if it was
 
 
 def standard_error(values: Any) -> np.ndarray:
@@ -46,20 +39,9 @@ def until_known(
 ) -> tuple[Found, Reached]:
     """Run with more and more particles or draws until the tolerance is met or the memory is full.
 
-    Args:
-        on: The tolerance, and the memory that is allowed.
-        run: From an even number of them to a result and its largest standard error.
-        what: Their name, for the message.
-        start: How many at first, even.
-        bytes_each: Memory that one takes.
-        held: What takes it, in words.
-        instead: What to do where the tolerance is out of reach.
-
-    Returns:
-        The last result, and where it was found.
-
-    Raises:
-        ValueError: If not even two fit the memory that is allowed.
+    `run` goes from an even number of them to a result and its largest standard error; `what` names them in the
+    message, with `held`, what takes `bytes_each` of memory, and `instead`, what to do where the tolerance is out
+    of reach.
     """
     largest = int(min(on.memory / bytes_each, 2**62)) // 2 * 2
     size = min(start, largest)

@@ -23,8 +23,6 @@ from scalewise.limits.methods._real import train_real
 from scalewise.scaling import classify
 from scalewise.tasks._task import Task
 
-__all__ = ["TrainingError", "train"]
-
 On = Finite | Lazy | Infinite | Exact | Kernel
 
 

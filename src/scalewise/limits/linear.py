@@ -77,9 +77,6 @@ def limit(
     Returns:
         A net with $d+d_o$ hidden units; exact.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Source: TP4 Algorithm 3, lines 1-3.
 
     Example:
@@ -119,9 +116,6 @@ def network(
         alpha: $\alpha$.
         seed: Same seed, same network.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Source: TP4 Algorithm 2, lines 1-3.
 
     Example:
@@ -147,9 +141,6 @@ def sample(limit: LinearNet, width: Count, *, seed: Index = 0) -> LinearNet:
 
     Returns:
         A network whose outputs differ from the limit's by $O(n^{-1/2})$.
-
-    Raises:
-        ValueError: If the width is below 1.
 
     Source: TP4 J.2.2, the coefficients of $\mu,\nu$.
 

@@ -11,8 +11,6 @@ from jaxtyping import Float
 from scalewise._arrays import float_array, not_finite
 from scalewise.networks._network import Network, check_network
 
-__all__ = ["check_inputs", "check_kernels", "digest_of", "refuse_zero_inputs"]
-
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 
 
@@ -21,17 +19,8 @@ def check_inputs(
 ) -> Float[np.ndarray, "sample feature"]:
     """Inputs as a float64 array that `net` can take; refused if a result would not be a number.
 
-    Args:
-        net: The network.
-        x: (samples, features): an array, tensor, data frame or nested list of real numbers.
-        skips: Whether skip connections are known to whoever asks.
-
-    Raises:
-        TypeError: If `net` is not a network.
-        ValueError: If `net` has skip connections and they are not known, `x` is not a non-empty matrix of
-            finite numbers with `net.input_dim` columns, an entry is masked, or a sample's first-layer
-            kernel leaves the range of float64. It may be 0 (a zero input vector with C_b = 0) where the
-            next one is not and sigma is smooth at 0.
+    `skips` says whether skip connections are known to whoever asks. A first-layer kernel may be 0 (a zero input
+    vector with C_b = 0) where the next one is not and sigma is smooth at 0.
     """
     check_network(net, skips=skips)
     array = float_array("`x`", x)
@@ -66,10 +55,8 @@ def check_inputs(
 
 def _refuse_lost_signal(net: Network, sample: int) -> None:
     """Refuse an input without a first-layer kernel where the layers above cannot do with that."""
-    sigma, refused = (
-        net.activation,
-        f"`x` holds a zero input vector (sample {sample}) and C_b = 0, ",
-    )
+    sigma = net.activation
+    refused = f"`x` holds a zero input vector (sample {sample}) and C_b = 0, "
     remedy = "Drop that sample or set C_b > 0 in the first layer."
     if net.depth == 1:
         return
@@ -88,16 +75,7 @@ def _refuse_lost_signal(net: Network, sample: int) -> None:
 
 
 def refuse_zero_inputs(net: Network, x: Float[np.ndarray, "sample feature"], what: str) -> None:
-    """Refuse inputs whose preactivations in the first layer are all 0.
-
-    Args:
-        net: The network.
-        x: Checked inputs.
-        what: What they do not have then, with its verb: "an angle".
-
-    Raises:
-        ValueError: If there is one.
-    """
+    """Refuse inputs whose preactivations in the first layer are all 0, which do not have `what`: "an angle"."""
     zero = ~np.any(x, axis=1)
     if net.C_b[0] == 0 and zero.any():
         raise ValueError(
@@ -109,17 +87,11 @@ def refuse_zero_inputs(net: Network, x: Float[np.ndarray, "sample feature"], wha
 def check_kernels(
     net: Network, layer: int, K: Float[np.ndarray, "*_layer sample"], *, power: int = 2
 ) -> None:
-    r"""Refuse kernels that explode or vanish, or of which what is computed from them would.
+    """Refuse kernels that explode or vanish, or of which what is computed from them would.
 
-    Args:
-        net: The network.
-        layer: The layer they are of, counted from 1.
-        K: Kernels of single inputs, preactivation²; with an axis of layers in front, of those from it on.
-        power: The highest power of them that occurs: 1 of kernel and NTK alone, 2 in their relative variance,
-            4 in the squares by which expectations of four factors are judged.
-
-    Raises:
-        ValueError: If that power of a kernel does not fit into a float64.
+    They are of this layer or, with an axis of layers in front, of those from it on. `power` is the highest of
+    them that occurs: 1 of kernel and NTK alone, 2 in their relative variance, 4 in the squares by which
+    expectations of four factors are judged.
     """
     largest = 10.0 ** (_DECADES / power)
     needs = "" if power == 1 else f", and what is asked for needs K^{power}"

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 from scalewise._checked import Count, Must
 
-__all__ = ["NotNegatives", "Positives", "Repeated", "Widths", "one_for_all", "per_layer"]
-
 
 class Repeated(tuple):
     """Numbers of the layers by a rule: `dataclasses.replace` with another depth follows it for the new layers.

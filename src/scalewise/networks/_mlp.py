@@ -12,8 +12,6 @@ from scalewise.critical import Criticality, criticality, equivalent_rates, rates
 from scalewise.networks._layers import one_for_all
 from scalewise.networks._network import Network
 
-__all__ = ["MLP", "WithoutSkips"]
-
 
 @checked
 @dataclass(frozen=True, init=False)

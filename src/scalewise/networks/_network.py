@@ -15,8 +15,6 @@ from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths
 if TYPE_CHECKING:
     from scalewise.networks._mlp import MLP
 
-__all__ = ["AnyNetwork", "Network", "check_network"]
-
 Kind = TypeVar("Kind", bound="Network")
 
 
@@ -183,16 +181,7 @@ def _beside(skips: tuple[float, ...], critical: float) -> tuple[float, ...]:
 
 
 def check_network(net: Any, *, skips: bool = False) -> None:
-    """Refuse what is not a network, and skip connections where they would be passed over in silence.
-
-    Args:
-        net: What was given as one.
-        skips: Whether skip connections are known to whoever asks.
-
-    Raises:
-        TypeError: If it is not a network.
-        ValueError: If it has skip connections.
-    """
+    """Refuse what is not a network, and skip connections where they would be passed over in silence."""
     if not isinstance(net, Network):
         raise TypeError(f"`net` must be a network such as scalewise.MLP; got {type(net).__name__}.")
     if any(net.skips) and not skips:

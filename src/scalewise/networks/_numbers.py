@@ -10,7 +10,5 @@ from jaxtyping import Float
 
 from scalewise._checked import Must
 
-__all__ = ["Numbers", "Width"]
-
 Numbers = Annotated[Any, Float[np.ndarray, "..."]]
 Width = Annotated[float | int, Must("a finite number of at least 1", lambda n: 1 <= n < math.inf)]

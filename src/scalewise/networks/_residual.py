@@ -10,8 +10,6 @@ from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths
 from scalewise.networks._mlp import MLP
 from scalewise.networks._network import Network
 
-__all__ = ["ResidualMLP"]
-
 
 @checked
 @dataclass(frozen=True, init=False)

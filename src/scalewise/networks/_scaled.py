@@ -9,8 +9,6 @@ from scalewise._checked import Positive, checked
 from scalewise.networks._mlp import MLP, WithoutSkips
 from scalewise.scaling import Strategy
 
-__all__ = ["ScaledMLP", "apply_strategy"]
-
 
 @dataclass(frozen=True)
 class ScaledMLP:

@@ -1,69 +1,37 @@
 """How hyperparameters scale with width and depth: exact exponents, in pure Python."""
 
-from scalewise.scaling import shallow
-from scalewise.scaling._aspect import (
-    LIMITS,
-    Limit,
-    depth_for_gamma,
-    gamma,
-    limit_of,
-    width_for_gamma,
-)
-from scalewise.scaling._classify import (
-    Classification,
-    Regime,
-    classify,
-    readout_exponents,
-    update_exponents,
-)
-from scalewise.scaling._conditions import (
-    feature_learning,
-    has_equivalent_rates,
-    is_meta_critical,
-    learns_at_finite_rate,
-    maximal_initialisation,
-    maximal_updates,
-    metaparameter_of,
-)
-from scalewise.scaling._exponents import ABC, Layer, Strategy, abc, pqr
-from scalewise.scaling._general import maximal_update_exponents
-from scalewise.scaling._orders import OBSERVED, Order, differential_order, observable_order
-from scalewise.scaling._strategies import mean_field, meta, mup, ntk, standard, uniform
-
-__all__ = [
-    "ABC",
-    "LIMITS",
-    "OBSERVED",
-    "Classification",
-    "Layer",
-    "Limit",
-    "Order",
-    "Regime",
-    "Strategy",
-    "abc",
-    "classify",
-    "depth_for_gamma",
-    "differential_order",
-    "feature_learning",
-    "gamma",
-    "has_equivalent_rates",
-    "is_meta_critical",
-    "learns_at_finite_rate",
-    "limit_of",
-    "maximal_initialisation",
-    "maximal_update_exponents",
-    "maximal_updates",
-    "mean_field",
-    "meta",
-    "metaparameter_of",
-    "mup",
-    "ntk",
-    "observable_order",
-    "pqr",
-    "readout_exponents",
-    "shallow",
-    "standard",
-    "uniform",
-    "update_exponents",
-    "width_for_gamma",
-]
+from scalewise.scaling import shallow as shallow
+from scalewise.scaling._aspect import LIMITS as LIMITS
+from scalewise.scaling._aspect import Limit as Limit
+from scalewise.scaling._aspect import depth_for_gamma as depth_for_gamma
+from scalewise.scaling._aspect import gamma as gamma
+from scalewise.scaling._aspect import limit_of as limit_of
+from scalewise.scaling._aspect import width_for_gamma as width_for_gamma
+from scalewise.scaling._classify import Classification as Classification
+from scalewise.scaling._classify import Regime as Regime
+from scalewise.scaling._classify import classify as classify
+from scalewise.scaling._classify import readout_exponents as readout_exponents
+from scalewise.scaling._classify import update_exponents as update_exponents
+from scalewise.scaling._conditions import feature_learning as feature_learning
+from scalewise.scaling._conditions import has_equivalent_rates as has_equivalent_rates
+from scalewise.scaling._conditions import is_meta_critical as is_meta_critical
+from scalewise.scaling._conditions import learns_at_finite_rate as learns_at_finite_rate
+from scalewise.scaling._conditions import maximal_initialisation as maximal_initialisation
+from scalewise.scaling._conditions import maximal_updates as maximal_updates
+from scalewise.scaling._conditions import metaparameter_of as metaparameter_of
+from scalewise.scaling._exponents import ABC as ABC
+from scalewise.scaling._exponents import Layer as Layer
+from scalewise.scaling._exponents import Strategy as Strategy
+from scalewise.scaling._exponents import abc as abc
+from scalewise.scaling._exponents import pqr as pqr
+from scalewise.scaling._general import maximal_update_exponents as maximal_update_exponents
+from scalewise.scaling._orders import OBSERVED as OBSERVED
+from scalewise.scaling._orders import Order as Order
+from scalewise.scaling._orders import differential_order as differential_order
+from scalewise.scaling._orders import observable_order as observable_order
+from scalewise.scaling._strategies import mean_field as mean_field
+from scalewise.scaling._strategies import meta as meta
+from scalewise.scaling._strategies import mup as mup
+from scalewise.scaling._strategies import ntk as ntk
+from scalewise.scaling._strategies import standard as standard
+from scalewise.scaling._strategies import uniform as uniform

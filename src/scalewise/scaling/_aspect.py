@@ -10,8 +10,6 @@ from scalewise._checked import Must, Positive, checked
 from scalewise.scaling._exact import fraction
 from scalewise.scaling._strategies import Metaparameter
 
-__all__ = ["LIMITS", "Limit", "depth_for_gamma", "gamma", "limit_of", "width_for_gamma"]
-
 
 @checked
 def gamma(L: Positive, n: Positive, s: Metaparameter) -> float:
@@ -25,9 +23,6 @@ def gamma(L: Positive, n: Positive, s: Metaparameter) -> float:
     Returns:
         $\gamma$, dimensionless: the order of $\eta^3\widehat{ddH}$ and of what training adds to the
         frozen NTK.
-
-    Raises:
-        ValueError: If `L` or `n` is not positive and finite, or `s` is outside [0, 1].
 
     Source: Yaida (1.1), (4.10).
 
@@ -50,9 +45,6 @@ def depth_for_gamma(gamma: Positive, n: Positive, s: Metaparameter) -> float:
 
     Returns:
         The depth, not rounded.
-
-    Raises:
-        ValueError: If a number is not positive and finite, or `s` is outside [0, 1].
 
     Source: Yaida (4.10).
 
@@ -164,9 +156,6 @@ def limit_of(s: Metaparameter, depth_exponent: GrowingDepth = Fraction(0)) -> Li
     Args:
         s: The metaparameter, from 0 to 1.
         depth_exponent: $e$, at least 0; 0 is a fixed depth.
-
-    Raises:
-        ValueError: If `s` is outside [0, 1] or `depth_exponent` is negative.
 
     Source: Yaida, sec. V; growing depths with $e\ne1-s$ derived from $\gamma$.
 

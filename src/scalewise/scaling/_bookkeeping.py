@@ -8,8 +8,6 @@ from fractions import Fraction
 from scalewise._checked import Index, checked
 from scalewise.scaling._exact import Exponent
 
-__all__ = ["Powers", "powers_after"]
-
 
 @checked
 @dataclass(frozen=True)
@@ -60,9 +58,6 @@ def powers_after(
     Returns:
         Exact powers, for an activation that grows linearly and derivatives of the loss of order one: samples
         whose margin grows with the width stop counting, and all follows those that are still wrong.
-
-    Raises:
-        ValueError: If `k` is negative or no whole number, or an exponent is not a finite number.
 
     Source: Golikov, Lemmas 1-3, which stop at first order in the learning rates; the product of both changes
         is ours. It counts where a step is larger than the weights.

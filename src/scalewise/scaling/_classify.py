@@ -17,9 +17,8 @@ from scalewise.scaling._conditions import metaparameter_of
 from scalewise.scaling._exponents import Strategy
 from scalewise.scaling.shallow import Region, coordinates, region
 
-__all__ = ["Classification", "Regime", "classify", "readout_exponents", "update_exponents"]
-
 _HALF = Fraction(1, 2)
+_POWERS = {Fraction(0): "/n", Fraction(1): ""}  # of the width in gamma, where they are whole
 
 
 class Regime(StrEnum):
@@ -231,7 +230,7 @@ def classify(strategy: Strategy) -> Classification:
         regime=regime,
         reasons=violated or _why_stable(A, U, r_l, regime),
         s=s,
-        gamma=None if s is None else _gamma(s),
+        gamma=None if s is None else "L" + _POWERS.get(s, f"/n^({1 - s})"),
         region=_region(strategy),
     )
 
@@ -281,11 +280,6 @@ def _why_stable(
     else:
         found.append(f"Features do not move: the least r_l, of layer {least}, is {r} and above 0.")
     return tuple(found)
-
-
-def _gamma(s: Fraction) -> str:
-    power = {Fraction(0): "/n", Fraction(1): ""}
-    return "L" + power.get(s, f"/n^({1 - s})")
 
 
 def _region(strategy: Strategy) -> Region | None:

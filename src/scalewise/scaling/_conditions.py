@@ -7,16 +7,6 @@ from fractions import Fraction
 from scalewise._checked import checked
 from scalewise.scaling._exponents import Strategy
 
-__all__ = [
-    "feature_learning",
-    "has_equivalent_rates",
-    "is_meta_critical",
-    "learns_at_finite_rate",
-    "maximal_initialisation",
-    "maximal_updates",
-    "metaparameter_of",
-]
-
 _HALF = Fraction(1, 2)
 
 

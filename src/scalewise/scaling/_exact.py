@@ -9,14 +9,9 @@ from typing import Annotated, Any
 
 from scalewise._checked import Must
 
-__all__ = ["EXPONENT", "Depth", "Exponent", "Exponents", "check_rows", "fraction"]
-
 
 def fraction(value: Any) -> Fraction:
-    """An exponent as an exact fraction: a whole number, a `Fraction`, text, or a decimal.
-
-    Args:
-        value: 1, ``"1/4"``, ``Fraction(1, 4)`` or 0.25; a float is read as its shortest decimal.
+    """An exponent as an exact fraction: a whole number, a `Fraction`, text, or the shortest decimal of a float.
 
     Raises:
         TypeError: If it is not a finite number.

@@ -8,14 +8,11 @@ gauge, and two strategies that differ by it are the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 from scalewise._checked import checked
 from scalewise.scaling._exact import Depth, Exponent, Exponents, check_rows
-
-__all__ = ["ABC", "Layer", "Strategy", "abc", "pqr"]
 
 
 @checked
@@ -72,7 +69,7 @@ class Strategy:
     p: tuple[Fraction, ...]
     q: tuple[Fraction, ...]
     r: Fraction
-    name: str = ""
+    name: str = field(default="", compare=False)
     plain_biases: bool = False
     _such_as = "scaling.mup()"
 
@@ -85,13 +82,8 @@ class Strategy:
         *,
         plain_biases: bool = False,
     ) -> None:
-        store = object.__setattr__
         first, second = check_rows(p=p, q=q)
-        store(self, "p", first)
-        store(self, "q", second)
-        store(self, "r", r)
-        store(self, "name", name)
-        store(self, "plain_biases", plain_biases)
+        vars(self).update(p=first, q=second, r=r, name=name, plain_biases=plain_biases)
 
     @property
     def depth(self) -> int:
@@ -217,17 +209,6 @@ class Strategy:
         b = tuple(half * (p - q) for p, q in zip(self.p, self.q, strict=True))
         return ABC(a, b, -self.r, self.name, plain_biases=self.plain_biases)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Strategy):
-            return NotImplemented
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.p, self.q, self.r, self.plain_biases
-
     def __repr__(self) -> str:
         plain = _plain_biases_shown(self.plain_biases)
         return f"Strategy(p={_text(self.p)}, q={_text(self.q)}, r={self.r}{plain})"
@@ -268,7 +249,7 @@ class ABC:
     a: tuple[Fraction, ...]
     b: tuple[Fraction, ...]
     c: Fraction
-    name: str = ""
+    name: str = field(default="", compare=False)
     plain_biases: bool = False
 
     def __init__(
@@ -280,13 +261,8 @@ class ABC:
         *,
         plain_biases: bool = False,
     ) -> None:
-        store = object.__setattr__
         first, second = check_rows(a=a, b=b)
-        store(self, "a", first)
-        store(self, "b", second)
-        store(self, "c", c)
-        store(self, "name", name)
-        store(self, "plain_biases", plain_biases)
+        vars(self).update(a=first, b=second, c=c, name=name, plain_biases=plain_biases)
 
     @property
     def depth(self) -> int:
@@ -319,17 +295,6 @@ class ABC:
     def equivalent(self, other: ABC) -> bool:
         """Whether the two differ by a gauge only."""
         return self.to_strategy().equivalent(other.to_strategy())
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ABC):
-            return NotImplemented
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.a, self.b, self.c, self.plain_biases
 
     def __repr__(self) -> str:
         plain = _plain_biases_shown(self.plain_biases)

@@ -8,8 +8,6 @@ from typing import Annotated
 from scalewise._checked import Must, checked
 from scalewise._words import refuse_name
 
-__all__ = ["maximal_update_exponents"]
-
 _HALF = Fraction(1, 2)
 Growing = Annotated[int, Must("0, 1 or 2: no rule covers a size beyond n^2", lambda p: 0 <= p <= 2)]
 

@@ -18,8 +18,6 @@ from scalewise._words import refuse_name
 from scalewise.scaling._conditions import is_meta_critical
 from scalewise.scaling._exponents import Strategy
 
-__all__ = ["OBSERVED", "Order", "differential_order", "observable_order"]
-
 OBSERVED = ("z", "eta_ntk", "z_eta2_dntk", "eta3_ddntk_I", "eta3_ddntk_II")
 
 

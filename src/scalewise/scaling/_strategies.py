@@ -12,8 +12,6 @@ from scalewise._checked import Must, checked
 from scalewise.scaling._exact import Depth, fraction
 from scalewise.scaling._exponents import ABC, Strategy
 
-__all__ = ["Metaparameter", "mean_field", "meta", "mup", "ntk", "standard", "uniform"]
-
 _HALF = Fraction(1, 2)
 Metaparameter = Annotated[
     Any, Must("from 0 (neural tangent) to 1 (maximal update)", lambda s: 0 <= s <= 1, fraction)
@@ -36,9 +34,6 @@ def meta(s: Metaparameter, *, depth: Depth = 3) -> Strategy:
     Args:
         s: The metaparameter, from 0 to 1.
         depth: $L$, at least 2.
-
-    Raises:
-        ValueError: If `s` is outside [0, 1] or `depth` is below 2.
 
     Source: Yaida (3.15)-(3.20).
 
@@ -118,9 +113,6 @@ def uniform(r: UniformRate, *, depth: Depth = 3) -> Strategy:
     Args:
         r: $\bar r$, from 0 (maximal update) to 1/2 (neural tangent).
         depth: $L$, at least 2.
-
-    Raises:
-        ValueError: If `r` is outside [0, 1/2] or `depth` is below 2.
 
     Source: Yang & Hu, Theorem M.4 (G.4 of the first version); Yaida, Addendum.
     """

@@ -119,9 +119,6 @@ def chart(strategy: Strategy) -> tuple[Fraction, Fraction, Fraction]:
 def from_chart(a_1: Exponent, a_2: Exponent, b_2: Exponent) -> Strategy:
     r"""The strategy at a point of the `chart`: $(a_1,a_2)$, $(-a_1,b_2)$, $c=0$.
 
-    Raises:
-        ValueError: If a coordinate is not a finite number.
-
     Example:
         >>> from scalewise.scaling import mup
         >>> from scalewise.scaling.polyhedron import from_chart

@@ -37,12 +37,11 @@ CONDITIONS = {
     3: "q_sigma + q_tilde + 1/2 = 0: initial outputs of the order of what training adds to them",
     4: "q_sigma + q_tilde = 0: kernels move at their own order",
 }
-# id, name, signs, representative, conditions, verdict
+# id, name, representative, conditions, verdict
 _TABLE = (
     (
         "R1",
         "logits diverge from the start, constant kernels",
-        "+++-",
         ("-1/4", 0),
         ("-1/2 < q_sigma + q_tilde < 0", "q_sigma > -1/2"),
         "unstable",
@@ -50,7 +49,6 @@ _TABLE = (
     (
         "R2",
         "logits diverge in training, constant kernels",
-        "-++-",
         ("-5/8", "3/8"),
         ("-1/2 < q_sigma + q_tilde < 0", "2 q_sigma + q_tilde > -1", "q_sigma < -1/2"),
         "unstable",
@@ -58,7 +56,6 @@ _TABLE = (
     (
         "R3",
         "logits vanish, constant kernels",
-        "--+-",
         (-1, "3/4"),
         ("-1/2 < q_sigma + q_tilde < 0", "2 q_sigma + q_tilde < -1"),
         "trivial",
@@ -66,7 +63,6 @@ _TABLE = (
     (
         "R4",
         "finite initial logits that diverge in training",
-        "0++-",
         ("-1/2", "1/4"),
         ("q_sigma = -1/2", "0 < q_tilde < 1/2"),
         "unstable",
@@ -74,7 +70,6 @@ _TABLE = (
     (
         "R5",
         "intermediate",
-        "-0+-",
         ("-3/4", "1/2"),
         ("2 q_sigma + q_tilde = -1", "-1 < q_sigma < -1/2"),
         "kernel regime",
@@ -82,7 +77,6 @@ _TABLE = (
     (
         "R6",
         "neural tangent",
-        "000-",
         ("-1/2", 0),
         ("q_sigma = -1/2", "q_tilde = 0"),
         "kernel regime",
@@ -90,7 +84,6 @@ _TABLE = (
     (
         "R7",
         "diverging logits that remember their start",
-        "++0-",
         ("-1/4", "-1/4"),
         ("q_sigma + q_tilde = -1/2", "q_sigma > -1/2"),
         "unstable",
@@ -98,7 +91,6 @@ _TABLE = (
     (
         "R8",
         "vanishing logits that remember their start",
-        "--0-",
         ("-3/4", "1/4"),
         ("q_sigma + q_tilde = -1/2", "q_sigma < -1/2"),
         "trivial",
@@ -106,7 +98,6 @@ _TABLE = (
     (
         "R9",
         "logits diverge from the start, moving kernels",
-        "+++0",
         ("-1/4", "1/4"),
         ("q_sigma + q_tilde = 0", "q_sigma > -1/2"),
         "unstable",
@@ -114,7 +105,6 @@ _TABLE = (
     (
         "R10",
         "symmetric default",
-        "0++0",
         ("-1/2", "1/2"),
         ("q_sigma = -1/2", "q_tilde = 1/2"),
         "unstable",
@@ -122,7 +112,6 @@ _TABLE = (
     (
         "R11",
         "logits diverge in training, moving kernels",
-        "-++0",
         ("-3/4", "3/4"),
         ("q_sigma + q_tilde = 0", "-1 < q_sigma < -1/2"),
         "unstable",
@@ -130,7 +119,6 @@ _TABLE = (
     (
         "R12",
         "mean field",
-        "-0+0",
         (-1, 1),
         ("q_sigma = -1", "q_tilde = 1"),
         "feature learning",
@@ -138,7 +126,6 @@ _TABLE = (
     (
         "R13",
         "logits vanish, moving kernels",
-        "--+0",
         ("-5/4", "5/4"),
         ("q_sigma + q_tilde = 0", "q_sigma < -1"),
         "trivial",
@@ -240,9 +227,6 @@ def to_strategy(
     Returns:
         $p=(0,-1-2q_\sigma)$, $q=(0,\tilde q_w-\tilde q_a+p_2)$, $r=\tilde q_w$.
 
-    Raises:
-        ValueError: If an exponent is not a finite number.
-
     Source: Golikov (3), (7); in these letters derived.
 
     Example:
@@ -319,18 +303,10 @@ def _signs(q: Fraction, tilde: Fraction) -> tuple[int, int, int, int]:
     return A, B, C, S
 
 
-def _region(id: str, name: str, signs: str, point: Any, conditions: Any, verdict: str) -> Region:
-    A, B, C, S = ({"+": 1, "0": 0, "-": -1}[sign] for sign in signs)
-    satisfied = tuple(i for i, sign in enumerate((A, B, C, S), 1) if sign == 0)
+def _region(id: str, name: str, point: Any, conditions: Any, verdict: str) -> Region:
+    representative = Fraction(point[0]), Fraction(point[1])
+    signs = _signs(*representative)
+    satisfied = tuple(i for i, sign in enumerate(signs, 1) if sign == 0)
     # Two lines at least meet in a point; three do where the third passes through it.
     dimension = 2 - min(len(satisfied), 2)
-    return Region(
-        id,
-        name,
-        dimension,
-        (A, B, C, S),
-        conditions,
-        satisfied,
-        (Fraction(point[0]), Fraction(point[1])),
-        verdict,
-    )
+    return Region(id, name, dimension, signs, conditions, satisfied, representative, verdict)

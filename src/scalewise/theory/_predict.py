@@ -27,8 +27,6 @@ from scalewise.theory.flow._natural_size import natural_sizes
 from scalewise.theory.flow._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.flow._tensor_flow import check_memory, closure, tensor_flow
 
-__all__ = ["predict"]
-
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
 Tensors = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -123,7 +121,8 @@ def _compute(
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     data = _coefficients(flow, names, {name: found[x] for name, x in tensors.items()}, place)
     for name, size in natural_sizes(net.branch, flow.diagonal, names).items():
-        data[f"{name}_size"] = _size(data[name], size[[layer - 1 for layer in kept]])
+        size = size[[layer - 1 for layer in kept]]
+        data[f"{name}_size"] = _beside(data[name], ("layer",), size, "Size of its dimension")
     data["expansion_parameter"] = _expansion(epsilon, kept)
     return data
 
@@ -141,7 +140,8 @@ def _coefficients(
             data[name] = as_variable(name, getattr(leading, _letter(name))[place])
     for name, (value, error) in tensors.items():
         data[name] = as_variable(name, value[place])
-        data[f"{name}_error"] = _error_of(data[name], error[place])
+        what = "Numerical error of the prediction"
+        data[f"{name}_error"] = _beside(data[name], data[name].dims, error[place], what)
     return data
 
 
@@ -196,14 +196,9 @@ def _progress_on(progress: Progress | None, what: str) -> Report | None:
     return lambda done, total: progress(what, done, total)
 
 
-def _error_of(variable: xr.Variable, error: np.ndarray) -> xr.Variable:
-    attrs = {"long_name": "Numerical error of the prediction", "units": variable.attrs["units"]}
-    return xr.Variable(variable.dims, error, attrs)
-
-
-def _size(variable: xr.Variable, size: np.ndarray) -> xr.Variable:
-    attrs = {"long_name": "Size of its dimension", "units": variable.attrs["units"]}
-    return xr.Variable(("layer",), size, attrs)
+def _beside(variable: xr.Variable, dims: Any, values: np.ndarray, what: str) -> xr.Variable:
+    """What is told of a variable in its own units."""
+    return xr.Variable(dims, values, {"long_name": what, "units": variable.attrs["units"]})
 
 
 def _expansion(found: Expansion, kept: tuple[int, ...]) -> xr.Variable:

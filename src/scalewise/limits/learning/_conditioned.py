@@ -14,8 +14,6 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 
-__all__ = ["conditioned_readout"]
-
 _RANK = 1e-12  # what is smaller, relative to the largest eigenvalue, rounding may have made
 
 

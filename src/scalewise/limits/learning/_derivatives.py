@@ -28,14 +28,6 @@ from scalewise.activations._catalogue import ActivationLike
 from scalewise.gaussian import single_moment
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents
 
-__all__ = [
-    "LearningDerivatives",
-    "OneStep",
-    "derivatives",
-    "one_step",
-    "sigma_gelu",
-]
-
 Layers = Float[np.ndarray, "_layer"]
 _NODES = 96
 _REACH = 8.5  # standard deviations; what is outside is below rounding
@@ -102,9 +94,6 @@ def sigma_gelu(sigma: Positive) -> Activation:
 
     Returns:
         An `Activation` with three derivatives, exact. It is not the activation known as gelu, $x\Phi(x)$.
-
-    Raises:
-        ValueError: If `sigma` is not positive and finite.
 
     Source: TP4 Definition N.1; the average derived.
 

@@ -22,8 +22,6 @@ from scalewise.limits.methods._dense import Dense
 from scalewise.limits.methods._real import real_seeds, real_start
 from scalewise.tasks._task import Task
 
-__all__ = ["transfer_gap"]
-
 
 @checked
 def transfer_gap(

@@ -41,13 +41,6 @@ from scalewise.limits.maml._tasks import Maml, Tasks
 # By which the squared norm of a gradient, relative to its terms, may miss being positive.
 _ROUNDING = 1e-3
 
-__all__ = [
-    "GramNet",
-    "adapted_outputs",
-    "gram_net",
-    "step",
-]
-
 
 @checked
 @dataclass(frozen=True)
@@ -89,9 +82,6 @@ def gram_net(net: LinearNet, *, dtype: Precision = np.float64) -> GramNet:
 
     Returns:
         What adaptation and meta-steps need, exactly.
-
-    Raises:
-        ValueError: If `dtype` is another.
 
     Source: derived from TP4 Algorithm 3.
 

@@ -26,17 +26,6 @@ from scalewise._checked import Count, Index, Must, NotNegative, Precision, check
 from scalewise.limits._few_shot import Rate, softmax_loss
 from scalewise.limits.maml._tasks import Maml, Tasks
 
-__all__ = [
-    "Kernel",
-    "KernelModel",
-    "ReluGP",
-    "ReluNTK",
-    "kernel_adapted_outputs",
-    "kernel_model",
-    "kernel_outputs",
-    "kernel_step",
-]
-
 Kernel = Annotated[
     Callable[[np.ndarray, np.ndarray], np.ndarray],
     Must("a function of two arrays of rows, such as limits.maml.ReluGP()"),
@@ -72,8 +61,7 @@ class ReluGP:
         self, x: Float[np.ndarray, "*task a input"], y: Float[np.ndarray, "*_"]
     ) -> Float[np.ndarray, "*task a b"]:
         """K of every pair of rows; axes in front are kept apart."""
-        size, cosine, _ = _geometry(x, y, self.sigma_u, self.sigma_b)
-        return _outputs(size, cosine, math.pi - np.arccos(cosine)) / (2 * math.pi)
+        return ReluNTK(self.sigma_u, 0.0, self.sigma_b)(x, y)
 
 
 @checked
@@ -107,13 +95,8 @@ class ReluNTK:
         """K of every pair of rows; axes in front are kept apart."""
         size, cosine, dot = _geometry(x, y, self.sigma_u, self.sigma_b)
         beyond = math.pi - np.arccos(cosine)
-        readout = _outputs(size, cosine, beyond)
+        readout = size * (np.sqrt(1 - cosine**2) + beyond * cosine)  # 2 pi E phi(g) phi(g')
         return (readout + self.sigma_v**2 * (dot + 1) * beyond) / (2 * math.pi)
-
-
-def _outputs(size: np.ndarray, cosine: np.ndarray, beyond: np.ndarray) -> np.ndarray:
-    r"""$2\pi\,\mathbb E\phi(g)\phi(g')$; `beyond` is $\pi$ less the angle."""
-    return size * (np.sqrt(1 - cosine**2) + beyond * cosine)
 
 
 def _geometry(
@@ -217,10 +200,6 @@ def kernel_model(
         inputs: $d$, at least 1.
         outputs: $d_o$, at least 1.
         dtype: Of the stored rows.
-
-    Raises:
-        TypeError: If the kernel is not a function.
-        ValueError: If a dimension is below 1, or `dtype` is neither ``float64`` nor ``float32``.
 
     Source: TP4 Algorithm 4, line 1.
 

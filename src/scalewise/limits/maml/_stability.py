@@ -18,8 +18,6 @@ from scalewise.limits.linear import LinearNet
 from scalewise.limits.maml._gram import GramNet, products_of
 from scalewise.limits.maml._tasks import Tasks
 
-__all__ = ["bias_response"]
-
 
 @checked
 def bias_response(

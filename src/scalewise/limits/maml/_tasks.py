@@ -14,8 +14,6 @@ from jaxtyping import Float, Int
 from scalewise._checked import Must, checked
 from scalewise.limits._few_shot import Rate
 
-__all__ = ["Maml", "Tasks", "accuracies"]
-
 
 @checked
 @dataclass(frozen=True)
@@ -81,9 +79,6 @@ class Maml:
         clip: $g$, largest norm of the summed gradient; infinite for none.
         weight_decay: $\gamma$, of the meta-step; adaptation has none.
         second_order: Whether to differentiate through the adaptation.
-
-    Raises:
-        ValueError: If a number is out of its range.
 
     Source: TP4 J.2.1.
     """

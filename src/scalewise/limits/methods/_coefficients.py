@@ -25,8 +25,6 @@ import numpy as np
 from scalewise.limits._loop import Job, Look, Records, descend
 from scalewise.limits._network import powers
 
-__all__ = ["Coefficients", "train_coefficients"]
-
 _SEEN = 1e-10  # a direction whose new part is below this fraction of it has been seen
 
 

@@ -17,8 +17,6 @@ from scalewise.activations import Activation
 from scalewise.limits._loop import Job, Look
 from scalewise.limits._network import Network, WidthPowers
 
-__all__ = ["Dense", "Matrix", "Start", "value_and_slope"]
-
 
 @runtime_checkable
 class Matrix(Protocol):
@@ -66,17 +64,11 @@ class _Moving:
 
 @dataclass(frozen=True)
 class Start:
-    r"""The ends of a network before training: rows of the first weights, last weights, biases.
+    """The ends of a network before training: rows of the first weights, last weights, biases."""
 
-    Args:
-        first: Weights of the first layer, (…, features, width).
-        last: $\hat W$, (…, outputs, width).
-        biases: (…, width of the layer), ``None`` for a layer without.
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    biases: list[np.ndarray | None]
+    first: np.ndarray  # weights of the first layer, (…, features, width)
+    last: np.ndarray  # $\hat W$, (…, outputs, width)
+    biases: list[np.ndarray | None]  # (…, width of the layer), ``None`` for a layer without
 
     @classmethod
     def from_normal(
@@ -97,14 +89,10 @@ class Start:
 
 
 class Dense:
-    """State and steps of one run.
+    """State and steps of one run; the matrices between the first layer and the last are moved.
 
-    Args:
-        job: What is trained on what.
-        powers: What stands before each term, at the width or in the limit.
-        matrices: Of the layers between the first and the last; they are moved.
-        start: First and last weights and biases.
-        keep_tests: Whether lazy matrices remember test inputs.
+    `powers` stand before each term, at the width or in the limit; `keep_tests` has lazy matrices remember test
+    inputs.
     """
 
     def __init__(

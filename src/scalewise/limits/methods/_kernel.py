@@ -22,8 +22,6 @@ from scalewise.limits._noise import generator
 from scalewise.limits._on import Infinite, Kernel
 from scalewise.limits._tolerance import Reached, until_known
 
-__all__ = ["KernelDescent", "Kernels", "train_draws", "train_kernel"]
-
 
 class Kernels:
     """The kernels of a network in the kernel regime: of its training, its initial outputs and its features."""
@@ -41,13 +39,7 @@ class Kernels:
 
 
 class KernelDescent:
-    """Outputs of replicas under the descent of one kernel.
-
-    Args:
-        job: What is trained on what.
-        theta: The kernel over all inputs.
-        f: Initial outputs, (replica, sample, output).
-    """
+    """Outputs of replicas under the descent of one kernel, which is over all inputs."""
 
     def __init__(self, job: Job, theta: Square, f: np.ndarray) -> None:
         self.job, self.theta, self.f = job, theta, f

@@ -16,8 +16,6 @@ from scalewise.limits._tolerance import Reached, until_known
 from scalewise.limits.methods._dense import Dense, Start
 from scalewise.tasks._task import Task
 
-__all__ = ["train_lazy", "train_particles"]
-
 # Beyond so many dimensions a net of points is hardly more even than chance.
 _DIMENSIONS = 64
 

@@ -15,8 +15,6 @@ from scalewise.limits._on import Finite
 from scalewise.limits._real import RealMatrix, check_memory
 from scalewise.limits.methods._dense import Dense, Start
 
-__all__ = ["real_seeds", "real_start", "train_real"]
-
 Draw = Callable[..., np.ndarray]
 
 

@@ -13,20 +13,14 @@ from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._real import RealMatrix
 from scalewise.limits.program._values import Product
 
-__all__ = ["Arrays", "LazyProduct", "RealProduct", "ReferenceProduct"]
-
 Draw = Callable[[int, int, float, bool], Product]
 
 
 class Arrays:
     r"""Vectors as arrays (…, width), with an axis of seeds in front where there are many.
 
-    Args:
-        width: $n$, or the number of samples.
-        n: What the program is told its width is: `math.inf` where values are samples of a limit.
-        streams: A `Generator` for each seed.
-        seeds: Whether there is an axis of seeds.
-        product: Makes a matrix from widths out and in, $\sigma$, and whether its transpose is used.
+    `n` is what the program is told its width is, `math.inf` where values are samples of a limit; `product` makes a
+    matrix from widths out and in, $\sigma$, and whether its transpose is used.
     """
 
     def __init__(
@@ -38,13 +32,8 @@ class Arrays:
         seeds: bool,
         product: Draw,
     ) -> None:
-        self.width, self.n, self.streams, self.seeds, self._product = (
-            width,
-            n,
-            streams,
-            seeds,
-            product,
-        )
+        self.width, self.n, self.streams = width, n, streams
+        self.seeds, self._product = seeds, product
 
     def spread(self, scalar: Any) -> Any:
         """One number per seed, broadcast over coordinates."""
@@ -82,46 +71,28 @@ class Arrays:
                 found = np.asarray(phi(*arguments))
                 shape = np.broadcast_shapes(*(np.shape(a) for a in arguments))
                 if found.shape != shape:
+                    name = getattr(phi, "__name__", type(phi).__name__)
                     raise ValueError(
-                        f"A nonlinearity goes coordinate by coordinate, and {_name_of(phi)} took arrays of shape "
+                        f"A nonlinearity goes coordinate by coordinate, and {name} took arrays of shape "
                         f"{shape} to {found.shape}. Averages are mean(x), and constants are numbers."
                     )
                 return found
             return activation(phi).derivative(arguments[0], order)
 
 
-def _name_of(phi: Any) -> str:
-    return getattr(phi, "__name__", type(phi).__name__)
+class OneVector:
+    """Products of real matrices, one for each seed, or of a lazily revealed one, with a single vector."""
 
-
-class RealProduct:
-    """Real matrices, one for each seed."""
-
-    def __init__(self, matrix: RealMatrix) -> None:
+    def __init__(self, matrix: RealMatrix | LazyMatrix) -> None:
         self.matrix = matrix
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """$Wx$."""
-        return self.matrix.forward(x[:, None])[0][:, 0]
+        return self.matrix.forward(x[..., None, :])[0][..., 0, :]
 
     def transposed_times(self, y: np.ndarray) -> np.ndarray:
         r"""$W^\top y$."""
-        return self.matrix.backward(y[:, None])[0][:, 0]
-
-
-class LazyProduct:
-    """A lazily revealed matrix."""
-
-    def __init__(self, matrix: LazyMatrix) -> None:
-        self.matrix = matrix
-
-    def times(self, x: np.ndarray) -> np.ndarray:
-        """$Wx$."""
-        return self.matrix.forward(x[None])[0][0]
-
-    def transposed_times(self, y: np.ndarray) -> np.ndarray:
-        r"""$W^\top y$."""
-        return self.matrix.backward(y[None])[0][0]
+        return self.matrix.backward(y[..., None, :])[0][..., 0, :]
 
 
 class ReferenceProduct:
@@ -132,12 +103,6 @@ class ReferenceProduct:
     over all $W^\top y^i$ so far, and $\hat Z^{Wx}$ Gaussian given the earlier $\hat Z^{Wx'}$ with covariance
     $\sigma^2\mathbb EZ^xZ^{x'}$, independent of everything else. Expectations are sample means; in small samples
     the empirical Gram matrix overfits.
-
-    Args:
-        n_out: Samples of the output space.
-        n_in: Samples of the input space.
-        sigma: $\sigma$.
-        stream: Random numbers.
 
     Source: Yang & Hu, *Tensor Programs IV*, G.3, ZHat, ZDot (33) and (40); $\rho=n_\text{out}/n_\text{in}$ derived.
     """

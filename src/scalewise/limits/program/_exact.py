@@ -14,8 +14,6 @@ import numpy as np
 
 from scalewise.activations import Activation, activation
 
-__all__ = ["ExactProduct", "Polynomial", "Polynomials"]
-
 Monomial = tuple[tuple[int, int], ...]  # pairs of variable and power, in order
 _TINY = 1e-13
 _MOST_TERMS = 20_000
@@ -193,10 +191,7 @@ def _not_a_polynomial(what: str) -> str:
 class ExactProduct:
     r"""A Gaussian matrix revealed one orthonormal direction at a time: $We=\sum_jf_j\langle W^\top f_j,e\rangle+g$.
 
-    Args:
-        algebra: Where new variables come from.
-        rho: Width of the output space over that of the input space.
-        sigma: Standard deviation of $We$ for a unit direction $e$.
+    `rho` is the width of the output space over that of the input space, `sigma` the standard deviation of $g$.
 
     Source: Yang & Hu, *Tensor Programs IV*, (33) and (40) in orthonormal directions (derived).
     """

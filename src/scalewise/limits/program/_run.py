@@ -16,12 +16,10 @@ from scalewise.limits._noise import generator
 from scalewise.limits._on import Exact, Finite, Infinite, Lazy, Printed
 from scalewise.limits._real import RealMatrix, check_memory
 from scalewise.limits._tolerance import standard_error, until_known
-from scalewise.limits.program._arrays import Arrays, LazyProduct, RealProduct, ReferenceProduct
+from scalewise.limits.program._arrays import Arrays, OneVector, ReferenceProduct
 from scalewise.limits.program._exact import Polynomials
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Scalar
-
-__all__ = ["run"]
 
 Program = Annotated[Callable[[Space], dict[str, Any]], Must("a function of a limits.program.Space")]
 
@@ -79,18 +77,18 @@ def _replicas(program: Program, on: Lazy | Printed, n: float | int) -> dict[str,
 def _real(width: int, streams: list[np.random.Generator]) -> Arrays:
     held = 0.0
 
-    def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> RealProduct:
+    def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> OneVector:
         nonlocal held
         held += float(n_out) * n_in
         check_memory(width, len(streams), held, np.float64)
-        return RealProduct(RealMatrix(n_out, n_in, streams=streams, sigma=sigma))
+        return OneVector(RealMatrix(n_out, n_in, streams=streams, sigma=sigma))
 
     return Arrays(width, width, streams=streams, seeds=True, product=product)
 
 
 def _lazy(on: Lazy, n: float | int, stream: np.random.Generator) -> Arrays:
-    def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> LazyProduct:
-        return LazyProduct(
+    def product(n_out: int, n_in: int, sigma: float | int, transposed: bool) -> OneVector:
+        return OneVector(
             LazyMatrix(n_out, n_in, seed=stream, sigma=sigma, tolerance=on.compression)
         )
 

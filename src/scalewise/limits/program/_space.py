@@ -11,8 +11,6 @@ from jaxtyping import Float
 from scalewise._checked import FiniteNumber, Index, NotNegative, Positive, checked
 from scalewise.limits.program._values import Algebra, Matrix, Product, Scalar, Vector
 
-__all__ = ["Space"]
-
 
 @runtime_checkable
 class Maker(Algebra, Protocol):

@@ -11,8 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-__all__ = ["Algebra", "Matrix", "Product", "Scalar", "Vector"]
-
 
 @runtime_checkable
 class Algebra(Protocol):

@@ -10,17 +10,6 @@ from scipy.special import betaln, digamma, gammaln
 
 from scalewise._checked import FiniteNumber, Index, checked
 
-__all__ = [
-    "beta_divergence",
-    "beta_fit",
-    "dirichlet_divergence",
-    "dirichlet_fit",
-    "divergence_floor",
-    "gaussian_divergence",
-    "logit_divergence",
-    "probability_divergence",
-]
-
 Numbers = Float[np.ndarray, "..."] | FiniteNumber
 
 

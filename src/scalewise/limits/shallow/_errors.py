@@ -7,8 +7,6 @@ from jaxtyping import Bool, Float
 
 from scalewise._checked import checked
 
-__all__ = ["error_probability", "termination"]
-
 
 @checked
 def error_probability(
@@ -54,9 +52,6 @@ def termination(probability: Float[np.ndarray, " step"]) -> int | None:
 
     Returns:
         The first step without wrong answers; ``None`` if there is none among those given.
-
-    Raises:
-        ValueError: If they are not finite numbers, one for each step.
 
     Source: Golikov, Appendix A.
 

@@ -10,8 +10,6 @@ from scalewise.gaussian import Workspace, kernel_map
 from scalewise.limits.shallow._reference import Reference
 from scalewise.tasks._task import Task
 
-__all__ = ["draw_start", "expectations", "limit_kernels"]
-
 _TILE = 256
 
 

@@ -16,8 +16,6 @@ from scalewise.limits.shallow._units import Units
 from scalewise.tasks._losses import LOSSES, Loss
 from scalewise.tasks._task import Task
 
-__all__ = ["LOSS_OF_ORDER", "ConstantKernels", "Seen", "ShallowJob", "UnitDescent"]
-
 # The logistic loss, and what is left of it where outputs diverge (+1) or vanish (-1), in units of their own order.
 # Source: Golikov (69), (70). His (18), (19) leave out the label.
 LOSS_OF_ORDER = {
@@ -37,15 +35,10 @@ LOSS_OF_ORDER = {
 
 @dataclass(frozen=True, kw_only=True)
 class ShallowJob(Course):
-    """A network of one hidden layer that is trained, at finite or infinite width.
+    """A network of one hidden layer that is trained, at finite or infinite width."""
 
-    Args:
-        reference: Its constants.
-        kernels: Whether diagonals of the tangent kernels are recorded.
-    """
-
-    reference: Reference
-    kernels: bool = False
+    reference: Reference  # its constants
+    kernels: bool = False  # whether diagonals of the tangent kernels are recorded
 
     def remedy(self, t: int) -> str:
         """The rates after the first step, the outputs before it."""
@@ -61,11 +54,6 @@ class Seen:
 
     A network that has every sample of its first steps right where only signs count has not moved:
     $\tilde f$ is still 0 and it is the sign of $g$ that decides.
-
-    Args:
-        task: Its targets.
-        g: Initial outputs, (replica, sample, output).
-        dynamics: Of which order outputs are at step 0 and later.
     """
 
     def __init__(self, task: Task, g: np.ndarray, dynamics: LimitDynamics) -> None:
@@ -87,14 +75,9 @@ class Seen:
 class UnitDescent:
     r"""Outputs $F\sum_r\hat a_r\phi$ of units that move, of networks or as particles of a limit.
 
-    A step gives the outputs that the next look asks for, while each block of units is in the cache.
-
-    Args:
-        job: What is trained on what.
-        particles: The units; they are moved.
-        units: Factors before the sums.
-        added: What stands beside the sum and does not move, (replica, sample, output).
-        seen: Errors of a limit; ``None`` for networks, whose loss sees their outputs.
+    A step gives the outputs that the next look asks for, while each block of units is in the cache. `added` stands
+    beside the sum and does not move; `seen` are the errors of a limit, ``None`` for networks, whose loss sees their
+    outputs.
     """
 
     def __init__(
@@ -151,14 +134,7 @@ class UnitDescent:
 
 
 class ConstantKernels:
-    r"""Outputs that move by constant kernels: samples step by step, test inputs from the summed errors.
-
-    Args:
-        job: What is trained on what.
-        begin: $\tilde f^{(0)}$, (replica, sample, output).
-        seen: Errors.
-        dynamics: Which layers have a part in the limit.
-    """
+    """Outputs that move by constant kernels: samples step by step, test inputs from the summed errors."""
 
     def __init__(
         self, job: ShallowJob, begin: np.ndarray, seen: Seen, dynamics: LimitDynamics

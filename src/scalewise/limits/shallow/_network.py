@@ -18,18 +18,6 @@ from scalewise.limits.shallow._scaling import ShallowScaling
 from scalewise.limits.shallow._units import Units, finite_units
 from scalewise.tasks._losses import LOSSES
 
-__all__ = [
-    "KernelIncrements",
-    "Sample",
-    "ShallowNetwork",
-    "draw_network",
-    "kernel_increments",
-    "output",
-    "output_change",
-    "step",
-    "tangent_kernels",
-]
-
 
 @checked
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,6 @@ from scipy.special import ndtri
 from scalewise.activations import Activation
 from scalewise.tasks._task import Task
 
-__all__ = ["Draw", "GramLayer", "Particles", "WeightLayer", "draw_weights"]
-
 _BLOCK = 1 << 18  # numbers of one block of preactivations
 _ROOT_3 = 3**0.5
 _MANY_FEATURES = 64  # beyond, Sobol points are not more even than random ones
@@ -88,26 +86,19 @@ class GramLayer:
 
 @dataclass(frozen=True)
 class Draw:
-    r"""How many units, from which law.
+    """How many units, from which law."""
 
-    Args:
-        units: Of one network.
-        seeds: One network each. A narrower network is the beginning of a wider one with the same seed.
-        law: ``"normal"`` or ``"uniform"``, variance 1.
-        even: Whether units fill the law evenly, as the points of a rule for integrals over it: pairs with the
-            same first weights and opposite output weights, so that every odd moment of these vanishes
-            exactly, and for few features scrambled Sobol points, independent for each seed.
-        silent: Whether output weights start at 0.
-        unit: $\varepsilon$, the unit of first weights: they start at $\varepsilon$ times a draw of the law, and
-            $\phi$ is seen as $\varepsilon\phi(h/\varepsilon)$.
-        dtype: Of all arrays.
-    """
-
-    units: int
+    units: int  # of one network
+    # One network each. A narrower network is the beginning of a wider one with the same seed.
     seeds: tuple[int, ...]
-    law: str = "normal"
+    law: str = "normal"  # ``"normal"`` or ``"uniform"``, variance 1
+    # Whether units fill the law evenly, as the points of a rule for integrals over it: pairs with
+    # the same first weights and opposite output weights, so that every odd moment of these vanishes
+    # exactly, and for few features scrambled Sobol points, independent for each seed.
     even: bool = False
-    silent: bool = False
+    silent: bool = False  # whether output weights start at 0
+    # $\varepsilon$, the unit of first weights: they start at $\varepsilon$ times a draw of the law,
+    # and $\phi$ is seen as $\varepsilon\phi(h/\varepsilon)$.
     unit: float = 1.0
     dtype: Any = np.float64
 
@@ -166,13 +157,9 @@ def _sample(rng: np.random.Generator, law: str, shape: tuple[int, ...]) -> np.nd
 
 
 class Particles:
-    r"""Units of many networks at once.
+    """Units of many networks at once.
 
-    Args:
-        task: Inputs and test inputs.
-        phi: $\phi$.
-        draw: The units.
-        gram: Whether to keep first weights in the span of the samples; ``None`` chooses the cheaper.
+    `gram` keeps first weights in the span of the samples; ``None`` chooses the cheaper.
     """
 
     def __init__(
@@ -222,17 +209,11 @@ class Particles:
     def step(
         self, a: tuple[np.ndarray, np.ndarray], w: tuple[np.ndarray, np.ndarray], then: np.ndarray
     ) -> np.ndarray:
-        r"""One step of both weights from the same state, and outputs after it.
+        r"""One step of both weights from the same state, and sums of the samples `then` after it.
+
+        By rows $i$ with $c$, and $j$ with $e$, of shape (row, seed):
 
         $$\Delta\hat a_r=\sum_ic_i\phi(h_r(x_i)),\qquad\Delta\hat w_r=\hat a_r\sum_je_j\phi'(h_r(x_j))\,x_j$$
-
-        Args:
-            a: Rows $i$, and $c$ of shape (row, seed).
-            w: Rows $j$, and $e$ of shape (row, seed).
-            then: Samples whose outputs are wanted.
-
-        Returns:
-            Sums as of `outputs`.
         """
         (rows_a, c), (rows_w, e) = a, w
         same = rows_a is rows_w

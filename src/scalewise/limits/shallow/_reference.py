@@ -11,8 +11,6 @@ from scalewise._words import refuse_name
 from scalewise.activations import Activation, activation
 from scalewise.activations._catalogue import ActivationLike
 
-__all__ = ["LAWS", "Reference"]
-
 LAWS = ("normal", "uniform")
 OutputScale = Annotated[
     float | int, Must("a positive number with a finite square", lambda v: 0 < v <= 1e150)

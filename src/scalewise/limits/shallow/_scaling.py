@@ -11,8 +11,6 @@ from scalewise._words import refuse_name
 from scalewise.scaling import shallow as plane
 from scalewise.scaling._exact import EXPONENT, Exponent
 
-__all__ = ["SCALINGS", "LimitDynamics", "ShallowScaling", "limit_dynamics", "scaling"]
-
 _HALF = Fraction(1, 2)
 
 

@@ -9,8 +9,6 @@ from scalewise._checked import Count, Index, checked
 from scalewise.tasks._losses import LOSSES
 from scalewise.tasks._task import Task
 
-__all__ = ["check_task", "independent_batches"]
-
 
 def check_task(task: Task) -> None:
     """Refuse what is not of two classes without inputs of 0 and without a sample twice in one step."""

@@ -33,8 +33,6 @@ from scalewise.limits.shallow._units import finite_units, limit_units
 from scalewise.scaling._exact import Exponent
 from scalewise.tasks._task import Task
 
-__all__ = ["train"]
-
 _OUTPUTS = ("time", "sample", "output")
 
 

@@ -7,28 +7,19 @@ from dataclasses import dataclass
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import LimitDynamics, ShallowScaling
 
-__all__ = ["Units", "finite_units", "limit_units"]
-
 
 @dataclass(frozen=True)
 class Units:
     r"""What stands before the sums of a network or a limit.
 
     $$f=F\sum_r\hat a_r\phi,\quad\Delta\hat a=-R_a\nabla\ell\,\phi,\quad\Delta\hat w=-R_w\nabla\ell\,\hat a\phi'x$$
-
-    Args:
-        output: $F$.
-        rate_a: $R_a$.
-        rate_w: $R_w$.
-        kernel_a: Before $\sum\phi\phi$ in $K_a$.
-        kernel_w: Before $\sum\hat a^2\phi'\phi'\,x\cdot x'$ in $K_w$.
     """
 
-    output: float
-    rate_a: float
-    rate_w: float
-    kernel_a: float
-    kernel_w: float
+    output: float  # $F$
+    rate_a: float  # $R_a$
+    rate_w: float  # $R_w$
+    kernel_a: float  # before $\sum\phi\phi$ in $K_a$
+    kernel_w: float  # before $\sum\hat a^2\phi'\phi'\,x\cdot x'$ in $K_w$
 
 
 def finite_units(reference: Reference, one: ShallowScaling, width: int) -> Units:

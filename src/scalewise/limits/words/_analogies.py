@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 
 from scalewise._checked import at_least, checked
 
-__all__ = ["analogy_answers", "analogy_chance"]
-
 
 @checked
 def analogy_answers(
@@ -75,9 +73,6 @@ def analogy_chance(vocabulary: Annotated[int, at_least(4)]) -> float:
 
     Args:
         vocabulary: V, at least 4.
-
-    Raises:
-        ValueError: If it is smaller.
 
     Source: TP4 J.3.2.
 

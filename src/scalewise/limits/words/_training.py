@@ -15,8 +15,6 @@ from scalewise._checked import Count, Index, Must, NotNegative, checked
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
 from scalewise.sweeps._store import opened, resumable
 
-__all__ = ["Word2Vec", "train"]
-
 
 @checked
 @dataclass(frozen=True)
@@ -35,9 +33,6 @@ class Word2Vec:
         epochs: Passes over the tokens.
         block: Tokens per saved step.
         seed: Same seed, same words in the same order.
-
-    Raises:
-        ValueError: If a number is out of its range.
 
     Source: TP4 J.3; window, power and subsampling as in the program that accompanies it.
     """

@@ -32,16 +32,6 @@ from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, NotNegative, Precision, at_least, checked
 
-__all__ = [
-    "Embeddings",
-    "WordBatch",
-    "limit",
-    "network",
-    "objective",
-    "step",
-    "step_of_known_words",
-]
-
 Vocabulary = Annotated[int, at_least(2)]
 _NARROW = 512  # columns up to which rows are gathered at once; wide rows are faster one by one
 
@@ -124,9 +114,6 @@ def limit(
     Returns:
         V rows of V or 2V columns; exact.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Source: TP4 J.3.1.
 
     Example:
@@ -162,9 +149,6 @@ def network(
         sigma_v: $\sigma_v$.
         seed: Same seed, same network.
         dtype: ``numpy.float32`` or ``numpy.float64``.
-
-    Raises:
-        ValueError: If a number is out of its range.
 
     Source: TP4 J.3.1, where the variance is printed as $\sigma_un^{-1}$ and means $\sigma_u^2/n$.
     """

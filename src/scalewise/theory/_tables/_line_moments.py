@@ -21,16 +21,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
+from scalewise.critical._moments import jet
 from scalewise.gaussian import increment, line_rule, why_unconverged
-
-__all__ = [
-    "VERTEX",
-    "closed_line_moments",
-    "line_moments",
-    "moment_names",
-    "moments_at_zero",
-    "preactivation_names",
-]
 
 # Value, its first two derivatives in K, and Var[sigma²].
 _ANY = ("g", "g1", "g2", "vss")
@@ -61,19 +53,9 @@ def preactivation_names(sigma: Activation) -> tuple[str, ...]:
 def line_moments(
     sigma: Activation, K: Float[np.ndarray, " point"], names: tuple[str, ...] | None = None
 ) -> tuple[Float[np.ndarray, "moment point"], Float[np.ndarray, "moment point"]]:
-    r"""All expectations at given kernels, and the size of the integrals they come from.
+    r"""All expectations at given kernels in the order of the names, and $\langle|f|\rangle$ of each integrand.
 
-    Args:
-        sigma: The activation.
-        K: Kernels, positive; preactivation².
-        names: All that exist if ``None``, or `VERTEX`, or `preactivation_names`.
-
-    Returns:
-        Values in the order of the names, and $\langle|f|\rangle$ of each integrand, the scale of
-        their rounding error; rtol 1e-12 of that scale.
-
-    Raises:
-        ValueError: If an expectation overflows or does not converge.
+    The names are all that exist if ``None``, or `VERTEX`, or `preactivation_names`; rtol 1e-12 of the second.
     """
     closed = closed_line_moments(sigma, K)
     if closed is not None:
@@ -231,7 +213,8 @@ def _regular(
     put("z12", z * s1 * s2 / variance)
     curvature = s2 * s2 + s1 * s3
     # A constant has mean 0 under z²/K - 1: without it the rounding error is smaller.
-    constant = _curvature_at_zero(sigma)
+    sides = [jet(sigma, 0.0, side) for side in (-1, 1)]
+    constant = float(np.mean([s[2] ** 2 + s[1] * s[3] for s in sides]))
     centre = curvature - constant
     put("p2", (z * z / variance - 1) * centre / (2 * variance), abs(constant) / K)
     if sigma.is_smooth:
@@ -241,18 +224,6 @@ def _regular(
         put("s1113", slope * s1 * s3)
         put("s1122", slope * s2 * s2)
     return found
-
-
-def _curvature_at_zero(sigma: Activation) -> float:
-    sides = [_jet(sigma, 0.0, side) for side in (-1, 1)]
-    return float(np.mean([jet[2] ** 2 + jet[1] * jet[3] for jet in sides]))
-
-
-def _jet(sigma: Activation, location: float, side: int) -> np.ndarray:
-    r"""$\sigma,\dots,\sigma'''$ just beside a point."""
-    step = 4 * float(np.spacing(abs(location))) if location else 1e-30
-    z = np.array([location + side * step])
-    return np.array([float(derivative(z)[0]) for derivative in sigma.derivatives])
 
 
 def _delta_functions(sigma: Activation, K: np.ndarray) -> dict[str, np.ndarray]:
@@ -265,7 +236,7 @@ def _delta_functions(sigma: Activation, K: np.ndarray) -> dict[str, np.ndarray]:
     """
     total = {name: np.zeros_like(K) for name in ("g2", "p1", "p2")}
     for kappa in sigma.split_points:
-        low, high = _jet(sigma, kappa, -1), _jet(sigma, kappa, 1)
+        low, high = jet(sigma, kappa, -1), jet(sigma, kappa, 1)
         density = np.exp(-(kappa**2) / (2 * K)) / np.sqrt(2 * np.pi * K)
         u2 = kappa**2 / K
         slope = high[1] ** 2 - low[1] ** 2
@@ -281,15 +252,7 @@ def _delta_functions(sigma: Activation, K: np.ndarray) -> dict[str, np.ndarray]:
 def closed_line_moments(
     sigma: Activation, K: Float[np.ndarray, " point"]
 ) -> Float[np.ndarray, "moment point"] | None:
-    r"""Closed forms: $\sigma(z)=a_\pm z$, PDLT (5.113), (9.36)-(9.38), and $\sigma(z)=e^z$.
-
-    Args:
-        sigma: The activation.
-        K: Kernels, positive.
-
-    Returns:
-        Values in the order of `moment_names`; ``None`` for any other activation.
-    """
+    r"""Closed forms: $\sigma(z)=a_\pm z$, PDLT (5.113), (9.36)-(9.38), and $\sigma(z)=e^z$; of others ``None``."""
     if sigma.slopes is not None:
         squares = np.square(sigma.slopes)
         A_2, A_4 = 0.5 * float(squares.sum()), 0.5 * float((squares**2).sum())

@@ -23,8 +23,6 @@ from scalewise.theory._tables._line_moments import (
     moments_at_zero,
 )
 
-__all__ = ["LineTable", "estimates_of", "line_table"]
-
 _NODES = 16
 _TO_A_UNIT = 2  # panels to a unit of log K
 _MOST_PARTS = 64
@@ -38,12 +36,7 @@ _COSINES = np.cos(
 
 
 class LineTable:
-    r"""The expectations of one activation at any $K$; panels are made as they are needed.
-
-    Args:
-        sigma: The activation.
-        names: Which expectations: all if ``None``, or `VERTEX`, or `preactivation_names`.
-    """
+    r"""The expectations of one activation at any $K$; panels are made as they are needed."""
 
     def __init__(self, sigma: Activation, names: tuple[str, ...] | None = None):
         self.sigma = sigma
@@ -73,14 +66,7 @@ class LineTable:
         return total
 
     def moments(self, K: Float[np.ndarray, " point"]) -> dict[str, Float[np.ndarray, " point"]]:
-        """Every expectation at many kernels.
-
-        Args:
-            K: Kernels, at least 0.
-
-        Returns:
-            By name; the accuracy of `line_moments`.
-        """
+        """Every expectation at many kernels, by name, as accurate as `line_moments`."""
         return self.estimates(K)[0]
 
     def estimates(
@@ -174,12 +160,7 @@ class LineTable:
 def estimates_of(
     table: LineTable, K: Float[np.ndarray, "layer input"]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Expectations from each layer to the next by name, and their errors.
-
-    Args:
-        table: The expectations at any kernel.
-        K: Kernel of each input at every layer.
-    """
+    """Expectations from each layer to the next by name, and their errors."""
     below = K[:-1]
     if not below.size:
         none = {name: np.empty(below.shape) for name in table.names}

@@ -7,8 +7,6 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["scan"]
-
 _SHORT = 64
 
 
@@ -17,17 +15,10 @@ def scan(
     beta: Float[np.ndarray, "map input"],
     start: Float[np.ndarray, " input"] | float = 0.0,
 ) -> Float[np.ndarray, "layer input"]:
-    r"""$X^{(\ell+1)}=\alpha^{(\ell)}X^{(\ell)}+\beta^{(\ell)}$ from a given first layer.
+    r"""Every layer of $X^{(\ell+1)}=\alpha^{(\ell)}X^{(\ell)}+\beta^{(\ell)}$, the first one included.
 
-    Args:
-        alpha: Factors from each layer to the next.
-        beta: Sources.
-        start: The first layer.
-
-    Returns:
-        Every layer, the first included. In each block all partial solutions advance together;
-        afterwards the end of each block is handed to the next. No division, so nothing is lost
-        where a factor is small.
+    In each block all partial solutions advance together; afterwards the end of each block is handed to the next. No
+    division, so nothing is lost where a factor is small.
     """
     count, inputs = beta.shape
     first = np.broadcast_to(np.asarray(start, dtype=np.float64), (inputs,))

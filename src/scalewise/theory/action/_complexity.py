@@ -8,16 +8,6 @@ from __future__ import annotations
 from scalewise._checked import Count, Index, checked
 from scalewise.observables import OBSERVABLES
 
-__all__ = [
-    "finite_width_couplings",
-    "finite_width_numbers",
-    "functions_in_a_model",
-    "infinite_width_numbers",
-    "numbers_at_order",
-    "parameters_of_a_model",
-    "random_labelings",
-]
-
 
 @checked
 def infinite_width_numbers(output_dim: Count, training_inputs: Count, inputs: Count) -> int:
@@ -65,9 +55,6 @@ def finite_width_couplings(inputs: Count) -> dict[str, int]:
 
     Returns:
         By name in ``scalewise.OBSERVABLES`` the number of components, exact.
-
-    Raises:
-        ValueError: If `inputs` is below 1.
 
     Source: PDLT (ε.13), where the tensors are listed; the counts are derived.
 
@@ -117,9 +104,6 @@ def numbers_at_order(order: Index, inputs: Count) -> int:
     Returns:
         2, 4, 6 indices for $k=0,1,2$.
 
-    Raises:
-        ValueError: If `order` is negative or `inputs` below 1.
-
     Source: PDLT (ε.14), (ε.15), (ε.23). The general (ε.25) is printed as $N_{\mathcal D}^{2k}$, which
     disagrees with these three unless $k$ counts from 1; here $k$ is the power kept, as in (ε.24).
 
@@ -141,9 +125,6 @@ def random_labelings(inputs: Count) -> int:
     Returns:
         The number, exact.
 
-    Raises:
-        ValueError: If `inputs` is below 1.
-
     Source: PDLT epilogue, footnote 8.
     """
     return 2**inputs
@@ -159,9 +140,6 @@ def parameters_of_a_model(output_dim: Count, features: Count) -> int:
 
     Returns:
         The number, exact.
-
-    Raises:
-        ValueError: If a number is below 1.
 
     Source: PDLT (11.120).
 
@@ -186,9 +164,6 @@ def functions_in_a_model(features: Count, degree: Count) -> int:
 
     Returns:
         The number, exact.
-
-    Raises:
-        ValueError: If a number is below 1.
 
     Source: PDLT (11.121), (11.122); beyond the quadratic derived.
 

@@ -20,15 +20,6 @@ from scalewise._checked import Count, checked
 from scalewise.gaussian import joint_rule
 from scalewise.networks._numbers import Width
 
-__all__ = [
-    "Couplings",
-    "action",
-    "action_expectation",
-    "couplings",
-    "marginalise",
-    "metric_and_vertex",
-]
-
 Kernel = Float[np.ndarray, "_ _"]
 Vertex = Float[np.ndarray, "_ _ _ _"]
 

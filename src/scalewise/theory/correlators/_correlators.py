@@ -20,8 +20,6 @@ from scalewise._checked import Count, checked
 from scalewise.networks._numbers import Width
 from scalewise.theory.correlators._gaussian_derivatives import Observable, gaussian_neurons
 
-__all__ = ["dntk_correlation", "ntk_correlation"]
-
 Kernel = Float[np.ndarray, "sample sample"]
 Tensor = Float[np.ndarray, "sample sample sample sample"]
 NTKArray = Float[np.ndarray, "*out neuron neuron sample sample"]

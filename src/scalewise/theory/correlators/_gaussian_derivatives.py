@@ -18,8 +18,6 @@ from jaxtyping import Float
 
 from scalewise.gaussian import JointRule, joint_rule
 
-__all__ = ["GaussianNeurons", "Moments", "Observable", "gaussian_neurons", "lowered"]
-
 # Beyond the four coordinates of `joint_rule`: derivatives are noisier than values, so that a coarse
 # product rule still beats samples.
 _MORE_LEVELS = {5: (12, 14), 6: (8, 9)}
@@ -28,37 +26,26 @@ Observable = Callable[[Float[np.ndarray, "neuron sample node"]], Any]
 
 @dataclass(frozen=True)
 class Moments:
-    """What one set of nodes says of an observable.
+    """What one set of nodes says of an observable."""
 
-    Args:
-        z: The nodes.
-        weighted: Values of the observable times the weights of the nodes.
-        weights: Of the nodes.
-        hermite: Expectations of its derivatives of order 0, 1, …: an axis pair (neuron, direction)
-            for each derivative, after the axes of the observable.
-    """
-
-    z: Float[np.ndarray, "neuron sample node"]
+    z: Float[np.ndarray, "neuron sample node"]  # the nodes
+    # Values of the observable times the weights of the nodes.
     weighted: Float[np.ndarray, "*out node"]
-    weights: Float[np.ndarray, " node"]
+    weights: Float[np.ndarray, " node"]  # of the nodes
+    # Expectations of its derivatives of order 0, 1, …: an axis pair (neuron, direction) for each
+    # derivative, after the axes of the observable.
     hermite: tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True)
 class GaussianNeurons:
-    """Independent neurons with one kernel over the samples.
+    """Independent neurons with one kernel over the samples."""
 
-    Args:
-        root: $R$ with $RR^T=K$, columns for the directions in which the samples differ.
-        inverse: $R^+$.
-        neurons: How many.
-        rule: Nodes for all their coordinates.
-    """
-
+    # $R$ with $RR^T=K$, columns for the directions in which the samples differ.
     root: Float[np.ndarray, "sample direction"]
-    inverse: Float[np.ndarray, "direction sample"]
+    inverse: Float[np.ndarray, "direction sample"]  # $R^+$
     neurons: int
-    rule: JointRule
+    rule: JointRule  # nodes for all their coordinates
 
     def moments(self, observable: Observable, order: int) -> Iterator[Moments]:
         """For each estimate of the rule, expectations of derivatives up to `order`, at most 3."""
@@ -82,8 +69,7 @@ class GaussianNeurons:
 
     def combine(self, estimates: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
         """Value and numerical error."""
-        value, error = self.rule.combine(np.stack(estimates))
-        return np.asarray(value), np.asarray(error)
+        return self.rule.combine(np.stack(estimates))
 
     def _hermite(self, u: np.ndarray, weighted: np.ndarray, order: int) -> tuple[np.ndarray, ...]:
         out, size = weighted.shape[:-1], len(u)
@@ -114,14 +100,7 @@ def gaussian_neurons(
 ) -> GaussianNeurons:
     """Neurons with a kernel, and nodes for functions of them.
 
-    Args:
-        K: Positive semidefinite; preactivation².
-        neurons: At least 1.
-        smooth: Whether the functions are smooth; then up to six coordinates take a product rule.
-        name: Of `K` in messages.
-
-    Raises:
-        ValueError: If `K` is not such a matrix, vanishes, or there is no neuron.
+    Of smooth functions up to six coordinates take a product rule.
     """
     check_square(name, K)
     value, vector = np.linalg.eigh(K)
@@ -156,18 +135,7 @@ def _values(observable: Observable, z: np.ndarray) -> np.ndarray:
 def lowered(
     name: str, tensor: np.ndarray, root: np.ndarray, inverse: np.ndarray, axes: Sequence[int]
 ) -> np.ndarray:
-    """A tensor over samples with some axes in the coordinates of `root`.
-
-    Args:
-        name: Of the tensor in messages.
-        tensor: All its axes are samples; finite.
-        root: $R$ with $RR^T=K$.
-        inverse: $R^+$.
-        axes: Which axes.
-
-    Raises:
-        ValueError: If the tensor leaves the span of `root`.
-    """
+    """A tensor over samples with some axes in the coordinates of `root`; refused if it leaves their span."""
     out = _on_axes(tensor, inverse, axes)
     again = _on_axes(out, root, axes)
     largest = np.max(np.abs(tensor), initial=0.0)

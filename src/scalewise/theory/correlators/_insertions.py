@@ -18,8 +18,6 @@ from jaxtyping import Float
 from scalewise._checked import Count, NotNegative, Positive, checked
 from scalewise.theory.correlators._gaussian_derivatives import Observable, gaussian_neurons
 
-__all__ = ["stochastic_metric", "weight_generating_function", "weight_moments"]
-
 MOST_WEIGHTS = 3
 Activations = Float[np.ndarray, "below sample"]
 Values = Float[np.ndarray, "*out"]
@@ -40,9 +38,6 @@ def stochastic_metric(
 
     Returns:
         (samples, samples); preactivation², exact.
-
-    Raises:
-        ValueError: If the activations are not a finite matrix, or a variance is out of range.
 
     Source: PDLT (8.49).
     """

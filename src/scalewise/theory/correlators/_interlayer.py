@@ -25,8 +25,6 @@ from scalewise.networks._mlp import WithoutSkips
 from scalewise.theory.correlators._gaussian_derivatives import Moments, Observable, gaussian_neurons
 from scalewise.theory.flow._layer import Layer
 
-__all__ = ["InterlayerCovariance", "interlayer_covariance"]
-
 NEEDED = ("kernel", "ntk", "four_point_vertex", "ntk_D")
 Pairs = Float[np.ndarray, "sample sample out"]
 

@@ -19,11 +19,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise.gaussian import JointRule, joint_rule
+from scalewise.gaussian import joint_rule
 from scalewise.networks._numbers import Width
 from scalewise.theory.correlators._gaussian_derivatives import check_square, lowered
-
-__all__ = ["intralayer_covariance", "nearly_gaussian_expectation"]
 
 Values = Float[np.ndarray, "*out"]
 Kernel = Float[np.ndarray, "_ _"]
@@ -80,7 +78,7 @@ def nearly_gaussian_expectation(
         u = np.einsum("ra,iam->irm", R_plus, z)
         tilt = weights * (1 + _hermite_weight(u, G1_u, V_u) / n)
         estimates.append(np.asarray(F(z)) @ tilt)
-    return _combined(rule, estimates)
+    return rule.combine(np.stack(estimates))
 
 
 @checked
@@ -131,12 +129,7 @@ def intralayer_covariance(
         quadratic = u[:, None] * u - np.eye(len(u))[:, :, None]
         left, right = (quadratic @ (weights * np.asarray(f(nodes))) for f in (F, H))
         estimates.append(np.einsum("abcd,ab,cd", V_u, left, right) / (4 * n))
-    return _combined(rule, estimates)
-
-
-def _combined(rule: JointRule, estimates: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    value, error = rule.combine(np.stack(estimates))
-    return np.asarray(value), np.asarray(error)
+    return rule.combine(np.stack(estimates))
 
 
 def _hermite_weight(u: np.ndarray, G1: np.ndarray, V: np.ndarray) -> np.ndarray:

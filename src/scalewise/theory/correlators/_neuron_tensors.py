@@ -15,8 +15,6 @@ from jaxtyping import Float
 from scalewise._checked import Count, checked
 from scalewise.networks._numbers import Width
 
-__all__ = ["neuron_tensor", "pairings"]
-
 Tensor = Float[np.ndarray, "sample sample sample sample"]
 Full = Float[np.ndarray, "neuron neuron neuron neuron sample sample sample sample"]
 Term = tuple[str, str]
@@ -36,11 +34,7 @@ _TENSORS: dict[str, tuple[Term, Term, Term]] = {
 def pairings(expectation: str) -> tuple[tuple[str, str, str], ...]:
     """The terms of an expectation over four neurons, for whoever contracts them without ever making it whole.
 
-    Args:
-        expectation: As of `neuron_tensor`.
-
-    Returns:
-        For each pairing of the neurons: the pairs of places, the letter of the tensor, the places of its samples.
+    For each pairing of the neurons: the pairs of places, the letter of the tensor, the places of its samples.
     """
     terms = zip(_PAIRINGS, _TENSORS[expectation], strict=True)
     return tuple((pairs, letter, places) for pairs, (letter, places) in terms)

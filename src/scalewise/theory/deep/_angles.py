@@ -33,15 +33,6 @@ from scalewise.networks._numbers import Numbers
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.flow._kernel_flow import kernel_flow
 
-__all__ = [
-    "AngleFlow",
-    "angle_flow",
-    "crossover_depth",
-    "deep_angle",
-    "deep_ntk_angle",
-    "kernel_angle",
-]
-
 # (2k+1)!/2k with alternating signs, the smallest term first
 _BEND = (-518918400.0, 3991680.0, -45360.0, 840.0, -30.0, 3.0)
 Pairwise = Float[np.ndarray, "layer pair"]

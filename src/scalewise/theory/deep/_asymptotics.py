@@ -21,11 +21,11 @@ from scalewise._checked import checked
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.theory.deep import _half_stable as half_stable
+from scalewise.theory.deep import _power_laws as power_laws
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.deep import _vanishing_kernel as vanishing_kernel
+from scalewise.theory.deep._power_laws import PowerLaw
 from scalewise.theory.deep._scale_invariant import Layers
-
-__all__ = ["Asymptotics", "asymptotics", "leading_forms"]
 
 Forms = dict[str, np.ndarray]
 
@@ -91,40 +91,24 @@ def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
         5.0
     """
     sigma = activation(source)
+    point = criticality(sigma)
     if sigma.slopes is not None:
-        point = criticality(sigma)
+        universality = "scale-invariant"
         coefficients = scale_invariant.coefficients(sigma)
         exponents = scale_invariant.exponents(sigma)
-        return _record(sigma, "scale-invariant", point, coefficients, exponents)
-    point = criticality(sigma)
-    if point.K_star is None:
-        empty: Mapping[str, float] = MappingProxyType({})
-        return Asymptotics(sigma, "none", None, None, None, empty, empty, point.reason)
-    if point.K_star == 0:
-        smooth = sigma.taylor is not None
+    elif point.K_star is None or point.C_W is None:
+        universality, coefficients, exponents = "none", {}, {}
+    elif point.K_star == 0:
+        universality, smooth = "K*=0", sigma.taylor is not None
         kinked = vanishing_kernel.kinked_coefficients
         coefficients = vanishing_kernel.coefficients(sigma) if smooth else kinked(point)
-        exponents = vanishing_kernel.exponents(coefficients)
-        return _record(sigma, "K*=0", point, coefficients, exponents)
-    assert point.C_W is not None
-    here = half_stable.half_stable(sigma, point.K_star, point.C_W)
-    coefficients = {
-        "atilde_1": here.a,
-        "btilde_1": here.b,
-        "p_perp": here.p,
-        "vertex_source": here.vertex_source,
-        "nu": here.vertex_source,
-    }
-    return _record(sigma, "half-stable", point, coefficients, half_stable.exponents(here))
-
-
-def _record(
-    sigma: Activation,
-    universality: str,
-    point: Any,
-    coefficients: dict[str, float],
-    exponents: dict[str, float],
-) -> Asymptotics:
+        exponents = power_laws.exponents(PowerLaw.of(coefficients))
+    else:
+        universality = "half-stable"
+        here = half_stable.half_stable(sigma, point.K_star, point.C_W)
+        coefficients = {"atilde_1": here.a, "btilde_1": here.b, "p_perp": here.p}
+        coefficients |= dict.fromkeys(("vertex_source", "nu"), here.vertex_source)
+        exponents = half_stable.exponents(here)
     return Asymptotics(
         sigma,
         universality,
@@ -133,6 +117,7 @@ def _record(
         point.K_star,
         MappingProxyType(coefficients),
         MappingProxyType(exponents),
+        point.reason,
     )
 
 
@@ -201,13 +186,13 @@ def leading_forms(
         share = 1 if depth is None else depth
         rates = {"lambda_b": lambda_b / share, "lambda_W": lambda_W / share}
         return scale_invariant.critical_forms(record.activation, ell, kernel=kernel, **rates)
-    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W}
+    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W, "depth": float(depth or 1)}
     with np.errstate(over="ignore", invalid="ignore"):
         if record.universality == "K*=0":
-            found = vanishing_kernel.leading(record.coefficients, ell, depth=depth, **rates)
+            found = power_laws.forms(PowerLaw.of(record.coefficients), ell, **rates)
         else:
             assert record.K_star is not None
             assert record.C_W is not None
             here = half_stable.half_stable(record.activation, record.K_star, record.C_W)
-            found = half_stable.forms(here, ell, depth=float(depth or 1), **rates)
+            found = half_stable.forms(here, ell, **rates)
     return {name: value for name, value in found.items() if np.all(np.isfinite(value))}

@@ -18,30 +18,20 @@ import numpy as np
 from scalewise.activations import Activation
 from scalewise.theory._tables._line_moments import line_moments, moment_names
 
-__all__ = ["HalfStable", "exponents", "forms", "half_stable"]
-
 _FLAT = 1e-10
 
 
 @dataclass(frozen=True)
 class HalfStable:
-    r"""Expectations at the fixed point, all that the deep forms depend on.
+    """Expectations at the fixed point, all that the deep forms depend on."""
 
-    Args:
-        K_star: $K^\star$, preactivation².
-        C_W: The critical one.
-        a: $\tilde a_1=\frac12C_Wg''$, 1/preactivation².
-        b: $\tilde b_1=C_Wp'$, likewise.
-        moments: By the names of `line_moments`, those with $\sigma''$ almost everywhere.
-        smooth: Whether the activation has no kink.
-    """
-
-    K_star: float
-    C_W: float
-    a: float
-    b: float
+    K_star: float  # $K^\star$, preactivation²
+    C_W: float  # the critical one
+    a: float  # $\tilde a_1=\frac12C_Wg''$, 1/preactivation²
+    b: float  # $\tilde b_1=C_Wp'$, likewise
+    # By the names of `line_moments`, those with $\sigma''$ almost everywhere.
     moments: dict[str, float]
-    smooth: bool
+    smooth: bool  # whether the activation has no kink
 
     @property
     def p(self) -> float:
@@ -55,18 +45,7 @@ class HalfStable:
 
 
 def half_stable(sigma: Activation, K_star: float, C_W: float) -> HalfStable:
-    r"""What an activation is at its half-stable point.
-
-    Args:
-        sigma: The activation, continuous.
-        K_star: The fixed point.
-        C_W: The critical one.
-
-    Returns:
-        The expectations, to 1e-9.
-
-    Raises:
-        ValueError: If $\tilde a_1=0$.
+    """What an activation is at its half-stable point, to 1e-9.
 
     Source: PDLT (5.102).
     """
@@ -84,14 +63,7 @@ def half_stable(sigma: Activation, K_star: float, C_W: float) -> HalfStable:
 
 
 def exponents(point: HalfStable) -> dict[str, float]:
-    r"""Critical exponents $p_{\mathcal O}$, rates as in `forms`.
-
-    Args:
-        point: The half-stable point.
-
-    Returns:
-        By observable, of what has a universal leading form; ``"K"`` is that of $K-K^\star$.
-    """
+    r"""Critical exponents of what has a universal leading form, rates as in `forms`; ``"K"`` of $K-K^\star$."""
     p = point.p
     table = {"K": 1.0, "V": -1.0, "G1": -2.0, "parallel": 2.0, "perp": p, "Theta": p - 1}
     table |= {"D": p - 3, "B": 2 * p - 3, "A": 2 * p - 5, "H1": p - 4}
@@ -139,17 +111,10 @@ def forms(
     $P=C_W\langle\sigma\sigma''\rangle\hat B\,\ell^{4-2p}/(6-p)$; $Q$ has $C_W\langle z\sigma'\sigma''\rangle/K$, so
     taken, in place of $b$.
 
-    Args:
-        point: The half-stable point.
-        layer: $\ell\gg\max(1,|p|)/|a|K^\star$.
-        lambda_b: $\tilde\lambda_b$.
-        lambda_W: $\tilde\lambda_W$.
-        depth: $L$; 1 leaves its factors out.
-
-    Returns:
-        By observable, named as in `single_input_flow`. Where a denominator is not positive the start of the
-        network is remembered longer, its amplitude differs from input to input, and the observable is left
-        out; with kinks so are $R$ to $U$, which do not exist.
+    Right at $\ell\gg\max(1,|p|)/|a|K^\star$; a `depth` of 1 leaves the factors $L$ out. Named as in
+    `single_input_flow`. Where a denominator is not positive the start of the network is remembered longer, its
+    amplitude differs from input to input, and the observable is left out; with kinks so are $R$ to $U$, which do
+    not exist.
     """
     a, b, p, ell, m = point.a, point.b, point.p, layer, point.moments
     X = lambda_b + lambda_W * m["g"]

@@ -25,28 +25,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PowerLaw", "exponents", "forms"]
-
 
 @dataclass(frozen=True)
 class PowerLaw:
-    r"""What decides the deep forms of a kernel that falls to 0 as a power of the depth.
+    """What decides the deep forms of a kernel that falls to 0 as a power of the depth."""
 
-    Args:
-        s: The power: $K'=K+aK^{1+s}$.
-        a: Its coefficient, negative.
-        p: $p_\perp=b/as$; infinite where $\chi_\perp-1$ falls more slowly than $1/\ell$.
-        A_2: $\frac12(\sigma'(0^+)^2+\sigma'(0^-)^2)$.
-        kappa: $\kappa=A_4/A_2^2$, 1 for equal slopes.
-        curvature: $(e,m)$ in $C_W\langle\sigma''^2\rangle=eK^m$ for a smooth activation, ``None`` for one
-            with a kink, for which $R$ to $U$ do not exist.
-    """
-
-    s: float
-    a: float
-    p: float
-    A_2: float
-    kappa: float = 1.0
+    s: float  # the power: $K'=K+aK^{1+s}$
+    a: float  # its coefficient, negative
+    p: float  # $p_\perp=b/as$; infinite where $\chi_\perp-1$ falls more slowly than $1/\ell$
+    A_2: float  # $\frac12(\sigma'(0^+)^2+\sigma'(0^-)^2)$
+    kappa: float = 1.0  # $\kappa=A_4/A_2^2$, 1 for equal slopes
+    # $(e,m)$ in $C_W\langle\sigma''^2\rangle=eK^m$ for a smooth activation, ``None`` for one with a
+    # kink, for which $R$ to $U$ do not exist.
     curvature: tuple[float, int] | None = None
 
     @staticmethod
@@ -68,12 +58,11 @@ class PowerLaw:
 def exponents(law: PowerLaw) -> dict[str, float]:
     r"""Critical exponents $p_{\mathcal O}$, rates as in `forms`.
 
-    Args:
-        law: The power law.
+    With an infinite $p_\perp$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the input only. $U$ is
+    suppressed by a power of $\ell$ for an odd activation.
 
-    Returns:
-        By observable; with an infinite $p_\perp$ those of $K$, $V$, $G^{\{1\}}$ and of distances along the
-        input only.
+    Source: PDLT (5.92)-(5.99), (5.127), (5.134), (9.70), (9.72), (9.81)-(9.86), (11.98)-(11.101),
+    (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, $a_1=0$ and a kink at 0: derived.
     """
     s, p = law.s, law.p
     table = {"K": 1 / s, "V": 2 / s - 1, "G1": 1 / s - 1, "parallel": (1 + s) / s}
@@ -111,16 +100,12 @@ def forms(
     U&=\frac{eX^3}{4-p-m/s}\,\ell^{4-3p}K^m,\end{aligned}$$
     and a factor $L^{p-1}$ for every NTK in the dimension of the tensor.
 
-    Args:
-        law: The power law.
-        layer: $\ell$.
-        lambda_b: $\tilde\lambda_b$.
-        lambda_W: $\tilde\lambda_W$.
-        depth: $L$; 1 leaves its factors out.
+    A `depth` of 1 leaves the factors $L$ out. Named as in `single_input_flow`; $R$ to $U$ for a smooth activation
+    only, and with an infinite $p_\perp$ what needs no NTK. Corrections are of relative order $\log\ell/\ell$ for
+    $s=1$, and $\ell^{-1/2}$ for $s=2$ or with a kink.
 
-    Returns:
-        By observable, named as in `single_input_flow`; $R$ to $U$ for a smooth activation only, and with an
-        infinite $p_\perp$ what needs no NTK.
+    Source: PDLT (9.65)-(9.86), (9.95), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, $R$ to $U$
+    for $p\ne1$, $a_1=0$ and kinks are derived.
     """
     s, p, kappa, ell = law.s, law.p, law.kappa, layer
     K = (-law.a * s * ell) ** (-1 / s)
@@ -132,7 +117,7 @@ def forms(
         "chi_parallel": 1 - (1 + s) / (s * ell),
     }
     if not np.isfinite(p):
-        return _arrays(found)
+        return arrays(found)
     w = lambda_W * law.A_2 * (-law.a * s) ** (-1 / s)
     X = lambda_b + w
     d, q, bent = s * p * X - w, 4 - p + 1 / s, 1 + 1 / s - p
@@ -153,7 +138,7 @@ def forms(
         "Q": Q * one**2 * ell,
     }
     if law.curvature is None:
-        return _arrays(found)
+        return arrays(found)
     e, m = law.curvature
     epsilon = e / (-law.a * s) if m + 1 == s else 0.0
     M, third = w + epsilon * X, -(s * p + epsilon) * X
@@ -164,9 +149,9 @@ def forms(
         "T": -2 * d * Q / q * cube,
         "U": e * X**3 / (4 - p - m / s) * one**3 * ell * K**m,
     }
-    return _arrays(found)
+    return arrays(found)
 
 
-def _arrays(found: dict[str, Any]) -> dict[str, np.ndarray]:
+def arrays(found: dict[str, Any]) -> dict[str, np.ndarray]:
     """NumPy turns arrays without dimensions into scalars; back again."""
     return {name: np.asarray(value) for name, value in found.items()}

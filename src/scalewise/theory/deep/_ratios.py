@@ -19,8 +19,6 @@ from scalewise.networks._numbers import Numbers
 from scalewise.theory.deep._scaling_ansatz import dimensions
 from scalewise.theory.single._single_input import single_input_flow
 
-__all__ = ["finite_width_ratios", "output_scale"]
-
 
 @checked
 def finite_width_ratios(net: WithoutSkips, x: Numbers) -> xr.Dataset:

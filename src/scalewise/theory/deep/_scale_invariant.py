@@ -15,22 +15,11 @@ from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical import slope_coefficients
 
-__all__ = ["Layers", "coefficients", "critical_forms", "exponents", "semi_critical_forms"]
-
 Layers = float | int | Float[np.ndarray, "*_"]
 
 
 def coefficients(sigma: Activation) -> dict[str, float]:
     r"""$A_2$, $A_4$, $\rho=\frac1\pi\frac{(a_+-a_-)^2}{a_+^2+a_-^2}$ and $\nu=3A_4/A_2^2-1$.
-
-    Args:
-        sigma: A scale-invariant activation.
-
-    Returns:
-        By name: ``A_2``, ``A_4``, ``rho``, ``nu``; exact.
-
-    Raises:
-        ValueError: If the activation is not scale-invariant, or vanishes.
 
     Source: PDLT (5.61), (5.114), (5.120), (5.163).
 
@@ -51,13 +40,9 @@ def coefficients(sigma: Activation) -> dict[str, float]:
 def exponents(sigma: Activation) -> dict[str, float]:
     r"""Critical exponents at criticality, rates uniform over layers.
 
-    Args:
-        sigma: A scale-invariant activation.
-
-    Returns:
-        $p_{\mathcal O}$ by observable. ``perp`` is the true exponent of $K_{[2]}$, 2 where the angle
-        falls as $1/\ell$; the expansion in the distance of two inputs would say 0, as it does for
-        ``linear``. What vanishes identically ($G^{\{1\}}$, $H^{\{1\}}$, $P$) has none.
+    ``perp`` is the true exponent of $K_{[2]}$, 2 where the angle falls as $1/\ell$; the expansion in the distance
+    of two inputs would say 0, as it does for ``linear``. What vanishes identically ($G^{\{1\}}$, $H^{\{1\}}$,
+    $P$) has none.
 
     Source: PDLT (5.168), (9.53), (11.81), (∞.48).
     """

@@ -19,8 +19,6 @@ from scalewise._arrays import float_array
 from scalewise._checked import FiniteNumber, Must, checked
 from scalewise.observables import OBSERVABLES
 
-__all__ = ["ScalingFit", "dimensions", "fit_scaling", "normalised_exponents", "relevance"]
-
 
 @dataclass(frozen=True)
 class ScalingFit:
@@ -193,9 +191,6 @@ def relevance(exponent: FiniteNumber, *, tolerance: float = 1e-9) -> str:
 
     Returns:
         ``"relevant"`` ($p<0$, grows), ``"irrelevant"`` ($p>0$) or ``"marginal"``.
-
-    Raises:
-        ValueError: If the exponent is not a number.
 
     Source: PDLT §4.6.
 

@@ -13,7 +13,6 @@ Source: PDLT §5.3.3, §5.4.2, §9.3, §11.2.3, §∞.1.2.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -22,21 +21,7 @@ from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.critical import Criticality, taylor_coefficients
 from scalewise.theory.deep import _power_laws as power_laws
-from scalewise.theory.deep._power_laws import PowerLaw
 from scalewise.theory.deep._scale_invariant import Layers
-
-__all__ = [
-    "coefficients",
-    "distance_forms",
-    "exponents",
-    "input_scale",
-    "kinked_coefficients",
-    "leading",
-    "perturbation_series",
-    "series",
-    "tuned_metric",
-    "uniform_rate_forms",
-]
 
 _ZERO = 1e-12
 Series = dict[str, Float[np.ndarray, "..."]]
@@ -45,15 +30,8 @@ Series = dict[str, Float[np.ndarray, "..."]]
 def coefficients(sigma: Activation) -> dict[str, float]:
     r"""``sigma_1``, ``sigma_4``, ``a_1``, ``a_2``, ``b_1``, ``p_perp``, ``nu`` $=\frac23$ of a smooth activation.
 
-    Args:
-        sigma: Smooth at 0, $\sigma_0=0$, $\sigma_1\ne0$, with $a_1<0$, or $a_1=0$ and $a_2<0$.
-
-    Returns:
-        By name; exact. With $a_1=0$, ``p_perp`` is $\frac12$ if $\sigma_2=0$ and infinite otherwise:
-        then $\chi_\perp-1\simeq b_1K\sim\ell^{-1/2}$, and distances grow faster than any power.
-
-    Raises:
-        ValueError: If there are no Taylor coefficients, or they are not those of the class.
+    With $a_1=0$, ``p_perp`` is $\frac12$ if $\sigma_2=0$ and infinite otherwise: then $\chi_\perp-1\simeq b_1K\sim
+    \ell^{-1/2}$, and distances grow faster than any power.
 
     Source: PDLT (5.86)-(5.88), (5.131); $a_1=0$ is derived.
     """
@@ -98,15 +76,7 @@ def coefficients(sigma: Activation) -> dict[str, float]:
 def kinked_coefficients(point: Criticality) -> dict[str, float]:
     r"""``power``, ``a``, ``p_perp``, ``A_2``, ``A_4`` and ``nu`` $=A_4/A_2^2-\frac13$, with a kink at 0.
 
-    Args:
-        point: The criticality of an activation with a kink at $z=0$, of the function or of its slope, whose
-            kernels fall to 0.
-
-    Returns:
-        By name, exact; $C_Wg=K+aK^{1+s}$ with $s$ = ``power``.
-
-    Raises:
-        ValueError: If neither $K^{3/2}$ nor $K^2$ decides how fast kernels fall.
+    It may be one of the function or of its slope; $C_Wg=K+aK^{1+s}$ with $s$ = ``power``.
 
     Source: derived; see `scalewise.theory.power_laws`.
     """
@@ -127,84 +97,14 @@ def kinked_coefficients(point: Criticality) -> dict[str, float]:
     }
 
 
-def exponents(c: Mapping[str, float]) -> dict[str, float]:
-    r"""Critical exponents, rates by the equivalence principle, PDLT (9.70).
-
-    Args:
-        c: From `coefficients` or `kinked_coefficients`.
-
-    Returns:
-        $p_{\mathcal O}$ by observable; with $a_1=0$ and $\sigma_2\ne0$ those of $K$, $V$, $G^{\{1\}}$ and of
-        distances along the input only. $U$ is suppressed by a power of $\ell$ for an odd activation.
-
-    Source: PDLT (5.92)-(5.99), (5.127), (5.134), (9.72), (9.81)-(9.86), (11.98)-(11.101),
-    (∞.30)-(∞.33); $R$ to $U$ and $H^{\{1\}}$ for $p_\perp\ne1$, $a_1=0$ and a kink at 0: derived.
-    """
-    return power_laws.exponents(PowerLaw.of(c))
-
-
-def leading(
-    c: Mapping[str, float],
-    layer: Layers,
-    *,
-    lambda_b: float = 1.0,
-    lambda_W: float = 1.0,
-    depth: int | float | None = None,
-) -> Series:
-    r"""The leading form of every observable of one input at criticality, equal widths.
-
-    For $s=1$, $p=p_\perp$, rates $\lambda_b^{(\ell)}=\tilde\lambda_b\ell^{-p}$ and
-    $\lambda_W^{(\ell)}=\tilde\lambda_W\ell^{1-p}$, $u=\tilde\lambda_b$,
-    $w=\tilde\lambda_W\sigma_1^2/(-a_1)$, $X=u+w$, $d=pu-(1-p)w$, for instance
-    $$K=\frac1{(-a_1)\ell},\quad V=\frac2{3a_1^2\ell},\quad G^{\{1\}}=\frac1{3a_1},\quad
-    \Theta=X\ell^{1-p},\quad D=\frac{-2d}{9(-a_1)}\ell^{1-p},\quad
-    F=\frac{X\ell^{1-p}}{(5-p)(-a_1)},$$
-    all of them, and those of $a_1=0$ and of a kink at 0, in `scalewise.theory.deep._power_laws.forms`.
-
-    Args:
-        c: From `coefficients` or `kinked_coefficients`.
-        layer: $\ell$.
-        lambda_b: $\tilde\lambda_b$.
-        lambda_W: $\tilde\lambda_W$.
-        depth: $L$ of the factor $L^{p-1}$ of (9.95) in the rates; ``None`` leaves it out.
-
-    Returns:
-        By observable, normalised as in `single_input_flow`; corrections of relative order
-        $\log\ell/\ell$, and $\ell^{-1/2}$ for $s=2$ or with a kink at $s=1$.
-
-    Source: PDLT (9.65)-(9.86), (5.134), (11.98)-(11.102), (∞.30)-(∞.33); $H^{\{1\}}$, $R$ to $U$
-    for $p\ne1$, $a_1=0$ and kinks are derived.
-    """
-    ell = np.asarray(layer, dtype=np.float64)
-    size = 1.0 if depth is None else float(depth)
-    rates = {"lambda_b": lambda_b, "lambda_W": lambda_W}
-    return power_laws.forms(PowerLaw.of(c), ell, depth=size, **rates)
-
-
-def _arrays(forms: dict[str, Any]) -> Series:
-    """NumPy turns arrays without dimensions into scalars; back again."""
-    return {name: np.asarray(value) for name, value in forms.items()}
-
-
 def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
-    r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$.
+    r"""$K$ and $V$ to the order where the input first enters, through one constant $\ell_0$; $a_1<0$.
 
     With $\Lambda=\log(\ell/\ell_0)$ and $q=a_2-a_1^2$:
     $$K=\frac1{(-a_1)\ell}-\frac q{a_1^3}\frac\Lambda{\ell^2}
       -\frac{q^2}{a_1^5}\frac{\Lambda^2-\Lambda}{\ell^3}+O(\ell^{-3}),\qquad
     V=\frac2{3a_1^2}\frac1\ell+\frac{2q}{3a_1^4}\frac\Lambda{\ell^2}
       +\frac{5a_2+a_1(82a_1-90b_1)}{3a_1^4}\frac1{\ell^2}$$
-
-    Args:
-        c: From `coefficients`, $a_1<0$.
-        layer: $\ell$.
-        ell_0: $\ell_0$, from `input_scale`.
-
-    Returns:
-        ``K`` and ``V``.
-
-    Raises:
-        ValueError: If $a_1=0$.
 
     Source: PDLT (5.94), (5.124), (5.127).
     """
@@ -214,22 +114,11 @@ def series(c: Mapping[str, float], layer: Layers, ell_0: float) -> Series:
     K = 1 / (-a * ell) - q / a**3 * log / ell**2 - q**2 / a**5 * (log**2 - log) / ell**3
     plain = (5 * c["a_2"] + a * (82 * a - 90 * b)) / (3 * a**4)
     V = 2 / (3 * a**2 * ell) + 2 * q / (3 * a**4) * log / ell**2 + plain / ell**2
-    return _arrays({"K": K, "V": V})
+    return power_laws.arrays({"K": K, "V": V})
 
 
 def input_scale(c: Mapping[str, float], layer: int | float, kernel: float) -> float:
-    r"""$\ell_0$ of an input, from its kernel at one deep layer.
-
-    Args:
-        c: From `coefficients`, $a_1<0$.
-        layer: $\ell$, deep.
-        kernel: $K^{(\ell)}$.
-
-    Returns:
-        $\ell_0$, to $O(\log^2\ell/\ell)$.
-
-    Raises:
-        ValueError: If $a_1=0$, or $a_2=a_1^2$ and $\ell_0$ does not enter at this order.
+    r"""$\ell_0$ of an input from its kernel at one deep layer, to $O(\log^2\ell/\ell)$; $a_1<0$.
 
     Source: PDLT (5.92), solved for $\ell_0$.
     """
@@ -269,7 +158,7 @@ def perturbation_series(c: Mapping[str, float], layer: Layers, ell_0: float) -> 
     log = np.log(ell / ell_0)
     parallel = (1 + 2 * q / a**2 * log / ell) / ell**2
     perp = (1 + c["b_1"] * q / a**3 * log / ell) * ell ** -c["p_perp"]
-    return _arrays({"dK1": parallel, "ddK2": perp})
+    return power_laws.arrays({"dK1": parallel, "ddK2": perp})
 
 
 @checked
@@ -278,7 +167,7 @@ def distance_forms(
 ) -> dict[str, float]:
     r"""The NTK of two nearby inputs of equal norm at the output, per $\delta^2$ of their kernel.
 
-    With $\delta\delta K_{[2]}^{(\ell)}=\delta^2\ell^{-p}$, $X,M$ as in `leading` and rates by the
+    With $\delta\delta K_{[2]}^{(\ell)}=\delta^2\ell^{-p}$, $X,M$ as in the leading forms and rates by the
     equivalence principle,
     $$\frac{\delta\delta\Theta_{[2]}^{(L)}}{\delta^2}=\frac{M}{2-p}L^{1-p},\qquad
       \frac{\text{robustness}}{\delta^2}=-\frac2{2-p}\frac MXL^{1-p}.$$
@@ -367,7 +256,7 @@ def _refuse_tuned(c: Mapping[str, float]) -> float:
     if "a_1" not in c:
         raise ValueError(
             "This expansion needs Taylor coefficients at 0; the activation has a kink there. Use "
-            "`leading`."
+            "`leading_forms`."
         )
     if c["a_1"] == 0:
         raise ValueError(

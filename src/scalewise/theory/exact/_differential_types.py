@@ -15,23 +15,18 @@ from functools import lru_cache
 
 from scalewise._checked import Count, checked
 
-__all__ = ["DifferentialType", "Term", "check_parents", "differential_types", "terms"]
-
 
 @dataclass(frozen=True)
 class DifferentialType:
     r"""One type of differential of order $k$.
 
-    Args:
-        parents: A labelled representative: factor $v=1,\dots,k$ is joined to factor
-            ``parents[v - 1]`` $<v$.
-        multiplicity: In how many ways the generator, applied $k-1$ times to $\widehat H_{i_0i_1}$,
-            makes a differential of this type.
-
     Source: Yaida (A1)-(A4).
     """
 
+    # A labelled representative: factor $v=1,\dots,k$ is joined to factor ``parents[v - 1]`` $<v$.
     parents: tuple[int, ...]
+    # In how many ways the generator, applied $k-1$ times to $\widehat H_{i_0i_1}$, makes a
+    # differential of this type.
     multiplicity: int
 
     @property
@@ -58,13 +53,10 @@ def differential_types(k: Count) -> tuple[DifferentialType, ...]:
     Returns:
         The types; their multiplicities add up to $k!$.
 
-    Raises:
-        ValueError: If `k` is below 1.
-
     Source: Yaida (A1)-(A4); that the types are trees is ours.
 
     Example:
-        >>> from scalewise.theory.exact._differentials import differential_types
+        >>> from scalewise.theory.exact._differential_types import differential_types
         >>> [(t.parents, t.multiplicity) for t in differential_types(3)]
         [((0, 0, 0), 2), ((0, 0, 1), 4)]
     """
@@ -95,19 +87,14 @@ class Term:
     $$\Big(\frac{\lambda_W}{n_1}\Big)^u\prod_\text{read}\delta_{i_ai_b}\sum_j\prod_{v\in\text{weighted}}
     W_{i_vj}\prod_v\sigma^{(d_v)}(z_{j;\delta_v})\prod_\text{hidden}H^{(1)}_{\delta_a\delta_b}$$
 
-    Args:
-        orders: $d_v$ of each factor.
-        weighted: Whether factor $v$ still has its last-layer weight.
-        hidden: Pairs of factors joined by a parameter of the first layer.
-        read: Pairs joined by a weight of the last layer, $u$ of them.
-
     Source: Yaida (A18): $2u+v=k+1$ with $v$ the number of weights left.
     """
 
-    orders: tuple[int, ...]
-    weighted: tuple[bool, ...]
+    orders: tuple[int, ...]  # $d_v$ of each factor
+    weighted: tuple[bool, ...]  # whether factor $v$ still has its last-layer weight
+    # Pairs of factors joined by a parameter of the first layer.
     hidden: tuple[tuple[int, int], ...]
-    read: tuple[tuple[int, int], ...]
+    read: tuple[tuple[int, int], ...]  # pairs joined by a weight of the last layer, $u$ of them
 
 
 def terms(parents: Sequence[int]) -> tuple[Term, ...]:
@@ -116,13 +103,7 @@ def terms(parents: Sequence[int]) -> tuple[Term, ...]:
     The generator splits into $\sum_jW_{ij}\sigma'(z_j)[\dots\frac d{dz_j}]$ and
     $\frac{\lambda_W}{n_1}\sum_j\sigma(z_j)\frac d{dW_{ij}}$: either raises a derivative and leaves a weight
     more, or takes the weight of the factor that it meets. The part $\lambda_b\frac d{db}$ meets a bias
-    nowhere but in the NTK.
-
-    Args:
-        parents: The tree, as in `DifferentialType`.
-
-    Returns:
-        The terms; all signs and coefficients are $+1$.
+    nowhere but in the NTK. All signs and coefficients are $+1$.
 
     Source: Yaida (A9), (A13), (A18), (A19).
     """

@@ -26,22 +26,10 @@ from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.exact._differential_types import (
-    DifferentialType,
     Term,
     check_parents,
-    differential_types,
     terms,
 )
-
-__all__ = [
-    "DifferentialType",
-    "Term",
-    "differential_types",
-    "mean_shallow_differential",
-    "shallow_differential",
-    "sigma_derivative",
-    "terms",
-]
 
 _LEVELS = (2, 3)
 

@@ -28,17 +28,6 @@ from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.exact._pairings import even_partitions, pairings, transfer
 
-__all__ = [
-    "connected_linear_correlator",
-    "cumulants",
-    "double_scaling_moment",
-    "linear_correlator",
-    "linear_vertex",
-    "metric_moments",
-    "observable_covariance",
-    "pairing_factor",
-]
-
 MAX_LEGS = 8
 
 
@@ -82,9 +71,6 @@ def double_scaling_moment(m: Index, r: NotNegative) -> float:
 
     Returns:
         The limit, dimensionless. At finite $n$ it needs $m(m-1)\ll n$.
-
-    Raises:
-        ValueError: If `m` or `r` is negative, or `r` is not finite.
 
     Source: PDLT (3.55)-(3.57).
 

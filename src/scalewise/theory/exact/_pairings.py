@@ -9,8 +9,6 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["even_partitions", "pairings", "transfer"]
-
 Pairing = tuple[tuple[int, int], ...]
 
 

@@ -32,8 +32,6 @@ import numpy as np
 from scalewise.theory.flow._layer import Expectations, Tensor
 from scalewise.theory.flow._ntk_statistics import Matrix, slide, swapped
 
-__all__ = ["next_R", "next_S", "next_T", "next_U"]
-
 
 def next_R(
     layer: Expectations,

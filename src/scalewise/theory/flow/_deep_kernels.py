@@ -25,8 +25,6 @@ from scalewise.networks import MLP
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.flow._trajectory import NODES, Stretch, lengths, pause
 
-__all__ = ["deep_kernels"]
-
 _TURNS = (5, 9, *(NODES,) * 5)  # nodes of each: the first guesses need no more
 _SETTLED = 1e-12  # a correlation
 _NEGLIGIBLE = 1e-14  # of one, or of a slope: what is missed at every layer adds up
@@ -39,16 +37,7 @@ Layers = Float[np.ndarray, "layer sample sample"]
 def deep_kernels(
     net: MLP, first: tuple[Matrix, Matrix], diagonal: Float[np.ndarray, "layer sample"]
 ) -> Iterator[tuple[Matrix, Matrix]]:
-    r"""Kernel and NTK at every layer.
-
-    Args:
-        net: The network; its activation is continuous.
-        first: Both in layer 1.
-        diagonal: $K_{aa}$ at every layer.
-
-    Yields:
-        Each layer, from the first; rtol 1e-10.
-    """
+    """Kernel and NTK at every layer of a continuous activation, from the first, rtol 1e-10."""
     K, Theta = first
     below, layer, again = K, 0, 0
     yield K, Theta
@@ -139,17 +128,13 @@ def _longest(net: MLP, two: tuple[Matrix, Matrix], diagonal: np.ndarray, first: 
 
 def _guess(two: tuple[Matrix, Matrix], first: int, length: int) -> Layers:
     r"""Correlations from a layer on whose angles go on as a power of $\ell$."""
-    before, now = (_angles(K) for K in two)
+    before, now = (np.arccos(np.clip(K / _sizes(np.diagonal(K)), -1.0, 1.0)) for K in two)
     known = np.minimum(before, now) > _PARALLEL
     ratio = np.where(known, now, 1.0) / np.where(known, before, 1.0)
     power = np.log(ratio) / np.log1p(1.0 / first)
     log_layer = np.log1p(np.arange(length + 1) / (first + 1.0))[:, None, None]
     psi = np.minimum(now * np.exp(power * log_layer), np.maximum(now, 0.5 * np.pi))
     return np.cos(psi)
-
-
-def _angles(K: Matrix) -> Matrix:
-    return np.arccos(np.clip(K / _sizes(np.diagonal(K)), -1.0, 1.0))
 
 
 def _settled(net: MLP, c: Layers, diagonal: np.ndarray, first: int) -> _Run | None:

@@ -23,8 +23,6 @@ import numpy as np
 from scalewise.theory.flow._layer import Expectations, Tensor
 from scalewise.theory.flow._ntk_statistics import Matrix, slide, swapped
 
-__all__ = ["next_P", "next_Q"]
-
 
 def next_P(
     layer: Expectations, P: Tensor, B: Tensor, *, C_W: float, Theta: Matrix, r: float

@@ -33,8 +33,6 @@ from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._kernel_flow import KernelFlow
 from scalewise.theory.single._single_input import single_input_vertex
 
-__all__ = ["Expansion", "expansion_parameter", "pair_vertex", "pairs_to_watch"]
-
 _DIAGONAL = 16  # inputs: V/K² is a smooth function of K_aa alone
 _TARGETS = 5  # correlations, over the range that the inputs have
 _NEAR = 0.02  # of that range: pairs as near as this to a target count as equally near
@@ -170,15 +168,14 @@ class _OnGrid:
 
     $z_a=\sqrt Ar\cos(\phi-\theta/2)$, $z_b=\sqrt Br\cos(\phi+\theta/2)$ with $\cos\theta=c$; exact for polynomials,
     and a kink or a jump, wherever it stands, costs the square or the first power of the step.
-
-    Args:
-        source: $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ over $aa,ab,bb$.
-        mixed: How $\langle\sigma_a\sigma_b\rangle$ changes with $K_{aa},K_{ab},K_{bb}$, for a smooth $\sigma$.
-        alone: How $\langle\sigma\sigma\rangle$ of $a$ and of $b$ change with their own kernels, likewise.
     """
 
+    # $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ over $aa,ab,bb$.
     source: Float[np.ndarray, "pair 3 3"]
+    # How $\langle\sigma_a\sigma_b\rangle$ changes with $K_{aa},K_{ab},K_{bb}$, for a smooth
+    # $\sigma$.
     mixed: Float[np.ndarray, "pair 3"] | None = None
+    # How $\langle\sigma\sigma\rangle$ of $a$ and of $b$ change with their own kernels, likewise.
     alone: Float[np.ndarray, "2 pair"] | None = None
 
     @staticmethod

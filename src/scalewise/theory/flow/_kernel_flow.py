@@ -31,8 +31,6 @@ from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._deep_kernels import deep_kernels
 from scalewise.theory.flow._trajectory import EARLIEST, MOST_INPUTS, SHORTEST
 
-__all__ = ["KernelFlow", "kernel_flow", "kernel_strips"]
-
 _TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
 
 
@@ -136,14 +134,8 @@ def kernel_strips(
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Kernel and NTK of the last layer a few rows at a time, for who has no room for all of them.
 
-    Args:
-        net: The network.
-        x: Checked inputs.
-        ntk: Whether the NTK is wanted.
-
-    Yields:
-        Rows, and K and Theta of these with all samples from the first of them on. The arrays are filled anew for
-        the next rows; without `ntk` the second means nothing.
+    Rows, and K and Theta of these with all samples from the first of them on. The arrays are filled anew for the
+    next rows; without `ntk` the second means nothing.
     """
     diagonal, maps = _diagonal_flow(net, x, ntk=ntk)
     workspace = Workspace(KernelMap.scratch + 4, max(_TILE, len(x)))

@@ -41,17 +41,6 @@ from scalewise.theory.flow._pairs import (
 )
 from scalewise.theory.flow._trajectory import Part, Parts, along
 
-__all__ = [
-    "SCRAMBLES",
-    "Expectations",
-    "Family",
-    "Layer",
-    "Shaken",
-    "Tensor",
-    "as_many",
-    "layers_of",
-]
-
 # Fewer than for V: the nodes have little left to tell.
 POINTS, SCRAMBLES = 1 << 11, 8
 # To be contracted, few inputs get more: as many as take the time of sixteen inputs at the most.
@@ -71,12 +60,7 @@ _MOMENTS = (FIRST, SECOND, THIRD)
 
 
 class Expectations(abc.ABC):
-    """Expectations over the preactivations of one layer, and what the recursions do with them.
-
-    Args:
-        sigma: The activation.
-        K: The kernel of the layer.
-    """
+    """Expectations over the preactivations of one layer, and what the recursions do with them."""
 
     def __init__(self, sigma: Activation, K: Matrix) -> None:
         self.sigma = sigma
@@ -166,17 +150,14 @@ class _Evaluated(Expectations):
         return part.value[0], part.error
 
     def M(self, p: int, q: int) -> Matrix:
-        """Of this kernel."""
         return self.moment(p, q)[0]
 
     @property
     def source(self) -> np.ndarray:
-        """Of this kernel."""
         (part,) = self.of_source().values()
         return part.value
 
     def four(self, family: Family) -> Tensor:
-        """Of this kernel."""
         return self.covariance(family) + self.means(family)
 
     def means(self, family: Family) -> Float[np.ndarray, "sample sample sample sample"]:
@@ -185,7 +166,6 @@ class _Evaluated(Expectations):
         return parts["left"].value[0][:, :, None, None] * parts["right"].value[0]
 
     def covariance(self, family: Family) -> Tensor:
-        """Of this kernel."""
         if family == _OF_V:
             return self.pairs.four_legs(as_many(self.source))
         return self.of_family(family)["covariance"].value
@@ -218,7 +198,6 @@ class Layer(_Evaluated):
         return self._moments[p, q]
 
     def of_source(self) -> Parts:
-        """Of this kernel."""
         return self._source
 
     def of_family(self, family: Family) -> Parts:
@@ -268,13 +247,7 @@ class Layer(_Evaluated):
 
 
 class _Followed(_Evaluated):
-    """The expectations of one layer among others, each followed through the layers by itself.
-
-    Args:
-        sigma: The activation.
-        K: The kernel of the layer.
-        ask: For the parts of an expectation, by name and arguments.
-    """
+    """The expectations of one layer among others, each followed through the layers by itself."""
 
     def __init__(
         self, sigma: Activation, K: Matrix, ask: Callable[[str, tuple[Any, ...]], Parts]
@@ -283,15 +256,12 @@ class _Followed(_Evaluated):
         self._ask = ask
 
     def of_moment(self, p: int, q: int) -> Parts:
-        """Of this layer."""
         return self._ask("of_moment", (p, q))
 
     def of_source(self) -> Parts:
-        """Of this layer."""
         return self._ask("of_source", ())
 
     def of_family(self, family: Family) -> Parts:
-        """Of this layer."""
         return self._ask("of_family", (family,))
 
 
@@ -300,10 +270,7 @@ def layers_of(
 ) -> Iterator[_Evaluated]:
     """The expectations of each layer: evaluated at its kernel, or interpolated where that does.
 
-    Args:
-        sigma: The activation.
-        K: The kernel at every layer.
-        alike: Whether all entries of what nodes tell are to be wrong alike.
+    If `alike`, all entries of what nodes tell are wrong alike.
     """
     evaluated: dict[int, Layer] = {}
     followed: dict[Hashable, Iterator[tuple[int, Parts]]] = {}
@@ -328,12 +295,7 @@ def layers_of(
 
 
 class Shaken(Expectations):
-    """The expectations of a layer, each moved by its error: up or down, as the seed says.
-
-    Args:
-        layer: Whose expectations. Its estimates are combined into one.
-        seed: Which of the signs.
-    """
+    """The expectations of a layer, its estimates combined, each moved by its error, up or down by the seed."""
 
     def __init__(self, layer: _Evaluated, seed: int) -> None:
         super().__init__(layer.sigma, layer.K)
@@ -342,7 +304,6 @@ class Shaken(Expectations):
 
     @property
     def source(self) -> np.ndarray:
-        """The one of the layer, moved."""
         return self._source
 
     @cached_property
@@ -351,20 +312,17 @@ class Shaken(Expectations):
         return self._moved(combined(part.value)[0], part.error, ())[None]
 
     def four(self, family: Family) -> Tensor:
-        """The one of the layer, moved."""
         part = self._layer.of_family(family)["covariance"]
         value = combined(part.value)[0] + self._layer.means(family)
         return self._moved(value, part.error, (*family, 0))[None]
 
     def covariance(self, family: Family) -> Tensor:
-        """The one of the layer, moved."""
         if family == _OF_V:
             return self.pairs.four_legs(self.source)
         part = self._layer.of_family(family)["covariance"]
         return self._moved(combined(part.value)[0], part.error, (*family, 1))[None]
 
     def M(self, p: int, q: int) -> Matrix:
-        """The one of the layer, moved."""
         if (p, q) not in self._pair:
             self._pair[p, q] = self._moment(p, q)
         return self._pair[p, q]

@@ -24,11 +24,8 @@ from scalewise.networks._mlp import WithoutSkips
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.single._single_input import single_input_majorants
 
-__all__ = ["natural_sizes"]
-
-_INPUTS = (
-    16  # majorants are smooth functions of K_aa: a few inputs, extremes included, tell their maxima
-)
+# Majorants are smooth functions of K_aa: a few inputs, extremes included, tell their maxima.
+_INPUTS = 16
 
 
 @checked

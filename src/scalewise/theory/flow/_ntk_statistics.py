@@ -32,8 +32,6 @@ from jaxtyping import Float
 
 from scalewise.theory.flow._layer import Expectations, Tensor
 
-__all__ = ["Matrix", "next_A", "next_B", "next_D", "next_F", "next_H1", "slide", "swapped"]
-
 Matrix = Float[np.ndarray, "sample sample"]
 
 
@@ -47,17 +45,7 @@ def next_D(
     Theta: Matrix,
     r: float,
 ) -> Tensor:
-    r"""$D_{1234}$ of the next layer; preactivation² times NTK.
-
-    Args:
-        layer: Expectations of this layer.
-        D: $D_{1234}$ of this layer.
-        V: Four-point vertex of this layer.
-        C_W: Of the next layer.
-        lambda_W: Of the next layer.
-        Theta: NTK of this layer.
-        r: $n_\ell/n_{\ell-1}$, 1 for the first layer.
-    """
+    r"""$D_{1234}$ of the next layer; preactivation² times NTK. $r=n_\ell/n_{\ell-1}$, 1 for the first layer."""
     source = lambda_W * layer.covariance((0, 0, 0, 0))
     source = source + C_W * Theta * layer.covariance((0, 0, 1, 1))
     through_V = _omega_pushed(

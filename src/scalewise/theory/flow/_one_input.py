@@ -20,26 +20,15 @@ from scalewise.theory._tables._line_table import estimates_of, line_table
 from scalewise.theory.flow._tensor_flow import closure
 from scalewise.theory.single._single_input import SingleInputFlow, refuse_overflow, tensors_from
 
-__all__ = ["KNOWN_OF_ONE", "one_input"]
-
 KNOWN_OF_ONE = frozenset(field.name for field in fields(SingleInputFlow))
 
 
 def one_input(
     net: MLP, K: Float[np.ndarray, "layer 1 1"], letters: Sequence[str]
 ) -> dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "layer ..."]]]:
-    """Tensors at every layer and their numerical errors, by letter.
+    """Tensors, out of `KNOWN_OF_ONE`, at every layer and their numerical errors, by letter.
 
-    Args:
-        net: The network.
-        K: Its kernel.
-        letters: Which tensors, out of `KNOWN_OF_ONE`.
-
-    Returns:
-        With axes for two or four samples; rtol 1e-10 of each recursion's terms.
-
-    Raises:
-        ValueError: If an expectation does not converge, or a tensor asked for overflows.
+    With axes for two or four samples; rtol 1e-10 of each recursion's terms.
     """
     alone = K[:, 0]
     # What V and G1 need has a table of its own, and is read off it whatever else is asked for.

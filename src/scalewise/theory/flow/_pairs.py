@@ -28,19 +28,6 @@ from scalewise.gaussian import (
     two_input_covariances,
 )
 
-__all__ = [
-    "FIRST",
-    "SECOND",
-    "THIRD",
-    "Pairs",
-    "curvature",
-    "jacobian",
-    "moments_on_pairs",
-    "pair_sources",
-    "shaken_expectations",
-    "values_of",
-]
-
 # Moments that are first, second and third derivatives of $M_{00}$.
 FIRST = ((1, 1), (2, 0), (0, 2))
 SECOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))

@@ -22,21 +22,12 @@ from jaxtyping import Float
 from scalewise.theory.flow._layer import Expectations
 from scalewise.theory.flow._pairs import curvature
 
-__all__ = ["next_G1", "next_V"]
-
 Vertex = Float[np.ndarray, "_estimate pair pair"]
 Metric = Float[np.ndarray, "_estimate pair"]
 
 
 def next_V(layer: Expectations, V: Vertex, *, C_W: float, r: float) -> Vertex:
-    r"""$V$ of the next layer, on pairs of unordered pairs; preactivation⁴.
-
-    Args:
-        layer: Expectations of this layer.
-        V: Of this layer.
-        C_W: Of the next layer.
-        r: $n_\ell/n_{\ell-1}$, 1 for the first layer.
-    """
+    r"""$V$ of the next layer, on pairs of unordered pairs; preactivation⁴. $r=n_\ell/n_{\ell-1}$."""
     J = layer.jacobian
     vertex = np.stack([J @ (J @ one).T for one in V])
     vertex *= r

@@ -31,16 +31,6 @@ from scalewise.theory.flow._ntk_statistics import next_A, next_B, next_D, next_F
 from scalewise.theory.flow._pairs import Pairs
 from scalewise.theory.flow._preactivation import next_G1, next_V
 
-__all__ = [
-    "RECURSIONS",
-    "Recursion",
-    "TensorFlow",
-    "check_memory",
-    "closure",
-    "tensor_flow",
-    "tensor_runs",
-]
-
 _NEXT = "_next"
 _RATES = ("C_W", "lambda_W", "Theta", "r")
 _MEMORY = 12 * 2**30  # bytes
@@ -49,15 +39,13 @@ Tensors = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Recursion:
-    """How a tensor goes from one layer to the next.
+    """How a tensor goes from one layer to the next."""
 
-    Args:
-        step: From the expectations of a layer, and what else its parameters name, to the tensor of the next.
-        on_pairs: Whether it stands on unordered pairs of inputs, and is told so of its like; others stand on
-            samples, and are told so of all.
-    """
-
+    # From the expectations of a layer, and what else its parameters name, to the tensor of the
+    # next.
     step: Callable[..., np.ndarray]
+    # Whether it stands on unordered pairs of inputs, and is told so of its like; others stand on
+    # samples, and are told so of all.
     on_pairs: bool = False
 
     @property
@@ -95,23 +83,16 @@ RECURSIONS: dict[str, Recursion] = {
 
 @dataclass(frozen=True)
 class TensorFlow:
-    """Tensors at every layer, by their letters.
+    """Tensors at every layer, by their letters."""
 
-    Args:
-        values: Arrays with a layer axis and two or four sample axes in printed order.
-        errors: Their numerical errors, from the estimates of the nodes.
-    """
-
+    # Arrays with a layer axis and two or four sample axes in printed order.
     values: dict[str, Float[np.ndarray, "layer ..."]]
+    # Their numerical errors, from the estimates of the nodes.
     errors: dict[str, Float[np.ndarray, "layer ..."]]
 
 
 def closure(letters: Iterable[str]) -> tuple[tuple[str, ...], bool]:
-    r"""The recursions that tensors need, in the order of their steps, and whether they need $\Theta$.
-
-    Args:
-        letters: Of the tensors.
-    """
+    r"""The recursions that tensors need, in the order of their steps, and whether they need $\Theta$."""
     graph: dict[str, tuple[str, ...]] = {}
     waiting = list(letters)
     while waiting:
@@ -125,16 +106,7 @@ def closure(letters: Iterable[str]) -> tuple[tuple[str, ...], bool]:
 
 
 def check_memory(net: MLP, samples: int, names: Sequence[str]) -> None:
-    """Refuse tensors that do not fit the memory.
-
-    Args:
-        net: The network.
-        samples: How many inputs.
-        names: Observables beyond the leading order; none takes nothing.
-
-    Raises:
-        ValueError: With what they take and the remedy.
-    """
+    """Refuse tensors that do not fit the memory."""
     if not names or samples == 1:
         return
     needed, _ = closure(OBSERVABLES[name].letter for name in names)
@@ -204,17 +176,9 @@ def tensor_runs(
 ) -> list[list[Tensors]]:
     """Tensors of the last layer as a function of them needs them to have an error of its own.
 
-    All entries are wrong alike, because such a function contracts them with inverse kernels.
-
-    Args:
-        net: The network, of at least two layers.
-        K: Its kernel.
-        Theta: Its NTK, as of `tensor_flow`.
-        letters: Which tensors.
-
-    Returns:
-        Runs for `scalewise.gaussian.with_shakes`: in each the tensors of every estimate, by letter; first the
-        estimates from the nodes, then one for each shake.
+    All entries are wrong alike, because such a function contracts them with inverse kernels. Runs are for
+    `scalewise.gaussian.with_shakes`: in each the tensors of every estimate, by letter; first the estimates from the
+    nodes, then one for each shake.
     """
     pairs = Pairs.of(K.shape[1])
     *_, runs = _runs(net, K, Theta, letters, pairs, alike=True)

@@ -19,19 +19,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.polynomial import chebyshev
 
-__all__ = [
-    "EARLIEST",
-    "MOST_INPUTS",
-    "NODES",
-    "SHORTEST",
-    "Part",
-    "Parts",
-    "Stretch",
-    "along",
-    "lengths",
-    "pause",
-]
-
 NODES = 16
 SHORTEST = 96  # layers; in fewer, nodes cannot stand as densely at the ends as they should
 MOST_INPUTS = 12  # the expectations of all nodes of a stretch are in memory together
@@ -45,15 +32,10 @@ _FALLS = 0.1  # two coefficients beside the two before them, as long as the seri
 
 @dataclass(frozen=True)
 class Part:
-    """An expectation at one layer: estimates along the first axis, and the error of each entry.
+    """An expectation at one layer: estimates along the first axis, and the error of each entry."""
 
-    Args:
-        value: One estimate, or one per scramble of a sample.
-        error: Beside the spread of the estimates.
-    """
-
-    value: Float[np.ndarray, "_estimate *shape"]
-    error: Float[np.ndarray, "*shape"]
+    value: Float[np.ndarray, "_estimate *shape"]  # one estimate, or one per scramble of a sample
+    error: Float[np.ndarray, "*shape"]  # beside the spread of the estimates
 
     @property
     def spread(self) -> Float[np.ndarray, "*_"]:
@@ -66,18 +48,13 @@ Parts = Mapping[Hashable, Part]
 
 @dataclass(frozen=True)
 class Stretch:
-    r"""Consecutive layers, and nodes among them that stand nearly as Chebyshev's do in $\log\ell$.
+    r"""Consecutive layers, and nodes among them that stand nearly as Chebyshev's do in $\log\ell$."""
 
-    Args:
-        first: The first layer, counted from 0.
-        nodes: The layers that are evaluated.
-        weights: Of the nodes for each layer of the stretch; each row adds up to 1.
-        highest: From values at the nodes to the last four Chebyshev coefficients of their polynomial.
-    """
-
-    first: int
-    nodes: Int[np.ndarray, " node"]
+    first: int  # the first layer, counted from 0
+    nodes: Int[np.ndarray, " node"]  # the layers that are evaluated
+    # Of the nodes for each layer of the stretch; each row adds up to 1.
     weights: Float[np.ndarray, "layer node"]
+    # From values at the nodes to the last four Chebyshev coefficients of their polynomial.
     highest: Float[np.ndarray, "coefficient node"]
 
     @staticmethod
@@ -117,11 +94,8 @@ class Stretch:
     ) -> Float[np.ndarray, "*shape"] | None:
         """About what interpolation misses, the last two coefficients; ``None`` where it is too much.
 
-        Args:
-            values: At the nodes.
-            allowed: How much it may miss.
-            rounding: How much if the coefficients fall no further: they are rounding errors then, and a
-                shorter stretch has as many.
+        More than `allowed` may be missed, up to `rounding`, if the coefficients fall no further: they are
+        rounding errors then, and a shorter stretch has as many.
         """
         found = np.abs(np.tensordot(self.highest, values, 1))
         before, tail = found[0] + found[1], found[2] + found[3]
@@ -145,15 +119,7 @@ def pause(layer: int) -> int:
 def along(
     K: Float[np.ndarray, "layer sample sample"], evaluate: Callable[[int], Parts]
 ) -> Iterator[Parts]:
-    """An expectation, in its parts, over the kernel of each layer.
-
-    Args:
-        K: The kernel at every layer.
-        evaluate: From a layer, counted from 0, to what it is there.
-
-    Yields:
-        Its parts, layer by layer: evaluated, or interpolated with the error of that in theirs.
-    """
+    """An expectation, in its parts, at the kernel of each layer: evaluated, or interpolated with its error."""
     layer, again = 0, 0
     found: dict[int, Parts] = {}
     while layer < len(K):

@@ -17,14 +17,6 @@ from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.networks._mlp import WithoutSkips
 
-__all__ = [
-    "OptimalDepth",
-    "optimal_aspect_ratio",
-    "optimal_depth",
-    "optimal_information",
-    "vertex_growth",
-]
-
 Source = str | Activation | Callable[[Any], Any]
 
 
@@ -76,9 +68,6 @@ def optimal_aspect_ratio(nu: Positive, m1: Positive, m2: Positive) -> float:
         $r^\star=L/n$, dimensionless. There the second term is $-\frac23$ of the first, always: an
         estimate of where the expansion ends, not a converged maximum.
 
-    Raises:
-        ValueError: If a number is not positive and finite.
-
     Source: PDLT (A.72), (A.73).
 
     Example:
@@ -101,9 +90,6 @@ def optimal_information(m1: Positive, m2: Positive) -> float:
 
     Returns:
         The information in nats, below 1/54.
-
-    Raises:
-        ValueError: If a number is not positive and finite.
 
     Source: PDLT (A.74) for $m_1=m_2$; otherwise derived.
 

@@ -18,15 +18,6 @@ from scalewise._arrays import float_array
 from scalewise._checked import FiniteNumber, checked
 from scalewise.networks._numbers import Numbers
 
-__all__ = [
-    "boltzmann_distribution",
-    "cross_entropy",
-    "entropy",
-    "kl_divergence",
-    "mutual_information",
-    "tripartite_information",
-]
-
 
 @checked
 def entropy(p: Numbers) -> float:

@@ -26,20 +26,6 @@ from scalewise.networks._numbers import Numbers
 from scalewise.theory._predict import predict
 from scalewise.theory.flow._kernel_flow import kernel_flow
 
-__all__ = [
-    "NoteKernels",
-    "cross_moment",
-    "first_moment",
-    "forward_factors",
-    "influence_mean",
-    "influence_square",
-    "note_kernels",
-    "ntk_in_ntk_parametrisation",
-    "ntk_in_standard_parametrisation",
-    "output_variance",
-    "second_moment",
-]
-
 Pairs = Float[np.ndarray, "sample sample"]
 
 
@@ -118,7 +104,7 @@ def note_kernels(net: WithoutSkips, x: Numbers) -> NoteKernels:
             f"Influences of a block on a layer above need a hidden layer; got {net}. Take depth >= 2."
         )
     K = kernel_flow(net, inputs).K
-    slopes = [net.C_W[i] * _moment(net, K[i - 1], (1,), (1,)) for i in range(1, net.depth)]
+    slopes = [net.C_W[i] * pair_of(net, K[i - 1], (1,), (1,)) for i in range(1, net.depth)]
     return NoteKernels(K, np.array(slopes), net.C_b, net.C_W)
 
 
@@ -215,7 +201,7 @@ def second_moment(
     out = [Q]
     for k in range(ell - 1, 0, -1):
         K = kernels.Sigma[k - 1]
-        fourth = net.C_W[k] ** 2 / d[k] * _moment(net, K, (1, 1), (1, 1))
+        fourth = net.C_W[k] ** 2 / d[k] * pair_of(net, K, (1, 1), (1, 1))
         watched, moved = kernels.path(k + 1, ell - 1), kernels.path(k + 1, L - 1)
         Q = kernels.dot(k) ** 2 * Q + fourth * _watched(watched) * _moved(moved)
         out.append(Q)
@@ -376,7 +362,7 @@ def _over_blocks(kernels: NoteKernels, own: np.ndarray) -> Pairs:
     return np.sum([own[k - 1] * kernels.path(k, L - 1) for k in range(1, L + 1)], axis=0)
 
 
-def _moment(net: MLP, K: np.ndarray, p: tuple[int, ...], q: tuple[int, ...]) -> np.ndarray:
+def pair_of(net: MLP, K: np.ndarray, p: tuple[int, ...], q: tuple[int, ...]) -> np.ndarray:
     diagonal = np.diagonal(K)
     return pair_moment(net.activation, diagonal[:, None], diagonal[None], K, p, q).value
 
@@ -391,12 +377,17 @@ def _moved(kernel: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.diagonal(kernel)[None], kernel.shape)
 
 
-def _layer(net: MLP, layer: int | None) -> int:
+def check_scalar(net: MLP) -> None:
+    """Refuse a network of several outputs."""
     if net.output_dim != 1:
         raise ValueError(
             f"The note's influences are those of a scalar output; the network has {net.output_dim}. "
             "Take output_dim=1."
         )
+
+
+def _layer(net: MLP, layer: int | None) -> int:
+    check_scalar(net)
     return net.depth if layer is None else _within("layer", layer, 1, net.depth)
 
 

@@ -15,13 +15,11 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.gaussian import pair_moment, single_moment
+from scalewise.gaussian import single_moment
 from scalewise.networks import MLP
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
-from scalewise.theory.note._influence import NoteKernels, note_kernels
-
-__all__ = ["RefinedMoments", "refined_moments", "row_overlap"]
+from scalewise.theory.note._influence import NoteKernels, check_scalar, note_kernels, pair_of
 
 Pairs = Float[np.ndarray, "sample sample"]
 
@@ -147,9 +145,7 @@ def _source(net: MLP, kernels: NoteKernels, k: int) -> tuple[Pairs, Pairs]:
 
 def _pair(net: MLP, kernels: NoteKernels, index: int, p: int, q: int) -> Pairs:
     r"""$\mathbb E_{\Sigma^\text{index}}[\phi^{(p)}(z)\phi^{(q)}(z')]$, the first leg at $x$."""
-    K = kernels.Sigma[index]
-    diagonal = np.diagonal(K)
-    return pair_moment(net.activation, diagonal[:, None], diagonal[None], K, (p,), (q,)).value
+    return pair_of(net, kernels.Sigma[index], (p,), (q,))
 
 
 def _mean(net: MLP, kernels: NoteKernels, index: int, p: int) -> Float[np.ndarray, " sample"]:
@@ -157,11 +153,7 @@ def _mean(net: MLP, kernels: NoteKernels, index: int, p: int) -> Float[np.ndarra
 
 
 def _check(net: MLP) -> None:
-    if net.output_dim != 1:
-        raise ValueError(
-            f"The note's influences are those of a scalar output; the network has {net.output_dim}. "
-            "Take output_dim=1."
-        )
+    check_scalar(net)
     if not net.activation.is_smooth:
         raise ValueError(
             f"The refined moments need three derivatives of the activation; {net.activation.name!r} has "

@@ -16,8 +16,6 @@ from jaxtyping import Float
 from scalewise._checked import at_least, checked
 from scalewise.theory.residual._growth import Skip
 
-__all__ = ["BlockScale", "block_norm", "residual_block_scale"]
-
 
 @dataclass(frozen=True)
 class BlockScale:

@@ -25,15 +25,6 @@ from scalewise.critical import Criticality, criticality, susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.theory.information._aspect_ratio import optimal_aspect_ratio, vertex_growth
 
-__all__ = [
-    "gamma_star",
-    "printed_gamma_star",
-    "printed_residual_growth",
-    "residual_aspect_ratio",
-    "residual_growth",
-    "residual_susceptibilities",
-]
-
 Skip = Annotated[float | int, Must("a number from 0 to 1", lambda gamma: 0 <= gamma <= 1)]
 Source = str | Activation | Callable[[Any], Any]
 _TERMS = 20_000  # the coefficients of z|z| fall as p^(-7/2)
@@ -199,7 +190,7 @@ def gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
         0.500000
     """
     sigma = activation(source)
-    target = _target(sigma, r, output_dim)
+    target = optimal_aspect_ratio(r, output_dim / 2, output_dim / 2)
     if criticality(sigma).universality == "half-stable":
         raise ValueError(
             f"{sigma.name!r} is half-stable; its growth is known up to gamma = 0.999 only. Read "
@@ -245,7 +236,7 @@ def printed_gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
         0.4504902
     """
     sigma = activation(source)
-    q = _target(sigma, r, output_dim) / vertex_growth(sigma)
+    q = optimal_aspect_ratio(r, output_dim / 2, output_dim / 2) / vertex_growth(sigma)
     if q >= 1:
         return 0.0
     c = criticality(sigma).coefficients["vertex_source"]
@@ -256,10 +247,6 @@ def printed_gamma_star(source: Source, r: Positive, output_dim: Count) -> float:
 def _critical(source: Source) -> Criticality:
     vertex_growth(source)  # refuses what has no critical point
     return criticality(source)
-
-
-def _target(sigma: Activation, r: float, output_dim: int) -> float:
-    return optimal_aspect_ratio(r, output_dim / 2, output_dim / 2)
 
 
 def _growth_at(record: Criticality, gamma: float) -> float:

@@ -30,22 +30,13 @@ from scalewise.theory.flow._pairs import (
 )
 from scalewise.theory.residual._vertex import Runs, memory, response
 
-__all__ = ["covariances_of_layers", "drift", "own_past"]
-
 Samples = Float[np.ndarray, "layer sample sample"]
 Layers = Float[np.ndarray, " layer"]
 _FAMILIES = ((2, 0, 0, 0), (1, 1, 0, 0))
 
 
 def drift(net: Network, K: Samples, pairs: Pairs, runs: Runs) -> tuple[Samples, Samples]:
-    r"""$G^{\{1\}}$ and its error.
-
-    Args:
-        net: The residual network.
-        K: Its kernel.
-        pairs: Of its inputs.
-        runs: What fluctuates, as `fluctuations` found it.
-    """
+    r"""$G^{\{1\}}$ and its error, from what fluctuates, as `fluctuations` found it."""
     G1, G1_error = np.zeros_like(K), np.zeros_like(K)
     remembered, size = memory(net), pairs.first.size
     fluctuating = [[(np.zeros((1, size, size)),) * 2], *runs]
@@ -74,14 +65,7 @@ def drift(net: Network, K: Samples, pairs: Pairs, runs: Runs) -> tuple[Samples, 
 
 
 def own_past(sigma: Activation, late: Layers, early: Layers, cross: Layers) -> Estimate:
-    r"""$\mathrm{Cov}[(\sigma\sigma''+\sigma'\sigma')(z_\ell),\sigma^2(z_k)]$ of one input in pairs of layers.
-
-    Args:
-        sigma: The activation; continuous.
-        late: Variances of $z_\ell$.
-        early: Variances of $z_k$.
-        cross: Covariances of the two.
-    """
+    r"""$\mathrm{Cov}[(\sigma\sigma''+\sigma'\sigma')(z_\ell),\sigma^2(z_k)]$ of one input, late and early."""
     wanted = [(family, 0b1100) for family in _FAMILIES]
     curved, sloped = two_input_covariances(sigma, (late, early, cross), wanted).values()
     kinks = np.array([_kinks_of_one(sigma, *at) for at in zip(late, early, cross, strict=True)])
@@ -114,9 +98,7 @@ def covariances_of_layers(
 ) -> tuple[Float[np.ndarray, "_estimate late early"], Float[np.ndarray, "late early"]]:
     r"""$\mathrm{Cov}[\partial_\gamma(\sigma_a\sigma_b),(\sigma\sigma)_\delta]$ of one or two inputs in two layers.
 
-    Args:
-        sigma: The activation.
-        joint: Covariance of the variables of the later layer and of the earlier one.
+    `joint` is the covariance of the variables of the later layer and of the earlier one.
     """
     if len(joint) == 2:
         one = own_past(sigma, *(np.array([joint[at]]) for at in ((0, 0), (1, 1), (0, 1))))
@@ -162,10 +144,7 @@ def _kinks_of_two(
 ) -> Float[np.ndarray, "_estimate early"]:
     r"""$\mathrm{Cov}[[\sigma']\,\delta_\kappa(z_a)\,\sigma(z_b),(\sigma\sigma)_\delta]$, summed over kinks.
 
-    Args:
-        sigma: The activation.
-        joint: As for `covariances_of_layers`.
-        bent: Which of the two later variables is $z_a$.
+    $z_a$ is the one of the two later variables that is `bent`.
     """
     total = np.zeros((1, 3))
     others = [i for i in range(4) if i != bent]

@@ -24,19 +24,12 @@ from scalewise.theory._tables._line_table import estimates_of, line_table
 from scalewise.theory.residual._metric import own_past
 from scalewise.theory.residual._vertex import memory
 
-__all__ = ["one_input"]
-
 Layers = Float[np.ndarray, "layer ..."]
 Expectations = dict[tuple[str, int], np.ndarray]
 
 
 def one_input(net: Network, K: Float[np.ndarray, "layer 1 1"]) -> dict[str, tuple[Layers, Layers]]:
-    r"""$V$, and $G^{\{1\}}$ where the activation is continuous, with their errors, by letter.
-
-    Args:
-        net: The residual network.
-        K: Its kernel.
-    """
+    r"""$V$, and $G^{\{1\}}$ where the activation is continuous, with their errors, by letter."""
     values, errors = _expectations(net, K[:, :, 0])
     runs = [_recursion(net, K[:, 0, 0], values)]
     for seed in range(SHAKES):

@@ -18,8 +18,6 @@ from scalewise.theory.residual._metric import drift
 from scalewise.theory.residual._one_input import one_input
 from scalewise.theory.residual._vertex import fluctuations, vertices
 
-__all__ = ["residual_tensors"]
-
 _WATCHED = 24  # layers times inputs: a vertex of them takes a second
 Samples = Float[np.ndarray, "layer sample sample"]
 Tensors = dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "layer ..."]]]
@@ -28,16 +26,7 @@ Tensors = dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "lay
 def residual_tensors(
     net: Network, K: Samples, letters: Collection[str]
 ) -> tuple[Tensors, Expansion]:
-    r"""Tensors at every layer with their errors, by letter, and the small parameter.
-
-    Args:
-        net: The network.
-        K: Its kernel at every layer.
-        letters: Which of $V$ and $G^{\{1\}}$.
-
-    Raises:
-        ValueError: If an expectation does not converge, or there are too many inputs and layers for a vertex.
-    """
+    r"""$V$ and $G^{\{1\}}$ at every layer with their errors, by letter, and the small parameter."""
     few = _watched(net, K[0])
     some = K[:, few][:, :, few]
     if len(few) == K.shape[1]:  # one vertex for both

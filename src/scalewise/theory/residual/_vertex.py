@@ -46,8 +46,6 @@ from scalewise.theory.flow._pairs import (
     values_of,
 )
 
-__all__ = ["Runs", "fluctuations", "memory", "pushed", "response", "vertices"]
-
 OnPairs = Float[np.ndarray, "_estimate pair pair"]
 Samples = Float[np.ndarray, "layer sample sample"]
 Vertex = Float[np.ndarray, "layer sample sample sample sample"]
@@ -67,14 +65,8 @@ def vertices(runs: Runs, K: Samples, pairs: Pairs) -> tuple[Vertex, Vertex]:
 def fluctuations(net: Network, K: Samples, pairs: Pairs) -> Runs:
     r"""What fluctuates in the layers 2, 3, …: $V$ and $\mathrm{Cov}[\delta K,\delta K]$ on pairs of samples.
 
-    Args:
-        net: The residual network.
-        K: Its kernel.
-        pairs: Of its inputs.
-
-    Returns:
-        By layer a list of runs: one with the expectations as they are, by scramble where they are
-        sampled, and some with all of them moved by their errors.
+    By layer a list of runs: one with the expectations as they are, by scramble where they are sampled, and some
+    with all of them moved by their errors.
     """
     hidden, count = len(K) - 1, K.shape[1]
     if not hidden:
@@ -101,11 +93,7 @@ def fluctuations(net: Network, K: Samples, pairs: Pairs) -> Runs:
 
 
 def memory(net: Network) -> Float[np.ndarray, "layer later"]:
-    r"""The product of the $\gamma$ between two layers; 0 below the diagonal, 1 on it.
-
-    Args:
-        net: The residual network.
-    """
+    r"""The product of the $\gamma$ between two layers; 0 below the diagonal, 1 on it."""
     out = np.eye(net.depth)
     for later in range(1, net.depth):
         out[:later, later] = out[:later, later - 1] * net.skips[later]

@@ -16,15 +16,7 @@ from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.single._single_input import single_input_flow
 
-__all__ = ["gradient_norms", "ntk_layer_contributions"]
-
 Tensor = Float[np.ndarray, "layer input"]
-
-
-def _propagators(chi_perp: np.ndarray) -> np.ndarray:
-    r"""$\prod_{\ell'=\ell}^{L-1}\chi_\perp^{(\ell')}$ for $\ell=1,\dots,L$."""
-    ones = np.ones((1, chi_perp.shape[1]))
-    return np.concatenate([np.cumprod(chi_perp[::-1], axis=0)[::-1], ones])
 
 
 @checked
@@ -61,7 +53,8 @@ def gradient_norms(
             f"Gradients of {net.activation.name!r} do not exist: the activation jumps. Use one that "
             "is continuous."
         )
-    return _propagators(chi_perp)
+    ones = np.ones((1, chi_perp.shape[1]))
+    return np.concatenate([np.cumprod(chi_perp[::-1], axis=0)[::-1], ones])
 
 
 @checked

@@ -46,16 +46,6 @@ from scalewise.theory._tables._line_table import line_table
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.single._single_input import SingleInputFlow, single_input_flow
 
-__all__ = [
-    "NearbyInputs",
-    "assemble",
-    "interpolation_variance",
-    "nearby_expectation",
-    "nearby_inputs_flow",
-    "project",
-    "robustness",
-]
-
 Function = Callable[[np.ndarray], np.ndarray]
 Jet = tuple[Function, Function, Function]
 Component = Float[np.ndarray, "layer input"]

@@ -60,15 +60,6 @@ from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import LineTable, estimates_of, line_table
 from scalewise.theory._tables._scan import scan
 
-__all__ = [
-    "SingleInputFlow",
-    "refuse_overflow",
-    "single_input_flow",
-    "single_input_majorants",
-    "single_input_vertex",
-    "tensors_from",
-]
-
 Tensor = Float[np.ndarray, "layer input"]
 Map = Float[np.ndarray, "map input"]
 _LARGEST = 1e280
@@ -164,7 +155,10 @@ def single_input_flow(
         0.1279047353 0.0393984430 -0.0682253714
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return _flow(net, _first_kernel(net, x, K1), (C_b_nlo, C_W_nlo))
+        table = line_table(net.activation)
+        K = _kernels(net, table, _first_kernel(net, x, K1))
+        tensors = tensors_from(net, K, estimates_of(table, K)[0], (C_b_nlo, C_W_nlo))
+        return SingleInputFlow(K=K, **_all_finite(net, tensors))
 
 
 @checked
@@ -185,16 +179,11 @@ def single_input_vertex(net: WithoutSkips, K: Tensor) -> Tensor:
     """
     table = line_table(net.activation, VERTEX)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        m = _moments_of(table, K)
+        m = estimates_of(table, K)[0]
         C_W, r = np.array(net.C_W[1:])[:, None], _width_ratios(net)
         V = scan(r * (C_W * m["g1"]) ** 2, C_W**2 * m["vss"])
     refuse_overflow(net, "V", V)
     return V
-
-
-def _moments_of(table: LineTable, K: np.ndarray) -> _Moments:
-    """Expectations from each layer to the next, (map, input) by name."""
-    return estimates_of(table, K)[0]
 
 
 def _width_ratios(net: MLP) -> np.ndarray:
@@ -204,20 +193,10 @@ def _width_ratios(net: MLP) -> np.ndarray:
 
 
 def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
-    r"""Each tensor of each input with every expectation replaced by its absolute value.
+    """Each tensor of each input with every expectation replaced by its absolute value; rtol 1e-10.
 
     All recursions of the module have positive coefficients, so these bound the tensors, and say how large a
     tensor could be where contributions happen to cancel.
-
-    Args:
-        net: The network.
-        K: Diagonal kernel at every layer.
-
-    Returns:
-        By the names of `SingleInputFlow`, what exists for the activation; rtol 1e-10.
-
-    Raises:
-        ValueError: If an expectation does not converge, or a bound leaves the range of float64.
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -229,30 +208,15 @@ def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
         (True, True)
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        moments = _moments_of(line_table(net.activation), K)
+        moments = estimates_of(line_table(net.activation), K)[0]
         positive = {name: np.abs(value) for name, value in moments.items()}
         return _all_finite(net, tensors_from(net, K, positive))
-
-
-def _flow(net: MLP, first: np.ndarray, nlo: tuple[float, float]) -> SingleInputFlow:
-    table = line_table(net.activation)
-    K = _kernels(net, table, first)
-    return SingleInputFlow(
-        K=K, **_all_finite(net, tensors_from(net, K, _moments_of(table, K), nlo))
-    )
 
 
 def tensors_from(
     net: MLP, K: Tensor, m: dict[str, Map], nlo: tuple[float, float] = (0.0, 0.0)
 ) -> dict[str, np.ndarray]:
-    """All that follows from expectations, by the names of `SingleInputFlow`.
-
-    Args:
-        net: The network.
-        K: Kernel of each input at every layer.
-        m: From each layer to the next: all expectations, or those of `preactivation_names`.
-        nlo: Corrections of the hyperparameters, as in `single_input_flow`.
-    """
+    """All that follows from expectations, by the names of `SingleInputFlow`."""
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
     C_W, r = C[1:], _width_ratios(net)
     found = _preactivations(m, C_W, r, nlo)
