@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,8 +26,8 @@ __all__ = [
     "house",
     "layers_below",
     "log_axes",
+    "panels",
     "points",
-    "power",
     "sheet",
 ]
 
@@ -121,6 +122,31 @@ def sheet(columns: int, rows: int = 1, *, height: float = 3.3) -> tuple[Figure, 
     return canvas, list(canvas.subplots(rows, columns, squeeze=False).flat)
 
 
+def panels(
+    columns: int | str, rows: int | str = 1, *, height: float = 3.3
+) -> Callable[[Callable[..., None]], Callable[[xr.Dataset], Figure]]:
+    """Give a function that draws its empty panels row by row, in the house look, and return what it has drawn.
+
+    Args:
+        columns: How many, or a dimension of the data: one for each of its labels.
+        rows: Likewise.
+        height: Of a row, in inches.
+    """
+
+    def prepared(draw: Callable[..., None]) -> Callable[[xr.Dataset], Figure]:
+        @house
+        @wraps(draw)
+        def figure(dataset: xr.Dataset) -> Figure:
+            counts = (n if isinstance(n, int) else dataset.sizes[n] for n in (columns, rows))
+            canvas, axes = sheet(*counts, height=height)
+            draw(dataset, *axes)
+            return canvas
+
+        return figure
+
+    return prepared
+
+
 def points(axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: str = "") -> None:
     """Measured points with error bars of one standard error."""
     given: dict[str, Any] = {"label": label} if label else {}
@@ -160,28 +186,6 @@ def layers_below(axis: Axes) -> None:
     """Whole numbers on a linear horizontal axis of layers."""
     axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
     axis.set_xlabel("layer ℓ")
-
-
-def power(x: Any, y: Any, sem: Any = None) -> tuple[float, float]:
-    r"""Slope of $\log|y|$ against $\log x$, and its standard error.
-
-    Args:
-        x: Positive, at least two.
-        y: Of one sign.
-        sem: Standard errors of `y`; without them the slope has the error of its scatter.
-
-    Returns:
-        The slope and its standard error, 0 for two points without `sem`.
-    """
-    u, v = np.log(np.asarray(x, dtype=float)), np.log(np.abs(np.asarray(y, dtype=float)))
-    w = np.ones_like(u) if sem is None else (np.asarray(y) / np.asarray(sem)) ** 2
-    centred = u - np.sum(w * u) / np.sum(w)
-    slope = np.sum(w * centred * v) / np.sum(w * centred**2)
-    variance = 1 / np.sum(w * centred**2)
-    if sem is None:
-        left = v - np.mean(v) - slope * centred
-        variance *= np.sum(left**2) / max(u.size - 2, 1)
-    return float(slope), float(np.sqrt(variance))
 
 
 def attributes(config: Any, **more: Any) -> dict[str, Any]:

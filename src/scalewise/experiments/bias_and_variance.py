@@ -14,26 +14,18 @@ Source: PDLT (10.50)-(10.56), (10.99)-(10.117), the latter corrected: items 13 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from scalewise.data import load_labelled
 from scalewise.experiments._descended import descended, drawn
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import each, settings
+from scalewise.experiments._look import COLORS, INK, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -55,7 +47,8 @@ _ACTIVATIONS = ("relu", "tanh")
 _SHOWN = ("bias", "variance")
 
 
-@dataclass(frozen=True)
+# Small: fewer points.
+@settings(depths=(3, 20), count=5, train=8, between=("tanh", "gelu"), measured=(1.0,), width=64)
 class Config:
     r"""What is computed and trained.
 
@@ -83,19 +76,9 @@ class Config:
     networks: int = 100
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer points."""
-        return cls(
-            depths=(3, 20), count=5, train=8, between=("tanh", "gelu"), measured=(1.0,), width=64
-        )
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict, and train some networks.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Means over tests, over (activation, depth, ratio): ``bias`` squared, ``variance``, ``loss``. Over
@@ -242,10 +225,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, 2, height=3.3)
+def figure(dataset: xr.Dataset, bias: Axes, variance: Axes, loss: Axes, between: Axes) -> None:
     """Bias, variance, loss, and between samples."""
-    canvas, (bias, variance, loss, between) = sheet(2, 2, height=3.3)
     shades = np.linspace(0.4, 1.0, dataset.sizes["depth"])
     for axis, name in zip((bias, variance, loss), (*_SHOWN, "loss"), strict=True):
         for k, activation in enumerate(map(str, dataset.activation.values)):
@@ -262,8 +244,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.set_xticks([0.5, 1.0, 2.0], ["0.5", "1", "2"])
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("C_W / critical")
-    for k, activation in enumerate(map(str, dataset.activation.values)):
-        one = dataset.sel(activation=activation)
+    for k, (_, one) in enumerate(each(dataset, "activation")):
         points(loss, one.measured, one.trained, one.trained_sem, color=COLORS[k])
     bias.set_title("squared bias of a test")
     variance.set_title("variance of a test")
@@ -272,11 +253,9 @@ def figure(dataset: xr.Dataset) -> Figure:
         f"test loss; points: networks, L = {depth}, n = {width}, {dataset.attrs['steps']} steps"
     )
     variance.legend(loc="upper left")
-    for k, name in enumerate(map(str, dataset.between.values)):
-        one = dataset.sel(between=name)
+    for k, (name, one) in enumerate(each(dataset, "between")):
         between.plot(one.s, one.bent, color=COLORS[k], label=name)
         between.plot(one.place[1:2], one.expanded[1:2], "x", color=COLORS[k], ms=6)
         points(between, one.place, one.bent_trained, one.bent_trained_sem, color=COLORS[k])
     between.set(xlabel="s: 1 and 0 are the samples", title="mean prediction less the straight line")
     between.legend(loc="best")
-    return canvas

@@ -18,12 +18,11 @@ Source: Golikov, Appendix G, Figures 3 to 7.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.experiments import cifar2_limits
+from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -31,9 +30,8 @@ from scalewise.experiments._look import (
     Table,
     attributes,
     cells,
-    house,
     log_axes,
-    sheet,
+    panels,
 )
 from scalewise.experiments.cifar2_limits import LIMITS, needs_data
 
@@ -50,7 +48,8 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+# Small: one size of batches, fewer steps: five seconds.
+@settings(batches=(96, 12), width=512, steps=100, records=12)
 class Config:
     r"""What is trained.
 
@@ -74,17 +73,9 @@ class Config:
     records: int = 20
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """One size of batches, fewer steps: five seconds."""
-        return cls(batches=(96, 12), width=512, steps=100, records=12)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Train the reference and every limit with batches of every size.
-
-    Args:
-        config: What is trained.
 
     Returns:
         As `cifar2_limits.run`, with the dimension ``batch`` in front.
@@ -117,8 +108,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """For each batch size: how much of the reference the limits reproduce, and what they lack."""
     floor, share = float(dataset.attrs["floor"]), float(dataset.attrs["share"])
     rows = []
-    for batch in dataset.batch.values.tolist():
-        one = dataset.sel(batch=batch)
+    for batch, one in each(dataset, "batch"):
         size, kernel = one["size"], one["kernel"]
         last = {"step": -1}
         grown = float(kernel.sel(model="reference").isel(last))
@@ -165,10 +155,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return [Table("At the last step, on test images of two classes", head, cells(rows))]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(4, "batch", height=2.7)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Sizes, sizes relative to kernels, and divergences, a row for each size of batch."""
-    canvas, axes = sheet(4, dataset.sizes["batch"], height=2.7)
     step = dataset.step.values + 1
     shades = {**dict(zip(LIMITS, COLORS, strict=False)), "reference": MUTED}
     for row, batch in enumerate(dataset.batch.values.tolist()):
@@ -186,4 +175,3 @@ def figure(dataset: xr.Dataset) -> Figure:
             axis.set_title(title)
             axis.set_xlabel("step + 1" if row == dataset.sizes["batch"] - 1 else "")
     axes[0].legend(loc="best", fontsize=7)
-    return canvas

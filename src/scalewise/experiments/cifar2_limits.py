@@ -20,17 +20,17 @@ Source: Golikov, Section 3.3 and Appendix F, Figures 1 and 2; the floor and the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from scipy.special import log_expit
 
 from scalewise.data import data_file, missing_data
+from scalewise.experiments._form import settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -38,9 +38,8 @@ from scalewise.experiments._look import (
     Table,
     attributes,
     cells,
-    house,
     log_axes,
-    sheet,
+    panels,
 )
 from scalewise.limits import Finite, Lazy, shallow
 from scalewise.sweeps import sweep
@@ -77,7 +76,8 @@ _MEAN, _STD = 0.4734, 0.2516  # of all pixels of all ten classes
 _KERNEL_INPUTS = 10
 
 
-@dataclass(frozen=True)
+# Small: a fraction of the images and steps: ten seconds.
+@settings(samples=96, tests=80, width=512, steps=150, records=20)
 class Config:
     r"""What is trained.
 
@@ -104,11 +104,6 @@ class Config:
     rate: float = 0.02
     seed: int = 0
     batch: int = 0
-
-    @classmethod
-    def small(cls) -> Config:
-        """A fraction of the images and steps: ten seconds."""
-        return cls(samples=96, tests=80, width=512, steps=150, records=20)
 
     @classmethod
     def paper(cls) -> Config:
@@ -326,10 +321,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, middle: Axes, right: Axes) -> None:
     """Divergences, sizes of logits and kernels over the steps."""
-    canvas, (left, middle, right) = sheet(3, height=3.6)
     step = dataset.step.values + 1
     shades = dict(zip(LIMITS, COLORS, strict=False))
     for name, color in shades.items():
@@ -348,4 +342,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         log_axes(axis)
     left.legend(loc="upper right")
     right.legend(loc="upper left")
-    return canvas

@@ -14,17 +14,17 @@ Source: PDLT (10.52), (∞.170)-(∞.172); `sw.design` is derived.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from scipy import stats
 
 from scalewise.data import load_task
+from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -32,9 +32,8 @@ from scalewise.experiments._look import (
     Table,
     attributes,
     cells,
-    house,
+    panels,
     points,
-    sheet,
 )
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
@@ -55,7 +54,17 @@ DEFAULTS = {"default tanh": ("tanh", 1.0), "default relu": ("relu", 2.0)}
 _WAY = GradientDescent()
 
 
-@dataclass(frozen=True)
+# Small: four samples and three candidates: seconds.
+@settings(
+    train=4,
+    test=3,
+    budget=2000,
+    depths=(2,),
+    activations=("tanh",),
+    refine=2,
+    others=0,
+    networks=20,
+)
 class Config:
     """What is designed and trained.
 
@@ -80,20 +89,6 @@ class Config:
     others: int = 2
     networks: int = 60
     seed: int = 0
-
-    @classmethod
-    def small(cls) -> Config:
-        """Four samples and three candidates: seconds."""
-        return cls(
-            train=4,
-            test=3,
-            budget=2000,
-            depths=(2,),
-            activations=("tanh",),
-            refine=2,
-            others=0,
-            networks=20,
-        )
 
     @classmethod
     def paper(cls) -> Config:
@@ -230,8 +225,7 @@ def _tau(x: np.ndarray, y: np.ndarray) -> float:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Losses where the expansion is small, and the choice beside the defaults."""
     rows = []
-    for name in map(str, dataset.candidate.values):
-        one = dataset.sel(candidate=name)
+    for name, one in each(dataset, "candidate"):
         if bool(one.trusted) and np.isfinite(float(one.measured)):
             numbers = (one.predicted, one.measured, one.measured_sem, one.predicted_error)
             rows.append(Number(f"test loss of {name}", *map(float, numbers)))
@@ -246,8 +240,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
 def tables(dataset: xr.Dataset) -> list[Table]:
     """All that was trained, and the rank correlation."""
     rows = []
-    for name in map(str, dataset.candidate.values):
-        one = dataset.sel(candidate=name)
+    for name, one in each(dataset, "candidate"):
         known, error = float(one.predicted), float(one.predicted_error)
         rows.append(
             (
@@ -269,10 +262,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(1, height=3.8)
+def figure(dataset: xr.Dataset, axis: Axes) -> None:
     """Measured against predicted."""
-    canvas, (axis,) = sheet(1, height=3.8)
     trusted = dataset.trusted.values > 0
     for mask, color, label in ((trusted, COLORS[0], "with 1/n"), (~trusted, COLORS[1], "infinite")):
         one = dataset.isel(candidate=mask)
@@ -282,4 +274,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     axis.plot(ends, ends, color=MUTED, lw=0.8)
     axis.set(xlabel="predicted mean test loss", title="mean test loss of trained networks")
     axis.legend(loc="upper left")
-    return canvas

@@ -12,27 +12,16 @@ Source: PDLT (7.11)-(7.20), (10.33)-(10.41), (10.44)-(10.49), (11.9): items 11 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from scalewise.comparison import at_width
 from scalewise.experiments._descended import descended, drawn, outputs_of
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
@@ -55,7 +44,8 @@ _ANGLES, _TARGETS = (0.3, 2.3, 4.6), (1.0, -0.6, -1.0)
 _WAYS = {"all layers": GradientDescent(), "last layer": LastLayer()}
 
 
-@dataclass(frozen=True)
+# Small: fewer and narrower networks.
+@settings(width=48, networks=200, steps=(0, 2, 4, 10, 40), angles=5, rates=(0.2, 0.1, 0.05))
 class Config:
     r"""What is trained.
 
@@ -79,19 +69,9 @@ class Config:
     rates: tuple[float, ...] = (0.4, 0.2, 0.1, 0.05, 0.025)
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer and narrower networks."""
-        return cls(
-            width=48, networks=200, steps=(0, 2, 4, 10, 40), angles=5, rates=(0.2, 0.1, 0.05)
-        )
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict, train, and take single steps.
-
-    Args:
-        config: What is trained.
 
     Returns:
         Over (algorithm, angle): ``mean``, ``variance`` at infinite width; over (algorithm, test): both to
@@ -220,8 +200,7 @@ def _single_steps(config: Config) -> xr.Dataset:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Where the spread is largest; the end of training; powers of the rate."""
     rows = []
-    for name in map(str, dataset.algorithm.values):
-        one = dataset.sel(algorithm=name)
+    for name, one in each(dataset, "algorithm"):
         one = one.isel(test=int(np.argmax(one.variance_at_width.values)))
         for short in ("mean", "variance"):
             expected, found, sem, bias = (
@@ -249,10 +228,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, 2, height=3.3)
+def figure(dataset: xr.Dataset, whole: Axes, last: Axes, losses: Axes, steps: Axes) -> None:
     """Two bands on the circle, losses, single steps."""
-    canvas, (whole, last, losses, steps) = sheet(2, 2, height=3.3)
     for k, (axis, name) in enumerate(
         zip((whole, last), map(str, dataset.algorithm.values), strict=True)
     ):
@@ -271,8 +249,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         )
         axis.set_ylim(-2.4, 2.4)
         axis.legend(loc="upper right", ncols=3)
-    for k, part in enumerate(map(str, dataset.part.values)):
-        one = dataset.sel(part=part)
+    for k, (part, one) in enumerate(each(dataset, "part")):
         losses.plot(one.step, one.loss, color=COLORS[k], label=part)
         points(losses, one.step, one.loss_measured, one.loss_measured_sem, color=COLORS[k])
     losses.set_xscale("symlog", linthresh=1)
@@ -290,7 +267,6 @@ def figure(dataset: xr.Dataset) -> Figure:
     log_axes(steps)
     steps.set(xlabel="η times the largest eigenvalue", title="one step of one network")
     steps.legend(loc="lower right")
-    return canvas
 
 
 def _band(axis: Axes, one: xr.Dataset, color: str) -> None:

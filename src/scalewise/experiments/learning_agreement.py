@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,19 +25,11 @@ from zlib import crc32
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.comparison import Comparison, compare
-from scalewise.experiments._look import (
-    COLORS,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, Number, Table, attributes, cells, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -73,7 +64,15 @@ Y = ((1.0, -0.3), (-0.6, 0.8), (0.4, 0.7), (0.3, 0.2), (-0.5, 0.9))
 TRAIN = 3
 
 
-@dataclass(frozen=True)
+# Small: few narrow networks: seconds.
+@settings(
+    activations=("tanh",),
+    algorithms=("Newton", "Bayes"),
+    depths=(2,),
+    outputs=(1,),
+    widths=(48, 96),
+    networks=60,
+)
 class Config:
     """What is trained.
 
@@ -94,18 +93,6 @@ class Config:
     widths: tuple[int, ...] = (32, 64, 96)
     networks: int = 100
     drawings: int = 10_000
-
-    @classmethod
-    def small(cls) -> Config:
-        """Few narrow networks: seconds."""
-        return cls(
-            activations=("tanh",),
-            algorithms=("Newton", "Bayes"),
-            depths=(2,),
-            outputs=(1,),
-            widths=(48, 96),
-            networks=60,
-        )
 
     @classmethod
     def paper(cls) -> Config:
@@ -303,10 +290,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The worst entries of the cells, sorted; what is left after 1/n against the width."""
-    canvas, (left, right) = sheet(2, height=3.6)
     for color, name in zip(COLORS, OUTCOMES, strict=False):
         one = dataset.sel(outcome=name)
         worst = np.sort(one.excess.max("width").values.ravel())
@@ -320,4 +306,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.legend(loc="upper left")
     log_axes(right)
     right.set(xlabel="width n", title="what is left after the 1/n term, relative to it")
-    return canvas

@@ -15,15 +15,15 @@ Source: Yang & Hu, *Tensor Programs IV*, Figure 6; Theorems 5.1, F.1, F.2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
+from scalewise.experiments._form import power, settings
 from scalewise.experiments._look import (
     COLORS,
     INK,
@@ -31,10 +31,8 @@ from scalewise.experiments._look import (
     Table,
     attributes,
     cells,
-    house,
     log_axes,
-    power,
-    sheet,
+    panels,
 )
 from scalewise.limits import SGD, Exact, Finite, Lazy, Network, train
 from scalewise.limits import run as run_program
@@ -61,7 +59,8 @@ _TARGETS = np.array([1.0, -1.0, 1.0, -1.0])
 _GROUP = 16  # networks side by side: at width 4096 they fill two gigabytes
 
 
-@dataclass(frozen=True)
+# Small: narrower and fewer: fifteen seconds.
+@settings(widths=(128, 256, 512, 1024), seeds=32, steps=16, particles=131072)
 class Config:
     r"""What is trained.
 
@@ -82,11 +81,6 @@ class Config:
     linear_rate: float = 0.1
     quadratic_rate: float = 0.02
     seed: int = 0
-
-    @classmethod
-    def small(cls) -> Config:
-        """Narrower and fewer: fifteen seconds."""
-        return cls(widths=(128, 256, 512, 1024), seeds=32, steps=16, particles=131072)
 
     @classmethod
     def paper(cls) -> Config:
@@ -244,10 +238,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return [Table("Distance from the limit, geometric mean over seeds", head, cells(rows))]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(4, 2, height=2.7)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Loss curves of the three models and the distances, one row for each activation."""
-    canvas, axes = sheet(4, 2, height=2.7)
     steps, widths = dataset.step.values, dataset.width.values
     for i, phi in enumerate(ACTIVATIONS):
         row = axes[4 * i : 4 * i + 4]
@@ -269,4 +262,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     axes[0].set_ylim(top=1.4 * float(dataset.loss.isel(activation=0, model=0).max()))
     axes[0].legend(loc="upper right")
     axes[3].legend(loc="lower left")
-    return canvas

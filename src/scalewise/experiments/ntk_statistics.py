@@ -8,12 +8,11 @@ Source: PDLT (4.118)-(4.119), (8.63), (8.77)-(8.97), (9.6), (9.13)-(9.16): item 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
+from scalewise.experiments._form import settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -21,9 +20,8 @@ from scalewise.experiments._look import (
     Table,
     attributes,
     cells,
-    house,
+    panels,
     points,
-    sheet,
 )
 from scalewise.nets import measure
 from scalewise.networks import MLP
@@ -49,7 +47,8 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True)
+# Small: two activations, two widths, small ensembles.
+@settings(activations=("relu",), widths=(16, 32), networks=1_000)
 class Config:
     """What is drawn.
 
@@ -67,17 +66,9 @@ class Config:
     networks: int = 12_000
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Two activations, two widths, small ensembles."""
-        return cls(activations=("relu",), widths=(16, 32), networks=1_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict and measure, with rates equivalent across layers and $K^{(1)}=1$.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over (activation, tensor): ``predicted``, in the units of `observables`, and ``extrapolated``
@@ -161,11 +152,10 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return [Table(f"Layer {dataset.attrs['depth']}", head, cells(rows))]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels("activation")
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Ratios against 1/n, one panel for each activation."""
     names = [str(name) for name in dataset.activation.values]
-    canvas, axes = sheet(len(names))
     shades = (*COLORS, MUTED)
     for axis, name in zip(axes, names, strict=True):
         axis.axhline(1.0, color=MUTED, lw=0.8)
@@ -179,4 +169,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.set(title=f"{name}: measured/predicted", xlabel="1/n")
         axis.set_xlim(-0.001, 1.12 / float(dataset.width.min()))
     axes[0].legend(ncols=2, loc="best")
-    return canvas

@@ -25,27 +25,19 @@ random one, of the same sizes, and images are reduced by another filter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from numpy.random import Generator, Philox, SeedSequence
 
 from scalewise.data import missing_data
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, cells, panels
 from scalewise.experiments._readers import Omniglot, draw_tasks, omniglot
 from scalewise.limits import linear, maml
 from scalewise.limits.linear import LinearNet
@@ -89,7 +81,8 @@ KERNEL_RATE = 0.05
 PUBLISHED_KERNELS = {"GP": 0.4760, "NTK": 0.4782}
 
 
-@dataclass(frozen=True)
+# Small: images of 14 × 14 and a few hundred meta-steps: ten seconds, five of them reading.
+@settings(side=14, widths=(2, 8), epoch=150, kernel_epoch=5, epochs=3, seeds=1)
 class Config:
     """What is trained.
 
@@ -112,11 +105,6 @@ class Config:
     tests: int = 600
     seeds: int = 2
     seed: int = 0
-
-    @classmethod
-    def small(cls) -> Config:
-        """Images of 14 × 14 and a few hundred meta-steps: ten seconds, five of them reading."""
-        return cls(side=14, widths=(2, 8), epoch=150, kernel_epoch=5, epochs=3, seeds=1)
 
     @classmethod
     def paper(cls) -> Config:
@@ -351,10 +339,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return [Table("Test accuracy, 5-way 1-shot, per cent", head, cells(rows))]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Accuracy over the meta-steps, networks and kernels apart."""
-    canvas, (left, right) = sheet(2, height=3.6)
     names = dataset.model.values.tolist()
     for k, name in enumerate(names):
         one, color = dataset.sel(model=name), COLORS[k % len(COLORS)]
@@ -373,4 +360,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.axhline(20, color=MUTED, lw=0.7)
     left.set(title="test accuracy, %: linear networks and their limit")
     right.set(title="test accuracy, %: kernels of ReLU networks")
-    return canvas

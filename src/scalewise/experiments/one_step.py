@@ -14,23 +14,12 @@ Source: PDLT section ∞.1 on (∞.41)-(∞.44), where the law of ReLU is stated
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -46,7 +35,8 @@ TEXT = (
 _KINDS = ("width", "depth")
 
 
-@dataclass(frozen=True)
+# Small: narrower networks of two activations.
+@settings(activations=("relu", "tanh"), widths=(32, 96, 288), depths=(2, 4), width=64, networks=100)
 class Config:
     r"""What is drawn.
 
@@ -68,18 +58,9 @@ class Config:
     networks: int = 150
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Narrower networks of two activations."""
-        return cls(activations=("relu", "tanh"), widths=(32, 96, 288), depths=(2, 4), width=64,
-                   networks=100)  # fmt: skip
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Draw networks and take a step with each.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         ``change`` $\mathbb E|\Delta\widehat H|/\widehat H$ with ``change_sem`` over (activation,
@@ -177,17 +158,14 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
             float(one.slope_sem),
             bend,
         )
-        for name in map(str, dataset.activation.values)
-        for one in [dataset.sel(activation=name)]
+        for name, one in each(dataset, "activation")
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.7)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Against the width and against the depth."""
-    canvas, (left, right) = sheet(2, height=3.7)
-    for k, name in enumerate(map(str, dataset.activation.values)):
-        one = dataset.sel(activation=name)
+    for k, (name, one) in enumerate(each(dataset, "activation")):
         label = f"{name}, slope {float(one.slope):.2f} ± {float(one.slope_sem):.2f}"
         points(left, one.width, one.change, one.change_sem, color=COLORS[k],
                label=label.replace("-", "−"))  # fmt: skip
@@ -206,4 +184,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     right.set_title(f"width {dataset.attrs['fixed_width']}; broken lines: proportional to L")
     right.legend(loc="best")
     right.tick_params(axis="x", color=MUTED)
-    return canvas

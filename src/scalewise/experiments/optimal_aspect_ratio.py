@@ -10,14 +10,14 @@ Source: PDLT (A.68)-(A.74): table C and the first half of plot E.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from scipy.optimize import minimize_scalar
 
+from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import (
     COLORS,
     INK,
@@ -25,9 +25,8 @@ from scalewise.experiments._look import (
     Table,
     attributes,
     cells,
-    house,
     log_axes,
-    sheet,
+    panels,
 )
 from scalewise.theory.information import (
     finite_width_mutual_information,
@@ -48,7 +47,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings(count=12)  # small: fewer points
 class Config:
     r"""What is computed.
 
@@ -64,17 +63,9 @@ class Config:
     shown: int = 10
     count: int = 300
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer points."""
-        return cls(count=12)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Information against the aspect ratio, and its maximum found numerically.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over activation ``nu``; over (activation, outputs) ``r_star`` by the formula and
@@ -135,13 +126,11 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return [Table("Optimal aspect ratio r*", ("", *names, "information, nats"), cells(rows))]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The information against the aspect ratio, and the optimum against the outputs."""
-    canvas, (left, right) = sheet(2, height=3.6)
     shown = int(dataset.attrs["shown"])
-    for k, name in enumerate(map(str, dataset.activation.values)):
-        one = dataset.sel(activation=name)
+    for k, (name, one) in enumerate(each(dataset, "activation")):
         left.plot(one.r, one.curve, color=COLORS[k], label=f"{name}, ν = {float(one.nu):.3g}")
         best = one.sel(outputs=shown)
         left.plot(best.r_star, best.information, "o", ms=5, color=INK)
@@ -157,4 +146,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     log_axes(right)
     right.set(xlabel="outputs", title="optimal aspect ratio r*: formula, and maxima of the curves")
     right.legend(loc="lower left")
-    return canvas

@@ -11,15 +11,16 @@ Source: Yaida (4.3), (4.6), (4.9), (4.10). The note has no figure; these are the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import COLORS, Number, house, log_axes, sheet
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, Number, log_axes, panels
 from scalewise.nets import sample_differentials
 from scalewise.networks import MLP, apply_strategy
 from scalewise.scaling import meta, observable_order
@@ -56,7 +57,7 @@ _TITLES = {
 }
 
 
-@dataclass(frozen=True)
+@settings()  # small: the same: most of its time is compilation
 class Config:
     r"""What is drawn.
 
@@ -85,11 +86,6 @@ class Config:
     numbers: int = 24_000_000
     kernel: float = 1.0
     seed: int = 0
-
-    @classmethod
-    def small(cls) -> Config:
-        """The same: most of its time is compilation."""
-        return cls()
 
     def network(self, depth: int, width: int) -> MLP:
         r"""Critical ($C_b=0$, $C_W=1/\sigma_1^2$), with $\lambda_b=1/\ell$ and $\lambda_W=1$.
@@ -277,17 +273,12 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, len(OBSERVABLES), height=2.9)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Three panels for each observable: against the width, against the depth, and against gamma.
 
-    Args:
-        dataset: As `run` makes it.
-
-    Returns:
-        A figure: points are measured, with standard errors; lines are the recursions at leading order.
+    Points are measured, with standard errors; lines are the recursions at leading order.
     """
-    canvas, axes = sheet(3, len(OBSERVABLES), height=2.9)
     for row, name in enumerate(OBSERVABLES):
         _against_width(axes[3 * row], dataset, name)
         _against_depth(axes[3 * row + 1], dataset, name)
@@ -300,7 +291,6 @@ def figure(dataset: xr.Dataset) -> Figure:
         if k < 3:
             axis.set_xlabel("")
     axes[0].legend(loc="best", fontsize=7)
-    return canvas
 
 
 def _against_width(axis: Any, dataset: xr.Dataset, name: str) -> None:

@@ -14,26 +14,15 @@ to F∞-7 for chapter ∞.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from scalewise.experiments._descended import Networks, descended, drawn
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
@@ -74,7 +63,7 @@ _KINDS = ("output_mean", "output_covariance", "ntk_change")
 _ORDERS = ("by the NTK alone", "with dNTK and ddNTK")
 
 
-@dataclass(frozen=True)
+@settings(depth=2, width=64, networks=300, widths=(32, 256), singles=10)  # small: fewer networks
 class Config:
     r"""What is trained.
 
@@ -96,17 +85,9 @@ class Config:
     singles: int = 12
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer networks."""
-        return cls(depth=2, width=64, networks=300, widths=(32, 256), singles=10)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict and train.
-
-    Args:
-        config: What is trained.
 
     Returns:
         Over entry, with ``kind``: ``predicted`` coefficients of 1/n, ``trained`` n times what networks of width n
@@ -253,18 +234,16 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for order, expected in zip(map(str, dataset.order.values), (-1.0, -2.0), strict=True):
         slope, _ = power(dataset.width, dataset.missed.sel(order=order))
         rows.append(Number(f"power of the width, missed {order}", expected, slope, 0.0, 0.4))
-    for name in map(str, dataset.tensor.values):
-        one = dataset.sel(tensor=name)
+    for name, one in each(dataset, "tensor"):
         expected = float(np.interp(0.8, dataset.strength, one.response))
         rows.append(Number(f"response to the {name} at ηh = 0.8", expected, float(one.response_seen[1]), 0.0,
                            2e-3 * max(1, abs(expected))))  # fmt: skip
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, 2, height=3.3)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Predicted beside trained, parts, single networks."""
-    canvas, axes = sheet(3, 2, height=3.3)
     agreement, ntk, parts, newton, missed, weights = axes
     _diagonal(agreement, dataset, _KINDS[:2])
     agreement.set_title("n × shift of means and covariances by width")
@@ -312,7 +291,6 @@ def figure(dataset: xr.Dataset) -> Figure:
     )
     for axis in (newton, missed, weights):
         axis.legend(loc="best")
-    return canvas
 
 
 def _diagonal(axis: Axes, dataset: xr.Dataset, kinds: tuple[str, ...]) -> None:

@@ -16,26 +16,17 @@ words.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.data import missing_data
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, cells, panels
 from scalewise.experiments._readers import read_analogies, read_text
 from scalewise.limits import words
 from scalewise.limits.words import Word2Vec, analogy_answers, analogy_chance
@@ -53,7 +44,7 @@ TEXT = (
 FILES = ("wiki100m.txt.xz", "questions-words.txt")
 
 
-@dataclass(frozen=True)
+@settings(characters=3_000_000, learning_rate=0.3)  # small: a few million characters: ten seconds
 class Config:
     r"""What is trained.
 
@@ -78,11 +69,6 @@ class Config:
     batch: int = 128
     draws: int = 128
     seed: int = 0
-
-    @classmethod
-    def small(cls) -> Config:
-        """A few million characters: ten seconds."""
-        return cls(characters=3_000_000, learning_rate=0.3)
 
     @classmethod
     def paper(cls) -> Config:
@@ -232,10 +218,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return [Table(f"{dataset.question.size} analogies among {V} words", head, cells(rows))]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.4)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Accuracy, and the place of the right word, by width."""
-    canvas, (left, right) = sheet(2, height=3.4)
     names = dataset.model.values.tolist()
     at, logs = np.arange(len(names)), _logs(dataset)
     for key, color, label in (
@@ -259,4 +244,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.set(title="right answers, %")
     right.set(title="place of the right word, geometric mean")
     left.legend(loc="upper left")
-    return canvas
