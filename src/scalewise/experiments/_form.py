@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 import xarray as xr
 
-__all__ = ["each", "power", "settings"]
+from scalewise.sweeps import sweep
 
+__all__ = ["Folder", "Progress", "computed", "each", "power", "settings"]
+
+Folder = str | Path | None  # that keeps what is finished
+Progress = Callable[[int, int], None] | None  # called with parts done, and all of them
 T = TypeVar("T")
 
 
@@ -34,9 +41,16 @@ def settings(**small: Any) -> Callable[[type[T]], type[T]]:
     return made
 
 
-def each(dataset: xr.Dataset, name: str) -> list[tuple[Any, xr.Dataset]]:
-    """The labels of a dimension as Python has them, and what the data are there."""
-    return [(label, dataset.sel({name: label})) for label in dataset[name].values.tolist()]
+def computed(cell: Callable[..., xr.Dataset], grid: Mapping[str, Any], **given: Any) -> xr.Dataset:
+    """A cell on a grid, in this process; what is `given` goes to every cell beside its labels."""
+    found = sweep(partial(cell, **given), grid, client=0, progress=False)
+    return found.reset_coords(drop=True)
+
+
+def each(dataset: xr.Dataset, *names: str) -> list[tuple[Any, ...]]:
+    """For all labels of some dimensions: the labels, as Python has them, and what the data are there."""
+    labels = product(*(dataset[name].values.tolist() for name in names))
+    return [(*at, dataset.sel(dict(zip(names, at, strict=True)))) for at in labels]
 
 
 def power(x: Any, y: Any, sem: Any = None) -> tuple[float, float]:

@@ -89,6 +89,16 @@ class Number:
     sem: float | int = 0.0
     allowance: float | int = 0.0
 
+    @classmethod
+    def of(
+        cls, data: xr.Dataset, what: str, expected: str | float, found: str, allowance: float = 0.0
+    ) -> Number:
+        """Of data: `found` is a variable, with its ``_sem`` if there is one, `expected` another or a value."""
+        wanted = data[expected] if isinstance(expected, str) else expected
+        return cls(
+            what, float(wanted), float(data[found]), float(data.get(f"{found}_sem", 0.0)), allowance
+        )
+
     @property
     def agrees(self) -> bool:
         """Whether both are equal within four standard errors and the allowance."""

@@ -15,7 +15,6 @@ Source: PDLT (10.50)-(10.56), (10.99)-(10.117), the latter corrected: items 13 a
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -24,10 +23,9 @@ from matplotlib.ticker import NullFormatter
 
 from scalewise.data import load_labelled
 from scalewise.experiments._descended import descended, drawn
-from scalewise.experiments._form import each, settings
+from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, INK, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.theory.single import nearby_inputs_flow
 from scalewise.training import GradientDescent, GradientFlow, predict_training
@@ -89,17 +87,11 @@ def run(config: Config) -> xr.Dataset:
     ratio = np.exp(np.linspace(-0.7, 1.1, config.count))
     cells = {"activation": list(_ACTIVATIONS), "depth": list(config.depths), "ratio": ratio}
     task = _digits(config)
-    scan = sweep(partial(_generalised, task=task), cells, client=0, progress=False)
-    trained = sweep(
-        partial(_trained, task=task, config=config),
-        {"activation": list(_ACTIVATIONS), "measured": list(config.measured)},
-        client=0,
-        progress=False,
-    )
-    bent = sweep(
-        partial(_bent, config=config), {"between": list(config.between)}, client=0, progress=False
-    )
-    data = xr.merge([part.reset_coords(drop=True) for part in (scan, trained, bent)], join="outer")
+    scan = computed(_generalised, cells, task=task)
+    places = {"activation": list(_ACTIVATIONS), "measured": list(config.measured)}
+    trained = computed(_trained, places, task=task, config=config)
+    bent = computed(_bent, {"between": list(config.between)}, config=config)
+    data = xr.merge([scan, trained, bent], join="outer")
     data.attrs = attributes(config, measured=list(config.measured))
     return data
 
@@ -206,22 +198,19 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     chaos = float(at.bias.sel(activation="tanh").values[-1])
     rows.append(Number("squared bias of the deepest tanh, largest C_W", 1.0, chaos, 0.0, 0.15))
     share = 3 * dataset.attrs["depths"][0] / dataset.attrs["width"]
-    for name in map(str, dataset.activation.values):
-        for r in map(float, dataset.measured.values):
-            one = dataset.sel(activation=name, measured=r)
-            expected = float(one.trained_predicted)
-            rows.append(Number(f"test loss, {name} at {r:g} critical", expected, float(one.trained),
-                               float(one.trained_sem), share * expected))  # fmt: skip
-    for name in map(str, dataset.between.values):
+    for name, r, one in each(dataset, "activation", "measured"):
+        what, beyond = f"test loss, {name} at {r:g} critical", share * float(one.trained_predicted)
+        rows.append(Number.of(one, what, "trained_predicted", "trained", beyond))
+    for name, one in each(dataset, "between"):
         # Odd orders of the distance, which the expansion lacks, cancel in the middle.
-        middle = dataset.sel(between=name, place=0.5)
-        exact, expanded = float(middle.bent_exact), float(middle.expanded)
-        rows.append(Number(f"bent between samples, {name}: exact, expanded", exact, expanded, 0.0,
-                           0.2 * abs(exact) + 1e-9))  # fmt: skip
-        one = dataset.sel(between=name).isel(place=-1)
-        exact = float(one.bent_exact)
-        rows.append(Number(f"bent beyond samples, {name}: exact, networks", exact, float(one.bent_trained),
-                           float(one.bent_trained_sem), share * abs(exact)))  # fmt: skip
+        middle, end = one.sel(place=0.5), one.isel(place=-1)
+        what, beyond = (
+            f"bent between samples, {name}: exact, expanded",
+            0.2 * abs(middle.bent_exact),
+        )
+        rows.append(Number.of(middle, what, "bent_exact", "expanded", float(beyond) + 1e-9))
+        what, beyond = f"bent beyond samples, {name}: exact, networks", share * abs(end.bent_exact)
+        rows.append(Number.of(end, what, "bent_exact", "bent_trained", float(beyond)))
     return rows
 
 

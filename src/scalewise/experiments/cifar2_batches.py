@@ -161,16 +161,16 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     step = dataset.step.values + 1
     shades = {**dict(zip(LIMITS, COLORS, strict=False)), "reference": MUTED}
     for row, batch in enumerate(dataset.batch.values.tolist()):
-        one, panels = dataset.sel(batch=batch), axes[4 * row : 4 * row + 4]
+        one, shown = dataset.sel(batch=batch), axes[4 * row : 4 * row + 4]
         for name, color in shades.items():
             dashes = "--" if name == "reference" else "-"
-            for axis, key in zip(panels, ("size", "kernel", "relative_size"), strict=False):
+            for axis, key in zip(shown, ("size", "kernel", "relative_size"), strict=False):
                 axis.plot(step, one[key].sel(model=name), color=color, ls=dashes, label=name)
             if name != "reference":
-                panels[3].plot(step, one.divergence.sel(limit=name), color=color)
-        panels[3].axhline(dataset.attrs["floor"], color=MUTED, lw=1.0, ls=":")
+                shown[3].plot(step, one.divergence.sel(limit=name), color=color)
+        shown[3].axhline(dataset.attrs["floor"], color=MUTED, lw=1.0, ls=":")
         titles = (f"E |f|, batches of {batch}", "kernel / start", "E |f / kernel|", "divergence")
-        for axis, title in zip(panels, titles, strict=True):
+        for axis, title in zip(shown, titles, strict=True):
             log_axes(axis)
             axis.set_title(title)
             axis.set_xlabel("step + 1" if row == dataset.sizes["batch"] - 1 else "")

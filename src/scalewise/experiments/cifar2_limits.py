@@ -19,9 +19,7 @@ Source: Golikov, Section 3.3 and Appendix F, Figures 1 and 2; the floor and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +28,7 @@ from matplotlib.axes import Axes
 from scipy.special import log_expit
 
 from scalewise.data import data_file, missing_data
-from scalewise.experiments._form import settings
+from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -111,25 +109,15 @@ class Config:
         return cls(samples=1024, tests=2000, width=1024, steps=2000, records=60)
 
 
-def needs_data() -> str | None:
-    """Why the images cannot be read, as a sentence; ``None`` if they are there."""
-    return missing_data(FILE)
+needs_data = partial(missing_data, FILE)
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     r"""Train the reference and every limit, and compare logits.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every network that is finished; a killed run goes on from there.
-        progress: Called with (networks done, all of them), once the kernel limit is done.
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are networks; the kernel limit comes first.
 
     Returns:
         Over (model, step), the reference first: ``size`` $\mathbb E|f|$ and ``loss`` on test images, ``accuracy``,

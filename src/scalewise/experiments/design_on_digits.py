@@ -13,9 +13,7 @@ Source: PDLT (10.52), (∞.170)-(∞.172); `sw.design` is derived.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from scalewise.data import load_task
-from scalewise.experiments._form import each, settings
+from scalewise.experiments._form import Folder, Progress, each, settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -103,19 +101,11 @@ class Config:
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Design, and train what was looked at.
 
-    Args:
-        config: What is designed and trained.
-        store: A folder that keeps every trained candidate.
-        progress: Called with (candidates done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are candidates.
 
     Returns:
         Over candidate, the recommended one first and the defaults last: ``predicted`` and ``predicted_error``, mean
@@ -227,8 +217,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     rows = []
     for name, one in each(dataset, "candidate"):
         if bool(one.trusted) and np.isfinite(float(one.measured)):
-            numbers = (one.predicted, one.measured, one.measured_sem, one.predicted_error)
-            rows.append(Number(f"test loss of {name}", *map(float, numbers)))
+            error = float(one.predicted_error)
+            rows.append(Number.of(one, f"test loss of {name}", "predicted", "measured", error))
     best, names = dataset.isel(candidate=0), [str(name) for name in dataset.candidate.values]
     usual = dataset.sel(candidate=[name for name in names if name in DEFAULTS])
     least = usual.isel(candidate=int(np.nanargmin(usual.measured.values)))

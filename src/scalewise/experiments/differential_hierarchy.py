@@ -138,17 +138,13 @@ def _draws(config: Config, net: MLP, x: np.ndarray) -> list[np.ndarray]:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The means at the largest width, and the fitted powers of the width."""
     rows = []
-    for k in dataset.order.values:
-        one = dataset.isel(s=0, width=-1).sel(order=k)
+    for k, one in each(dataset.isel(s=0, width=-1), "order"):
         unit = float(one.predicted)
         found, sem = float(one.measured) / unit, float(one.measured_sem) / abs(unit)
         rows.append(Number(f"mean over its closed form, k = {k}", 1.0, found, sem))
-    for s in dataset.s.values:
-        for k in dataset.order.values:
-            one = dataset.sel(s=s, order=k)
-            law, found = float(one.slope_predicted), float(one.slope)
-            what = f"power of the width, k = {k}, s = {s:g}"
-            rows.append(Number(what, law, found, float(one.slope_sem)))
+    for s, k, one in each(dataset, "s", "order"):
+        what = f"power of the width, k = {k}, s = {s:g}"
+        rows.append(Number.of(one, what, "slope_predicted", "slope"))
     return rows
 
 

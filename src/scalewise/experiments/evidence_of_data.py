@@ -12,17 +12,15 @@ Source: PDLT (6.34)-(6.48), section 6.3.1; order 1/n derived: items 1 and 2 for 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from scalewise.experiments._form import each, settings
+from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, INK, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import Bayes, log_evidence, predict_training
 
@@ -72,13 +70,9 @@ def run(config: Config) -> xr.Dataset:
     """
     cells = {"activation": list(config.activations), "depth": list(config.depths)}
     ratio = np.exp(np.linspace(-0.7, 0.7, config.count))
-    scan = sweep(partial(_scan, ratio=ratio, seed=config.seed), cells, client=0, progress=False)
-    wide = sweep(
-        partial(_finite, config=config),
-        {"outputs": list(config.outputs), "width": list(config.widths)},
-        client=0,
-        progress=False,
-    )
+    scan = computed(_scan, cells, ratio=ratio, seed=config.seed)
+    finite = {"outputs": list(config.outputs), "width": list(config.widths)}
+    wide = computed(_finite, finite, config=config)
     y = np.array([1.2, -0.4])  # of two inputs of equal norm
     Y = np.array([(y.sum() / 2) ** 2, (np.diff(y)[0] / 2) ** 2])
     units = np.exp(np.linspace(-2.0, 2.0, config.count))
@@ -93,10 +87,9 @@ def run(config: Config) -> xr.Dataset:
             "added": (("outputs", "width"), wide.added.values),
             "added_sem": (("outputs", "width"), wide.added_sem.values),
         },
-        {**cells, "ratio": ratio, "K0": K0[:, 0], "K2": K2[0], "outputs": list(config.outputs),
-         "width": list(config.widths)},
+        {**cells, "ratio": ratio, "K0": K0[:, 0], "K2": K2[0], **finite},
         attributes(config),
-    )  # fmt: skip
+    )
 
 
 def _pair(K0: float, K2: float) -> np.ndarray:

@@ -101,10 +101,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         one = last.sel(case=case)
         shift = abs(float(one.metric - one.kernel))
         for name, what, beyond in (("metric", "G", r * shift), ("vertex", "V/nK²", None)):
-            expected = float(one[name])
-            found, sem = float(one[f"measured_{name}"]), float(one[f"measured_{name}_sem"])
-            allowance = 4 * r * expected if beyond is None else 4 * beyond
-            rows.append(Number(f"{what}, {case}, last layer", expected, found, sem, allowance))
+            allowance = 4 * r * float(one[name]) if beyond is None else 4 * beyond
+            text = f"{what}, {case}, last layer"
+            rows.append(Number.of(one, text, name, f"measured_{name}", allowance))
     return rows
 
 

@@ -106,17 +106,12 @@ def _measured(net: MLP, networks: int, rng: np.random.Generator) -> np.ndarray:
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The first layer; relative corrections of order $L/n$ are allowed for."""
-    first, r = dataset.isel(layer=0), dataset.attrs["depth"] / dataset.attrs["width"]
+    r = dataset.attrs["depth"] / dataset.attrs["width"]
     return [
-        Number(
-            f"first layer, {case}",
-            float(one.predicted),
-            float(one.measured),
-            float(one.measured_sem),
-            2 * r * float(one.predicted),
+        Number.of(
+            one, f"first layer, {case}", "predicted", "measured", 2 * r * float(one.predicted)
         )
-        for case in map(str, dataset.case.values)
-        for one in [first.sel(case=case)]
+        for case, one in each(dataset.isel(layer=0), "case")
     ]
 
 

@@ -12,19 +12,16 @@ Source: PDLT (7.11)-(7.20), (10.33)-(10.41), (10.44)-(10.49), (11.9): items 11 a
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise.comparison import at_width
 from scalewise.experiments._descended import descended, drawn, outputs_of
-from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._form import computed, each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import GradientDescent, LastLayer, predict_training
 from scalewise.training.dynamics.networks import state_of
@@ -80,10 +77,8 @@ def run(config: Config) -> xr.Dataset:
         ``_sem``. Over (order, rate): ``left``, the largest distance of outputs after a step from
         $-\eta\widehat H\epsilon$ and from the next order.
     """
-    learned = sweep(partial(_learned, config=config), {"algorithm": _WAYS},
-                    client=0, progress=False)  # fmt: skip
-    data = learned.reset_coords(drop=True).merge(_on_the_way(config))
-    data = data.merge(_single_steps(config))
+    learned = computed(_learned, {"algorithm": _WAYS}, config=config)
+    data = xr.merge([learned, _on_the_way(config), _single_steps(config)])
     data.attrs = {**attributes(config), "train": list(_ANGLES), "targets": list(_TARGETS)}
     return data
 
@@ -203,24 +198,13 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for name, one in each(dataset, "algorithm"):
         one = one.isel(test=int(np.argmax(one.variance_at_width.values)))
         for short in ("mean", "variance"):
-            expected, found, sem, bias = (
-                float(one[key])
-                for key in (
-                    f"{short}_at_width",
-                    f"measured_{short}",
-                    f"measured_{short}_sem",
-                    f"{short}_bias",
-                )
-            )
-            rows.append(
-                Number(f"{short} at {float(one.test):.2f}, {name}", expected, found, sem, bias)
-            )
-    start = dataset.isel(step=0)
-    for part in map(str, dataset.part.values):
-        one = start.sel(part=part)
-        sem, wide = float(one.loss_measured_sem), 1 / dataset.attrs["width"]
-        rows.append(Number(f"loss before training, {part}", float(one.loss), float(one.loss_measured), sem,
-                           2 * dataset.attrs["depth"] * wide * float(one.loss)))  # fmt: skip
+            what, bias = f"{short} at {float(one.test):.2f}, {name}", float(one[f"{short}_bias"])
+            rows.append(Number.of(one, what, f"{short}_at_width", f"measured_{short}", bias))
+    for part, one in each(dataset.isel(step=0), "part"):
+        beyond = 2 * dataset.attrs["depth"] * (1 / dataset.attrs["width"]) * float(one.loss)
+        rows.append(
+            Number.of(one, f"loss before training, {part}", "loss", "loss_measured", beyond)
+        )
     for expected, order in zip((2.0, 3.0), map(str, dataset.order.values), strict=True):
         slope, _ = power(dataset.rate[-2:], dataset.left.sel(order=order)[-2:])
         bend = 3 * float(dataset.rate[-2])

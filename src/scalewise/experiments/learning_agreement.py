@@ -17,9 +17,7 @@ Source: PDLT (∞.117), (∞.154)-(∞.167), (6.81)-(6.88), (10.39)-(10.41); cov
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -28,7 +26,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise.comparison import Comparison, compare
-from scalewise.experiments._form import settings
+from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, cells, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
@@ -108,19 +106,11 @@ class Config:
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Train every ensemble, and hold it against its theory.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every finished cell; a killed run goes on from there.
-        progress: Called with (cells done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are cells.
 
     Returns:
         Over the cells (activation, algorithm, depth, outputs) and (outcome, width): ``excess``, the largest number

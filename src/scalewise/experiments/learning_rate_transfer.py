@@ -265,12 +265,11 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """Drifts beside their estimate, and what a learning rate that should transfer costs."""
     rows = []
     for name, one in each(dataset, "strategy"):
-        expected, found, sem = map(float, (one.drift_predicted, one.drift, one.drift_sem))
-        rows.append(Number(f"drift, {name}", expected, found, sem, _ALLOWANCE[name]))
+        allowance = _ALLOWANCE[name]
+        rows.append(Number.of(one, f"drift, {name}", "drift_predicted", "drift", allowance))
     for name in ("mup", _GROWING):
         one = dataset.sel(strategy=name)
-        found, sem = float(one.cost), float(one.cost_sem)
-        rows.append(Number(f"loss not retuned / best, {name}", 1.0, found, sem, 0.15))
+        rows.append(Number.of(one, f"loss not retuned / best, {name}", 1.0, "cost", 0.15))
     return rows
 
 

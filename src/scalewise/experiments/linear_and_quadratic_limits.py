@@ -14,16 +14,14 @@ Source: Yang & Hu, *Tensor Programs IV*, Figure 6; Theorems 5.1, F.1, F.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.experiments._form import power, settings
+from scalewise.experiments._form import Folder, Progress, power, settings
 from scalewise.experiments._look import (
     COLORS,
     INK,
@@ -89,28 +87,17 @@ class Config:
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     r"""Train networks of all widths, and their limits.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every group of networks that is finished; a killed run goes on from there.
-        progress: Called with (groups done, all of them), once the six limits are done.
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are groups of networks; the six limits come first.
 
     Returns:
         Over (activation, model, width, step): ``loss`` of the sample of the step, before it, mean over seeds, with
         ``spread``, its standard deviation; over (activation, model, step): ``limit_loss``; over (activation, model,
         width, seed): ``gap``, the distance from the limit; over (model, seed): ``other_gap``, of the widest linear
         networks of two layers from the limit that is not theirs.
-
-    Raises:
-        ValueError: If `store` holds a run of another config.
     """
     rng = np.random.default_rng(config.seed)
     taught = rng.integers(len(_INPUTS), size=config.steps)

@@ -13,16 +13,13 @@ Source: PDLT (11.104)-(11.142), footnote 25 corrected: plots F11-3 and F11-4 for
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from numpy.random import Generator
 
-from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._form import computed, each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
-from scalewise.sweeps import sweep
 from scalewise.training.nearly_kernel import (
     Descent,
     DirectOptimisation,
@@ -86,9 +83,8 @@ def run(config: Config) -> xr.Dataset:
         "gradient descent": Descent(config.rate),
         "least norm": MinimumNorm(),
     }
-    found = sweep(partial(_cell, config=config), {"way": ways, "epsilon": list(config.epsilons)},
-                  client=0, progress=False)  # fmt: skip
-    data = found.reset_coords(drop=True).merge(_lines(config))
+    found = computed(_cell, {"way": ways, "epsilon": list(config.epsilons)}, config=config)
+    data = found.merge(_lines(config))
     data.attrs = attributes(config)
     return data
 
@@ -170,8 +166,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """What each way moves; the power of what is left."""
     rows = []
     first = float(dataset.epsilon[-2])
-    for way in map(str, dataset.way.values):
-        one = dataset.sel(way=way).isel(epsilon=[-2, -1])
+    for way, one in each(dataset.isel(epsilon=[-2, -1]), "way"):
         expected = float(one.moved[0])
         taken = float(4 * one.fitted[1] - one.fitted[0])  # the second order cancels
         rows.append(Number(f"moved at ε = {first:g}, {way}: theory, models", expected, taken, 0.0,

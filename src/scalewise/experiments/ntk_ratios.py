@@ -115,25 +115,22 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """Slopes are 1, heights those of the deep forms; corrections fall as log ℓ/ℓ."""
     slow = 4 * np.log(dataset.attrs["depth"]) / dataset.attrs["depth"]
     rows = []
-    for name in map(str, dataset.activation.values):
-        for letter in map(str, dataset.tensor.values):
-            one = dataset.sel(activation=name, tensor=letter)
-            height = float(one.amplitude_predicted)
-            rows.append(Number(f"{letter}, {name}: slope", 1.0, float(one.slope), 0.0, slow))
-            found = float(one.amplitude)
-            what = f"{letter}, {name}: height / (ℓ/n)"
-            rows.append(Number(what, height, found, 0.0, abs(height) * slow))
+    for name, letter, one in each(dataset, "activation", "tensor"):
+        rows.append(Number.of(one, f"{letter}, {name}: slope", 1.0, "slope", slow))
+        what, slack = (
+            f"{letter}, {name}: height / (ℓ/n)",
+            abs(float(one.amplitude_predicted)) * slow,
+        )
+        rows.append(Number.of(one, what, "amplitude_predicted", "amplitude", slack))
     return rows
 
 
 @panels("activation", height=3.9)
 def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """One panel for each activation, against ℓ/n at the measured width."""
-    names = [str(name) for name in dataset.activation.values]
     n = dataset.attrs["width"]
-    for axis, name in zip(axes, names, strict=True):
-        for k, letter in enumerate(map(str, dataset.tensor.values)):
-            one = dataset.sel(activation=name, tensor=letter)
+    for axis, (name, part) in zip(axes, each(dataset, "activation"), strict=True):
+        for k, (letter, one) in enumerate(each(part, "tensor")):
             units = "".join(
                 s * bool(p) + "²" * (p == 2) for s, p in zip("KΘ", _UNITS[letter], strict=True)
             )

@@ -119,21 +119,18 @@ def _at_zero(widths: tuple[int, ...], y: np.ndarray, sem: np.ndarray) -> tuple[f
     return float(solution[0]), float(covariance[0, 0] ** 0.5)
 
 
+def _shown(letter: str) -> str:
+    return letter.replace("Theta", "Θ")
+
+
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Every extrapolated ratio; the allowance is the first order the polynomial leaves out."""
+    what = "measured/predicted at 1/n → 0"
     smallest, order = int(dataset.width.min()), min(3, dataset.width.size)
     beyond = (2 * dataset.attrs["depth"] / smallest) ** order
     return [
-        Number(
-            f"{letter.replace('Theta', 'Θ')}, {name}: measured/predicted at 1/n → 0",
-            1.0,
-            float(one.extrapolated),
-            float(one.extrapolated_sem),
-            beyond,
-        )
-        for name in map(str, dataset.activation.values)
-        for letter in map(str, dataset.tensor.values)
-        for one in [dataset.sel(activation=name, tensor=letter)]
+        Number.of(one, f"{_shown(letter)}, {name}: {what}", 1.0, "extrapolated", beyond)
+        for name, letter, one in each(dataset, "activation", "tensor")
     ]
 
 
@@ -148,22 +145,20 @@ def tables(dataset: xr.Dataset) -> list[Table]:
             for r, s, p in zip(one.ratio, one.ratio_sem, one.predicted, strict=True)
         ]
         rows.append((f"{name}: width {int(top.width)}", *measured))
-    head = ("", *(t.replace("Theta", "Θ") for t in map(str, dataset.tensor.values)))
+    head = ("", *map(_shown, dataset.tensor.values.tolist()))
     return [Table(f"Layer {dataset.attrs['depth']}", head, cells(rows))]
 
 
 @panels("activation")
 def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Ratios against 1/n, one panel for each activation."""
-    names = [str(name) for name in dataset.activation.values]
     shades = (*COLORS, MUTED)
-    for axis, name in zip(axes, names, strict=True):
+    for axis, (name, part) in zip(axes, each(dataset, "activation"), strict=True):
         axis.axhline(1.0, color=MUTED, lw=0.8)
-        for k, letter in enumerate(map(str, dataset.tensor.values)):
-            one = dataset.sel(activation=name, tensor=letter)
+        for k, (letter, one) in enumerate(each(part, "tensor")):
             x = 1 / one.width.values + 0.0004 * (k - 3) * 32 / one.width.values.min()
             points(axis, x, one.ratio, one.ratio_sem, color=shades[k],
-                   label=letter.replace("Theta", "Θ"))  # fmt: skip
+                   label=_shown(letter))  # fmt: skip
             axis.plot([0, *x[::-1]], [one.extrapolated, *one.ratio.values[::-1]],
                       color=shades[k], lw=0.7, ls=(0, (3, 2)))  # fmt: skip
         axis.set(title=f"{name}: measured/predicted", xlabel="1/n")

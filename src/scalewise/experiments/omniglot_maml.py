@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,8 +34,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from numpy.random import Generator, Philox, SeedSequence
 
-from scalewise.data import missing_data
-from scalewise.experiments._form import settings
+from scalewise.data import data_file, missing_data
+from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, cells, panels
 from scalewise.experiments._readers import Omniglot, draw_tasks, omniglot
 from scalewise.limits import linear, maml
@@ -119,37 +118,22 @@ class Config:
         )
 
 
-def needs_data() -> str | None:
-    """Why the drawings cannot be read, as a sentence; ``None`` if they are there."""
-    return missing_data("omniglot.npz")
+needs_data = partial(missing_data, "omniglot.npz")
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Meta-train every model, and test it on new characters as it goes.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every finished epoch; a killed run goes on from there.
-        progress: Called with (models and seeds done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept are epochs; counted are runs of models.
 
     Returns:
         Over (model, run, record): ``accuracy`` on tasks of test characters, and ``validation``; over (model, run):
         ``kept``, the test accuracy of the epoch that is best on validation characters, with ``kept_sem``, over
         tasks; over (model, record): ``steps``, the meta-steps before it; over model: ``published``.
-
-    Raises:
-        ValueError: If the drawings are not there.
     """
-    missing = needs_data()
-    if missing is not None:
-        raise ValueError(missing)
+    data_file("omniglot.npz")  # what is missing is said here, not by every cell
     models = [*(f"width {n}" for n in config.widths), "limit", *KERNELS]
     published = [LINEAR[n][4] for n in (*config.widths, 0)] + list(PUBLISHED_KERNELS.values())
     records = 1 + config.epochs

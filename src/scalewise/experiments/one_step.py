@@ -151,12 +151,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """Slopes against the width; corrections of relative order n^(-1/2) bend both laws."""
     bend = 0.5 / float(dataset.width.min()) ** 0.5
     return [
-        Number(
-            f"power of the width, {name}",
-            -0.5 if name == "relu" else -1.0,
-            float(one.slope),
-            float(one.slope_sem),
-            bend,
+        Number.of(
+            one, f"power of the width, {name}", -0.5 if name == "relu" else -1.0, "slope", bend
         )
         for name, one in each(dataset, "activation")
     ]

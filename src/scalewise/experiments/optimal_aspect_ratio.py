@@ -105,14 +105,12 @@ def _maximum(nu: float, half: int) -> tuple[float, float]:
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The formula against the maximum of the curve."""
-    rows = []
-    for name in map(str, dataset.activation.values):
-        for n in dataset.outputs.values:
-            one = dataset.sel(activation=name, outputs=n)
-            r = float(one.r_star)
-            found = float(one.r_maximum)
-            rows.append(Number(f"r* of {name}, {n} outputs", r, found, 0.0, 1e-4 * r))
-    return rows
+    return [
+        Number.of(
+            one, f"r* of {name}, {n} outputs", "r_star", "r_maximum", 1e-4 * float(one.r_star)
+        )
+        for name, n, one in each(dataset, "activation", "outputs")
+    ]
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:

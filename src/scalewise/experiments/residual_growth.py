@@ -170,17 +170,17 @@ def _measured(config: Config, name: str) -> dict[str, float]:
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     r"""$\nu$ at $\gamma^2=\frac12$: the sum against the recursion; recursion against ensembles."""
-    rows = []
+    rows, depth = [], dataset.attrs["depth"]
     for name, one in each(dataset, "activation"):
         half = one.sel(square=0.5)
         if np.isfinite(half.nu_recursion):
-            found, left = float(half.nu_recursion), 30 * 0.5 ** (dataset.attrs["depth"] / 2)
-            rows.append(
-                Number(f"ν of {name}, γ² = ½: sum, recursion", float(half.nu), found, 0.0, left)
-            )
-        V, sem = float(one.vertex), float(one.vertex_sem)
-        leading = float(one.vertex_predicted)
-        rows.append(Number(f"V/nG² of {name}, γ² = ½, ensemble", leading, V, sem, 1.5 * leading**2))
+            what, left = f"ν of {name}, γ² = ½: sum, recursion", 30 * 0.5 ** (depth / 2)
+            rows.append(Number.of(half, what, "nu", "nu_recursion", left))
+        what, next_order = (
+            f"V/nG² of {name}, γ² = ½, ensemble",
+            1.5 * float(one.vertex_predicted) ** 2,
+        )
+        rows.append(Number.of(one, what, "vertex_predicted", "vertex", next_order))
     return rows
 
 

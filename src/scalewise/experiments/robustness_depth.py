@@ -120,7 +120,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     last = float(dataset.layer[-1])
     slow = 16 * np.log(last) / last
     rows = [
-        Number(f"power of the depth, {case}", float(one.slope_predicted), float(one.slope), 0, slow)
+        Number.of(one, f"power of the depth, {case}", "slope_predicted", "slope", slow)
         for case, one in each(dataset, "case")
     ]
     limits = {"tanh": -4 / 3, "sin": -1.0, "ReLU": -0.75}
@@ -135,9 +135,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
 @panels(2, height=3.6)
 def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Smooth networks, and ReLU."""
-    for k, case in enumerate(map(str, dataset.case.values)):
+    for k, (case, one) in enumerate(each(dataset, "case")):
         axis = right if case.startswith("ReLU") else left
-        one = dataset.sel(case=case)
         law = f"{round(float(one.slope), 2) + 0.0:.2f}".replace("-", "−")
         label = f"{case}, slope {law}"
         axis.plot(one.layer, np.abs(one.response), color=COLORS[k], label=label)

@@ -263,13 +263,10 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for name, label in _TITLES.items():
         for k, s in enumerate(dataset.s.values):
             one = dataset.isel(s=k)
-            expected = float(one[f"{name}_width_exponent_predicted"])
-            found, sem = (float(one[f"{name}_width_exponent{end}"]) for end in ("", "_sem"))
-            rows.append(
-                Number(f"power of the width, {label}, s = {s:g}", expected, found, sem, 0.05)
-            )
-        found, sem = (float(dataset[f"{name}_depth_exponent{end}"][0]) for end in ("", "_sem"))
-        rows.append(Number(f"power of the depth, {label}", 1.0, found, sem, 0.05))
+            what, found = f"power of the width, {label}, s = {s:g}", f"{name}_width_exponent"
+            rows.append(Number.of(one, what, f"{found}_predicted", found, 0.05))
+        what, found = f"power of the depth, {label}", f"{name}_depth_exponent"
+        rows.append(Number.of(dataset.isel(s=0), what, 1.0, found, 0.05))
     return rows
 
 

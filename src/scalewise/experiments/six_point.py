@@ -99,12 +99,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     closed = (layer - 1) * (75 * layer - 106)
     return [
         Number(f"recursion, layer {layer}", closed, float(last.recursion), 0.0, 1e-6 * closed),
-        Number(
-            f"ensemble, layer {layer}",
-            float(last.exact),
-            float(last.measured),
-            float(last.measured_sem),
-        ),
+        Number.of(last, f"ensemble, layer {layer}", "exact", "measured"),
     ]
 
 

@@ -21,11 +21,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise.experiments._descended import Networks, descended, drawn
-from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._form import computed, each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.theory import predict
 from scalewise.training import (
@@ -102,14 +101,9 @@ def run(config: Config) -> xr.Dataset:
         "flow": GradientFlow(),
         "two-step Newton": TwoStepNewton(),
     }
-    shares = sweep(
-        partial(_parts, config=config), {"algorithm": algorithms}, client=0, progress=False
-    )
-    singles = sweep(
-        partial(_singles, config=config), {"width": list(config.widths)}, client=0, progress=False
-    )
-    parts = (_ensemble(config), shares, singles, _responses())
-    data = xr.merge([part.reset_coords(drop=True) for part in parts])
+    shares = computed(_parts, {"algorithm": algorithms}, config=config)
+    singles = computed(_singles, {"width": list(config.widths)}, config=config)
+    data = xr.merge([_ensemble(config), shares, singles, _responses()])
     data.attrs = attributes(config)
     return data
 
@@ -222,15 +216,12 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for name, words in called.items():
         one = dataset.isel(entry=np.flatnonzero(dataset.kind.values == name))
         one = one.isel(entry=int(np.argmax(np.abs(one.predicted.values))))
-        rows.append(Number(f"largest shift of the {words} by width, times n", float(one.predicted),
-                           float(one.trained), float(one.trained_sem), float(one.neglected)))  # fmt: skip
+        what = f"largest shift of the {words} by width, times n"
+        rows.append(Number.of(one, what, "predicted", "trained", float(one.neglected)))
     for step, expected in zip(dataset.step.values, (0.0, -1.0, -1.5), strict=True):
         slope, _ = power(dataset.width, dataset.newton.sel(step=step))
-        rows.append(
-            Number(
-                f"power of the width, error after {step} Newton steps", expected, slope, 0.0, 0.35
-            )
-        )
+        what = f"power of the width, error after {step} Newton steps"
+        rows.append(Number(what, expected, slope, 0.0, 0.35))
     for order, expected in zip(map(str, dataset.order.values), (-1.0, -2.0), strict=True):
         slope, _ = power(dataset.width, dataset.missed.sel(order=order))
         rows.append(Number(f"power of the width, missed {order}", expected, slope, 0.0, 0.4))

@@ -15,17 +15,15 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.data import missing_data
-from scalewise.experiments._form import settings
+from scalewise.data import data_file, missing_data
+from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, cells, panels
 from scalewise.experiments._readers import read_analogies, read_text
 from scalewise.limits import words
@@ -83,36 +81,22 @@ class Config:
         )
 
 
-def needs_data() -> str | None:
-    """Why text and questions cannot be read, as a sentence; ``None`` if they are there."""
-    return missing_data(*FILES)
+needs_data = partial(missing_data, *FILES)
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Train every width and the limit on the same words, and ask the questions.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every finished block of text; a killed run goes on from there.
-        progress: Called with (models done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept are blocks of text; counted are models.
 
     Returns:
         Over (model, question), the limit last: ``right``, ``right_cosine`` (directions instead of products) and
         ``place``, how many words beat the right one. Attributes: the config, and ``chance``.
-
-    Raises:
-        ValueError: If text or questions are not there.
     """
-    missing = needs_data()
-    if missing is not None:
-        raise ValueError(missing)
+    for name in FILES:
+        data_file(name)  # what is missing is said here, not by every cell
     widths = {**{f"width {n}": n for n in config.widths}, "limit": 0}
     found = sweep(
         partial(_answers, config=config),
