@@ -28,6 +28,7 @@ __all__ = [
     "log_axes",
     "panels",
     "points",
+    "power_label",
     "sheet",
 ]
 
@@ -157,7 +158,9 @@ def panels(
     return prepared
 
 
-def points(axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: str = "") -> None:
+def points(
+    axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: str = "", size: float = 3.6
+) -> None:
     """Measured points with error bars of one standard error."""
     given: dict[str, Any] = {"label": label} if label else {}
     axis.errorbar(
@@ -166,7 +169,7 @@ def points(axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: st
         yerr=None if sem is None else np.asarray(sem, dtype=float),
         fmt="o",
         color=color,
-        markersize=3.6,
+        markersize=size,
         markeredgewidth=0,
         elinewidth=1.0,
         capsize=0,
@@ -188,7 +191,7 @@ def log_axes(axis: Axes, which: str = "xy") -> None:
             side.set_major_locator(ticker.FixedLocator([v for v in even if low <= v <= high]))
         elif high / max(low, 1e-300) < 40:
             side.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-        side.set_major_formatter(ticker.FuncFormatter(lambda value, _: _power_label(value)))
+        side.set_major_formatter(ticker.FuncFormatter(lambda value, _: power_label(value)))
         side.set_minor_formatter(ticker.NullFormatter())
 
 
@@ -204,7 +207,8 @@ def attributes(config: Any, **more: Any) -> dict[str, Any]:
     return {**plain, **more}
 
 
-def _power_label(value: float | np.integer) -> str:
+def power_label(value: float | np.integer) -> str:
+    """A number for a logarithmic axis: 0.2, 1, 50, 10⁻⁴."""
     if 1e-3 < abs(value) < 1e4:
         return f"{value:g}"
     exponent = int(np.floor(np.log10(value) + 1e-9))

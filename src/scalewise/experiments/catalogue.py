@@ -76,7 +76,7 @@ class Experiment(Protocol):
 
     A ``run`` that takes long has three arguments more. ``store`` is a folder or an address that keeps every
     finished part: a run that was killed goes on from there, and one of another config is refused by a ValueError.
-    ``progress`` is called with (parts done, all parts). ``client`` says where the parts are computed, as in `sweep`.
+    ``progress`` is called with (parts done, all parts). `sweep` says what ``client`` is.
     """
 
     TITLE: str
