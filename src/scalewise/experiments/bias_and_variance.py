@@ -204,13 +204,12 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for name, one in each(dataset, "between"):
         # Odd orders of the distance, which the expansion lacks, cancel in the middle.
         middle, end = one.sel(place=0.5), one.isel(place=-1)
-        what, beyond = (
-            f"bent between samples, {name}: exact, expanded",
-            0.2 * abs(middle.bent_exact),
-        )
-        rows.append(Number.of(middle, what, "bent_exact", "expanded", float(beyond) + 1e-9))
-        what, beyond = f"bent beyond samples, {name}: exact, networks", share * abs(end.bent_exact)
-        rows.append(Number.of(end, what, "bent_exact", "bent_trained", float(beyond)))
+        what = f"bent between samples, {name}: exact, expanded"
+        beyond = 0.2 * abs(float(middle.bent_exact)) + 1e-9
+        rows.append(Number.of(middle, what, "bent_exact", "expanded", beyond))
+        what = f"bent beyond samples, {name}: exact, networks"
+        beyond = share * abs(float(end.bent_exact))
+        rows.append(Number.of(end, what, "bent_exact", "bent_trained", beyond))
     return rows
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.experiments._form import power, settings
+from scalewise.experiments._form import each, power, settings
 from scalewise.experiments._look import COLORS, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
 from scalewise.theory.exact import mean_shallow_differential, sigma_derivative

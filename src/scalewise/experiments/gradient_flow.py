@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from scalewise.experiments._form import settings
+from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import (
     COLORS,
     Number,

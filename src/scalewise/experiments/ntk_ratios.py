@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.experiments._form import power, settings
+from scalewise.experiments._form import each, power, settings
 from scalewise.experiments._look import COLORS, Number, attributes, log_axes, panels, points
 from scalewise.nets import measure
 from scalewise.networks import MLP
@@ -117,10 +117,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     rows = []
     for name, letter, one in each(dataset, "activation", "tensor"):
         rows.append(Number.of(one, f"{letter}, {name}: slope", 1.0, "slope", slow))
-        what, slack = (
-            f"{letter}, {name}: height / (ℓ/n)",
-            abs(float(one.amplitude_predicted)) * slow,
-        )
+        what = f"{letter}, {name}: height / (ℓ/n)"
+        slack = abs(float(one.amplitude_predicted)) * slow
         rows.append(Number.of(one, what, "amplitude_predicted", "amplitude", slack))
     return rows
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.experiments._form import settings
+from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,

@@ -176,10 +176,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         if np.isfinite(half.nu_recursion):
             what, left = f"ν of {name}, γ² = ½: sum, recursion", 30 * 0.5 ** (depth / 2)
             rows.append(Number.of(half, what, "nu", "nu_recursion", left))
-        what, next_order = (
-            f"V/nG² of {name}, γ² = ½, ensemble",
-            1.5 * float(one.vertex_predicted) ** 2,
-        )
+        what = f"V/nG² of {name}, γ² = ½, ensemble"
+        next_order = 1.5 * float(one.vertex_predicted) ** 2
         rows.append(Number.of(one, what, "vertex_predicted", "vertex", next_order))
     return rows
 
