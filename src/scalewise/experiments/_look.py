@@ -114,6 +114,11 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @classmethod
+    def of(cls, caption: str, head: tuple[str, ...], rows: Sequence[Sequence[object]]) -> Table:
+        """A table of anything; see `cells`."""
+        return cls(caption, head, cells(rows))
+
 
 def house(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     """Let a function draw its figure in the house look, whatever the reader's own settings."""

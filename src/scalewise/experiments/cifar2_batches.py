@@ -23,16 +23,7 @@ from matplotlib.axes import Axes
 
 from scalewise.experiments import cifar2_limits
 from scalewise.experiments._form import each, settings
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    log_axes,
-    panels,
-)
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.experiments.cifar2_limits import LIMITS, needs_data
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
@@ -152,7 +143,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for name in dataset.model.values.tolist()
     ]  # fmt: skip
     head = ("batch", "model", "accuracy", "loss", "E|f|", "kernel / start", "E|f/K|")
-    return [Table("At the last step, on test images of two classes", head, cells(rows))]
+    return [Table.of("At the last step, on test images of two classes", head, rows)]
 
 
 @panels(4, "batch", height=2.7)

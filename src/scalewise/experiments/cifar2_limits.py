@@ -29,16 +29,7 @@ from scipy.special import log_expit
 
 from scalewise.data import data_file, missing_data
 from scalewise.experiments._form import Folder, Progress, settings
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    log_axes,
-    panels,
-)
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.limits import Finite, Lazy, shallow
 from scalewise.sweeps import sweep
 from scalewise.sweeps._store import within
@@ -300,11 +291,11 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for name in dataset.model.values.tolist()
     ]
     return [
-        Table("Divergence of logits from the reference", head, cells(rows)),
-        Table(
+        Table.of("Divergence of logits from the reference", head, rows),
+        Table.of(
             "At the last step, on test images",
             ("model", "accuracy", "loss", "E|f|", "kernel / start"),
-            cells(accuracy),
+            accuracy,
         ),
     ]
 

@@ -23,16 +23,7 @@ from scipy import stats
 
 from scalewise.data import load_task
 from scalewise.experiments._form import Folder, Progress, each, settings
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    panels,
-    points,
-)
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels, points
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -247,8 +238,8 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     tau, error = rank_correlation(dataset)
     small = [("all", f"{tau:.2f} ± {error:.2f}")]
     return [
-        Table("Candidates by their predicted loss, and defaults", head, cells(rows)),
-        Table("Kendall's τ between predicted and measured loss", ("", "τ"), cells(small)),
+        Table.of("Candidates by their predicted loss, and defaults", head, rows),
+        Table.of("Kendall's τ between predicted and measured loss", ("", "τ"), small),
     ]
 
 

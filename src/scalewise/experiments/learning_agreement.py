@@ -27,7 +27,7 @@ from matplotlib.axes import Axes
 
 from scalewise.comparison import Comparison, compare
 from scalewise.experiments._form import Folder, Progress, settings
-from scalewise.experiments._look import COLORS, Number, Table, attributes, cells, log_axes, panels
+from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -275,8 +275,8 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         fits.append((*row, rms, f"{power:.2f} ± {sem:.2f}" if np.isfinite(sem) else None))
     told = ("", "entries", "worst", "rms z", "power of the remainder")
     return [
-        Table("Worst entry of each cell, in standard errors beyond the bias", head, cells(rows)),
-        Table("All cells together", told, cells(fits)),
+        Table.of("Worst entry of each cell, in standard errors beyond the bias", head, rows),
+        Table.of("All cells together", told, fits),
     ]
 
 

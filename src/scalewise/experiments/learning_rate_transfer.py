@@ -37,7 +37,6 @@ from scalewise.experiments._look import (
     Number,
     Table,
     attributes,
-    cells,
     panels,
     points,
 )
@@ -292,7 +291,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         )
     head = ("strategy", "1/Θ√γ", "drift", "drift of the test loss", "loss not retuned / best")
     caption = "Slope of log₂ of the optimal learning rate against log₂ of the width"
-    return [Table(caption, head, cells(rows))]
+    return [Table.of(caption, head, rows)]
 
 
 @panels(3, 2, height=3.3)

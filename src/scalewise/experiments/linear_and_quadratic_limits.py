@@ -22,16 +22,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise.experiments._form import Folder, Progress, power, settings
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    Number,
-    Table,
-    attributes,
-    cells,
-    log_axes,
-    panels,
-)
+from scalewise.experiments._look import COLORS, INK, Number, Table, attributes, log_axes, panels
 from scalewise.limits import SGD, Exact, Finite, Lazy, Network, train
 from scalewise.limits import run as run_program
 from scalewise.limits.program import trained
@@ -222,7 +213,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for model in MODELS
     ]
     head = ("activation", "model", *(f"n = {n}" for n in dataset.width.values.tolist()))
-    return [Table("Distance from the limit, geometric mean over seeds", head, cells(rows))]
+    return [Table.of("Distance from the limit, geometric mean over seeds", head, rows)]
 
 
 @panels(4, 2, height=2.7)

@@ -13,16 +13,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise.experiments._form import each, settings
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    panels,
-    points,
-)
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels, points
 from scalewise.nets import measure
 from scalewise.networks import MLP
 from scalewise.theory.single import single_input_flow
@@ -146,7 +137,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         ]
         rows.append((f"{name}: width {int(top.width)}", *measured))
     head = ("", *map(_shown, dataset.tensor.values.tolist()))
-    return [Table(f"Layer {dataset.attrs['depth']}", head, cells(rows))]
+    return [Table.of(f"Layer {dataset.attrs['depth']}", head, rows)]
 
 
 @panels("activation")

@@ -36,7 +36,7 @@ from numpy.random import Generator, Philox, SeedSequence
 
 from scalewise.data import data_file, missing_data
 from scalewise.experiments._form import Folder, Progress, settings
-from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, cells, panels
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels
 from scalewise.experiments._readers import Omniglot, draw_tasks, omniglot
 from scalewise.limits import linear, maml
 from scalewise.limits.linear import LinearNet
@@ -320,7 +320,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for name in dataset.model.values.tolist()
     ]
     head = ("model", "median of runs", "±", "mean", "lowest", "published")
-    return [Table("Test accuracy, 5-way 1-shot, per cent", head, cells(rows))]
+    return [Table.of("Test accuracy, 5-way 1-shot, per cent", head, rows)]
 
 
 @panels(2, height=3.6)

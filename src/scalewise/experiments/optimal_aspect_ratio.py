@@ -18,16 +18,7 @@ from matplotlib.axes import Axes
 from scipy.optimize import minimize_scalar
 
 from scalewise.experiments._form import each, settings
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    Number,
-    Table,
-    attributes,
-    cells,
-    log_axes,
-    panels,
-)
+from scalewise.experiments._look import COLORS, INK, Number, Table, attributes, log_axes, panels
 from scalewise.theory.information import (
     finite_width_mutual_information,
     optimal_aspect_ratio,
@@ -121,7 +112,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for n in dataset.outputs.values
         for one in [dataset.sel(outputs=n)]
     ]
-    return [Table("Optimal aspect ratio r*", ("", *names, "information, nats"), cells(rows))]
+    return [Table.of("Optimal aspect ratio r*", ("", *names, "information, nats"), rows)]
 
 
 @panels(2, height=3.6)

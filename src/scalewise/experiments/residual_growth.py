@@ -16,7 +16,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise.experiments._form import each, settings
-from scalewise.experiments._look import COLORS, Number, Table, attributes, cells, panels, points
+from scalewise.experiments._look import COLORS, Number, Table, attributes, panels, points
 from scalewise.nets import measure
 from scalewise.networks import ResidualMLP
 from scalewise.theory import predict
@@ -191,7 +191,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         rows.append((f"{name}: ν printed", *map(float, one.nu_printed)))
         rows.append((f"{name}: r*", *map(float, one.r_star)))
     head = ("", *(f"γ² = {g:g}" for g in dataset.square.values))
-    return [Table(f"Residual networks, {dataset.attrs['outputs']} outputs", head, cells(rows))]
+    return [Table.of(f"Residual networks, {dataset.attrs['outputs']} outputs", head, rows)]
 
 
 @panels(2, height=3.7)

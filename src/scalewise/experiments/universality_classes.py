@@ -16,16 +16,7 @@ from matplotlib.axes import Axes
 
 from scalewise.critical import criticality
 from scalewise.experiments._form import each, settings
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    log_axes,
-    panels,
-)
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.theory.deep import asymptotics, fit_scaling
 from scalewise.theory.single import single_input_flow
@@ -157,11 +148,11 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         ]
         fitted.append((name, *row))
     return [
-        Table("Classes", ("activation", "class", "stability", "K*", "C_b", "C_W"), cells(classes)),
-        Table(
+        Table.of("Classes", ("activation", "class", "stability", "K*", "C_b", "C_W"), classes),
+        Table.of(
             "Exponents: fitted (predicted)",
             ("activation", *("Θ" if k == "Theta" else k for k in map(str, dataset.tensor.values))),
-            cells(fitted),
+            fitted,
         ),
     ]
 

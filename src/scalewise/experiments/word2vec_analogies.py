@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 
 from scalewise.data import data_file, missing_data
 from scalewise.experiments._form import Folder, Progress, settings
-from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, cells, panels
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels
 from scalewise.experiments._readers import read_analogies, read_text
 from scalewise.limits import words
 from scalewise.limits.words import Word2Vec, analogy_answers, analogy_chance
@@ -199,7 +199,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
             (name, *(round(100 * x, 2) for x in (right, error, directions)), round(place, 2))
         )
     head = ("model", "right, %", "±", "right by directions, %", "words before the right one")
-    return [Table(f"{dataset.question.size} analogies among {V} words", head, cells(rows))]
+    return [Table.of(f"{dataset.question.size} analogies among {V} words", head, rows)]
 
 
 @panels(2, height=3.4)
