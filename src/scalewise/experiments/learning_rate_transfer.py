@@ -30,7 +30,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.experiments._form import each, settings
+from scalewise.experiments._form import Progress, each, settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -134,7 +134,7 @@ class Config:
 LARGE = Config(widths=(32, 64, 128, 256, 512, 1024), depths=(3, 4, 5, 6, 8, 12))
 
 
-def run(config: Config, *, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
+def run(config: Config, *, progress: Progress = None) -> xr.Dataset:
     r"""Train all networks and find the optima.
 
     Args:

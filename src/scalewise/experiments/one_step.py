@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
+from scalewise.experiments._descended import drawn
 from scalewise.experiments._form import each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
@@ -98,7 +99,8 @@ def _change(config: Config, name: str, depth: int, width: int) -> tuple[float, f
     x = np.full(1, net.C_W[0] ** -0.5)
     found = []
     for _ in range(config.networks):
-        W, b = _drawn(net, rng)
+        drawn_W, drawn_b = drawn(net, 1, rng)
+        W, b = [one[0] for one in drawn_W], [one[0, 0] for one in drawn_b]
         before, gradients = _sweep(net, W, b, x)
         _step(net, W, b, gradients, 0.5 / before)
         after, _ = _sweep(net, W, b, x)
@@ -117,13 +119,6 @@ def _step(
     for k, (row, entering) in enumerate(gradients):
         W[k] -= eta * net.lambda_W[k] / net.widths[k] * np.outer(row, entering)
         b[k] -= eta * net.lambda_b[k] * row
-
-
-def _drawn(net: MLP, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    n = net.widths
-    W = [rng.normal(size=(n[k + 1], n[k])) * (net.C_W[k] / n[k]) ** 0.5 for k in range(net.depth)]
-    b = [rng.normal(size=n[k + 1]) * net.C_b[k] ** 0.5 for k in range(net.depth)]
-    return W, b
 
 
 def _sweep(

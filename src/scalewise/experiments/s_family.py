@@ -10,7 +10,6 @@ Source: Yaida (4.3), (4.6), (4.9), (4.10). The note has no figure; these are the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.experiments._form import settings
+from scalewise.experiments._form import Progress, settings
 from scalewise.experiments._look import COLORS, Number, log_axes, panels
 from scalewise.nets import sample_differentials
 from scalewise.networks import MLP, apply_strategy
@@ -101,9 +100,7 @@ SMALL = Config()
 LARGE = Config(widths=(64, 128, 256), depths=(2, 3, 4, 6, 8, 12), numbers=300_000_000)
 
 
-def run(
-    config: Config = SMALL, *, progress: Callable[[int, int], None] | None = None
-) -> xr.Dataset:
+def run(config: Config = SMALL, *, progress: Progress = None) -> xr.Dataset:
     r"""Draw the networks and fit the exponents.
 
     Args:
