@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 import scalewise.experiments
 from grids import each
-from scalewise.experiments._look import Number, power
+from scalewise.experiments._form import power
+from scalewise.experiments._look import Number
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
 from scalewise.scaling import ABC
 

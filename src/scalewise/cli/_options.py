@@ -66,7 +66,7 @@ class Shape:
         """The network between so many inputs and outputs: critical where the variances are left out."""
         net = MLP(
             self.depth,
-            _one_or_many(_whole_numbers("--width", self.width)),
+            _one_or_many(_numbers("--width", self.width, int)),
             self.activation,
             input_dim=input_dim,
             output_dim=output_dim,
@@ -167,7 +167,7 @@ class Ensemble(Verdict):
                 x,
                 networks=self.networks,
                 seed=self.seed,
-                widths=None if self.widths is None else _whole_numbers("--widths", self.widths),
+                widths=None if self.widths is None else _numbers("--widths", self.widths, int),
                 observables=names,
                 store=store,
                 progress=lambda done, total: progress("measure", done, total),
@@ -243,7 +243,7 @@ class Trained(Verdict):
         own = set(net.hidden_widths)
         if self.ensemble < 0:
             raise Refusal(f"--ensemble is a number of networks, 0 or more; got {self.ensemble}.")
-        more = [] if self.widths is None else _whole_numbers("--widths", self.widths)
+        more = [] if self.widths is None else _numbers("--widths", self.widths, int)
         if more and len(own) > 1:
             raise Refusal("--widths needs a network of one hidden width: give --width one number.")
         return sorted({net.widths[-2], *more})
@@ -279,22 +279,13 @@ def command_line(command: str, *groups: Any) -> str:
     return shlex.join(words)
 
 
-def _numbers(option: str, text: str) -> list[float]:
+def _numbers(option: str, text: str, kind: type[int] | type[float] = float) -> list[Any]:
     try:
-        return [float(part) for part in text.split(",")]
+        return [kind(part) for part in text.split(",")]
     except ValueError:
+        one = "whole number" if kind is int else "number"
         raise Refusal(
-            f"{option} takes a number, or numbers with commas between them; got {text!r}."
-        ) from None
-
-
-def _whole_numbers(option: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise Refusal(
-            f"{option} takes a whole number, or whole numbers with commas between them; "
-            f"got {text!r}."
+            f"{option} takes a {one}, or {one}s with commas between them; got {text!r}."
         ) from None
 
 

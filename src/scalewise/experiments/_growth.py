@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from scalewise.experiments._form import each
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
@@ -125,31 +126,26 @@ class Growth:
         """Deep recursions against deep forms; ensembles against the recursion in the last layer."""
         layers = dataset.attrs["deep_layers"]
         slow = 0.15 * np.log(layers) / layers
-        last = dataset.isel(layer=-1)
         # With one hidden layer nothing lies beyond the leading order.
         beyond = 3 * (dataset.attrs["depth"] - 2) / dataset.attrs["width"]
         rows = []
-        for name in map(str, dataset.activation.values):
-            allowance = beyond * float(np.abs(last.ratio.sel(activation=name)).max())
-            for letter in self.observables:
-                at = last.sel(activation=name, tensor=letter)
+        for name, one in each(dataset.isel(layer=-1), "activation"):
+            allowance = beyond * float(np.abs(one.ratio).max())
+            for letter, at in each(one, "tensor"):
                 deep = f"{letter}{self.over.replace('/', '/n')} over ℓ/n, {name}, deep"
-                form, far = float(at.deep_predicted), float(at.deep)
-                rows.append(Number(deep, form, far, allowance=slow))
+                rows.append(Number.of(at, deep, "deep_predicted", "deep", slow))
                 shallow = f"{letter}{self.over}, {name}, last layer measured"
-                ratio, found = float(at.ratio), float(at.measured)
-                rows.append(Number(shallow, ratio, found, float(at.measured_sem), allowance))
+                rows.append(Number.of(at, shallow, "ratio", "measured", allowance))
         return rows
 
     @house
     def figure(self, dataset: xr.Dataset) -> Figure:
         """All tensors, one panel for each activation."""
-        names = [str(name) for name in dataset.activation.values]
-        canvas, axes = sheet(len(names), height=3.4)
-        for axis, name in zip(axes, names, strict=True):
+        canvas, axes = sheet(dataset.sizes["activation"], height=3.4)
+        for axis, (name, part) in zip(axes, each(dataset, "activation"), strict=True):
             axis.axhline(0.0, color=MUTED, lw=0.7)
             for color, letter in zip(COLORS, self.observables, strict=False):
-                at = dataset.sel(activation=name, tensor=letter)
+                at = part.sel(tensor=letter)
                 axis.plot(at.layer, at.ratio, color=color, label=f"{letter}{self.over}")
                 if letter not in self.falling:
                     form = at.deep_predicted * at.layer

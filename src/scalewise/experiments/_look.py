@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,8 +26,9 @@ __all__ = [
     "house",
     "layers_below",
     "log_axes",
+    "panels",
     "points",
-    "power",
+    "power_label",
     "sheet",
 ]
 
@@ -88,6 +90,16 @@ class Number:
     sem: float | int = 0.0
     allowance: float | int = 0.0
 
+    @classmethod
+    def of(
+        cls, data: xr.Dataset, what: str, expected: str | float, found: str, allowance: float = 0.0
+    ) -> Number:
+        """Of data: `found` is a variable, with its ``_sem`` if there is one, `expected` another or a value."""
+        wanted = data[expected] if isinstance(expected, str) else expected
+        return cls(
+            what, float(wanted), float(data[found]), float(data.get(f"{found}_sem", 0.0)), allowance
+        )
+
     @property
     def agrees(self) -> bool:
         """Whether both are equal within four standard errors and the allowance."""
@@ -101,6 +113,11 @@ class Table:
     caption: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, caption: str, head: tuple[str, ...], rows: Sequence[Sequence[object]]) -> Table:
+        """A table of anything; see `cells`."""
+        return cls(caption, head, cells(rows))
 
 
 def house(draw: Callable[..., Figure]) -> Callable[..., Figure]:
@@ -121,7 +138,34 @@ def sheet(columns: int, rows: int = 1, *, height: float = 3.3) -> tuple[Figure, 
     return canvas, list(canvas.subplots(rows, columns, squeeze=False).flat)
 
 
-def points(axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: str = "") -> None:
+def panels(
+    columns: int | str, rows: int | str = 1, *, height: float = 3.3
+) -> Callable[[Callable[..., None]], Callable[[xr.Dataset], Figure]]:
+    """Give a function that draws its empty panels row by row, in the house look, and return what it has drawn.
+
+    Args:
+        columns: How many, or a dimension of the data: one for each of its labels.
+        rows: Likewise.
+        height: Of a row, in inches.
+    """
+
+    def prepared(draw: Callable[..., None]) -> Callable[[xr.Dataset], Figure]:
+        @house
+        @wraps(draw)
+        def figure(dataset: xr.Dataset) -> Figure:
+            counts = (n if isinstance(n, int) else dataset.sizes[n] for n in (columns, rows))
+            canvas, axes = sheet(*counts, height=height)
+            draw(dataset, *axes)
+            return canvas
+
+        return figure
+
+    return prepared
+
+
+def points(
+    axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: str = "", size: float = 3.6
+) -> None:
     """Measured points with error bars of one standard error."""
     given: dict[str, Any] = {"label": label} if label else {}
     axis.errorbar(
@@ -130,7 +174,7 @@ def points(axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: st
         yerr=None if sem is None else np.asarray(sem, dtype=float),
         fmt="o",
         color=color,
-        markersize=3.6,
+        markersize=size,
         markeredgewidth=0,
         elinewidth=1.0,
         capsize=0,
@@ -152,7 +196,7 @@ def log_axes(axis: Axes, which: str = "xy") -> None:
             side.set_major_locator(ticker.FixedLocator([v for v in even if low <= v <= high]))
         elif high / max(low, 1e-300) < 40:
             side.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-        side.set_major_formatter(ticker.FuncFormatter(lambda value, _: _power_label(value)))
+        side.set_major_formatter(ticker.FuncFormatter(lambda value, _: power_label(value)))
         side.set_minor_formatter(ticker.NullFormatter())
 
 
@@ -162,35 +206,14 @@ def layers_below(axis: Axes) -> None:
     axis.set_xlabel("layer ℓ")
 
 
-def power(x: Any, y: Any, sem: Any = None) -> tuple[float, float]:
-    r"""Slope of $\log|y|$ against $\log x$, and its standard error.
-
-    Args:
-        x: Positive, at least two.
-        y: Of one sign.
-        sem: Standard errors of `y`; without them the slope has the error of its scatter.
-
-    Returns:
-        The slope and its standard error, 0 for two points without `sem`.
-    """
-    u, v = np.log(np.asarray(x, dtype=float)), np.log(np.abs(np.asarray(y, dtype=float)))
-    w = np.ones_like(u) if sem is None else (np.asarray(y) / np.asarray(sem)) ** 2
-    centred = u - np.sum(w * u) / np.sum(w)
-    slope = np.sum(w * centred * v) / np.sum(w * centred**2)
-    variance = 1 / np.sum(w * centred**2)
-    if sem is None:
-        left = v - np.mean(v) - slope * centred
-        variance *= np.sum(left**2) / max(u.size - 2, 1)
-    return float(slope), float(np.sqrt(variance))
-
-
 def attributes(config: Any, **more: Any) -> dict[str, Any]:
     """A config as the attributes of a Dataset: lists for tuples, nothing that JSON cannot hold."""
     plain = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(config).items()}
     return {**plain, **more}
 
 
-def _power_label(value: float | np.integer) -> str:
+def power_label(value: float | np.integer) -> str:
+    """A number for a logarithmic axis: 0.2, 1, 50, 10⁻⁴."""
     if 1e-3 < abs(value) < 1e4:
         return f"{value:g}"
     exponent = int(np.floor(np.log10(value) + 1e-9))

@@ -10,13 +10,12 @@ Source: PDLT figure 2.2, (2.9)-(2.17).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 from scalewise.activations import activation
+from scalewise.experiments._form import settings
 from scalewise.experiments._look import COLORS, Number, attributes, house, sheet
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -42,7 +41,7 @@ _AT_ONE = {
 }
 
 
-@dataclass(frozen=True)
+@settings(count=17)  # small: fewer points
 class Config:
     """What is drawn.
 
@@ -56,17 +55,9 @@ class Config:
     reach: float = 4.0
     count: int = 401
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer points."""
-        return cls(count=17)
-
 
 def run(config: Config) -> xr.Dataset:
     """Evaluate the functions.
-
-    Args:
-        config: Which, and where.
 
     Returns:
         ``sigma`` and ``slope`` over (activation, z), dimensionless; the slope of the perceptron, a

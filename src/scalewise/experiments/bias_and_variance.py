@@ -14,28 +14,18 @@ Source: PDLT (10.50)-(10.56), (10.99)-(10.117), the latter corrected: items 13 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from scalewise.data import load_labelled
 from scalewise.experiments._descended import descended, drawn
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import computed, each, settings
+from scalewise.experiments._look import COLORS, INK, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.theory.single import nearby_inputs_flow
 from scalewise.training import GradientDescent, GradientFlow, predict_training
@@ -55,7 +45,8 @@ _ACTIVATIONS = ("relu", "tanh")
 _SHOWN = ("bias", "variance")
 
 
-@dataclass(frozen=True)
+# Small: fewer points.
+@settings(depths=(3, 20), count=5, train=8, between=("tanh", "gelu"), measured=(1.0,), width=64)
 class Config:
     r"""What is computed and trained.
 
@@ -83,19 +74,9 @@ class Config:
     networks: int = 100
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer points."""
-        return cls(
-            depths=(3, 20), count=5, train=8, between=("tanh", "gelu"), measured=(1.0,), width=64
-        )
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict, and train some networks.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Means over tests, over (activation, depth, ratio): ``bias`` squared, ``variance``, ``loss``. Over
@@ -106,17 +87,11 @@ def run(config: Config) -> xr.Dataset:
     ratio = np.exp(np.linspace(-0.7, 1.1, config.count))
     cells = {"activation": list(_ACTIVATIONS), "depth": list(config.depths), "ratio": ratio}
     task = _digits(config)
-    scan = sweep(partial(_generalised, task=task), cells, client=0, progress=False)
-    trained = sweep(
-        partial(_trained, task=task, config=config),
-        {"activation": list(_ACTIVATIONS), "measured": list(config.measured)},
-        client=0,
-        progress=False,
-    )
-    bent = sweep(
-        partial(_bent, config=config), {"between": list(config.between)}, client=0, progress=False
-    )
-    data = xr.merge([part.reset_coords(drop=True) for part in (scan, trained, bent)], join="outer")
+    scan = computed(_generalised, cells, task=task)
+    places = {"activation": list(_ACTIVATIONS), "measured": list(config.measured)}
+    trained = computed(_trained, places, task=task, config=config)
+    bent = computed(_bent, {"between": list(config.between)}, config=config)
+    data = xr.merge([scan, trained, bent], join="outer")
     data.attrs = attributes(config, measured=list(config.measured))
     return data
 
@@ -223,29 +198,24 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     chaos = float(at.bias.sel(activation="tanh").values[-1])
     rows.append(Number("squared bias of the deepest tanh, largest C_W", 1.0, chaos, 0.0, 0.15))
     share = 3 * dataset.attrs["depths"][0] / dataset.attrs["width"]
-    for name in map(str, dataset.activation.values):
-        for r in map(float, dataset.measured.values):
-            one = dataset.sel(activation=name, measured=r)
-            expected = float(one.trained_predicted)
-            rows.append(Number(f"test loss, {name} at {r:g} critical", expected, float(one.trained),
-                               float(one.trained_sem), share * expected))  # fmt: skip
-    for name in map(str, dataset.between.values):
+    for name, r, one in each(dataset, "activation", "measured"):
+        what, beyond = f"test loss, {name} at {r:g} critical", share * float(one.trained_predicted)
+        rows.append(Number.of(one, what, "trained_predicted", "trained", beyond))
+    for name, one in each(dataset, "between"):
         # Odd orders of the distance, which the expansion lacks, cancel in the middle.
-        middle = dataset.sel(between=name, place=0.5)
-        exact, expanded = float(middle.bent_exact), float(middle.expanded)
-        rows.append(Number(f"bent between samples, {name}: exact, expanded", exact, expanded, 0.0,
-                           0.2 * abs(exact) + 1e-9))  # fmt: skip
-        one = dataset.sel(between=name).isel(place=-1)
-        exact = float(one.bent_exact)
-        rows.append(Number(f"bent beyond samples, {name}: exact, networks", exact, float(one.bent_trained),
-                           float(one.bent_trained_sem), share * abs(exact)))  # fmt: skip
+        middle, end = one.sel(place=0.5), one.isel(place=-1)
+        what = f"bent between samples, {name}: exact, expanded"
+        beyond = 0.2 * abs(float(middle.bent_exact)) + 1e-9
+        rows.append(Number.of(middle, what, "bent_exact", "expanded", beyond))
+        what = f"bent beyond samples, {name}: exact, networks"
+        beyond = share * abs(float(end.bent_exact))
+        rows.append(Number.of(end, what, "bent_exact", "bent_trained", beyond))
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, 2, height=3.3)
+def figure(dataset: xr.Dataset, bias: Axes, variance: Axes, loss: Axes, between: Axes) -> None:
     """Bias, variance, loss, and between samples."""
-    canvas, (bias, variance, loss, between) = sheet(2, 2, height=3.3)
     shades = np.linspace(0.4, 1.0, dataset.sizes["depth"])
     for axis, name in zip((bias, variance, loss), (*_SHOWN, "loss"), strict=True):
         for k, activation in enumerate(map(str, dataset.activation.values)):
@@ -262,8 +232,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.set_xticks([0.5, 1.0, 2.0], ["0.5", "1", "2"])
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("C_W / critical")
-    for k, activation in enumerate(map(str, dataset.activation.values)):
-        one = dataset.sel(activation=activation)
+    for k, (_, one) in enumerate(each(dataset, "activation")):
         points(loss, one.measured, one.trained, one.trained_sem, color=COLORS[k])
     bias.set_title("squared bias of a test")
     variance.set_title("variance of a test")
@@ -272,11 +241,9 @@ def figure(dataset: xr.Dataset) -> Figure:
         f"test loss; points: networks, L = {depth}, n = {width}, {dataset.attrs['steps']} steps"
     )
     variance.legend(loc="upper left")
-    for k, name in enumerate(map(str, dataset.between.values)):
-        one = dataset.sel(between=name)
+    for k, (name, one) in enumerate(each(dataset, "between")):
         between.plot(one.s, one.bent, color=COLORS[k], label=name)
         between.plot(one.place[1:2], one.expanded[1:2], "x", color=COLORS[k], ms=6)
         points(between, one.place, one.bent_trained, one.bent_trained_sem, color=COLORS[k])
     between.set(xlabel="s: 1 and 0 are the samples", title="mean prediction less the straight line")
     between.legend(loc="best")
-    return canvas

@@ -71,7 +71,12 @@ class Experiment(Protocol):
     `Config` is a frozen dataclass whose defaults take tens of seconds and whose ``small()`` takes
     seconds; `run` makes the data from it; `numbers` and `figure` read the data and draw nothing else
     from anywhere. A module with tables has ``tables(dataset)`` besides; one that reads real data has
-    ``needs_data()``, which says in a sentence what is missing, or ``None``.
+    ``needs_data()``, which says in a sentence what is missing, or ``None``, and its ``run`` raises a ValueError
+    of that sentence.
+
+    A ``run`` that takes long has three arguments more. ``store`` is a folder or an address that keeps every
+    finished part: a run that was killed goes on from there, and one of another config is refused by a ValueError.
+    ``progress`` is called with (parts done, all parts). `sweep` says what ``client`` is.
     """
 
     TITLE: str

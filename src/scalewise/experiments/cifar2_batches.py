@@ -18,23 +18,12 @@ Source: Golikov, Appendix G, Figures 3 to 7.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.experiments import cifar2_limits
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import each, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.experiments.cifar2_limits import LIMITS, needs_data
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
@@ -50,7 +39,8 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+# Small: one size of batches, fewer steps: five seconds.
+@settings(batches=(96, 12), width=512, steps=100, records=12)
 class Config:
     r"""What is trained.
 
@@ -74,17 +64,9 @@ class Config:
     records: int = 20
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """One size of batches, fewer steps: five seconds."""
-        return cls(batches=(96, 12), width=512, steps=100, records=12)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Train the reference and every limit with batches of every size.
-
-    Args:
-        config: What is trained.
 
     Returns:
         As `cifar2_limits.run`, with the dimension ``batch`` in front.
@@ -117,8 +99,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """For each batch size: how much of the reference the limits reproduce, and what they lack."""
     floor, share = float(dataset.attrs["floor"]), float(dataset.attrs["share"])
     rows = []
-    for batch in dataset.batch.values.tolist():
-        one = dataset.sel(batch=batch)
+    for batch, one in each(dataset, "batch"):
         size, kernel = one["size"], one["kernel"]
         last = {"step": -1}
         grown = float(kernel.sel(model="reference").isel(last))
@@ -162,28 +143,26 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for name in dataset.model.values.tolist()
     ]  # fmt: skip
     head = ("batch", "model", "accuracy", "loss", "E|f|", "kernel / start", "E|f/K|")
-    return [Table("At the last step, on test images of two classes", head, cells(rows))]
+    return [Table.of("At the last step, on test images of two classes", head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(4, "batch", height=2.7)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Sizes, sizes relative to kernels, and divergences, a row for each size of batch."""
-    canvas, axes = sheet(4, dataset.sizes["batch"], height=2.7)
     step = dataset.step.values + 1
     shades = {**dict(zip(LIMITS, COLORS, strict=False)), "reference": MUTED}
     for row, batch in enumerate(dataset.batch.values.tolist()):
-        one, panels = dataset.sel(batch=batch), axes[4 * row : 4 * row + 4]
+        one, shown = dataset.sel(batch=batch), axes[4 * row : 4 * row + 4]
         for name, color in shades.items():
             dashes = "--" if name == "reference" else "-"
-            for axis, key in zip(panels, ("size", "kernel", "relative_size"), strict=False):
+            for axis, key in zip(shown, ("size", "kernel", "relative_size"), strict=False):
                 axis.plot(step, one[key].sel(model=name), color=color, ls=dashes, label=name)
             if name != "reference":
-                panels[3].plot(step, one.divergence.sel(limit=name), color=color)
-        panels[3].axhline(dataset.attrs["floor"], color=MUTED, lw=1.0, ls=":")
+                shown[3].plot(step, one.divergence.sel(limit=name), color=color)
+        shown[3].axhline(dataset.attrs["floor"], color=MUTED, lw=1.0, ls=":")
         titles = (f"E |f|, batches of {batch}", "kernel / start", "E |f / kernel|", "divergence")
-        for axis, title in zip(panels, titles, strict=True):
+        for axis, title in zip(shown, titles, strict=True):
             log_axes(axis)
             axis.set_title(title)
             axis.set_xlabel("step + 1" if row == dataset.sizes["batch"] - 1 else "")
     axes[0].legend(loc="best", fontsize=7)
-    return canvas

@@ -19,29 +19,17 @@ Source: Golikov, Section 3.3 and Appendix F, Figures 1 and 2; the floor and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from scipy.special import log_expit
 
 from scalewise.data import data_file, missing_data
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import Folder, Progress, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.limits import Finite, Lazy, shallow
 from scalewise.sweeps import sweep
 from scalewise.sweeps._store import within
@@ -77,7 +65,8 @@ _MEAN, _STD = 0.4734, 0.2516  # of all pixels of all ten classes
 _KERNEL_INPUTS = 10
 
 
-@dataclass(frozen=True)
+# Small: a fraction of the images and steps: ten seconds.
+@settings(samples=96, tests=80, width=512, steps=150, records=20)
 class Config:
     r"""What is trained.
 
@@ -106,35 +95,20 @@ class Config:
     batch: int = 0
 
     @classmethod
-    def small(cls) -> Config:
-        """A fraction of the images and steps: ten seconds."""
-        return cls(samples=96, tests=80, width=512, steps=150, records=20)
-
-    @classmethod
     def paper(cls) -> Config:
         """Images and steps as published, limits at width 1024 for 65536: forty minutes on one core."""
         return cls(samples=1024, tests=2000, width=1024, steps=2000, records=60)
 
 
-def needs_data() -> str | None:
-    """Why the images cannot be read, as a sentence; ``None`` if they are there."""
-    return missing_data(FILE)
+needs_data = partial(missing_data, FILE)
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     r"""Train the reference and every limit, and compare logits.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every network that is finished; a killed run goes on from there.
-        progress: Called with (networks done, all of them), once the kernel limit is done.
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are networks; the kernel limit comes first.
 
     Returns:
         Over (model, step), the reference first: ``size`` $\mathbb E|f|$ and ``loss`` on test images, ``accuracy``,
@@ -317,19 +291,18 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for name in dataset.model.values.tolist()
     ]
     return [
-        Table("Divergence of logits from the reference", head, cells(rows)),
-        Table(
+        Table.of("Divergence of logits from the reference", head, rows),
+        Table.of(
             "At the last step, on test images",
             ("model", "accuracy", "loss", "E|f|", "kernel / start"),
-            cells(accuracy),
+            accuracy,
         ),
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, middle: Axes, right: Axes) -> None:
     """Divergences, sizes of logits and kernels over the steps."""
-    canvas, (left, middle, right) = sheet(3, height=3.6)
     step = dataset.step.values + 1
     shades = dict(zip(LIMITS, COLORS, strict=False))
     for name, color in shades.items():
@@ -348,4 +321,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         log_axes(axis)
     left.legend(loc="upper right")
     right.legend(loc="upper left")
-    return canvas

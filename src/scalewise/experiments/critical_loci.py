@@ -10,14 +10,13 @@ Source: PDLT figure 5.1 left, (5.71), (5.72), (5.50), (5.56).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.critical import parallel_locus, perpendicular_locus
-from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, house, sheet
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, panels
 from scalewise.networks import MLP
 from scalewise.theory.single import single_input_flow
 
@@ -33,7 +32,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings(count=12)  # small: fewer points
 class Config:
     r"""What is drawn.
 
@@ -51,17 +50,9 @@ class Config:
     count: int = 240
     depth: int = 40
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer points."""
-        return cls(count=12)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Follow both curves, and kernels at points of the first.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         ``C_W`` (dimensionless) and ``C_b`` (preactivation²) over (condition, K_star), the same at the
@@ -115,10 +106,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.8)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The plane of the variances, and kernels along the depth."""
-    canvas, (left, right) = sheet(2, height=3.8)
     styles = (("-", "χ⊥(K*) = 1"), ((0, (4, 2)), "χ∥(K*) = 1"))
     for k, (style, label) in enumerate(styles):
         one = dataset.isel(condition=k)
@@ -147,4 +137,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.legend(loc="upper left")
     right.set(xlabel="layer ℓ", title="kernels at the marked points, from K = 2.5", ylim=(0, None))
     right.legend(loc="center right")
-    return canvas

@@ -12,6 +12,7 @@ Source: PDLT (∞.14)-(∞.17), (∞.34)-(∞.38), (∞.46)-(∞.48): F∞-1 and
 
 from __future__ import annotations
 
+from scalewise.experiments._form import settings
 from scalewise.experiments._growth import Growth, Settings
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -25,13 +26,10 @@ TEXT = (
 )
 
 
+# Small: shallow and narrow networks, few of them.
+@settings(activations=("tanh",), depth=2, deep=2_000, width=16, networks=500)
 class Config(Settings):
     """What is drawn, of smooth activations; see `Settings`."""
-
-    @classmethod
-    def small(cls) -> Config:
-        """Shallow and narrow networks, few of them."""
-        return cls(activations=("tanh",), depth=2, deep=2_000, width=16, networks=500)
 
 
 _GROWTH = Growth(

@@ -11,22 +11,13 @@ Source: PDLT (5.162), (5.166)-(5.169), (10.88)-(10.93): plot G, and item 14 of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.activations import activation
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.theory.deep import angle_flow, asymptotics, crossover_depth, deep_ntk_angle
 
@@ -42,7 +33,7 @@ TEXT = (
 _LABELS = ("π/2", "0.5", "0.1", "0.01")
 
 
-@dataclass(frozen=True)
+@settings(depth=1_000)  # small: fewer layers
 class Config:
     r"""What is computed.
 
@@ -56,17 +47,9 @@ class Config:
     angles: tuple[float, ...] = (np.pi / 2, 0.5, 0.1, 0.01)
     depth: int = 20_000
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer layers."""
-        return cls(depth=1_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Carry the pairs through the layers.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over (angle, layer), at layers evenly spaced in the logarithm and all up to ten: ``psi``,
@@ -113,10 +96,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, 2, height=3.1)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Angle, distance, NTK angle, and the approach to the common law."""
-    canvas, axes = sheet(2, 2, height=3.1)
     rho = dataset.attrs["rho"]
     deep = dataset.layer.values
     for k in range(dataset.angle.size):
@@ -139,4 +121,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     axes[0].set_ylim(0.3 * float(dataset.psi.min()), 4.0)
     axes[1].set_ylim(0.3 * float(dataset.distance.min()), 2.0)
     axes[0].legend(loc="lower left")
-    return canvas

@@ -13,29 +13,17 @@ Source: PDLT (10.52), (∞.170)-(∞.172); `sw.design` is derived.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from scipy import stats
 
 from scalewise.data import load_task
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import Folder, Progress, each, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels, points
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -55,7 +43,17 @@ DEFAULTS = {"default tanh": ("tanh", 1.0), "default relu": ("relu", 2.0)}
 _WAY = GradientDescent()
 
 
-@dataclass(frozen=True)
+# Small: four samples and three candidates: seconds.
+@settings(
+    train=4,
+    test=3,
+    budget=2000,
+    depths=(2,),
+    activations=("tanh",),
+    refine=2,
+    others=0,
+    networks=20,
+)
 class Config:
     """What is designed and trained.
 
@@ -82,20 +80,6 @@ class Config:
     seed: int = 0
 
     @classmethod
-    def small(cls) -> Config:
-        """Four samples and three candidates: seconds."""
-        return cls(
-            train=4,
-            test=3,
-            budget=2000,
-            depths=(2,),
-            activations=("tanh",),
-            refine=2,
-            others=0,
-            networks=20,
-        )
-
-    @classmethod
     def paper(cls) -> Config:
         """Twelve candidates and two defaults, 100 networks each: a few minutes on one core."""
         return cls(
@@ -108,19 +92,11 @@ class Config:
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Design, and train what was looked at.
 
-    Args:
-        config: What is designed and trained.
-        store: A folder that keeps every trained candidate.
-        progress: Called with (candidates done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are candidates.
 
     Returns:
         Over candidate, the recommended one first and the defaults last: ``predicted`` and ``predicted_error``, mean
@@ -230,11 +206,10 @@ def _tau(x: np.ndarray, y: np.ndarray) -> float:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Losses where the expansion is small, and the choice beside the defaults."""
     rows = []
-    for name in map(str, dataset.candidate.values):
-        one = dataset.sel(candidate=name)
+    for name, one in each(dataset, "candidate"):
         if bool(one.trusted) and np.isfinite(float(one.measured)):
-            numbers = (one.predicted, one.measured, one.measured_sem, one.predicted_error)
-            rows.append(Number(f"test loss of {name}", *map(float, numbers)))
+            error = float(one.predicted_error)
+            rows.append(Number.of(one, f"test loss of {name}", "predicted", "measured", error))
     best, names = dataset.isel(candidate=0), [str(name) for name in dataset.candidate.values]
     usual = dataset.sel(candidate=[name for name in names if name in DEFAULTS])
     least = usual.isel(candidate=int(np.nanargmin(usual.measured.values)))
@@ -246,8 +221,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
 def tables(dataset: xr.Dataset) -> list[Table]:
     """All that was trained, and the rank correlation."""
     rows = []
-    for name in map(str, dataset.candidate.values):
-        one = dataset.sel(candidate=name)
+    for name, one in each(dataset, "candidate"):
         known, error = float(one.predicted), float(one.predicted_error)
         rows.append(
             (
@@ -264,15 +238,14 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     tau, error = rank_correlation(dataset)
     small = [("all", f"{tau:.2f} ± {error:.2f}")]
     return [
-        Table("Candidates by their predicted loss, and defaults", head, cells(rows)),
-        Table("Kendall's τ between predicted and measured loss", ("", "τ"), cells(small)),
+        Table.of("Candidates by their predicted loss, and defaults", head, rows),
+        Table.of("Kendall's τ between predicted and measured loss", ("", "τ"), small),
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(1, height=3.8)
+def figure(dataset: xr.Dataset, axis: Axes) -> None:
     """Measured against predicted."""
-    canvas, (axis,) = sheet(1, height=3.8)
     trusted = dataset.trusted.values > 0
     for mask, color, label in ((trusted, COLORS[0], "with 1/n"), (~trusted, COLORS[1], "infinite")):
         one = dataset.isel(candidate=mask)
@@ -282,4 +255,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     axis.plot(ends, ends, color=MUTED, lw=0.8)
     axis.set(xlabel="predicted mean test loss", title="mean test loss of trained networks")
     axis.legend(loc="upper left")
-    return canvas

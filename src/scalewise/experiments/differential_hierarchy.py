@@ -10,22 +10,12 @@ Source: Yaida (A4)-(A17); the closed forms are derived.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._look import COLORS, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
 from scalewise.theory.exact import mean_shallow_differential, sigma_derivative
 
@@ -41,7 +31,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings(orders=(2, 3, 5), widths=(8, 32), networks=20_000)  # small: low orders, few networks
 class Config:
     r"""What is drawn.
 
@@ -63,11 +53,6 @@ class Config:
     networks: int = 100_000
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Low orders, few networks."""
-        return cls(orders=(2, 3, 5), widths=(8, 32), networks=20_000)
-
     def network(self, width: int) -> MLP:
         """At criticality; the rates are such that no mean happens to vanish."""
         net = MLP(2, width, self.activation, input_dim=1, output_dim=1, lambda_b=0.0,
@@ -77,9 +62,6 @@ class Config:
 
 def run(config: Config) -> xr.Dataset:
     r"""Closed forms and random networks, in units with $\eta_0=1$.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over (s, order, width): ``predicted``, ``measured``, ``measured_sem``; over (s, order) the
@@ -156,24 +138,19 @@ def _draws(config: Config, net: MLP, x: np.ndarray) -> list[np.ndarray]:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The means at the largest width, and the fitted powers of the width."""
     rows = []
-    for k in dataset.order.values:
-        one = dataset.isel(s=0, width=-1).sel(order=k)
+    for k, one in each(dataset.isel(s=0, width=-1), "order"):
         unit = float(one.predicted)
         found, sem = float(one.measured) / unit, float(one.measured_sem) / abs(unit)
         rows.append(Number(f"mean over its closed form, k = {k}", 1.0, found, sem))
-    for s in dataset.s.values:
-        for k in dataset.order.values:
-            one = dataset.sel(s=s, order=k)
-            law, found = float(one.slope_predicted), float(one.slope)
-            what = f"power of the width, k = {k}, s = {s:g}"
-            rows.append(Number(what, law, found, float(one.slope_sem)))
+    for s, k, one in each(dataset, "s", "order"):
+        what = f"power of the width, k = {k}, s = {s:g}"
+        rows.append(Number.of(one, what, "slope_predicted", "slope"))
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels("s", height=3.8)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """One panel for each member of the family."""
-    canvas, axes = sheet(dataset.s.size, height=3.8)
     for axis, s in zip(axes, dataset.s.values, strict=True):
         for i, k in enumerate(dataset.order.values):
             one = dataset.sel(s=s, order=k)
@@ -185,4 +162,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         low, high = float(np.abs(dataset.predicted).min()), float(np.abs(dataset.predicted).max())
         axis.set(xlabel="width n", title=f"s = {s:g}", ylim=(0.3 * low, 300 * high))
         axis.legend(loc="upper right", ncols=2, fontsize=7)
-    return canvas

@@ -13,8 +13,7 @@ Source: PDLT (11.55)-(11.56), (11.79)-(11.81), (11.98)-(11.102): F11-1 and F11-2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scalewise.experiments._form import settings
 from scalewise.experiments._growth import Growth, Settings
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -29,18 +28,14 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+# Small: two activations, small ensembles.
+@settings(activations=("tanh", "relu"), depth=3, deep=2_000, width=24, networks=800)
 class Config(Settings):
     """What is drawn, of continuous activations; see `Settings`."""
 
     activations: tuple[str, ...] = ("tanh", "sin", "relu", "leaky_relu(0.2)", "linear")
     width: int = 96
     networks: int = 3_000
-
-    @classmethod
-    def small(cls) -> Config:
-        """Two activations, small ensembles."""
-        return cls(activations=("tanh", "relu"), depth=3, deep=2_000, width=24, networks=800)
 
 
 _GROWTH = Growth(

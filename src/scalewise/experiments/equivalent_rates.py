@@ -13,21 +13,12 @@ Source: PDLT (9.28)-(9.30), (9.87)-(9.96): items 8 and 10 for chapter 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.theory.single import ntk_layer_contributions
 
@@ -44,7 +35,7 @@ TEXT = (
 _CASES = ("relu", "tanh", "tanh, C_W = 0.8")
 
 
-@dataclass(frozen=True)
+@settings(depth=12, depths=(2, 10, 200))  # small: fewer depths
 class Config:
     """What is computed.
 
@@ -58,17 +49,9 @@ class Config:
     depths: tuple[int, ...] = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
     C_W: float = 0.8
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer depths."""
-        return cls(depth=12, depths=(2, 10, 200))
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Contributions of the layers, and their sums.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over (case, rates, layer): ``bias`` and ``weight``, in units of $\eta$-free NTK; over (case,
@@ -116,10 +99,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(4, height=3.4)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Contributions by layer above, the NTK against the depth below."""
-    canvas, axes = sheet(4, height=3.4)
     for axis, case in zip(axes, _CASES, strict=False):
         for kind, style in (("uniform", (0, (3, 2))), ("equivalent", "-")):
             one = dataset.sel(case=case, rates=kind)
@@ -142,4 +124,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     log_axes(right)
     right.set(xlabel="depth L", title="NTK of the output")
     right.legend(loc="upper left")
-    return canvas

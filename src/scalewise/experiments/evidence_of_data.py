@@ -11,26 +11,16 @@ Source: PDLT (6.34)-(6.48), section 6.3.1; order 1/n derived: items 1 and 2 for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import computed, each, settings
+from scalewise.experiments._look import COLORS, INK, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import Bayes, log_evidence, predict_training
 
@@ -46,7 +36,8 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+# Small: fewer points and networks.
+@settings(depths=(5, 50), count=31, widths=(60, 240), networks=20_000)
 class Config:
     r"""What is computed.
 
@@ -68,17 +59,9 @@ class Config:
     networks: int = 40_000
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer points and networks."""
-        return cls(depths=(5, 50), count=31, widths=(60, 240), networks=20_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Scan, map and average.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over (activation, depth, ratio): ``log_evidence`` at $C_W$ = ratio times the critical one. Over (K0, K2):
@@ -87,13 +70,9 @@ def run(config: Config) -> xr.Dataset:
     """
     cells = {"activation": list(config.activations), "depth": list(config.depths)}
     ratio = np.exp(np.linspace(-0.7, 0.7, config.count))
-    scan = sweep(partial(_scan, ratio=ratio, seed=config.seed), cells, client=0, progress=False)
-    wide = sweep(
-        partial(_finite, config=config),
-        {"outputs": list(config.outputs), "width": list(config.widths)},
-        client=0,
-        progress=False,
-    )
+    scan = computed(_scan, cells, ratio=ratio, seed=config.seed)
+    finite = {"outputs": list(config.outputs), "width": list(config.widths)}
+    wide = computed(_finite, finite, config=config)
     y = np.array([1.2, -0.4])  # of two inputs of equal norm
     Y = np.array([(y.sum() / 2) ** 2, (np.diff(y)[0] / 2) ** 2])
     units = np.exp(np.linspace(-2.0, 2.0, config.count))
@@ -108,10 +87,9 @@ def run(config: Config) -> xr.Dataset:
             "added": (("outputs", "width"), wide.added.values),
             "added_sem": (("outputs", "width"), wide.added_sem.values),
         },
-        {**cells, "ratio": ratio, "K0": K0[:, 0], "K2": K2[0], "outputs": list(config.outputs),
-         "width": list(config.widths)},
+        {**cells, "ratio": ratio, "K0": K0[:, 0], "K2": K2[0], **finite},
         attributes(config),
-    )  # fmt: skip
+    )
 
 
 def _pair(K0: float, K2: float) -> np.ndarray:
@@ -186,8 +164,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
             )
         )
     n = dataset.width.values.astype(float)
-    for m in map(int, dataset.outputs.values):
-        one = dataset.sel(outputs=m)
+    for m, one in each(dataset, "outputs"):
         fit = np.stack([np.ones_like(n), 1 / n], axis=1) / one.added_sem.values[:, None]
         inverse = np.linalg.pinv(fit)
         a = float((inverse @ (one.added / one.added_sem).values)[0])
@@ -197,10 +174,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, height=3.6)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Against C_W, a map, against the width."""
-    canvas, axes = sheet(3, height=3.6)
     left, middle, right = axes
     shades = np.linspace(0.35, 1.0, dataset.sizes["depth"])
     for k, name in enumerate(map(str, dataset.activation.values)):
@@ -224,8 +200,7 @@ def figure(dataset: xr.Dataset) -> Figure:
     middle.plot([dataset.peak[0]], [dataset.peak[1]], "+", color=COLORS[1], ms=10, mew=1.6)
     log_axes(middle)
     middle.set(xlabel="K[0]", ylabel="K[2]", title="two inputs of equal norm: log evidence")
-    for k, m in enumerate(map(int, dataset.outputs.values)):
-        one = dataset.sel(outputs=m)
+    for k, (m, one) in enumerate(each(dataset, "outputs")):
         points(
             right, 1 / one.width, one.added, one.added_sem, color=COLORS[k], label=f"{m} outputs"
         )
@@ -234,4 +209,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         xlabel="1/n", xlim=(0, None), title="n log p/p∞, one hidden layer; lines: coefficient"
     )
     right.legend(loc="best")
-    return canvas

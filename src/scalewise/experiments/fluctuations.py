@@ -10,21 +10,12 @@ Source: PDLT (4.118), (4.119), (5.108)-(5.110), (B.23)-(B.26): plot F.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    Number,
-    attributes,
-    house,
-    layers_below,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, Number, attributes, layers_below, panels, points
 from scalewise.nets import measure
 from scalewise.networks import MLP, Network, ResidualMLP
 from scalewise.theory import predict
@@ -41,7 +32,7 @@ TEXT = (
 _CASES = ("tanh", "relu", "residual tanh")
 
 
-@dataclass(frozen=True)
+@settings(width=48, depth=5, networks=1_500)  # small: few, shallow and narrow networks
 class Config:
     r"""What is drawn.
 
@@ -59,17 +50,9 @@ class Config:
     square: float = 0.5
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Few, shallow and narrow networks."""
-        return cls(width=48, depth=5, networks=1_500)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Iterate the recursions and draw the ensembles, from $K^{(1)}=1$.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over (case, layer): ``kernel`` $K$ and ``metric`` $K+G^{\{1\}}/n$, preactivation², ``vertex``
@@ -118,17 +101,15 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         one = last.sel(case=case)
         shift = abs(float(one.metric - one.kernel))
         for name, what, beyond in (("metric", "G", r * shift), ("vertex", "V/nK²", None)):
-            expected = float(one[name])
-            found, sem = float(one[f"measured_{name}"]), float(one[f"measured_{name}_sem"])
-            allowance = 4 * r * expected if beyond is None else 4 * beyond
-            rows.append(Number(f"{what}, {case}, last layer", expected, found, sem, allowance))
+            allowance = 4 * r * float(one[name]) if beyond is None else 4 * beyond
+            text = f"{what}, {case}, last layer"
+            rows.append(Number.of(one, text, name, f"measured_{name}", allowance))
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, 2, height=2.8)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Metric above, vertex below, one column for each network."""
-    canvas, axes = sheet(3, 2, height=2.8)
     for k, case in enumerate(_CASES):
         one = dataset.sel(case=case)
         top, bottom = axes[k], axes[3 + k]
@@ -151,4 +132,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         top.set_xlabel("")
         top.set_ylim(0, 1.25 * float(np.max(one.measured_metric)))
     axes[0].legend(loc="upper right")
-    return canvas

@@ -9,12 +9,11 @@ Source: PDLT (9.87)-(9.93): item 9 for chapter 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import (
     COLORS,
     Number,
@@ -39,7 +38,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings(depth=6, width=48, networks=300)  # small: shallow and narrow
 class Config:
     """What is drawn.
 
@@ -64,17 +63,9 @@ class Config:
     networks: int = 600
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Shallow and narrow."""
-        return cls(depth=6, width=48, networks=300)
-
 
 def run(config: Config) -> xr.Dataset:
     """Predict and measure, from $K^{(1)}=1$.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over (case, layer): ``predicted``, ``measured``, ``measured_sem``, dimensionless.
@@ -115,17 +106,12 @@ def _measured(net: MLP, networks: int, rng: np.random.Generator) -> np.ndarray:
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The first layer; relative corrections of order $L/n$ are allowed for."""
-    first, r = dataset.isel(layer=0), dataset.attrs["depth"] / dataset.attrs["width"]
+    r = dataset.attrs["depth"] / dataset.attrs["width"]
     return [
-        Number(
-            f"first layer, {case}",
-            float(one.predicted),
-            float(one.measured),
-            float(one.measured_sem),
-            2 * r * float(one.predicted),
+        Number.of(
+            one, f"first layer, {case}", "predicted", "measured", 2 * r * float(one.predicted)
         )
-        for case in map(str, dataset.case.values)
-        for one in [first.sel(case=case)]
+        for case, one in each(dataset.isel(layer=0), "case")
     ]
 
 

@@ -12,30 +12,16 @@ Source: PDLT (7.11)-(7.20), (10.33)-(10.41), (10.44)-(10.49), (11.9): items 11 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from scalewise.comparison import at_width
 from scalewise.experiments._descended import descended, drawn, outputs_of
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import computed, each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import GradientDescent, LastLayer, predict_training
 from scalewise.training.dynamics.networks import state_of
@@ -55,7 +41,8 @@ _ANGLES, _TARGETS = (0.3, 2.3, 4.6), (1.0, -0.6, -1.0)
 _WAYS = {"all layers": GradientDescent(), "last layer": LastLayer()}
 
 
-@dataclass(frozen=True)
+# Small: fewer and narrower networks.
+@settings(width=48, networks=200, steps=(0, 2, 4, 10, 40), angles=5, rates=(0.2, 0.1, 0.05))
 class Config:
     r"""What is trained.
 
@@ -79,19 +66,9 @@ class Config:
     rates: tuple[float, ...] = (0.4, 0.2, 0.1, 0.05, 0.025)
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer and narrower networks."""
-        return cls(
-            width=48, networks=200, steps=(0, 2, 4, 10, 40), angles=5, rates=(0.2, 0.1, 0.05)
-        )
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict, train, and take single steps.
-
-    Args:
-        config: What is trained.
 
     Returns:
         Over (algorithm, angle): ``mean``, ``variance`` at infinite width; over (algorithm, test): both to
@@ -100,10 +77,8 @@ def run(config: Config) -> xr.Dataset:
         ``_sem``. Over (order, rate): ``left``, the largest distance of outputs after a step from
         $-\eta\widehat H\epsilon$ and from the next order.
     """
-    learned = sweep(partial(_learned, config=config), {"algorithm": _WAYS},
-                    client=0, progress=False)  # fmt: skip
-    data = learned.reset_coords(drop=True).merge(_on_the_way(config))
-    data = data.merge(_single_steps(config))
+    learned = computed(_learned, {"algorithm": _WAYS}, config=config)
+    data = xr.merge([learned, _on_the_way(config), _single_steps(config)])
     data.attrs = {**attributes(config), "train": list(_ANGLES), "targets": list(_TARGETS)}
     return data
 
@@ -220,28 +195,16 @@ def _single_steps(config: Config) -> xr.Dataset:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Where the spread is largest; the end of training; powers of the rate."""
     rows = []
-    for name in map(str, dataset.algorithm.values):
-        one = dataset.sel(algorithm=name)
+    for name, one in each(dataset, "algorithm"):
         one = one.isel(test=int(np.argmax(one.variance_at_width.values)))
         for short in ("mean", "variance"):
-            expected, found, sem, bias = (
-                float(one[key])
-                for key in (
-                    f"{short}_at_width",
-                    f"measured_{short}",
-                    f"measured_{short}_sem",
-                    f"{short}_bias",
-                )
-            )
-            rows.append(
-                Number(f"{short} at {float(one.test):.2f}, {name}", expected, found, sem, bias)
-            )
-    start = dataset.isel(step=0)
-    for part in map(str, dataset.part.values):
-        one = start.sel(part=part)
-        sem, wide = float(one.loss_measured_sem), 1 / dataset.attrs["width"]
-        rows.append(Number(f"loss before training, {part}", float(one.loss), float(one.loss_measured), sem,
-                           2 * dataset.attrs["depth"] * wide * float(one.loss)))  # fmt: skip
+            what, bias = f"{short} at {float(one.test):.2f}, {name}", float(one[f"{short}_bias"])
+            rows.append(Number.of(one, what, f"{short}_at_width", f"measured_{short}", bias))
+    for part, one in each(dataset.isel(step=0), "part"):
+        beyond = 2 * dataset.attrs["depth"] * (1 / dataset.attrs["width"]) * float(one.loss)
+        rows.append(
+            Number.of(one, f"loss before training, {part}", "loss", "loss_measured", beyond)
+        )
     for expected, order in zip((2.0, 3.0), map(str, dataset.order.values), strict=True):
         slope, _ = power(dataset.rate[-2:], dataset.left.sel(order=order)[-2:])
         bend = 3 * float(dataset.rate[-2])
@@ -249,10 +212,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, 2, height=3.3)
+def figure(dataset: xr.Dataset, whole: Axes, last: Axes, losses: Axes, steps: Axes) -> None:
     """Two bands on the circle, losses, single steps."""
-    canvas, (whole, last, losses, steps) = sheet(2, 2, height=3.3)
     for k, (axis, name) in enumerate(
         zip((whole, last), map(str, dataset.algorithm.values), strict=True)
     ):
@@ -271,8 +233,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         )
         axis.set_ylim(-2.4, 2.4)
         axis.legend(loc="upper right", ncols=3)
-    for k, part in enumerate(map(str, dataset.part.values)):
-        one = dataset.sel(part=part)
+    for k, (part, one) in enumerate(each(dataset, "part")):
         losses.plot(one.step, one.loss, color=COLORS[k], label=part)
         points(losses, one.step, one.loss_measured, one.loss_measured_sem, color=COLORS[k])
     losses.set_xscale("symlog", linthresh=1)
@@ -290,7 +251,6 @@ def figure(dataset: xr.Dataset) -> Figure:
     log_axes(steps)
     steps.set(xlabel="η times the largest eigenvalue", title="one step of one network")
     steps.legend(loc="lower right")
-    return canvas
 
 
 def _band(axis: Axes, one: xr.Dataset, color: str) -> None:

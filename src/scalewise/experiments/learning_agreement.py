@@ -17,28 +17,17 @@ Source: PDLT (∞.117), (∞.154)-(∞.167), (6.81)-(6.88), (10.39)-(10.41); cov
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.comparison import Comparison, compare
-from scalewise.experiments._look import (
-    COLORS,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import Folder, Progress, settings
+from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -73,7 +62,15 @@ Y = ((1.0, -0.3), (-0.6, 0.8), (0.4, 0.7), (0.3, 0.2), (-0.5, 0.9))
 TRAIN = 3
 
 
-@dataclass(frozen=True)
+# Small: few narrow networks: seconds.
+@settings(
+    activations=("tanh",),
+    algorithms=("Newton", "Bayes"),
+    depths=(2,),
+    outputs=(1,),
+    widths=(48, 96),
+    networks=60,
+)
 class Config:
     """What is trained.
 
@@ -96,18 +93,6 @@ class Config:
     drawings: int = 10_000
 
     @classmethod
-    def small(cls) -> Config:
-        """Few narrow networks: seconds."""
-        return cls(
-            activations=("tanh",),
-            algorithms=("Newton", "Bayes"),
-            depths=(2,),
-            outputs=(1,),
-            widths=(48, 96),
-            networks=60,
-        )
-
-    @classmethod
     def paper(cls) -> Config:
         """All 144 cells, with 200 networks of each width: half an hour on one core."""
         return cls(
@@ -121,19 +106,11 @@ class Config:
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Train every ensemble, and hold it against its theory.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every finished cell; a killed run goes on from there.
-        progress: Called with (cells done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are cells.
 
     Returns:
         Over the cells (activation, algorithm, depth, outputs) and (outcome, width): ``excess``, the largest number
@@ -298,15 +275,14 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         fits.append((*row, rms, f"{power:.2f} ± {sem:.2f}" if np.isfinite(sem) else None))
     told = ("", "entries", "worst", "rms z", "power of the remainder")
     return [
-        Table("Worst entry of each cell, in standard errors beyond the bias", head, cells(rows)),
-        Table("All cells together", told, cells(fits)),
+        Table.of("Worst entry of each cell, in standard errors beyond the bias", head, rows),
+        Table.of("All cells together", told, fits),
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The worst entries of the cells, sorted; what is left after 1/n against the width."""
-    canvas, (left, right) = sheet(2, height=3.6)
     for color, name in zip(COLORS, OUTCOMES, strict=False):
         one = dataset.sel(outcome=name)
         worst = np.sort(one.excess.max("width").values.ravel())
@@ -320,4 +296,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.legend(loc="upper left")
     log_axes(right)
     right.set(xlabel="width n", title="what is left after the 1/n term, relative to it")
-    return canvas

@@ -24,23 +24,21 @@ Source: Yaida (4.9), (4.10) for $\gamma$; the estimate made with it is ours, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
+from scalewise.experiments._form import Progress, each, settings
 from scalewise.experiments._look import (
     COLORS,
     MUTED,
     Number,
     Table,
     attributes,
-    cells,
-    house,
+    panels,
     points,
-    sheet,
 )
 from scalewise.experiments._optimum import below_best, bootstrap_rows, drift, parabola_minimum
 from scalewise.experiments._training import Task, make_task, train
@@ -86,7 +84,7 @@ _ALLOWANCE = {"standard": 0.3, "ntk": 0.25, "s = 1/2": 0.2, "mup": 0.12, _GROWIN
 _RESAMPLES = 400
 
 
-@dataclass(frozen=True)
+@settings(widths=(32, 96, 256), depths=(3, 4, 6), octaves=(4, 9))  # small: narrower networks
 class Config:
     r"""What is trained.
 
@@ -113,11 +111,6 @@ class Config:
     seeds: int = 8
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Narrower networks."""
-        return cls(widths=(32, 96, 256), depths=(3, 4, 6), octaves=(4, 9))
-
     @property
     def rates(self) -> np.ndarray:
         r"""$\eta_0$."""
@@ -141,7 +134,7 @@ class Config:
 LARGE = Config(widths=(32, 64, 128, 256, 512, 1024), depths=(3, 4, 5, 6, 8, 12))
 
 
-def run(config: Config, *, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
+def run(config: Config, *, progress: Progress = None) -> xr.Dataset:
     r"""Train all networks and find the optima.
 
     Args:
@@ -270,14 +263,12 @@ def _refuse_ends(dataset: xr.Dataset, y: np.ndarray) -> None:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Drifts beside their estimate, and what a learning rate that should transfer costs."""
     rows = []
-    for name in map(str, dataset.strategy.values):
-        one = dataset.sel(strategy=name)
-        expected, found, sem = map(float, (one.drift_predicted, one.drift, one.drift_sem))
-        rows.append(Number(f"drift, {name}", expected, found, sem, _ALLOWANCE[name]))
+    for name, one in each(dataset, "strategy"):
+        allowance = _ALLOWANCE[name]
+        rows.append(Number.of(one, f"drift, {name}", "drift_predicted", "drift", allowance))
     for name in ("mup", _GROWING):
         one = dataset.sel(strategy=name)
-        found, sem = float(one.cost), float(one.cost_sem)
-        rows.append(Number(f"loss not retuned / best, {name}", 1.0, found, sem, 0.15))
+        rows.append(Number.of(one, f"loss not retuned / best, {name}", 1.0, "cost", 0.15))
     return rows
 
 
@@ -288,8 +279,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         return f"{float(value):.2f} ± {float(sem):.2f}".replace("-", "−")
 
     rows = []
-    for name in map(str, dataset.strategy.values):
-        one = dataset.sel(strategy=name)
+    for name, one in each(dataset, "strategy"):
         rows.append(
             (
                 name,
@@ -301,13 +291,12 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         )
     head = ("strategy", "1/Θ√γ", "drift", "drift of the test loss", "loss not retuned / best")
     caption = "Slope of log₂ of the optimal learning rate against log₂ of the width"
-    return [Table(caption, head, cells(rows))]
+    return [Table.of(caption, head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, 2, height=3.3)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Loss against the learning rate, a panel for each strategy, and the optima against the width."""
-    canvas, axes = sheet(3, 2, height=3.3)
     loss = np.exp(np.log(dataset.loss).mean("seed"))
     low, high = 0.8 * float(loss.min()), 1.15 * float(dataset.attrs["ignorance"])
     for axis, name in zip(axes[:-1], map(str, dataset.strategy.values), strict=True):
@@ -316,7 +305,6 @@ def figure(dataset: xr.Dataset) -> Figure:
     for k, axis in enumerate(axes[:-1]):
         axis.set_xlabel("log₂ of learning rate η₀" if k > 1 else "")
     _optima(axes[-1], dataset)
-    return canvas
 
 
 def _curves(axis: Any, one: xr.Dataset, loss: xr.DataArray) -> None:
@@ -336,8 +324,7 @@ def _curves(axis: Any, one: xr.Dataset, loss: xr.DataArray) -> None:
 
 
 def _optima(axis: Any, dataset: xr.Dataset) -> None:
-    for k, name in enumerate(map(str, dataset.strategy.values)):
-        one = dataset.sel(strategy=name)
+    for k, (name, one) in enumerate(each(dataset, "strategy")):
         text = f"{name}: {float(one.drift):+.2f}".replace("-", "−")
         points(axis, one.width, one.optimum, one.optimum_sem, color=COLORS[k], label=text)
         axis.plot(one.width, one.predicted, color=COLORS[k], lw=1.0)

@@ -14,28 +14,15 @@ Source: Yang & Hu, *Tensor Programs IV*, Figure 6; Theorems 5.1, F.1, F.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    log_axes,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import Folder, Progress, power, settings
+from scalewise.experiments._look import COLORS, INK, Number, Table, attributes, log_axes, panels
 from scalewise.limits import SGD, Exact, Finite, Lazy, Network, train
 from scalewise.limits import run as run_program
 from scalewise.limits.program import trained
@@ -61,7 +48,8 @@ _TARGETS = np.array([1.0, -1.0, 1.0, -1.0])
 _GROUP = 16  # networks side by side: at width 4096 they fill two gigabytes
 
 
-@dataclass(frozen=True)
+# Small: narrower and fewer: fifteen seconds.
+@settings(widths=(128, 256, 512, 1024), seeds=32, steps=16, particles=131072)
 class Config:
     r"""What is trained.
 
@@ -84,39 +72,23 @@ class Config:
     seed: int = 0
 
     @classmethod
-    def small(cls) -> Config:
-        """Narrower and fewer: fifteen seconds."""
-        return cls(widths=(128, 256, 512, 1024), seeds=32, steps=16, particles=131072)
-
-    @classmethod
     def paper(cls) -> Config:
         """Widths and seeds as published, and two widths more for the rate: a quarter of an hour on one core."""
         return cls(widths=(512, 1024, 2048, 4096), seeds=100, steps=30, particles=524288)
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     r"""Train networks of all widths, and their limits.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every group of networks that is finished; a killed run goes on from there.
-        progress: Called with (groups done, all of them), once the six limits are done.
-        client: Where they are trained; as in `sweep`.
+    Kept and counted are groups of networks; the six limits come first.
 
     Returns:
         Over (activation, model, width, step): ``loss`` of the sample of the step, before it, mean over seeds, with
         ``spread``, its standard deviation; over (activation, model, step): ``limit_loss``; over (activation, model,
         width, seed): ``gap``, the distance from the limit; over (model, seed): ``other_gap``, of the widest linear
         networks of two layers from the limit that is not theirs.
-
-    Raises:
-        ValueError: If `store` holds a run of another config.
     """
     rng = np.random.default_rng(config.seed)
     taught = rng.integers(len(_INPUTS), size=config.steps)
@@ -241,13 +213,12 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for model in MODELS
     ]
     head = ("activation", "model", *(f"n = {n}" for n in dataset.width.values.tolist()))
-    return [Table("Distance from the limit, geometric mean over seeds", head, cells(rows))]
+    return [Table.of("Distance from the limit, geometric mean over seeds", head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(4, 2, height=2.7)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Loss curves of the three models and the distances, one row for each activation."""
-    canvas, axes = sheet(4, 2, height=2.7)
     steps, widths = dataset.step.values, dataset.width.values
     for i, phi in enumerate(ACTIVATIONS):
         row = axes[4 * i : 4 * i + 4]
@@ -269,4 +240,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     axes[0].set_ylim(top=1.4 * float(dataset.loss.isel(activation=0, model=0).max()))
     axes[0].legend(loc="upper right")
     axes[3].legend(loc="lower left")
-    return canvas

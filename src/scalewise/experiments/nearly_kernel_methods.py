@@ -13,26 +13,13 @@ Source: PDLT (11.104)-(11.142), footnote 25 corrected: plots F11-3 and F11-4 for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from numpy.random import Generator
 
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
-from scalewise.sweeps import sweep
+from scalewise.experiments._form import computed, each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.training.nearly_kernel import (
     Descent,
     DirectOptimisation,
@@ -60,7 +47,7 @@ TEXT = (
 _TRAIN, _FEATURES = 3, 8
 
 
-@dataclass(frozen=True)
+@settings(epsilons=(0.01, 0.005), lines=40)  # small: fewer lines
 class Config:
     r"""What is fitted.
 
@@ -80,17 +67,9 @@ class Config:
     lines: int = 200
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer lines."""
-        return cls(epsilons=(0.01, 0.005), lines=40)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict, fit and descend.
-
-    Args:
-        config: What is fitted.
 
     Returns:
         Over (way, epsilon): ``moved``, the prediction on the test less that at $\epsilon=0$, ``fitted`` by the
@@ -104,9 +83,8 @@ def run(config: Config) -> xr.Dataset:
         "gradient descent": Descent(config.rate),
         "least norm": MinimumNorm(),
     }
-    found = sweep(partial(_cell, config=config), {"way": ways, "epsilon": list(config.epsilons)},
-                  client=0, progress=False)  # fmt: skip
-    data = found.reset_coords(drop=True).merge(_lines(config))
+    found = computed(_cell, {"way": ways, "epsilon": list(config.epsilons)}, config=config)
+    data = found.merge(_lines(config))
     data.attrs = attributes(config)
     return data
 
@@ -188,8 +166,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """What each way moves; the power of what is left."""
     rows = []
     first = float(dataset.epsilon[-2])
-    for way in map(str, dataset.way.values):
-        one = dataset.sel(way=way).isel(epsilon=[-2, -1])
+    for way, one in each(dataset.isel(epsilon=[-2, -1]), "way"):
         expected = float(one.moved[0])
         taken = float(4 * one.fitted[1] - one.fitted[0])  # the second order cancels
         rows.append(Number(f"moved at ε = {first:g}, {way}: theory, models", expected, taken, 0.0,
@@ -200,12 +177,10 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, middle: Axes, right: Axes) -> None:
     """Predictions, remainders, polynomials."""
-    canvas, (left, middle, right) = sheet(3, height=3.6)
-    for k, way in enumerate(map(str, dataset.way.values)):
-        one = dataset.sel(way=way)
+    for k, (way, one) in enumerate(each(dataset, "way")):
         left.plot([0, *one.epsilon], [0, *one.moved], color=COLORS[k], label=way)
         points(left, one.epsilon, one.fitted, color=COLORS[k])
         middle.plot(one.epsilon, np.abs(one.left), "o-", ms=3.6, color=COLORS[k])
@@ -213,11 +188,9 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.legend(loc="best")
     log_axes(middle)
     middle.set(xlabel="ε", title="what the first order leaves")
-    for k, kind in enumerate(map(str, dataset.kind.values)):
-        one = dataset.sel(kind=kind)
+    for k, (kind, one) in enumerate(each(dataset, "kind")):
         label = f"{kind}: {float(one.turns):.1f} turns"
         right.plot(dataset.place, one.line, color=COLORS[1 - k], label=label)
     right.plot(dataset.sample, dataset.sampled, "s", color=MUTED, ms=4)
     right.set(xlabel="x", ylim=(-1.2, 1.8), title="polynomials through a noisy line")
     right.legend(loc="upper left")
-    return canvas

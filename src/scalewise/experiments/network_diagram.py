@@ -11,14 +11,12 @@ Source: PDLT figure 2.1, (2.5), (2.7).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, house, sheet
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, panels
 from scalewise.networks import MLP
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -31,7 +29,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings()  # small: the same: nothing here takes time
 class Config:
     r"""What is drawn.
 
@@ -41,17 +39,9 @@ class Config:
 
     widths: tuple[int, ...] = (4, 5, 5, 5, 1)
 
-    @classmethod
-    def small(cls) -> Config:
-        """The same: nothing here takes time."""
-        return cls()
-
 
 def run(config: Config) -> xr.Dataset:
     """Count the parameters.
-
-    Args:
-        config: The widths.
 
     Returns:
         ``width`` over ``place`` (0..L), ``biases`` and ``weights`` over ``layer`` (1..L), and
@@ -83,10 +73,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return [Number("parameters P", float(dataset.parameters), total)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3)
+def figure(dataset: xr.Dataset, left: Axes, middle: Axes, right: Axes) -> None:
     """The network, one of its neurons, and the parameters by layer."""
-    canvas, (left, middle, right) = sheet(3)
     _network(left, dataset.width.values)
     _neuron(middle)
     layer = dataset.layer.values
@@ -98,7 +87,6 @@ def figure(dataset: xr.Dataset) -> Figure:
     right.set_ylim(0, 1.25 * float((dataset.weights + dataset.biases).max()))
     right.grid(axis="x", visible=False)
     right.legend(ncols=2, loc="upper right")
-    return canvas
 
 
 def _network(axis: Axes, widths: np.ndarray) -> None:

@@ -9,22 +9,12 @@ Source: PDLT (5.128), (9.23)-(9.27), (9.42)-(9.51), (9.66)-(9.86): item 7 for ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._look import COLORS, Number, attributes, log_axes, panels, points
 from scalewise.nets import measure
 from scalewise.networks import MLP
 from scalewise.theory.deep import asymptotics, leading_forms
@@ -43,7 +33,8 @@ _UNITS = {"V": (2, 0), "D": (1, 1), "F": (1, 1), "B": (0, 2), "A": (0, 2)}
 _OBSERVABLES = {"V": "four_point_vertex", **{k: f"ntk_{k}" for k in "DFBA"}}
 
 
-@dataclass(frozen=True)
+# Small: a shallow recursion and a small ensemble.
+@settings(depth=2_000, width=32, measured_depth=4, networks=1_000)
 class Config:
     r"""What is computed.
 
@@ -63,17 +54,9 @@ class Config:
     networks: int = 4_000
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """A shallow recursion and a small ensemble."""
-        return cls(depth=2_000, width=32, measured_depth=4, networks=1_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Iterate and measure, with rates equivalent across layers.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over (activation, tensor, layer): ``ratio``, dimensionless coefficient of $1/n$; over
@@ -132,26 +115,20 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """Slopes are 1, heights those of the deep forms; corrections fall as log ℓ/ℓ."""
     slow = 4 * np.log(dataset.attrs["depth"]) / dataset.attrs["depth"]
     rows = []
-    for name in map(str, dataset.activation.values):
-        for letter in map(str, dataset.tensor.values):
-            one = dataset.sel(activation=name, tensor=letter)
-            height = float(one.amplitude_predicted)
-            rows.append(Number(f"{letter}, {name}: slope", 1.0, float(one.slope), 0.0, slow))
-            found = float(one.amplitude)
-            what = f"{letter}, {name}: height / (ℓ/n)"
-            rows.append(Number(what, height, found, 0.0, abs(height) * slow))
+    for name, letter, one in each(dataset, "activation", "tensor"):
+        rows.append(Number.of(one, f"{letter}, {name}: slope", 1.0, "slope", slow))
+        what = f"{letter}, {name}: height / (ℓ/n)"
+        slack = abs(float(one.amplitude_predicted)) * slow
+        rows.append(Number.of(one, what, "amplitude_predicted", "amplitude", slack))
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels("activation", height=3.9)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """One panel for each activation, against ℓ/n at the measured width."""
-    names = [str(name) for name in dataset.activation.values]
-    canvas, axes = sheet(len(names), height=3.9)
     n = dataset.attrs["width"]
-    for axis, name in zip(axes, names, strict=True):
-        for k, letter in enumerate(map(str, dataset.tensor.values)):
-            one = dataset.sel(activation=name, tensor=letter)
+    for axis, (name, part) in zip(axes, each(dataset, "activation"), strict=True):
+        for k, (letter, one) in enumerate(each(part, "tensor")):
             units = "".join(
                 s * bool(p) + "²" * (p == 2) for s, p in zip("KΘ", _UNITS[letter], strict=True)
             )
@@ -164,4 +141,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         log_axes(axis)
         axis.set(xlabel="ℓ/n", title=f"{name}, points at n = {n}")
         axis.legend(loc="upper left")
-    return canvas

@@ -8,23 +8,12 @@ Source: PDLT (4.118)-(4.119), (8.63), (8.77)-(8.97), (9.6), (9.13)-(9.16): item 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import each, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels, points
 from scalewise.nets import measure
 from scalewise.networks import MLP
 from scalewise.theory.single import single_input_flow
@@ -49,7 +38,8 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True)
+# Small: two activations, two widths, small ensembles.
+@settings(activations=("relu",), widths=(16, 32), networks=1_000)
 class Config:
     """What is drawn.
 
@@ -67,17 +57,9 @@ class Config:
     networks: int = 12_000
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Two activations, two widths, small ensembles."""
-        return cls(activations=("relu",), widths=(16, 32), networks=1_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict and measure, with rates equivalent across layers and $K^{(1)}=1$.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over (activation, tensor): ``predicted``, in the units of `observables`, and ``extrapolated``
@@ -128,21 +110,18 @@ def _at_zero(widths: tuple[int, ...], y: np.ndarray, sem: np.ndarray) -> tuple[f
     return float(solution[0]), float(covariance[0, 0] ** 0.5)
 
 
+def _shown(letter: str) -> str:
+    return letter.replace("Theta", "Θ")
+
+
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Every extrapolated ratio; the allowance is the first order the polynomial leaves out."""
+    what = "measured/predicted at 1/n → 0"
     smallest, order = int(dataset.width.min()), min(3, dataset.width.size)
     beyond = (2 * dataset.attrs["depth"] / smallest) ** order
     return [
-        Number(
-            f"{letter.replace('Theta', 'Θ')}, {name}: measured/predicted at 1/n → 0",
-            1.0,
-            float(one.extrapolated),
-            float(one.extrapolated_sem),
-            beyond,
-        )
-        for name in map(str, dataset.activation.values)
-        for letter in map(str, dataset.tensor.values)
-        for one in [dataset.sel(activation=name, tensor=letter)]
+        Number.of(one, f"{_shown(letter)}, {name}: {what}", 1.0, "extrapolated", beyond)
+        for name, letter, one in each(dataset, "activation", "tensor")
     ]
 
 
@@ -157,26 +136,22 @@ def tables(dataset: xr.Dataset) -> list[Table]:
             for r, s, p in zip(one.ratio, one.ratio_sem, one.predicted, strict=True)
         ]
         rows.append((f"{name}: width {int(top.width)}", *measured))
-    head = ("", *(t.replace("Theta", "Θ") for t in map(str, dataset.tensor.values)))
-    return [Table(f"Layer {dataset.attrs['depth']}", head, cells(rows))]
+    head = ("", *map(_shown, dataset.tensor.values.tolist()))
+    return [Table.of(f"Layer {dataset.attrs['depth']}", head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels("activation")
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Ratios against 1/n, one panel for each activation."""
-    names = [str(name) for name in dataset.activation.values]
-    canvas, axes = sheet(len(names))
     shades = (*COLORS, MUTED)
-    for axis, name in zip(axes, names, strict=True):
+    for axis, (name, part) in zip(axes, each(dataset, "activation"), strict=True):
         axis.axhline(1.0, color=MUTED, lw=0.8)
-        for k, letter in enumerate(map(str, dataset.tensor.values)):
-            one = dataset.sel(activation=name, tensor=letter)
+        for k, (letter, one) in enumerate(each(part, "tensor")):
             x = 1 / one.width.values + 0.0004 * (k - 3) * 32 / one.width.values.min()
             points(axis, x, one.ratio, one.ratio_sem, color=shades[k],
-                   label=letter.replace("Theta", "Θ"))  # fmt: skip
+                   label=_shown(letter))  # fmt: skip
             axis.plot([0, *x[::-1]], [one.extrapolated, *one.ratio.values[::-1]],
                       color=shades[k], lw=0.7, ls=(0, (3, 2)))  # fmt: skip
         axis.set(title=f"{name}: measured/predicted", xlabel="1/n")
         axis.set_xlim(-0.001, 1.12 / float(dataset.width.min()))
     axes[0].legend(ncols=2, loc="best")
-    return canvas

@@ -25,27 +25,18 @@ random one, of the same sizes, and images are reduced by another filter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from numpy.random import Generator, Philox, SeedSequence
 
-from scalewise.data import missing_data
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    sheet,
-)
+from scalewise.data import data_file, missing_data
+from scalewise.experiments._form import Folder, Progress, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels
 from scalewise.experiments._readers import Omniglot, draw_tasks, omniglot
 from scalewise.limits import linear, maml
 from scalewise.limits.linear import LinearNet
@@ -89,7 +80,8 @@ KERNEL_RATE = 0.05
 PUBLISHED_KERNELS = {"GP": 0.4760, "NTK": 0.4782}
 
 
-@dataclass(frozen=True)
+# Small: images of 14 × 14 and a few hundred meta-steps: ten seconds, five of them reading.
+@settings(side=14, widths=(2, 8), epoch=150, kernel_epoch=5, epochs=3, seeds=1)
 class Config:
     """What is trained.
 
@@ -114,11 +106,6 @@ class Config:
     seed: int = 0
 
     @classmethod
-    def small(cls) -> Config:
-        """Images of 14 × 14 and a few hundred meta-steps: ten seconds, five of them reading."""
-        return cls(side=14, widths=(2, 8), epoch=150, kernel_epoch=5, epochs=3, seeds=1)
-
-    @classmethod
     def paper(cls) -> Config:
         """As published but for 5 seeds of 15, and one epoch of the kernels of 5: an hour on one core."""
         return cls(
@@ -131,37 +118,22 @@ class Config:
         )
 
 
-def needs_data() -> str | None:
-    """Why the drawings cannot be read, as a sentence; ``None`` if they are there."""
-    return missing_data("omniglot.npz")
+needs_data = partial(missing_data, "omniglot.npz")
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Meta-train every model, and test it on new characters as it goes.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every finished epoch; a killed run goes on from there.
-        progress: Called with (models and seeds done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept are epochs; counted are runs of models.
 
     Returns:
         Over (model, run, record): ``accuracy`` on tasks of test characters, and ``validation``; over (model, run):
         ``kept``, the test accuracy of the epoch that is best on validation characters, with ``kept_sem``, over
         tasks; over (model, record): ``steps``, the meta-steps before it; over model: ``published``.
-
-    Raises:
-        ValueError: If the drawings are not there.
     """
-    missing = needs_data()
-    if missing is not None:
-        raise ValueError(missing)
+    data_file("omniglot.npz")  # what is missing is said here, not by every cell
     models = [*(f"width {n}" for n in config.widths), "limit", *KERNELS]
     published = [LINEAR[n][4] for n in (*config.widths, 0)] + list(PUBLISHED_KERNELS.values())
     records = 1 + config.epochs
@@ -348,13 +320,12 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for name in dataset.model.values.tolist()
     ]
     head = ("model", "median of runs", "±", "mean", "lowest", "published")
-    return [Table("Test accuracy, 5-way 1-shot, per cent", head, cells(rows))]
+    return [Table.of("Test accuracy, 5-way 1-shot, per cent", head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Accuracy over the meta-steps, networks and kernels apart."""
-    canvas, (left, right) = sheet(2, height=3.6)
     names = dataset.model.values.tolist()
     for k, name in enumerate(names):
         one, color = dataset.sel(model=name), COLORS[k % len(COLORS)]
@@ -373,4 +344,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.axhline(20, color=MUTED, lw=0.7)
     left.set(title="test accuracy, %: linear networks and their limit")
     right.set(title="test accuracy, %: kernels of ReLU networks")
-    return canvas

@@ -14,23 +14,13 @@ Source: PDLT section ∞.1 on (∞.41)-(∞.44), where the law of ReLU is stated
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._descended import drawn
+from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -46,7 +36,8 @@ TEXT = (
 _KINDS = ("width", "depth")
 
 
-@dataclass(frozen=True)
+# Small: narrower networks of two activations.
+@settings(activations=("relu", "tanh"), widths=(32, 96, 288), depths=(2, 4), width=64, networks=100)
 class Config:
     r"""What is drawn.
 
@@ -68,18 +59,9 @@ class Config:
     networks: int = 150
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Narrower networks of two activations."""
-        return cls(activations=("relu", "tanh"), widths=(32, 96, 288), depths=(2, 4), width=64,
-                   networks=100)  # fmt: skip
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Draw networks and take a step with each.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         ``change`` $\mathbb E|\Delta\widehat H|/\widehat H$ with ``change_sem`` over (activation,
@@ -117,7 +99,8 @@ def _change(config: Config, name: str, depth: int, width: int) -> tuple[float, f
     x = np.full(1, net.C_W[0] ** -0.5)
     found = []
     for _ in range(config.networks):
-        W, b = _drawn(net, rng)
+        drawn_W, drawn_b = drawn(net, 1, rng)
+        W, b = [one[0] for one in drawn_W], [one[0, 0] for one in drawn_b]
         before, gradients = _sweep(net, W, b, x)
         _step(net, W, b, gradients, 0.5 / before)
         after, _ = _sweep(net, W, b, x)
@@ -136,13 +119,6 @@ def _step(
     for k, (row, entering) in enumerate(gradients):
         W[k] -= eta * net.lambda_W[k] / net.widths[k] * np.outer(row, entering)
         b[k] -= eta * net.lambda_b[k] * row
-
-
-def _drawn(net: MLP, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    n = net.widths
-    W = [rng.normal(size=(n[k + 1], n[k])) * (net.C_W[k] / n[k]) ** 0.5 for k in range(net.depth)]
-    b = [rng.normal(size=n[k + 1]) * net.C_b[k] ** 0.5 for k in range(net.depth)]
-    return W, b
 
 
 def _sweep(
@@ -170,24 +146,17 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     """Slopes against the width; corrections of relative order n^(-1/2) bend both laws."""
     bend = 0.5 / float(dataset.width.min()) ** 0.5
     return [
-        Number(
-            f"power of the width, {name}",
-            -0.5 if name == "relu" else -1.0,
-            float(one.slope),
-            float(one.slope_sem),
-            bend,
+        Number.of(
+            one, f"power of the width, {name}", -0.5 if name == "relu" else -1.0, "slope", bend
         )
-        for name in map(str, dataset.activation.values)
-        for one in [dataset.sel(activation=name)]
+        for name, one in each(dataset, "activation")
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.7)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Against the width and against the depth."""
-    canvas, (left, right) = sheet(2, height=3.7)
-    for k, name in enumerate(map(str, dataset.activation.values)):
-        one = dataset.sel(activation=name)
+    for k, (name, one) in enumerate(each(dataset, "activation")):
         label = f"{name}, slope {float(one.slope):.2f} ± {float(one.slope_sem):.2f}"
         points(left, one.width, one.change, one.change_sem, color=COLORS[k],
                label=label.replace("-", "−"))  # fmt: skip
@@ -206,4 +175,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     right.set_title(f"width {dataset.attrs['fixed_width']}; broken lines: proportional to L")
     right.legend(loc="best")
     right.tick_params(axis="x", color=MUTED)
-    return canvas

@@ -10,25 +10,15 @@ Source: PDLT (A.68)-(A.74): table C and the first half of plot E.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from scipy.optimize import minimize_scalar
 
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import each, settings
+from scalewise.experiments._look import COLORS, INK, Number, Table, attributes, log_axes, panels
 from scalewise.theory.information import (
     finite_width_mutual_information,
     optimal_aspect_ratio,
@@ -48,7 +38,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings(count=12)  # small: fewer points
 class Config:
     r"""What is computed.
 
@@ -64,17 +54,9 @@ class Config:
     shown: int = 10
     count: int = 300
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer points."""
-        return cls(count=12)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Information against the aspect ratio, and its maximum found numerically.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over activation ``nu``; over (activation, outputs) ``r_star`` by the formula and
@@ -114,14 +96,12 @@ def _maximum(nu: float, half: int) -> tuple[float, float]:
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The formula against the maximum of the curve."""
-    rows = []
-    for name in map(str, dataset.activation.values):
-        for n in dataset.outputs.values:
-            one = dataset.sel(activation=name, outputs=n)
-            r = float(one.r_star)
-            found = float(one.r_maximum)
-            rows.append(Number(f"r* of {name}, {n} outputs", r, found, 0.0, 1e-4 * r))
-    return rows
+    return [
+        Number.of(
+            one, f"r* of {name}, {n} outputs", "r_star", "r_maximum", 1e-4 * float(one.r_star)
+        )
+        for name, n, one in each(dataset, "activation", "outputs")
+    ]
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:
@@ -132,16 +112,14 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         for n in dataset.outputs.values
         for one in [dataset.sel(outputs=n)]
     ]
-    return [Table("Optimal aspect ratio r*", ("", *names, "information, nats"), cells(rows))]
+    return [Table.of("Optimal aspect ratio r*", ("", *names, "information, nats"), rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The information against the aspect ratio, and the optimum against the outputs."""
-    canvas, (left, right) = sheet(2, height=3.6)
     shown = int(dataset.attrs["shown"])
-    for k, name in enumerate(map(str, dataset.activation.values)):
-        one = dataset.sel(activation=name)
+    for k, (name, one) in enumerate(each(dataset, "activation")):
         left.plot(one.r, one.curve, color=COLORS[k], label=f"{name}, ν = {float(one.nu):.3g}")
         best = one.sel(outputs=shown)
         left.plot(best.r_star, best.information, "o", ms=5, color=INK)
@@ -157,4 +135,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     log_axes(right)
     right.set(xlabel="outputs", title="optimal aspect ratio r*: formula, and maxima of the curves")
     right.legend(loc="lower left")
-    return canvas

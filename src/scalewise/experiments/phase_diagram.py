@@ -11,23 +11,14 @@ Source: Yaida (1.1), (4.10), section V.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import each, settings
+from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, log_axes, panels
 from scalewise.scaling import LIMITS, depth_for_gamma, gamma, limit_of
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -42,7 +33,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings(steps=8)  # small: a coarse grid
 class Config:
     r"""What is drawn.
 
@@ -58,17 +49,9 @@ class Config:
     widths: tuple[int, ...] = (100, 1_000, 10_000)
     gamma: float = 0.1
 
-    @classmethod
-    def small(cls) -> Config:
-        """A coarse grid."""
-        return cls(steps=8)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Classify a grid of limits, and follow lines of constant $\gamma$.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over (e, s): ``limit``, an index into the attribute ``limits``; over (width, s): ``depth``, the
@@ -107,10 +90,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=4.0)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The plane of limits, and depths of constant gamma."""
-    canvas, (left, right) = sheet(2, height=4.0)
     s, top = dataset.s.values, float(dataset.e[-1])
     left.fill_between(s, 0, 1 - s, color=COLORS[0], alpha=0.13, lw=0)
     left.fill_between(s, 1 - s, top, color=COLORS[1], alpha=0.10, lw=0)
@@ -129,11 +111,9 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.set(xlim=(0, 1), ylim=(0, top), xlabel="metaparameter s", ylabel="e, with L ∝ nᵉ")
     left.set_title("limits of large networks; line: γ = 1")
     left.grid(visible=False)
-    for k, n in enumerate(dataset.width.values):
-        one = dataset.sel(width=n)
+    for k, (n, one) in enumerate(each(dataset, "width")):
         right.plot(one.s, one.depth, color=COLORS[k], label=f"n = {n}")
     right.axhline(1.0, color=MUTED, lw=0.8, ls=(0, (4, 2)))
     log_axes(right, "y")
     right.set(xlabel="metaparameter s", title=f"depth at which γ = {dataset.attrs['gamma']:g}")
     right.legend(loc="upper right")
-    return canvas

@@ -13,26 +13,16 @@ Source: PDLT (6.78)-(6.108), footnote 35 corrected: items 3 to 5 for chapter 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from numpy.random import Generator
 
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import computed, each, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, panels, points
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.theory import predict
 from scalewise.theory.information import conditional_variance
@@ -54,7 +44,7 @@ _X = np.array([[1.0, 0.4, -0.3], [-0.5, 1.1, 0.6], [0.6, 0.2, 0.5]])
 _Y = np.array([[1.2, -0.3], [-0.8, 0.9]])
 
 
-@dataclass(frozen=True)
+@settings(widths=(8,), depth=3, targets=(-3.0, 0.0, 3.0), networks=20_000)  # small: fewer networks
 class Config:
     r"""What is drawn.
 
@@ -76,17 +66,9 @@ class Config:
     networks: int = 60_000
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer networks."""
-        return cls(widths=(8,), depth=3, targets=(-3.0, 0.0, 3.0), networks=20_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Draw hidden layers and weight them.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over (neurons, bin), in units of $G$: ``square`` $z_1^2$, ``measured`` with ``measured_sem``, ``predicted``
@@ -94,11 +76,9 @@ def run(config: Config) -> xr.Dataset:
         ``mean_measured`` with ``_sem``, of the test output 0 of networks with one hidden layer. Over layer:
         ``moved`` with ``moved_sem``, ``moved_predicted``, times n.
     """
-    known = sweep(partial(_knowing, config=config), {"neurons": list(config.widths)},
-                  client=0, progress=False)  # fmt: skip
-    wired = sweep(partial(_wired, config=config), {"target": list(config.targets)},
-                  client=0, progress=False)  # fmt: skip
-    data = known.reset_coords(drop=True).merge(wired.reset_coords(drop=True)).merge(_moved(config))
+    known = computed(_knowing, {"neurons": list(config.widths)}, config=config)
+    wired = computed(_wired, {"target": list(config.targets)}, config=config)
+    data = xr.merge([known, wired, _moved(config)])
     data.attrs = attributes(config)
     return data
 
@@ -215,31 +195,27 @@ def _moved(config: Config) -> xr.Dataset:
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The loudest neurons; the wiring; every layer."""
     rows = []
-    for n in map(int, dataset.neurons.values):
-        one = dataset.sel(neurons=n).isel(bin=-1)
+    for n, one in each(dataset.isel(bin=-1), "neurons"):
         away = abs(float(one.predicted) - 1)
-        rows.append(Number(f"E[z₂²|z₁]/G of the loudest neurons, n = {n}", float(one.predicted),
-                           float(one.measured), float(one.measured_sem), 2 * away**2))  # fmt: skip
+        what = f"E[z₂²|z₁]/G of the loudest neurons, n = {n}"
+        rows.append(Number.of(one, what, "predicted", "measured", 2 * away**2))
     flat = float(np.ptp(dataset["mean"].values))
     rows.append(Number("how output 0 follows the target of output 1, n = ∞", 0.0, flat, 0.0, 1e-12))
     for end in (0, -1):
         one = dataset.isel(target=end)
-        rows.append(Number(f"output 0 where that target is {float(one.target):g}, finite width",
-                           float(one.mean_at_width), float(one.mean_measured), float(one.mean_measured_sem),
-                           abs(float(one.mean_at_width - one["mean"])) / 4))  # fmt: skip
-    for layer in map(int, dataset.layer.values):
-        one = dataset.sel(layer=layer)
-        rows.append(Number(f"n times what the posterior moves, layer {layer}", float(one.moved_predicted),
-                           float(one.moved), float(one.moved_sem), 0.5 * float(one.moved_bend)))  # fmt: skip
+        what = f"output 0 where that target is {float(one.target):g}, finite width"
+        shift = abs(float(one.mean_at_width - one["mean"]))
+        rows.append(Number.of(one, what, "mean_at_width", "mean_measured", shift / 4))
+    for layer, one in each(dataset, "layer"):
+        what, bend = f"n times what the posterior moves, layer {layer}", float(one.moved_bend)
+        rows.append(Number.of(one, what, "moved_predicted", "moved", 0.5 * bend))
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, middle: Axes, right: Axes) -> None:
     """Neurons, outputs, layers."""
-    canvas, (left, middle, right) = sheet(3, height=3.6)
-    for k, n in enumerate(map(int, dataset.neurons.values)):
-        one = dataset.sel(neurons=n)
+    for k, (n, one) in enumerate(each(dataset, "neurons")):
         points(left, one.square, one.measured, one.measured_sem, color=COLORS[k], label=f"n = {n}")
         left.plot(one.square, one.predicted, color=COLORS[k])
     left.set(xlabel="z₁² / G", title="E[z₂² | z₁] / G in layer 3; lines: (6.78)")
@@ -273,4 +249,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         ylim=(min(0, float(dataset.moved.min())) * 1.4, None),
     )
     right.legend(loc="best")
-    return canvas

@@ -11,22 +11,12 @@ Source: PDLT (B.20)-(B.36): table D and the second half of plot E; the whole mem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import each, settings
+from scalewise.experiments._look import COLORS, Number, Table, attributes, panels, points
 from scalewise.nets import measure
 from scalewise.networks import ResidualMLP
 from scalewise.theory import predict
@@ -50,7 +40,16 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+# Small: few points, small ensembles.
+@settings(
+    activations=("linear", "relu"),
+    squares=(0.0, 0.5),
+    depth=20,
+    width=64,
+    measured_depth=6,
+    networks=1_500,
+    count=6,
+)
 class Config:
     r"""What is computed.
 
@@ -76,18 +75,9 @@ class Config:
     count: int = 60
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Few points, small ensembles."""
-        return cls(activations=("linear", "relu"), squares=(0.0, 0.5), depth=20, width=64,
-                   measured_depth=6, networks=1_500, count=6)  # fmt: skip
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Formulas, slopes of the recursion, and ensembles.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over (activation, square): ``nu``, ``nu_printed``, ``r_star``, ``nu_recursion`` (nan where the
@@ -180,41 +170,35 @@ def _measured(config: Config, name: str) -> dict[str, float]:
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     r"""$\nu$ at $\gamma^2=\frac12$: the sum against the recursion; recursion against ensembles."""
-    rows = []
-    for name in map(str, dataset.activation.values):
-        one = dataset.sel(activation=name)
+    rows, depth = [], dataset.attrs["depth"]
+    for name, one in each(dataset, "activation"):
         half = one.sel(square=0.5)
         if np.isfinite(half.nu_recursion):
-            found, left = float(half.nu_recursion), 30 * 0.5 ** (dataset.attrs["depth"] / 2)
-            rows.append(
-                Number(f"ν of {name}, γ² = ½: sum, recursion", float(half.nu), found, 0.0, left)
-            )
-        V, sem = float(one.vertex), float(one.vertex_sem)
-        leading = float(one.vertex_predicted)
-        rows.append(Number(f"V/nG² of {name}, γ² = ½, ensemble", leading, V, sem, 1.5 * leading**2))
+            what, left = f"ν of {name}, γ² = ½: sum, recursion", 30 * 0.5 ** (depth / 2)
+            rows.append(Number.of(half, what, "nu", "nu_recursion", left))
+        what = f"V/nG² of {name}, γ² = ½, ensemble"
+        next_order = 1.5 * float(one.vertex_predicted) ** 2
+        rows.append(Number.of(one, what, "vertex_predicted", "vertex", next_order))
     return rows
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:
     """The skip by aspect ratio: table D."""
     rows = []
-    for name in map(str, dataset.activation.values):
-        one = dataset.sel(activation=name)
+    for name, one in each(dataset, "activation"):
         rows.append((f"{name}: C_W", *map(float, one.C_W)))
         rows.append((f"{name}: ν", *map(float, one.nu)))
         rows.append((f"{name}: ν printed", *map(float, one.nu_printed)))
         rows.append((f"{name}: r*", *map(float, one.r_star)))
     head = ("", *(f"γ² = {g:g}" for g in dataset.square.values))
-    return [Table(f"Residual networks, {dataset.attrs['outputs']} outputs", head, cells(rows))]
+    return [Table.of(f"Residual networks, {dataset.attrs['outputs']} outputs", head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.7)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Growth against the skip; the skip against the aspect ratio."""
-    canvas, (left, right) = sheet(2, height=3.7)
     broken = (0, (4, 2))
-    for k, name in enumerate(map(str, dataset.activation.values)):
-        one = dataset.sel(activation=name)
+    for k, (name, one) in enumerate(each(dataset, "activation")):
         left.plot(one.curve_square, one.nu_curve, color=COLORS[k], label=name)
         left.plot(one.curve_square, one.printed_curve, color=COLORS[k], ls=broken, lw=1.0)
         if np.isfinite(one.nu_recursion).all():
@@ -233,4 +217,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         xlabel="r / r*(γ = 0)", ylim=(0, 1), title="γ*² that makes the aspect ratio r optimal"
     )
     right.legend(loc="lower right")
-    return canvas

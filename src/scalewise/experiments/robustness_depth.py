@@ -12,8 +12,6 @@ Source: PDLT (10.57)-(10.64), (10.78)-(10.81), (10.93)-(10.95): item 13 for chap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scalewise._extras import require
 
 require("jax", for_="This experiment", extra="nets")
@@ -21,19 +19,11 @@ require("jax", for_="This experiment", extra="nets")
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.activations import Activation, activation
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.theory.deep import angle_flow, asymptotics
 from scalewise.theory.single import nearby_inputs_flow, robustness
@@ -58,7 +48,7 @@ _LAWS = {
 }
 
 
-@dataclass(frozen=True)
+@settings(depth=1_000)  # small: fewer layers
 class Config:
     """What is computed.
 
@@ -72,17 +62,9 @@ class Config:
     distance: float = 1e-3
     angle: float = 0.5
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer layers."""
-        return cls(depth=1_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Carry pairs of inputs through the layers.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over (case, layer): ``response`` $\Theta_{-+}/\Theta_{++}-1$; of the smooth networks over
@@ -138,9 +120,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     last = float(dataset.layer[-1])
     slow = 16 * np.log(last) / last
     rows = [
-        Number(f"power of the depth, {case}", float(one.slope_predicted), float(one.slope), 0, slow)
-        for case in map(str, dataset.case.values)
-        for one in [dataset.sel(case=case)]
+        Number.of(one, f"power of the depth, {case}", "slope_predicted", "slope", slow)
+        for case, one in each(dataset, "case")
     ]
     limits = {"tanh": -4 / 3, "sin": -1.0, "ReLU": -0.75}
     for case, limit in limits.items():
@@ -151,13 +132,11 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Smooth networks, and ReLU."""
-    canvas, (left, right) = sheet(2, height=3.6)
-    for k, case in enumerate(map(str, dataset.case.values)):
+    for k, (case, one) in enumerate(each(dataset, "case")):
         axis = right if case.startswith("ReLU") else left
-        one = dataset.sel(case=case)
         law = f"{round(float(one.slope), 2) + 0.0:.2f}".replace("-", "−")
         label = f"{case}, slope {law}"
         axis.plot(one.layer, np.abs(one.response), color=COLORS[k], label=label)
@@ -168,4 +147,3 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.legend(loc="lower left")
     left.set_title("|response| of close inputs, over δ²")
     right.set_title("|response| at an angle of " + f"{dataset.attrs['angle']:g}")
-    return canvas

@@ -10,16 +10,16 @@ Source: Yaida (4.3), (4.6), (4.9), (4.10). The note has no figure; these are the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import COLORS, Number, house, log_axes, sheet
+from scalewise.experiments._form import Progress, settings
+from scalewise.experiments._look import COLORS, Number, log_axes, panels
 from scalewise.nets import sample_differentials
 from scalewise.networks import MLP, apply_strategy
 from scalewise.scaling import meta, observable_order
@@ -56,7 +56,7 @@ _TITLES = {
 }
 
 
-@dataclass(frozen=True)
+@settings()  # small: the same: most of its time is compilation
 class Config:
     r"""What is drawn.
 
@@ -86,11 +86,6 @@ class Config:
     kernel: float = 1.0
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """The same: most of its time is compilation."""
-        return cls()
-
     def network(self, depth: int, width: int) -> MLP:
         r"""Critical ($C_b=0$, $C_W=1/\sigma_1^2$), with $\lambda_b=1/\ell$ and $\lambda_W=1$.
 
@@ -105,9 +100,7 @@ SMALL = Config()
 LARGE = Config(widths=(64, 128, 256), depths=(2, 3, 4, 6, 8, 12), numbers=300_000_000)
 
 
-def run(
-    config: Config = SMALL, *, progress: Callable[[int, int], None] | None = None
-) -> xr.Dataset:
+def run(config: Config = SMALL, *, progress: Progress = None) -> xr.Dataset:
     r"""Draw the networks and fit the exponents.
 
     Args:
@@ -267,27 +260,19 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for name, label in _TITLES.items():
         for k, s in enumerate(dataset.s.values):
             one = dataset.isel(s=k)
-            expected = float(one[f"{name}_width_exponent_predicted"])
-            found, sem = (float(one[f"{name}_width_exponent{end}"]) for end in ("", "_sem"))
-            rows.append(
-                Number(f"power of the width, {label}, s = {s:g}", expected, found, sem, 0.05)
-            )
-        found, sem = (float(dataset[f"{name}_depth_exponent{end}"][0]) for end in ("", "_sem"))
-        rows.append(Number(f"power of the depth, {label}", 1.0, found, sem, 0.05))
+            what, found = f"power of the width, {label}, s = {s:g}", f"{name}_width_exponent"
+            rows.append(Number.of(one, what, f"{found}_predicted", found, 0.05))
+        what, found = f"power of the depth, {label}", f"{name}_depth_exponent"
+        rows.append(Number.of(dataset.isel(s=0), what, 1.0, found, 0.05))
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, len(OBSERVABLES), height=2.9)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Three panels for each observable: against the width, against the depth, and against gamma.
 
-    Args:
-        dataset: As `run` makes it.
-
-    Returns:
-        A figure: points are measured, with standard errors; lines are the recursions at leading order.
+    Points are measured, with standard errors; lines are the recursions at leading order.
     """
-    canvas, axes = sheet(3, len(OBSERVABLES), height=2.9)
     for row, name in enumerate(OBSERVABLES):
         _against_width(axes[3 * row], dataset, name)
         _against_depth(axes[3 * row + 1], dataset, name)
@@ -300,7 +285,6 @@ def figure(dataset: xr.Dataset) -> Figure:
         if k < 3:
             axis.set_xlabel("")
     axes[0].legend(loc="best", fontsize=7)
-    return canvas
 
 
 def _against_width(axis: Any, dataset: xr.Dataset, name: str) -> None:

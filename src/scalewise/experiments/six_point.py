@@ -11,21 +11,12 @@ Source: PDLT (ε.20), (ε.21); the closed form and the exact law are derived.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    Number,
-    attributes,
-    house,
-    layers_below,
-    points,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, Number, attributes, layers_below, panels, points
 from scalewise.networks import MLP
 from scalewise.theory.action import six_point_vertex
 from scalewise.theory.exact import metric_moments
@@ -41,7 +32,7 @@ TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@settings(depth=4, width=128, networks=20_000)  # small: few, shallow and narrow networks
 class Config:
     """What is drawn.
 
@@ -57,17 +48,9 @@ class Config:
     networks: int = 60_000
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Few, shallow and narrow networks."""
-        return cls(depth=4, width=128, networks=20_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Recursion, exact law, ensemble, at $K=1$.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over layer, in units of $K^3$: ``recursion``, ``exact`` at the width, ``measured`` with
@@ -116,19 +99,13 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     closed = (layer - 1) * (75 * layer - 106)
     return [
         Number(f"recursion, layer {layer}", closed, float(last.recursion), 0.0, 1e-6 * closed),
-        Number(
-            f"ensemble, layer {layer}",
-            float(last.exact),
-            float(last.measured),
-            float(last.measured_sem),
-        ),
+        Number.of(last, f"ensemble, layer {layer}", "exact", "measured"),
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.4)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The vertex, and the ratio to its leading power."""
-    canvas, (left, right) = sheet(2, height=3.4)
     n = dataset.attrs["width"]
     layer = dataset.layer
     for axis, unit in ((left, 1.0), (right, 75.0 * layer**2)):
@@ -141,4 +118,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     right.set_title("the same over 75ℓ²")
     right.set_ylim(0, None)
     left.legend(loc="upper left")
-    return canvas

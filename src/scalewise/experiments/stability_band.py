@@ -11,15 +11,15 @@ Source: Golikov, Figure 1, left; the numbers of the regions are ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import COLORS, INK, Number, attributes, house, sheet
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, INK, Number, attributes, panels
 from scalewise.scaling.shallow import CONDITIONS, region, regions
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -37,7 +37,7 @@ _LEFT, _RIGHT, _BOTTOM, _TOP = -1.5, 0.2, -0.5, 1.5
 _NAMED = {"R6": "NTK", "R10": "sym-default", "R12": "MF, IC-MF"}
 
 
-@dataclass(frozen=True)
+@settings(steps=12)  # small: a coarse grid
 class Config:
     """What is classified.
 
@@ -47,17 +47,9 @@ class Config:
 
     steps: int = 48
 
-    @classmethod
-    def small(cls) -> Config:
-        """A coarse grid."""
-        return cls(steps=12)
-
 
 def run(config: Config) -> xr.Dataset:
     """Classify a grid of scalings.
-
-    Args:
-        config: What is classified.
 
     Returns:
         Over (q_tilde, q_sigma): ``number``, that of the region, 0 outside the band. Over region: its
@@ -116,10 +108,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(1, height=6.2)
+def figure(dataset: xr.Dataset, axis: Axes) -> None:
     """The band with its lines and regions."""
-    canvas, (axis,) = sheet(1, height=6.2)
     q = np.array([_LEFT, _RIGHT])
     axis.fill_between(q, -0.5 - q, -q, color=COLORS[0], alpha=0.13, lw=0)
     for number, (x, y) in _lines().items():
@@ -133,7 +124,6 @@ def figure(dataset: xr.Dataset) -> Figure:
     axis.set_title("the plane of scalings; shaded: dynamically stable")
     axis.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), borderaxespad=0.0)
     axis.grid(visible=False)
-    return canvas
 
 
 def _lines() -> dict[int, tuple[np.ndarray, np.ndarray]]:

@@ -17,25 +17,16 @@ inequalities, and each inequality is held against the classification of strategi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    house,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, INK, MUTED, Number, Table, attributes, panels
 from scalewise.scaling import Strategy, classify, mup, ntk, uniform
 from scalewise.scaling.polyhedron import FACETS, chart, facets, from_chart, stratum
 
@@ -55,7 +46,7 @@ _READOUT, _BODY = 2, 3  # the facets on which outputs are learned
 Point = tuple[Fraction, ...]
 
 
-@dataclass(frozen=True)
+@settings(steps=6)  # small: a coarse grid
 class Config:
     """What is drawn and checked.
 
@@ -66,11 +57,6 @@ class Config:
 
     steps: int = 24
     outside: int = 100
-
-    @classmethod
-    def small(cls) -> Config:
-        """A coarse grid."""
-        return cls(steps=6)
 
 
 def strategy_at(point: Sequence[Any]) -> Strategy:
@@ -136,9 +122,6 @@ def _grid(plane: int, steps: int) -> list[Point]:
 
 def run(config: Config) -> xr.Dataset:
     r"""Find the corners and edges, and classify strategies on every facet and just outside it.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         Over corner: ``corner`` $(r,A,U)$ and ``place`` $(a_1,a_2,b_2)$; over edge: ``start`` and ``toward``;
@@ -240,10 +223,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return [Table("Strategies on the facets, classified", head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=4.4)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """The boundary of the solid, and the part of it that learns."""
-    canvas, (left, right) = sheet(2, height=4.4)
     _draw_solid(left, dataset)
     _draw_caricature(right)
     for axis in (left, right):
@@ -251,7 +233,6 @@ def figure(dataset: xr.Dataset) -> Figure:
         axis.grid(visible=False)
         for side in axis.spines.values():
             side.set_visible(False)
-    return canvas
 
 
 def _flat(points: Any) -> np.ndarray:

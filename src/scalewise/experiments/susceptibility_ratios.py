@@ -11,23 +11,13 @@ Source: PDLT figures 5.1 right, 5.2 and 5.3, (5.73).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.critical import criticality, susceptibility_ratio
-from scalewise.experiments._look import (
-    COLORS,
-    INK,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import settings
+from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, log_axes, panels
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 
@@ -41,7 +31,7 @@ TEXT = (
 _PRINTED = {"swish": 14.32017362, "gelu": (3 + 17**0.5) / 2}  # PDLT (5.101), (5.105)
 
 
-@dataclass(frozen=True)
+@settings(count=10)  # small: fewer kernels
 class Config:
     """What is drawn.
 
@@ -57,17 +47,9 @@ class Config:
     largest: float = 50.0
     count: int = 120
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer kernels."""
-        return cls(count=10)
-
 
 def run(config: Config) -> xr.Dataset:
     """Evaluate the ratio, and look up where it is 1.
-
-    Args:
-        config: What is drawn.
 
     Returns:
         ``ratio`` over (activation, K), ``limit`` at $K=0$ over activation, and ``critical_K``, the
@@ -99,10 +81,9 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Panels as in the book: tanh; sigmoid and softplus; SWISH and GELU."""
-    canvas, axes = sheet(3)
     groups = (("tanh",), ("sigmoid", "softplus"), ("swish", "gelu"))
     for axis, group in zip(axes, groups, strict=True):
         axis.axhline(1.0, color=MUTED, lw=0.9, ls=(0, (4, 2)))
@@ -118,4 +99,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     axes[0].set_xlim(0.01, 10.0)
     axes[1].set_ylim(0.0, 4.0)
     axes[1].set_xlim(0.01, 10.0)
-    return canvas

@@ -14,29 +14,17 @@ to F∞-7 for chapter ∞.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from scalewise.experiments._descended import Networks, descended, drawn
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    attributes,
-    house,
-    log_axes,
-    points,
-    power,
-    sheet,
-)
+from scalewise.experiments._form import computed, each, power, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
 from scalewise.networks import MLP
-from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.theory import predict
 from scalewise.training import (
@@ -74,7 +62,7 @@ _KINDS = ("output_mean", "output_covariance", "ntk_change")
 _ORDERS = ("by the NTK alone", "with dNTK and ddNTK")
 
 
-@dataclass(frozen=True)
+@settings(depth=2, width=64, networks=300, widths=(32, 256), singles=10)  # small: fewer networks
 class Config:
     r"""What is trained.
 
@@ -96,17 +84,9 @@ class Config:
     singles: int = 12
     seed: int = 0
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer networks."""
-        return cls(depth=2, width=64, networks=300, widths=(32, 256), singles=10)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Predict and train.
-
-    Args:
-        config: What is trained.
 
     Returns:
         Over entry, with ``kind``: ``predicted`` coefficients of 1/n, ``trained`` n times what networks of width n
@@ -121,14 +101,9 @@ def run(config: Config) -> xr.Dataset:
         "flow": GradientFlow(),
         "two-step Newton": TwoStepNewton(),
     }
-    shares = sweep(
-        partial(_parts, config=config), {"algorithm": algorithms}, client=0, progress=False
-    )
-    singles = sweep(
-        partial(_singles, config=config), {"width": list(config.widths)}, client=0, progress=False
-    )
-    parts = (_ensemble(config), shares, singles, _responses())
-    data = xr.merge([part.reset_coords(drop=True) for part in parts])
+    shares = computed(_parts, {"algorithm": algorithms}, config=config)
+    singles = computed(_singles, {"width": list(config.widths)}, config=config)
+    data = xr.merge([_ensemble(config), shares, singles, _responses()])
     data.attrs = attributes(config)
     return data
 
@@ -241,30 +216,25 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for name, words in called.items():
         one = dataset.isel(entry=np.flatnonzero(dataset.kind.values == name))
         one = one.isel(entry=int(np.argmax(np.abs(one.predicted.values))))
-        rows.append(Number(f"largest shift of the {words} by width, times n", float(one.predicted),
-                           float(one.trained), float(one.trained_sem), float(one.neglected)))  # fmt: skip
+        what = f"largest shift of the {words} by width, times n"
+        rows.append(Number.of(one, what, "predicted", "trained", float(one.neglected)))
     for step, expected in zip(dataset.step.values, (0.0, -1.0, -1.5), strict=True):
         slope, _ = power(dataset.width, dataset.newton.sel(step=step))
-        rows.append(
-            Number(
-                f"power of the width, error after {step} Newton steps", expected, slope, 0.0, 0.35
-            )
-        )
+        what = f"power of the width, error after {step} Newton steps"
+        rows.append(Number(what, expected, slope, 0.0, 0.35))
     for order, expected in zip(map(str, dataset.order.values), (-1.0, -2.0), strict=True):
         slope, _ = power(dataset.width, dataset.missed.sel(order=order))
         rows.append(Number(f"power of the width, missed {order}", expected, slope, 0.0, 0.4))
-    for name in map(str, dataset.tensor.values):
-        one = dataset.sel(tensor=name)
+    for name, one in each(dataset, "tensor"):
         expected = float(np.interp(0.8, dataset.strength, one.response))
         rows.append(Number(f"response to the {name} at ηh = 0.8", expected, float(one.response_seen[1]), 0.0,
                            2e-3 * max(1, abs(expected))))  # fmt: skip
     return rows
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(3, 2, height=3.3)
+def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     """Predicted beside trained, parts, single networks."""
-    canvas, axes = sheet(3, 2, height=3.3)
     agreement, ntk, parts, newton, missed, weights = axes
     _diagonal(agreement, dataset, _KINDS[:2])
     agreement.set_title("n × shift of means and covariances by width")
@@ -312,7 +282,6 @@ def figure(dataset: xr.Dataset) -> Figure:
     )
     for axis in (newton, missed, weights):
         axis.legend(loc="best")
-    return canvas
 
 
 def _diagonal(axis: Axes, dataset: xr.Dataset, kinds: tuple[str, ...]) -> None:

@@ -10,24 +10,13 @@ Source: PDLT sections 5.2-5.4, 9.2, 9.3; (5.93), (5.128), (9.23)-(9.27).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from scalewise.critical import criticality
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    log_axes,
-    sheet,
-)
+from scalewise.experiments._form import each, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.networks import MLP
 from scalewise.theory.deep import asymptotics, fit_scaling
 from scalewise.theory.single import single_input_flow
@@ -45,7 +34,7 @@ TEXT = (
 _FITTED = ("K", "V", "Theta", "D", "F", "B", "A", "Q")
 
 
-@dataclass(frozen=True)
+@settings(deep=("relu", "tanh"), depth=3_000)  # small: fewer layers
 class Config:
     r"""What is computed.
 
@@ -72,17 +61,9 @@ class Config:
     deep: tuple[str, ...] = ("linear", "relu", "tanh", "sin", "erf")
     depth: int = 20_000
 
-    @classmethod
-    def small(cls) -> Config:
-        """Fewer layers."""
-        return cls(deep=("relu", "tanh"), depth=3_000)
-
 
 def run(config: Config) -> xr.Dataset:
     r"""Classify, iterate and fit.
-
-    Args:
-        config: What is computed.
 
     Returns:
         Over activation: ``universality``, ``stability``, ``K_star``, ``C_b``, ``C_W`` (nan where there
@@ -143,8 +124,7 @@ def _exponents(name: str, flow, layers: np.ndarray) -> list[tuple[float, float, 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The exponents of the vertex, and the combination that is the same in all classes."""
     rows = []
-    for name in map(str, dataset.deep.values):
-        fitted = dataset.sel(deep=name)
+    for name, fitted in each(dataset, "deep"):
         p = {str(k): float(fitted.exponent.sel(tensor=k)) for k in dataset.tensor.values}
         rows.append(Number(f"{name}: p_V − 2p₀", -1.0, p["V"] - 2 * p["K"], 0.0, 0.02))
         rows.append(Number(f"{name}: p_B − 2p_Θ", -1.0, p["B"] - 2 * p["Theta"], 0.0, 0.02))
@@ -154,37 +134,33 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
 def tables(dataset: xr.Dataset) -> list[Table]:
     """Table A, the classes; table B, the exponents."""
     classes = []
-    for name in map(str, dataset.activation.values):
-        one = dataset.sel(activation=name)
+    for name, one in each(dataset, "activation"):
         value = [float(one[k]) for k in ("K_star", "C_b", "C_W")]
         line = str(one.universality.values) == "scale-invariant"
         star = "any" if line else None if np.isnan(value[0]) else value[0]
         rest = [None if np.isnan(v) else v for v in value[1:]]
         classes.append((name, str(one.universality.values), str(one.stability.values), star, *rest))
     fitted = []
-    for name in map(str, dataset.deep.values):
-        one = dataset.sel(deep=name)
+    for name, one in each(dataset, "deep"):
         row = [
             None if np.isnan(p) else f"{p:.3f} ({q:g})".replace("-", "−")
             for p, q in zip(one.exponent.values, one.exponent_predicted.values, strict=True)
         ]
         fitted.append((name, *row))
     return [
-        Table("Classes", ("activation", "class", "stability", "K*", "C_b", "C_W"), cells(classes)),
-        Table(
+        Table.of("Classes", ("activation", "class", "stability", "K*", "C_b", "C_W"), classes),
+        Table.of(
             "Exponents: fitted (predicted)",
             ("activation", *("Θ" if k == "Theta" else k for k in map(str, dataset.tensor.values))),
-            cells(fitted),
+            fitted,
         ),
     ]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.6)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Kernels against the depth; fitted against predicted exponents."""
-    canvas, (left, right) = sheet(2, height=3.6)
-    for k, name in enumerate(map(str, dataset.deep.values)):
-        one = dataset.sel(deep=name)
+    for k, (name, one) in enumerate(each(dataset, "deep")):
         color = COLORS[k % len(COLORS)]
         left.plot(
             one.layer, one.kernel, color=color, label=name, ls="--" if name == "relu" else "-"
@@ -208,4 +184,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     right.set(xlabel="exponent predicted", ylabel="fitted")
     right.set_title("exponents of " + ", ".join("Θ" if k == "Theta" else k for k in _FITTED))
     right.legend(loc="upper left")
-    return canvas

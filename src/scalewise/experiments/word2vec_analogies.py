@@ -15,27 +15,16 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from scalewise.data import missing_data
-from scalewise.experiments._look import (
-    COLORS,
-    MUTED,
-    Number,
-    Table,
-    attributes,
-    cells,
-    house,
-    sheet,
-)
+from scalewise.data import data_file, missing_data
+from scalewise.experiments._form import Folder, Progress, settings
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels
 from scalewise.experiments._readers import read_analogies, read_text
 from scalewise.limits import words
 from scalewise.limits.words import Word2Vec, analogy_answers, analogy_chance
@@ -53,7 +42,7 @@ TEXT = (
 FILES = ("wiki100m.txt.xz", "questions-words.txt")
 
 
-@dataclass(frozen=True)
+@settings(characters=3_000_000, learning_rate=0.3)  # small: a few million characters: ten seconds
 class Config:
     r"""What is trained.
 
@@ -80,11 +69,6 @@ class Config:
     seed: int = 0
 
     @classmethod
-    def small(cls) -> Config:
-        """A few million characters: ten seconds."""
-        return cls(characters=3_000_000, learning_rate=0.3)
-
-    @classmethod
     def paper(cls) -> Config:
         """The whole text three times with 5,000 words and the published rate: an hour and a quarter on one core."""
         return cls(
@@ -97,36 +81,22 @@ class Config:
         )
 
 
-def needs_data() -> str | None:
-    """Why text and questions cannot be read, as a sentence; ``None`` if they are there."""
-    return missing_data(*FILES)
+needs_data = partial(missing_data, *FILES)
 
 
 def run(
-    config: Config,
-    *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    config: Config, *, store: Folder = None, progress: Progress = None, client: Any = None
 ) -> xr.Dataset:
     """Train every width and the limit on the same words, and ask the questions.
 
-    Args:
-        config: What is trained.
-        store: A folder that keeps every finished block of text; a killed run goes on from there.
-        progress: Called with (models done, all of them).
-        client: Where they are trained; as in `sweep`.
+    Kept are blocks of text; counted are models.
 
     Returns:
         Over (model, question), the limit last: ``right``, ``right_cosine`` (directions instead of products) and
         ``place``, how many words beat the right one. Attributes: the config, and ``chance``.
-
-    Raises:
-        ValueError: If text or questions are not there.
     """
-    missing = needs_data()
-    if missing is not None:
-        raise ValueError(missing)
+    for name in FILES:
+        data_file(name)  # what is missing is said here, not by every cell
     widths = {**{f"width {n}": n for n in config.widths}, "limit": 0}
     found = sweep(
         partial(_answers, config=config),
@@ -229,13 +199,12 @@ def tables(dataset: xr.Dataset) -> list[Table]:
             (name, *(round(100 * x, 2) for x in (right, error, directions)), round(place, 2))
         )
     head = ("model", "right, %", "±", "right by directions, %", "words before the right one")
-    return [Table(f"{dataset.question.size} analogies among {V} words", head, cells(rows))]
+    return [Table.of(f"{dataset.question.size} analogies among {V} words", head, rows)]
 
 
-@house
-def figure(dataset: xr.Dataset) -> Figure:
+@panels(2, height=3.4)
+def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Accuracy, and the place of the right word, by width."""
-    canvas, (left, right) = sheet(2, height=3.4)
     names = dataset.model.values.tolist()
     at, logs = np.arange(len(names)), _logs(dataset)
     for key, color, label in (
@@ -259,4 +228,3 @@ def figure(dataset: xr.Dataset) -> Figure:
     left.set(title="right answers, %")
     right.set(title="place of the right word, geometric mean")
     left.legend(loc="upper left")
-    return canvas

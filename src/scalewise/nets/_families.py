@@ -59,16 +59,8 @@ def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) 
     samples, widest = len(x), max(net.hidden_widths)
     matrices = (3 * samples * (samples + 1) // 2 + 2 * samples**2) * widest**2
     floats = 2 * _weights(net) + 3 * samples * sum(net.widths) + matrices
-    draw = partial(
-        sample_statistics, net, x, parts=tuple(sums), sigma=traced(net.activation), dtype=dtype
-    )
-    return Ensemble(
-        f"statistics-{net.hidden_widths[0]}",
-        draw,
-        sums,
-        (2, *net.hidden_widths),
-        floats * np.dtype(dtype).itemsize + _kept(net, samples, len(sums)),
-    )
+    return _weighted(net, x, sums, dtype, name="statistics", stream=2, sample=sample_statistics,
+                     floats=floats)  # fmt: skip
 
 
 def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
@@ -79,16 +71,20 @@ def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ens
     vectors = SIGNS * samples * (1 + 4 * samples + (4 if second else 2) * samples**2)
     floats = 2 * _weights(net) + (vectors + samples**2) * sum(n[:-1])
     quads = 4 * SIGNS * samples**4 * (2 if second else 1)
-    draw = partial(
-        sample_dntk, net, x, parts=tuple(sums), sigma=traced(net.activation), dtype=dtype
-    )
-    return Ensemble(
-        f"dntk-{net.hidden_widths[0]}",
-        draw,
-        sums,
-        (3, *net.hidden_widths),
-        (floats + quads) * np.dtype(dtype).itemsize + _kept(net, samples, len(sums)),
-    )
+    return _weighted(net, x, sums, dtype, name="dntk", stream=3, sample=sample_dntk,
+                     floats=floats + quads)  # fmt: skip
+
+
+def _weighted(
+    net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str, *, name: str, stream: int,
+    sample: Callable[..., dict[str, np.ndarray]], floats: int,
+) -> Ensemble:  # fmt: skip
+    """Networks with real weights; the draws themselves are kept in float64, and once more while they are summed."""
+    draw = partial(sample, net, x, parts=tuple(sums), sigma=traced(net.activation), dtype=dtype)
+    kept = 3 * 8 * len(sums) * (net.depth - 1) * len(x) ** 4
+    size = floats * np.dtype(dtype).itemsize + kept
+    first = net.hidden_widths[0]
+    return Ensemble(f"{name}-{first}", draw, sums, (stream, *net.hidden_widths), size)
 
 
 # In the order in which they are run.
@@ -103,11 +99,6 @@ def _weights(net: Network) -> int:
     """Weights and biases of the hidden layers."""
     n = net.widths
     return sum((n[i] + 1) * n[i + 1] for i in range(net.depth - 1))
-
-
-def _kept(net: Network, samples: int, parts: int) -> int:
-    """Bytes of the draws themselves, in float64 and once more while they are summed."""
-    return 3 * 8 * parts * (net.depth - 1) * samples**4
 
 
 def _upper(values: Any) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from scalewise.report._results import Results
+from scalewise.report._results import Results, shown
 from scalewise.report._style import ASIDE, Figure, draw
 
 __all__ = ["ntk_figure"]
@@ -20,14 +20,8 @@ def ntk_figure(results: Results) -> Figure | None:
     for key, pairs, words, legs in groups:
         with draw(key, f"Neural tangent kernel {words} through the layers") as sheet:
             for side, (a, b) in zip(ASIDE * 2, pairs, strict=False):
-                sheet.draft.compared(
-                    results.layers,
-                    results.predicted(name, a, b),
-                    results.bias(name, a, b),
-                    *results.measured(name, a, b),
-                    aside=side if a == b else 0.0,
-                    label=results.input_label(a) if a == b else f"{a}, {b}",
-                )
+                label, aside = (results.input_label(a), side) if a == b else (f"{a}, {b}", 0.0)
+                shown(results, sheet.draft, name, (a, b), label, aside=aside)
             low = min(float(results.predicted(name, a, b).min()) for a, b in pairs)
             if low >= 0:
                 sheet.ax.set_ylim(bottom=0)

@@ -11,9 +11,9 @@ from scalewise.comparison import Comparison
 from scalewise.comparison._compare import Measurement
 from scalewise.comparison._width import Prediction
 from scalewise.networks._mlp import WithoutSkips
-from scalewise.report._style import kept
+from scalewise.report._style import Draft, kept
 
-__all__ = ["Results"]
+__all__ = ["Results", "shown"]
 
 
 @checked
@@ -97,6 +97,29 @@ class Results:
         if self.holds("kernel"):
             return self.comparison.predicted["kernel"].values[0]
         return np.eye(self.samples)
+
+
+def shown(
+    results: Results,
+    draft: Draft,
+    name: str,
+    index: tuple[int, ...],
+    label: str,
+    *,
+    unit: float | np.ndarray = 1.0,
+    aside: float = 0.0,
+) -> None:
+    """Draw an entry of an observable along the layers, in some unit: predicted, with its bias, and measured."""
+    mean, sem = results.measured(name, *index)
+    draft.compared(
+        results.layers,
+        results.predicted(name, *index) / unit,
+        results.bias(name, *index) / unit,
+        None if mean is None else mean / unit,
+        None if sem is None else sem / unit,
+        label=label,
+        aside=aside,
+    )
 
 
 def _line(data: xr.DataArray, index: tuple[int, ...]) -> np.ndarray:

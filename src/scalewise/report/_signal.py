@@ -3,7 +3,7 @@
 import numpy as np
 from markupsafe import Markup
 
-from scalewise.report._results import Results
+from scalewise.report._results import Results, shown
 from scalewise.report._style import Figure, Panel, draw
 
 __all__ = ["signal_figure"]
@@ -30,13 +30,7 @@ def signal_figure(results: Results) -> Figure | None:
 def _variance(results: Results) -> Panel:
     with draw("variance", "Variance of the preactivations through the layers") as sheet:
         for a in results.few_samples(3):
-            sheet.draft.compared(
-                results.layers,
-                results.predicted("kernel", a, a),
-                results.bias("kernel", a, a),
-                *results.measured("kernel", a, a),
-                label=results.input_label(a),
-            )
+            shown(results, sheet.draft, "kernel", (a, a), results.input_label(a))
         diagonal = np.einsum("laa->la", results.comparison.predicted["kernel"].values)
         if diagonal.max() > 8 * diagonal.min() > 0:
             sheet.draft.log("y")
@@ -52,17 +46,8 @@ def _alike(results: Results) -> Panel:
         lowest = 0.0
         for a, b in results.few_pairs(4):
             root = np.sqrt(results.predicted("kernel", a, a) * results.predicted("kernel", b, b))
-            mean, sem = results.measured("kernel", a, b)
-            line = results.predicted("kernel", a, b) / root
-            lowest = min(lowest, float(line.min()))
-            sheet.draft.compared(
-                results.layers,
-                line,
-                results.bias("kernel", a, b) / root,
-                None if mean is None else mean / root,
-                None if sem is None else sem / root,
-                label=f"{a}, {b}",
-            )
+            lowest = min(lowest, float((results.predicted("kernel", a, b) / root).min()))
+            shown(results, sheet.draft, "kernel", (a, b), f"{a}, {b}", unit=root)
         sheet.ax.set_ylim(1.15 * lowest, 1.04)
         sheet.draft.layers(results.layers)
         sheet.ax.set_ylabel("correlation")

@@ -13,7 +13,7 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from scalewise.experiments._look import BASE_STYLE, INK, MUTED, RULE, SUPERSCRIPT
+from scalewise.experiments._look import BASE_STYLE, INK, MUTED, RULE, points, power_label
 
 __all__ = [
     "ASIDE",
@@ -92,17 +92,7 @@ class Draft:
         )
         self.ax.plot(x, predicted, color=PREDICTED, linewidth=1.4)
         if measured is not None:
-            self.ax.errorbar(
-                x + aside,
-                measured,
-                yerr=sem,
-                fmt="o",
-                color=MEASURED,
-                markersize=3.0,
-                markeredgewidth=0,
-                elinewidth=1.0,
-                capsize=0,
-            )
+            points(self.ax, x + aside, measured, sem, color=MEASURED, size=3.0)
         if label:
             self.label(float(x[-1]), float(predicted[-1]), label, MUTED)
 
@@ -192,16 +182,6 @@ class Sheet:
     def panel(self, heading: str) -> Panel:
         """The finished drawing under a heading."""
         return Panel(Markup(heading), self.svg)
-
-
-def power_label(value: int | float) -> str:
-    """A number for a logarithmic axis: 0.2, 1, 50, 10⁻⁴."""
-    if 1e-3 < value < 1e4:
-        return f"{value:g}"
-    exponent = int(np.floor(np.log10(value) + 1e-9))
-    digit = round(value / 10.0**exponent)
-    power = f"10{str(exponent).translate(SUPERSCRIPT)}"
-    return power if digit == 1 else f"{digit}·{power}"
 
 
 def _spread(heights: Sequence[float], gap: float) -> list[float]:

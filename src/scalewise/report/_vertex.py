@@ -3,15 +3,17 @@
 import numpy as np
 from markupsafe import Markup
 
-from scalewise.report._results import Results
-from scalewise.report._style import ASIDE, Figure, Panel, Sheet, draw
+from scalewise.report._results import Results, shown
+from scalewise.report._style import ASIDE, Figure, Panel, draw
 
 __all__ = ["correction_figure", "vertex_figure"]
+
+_V = "four_point_vertex"
 
 
 def vertex_figure(results: Results) -> Figure | None:
     """The relative variance of the metric, and its components over two inputs."""
-    if not (results.holds("four_point_vertex") and results.holds("kernel")):
+    if not (results.holds(_V) and results.holds("kernel")):
         return None
     panels = [_single(results)]
     caption = (
@@ -36,13 +38,7 @@ def correction_figure(results: Results) -> Figure | None:
         return None
     with draw("correction", "The 1/n correction of the kernel through the layers") as sheet:
         for a in results.few_samples(2):
-            sheet.draft.compared(
-                results.layers,
-                results.predicted(name, a, a),
-                results.bias(name, a, a),
-                *results.measured(name, a, a),
-                label=results.input_label(a),
-            )
+            shown(results, sheet.draft, name, (a, a), results.input_label(a))
         sheet.draft.layers(results.layers)
         sheet.ax.set_ylabel("preactivation²")
     heading = "Correction <i>G</i><sup>{1}</sup><sub><i>aa</i></sub> of the kernel"
@@ -59,7 +55,8 @@ def _single(results: Results) -> Panel:
     with draw("vertex", "Relative variance of the metric through the layers") as sheet:
         for side, a in zip(ASIDE, results.few_samples(2), strict=False):
             unit = results.predicted("kernel", a, a) ** 2 * _width_below(results)
-            _scaled(results, sheet, (a, a, a, a), unit, results.input_label(a), aside=side)
+            label = results.input_label(a)
+            shown(results, sheet.draft, _V, (a, a, a, a), label, unit=unit, aside=side)
         sheet.ax.set_ylim(bottom=0)
         sheet.draft.layers(results.layers)
         sheet.ax.set_ylabel("relative variance")
@@ -75,31 +72,11 @@ def _double(results: Results) -> Panel:
         for a, b in pairs:
             unit = results.predicted("kernel", a, a) * results.predicted("kernel", b, b)
             unit = unit * _width_below(results)
-            _scaled(results, sheet, (a, a, b, b), unit, f"({a}{a})({b}{b})")
-            _scaled(results, sheet, (a, b, a, b), unit, f"({a}{b})({a}{b})")
+            for legs in ((a, a, b, b), (a, b, a, b)):
+                label = "({}{})({}{})".format(*legs)
+                shown(results, sheet.draft, _V, legs, label, unit=unit)
         sheet.draft.layers(results.layers)
         sheet.ax.set_ylabel("relative covariance")
     return sheet.panel(
         "Two inputs: <i>V</i> ∕ (<i>n</i> <i>K<sub>aa</sub></i> <i>K<sub>bb</sub></i>)"
-    )
-
-
-def _scaled(
-    results: Results,
-    sheet: Sheet,
-    index: tuple[int, ...],
-    unit: np.ndarray,
-    label: str,
-    *,
-    aside: float = 0.0,
-) -> None:
-    mean, sem = results.measured("four_point_vertex", *index)
-    sheet.draft.compared(
-        results.layers,
-        results.predicted("four_point_vertex", *index) / unit,
-        results.bias("four_point_vertex", *index) / unit,
-        None if mean is None else mean / unit,
-        None if sem is None else sem / unit,
-        label=label,
-        aside=aside,
     )

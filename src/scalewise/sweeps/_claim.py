@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from uuid import uuid4
 
 __all__ = ["CLAIM", "claimed"]
@@ -16,22 +16,13 @@ __all__ = ["CLAIM", "claimed"]
 CLAIM = "writing.json"
 _BEAT = 15.0  # seconds between two signs of life of the process that writes
 _DEAD = 90.0  # seconds without one after which it is taken for dead
-# A number of a process may come back after a restart; this does not.
-_ME = {"machine": socket.gethostname(), "process": os.getpid(), "token": uuid4().hex}
-
-
-@runtime_checkable
-class _Objects(Protocol):
-    address: str
-
-    def read(self, name: str) -> Any: ...
-    def write(self, name: str, value: Any, *, durable: bool = True) -> None: ...
-    def delete(self, name: str) -> None: ...
+_MACHINE = socket.gethostname()
+_TOKEN = uuid4().hex  # the number of a process may come back after a restart; this does not
 
 
 @contextmanager
-def claimed(store: _Objects) -> Iterator[None]:
-    """Write alone: whoever else tries meanwhile is refused.
+def claimed(store: Any) -> Iterator[None]:
+    """Write alone: whoever else opens the same `Store` meanwhile is refused.
 
     Raises:
         ValueError: If another process, or this one, is writing.
@@ -44,12 +35,16 @@ def claimed(store: _Objects) -> Iterator[None]:
         )
     ended = threading.Event()
 
+    def sign() -> None:
+        me = {"machine": _MACHINE, "process": os.getpid(), "token": _TOKEN}
+        store.write(CLAIM, {**me, "time": time.time()})
+
     def live() -> None:
         while not ended.wait(_BEAT):
             with suppress(OSError):  # a full disk is told by whoever writes results
-                store.write(CLAIM, _now())
+                sign()
 
-    store.write(CLAIM, _now())
+    sign()
     beating = threading.Thread(target=live, daemon=True)
     beating.start()
     try:
@@ -60,27 +55,20 @@ def claimed(store: _Objects) -> Iterator[None]:
         store.delete(CLAIM)
 
 
-def _now() -> dict[str, Any]:
-    own = {} if _ME["process"] == os.getpid() else {"process": os.getpid(), "token": uuid4().hex}
-    _ME.update(own)  # after a fork
-    return {**_ME, "time": time.time()}
-
-
 def _alive(claim: Any) -> bool:
     """Whether this is a claim, and of a process that lives."""
-    if not (isinstance(claim, dict) and {*_ME, "time"} <= claim.keys()):
-        return False
-    here, process = claim["machine"] == _ME["machine"], int(claim["process"])
-    if here and process == os.getpid():
-        return claim["token"] == _ME["token"]
-    return time.time() - claim["time"] < _DEAD and not (here and _gone(process))
+    match claim:
+        case {"machine": machine, "process": int(process), "token": token, "time": float(sign)}:
+            fresh = time.time() - sign < _DEAD
+            if machine != _MACHINE:
+                return fresh
+            return token == _TOKEN if process == os.getpid() else fresh and _exists(process)
+    return False
 
 
-def _gone(process: int) -> bool:
+def _exists(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+    except OSError as error:
+        return isinstance(error, PermissionError)  # somebody else's
+    return True

@@ -34,7 +34,7 @@ class Store:
         address: A folder, or an address such as ``"s3://bucket/run"``.
 
     Raises:
-        ValueError: If the address is a file, or fsspec cannot open it.
+        ValueError: If fsspec cannot open it.
     """
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
@@ -47,12 +47,10 @@ class Store:
             raise ValueError(f"`store` {address} cannot be opened: {error}.") from None
         self._here = "local" in self._system.protocol
         self.address = self._root if self._here else os.fspath(address).rstrip("/")
-        if self._system.isfile(self._root):
-            raise self._foreign()
 
     def read(self, name: str) -> Any:
         """An object: JSON, or bytes if it is not; ``None`` if it is not there."""
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             return _decoded(self._system.cat_file(f"{self._root}/{name}"))
         return None
 
@@ -95,17 +93,6 @@ class Store:
             return [PurePosixPath(path).name for path in paths]
         return []
 
-    def load(self, name: str) -> State:
-        """Arrays by name; none if they were never saved."""
-        data = self.read(f"{name}.npz")
-        return {} if data is None else dict(np.load(io.BytesIO(data), allow_pickle=False))
-
-    def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write or replace arrays by name."""
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **arrays)
-        self.write(f"{name}.npz", buffer.getvalue())
-
     def keep(self, result: xr.Dataset) -> None:
         """Write a Dataset, as the Zarr group ``result``."""
         require("zarr", for_="A store", extra="sweep")
@@ -122,7 +109,10 @@ class Store:
         if found is None and set(self.names()) <= {CLAIM}:
             return False
         if not isinstance(found, dict):
-            raise self._foreign()
+            raise ValueError(
+                f"`store` must be a new path or the store of an earlier run; {self.address} is neither. "
+                "Choose another path."
+            )
         wanted = json.loads(json.dumps(dict(configuration)))
         differing = [k for k in {**wanted, **found} if wanted.get(k) != found.get(k)]
         if not differing:
@@ -136,12 +126,6 @@ class Store:
             "arguments to resume it, or another path."
         )
 
-    def _foreign(self) -> ValueError:
-        return ValueError(
-            f"`store` must be a new path or the store of an earlier run; {self.address} is neither. "
-            "Choose another path."
-        )
-
 
 @contextmanager
 def opened(
@@ -149,9 +133,7 @@ def opened(
 ) -> Iterator[Store | None]:
     """Open or create the store of a run, for this process alone; ``None`` if nothing is to be kept.
 
-    Args:
-        address: A folder or an address of fsspec; made if it does not exist.
-        configuration: Everything that determines the numbers, as JSON can hold it.
+    The configuration is everything that determines the numbers, as JSON can hold it.
 
     Raises:
         ValueError: If something else is there, a run of another configuration, or a run that goes on.
@@ -184,27 +166,21 @@ def resumable(
 ) -> State:
     """Apply `step` to a state so many times, and lose no finished one to a kill.
 
-    A later call goes on behind the last finished step. A step draws its random numbers from its index, so the
-    result is the same.
-
-    Args:
-        step: ``step(index, state)`` gives the next state; it may reuse the arrays.
-        state: Arrays at the start.
-        steps: How many.
-        record: An open store; nothing is written for ``None``.
-        name: Of this chain in the store.
-        told: Called with the number of steps done after each, and once at the start.
-
-    Returns:
-        The arrays after the last step.
+    A later call with the same open store goes on behind the last finished step, by the same `name`. Step
+    ``step(index, state)`` may reuse the arrays; it draws its random numbers from its index, so the result is the
+    same. `told` is called with the number of steps done, at the start and after each.
     """
-    state = (record and record.load(name)) or {**state, _DONE: np.array(0)}
-    done = int(state.pop(_DONE))
+    file = f"{name}.npz"
+    if record is not None and (saved := record.read(file)) is not None:
+        state = dict(np.load(io.BytesIO(saved), allow_pickle=False))
+    done = int(state.pop(_DONE, 0))
     told(done)
     for index in range(done, steps):
         state = step(index, state)
         if record is not None:
-            record.save(name, {**state, _DONE: np.array(index + 1)})
+            buffer = io.BytesIO()
+            np.savez(buffer, allow_pickle=False, **state, **{_DONE: np.array(index + 1)})
+            record.write(file, buffer.getvalue())
         told(index + 1)
     return state
 
