@@ -30,7 +30,7 @@ class Change:
         A, B = setting.weighted(setting.pairs("A")), setting.weighted(setting.pairs("B"))
         self._half = half = Pairs(setting, sums)
         half.same("P", (0, 1, 2, 3), g, -1.0)
-        half.same("Q", (0, 1, 2, 3), g, -n)
+        half.same("Q", (0, 1, 2, 3), g, -float(n))
         half.same("Q", (0, 2, 1, 3), g, -1.0)
         half.same("R", (0, 1, 2, 3), own(B))
         half.same("S", (0, 1, 2, 3), own(B))

@@ -36,6 +36,7 @@ _FINER = 0.1  # for three inputs, of which there are few
 _FAR = 9.0  # standard deviations beyond which nothing is
 _CLOSE = 1e-7  # of s or t: two inputs that are one
 _DERIVATIVES = 3  # of an activation, at most
+_FACTORS = 4  # derivatives of two factors, together, at most
 _KNOWN = 1e-3  # standard deviations that are left of a sample that others know
 _SEEN = 24  # samples of which residual variances are looked at
 
@@ -64,14 +65,19 @@ class Rule:
         w: Their weights.
         g: Of the third.
         project: From values at `g` to coefficients of the series.
-        terms: How many of the series are summed, of every derivative.
+        needed: How many terms of the series are summed, by the orders of both derivatives.
     """
 
     u: Float[np.ndarray, "2 node"]
     w: Float[np.ndarray, " node"]
     g: Float[np.ndarray, " inner"]
     project: Float[np.ndarray, "term inner"]
-    terms: int
+    needed: dict[tuple[int, int], int]
+
+    @property
+    def terms(self) -> int:
+        """The most."""
+        return max(self.needed.values())
 
 
 def product(sigma: Activation, orders: Orders, z: np.ndarray) -> np.ndarray:
@@ -155,7 +161,7 @@ class Conditioned:
             one, _ = self.ends(self.line, every, every)
             weight = self.line.w * product(self.sigma, given, one)
             found = self.two(given, (min(p, q), max(p, q))).copy()
-            for k in range(self.line.terms):
+            for k in range(self.line.needed[p, q]):
                 both = self.given_one[p][:, k] * self.given_one[q][:, k]
                 found -= np.matmul(weight[:, None], both)[:, 0]
             self._open[given, p, q] = self._open[given, q, p] = found
@@ -275,8 +281,8 @@ def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     line = np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
     residual = np.sqrt(np.clip(1 - np.square(rho).min(), 0.0, 1.0))
     finer = Accuracy(nodes, nodes, series)
-    terms = _terms_for(sigma, sd * residual, finer)
-    return _rule(sigma, [line, np.zeros(1)], (step, step), radius, terms)
+    needed = _terms_for(sigma, sd * residual, finer)
+    return _rule(sigma, [line, np.zeros(1)], (step, step), radius, needed)
 
 
 def _rule(
@@ -284,7 +290,7 @@ def _rule(
     lines: list[np.ndarray],
     steps: tuple[float, float],
     radius: float,
-    terms: int,
+    needed: dict[tuple[int, int], int],
 ) -> Rule:
     """Nodes within a radius, half of them where that is enough."""
     places = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)
@@ -296,11 +302,12 @@ def _rule(
     w = np.exp(-np.sum(u**2, axis=0) / 2)
     if sigma.parity:
         w[np.any(places != 0, axis=0)] *= 2
+    terms = max(needed.values())
     most = terms + _DERIVATIVES
     g, gw = _gauss(2 * terms + 8)
     size = np.sqrt(_factorials(most))
     project = hermite_e.hermevander(g, most - 1).T * gw / size[:, None]
-    return Rule(u, w / w.sum(), g, project, terms)
+    return Rule(u, w / w.sum(), g, project, needed)
 
 
 def _factorials(count: int) -> Float[np.ndarray, " term"]:
@@ -358,20 +365,22 @@ def _residual(rho: Matrix) -> float:
     return float(np.sqrt(np.clip(1 - known, 0.0, 1.0).max()))
 
 
-def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> int:
-    """How many of the series tell a product of an input with itself."""
+def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> dict[tuple[int, int], int]:
+    """How many of the series tell a product of two derivatives of one input, relative to their sizes."""
     least = round(-np.log10(accuracy.nodes))  # so that two accuracies never stop at the same term
-    most, enough = _TERMS, accuracy.series
-    g, w = _gauss(3 * most)
-    He = hermite_e.hermevander(g, most - 1)
-    norms = _factorials(most)
-    needed = least
-    for p in (0, 1, 2):
+    g, w = _gauss(3 * _TERMS)
+    He = hermite_e.hermevander(g, _TERMS - 1)
+    norms, left = _factorials(_TERMS), []
+    for p in range(_DERIVATIVES + 1):
         values = product(sigma, (p,), scale * g)
         shares = (He.T @ (w * values)) ** 2 / norms / max(float(w @ values**2), 1e-300)
-        left = 1 - np.cumsum(shares)
-        needed = max(needed, int(np.argmax(left < enough)) + 1 if left[-1] < enough else most)
-    return needed
+        left.append(np.sqrt(np.clip(1 - np.cumsum(shares), 0.0, 1.0)))
+    return {
+        (p, q): max(least, 1 + int(np.argmax(np.append(one * two, 0.0) < accuracy.series)))
+        for p, one in enumerate(left)
+        for q, two in enumerate(left)
+        if p + q <= _FACTORS
+    }
 
 
 def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:

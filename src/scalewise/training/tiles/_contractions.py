@@ -29,8 +29,8 @@ __all__ = ["FIRST", "SECOND", "Part", "Share"]
 Along = Float[np.ndarray, "test train"]
 Across = Float[np.ndarray, "test output output_1 train"]
 Functions = Float[np.ndarray, "column direction"]
-# Tensors by the training leg, 1 to 3, whose neuron pairs with the initial output, or with the test leg; 0 for the test
-# leg. Labels 1, 2 and 3 are the legs of the weights.
+# Tensors by the training leg, 1 to 3, whose neuron pairs with the initial output, or with the test leg; 0 for the
+# test leg. Labels 1, 2 and 3 are the legs of the weights.
 Legs = dict[int, tuple[str, Labels]]
 FIRST: dict[str, tuple[str, Legs]] = {
     "dntk_A": ("A", {1: ("P", (1, 0, 2, 3)), 2: ("Q", (1, 0, 2, 3)), 0: ("Q", (1, 2, 0, 3))}),
@@ -42,7 +42,7 @@ SECOND: dict[str, tuple[str, Legs]] = {
     "ddntk_II_A": ("IIA", {1: ("T", (1, 0, 3, 2)), 2: ("U", (1, 3, 2, 0)), 3: ("S", (1, 2, 0, 3))}),
     "ddntk_II_B": ("IIB", {1: ("S", (0, 1, 2, 3)), 2: ("T", (0, 2, 3, 1)), 3: ("U", (0, 3, 1, 2))}),
 }
-# Where the test leg stands, training legs in their order: what is asked under other names of these is the same tensor.
+# Where the test leg stands, training legs in their order: a tensor asked under other names of these is the same.
 _USUAL = {0: (0, 2, 3, 1), 1: (2, 0, 3, 1), 2: (2, 3, 0, 1), 3: (2, 3, 1, 0)}
 
 

@@ -118,7 +118,7 @@ def _mixed(setting: Setting, sums: Sums) -> Pairs:
     A, B = setting.weighted(setting.pairs("A")), setting.weighted(setting.pairs("B"))
     # Labels: 0 the leg of the output, 1 that of ζ, 2 and 3 what is trained on.
     pairs.same("D", (1, 2, 0, 3), g, -1.0)
-    pairs.same("F", (1, 0, 2, 3), g, -n)
+    pairs.same("F", (1, 0, 2, 3), g, -float(n))
     pairs.same("F", (1, 2, 3, 0), g, -1.0)
     pairs.same("P", (0, 2, 3, 1), own(B))
     pairs.same("Q", (2, 3, 0, 1), own(A))

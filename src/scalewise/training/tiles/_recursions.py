@@ -79,7 +79,7 @@ class Tensors:
             found = np.broadcast_to(found.reshape(found.shape[: len(labels)]), shape)
         return np.zeros(shape) if found is None else found
 
-    def _narrowed(self, found: Value | None) -> Value | None:
+    def _narrowed(self, found: np.ndarray | None) -> np.ndarray | None:
         return found if found is None else found[:, : len(self.tile.rows[1])]
 
 

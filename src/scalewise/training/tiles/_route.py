@@ -25,6 +25,7 @@ __all__ = ["TILES"]
 
 ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
 _GIVEN = 2000  # terms times nodes of one sample given two others
+_DOUBLE = 16  # training samples up to which time is no reason for single precision
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 _SMALL = np.array([1e-6])  # an eigenvalue at which no rate is too large
@@ -70,10 +71,11 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     kernels = predict(asked.net, different, observables=["kernel", "ntk"])
     K, Theta = (kernels[name].values[:, places][:, :, places] for name in ("kernel", "ntk"))
     setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
+    dtype = np.float64 if setting.count <= _DOUBLE else np.float32
 
     def at(accuracy: Accuracy) -> Arrays:
         nonlocal nodes
-        stack = sites(asked.net.branch, (K, Theta), accuracy)
+        stack = sites(asked.net.branch, (K, Theta), accuracy, dtype=dtype)
         nodes = max(site.given.rule.w.size for site in stack)
         return _outcomes(asked, setting, stack, wanted)
 
@@ -129,7 +131,7 @@ def _memory(asked: Asked, count: int, tests: int) -> int:
 def _outcomes(asked: Asked, setting: Setting, stack: list[Site], wanted: frozenset[str]) -> Arrays:
     """Everything that is wanted, at one accuracy."""
     tests = slice(setting.count, None)
-    sums = Sums(stack, setting.count)
+    sums = Sums(stack, len(setting.K), setting.count)
     of_mean = Mean(setting, sums) if wanted & _OF_MEAN else None
     of_pairs = Spread(setting, sums, whole=bool(wanted & _OF_PAIRS))
     of_ntk = Change(setting, sums) if wanted & _OF_NTK else None
@@ -162,7 +164,7 @@ def _outcomes(asked: Asked, setting: Setting, stack: list[Site], wanted: frozens
 
 def _mean_of_layer(setting: Setting, stack: Sequence[Site], layer: int) -> np.ndarray:
     """The mean if the width of one layer alone is finite."""
-    sums = Sums(stack, setting.count, frozenset({layer}))
+    sums = Sums(stack, len(setting.K), setting.count, frozenset({layer}))
     asked = Mean(setting, sums)
     sums.run()
     return np.sum([mean_of(setting, share) for share in asked.parts().values()], axis=0)

@@ -39,8 +39,15 @@ class Site:
         self.layer, self.sigma = layer, net.activation
         self.C_W, self.lambda_W = float(net.C_W[layer]), float(net.lambda_W[layer])
         self.r = float(net.widths[layer] / net.widths[layer - 1]) if layer > 1 else 1.0
-        self.M = Layer(net.activation, self.K).M
+        self._layer = Layer(net.activation, self.K)
+        self._moments: dict[tuple[int, int], Matrix] = {}
         self.given = Conditioned(net.activation, self.K, accuracy, dtype)
+
+    def M(self, p: int, q: int) -> Matrix:
+        r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$, the same array at every call."""
+        if (p, q) not in self._moments:
+            self._moments[p, q] = self._layer.M(p, q)
+        return self._moments[p, q]
 
 
 def sites(

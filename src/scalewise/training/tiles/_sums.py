@@ -17,13 +17,13 @@ from scalewise.training.tiles._recursions import Tensors
 from scalewise.training.tiles._sites import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
-__all__ = ["Sources", "Sums", "blocks"]
+__all__ = ["KEPT", "Sources", "Sums", "blocks", "tables"]
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
 _TILE = 300_000  # numbers of an array over a tile
 _GIVEN = 30_000_000  # numbers of all arrays of samples given two others
-_KEPT = 2**27  # numbers of what is known of every block
+KEPT = 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
 _TURNED = {0: 0, 1: 1, 2: 3, 3: 2}
 
@@ -45,11 +45,13 @@ class Sums:
 
     Args:
         stack: The hidden layers.
+        samples: How many there are.
         count: Of training samples, the first.
         sources: The layers whose width is finite; all if ``None``.
     """
 
     stack: Sequence[Site]
+    samples: int
     count: int
     sources: Sources = None
     _wanted: list[_Sum] = field(default_factory=list)
@@ -78,15 +80,14 @@ class Sums:
 
     def one_pair(self, letter: str) -> Float[np.ndarray, "sample sample_1"]:
         """A tensor of two samples."""
-        every, none = np.arange(len(self.stack[0].K)), np.arange(0)
+        every, none = np.arange(self.samples), np.arange(0)
         tile = Tile((every, every, none, none))
         return Tensors(self.stack, tile, sources=self.sources).last(letter, 0, 1)
 
     def run(self) -> None:
         """All sums that were added."""
-        samples = len(self.stack[0].K)
         self._found = [
-            np.zeros((samples, samples if one.every else self.count, len(one.weights)))
+            np.zeros((self.samples, self.samples if one.every else self.count, len(one.weights)))
             for one in self._wanted
         ]
         groups: dict[tuple[str, Labels], list[int]] = defaultdict(list)
@@ -111,10 +112,10 @@ class Sums:
 
     def _tiles(self, narrow: frozenset[str]) -> Iterator[tuple[Tensors, Tensors]]:
         """With all samples of the second label and with those of training, for every two blocks."""
-        samples, dtype = len(self.stack[0].K), self.stack[0].given.dtype
-        every, train = np.arange(samples), np.arange(self.count)
-        parts = list(blocks(self.stack, samples, self.count))
-        stays = _TABLES * len(self.stack) * samples**2 * self.count <= _KEPT
+        every, train = np.arange(self.samples), np.arange(self.count)
+        parts = list(blocks(self.stack, self.samples, self.count))
+        stays = tables(len(self.stack), self.samples, self.count) <= KEPT
+        dtype = next((site.given.dtype for site in self.stack), np.float64)
         shared: tuple[Kept, Kept] = ({}, {})
         kept = [({}, {}) for _ in parts]
         for j, last in enumerate(parts):
@@ -148,6 +149,11 @@ class Sums:
             out += found
         else:
             out[:, at[other]] += found
+
+
+def tables(layers: int, samples: int, train: int) -> int:
+    """How many numbers are known of three samples, one of them of training."""
+    return _TABLES * layers * samples**2 * train
 
 
 def blocks(stack: Sequence[Site], samples: int, train: int) -> Iterator[np.ndarray]:

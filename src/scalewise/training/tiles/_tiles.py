@@ -4,8 +4,8 @@ An entry of a tensor depends on the inputs of its own indices, and its recursion
 with the same inputs, some of them twice: $F_{aacd}$, $Q_{0122}$. A value with labels $(x,y,\dots)$ is an array with
 four axes, of length 1 where a label does not occur, so that entries with repeated inputs are small and
 products broadcast. Labels that stand for the same samples are alike: what differs by exchanging them is transposed,
-not computed again. The last two labels are blocks, a few samples that others are conditioned on; what has one of them
-or none is shared by the tiles that have it too.
+not computed again. The last two labels are blocks, a few samples that others are conditioned on; what has one of
+them or none is shared by the tiles that have it too.
 """
 
 from __future__ import annotations
@@ -51,14 +51,20 @@ class Tile:
         )
         self._kept = ({}, {}, {}) if kept is None else kept
         self._own: Kept = {}
+        self._edges: dict[tuple[int, int, int], tuple[np.ndarray, Value]] = {}
         self._given: dict[Hashable, list[np.ndarray]] = {}
         self._correlations: dict[Hashable, np.ndarray] = {}
 
     def edge(self, matrix: Float[np.ndarray, "sample sample"], x: int, y: int) -> Value:
         """A matrix on two labels; its diagonal if they are one."""
-        if x == y:
-            return self._on(np.diagonal(matrix)[self.rows[x]], (x,))
-        return self._on(matrix[np.ix_(self.rows[x], self.rows[y])], (x, y))
+        key = id(matrix), x, y
+        if key not in self._edges:
+            if x == y:
+                found = self._on(np.diagonal(matrix)[self.rows[x]], (x,))
+            else:
+                found = self._on(matrix[self.rows[x][:, None], self.rows[y]], (x, y))
+            self._edges[key] = matrix, found  # while the matrix is kept, no other one has its `id`
+        return self._edges[key][1]
 
     def four(self, site: Site, *vertices: Vertex) -> Value:
         r"""$\langle\prod\sigma^{(p)}\rangle$ over four vertices $(x,p)$."""
@@ -152,7 +158,8 @@ class Tile:
         rest = given.open(orders[x], which[0], which[1])
         ends = [_part(rest, at, self.rows[label]) for label in (y, z)]
         left = self._correlations[key]
-        return _with_rest(_series(weight, seen, left), ends, left, given.line.terms)
+        terms = given.line.needed[which[0], which[1]]
+        return _with_rest(_series(weight, seen, left, terms), ends, left, terms)
 
     def _given_two(self, site: Site, orders: Orders) -> Float[np.ndarray, "given first second"]:
         """Both blocks are given."""
@@ -166,9 +173,10 @@ class Tile:
                 self._given[site.layer, label] = found
             self._given[site.layer, 1] = self._given[site.layer, self._kind[1]]
             self._correlations[site.layer] = self._left(site, (a, b), (0, 1))
-        left, terms = self._correlations[site.layer], given.rule.terms
+        left = self._correlations[site.layer]
+        terms = given.rule.needed[orders[0][0], orders[1][0]]
         seen = [self._given[site.layer, label][orders[label][0]] for label in (0, 1)]
-        out, ends = _series(weight, seen, left), []
+        out, ends = _series(weight, seen, left, terms), []
         for label, other in ((0, 1), (1, 0)):
             vertices = [(label if x == other else x, p) for x, own in orders.items() for p in own]
             same = np.moveaxis(self.four(site, *vertices), (2, 3, label), (0, 1, 2))
@@ -176,6 +184,7 @@ class Tile:
                 series = np.einsum("pcc->pc", out)
             else:
                 both = [self._given[site.layer, label][orders[x][0]] for x in (0, 1)]
+                both = [array[:, :terms] for array in both]
                 series = np.einsum("pn,pkns,pkns->ps", weight, *both)
             ends.append(same.reshape(len(out), -1) - series)
             if self._kind[1] == 0:
@@ -208,12 +217,13 @@ def _series(
     weight: Float[np.ndarray, "pair node"],
     seen: Sequence[Float[np.ndarray, "pair term node _"]],
     left: Float[np.ndarray, "pair first second"],
+    terms: int,
 ) -> Float[np.ndarray, "pair first second"]:
     """Over powers of correlations of two labels, the highest first."""
     first, second = seen
     w, out = weight[:, :, None].astype(left.dtype, copy=False), np.zeros_like(left)
     factor, part = np.empty_like(first[:, 0]), np.empty_like(left)
-    for k in reversed(range(first.shape[1])):
+    for k in reversed(range(terms)):
         np.multiply(first[:, k], w, out=factor)
         np.matmul(factor.swapaxes(1, 2), second[:, k], out=part)
         out *= left
