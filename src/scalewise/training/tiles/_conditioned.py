@@ -304,7 +304,7 @@ def _rule(
         w[np.any(places != 0, axis=0)] *= 2
     terms = max(needed.values())
     most = terms + _DERIVATIVES
-    g, gw = _gauss(2 * terms + 8)
+    g, gw = _gauss(terms + 8)
     size = np.sqrt(_factorials(most))
     project = hermite_e.hermevander(g, most - 1).T * gw / size[:, None]
     return Rule(u, w / w.sum(), g, project, needed)

@@ -12,8 +12,8 @@ from scalewise.training.tiles._conditioned import Accuracy
 
 __all__ = ["ACCURACIES", "refined"]
 
-_RATIO = 0.1  # of what one accuracy may leave out to what the one before may
-ACCURACIES = tuple(Accuracy(5e-4 * _RATIO**k, 5e-2 * _RATIO**k, 2e-1 * _RATIO**k) for k in range(3))
+_RATIO = 0.2  # of what one accuracy may leave out to what the one before may
+ACCURACIES = tuple(Accuracy(2e-4 * _RATIO**k, 2e-2 * _RATIO**k, 2e-2 * _RATIO**k) for k in range(3))
 _ENOUGH = 0.03  # of an outcome, root mean square: what is left is a fraction of it
 _LEFT = 0.5  # of the last step, at most: nodes and terms come in steps themselves, so that ratios differ
 
@@ -23,7 +23,7 @@ def refined(
 ) -> tuple[Arrays, Arrays]:
     """Outcomes and their errors.
 
-    Each accuracy leaves out a tenth of the one before, a third at most, so that half of the last step is more than
+    Each accuracy leaves out a fifth of the one before, a third at most, so that half of the last step is more than
     is left.
 
     Args:
