@@ -487,7 +487,7 @@ def test_accuracies_are_taken_until_little_moves() -> None:
             "two": 1 + np.array([0, 0, 0, 5 * accuracy.nodes]),
         }
 
-    for count, moves in ((2, 1.0), (3, 200.0)):
+    for count, moves in ((2, 1.0), (3, 1000.0)):
         asked.clear()
         values, errors = _refined.refined(found)
         assert asked == list(_refined.ACCURACIES[:count])
@@ -546,7 +546,7 @@ def test_single_precision_is_enough_for_many_samples(monkeypatch: pytest.MonkeyP
     for name in names:
         gap = np.abs(found.values[name] - want.values[name]).max()
         size = np.abs(want.values[name]).max()
-        assert 0 < gap < 1e-4 * size, (name, gap / size)
+        assert 0 < gap < 1e-3 * size, (name, gap / size)
 
 
 def test_blocks_hold_every_sample_once() -> None:

@@ -31,7 +31,8 @@ Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
 _STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
-_TERMS = 24  # of the series, at most
+_TERMS = 32  # of the series, at most
+_STEP, _COARSE = 5, 0.1  # of accuracies of the series, and the coarsest of them
 _FINER = 0.1  # for three inputs, of which there are few
 _FAR = 9.0  # standard deviations beyond which nothing is
 _CLOSE = 1e-7  # of s or t: two inputs that are one
@@ -366,21 +367,28 @@ def _residual(rho: Matrix) -> float:
 
 
 def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> dict[tuple[int, int], int]:
-    """How many of the series tell a product of two derivatives of one input, relative to their sizes."""
-    least = round(-np.log10(accuracy.nodes))  # so that two accuracies never stop at the same term
-    g, w = _gauss(3 * _TERMS)
+    """How many of the series tell a product of two derivatives of one input, relative to their sizes.
+
+    Where others are 0 every second term is, too: an accuracy that is finer by `_STEP` has two terms more at least.
+    """
+    g, w = _gauss(2 * _TERMS)
     He = hermite_e.hermevander(g, _TERMS - 1)
     norms, left = _factorials(_TERMS), []
     for p in range(_DERIVATIVES + 1):
         values = product(sigma, (p,), scale * g)
         shares = (He.T @ (w * values)) ** 2 / norms / max(float(w @ values**2), 1e-300)
         left.append(np.sqrt(np.clip(1 - np.cumsum(shares), 0.0, 1.0)))
-    return {
-        (p, q): max(least, 1 + int(np.argmax(np.append(one * two, 0.0) < accuracy.series)))
-        for p, one in enumerate(left)
-        for q, two in enumerate(left)
-        if p + q <= _FACTORS
-    }
+    coarser = max(0, round(np.log(_COARSE / accuracy.series) / np.log(_STEP)))
+    levels = accuracy.series * float(_STEP) ** np.arange(coarser, -1, -1)
+    found = {}
+    for p, q in np.ndindex(_DERIVATIVES + 1, _DERIVATIVES + 1):
+        if p + q > _FACTORS:
+            continue
+        both, terms = np.append(left[p] * left[q], 0.0), 0
+        for level in levels:
+            terms = min(max(terms + 2, 1 + int(np.argmax(both < level))), _TERMS)
+        found[p, q] = terms
+    return found
 
 
 def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -60,6 +61,14 @@ class Share:
     across: Across | None = None
 
 
+class _Column(NamedTuple):
+    """Sums over two legs, each with a function of the third one."""
+
+    matrices: Float[np.ndarray, "column train train"]
+    f: Functions
+    outputs: tuple[int, int] | None = None
+
+
 @dataclass
 class Part:
     """A part that is asked for: which sums it is made of.
@@ -71,10 +80,10 @@ class Part:
 
     setting: Setting
     sums: Sums
-    _columns: dict[tuple[str, Labels, tuple[int, int]], list[tuple]] = field(
+    _columns: dict[tuple[str, Labels, tuple[int, int]], list[_Column]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    _places: list[tuple[int, list[tuple]]] = field(default_factory=list)
+    _places: list[tuple[int, list[_Column]]] = field(default_factory=list)
     _cubic: bool = False
 
     def first(self, name: str, legs: Legs) -> Part:
@@ -90,7 +99,7 @@ class Part:
             for error, f, g in ((1, one, two), (2, two, one)):
                 times = -n if leg == error else -1
                 matrices = np.einsum("ap,tp,bp->tab", times * U, f, U, optimize=True)
-                self._add(letter, labels, (error, 3), (matrices, g, None))
+                self._add(letter, labels, (error, 3), _Column(matrices, g))
         return self._asked()
 
     def second(self, name: str, legs: Legs) -> Part:
@@ -110,12 +119,12 @@ class Part:
                 (one, (own, two), K),
                 (two, (own, one), K),
             ):
-                self._add(letter, labels, over, (self._between(f, over, -inner), f[left], None))
+                self._add(letter, labels, over, _Column(self._between(f, over, -inner), f[left]))
                 if left == own:
                     continue
                 for i, j in np.ndindex(n, n):
                     matrices = self._between(f, over, -np.multiply.outer(y[i], y[j]))
-                    self._add(letter, labels, over, (matrices, f[left], (i, j)))
+                    self._add(letter, labels, over, _Column(matrices, f[left], (i, j)))
         return self._asked()
 
     def through(self, terms: Sequence[tuple[str, Labels, tuple[int, int], float]]) -> Part:
@@ -126,7 +135,7 @@ class Part:
         """
         g = self.setting.gain
         for letter, labels, over, factor in terms:
-            column = factor * g[None], self.setting.weights.gain[None], None
+            column = _Column(factor * g[None], self.setting.weights.gain[None])
             self._add(letter, labels, over, column)
         return self._asked()
 
@@ -156,7 +165,7 @@ class Part:
         U, (x, y) = self.setting.U, over
         return (U * f[x][:, None]) @ inner @ (U * f[y][:, None]).swapaxes(1, 2)
 
-    def _add(self, letter: str, labels: Labels, over: tuple[int, int], column: tuple) -> None:
+    def _add(self, letter: str, labels: Labels, over: tuple[int, int], column: _Column) -> None:
         """Under the usual names of labels."""
         usual = _USUAL[labels.index(0)]
         named = dict(zip(labels, usual, strict=True))
@@ -164,7 +173,7 @@ class Part:
         matrices, f, outputs = column
         if x > y:
             x, y, matrices = y, x, matrices.swapaxes(1, 2)
-        self._columns[letter, usual, (x, y)].append((matrices, f, outputs))
+        self._columns[letter, usual, (x, y)].append(_Column(matrices, f, outputs))
 
     def _asked(self) -> Part:
         for (letter, labels, over), columns in self._columns.items():

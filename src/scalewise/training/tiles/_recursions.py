@@ -321,9 +321,9 @@ def _total(terms: Iterator[Term]) -> Value | None:
 
 def _product(factors: Sequence[np.ndarray | float]) -> np.ndarray:
     """A new array; small factors are multiplied with each other first."""
-    number = math.prod(factor for factor in factors if isinstance(factor, float))
-    arrays = sorted((f for f in factors if not isinstance(f, float)), key=np.size)
-    parts = [arrays[0] * number]
+    number = math.prod(factor for factor in factors if not isinstance(factor, np.ndarray))
+    arrays = sorted((f for f in factors if isinstance(f, np.ndarray)), key=np.size)
+    parts: list[np.ndarray] = [arrays[0] * number]
     for factor in arrays[1:]:
         if sum(n > 1 for n in np.broadcast_shapes(parts[-1].shape, factor.shape)) < 4:
             parts[-1] = parts[-1] * factor

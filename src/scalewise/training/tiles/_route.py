@@ -18,13 +18,17 @@ from scalewise.training.tiles._mean import PARTS, Mean, mean_of
 from scalewise.training.tiles._refined import refined
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sites import Site, sites
-from scalewise.training.tiles._sums import Sums
+from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 
 __all__ = ["TILES"]
 
 ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
-_GIVEN = 2000  # terms times nodes of one sample given two others
+_WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
+_INNER = 600  # terms times nodes of one sample given another
+_TERMS = 60  # sums over tensors for each of the times that weights are made of
+_TIMES = 35
+_VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
@@ -80,9 +84,9 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         return _outcomes(asked, setting, stack, wanted)
 
     def fits(accuracy: Accuracy) -> bool:
-        given = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
-        numbers = sum(4 * rule.terms * rule.w.size for rule in given)
-        return 8 * numbers * len(K[0]) * setting.count <= _MEMORY / 4
+        rules = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
+        inner = sum(rule.terms * rule.w.size for rule in rules)
+        return (setting.count * len(setting.K)) ** 2 * inner <= _WORK
 
     values, errors = refined(at, fits)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
@@ -122,10 +126,11 @@ def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray) -> Setting:
 def _memory(asked: Asked, count: int, tests: int) -> int:
     """About how many bytes are needed."""
     samples, outputs, layers = count + tests, asked.net.output_dim, asked.net.depth - 1
-    tile = max(samples * count**2, count**3)
-    given = layers * 4 * _GIVEN * samples * count
+    single = min(tables(layers, samples, count), KEPT) + layers * 4 * _INNER * samples**2
+    single += _VALUES * max(TILE, samples**2)
+    sums = (_TERMS + 30 * (outputs**2 - 1)) * _TIMES * count * (samples + count)
     slopes = 2 * len(PARTS) * outputs**2 * samples * count + 4 * outputs**2 * samples**2
-    return 8 * (70 * tile + given + slopes + 30 * layers * samples**2)
+    return 4 * single + 8 * (sums + slopes + 100 * layers * samples**2)
 
 
 def _outcomes(asked: Asked, setting: Setting, stack: list[Site], wanted: frozenset[str]) -> Arrays:

@@ -17,13 +17,13 @@ from scalewise.training.tiles._recursions import Tensors
 from scalewise.training.tiles._sites import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
-__all__ = ["KEPT", "Sources", "Sums", "blocks", "tables"]
+__all__ = ["KEPT", "TILE", "Sources", "Sums", "blocks", "tables"]
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
-_TILE = 300_000  # numbers of an array over a tile
+TILE = 300_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
-KEPT = 2**27  # numbers of what is known of every block
+KEPT = 3 * 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
 _TURNED = {0: 0, 1: 1, 2: 3, 3: 2}
 
@@ -138,7 +138,7 @@ class Sums:
     def _collect(self, place: int, whole: np.ndarray, rows: tuple[np.ndarray, np.ndarray]) -> None:
         """A tile's part of a sum."""
         one, out = self._wanted[place], self._found[place]
-        at = dict(zip((2, 3), rows, strict=True))
+        at: dict[int, np.ndarray] = {2: rows[0], 3: rows[1]}
         if not one.every:
             whole, at[1] = whole[:, : self.count], np.arange(self.count)
         x, y = one.over
@@ -165,6 +165,6 @@ def blocks(stack: Sequence[Site], samples: int, train: int) -> Iterator[np.ndarr
         train: Of training.
     """
     given = 4 * samples * sum(site.given.rule.terms * site.given.rule.w.size for site in stack)
-    step = max(1, int(np.sqrt(min(_TILE // samples**2, _GIVEN // given))))
+    step = max(1, int(np.sqrt(min(TILE // samples**2, _GIVEN // given))))
     for start in range(0, train, step):
         yield np.arange(start, min(start + step, train))
