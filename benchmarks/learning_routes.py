@@ -1,6 +1,6 @@
 """What order 1/n of trained networks costs by tiles, how exact it is, and what an ensemble would cost.
 
-    python benchmarks/learning_routes.py 16:8 50:50 16:16:128     writes benchmarks/results/learning_routes.md
+    python benchmarks/learning_routes.py 16:8 50:50 16:16:128     writes benchmarks/results/learning_*.md
 
 Each case, training samples and tests, runs in a process of its own. Digits 3 against 8, depth 3, tanh, one output,
 gradient descent to the end; mean, covariance and learning parameter. Errors are as they are stated, root mean
@@ -27,7 +27,7 @@ THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 NETWORKS = 32
 WANTED = 0.02
 NAMES = ("output_mean_nlo", "output_covariance_nlo")
-RESULT = Path(__file__).parent / "results" / "learning_routes.md"
+RESULTS = Path(__file__).parent / "results"
 HEAD = """# Order 1/n of trained networks, by tiles
 
 `python benchmarks/learning_routes.py {cases}`: digits 3 against 8, depth 3, tanh, one output, gradient
@@ -40,10 +40,11 @@ of those, whose expectations are sampled (whole).
 """
 
 
-BESIDE = """
-An ensemble beside it: CPU s for the shift of the mean at one width to 2 %, root mean square over tests,
-extrapolated from the standard error and the price of {networks} networks, compiled before; tiles find the
-covariance too.
+BESIDE = """# Order 1/n of trained networks, by tiles and by an ensemble
+
+`python benchmarks/learning_routes.py {cases}`: the shift of the mean at one width to 2 %, root mean square over
+tests, as in `learning_routes.md`. What an ensemble costs is extrapolated from the standard error and the price of
+{networks} networks, compiled before; tiles find the covariance too.
 
 | train | tests | width | control | shift | standard error | networks needed | CPU s | tiles, CPU s | ratio |
 |---|---|---|---|---|---|---|---|---|---|
@@ -163,10 +164,12 @@ def main(cases: list[str]) -> None:
             cells += [f"{found['memory']:.2f}", *(f"{found[name]:.4f}" for name in NAMES)]
             cells += ["-" if gap is None else f"{gap:.3f}" for gap in gaps]
             lines.append(f"| {' | '.join(cells)} |")
-        page = HEAD.format(cases=" ".join(cases)) + "\n".join(lines) + "\n"
-        if others:
-            page += BESIDE.format(networks=NETWORKS) + "\n".join(others) + "\n"
-        RESULT.write_text(page)
+        for name, head, rows in (("routes", HEAD, lines), ("price", BESIDE, others)):
+            if rows:
+                page = (
+                    head.format(cases=" ".join(cases), networks=NETWORKS) + "\n".join(rows) + "\n"
+                )
+                (RESULTS / f"learning_{name}.md").write_text(page)
         print((others if len(sizes) == 3 else lines)[-1], flush=True)
 
 
