@@ -12,6 +12,7 @@ LABELS = f"{TESTS}::test_what_is_alike_is_made_once_and_transposed"
 PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
 REFUSALS = f"{TESTS}::test_refusals_say_what_would_do"
 CONTRACTIONS = f"{TESTS}::test_contractions_are_those_of_whole_tensors"
+BLOCKS = f"{TESTS}::test_blocks_and_what_is_kept_of_them_change_nothing"
 ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
 
 of_recursions = row("training/tiles/_recursions.py", DEEP)
@@ -22,6 +23,7 @@ of_contractions = row("training/tiles/_contractions.py", CONTRACTIONS)
 of_covariance = row("training/tiles/_covariance.py", CONTRACTIONS)
 of_change = row("training/tiles/_change.py", CONTRACTIONS)
 of_mean = row("training/tiles/_mean.py", CONTRACTIONS)
+of_sums = row("training/tiles/_sums.py", CONTRACTIONS)
 of_route = row("training/tiles/_route.py", WHOLE)
 of_routes = row(
     "training/_routes.py",
@@ -62,14 +64,14 @@ MUTANTS = (
     ),
     of_tiles(
         "tiles, series: its remainder left out",
-        "            out += power\n",
-        "            pass\n",
+        "    out += power\n",
+        "",
         SERIES,
     ),
     of_tiles(
         "tiles, series: powers of correlations forgotten",
-        "            power = power * left\n",
-        "            pass\n",
+        "        out *= left\n",
+        "",
         FOUR,
     ),
     of_conditioned(
@@ -94,8 +96,8 @@ MUTANTS = (
     ),
     of_conditioned(
         "tiles, given two: slopes without their scale",
-        "factor = np.sqrt(_falling(terms, p))[:, None, None] / by[pairs, None, None] ** p",
-        "factor = np.sqrt(_falling(terms, p))[:, None, None] / by[pairs, None, None] ** min(p, 1)",
+        "factor = scales[p] / by[pairs, None, None] ** p",
+        "factor = scales[p] / by[pairs, None, None] ** min(p, 1)",
     ),
     of_refined(
         "tiles, errors: one outcome that does not move is enough",
@@ -104,34 +106,68 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: small where nothing moves",
-        "_SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))",
-        "_SAFETY * np.asarray(np.abs(value - before[name]))",
+        "_LEFT * at_least_usual(value, np.asarray(np.abs(value - before[name])))",
+        "_LEFT * np.asarray(np.abs(value - before[name]))",
     ),
     of_tiles(
         "tiles, labels: what is alike not turned back",
-        "return None if found is None else found.transpose(axes)",
-        "return found",
+        "found.transpose([alike[x] if x in alike else next(rest) for x in range(4)])",
+        "found",
         LABELS,
+    ),
+    of_tiles(
+        "tiles, kept: a block that stands last not turned",
+        "found = found.swapaxes(2, 3) if last else found",
+        "pass",
+        BLOCKS,
+    ),
+    of_tiles(
+        "tiles, series: what is left of one end alone",
+        "power *= first[:, :, None] + second[:, None]",
+        "power *= first[:, :, None]",
+        SERIES,
+    ),
+    of_conditioned(
+        "tiles, given one: what the series leaves open not found",
+        "found -= np.matmul(weight[:, None], both)[:, 0]",
+        "pass",
+        SERIES,
+    ),
+    of_sums(
+        "tiles, sums: blocks exchanged, weights not",
+        "rows = (second, first) if turned else (first, second)",
+        "rows = (first, second)",
+        BLOCKS,
+    ),
+    of_sums(
+        "tiles, sums: blocks in one order alone",
+        "for turned in (False, True)[: 1 + (first is not second)]:",
+        "for turned in (False,):",
+    ),
+    of_contractions(
+        "tiles, mean: legs of exchanged labels not exchanged",
+        "x, y, matrices = y, x, matrices.swapaxes(1, 2)",
+        "x, y = y, x",
     ),
     of_contractions(
         "tiles, mean: neurons forgotten",
-        "first = on_first[0] + n * on_first[1] + on_first[2]",
-        "first = on_first[0] + on_first[1] + on_first[2]",
+        "times = -n if leg == error else -1",
+        "times = -1",
     ),
     of_contractions(
         "tiles, mean: T and U exchanged",
-        "{1: T, 2: U, 3: S})",
-        "{1: U, 2: T, 3: S})",
+        '1: ("T", (1, 0, 3, 2)), 2: ("U", (1, 3, 2, 0))',
+        '1: ("U", (1, 3, 2, 0)), 2: ("T", (1, 0, 3, 2))',
     ),
     of_contractions(
         "tiles, mean: K of one pair left out",
-        '        along = along + np.einsum("dpqr,pq->dr", w, K, optimize=True)\n',
-        "",
+        "(two, (own, one), K)",
+        "(two, (own, one), 0 * K)",
     ),
     of_mean(
         "tiles, mean: NTK fluctuations with the wrong sign",
-        'linear["ntk_fluctuation"] = -np.concatenate(through)',
-        'linear["ntk_fluctuation"] = np.concatenate(through)',
+        '("A", (0, 1, 2, 3), (1, 2), -1.0)',
+        '("A", (0, 1, 2, 3), (1, 2), 1.0)',
     ),
     of_covariance(
         "tiles, covariance: derivative of the mean left out",
@@ -145,13 +181,13 @@ MUTANTS = (
     ),
     of_covariance(
         "tiles, covariance: outputs not crossed",
-        '"P", (2, 0, 3, 1), turned(A))',
-        '"P", (2, 0, 3, 1), A)',
+        'pairs.crossed("P", (2, 0, 3, 1), turned(A))',
+        'pairs.crossed("P", (2, 0, 3, 1), A)',
     ),
     of_change(
         "tiles, change: weights of the two ends exchanged",
-        'crossed(tensors, "S", (0, 2, 1, 3), A)',
-        'crossed(tensors, "S", (0, 2, 1, 3), B)',
+        'half.crossed("S", (0, 2, 1, 3), A)',
+        'half.crossed("S", (0, 2, 1, 3), B)',
     ),
     of_route(
         "tiles, loss: half the variance missing",
@@ -163,5 +199,10 @@ MUTANTS = (
         "for route in ROUTES if len(asked.task.inputs) <= _FEW else _EXACT_FIRST:",
         "for route in ROUTES:",
     ),
-    of_route("tiles, memory: never too much", "8 * (70 * tile", "0 * (70 * tile", REFUSALS),
+    of_route(
+        "tiles, memory: never too much",
+        "4 * single + 8 * (sums",
+        "0 * single + 0 * (sums",
+        REFUSALS,
+    ),
 )

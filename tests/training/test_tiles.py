@@ -12,7 +12,7 @@ from grids import thorough
 from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
 from scalewise.training._asked import Asked
 from scalewise.training._routes import chosen
-from scalewise.training.tiles import _change, _covariance, _mean, _refined, _route
+from scalewise.training.tiles import _refined, _route, _sums, _tiles
 from scalewise.training.tiles._conditioned import Accuracy
 from scalewise.training.tiles._recursions import Tensors, _product, _total
 from scalewise.training.tiles._route import TILES
@@ -154,23 +154,37 @@ def test_expectations_of_four_independent_inputs() -> None:
     assert not failures, failures[:5]
 
 
-def test_the_series_is_exact_where_two_samples_are_one() -> None:
-    """However few terms are summed."""
+def test_the_series_is_exact_where_two_samples_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few terms are summed, and whether or not lists of samples are the same."""
     net = sw.MLP(2, 8, "sin", input_dim=3, output_dim=1, **(SCALES | {"C_W": 6.0}))
-    (site,) = stack_of(net, awkward(), Accuracy(1e-6, 1e-5, 0.9))
-    assert site.given.rule.terms < 8
-    one, few, failures, moved = np.array([7]), np.array([6, 3, 7, 5]), [], 0.0
-    tile = Tile((one, few[:2], few, few.copy()))
-    alike = Tile((one, few[:2], few, few))
-    for orders in ((1, 1, 1, 1), (2, 0, 1, 1), (0, 1, 2, 1), (1, 1, 1, 3)):
-        found, series = (some.four(site, *enumerate(orders)) for some in (alike, tile))
-        for b, c in itertools.product(range(2), range(4)):
-            samples = [(7, orders[0]), (int(few[b]), orders[1])]
-            samples += [(int(few[c]), p) for p in orders[2:]]
-            want = closed_form(site, samples)
-            if not abs(found[0, b, c, c] - want) < 1e-4:
-                failures.append((orders, samples, found[0, b, c, c], want))
-        moved = max(moved, np.abs(found - series).max())
+    some, failures, moved = np.array([6, 3, 7, 5]), [], 0.0
+    four = {0: (0, 1, 2, 3), 1: (0, 0, 2, 3)}
+    three = {0: (0, 0, 1, 2), 1: (0, 0, 1, 1)}
+    for second, blocks in (
+        (some, (some[:1], some[1:3])),
+        (some.copy(), (some[2:], some[:2])),
+        (some[:3], (some[:3], some[:1])),
+    ):
+        (site,) = stack_of(net, awkward(), Accuracy(1e-6, 1e-5, 0.9))
+        assert site.given.rule.terms < 8
+        tile = Tile((some, second, *blocks))
+        for labels, same in (four.values(), three.values()):
+            for orders in ((1, 1, 1, 1), (0, 1, 2, 1), (1, 3, 1, 1)):
+                found, known = (
+                    tile.four(site, *zip(at, orders, strict=True)) for at in (labels, same)
+                )
+                with monkeypatch.context() as patch:
+                    patch.setattr(_tiles, "_with_rest", lambda out, *_: out)
+                    alone = Tile(tile.rows).four(site, *zip(labels, orders, strict=True))
+                x, y = next((x, y) for x, y in zip(labels, same, strict=True) if x != y)
+                for i, j in np.argwhere(tile.rows[x][:, None] == tile.rows[y]):
+                    at: list[slice | int] = [slice(None)] * 4
+                    at[x], at[y] = int(i), int(j)
+                    one = [0 if k == x else part for k, part in enumerate(at)]
+                    gap = np.abs(found[tuple(at)] - known[tuple(one)]).max()
+                    if not gap < 1e-4:
+                        failures.append((labels, orders, i, j, gap))
+                    moved = max(moved, np.abs(alone[tuple(at)] - known[tuple(one)]).max())
     assert not failures
     assert moved > 1e-3
 
@@ -279,11 +293,8 @@ def test_contractions_are_those_of_whole_tensors(
     known = any_tensors(5)
     want = _dense._outcomes(dense, known, [], None)
     Given.known = known
-    for module in (_mean, _covariance, _change):
-        monkeypatch.setattr(module, "Tensors", Given)
-        monkeypatch.setattr(
-            module, "blocks", lambda *of: [np.arange(3), np.arange(3, of[1])], False
-        )
+    monkeypatch.setattr(_sums, "Tensors", Given)
+    monkeypatch.setattr(_sums, "blocks", lambda *_: [np.arange(2), np.arange(2, 3)])
     K, Theta = (
         part[-1][np.ix_(dense.places, dense.places)] for part in (dense.flow.K, dense.flow.Theta)
     )
@@ -385,7 +396,7 @@ def test_products_on_labels_are_einsum() -> None:
     rows = (rows[0], rows[1], rows[1], rows[1])
     tile, one, two = Tile(rows), *rng.standard_normal((2, 5, 5))
     a, b = one[np.ix_(rows[1], rows[2])], two[np.ix_(rows[0], rows[3])]
-    found = _product([tile.edge(one, 1, 2), tile.edge(two, 0, 3), np.asarray(2.0)])
+    found = _product([tile.edge(one, 1, 2), tile.edge(two, 0, 3), 2.0])
     np.testing.assert_allclose(found, 2 * np.einsum("bc,ad->abcd", a, b))
     whole = rng.standard_normal((2, 3, 3, 3))
     found = _product([whole, tile.edge(one, 1, 2), tile.edge(two, 0, 3)])
@@ -467,25 +478,79 @@ def test_a_call_of_many_samples_comes_by_tiles(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_accuracies_are_taken_until_little_moves() -> None:
-    asked = []
+    asked: list[Accuracy] = []
 
     def found(accuracy: Accuracy) -> dict[str, np.ndarray]:
         asked.append(accuracy)
         return {
-            "one": np.full(4, 1 + 100 * accuracy.nodes),
+            "one": np.full(4, 1 + moves * accuracy.nodes),
             "two": 1 + np.array([0, 0, 0, 5 * accuracy.nodes]),
         }
 
-    values, errors = _refined.refined(found)
-    assert asked == list(_refined.ACCURACIES[:3])
-    np.testing.assert_allclose(values["one"], 1 + 1e-3)
-    np.testing.assert_allclose(errors["one"], 2 * 9e-3 * np.sqrt(2), rtol=1e-2)
-    # None is small because nothing moves there.
-    np.testing.assert_allclose(errors["two"][:3], 5 * 9e-5, rtol=1e-2)
+    for count, moves in ((2, 1.0), (3, 1000.0)):
+        asked.clear()
+        values, errors = _refined.refined(found)
+        assert asked == list(_refined.ACCURACIES[:count])
+        step = asked[-2].nodes - asked[-1].nodes
+        np.testing.assert_allclose(values["one"], 1 + moves * asked[-1].nodes)
+        np.testing.assert_allclose(errors["one"], 0.5 * moves * step * np.sqrt(2), rtol=1e-2)
+        # None is small because nothing moves there.
+        np.testing.assert_allclose(errors["two"][:3], 0.5 * 5 * step / 2, rtol=1e-2)
+    assert _refined.refined(found, lambda _: False)[0]["one"][0] == 1 + moves * asked[1].nodes
+
+
+def test_each_accuracy_is_ten_times_the_one_before() -> None:
+    for one, next_ in itertools.pairwise(_refined.ACCURACIES):
+        for name, part in dataclasses.asdict(one).items():
+            assert getattr(next_, name) == pytest.approx(_refined._RATIO * part)
+
+
+def test_blocks_and_what_is_kept_of_them_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(network(3, "gelu", 2), task(3, 5, 2, 2), GradientDescent())
+    monkeypatch.setattr(_refined, "ACCURACIES", (Accuracy(1e-2, 1e-1, 0.5),) * 2)
+    names = sorted(TILES.outcomes)
+    more, lots = [], _sums.KEPT
+    for sizes, kept in (((5,), lots), ((2, 2, 1), lots), ((1, 3, 1), 0)):
+        parts = np.split(np.arange(5), np.cumsum(sizes)[:-1])
+        monkeypatch.setattr(_sums, "blocks", lambda *_, parts=parts: parts)
+        monkeypatch.setattr(_sums, "KEPT", kept)
+        more.append(TILES.compute(asked, names).values)
+    for found in more[1:]:
+        for name in names:
+            size = np.abs(more[0][name]).max()
+            np.testing.assert_allclose(found[name], more[0][name], atol=1e-9 * size, rtol=1e-7)
+
+
+def test_single_precision_is_enough_for_many_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(12) + 0.6 * rng.standard_normal((7, 12))
+    net = sw.MLP(3, 64, "tanh", input_dim=12, output_dim=1, **SCALES)
+    asked = Asked(net, sw.Task(x[:5], x[:5, :1], test_inputs=x[5:]), GradientDescent())
+    names = ["output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"]
+    seen: list[type] = []
+    last = Tensors.last
+
+    def noted(tensors: Tensors, letter: str, *labels: int) -> np.ndarray:
+        found = last(tensors, letter, *labels)
+        seen.append(found.dtype.type)
+        return found
+
+    monkeypatch.setattr(Tensors, "last", noted)
+    monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
+    want = TILES.compute(asked, names)
+    assert set(seen) == {np.float64}
+    seen.clear()
+    monkeypatch.setattr(_route, "_DOUBLE", 4)
+    found = TILES.compute(asked, names)
+    assert seen.count(np.float32) > 10 * seen.count(np.float64)
+    for name in names:
+        gap = np.abs(found.values[name] - want.values[name]).max()
+        size = np.abs(want.values[name]).max()
+        assert 0 < gap < 1e-3 * size, (name, gap / size)
 
 
 def test_blocks_hold_every_sample_once() -> None:
     stack = stack_of(network(2, "erf"), np.eye(3))
-    for count, second, train in ((5, 5, 3), (60, 60, 30), (300, 300, 200)):
-        found = list(_mean.blocks(stack, count, second, train))
-        np.testing.assert_array_equal(np.concatenate(found), np.arange(count))
+    for count, train in ((5, 3), (60, 30), (300, 200)):
+        found = list(_sums.blocks(stack, count, train))
+        np.testing.assert_array_equal(np.concatenate(found), np.arange(train))

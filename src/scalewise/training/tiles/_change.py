@@ -5,56 +5,44 @@ Source: PDLT (∞.117) at the end of training, averaged by Wick's theorem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.tiles._covariance import (
-    contracted,
-    crossed,
-    own,
-    same_for_all,
-    tiles_of_pairs,
-    turned,
-)
-from scalewise.training.tiles._mean import Sources
-from scalewise.training.tiles._recursions import Tensors
+from scalewise.training.tiles._covariance import Pairs, own, transposed, turned
 from scalewise.training.tiles._setting import Setting
-from scalewise.training.tiles._sites import Site
+from scalewise.training.tiles._sums import Sums
 
-__all__ = ["ntk_change"]
+__all__ = ["Change"]
 
 Full = Float[np.ndarray, "output output_1 sample sample_1"]
 
 
-def ntk_change(setting: Setting, stack: Sequence[Site], sources: Sources = None) -> Full:
-    r"""The coefficient of $\mathbb E[\widehat H(T)-\widehat H(0)]$.
+class Change:
+    r"""The coefficient of $\mathbb E[\widehat H(T)-\widehat H(0)]$, asked of the tensors.
 
     Args:
         setting: What is trained.
-        stack: Its hidden layers.
-        sources: The layers whose width is finite; all if ``None``.
+        sums: What is asked is added to them.
     """
-    halves = [_half(setting, tensors) for tensors in tiles_of_pairs(setting, stack, sources)]
-    half = np.concatenate(halves, axis=2)
-    return half + half.transpose(1, 0, 3, 2)
 
+    def __init__(self, setting: Setting, sums: Sums) -> None:
+        n, g = setting.outputs, setting.gain
+        A, B = setting.weighted(setting.pairs("A")), setting.weighted(setting.pairs("B"))
+        self._half = half = Pairs(setting, sums)
+        half.same("P", (0, 1, 2, 3), g, -1.0)
+        half.same("Q", (0, 1, 2, 3), g, -float(n))
+        half.same("Q", (0, 2, 1, 3), g, -1.0)
+        half.same("R", (0, 1, 2, 3), own(B))
+        half.same("S", (0, 1, 2, 3), own(B))
+        half.same("T", (0, 1, 3, 2), own(A))
+        half.crossed("R", (0, 2, 3, 1), B)
+        half.crossed("R", (0, 2, 1, 3), transposed(turned(B)))
+        half.crossed("T", (0, 2, 3, 1), B)
+        half.crossed("U", (0, 2, 1, 3), transposed(turned(B)))
+        half.crossed("S", (0, 2, 1, 3), A)
+        half.crossed("U", (0, 2, 3, 1), transposed(turned(A)))
 
-def _half(setting: Setting, tensors: Tensors) -> Full:
-    """Before the two ends of the NTK are exchanged, the first sample in the tile."""
-    n, g = setting.outputs, setting.gain
-    A, B = setting.weighted(setting.weights.A), setting.weighted(setting.weights.B)
-    same = -(
-        contracted(tensors, "P", (0, 1, 2, 3), g)
-        + n * contracted(tensors, "Q", (0, 1, 2, 3), g)
-        + contracted(tensors, "Q", (0, 2, 1, 3), g)
-    )
-    inner = own(B)
-    same += contracted(tensors, "R", (0, 1, 2, 3), inner)
-    same += contracted(tensors, "S", (0, 1, 2, 3), inner)
-    same += contracted(tensors, "T", (0, 1, 3, 2), own(A))
-    found = crossed(tensors, "R", (0, 2, 3, 1), B) + crossed(tensors, "R", (0, 3, 1, 2), turned(B))
-    found += crossed(tensors, "T", (0, 2, 3, 1), B) + crossed(tensors, "U", (0, 3, 1, 2), turned(B))
-    found += crossed(tensors, "S", (0, 2, 1, 3), A) + crossed(tensors, "U", (0, 3, 2, 1), turned(A))
-    return found + same_for_all(n, same)
+    def found(self) -> Full:
+        """After the sums, the two ends of the NTK exchanged and added."""
+        half = self._half.found()
+        return half + half.transpose(1, 0, 3, 2)

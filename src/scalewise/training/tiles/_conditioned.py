@@ -1,4 +1,4 @@
-r"""Gaussian expectations over up to four inputs, given two of them.
+r"""Gaussian expectations over up to four inputs, given one or two of them.
 
 Two inputs are $z_a/\sqrt{K_{aa}}=su_1+tu_2$ and $z_b/\sqrt{K_{bb}}=su_1-tu_2$ with $s^2,t^2=(1\pm\rho_{ab})/2$ and
 independent $u$. Given $u$, others are Gaussian with means $m(u)$ that are linear in it, variances $v^2$ that are
@@ -8,7 +8,8 @@ $$\langle\phi_a\phi_b\phi_c\phi_d\rangle=\int du\,\phi_a\phi_b\sum_k\frac{R_{cd}
   h^k_c(u)=\mathbb E\big[\phi_c(m_c+v_cg)\,\mathrm{He}_k(g)\big].$$
 
 All entries with the same $a,b$ are matrix products. The trapezoid rule over $u$ converges exponentially for
-analytic activations, and so does the series, of which the remainder is known where $c=d$.
+analytic activations, and so does the series, of which the remainder is known where $c=d$. Of three inputs one is
+given, $a=b$: nodes lie on a line, and two others are left.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from numpy.polynomial import hermite_e
 
 from scalewise.activations import Activation
 
-__all__ = ["Accuracy", "Conditioned", "Rule", "product", "rule_for"]
+__all__ = ["Accuracy", "Conditioned", "Rule", "line_for", "product", "rule_for"]
 
 Matrix = Float[np.ndarray, "sample sample"]
 Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
 _STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
-_TERMS = 24  # of the series, at most
+_TERMS = 32  # of the series, at most
+_STEP, _COARSE = 5, 0.1  # of accuracies of the series, and the coarsest of them
+_FINER = 0.1  # for three inputs, of which there are few
 _FAR = 9.0  # standard deviations beyond which nothing is
 _CLOSE = 1e-7  # of s or t: two inputs that are one
 _DERIVATIVES = 3  # of an activation, at most
+_FACTORS = 4  # derivatives of two factors, together, at most
 _KNOWN = 1e-3  # standard deviations that are left of a sample that others know
 _SEEN = 24  # samples of which residual variances are looked at
 
@@ -62,14 +66,19 @@ class Rule:
         w: Their weights.
         g: Of the third.
         project: From values at `g` to coefficients of the series.
-        terms: How many of the series are summed, of every derivative.
+        needed: How many terms of the series are summed, by the orders of both derivatives.
     """
 
     u: Float[np.ndarray, "2 node"]
     w: Float[np.ndarray, " node"]
     g: Float[np.ndarray, " inner"]
     project: Float[np.ndarray, "term inner"]
-    terms: int
+    needed: dict[tuple[int, int], int]
+
+    @property
+    def terms(self) -> int:
+        """The most."""
+        return max(self.needed.values())
 
 
 def product(sigma: Activation, orders: Orders, z: np.ndarray) -> np.ndarray:
@@ -87,18 +96,77 @@ class Conditioned:
         sigma: The activation.
         K: The kernel of all samples.
         accuracy: Of expectations.
+        dtype: Of what is multiplied.
     """
 
-    def __init__(self, sigma: Activation, K: Matrix, accuracy: Accuracy) -> None:
+    def __init__(
+        self,
+        sigma: Activation,
+        K: Matrix,
+        accuracy: Accuracy,
+        dtype: type[np.floating] = np.float64,
+    ) -> None:
+        self.dtype = dtype
         self.sigma, self.sd = sigma, np.sqrt(np.maximum(np.diagonal(K), 0.0))
         scale = np.where(self.sd > 0, self.sd, 1.0)
         self.rho = np.clip(K / np.multiply.outer(scale, scale), -1.0, 1.0)
         self._accuracy = accuracy
+        self._two: dict[tuple[Orders, Orders], Matrix] = {}
+        self._open: dict[tuple[Orders, int, int], Matrix] = {}
 
     @cached_property
     def rule(self) -> Rule:
-        """Nodes."""
+        """Nodes for two inputs."""
         return rule_for(self.sigma, self.rho, float(self.sd.max()), self._accuracy)
+
+    @cached_property
+    def line(self) -> Rule:
+        """Nodes for one input."""
+        return line_for(self.sigma, self.rho, float(self.sd.max()), self._accuracy)
+
+    @cached_property
+    def given_one(self) -> list[Float[np.ndarray, "given term node sample"]]:
+        """`coefficients` of all inputs, given any one."""
+        every = np.arange(len(self.sd))
+        return self.coefficients(self.line, every, every, every)
+
+    def two(self, first: Orders, second: Orders) -> Matrix:
+        """Expectations of products that are of two inputs, of all inputs.
+
+        Args:
+            first: Orders of the derivatives, of one.
+            second: Of the other.
+        """
+        if (first, second) not in self._two:
+            count = len(self.sd)
+            a, b = np.repeat(np.arange(count), count), np.tile(np.arange(count), count)
+            found = np.empty(a.size)
+            for pairs in _chunks(a.size, self.rule.w.size):
+                one, other = self.ends(self.rule, a[pairs], b[pairs])
+                values = product(self.sigma, first, one) * product(self.sigma, second, other)
+                found[pairs] = values @ self.rule.w
+            self._two[first, second] = found.reshape(count, count)
+            self._two[second, first] = self._two[first, second].T
+        return self._two[first, second]
+
+    def open(self, given: Orders, p: int, q: int) -> Matrix:
+        """What the series leaves out of two inputs that are one, given another.
+
+        Args:
+            given: Orders of what is given.
+            p: Of one input.
+            q: Of the other.
+        """
+        if (given, p, q) not in self._open:
+            every = np.arange(len(self.sd))
+            one, _ = self.ends(self.line, every, every)
+            weight = self.line.w * product(self.sigma, given, one)
+            found = self.two(given, (min(p, q), max(p, q))).copy()
+            for k in range(self.line.needed[p, q]):
+                both = self.given_one[p][:, k] * self.given_one[q][:, k]
+                found -= np.matmul(weight[:, None], both)[:, 0]
+            self._open[given, p, q] = self._open[given, q, p] = found
+        return self._open[given, p, q]
 
     def alone(self, samples: np.ndarray, orders: Orders) -> Float[np.ndarray, " sample"]:
         """The expectation of a product that is of one input.
@@ -111,14 +179,15 @@ class Conditioned:
         w = np.exp(-(u**2) / 2)
         return product(self.sigma, orders, self.sd[samples][:, None] * u) @ (w / w.sum())
 
-    def ends(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ends(self, rule: Rule, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The two inputs of each pair at the nodes, (pair, node).
 
         Args:
+            rule: Nodes.
             a: First samples of pairs.
             b: Second samples.
         """
-        (s, t), (u1, u2) = self._axes(a, b), self.rule.u
+        (s, t), (u1, u2) = self._axes(a, b), rule.u
         both, apart = s[:, None] * u1, t[:, None] * u2
         return self.sd[a][:, None] * (both + apart), self.sd[b][:, None] * (both - apart)
 
@@ -141,7 +210,7 @@ class Conditioned:
         return np.clip(found / np.where(size > _CLOSE**2, size, np.inf), -1.0, 1.0)
 
     def coefficients(
-        self, a: np.ndarray, b: np.ndarray, c: np.ndarray, *, terms: int
+        self, rule: Rule, a: np.ndarray, b: np.ndarray, c: np.ndarray
     ) -> list[Float[np.ndarray, "pair term node sample"]]:
         r"""$h^k/\sqrt{k!}$ of others, given pairs: of every derivative, from the activation alone.
 
@@ -149,32 +218,33 @@ class Conditioned:
         nothing is left of a sample it is $\sigma^{(p)}(m)$.
 
         Args:
+            rule: Nodes.
             a: First samples of pairs.
             b: Second samples.
             c: The others.
-            terms: How many terms of the series.
         """
-        rule = self.rule
         one, two, rest = self.along(a, b, c)
-        u1, u2 = rule.u[:, :, None]
+        (u1, u2), terms = rule.u[:, :, None], rule.terms
         known = (rest < _KNOWN) | (self.sd[c] == 0)
         by = np.where(known, np.inf, rest * self.sd[c])
-        found = [np.empty((len(a), terms, u1.size, len(c))) for _ in range(_DERIVATIVES + 1)]
-        project = rule.project[: terms + _DERIVATIVES]
+        shape = len(a), terms, u1.size, len(c)
+        found = [np.empty(shape, self.dtype) for _ in range(_DERIVATIVES + 1)]
+        scales = [np.sqrt(_falling(terms, p))[:, None, None] for p in range(_DERIVATIVES + 1)]
         for pairs in _chunks(len(a), u1.size * len(c) * rule.g.size):
             mean = one[pairs, None] * u1 + two[pairs, None] * u2
             z = mean[:, None] + rest[pairs, None, None] * rule.g[:, None, None]
             z *= self.sd[c]
             flat = self.sigma(z).reshape(len(mean), rule.g.size, -1)
-            whole = (project @ flat).reshape(len(mean), len(project), *mean.shape[1:])
+            whole = (rule.project @ flat).reshape(len(mean), -1, *mean.shape[1:])
             where, sample = np.nonzero(known[pairs])
+            at = self.sd[c[sample], None] * mean[where, :, sample]
             for p, out in enumerate(found):
-                factor = np.sqrt(_falling(terms, p))[:, None, None] / by[pairs, None, None] ** p
-                np.multiply(whole[:, p : p + terms], factor, out=out[pairs])
-                at = self.sd[c[sample], None] * mean[where, :, sample]
-                own = out[pairs]
-                own[where, :, :, sample] = 0.0
-                own[where, 0, :, sample] = product(self.sigma, (p,), at)
+                factor = scales[p] / by[pairs, None, None] ** p
+                np.multiply(whole[:, p : p + terms], factor, out=out[pairs], casting="same_kind")
+                if sample.size:
+                    own = out[pairs]
+                    own[where, :, :, sample] = 0.0
+                    own[where, 0, :, sample] = product(self.sigma, (p,), at)
         return found
 
     def _axes(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,6 +265,35 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     steps = _step(sigma, sd * alike, accuracy.nodes), _step(sigma, sd * apart, accuracy.across)
     radius = _radius(sigma, sd * alike, accuracy.nodes)
     lines = [np.arange(-np.floor(radius / h), np.floor(radius / h) + 1) for h in steps]
+    return _rule(sigma, lines, steps, radius, _terms_for(sigma, sd * _residual(rho), accuracy))
+
+
+def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> Rule:
+    """Nodes of one input; nothing is saved where samples are few.
+
+    Args:
+        sigma: The activation.
+        rho: Correlations of all samples.
+        sd: The largest standard deviation.
+        accuracy: Of expectations of four inputs.
+    """
+    nodes, series = accuracy.nodes * _FINER, accuracy.series * _FINER
+    step, radius = _step(sigma, sd, nodes), _radius(sigma, sd, nodes)
+    line = np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
+    residual = np.sqrt(np.clip(1 - np.square(rho).min(), 0.0, 1.0))
+    finer = Accuracy(nodes, nodes, series)
+    needed = _terms_for(sigma, sd * residual, finer)
+    return _rule(sigma, [line, np.zeros(1)], (step, step), radius, needed)
+
+
+def _rule(
+    sigma: Activation,
+    lines: list[np.ndarray],
+    steps: tuple[float, float],
+    radius: float,
+    needed: dict[tuple[int, int], int],
+) -> Rule:
+    """Nodes within a radius, half of them where that is enough."""
     places = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)
     if sigma.parity:  # four factors have as many odd ones as not: half of the nodes tell all
         places = places[:, (places[0] > 0) | ((places[0] == 0) & (places[1] >= 0))]
@@ -204,13 +303,12 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     w = np.exp(-np.sum(u**2, axis=0) / 2)
     if sigma.parity:
         w[np.any(places != 0, axis=0)] *= 2
-    least = round(-np.log10(accuracy.nodes))  # so that two accuracies never stop at the same term
-    terms = _terms(sigma, sd * _residual(rho), accuracy.series, least)
+    terms = max(needed.values())
     most = terms + _DERIVATIVES
-    g, gw = _gauss(2 * terms + 8)
+    g, gw = _gauss(terms + 8)
     size = np.sqrt(_factorials(most))
     project = hermite_e.hermevander(g, most - 1).T * gw / size[:, None]
-    return Rule(u, w / w.sum(), g, project, terms)
+    return Rule(u, w / w.sum(), g, project, needed)
 
 
 def _factorials(count: int) -> Float[np.ndarray, " term"]:
@@ -268,19 +366,29 @@ def _residual(rho: Matrix) -> float:
     return float(np.sqrt(np.clip(1 - known, 0.0, 1.0).max()))
 
 
-def _terms(sigma: Activation, scale: float, accuracy: float, least: int) -> int:
-    """How many of the series tell a product of an input with itself."""
-    most = _TERMS
-    g, w = _gauss(3 * most)
-    He = hermite_e.hermevander(g, most - 1)
-    norms = _factorials(most)
-    needed = least
-    for p in (0, 1, 2):
+def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> dict[tuple[int, int], int]:
+    """How many of the series tell a product of two derivatives of one input, relative to their sizes.
+
+    Where others are 0 every second term is, too: an accuracy that is finer by `_STEP` has two terms more at least.
+    """
+    g, w = _gauss(2 * _TERMS)
+    He = hermite_e.hermevander(g, _TERMS - 1)
+    norms, left = _factorials(_TERMS), []
+    for p in range(_DERIVATIVES + 1):
         values = product(sigma, (p,), scale * g)
         shares = (He.T @ (w * values)) ** 2 / norms / max(float(w @ values**2), 1e-300)
-        left = 1 - np.cumsum(shares)
-        needed = max(needed, int(np.argmax(left < accuracy)) + 1 if left[-1] < accuracy else most)
-    return needed
+        left.append(np.sqrt(np.clip(1 - np.cumsum(shares), 0.0, 1.0)))
+    coarser = max(0, round(np.log(_COARSE / accuracy.series) / np.log(_STEP)))
+    levels = accuracy.series * float(_STEP) ** np.arange(coarser, -1, -1)
+    found = {}
+    for p, q in np.ndindex(_DERIVATIVES + 1, _DERIVATIVES + 1):
+        if p + q > _FACTORS:
+            continue
+        both, terms = np.append(left[p] * left[q], 0.0), 0
+        for level in levels:
+            terms = min(max(terms + 2, 1 + int(np.argmax(both < level))), _TERMS)
+        found[p, q] = terms
+    return found
 
 
 def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:

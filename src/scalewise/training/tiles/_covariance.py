@@ -10,121 +10,123 @@ Source: PDLT (∞.166), (∞.167), of which the text has one term, derived.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.training.tiles._contractions import Share
-from scalewise.training.tiles._mean import Sources, blocks, slope_of
-from scalewise.training.tiles._recursions import Tensors
+from scalewise.training.tiles._mean import slope_of
 from scalewise.training.tiles._setting import Setting
-from scalewise.training.tiles._sites import Site
-from scalewise.training.tiles._tiles import Key, Labels, Tile, Value
+from scalewise.training.tiles._sums import Sums
+from scalewise.training.tiles._tiles import Labels
 
-__all__ = [
-    "contracted",
-    "crossed",
-    "ntk_term",
-    "own",
-    "same_for_all",
-    "spread",
-    "tiles_of_pairs",
-    "turned",
-]
+__all__ = ["Pairs", "Spread", "own", "same_for_all", "transposed", "turned"]
 
-Matrix = Float[np.ndarray, "sample sample_1"]
 ByOutputs = dict[tuple[int, int], np.ndarray]
 Full = Float[np.ndarray, "output output_1 sample sample_1"]
 
 
-def spread(
-    setting: Setting,
-    stack: Sequence[Site],
-    found: tuple[Mapping[str, Share], Matrix],
-    sources: Sources = None,
-) -> tuple[Full, Full]:
-    r"""The coefficient of the covariance, and of it what `ntk_term` gives.
+class Pairs:
+    """Sums over two training samples, of two samples and two outputs, that are asked of the tensors.
 
     Args:
         setting: What is trained.
-        stack: Its hidden layers.
-        found: Parts of the mean, and $G^{\{1\}}$, from `shares`.
-        sources: The layers whose width is finite; all if ``None``.
+        sums: What is asked is added to them.
     """
-    parts, G1 = found
-    slope = np.sum([slope_of(setting, share) for share in parts.values()], axis=0)
-    # Of output i and sample d with ζ of output j and sample e; the other order is added in the end.
-    half = -np.einsum("ijda,ea->ijde", slope, setting.C)
-    first, second = [], []
-    for tensors in tiles_of_pairs(setting, stack, sources):
-        first.append(_moved(setting, tensors))
-        second.append(_mixed(setting, tensors))
-    moved = _left_twice(setting, np.concatenate(first, axis=2))
-    half += _left_twice(setting, np.concatenate(second, axis=2))
-    both = half + half.transpose(1, 0, 3, 2)
-    initial = same_for_all(setting.outputs, _left_twice(setting, G1[None, None]))
-    return both + moved + initial, moved
+
+    def __init__(self, setting: Setting, sums: Sums) -> None:
+        self._setting, self._sums = setting, sums
+        self._same: list[tuple[int, float]] = []
+        self._crossed: list[int] = []
+
+    def same(self, letter: str, labels: Labels, w: np.ndarray, factor: float = 1.0) -> None:
+        """The same for all outputs, none between them.
+
+        Args:
+            letter: Of a tensor.
+            labels: In the order of its indices.
+            w: What labels 2 and 3 are contracted with.
+            factor: Of the sum.
+        """
+        self._same.append((self._sums.add_pairs(letter, labels, w[None]), factor))
+
+    def crossed(self, letter: str, labels: Labels, w: ByOutputs) -> None:
+        """With a matrix for each pair of outputs; otherwise as `same`."""
+        n = range(self._setting.outputs)
+        stacked = np.array([w[i, j] for i in n for j in n])
+        self._crossed.append(self._sums.add_pairs(letter, labels, stacked))
+
+    def found(self) -> Full:
+        """After the sums."""
+        n = self._setting.outputs
+        same = sum(factor * self._sums[place][:, :, 0] for place, factor in self._same)
+        crossed = np.sum([self._sums[place] for place in self._crossed], axis=0)
+        shape = n, n, *crossed.shape[:2]
+        return np.moveaxis(crossed, 2, 0).reshape(shape) + same_for_all(n, np.asarray(same))
 
 
-def ntk_term(setting: Setting, stack: Sequence[Site], sources: Sources = None) -> Full:
-    r"""What $\widehat{\Delta H}$ adds with itself, by which training itself is random.
+class Spread:
+    """The covariance, asked of the tensors.
 
     Args:
         setting: What is trained.
-        stack: Its hidden layers.
-        sources: The layers whose width is finite; all if ``None``.
+        sums: What is asked is added to them.
+        whole: Whether the covariance is asked, or only what `moved` gives.
     """
-    pieces = [_moved(setting, tensors) for tensors in tiles_of_pairs(setting, stack, sources)]
-    return _left_twice(setting, np.concatenate(pieces, axis=2))
+
+    def __init__(self, setting: Setting, sums: Sums, *, whole: bool) -> None:
+        self._setting, self._sums = setting, sums
+        self._moved = _moved(setting, sums)
+        self._mixed = _mixed(setting, sums) if whole else None
+
+    def moved(self) -> Full:
+        r"""What $\widehat{\Delta H}$ adds with itself, by which training itself is random; after the sums."""
+        return _left_twice(self._setting, self._moved.found())
+
+    def covariance(self, parts: Mapping[str, Share]) -> Full:
+        """The coefficient of the covariance; after the sums.
+
+        Args:
+            parts: Of the mean.
+        """
+        setting = self._setting
+        assert self._mixed is not None
+        slope = np.sum([slope_of(setting, share) for share in parts.values()], axis=0)
+        # Of output i and sample d with ζ of output j and sample e; the other order is added in the end.
+        half = -np.einsum("ijda,ea->ijde", slope, setting.C)
+        half += _left_twice(setting, self._mixed.found())
+        both = half + half.transpose(1, 0, 3, 2)
+        G1 = self._sums.one_pair("G1")
+        initial = same_for_all(setting.outputs, _left_twice(setting, G1[None, None]))
+        return both + self.moved() + initial
 
 
-def tiles_of_pairs(setting: Setting, stack: Sequence[Site], sources: Sources) -> Iterator[Tensors]:
-    """A few samples, all samples, and twice the training samples; one tile after the other."""
-    every, train = np.arange(len(setting.K)), setting.train
-    kept: dict[Key, Value | None] = {}
-    for rows in blocks(stack, every.size, every.size, train.size):
-        yield Tensors(stack, Tile((rows, every, train, train), kept), sources=sources)
-
-
-def _moved(setting: Setting, tensors: Tensors) -> Full:
-    r"""Through $A$ and $B$, the first sample in the tile."""
-    n, g = setting.outputs, setting.gain
+def _moved(setting: Setting, sums: Sums) -> Pairs:
+    r"""Through $A$ and $B$."""
+    g, pairs = setting.gain, Pairs(setting, sums)
     twice = {key: g @ w @ g for key, w in setting.weighted().items()}
-    inner = contracted(tensors, "B", (0, 1, 2, 3), own(twice))
-    found = crossed(tensors, "A", (0, 2, 1, 3), twice) + crossed(tensors, "B", (0, 2, 3, 1), twice)
-    return found + same_for_all(n, inner)
+    pairs.same("B", (0, 1, 2, 3), own(twice))
+    pairs.crossed("A", (0, 2, 1, 3), twice)
+    pairs.crossed("B", (0, 2, 3, 1), twice)
+    return pairs
 
 
-def _mixed(setting: Setting, tensors: Tensors) -> Full:
-    r"""Through $D$, $F$, $P$, $Q$ the half with $\zeta$ behind, the first sample in the tile."""
-    n, g = setting.outputs, setting.gain
-    A, B = setting.weighted(setting.weights.A), setting.weighted(setting.weights.B)
+def _mixed(setting: Setting, sums: Sums) -> Pairs:
+    r"""Through $D$, $F$, $P$, $Q$ the half with $\zeta$ behind."""
+    n, g, pairs = setting.outputs, setting.gain, Pairs(setting, sums)
+    A, B = setting.weighted(setting.pairs("A")), setting.weighted(setting.pairs("B"))
     # Labels: 0 the leg of the output, 1 that of ζ, 2 and 3 what is trained on.
-    same = -contracted(tensors, "D", (1, 2, 0, 3), g)
-    same -= n * contracted(tensors, "F", (1, 0, 2, 3), g) + contracted(
-        tensors, "F", (1, 2, 3, 0), g
-    )
-    same += contracted(tensors, "P", (0, 2, 3, 1), own(B))
-    same += contracted(tensors, "Q", (2, 3, 0, 1), own(A))
-    found = crossed(tensors, "Q", (0, 2, 3, 1), B) + crossed(tensors, "Q", (0, 3, 2, 1), turned(B))
-    found += crossed(tensors, "Q", (2, 0, 3, 1), A) + crossed(tensors, "P", (2, 0, 3, 1), turned(A))
-    return found + same_for_all(n, same)
-
-
-def contracted(
-    tensors: Tensors, letter: str, labels: Labels, w: Float[np.ndarray, "train train_1"]
-) -> Float[np.ndarray, "test sample"]:
-    """A tensor with its last two labels contracted with a matrix."""
-    return np.einsum("abcd,cd->ab", tensors.last(letter, *labels), w)
-
-
-def crossed(tensors: Tensors, letter: str, labels: Labels, w: ByOutputs) -> Full:
-    """The same with a matrix for each pair of outputs."""
-    size = 1 + max(i for i, _ in w)
-    stacked = np.array([w[i, j] for i in range(size) for j in range(size)])
-    found = np.einsum("abcd,kcd->kab", tensors.last(letter, *labels), stacked, optimize=True)
-    return found.reshape(size, size, *found.shape[1:])
+    pairs.same("D", (1, 2, 0, 3), g, -1.0)
+    pairs.same("F", (1, 0, 2, 3), g, -float(n))
+    pairs.same("F", (1, 2, 3, 0), g, -1.0)
+    pairs.same("P", (0, 2, 3, 1), own(B))
+    pairs.same("Q", (2, 3, 0, 1), own(A))
+    pairs.crossed("Q", (0, 2, 3, 1), B)
+    pairs.crossed("Q", (0, 2, 3, 1), transposed(turned(B)))
+    pairs.crossed("Q", (2, 0, 3, 1), A)
+    pairs.crossed("P", (2, 0, 3, 1), turned(A))
+    return pairs
 
 
 def own(w: ByOutputs) -> np.ndarray:
@@ -135,6 +137,11 @@ def own(w: ByOutputs) -> np.ndarray:
 def turned(w: ByOutputs) -> ByOutputs:
     """Outputs exchanged."""
     return {(i, j): w[j, i] for i, j in w}
+
+
+def transposed(w: ByOutputs) -> ByOutputs:
+    """Samples exchanged."""
+    return {pair: matrix.T for pair, matrix in w.items()}
 
 
 def same_for_all(outputs: int, matrix: Float[np.ndarray, "*more sample sample_1"]) -> Full:

@@ -14,6 +14,7 @@ Source: PDLT (4.119), (4.115), (8.77), (8.97), (8.79), (8.89), (11.49), (11.52),
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -34,30 +35,52 @@ class Tensors:
         stack: The hidden layers, from the first.
         tile: The labels.
         sources: The layers whose width is finite; all if ``None``.
+        wide: Tensors on a tile of which this one has the first samples of the second label.
+        own: Letters of tensors that are not wanted there; others, and expectations, are parts of what is there.
     """
 
     def __init__(
-        self, stack: Sequence[Site], tile: Tile, *, sources: frozenset[int] | None = None
+        self,
+        stack: Sequence[Site],
+        tile: Tile,
+        *,
+        sources: frozenset[int] | None = None,
+        wide: Tensors | None = None,
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self.stack, self.tile, self.sources = stack, tile, sources
+        self._wide, self._letters = wide, own
 
     def at(self, letter: str, layer: int, *labels: int) -> Value | None:
         """A tensor of a layer on four labels; ``None`` if it is 0."""
         if layer == 1:
             return None
+        if self._wide is not None and letter not in self._letters:
+            return self._narrowed(self._wide.at(letter, layer, *labels))
 
         def make(*names: int) -> Value | None:
             return _total(RECURSIONS[letter](_Below(self, layer - 1), *names))
 
         return self.tile.known((letter, layer), labels, make)
 
+    def four(self, site: Site, *vertices: Vertex) -> Value:
+        """An expectation of a layer."""
+        if self._wide is None:
+            return self.tile.four(site, *vertices)
+        found = self._narrowed(self._wide.four(site, *vertices))
+        assert found is not None
+        return found
+
     def last(self, letter: str, *labels: int) -> np.ndarray:
         """A tensor of the outputs at its full size, with an axis for each of the first labels that it has."""
         found = self.at(letter, len(self.stack) + 1, *labels)
         shape = tuple(len(row) for row in self.tile.rows[: len(labels)])
-        if found is not None:
-            found = found.reshape(found.shape[: len(labels)])
-        return np.zeros(shape) if found is None else np.broadcast_to(found, shape)
+        if found is not None and found.shape != shape:
+            found = np.broadcast_to(found.reshape(found.shape[: len(labels)]), shape)
+        return np.zeros(shape) if found is None else found
+
+    def _narrowed(self, found: np.ndarray | None) -> np.ndarray | None:
+        return found if found is None else found[:, : len(self.tile.rows[1])]
 
 
 class _Below:
@@ -101,7 +124,7 @@ class _Below:
         return None if found is None else found - self.M(p, p, a, b) * self.M(q, q, c, d)
 
     def four(self, *vertices: Vertex) -> Value | None:
-        return self._tensors.tile.four(self._site, *vertices) if self._finite else None
+        return self._tensors.four(self._site, *vertices) if self._finite else None
 
     def old(self, letter: str, *labels: int) -> Value | None:
         return self._tensors.at(letter, self._site.layer, *labels)
@@ -286,7 +309,7 @@ def _total(terms: Iterator[Term]) -> Value | None:
     for term in terms:
         if any(factor is None for factor in term):
             continue
-        found = _product([np.asarray(factor) for factor in term if factor is not None])
+        found = _product([factor for factor in term if factor is not None])
         if out is None:
             out = found
         elif out.shape == np.broadcast_shapes(out.shape, found.shape):
@@ -296,17 +319,18 @@ def _total(terms: Iterator[Term]) -> Value | None:
     return out
 
 
-def _product(factors: list[np.ndarray]) -> np.ndarray:
+def _product(factors: Sequence[np.ndarray | float]) -> np.ndarray:
     """A new array; small factors are multiplied with each other first."""
-    factors = sorted(factors, key=np.size)
-    parts = [factors[0]]
-    for factor in factors[1:]:
+    number = math.prod(factor for factor in factors if not isinstance(factor, np.ndarray))
+    arrays = sorted((f for f in factors if isinstance(f, np.ndarray)), key=np.size)
+    parts: list[np.ndarray] = [arrays[0] * number]
+    for factor in arrays[1:]:
         if sum(n > 1 for n in np.broadcast_shapes(parts[-1].shape, factor.shape)) < 4:
             parts[-1] = parts[-1] * factor
         else:
             parts.append(factor)
     if len(parts) == 1:
-        return np.array(parts[0])
+        return parts[0]
     out = parts[-1] * parts[-2]
     for part in parts[:-2]:
         out *= part

@@ -12,14 +12,10 @@ from scalewise.training.tiles._conditioned import Accuracy
 
 __all__ = ["ACCURACIES", "refined"]
 
-ACCURACIES = (
-    Accuracy(1e-3, 1e-1, 2e-1),
-    Accuracy(1e-4, 3e-2, 1e-1),
-    Accuracy(1e-5, 3e-3, 3e-2),
-    Accuracy(1e-6, 3e-4, 1e-2),
-)
+_RATIO = 0.2  # of what one accuracy may leave out to what the one before may
+ACCURACIES = tuple(Accuracy(2e-4 * _RATIO**k, 2e-2 * _RATIO**k, 2e-2 * _RATIO**k) for k in range(3))
 _ENOUGH = 0.03  # of an outcome, root mean square: what is left is a fraction of it
-_SAFETY = 2.0  # for steps that do not become smaller
+_LEFT = 0.5  # of the last step, at most: nodes and terms come in steps themselves, so that ratios differ
 
 
 def refined(
@@ -27,7 +23,8 @@ def refined(
 ) -> tuple[Arrays, Arrays]:
     """Outcomes and their errors.
 
-    An error is twice the last step: each accuracy leaves out a fraction of the one before.
+    Each accuracy leaves out a fifth of the one before, a third at most, so that half of the last step is more than
+    is left.
 
     Args:
         found: Outcomes by name at an accuracy.
@@ -39,7 +36,7 @@ def refined(
             break
         before, values = values, found(accuracy)
         errors = {
-            name: _SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))
+            name: _LEFT * at_least_usual(value, np.asarray(np.abs(value - before[name])))
             for name, value in values.items()
         }
         if all(_size(errors[name]) <= _ENOUGH * _size(value) for name, value in values.items()):

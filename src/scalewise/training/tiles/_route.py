@@ -11,25 +11,30 @@ from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._newton import Projectors, TwoStepNewton
 from scalewise.training._spectrum import spectrum
-from scalewise.training.tiles._change import ntk_change
+from scalewise.training.tiles._change import Change
 from scalewise.training.tiles._conditioned import Accuracy
-from scalewise.training.tiles._contractions import TRAINED_PARTS
-from scalewise.training.tiles._covariance import ntk_term, spread
-from scalewise.training.tiles._mean import mean_of, shares
+from scalewise.training.tiles._covariance import Spread
+from scalewise.training.tiles._mean import PARTS, Mean, mean_of
 from scalewise.training.tiles._refined import refined
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sites import Site, sites
+from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 
 __all__ = ["TILES"]
 
 ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
-PARTS = ("ntk_nlo", "ntk_fluctuation", *TRAINED_PARTS)
-_GIVEN = 2000  # terms times nodes of one sample given two others
+_WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
+_INNER = 600  # terms times nodes of one sample given another
+_TERMS = 60  # sums over tensors for each of the times that weights are made of
+_TIMES = 35
+_VALUES = 250  # arrays of a tile
+_DOUBLE = 16  # training samples up to which time is no reason for single precision
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 _SMALL = np.array([1e-6])  # an eigenvalue at which no rate is too large
 _OF_PAIRS = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
+_OF_MEAN = _OF_PAIRS | {"output_mean_nlo", "output_mean_nlo_by_part"}
 _OF_NTK = frozenset({"ntk_change_nlo", "alignment_nlo"})
 _OUTCOMES = (
     _OF_PAIRS
@@ -70,17 +75,18 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     kernels = predict(asked.net, different, observables=["kernel", "ntk"])
     K, Theta = (kernels[name].values[:, places][:, :, places] for name in ("kernel", "ntk"))
     setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
+    dtype = np.float64 if setting.count <= _DOUBLE else np.float32
 
     def at(accuracy: Accuracy) -> Arrays:
         nonlocal nodes
-        stack = sites(asked.net.branch, (K, Theta), accuracy)
+        stack = sites(asked.net.branch, (K, Theta), accuracy, dtype=dtype)
         nodes = max(site.given.rule.w.size for site in stack)
         return _outcomes(asked, setting, stack, wanted)
 
     def fits(accuracy: Accuracy) -> bool:
-        given = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
-        numbers = sum(4 * rule.terms * rule.w.size for rule in given)
-        return 8 * numbers * len(K[0]) * setting.count <= _MEMORY / 4
+        rules = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
+        inner = sum(rule.terms * rule.w.size for rule in rules)
+        return (setting.count * len(setting.K)) ** 2 * inner <= _WORK
 
     values, errors = refined(at, fits)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
@@ -113,49 +119,60 @@ def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray) -> Setting:
     task, count = asked.task, len(asked.task.inputs)
     trained = spectrum(Theta[:count, :count], "NTK of the training samples")
     some = trained.h > 0
-    sums = _to_the_end(asked).sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
-    return Setting(K, Theta, task.targets.T, trained.U[:, some], sums.whole())
+    weights = _to_the_end(asked).sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
+    return Setting(K, Theta, task.targets.T, trained.U[:, some], weights)
 
 
 def _memory(asked: Asked, count: int, tests: int) -> int:
     """About how many bytes are needed."""
     samples, outputs, layers = count + tests, asked.net.output_dim, asked.net.depth - 1
-    tile = max(samples * count**2, count**3)
-    given = layers * 4 * _GIVEN * samples * count
+    single = min(tables(layers, samples, count), KEPT) + layers * 4 * _INNER * samples**2
+    single += _VALUES * max(TILE, samples**2)
+    sums = (_TERMS + 30 * (outputs**2 - 1)) * _TIMES * count * (samples + count)
     slopes = 2 * len(PARTS) * outputs**2 * samples * count + 4 * outputs**2 * samples**2
-    return 8 * (70 * tile + given + slopes + 30 * layers * samples**2)
+    return 4 * single + 8 * (sums + slopes + 100 * layers * samples**2)
 
 
 def _outcomes(asked: Asked, setting: Setting, stack: list[Site], wanted: frozenset[str]) -> Arrays:
     """Everything that is wanted, at one accuracy."""
     tests = slice(setting.count, None)
-    parts, G1 = shares(setting, stack)
-    by_part = np.array([mean_of(setting, parts[part])[:, tests] for part in PARTS])
-    mean = by_part.sum(axis=0)
-    found = {"output_mean_nlo": mean, "output_mean_nlo_by_part": by_part}
+    sums = Sums(stack, len(setting.K), setting.count)
+    of_mean = Mean(setting, sums) if wanted & _OF_MEAN else None
+    of_pairs = Spread(setting, sums, whole=bool(wanted & _OF_PAIRS))
+    of_ntk = Change(setting, sums) if wanted & _OF_NTK else None
+    sums.run()
+    moved = of_pairs.moved()[..., tests, tests]
+    found: Arrays = {}
+    if of_mean is not None:
+        parts = of_mean.parts()
+        by_part = np.array([mean_of(setting, parts[part])[:, tests] for part in PARTS])
+        found["output_mean_nlo_by_part"] = by_part
+        found["output_mean_nlo"] = by_part.sum(axis=0)
+        if wanted & _OF_PAIRS:
+            covariance = of_pairs.covariance(parts)[..., tests, tests]
+            found["output_covariance_nlo"] = covariance
+            found["variance_nlo"] = np.einsum("iidd->id", covariance)
     if "output_mean_nlo_by_layer" in wanted:
-        alone = [shares(setting, stack, frozenset({site.layer}))[0] for site in stack]
-        found["output_mean_nlo_by_layer"] = np.array(
-            [
-                np.sum([mean_of(setting, share) for share in one.values()], axis=0)[:, tests]
-                for one in alone
-            ]
-        )
-    if wanted & _OF_PAIRS:
-        covariance, moved = (x[..., tests, tests] for x in spread(setting, stack, (parts, G1)))
-        found["output_covariance_nlo"] = covariance
-        found["variance_nlo"] = np.einsum("iidd->id", covariance)
-    else:
-        moved = ntk_term(setting, stack)[..., tests, tests]
+        alone = [_mean_of_layer(setting, stack, site.layer)[:, tests] for site in stack]
+        found["output_mean_nlo_by_layer"] = np.array(alone)
     found["learning_parameter"] = _learning_parameter(setting, np.einsum("iidd->id", moved))
     if "test_loss_nlo" in wanted:
         wanted_outputs = asked.task.test_targets
         assert wanted_outputs is not None
         bias = setting.mean[:, tests] - wanted_outputs.T
-        found["test_loss_nlo"] = (bias * mean + 0.5 * found["variance_nlo"]).sum(axis=0)
-    if wanted & _OF_NTK:
-        found |= _of_ntk(setting, ntk_change(setting, stack))
+        moves = bias * found["output_mean_nlo"] + 0.5 * found["variance_nlo"]
+        found["test_loss_nlo"] = moves.sum(axis=0)
+    if of_ntk is not None:
+        found |= _of_ntk(setting, of_ntk.found())
     return {k: v for k, v in found.items() if k in wanted or k == "learning_parameter"}
+
+
+def _mean_of_layer(setting: Setting, stack: Sequence[Site], layer: int) -> np.ndarray:
+    """The mean if the width of one layer alone is finite."""
+    sums = Sums(stack, len(setting.K), setting.count, frozenset({layer}))
+    asked = Mean(setting, sums)
+    sums.run()
+    return np.sum([mean_of(setting, share) for share in asked.parts().values()], axis=0)
 
 
 def _of_ntk(setting: Setting, change: np.ndarray) -> Arrays:

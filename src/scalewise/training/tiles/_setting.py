@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.width._weights import Projected
+from scalewise.training.width._weights import Separable
 
 __all__ = ["Setting"]
 
@@ -33,7 +33,7 @@ class Setting:
     Theta: Matrix
     y: Float[np.ndarray, "output train"]
     U: Float[np.ndarray, "train direction"]
-    weights: Projected
+    weights: Separable
 
     @property
     def outputs(self) -> int:
@@ -54,6 +54,10 @@ class Setting:
     def gain(self) -> Train:
         r"""$g(\tilde H)$: the inverse, at the end of training."""
         return (self.U * self.weights.gain) @ self.U.T
+
+    def pairs(self, name: str) -> Float[np.ndarray, "direction direction"]:
+        """A weight of two legs, A or B."""
+        return np.einsum("kp,kq->pq", *np.moveaxis(getattr(self.weights, name), 1, 0))
 
     @cached_property
     def R(self) -> OnTrain:

@@ -23,23 +23,42 @@ class Site:
         layer: $\ell$, from 1.
         kernels: Kernel and NTK of every layer.
         accuracy: Of expectations of more than two samples.
+        dtype: Of expectations.
     """
 
-    def __init__(self, net: MLP, layer: int, kernels: Kernels, accuracy: Accuracy) -> None:
+    def __init__(
+        self,
+        net: MLP,
+        layer: int,
+        kernels: Kernels,
+        accuracy: Accuracy,
+        *,
+        dtype: type[np.floating] = np.float64,
+    ) -> None:
         self.K, self.Theta = (values[layer - 1] for values in kernels)
         self.layer, self.sigma = layer, net.activation
-        self.C_W, self.lambda_W = net.C_W[layer], net.lambda_W[layer]
-        self.r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
-        self.M = Layer(net.activation, self.K).M
-        self.given = Conditioned(net.activation, self.K, accuracy)
+        self.C_W, self.lambda_W = float(net.C_W[layer]), float(net.lambda_W[layer])
+        self.r = float(net.widths[layer] / net.widths[layer - 1]) if layer > 1 else 1.0
+        self._layer = Layer(net.activation, self.K)
+        self._moments: dict[tuple[int, int], Matrix] = {}
+        self.given = Conditioned(net.activation, self.K, accuracy, dtype)
+
+    def M(self, p: int, q: int) -> Matrix:
+        r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$, the same array at every call."""
+        if (p, q) not in self._moments:
+            self._moments[p, q] = self._layer.M(p, q)
+        return self._moments[p, q]
 
 
-def sites(net: MLP, kernels: Kernels, accuracy: Accuracy) -> list[Site]:
+def sites(
+    net: MLP, kernels: Kernels, accuracy: Accuracy, *, dtype: type[np.floating] = np.float64
+) -> list[Site]:
     """The hidden layers of a network.
 
     Args:
         net: The network.
         kernels: Kernel and NTK of every layer.
         accuracy: Of expectations of more than two samples.
+        dtype: Of expectations.
     """
-    return [Site(net, layer, kernels, accuracy) for layer in range(1, net.depth)]
+    return [Site(net, layer, kernels, accuracy, dtype=dtype) for layer in range(1, net.depth)]

@@ -4,7 +4,8 @@ An entry of a tensor depends on the inputs of its own indices, and its recursion
 with the same inputs, some of them twice: $F_{aacd}$, $Q_{0122}$. A value with labels $(x,y,\dots)$ is an array with
 four axes, of length 1 where a label does not occur, so that entries with repeated inputs are small and
 products broadcast. Labels that stand for the same samples are alike: what differs by exchanging them is transposed,
-not computed again.
+not computed again. The last two labels are blocks, a few samples that others are conditioned on; what has one of
+them or none is shared by the tiles that have it too.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from jaxtyping import Float, Int
 from scalewise.training.tiles._conditioned import product
 from scalewise.training.tiles._sites import Site
 
-__all__ = ["Key", "Labels", "Tile", "Value", "Vertex"]
+__all__ = ["Kept", "Key", "Labels", "Tile", "Value", "Vertex"]
 
 Value = Float[np.ndarray, "first second third fourth"]
 Labels = tuple[int, ...]
 Key = tuple[Hashable, Labels]
 Orders = dict[int, tuple[int, ...]]
 Vertex = tuple[int, int]  # label, order of the derivative
+Kept = dict[Key, Value | None]
+_BLOCKS = (2, 3)
 
 
 class Tile:
@@ -31,26 +34,37 @@ class Tile:
 
     Args:
         rows: The samples of each label, places in the arrays of a `Site`. Labels with the same list are alike.
-        kept: What does not have the first label, shared by tiles that differ in it.
+        kept: What has neither block, what has the third label alone, and the fourth: one dictionary each, the last
+            two the same if they are the same block.
+        dtype: Of all values.
     """
 
     def __init__(
-        self, rows: Sequence[Int[np.ndarray, " _"]], kept: dict[Key, Value | None] | None = None
+        self,
+        rows: Sequence[Int[np.ndarray, " _"]],
+        kept: tuple[Kept, Kept, Kept] | None = None,
+        dtype: type[np.floating] = np.float64,
     ) -> None:
-        self.rows = tuple(rows)
+        self.rows, self.dtype = tuple(rows), dtype
         self._kind = tuple(
             next(k for k, other in enumerate(self.rows) if other is row) for row in self.rows
         )
-        self._kept = {} if kept is None else kept
-        self._own: dict[Key, Value | None] = {}
+        self._kept = ({}, {}, {}) if kept is None else kept
+        self._own: Kept = {}
+        self._edges: dict[tuple[int, int, int], tuple[np.ndarray, Value]] = {}
         self._given: dict[Hashable, list[np.ndarray]] = {}
-        self._correlations: dict[int, np.ndarray] = {}
+        self._correlations: dict[Hashable, np.ndarray] = {}
 
     def edge(self, matrix: Float[np.ndarray, "sample sample"], x: int, y: int) -> Value:
         """A matrix on two labels; its diagonal if they are one."""
-        if x == y:
-            return self._on(np.diagonal(matrix)[self.rows[x]], (x,))
-        return self._on(matrix[np.ix_(self.rows[x], self.rows[y])], (x, y))
+        key = id(matrix), x, y
+        if key not in self._edges:
+            if x == y:
+                found = self._on(np.diagonal(matrix)[self.rows[x]], (x,))
+            else:
+                found = self._on(matrix[self.rows[x][:, None], self.rows[y]], (x, y))
+            self._edges[key] = matrix, found  # while the matrix is kept, no other one has its `id`
+        return self._edges[key][1]
 
     def four(self, site: Site, *vertices: Vertex) -> Value:
         r"""$\langle\prod\sigma^{(p)}\rangle$ over four vertices $(x,p)$."""
@@ -87,13 +101,19 @@ class Tile:
                     if kind == self._kind[x] and k not in used
                 )
         first = tuple(alike[x] for x in labels)
-        store = self._own if 0 in first else self._kept
-        if (key, first) not in store:
-            store[key, first] = make(*first)
+        blocks = [x for x in _BLOCKS if x in first]
+        store = self._own if len(blocks) == 2 else self._kept[blocks[0] - 1 if blocks else 0]
+        last = blocks == [3]  # kept as if the block were that of the third label
+        place = key, tuple(2 if last and x == 3 else x for x in first)
+        if place not in store:
+            made = make(*first)
+            store[place] = made.swapaxes(2, 3) if last and made is not None else made
+        found = store[place]
+        if found is None:
+            return None
+        found = found.swapaxes(2, 3) if last else found
         rest = iter(k for k in range(4) if k not in alike.values())
-        axes = [alike[x] if x in alike else next(rest) for x in range(4)]
-        found = store[key, first]
-        return None if found is None else found.transpose(axes)
+        return found.transpose([alike[x] if x in alike else next(rest) for x in range(4)])
 
     def _on(self, array: np.ndarray, labels: Labels) -> Value:
         """An array with an axis for each label, put in their places."""
@@ -101,72 +121,137 @@ class Tile:
         shape = [1, 1, 1, 1]
         for x, size in zip(labels, array.shape, strict=True):
             shape[x] = size
-        return array.transpose(order).reshape(shape)
+        return array.transpose(order).reshape(shape).astype(self.dtype, copy=False)
 
     def _expected(self, site: Site, orders: Orders) -> Value:
-        """Given two of the labels, those that carry more."""
-        labels = sorted(orders, key=lambda x: (x != 0, -len(orders[x]), x))
+        """Given the blocks, or the label that carries more than the others."""
+        labels = sorted(orders, key=lambda x: (-len(orders[x]), x))
         if len(labels) == 1:
             (x,) = labels
             return self._on(site.given.alone(self.rows[x], orders[x]), (x,))
-        a, b = self._pairs(labels[0], labels[1])
-        one, two = site.given.ends(a, b)
-        weight = site.given.rule.w * product(site.sigma, orders[labels[0]], one)
-        weight *= product(site.sigma, orders[labels[1]], two)
-        shape = tuple(len(self.rows[x]) for x in labels)
         if len(labels) == 2:
-            found = weight.sum(axis=1)
-        elif len(labels) == 3:
-            seen = self._seen(site, labels, *orders[labels[2]])[:, 0]
-            found = np.matmul(weight[:, None], seen)
-        else:
-            found = self._series(site, labels, orders, weight)
-        return self._on(found.reshape(shape), tuple(labels))
+            x, y = labels
+            return self.edge(site.given.two(orders[x], orders[y]), x, y)
+        if len(labels) == 3:
+            x, y, z = labels
+            found = self._given_one(site, labels, orders)
+            return self._on(found.reshape([len(self.rows[x]) for x in labels]), (x, y, z))
+        found = self._given_two(site, orders)
+        # As it lies in memory, blocks in front.
+        return found.reshape([len(self.rows[x]) for x in (2, 3, 0, 1)]).transpose(2, 3, 0, 1)
 
-    def _series(
-        self, site: Site, labels: list[int], orders: Orders, weight: Float[np.ndarray, "pair node"]
-    ) -> Float[np.ndarray, "pair first second"]:
-        """Over correlations of the last two labels, with its remainder where they are the same sample."""
-        a, b, c, d = labels
-        first, second = (self._seen(site, (a, b, x), *orders[x], series=True) for x in (c, d))
-        left = self._left(site)
-        power, out = np.ones_like(left), np.zeros_like(left)
-        for k in range(first.shape[1]):
-            factor = (first[:, k] * weight[:, :, None]).swapaxes(1, 2)
-            out += (factor @ second[:, k]) * power
-            power = power * left
-        if self._kind[c] == self._kind[d]:
-            same = self.four(site, *self._vertices(orders, {d: c}))
-            rest = same.reshape(len(out), -1) - np.einsum("pcc->pc", out)
-            power *= 0.5 * (rest[:, :, None] + rest[:, None])
-            out += power
-        return out
+    def _given_one(
+        self, site: Site, labels: Sequence[int], orders: Orders
+    ) -> Float[np.ndarray, "given first second"]:
+        """The first of three labels is given."""
+        given, (x, y, z) = site.given, labels
+        at, which = self.rows[x], [orders[label][0] for label in (y, z)]
+        one, _ = given.ends(given.line, at, at)
+        weight = given.line.w * product(site.sigma, orders[x], one)
+        key = site.layer, self._kind[x], self._kind[y], self._kind[z]
+        if key not in self._correlations:
+            self._correlations[key] = self._left(site, (at, at), (y, z))
+        seen = [
+            _part(given.given_one[p], at, self.rows[label])
+            for p, label in zip(which, (y, z), strict=True)
+        ]
+        rest = given.open(orders[x], which[0], which[1])
+        ends = [_part(rest, at, self.rows[label]) for label in (y, z)]
+        left = self._correlations[key]
+        terms = given.line.needed[which[0], which[1]]
+        return _with_rest(_series(weight, seen, left, terms), ends, left, terms)
 
-    def _vertices(self, orders: Orders, moved: dict[int, int]) -> list[Vertex]:
-        return [(moved.get(x, x), p) for x, own in orders.items() for p in own]
+    def _given_two(self, site: Site, orders: Orders) -> Float[np.ndarray, "given first second"]:
+        """Both blocks are given."""
+        given, (a, b) = site.given, self._pairs()
+        one, two = given.ends(given.rule, a, b)
+        weight = given.rule.w * product(site.sigma, orders[2], one)
+        weight *= product(site.sigma, orders[3], two)
+        if (site.layer, 0) not in self._given:
+            for label in (0, 1)[: 1 + (self._kind[1] != 0)]:
+                found = given.coefficients(given.rule, a, b, self.rows[label])
+                self._given[site.layer, label] = found
+            self._given[site.layer, 1] = self._given[site.layer, self._kind[1]]
+            self._correlations[site.layer] = self._left(site, (a, b), (0, 1))
+        left = self._correlations[site.layer]
+        terms = given.rule.needed[orders[0][0], orders[1][0]]
+        seen = [self._given[site.layer, label][orders[label][0]] for label in (0, 1)]
+        out, ends = _series(weight, seen, left, terms), []
+        for label, other in ((0, 1), (1, 0)):
+            vertices = [(label if x == other else x, p) for x, own in orders.items() for p in own]
+            same = np.moveaxis(self.four(site, *vertices), (2, 3, label), (0, 1, 2))
+            if self._kind[1] == 0:
+                series = np.einsum("pcc->pc", out)
+            else:
+                both = [self._given[site.layer, label][orders[x][0]] for x in (0, 1)]
+                both = [array[:, :terms] for array in both]
+                series = np.einsum("pn,pkns,pkns->ps", weight, *both)
+            ends.append(same.reshape(len(out), -1) - series)
+            if self._kind[1] == 0:
+                ends.append(ends[0])
+                break
+        return _with_rest(out, ends, left, terms)
 
-    def _pairs(self, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of samples of two labels."""
-        first, second = self.rows[a], self.rows[b]
+    def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of samples of the blocks."""
+        first, second = self.rows[2], self.rows[3]
         return np.repeat(first, len(second)), np.tile(second, len(first))
 
-    def _seen(
-        self, site: Site, labels: Sequence[int], order: int, *, series: bool = False
-    ) -> Float[np.ndarray, "pair term node sample"]:
-        """The last label given the others; all terms of the series of what four labels ask for."""
-        kinds = tuple(self._kind[x] for x in labels)
-        series = series or kinds == self._kind[:3]
-        key = site.layer, kinds, series
-        if key not in self._given:
-            a, b, c = labels
-            terms = site.given.rule.terms if series else 1
-            found = site.given.coefficients(*self._pairs(a, b), self.rows[c], terms=terms)
-            self._given[key] = found
-        return self._given[key][order]
+    def _left(
+        self, site: Site, pairs: tuple[np.ndarray, np.ndarray], labels: tuple[int, int]
+    ) -> Float[np.ndarray, "pair first second"]:
+        """Correlations of two labels, given pairs."""
+        first, second = (self.rows[label] for label in labels)
+        return site.given.left(*pairs, first, second).astype(self.dtype, copy=False)
 
-    def _left(self, site: Site) -> Float[np.ndarray, "pair third fourth"]:
-        """Correlations of the last two labels given the first two."""
-        if site.layer not in self._correlations:
-            found = site.given.left(*self._pairs(0, 1), self.rows[2], self.rows[3])
-            self._correlations[site.layer] = found
-        return self._correlations[site.layer]
+
+def _part(array: np.ndarray, given: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Of all that is given, and of all samples behind; no copy of everything."""
+    every = np.arange(len(array))
+    if not np.array_equal(given, every):
+        array = array[given]
+    return array if np.array_equal(samples, every) else array[..., samples]
+
+
+def _series(
+    weight: Float[np.ndarray, "pair node"],
+    seen: Sequence[Float[np.ndarray, "pair term node _"]],
+    left: Float[np.ndarray, "pair first second"],
+    terms: int,
+) -> Float[np.ndarray, "pair first second"]:
+    """Over powers of correlations of two labels, the highest first."""
+    first, second = seen
+    w, out = weight[:, :, None].astype(left.dtype, copy=False), np.zeros_like(left)
+    factor, part = np.empty_like(first[:, 0]), np.empty_like(left)
+    for k in reversed(range(terms)):
+        np.multiply(first[:, k], w, out=factor)
+        np.matmul(factor.swapaxes(1, 2), second[:, k], out=part)
+        out *= left
+        out += part
+    return out
+
+
+def _with_rest(
+    out: Float[np.ndarray, "pair first second"],
+    ends: Sequence[Float[np.ndarray, "pair _"]],
+    left: Float[np.ndarray, "pair first second"],
+    terms: int,
+) -> Float[np.ndarray, "pair first second"]:
+    """What a series leaves out of two labels that are one sample, as far as others are that sample."""
+    first, second = (0.5 * end.astype(out.dtype, copy=False) for end in ends)
+    power = _power(left, terms)
+    power *= first[:, :, None] + second[:, None]
+    out += power
+    return out
+
+
+def _power(values: np.ndarray, exponent: int) -> np.ndarray:
+    """An integer power, above 0; a new array."""
+    out, square = np.ones_like(values), values
+    while exponent:
+        if exponent & 1:
+            out *= square
+        exponent >>= 1
+        if exponent:
+            square = square * square
+    return out
