@@ -306,6 +306,17 @@ _ROWS = (
         obstacles=(_tests, _answers, _spread),
     ),
     Outcome(
+        name="test_error_nlo",
+        symbol="P[wrong class of β]^{1}",
+        equation="PDLT (∞.154), (4.77), derived",
+        order=1,
+        units="dimensionless",
+        meaning="Coefficient of 1/n of the probability of a wrong class, by four cumulants of the outputs.",
+        over=("test",),
+        corrects="test_error",
+        obstacles=(_tests, _answers, _spread, _classes),
+    ),
+    Outcome(
         name="ntk_change_nlo",
         symbol="E[H_ij;δ1δ2(end) - H_ij;δ1δ2(start)]^{1}",
         equation="PDLT (∞.117)",

@@ -14,8 +14,10 @@ from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._tensor_flow import tensor_runs
 from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.width._contractions import Frame
+from scalewise.training.width._cumulants import fourth, third
 from scalewise.training.width._moments import LETTERS, PARTS, Moments
 
 __all__ = ["DENSE", "unknown"]
@@ -33,12 +35,13 @@ _OUTCOMES = frozenset(
         "output_covariance_nlo",
         "variance_nlo",
         "test_loss_nlo",
+        "test_error_nlo",
         "ntk_change_nlo",
         "alignment_nlo",
         "learning_parameter",
     }
 )
-_SPREAD = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
+_SPREAD = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo", "test_error_nlo"})
 _OF_NTK = frozenset({"ntk_change_nlo", "alignment_nlo"})
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 
@@ -68,6 +71,8 @@ class _Setting:
     def runs(self, net: MLP) -> list[list[Arrays]]:
         """Tensors of the last layer, of a network that may have other widths."""
         letters = _letters(net)
+        if "test_error_nlo" in self.names:
+            letters = (*letters, "V")
         found = tensor_runs(net, self.flow.K, self.flow.Theta, letters)
         size = len(self.places)
         none = {x: np.zeros((size,) * 4) for x in LETTERS if x not in letters}
@@ -202,8 +207,8 @@ def _outcomes(
         rest = [sum(setting.moments(t, time).mean_parts().values()) for t in others]
         own = [mean - without for without in rest]
         found["output_mean_nlo_by_layer"] = np.array([*own, mean - sum(own)])
+    covariance = moments.covariance() if names & _SPREAD else np.zeros(0)
     if names & _SPREAD:
-        covariance = moments.covariance()
         found["output_covariance_nlo"] = covariance.transpose(0, 2, 1, 3)
         found["variance_nlo"] = np.einsum("idid->id", covariance)
     if "test_loss_nlo" in names:
@@ -211,9 +216,25 @@ def _outcomes(
         assert wanted is not None
         bias = moments.mean - wanted[setting.block].T
         found["test_loss_nlo"] = (bias * mean + 0.5 * found["variance_nlo"]).sum(axis=0)
+    if "test_error_nlo" in names:
+        found["test_error_nlo"] = _test_error(moments, setting, mean, covariance)
     if names & _OF_NTK:
         found |= _of_ntk(moments, setting)
     return {k: v for k, v in found.items() if k in names or k == "learning_parameter"}
+
+
+def _test_error(
+    moments: Moments, setting: _Setting, mean: np.ndarray, covariance: np.ndarray
+) -> np.ndarray:
+    """By all four cumulants that begin at order 1/n, or change there."""
+    wanted = setting.asked.task.test_targets
+    assert wanted is not None
+    variance = np.diag(moments.leading)
+    known = variance <= _KNOWN * np.diag(moments.K)[moments.frame.count :]
+    own = np.einsum("idjd->ijd", covariance)
+    cumulants = (mean, own, third(moments), fourth(moments))
+    settled = np.where(known, 0.0, variance)
+    return class_error_nlo(moments.mean, settled, wanted[setting.block].T, cumulants)
 
 
 def _of_ntk(moments: Moments, setting: _Setting) -> Arrays:
