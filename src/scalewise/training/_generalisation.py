@@ -75,7 +75,7 @@ def class_error_nlo(
     mean: Float[np.ndarray, "output sample"],
     variance: Float[np.ndarray, " sample"],
     y: Float[np.ndarray, "output sample"],
-    cumulants: Sequence[Float[np.ndarray, "*outputs sample"]],
+    cumulants: Sequence[Float[np.ndarray, "..."]],
 ) -> Float[np.ndarray, " sample"]:
     r"""What coefficients of 1/n of the cumulants of outputs make of the probability of a wrong class.
 
