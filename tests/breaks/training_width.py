@@ -28,6 +28,12 @@ of_newton = row("training/_newton.py", USERS)
 of_tensors = row("training/width/_contractions.py", MOMENTS)
 of_moments = row("training/width/_moments.py", MOMENTS)
 of_dense = row("training/width/_dense.py", VERB)
+CUMULANTS = f"{MOMENTS}::test_cumulants_are_expectations"
+of_cumulants = row("training/width/_cumulants.py", CUMULANTS)
+of_errors = row(
+    "training/_generalisation.py",
+    "tests/training/test_evidence.py::test_cumulants_move_errors_of_classes_as_moved_means_do",
+)
 of_meeting = row("training/width/_meeting.py", f"{VERB}::test_the_width_that_meets_a_loss")
 of_routes = row("training/_routes.py", WHY)
 
@@ -196,6 +202,38 @@ MUTANTS = (
         "cubes: without one of the kernels",
         '+ np.einsum("lc,jk,ab->jklabc", y, eye, K)',
         '+ 0 * np.einsum("lc,jk,ab->jklabc", y, eye, K)',
+    ),
+    of_cumulants(
+        "third cumulant: dNTK with one target of two",
+        'total = total - _joined(moments, blocks, "kmji", "mj")',
+        "total = total + 0",
+    ),
+    of_cumulants(
+        "third cumulant: targets on one leg of a ddNTK",
+        '("ijm", "imj", "mij")',
+        '("ijm", "ijm", "ijm")',
+    ),
+    of_cumulants(
+        "fourth cumulant: sign of D and F",
+        'total - 0.5 * _joined(moments, _seen(moments), "klij", "l")',
+        'total + 0.5 * _joined(moments, _seen(moments), "klij", "l")',
+    ),
+    of_cumulants(
+        "fourth cumulant: vertex left out",
+        '+ _joined(moments, four, "ijkl", "")',
+        '+ 0 * _joined(moments, four, "ijkl", "")',
+    ),
+    of_cumulants(
+        "cumulants: outputs in one order",
+        "for order in permutations(outputs)",
+        "for order in [tuple(outputs)] * len(list(permutations(outputs)))",
+    ),
+    of_errors("wrong classes: not over k!", "/ factorial(k)", ""),
+    of_errors("wrong classes: sign of odd orders", "(-y[0] / unit) ** k", "(1 / unit) ** k"),
+    of_errors(
+        "wrong classes: one index of many",
+        "/ prod(map(factorial, times.values()))",
+        "/ factorial(k)",
     ),
     of_moments(
         "NTK change: no symmetric part",
