@@ -86,8 +86,8 @@ MUTANTS = (
     ),
     of_route(
         "posterior tails: one pairing of three",
-        "for one, other in _PAIRS",
-        "for one, other in _PAIRS[:1]",
+        "for a, b in _PAIRS",
+        "for a, b in _PAIRS[:1]",
         LINEAR,
         LASTS,
     ),

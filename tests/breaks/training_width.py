@@ -27,6 +27,7 @@ of_algorithms = row("training/_algorithms.py", USERS)
 of_newton = row("training/_newton.py", USERS)
 of_tensors = row("training/width/_contractions.py", MOMENTS)
 of_moments = row("training/width/_moments.py", MOMENTS)
+of_made = row("training/width/_tensors.py", VERB)
 of_dense = row("training/width/_dense.py", VERB)
 CUMULANTS = f"{MOMENTS}::test_cumulants_are_expectations"
 of_cumulants = row("training/width/_cumulants.py", CUMULANTS)
@@ -260,8 +261,8 @@ MUTANTS = (
     ),
     of_dense(
         "layers: the wrong one",
-        "_without(setting.net, layer)) for layer in range(1,",
-        "_without(setting.net, layer)) for layer in range(2,",
+        "for layer in range(1, setting.net.depth - 1)",
+        "for layer in range(2, setting.net.depth)",
         NUMBERS,
     ),
     of_dense(
@@ -276,7 +277,7 @@ MUTANTS = (
         "lambda_W=(*none, net.lambda_W[-1])",
         LASTS,
     ),
-    of_dense(
+    of_made(
         "last layer: tensors that need derivatives",
         "return LETTERS if learns else tuple",
         "return LETTERS if True else tuple",
@@ -290,8 +291,8 @@ MUTANTS = (
     ),
     of_dense(
         "blocks: targets of the first",
-        "moments.mean - wanted[setting.block].T",
-        "moments.mean - wanted[: len(wanted[setting.block])].T",
+        "None if known is None else known[block]",
+        "None if known is None else known[: len(known[block])]",
         BLOCKS,
     ),
     of_dense(
@@ -304,6 +305,24 @@ MUTANTS = (
         "parameter: of all tests together",
         "added[:, open_] / leading[open_]",
         "added[:, open_] / leading.sum()",
+        NUMBERS,
+    ),
+    of_dense(
+        "on training samples: never over",
+        "np.abs(1 - h * gain).max() > _OVER",
+        "True",
+        f"{VERB}::test_training_samples_are_tests_of_themselves_until_training_is_over",
+    ),
+    of_dense(
+        "on training samples: of the tests",
+        "places=np.tile(setting.places[: len(task.inputs)], 2)",
+        "places=setting.places",
+        f"{VERB}::test_training_samples_are_tests_of_themselves_until_training_is_over",
+    ),
+    of_made(
+        "tensors: shared by networks of other widths",
+        "(net, self.inputs.tobytes())",
+        "(self.inputs.tobytes(),)",
         NUMBERS,
     ),
     of_dense("size: whole tensors of any number", "if count > _TRAINED:", "if count > 10**9:", WHY),

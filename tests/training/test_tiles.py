@@ -276,17 +276,17 @@ def test_contractions_are_those_of_whole_tensors(
     asked = Asked(network(3, "tanh", 2), task(1, 3, 2, 2), algorithm)
     names = TILES.outcomes - {"output_mean_nlo_by_layer"}
     (dense,) = _dense._settings(asked, names)
-    known = any_tensors(5)
-    want = _dense._outcomes(dense, known, [], None)
+    known, back = any_tensors(5), np.argsort(dense.places)
+    different = {x: tensor[np.ix_(*(back,) * tensor.ndim)] for x, tensor in known.items()}
+    want = _dense._outcomes(dense, different, [], None)
     Given.known = known
     for module in (_mean, _covariance, _change):
         monkeypatch.setattr(module, "Tensors", Given)
         monkeypatch.setattr(
             module, "blocks", lambda *of: [np.arange(3), np.arange(3, of[1])], False
         )
-    K, Theta = (
-        part[-1][np.ix_(dense.places, dense.places)] for part in (dense.flow.K, dense.flow.Theta)
-    )
+    flow = dense.samples.flow
+    K, Theta = (part[-1][np.ix_(dense.places, dense.places)] for part in (flow.K, flow.Theta))
     found = _route._outcomes(asked, _route._setting(asked, K, Theta), [], names)
     assert found.keys() == want.keys() == names | {"learning_parameter"}
     # Weights are sums over few times, good to 1e-6.

@@ -14,6 +14,7 @@ from scalewise._threads import blas_threads_for
 
 __all__ = [
     "Spectrum",
+    "refuse_pair",
     "refuse_singular",
     "regular",
     "spectrum",
@@ -154,6 +155,15 @@ def untaught(found: Spectrum, y: Float[np.ndarray, "sample output"]) -> bool:
     return bool(np.abs(part).max(initial=0.0) > _TARGETS * np.abs(y).max(initial=0.0))
 
 
+def refuse_pair(first: int, second: int, remedy: str) -> NoReturn:
+    """Refuse two samples that no network can have both."""
+    raise ValueError(
+        f"Training samples {min(first, second)} and {max(first, second)} are the same to the network but have "
+        "different targets, so no network has them both: the kernel is singular. Drop one of them, or "
+        f"{remedy}."
+    )
+
+
 def refuse_singular(
     H: Float[np.ndarray, "sample sample"],
     y: Float[np.ndarray, "sample output"],
@@ -166,11 +176,7 @@ def refuse_singular(
     unlike = np.abs(y[:, None] - y).max(axis=-1) > _TARGETS * np.abs(y).max()
     first, second = np.unravel_index(np.argmin(np.where(unlike, apart, np.inf)), H.shape)
     if unlike.any() and apart[first, second] <= len(H) * np.finfo(float).eps * d.max():
-        raise ValueError(
-            f"Training samples {min(first, second)} and {max(first, second)} are the same to the network but have "
-            "different targets, so no network has them both: the kernel is singular. Drop one of them, or "
-            f"{remedy}."
-        )
+        refuse_pair(int(first), int(second), remedy)
     raise ValueError(
         f"The kernel of the {len(H)} training samples is singular in float64 (rank {rank}): there are targets that "
         f"it does not represent. {remedy[0].upper()}{remedy[1:]}."

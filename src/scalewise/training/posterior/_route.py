@@ -129,8 +129,9 @@ def _test_error(
     skew, square = (
         np.sum([getattr(of, name) for of in layers], axis=0) for name in ("skew", "square")
     )
-    third = sum(np.einsum(f"e{i}b,{j}{k}->eijkb", skew, eye) for i, j, k in ("ijk", "jik", "kij"))
-    pairs = sum(np.einsum(f"{one},{other}->ijkl", eye, eye) for one, other in _PAIRS)
+    placed = [np.einsum(f"e{i}b,{j}{k}->eijkb", skew, eye) for i, j, k in ("ijk", "jik", "kij")]
+    third = np.sum(placed, axis=0)
+    pairs = np.sum([np.einsum(f"{a},{b}->ijkl", eye, eye) for a, b in _PAIRS], axis=0)
     fourth = np.einsum("ijkl,eb->eijklb", pairs, square)
     return np.array(
         [

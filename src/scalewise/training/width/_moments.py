@@ -28,7 +28,7 @@ from scalewise.training.width._weights import Reaches
 
 __all__ = ["LETTERS", "PARTS", "Moments"]
 
-LETTERS = ("G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
+LETTERS = ("V", "G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
 # Which tensor each projector weighs, with the places of the test leg and of the training legs.
 _BRACKETS = {
     "dntk_A": ("A", "dHz", (1, 0, 2, 3)),
