@@ -180,7 +180,7 @@ def test_training_samples_are_tests_of_themselves_until_training_is_over() -> No
         "train_loss_nlo": "test_loss_nlo",
     }  # fmt: skip
     twice = sw.Task(TRAIN[:3], Y[:3], test_inputs=TRAIN[:3], test_targets=Y[:3])
-    wanted = [*names, *names.values()]
+    wanted = [*names, *names.values(), "train_mean"]
     times = [0.0, 0.5, 2.0, 1e5]
     found = sw.predict_training(net, twice, GradientFlow(), observables=wanted, times=times)
     for name, own in names.items():
