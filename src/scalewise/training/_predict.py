@@ -114,7 +114,8 @@ def predict_training(
         At order 1/n: ``output_mean_nlo`` (with ``_by_part``, ``_by_layer``), ``output_covariance_nlo`` (between
         outputs too), ``variance_nlo``, ``test_loss_nlo``, ``test_error_nlo``, ``ntk_change_nlo``,
         ``alignment_nlo``, of training by gradients ``train_mean_nlo``, ``train_variance_nlo`` and
-        ``train_loss_nlo``, 0 at its end; ``learning_parameter``, which over the width is the small parameter of training, and of Bayes
+        ``train_loss_nlo``, 0 at its end; ``learning_parameter``, which over the width is the small parameter of
+        training, and of Bayes
         ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
         Above 15,000 training samples means and variances of tests are found by conjugate gradients: attributes
         tell the ``residual`` and the ``iterations`` in place of condition and rank.

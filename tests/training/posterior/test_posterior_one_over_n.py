@@ -304,6 +304,18 @@ def test_drawn_hidden_layers_agree(
     assert not wrong
 
 
+def test_tails_of_many_tests_are_refused_before_they_take_an_hour() -> None:
+    rng = np.random.default_rng(0)
+    net = sw.MLP(3, 40, "tanh", input_dim=3, output_dim=1)
+    y, x = np.sign(rng.standard_normal((400, 1))), rng.standard_normal((400, 3))
+    task = sw.Task(x[:300], y[:300], test_inputs=x[300:], test_targets=y[300:])
+    asked = Asked(net, task, Bayes(0.1))
+    assert "fewer tests at a time" in NEURONS.obstacle(asked, "test_error_nlo")
+    assert not NEURONS.obstacle(asked, "variance_nlo")
+    few = sw.Task(x[:300], y[:300], test_inputs=x[300:310], test_targets=y[300:310])
+    assert not NEURONS.obstacle(Asked(net, few, Bayes(0.1)), "test_error_nlo")
+
+
 def test_coefficients_do_not_need_tests_or_each_other() -> None:
     """Evidence and features are about the training samples: without tests, and each asked for alone."""
     net = sw.MLP(2, 40, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.5)

@@ -20,6 +20,7 @@ __all__ = ["NEURONS"]
 
 _STANDARD_ERRORS = 4.0  # an error is to hold for all entries, as in `predict`
 _MEMORY = 8  # GiB
+_FORMS = 4_000_000  # tests times samples squared: of every neuron a quadratic form for each test
 _MEANS = ("output_mean_nlo", "output_mean_nlo_by_part", "output_mean_nlo_by_layer")
 _SPREADS = (
     "output_covariance_nlo",
@@ -40,6 +41,12 @@ def _obstacle(asked: Asked, name: str) -> str:
         return "a network of depth 1 has no hidden layer, and no correction at any width"
     if not sigma.is_continuous:
         return "the activation jumps, and its derivative is a delta function"
+    count, tests = len(asked.task.inputs), len(asked.tests)
+    if name == "test_error_nlo" and tests * (count + tests) ** 2 > _FORMS:
+        return (
+            f"third and fourth cumulants of {tests} tests beside {count} training samples take many minutes; give "
+            "fewer tests at a time"
+        )
     size = _gibibytes(asked)
     if size > _MEMORY:
         return (
