@@ -196,7 +196,7 @@ MEETING = {
     "_filters.py",
     "_generalisation.py",
 }
-MEETING |= {"_outcomes.py", "_task.py"}
+MEETING |= {"_outcomes.py", "_selection.py", "_task.py"}
 
 
 # Rooms of `training` that know real networks.

@@ -10,7 +10,6 @@ REFUSALS = "tests/training/test_refusals.py"
 
 of_filters = row("training/_filters.py", FILTERS)
 of_algorithms = row("training/_algorithms.py", FILTERS)
-of_posteriors = row("training/_posteriors.py", FILTERS)
 of_kernel = row("training/_kernel.py", VERB)
 of_spectrum = row("training/_spectrum.py", (VERB, REFUSALS))
 of_evidence = row("training/_evidence.py", EVIDENCE)
@@ -63,10 +62,10 @@ MUTANTS = (
     ),
     of_algorithms("units: of a rate forgotten", "rate / per, **rest", "rate, **rest"),
     of_algorithms("units: of a schedule forgotten", "np.array(rate) / per", "np.array(rate)"),
-    of_posteriors(
+    of_filters(
         "bayes: twice the noise",
-        "after_flow(h, END, ridge=self.noise_variance)",
-        "after_flow(h, END, ridge=2 * self.noise_variance)",
+        "ridge=self.noise_variance)",
+        "ridge=2 * self.noise_variance)",
         VERB,
         EVIDENCE,
     ),

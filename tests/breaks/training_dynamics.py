@@ -21,7 +21,7 @@ of_interacting = row(f"{DYN}_interacting.py", DYNAMICS)
 of_newton = row(f"{DYN}_newton.py", DYNAMICS)
 of_trained = row(f"{DYN}_trained.py", ENDS)
 of_state = row(f"{DYN}networks/_state.py", REAL)
-of_updates = row(f"{DYN}networks/_newton.py", REAL)
+of_updates = row("training/kernels/_steps.py", REAL)
 of_series = row(f"{CAV}_series.py", CAVITY)
 of_rest = row(f"{CAV}_rest.py", CAVITY)
 of_average = row(f"{CAV}_average.py", CAVITY)
@@ -36,13 +36,13 @@ MUTANTS = (
     ),
     of_regression(
         "ridge: what is missed left out",
-        'np.einsum("aij,ai->ij", bent, missed)',
-        '0 * np.einsum("aij,ai->ij", bent, missed)',
+        'np.einsum("aij,ai->ij", bent, dual @ targets)',
+        '0 * np.einsum("aij,ai->ij", bent, dual @ targets)',
     ),
     of_ways("trained kernel: as footnote 25 says", "_share_of_A = 0.5", "_share_of_A = 0.0"),
     of_ways("least norm: as the trained kernel", "_share_of_A = 1.0", "_share_of_A = 0.5"),
-    of_ways("descent: legs of Z_A swapped", "1 / both - X / h\n", "1 / both - X / h[:, None]\n"),
-    of_ways("descent: Z_B without the rate", "A + self.rate / 2 * X", "A"),
+    of_ways("descent: legs of Z_A swapped", "return found.A, found.B", "return found.A.T, found.B"),
+    of_ways("descent: at another rate", "converged(h, self.rate)", "converged(h, 0.0)"),
     of_prediction(
         "nearly kernel: meta kernel's first sample",
         "meta_kernel[:count, :, :count].transpose(1, 0, 2)",
@@ -76,8 +76,8 @@ MUTANTS = (
     ),
     of_interacting(
         "interaction: b forgotten",
-        "(a, free.inverse @ free.error) - b @ free.inverse",
-        "(a, free.inverse @ free.error)",
+        "(a, free.modes.inverse @ free.error) - b @ free.modes.inverse",
+        "(a, free.modes.inverse @ free.error)",
     ),
     of_interacting("force: sign of the NTK", "force = -interaction", "force = interaction"),
     of_interacting(
@@ -119,14 +119,9 @@ MUTANTS = (
         "net.lambda_W[i]) for i, b",
     ),
     of_updates(
-        "update: Newton tensor turned",
-        "(newton @ error.reshape(-1))",
-        "(error.reshape(-1) / np.diag(newton))",
-    ),
-    of_updates(
         "two steps: second with the first one's NTK",
-        "newton_update(net, first, task, _on_every_output(ntk, task))",
-        "newton_update(net, first, task, np.linalg.inv(own.reshape(count, count)))",
+        "return first, giant_leap(net, first, x, targets, ntk=ntk)",
+        "return first, giant_leap(net, first, x, targets)",
     ),
     of_series(
         "series: product without mixed terms", "if (p or q) and left", "if (p and q) and left"

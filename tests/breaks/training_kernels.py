@@ -151,8 +151,12 @@ MUTANTS = (
         "NetworkKernel(self.net, self.kind)(X, Y)",
         "NetworkKernel(self.net)(X, Y)",
     ),
-    of_linear("linear: ridge of the text without 2", "+ 2 * ridge * np.eye", "+ ridge * np.eye"),
-    of_linear("linear: dual ridge without 2", "h = found.h + 2 * ridge", "h = found.h + ridge"),
+    of_linear("linear: ridge of the text without 2", "h = h + 2 * ridge", "h = h + ridge"),
+    of_linear(
+        "linear: dual ridge without 2",
+        "found.solve(targets, 2 * ridge)",
+        "found.solve(targets, ridge)",
+    ),
     of_linear(
         "linear: weights of features", "features @ weights @ others.T", "features @ others.T"
     ),
@@ -164,7 +168,7 @@ MUTANTS = (
     of_steps(
         "steps: slopes forgotten", "* found.slopes[layer - 1]\n    return Step", "\n    return Step"
     ),
-    of_steps("leap: away from the targets", "(z - targets).ravel()", "(targets - z).ravel()"),
+    of_steps("leap: away from the targets", "start.z - targets", "targets - start.z"),
     of_steps("loss: without its half", "float(0.5 * (error", "float((error"),
     of_steps("decay: of weights as of biases", "weight_decay * net", "bias_decay * net"),
     of_steps("decay: not carried up", "(R * found.slopes[layer - 1]) @ W.T if", "0 * R @ W.T if"),

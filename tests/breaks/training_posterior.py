@@ -67,6 +67,31 @@ MUTANTS = (
         PRINTED,
     ),
     of_averages(
+        "posterior tails: half a neuron's change of the variance",
+        "4 * weight_variance(Q, Y)",
+        "weight_variance(Q, Y)",
+        LINEAR,
+    ),
+    of_averages(
+        "posterior tails: half a neuron's change of the mean",
+        "2 * T @ pushed.first",
+        "T @ pushed.first",
+        LINEAR,
+    ),
+    of_averages(
+        "posterior tails: quadratic part twice",
+        "push.form(Y, s) - Q.form(Y, z) for Y",
+        "push.form(Y, s) for Y",
+        LASTS,
+    ),
+    of_route(
+        "posterior tails: one pairing of three",
+        "for a, b in _PAIRS",
+        "for a, b in _PAIRS[:1]",
+        LINEAR,
+        LASTS,
+    ),
+    of_averages(
         "posterior evidence: sign of the last term",
         "weight_variance(Q, layer.Y) - 0.5 * half",
         "weight_variance(Q, layer.Y) + 0.5 * half",
@@ -79,7 +104,7 @@ MUTANTS = (
     ),
     of_averages(
         "posterior between outputs: of the first alone",
-        "own[i] if i == j else products(Q, u[:, i], u[:, j])",
+        "(own[i] if i == j else products(Q, at.u[:, i], at.u[:, j]))",
         "own[i]",
         LINEAR,
         LASTS,

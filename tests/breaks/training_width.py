@@ -27,7 +27,14 @@ of_algorithms = row("training/_algorithms.py", USERS)
 of_newton = row("training/_newton.py", USERS)
 of_tensors = row("training/width/_contractions.py", MOMENTS)
 of_moments = row("training/width/_moments.py", MOMENTS)
+of_made = row("training/width/_tensors.py", VERB)
 of_dense = row("training/width/_dense.py", VERB)
+CUMULANTS = f"{MOMENTS}::test_cumulants_are_expectations"
+of_cumulants = row("training/width/_cumulants.py", CUMULANTS)
+of_errors = row(
+    "training/_generalisation.py",
+    "tests/training/test_evidence.py::test_cumulants_move_errors_of_classes_as_moved_means_do",
+)
 of_meeting = row("training/width/_meeting.py", f"{VERB}::test_the_width_that_meets_a_loss")
 of_routes = row("training/_routes.py", WHY)
 
@@ -143,8 +150,8 @@ MUTANTS = (
     ),
     of_moments(
         "fluctuation of the NTK: as printed",
-        '"ntk_fluctuation": -self._sum',
-        '"ntk_fluctuation": self._sum',
+        '"ntk_fluctuation": -self.sum',
+        '"ntk_fluctuation": self.sum',
     ),
     of_moments(
         "H1: dropped from the mean",
@@ -158,13 +165,13 @@ MUTANTS = (
     ),
     of_moments(
         "covariance: term 5 dropped",
-        'half = half + self._sum(self._twice, ("ijjk", "dab"), ("eb", self.C), out="idke")',
+        'half = half + self.sum(self._twice, ("ijjk", "dab"), ("eb", self.C), out="idke")',
         "half = half + 0",
     ),
     of_moments(
         "covariance: initial outputs added",
-        "half = half - self._initial()",
-        "half = half + self._initial()",
+        'half = half - self.sum(own, ("ijjk"',
+        'half = half + self.sum(own, ("ijjk"',
     ),
     of_moments(
         "covariance: C replaced by K",
@@ -183,8 +190,8 @@ MUTANTS = (
     ),
     of_moments(
         "dNTK: one of two errors",
-        'parts[part] = -first - self._sum(own, ("ijkk"',
-        'parts[part] = -2 * first - 0 * self._sum(own, ("ijkk"',
+        'parts[part] = -first - self.sum(own, ("ijkk"',
+        'parts[part] = -2 * first - 0 * self.sum(own, ("ijkk"',
     ),
     of_moments(
         "ddNTK II A: test leg of another",
@@ -196,6 +203,38 @@ MUTANTS = (
         "cubes: without one of the kernels",
         '+ np.einsum("lc,jk,ab->jklabc", y, eye, K)',
         '+ 0 * np.einsum("lc,jk,ab->jklabc", y, eye, K)',
+    ),
+    of_cumulants(
+        "third cumulant: dNTK with one target of two",
+        'total = total - _joined(moments, blocks, "kmji", "mj")',
+        "total = total + 0",
+    ),
+    of_cumulants(
+        "third cumulant: targets on one leg of a ddNTK",
+        '("ijm", "imj", "mij")',
+        '("ijm", "ijm", "ijm")',
+    ),
+    of_cumulants(
+        "fourth cumulant: sign of D and F",
+        'total - 0.5 * _joined(moments, _seen(moments), "klij", "l")',
+        'total + 0.5 * _joined(moments, _seen(moments), "klij", "l")',
+    ),
+    of_cumulants(
+        "fourth cumulant: vertex left out",
+        '+ _joined(moments, four, "ijkl", "")',
+        '+ 0 * _joined(moments, four, "ijkl", "")',
+    ),
+    of_cumulants(
+        "cumulants: outputs in one order",
+        "for order in permutations(outputs)",
+        "for order in [tuple(outputs)] * len(list(permutations(outputs)))",
+    ),
+    of_errors("wrong classes: not over k!", "/ factorial(k)", ""),
+    of_errors("wrong classes: sign of odd orders", "(-y[0] / unit) ** k", "(1 / unit) ** k"),
+    of_errors(
+        "wrong classes: one index of many",
+        "/ prod(map(factorial, times.values()))",
+        "/ factorial(k)",
     ),
     of_moments(
         "NTK change: no symmetric part",
@@ -222,8 +261,8 @@ MUTANTS = (
     ),
     of_dense(
         "layers: the wrong one",
-        "_without(setting.net, layer)) for layer in range(1,",
-        "_without(setting.net, layer)) for layer in range(2,",
+        "for layer in range(1, setting.net.depth - 1)",
+        "for layer in range(2, setting.net.depth)",
         NUMBERS,
     ),
     of_dense(
@@ -238,7 +277,7 @@ MUTANTS = (
         "lambda_W=(*none, net.lambda_W[-1])",
         LASTS,
     ),
-    of_dense(
+    of_made(
         "last layer: tensors that need derivatives",
         "return LETTERS if learns else tuple",
         "return LETTERS if True else tuple",
@@ -252,8 +291,8 @@ MUTANTS = (
     ),
     of_dense(
         "blocks: targets of the first",
-        "moments.mean - wanted[setting.block].T",
-        "moments.mean - wanted[: len(wanted[setting.block])].T",
+        "None if known is None else known[block]",
+        "None if known is None else known[: len(known[block])]",
         BLOCKS,
     ),
     of_dense(
@@ -266,6 +305,24 @@ MUTANTS = (
         "parameter: of all tests together",
         "added[:, open_] / leading[open_]",
         "added[:, open_] / leading.sum()",
+        NUMBERS,
+    ),
+    of_dense(
+        "on training samples: never over",
+        "np.abs(1 - h * gain).max() > _OVER",
+        "True",
+        f"{VERB}::test_training_samples_are_tests_of_themselves_until_training_is_over",
+    ),
+    of_dense(
+        "on training samples: of the tests",
+        "places=np.tile(setting.places[: len(task.inputs)], 2)",
+        "places=setting.places",
+        f"{VERB}::test_training_samples_are_tests_of_themselves_until_training_is_over",
+    ),
+    of_made(
+        "tensors: shared by networks of other widths",
+        "(net, self.inputs.tobytes())",
+        "(self.inputs.tobytes(),)",
         NUMBERS,
     ),
     of_dense("size: whole tensors of any number", "if count > _TRAINED:", "if count > 10**9:", WHY),

@@ -4,6 +4,7 @@ import warnings
 from itertools import product
 
 import numpy as np
+import pytest
 
 import scalewise as sw
 from refusals import unlike
@@ -13,6 +14,8 @@ from scalewise.training import (
     GradientFlow,
     LastLayer,
 )
+from scalewise.training._asked import Asked
+from scalewise.training._task import check_targets
 from small_task import RNG
 
 X, Y, TESTS = RNG.standard_normal((3, 3)), RNG.standard_normal((3, 1)), RNG.standard_normal((2, 3))
@@ -61,6 +64,27 @@ def test_a_prediction_is_finite_or_refused() -> None:
     assert wrong == []
     assert {"they contradict", "larger targets"} <= refused
     assert not refused & {"plain", "tests repeat", "inputs repeat", "no targets", "tiny targets"}
+
+
+def test_both_verbs_refuse_a_contradiction_in_the_same_words() -> None:
+    """Where training would never end, and nowhere else; before a network is drawn."""
+    task, wrong = tasks()["they contradict"], []
+    ways = (*WAYS, LastLayer(), GradientDescent(steps=5), GradientFlow(ridge=0.1), Bayes(0.5))
+    for way in ways:
+        ends = np.isinf(way.filter(np.array([0.0, 1e-9])).gain).any()
+        if not ends:
+            check_targets(Asked(NET, task, way))
+            continue
+        said = set()
+        for verb in (sw.predict_training, sw.measure_training):
+            with pytest.raises(
+                ValueError, match=r"samples 0 and 2 .* different targets"
+            ) as refused:
+                verb(NET, task, way)
+            said.add(str(refused.value))
+        if len(said) > 1:
+            wrong.append((way, said))
+    assert wrong == []
 
 
 def test_labels_that_name_no_class_are_refused() -> None:

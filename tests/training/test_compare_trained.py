@@ -85,7 +85,9 @@ def test_every_algorithm_has_a_width_and_a_comparison() -> None:
         options = {"networks": 400, "seed": 4} if isinstance(algorithm, Bayes) else {"networks": 60}
         outcome = sw.compare(predicted, sw.measure_training(NET, TASK, algorithm, **options))
         wrong += [] if outcome.passed else [(algorithm, str(outcome))]
-        assert "train_loss" not in outcome.summary.observable.values  # has no coefficient of 1/n
+        # On training samples a width changes what is left, and at the end, or of a posterior, says nothing.
+        stops = isinstance(algorithm, GradientFlow)
+        assert ("train_loss" in outcome.summary.observable.values) == stops
         if isinstance(algorithm, Bayes):
             assert "log_evidence" in outcome.summary.observable.values
             shifted = predicted.assign(log_evidence_nlo=predicted.log_evidence_nlo + 100)

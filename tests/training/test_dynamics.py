@@ -108,7 +108,7 @@ def test_the_force_is_summed_as_the_text_does() -> None:
     z, total, forces = np.zeros(ALL), np.zeros(TRAIN), np.zeros(TRAIN)
     for t in range(8):
         assert np.allclose(interacting_outputs(free, t), z)
-        wanted = free.inverse @ (forces - z[count])
+        wanted = free.modes.inverse @ (forces - z[count])
         assert np.allclose(total, wanted)
         force = damping_force(free, t)
         total, forces = total + RATE * z[count], forces + RATE * force[count]

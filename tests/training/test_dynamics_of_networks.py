@@ -7,13 +7,8 @@ import scalewise as sw
 from scalewise.nets import Parameters, init_weights
 from scalewise.nets._networks import precision
 from scalewise.training.dynamics import effective_dynamics
-from scalewise.training.dynamics.networks import (
-    features_of,
-    newton_update,
-    state_of,
-    trained_parameters,
-    two_step_newton,
-)
+from scalewise.training.dynamics.networks import features_of, state_of
+from scalewise.training.kernels import giant_leap, two_step_newton
 
 X = np.array([[1.5, 0.3, -0.4], [-0.2, 1.6, 0.5], [0.4, -0.8, 1.4], [0.9, 1.0, 0.2]])
 Y = np.array([[1.0, -0.3], [-0.6, 0.8], [0.4, 0.7]])
@@ -93,15 +88,14 @@ def test_residuals_of_leaps_fall_with_the_width() -> None:
     """Leap of infinite width -1/2; two steps 0, -1, -3/2 of one network, whose NTK is off its mean by n^-1/2."""
     widths, networks = (32, 512), 16
     residuals = {"start": [], "infinite": [], "one": [], "two": [], "elsewhere": []}
-    task = sw.Task(X[:TRAIN], Y, test_inputs=X[TRAIN:])
     for width in widths:
         net, found = network(width), []
         Theta = sw.predict(net, X, observables=["ntk"]).ntk.values[-1]
         on_train = Theta[:TRAIN, :TRAIN]
         for seed in range(networks):
             theta = drawn(net, seed)
-            leaped = trained_parameters(net, theta, task, on_train)
-            both = two_step_newton(net, theta, task, on_train)
+            leaped = giant_leap(net, theta, X[:TRAIN], Y, ntk=on_train)
+            both = two_step_newton(net, theta, X[:TRAIN], Y, on_train)
             ends = [forward(net, p, X)[-1] for p in (theta, leaped, *both)]
             z = ends[0] - Theta[:, :TRAIN] @ np.linalg.solve(on_train, ends[0][:TRAIN] - Y)
             gaps = [*(end[:TRAIN] - Y for end in ends), ends[1][TRAIN:] - z[TRAIN:]]
@@ -118,10 +112,7 @@ def test_residuals_of_leaps_fall_with_the_width() -> None:
 
 def test_refusals() -> None:
     net = network(4)
-    theta, task = drawn(net, 0), sw.Task(X[:TRAIN], Y)
-    with pytest.raises(ValueError, match="6 training points"):
-        newton_update(net, theta, task, np.eye(3))
     with pytest.raises(ValueError, match="3 training samples"):
-        trained_parameters(net, theta, task, np.eye(6))
+        giant_leap(net, drawn(net, 0), X[:TRAIN], Y, ntk=np.eye(6))
     with pytest.raises(ValueError, match="too large for third derivatives"):
         features_of(network(50), drawn(network(50), 0), X)

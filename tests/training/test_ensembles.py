@@ -396,7 +396,7 @@ def test_a_killed_run_is_resumed_bit_for_bit(tmp_path) -> None:
 
 
 def test_what_cannot_be_trained_is_refused_by_a_sentence() -> None:
-    twins = sw.Task([X[0], X[0], X[1]], Y, test_inputs=X[3:])
+    twins = sw.Task([X[0], (1 + 1e-12) * X[0], X[1]], Y, test_inputs=X[3:])
     narrow = sw.MLP(3, 3, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4)
     cases = [
         (NET, twins, GradientFlow(), {}, "'free' or None|has not converged"),

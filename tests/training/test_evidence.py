@@ -17,7 +17,7 @@ from scalewise.training import (
     log_evidence_slope,
     log_score,
 )
-from scalewise.training._generalisation import class_error, true_classes
+from scalewise.training._generalisation import class_error, class_error_nlo, true_classes
 from small_task import NET, TASK, TEST, TRAIN, Y, kernels
 
 N = len(TRAIN)
@@ -147,6 +147,37 @@ def test_joint_scores_add_up_to_the_evidence() -> None:
         score = log_score(found, wanted, noise_variance=noise)
         both = log_evidence(K, np.concatenate([Y, wanted]), noise_variance=noise)
         assert found.log_evidence.item() + score == pytest.approx(both, rel=1e-9)
+
+
+@pytest.mark.covers("C76")
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_cumulants_move_errors_of_classes_as_moved_means_do(outputs: int) -> None:
+    """A cumulant of one direction is a derivative along it; any other is a sum of such."""
+    rng = np.random.default_rng(7)
+    variance = np.array([0.3, 1.0, 4.0, 0.0])
+    mean = rng.standard_normal((outputs, 4))
+    y = np.sign(rng.standard_normal((1, 4))) if outputs == 1 else np.eye(4) - 0.25
+    points, weights, wrong = np.arange(-4, 5), [], []
+    for order in range(1, 5):  # central differences, of eighth order or of sixth
+        weights.append(np.linalg.solve(np.vander(points, 9, increasing=True).T,
+                                       math.factorial(order) * np.eye(9)[order]))  # fmt: skip
+    step = 0.08
+    w = rng.standard_normal((2, outputs)) / 2
+    wanted, cumulants = np.zeros(4), []
+    for order, weight in enumerate(weights, 1):
+        total = np.zeros((outputs,) * order)
+        for one in w:
+            at = [class_error(mean + step * k * one[:, None], variance, y) for k in points]
+            wanted += weight @ np.array(at) / step**order / math.factorial(order)
+            power = one
+            for _ in range(order - 1):
+                power = np.multiply.outer(power, one)
+            total += power
+        cumulants.append(np.repeat(total[..., None], 4, axis=-1))
+        found = class_error_nlo(mean, variance, y, cumulants)
+        if not np.allclose(found[:3], wanted[:3], rtol=1e-4, atol=1e-5) or found[3]:
+            wrong.append((order, found, wanted))
+    assert not wrong
 
 
 @pytest.mark.covers("B27")

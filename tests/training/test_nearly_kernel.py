@@ -229,7 +229,7 @@ def test_a_line_with_noise_is_fitted_by_a_line_and_by_a_wild_polynomial() -> Non
         ("same samples", lambda: nearly_kernel_prediction(PHI @ PHI.T, PSI, Y, MinimumNorm())),
         ("must be below", lambda: predicted(Descent(3.0))),
         (
-            "must be invertible",
+            "is singular",
             lambda: trained_kernel(np.ones((5, 5)), np.zeros((5, 5, 5)), Y),
         ),
     ],

@@ -290,14 +290,14 @@ def test_contractions_are_those_of_whole_tensors(
     asked = Asked(network(3, "tanh", 2), task(1, 3, 2, 2), algorithm)
     names = TILES.outcomes - {"output_mean_nlo_by_layer"}
     (dense,) = _dense._settings(asked, names)
-    known = any_tensors(5)
-    want = _dense._outcomes(dense, known, [], None)
+    known, back = any_tensors(5), np.argsort(dense.places)
+    different = {x: tensor[np.ix_(*(back,) * tensor.ndim)] for x, tensor in known.items()}
+    want = _dense._outcomes(dense, different, [], None)
     Given.known = known
     monkeypatch.setattr(_sums, "Tensors", Given)
     monkeypatch.setattr(_sums, "blocks", lambda *_: [np.arange(2), np.arange(2, 3)])
-    K, Theta = (
-        part[-1][np.ix_(dense.places, dense.places)] for part in (dense.flow.K, dense.flow.Theta)
-    )
+    flow = dense.samples.flow
+    K, Theta = (part[-1][np.ix_(dense.places, dense.places)] for part in (flow.K, flow.Theta))
     found = _route._outcomes(asked, _route._setting(asked, K, Theta), [], names)
     assert found.keys() == want.keys() == names | {"learning_parameter"}
     # Weights are sums over few times, good to 1e-6.

@@ -18,9 +18,10 @@ from scalewise.training import (
     LastLayer,
     Projectors,
     TwoStepNewton,
+    algorithms_side_by_side,
     width_for_loss,
 )
-from scalewise.training.width import _dense
+from scalewise.training.width import _dense, _tensors
 from small_task import NET, TEST, TRAIN, Y
 
 X = np.array(
@@ -169,6 +170,54 @@ def test_a_finite_training_is_between_its_start_and_its_end() -> None:
     for name in names:
         np.testing.assert_allclose(found[name][3], end[name], rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(alone[name], found[name][2], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.covers("C46", "C47")
+def test_training_samples_are_tests_of_themselves_until_training_is_over() -> None:
+    net, names = sw.MLP(2, 500, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4), {
+        "train_mean_nlo": "output_mean_nlo",
+        "train_variance_nlo": "variance_nlo",
+        "train_loss_nlo": "test_loss_nlo",
+    }  # fmt: skip
+    twice = sw.Task(TRAIN[:3], Y[:3], test_inputs=TRAIN[:3], test_targets=Y[:3])
+    wanted = [*names, *names.values(), "train_mean"]
+    times = [0.0, 0.5, 2.0, 1e5]
+    found = sw.predict_training(net, twice, GradientFlow(), observables=wanted, times=times)
+    for name, own in names.items():
+        np.testing.assert_allclose(found[name], found[own], rtol=1e-9, atol=1e-12, err_msg=name)
+        assert (np.abs(found[name]).max(found[name].dims[1:]) > 0).values.tolist()[1:] == [
+            True,
+            True,
+            False,
+        ]
+    loss = (found.train_mean - Y[:3].T) * found.train_mean_nlo + 0.5 * found.train_variance_nlo
+    np.testing.assert_allclose(found.train_loss_nlo, loss.sum("output"), rtol=1e-12, atol=1e-15)
+
+
+def test_tensors_are_made_once_where_they_are_shared() -> None:
+    """For algorithms with the same network and samples, and the numbers are those of a call alone."""
+    made, names = [], ["test_loss_nlo", "learning_parameter"]
+    plain = _tensors.tensor_runs
+
+    def counted(*args):
+        made.append(args[0])
+        return plain(*args)
+
+    task = sw.Task(TRAIN[:3], Y[:3], test_inputs=TEST[:1], test_targets=Y[3:4])
+    ways = {"flow": GradientFlow(), "descent": GradientDescent(), "newton": TwoStepNewton()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tensors, "tensor_runs", counted)
+        table = algorithms_side_by_side(NET, task, ways)
+        assert len(made) == 1
+        alone = sw.predict_training(NET, task, ways["newton"], observables=names)
+        sw.predict_training(NET, task, ways["flow"], observables=names)
+        assert len(made) == 3
+        patch.setattr(_tensors, "_KEPT", 0)
+        algorithms_side_by_side(NET, task, ways)
+        assert len(made) == 6
+    last = table.sel(algorithm="newton")
+    assert float(last.test_loss_nlo) == float(alone.test_loss_nlo.mean())
+    assert float(last.learning_parameter) == float(alone.learning_parameter)
 
 
 def test_training_the_last_layer_alone_moves_no_ntk_and_takes_kinks() -> None:

@@ -193,8 +193,8 @@ class Learning(Shape):
     data: Annotated[str, _option("digits, mnist or cifar2, with classes: digits:3,8.")] = (
         "digits:3,8"
     )
-    train: Annotated[int, _option("How many samples to train on.")] = 50
-    test: Annotated[int, _option("How many others to test on.")] = 50
+    train: Annotated[int, _option("How many samples to train on.")] = 8
+    test: Annotated[int, _option("How many others to test on.")] = 8
     data_seed: Annotated[int, _option("Seed of that choice.")] = 0
     algorithm: Annotated[str, _option(f"One of {', '.join(ALGORITHMS)}.")] = "descent"
     rate: Annotated[

@@ -24,6 +24,7 @@ from scalewise.training import (
     predict_training,
 )
 from scalewise.training._routes import without_warning
+from scalewise.training.width._tensors import shared_tensors
 
 __all__ = ["losses", "predicted", "with_networks"]
 
@@ -35,6 +36,13 @@ def predicted(
     net: MLP, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
 ) -> Learned:
     """All that is known before a network is trained."""
+    with shared_tensors():
+        return _predicted(net, task, algorithm, run, noise_variance=noise_variance)
+
+
+def _predicted(
+    net: MLP, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
+) -> Learned:
     with without_warning():  # the page and the terminal tell the small parameter
         theory = predict_training(net, task, algorithm, observables="all")
     change = theory.get("ntk_change_nlo")

@@ -39,8 +39,9 @@ from scalewise.training.dynamics import (
     free_theory,
     trained_outputs,
 )
-from scalewise.training.dynamics.networks import outputs_of, state_of, two_step_newton
+from scalewise.training.dynamics.networks import state_of
 from scalewise.training.ensembles import measure_training
+from scalewise.training.kernels import outputs_of, two_step_newton
 from scalewise.training.width._weights import converged
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -157,7 +158,7 @@ def _singles(width: int, *, config: Config) -> xr.Dataset:
     for _ in range(config.singles):
         one = drawn(net, 1, rng)
         parameters = _of_one(one)
-        first, second = two_step_newton(net, parameters, task, mean)
+        first, second = two_step_newton(net, parameters, task.inputs, task.targets, mean)
         ends = [outputs_of(net, p, task.inputs) - task.targets for p in (parameters, first, second)]
         newton.append([np.sqrt((end**2).mean()) for end in ends])
         start = state_of(net, parameters, task.all_inputs)

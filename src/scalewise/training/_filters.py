@@ -11,12 +11,12 @@ where training is nearly over. With a ridge $\rho$ the same dynamics runs with $
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Filter", "after_flow", "after_schedule", "after_steps"]
+__all__ = ["Filter", "Timeless", "after_flow", "after_schedule", "after_steps"]
 
 Directions = Float[np.ndarray, " direction"]
 Times = Float[np.ndarray, " time"]
@@ -104,6 +104,31 @@ def after_schedule(
                 velocity = momentum * velocity + rates[step] * p
                 g, p = g + velocity, p - x * velocity
     return _with_ridge(left, gain, ridge)
+
+
+class Timeless:
+    """What all algorithms share that say where training ends and nothing of the way: there is no time."""
+
+    noise_variance: float
+    _why: ClassVar[str]  # a clause
+
+    def filter(self, h: Directions, times: Times | None = None, *, targets: int = 1) -> Filter:
+        r"""$g=1/(h+\sigma_\varepsilon^2)$, without noise the end of gradient flow.
+
+        Args:
+            h: Eigenvalues of the kernel of the training samples, at least 0.
+            times: Refused.
+            targets: Not needed: there is no rate.
+
+        Raises:
+            ValueError: If times are given.
+        """
+        if times is not None:
+            raise ValueError(
+                f"`times` must be None for {type(self).__name__}, which {self._why}. Take GradientFlow or "
+                "GradientDescent to see a training on its way."
+            )
+        return after_flow(h, np.array([np.inf]), ridge=self.noise_variance)
 
 
 def _with_ridge(p: np.ndarray, gain: np.ndarray, ridge: float) -> Filter:

@@ -18,7 +18,6 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Must, checked
 from scalewise._version import __version__
-from scalewise._words import refuse_name
 from scalewise.networks._inputs import digest_of
 from scalewise.tasks import Loss, Task
 from scalewise.tasks._losses import known_loss
@@ -26,6 +25,7 @@ from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._curvature import Curvature, Moving, curved_shift
 from scalewise.training._generalisation import true_classes
 from scalewise.training._outcomes import OUTCOMES
+from scalewise.training._selection import selected
 from scalewise.training._spectrum import Spectrum, spectrum, untaught
 from scalewise.training.losses._dynamics import coefficients, stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
@@ -112,7 +112,9 @@ def predict_linearised(
     moved = _moved(outputs, flat, task, way, times, found)
     data = _outcomes(moved[:, :n], moved[:, n:], task) | {"spectrum": found.h}
     bent = _bent(curvature, task, way, times, found)
-    if not bent and curvature is not None and _wants_next_order(observables, task):
+    known = [name for name in (*_NAMES, *_CURVED) if _can(name, task)]
+    asked = selected(observables, known, lambda name: bent if name in _CURVED else "")
+    if curvature is not None and set(_CURVED) & set(asked.names):
         e = (outputs[:n] - y).reshape(-1)
         at = Moving(curvature, found.h, found.U, flat[:, :count], e, y.shape)
         ends = [None] if times is None else times.tolist()
@@ -123,7 +125,7 @@ def predict_linearised(
         else:
             shift = shift.reshape(len(ends), *outputs.shape)[:, n:]
             data |= _corrections(moved[:, n:], shift, task)
-    names, left_out = _named(observables, task, bent)
+    names, left_out, _ = selected(observables, known, lambda name: bent if name in _CURVED else "")
     variables = {}
     for name in names:
         row = OUTCOMES[name] if name == "spectrum" else LOSS_OUTCOMES.get(name, OUTCOMES[name])
@@ -144,28 +146,6 @@ def predict_linearised(
         "scalewise": __version__,
     }
     return xr.Dataset(variables, {} if times is None else {"time": times}, attributes)
-
-
-def _wants_next_order(observables: Sequence[str] | str | None, task: Task) -> bool:
-    return bool(set(_CURVED) & set(_named(observables, task, "")[0]))
-
-
-def _named(
-    observables: Sequence[str] | str | None, task: Task, bent: str
-) -> tuple[list[str], dict[str, str]]:
-    """What is computed, and of what could have been wanted why not."""
-    known = [name for name in (*_NAMES, *_CURVED) if _can(name, task)]
-    left_out = {name: bent for name in known if name in _CURVED and bent}
-    here = [name for name in known if name not in left_out]
-    if observables is None or observables == "all":
-        return here, left_out
-    named = [observables] if isinstance(observables, str) else list(observables)
-    for name in named:
-        if name in left_out:
-            raise ValueError(f"`observables` cannot hold {name!r} here, because {bent}.")
-        if name not in known:
-            refuse_name("observables", name, here)
-    return [name for name in known if name in named], {}
 
 
 def _bent(

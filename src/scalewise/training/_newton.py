@@ -2,7 +2,6 @@ r"""Algorithms that are said by what they do to outputs: two steps of Newton, an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,43 +10,25 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise.training._filters import Filter, after_flow
+from scalewise.training._filters import Timeless
 from scalewise.training.width._weights import PROJECTORS, Reaches, Separable
 
 __all__ = ["Projectors", "TwoStepNewton"]
 
 Directions = Float[np.ndarray, " direction"]
-Times = Float[np.ndarray, " time"]
 Leg = Callable[[np.ndarray], np.ndarray]
 Terms = tuple[tuple[Leg, ...], ...]
 
 
-class _ToTheEnd:
-    """What all share that know no time: the error is gone."""
+class _ToTheEnd(Timeless):
+    """What both share: the error is gone."""
 
+    _why: ClassVar[str] = "says where training ends and not how it gets there"
     learns_with: ClassVar[str] = "ntk"
     starts_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = False
-    noise_variance: ClassVar[float] = 0.0
+    noise_variance = 0.0
     moves_as_gradients: ClassVar[bool] = False  # whether the weights say what the NTK does
-
-    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""$g=1/h$, and nothing is left of any error.
-
-        Args:
-            h: Eigenvalues of $\tilde\Theta$, at least 0.
-            times: Refused: there is no way, only the end.
-            targets: Not needed: there is no rate.
-
-        Raises:
-            ValueError: If times are given.
-        """
-        if times is not None:
-            raise ValueError(
-                f"`times` must be None for {type(self).__name__}, which says where training ends and not how it "
-                "gets there. Take GradientFlow or GradientDescent to see a training on its way."
-            )
-        return after_flow(h, np.array([math.inf]))
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
         """The projectors of order 1/n, as sums of products of functions of one eigenvalue.

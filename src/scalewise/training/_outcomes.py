@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def _answers(asked: Asked) -> str:
     return "the task has no test targets" if asked.task.test_targets is None else ""
 
 
-def _spread(asked: Asked) -> str:
+def _spreads(asked: Asked) -> str:
     return "covariance=None leaves it out" if asked.covariance is None else ""
 
 
@@ -111,7 +111,7 @@ def _last_layer(asked: Asked) -> str:
     return "a skip connection around the last layer adds to its kernel" if skipped else ""
 
 
-_ROWS = (
+_LEADING = (
     Outcome(
         name="output_mean",
         symbol="m_i;β",
@@ -140,7 +140,7 @@ _ROWS = (
         meaning="Variance of each output on test samples, over initialisations or of the posterior.",
         over=("test",),
         at_width=("output", "test"),
-        obstacles=(_tests, _spread),
+        obstacles=(_tests, _spreads),
         spread=True,
     ),
     Outcome(
@@ -160,7 +160,7 @@ _ROWS = (
         units="preactivation²",
         meaning="Expected half square of the error of each test sample, summed over outputs.",
         over=("test",),
-        obstacles=(_tests, _answers, _spread),
+        obstacles=(_tests, _answers, _spreads),
         spread=True,
     ),
     Outcome(
@@ -170,7 +170,7 @@ _ROWS = (
         units="dimensionless",
         meaning="Probability that a trained network puts a test sample into a wrong class.",
         over=("test",),
-        obstacles=(_tests, _answers, _spread, _classes),
+        obstacles=(_tests, _answers, _spreads, _classes),
         spread=True,
     ),
     Outcome(
@@ -199,7 +199,8 @@ _ROWS = (
         units="preactivation²",
         meaning="Variance of each output on the training samples.",
         over=("train",),
-        obstacles=(_train, _spread),
+        at_width=("output", "train"),
+        obstacles=(_train, _spreads),
         spread=True,
     ),
     Outcome(
@@ -209,7 +210,7 @@ _ROWS = (
         units="preactivation²",
         meaning="Expected half square of the error of each training sample, summed over outputs.",
         over=("train",),
-        obstacles=(_train, _spread),
+        obstacles=(_train, _spreads),
         spread=True,
     ),
     Outcome(
@@ -241,21 +242,35 @@ _ROWS = (
         obstacles=(_evidence, _last_layer),
         in_time=False,
     ),
-    Outcome(
-        name="output_mean_nlo",
-        symbol="m_i;β^{1}",
-        equation="PDLT (∞.160)-(∞.165) with three misprints put right; of Bayes (6.88)",
+)
+_LED = {row.name: row for row in _LEADING}
+
+
+def _next(name: str, equation: str, meaning: str, symbol: str = "") -> Outcome:
+    """The coefficient of 1/n of a leading order: known where that is, on the dimensions of a finite width."""
+    row = _LED[name]
+    return replace(
+        row,
+        name=f"{name}_nlo",
+        symbol=f"{symbol or row.symbol}^{{1}}",
+        equation=equation,
         order=1,
-        units=_OUTPUT,
-        meaning="Coefficient of 1/n of the mean output on test samples.",
-        over=("output", "test"),
-        corrects="output_mean",
-        obstacles=(_tests,),
-    ),
+        meaning=f"Coefficient of 1/n of {meaning}.",
+        over=row.at_width or row.over,
+        at_width=(),
+        corrects=name,
+        spread=False,
+    )
+
+
+_MEAN = "PDLT (∞.160)-(∞.165) with three misprints put right; of Bayes (6.88)"
+_SPREAD = "PDLT (∞.166), (∞.167), derived"
+_BEHIND = (
+    _next("output_mean", _MEAN, "the mean output on test samples"),
     Outcome(
         name="output_mean_nlo_by_part",
         symbol="m_i;β^{1}, part by part",
-        equation="PDLT (∞.160)-(∞.165) with three misprints put right; of Bayes (6.88)",
+        equation=_MEAN,
         order=1,
         units=_OUTPUT,
         meaning="What each kind of tensor adds to the coefficient of 1/n of the mean output.",
@@ -272,38 +287,29 @@ _ROWS = (
         over=("layer", "output", "test"),
         obstacles=(_tests,),
     ),
-    Outcome(
-        name="output_covariance_nlo",
-        symbol="Cov[z_i1;β1, z_i2;β2]^{1}",
-        equation="PDLT (∞.166), (∞.167), derived",
-        order=1,
-        units="preactivation²",
-        meaning="Coefficient of 1/n of the covariance between test samples and between outputs.",
-        over=("output", "output_1", "test", "test_1"),
-        corrects="output_covariance",
-        obstacles=(_tests, _whole),
+    _next(
+        "output_covariance",
+        _SPREAD,
+        "the covariance between test samples and between outputs",
+        "Cov[z_i1;β1, z_i2;β2]",
     ),
-    Outcome(
-        name="variance_nlo",
-        symbol="Cov[z_i;β, z_i;β]^{1}",
-        equation="PDLT (∞.166), (∞.167), derived",
-        order=1,
-        units="preactivation²",
-        meaning="Coefficient of 1/n of the variance of each output on test samples.",
-        over=("output", "test"),
-        corrects="variance",
-        obstacles=(_tests, _spread),
+    _next("variance", _SPREAD, "the variance of each output on test samples"),
+    _next(
+        "test_loss",
+        "PDLT (10.52), (∞.160), derived",
+        "the expected half square of the error of each test sample",
     ),
-    Outcome(
-        name="test_loss_nlo",
-        symbol="E[L_β]^{1}",
-        equation="PDLT (10.52), (∞.160), derived",
-        order=1,
-        units="preactivation²",
-        meaning="Coefficient of 1/n of the expected half square of the error of each test sample.",
-        over=("test",),
-        corrects="test_loss",
-        obstacles=(_tests, _answers, _spread),
+    _next(
+        "test_error",
+        "PDLT (∞.154), (4.77), derived",
+        "the probability of a wrong class, by four cumulants of the outputs",
+    ),
+    _next("train_mean", _MEAN, "the mean output on the training samples"),
+    _next("train_variance", _SPREAD, "the variance of each output on the training samples"),
+    _next(
+        "train_loss",
+        "PDLT (10.52), (∞.160), derived",
+        "the expected half square of the error of each training sample",
     ),
     Outcome(
         name="ntk_change_nlo",
@@ -336,18 +342,7 @@ _ROWS = (
         over=(),
         obstacles=(_tests,),
     ),
-    Outcome(
-        name="log_evidence_nlo",
-        symbol="log p(y|H)^{1}",
-        equation="PDLT (6.34), derived",
-        order=1,
-        units="nat",
-        meaning="Coefficient of 1/n of the log evidence.",
-        over=(),
-        corrects="log_evidence",
-        obstacles=(_evidence,),
-        in_time=False,
-    ),
+    _next("log_evidence", "PDLT (6.34), derived", "the log evidence"),
     Outcome(
         name="feature_change_nlo",
         symbol="E[σ_δ1·σ_δ2 / n_l | y]^{1} - E[σ_δ1·σ_δ2 / n_l]^{1}",
@@ -361,4 +356,4 @@ _ROWS = (
         in_time=False,
     ),
 )
-OUTCOMES: dict[str, Outcome] = {row.name: row for row in _ROWS}
+OUTCOMES: dict[str, Outcome] = {row.name: row for row in (*_LEADING, *_BEHIND)}

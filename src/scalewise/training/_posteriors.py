@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,20 +9,18 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, NotNegative, checked
-from scalewise.training._filters import Filter, after_flow
+from scalewise.training._filters import Timeless
 from scalewise.training.width._weights import Reaches, converged
 
 __all__ = ["NTKGP", "Bayes", "LastLayer"]
 
 Directions = Float[np.ndarray, " direction"]
-Times = Float[np.ndarray, " time"]
-END = np.array([math.inf])
 
 
-class _Conditioned:
-    """What all that condition a Gaussian process on the targets share: there is no time, only the answer."""
+class _Conditioned(Timeless):
+    """What all that condition a Gaussian process on the targets share; the covariance keeps $1-hg$ once."""
 
-    noise_variance: float
+    _why: ClassVar[str] = "conditions at once"
     learns_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = True
 
@@ -31,24 +28,6 @@ class _Conditioned:
     def starts_with(self) -> str:
         """A posterior conditions what it has."""
         return self.learns_with
-
-    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""$g=1/(h+\sigma_\varepsilon^2)$; the covariance keeps $1-hg$ once, not twice as an ensemble does.
-
-        Args:
-            h: Eigenvalues of the kernel of the training samples, at least 0.
-            times: Refused: conditioning takes no time.
-            targets: Not needed, as nothing is descended.
-
-        Raises:
-            ValueError: If times are given.
-        """
-        if times is not None:
-            raise ValueError(
-                f"`times` must be None for {type(self).__name__}, which conditions at once. Take GradientFlow or "
-                "GradientDescent to see a training on its way."
-            )
-        return after_flow(h, END, ridge=self.noise_variance)
 
 
 @checked

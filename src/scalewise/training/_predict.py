@@ -15,14 +15,7 @@ from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.theory import predict
-from scalewise.training._algorithms import (
-    Algorithm,
-    GradientDescent,
-    GradientFlow,
-    LastLayer,
-    Projectors,
-    TwoStepNewton,
-)
+from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
@@ -42,11 +35,12 @@ from scalewise.training._kernel import (
 from scalewise.training._one_mlp import CurvedMLP, MLPWeights, tangents_of
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
-from scalewise.training._routes import Choice, beyond, chosen, refuse_outcome
+from scalewise.training._routes import Choice, beyond, chosen
+from scalewise.training._selection import refuse_outcome, selected
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
-from scalewise.training._task import check_fit
+from scalewise.training._task import check_fit, check_targets, remedy_for
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
-from scalewise.training.losses._predict import by_any_loss, wanted_of
+from scalewise.training.losses._predict import by_any_loss
 
 __all__ = ["check_asked", "predict_training"]
 
@@ -118,8 +112,10 @@ def predict_training(
         ``log_evidence_slope``. Exact at infinite width, to what the condition makes of rounding and of the kernels'
         own error.
         At order 1/n: ``output_mean_nlo`` (with ``_by_part``, ``_by_layer``), ``output_covariance_nlo`` (between
-        outputs too), ``variance_nlo``, ``test_loss_nlo``, ``ntk_change_nlo``, ``alignment_nlo``,
-        ``learning_parameter``, which over the width is the small parameter of training, and of Bayes
+        outputs too), ``variance_nlo``, ``test_loss_nlo``, ``test_error_nlo``, ``ntk_change_nlo``,
+        ``alignment_nlo``, of training by gradients ``train_mean_nlo``, ``train_variance_nlo`` and
+        ``train_loss_nlo``, 0 at its end; ``learning_parameter``, which over the width is the small parameter of
+        training, and of Bayes
         ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
         Above 15,000 training samples means and variances of tests are found by conjugate gradients: attributes
         tell the ``residual`` and the ``iterations`` in place of condition and rank.
@@ -150,6 +146,7 @@ def predict_training(
         return _of_one(asked, weights, observables)
     if task.loss != known_loss("mse"):
         return _by_loss(asked, observables, draws, seed)
+    check_targets(asked)
     choice = chosen(observables, asked)
     names, left_out = choice.names, choice.left_out
     if too_many(asked):
@@ -167,7 +164,7 @@ def predict_training(
     found = spectrum(H, called)
     filters = algorithm.filter(found.h, times, targets=task.targets.size)
     if np.isinf(filters.gain).any() and untaught(found, task.targets):
-        refuse_singular(H, task.targets, found.rank, _remedy(algorithm))
+        refuse_singular(H, task.targets, found.rank, remedy_for(algorithm))
     prior = prior_of(found, None if algorithm.is_posterior else first.starts[:count, :count])
     learned = Learned(found, prior, task.targets)
     data = {"spectrum": found.h}
@@ -235,7 +232,18 @@ def _by_loss(
     asked: Asked, observables: Sequence[str] | str | None, draws: int, seed: int
 ) -> xr.Dataset:
     """By another loss than the squared error."""
-    names, left_out = wanted_of(observables, asked)
+    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
+        raise ValueError(
+            f"`algorithm` must be GradientFlow or GradientDescent for the loss {asked.task.loss.name!r}; "
+            f"{type(asked.algorithm).__name__} is known for the squared error alone."
+        )
+    default = [name for name, row in LOSS_OUTCOMES.items() if not row.order]
+    names, left_out, _ = selected(
+        observables,
+        LOSS_OUTCOMES,
+        lambda name: LOSS_OUTCOMES[name].obstacle(asked),
+        default=default,
+    )
     both = np.concatenate([asked.task.inputs, asked.tests])
     kernels = predict(asked.net, both, observables=["kernel", "ntk"], layers=asked.net.depth)
     K, Theta = kernels.kernel.values[0], kernels.ntk.values[0]
@@ -251,16 +259,6 @@ def _diagonal(algorithm: Algorithm) -> float:
     if isinstance(algorithm, GradientFlow | GradientDescent):
         return algorithm.ridge
     return algorithm.noise_variance
-
-
-def _remedy(algorithm: Algorithm) -> str:
-    if isinstance(algorithm, GradientFlow | GradientDescent):
-        return "stop training at a time, or give a `ridge`"
-    if isinstance(algorithm, TwoStepNewton | Projectors):
-        return "train by GradientFlow or GradientDescent for a time, or with a `ridge`"
-    if isinstance(algorithm, LastLayer):
-        return "take Bayes with a `noise_variance`"
-    return REMEDY
 
 
 def _is_about(dim: str, names: Sequence[str]) -> bool:

@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from scalewise._words import refuse_name
 from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
+from scalewise.training._selection import refuse_outcome, selected
 from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._course import OutOfRoom
@@ -23,7 +23,6 @@ __all__ = [
     "ExpansionWarning",
     "beyond",
     "chosen",
-    "refuse_outcome",
     "without_warning",
 ]
 
@@ -71,33 +70,24 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
     Raises:
         ValueError: If a name does not exist, or what is named cannot be had.
     """
-    wanted = _wanted(names)
-    ways = {name: _way(OUTCOMES[name], asked) for name in wanted}
-    named = names is not None and names != "all"
-    if named:
-        for name, (_, why) in ways.items():
-            if why:
-                refuse_outcome(name, why)
-    had = {name: route for name, (route, why) in ways.items() if not why}
+    routes: dict[str, Route | None] = {}
+
+    def why(name: str) -> str:
+        routes[name], clause = _way(OUTCOMES[name], asked)
+        return clause
+
+    default = [name for name, row in OUTCOMES.items() if not row.order]
+    found, left_out, named = selected(names, OUTCOMES, why, default=default)
+    had = {name: routes[name] for name in found}
     by_route = {
         route.name: tuple(name for name, its in had.items() if its is route) for route in ROUTES
     }
     return Choice(
         tuple(name for name, route in had.items() if route is None),
         {route: found for route, found in by_route.items() if found},
-        {name: why for name, (_, why) in ways.items() if why},
+        left_out,
         named,
     )
-
-
-def refuse_outcome(name: str, why: str) -> NoReturn:
-    """Refuse what was named.
-
-    Args:
-        name: Of an outcome.
-        why: A clause.
-    """
-    raise ValueError(f"`observables` cannot hold {name!r} here, because {why}.")
 
 
 def beyond(asked: Asked, choice: Choice) -> Found:
@@ -141,19 +131,6 @@ def _warn(asked: Asked, parameter: float) -> None:
             ExpansionWarning,
             stacklevel=4,
         )
-
-
-def _wanted(names: Sequence[str] | str | None) -> list[str]:
-    """In the order of the table."""
-    if names is None:
-        return [name for name, row in OUTCOMES.items() if not row.order]
-    if names == "all":
-        return list(OUTCOMES)
-    named = (names,) if isinstance(names, str) else tuple(names)
-    for name in named:
-        if name not in OUTCOMES:
-            refuse_name("observables", name, OUTCOMES, "'all'")
-    return [name for name in OUTCOMES if name in named]
 
 
 def _way(row: Outcome, asked: Asked) -> tuple[Route | None, str]:

@@ -14,7 +14,9 @@ from scalewise._threads import blas_threads_for
 
 __all__ = [
     "Spectrum",
+    "refuse_pair",
     "refuse_singular",
+    "regular",
     "spectrum",
     "tell_of_kernel_error",
     "untaught",
@@ -59,6 +61,30 @@ class Spectrum:
         condition = float(high / low) if low else float("inf")
         return condition, len(self.h) if added else self.rank
 
+    def solve(
+        self, v: Float[np.ndarray, "sample column"], added: float = 0.0
+    ) -> Float[np.ndarray, "sample column"]:
+        r"""$(\tilde H+\rho)^{-1}v$, without a part in directions that have no kernel and get none.
+
+        Args:
+            v: Columns.
+            added: $\rho$, on the diagonal.
+        """
+        h = self.h + added
+        gain = np.where(h > 0, 1 / np.where(h > 0, h, 1.0), 0.0)
+        return self.U @ (gain[:, None] * (self.U.T @ v))
+
+    @property
+    def inverse(self) -> Float[np.ndarray, "sample sample"]:
+        r"""$\tilde H^{-1}$."""
+        return self.solve(np.eye(len(self.h)))
+
+    def on_samples(self, T: np.ndarray) -> np.ndarray:
+        """A tensor on directions, every axis turned to samples."""
+        for _ in range(T.ndim):  # each turn takes the first axis and puts it last
+            T = np.tensordot(T, self.U, axes=(0, 1))
+        return T
+
 
 def spectrum(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
     """The eigendecomposition of a positive semidefinite matrix.
@@ -87,6 +113,25 @@ def spectrum(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
     return Spectrum(np.where(h > tolerance, h, 0.0), U, float(tolerance))
 
 
+def regular(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
+    """As `spectrum`, of a kernel with which every target can be met.
+
+    Args:
+        H: Symmetric.
+        name: What a message calls it.
+
+    Raises:
+        ValueError: If it is singular, or `spectrum` refuses it.
+    """
+    found = spectrum(H, name)
+    if found.rank < len(H):
+        raise ValueError(
+            f"The {name} is singular in float64 (rank {found.rank} of {len(H)}), so that not all targets can be "
+            "met. Drop samples that repeat others, or add features."
+        )
+    return found
+
+
 def tell_of_kernel_error(condition: float) -> float:
     """What the kernels' own error may make of the outputs, relative to them; a warning if it is much.
 
@@ -110,6 +155,15 @@ def untaught(found: Spectrum, y: Float[np.ndarray, "sample output"]) -> bool:
     return bool(np.abs(part).max(initial=0.0) > _TARGETS * np.abs(y).max(initial=0.0))
 
 
+def refuse_pair(first: int, second: int, remedy: str) -> NoReturn:
+    """Refuse two samples that no network can have both."""
+    raise ValueError(
+        f"Training samples {min(first, second)} and {max(first, second)} are the same to the network but have "
+        "different targets, so no network has them both: the kernel is singular. Drop one of them, or "
+        f"{remedy}."
+    )
+
+
 def refuse_singular(
     H: Float[np.ndarray, "sample sample"],
     y: Float[np.ndarray, "sample output"],
@@ -122,11 +176,7 @@ def refuse_singular(
     unlike = np.abs(y[:, None] - y).max(axis=-1) > _TARGETS * np.abs(y).max()
     first, second = np.unravel_index(np.argmin(np.where(unlike, apart, np.inf)), H.shape)
     if unlike.any() and apart[first, second] <= len(H) * np.finfo(float).eps * d.max():
-        raise ValueError(
-            f"Training samples {min(first, second)} and {max(first, second)} are the same to the network but have "
-            "different targets, so no network has them both: the kernel is singular. Drop one of them, or "
-            f"{remedy}."
-        )
+        refuse_pair(int(first), int(second), remedy)
     raise ValueError(
         f"The kernel of the {len(H)} training samples is singular in float64 (rank {rank}): there are targets that "
         f"it does not represent. {remedy[0].upper()}{remedy[1:]}."

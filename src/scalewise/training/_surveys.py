@@ -18,6 +18,7 @@ from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, Bayes
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import without_warning
+from scalewise.training.width._tensors import shared_tensors
 
 __all__ = ["algorithms_side_by_side", "evidence_of_networks", "ntk_motion"]
 
@@ -46,25 +47,28 @@ def algorithms_side_by_side(
 
     Source: PDLT (10.52), (10.56); (∞.160)-(∞.172).
     """
-    rows, outputs = [], task.targets.shape[1]
-    for algorithm in algorithms.values():
-        why_not = ""
-        try:
-            with without_warning():  # the table tells where the expansion ends
-                found = predict_training(net, task, algorithm, observables=[*_LEADING, *_NLO])
-        except ValueError as refused:
-            found = predict_training(net, task, algorithm, observables=list(_LEADING))
-            why_not = str(refused)
-        row = {
-            "squared_bias": float((found.bias**2).sum("output").mean()),
-            "variance": outputs * float(found.variance.mean()),
-            "test_loss": float(found.test_loss.mean()),
-            **{name: float(found[name].mean()) if name in found else np.nan for name in _NLO},
-            "why_not": why_not,
-        }
-        rows.append(row)
+    with shared_tensors():
+        rows = [_row(net, task, algorithm) for algorithm in algorithms.values()]
     values = {name: ("algorithm", [row[name] for row in rows]) for name in rows[0]}
     return xr.Dataset(values, {"algorithm": list(algorithms)})
+
+
+def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
+    """Of one algorithm."""
+    why_not = ""
+    try:
+        with without_warning():  # the table tells where the expansion ends
+            found = predict_training(net, task, algorithm, observables=[*_LEADING, *_NLO])
+    except ValueError as refused:
+        found = predict_training(net, task, algorithm, observables=list(_LEADING))
+        why_not = str(refused)
+    return {
+        "squared_bias": float((found.bias**2).sum("output").mean()),
+        "variance": task.targets.shape[1] * float(found.variance.mean()),
+        "test_loss": float(found.test_loss.mean()),
+        **{name: float(found[name].mean()) if name in found else np.nan for name in _NLO},
+        "why_not": why_not,
+    }
 
 
 @checked

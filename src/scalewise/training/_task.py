@@ -5,10 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from scalewise.tasks._losses import known_loss
+from scalewise.training._algorithms import (
+    Algorithm,
+    GradientDescent,
+    GradientFlow,
+    LastLayer,
+    Projectors,
+    TwoStepNewton,
+)
 from scalewise.training._asked import Asked
+from scalewise.training._evidence import REMEDY
+from scalewise.training._spectrum import refuse_pair
 
-__all__ = ["check_fit", "check_task"]
+__all__ = ["check_fit", "check_targets", "check_task", "remedy_for"]
 
+_NONE, _SOME = 0.0, 1e-100  # a direction that nobody learns, beside one that sets the rate
 _LARGEST = 1e35  # order 1/n multiplies four of them, and squares what it finds
 
 
@@ -42,3 +53,27 @@ def check_fit(asked: Asked) -> None:
         raise ValueError(
             "`task` must have no batches: all samples teach at every step of a predicted training."
         )
+
+
+def check_targets(asked: Asked) -> None:
+    """Refuse a training that ends only where two equal inputs have their different targets."""
+    algorithm, task = asked.algorithm, asked.task
+    gain = algorithm.filter(np.array([_NONE, _SOME]), asked.times, targets=task.targets.size).gain
+    if not np.isinf(gain[:, 0]).any():
+        return
+    first: dict[bytes, int] = {}
+    for place, row in enumerate(task.inputs + 0.0):
+        before = first.setdefault(row.tobytes(), place)
+        if (task.targets[before] != task.targets[place]).any():
+            refuse_pair(before, place, remedy_for(algorithm))
+
+
+def remedy_for(algorithm: Algorithm) -> str:
+    """What to do where a kernel is singular."""
+    if isinstance(algorithm, GradientFlow | GradientDescent):
+        return "stop training at a time, or give a `ridge`"
+    if isinstance(algorithm, TwoStepNewton | Projectors):
+        return "train by GradientFlow or GradientDescent for a time, or with a `ridge`"
+    if isinstance(algorithm, LastLayer):
+        return "take Bayes with a `noise_variance`"
+    return REMEDY

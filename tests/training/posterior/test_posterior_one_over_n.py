@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.stats import norm
 
 import scalewise as sw
 from grids import thorough
@@ -30,19 +31,21 @@ def known(net: sw.MLP, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int =
     return predict_training(net, task, algorithm, observables="all")
 
 
-@pytest.mark.covers("B26")
+@pytest.mark.covers("B26", "C76")
 @pytest.mark.parametrize(("name", "outputs"), [("gelu", 1), *thorough(("tanh", 2))])
 def test_the_last_layer_alone_by_both_routes(name: str, outputs: int) -> None:
     """As a posterior whose hidden layers are not learned, and as gradient descent whose NTK is the kernel."""
     wrong = []
     net = sw.MLP(3, (60, 30), name, input_dim=3, output_dim=outputs, C_W=1.4, C_b=0.2)
-    task = sw.Task(X[:2], Y[:, :outputs], test_inputs=X[2:], test_targets=Y[:, :outputs])
+    y = np.array([[1.0, -1.0], [-1.0, 1.0]])[:, :outputs]
+    task = sw.Task(X[:2], y, test_inputs=X[2:], test_targets=y)
     asked = Asked(net, task, LastLayer())
     rows = [
         "output_mean_nlo",
         "output_mean_nlo_by_layer",
         "output_covariance_nlo",
         "test_loss_nlo",
+        "test_error_nlo",
     ]
     here, there = (route.compute(asked, rows) for route in (NEURONS, DENSE))
     for row in rows:
@@ -100,22 +103,23 @@ def test_deep_linear_networks_have_closed_forms() -> None:
                 assert float(found.log_evidence_nlo) == pytest.approx(evidence, rel=1e-8)
 
 
-@pytest.mark.covers("B7")
+@pytest.mark.covers("B7", "C76")
 def test_linear_networks_with_noise_are_averages_over_one_scale() -> None:
     r"""Of one output each layer has a scale $Q$ of its own with $nQ\sim\chi^2_n$, so variance $2/n$; layers add."""
     rng = np.random.default_rng(3)
-    x, y, noise, h = rng.standard_normal((7, 6)), rng.standard_normal(4), 0.7, 1e-3
+    x, y, noise, h = rng.standard_normal((7, 6)), np.array([1.0, -1.0, -1.0, 1.0]), 0.7, 1e-3
     widths = (50, 25)
     net = sw.MLP(3, widths, "linear", input_dim=6, output_dim=1, C_W=1.3)
-    task = sw.Task(x[:4], y[:, None], test_inputs=x[4:])
+    task = sw.Task(x[:4], y[:, None], test_inputs=x[4:], test_targets=np.ones((3, 1)))
     found = predict_training(net, task, Bayes(noise), observables="all")
     K = 1.3**3 * x @ x.T / 6
 
-    def given(Q: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def given(Q: float) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
         own = Q * K[:4, :4] + noise * np.eye(4)
         R = Q * np.linalg.solve(own, K[:4, 4:]).T
         log = -0.5 * y @ np.linalg.solve(own, y) - 0.5 * np.linalg.slogdet(own)[1]
-        return R @ y, Q * K[4:, 4:] - Q * R @ K[:4, 4:], log
+        spread = Q * K[4:, 4:] - Q * R @ K[:4, 4:]
+        return R @ y, spread, log, norm.cdf(-(R @ y) / np.sqrt(np.diag(spread)))
 
     below, here, above = (map(np.asarray, given(1 + step)) for step in (-h, 0, h))
     slopes, bends = [], []
@@ -123,9 +127,10 @@ def test_linear_networks_with_noise_are_averages_over_one_scale() -> None:
         slopes.append((high - low) / (2 * h))
         bends.append((high - 2 * middle + low) / h**2)
     r = sum(widths[-1] / n for n in widths)
-    mean, covariance = (r * (bends[k] + 2 * slopes[k] * slopes[2]) for k in (0, 1))
+    mean, covariance, error = (r * (bends[k] + 2 * slopes[k] * slopes[2]) for k in (0, 1, 3))
     covariance += 2 * r * np.multiply.outer(slopes[0], slopes[0])
     np.testing.assert_allclose(found.output_mean_nlo[0], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.test_error_nlo, error, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.output_covariance_nlo[0, 0], covariance, rtol=1e-4, atol=1e-5)
     assert float(found.log_evidence_nlo) == pytest.approx(r * (bends[2] + slopes[2] ** 2), rel=1e-4)
 
@@ -297,6 +302,18 @@ def test_drawn_hidden_layers_agree(
         if z.max() > 4.5:
             wrong.append(told)
     assert not wrong
+
+
+def test_tails_of_many_tests_are_refused_before_they_take_an_hour() -> None:
+    rng = np.random.default_rng(0)
+    net = sw.MLP(3, 40, "tanh", input_dim=3, output_dim=1)
+    y, x = np.sign(rng.standard_normal((400, 1))), rng.standard_normal((400, 3))
+    task = sw.Task(x[:300], y[:300], test_inputs=x[300:], test_targets=y[300:])
+    asked = Asked(net, task, Bayes(0.1))
+    assert "fewer tests at a time" in NEURONS.obstacle(asked, "test_error_nlo")
+    assert not NEURONS.obstacle(asked, "variance_nlo")
+    few = sw.Task(x[:300], y[:300], test_inputs=x[300:310], test_targets=y[300:310])
+    assert not NEURONS.obstacle(Asked(net, few, Bayes(0.1)), "test_error_nlo")
 
 
 def test_coefficients_do_not_need_tests_or_each_other() -> None:

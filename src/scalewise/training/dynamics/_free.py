@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Positive, checked
-from scalewise.training._spectrum import Spectrum, spectrum
+from scalewise.training._spectrum import Spectrum, regular
 from scalewise.training.dynamics._state import NetworkState, Targets, error_of
 
 __all__ = ["FreeTheory", "free_theory"]
@@ -43,11 +43,6 @@ class FreeTheory:
     def count(self) -> int:
         """How many training points there are."""
         return len(self.error)
-
-    @cached_property
-    def inverse(self) -> Float[np.ndarray, "train train"]:
-        r"""$\widehat H^{-1}$ on the training points."""
-        return (self.modes.U / self.modes.h) @ self.modes.U.T
 
     def evolution(self, t: int) -> Float[np.ndarray, "train train"]:
         r"""$U(t)=(1-\eta\widehat H)^t$.
@@ -106,9 +101,7 @@ class FreeTheory:
             each, gone = np.multiply.outer(each, p), np.multiply.outer(gone, left)
             product = np.multiply.outer(product, found)
         series = self.rate * (1 - gone) / (1 - each) * product
-        for _ in range(power):  # each turn takes the first axis and puts it last
-            series = np.tensordot(series, self.modes.U, axes=(0, 1))
-        return series
+        return self.modes.on_samples(series)
 
 
 @checked
@@ -133,12 +126,7 @@ def free_theory(state: NetworkState, targets: Targets, rate: Positive) -> FreeTh
         array([[0.625]])
     """
     error = error_of(state, targets)
-    modes = spectrum(state.ntk[: len(error), : len(error)], "NTK of the training points")
-    if modes.rank < len(error):
-        raise ValueError(
-            f"The NTK of the {len(error)} training points is singular (rank {modes.rank}), so that training does "
-            "not end at the targets. Drop points that repeat others."
-        )
+    modes = regular(state.ntk[: len(error), : len(error)], "NTK of the training points")
     if rate * modes.h[-1] >= 2:
         raise ValueError(
             f"`rate` must be below {2 / modes.h[-1]:.6g}, two over the largest eigenvalue of this network's NTK; "

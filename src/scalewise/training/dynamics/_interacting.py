@@ -41,7 +41,7 @@ def interaction_ntk(free: FreeTheory, t: int) -> Float[np.ndarray, "point point"
     """
     state, A, a, b = free.state, slice(free.count), free.a(t), free.b(t)
     # [J, K]: eta times the sum of epsilon_J(s) a_K(s).
-    spent = np.multiply.outer(a, free.inverse @ free.error) - b @ free.inverse
+    spent = np.multiply.outer(a, free.modes.inverse @ free.error) - b @ free.modes.inverse
     one, two = state.dd_first[..., A], state.dd_second[..., A]
     half = -state.dntk[:, :, A] @ a
     half += _sum("ijkl,kl->ij", one[:, :, A] + two[:, :, A], spent)
@@ -85,7 +85,7 @@ def interacting_outputs(free: FreeTheory, t: int) -> Float[np.ndarray, " point"]
     Source: PDLT (∞.118), (∞.121)-(∞.124), (∞.130).
     """
     A = slice(free.count)
-    carried = free.state.ntk[:, A] @ free.inverse
+    carried = free.state.ntk[:, A] @ free.modes.inverse
     force, left = np.zeros(len(free.state.outputs)), np.zeros(free.count)
     for s in range(t):
         now = damping_force(free, s)

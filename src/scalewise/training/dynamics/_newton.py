@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Index, checked
+from scalewise.training._spectrum import regular
 from scalewise.training.dynamics._state import NetworkState, Targets, error_of
 
 __all__ = ["leap", "newton_tensor", "tuned_newton_tensor", "two_step_outputs"]
@@ -56,7 +57,7 @@ def newton_tensor(state: NetworkState, mean: Annotated[Any, OnTrain], order: Ind
 
     Source: PDLT (∞.71), (∞.72), (∞.77).
     """
-    count, inverse = len(mean), np.linalg.inv(mean)
+    count, inverse = len(mean), regular(mean, "mean NTK of the training points").inverse
     step = -inverse @ (state.ntk[:count, :count] - mean)
     total = term = inverse
     for _ in range(order):
@@ -81,7 +82,7 @@ def tuned_newton_tensor(state: NetworkState, targets: Targets) -> OnTrain:
     Source: PDLT (∞.80), with $\widehat H^{-1}$ for the series (∞.71) and for $\tilde H^{-1}$.
     """
     A = slice(len(targets))
-    inverse = np.linalg.inv(state.ntk[A, A])
+    inverse = regular(state.ntk[A, A], "NTK of the training points").inverse
     v = inverse @ error_of(state, targets)
     bent = state.dntk[A, A, A] @ v / 2 - state.dd_first[A, A, A, A] @ v @ v / 6
     return inverse + inverse @ bent @ inverse
@@ -109,7 +110,7 @@ def two_step_outputs(
     Source: PDLT (∞.74)-(∞.79); both signs of the lines with $\widehat{\Delta H}$ are opposite to the printed ones.
     """
     e, A = error_of(state, targets), slice(len(targets))
-    inverse = np.linalg.inv(mean[A, A])
+    inverse = regular(mean[A, A], "mean NTK of the training points").inverse
     v, shift = inverse @ e, (state.ntk - mean)[:, A]
     later = shift @ v - shift @ inverse @ shift[A] @ v
     later -= state.dntk[:, A, A] @ v @ v / 2

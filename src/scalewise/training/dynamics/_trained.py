@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training._spectrum import spectrum
+from scalewise.training._spectrum import Spectrum, regular
 from scalewise.training.dynamics._state import NetworkState, error_of
 
 __all__ = ["Projectors", "force_sum", "trained_ntk", "trained_outputs"]
@@ -96,14 +96,9 @@ def force_sum(state: NetworkState, targets: np.ndarray, algorithm: Algorithm) ->
 
     Source: PDLT (∞.131)-(∞.141).
     """
-    error, _, (U, Z) = _parts(state, targets, algorithm)
-    A, x = slice(len(targets)), U.T @ error
+    error, _, (modes, Z) = _parts(state, targets, algorithm)
+    A, x, turned = slice(len(targets)), modes.U.T @ error, modes.on_samples
     two, three = np.multiply.outer(x, x), np.multiply.outer(np.multiply.outer(x, x), x)
-
-    def turned(weights: np.ndarray) -> np.ndarray:
-        for _ in range(weights.ndim):  # each turn takes the first axis and puts it last
-            weights = np.tensordot(weights, U, axes=(0, 1))
-        return weights
 
     dH, first, second = state.dntk, state.dd_first, state.dd_second
     F = np.einsum("adb,ab->d", dH[A, :, A], turned(Z.A * two))
@@ -137,8 +132,8 @@ def trained_ntk(
 
     Source: PDLT (∞.155)-(∞.159).
     """
-    error, _, (U, Z) = _parts(state, targets, algorithm)
-    v = U @ (Z.gain * (U.T @ error))
+    error, _, (modes, Z) = _parts(state, targets, algorithm)
+    v = modes.U @ (Z.gain * (modes.U.T @ error))
     if not v.any():
         raise ValueError("`targets` must differ from the outputs; there is nothing to train here.")
     F = force_sum(state, targets, algorithm)
@@ -147,14 +142,9 @@ def trained_ntk(
 
 def _parts(
     state: NetworkState, targets: np.ndarray, algorithm: Algorithm
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, Projectors]]:
-    """The error, H(all, train) times the inverse, and eigenvectors with the projectors."""
+) -> tuple[np.ndarray, np.ndarray, tuple[Spectrum, Projectors]]:
+    """The error, H(all, train) times the inverse, and eigendirections with the projectors."""
     error, A = error_of(state, targets), slice(len(targets))
-    modes = spectrum(state.ntk[A, A], "NTK of the training points")
-    if modes.rank < len(error):
-        raise ValueError(
-            f"The NTK of the {len(error)} training points is singular (rank {modes.rank}), so that training does "
-            "not end at the targets. Drop points that repeat others."
-        )
+    modes = regular(state.ntk[A, A], "NTK of the training points")
     Z = algorithm(modes.h)
-    return error, (state.ntk[:, A] @ modes.U * Z.gain) @ modes.U.T, (modes.U, Z)
+    return error, (state.ntk[:, A] @ modes.U * Z.gain) @ modes.U.T, (modes, Z)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -13,7 +13,6 @@ import xarray as xr
 from scalewise._checked import Count, Must, checked
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise._words import refuse_name
 from scalewise.nets._arguments import Memory, bytes_of
 from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, run
@@ -36,7 +35,8 @@ from scalewise.training._algorithms import (
 from scalewise.training._asked import Asked
 from scalewise.training._described import described
 from scalewise.training._outcomes import OUTCOMES, Outcome
-from scalewise.training._task import check_task
+from scalewise.training._selection import selected
+from scalewise.training._task import check_targets, check_task
 from scalewise.training.ensembles._conditioned import conditioned_ensemble
 from scalewise.training.ensembles._ensembles import Control, Pilot, pilot, trained_ensembles
 from scalewise.training.ensembles._estimates import ESTIMATORS, Estimate, Means, Source, Weighted
@@ -130,8 +130,11 @@ def measure_training(
     """
     asked = Asked(net, task, algorithm)
     check_task(asked)
+    check_targets(asked)
     check_inputs(net, task.all_inputs)
-    names, left_out = _chosen(observables, asked)
+    names, left_out, _ = selected(observables, ESTIMATORS, lambda name: _obstacle(name, asked))
+    if not names:
+        raise ValueError("`observables` must name something to measure; got none.")
     shapes = [one.branch for one in ((net,) if widths is None else check_widths(net, widths))]
     pilots = [pilot(shape, task, seed=seed, dtype=dtype) for shape in shapes]
     taken, rates = _with_rate(algorithm, pilots[-1], task)
@@ -156,25 +159,16 @@ def measure_training(
         _plan(shape, task, taken, known, control, dtype, "ntk_change" in names)
         for shape, known in zip(shapes, pilots, strict=True)
     ]
-    total = networks * sum(many for _, ensembles, _ in plans for _, many in ensembles)
     with opened(store, {**attributes, **fixed}) as record:
-        sources: list[Source] = []
-        with blas_threads_for(), Reporter(progress, total, "networks") as report:
-            for _, ensembles, read in plans:
-                sums = [
-                    run(e, many * networks, seed=seed, memory=bytes_of(memory), dtype=dtype,
-                        record=record, report=report)
-                    for e, many in ensembles
-                ]  # fmt: skip
-                sources.append(read(sums))
+        options = {"seed": seed, "memory": bytes_of(memory), "dtype": dtype, "record": record}
+        sources = _drawn(plans, networks, progress, options)
         weights = [_effective(source) for source in sources if isinstance(source, Weighted)]
         parts = [
-            {name: ESTIMATORS[name](reading, source) for name in names}
-            for (reading, _, _), source in zip(plans, sources, strict=True)
+            {name: ESTIMATORS[name](plan.reading, source) for name in names}
+            for plan, source in zip(plans, sources, strict=True)
         ]
         n = np.array([float(shape.widths[-2]) for shape in shapes])
-        data = parts[0] if widths is None else _extrapolated(parts, n)
-        result = _dataset(data)
+        result = _dataset(parts[0] if widths is None else _extrapolated(parts, n))
         result.attrs = {
             **attributes,
             "left_out": list(left_out),
@@ -189,28 +183,40 @@ def measure_training(
     return result
 
 
+class _Plan(NamedTuple):
+    """What is drawn at one set of widths, how often, and how its sums are read."""
+
+    reading: Reading
+    ensembles: list[tuple[Ensemble, int]]
+    read: Callable[[Sequence[Any]], Source]
+
+
+def _drawn(
+    plans: Sequence[_Plan],
+    networks: int,
+    progress: Callable[[int, int], Any] | bool | None,
+    options: dict[str, Any],
+) -> list[Source]:
+    """All ensembles, run."""
+    total = networks * sum(many for plan in plans for _, many in plan.ensembles)
+    with blas_threads_for(), Reporter(progress, total, "networks") as report:
+        return [
+            plan.read(
+                [run(e, many * networks, report=report, **options) for e, many in plan.ensembles]
+            )
+            for plan in plans
+        ]
+
+
 def row_of(name: str) -> Outcome:
     """The row of what is measured at a width; that of its coefficient of 1/n where it begins there."""
     return OUTCOMES.get(name) or OUTCOMES[f"{name}_nlo"]
 
 
-def _chosen(
-    observables: Collection[str] | str | None, asked: Asked
-) -> tuple[list[str], dict[str, str]]:
-    """The observables to measure, and of the rest why not."""
-    why = {name: row_of(name).obstacle(asked) for name in ESTIMATORS}
-    if not why["ntk_change"]:
-        why["ntk_change"] = _fixed_ntk(asked)
-    named = (observables,) if isinstance(observables, str) else observables
-    for name in named or ():
-        if name not in ESTIMATORS:
-            refuse_name("observables", name, ESTIMATORS)
-        if why[name]:
-            raise ValueError(f"`observables` cannot hold {name!r} here, because {why[name]}.")
-    wanted = [name for name in ESTIMATORS if named is None or name in named]
-    if not any(not why[name] for name in wanted):
-        raise ValueError("`observables` must name something to measure; got none.")
-    return [n for n in wanted if not why[n]], {n: why[n] for n in wanted if why[n]}
+def _obstacle(name: str, asked: Asked) -> str:
+    """Why an observable cannot be measured, a clause."""
+    own = _fixed_ntk(asked) if name == "ntk_change" else ""
+    return row_of(name).obstacle(asked) or own
 
 
 def _fixed_ntk(asked: Asked) -> str:
@@ -237,15 +243,15 @@ def _plan(
     control: Control,
     dtype: str,
     changes: bool,
-) -> tuple[Reading, list[tuple[Ensemble, int]], Callable[[Sequence[Any]], Source]]:
-    """What is drawn at one set of widths, how often, and how its sums are read."""
+) -> _Plan:
+    """Of one set of widths."""
     if isinstance(algorithm, LastLayer | Bayes):
         weighted = isinstance(algorithm, Bayes)
         reading, ensemble, level = conditioned_ensemble(
             net, task, algorithm, known.metric, weighted=weighted, dtype=dtype
         )
         read = (lambda sums: Weighted(sums[0], level)) if weighted else Means
-        return reading, [(ensemble, 1)], read
+        return _Plan(reading, [(ensemble, 1)], read)
     if isinstance(algorithm, Projectors):
         raise ValueError(
             "`algorithm` must say how networks are trained; Projectors say only where training ends. Take "
@@ -255,7 +261,7 @@ def _plan(
     reading, ensembles = trained_ensembles(
         net, task, algorithm, known, control=control, dtype=dtype, changes=changes
     )
-    return reading, ensembles, Means
+    return _Plan(reading, ensembles, Means)
 
 
 def _effective(source: Weighted) -> float:

@@ -14,7 +14,9 @@ from scalewise.training.kernels._steps import (
     Step,
     generalised_loss,
     giant_leap,
+    outputs_of,
     parameter_step,
+    two_step_newton,
     weight_decay_tensor,
 )
 
@@ -31,7 +33,9 @@ __all__ = [
     "hidden_update",
     "kernel_machine",
     "last_layer_features",
+    "outputs_of",
     "parameter_step",
     "star_polation",
+    "two_step_newton",
     "weight_decay_tensor",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, Positive, checked
@@ -19,6 +18,7 @@ __all__ = [
     "gaussian_kernel",
     "kernel_machine",
     "last_layer_features",
+    "ridge_responses",
 ]
 
 Features = Annotated[Any, Float[np.ndarray, "sample feature"]]
@@ -53,11 +53,31 @@ def fit_features(
         raise ValueError(
             f"`targets` must have a row for each of {len(features)} samples; got {len(targets)}."
         )
-    if not ridge:
-        found: Any = scipy.linalg.lstsq(features, targets)
-        return found[0].T
-    M = features.T @ features + 2 * ridge * np.eye(features.shape[1])
-    return scipy.linalg.solve(M, features.T @ targets, assume_a="pos").T
+    response, _ = ridge_responses(features, ridge)
+    return (response @ targets).T
+
+
+def ridge_responses(
+    features: Float[np.ndarray, "sample feature"], ridge: float
+) -> tuple[Float[np.ndarray, "feature sample"], Float[np.ndarray, "sample sample"]]:
+    r"""How the weights of a linear model answer to targets, $(2a+\phi^T\phi)^{-1}\phi^T$, and $(2a+\tilde k)^{-1}$.
+
+    From singular values of the features, which have twice the digits of their squares; at $a=0$ pseudoinverses.
+
+    Args:
+        features: $\phi$.
+        ridge: $a$.
+
+    Source: PDLT (10.124), (10.125).
+    """
+    U, s, V = np.linalg.svd(features, full_matrices=len(features) > features.shape[1])
+    s = np.where(s > max(features.shape) * np.finfo(float).eps * s[0], s, 0.0)
+    h = np.zeros(U.shape[1])
+    h[: s.size] = s**2
+    h = h + 2 * ridge
+    gain = np.where(h > 0, 1 / np.where(h > 0, h, 1.0), 0.0)
+    own = slice(s.size)
+    return (V[own].T * (s * gain[own])) @ U[:, own].T, (U * gain) @ U.T
 
 
 @checked
@@ -123,11 +143,9 @@ def kernel_machine(
         array([[2.]])
     """
     found = spectrum(kernel, "kernel of the training samples")
-    h = found.h + 2 * ridge
-    if not h[0] and untaught(found, targets):
+    if not ridge and untaught(found, targets):
         refuse_singular(kernel, targets, found.rank, "give a `ridge`")
-    inverse = np.where(h > 0, 1 / np.where(h > 0, h, 1.0), 0.0)
-    return kernel_of_tests @ (found.U @ (inverse[:, None] * (found.U.T @ targets)))
+    return kernel_of_tests @ found.solve(targets, 2 * ridge)
 
 
 @checked

@@ -9,17 +9,26 @@ from __future__ import annotations
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise.networks._network import AnyNetwork
 from scalewise.training._one_mlp import MLPWeights, layers_of, tangents_of
+from scalewise.training._spectrum import regular
 
-__all__ = ["Step", "generalised_loss", "giant_leap", "parameter_step", "weight_decay_tensor"]
+__all__ = [
+    "Step",
+    "generalised_loss",
+    "giant_leap",
+    "outputs_of",
+    "parameter_step",
+    "two_step_newton",
+    "weight_decay_tensor",
+]
 
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 Factors = Annotated[Any, Float[np.ndarray, "sample output"]]
+Kernel = Annotated[Any, Float[np.ndarray, "a b"]]
 
 
 class Step(NamedTuple):
@@ -27,6 +36,22 @@ class Step(NamedTuple):
 
     weights: tuple[Float[np.ndarray, "after before"], ...]
     biases: tuple[Float[np.ndarray, " after"], ...]
+
+
+@checked
+def outputs_of(
+    net: AnyNetwork, weights: MLPWeights, x: Inputs
+) -> Float[np.ndarray, "sample output"]:
+    """Outputs of one network.
+
+    Args:
+        net: The network.
+        weights: Its weights and biases.
+        x: Inputs (sample, feature).
+
+    Source: PDLT (2.5).
+    """
+    return layers_of(net, weights, x).z
 
 
 @checked
@@ -56,9 +81,12 @@ def parameter_step(net: AnyNetwork, weights: MLPWeights, x: Inputs, factors: Fac
 
 @checked
 def giant_leap(
-    net: AnyNetwork, weights: MLPWeights, x: Inputs, targets: Factors, *, ntk: Any = None
+    net: AnyNetwork, weights: MLPWeights, x: Inputs, targets: Factors, *, ntk: Kernel | None = None
 ) -> Step:
     r"""Parameters behind a step of Newton's method, $\theta-\lambda\frac{dz}{d\theta}\Theta^{-1}(z-y)$.
+
+    With the NTK of infinite width they are those at the end of its training, and a network of width $n$ misses the
+    targets by $O(1/\sqrt n)$, the mean of many by $O(1/n)$.
 
     Args:
         net: The network, with its rates.
@@ -71,23 +99,62 @@ def giant_leap(
     Raises:
         ValueError: If the NTK is singular.
 
-    Source: PDLT (10.25), (10.30), (10.31).
+    Source: PDLT (10.25), (10.30), (10.31), (∞.57)-(∞.65), (ε.8).
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.nets import init_weights
+        >>> from scalewise.training import kernels
+        >>> net = sw.MLP(2, 1000, "tanh", input_dim=1, output_dim=1)
+        >>> x, y = np.ones((1, 1)), np.full((1, 1), 0.5)
+        >>> Theta = sw.predict(net, x, observables=["ntk"]).ntk.values[-1]
+        >>> end = kernels.giant_leap(net, init_weights(net), x, y, ntk=Theta)
+        >>> bool(abs(kernels.outputs_of(net, end, x) - 0.5) < 0.1)
+        True
     """
-    z, H = tangents_of(net, weights, x)
-    full = H if ntk is None else np.einsum("ab,ij->abij", ntk, np.eye(z.shape[1]))
-    flat = full.transpose(0, 2, 1, 3).reshape(z.size, z.size)
-    try:
-        factor = scipy.linalg.solve(flat, (z - targets).ravel(), assume_a="pos").reshape(z.shape)
-    except scipy.linalg.LinAlgError as error:
+    start = layers_of(net, weights, x)
+    error = start.z - targets
+    if ntk is None:
+        H = tangents_of(net, weights, x).ntk.transpose(0, 2, 1, 3).reshape(error.size, error.size)
+        flat = regular(H, "NTK of the training samples").solve(error.reshape(-1, 1))
+    elif ntk.shape == (len(x), len(x)):
+        flat = regular(ntk, "NTK of the training samples").solve(error)
+    else:
         raise ValueError(
-            "The NTK of the training samples is singular, so no step reaches all targets. Drop repeated samples."
-        ) from error
-    step = parameter_step(net, weights, x, factor)
-    moved = layers_of(net, weights, x)
+            f"`ntk` must be about the {len(x)} training samples; got shape {ntk.shape}."
+        )
+    step = parameter_step(net, weights, x, flat.reshape(error.shape))
     return Step(
-        tuple(W + d for W, d in zip(moved.weights, step.weights, strict=True)),
-        tuple(b + d for b, d in zip(moved.biases, step.biases, strict=True)),
+        tuple(W + d for W, d in zip(start.weights, step.weights, strict=True)),
+        tuple(b + d for b, d in zip(start.biases, step.biases, strict=True)),
     )
+
+
+@checked
+def two_step_newton(
+    net: AnyNetwork, weights: MLPWeights, x: Inputs, targets: Factors, ntk: Kernel
+) -> tuple[Step, Step]:
+    r"""Train by two leaps: with this network's own $\widehat H^{-1}$, then with that of the mean NTK.
+
+    Args:
+        net: The network, with its rates.
+        weights: Where it is.
+        x: Training inputs (sample, feature).
+        targets: $y$ (sample, output).
+        ntk: Mean NTK, or $\Theta$, on the training samples.
+
+    Returns:
+        Parameters after one leap and after two. The distance to the targets is $O(1/n)$ after the first; after
+        the second it is $O(n^{-3/2})$ in one network, whose NTK differs from its mean by $O(1/\sqrt n)$, and in the
+        mean over many the $O(1/n^2)$ of the text.
+
+    Raises:
+        ValueError: As `giant_leap`.
+
+    Source: PDLT (∞.66)-(∞.78).
+    """
+    first = giant_leap(net, weights, x, targets)
+    return first, giant_leap(net, first, x, targets, ntk=ntk)
 
 
 @checked

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._words import refuse_name
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training.cavity import cavity_correction
@@ -16,38 +15,10 @@ from scalewise.training.losses._dynamics import coefficients, stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._prior import REPLICAS, Start, start
 
-__all__ = ["by_any_loss", "wanted_of", "wrong"]
+__all__ = ["by_any_loss", "wrong"]
 
 _TWINS = 16  # outputs on test samples drawn for each network, where the whole law counts
 Outputs = Float[np.ndarray, "time draw sample output"]
-
-
-def wanted_of(
-    names: Sequence[str] | str | None, asked: Asked
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """What a call computes, and of the rest why not.
-
-    Raises:
-        ValueError: If the algorithm has no time, a name does not exist, or what is named cannot be had.
-    """
-    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
-        raise ValueError(
-            f"`algorithm` must be GradientFlow or GradientDescent for the loss {asked.task.loss.name!r}; "
-            f"{type(asked.algorithm).__name__} is known for the squared error alone."
-        )
-    every = names is None or names == "all"
-    if names is None or names == "all":
-        named = [n for n, row in LOSS_OUTCOMES.items() if names is not None or not row.order]
-    else:
-        named = [names] if isinstance(names, str) else list(names)
-    why = {n: LOSS_OUTCOMES[n].obstacle(asked) for n in named if n in LOSS_OUTCOMES}
-    for name in () if every else named:
-        if name not in LOSS_OUTCOMES:
-            refuse_name("observables", name, LOSS_OUTCOMES)
-        if why[name]:
-            raise ValueError(f"`observables` cannot hold {name!r} here, because {why[name]}.")
-    left_out = {name: why[name] for name in named if why[name]}
-    return tuple(n for n in LOSS_OUTCOMES if n in named and not why[n]), left_out
 
 
 def by_any_loss(

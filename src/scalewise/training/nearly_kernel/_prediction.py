@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.training._spectrum import Spectrum, spectrum
+from scalewise.training._spectrum import Spectrum, regular
 from scalewise.training.nearly_kernel._ways import Way
 
 __all__ = ["nearly_kernel_prediction", "trained_kernel", "trained_kernel_prediction"]
@@ -101,8 +101,7 @@ def trained_kernel(
     Source: PDLT (11.138), (11.140); $\epsilon$ belongs to the second line of (11.138), where it is not printed.
     """
     found, _ = _checked(kernel, meta_kernel, targets)
-    v = found.U @ ((found.U.T @ targets) / found.h[:, None])
-    bent = _sum("dea,ai->ide", meta_kernel[:, :, : len(targets)], v)
+    bent = _sum("dea,ai->ide", meta_kernel[:, :, : len(targets)], found.solve(targets))
     return kernel + (bent + bent.transpose(0, 2, 1)) / 2
 
 
@@ -127,7 +126,7 @@ def trained_kernel_prediction(
     count = len(targets)
     kernels = trained_kernel(kernel, meta_kernel, targets)
     columns = [
-        k[:, :count] @ np.linalg.solve(k[:count, :count], y)
+        k[:, :count] @ regular(k[:count, :count], "trained kernel").solve(y[:, None])[:, 0]
         for k, y in zip(kernels, targets.T, strict=True)
     ]
     return np.stack(columns, axis=-1)
@@ -141,13 +140,8 @@ def _checked(k: np.ndarray, mu: np.ndarray, y: np.ndarray) -> tuple[Spectrum, np
             "`kernel`, `meta_kernel` and `targets` must be about the same samples, the training samples first; "
             f"got shapes {k.shape}, {mu.shape} and {y.shape}."
         )
-    found = spectrum(k[:count, :count], "kernel of the training samples")
-    if found.rank < count:
-        raise ValueError(
-            f"`kernel` must be invertible on the {count} training samples, so that they can all be fitted; its "
-            f"rank is {found.rank}. Drop samples, or add features."
-        )
-    return found, k[:, :count] @ (found.U / found.h) @ found.U.T
+    found = regular(k[:count, :count], "kernel of the training samples")
+    return found, k[:, :count] @ found.inverse
 
 
 def _beyond(mu: np.ndarray, R: np.ndarray) -> np.ndarray:

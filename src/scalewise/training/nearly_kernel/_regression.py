@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Positive, checked
+from scalewise.training.kernels._linear_models import ridge_responses
 from scalewise.training.nearly_kernel._quadratic import QuadraticModel
 
 __all__ = ["Fitted", "nearly_linear_regression", "ridge_regression"]
@@ -60,7 +61,7 @@ def nearly_linear_regression(model: QuadraticModel, targets: Targets) -> Fitted:
     Source: PDLT (11.113)-(11.119).
     """
     phi, psi = _of_training(model, targets)
-    inverse = np.linalg.pinv(phi)  # (feature, sample): M^-1 phi
+    inverse, _ = ridge_responses(phi, 0.0)
     free = (inverse @ targets).T
     bent = np.einsum("ij,ajk,ik->ai", free, psi, free, optimize=True)
     return Fitted(free, -model.epsilon / 2 * (inverse @ bent).T)
@@ -87,13 +88,13 @@ def ridge_regression(model: QuadraticModel, targets: Targets, regulator: Positiv
     Source: PDLT (11.116) with the regulator of (10.124); both terms kept (derived).
     """
     phi, psi = _of_training(model, targets)
-    M = phi.T @ phi + 2 * regulator * np.eye(phi.shape[1])
-    free = np.linalg.solve(M, phi.T @ targets).T
-    missed = phi @ free.T - targets
+    response, dual = ridge_responses(phi, regulator)
+    free = (response @ targets).T
     bent = np.einsum("ajk,ik->aij", psi, free)
-    slope = np.einsum("aij,ai->ij", bent, missed)
-    slope += np.einsum("aij,ij,ak->ik", bent, free, phi, optimize=True) / 2
-    return Fitted(free, -model.epsilon * np.linalg.solve(M, slope.T).T)
+    # What is missed is -2a (k+2a)^-1 y, and 2a (M+2a)^-1 is what the response leaves of a direction.
+    pulled = np.einsum("aij,ai->ij", bent, dual @ targets)
+    own = np.einsum("aij,ij->ai", bent, free).T @ response.T / 2
+    return Fitted(free, model.epsilon * (pulled - pulled @ phi.T @ response.T - own))
 
 
 def _of_training(model: QuadraticModel, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

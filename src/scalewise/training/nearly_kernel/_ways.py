@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
+from scalewise.training.width._weights import converged
 
 __all__ = ["Descent", "DirectOptimisation", "MinimumNorm", "TrainedKernel", "Way"]
 
@@ -74,8 +75,10 @@ class MinimumNorm(_Divided):
 class Descent:
     r"""Gradient descent from $W=0$ to the end; the flow at a rate of 0.
 
-    $$Z_A=\frac1{h_1h_2}-\frac{X_{II}}{h_2},\qquad Z_B=Z_A+\frac\eta2X_{II},\qquad
+    $$Z_A=\frac1{h_1h_2}-\frac{X_{II}}{h_2},\qquad Z_B=Z_A+\frac\eta2X_{II}\;\to\;\frac1{2h_1h_2},\qquad
       X_{II}=\frac1{h_1+h_2-\eta h_1h_2}$$
+
+    those of a network's dNTK, symmetrised.
 
     Args:
         rate: $\eta$, for $\frac12\sum(z-y)^2$.
@@ -97,10 +100,8 @@ class Descent:
                 f"`Descent.rate` must be below {2 / h.max():.6g}, two over the largest eigenvalue of the kernel; "
                 f"at {self.rate:g} training diverges."
             )
-        both = np.multiply.outer(h, h)
-        X = 1 / (np.add.outer(h, h) - self.rate * both)
-        A = 1 / both - X / h
-        return A, A + self.rate / 2 * X
+        found = converged(h, self.rate)
+        return found.A, found.B
 
 
 Way = DirectOptimisation | TrainedKernel | MinimumNorm | Descent

@@ -7,6 +7,9 @@ $$\langle w\Delta\rangle,\quad\langle DS\Delta u_i\rangle,\quad\langle Du_i\,(Du
   \quad\langle DSD^T\rangle,\quad\tfrac12\langle w^2\rangle+\tfrac{n_L}4\langle{\rm tr}\,S\Delta S\Delta\rangle
   -\tfrac12\sum_i\langle u_i^T\Delta S\Delta u_i\rangle .$$
 
+With $c_b=(T\Delta T^T)_{bb}$, its change of the variance of a test sample, $\langle c_bD_bu_i\rangle$ and
+$\langle c_b^2\rangle$ are what third and fourth cumulants are made of.
+
 Each is that of the quadratic part, exactly, and that of the rest, over nodes (`_wick`).
 
 Source: PDLT (6.92)-(6.100), (6.88) neuron by neuron; derived.
@@ -22,6 +25,7 @@ import numpy as np
 from scalewise.gaussian import combined
 from scalewise.networks import MLP
 from scalewise.training.posterior._neurons import Nodes, Push
+from scalewise.training.posterior._responses import Slope
 from scalewise.training.posterior._wick import after_inverse, learned, products, weight_variance
 
 __all__ = ["Layered", "Sampled", "exact", "sampled", "scrambles"]
@@ -56,6 +60,7 @@ class Layered:
         push: Of a neuron's activations to the last metric.
         quadratic: Of $zz^T-K$.
         weighted: Whether networks count as the evidence says.
+        tails: Whether third and fourth cumulants are wanted.
         seed: Of its nodes and probes.
     """
 
@@ -64,6 +69,7 @@ class Layered:
     push: Push
     quadratic: Push
     weighted: bool
+    tails: bool
     seed: int
 
     @property
@@ -87,6 +93,13 @@ def exact(layer: Layered) -> Sums:
         both = at.T @ probed @ at.T.T
         spread.append(both if at.whole else np.diagonal(both))
     of["within"] = np.array(spread)
+    if layer.tails:
+        pushed = Slope(Q.alpha, Q.beta)
+        of["skew"], of["square"] = np.zeros((targets, len(at.T))), np.zeros(len(at.T))
+        for b, T in enumerate(at.T):
+            Y = np.outer(T, T)
+            of["skew"][:, b] = 2 * T @ pushed.first(learned(Q, Y))[:, A] @ u
+            of["square"][b] = 4 * weight_variance(Q, Y)
     if layer.weighted:
         of["learned"] = learned(Q, layer.Y)
         half = sum(np.einsum("ab,ab->", at.S, one[A, A]) for one in own)
@@ -96,18 +109,15 @@ def exact(layer: Layered) -> Sums:
 
 
 def _between(Q: Push, own: list[np.ndarray]) -> np.ndarray:
-    r"""$\langle Du_i(Du_j)^T\rangle$, or its diagonal."""
+    r"""$\langle Du_i(Du_j)^T\rangle$, or of each test alone."""
     at = Q.point
-    u, targets = at.u, len(own)
-    if not at.whole:
-        return np.array([np.einsum("ba,ac,bc->b", at.T, one, at.T, optimize=True) for one in own])
-    count = len(at.T)
-    found = np.empty((targets, count, targets, count))
+    count, targets = len(at.T), len(own)
+    found = np.empty((targets, targets, count, count) if at.whole else (targets, targets, count))
     for i in range(targets):
         for j in range(i, targets):
-            both = own[i] if i == j else products(Q, u[:, i], u[:, j])
-            found[i, :, j] = at.T @ both @ at.T.T
-            found[j, :, i] = found[i, :, j].T
+            both = at.T @ (own[i] if i == j else products(Q, at.u[:, i], at.u[:, j]))
+            seen = both @ at.T.T if at.whole else np.einsum("ba,ba->b", both, at.T)
+            found[i, j], found[j, i] = seen, seen.T
     return found
 
 
@@ -204,6 +214,12 @@ def _of_some(
     yield "inverse", np.array([(at.T @ rest(v)).sum(axis=1) for v in inverse])
     Du = np.array([at.T @ one for one in moved])
     yield "between", _outer(Du, whole=at.whole)
+    if layer.tails:
+        c = np.array(
+            [push.form(Y, s) - Q.form(Y, z) for Y in (np.outer(T, T) for T in at.T)]
+        ).reshape(len(at.T), -1)
+        yield "skew", np.einsum("ibm,bm->ib", Du, c)
+        yield "square", (c**2).sum(axis=1)
     probed = rest(at.root @ signs.choice((-1.0, 1.0), size=(at.root.shape[1], z.shape[1])))
     off = at.T @ probed
     yield "within", off @ off.T if at.whole else (off**2).sum(axis=1)
@@ -222,6 +238,6 @@ def _of_some(
 
 def _outer(Du: np.ndarray, *, whole: bool) -> np.ndarray:
     if not whole:
-        return np.einsum("ibm,ibm->ib", Du, Du)
+        return np.einsum("ibm,jbm->ijb", Du, Du)
     flat = Du.reshape(-1, Du.shape[-1])
-    return (flat @ flat.T).reshape(2 * Du.shape[:2])
+    return (flat @ flat.T).reshape(2 * Du.shape[:2]).transpose(0, 2, 1, 3)

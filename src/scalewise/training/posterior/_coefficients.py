@@ -13,6 +13,9 @@ m^{\{1\}}_i&=D[X]u_i-\langle DS\Delta u_i\rangle+D[G^{\{1\}}]u_i,\\
   +w[G^{\{1\}}].
 \end{aligned}$$
 
+Of one test sample, third and fourth cumulants are $\langle c\,Du_i\rangle\delta_{jk}$ and
+$\langle c^2\rangle\delta_{ij}\delta_{kl}$ over all pairings of the outputs.
+
 The mean metric of every layer changes by its $X$. Where the hidden layers are not learned, $w=0$: what is left is
 the last layer trained alone.
 
@@ -48,8 +51,10 @@ class OfLayer:
         layer: $\ell$.
         mean: Of outputs on test samples, in `PARTS`.
         within: Covariance that each output has by itself, or its diagonal.
-        between: Covariance that outputs have with one another too, or its diagonal for each output.
+        between: Covariance that outputs have with one another too, between test samples or of each alone.
         noise: $\langle DSD^T\rangle$ on its diagonal.
+        skew: $\langle c\,Du_i\rangle$, if it is wanted.
+        square: $\langle c^2\rangle$, likewise.
         evidence: Of the logarithm.
         learned: $X$ of the metric right behind the layer, from the neurons of the layer itself.
         here: How that metric answers to the one before the layer.
@@ -61,6 +66,8 @@ class OfLayer:
     within: Float[np.ndarray, "_scramble ..."]
     between: Float[np.ndarray, "_scramble ..."]
     noise: Float[np.ndarray, "_scramble test"]
+    skew: Float[np.ndarray, "_scramble output test"] | None
+    square: Float[np.ndarray, "_scramble test"] | None
     evidence: Float[np.ndarray, " _scramble"]
     learned: Float[np.ndarray, "_scramble sample sample"]
     here: Slope
@@ -68,7 +75,12 @@ class OfLayer:
 
 
 def by_layer(
-    net: MLP, K: Float[np.ndarray, "layer sample sample"], point: Point, *, weighted: bool
+    net: MLP,
+    K: Float[np.ndarray, "layer sample sample"],
+    point: Point,
+    *,
+    weighted: bool,
+    tails: bool = False,
 ) -> Iterator[OfLayer]:
     """The hidden layers, the last first.
 
@@ -77,6 +89,7 @@ def by_layer(
         K: Its kernel at every layer, of training samples and then test samples.
         point: What is expanded about, at the last layer.
         weighted: Whether networks count as the evidence says; otherwise all the same.
+        tails: Whether third and fourth cumulants are wanted.
     """
     for step in responses(net, K):
         layer = step.layer
@@ -87,6 +100,7 @@ def by_layer(
             Push.by(step.above, point, step.means, C_W),
             Push.by(step.whole, point, own),
             weighted,
+            tails,
             _SEEDS * layer,
         )
         yield _of_layer(layer, layered, step, net.widths[-2] / net.widths[layer])
@@ -96,7 +110,8 @@ def _of_layer(layer: int, layered: Layered, step: Step, r: float) -> OfLayer:
     at, known = layered.push.point, exact(layered)
     found = sampled(layered, _sizes(known, at))
     rest, A = found.of, at.train
-    of = {name: known[name] + rest[name] for name in ("inverse", "between", "within")}
+    names = ("inverse", "between", "within", *(("skew", "square") if layered.tails else ()))
+    of = {name: known[name] + rest[name] for name in names}
     G1 = r * _mean_shift(rest, step, layered.net.C_W[layer])
     X = np.zeros_like(G1)
     if layered.weighted:
@@ -114,9 +129,11 @@ def _of_layer(layer: int, layered: Layered, step: Step, r: float) -> OfLayer:
     evidence = np.zeros(len(X))
     if layered.weighted:
         evidence = r * (known["evidence"] + rest["evidence"]) + _weight(layered.Y, G1[:, A, A])
+    skew, square = (r * of[name] if layered.tails else None for name in ("skew", "square"))
     return OfLayer(
-        layer, mean, within, r * of["between"], r * noise, evidence, X, step.here, found.points
-    )
+        layer, mean, within, r * of["between"], r * noise, skew, square, evidence, X, step.here,
+        found.points,
+    )  # fmt: skip
 
 
 def _learned(

@@ -99,15 +99,15 @@ class Push:
         r"""${\rm tr}\,S\Delta$."""
         return self.form(self.point.S, x)
 
-    def form(self, Y: Float[np.ndarray, "train train"], x: ByNeuron) -> np.ndarray:
-        r"""$\sum Y_{ab}\Delta_{ab}$ for a symmetric $Y$ on the training samples."""
-        A = self.point.train
+    def form(self, Y: Float[np.ndarray, "some some"], x: ByNeuron) -> np.ndarray:
+        r"""$\sum Y_{ab}\Delta_{ab}$ for a symmetric $Y$ on the first samples: the training samples, or all."""
+        A = slice(len(Y))
         W = self.weights(Y)
         return np.einsum("am,am->m", x[A], W @ x[A]) - np.einsum("ab,ab->", W, self.means[A, A])
 
-    def weights(self, Y: Float[np.ndarray, "train train"]) -> Float[np.ndarray, "train train"]:
+    def weights(self, Y: Float[np.ndarray, "some some"]) -> Float[np.ndarray, "some some"]:
         r"""$W$ with $\sum Y_{ab}\Delta_{ab}=\sum W_{ab}(x_ax_b-\langle x_ax_b\rangle)$."""
-        A = self.point.train
+        A = slice(len(Y))
         return Y * self.beta[A, A] + np.diag(2 * (Y * self.alpha[A, A]).sum(axis=1))
 
     def _d(self, x: ByNeuron) -> ByNeuron:

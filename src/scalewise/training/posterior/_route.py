@@ -10,6 +10,7 @@ from scalewise.gaussian import combined
 from scalewise.networks import MLP
 from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._spectrum import spectrum
 from scalewise.training.posterior._averages import scrambles
 from scalewise.training.posterior._coefficients import PARTS, OfLayer, by_layer
@@ -19,8 +20,16 @@ __all__ = ["NEURONS"]
 
 _STANDARD_ERRORS = 4.0  # an error is to hold for all entries, as in `predict`
 _MEMORY = 8  # GiB
+_FORMS = 4_000_000  # tests times samples squared: of every neuron a quadratic form for each test
 _MEANS = ("output_mean_nlo", "output_mean_nlo_by_part", "output_mean_nlo_by_layer")
-_SPREADS = ("output_covariance_nlo", "variance_nlo", "test_loss_nlo", "learning_parameter")
+_SPREADS = (
+    "output_covariance_nlo",
+    "variance_nlo",
+    "test_loss_nlo",
+    "test_error_nlo",
+    "learning_parameter",
+)
+_PAIRS = (("ij", "kl"), ("ik", "jl"), ("il", "jk"))
 _LEARNED = ("log_evidence_nlo", "feature_change_nlo")
 
 
@@ -32,6 +41,12 @@ def _obstacle(asked: Asked, name: str) -> str:
         return "a network of depth 1 has no hidden layer, and no correction at any width"
     if not sigma.is_continuous:
         return "the activation jumps, and its derivative is a delta function"
+    count, tests = len(asked.task.inputs), len(asked.tests)
+    if name == "test_error_nlo" and tests * (count + tests) ** 2 > _FORMS:
+        return (
+            f"third and fourth cumulants of {tests} tests beside {count} training samples take many minutes; give "
+            "fewer tests at a time"
+        )
     size = _gibibytes(asked)
     if size > _MEMORY:
         return (
@@ -51,7 +66,8 @@ def _gibibytes(asked: Asked) -> float:
 
 def _compute(asked: Asked, names: Sequence[str]) -> Found:
     net, at, K = _expanded(asked, whole="output_covariance_nlo" in names)
-    layers = list(by_layer(net, K, at, weighted=isinstance(asked.algorithm, Bayes)))[::-1]
+    weighted, tails = isinstance(asked.algorithm, Bayes), "test_error_nlo" in names
+    layers = list(by_layer(net, K, at, weighted=weighted, tails=tails))[::-1]
     found = _outcomes(asked, at, layers, net)
     values, errors = {}, {}
     for name in names:
@@ -88,17 +104,20 @@ def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Array
     within = np.sum([of.within for of in layers], axis=0)
     between = np.sum([of.between for of in layers], axis=0)
     shared = between
+    eye = np.eye(at.u.shape[1])[:, :, None]
     if at.whole:
-        shared = np.einsum("eibib->eib", between)
-        eye = np.eye(at.u.shape[1])[:, None, :, None]
-        whole = between + eye * within[:, None, :, None]
-        found["output_covariance_nlo"] = whole.transpose(0, 1, 3, 2, 4)
-        within = np.einsum("ebb->eb", within)
-    variance = shared + within[:, None]
+        whole = between + eye[..., None] * within[:, None, None]
+        found["output_covariance_nlo"] = whole
+        within, between = (np.einsum("...bb->...b", part) for part in (within, between))
+    own = between + eye * within[:, None, None]
+    variance = np.einsum("eiib->eib", own)
+    shared = np.einsum("eiib->eib", between)
     found["variance_nlo"] = variance
     if asked.task.test_targets is not None and len(asked.tests):
         leading = at.mean - asked.task.test_targets
         found["test_loss_nlo"] = (leading.T * mean + 0.5 * variance).sum(axis=1)
+        if layers[0].skew is not None:
+            found["test_error_nlo"] = _test_error(asked, at, layers, mean, own)
     if variance.size:
         noise = np.sum([of.noise for of in layers], axis=0)
         # A test input that repeats a training input has no variance to compare with.
@@ -106,6 +125,27 @@ def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Array
         found["learning_parameter"] = share.max(axis=1)
     found["feature_change_nlo"] = _features(layers, net)
     return found
+
+
+def _test_error(
+    asked: Asked, at: Point, layers: list[OfLayer], mean: np.ndarray, own: np.ndarray
+) -> np.ndarray:
+    """By all four cumulants of a mixture of Gaussians."""
+    wanted, eye = asked.task.test_targets, np.eye(at.u.shape[1])
+    assert wanted is not None
+    skew, square = (
+        np.sum([getattr(of, name) for of in layers], axis=0) for name in ("skew", "square")
+    )
+    placed = [np.einsum(f"e{i}b,{j}{k}->eijkb", skew, eye) for i, j, k in ("ijk", "jik", "kij")]
+    third = np.sum(placed, axis=0)
+    pairs = np.sum([np.einsum(f"{a},{b}->ijkl", eye, eye) for a, b in _PAIRS], axis=0)
+    fourth = np.einsum("ijkl,eb->eijklb", pairs, square)
+    return np.array(
+        [
+            class_error_nlo(at.mean.T, at.variance, wanted.T, cumulants)
+            for cumulants in zip(mean, own, third, fourth, strict=True)
+        ]
+    )
 
 
 def _features(layers: list[OfLayer], net: MLP) -> np.ndarray:

@@ -23,15 +23,15 @@ __all__ = ["after_inverse", "learned", "products", "weight_variance"]
 Matrix = Float[np.ndarray, "sample sample"]
 
 
-def learned(Q: Push, Y: Float[np.ndarray, "train train"]) -> Matrix:
+def learned(Q: Push, Y: Float[np.ndarray, "some some"]) -> Matrix:
     r"""$\langle q\,(zz^T-K)\rangle=KWK$ for $q=\frac12\sum Y_{ab}Q_{ab}$."""
-    K = Q.means[:, Q.point.train]
+    K = Q.means[:, : len(Y)]
     return K @ Q.weights(Y) @ K.T
 
 
-def weight_variance(Q: Push, Y: Float[np.ndarray, "train train"]) -> float:
+def weight_variance(Q: Push, Y: Float[np.ndarray, "some some"]) -> float:
     r"""$\langle q^2\rangle=\frac12{\rm tr}\,WKWK$ for the same $q$."""
-    A = Q.point.train
+    A = slice(len(Y))
     WK = Q.weights(Y) @ Q.means[A, A]
     return float(0.5 * np.einsum("ab,ba->", WK, WK))
 

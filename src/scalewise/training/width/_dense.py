@@ -10,20 +10,19 @@ import numpy as np
 from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import MLP
 from scalewise.observables import of_letter
-from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
-from scalewise.theory.flow._tensor_flow import tensor_runs
 from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.width._contractions import Frame
-from scalewise.training.width._moments import LETTERS, PARTS, Moments
+from scalewise.training.width._cumulants import fourth, third
+from scalewise.training.width._moments import PARTS, Moments
+from scalewise.training.width._tensors import Samples, letters_of, shared_tensors, theta, without
 
 __all__ = ["DENSE", "unknown"]
 
 MOST = 32  # samples whose tensors are made at once: half a minute and three gigabytes through three layers
 _TRAINED = 24  # training samples of them, so that a block of tests has room
-_INFINITE = 2**30  # times as wide: a layer whose width costs nothing
-_NEVER = ("B", "F", "P", "Q", "R", "S", "T", "U")  # 0 where nothing below the last layer learns
 _AT_ONCE = frozenset({"output_covariance_nlo", "ntk_change_nlo"})  # of all samples with all
 _OUTCOMES = frozenset(
     {
@@ -33,62 +32,59 @@ _OUTCOMES = frozenset(
         "output_covariance_nlo",
         "variance_nlo",
         "test_loss_nlo",
+        "test_error_nlo",
         "ntk_change_nlo",
         "alignment_nlo",
         "learning_parameter",
+        "train_mean_nlo",
+        "train_variance_nlo",
+        "train_loss_nlo",
     }
 )
-_SPREAD = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
+_SPREAD = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo", "test_error_nlo"})
 _OF_NTK = frozenset({"ntk_change_nlo", "alignment_nlo"})
+# Training samples as tests of themselves.
+_ON_TRAIN = {
+    "train_mean_nlo": "output_mean_nlo",
+    "train_variance_nlo": "variance_nlo",
+    "train_loss_nlo": "test_loss_nlo",
+}
+_OVER = 1e-12  # of an error: what rounding leaves of it
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What does not depend on tensors: a block of tests beside all training samples.
+    """What does not depend on tensors: some tests beside all training samples.
 
     Args:
         asked: The call.
         names: Outcomes that are wanted.
         net: The network, whose last layer alone learns if the algorithm says so.
-        flow: Kernel and NTK of the different inputs.
+        samples: The different inputs.
         places: Where each sample is among them, training samples first.
         trained: The spectrum of the NTK of the training samples.
-        block: Which tests.
+        targets: Of the tests, if they have any.
     """
 
     asked: Asked
     names: frozenset[str]
     net: MLP
-    flow: KernelFlow
+    samples: Samples
     places: np.ndarray
     trained: Spectrum
-    block: slice
-
-    def runs(self, net: MLP) -> list[list[Arrays]]:
-        """Tensors of the last layer, of a network that may have other widths."""
-        letters = _letters(net)
-        found = tensor_runs(net, self.flow.K, self.flow.Theta, letters)
-        size = len(self.places)
-        none = {x: np.zeros((size,) * 4) for x in LETTERS if x not in letters}
-        return [
-            [
-                none
-                | {x: tensor[np.ix_(*(self.places,) * tensor.ndim)] for x, tensor in one.items()}
-                for one in run
-            ]
-            for run in found
-        ]
+    targets: np.ndarray | None
 
     def moments(self, tensors: Arrays, time: float | None) -> Moments:
         """Of one estimate of the tensors, at one time."""
         task, some = self.asked.task, self.trained.h > 0
         h, U = self.trained.h[some], self.trained.U[:, some]
         reaches = _gradients(self.asked).reaches(h, time, targets=task.targets.size)
-        K, Theta = self.flow.K[-1], _theta(self.flow)[-1]
+        K, Theta = self.samples.flow.K[-1], theta(self.samples.flow)
         n, both = len(task.inputs), np.ix_(self.places, self.places)
         frame = Frame(U, Theta[both][n:, :n] @ U, reaches["H"].beyond)
-        return Moments(frame, reaches, task.targets.T @ U, frame.turned(K[both]), tensors)
+        own = {x: tensor[np.ix_(*(self.places,) * tensor.ndim)] for x, tensor in tensors.items()}
+        return Moments(frame, reaches, task.targets.T @ U, frame.turned(K[both]), own)
 
 
 def unknown(asked: Asked, name: str) -> str:
@@ -96,7 +92,7 @@ def unknown(asked: Asked, name: str) -> str:
     net = asked.net
     if net.depth < 2:
         return "a network of one layer has no hidden width to expand in"
-    for letter in _letters(_network(asked)):
+    for letter in letters_of(_network(asked)):
         row = of_letter(letter)
         if why := row.obstacle_of(net.activation, skips=any(net.skips)):
             # No ensembles of networks with skip connections are trained here.
@@ -128,9 +124,14 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     """All blocks of tests, put together."""
     wanted = frozenset(names)
     parts: list[tuple[Arrays, Arrays]] = []
-    for setting in _settings(asked, wanted):
-        parts.append(_of_block(setting))
-    values, errors = (_joined([part[i] for part in parts]) for i in (0, 1))
+    on_train: tuple[Arrays, Arrays] = {}, {}
+    with shared_tensors():
+        settings = list(_settings(asked, wanted))
+        for setting in settings:
+            parts.append(_of_block(setting))
+        if wanted & _ON_TRAIN.keys():
+            on_train = _on_train(settings[-1])
+    values, errors = (_joined([part[i] for part in parts]) | on_train[i] for i in (0, 1))
     if asked.times is None:
         values, errors = (
             {k: np.asarray(v[0]) for k, v in part.items()} for part in (values, errors)
@@ -152,23 +153,23 @@ def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
     size = max(len(tests) if wanted & _AT_ONCE else MOST - count, 1)
     for start in range(0, max(len(tests), 1), size):
         block = slice(start, start + size)
-        x = np.concatenate([asked.task.inputs, tests[block]]) + 0.0
-        different, places = np.unique(x, axis=0, return_inverse=True)
-        flow = kernel_flow(net, different)
+        samples, places = Samples.of(net, np.concatenate([asked.task.inputs, tests[block]]))
         train = np.ix_(places[:count], places[:count])
-        trained = spectrum(_theta(flow)[-1][train], "NTK of the training samples")
-        yield _Setting(asked, wanted, net, flow, places, trained, block)
+        trained = spectrum(theta(samples.flow)[train], "NTK of the training samples")
+        known = asked.task.test_targets
+        targets = None if known is None else known[block]
+        yield _Setting(asked, wanted, net, samples, places, trained, targets)
 
 
 def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
     """Values and errors with a time axis, from every estimate of the tensors."""
-    whole = setting.runs(setting.net)
-    thinner = []
+    whole, thinner = setting.samples.runs(setting.net), []
     if "output_mean_nlo_by_layer" in setting.names:
         thinner = [
-            setting.runs(_without(setting.net, layer)) for layer in range(1, setting.net.depth - 1)
+            setting.samples.runs(without(setting.net, layer))
+            for layer in range(1, setting.net.depth - 1)
         ]
-    times = [None] if setting.asked.times is None else setting.asked.times.tolist()
+    times = _times(setting.asked)
     found: list[list[Arrays]] = []
     for place, run in enumerate(whole):
         found.append([])
@@ -185,11 +186,40 @@ def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
     return values, errors
 
 
+def _on_train(setting: _Setting) -> tuple[Arrays, Arrays]:
+    """The same of training samples, as tests of themselves; exactly 0 where training is over."""
+    task, h = setting.asked.task, setting.trained.h[setting.trained.h > 0]
+    names = {name: own for name, own in _ON_TRAIN.items() if name in setting.names}
+    own = replace(
+        setting,
+        names=frozenset(names.values()),
+        places=np.tile(setting.places[: len(task.inputs)], 2),
+        targets=task.targets,
+    )
+    gains = [
+        _gradients(setting.asked).reaches(h, time, targets=task.targets.size)["H"].beyond
+        for time in _times(setting.asked)
+    ]
+    going = np.array([np.abs(1 - h * gain).max() > _OVER for gain in gains])
+    values, errors = (
+        {
+            name: part[of] * going.reshape(-1, *(1,) * (part[of].ndim - 1))
+            for name, of in names.items()
+        }
+        for part in _of_block(own)
+    )
+    return values, errors
+
+
+def _times(asked: Asked) -> list[float | None]:
+    return [None] if asked.times is None else asked.times.tolist()
+
+
 def _outcomes(
     setting: _Setting, tensors: Arrays, others: list[Arrays], time: float | None
 ) -> Arrays:
     """Everything that is wanted, of one estimate at one time."""
-    asked, names = setting.asked, setting.names
+    names = setting.names
     moments = setting.moments(tensors, time)
     parts = np.array([*moments.mean_parts().values()])
     mean = parts.sum(axis=0)
@@ -202,18 +232,32 @@ def _outcomes(
         rest = [sum(setting.moments(t, time).mean_parts().values()) for t in others]
         own = [mean - without for without in rest]
         found["output_mean_nlo_by_layer"] = np.array([*own, mean - sum(own)])
+    covariance = moments.covariance() if names & _SPREAD else np.zeros(0)
     if names & _SPREAD:
-        covariance = moments.covariance()
         found["output_covariance_nlo"] = covariance.transpose(0, 2, 1, 3)
         found["variance_nlo"] = np.einsum("idid->id", covariance)
     if "test_loss_nlo" in names:
-        wanted = asked.task.test_targets
-        assert wanted is not None
-        bias = moments.mean - wanted[setting.block].T
+        assert setting.targets is not None
+        bias = moments.mean - setting.targets.T
         found["test_loss_nlo"] = (bias * mean + 0.5 * found["variance_nlo"]).sum(axis=0)
+    if "test_error_nlo" in names:
+        found["test_error_nlo"] = _test_error(moments, setting, mean, covariance)
     if names & _OF_NTK:
         found |= _of_ntk(moments, setting)
     return {k: v for k, v in found.items() if k in names or k == "learning_parameter"}
+
+
+def _test_error(
+    moments: Moments, setting: _Setting, mean: np.ndarray, covariance: np.ndarray
+) -> np.ndarray:
+    """By all four cumulants that begin at order 1/n, or change there."""
+    assert setting.targets is not None
+    variance = np.diag(moments.leading)
+    known = variance <= _KNOWN * np.diag(moments.K)[moments.frame.count :]
+    own = np.einsum("idjd->ijd", covariance)
+    cumulants = (mean, own, third(moments), fourth(moments))
+    settled = np.where(known, 0.0, variance)
+    return class_error_nlo(moments.mean, settled, setting.targets.T, cumulants)
 
 
 def _of_ntk(moments: Moments, setting: _Setting) -> Arrays:
@@ -266,21 +310,3 @@ def _network(asked: Asked) -> MLP:
 def _gradients(asked: Asked) -> Gradients:
     assert isinstance(asked.algorithm, Gradients)
     return asked.algorithm
-
-
-def _letters(net: MLP) -> tuple[str, ...]:
-    """Tensors that are not 0, PDLT (∞.173)."""
-    learns = any((*net.lambda_b[:-1], *net.lambda_W[:-1]))
-    return LETTERS if learns else tuple(x for x in LETTERS if x not in _NEVER)
-
-
-def _without(net: MLP, layer: int) -> MLP:
-    """The network with a hidden layer so wide that it does not count."""
-    width = list(net.hidden_widths)
-    width[layer - 1] *= _INFINITE
-    return replace(net, width=tuple(width))
-
-
-def _theta(flow: KernelFlow) -> np.ndarray:
-    assert flow.Theta is not None
-    return flow.Theta

@@ -28,7 +28,7 @@ from scalewise.training.width._weights import Reaches
 
 __all__ = ["LETTERS", "PARTS", "Moments"]
 
-LETTERS = ("G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
+LETTERS = ("V", "G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
 # Which tensor each projector weighs, with the places of the test leg and of the training legs.
 _BRACKETS = {
     "dntk_A": ("A", "dHz", (1, 0, 2, 3)),
@@ -62,7 +62,7 @@ class Moments:
 
     @cached_property
     def _turned(self) -> dict[str, np.ndarray]:
-        return {x: self.frame.turned(self.tensors[x]) for x in LETTERS}
+        return {x: self.frame.turned(tensor) for x, tensor in self.tensors.items()}
 
     @cached_property
     def E(self) -> Float[np.ndarray, "output output direction direction"]:
@@ -87,7 +87,8 @@ class Moments:
         """At infinite width."""
         return (self.y * self.frame.gain) @ self.frame.T.T
 
-    def _blocks(self, name: str) -> tuple[Block, ...]:
+    def blocks(self, name: str) -> tuple[Block, ...]:
+        """An expectation over four neurons, in directions."""
         return expectation(name, self._turned)
 
     @cached_property
@@ -99,23 +100,24 @@ class Moments:
     def _twice(self) -> tuple[Block, ...]:
         r"""$\mathbb E[N]$: of $\widehat{\Delta H}_{\delta1}\widehat{\Delta H}_{12}$, neurons $ijjk$."""
         blocks = []
-        for block in self._blocks("HH"):
+        for block in self.blocks("HH"):
             joined = np.einsum("daab->dab", block.values)
             blocks.append(block.with_values(self.frame.weighed(joined, self.reaches["HH"])))
         return tuple(blocks)
 
     @cached_property
-    def _weighed(self) -> dict[str, tuple[Block, ...]]:
+    def weighed(self) -> dict[str, tuple[Block, ...]]:
         """Each bracket with its projector: test, training legs; behind those of the dNTK the sample of $z$."""
         return {
             part: tuple(
                 b.with_values(self.frame.weighed(b.values, self.reaches[projector]))
-                for b in (block.moved(*places) for block in self._blocks(name))
+                for b in (block.moved(*places) for block in self.blocks(name))
             )
             for part, (projector, name, places) in _BRACKETS.items()
         }
 
-    def _sum(self, blocks: tuple[Block, ...], *args, out: str) -> np.ndarray:
+    def sum(self, blocks: tuple[Block, ...], *args, out: str) -> np.ndarray:
+        """`contract` over all outputs."""
         return contract(blocks, *args, out=out, outputs=len(self.y))
 
     def mean_parts(self) -> dict[str, Float[np.ndarray, "output test"]]:
@@ -123,17 +125,17 @@ class Moments:
         y, n = self.y, self.frame.count
         parts = {
             "ntk_nlo": y @ self._once.T,
-            "ntk_fluctuation": -self._sum(self._twice, ("ijjk", "dab"), ("kb", y), out="id"),
+            "ntk_fluctuation": -self.sum(self._twice, ("ijjk", "dab"), ("kb", y), out="id"),
         }
         eee = self._cubes()
         for part, (_, name, _) in _BRACKETS.items():
-            blocks = self._weighed[part]
+            blocks = self.weighed[part]
             if name == "dHz":
                 own = tuple(b.with_values(b.values[..., :n]) for b in blocks)
-                first = self._sum(own, ("ijkj", "daba"), ("kb", y), out="id")
-                parts[part] = -first - self._sum(own, ("ijkk", "dabb"), ("ja", y), out="id")
+                first = self.sum(own, ("ijkj", "daba"), ("kb", y), out="id")
+                parts[part] = -first - self.sum(own, ("ijkk", "dabb"), ("ja", y), out="id")
             else:
-                parts[part] = self._sum(blocks, ("ijkl", "dabc"), ("jklabc", eee), out="id")
+                parts[part] = self.sum(blocks, ("ijkl", "dabc"), ("jklabc", eee), out="id")
         return parts
 
     def _cubes(self) -> np.ndarray:
@@ -146,14 +148,29 @@ class Moments:
             + np.einsum("lc,jk,ab->jklabc", y, eye, K)
         )
 
-    def ntk_term(self) -> Covariance:
-        """What fluctuations of the NTK add to the covariance, independent of initial outputs."""
+    @cached_property
+    def both(self) -> tuple[Block, ...]:
+        r"""$\mathbb E[M_{\delta1}M_{\epsilon2}]$: test, direction, test, direction."""
         blocks = []
-        for block in self._blocks("HH"):
+        for block in self.blocks("HH"):
             first = self.frame.weighed(block.values, self.reaches["H"]).transpose(2, 3, 0, 1)
             both = self.frame.weighed(first, self.reaches["H"]).transpose(2, 3, 0, 1)
             blocks.append(block.with_values(both))
-        return self._sum(tuple(blocks), ("ijkl", "daeb"), ("jlab", self.E), out="idke")
+        return tuple(blocks)
+
+    @cached_property
+    def initial(self) -> tuple[Block, ...]:
+        r"""$\mathbb E[M_{\delta1}z_2\zeta_\epsilon]$: test, direction, sample, test."""
+        blocks = []
+        for block in self.blocks("zzH"):
+            moved = block.moved(2, 3, 0, 1)
+            seen = self.frame.weighed(moved.values, self.reaches["H"])
+            blocks.append(moved.with_values(self.frame.left(seen, 3)))
+        return tuple(blocks)
+
+    def ntk_term(self) -> Covariance:
+        """What fluctuations of the NTK add to the covariance, independent of initial outputs."""
+        return self.sum(self.both, ("ijkl", "daeb"), ("jlab", self.E), out="idke")
 
     def covariance(self) -> Covariance:
         """Of (output, test) with (output, test)."""
@@ -161,57 +178,49 @@ class Moments:
         left = self.frame.left
         total = np.einsum("ij,de->idje", eye, left(left(self._turned["G1"], 0), 1))
         half = -np.einsum("ij,da,ea->idje", eye, self._once, self.C)
-        half = half - self._initial()
-        half = half + self._sum(self._twice, ("ijjk", "dab"), ("eb", self.C), out="idke")
+        own = tuple(b.with_values(b.values[:, :, : self.frame.count]) for b in self.initial)
+        half = half - self.sum(own, ("ijjk", "daae"), out="idke")
+        half = half + self.sum(self._twice, ("ijjk", "dab"), ("eb", self.C), out="idke")
         for part, (_, name, _) in _BRACKETS.items():
             half = half + (self._of_dntk(part) if name == "dHz" else self._of_ddntk(part))
         return total + self.ntk_term() + half + half.transpose(2, 3, 0, 1)
 
-    def _initial(self) -> Covariance:
-        r"""$\mathbb E[M_{\delta1}z_1\,\zeta]$: initial outputs and the NTK."""
-        blocks = []
-        for block in self._blocks("zzH"):
-            moved = block.moved(2, 3, 0, 1)
-            seen = self.frame.left(self.frame.weighed(moved.values, self.reaches["H"]), 2)
-            blocks.append(moved.with_values(np.einsum("daea->dae", seen[..., : self.frame.count])))
-        return self._sum(tuple(blocks), ("ijkj", "dae"), out="idke")
-
     def _of_dntk(self, part: str) -> Covariance:
         r"""$\mathbb E[\widehat{dH}\,e_1e_2\,\zeta]$: $\zeta$ with the tensor, or with one of the errors."""
-        n, blocks = self.frame.count, self._weighed[part]
+        n, blocks = self.frame.count, self.weighed[part]
         left = tuple(b.with_values(self.frame.left(b.values, 3)) for b in blocks)
         own = tuple(b.with_values(b.values[..., :n]) for b in blocks)
         return (
-            self._sum(left, ("ijkl", "dabe"), ("jkab", self.E), out="idle")
-            + self._sum(own, ("ijkj", "daba"), ("eb", self.C), out="idke")
-            + self._sum(own, ("ijkk", "dabb"), ("ea", self.C), out="idje")
+            self.sum(left, ("ijkl", "dabe"), ("jkab", self.E), out="idle")
+            + self.sum(own, ("ijkj", "daba"), ("eb", self.C), out="idke")
+            + self.sum(own, ("ijkk", "dabb"), ("ea", self.C), out="idje")
         )
 
     def _of_ddntk(self, part: str) -> Covariance:
         r"""$\mathbb E[\widehat{dd}]\,\mathbb E[eee\,\zeta]$."""
-        blocks = self._weighed[part]
+        blocks = self.weighed[part]
         legs = ("ijkl", "dabc")
         return (
-            self._sum(blocks, legs, ("ea", self.C), ("klbc", self.E), out="idje")
-            + self._sum(blocks, legs, ("eb", self.C), ("jlac", self.E), out="idke")
-            + self._sum(blocks, legs, ("ec", self.C), ("jkab", self.E), out="idle")
+            self.sum(blocks, legs, ("ea", self.C), ("klbc", self.E), out="idje")
+            + self.sum(blocks, legs, ("eb", self.C), ("jlac", self.E), out="idke")
+            + self.sum(blocks, legs, ("ec", self.C), ("jkab", self.E), out="idle")
         )
 
     def ntk_change(self) -> Float[np.ndarray, "output output sample sample"]:
         """Of directions and tests, from the start to the end."""
         n, g = self.frame.count, self.reaches["H"].beyond
         half = 0.5 * np.multiply.outer(g, g)
-        own = tuple(b.with_values(b.values[..., :n, :n]) for b in self._blocks("dHz"))
-        first = tuple(b.with_values(b.values[..., :n, :n]) for b in self._blocks("ddH_I"))
-        second = tuple(b.with_values(b.values[..., :n, :n]) for b in self._blocks("ddH_II"))
+        own = tuple(b.with_values(b.values[..., :n, :n]) for b in self.blocks("dHz"))
+        first = tuple(b.with_values(b.values[..., :n, :n]) for b in self.blocks("ddH_I"))
+        second = tuple(b.with_values(b.values[..., :n, :n]) for b in self.blocks("ddH_II"))
         crossed = tuple(
             b.with_values(b.values[:, :, :n, :n])
-            for b in (block.moved(0, 2, 1, 3) for block in self._blocks("ddH_II"))
+            for b in (block.moved(0, 2, 1, 3) for block in self.blocks("ddH_II"))
         )
         errors = ("klcd", self.E)
-        change = -self._sum(own, ("ijkk", "abcc"), ("c", g), out="ijab")
+        change = -self.sum(own, ("ijkk", "abcc"), ("c", g), out="ijab")
         for blocks, weights in ((first, half), (second, half), (crossed, self.reaches["A"].beyond)):
-            change = change + self._sum(
+            change = change + self.sum(
                 blocks, ("ijkl", "abcd"), ("cd", weights), errors, out="ijab"
             )
         return change + change.transpose(1, 0, 3, 2)

@@ -26,6 +26,8 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
+from scalewise.training._filters import after_flow, after_steps
+
 __all__ = [
     "PROJECTORS",
     "Projected",
@@ -231,15 +233,8 @@ def _course(
     h: Directions, rate: float, times: Float[np.ndarray, " time"]
 ) -> tuple[np.ndarray, ...]:
     """$p$ and $g$ at some times, (time, direction)."""
-    if not rate:
-        left = -np.expm1(-np.multiply.outer(times, h))
-        return 1 - left, left / h
-    steps = np.rint(times / rate)[:, None]
-    s = rate * h
-    slow = s < 1
-    logarithm = np.log1p(-np.where(slow, s, 0.0))
-    p = np.where(slow, np.exp(steps * logarithm), (1 - s) ** steps)
-    return p, np.where(slow, -np.expm1(steps * logarithm), 1 - p) / h
+    found = after_steps(h, np.rint(times / rate), rate) if rate else after_flow(h, times)
+    return found.left, found.gain
 
 
 def _candidates(h: Directions, rate: float) -> Float[np.ndarray, " time"]:

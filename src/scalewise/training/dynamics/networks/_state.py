@@ -14,34 +14,13 @@ from scalewise.nets import Parameters, empirical_ddntk, empirical_dntk, empirica
 from scalewise.nets._networks import check_parameters, precision, traced
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
+from scalewise.training._one_mlp import layers_of
 from scalewise.training.dynamics import NetworkState
 from scalewise.training.nearly_kernel import CubicModel
 
-__all__ = ["features_of", "outputs_of", "state_of"]
+__all__ = ["features_of", "state_of"]
 
 LARGEST = 2**28  # bytes of the third derivatives
-
-
-@checked
-def outputs_of(net: WithoutSkips, parameters: Parameters, x: Any) -> np.ndarray:
-    """Outputs of one network, (samples, outputs), float64.
-
-    Args:
-        net: The network.
-        parameters: As `init_weights` gives them.
-        x: (samples, features).
-
-    Raises:
-        ValueError: If the inputs or the parameters do not fit the network.
-
-    Source: PDLT (2.5).
-    """
-    check_parameters(net, parameters)
-    weights, biases = _as_float64(parameters)
-    z = check_inputs(net, x) @ weights[0].T + biases[0]
-    for w, b in zip(weights[1:], biases[1:], strict=True):
-        z = net.activation(z) @ w.T + b
-    return z
 
 
 @checked
@@ -73,7 +52,9 @@ def state_of(net: WithoutSkips, parameters: Parameters, x: Any) -> NetworkState:
     exact = _as_float64(parameters)
     first, second = empirical_ddntk(net, exact, x)
     tensors = (empirical_ntk(net, exact, x), empirical_dntk(net, exact, x), first, second)
-    return NetworkState(outputs_of(net, exact, x).reshape(-1), *map(_on_points, tensors))
+    return NetworkState(
+        layers_of(net, exact, check_inputs(net, x)).z.reshape(-1), *map(_on_points, tensors)
+    )
 
 
 @checked

@@ -1,0 +1,93 @@
+"""Tensors of the last layer on some samples, made once for all algorithms that are asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.networks import MLP
+from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
+from scalewise.theory.flow._tensor_flow import tensor_runs
+from scalewise.training._asked import Arrays
+from scalewise.training.width._moments import LETTERS
+
+__all__ = ["Samples", "letters_of", "shared_tensors", "theta", "without"]
+
+_INFINITE = 2**30  # times as wide: a layer whose width costs nothing
+_NEVER = ("B", "F", "P", "Q", "R", "S", "T", "U")  # 0 where nothing below the last layer learns
+_KEPT = 2**30  # bytes of tensors that a call after this one may want again
+Runs = list[list[Arrays]]
+_SHARED: ContextVar[dict[object, Runs] | None] = ContextVar("tensors", default=None)
+
+
+@contextmanager
+def shared_tensors() -> Iterator[None]:
+    """Within, tensors of the same network on the same samples are made once; the first stay that fit the memory."""
+    if _SHARED.get() is not None:
+        yield
+        return
+    token = _SHARED.set({})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Different inputs, with their kernel and NTK.
+
+    Args:
+        inputs: All different.
+        flow: Kernel and NTK at every layer.
+    """
+
+    inputs: Float[np.ndarray, "sample feature"]
+    flow: KernelFlow
+
+    @classmethod
+    def of(cls, net: MLP, x: Float[np.ndarray, "all feature"]) -> tuple[Samples, np.ndarray]:
+        """From inputs of which some may be equal, with the place of each among the different ones."""
+        different, places = np.unique(x + 0.0, axis=0, return_inverse=True)
+        return cls(different, kernel_flow(net, different)), places
+
+    def runs(self, net: MLP) -> Runs:
+        """Estimates of all tensors for `with_shakes`, of a network that may have other widths."""
+        kept, key = _SHARED.get(), (net, self.inputs.tobytes())
+        if kept is not None and key in kept:
+            return kept[key]
+        letters = letters_of(net)
+        found = tensor_runs(net, self.flow.K, self.flow.Theta, letters)
+        none = {x: np.zeros((len(self.inputs),) * 4) for x in LETTERS if x not in letters}
+        runs = [[none | one for one in run] for run in found]
+        if kept is not None and _size(runs) + sum(map(_size, kept.values())) <= _KEPT:
+            kept[key] = runs
+        return runs
+
+
+def letters_of(net: MLP) -> tuple[str, ...]:
+    """Tensors that are not 0, PDLT (∞.173)."""
+    learns = any((*net.lambda_b[:-1], *net.lambda_W[:-1]))
+    return LETTERS if learns else tuple(x for x in LETTERS if x not in _NEVER)
+
+
+def without(net: MLP, layer: int) -> MLP:
+    """The network with a hidden layer so wide that it does not count."""
+    width = list(net.hidden_widths)
+    width[layer - 1] *= _INFINITE
+    return replace(net, width=tuple(width))
+
+
+def theta(flow: KernelFlow) -> np.ndarray:
+    """The NTK of the last layer."""
+    assert flow.Theta is not None
+    return flow.Theta[-1]
+
+
+def _size(runs: Runs) -> int:
+    return sum(tensor.nbytes for run in runs for one in run for tensor in one.values())
