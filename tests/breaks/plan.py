@@ -15,7 +15,8 @@ of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
 of_uses = row("plan/_uses.py", USES)
 of_watched = row("torch/_uses.py", USES)
-of_ends = row("plan/_flow.py", USES)
+of_flow = row("plan/_flow.py", USES)
+of_paths = row("plan/_paths.py", USES)
 
 MUTANTS = (
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
@@ -239,9 +240,34 @@ MUTANTS = (
         "self._sums(kernel, kernel.axes[1:])",
         "self._sums(kernel, kernel.axes[:1])",
     ),
-    of_ends(
-        "plan uses: what is returned and used inside is a readout",
-        'if not sources or any(s.kind != "weight" or s in used for s in sources):',
-        "if not sources:",
+    of_paths(
+        "plan paths: readouts are sought inside the network",
+        "if not any(n.removeprefix(LOOKED_UP) in growing for n in names)",
+        "if names",
+    ),
+    of_paths(
+        "plan paths: nothing follows a readout",
+        "if names & new for n in made",
+        "if not names for n in made",
+    ),
+    of_paths(
+        "plan paths: what the pass does not use is used",
+        "self.returned.union(*self.before, *self.before.values())",
+        "self.returned",
+    ),
+    of_flow(
+        "plan flow: what multiplies after a module is lost",
+        "return after.get(source) or self._inside.get(source) or 1.0",
+        "return self._inside.get(source) or after.get(source) or 1.0",
+    ),
+    of_watched(
+        "plan uses: positions of another length are others",
+        'if "upsample" in operation',
+        "if False",
+    ),
+    of_watched(
+        "plan uses: quotients of parameters are others",
+        "large and not (entrywise and all(map(fixed, large)))",
+        "large",
     ),
 )

@@ -172,7 +172,12 @@ MUTANTS = (
         "modules[n], n, ScaledOutput(factor)",
         "modules[n], n, ScaledOutput(1.0)",
     ),
-    of_trace("torch trace: one number is any", "return first if same and first", "return 1.0 if same and first"),
+    of_trace("torch trace: one number is any", "        return first\n", "        return 1.0\n"),
+    row("torch/_trace.py", "tests/torch/test_uses.py")(
+        "torch trace: gains without values are those of the base",
+        "or names & self.filled:",
+        "or names - names:",
+    ),
     of_trace("torch trace: quotients are products", '-1 if name == "div" else 1', "1"),
     of_trace("torch trace: the factor of a sum of products lost", 'float(kwargs.get("alpha", 1))', "1.0"),
     of_trace("torch trace: no norm divides", "act = flow.summed if name ==", "act = flow.summed if name !="),

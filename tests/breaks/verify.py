@@ -249,4 +249,14 @@ MUTANTS = (
         CHECK,
         f"{REAL}::test_a_readout_that_starts_at_zero",
     ),
+    row("plan/_rows.py", "tests/torch/test_verify_right.py")(
+        "verify rows: gradients beside nothing where a norm follows the readout",
+        "return measured.of(name, quantity) / from_loss(plan, measured)",
+        "return measured.of(name, quantity)",
+    ),
+    row("plan/_predicted.py", "tests/torch/test_verify_right.py")(
+        "verify: what follows the readout is planned",
+        "tensor.role is Role.FIXED and tensor.ends and",
+        "False and",
+    ),
 )

@@ -54,6 +54,11 @@ def _score(x: Tensor, w: Tensor) -> Tensor:
     return x * (x * w).sum(-1, keepdim=True).sigmoid()
 
 
+def _interpolated(x: Tensor, w: Tensor) -> Tensor:
+    wide = functional.interpolate(w.transpose(1, 2), size=7, mode="linear").transpose(1, 2)
+    return (x.unsqueeze(1) + torch.cat([w[:, :1], wide], 1)).tanh().mean(1)
+
+
 Case = tuple[Callable[[int], tuple[int, ...]], Apply, Role, int]
 # Its shape, what is done with it; its role, and by how much its fan-in grows when the width is four times as large.
 CASES: dict[str, Case] = {
@@ -89,6 +94,7 @@ CASES: dict[str, Case] = {
     ),
     "a token": (lambda n: (1, 1, n), _token, Role.VECTOR, 1),
     "positions": (lambda n: (1, 6, n), _positions, Role.INPUT, 1),
+    "positions of another length": (lambda n: (1, 6, n), _interpolated, Role.INPUT, 1),
     "rows picked": (lambda n: (6, n), lambda x, w: x + w[torch.arange(len(x))], Role.INPUT, 1),
 }  # fmt: skip
 
@@ -113,6 +119,25 @@ def test_the_use_of_a_bare_parameter_answers_for_it() -> None:
         if row.role is not role or row.fan_in != ratio:
             wrong.append((what, row.role, row.fan_in))
     assert not wrong
+
+
+class Magnitudes(nn.Module):
+    """The length of each row of a matrix as a parameter of its own."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.mix = nn.Linear(FEATURES, width), nn.Linear(width, width)
+        self.lengths = nn.Parameter(self.mix.weight.detach().norm(dim=1))
+        self.last = nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        directions = self.lengths / self.mix.weight.norm(dim=1).detach()
+        return self.last(self.mix(x) * directions + x * (directions - 1))
+
+
+def test_a_quotient_of_parameters_is_the_upper_one() -> None:
+    assert _planned(Magnitudes)["lengths"].role is Role.VECTOR
 
 
 def test_a_bare_parameter_of_unclear_use_is_asked_about() -> None:
@@ -170,10 +195,85 @@ def test_what_the_model_returns_tells_readouts_from_bottlenecks() -> None:
     assert plan["chooser.weight"].role is Role.BOTTLENECK
 
 
-@pytest.mark.parametrize("end", ["both", "odds", "apart"])
-def test_two_ends_are_asked_about_where_the_output_does_not_tell(end: str) -> None:
-    with pytest.raises(Asked, match="Which of them return the network's output"):
-        _planned(lambda width: Router(width, end=end))
+@pytest.mark.parametrize(
+    ("end", "chooser"),
+    [("both", Role.OUTPUT), ("odds", Role.OUTPUT), ("apart", Role.BOTTLENECK)],
+)
+def test_what_is_returned_beside_the_logits_reads_out_too(end: str, chooser: Role) -> None:
+    plan = _planned(lambda width: Router(width, end=end))
+    assert (plan["last.weight"].role, plan["chooser.weight"].role) == (Role.OUTPUT, chooser)
+
+
+class Idle(Router):
+    """One with a head that only a training of its own would call."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, end="plain")
+        self.aside = nn.Linear(width, 2)
+        self.token = nn.Parameter(torch.zeros(1, width))
+
+
+def test_what_the_pass_does_not_use_is_asked_about() -> None:
+    with pytest.raises(Asked, match="makes no use of `token`") as told:
+        _planned(Idle)
+    assert "`aside.weight` each go from the width to a fixed number" in str(told.value)
+    assert "chooser" not in str(told.value)
+
+
+class Late(nn.Module):
+    """Tensors of fixed size after the last one that sums over the width, or beside all of them."""
+
+    def __init__(self, width: int, kind: str) -> None:
+        super().__init__()
+        self.stream = kind == "stream"
+        self.first = nn.Linear(FEATURES, FEATURES if self.stream else width)
+        self.ups = nn.ModuleList(nn.Linear(FEATURES, width) for _ in range(2))
+        self.mix = nn.Linear(width, width)
+        self.downs = nn.ModuleList(nn.Linear(width, FEATURES) for _ in range(2))
+        norms = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+        self.norm = norms.get(kind, nn.Identity)(FEATURES)
+        self.last = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        if not self.stream:
+            x = self.downs[0](self.mix(x.tanh()).tanh())
+            x = self.ups[0](x).tanh()
+            return self.last(self.norm(self.downs[1](x)).tanh())
+        for up, down in zip(self.ups, self.downs, strict=True):
+            x = x + down(up(x).tanh())
+        return self.last(x)
+
+
+def test_readouts_before_tensors_of_fixed_size() -> None:
+    """A bottleneck inside feeds the width again; what follows the last one does not."""
+    for kind in ("batch", "layer", "plain"):
+        plan = _planned(lambda width, kind=kind: Late(width, kind))
+        assert plan["downs.0.weight"].role is Role.BOTTLENECK, kind
+        assert plan["downs.1.weight"].role is Role.OUTPUT, kind
+        assert [plan[n].ends for n in ("last.weight", "ups.0.bias", "first.weight")] == [
+            True, False, False,
+        ]  # fmt: skip
+    plan = _planned(lambda width: Late(width, "stream"))
+    assert {plan[f"downs.{i}.weight"].role for i in range(2)} == {Role.OUTPUT}
+    assert plan["first.weight"].ends
+
+
+def test_the_values_of_gains_are_no_power_of_the_width_unless_they_are() -> None:
+    """A model without memory shows none: layer scales of 1e-6 are not those of 1 at another width."""
+    for value in (lambda n: 1e-6, lambda n: 0.1, lambda n: n**-0.5):
+
+        def build(width: int, value: Callable[[int], float] = value) -> nn.Module:
+            model = Around(width, lambda n: (n,), lambda x, w: x * w)
+            model.inside = nn.Linear(width, width)
+            model.apply_ = lambda x, w: x + w * model.inside(x)
+            nn.init.constant_(model.bare, value(width))
+            return model
+
+        plan = _planned(build)
+        power = -0.5 if value(4 * N) < value(N) else 0
+        assert plan["inside.weight"].gauge.total == power
+        assert plan.factors("inside.weight").init == pytest.approx(0.5 * 4**-power)
 
 
 def _planned(build: Callable[..., nn.Module]) -> sw.torch.TorchPlan:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from scalewise.plan._description import TensorDescription
 from scalewise.plan._names import matching, pattern
+from scalewise.plan._paths import Paths
 from scalewise.plan._questions import Question
 from scalewise.plan._roles import Kind, Role, RoleSpec
 
@@ -18,11 +19,13 @@ def heads(
     places: list[TensorDescription],
     growing: dict[str, dict[int, Fraction]],
     said: dict[str, RoleSpec],
-    readouts: Collection[str] | None = None,
+    paths: Paths | None = None,
 ) -> tuple[list[Question], dict[str, Role]]:
     """Matrices from the width to a fixed number of units: their roles, and a question if those are not sure.
 
-    The last is the readout of most models; if it was seen what writes that which the model returns, none is asked.
+    One reads out if what the model returns is made from it by tensors of fixed size alone; past one inside the
+    network another grows with the width. Where no pass was seen, or the pass does without them, the last is the
+    readout of most models.
     """
     candidates = [
         t
@@ -31,13 +34,10 @@ def heads(
         and grows(t.fan_in, growing[t.name])
         and not grows(t.fan_out, growing[t.name])
     ]
-    open_ = [t.name for t in candidates if t.name not in said]
-    if readouts is not None:
-        # The pass knows a tied tensor by its first name.
-        first = {alias: t.name for t in places for alias in t.aliases}
-        ends = {n for n in open_ if first.get(n, n) in readouts}
-        return [], {n: Role.OUTPUT if n in ends else Role.BOTTLENECK for n in open_}
-    named = [s if isinstance(s, str) else s[0] for s in said.values()]
+    told = {} if paths is None else _seen(places, candidates, growing, paths)
+    told = {name: role for name, role in told.items() if name not in said}
+    open_ = [t.name for t in candidates if t.name not in {*said, *told}]
+    named = [s if isinstance(s, str) else s[0] for s in (*said.values(), *told.values())]
     likely = dict.fromkeys(open_, Role.BOTTLENECK)
     if open_ and "output" not in named:
         likely[open_[-1]] = Role.OUTPUT
@@ -49,8 +49,27 @@ def heads(
             'output ("output"), and which are bottlenecks inside it ("bottleneck"), no shape can tell. Say it; '
             f"most often it is roles={{{written}}}."
         )
-        return [Question(text, {"roles": answers})], likely
-    return [], likely
+        return [Question(text, {"roles": answers})], told | likely
+    return [], told | likely
+
+
+def _seen(
+    places: list[TensorDescription],
+    candidates: list[TensorDescription],
+    growing: dict[str, dict[int, Fraction]],
+    paths: Paths,
+) -> dict[str, Role]:
+    """Those of them that the pass made use of."""
+    # It knows a tied tensor by its first name.
+    first = {alias: t.name for t in places for alias in t.aliases}
+    known = {t.name: first.get(t.name, t.name) for t in candidates}
+    ends = paths.ending({first.get(n, n) for n, axes in growing.items() if axes})
+    used = paths.used()
+    return {
+        name: Role.OUTPUT if one in ends else Role.BOTTLENECK
+        for name, one in known.items()
+        if one in used
+    }
 
 
 def guessed(
@@ -82,8 +101,9 @@ def ask_bare(
     growing: dict[str, dict[int, Fraction]],
     unsure: dict[str, Role],
     hint: str,
+    used: Collection[str] | None = None,
 ) -> list[Question]:
-    """All that must be said of such tensors."""
+    """All that must be said of such tensors; `used` are those of which the pass that was seen made use."""
     if not unsure:
         return []
     lines: dict[str, None] = {}
@@ -93,13 +113,20 @@ def ask_bare(
     answers = _by_pattern(unsure, [t.name for t in places])
     written = ", ".join(f'"{n}": "{r}"' for n, r in answers.items())
     listed = "\n".join(lines)
+    idle = dict.fromkeys(pattern(n) for n in unsure if used is not None and n not in used)
+    why = (
+        f" The forward pass that was seen makes no use of {few(idle)}: with inputs=... that do, as those of "
+        "training may, it can tell."
+        if idle
+        else ""
+    )
     return [
         Question(
             "No module says what these tensors do, and the shape of a tensor (n: grows with the width) does not "
             f"tell its role:\n{listed}\nSay it; most often it is roles={{{written}}}. Roles are "
             '"vector" for one number per neuron, "input" for weights from a fixed number of inputs (or an '
             'embedding), "hidden" for a matrix between widths, "output" for the readout, "bottleneck" for a '
-            f"matrix to a fixed number of units inside the network{hint}.",
+            f"matrix to a fixed number of units inside the network{hint}.{why}",
             {"roles": answers},
         )
     ]

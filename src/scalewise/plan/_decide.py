@@ -12,6 +12,7 @@ from scalewise.plan._ambiguous import ask_bare, few, grows, guessed, heads
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
 from scalewise.plan._names import matching
+from scalewise.plan._paths import Paths
 from scalewise.plan._questions import Question, ask
 from scalewise.plan._roles import Kind, Layer, Role, RoleSpec
 
@@ -76,7 +77,7 @@ def decided(
     *,
     further: Further | None = None,
     hint: str = "",
-    readouts: Collection[str] | None = None,
+    paths: Paths | None = None,
 ) -> tuple[list[Decision], list[Question]]:
     """The role of every tensor of a model, from what its axes do between two widths, and what must be asked.
 
@@ -92,7 +93,7 @@ def decided(
         further: Describes the model at a much larger width, with the ratio of that to the first; called only
             where a size is not in proportion between the two.
         hint: What else may tell the roles of tensors that no module speaks for.
-        readouts: Tensors that were seen to write what the model returns, all of it and nothing besides.
+        paths: Which tensors were seen to lie between which; ``None`` where no pass was seen.
 
     Returns:
         Roles, and questions; tensors that are asked about have the role that most models give them.
@@ -113,14 +114,17 @@ def decided(
             "No tensor of the model grows with the width, so there is nothing to scale. Let the factory "
             "use its width."
         )
-    told, ends = heads(places, growing, said, readouts)
+    told, ends = heads(places, growing, said, paths)
     unsure = guessed(places, growing, {*said, *ends})
     likely = ends | unsure
     first: dict[str, Decision] = {}
     for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):
         sibling = _sibling(tensor, first.values())
         first[tensor.name] = _decision_on(tensor, growing[tensor.name], said, likely, sibling)
-    asked = [*ask_bare(places, growing, unsure, hint), *told]
+    asked = [
+        *ask_bare(places, growing, unsure, hint, None if paths is None else paths.used()),
+        *told,
+    ]
     open_ = {*unsure} | ({*ends} if told else set())
     tied = [_tied(first[t.name], [first[a] for a in t.aliases], open_) for t in narrow.tensors]
     return tied, asked

@@ -231,47 +231,39 @@ class Flow:
         found = sorted(self._scales.items(), key=_order)
         return [(s, self._made[s][0], scale / (self._born[s] or 1.0)) for s, scale in found]
 
-    def readouts(self, outputs: Iterable[Value]) -> frozenset[str] | None:
-        """Tensors that write what the model returns and nothing besides; ``None`` if not all of it is so written.
-
-        Args:
-            outputs: What it returns, before anything else is done with it.
-        """
-        used = {e.source for e in self._edges}
-        sources = {s for v in outputs for s in v.parts}
-        if not sources or any(s.kind != "weight" or s in used for s in sources):
-            return None
-        return frozenset(s.name for s in sources)
-
     def summary(self) -> Forward:
         """What was found. A factor between two weights counts for the one that all of its uses share."""
         after: dict[Source, float] = {}
         for e in self._edges:
             if e.into is None and e.source.name:
                 after[e.source] = max(after.get(e.source, 0.0), e.factor, key=abs)
-        after = self._inside | after
+
+        def known(source: Source) -> float:
+            # What a tensor was multiplied by when its module returned, unless more was seen of it.
+            return after.get(source) or self._inside.get(source) or 1.0
+
         into: dict[Source, tuple[float, float]] = {}
         calls: dict[int, list[_Edge]] = {}
         for e in self._edges:
             if e.into is not None:
                 calls.setdefault(e.call, []).append(e)
         for edges in calls.values():
-            ratios = [e.factor / (after.get(e.source) or 1.0) for e in edges]
+            ratios = [e.factor / known(e.source) for e in edges]
             common = max(ratios, key=abs)
             target = edges[0].into
             assert target is not None
             if all(abs(r - common) <= _CLOSE * abs(common) for r in ratios):
-                before = edges[0].before / (after.get(edges[0].source) or 1.0)
+                before = edges[0].before / known(edges[0].source)
                 into[target] = max(into.get(target, (0.0, 0.0)), (abs(common), abs(before)))
                 continue
             for e in edges:
                 after[e.source] = max(after.get(e.source, 0.0), e.factor, key=abs)
         found: dict[str, dict[str, Multiplied]] = {"weight": {}, "lookup": {}}
-        for source in {*after, *into}:
+        for source in {*after, *into, *self._inside}:
             if source.name:
                 inside = abs(self._inside.get(source, 1.0)) or 1.0
                 total, before = into.get(source, (1.0, 1.0))
-                out = abs(after.get(source, 1.0)) / inside
+                out = abs(known(source)) / inside
                 found[source.kind][source.name] = Multiplied(before, inside * total / before, out)
         attentions = tuple(
             Attention(*self._made[s], scale)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from scalewise.plan._paths import Paths
 from scalewise.plan._uses import Uses
 
 __all__ = [
@@ -89,14 +90,17 @@ class Forward:
         weights: By name of tensor, where it multiplies or is added.
         lookups: By name of tensor, where its rows are picked.
         uses: By name of tensor, what operations do with its axes.
-        readouts: Tensors that write what the model returns and nothing besides; ``None`` where something else does.
+        paths: Which tensors lie between which.
+        filled: Tensors that multiply with one number in all their entries, other than 1: at another width, where
+            they have no values, it may be another.
     """
 
     attentions: tuple[Attention, ...] = ()
     weights: Mapping[str, Multiplied] = field(default_factory=dict)
     lookups: Mapping[str, Multiplied] = field(default_factory=dict)
     uses: Uses = field(default_factory=dict)
-    readouts: frozenset[str] | None = None
+    paths: Paths = field(default_factory=Paths)
+    filled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def make_plan(
     """
     decisions, questions = decided(
         probe.base, probe.wide, probe.wide_ratio, roles, further=probe.further, hint=wording.bare,
-        readouts=None if probe.passes is None else probe.passes.narrow.readouts,
+        paths=None if probe.passes is None else probe.passes.narrow.paths,
     )  # fmt: skip
     repeated = _blocks(probe.base, probe.shallow)
     absorbing = _absorbing(branch_outputs, [d.tensor.name for d in decisions])
@@ -100,6 +100,7 @@ def make_plan(
     along, apart = Along(probe), blocks_of(blocks or {}, base, target, targets)
     weights, lookups = ({}, {}) if probe.passes is None else gauges(probe.passes)
     drawn, trainer = _drawn_by_depth(probe), known_optimizer(optimizer)
+    ends = _ends(probe, decisions)
 
     def of_tensor(d: Decision) -> TensorPlan:
         t = d.tensor
@@ -121,6 +122,7 @@ def make_plan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, wide), in_block, powers, spread, t.aliases, gauge,
             trains.name, trains.law, times(wide, shape), apart.get(t.name, (1, 1)), _terms(d),
+            ends=t.name in ends,
         )  # fmt: skip
 
     rows = tuple(map(of_tensor, decisions))
@@ -252,6 +254,14 @@ def _known(multiplied: Collection[str], needed: Collection[Multiplier]) -> None:
             f"`multiplied` names {', '.join(sorted(map(repr, unknown)))}, but this model needs "
             f"{', '.join(repr(m.name) for m in needed) or 'no multiplier'}."
         )
+
+
+def _ends(probe: Probe, decisions: list[Decision]) -> frozenset[str]:
+    """Tensors from which what the model returns is reached without another that grows with the width."""
+    if probe.passes is None:
+        return frozenset()
+    growing = {d.tensor.name for d in decisions if d.role is not Role.FIXED}
+    return probe.passes.narrow.paths.ending(growing)
 
 
 def _absorbing(patterns: Collection[str], names: list[str]) -> set[str]:

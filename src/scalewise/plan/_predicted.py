@@ -20,7 +20,15 @@ from scalewise.plan._rules import gradient_exponent, norm_powers
 from scalewise.plan._table import Plan, TensorPlan
 from scalewise.scaling import readout_exponents
 
-__all__ = ["Predicted", "of_features", "of_readout", "predicted", "predictions", "reads_out"]
+__all__ = [
+    "Predicted",
+    "of_features",
+    "of_readout",
+    "part_of_loss",
+    "predicted",
+    "predictions",
+    "reads_out",
+]
 
 _ONE, _HALF, _ZERO = Fraction(1), Fraction(1, 2), Fraction(0)
 
@@ -171,10 +179,21 @@ def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
     if tensor.role is not Role.FIXED:
         return tensor.role is Role.OUTPUT
     # An embedding that is tied reads out in the modules of its other names.
-    tied = [n for t in plan.tensors if t.kind is Kind.LOOKUP for n in t.aliases]
+    tied = [
+        n for t in plan.tensors if t.kind is Kind.LOOKUP for n in t.aliases if t.role is Role.INPUT
+    ]
     owners = {n.rpartition(".")[0] for n in tied}
     owners |= {t.owner for t in plan.tensors if t.role is Role.OUTPUT}
     return tensor.owner in owners
+
+
+def part_of_loss(plan: Plan, tensor: TensorPlan) -> bool:
+    """Whether what is returned is made by a tensor of fixed size from what readouts write.
+
+    It may be a norm, which divides their size out. To the network whose width is scaled, all this is a part of the
+    loss: how gradients come out of it is measured at the readouts, and no power of the width is planned for it.
+    """
+    return tensor.role is Role.FIXED and tensor.ends and not reads_out(plan, tensor)
 
 
 def of_features(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scalewise.plan._fits import Status
+from scalewise.plan._fits import Status, power_law
 from scalewise.plan._growth import written
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import pattern
-from scalewise.plan._rows import Row
+from scalewise.plan._rows import Row, from_loss
 from scalewise.scaling import classify
 
 if TYPE_CHECKING:
@@ -147,6 +147,13 @@ def _notes(check: Check) -> list[str]:
     if any(r.only_just for r in check.rows):
         out.append(
             "~: with so few entries no spread is certain, and plan.init_ leaves it as drawn."
+        )
+    driven = power_law(m.widths, from_loss(check.plan, m))
+    if driven.slope > check.tolerance + driven.error:
+        out.append(
+            "What follows the readout divides its small size out, as a norm does: until the readout has grown in "
+            f"its first steps, gradients are larger by n^({driven.slope:+.2f} ± {driven.sem:.2f}), as is the step "
+            "of what the model returns. Warm up, and let the optimizer forget the first gradients soon (beta2)."
         )
     settling = [r for r in check.rows if r.settles]
     if settling:

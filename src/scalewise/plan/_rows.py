@@ -11,13 +11,20 @@ from jaxtyping import Float
 
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Measurement, Quantity
-from scalewise.plan._predicted import Predicted, of_features, of_readout, predictions, reads_out
+from scalewise.plan._predicted import (
+    Predicted,
+    of_features,
+    of_readout,
+    part_of_loss,
+    predictions,
+    reads_out,
+)
 from scalewise.plan._roles import Kind, Role
 from scalewise.plan._spread import ERRORS
 from scalewise.plan._table import Plan
 from scalewise.scaling import update_exponents
 
-__all__ = ["JUDGED", "Row", "attention_rows", "rows_of", "sizes_of", "starts_small"]
+__all__ = ["JUDGED", "Row", "attention_rows", "from_loss", "rows_of", "sizes_of", "starts_small"]
 
 JUDGED = (
     Quantity.WEIGHT,
@@ -119,7 +126,8 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
             top, least = _powers(plan, measured, name, quantity, p, tied)
             drawn = quantity is Quantity.WEIGHT and name not in measured.constant
             slack = _init_slack(plan, measured, name) if drawn else 0.0
-            fit = power_law(measured.widths, sizes)
+            unplanned = quantity not in _EXACT and part_of_loss(plan, plan[name])
+            fit = Fit() if unplanned else power_law(measured.widths, sizes)
             out.append(Row(name, quantity, top, least, fit, tolerance, slack))
     return out
 
@@ -153,6 +161,8 @@ def sizes_of(
     """What is fitted: rates are derived, and gradients that are only rounding are zero."""
     if quantity in _DRIVEN and _is_rounding(plan, measured, name):
         return np.zeros((len(measured.widths), measured.seeds))
+    if quantity is Quantity.GRADIENT:
+        return measured.of(name, quantity) / from_loss(plan, measured)
     if quantity is not Quantity.RATE:
         return measured.of(name, quantity)
     step, law = measured.of(name, Quantity.STEP), plan[name].law
@@ -167,6 +177,15 @@ def sizes_of(
             some = np.where(size != 0, size, 1.0) ** float(power)
             step = np.where(size != 0, step / some, 0.0 if of is Quantity.GRADIENT else step)
     return step
+
+
+def from_loss(plan: Plan, measured: Measurement) -> Float[np.ndarray, "width seed"]:
+    """The largest gradient of a readout where tensors of fixed size follow them, as those of a norm; else 1."""
+    if not any(part_of_loss(plan, t) for t in plan.tensors):
+        return np.ones((len(measured.widths), measured.seeds))
+    found = [measured.of(n, Quantity.GRADIENT) for n in measured.readouts]
+    largest = np.max([np.where(np.isfinite(g), g, 0.0) for g in found], axis=0)
+    return np.where(largest > 0, largest, 1.0)
 
 
 def _is_rounding(plan: Plan, measured: Measurement, name: str) -> bool:

@@ -78,6 +78,7 @@ class TensorPlan:
         blocks: How many blocks of its rows are treated apart by the optimizer, at the base and at the target.
         terms: How many terms it sums over at the base; 1 where rows are picked, 0 where nothing is summed.
         constants: What was tuned for it at the base.
+        ends: Whether what the model returns is made from what it writes by tensors of fixed size alone.
     """
 
     name: str
@@ -100,6 +101,7 @@ class TensorPlan:
     blocks: tuple[int, int] = (1, 1)
     terms: int = 0
     constants: Constants = field(default_factory=Constants)
+    ends: bool = False
 
     @property
     def fan_out(self) -> Fraction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -75,7 +75,7 @@ def look(
         return None, None
     for ratio, make in ways:
         try:
-            return Passes(first, seen(make(), inputs), ratio), inputs
+            return Passes(first, seen(make(), inputs, first.filled), ratio), inputs
         except Exception as error:
             problem = error
     raise PlanError(
@@ -84,8 +84,8 @@ def look(
     )
 
 
-def seen(model: nn.Module, inputs: Inputs) -> Forward:
-    """One pass, in evaluation mode and without gradients."""
+def seen(model: nn.Module, inputs: Inputs, filled: Collection[str] = frozenset()) -> Forward:
+    """One pass, in evaluation mode and without gradients; see `Forward` for `filled`."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     inputs = _on_device(inputs, device)
     model.eval()
@@ -93,13 +93,13 @@ def seen(model: nn.Module, inputs: Inputs) -> Forward:
     earnest = torch.device("cpu") if device.type == "meta" else device
     with warnings.catch_warnings(), torch.no_grad(), earnest:
         warnings.simplefilter("ignore")
-        with watching(model, (inputs.args, inputs.kwargs)) as trace:
+        with watching(model, (inputs.args, inputs.kwargs), filled) as trace:
             output = model(*inputs.args, **inputs.kwargs)
-    values = [trace.value(t) for t in pytree.tree_leaves(output)]
-    known = [v for v in values if v is not None]
-    readouts = trace.flow.readouts(known)
-    trace.flow.bent(known)
-    return replace(trace.flow.summary(), uses=trace.uses.uses(), readouts=readouts)
+    known = [t for t in pytree.tree_leaves(output) if trace.value(t) is not None]
+    trace.flow.bent([v for t in known if (v := trace.value(t)) is not None])
+    paths = trace.tracks.paths(map(trace.passed, known))
+    told = trace.flow.summary()
+    return replace(told, uses=trace.uses.uses(), paths=paths, filled=frozenset(trace.filled))
 
 
 def _trials(model: nn.Module) -> Iterator[Inputs]:

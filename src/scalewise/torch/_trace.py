@@ -8,7 +8,7 @@ at are shapes, and the values of single numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.plan._flow import Flow, Source, Value
 from scalewise.plan._names import bare
+from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
 from scalewise.torch._uses import UseTrace
 
@@ -56,19 +57,25 @@ class Trace(TorchDispatchMode):
     Args:
         model: The model; its parameters are known by name.
         inputs: What it will be given.
+        filled: Tensors that were seen to multiply with one number in all their entries, other than 1.
     """
 
-    def __init__(self, model: nn.Module, inputs: Any = ()) -> None:
+    def __init__(
+        self, model: nn.Module, inputs: Any = (), filled: Collection[str] = frozenset()
+    ) -> None:
         super().__init__()
-        self.flow = Flow()
+        self.filled = set(filled)
+        self.flow, self.tracks = Flow(), Tracks()
         self.uses = UseTrace(model)
         self._logits: dict[Source, Tensor] = {}
         self._factors: dict[Source, tuple[Tensor, Tensor]] = {}
         # Every tensor is kept: a number of one that is gone would be given to another.
         self._known: dict[int, tuple[Tensor, Value]] = {}
+        self._passed: dict[int, Passed] = {}
         self._weights = {id(p): p for p in model.parameters()}
         for name, p in model.named_parameters():
             self._know(p, self.flow.weight(bare(name, ())))
+            self._passed[id(p)] = self.tracks.weight(bare(name, ()))
         for tensor in pytree.tree_leaves(inputs):
             if isinstance(tensor, Tensor) and tensor.is_floating_point():
                 self._know(tensor, Value())
@@ -86,6 +93,15 @@ class Trace(TorchDispatchMode):
         if new and tensor.numel() > 1 and id(tensor) not in self._weights:
             self._know(tensor, Value())
         return self.value(tensor)
+
+    def passed(self, tensor: Any) -> Passed:
+        """What a known tensor was made by."""
+        value = self.value(tensor)
+        return self._passed.get(id(tensor), Passed(data=value is None or value.data))
+
+    def _fixed(self, tensor: Tensor) -> bool:
+        value = self.value(tensor)
+        return value is not None and not value.data
 
     def attentions(self) -> list[Logits]:
         """Attention logits, in the order in which they were made."""
@@ -105,18 +121,24 @@ class Trace(TorchDispatchMode):
         name = func._schema.name.rpartition("::")[2]
         in_place = name.endswith("_") and not name.startswith("_")
         name = name.rstrip("_") if in_place else name
-        self.uses.see(name, args, out)
+        self.uses.see(name, args, out, self._fixed)
         flat = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
         values = [v for v in map(self.value, flat) if v is not None]
         if not values:
             return out
         found = self._result(name, args, kwargs, flat, values)
+        made = [self.passed(t) for t in flat if self.value(t) is not None]
+        passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
         for tensor in pytree.tree_leaves(out):
             if isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.is_complex()):
                 self._note(tensor, found)
+                self._passed[id(tensor)] = passed
         if in_place and isinstance(args[0], Tensor) and args[0]._base is not None:
-            whole = self.value(args[0]._base)
-            self._note(args[0]._base, found if whole is None else self.flow.joined([whole, found]))
+            base = args[0]._base
+            whole, before = self.value(base), self.passed(base)
+            self._note(base, found if whole is None else self.flow.joined([whole, found]))
+            both = before.tensors | passed.tensors
+            self._passed[id(base)] = Passed(both, before.data or passed.data)
         return out
 
     def _note(self, tensor: Tensor, found: Value) -> None:
@@ -199,8 +221,10 @@ class Trace(TorchDispatchMode):
             return 1.0
         # One number for many entries: a scale, and no gain.
         single = factor.numel() == 1 or (self.value(factor) is not None and factor.shape[-1] == 1)
+        value = self.value(factor)
+        names = set() if value is None or value.data else {s.name for s in value.parts}
         if factor.device.type == "meta":
-            if single and of_data:
+            if (single and of_data) or names & self.filled:
                 raise Unseen
             return 1.0
         if factor.numel() > _FEW:
@@ -208,7 +232,11 @@ class Trace(TorchDispatchMode):
         entries = factor.detach().flatten().to(torch.float64)
         first = abs(float(entries[0]))
         same = bool((entries == entries[0]).all())
-        return first if same and first and math.isfinite(first) else 1.0
+        if not (same and first and math.isfinite(first)):
+            return 1.0
+        if first != 1:
+            self.filled |= names
+        return first
 
 
 def _reduced(tensor: Tensor, args: tuple[Any, ...], kwargs: Any, place: int) -> int:
@@ -221,14 +249,17 @@ def _reduced(tensor: Tensor, args: tuple[Any, ...], kwargs: Any, place: int) -> 
 
 
 @contextmanager
-def watching(model: nn.Module, inputs: Any = ()) -> Iterator[Trace]:
+def watching(
+    model: nn.Module, inputs: Any = (), filled: Collection[str] = frozenset()
+) -> Iterator[Trace]:
     """Watch what the model does until the end of the block; hooks tell in which module it is.
 
     Args:
         model: The model.
         inputs: What it will be given, for the arrays that are not made by it.
+        filled: As `Trace` takes them.
     """
-    trace, stack = Trace(model, inputs), [""]
+    trace, stack = Trace(model, inputs, filled), [""]
     names = {bare(n, ()): m for n, m in model.named_modules()}
 
     def enter(name: str) -> Callable[..., None]:

@@ -6,7 +6,7 @@ the stretch that it covers. What is computed from a parameter alone, entry by en
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +75,16 @@ class UseTrace:
             out.setdefault(name, set()).add(use)
         return {name: frozenset(found) for name, found in out.items()}
 
-    def see(self, operation: str, args: tuple[Any, ...], out: Any) -> None:
+    def see(
+        self, operation: str, args: tuple[Any, ...], out: Any, fixed: Callable[[Tensor], bool]
+    ) -> None:
         """Take note of one operation.
 
         Args:
             operation: Its name, without the mark of one in place.
             args: What it was given.
             out: What it returned.
+            fixed: Whether a tensor is made of the model's parameters alone.
         """
         tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, Tensor)]
         seen = [(t, v) for t in tensors if (v := self._view(t)) is not None]
@@ -91,7 +94,7 @@ class UseTrace:
         results = [t for t in pytree.tree_leaves(out) if isinstance(t, Tensor)]
         if all(self._view(t) is not None for t in results):
             return
-        if len(seen) == 1 and self._derived(operation, args, tensors, seen[0][1], results):
+        if len(seen) == 1 and self._derived(operation, args, tensors, seen[0][1], results, fixed):
             return
         if operation in _FACTORS:
             first = _FACTORS[operation]
@@ -155,6 +158,7 @@ class UseTrace:
         tensors: list[Tensor],
         view: _View,
         results: list[Tensor],
+        fixed: Callable[[Tensor], bool],
     ) -> bool:
         """Whether the results are the parameter in another form, and if so, that they are known as such."""
         weight = next(t for t in tensors if self._view(t) is not None)
@@ -171,8 +175,15 @@ class UseTrace:
             axes = ((view.axes[0],) * rows) + view.axes[1:]
             self._hold(results[0], _View(view.name, axes, picked))
             return True
+        if "upsample" in operation and len(results) == 1:
+            # Positions brought to an image of another size.
+            self._hold(results[0], view)
+            return True
         alike = all(t.shape == weight.shape for t in results)
-        if not alike or any(t.numel() > 1 for t in others):
+        # A magnitude over the norm of another parameter is a magnitude.
+        entrywise = operation == "mul" or (operation == "div" and args[0] is weight)
+        large = [t for t in others if t.numel() > 1]
+        if not alike or (large and not (entrywise and all(map(fixed, large)))):
             return False
         for t in results:
             self._hold(t, view)

@@ -1,0 +1,104 @@
+"""Which tensors of a model lie between which, on the way from its input to what it returns.
+
+An operation that brings a tensor of the model to an array puts the tensor behind all that the array was made by;
+any other operation passes on what its arrays were made by. What writes what the model returns is told from this
+alone: norms, activations and tensors of fixed size may follow the last matrix that sums over the width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["LOOKED_UP", "Passed", "Paths", "Tracks"]
+
+# Where the rows of a tensor are picked it stands elsewhere than where it multiplies.
+LOOKED_UP = "lookup of "
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What an array was made by.
+
+    Args:
+        tensors: The last tensor of the model on each way to it.
+        data: Whether it depends on the model's input.
+    """
+
+    tensors: frozenset[str] = frozenset()
+    data: bool = True
+
+
+@dataclass(frozen=True)
+class Paths:
+    """One forward pass.
+
+    Args:
+        before: For tensors that were brought to an array together, as a matrix and its bias, what made the array.
+        returned: The last ones before what the model returns.
+    """
+
+    before: Mapping[frozenset[str], Collection[str]] = field(default_factory=dict)
+    returned: frozenset[str] = frozenset()
+
+    def used(self) -> frozenset[str]:
+        """Every tensor from which something is reached."""
+        return self.returned.union(*self.before, *self.before.values())
+
+    def ending(self, growing: Collection[str]) -> frozenset[str]:
+        """Tensors from which what is returned is reached without another one that grows with the width.
+
+        Args:
+            growing: The tensors that do.
+        """
+        # Past one that grows lies the network whose width is scaled.
+        fixed = {
+            names: made
+            for names, made in self.before.items()
+            if not any(n.removeprefix(LOOKED_UP) in growing for n in names)
+        }
+        found, new = set(self.returned), set(self.returned)
+        while new:
+            new = {n for names, made in fixed.items() if names & new for n in made} - found
+            found |= new
+        return frozenset(n for n in found if not n.startswith(LOOKED_UP))
+
+
+class Tracks:
+    """Takes note of one forward pass; an adapter tells it every operation."""
+
+    def __init__(self) -> None:
+        self._before: dict[frozenset[str], set[str]] = {}
+
+    def weight(self, name: str) -> Passed:
+        """A tensor of the model."""
+        return Passed(frozenset([name]), data=False)
+
+    def through(
+        self, given: Iterable[Passed], *, data: bool = True, lookup: bool = False
+    ) -> Passed:
+        """The result of an operation.
+
+        Args:
+            given: What its arrays were made by.
+            data: Whether its result depends on the model's input.
+            lookup: Whether it picks rows of a tensor.
+        """
+        every = list(given)
+        own = frozenset[str]().union(*(p.tensors for p in every if not p.data))
+        made = frozenset[str]().union(*(p.tensors for p in every if p.data))
+        if lookup:
+            own = frozenset(LOOKED_UP + name for name in own)
+        if not data or not own:
+            return Passed(own | made, data)
+        self._before.setdefault(own, set()).update(made)
+        return Passed(own, data)
+
+    def paths(self, outputs: Iterable[Passed]) -> Paths:
+        """All of it.
+
+        Args:
+            outputs: What the model returns.
+        """
+        returned = frozenset[str]().union(*(p.tensors for p in outputs))
+        return Paths({own: frozenset(made) for own, made in self._before.items()}, returned)
