@@ -70,5 +70,5 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report training experiments paper_scale site docs/reference docs/gallery docs/_gallery docs/sg_* \
+	rm -rf $(VENV) report training experiments paper_scale site docs/reference docs/gallery docs/_gallery docs/notebooks docs/sg_* \
 		.jupyter_cache jupyter_execute

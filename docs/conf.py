@@ -29,9 +29,17 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "matplotlib.sphinxext.plot_directive",
     "gallery",
+    "notebooks",
     "reference",
 ]
-exclude_patterns = ["coverage/*", "paper_scale/*.json", "_*", "gallery/*.ipynb", "gallery/*.py"]
+exclude_patterns = [
+    "coverage/*",
+    "paper_scale/*.json",
+    "_*",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "notebooks/*",
+]
 nitpicky = True  # a name of ours that is meant as a link and leads nowhere fails the build
 nitpick_ignore_regex = [("py:.*", r"(?!scalewise\.).*")]
 suppress_warnings = ["mystnb.unknown_mime_type"]
