@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ def _write(app: Any) -> None:
         text = page.read_text(encoding="utf-8")
         notebook = jupytext.reads(text, fmt="md")
         cells = sum(cell.cell_type == "code" for cell in notebook.cells)
-        if cells != text.count("```python\n"):
-            logging.getLogger(__name__).warning(
-                f"{page.name} has other cells than blocks of Python."
-            )
+        if cells != len(re.findall(r"^```(?:python|sh)$", text, re.M)):
+            told = f"{page.name} has other cells than blocks of code."
+            logging.getLogger(__name__).warning(told)
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
         jupytext.write(notebook, folder / f"{page.stem}.ipynb")
 
 
