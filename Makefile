@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 DOCS := $(VENV)/.documents
 
-.PHONY: demo docs gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
+.PHONY: demo docs look gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ docs: $(DOCS)
 # The same, with the experiments of its gallery at their usual size in place of the smallest.
 gallery: export GALLERY = usual
 gallery: docs
+
+# Every page in a headless browser, at two widths; chromium must be on the PATH.
+look: docs
+	$(BIN)/python docs/look.py site
 
 # Types take one core, and have it while the tests begin.
 test: $(STAMP)
