@@ -6,6 +6,7 @@ what that code prints; numbers may differ in the last digits that a machine deci
 
 import math
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def printed_as_said(example: Example) -> str | None:
     return None if same(example.parsed, printed) else f"This was printed:\n{printed}"
 
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 SYBIL = Sybil([PythonCodeBlockParser(), CodeBlockParser("text", printed_as_said)])
 
 
@@ -71,3 +73,29 @@ def test_page_runs_and_prints_what_it_says(
         if example.region.evaluator is not printed_as_said:
             capsys.readouterr()
         example.evaluate()
+
+
+@pytest.mark.filterwarnings("default")
+def test_every_line_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = SYBIL.parse(README)
+    document.namespace.update(__name__="readme")
+    examples = list(document.examples())
+    assert len(examples) == README.read_text().count("```python\n") >= 3
+    for example in examples:
+        example.evaluate()
+
+
+def test_the_readme_is_short_and_leads_to_what_is_there() -> None:
+    text = README.read_text()
+    assert len(text.splitlines()) <= 120
+    places = re.findall(r"\]\(([^)#:]+)\)", text) + re.findall(r'src="([^"]+)"', text)
+    assert [place for place in places if not (README.parent / place).is_file()] == []
+
+
+def test_its_pictures_are_drawn_by_the_lines_of_the_landing_page() -> None:
+    folder = README.parent / "docs" / "_pictures"
+    names = runpy.run_path(str(folder / "save.py"))
+    for name in names["NAMES"]:
+        assert names["digest"](name) in (names["OUT"] / f"{name}.svg").read_text(), name
+        assert f"_pictures/{name}.py" in (README.parent / "docs" / "index.md").read_text()
