@@ -10,8 +10,10 @@ import runpy
 from pathlib import Path
 
 import pytest
+import xarray as xr
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from torch import nn
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 PAGES = sorted(path for path in GUIDE.glob("*.md") if path.stem != "index")
@@ -84,6 +86,27 @@ def test_every_line_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(examples) == README.read_text().count("```python\n") >= 3
     for example in examples:
         example.evaluate()
+
+
+def _two_layers(width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_first_five_minutes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what its words say that the reader has: a model, a function to sweep, a cluster."""
+    monkeypatch.chdir(tmp_path)
+    document = SYBIL.parse(README.parent / "docs" / "index.md")
+
+    def cell(width: int, seed: int) -> xr.Dataset:
+        return xr.Dataset({"size": width * seed})
+
+    document.namespace.update(build=_two_layers, cell=cell, address=None)
+    examples = list(document.examples())
+    assert len(examples) == 5
+    for example in examples:
+        example.evaluate()
+    assert document.namespace["found"].size.sum() > 0
 
 
 def test_the_readme_is_short_and_leads_to_what_is_there() -> None:
