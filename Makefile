@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 DOCS := $(VENV)/.documents
 
-.PHONY: demo docs gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
+.PHONY: demo docs look gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,22 +18,27 @@ demo: $(STAMP)
 	$(BIN)/scalewise report --data digits --activation tanh --depth 16 --width 128 --out report
 	$(BIN)/scalewise train --data digits:3,8 --train 8 --test 8 --width 256 --ensemble 200 --out training
 
-gallery: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --out gallery \
-		--paper docs/paper_scale
-
 # Hours; killed, the same again goes on. What it leaves as paper_scale/*.json belongs into docs/paper_scale.
 paper_scale: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.report.gallery --scale paper \
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m scalewise.experiments --scale paper \
 		--store paper_runs --out paper_scale
 
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@
 
-# The site, in site/index.html: a broken link, a page that nothing leads to or code that raises ends it with an error.
+# The site, in site/index.html: a broken link, a page that nothing leads to, a public name without its words, code that
+# raises or a number that is not what it should be ends it with an error. What was executed is not executed again.
 docs: $(DOCS)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs site
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going docs site
+
+# The same, with the experiments of its gallery at their usual size in place of the smallest.
+gallery: export GALLERY = usual
+gallery: docs
+
+# Every page in a headless browser, at two widths; chromium must be on the PATH.
+look: docs
+	$(BIN)/python docs/look.py site
 
 # Types take one core, and have it while the tests begin.
 test: $(STAMP)
@@ -69,4 +74,5 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report training gallery paper_scale site docs/reference .jupyter_cache jupyter_execute
+	rm -rf $(VENV) report training experiments paper_scale site docs/reference docs/gallery docs/_gallery docs/notebooks docs/sg_* \
+		.jupyter_cache jupyter_execute

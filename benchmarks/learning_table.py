@@ -1,4 +1,4 @@
-"""The goals of learning beside what was measured: read off the pages of results/, written into both READMEs.
+"""The goals of learning beside what was measured: read off the pages of results/, written into two pages.
 
 python benchmarks/learning_table.py    # after learning_kernels.py, learning_routes.py, posterior.py or training.py
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-PAGES = (HERE.parent / "README.md", HERE / "README.md")
+PAGES = (HERE.parent / "docs" / "speed.md", HERE / "README.md")
 BEGIN = "<!-- learning: written by benchmarks/learning_table.py -->"
 END = "<!-- end of learning -->"
 HEAD = """| work | goal | ours | beside it | |

@@ -2,7 +2,7 @@
 
 python benchmarks/run.py [--cases tanh gelu] [--rounds 5] [--cores 2] [--peers-python PATH]
 
-The table goes into README.md and benchmarks/README.md, where the cases that were not run keep their rows.
+The table goes into docs/speed.md and benchmarks/README.md, where the cases that were not run keep their rows.
 """
 
 from __future__ import annotations

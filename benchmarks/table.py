@@ -1,4 +1,4 @@
-"""The one table of speeds: kept as numbers, written as the same text into both READMEs.
+"""The one table of speeds: kept as numbers, written as the same text into two pages.
 
 python benchmarks/table.py    # writes it anew from the numbers
 """
@@ -13,7 +13,7 @@ from cases import CASES, Case
 
 HERE = Path(__file__).parent
 NUMBERS = HERE / "results" / "speeds.json"
-PAGES = (HERE.parent / "README.md", HERE / "README.md")
+PAGES = (HERE.parent / "docs" / "speed.md", HERE / "README.md")
 BEGIN = "<!-- speeds: written by benchmarks/run.py -->"
 END = "<!-- end of speeds -->"
 

@@ -26,10 +26,20 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinxcontrib.katex",
+    "sphinx_gallery.gen_gallery",
     "matplotlib.sphinxext.plot_directive",
+    "gallery",
+    "notebooks",
     "reference",
 ]
-exclude_patterns = ["coverage/*", "paper_scale/*.json", "_*"]
+exclude_patterns = [
+    "coverage/*",
+    "paper_scale/*.json",
+    "_*",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "notebooks/*",
+]
 nitpicky = True  # a name of ours that is meant as a link and leads nowhere fails the build
 nitpick_ignore_regex = [("py:.*", r"(?!scalewise\.).*")]
 suppress_warnings = ["mystnb.unknown_mime_type"]
@@ -57,6 +67,18 @@ katex_css_path = "formulas.css"
 os.environ["PATH"] = os.pathsep.join(
     (str(Path(executable.__file__).parent / "bin"), os.environ["PATH"])
 )
+
+# Experiments, run as scripts
+sphinx_gallery_conf = {
+    "examples_dirs": "_gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": "/",
+    "within_subsection_order": "gallery.in_order",
+    "image_scrapers": ("gallery.drawn",),
+    "parallel": os.cpu_count(),
+    "download_all_examples": False,
+    "show_signature": False,
+}
 
 # Pictures that a page asks for by the lines that draw them
 plot_include_source = False

@@ -64,7 +64,7 @@ told(lambda: sw.torch.plan)
 told(lambda: sw.jax.plan)
 told(lambda: plan.Check.plot(None))
 told(lambda: load_inputs("digits"))
-told(lambda: __import__("scalewise.report.gallery"))
+told(lambda: __import__("scalewise.report"))
 told(lambda: __import__("scalewise.experiments.s_family"))
 try: scalewise.cli.main()
 except SystemExit as end: assert end.code == 2

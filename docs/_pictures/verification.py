@@ -39,7 +39,7 @@ axis.set(
     xscale="log",
     yscale="log",
     xlabel="width n",
-    ylabel="change of the outputs, relative to width 64",
+    ylabel="change, relative to width 64",
 )
 axis.set_xticks(widths, labels=widths, minor=False)
 axis.minorticks_off()

@@ -199,7 +199,7 @@ def _named_classes(source: str, classes: np.ndarray) -> np.ndarray:
 
 @checked
 def missing_data(*names: str) -> str | None:
-    """Why these files cannot be read, as a sentence; ``None`` if all are there."""
+    """Why the files `names` cannot be read, as a sentence; ``None`` if all are there."""
     folder = os.environ.get(DATA_FOLDER)
     if not folder:
         return (
@@ -214,7 +214,7 @@ def missing_data(*names: str) -> str | None:
 
 @checked
 def data_file(name: str) -> Path:
-    """The path of one file.
+    """The path of the file `name`.
 
     Raises:
         ValueError: If it is not there; the sentence of `missing_data`.

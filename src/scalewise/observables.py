@@ -88,7 +88,7 @@ class Quantity(ABC):
         """Named dimensions of the variable."""
 
     def variable(self, values: object, *, leading: tuple[str, ...] = ()) -> xr.Variable:
-        """Values as the labelled variable of a result, after dimensions that the row does not have."""
+        """`values` as the labelled variable of a result, `leading` being dimensions that the row does not have."""
         attrs = {
             "symbol": self.symbol,
             "equation": self.equation,
@@ -129,7 +129,10 @@ class Observable(Quantity):
     with_skips: Obstacle = _no_recursion
 
     def obstacle_of(self, activation: Activation, *, skips: bool) -> str:
-        """Why it cannot be had of a network, a clause; an empty text if it can."""
+        """Why it cannot be had of a network with this `activation`, with or without `skips`.
+
+        A clause; an empty text if it can.
+        """
         return self.obstacle(activation) or (self.with_skips(activation) if skips else "")
 
     @property
@@ -367,17 +370,17 @@ OBSERVABLES: dict[str, Observable] = {row.name: row for row in _ROWS}
 
 
 def of_letter(letter: str) -> Observable:
-    """The row of an observable that the theory calls by a letter."""
+    """The row of the observable that the theory calls by a `letter`."""
     return next(row for row in OBSERVABLES.values() if row.letter == letter)
 
 
 def exists(row: Observable, activation: Activation) -> bool:
-    """Whether an observable exists for an activation."""
+    """Whether the observable of a `row` exists for an `activation`."""
     return not row.obstacle(activation)
 
 
 def as_variable(name: str, values: np.ndarray, **attrs: object) -> xr.Variable:
-    """An array as the labelled variable of an observable, with the attributes of its row."""
+    """`values` as the labelled variable of the observable `name`, with the attributes of its row and `attrs`."""
     found = OBSERVABLES[name].variable(values)
     found.attrs.update(attrs)
     return found

@@ -38,7 +38,7 @@ class Selection:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def without(self, left_out: dict[str, str]) -> Selection:
-        """The same with a few more left out."""
+        """The same with more left out: `left_out` says why, by name."""
         names = tuple(name for name in self.names if name not in left_out)
         reasons = self.left_out | left_out
         return Selection(names, {name: reasons[name] for name in OBSERVABLES if name in reasons})
@@ -52,7 +52,7 @@ class Selection:
 
 
 def known(names: Collection[str] | str) -> tuple[str, ...]:
-    """The names, checked, each once and in the order of the table; ``"all"`` for all of them.
+    """The `names`, checked, each once and in the order of the table; ``"all"`` for all of them.
 
     Raises:
         ValueError: If there is none, or one is not in the table; the message lists the known ones.

@@ -6,11 +6,14 @@ what that code prints; numbers may differ in the last digits that a machine deci
 
 import math
 import re
+import runpy
 from pathlib import Path
 
 import pytest
+import xarray as xr
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from torch import nn
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 PAGES = sorted(path for path in GUIDE.glob("*.md") if path.stem != "index")
@@ -39,6 +42,7 @@ def printed_as_said(example: Example) -> str | None:
     return None if same(example.parsed, printed) else f"This was printed:\n{printed}"
 
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 SYBIL = Sybil([PythonCodeBlockParser(), CodeBlockParser("text", printed_as_said)])
 
 
@@ -71,3 +75,50 @@ def test_page_runs_and_prints_what_it_says(
         if example.region.evaluator is not printed_as_said:
             capsys.readouterr()
         example.evaluate()
+
+
+@pytest.mark.filterwarnings("default")
+def test_every_line_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = SYBIL.parse(README)
+    document.namespace.update(__name__="readme")
+    examples = list(document.examples())
+    assert len(examples) == README.read_text().count("```python\n") >= 3
+    for example in examples:
+        example.evaluate()
+
+
+def _two_layers(width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_first_five_minutes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what its words say that the reader has: a model, a function to sweep, a cluster."""
+    monkeypatch.chdir(tmp_path)
+    document = SYBIL.parse(README.parent / "docs" / "index.md")
+
+    def cell(width: int, seed: int) -> xr.Dataset:
+        return xr.Dataset({"size": width * seed})
+
+    document.namespace.update(build=_two_layers, cell=cell, address=None)
+    examples = list(document.examples())
+    assert len(examples) == 5
+    for example in examples:
+        example.evaluate()
+    assert document.namespace["found"].size.sum() > 0
+
+
+def test_the_readme_is_short_and_leads_to_what_is_there() -> None:
+    text = README.read_text()
+    assert len(text.splitlines()) <= 120
+    places = re.findall(r"\]\(([^)#:]+)\)", text) + re.findall(r'src="([^"]+)"', text)
+    assert [place for place in places if not (README.parent / place).is_file()] == []
+
+
+def test_its_pictures_are_drawn_by_the_lines_of_the_landing_page() -> None:
+    folder = README.parent / "docs" / "_pictures"
+    names = runpy.run_path(str(folder / "save.py"))
+    for name in names["NAMES"]:
+        assert names["digest"](name) in (names["OUT"] / f"{name}.svg").read_text(), name
+        assert f"_pictures/{name}.py" in (README.parent / "docs" / "index.md").read_text()

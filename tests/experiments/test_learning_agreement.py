@@ -8,7 +8,7 @@ import xarray as xr
 
 from scalewise.experiments import design_on_digits, learning_agreement
 from scalewise.experiments._look import Table
-from scalewise.report._exhibits import stored_exhibit
+from scalewise.experiments.results import judged, stored_result
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "paper_scale"
 
@@ -49,17 +49,17 @@ def test_ranks_that_agree_and_ranks_that_do_not() -> None:
 
 @pytest.mark.parametrize("name", ["learning_agreement", "design_on_digits"])
 def test_the_page_shows_what_is_kept(name: str) -> None:
-    kept = stored_exhibit(name, KEPT)
+    kept = stored_result(name, KEPT)
     assert kept is not None
-    assert [number for number in kept.numbers if not number.agrees] == []
+    told = judged(name, kept)
+    assert told.wrong == []
     page = (KEPT / f"{name}.md").read_text().splitlines()
-    assert [line for table in kept.tables for line in lines(table) if line not in page] == []
+    assert [line for table in told.tables for line in lines(table) if line not in page] == []
 
 
 def test_the_whole_grid_was_trained() -> None:
-    kept = stored_exhibit("learning_agreement", KEPT)
-    assert kept is not None
-    cells = kept.dataset
+    cells = stored_result("learning_agreement", KEPT)
+    assert cells is not None
     sizes = {"activation": 4, "algorithm": 6, "depth": 3, "outputs": 2}
     assert sizes.items() <= dict(cells.sizes).items()
     # A verdict of every cell at the widest, on all it has: of a posterior no change of the NTK.

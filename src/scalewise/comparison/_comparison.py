@@ -90,7 +90,7 @@ class Comparison:
 
     @checked
     def to_dict(self, rows: Index = 20) -> dict[str, Any]:
-        """Plain numbers and text for JSON: the verdict, the summary and the worst entries."""
+        """Plain numbers and text for JSON: the verdict, the summary and the worst `rows` entries."""
         summary = {
             str(name): {key: plain(self.summary[key].values[i]) for key in self.summary.data_vars}
             for i, name in enumerate(self.summary["observable"].values)

@@ -86,17 +86,17 @@ class Experiment(Protocol):
 
     @staticmethod
     def run(config: Any) -> xr.Dataset:
-        """The data."""
+        """The data of a `config`."""
         ...
 
     @staticmethod
     def numbers(dataset: xr.Dataset) -> list[Number]:
-        """What was found beside what was expected."""
+        """What was found in the `dataset` beside what was expected."""
         ...
 
     @staticmethod
     def figure(dataset: xr.Dataset) -> Figure:
-        """The picture."""
+        """The picture of the `dataset`."""
         ...
 
 
@@ -122,12 +122,12 @@ def experiment(name: str) -> Experiment:
 
 
 def reason_to_skip(one: Experiment) -> str | None:
-    """Why an experiment on real data cannot be run, as a sentence; ``None`` if it can."""
+    """Why the experiment `one` cannot be run without its real data, as a sentence; ``None`` if it can."""
     ask = getattr(one, "needs_data", None)
     return None if ask is None else ask()
 
 
 def tables_of(one: Experiment, dataset: xr.Dataset) -> list[Table]:
-    """The tables of an experiment; none if it has none."""
+    """The tables that the experiment `one` makes of its `dataset`; none if it has none."""
     make = getattr(one, "tables", None)
     return [] if make is None else make(dataset)

@@ -54,7 +54,7 @@ class Config:
     seed: int = 0
 
     def network(self, width: int) -> MLP:
-        """At criticality; the rates are such that no mean happens to vanish."""
+        """Of this `width`, at criticality; the rates are such that no mean happens to vanish."""
         net = MLP(2, width, self.activation, input_dim=1, output_dim=1, lambda_b=0.0,
                   lambda_W=(1.0, 0.5))  # fmt: skip
         return net.at_criticality()

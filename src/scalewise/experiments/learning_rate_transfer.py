@@ -117,14 +117,17 @@ class Config:
         return 2.0 ** np.arange(self.octaves[0], self.octaves[1] + 0.25, 0.5)
 
     def shape(self, name: str, size: int) -> tuple[int, int]:
-        """Depth and width of a network under a strategy."""
+        """Depth and width of a network of `size` under the strategy `name`."""
         if name != _GROWING:
             return self.depths[0], self.widths[size]
         fixed = gamma(self.depths[0], self.widths[0], "1/2")
         return self.depths[size], round(width_for_gamma(fixed, self.depths[size], "1/2"))
 
     def network(self, depth: int, width: int, task: Task) -> MLP:
-        """At criticality; every layer contributes equally, and biases learn no faster than weights."""
+        """For a `task`, of `depth` and `width`, at criticality.
+
+        Every layer contributes equally, and biases learn no faster than weights.
+        """
         inputs = task.x.shape[1]
         net = MLP(depth, width, self.activation, input_dim=inputs, output_dim=task.classes)
         return net.at_criticality().with_equivalent_learning_rates(lambda_b=1 / inputs)

@@ -87,7 +87,7 @@ class Config:
     seed: int = 0
 
     def network(self, depth: int, width: int) -> MLP:
-        r"""Critical ($C_b=0$, $C_W=1/\sigma_1^2$), with $\lambda_b=1/\ell$ and $\lambda_W=1$.
+        r"""Of `depth` and `width`, critical ($C_b=0$, $C_W=1/\sigma_1^2$), with $\lambda_b=1/\ell$, $\lambda_W=1$.
 
         These learning rates are equivalent across depth for $p_\perp=1$, PDLT (9.66)-(9.71).
         """

@@ -28,7 +28,7 @@ def _exact_product(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def clipped(
     A: Float[np.ndarray, "*#pair"], B: Float[np.ndarray, "*#pair"], C: Float[np.ndarray, "*#pair"]
 ) -> Float[np.ndarray, "*pair"]:
-    r"""Covariances within $\pm\sqrt{AB}$, past which rounding may have carried them."""
+    r"""Covariances $C$ within $\pm\sqrt{AB}$, past which rounding may have carried them; $A$, $B$ are variances."""
     limit = np.sqrt(A) * np.sqrt(B)
     return np.clip(C, -limit, limit)
 

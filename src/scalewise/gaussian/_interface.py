@@ -39,7 +39,7 @@ _CLOSED = 4e-13  # the worst that cancellation does to a closed form: GELU, oppo
 
 
 def product(sigma: Activation, orders: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
-    r"""The function $z\mapsto\prod_i\sigma^{(p_i)}(z)$."""
+    r"""The function $z\mapsto\prod_i\sigma^{(p_i)}(z)$ of derivatives of `orders` $p_i$."""
     return partial(_product, sigma, orders)
 
 
@@ -123,7 +123,7 @@ def _refuse_unconverged(sigma: Activation, K: np.ndarray, relative: np.ndarray) 
 
 
 def why_unconverged(sigma: Activation, K: float) -> str:
-    """What is probably wrong with expectations that do not converge, and what to do."""
+    """What is probably wrong with `sigma` if its expectations at variance `K` do not converge, and what to do."""
     spread = float(np.sqrt(K))
     if spread > _WIDE * sigma.scale:
         return (

@@ -72,7 +72,7 @@ class JointRule:
         return replace(self, engine="samples", points=self.spare, spare=())
 
     def of_size(self, points: int, scrambles: int) -> JointRule:
-        """Samples of another size."""
+        """Samples of another size, in `points` and `scrambles`."""
         return replace(self, engine="samples", points=(points,) * scrambles, spare=())
 
     @property
@@ -93,7 +93,7 @@ class JointRule:
     def combine(
         self, estimates: Float[np.ndarray, "_estimate *shape"]
     ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
-        """The value and its error from the estimates, whatever was computed from each.
+        """The value and its error from the `estimates`, whatever was computed from each.
 
         Product rules: the finer level and its distance from the coarser. Samples: the mean over
         scrambles and its standard error.
@@ -108,7 +108,10 @@ class JointRule:
         estimates: Float[np.ndarray, "_estimate *shape"],
         size: Float[np.ndarray, "*shape"],
     ) -> Float[np.ndarray, "*shape"]:
-        """`unseen` of samples; nothing if entries are wrong alike: moved one by one, they would not be."""
+        """`unseen` of `estimates` of some `size` by samples; nothing if entries are wrong alike.
+
+        Moved one by one, they would not be.
+        """
         return np.zeros_like(size) if self.alike else unseen(estimates, size)
 
 
@@ -161,7 +164,7 @@ _kept_moves = lru_cache(maxsize=512)(_moves)  # through a thousand layers they a
 def combined(
     estimates: Float[np.ndarray, "_estimate *shape"],
 ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
-    """Mean of independent estimates and its standard error; one alone is its own value, and has none."""
+    """Mean of independent `estimates` and its standard error; one alone is its own value, and has none."""
     if len(estimates) == 1:
         return np.asarray(estimates[0]), np.zeros(estimates.shape[1:])
     spread = estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))

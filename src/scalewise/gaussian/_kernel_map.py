@@ -31,13 +31,13 @@ Tile = Float[np.ndarray, "row column"]
 
 
 class Workspace:
-    """Scratch arrays for tiles, allocated once: `take(shape)` hands out views of them."""
+    """`arrays` scratch arrays of `size` numbers for tiles, allocated once; `take(shape)` hands out views."""
 
     def __init__(self, arrays: int, size: int) -> None:
         self._flat = np.empty((arrays, size))
 
     def take(self, shape: tuple[int, int]) -> list[np.ndarray]:
-        """One view of the given shape per scratch array."""
+        """One view of the given `shape` per scratch array."""
         return [flat[: shape[0] * shape[1]].reshape(shape) for flat in self._flat]
 
 

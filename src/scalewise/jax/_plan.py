@@ -148,7 +148,7 @@ def plan(
 
 @checked(error=PlanError)
 def load(path: str | PathLike[str]) -> JaxPlan:
-    """A plan as `JaxPlan.save` wrote it; it can do all but be made for other sizes.
+    """A plan as `JaxPlan.save` wrote it to `path`; it can do all but be made for other sizes.
 
     Raises:
         PlanError: If there is no such file, or it holds no plan.
@@ -176,7 +176,7 @@ class JaxPlan(Verified):
         return self.table.multipliers
 
     def factors(self, name: str) -> Any:
-        """What multiplies a tensor's base settings: `init`, `lr`, `eps` and `weight_decay`.
+        """What multiplies the base settings of the tensor `name`: `init`, `lr`, `eps` and `weight_decay`.
 
         Raises:
             PlanError: If the plan has no such tensor.
@@ -337,11 +337,11 @@ class JaxPlan(Verified):
     def transfer(
         self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None
     ) -> Transfer:
-        """Hyperparameters of the base carried to the target, as `scalewise.plan.transfer` does."""
+        """`lr`, `weight_decay`, `eps` and `betas` of the base at the target; see `scalewise.plan.transfer`."""
         return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
 
     def drawn(self, seed: int) -> Any:
-        """The factory's model at the target, drawn by a seed and not yet initialised as planned.
+        """The factory's model at the target, drawn by a `seed` and not yet initialised as planned.
 
         Raises:
             PlanError: If the plan was loaded, or the factory does not take a seed.
@@ -358,7 +358,7 @@ class JaxPlan(Verified):
 
     @checked(error=PlanError)
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to a file, to be kept beside the checkpoint."""
+        """Write the plan to the file `path`, to be kept beside the checkpoint."""
         save_table(self.table, path)
 
     def __str__(self) -> str:

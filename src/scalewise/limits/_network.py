@@ -97,7 +97,7 @@ class Network:
         return tuple(c > 0 or r > 0 for c, r in zip(self.C_b, self.lambda_b, strict=True))
 
     def widths(self, n: int) -> tuple[int, ...]:
-        """Widths of the hidden layers.
+        """Widths of the hidden layers of a network whose width is `n`.
 
         Raises:
             ValueError: If one of them rounds to nothing.

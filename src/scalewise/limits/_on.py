@@ -123,7 +123,7 @@ class Infinite:
     spread: bool = True
 
     def at(self, width: int) -> Lazy:
-        """The lazy backend with that many particles."""
+        """The lazy backend with `width` particles."""
         return Lazy(
             width,
             replicas=self.replicas,

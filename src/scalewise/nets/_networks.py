@@ -48,7 +48,7 @@ Dtype = Annotated[
 
 
 class Parameters(NamedTuple):
-    """Weights (n_l, n_{l-1}) and biases (n_l,) of the layers 1..L."""
+    """`weights` (n_l, n_{l-1}) and `biases` (n_l,) of the layers 1..L."""
 
     weights: tuple[Any, ...]
     biases: tuple[Any, ...]

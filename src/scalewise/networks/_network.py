@@ -143,7 +143,7 @@ class Network(ABC):
         return replace(self, C_b=C_b, C_W=C_W)
 
     def at_width(self: Kind, width: Widths) -> Kind:
-        """The same network with other hidden widths."""
+        """The same network with hidden layers of another `width`."""
         return replace(self, width=width)
 
     def attributes(self) -> dict[str, object]:

@@ -79,7 +79,7 @@ class Check:
         return _table(self)
 
     def role(self, tensor: str) -> str:
-        """What a tensor is where it was measured: a tied one reads out under its name there."""
+        """What a `tensor` is where it was measured: a tied one reads out under its name there."""
         return str(Role.OUTPUT if tensor in self.measured.readouts else self.plan[tensor].role)
 
     @property
@@ -89,7 +89,7 @@ class Check:
         return tuple(r for r in self.rows if not r.agrees and r not in causes)
 
     def row(self, tensor: str, quantity: str) -> Row:
-        """One quantity of one tensor.
+        """One `quantity` of one `tensor`.
 
         Raises:
             PlanError: If there is none of that name.

@@ -59,7 +59,9 @@ def decide(
     *,
     further: Further | None = None,
 ) -> list[Decision]:
-    """The role of every tensor of a model; the arguments are those of `decided`.
+    """The role of every tensor of a model.
+
+    The arguments are those of `decided`: `narrow`, `wide`, `ratio`, `roles` and `further`.
 
     Raises:
         PlanError: As there, and if a role is ambiguous: with all that must be said.

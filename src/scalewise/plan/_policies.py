@@ -234,7 +234,7 @@ class Training:
         return self.decay is not None and self.decay.coupled
 
     def shrinks(self, hidden: bool) -> Powers:
-        """Powers of learning rate times decay."""
+        """Powers of learning rate times decay, of a `hidden` tensor or another."""
         if self.decay is None:
             return self._all("shrinks")
         return self.decay.shrinks * (self.decay.hidden if hidden else Powers())

@@ -45,6 +45,9 @@ class Ratios:
 class Powers:
     r"""$F^f\nu^w\lambda^dO^o\cdots$, exact exponents of what `Ratios` holds, under the same names.
 
+    These are `fan_in`, `width`, `depth`, `fan_out`, `batch`, `tokens`, `parameters`, `rank`, `experts`,
+    `vocabulary` and `queries`, 0 where nothing depends on them.
+
     Example:
         >>> from fractions import Fraction
         >>> from scalewise.plan import Powers, Ratios
@@ -72,7 +75,7 @@ class Powers:
         return Powers(*(getattr(self, a) * power for a in AXES))
 
     def factor(self, ratios: Ratios) -> float:
-        """The number; exactly 1 where every ratio is 1, or where equal ratios cancel."""
+        """The number at `ratios`; exactly 1 where every ratio is 1, or where equal ratios cancel."""
         total: dict[Fraction, Fraction] = {}
         for axis in AXES:
             ratio = getattr(ratios, axis)

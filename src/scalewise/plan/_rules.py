@@ -48,7 +48,10 @@ _PLAIN, _SAME = Training(), Powers()
 
 @dataclass(frozen=True)
 class Rule:
-    """What multiplies a tensor's base settings; of decay rates of moments, what multiplies one minus them."""
+    """What multiplies a tensor's base settings: `init`, `lr`, `eps`, `weight_decay`.
+
+    Of `beta1` and `beta2`, the decay rates of moments, what multiplies one minus them.
+    """
 
     init: Powers
     lr: Powers
@@ -64,7 +67,7 @@ class Rule:
         return Rule(*(getattr(self, f.name) * getattr(other, f.name) ** -1 for f in fields(self)))
 
     def along(self, axis: str) -> Rule:
-        """The same rule where another size grows as the width would."""
+        """The same rule where `axis` grows as the width would."""
         return Rule(*(Powers(**{axis: getattr(self, f.name).of_width}) for f in fields(self)))
 
 

@@ -154,7 +154,7 @@ def _law(data: dict[str, Any]) -> Law:
 
 @checked(error=PlanError)
 def save(plan: Plan, path: str | PathLike[str], options: Mapping[str, Any] | None = None) -> None:
-    """Write a plan to a file, whole or not at all, with what an adapter keeps beside it.
+    """Write a `plan` to the file `path`, whole or not at all, with the `options` that an adapter keeps beside it.
 
     Raises:
         PlanError: If the plan's sizes are nothing that a text can hold.
@@ -180,7 +180,7 @@ def read(path: str | PathLike[str]) -> tuple[Plan, dict[str, Any]]:
 
 @checked(error=PlanError)
 def load(path: str | PathLike[str]) -> Plan:
-    """Read a plan from a file.
+    """Read a plan from the file `path`.
 
     Raises:
         PlanError: If there is no such file, or it holds no plan.

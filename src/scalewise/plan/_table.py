@@ -184,6 +184,7 @@ class Plan:
             without any.
         half_life: Whether factors of the moments are those of the logarithms of their decay rates.
         constants: What was tuned at the base, as it was said; every tensor has its share.
+        names: Which row has a name; it is found from `tensors`.
     """
 
     strategy: Strategy
@@ -225,22 +226,22 @@ class Plan:
         return self.tensors[self.names[own]]
 
     def respreads(self, tensor: TensorPlan) -> bool:
-        """Whether a tensor may have to be drawn otherwise than its own code does."""
+        """Whether a `tensor` may have to be drawn otherwise than its own code does."""
         return self.base != self.target or tensor.constants.std != 1
 
     def ratios(self, tensor: TensorPlan) -> Ratios:
-        """Target over base of what a tensor's rule depends on."""
+        """Target over base of what the rule of a `tensor` depends on."""
         return Ratios(tensor.fan_in, self.width, self.depth, tensor.together, **self.axes)
 
     def factors(self, name: str) -> Factors:
-        """What multiplies a tensor's base settings at the target: its powers, and the constants of the base."""
+        """What multiplies the base settings of the tensor `name`: its powers, and the constants of the base."""
         p, c = self.powers(name), self[name].constants
         return replace(
             p, init=p.init * c.std, lr=p.lr * c.lr, weight_decay=p.weight_decay * c.weight_decay
         )
 
     def powers(self, name: str) -> Factors:
-        """The part of `factors` that sizes make; exactly 1 at the base."""
+        """The part of `factors` of `name` that sizes make; exactly 1 at the base."""
         tensor = self[name]
         ratios, rule = self.ratios(tensor), tensor.rule
         powers: tuple[Powers, ...] = (
@@ -254,7 +255,7 @@ class Plan:
         return Factors(init, _whole(lr / own), eps, _whole(decay * shrinks), *betas)
 
     def betas(self, beta1: float, beta2: float) -> tuple[float, float]:
-        """Decay rates of the moments at the target, of those at the base.
+        """Decay rates of the moments at the target, from `beta1` and `beta2` at the base.
 
         Raises:
             PlanError: If nothing of a moment would be kept.
@@ -264,7 +265,7 @@ class Plan:
         return self.moment(beta1, f.beta1), self.moment(beta2, f.beta2)
 
     def moment(self, beta: float, factor: float) -> float:
-        """One decay rate at the target; see `betas`."""
+        """The decay rate `beta` at the target, where one minus it has a `factor`; see `betas`."""
         if factor == 1 or not beta:
             return beta
         out = beta**factor if self.half_life else 1 - (1 - beta) * factor
@@ -290,13 +291,13 @@ class Plan:
         return {t.optimizer: t.law for t in self.tensors}
 
     def std(self, name: str) -> float:
-        """The standard deviation a tensor is initialised with at the target."""
+        """The standard deviation that the tensor `name` is initialised with at the target."""
         return self[name].base.std * self.factors(name).init
 
     def has_multiplier(self, name: str) -> bool:
-        """Whether the forward pass must multiply there."""
+        """Whether the plan has a multiplier of this `name`, which the forward pass must then apply."""
         return any(m.name == name for m in self.multipliers)
 
     def multiplier(self, name: str) -> float:
-        """The factor of that name, 1 if the plan has none."""
+        """The multiplier of this `name`, 1 if the plan has none."""
         return next((m.factor for m in self.multipliers if m.name == name), 1.0)

@@ -63,7 +63,7 @@ class Verdict:
         return "stable, regime not told apart" if self.open else f"{self.regime}, stable"
 
     def beside(self, planned: Collection[Regime]) -> Verdict:
-        """The same beside the regimes that a plan allows: open if it is none of them and not sure."""
+        """The same beside `planned`, the regimes that a plan allows: open if it is none of them and not sure."""
         return replace(self, open=not self.sure and self.regime not in planned)
 
 

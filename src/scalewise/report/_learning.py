@@ -73,7 +73,7 @@ class Learned:
         return f", because {why['test_loss_nlo']}" if "test_loss_nlo" in why else ""
 
     def at(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean test loss at widths, and the size of what that neglects."""
+        """Mean test loss at widths `n`, and the size of what that neglects."""
         n = np.asarray(n, dtype=float)
         if self.slope is None or self.small is None:
             return np.full_like(n, self.loss), np.zeros_like(n)

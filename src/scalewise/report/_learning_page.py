@@ -43,7 +43,7 @@ def write_training_report(out: str | PathLike[str], learned: Learned) -> Path:
 
 @checked
 def training_record(learned: Learned) -> dict[str, Any]:
-    """The verdict and every number needed to run again, as plain JSON."""
+    """The verdict on what was `learned` and every number needed to run again, as plain JSON."""
     at, neglected = learned.at(np.array([float(learned.width)]))
     n, mean, sem = learned.measured_loss()
     outcome = learned.comparison

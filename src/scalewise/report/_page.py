@@ -72,7 +72,7 @@ def write_report(out: str | PathLike[str], results: Results) -> Path:
 
 @checked
 def result_record(results: Results) -> dict[str, Any]:
-    """The verdict and every number needed to run again, as plain JSON."""
+    """The verdict of `results` and every number needed to run again, as plain JSON."""
     critical = results.net.criticality
     return {
         "comparison": results.comparison.to_dict(),

@@ -55,19 +55,19 @@ class Results:
         return np.asarray(self.theory["expansion_parameter"].values)
 
     def holds(self, name: str) -> bool:
-        """Whether the theory says something of this observable."""
+        """Whether the theory says something of the observable `name`."""
         return name in self.comparison.predicted
 
     def predicted(self, name: str, *index: int) -> np.ndarray:
-        """The compared prediction along the layers."""
+        """The compared prediction of `name` at the samples `index`, along the layers."""
         return _line(self.comparison.predicted[name], index)
 
     def bias(self, name: str, *index: int) -> np.ndarray:
-        """The stated size of the neglected order along the layers."""
+        """The stated size of the neglected order of `name` at the samples `index`, along the layers."""
         return _line(self.comparison.predicted[f"{name}_bias"], index)
 
     def measured(self, name: str, *index: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Mean and standard error along the layers, if they were measured."""
+        """Mean and standard error of `name` at the samples `index` along the layers, if they were measured."""
         if name not in self.ensemble or f"{name}_sem" not in self.ensemble:
             return None, None
         dims = self.comparison.predicted[name].dims
@@ -75,18 +75,18 @@ class Results:
         return _line(mean, index), _line(sem, index)
 
     def few_samples(self, count: int = 4) -> list[int]:
-        """Some samples, from the shortest to the longest input."""
+        """`count` samples, from the shortest to the longest input."""
         first = np.asarray(self._first_kernel())
         return kept(np.diag(first), count)
 
     def input_label(self, sample: int) -> str:
-        """What a figure calls a sample, with its rank if it is the first or the last."""
+        """What a figure calls a `sample`, with its rank if it is the first or the last."""
         order = np.argsort(np.diag(self._first_kernel()), kind="stable")
         rank = {int(order[0]): "shortest", int(order[-1]): "longest"} if len(order) > 1 else {}
         return f"{rank[sample]} ({sample})" if sample in rank else f"input {sample}"
 
     def few_pairs(self, count: int = 4) -> list[tuple[int, int]]:
-        """Some pairs of different samples, from the least to the most alike."""
+        """`count` pairs of different samples, from the least to the most alike."""
         first = self._first_kernel()
         root = np.sqrt(np.diag(first))
         a, b = np.triu_indices(self.samples, 1)

@@ -33,7 +33,7 @@ class Regime(StrEnum):
 
 @checked
 def readout_exponents(strategy: Strategy) -> tuple[Fraction, Fraction]:
-    r"""$A=a_L+b_L$ and $U=2a_L+c$: how the last weights shrink with the width.
+    r"""$A=a_L+b_L$ and $U=2a_L+c$: how the last weights of a `strategy` shrink with the width.
 
     $$W^{(L)}_0=\Theta(n^{-A}),\quad\Delta W^{(L)}=\Theta(n^{-U});\qquad
     A=\tfrac{p_L+1}2,\quad U=q_L+1-r.$$
@@ -53,7 +53,7 @@ def readout_exponents(strategy: Strategy) -> tuple[Fraction, Fraction]:
 
 @checked
 def update_exponents(strategy: Strategy) -> tuple[Fraction, ...]:
-    r"""$r_\ell$ of each hidden layer: an update of its weights moves its preactivations by $n^{-r_\ell}$.
+    r"""$r_\ell$ of each hidden layer of a `strategy`: an update moves its preactivations by $n^{-r_\ell}$.
 
     $$\Delta W^{(\ell)}x^{(\ell-1)}=\Theta(n^{-r_\ell}),\qquad
     r_\ell=\min(A,U)+c-1+2a_\ell+\delta_{\ell1}=\min(A,U)+q_\ell-r.$$

@@ -12,7 +12,7 @@ _HALF = Fraction(1, 2)
 
 @checked
 def is_meta_critical(strategy: Strategy) -> bool:
-    r"""Whether hidden preactivations neither grow nor vanish with the width: $p_{\ell<L}=0$.
+    r"""Whether hidden preactivations of a `strategy` neither grow nor vanish with the width: $p_{\ell<L}=0$.
 
     Source: Yaida (3.3). $p_L$ is free and called $s$, (3.4).
     """
@@ -21,7 +21,7 @@ def is_meta_critical(strategy: Strategy) -> bool:
 
 @checked
 def has_equivalent_rates(strategy: Strategy) -> bool:
-    r"""Whether every layer contributes to the NTK at the same order: $q_{\ell+1}=p_{\ell+1}+q_\ell$.
+    r"""Whether each layer contributes to the NTK of a `strategy` at the same order: $q_{\ell+1}=p_{\ell+1}+q_\ell$.
 
     Source: Yaida (3.11), the meta-principle of learning-rate equivalence.
     """
@@ -31,7 +31,7 @@ def has_equivalent_rates(strategy: Strategy) -> bool:
 
 @checked
 def learns_at_finite_rate(strategy: Strategy) -> bool:
-    r"""Whether the output layer's part of $\eta\hat H$ is of order one in the width: $r=q_L$.
+    r"""Whether the output layer's part of $\eta\hat H$ of a `strategy` is of order one in the width: $r=q_L$.
 
     With `has_equivalent_rates` all of $\eta\hat H$ is.
 
@@ -42,7 +42,7 @@ def learns_at_finite_rate(strategy: Strategy) -> bool:
 
 @checked
 def metaparameter_of(strategy: Strategy) -> Fraction | None:
-    r"""$s$ if the strategy is a member of the meta-principled family up to a gauge, else ``None``.
+    r"""$s$ if the `strategy` is a member of the meta-principled family up to a gauge, else ``None``.
 
     Example:
         >>> from scalewise.scaling import metaparameter_of, mup, standard, uniform
@@ -63,7 +63,7 @@ def _readout(strategy: Strategy) -> Fraction:
 
 @checked
 def feature_learning(strategy: Strategy) -> Fraction:
-    r"""$1+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$: zero where features are learnt.
+    r"""$1+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$: zero where a `strategy` learns features.
 
     Positive: features of the last hidden layer move by a vanishing power of the width. Negative: they
     blow up. It is Yang and Hu's $r$, the least of `maximal_updates`; on the family $\frac{1-s}2$.
@@ -77,7 +77,7 @@ def feature_learning(strategy: Strategy) -> Fraction:
 
 @checked
 def maximal_updates(strategy: Strategy) -> tuple[Fraction, ...]:
-    r"""$1+(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$ of each hidden layer: zero where it is updated maximally.
+    r"""$1+(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$ of each hidden layer: zero where a `strategy` updates it maximally.
 
     These are the exponents $r_\ell$ that `update_exponents` derives from $A$ and $U$; on the family
     $\frac{1-s}2$.
@@ -91,8 +91,8 @@ def maximal_updates(strategy: Strategy) -> tuple[Fraction, ...]:
 def maximal_initialisation(strategy: Strategy) -> Fraction:
     r"""$\frac{p_L+1}2+\min_{\ell<L}(q_\ell-r)+\min(q_L-r,\frac{p_L-1}2)$: zero at maximal initialisation.
 
-    It is $A+r-1$ of Yang and Hu, the power by which moving features fail to move the outputs through the
-    first last weights; zero on the whole family.
+    Of a `strategy`, it is $A+r-1$ of Yang and Hu, the power by which moving features fail to move the outputs
+    through the first last weights; zero on the whole family.
 
     Source: Yaida, footnote 15, after Yang & Hu; see `feature_learning` for the sign in the minimum, with
         which it would be zero at $s=1$ only, against Theorem M.4.

@@ -189,7 +189,7 @@ class Strategy:
 
     @checked
     def equivalent(self, other: Strategy) -> bool:
-        """Whether the two differ by a gauge only: same networks, same training.
+        """Whether it differs from the `other` by a gauge only: same networks, same training.
 
         Example:
             >>> from scalewise.scaling import mean_field, mup
@@ -293,7 +293,7 @@ class ABC:
 
     @checked
     def equivalent(self, other: ABC) -> bool:
-        """Whether the two differ by a gauge only."""
+        """Whether it differs from the `other` by a gauge only."""
         return self.to_strategy().equivalent(other.to_strategy())
 
     def __repr__(self) -> str:
@@ -306,6 +306,8 @@ def pqr(
     p: Exponents, q: Exponents, r: Exponent, *, name: str = "pqr", plain_biases: bool = False
 ) -> Strategy:
     r"""A strategy from $p_\ell,q_\ell,r$: `Strategy` by a verb.
+
+    `Strategy` tells the arguments, `name` and `plain_biases` too.
 
     Example:
         >>> from scalewise.scaling import classify, pqr
@@ -320,6 +322,8 @@ def abc(
     a: Exponents, b: Exponents, c: Exponent, *, name: str = "abc", plain_biases: bool = False
 ) -> Strategy:
     r"""A strategy from $a_\ell,b_\ell,c$: `ABC` turned into a `Strategy`.
+
+    Of the arguments `ABC` tells `a`, `b` and `c`, and `Strategy` `name` and `plain_biases`.
 
     Example:
         >>> from scalewise.scaling import abc, mup

@@ -54,7 +54,7 @@ def facets(strategy: Strategy) -> tuple[str, ...]:
 
 @checked
 def stratum(strategy: Strategy) -> str:
-    """The name of the part of the solid in which a stable strategy lies.
+    """The name of the part of the solid in which a stable `strategy` lies.
 
     Returns:
         ``"feature learning"``; in the kernel regime ``"NTK limit"`` where both ways of moving the outputs are open,

@@ -243,7 +243,7 @@ def to_strategy(
 
 @checked
 def coordinates(strategy: Strategy) -> tuple[Fraction, Fraction, Fraction]:
-    r"""$q_\sigma,\tilde q_a,\tilde q_w$ of a strategy of depth 2: inverse of `to_strategy`, up to a gauge.
+    r"""$q_\sigma,\tilde q_a,\tilde q_w$ of a `strategy` of depth 2: inverse of `to_strategy`, up to a gauge.
 
     In the plane $\tilde q_a=\tilde q_w$: there both layers contribute to the NTK at the same order.
 

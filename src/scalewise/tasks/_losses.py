@@ -34,7 +34,7 @@ class Loss:
     probabilities: Callable[[np.ndarray], np.ndarray] | None = None
 
     def values(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The loss of each sample, (..., sample).
+        """The loss of each sample, (..., sample), at outputs `f` and targets `y`.
 
         Raises:
             ValueError: If `value` gives another shape.
@@ -42,7 +42,7 @@ class Loss:
         return self._checked("value", self.value(f, y), f.shape[:-1])
 
     def slopes(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The gradient of the mean over the samples with respect to the outputs.
+        """The gradient of the mean over the samples with respect to the outputs `f`, at targets `y`.
 
         Raises:
             ValueError: If `gradient` gives another shape.

@@ -151,7 +151,7 @@ class Task:
         return cls(inputs, rows[places], test_inputs=test_inputs, test_targets=tests, loss=loss)
 
     def batch(self, step: int) -> np.ndarray | None:
-        """Which samples teach at a step, (batch,) or (2, batch); ``None`` for all in order."""
+        """Which samples teach at `step`, (batch,) or (2, batch); ``None`` for all in order."""
         if self.batches is None:
             return None
         return self.batches[..., step % self.batches.shape[-2], :]

@@ -85,11 +85,11 @@ class TorchPlan(Verified):
         return describe(self.table)
 
     def factors(self, name: str) -> Factors:
-        """What multiplies a tensor's base settings at the target: powers, 1 at the base, and constants."""
+        """What multiplies the base settings of the tensor `name`: powers, 1 at the base, and constants."""
         return self.table.factors(name)
 
     def std(self, name: str) -> float:
-        """The standard deviation a tensor is initialised with at the target."""
+        """The standard deviation that the tensor `name` is initialised with at the target."""
         return self.table.std(name)
 
     @property
@@ -259,7 +259,7 @@ class TorchPlan(Verified):
     def transfer(
         self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None
     ) -> Transfer:
-        """The base's hyperparameters at the target; see `scalewise.plan.transfer`."""
+        """`lr`, `weight_decay`, `eps` and `betas` of the base at the target; see `scalewise.plan.transfer`."""
         return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
 
     def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> TorchBench:
@@ -267,7 +267,7 @@ class TorchPlan(Verified):
 
     @checked(error=PlanError)
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to a file: a small JSON text that needs neither model nor factory.
+        """Write the plan to the file `path`: a small JSON text that needs neither model nor factory.
 
         Raises:
             PlanError: If `base` or `target` hold what no text can.

@@ -133,7 +133,7 @@ class GradientFlow:
         return self._end(h).reaches() if clock is None else on_the_way(h, clock, self.ridge)
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """As `sums_at_the_end`.
+        """As `sums_at_the_end`, of the same `h`, `targets` and `accuracy`.
 
         Raises:
             ValueError: If training stops before the end.
@@ -216,7 +216,7 @@ class GradientDescent:
         return 2 * (1 + self.momentum) / largest * _per(self.loss_units, targets)
 
     def rate_used(self, h: Directions, *, targets: Count = 1) -> float | tuple[float, ...]:
-        """The rate, or the one that stands for ``None``.
+        """The rate, or the one that stands for ``None`` in directions `h` with so many `targets`.
 
         Raises:
             ValueError: If it is one at which training diverges.
@@ -315,7 +315,7 @@ class GradientDescent:
         return on_the_way(h, clock, self.ridge)
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """As `sums_at_the_end`.
+        """As `sums_at_the_end`, of the same `h`, `targets` and `accuracy`.
 
         Raises:
             ValueError: If training stops before the end, or has momentum and no ridge.

@@ -50,7 +50,7 @@ class NetworkKernel:
         return found[self.kind].values[0][np.ix_(places[: len(X)], columns)]
 
     def diag(self, X: Inputs) -> Float[np.ndarray, " sample"]:
-        """Of each input with itself."""
+        """Of each input of `X` with itself."""
         X = np.asarray(X, dtype=np.float64)
         blocks = (X[start : start + 256] for start in range(0, len(X), 256))
         return np.concatenate([np.diag(self(block)) for block in blocks])
@@ -58,7 +58,7 @@ class NetworkKernel:
     def pairs(
         self, X: Float[np.ndarray, "*lead feature"], Y: Float[np.ndarray, "*lead feature"]
     ) -> Float[np.ndarray, "*lead"]:
-        """Of each input of one array with that in the same place of another."""
+        """Of each input of `X` with that in the same place of `Y`."""
         a, b = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
         rows, at = np.unique(np.concatenate([a, b]) + 0.0, axis=0, return_inverse=True)
         return self(rows)[at[: len(a)], at[len(a) :]].reshape(np.shape(X)[:-1])

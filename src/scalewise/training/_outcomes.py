@@ -65,7 +65,7 @@ class Outcome(Quantity):
         return np.asarray(spread * each.reshape(each.shape + (1,) * own))
 
     def obstacle(self, asked: Asked) -> str:
-        """Why a call cannot have it, a clause."""
+        """Why a call that has `asked` for it cannot have it, a clause."""
         return next((why for obstacle in self.obstacles if (why := obstacle(asked))), "")
 
 

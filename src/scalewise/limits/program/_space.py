@@ -118,7 +118,7 @@ class Space:
 
     @checked
     def scalar(self, value: FiniteNumber) -> Scalar:
-        """A number as a scalar of the program; finite."""
+        """The finite number `value` as a scalar of the program."""
         return Scalar(self._maker, float(value))
 
     @checked
@@ -148,7 +148,7 @@ class Space:
 
     @checked
     def mean(self, vector: Vector) -> Scalar:
-        r"""The coordinate average $\frac1n\sum_\alpha x_\alpha$; in the limit, $\mathbb EZ^x$.
+        r"""The coordinate average of a `vector`, $\frac1n\sum_\alpha x_\alpha$; in the limit, $\mathbb EZ^x$.
 
         Raises:
             ValueError: If it is not finite.
@@ -158,7 +158,7 @@ class Space:
 
     @checked
     def combine(self, coefficients: Sequence[Any], vectors: Sequence[Vector]) -> Vector | float:
-        """Sum of scalars times vectors; 0 if there are none."""
+        """Sum of `coefficients`, scalars, times `vectors`; 0 if there are none."""
         if len(coefficients) != len(vectors):
             raise ValueError(
                 f"`combine` needs a coefficient for each vector; got {len(coefficients)} for {len(vectors)}."

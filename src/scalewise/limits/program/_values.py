@@ -101,7 +101,7 @@ class _Arithmetic:
 
 
 class Scalar(_Arithmetic):
-    r"""A scalar $\theta$: a number, one for each seed, or its limit."""
+    r"""A scalar $\theta$ of an `algebra`: its `value` is a number, one for each seed, or its limit."""
 
     _such_as = "space.scalar(1.0)"
 

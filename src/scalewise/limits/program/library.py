@@ -84,7 +84,15 @@ def trained(
 
 
 def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: bool) -> Job:
-    """What a program of training can do: plain descent on one sample after another."""
+    """What a program of training can do: plain descent on one sample after another.
+
+    Args:
+        net: Trained.
+        task: What is taught.
+        sgd: How.
+        steps: How often.
+        decoupled: Whether initial outputs are 0.
+    """
     if task.targets.shape[1] != 1:
         raise ValueError(
             f"A program of training must have one output; `targets` have {task.targets.shape[1]} columns. Use "
@@ -108,7 +116,7 @@ def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: 
 
 
 def taught(task: Task, t: int) -> np.ndarray:
-    """Indices of the samples of a step."""
+    """Indices of the samples of a `task` that teach at step `t`."""
     chosen = task.batch(t)
     return np.arange(len(task.inputs)) if chosen is None else chosen
 
@@ -178,7 +186,7 @@ class _State:
 
 
 def error_factor(loss: Loss, f: Any, y: float | int) -> Any:
-    r"""$\chi=\partial\mathcal L/\partial f$ as a scalar of the program."""
+    r"""$\chi=\partial\mathcal L/\partial f$ of a `loss` at output `f` and target `y`, a scalar of the program."""
     if loss == LOSSES["mse"]:  # linear, so that it exists where scalars are polynomials
         return f - y
     value = loss.gradient(np.asarray(f.value)[..., None], np.asarray([y]))[..., 0]

@@ -58,7 +58,7 @@ class ShallowNetwork:
         return finite_units(self.reference, self.scaling, len(self.a))
 
     def phi(self, x: np.ndarray, order: int = 0) -> np.ndarray:
-        r"""$\phi^{(p)}(\hat w_r\cdot x)$, shape (input, unit)."""
+        r"""$\phi^{(p)}(\hat w_r\cdot x)$, $p$ being the `order`, shape (input, unit)."""
         return self.reference.phi.derivative(np.asarray(x, dtype=np.float64) @ self.w.T, order)
 
 

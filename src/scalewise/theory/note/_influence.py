@@ -59,11 +59,11 @@ class NoteKernels:
         return np.prod(self.Sigma_dot[first - 1 : last], axis=0)
 
     def pdlt_kernel(self, layer: int) -> Pairs:
-        r"""$K^{(\ell)}=\Sigma^{\ell-1}$, PDLT's kernel of layer $\ell=1,\dots,L$."""
+        r"""$K^{(\ell)}=\Sigma^{\ell-1}$, PDLT's kernel of `layer` $\ell=1,\dots,L$."""
         return self.Sigma[_within("layer", layer, 1, len(self.Sigma)) - 1]
 
     def pdlt_slope(self, layer: int) -> Pairs:
-        r"""$C_W^{(\ell+1)}\langle\sigma'\sigma'\rangle_{K^{(\ell)}}=\dot\Sigma^\ell$, $\ell=1,\dots,L-1$.
+        r"""$C_W^{(\ell+1)}\langle\sigma'\sigma'\rangle_{K^{(\ell)}}=\dot\Sigma^\ell$ of `layer` $\ell=1,\dots,L-1$.
 
         PDLT's $\chi_\perp^{(\ell)}$ where the two inputs are one.
         """

@@ -32,7 +32,7 @@ Kernel = Annotated[Any, Float[np.ndarray, "a b"]]
 
 
 class Step(NamedTuple):
-    """What is added to parameters, or what they are afterwards: weights (n_l, n_{l-1}), biases (n_l,)."""
+    """What is added to parameters, or what they are afterwards: `weights` (n_l, n_{l-1}), `biases` (n_l,)."""
 
     weights: tuple[Float[np.ndarray, "after before"], ...]
     biases: tuple[Float[np.ndarray, " after"], ...]

@@ -77,7 +77,7 @@ class QuadraticModel:
         return self.epsilon * np.einsum("ajk,bj,ck->abc", psi, phi, phi, optimize=True)
 
     def outputs(self, weights: Weights) -> Float[np.ndarray, "sample output"]:
-        r"""$z_i(x_\delta)$ at weights $W_{ij}$, (outputs, features).
+        r"""$z_i(x_\delta)$ at `weights` $W_{ij}$, (outputs, features).
 
         Source: PDLT (11.105).
         """
@@ -85,7 +85,7 @@ class QuadraticModel:
         return self.features @ weights.T + self.epsilon / 2 * psi
 
     def effective_features(self, weights: Weights) -> Float[np.ndarray, "output sample feature"]:
-        r"""$\phi^E_{ij}=\frac{dz_i}{dW_{ij}}=\phi_j+\epsilon\sum_kW_{ik}\psi_{kj}$.
+        r"""$\phi^E_{ij}=\frac{dz_i}{dW_{ij}}=\phi_j+\epsilon\sum_kW_{ik}\psi_{kj}$ at `weights` $W$.
 
         A step $dW$ moves them by $\epsilon\sum_kdW_{ik}\psi_{kj}$ and the outputs by
         $\sum_jdW_{ij}\phi^E_{ij}+\frac\epsilon2\sum dW\,dW\,\psi$, both exactly.
@@ -96,7 +96,7 @@ class QuadraticModel:
         return self.features + self.epsilon * bent
 
     def effective_kernel(self, weights: Weights) -> Float[np.ndarray, "output sample sample_1"]:
-        r"""$k^E_{ii}=\sum_j\phi^E_{ij}\phi^E_{ij}$, the kernel that the output $i$ has at these weights.
+        r"""$k^E_{ii}=\sum_j\phi^E_{ij}\phi^E_{ij}$, the kernel that the output $i$ has at these `weights`.
 
         Source: PDLT (11.137).
         """
@@ -109,7 +109,7 @@ class QuadraticModel:
         targets: Float[np.ndarray, "train output"],
         rate: FiniteNumber,
     ) -> Float[np.ndarray, "output feature"]:
-        r"""Weights after one step of gradient descent on $\frac12\sum(z-y)^2$ over the training samples.
+        r"""`weights` after one step of descent at some `rate` on $\frac12\sum(z-y)^2$, $y$ being `targets`.
 
         $$W_{ij}\leftarrow W_{ij}-\eta\sum_{\tilde\alpha}\phi^E_{ij}(x_{\tilde\alpha})[z_i-y_i]$$
 

@@ -65,7 +65,7 @@ class CubicModel:
         return self.offset + self.features @ theta + second / 2 + third @ theta / 6
 
     def effective_features(self, theta: Theta) -> Float[np.ndarray, "point parameter"]:
-        r"""$\phi^E_{I\mu}=dz_I/d\theta_\mu$.
+        r"""$\phi^E_{I\mu}=dz_I/d\theta_\mu$ at parameters `theta`.
 
         Source: PDLT (11.143), (11.107).
         """
@@ -73,14 +73,14 @@ class CubicModel:
         return self.features + bent + self.cubic_features @ theta @ theta / 2
 
     def effective_meta_features(self, theta: Theta) -> Float[np.ndarray, "point parameter mu"]:
-        r"""$\psi^E_{I\mu\nu}=d^2z_I/d\theta_\mu d\theta_\nu$.
+        r"""$\psi^E_{I\mu\nu}=d^2z_I/d\theta_\mu d\theta_\nu$ at parameters `theta`.
 
         Source: PDLT (11.145), (11.152).
         """
         return self.meta_features + self.cubic_features @ theta
 
     def state(self, theta: Theta) -> NetworkState:
-        r"""Outputs, effective kernel, effective meta kernel and what corresponds to the ddNTKs.
+        r"""Outputs, effective kernel, effective meta kernel and what corresponds to the ddNTKs, at `theta`.
 
         $$H=\sum\lambda\,\phi^E\phi^E,\quad dH=\sum\lambda\lambda\,\psi^E\phi^E\phi^E,\quad
           dd_IH=\sum\lambda\lambda\lambda\,\Psi\phi^E\phi^E\phi^E,\quad

@@ -1,0 +1,120 @@
+"""Look at every page of the built site in a headless browser, as wide as a desk's screen and as a phone's.
+
+python docs/look.py                      # site/ as `make docs` leaves it; needs chromium on the PATH
+python docs/look.py site --only guide    # pages whose address begins so
+
+A message on the console, a picture that is missing, a page that scrolls sideways, a request that leaves this
+machine, or a search that finds nothing is reported, and ends it with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+from playwright.sync_api import Page, sync_playwright
+
+SIZES = ((1280, 900), (390, 844))
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WORDS = ("criticality", "predict", "dNTK")
+STATE = """() => ({
+    sideways: document.documentElement.scrollWidth - window.innerWidth,
+    broken: [...document.images].filter(i => i.complete && i.naturalWidth === 0).map(i => i.src),
+    title: document.title,
+})"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server that does not tell of every request."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+class Watched:
+    """A page of a browser, and what was wrong with what it has shown."""
+
+    def __init__(self, page: Page, home: str) -> None:
+        self.page, self.home = page, home
+        self.wrong: list[str] = []
+        page.on("console", lambda m: m.type in ("error", "warning") and self.note(m.text))
+        page.on("pageerror", lambda error: self.note(str(error)))
+        page.on("requestfailed", lambda r: self.note(f"not loaded: {r.url}"))
+        page.on("request", lambda r: self.note(f"asks for {r.url}") if self.leaves(r.url) else None)
+
+    def note(self, what: str) -> None:
+        """Keep what was wrong."""
+        self.wrong.append(what)
+
+    def leaves(self, url: str) -> bool:
+        """Whether an address is not of this site."""
+        return not url.startswith((self.home, "data:", "blob:", "about:"))
+
+    def look(self, address: str) -> list[str]:
+        """Open a page; what is wrong with it."""
+        self.wrong.clear()
+        self.page.goto(f"{self.home}/{address}", wait_until="load")
+        found = self.page.evaluate(STATE)
+        if found["sideways"] > 0:
+            self.note(f"scrolls sideways by {found['sideways']} pixels")
+        self.wrong += [f"picture {source} is broken" for source in found["broken"]]
+        if not found["title"]:
+            self.note("has no title")
+        return list(self.wrong)
+
+    def search(self, word: str) -> list[str]:
+        """Search as a reader does, from the box of a page; what is wrong with that."""
+        self.wrong.clear()
+        self.page.goto(f"{self.home}/index.html")
+        self.page.keyboard.press("Control+k")
+        box = self.page.locator("input[name=q]:visible").first
+        box.fill(word)
+        box.press("Enter")
+        try:
+            self.page.wait_for_selector("#search-results li a", timeout=20_000)
+        except Exception as error:  # of the browser: nothing was found in time
+            self.note(f"the search for {word!r} finds nothing ({type(error).__name__})")
+        return list(self.wrong)
+
+
+def reported(site: Path, home: str, only: str) -> Iterator[str]:
+    """A line for everything that is wrong with a site."""
+    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    pages = [page for page in pages if page.startswith(only)]
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    with sync_playwright() as known:
+        browser = known.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for width, height in SIZES:
+            view = {"width": width, "height": height}
+            watched = Watched(browser.new_page(viewport=view), home)  # type: ignore[arg-type]
+            for page in pages:
+                yield from (f"{page} at {width}: {what}" for what in watched.look(page))
+            for word in WORDS:
+                yield from (f"search at {width}: {what}" for what in watched.search(word))
+            print(f"{len(pages)} pages and {len(WORDS)} searches at {width} pixels", flush=True)
+        browser.close()
+
+
+def main() -> int:
+    """Serve the site to this machine alone, and look."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("site", nargs="?", default="site", type=Path)
+    parser.add_argument("--only", default="", help="pages whose address begins so")
+    given = parser.parse_args()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(given.site)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    wrong = 0
+    for line in reported(given.site, f"http://127.0.0.1:{server.server_port}", given.only):
+        print(line, flush=True)
+        wrong += 1
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Conformance of the gallery: a script for every experiment, which runs, draws, and fails if a number is wrong."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from scalewise.experiments._look import Number
+from scalewise.experiments.catalogue import EXPERIMENTS, PAPER_SCALE, experiment, reason_to_skip
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def gallery() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS / "_extensions"))
+        import gallery
+
+        yield gallery
+
+
+def ran(gallery: ModuleType, name: str, scale: str = "small") -> dict[str, Any]:
+    space: dict[str, Any] = {}
+    with contextlib.chdir(DOCS / "paper_scale"):  # beside the folder of the scripts
+        exec(gallery.script(name, scale), space)
+    return space
+
+
+def test_every_experiment_has_a_script(gallery: ModuleType) -> None:
+    for name in EXPERIMENTS:
+        text, one = gallery.script(name), experiment(name)
+        stored = (DOCS / "paper_scale" / f"{name}.json").is_file()
+        there = reason_to_skip(one) is None
+        assert (text is None) == (not there and not stored), name
+        if text is not None:
+            compile(text, name, "exec")
+            assert text.startswith(f'r"""\n{one.TITLE}\n==')
+            assert text.count("told.assert_ok()") == there + stored
+            assert ("At the scale of the paper" in text) == stored == (f"--only {name}" in text)
+            assert "$" not in text.partition('"""\n\n')[0], name  # formulas are roles
+
+
+def test_without_its_data_a_script_shows_what_is_stored(
+    gallery: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCALEWISE_DATA", raising=False)
+    assert gallery.script("cifar2_batches") is None
+    space = ran(gallery, "cifar2_limits")
+    assert "config" not in space
+    assert isinstance(space["canvas"], Figure)
+    assert len(space["told"].numbers) > 1
+
+
+def test_a_script_runs_and_a_wrong_number_fails_it(
+    gallery: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    space = ran(gallery, "six_point")
+    assert space["config"] == experiment("six_point").Config.small()
+    path = tmp_path / "images" / "one.png"
+    path.parent.mkdir()
+    block = {
+        "example_globals": space,
+        "image_path_iterator": SimpleNamespace(next=lambda: str(path)),
+    }
+    shown = gallery.drawn(None, block, {"src_dir": str(tmp_path)})
+    assert ".. image:: /images/one.svg" in shown
+    assert path.with_suffix(".svg").read_text().count("</svg>") == 1
+    assert gallery.drawn(None, block, {"src_dir": str(tmp_path)}) == ""  # once
+    monkeypatch.setattr(experiment("six_point"), "numbers", lambda _: [Number("U", 44.0, 45.0)])
+    with pytest.raises(AssertionError, match="U should be 44 and is 45"):
+        ran(gallery, "six_point")
+
+
+def test_what_other_sources_computed_is_forgotten(gallery: ModuleType, tmp_path: Path) -> None:
+    done = tmp_path / "six_point.py.md5"
+    for known, left in (("another", False), (None, True)):
+        done.write_text("")
+        if known is not None:
+            (tmp_path / ".sources").write_text(known)
+        gallery._forget(tmp_path / ".sources", tmp_path)
+        assert done.exists() == left
+
+
+def test_scripts_stand_in_the_order_of_the_catalogue(gallery: ModuleType) -> None:
+    assert sorted((f"{n}.py" for n in reversed(EXPERIMENTS)), key=gallery.in_order) == [
+        f"{n}.py" for n in EXPERIMENTS
+    ]
+    assert set(PAPER_SCALE) <= set(EXPERIMENTS)
