@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 
 DOCS := $(VENV)/.documents
 
+.PHONY: release-check
 .PHONY: demo docs gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
 
 $(STAMP): pyproject.toml
@@ -63,6 +64,10 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/peers_environment.py
 	$(BIN)/python benchmarks/run.py
+
+# Wheel and sdist, built and used from empty folders with each extra; downloads some gigabytes. docs/development.md
+release-check:
+	$(PYTHON) tests/release_check.py
 
 # Most of an hour; killed, the same again goes on. A few at random: .venv/bin/python tests/mutants.py --sample 10
 mutants: $(STAMP)

@@ -1,11 +1,11 @@
 """A release, tried out: built, installed with each of its extras where the repository is not, and used.
 
     make release-check            # every extra; downloads some gigabytes
-    python tests/release/check.py core cli
+    python tests/release_check.py core cli
 
-The sdist is made of the tree, the wheel of the unpacked sdist, without git. Each extra has an environment of its own in
-a temporary folder; every piece of `USES` that it should make possible runs in it, and every other one has to say what
-is missing.
+The sdist is made of the tree, the wheel of the unpacked sdist, without git. Each extra has an environment of its own
+in a temporary folder; every piece of `USES` that it should make possible runs in it, and every other one has to say
+what is missing.
 """
 
 import os
@@ -18,8 +18,7 @@ import tomllib
 import venv
 from pathlib import Path
 
-from test_version import ROOT, told
-
+ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("core", "torch", "jax", "nets", "report", "sweep", "data", "cli", "all")
 # By what it takes: packages that are imported, and the lines. Nothing is read from the repository.
 USES: dict[str, tuple[set[str], str]] = {
@@ -86,6 +85,19 @@ BEGIN = (
     "import warnings; warnings.simplefilter('error')\nimport numpy as np, scalewise as sw\n"
     "assert 'site-packages' in sw.__file__, sw.__file__\n"
 )
+
+
+def told() -> tuple[str, str, bool]:
+    """The version of the citation, the newest of the changelog, and whether that is out."""
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), flags=re.M)
+    heading = re.search(
+        r"^## (?:Unreleased \((?P<next>[\d.]+)\)|(?P<out>[\d.]+) \(\d{4}-\d\d-\d\d\))$",
+        (ROOT / "docs" / "changelog.md").read_text(),
+        flags=re.M,
+    )
+    assert cited is not None
+    assert heading is not None, "the first heading is `Unreleased (1.2.3)` or `1.2.3 (2030-12-31)`"
+    return cited[1], heading["out"] or heading["next"], heading["out"] is not None
 
 
 def run(*words: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
