@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 
 DOCS := $(VENV)/.documents
 
-.PHONY: demo docs look gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench clean
+.PHONY: demo docs look gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench
+.PHONY: release-check clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -68,6 +69,10 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/peers_environment.py
 	$(BIN)/python benchmarks/run.py
+
+# Wheel and sdist, built and used from empty folders with each extra; downloads some gigabytes. docs/development.md
+release-check:
+	$(PYTHON) tests/release_check.py
 
 # Most of an hour; killed, the same again goes on. A few at random: .venv/bin/python tests/mutants.py --sample 10
 mutants: $(STAMP)

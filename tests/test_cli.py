@@ -278,7 +278,7 @@ def test_the_entry_point_passes_exit_codes_on(monkeypatch, capsys):
 
 
 def test_version_and_help():
-    assert run("--version").stdout == "scalewise 0.1.0\n"
+    assert run("--version").stdout == f"scalewise {scalewise.__version__}\n"
     for command in ("report", "predict", "measure", "criticality"):
         assert "--json" in run(command, "--help").stdout
 

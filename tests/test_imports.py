@@ -35,7 +35,7 @@ LEVELS = [
     {"plan"},
     {"torch", "jax"},
     {"experiments"},
-    {"report"},
+    {"report", "explorer"},
     {"cli"},
     {"__main__", "__init__"},
 ]
@@ -324,6 +324,7 @@ OUTSIDE = {
     "jax": "numpy jax optax",
     "experiments": "numpy scipy jaxtyping xarray matplotlib jax torch",
     "report": "numpy scipy xarray matplotlib jinja2 markupsafe zarr",
+    "explorer": "numpy",
     "cli": "numpy xarray typer rich zarr",
     "__main__": "",
     "__init__": "",

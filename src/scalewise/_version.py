@@ -1,3 +1,8 @@
-"""The version, in one place."""
+"""The version: that of the tag, as the build wrote it into what is installed."""
 
-__version__ = "0.1.0"
+from importlib.metadata import PackageNotFoundError, version
+
+try:
+    __version__ = version("scalewise")
+except PackageNotFoundError:  # the sources on the path, and nothing installed
+    __version__ = "0+unknown"

@@ -1,34 +1,16 @@
 """Conformance test of the report in a real browser: it loads, is whole, and fits the window."""
 
-import json
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 
+from in_browser import BROWSER, load
 from made_up_results import ensemble, network, theory
 from scalewise.comparison import at_width, compare
 from scalewise.report import Results, write_report
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-QUIET = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-    "--v=0",
-)
 # What a page says of itself once it is laid out.
 PROBE = """<script>addEventListener("load", () => {
   const svgs = [...document.querySelectorAll("svg")];
@@ -56,30 +38,6 @@ def page(tmp_path_factory) -> Path:
     curves = xr.Dataset({"chi_parallel": ("K", K**0), "chi_perp": ("K", K**0)}, coords={"K": K})
     told = Results(net, predicted, measured, compare(predicted, measured), curves)
     return write_report(tmp_path_factory.mktemp("browser"), told)
-
-
-def load(path: Path, profile: Path, width: int) -> tuple[dict[str, int], list[str]]:
-    """What the page says of itself, and what the browser wrote to its console."""
-    assert BROWSER is not None
-    done = subprocess.run(
-        [
-            BROWSER,
-            *QUIET,
-            f"--user-data-dir={profile}",
-            f"--window-size={width},900",
-            "--dump-dom",
-            path.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    title = re.search(r"<title>(\{.*?\})</title>", done.stdout)
-    assert title is not None, done.stdout[:500]
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(title.group(1)), console
 
 
 @pytest.mark.parametrize("width", [1280, 520])

@@ -1,4 +1,4 @@
-"""The command line: ``scalewise report | predict | measure | criticality``.
+"""The command line: ``scalewise report | predict | measure | train | criticality | explore``.
 
 Standard output carries the result and nothing else; progress and complaints go to standard error.
 Exit codes: 0 done, 1 theory and ensemble disagree, 2 bad input, 130 interrupted. What is slow to

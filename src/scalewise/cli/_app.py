@@ -234,3 +234,20 @@ def criticality(
         typer.echo(f"none, because {record.reason}")
     else:
         typer.echo(str(record))
+
+
+@app.command(short_help="Write a page with sliders.")
+@polite
+def explore(
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("explorer.html"),
+    activations: Annotated[
+        str | None, typer.Option(help="Which can be chosen: tanh,gelu,leaky_relu(0.1).")
+    ] = None,
+) -> None:
+    """Write one page, which needs no network, on which sliders change a network and its prediction follows."""
+    from scalewise.explorer import ACTIVATIONS, write_explorer
+
+    chosen = ACTIVATIONS if activations is None else activations.split(",")
+    with tell.progress() as bars:
+        page = write_explorer(out, chosen, progress=bars)
+    typer.echo(page)

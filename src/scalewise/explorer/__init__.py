@@ -1,0 +1,9 @@
+"""The explorer: one page on which a network is changed by sliders and its prediction follows.
+
+Python writes tables into the page, `model.js` computes from them what `predict` computes, `page.js` shows it, and
+uPlot draws (``uplot/``, with its licence). The page fetches nothing.
+"""
+
+from scalewise.explorer._page import ACTIVATIONS, write_explorer
+
+__all__ = ["ACTIVATIONS", "write_explorer"]
