@@ -31,8 +31,8 @@ class _Block(nn.Module):
         self.queries, self.keys = _drawn(width, width), _drawn(width, width)
         self.values = _drawn(width, width)
         last = STD / math.sqrt(2 * depth)
-        self.mixed, self.up = _drawn(width, width, last), _drawn(width, 4 * width)
-        self.down = _drawn(4 * width, width, last)
+        self.out_attention, self.up = _drawn(width, width, last), _drawn(width, 4 * width)
+        self.out_mlp = _drawn(4 * width, width, last)
 
     def forward(self, x: Tensor) -> Tensor:
         h, (samples, length, width) = self.norm1(x), x.shape
@@ -41,8 +41,8 @@ class _Block(nn.Module):
             for f in (self.queries, self.keys, self.values)
         )
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.mixed(attended.transpose(1, 2).reshape(samples, length, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        x = x + self.out_attention(attended.transpose(1, 2).reshape(samples, length, width))
+        return x + self.out_mlp(F.gelu(self.up(self.norm2(x))))
 
 
 def _drawn(inputs: int, outputs: int, std: float = STD) -> nn.Linear:
@@ -80,9 +80,7 @@ def plan_of(
     fixed = {"letters": letters, "context": config.context}
     plain, has_constants = arm.startswith("plain"), arm.endswith("tuned")
     strategy: Strategy = standard() if plain else mup()
-    options: dict[str, Any] = (
-        {} if plain else {"residual": 1, "branch_outputs": ["*.mixed.*", "*.down.*"]}
-    )
+    options: dict[str, Any] = {} if plain else {"residual": 1, "branch_outputs": ["*.out_*"]}
     if policy is not None and batch is not None and steps is not None:
         base |= {"batch": config.batch, "tokens": config.tokens}
         target |= {"batch": batch, "tokens": steps * batch * config.context}
@@ -118,7 +116,7 @@ def tuned_constants(
         plan,
         train,
         start={"lr": 2.0**config.start, "weight_decay": config.weight_decay},
-        over=["hidden.std", "output.std", "lr", "weight_decay", "letters.lr", "*.mixed.weight.std"],
+        over=["hidden.std", "*.out_*.weight.std", "output.std", "lr", "weight_decay", "letters.lr"],
         budget=config.budget,
         seeds=config.tuning_seeds,
         store=store,
