@@ -257,9 +257,11 @@ def test_a_full_disk_is_told_and_loses_nothing(
     monkeypatch.setattr(_store.Store, "write", limited)
     full[0] = True
     with pytest.raises(OSError, match="make room, and the same call goes on"):
-        sweep(two, {"a": range(4)}, store=tmp_path / "run")
+        sweep(two, {"a": range(4)}, store=tmp_path / "run", client=0)
     full[0], seen = False, []
-    found = sweep(two, {"a": range(4)}, store=tmp_path / "run", progress=lambda *n: seen.append(n))
+    found = sweep(
+        two, {"a": range(4)}, store=tmp_path / "run", client=0, progress=lambda *n: seen.append(n)
+    )
     assert seen == [(2, 4), (3, 4), (4, 4)]
     assert found["sum"].values.tolist() == [0, 1, 2, 3]
 
@@ -271,7 +273,7 @@ def test_seeds_of_an_ensemble_are_pooled() -> None:
     def part(seed: int) -> xr.Dataset:
         return sw.measure(net, x, networks=200, seed=seed, observables="kernel", progress=False)
 
-    parts = sweep(part, {"seed": range(8)})
+    parts = sweep(part, {"seed": range(8)}, client=0)
     pooled = sw.nets.pooled(parts, "seed")
     whole = sw.measure(net, x, networks=1600, seed=100, observables="kernel", progress=False)
     z = (pooled.kernel - whole.kernel) / np.hypot(pooled.kernel_sem, whole.kernel_sem)
