@@ -106,8 +106,8 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: small where nothing moves",
-        "_LEFT * at_least_usual(value, np.asarray(np.abs(value - before[name])))",
-        "_LEFT * np.asarray(np.abs(value - before[name]))",
+        "_SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))",
+        "_SAFETY * np.asarray(np.abs(value - before[name]))",
     ),
     of_tiles(
         "tiles, labels: what is alike not turned back",

@@ -493,9 +493,9 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         assert asked == list(_refined.ACCURACIES[:count])
         step = asked[-2].nodes - asked[-1].nodes
         np.testing.assert_allclose(values["one"], 1 + moves * asked[-1].nodes)
-        np.testing.assert_allclose(errors["one"], 0.5 * moves * step * np.sqrt(2), rtol=1e-2)
+        np.testing.assert_allclose(errors["one"], 2 * moves * step * np.sqrt(2), rtol=1e-2)
         # None is small because nothing moves there.
-        np.testing.assert_allclose(errors["two"][:3], 0.5 * 5 * step / 2, rtol=1e-2)
+        np.testing.assert_allclose(errors["two"][:3], 2 * 5 * step / 2, rtol=1e-2)
     assert _refined.refined(found, lambda _: False)[0]["one"][0] == 1 + moves * asked[1].nodes
 
 

@@ -15,7 +15,7 @@ __all__ = ["ACCURACIES", "refined"]
 _RATIO = 0.2  # of what one accuracy may leave out to what the one before may
 ACCURACIES = tuple(Accuracy(2e-4 * _RATIO**k, 2e-2 * _RATIO**k, 2e-2 * _RATIO**k) for k in range(3))
 _ENOUGH = 0.03  # of an outcome, root mean square: what is left is a fraction of it
-_LEFT = 0.5  # of the last step, at most: nodes and terms come in steps themselves, so that ratios differ
+_SAFETY = 2.0  # for steps that do not become smaller
 
 
 def refined(
@@ -23,8 +23,7 @@ def refined(
 ) -> tuple[Arrays, Arrays]:
     """Outcomes and their errors.
 
-    Each accuracy leaves out a fifth of the one before, a third at most, so that half of the last step is more than
-    is left.
+    An error is twice the last step: each accuracy leaves out a fraction of the one before.
 
     Args:
         found: Outcomes by name at an accuracy.
@@ -36,7 +35,7 @@ def refined(
             break
         before, values = values, found(accuracy)
         errors = {
-            name: _LEFT * at_least_usual(value, np.asarray(np.abs(value - before[name])))
+            name: _SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))
             for name, value in values.items()
         }
         if all(_size(errors[name]) <= _ENOUGH * _size(value) for name, value in values.items()):
