@@ -33,14 +33,14 @@ def entered(call):
 
     def note(frame, event, _):
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(HOME):
+        if name.startswith(HOME):
             files.setdefault(name.removeprefix(HOME))
 
-    sys.setprofile(note)
+    sys.settrace(note)  # which, other than a profile, is not told of returns and of what is written in C
     try:
         call()
     finally:
-        sys.setprofile(None)
+        sys.settrace(None)
     return list(files)
 
 
