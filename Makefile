@@ -11,8 +11,7 @@ DOCS := $(VENV)/.documents
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # by all cores; some files are not for this Python
+	$(BIN)/python tests/environment.py -e '.[dev]'
 	touch $@
 
 demo: $(STAMP)
@@ -25,7 +24,7 @@ paper_scale: $(STAMP)
 		--store paper_runs --out paper_scale
 
 $(DOCS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/python tests/environment.py -e '.[docs]'
 	touch $@
 
 # The site, in site/index.html: a broken link, a page that nothing leads to, a public name without its words, code that

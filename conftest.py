@@ -33,7 +33,7 @@ CHECKED = os.environ.get("CHECK_CALLS", "file")
 FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 QUICK = os.environ.setdefault("XLA_FLAGS", FLAGS) == FLAGS
 # Here ensembles run for longer than they are compiled, as where a test is marked `optimised`.
-SAMPLING = ("experiments", "report", "docs")
+SAMPLING = ("report", "docs")
 
 
 def _quick(quick: bool) -> None:

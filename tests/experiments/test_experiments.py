@@ -19,6 +19,7 @@ from scalewise.experiments._look import Number
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
 from scalewise.scaling import ABC
 
+pytestmark = pytest.mark.optimised
 ROOM = Path(scalewise.experiments.__file__).parent
 # These have files of their own, which run them.
 HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_transfer")]

@@ -24,6 +24,8 @@ from scalewise.nets import Parameters, empirical_ntk
 from scalewise.scaling import shallow
 from scalewise.theory.single import single_input_flow
 
+pytestmark = pytest.mark.optimised
+
 
 def test_the_network_of_the_figure_has_91_parameters() -> None:
     """PDLT figure 2.1."""

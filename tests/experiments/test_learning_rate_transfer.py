@@ -25,6 +25,7 @@ from scalewise.experiments.learning_rate_transfer import LARGE, STRATEGIES, Conf
 from scalewise.networks import apply_strategy
 from scalewise.scaling import ABC, Strategy, mup, ntk
 
+pytestmark = pytest.mark.optimised
 GROWING = "s = 1/2, L ~ √n"
 
 

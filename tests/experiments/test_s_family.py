@@ -10,7 +10,7 @@ from scalewise.experiments.s_family import OBSERVABLES, Config
 from scalewise.scaling import gamma
 from scalewise.theory.single import single_input_flow
 
-NUMBERS = 9_000_000  # of 24 million: what is left of noise is in the standard errors
+NUMBERS = 6_500_000  # of 24 million: what is left of noise is in the standard errors
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def tasks() -> dict[str, sw.Task]:
         "large targets": (X, 1e34 * Y, TESTS),
         "larger targets": (X, 1e300 * Y, TESTS),
         "one of them large": (X, Y * [[1.0], [1e12], [1.0]], TESTS),
-        "large inputs": (1e6 * X, Y, TESTS),
+        "large inputs": (1e6 * X[:2], Y[:2], TESTS[:1]),  # by quadrature: few, since each costs
         "nearly alike": (X[0] + 1e-7 * X, Y, TESTS),
     }
     return {

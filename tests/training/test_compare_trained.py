@@ -107,6 +107,7 @@ def test_pairs_that_do_not_belong_together_are_refused(theory) -> None:
     stopped = sw.predict_training(NET, TASK, GradientDescent(steps=9), observables="all")
     leading = sw.predict_training(NET, TASK, GradientDescent())
     timed = sw.predict_training(NET, TASK, GradientFlow(), times=[0.0, 1.0])
+    usual = measured()
     cases = [
         (theory, measured(other), "training targets are not the same"),
         (theory, measured(moved), "test inputs are not the same"),
@@ -116,8 +117,8 @@ def test_pairs_that_do_not_belong_together_are_refused(theory) -> None:
         (stopped, measured(algorithm=GradientDescent(steps=9)), "different rates"),
         (theory, measured(net=network(64, "sin")), "`activation` is tanh"),
         (theory, sw.measure(NET, X, networks=10, observables="kernel"), "both of trained ones"),
-        (sw.predict(NET, X, observables="kernel"), measured(), "both of trained ones"),
-        (leading, measured(), "has no `learning_parameter`"),
+        (sw.predict(NET, X, observables="kernel"), usual, "both of trained ones"),
+        (leading, usual, "has no `learning_parameter`"),
         (timed, measured(algorithm=GradientFlow()), "several times"),
     ]
     wrong = []
@@ -129,9 +130,9 @@ def test_pairs_that_do_not_belong_together_are_refused(theory) -> None:
             wrong += [] if re.search(words, str(error)) else [(words, str(error))]
     assert wrong == []
     with pytest.raises(ValueError, match="`observables`"):
-        sw.compare(theory, measured(), observables=["kernel"])
+        sw.compare(theory, usual, observables=["kernel"])
     with pytest.raises(ValueError, match="at a single width: measure with several"):
-        sw.compare(theory, measured(), observables=["output_mean_nlo"])
+        sw.compare(theory, usual, observables=["output_mean_nlo"])
 
 
 def test_where_the_expansion_ends_there_is_no_verdict(theory) -> None:

@@ -155,8 +155,7 @@ def searched(
             f"`budget` must be enough runs for the start and one step each way, three times the {len(numbers)} "
             f"seeds; got {budget}."
         )
-    with bench.undisturbed():
-        base = plan.at(**plan.table.base)
+    base = plan.at(**plan.table.base)
     names = _coordinates(base, start, over)
     with connected(client) as engine, Reporter(progress, budget, "runs") as report:
         options = {"client": client if engine is None else engine, "progress": False}

@@ -49,11 +49,7 @@ def measured_transfer(
     grid, numbers = _values(name, values), seeds_of(seeds)
     sizes = _sizes(plan, widths, depths)
     factory = fingerprint(bench.factory(plan))
-    plans = {}
-    for size in sizes:
-        # Made from the same random numbers: a plan reads how its factory draws, and a store knows it by that.
-        with bench.undisturbed():
-            plans[size.label] = plan.at(**size.at)
+    plans = {size.label: plan.at(**size.at) for size in sizes}
     cell = partial(_cell, bench=bench, train=train, name=name, factory=factory)
     found = sweep(cell, {"size": plans, "value": grid, "seed": numbers}, **options)
     losses = np.asarray(found.loss.values, float)
