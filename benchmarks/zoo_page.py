@@ -29,7 +29,10 @@ python benchmarks/zoo.py                  # what is not there yet; --again Llama
 *Planned* means that nothing was asked: the modules, and what the forward pass was seen to do with the
 parameters that no module explains, told every role. *With `inputs`* means that the pass could not be run on
 inputs that `plan` guessed, so that it was told what the model is called with. *Asked* means that roles were left
-open; such a model was verified with the answers that the question proposed. Models in bold are widely used.
+open; such a model was verified with the answers that the question proposed. DINOv2 is asked about the token for
+masked patches, which no pass without masks uses. DoRA is asked about the lengths of its rows: they are computed
+from the frozen weights when the model is built, so they grow by n^(1/2) where those are drawn at 0.02 whatever the
+width, and nothing brings them back; that is what its verification finds. Models in bold are widely used.
 *As planned*: every power of the width that was measured is the planned one. Seconds are CPU seconds of one core;
 those of `plan` include the import of the model's code.
 """

@@ -1,6 +1,7 @@
 """Golden and agreement tests: what is seen of a forward pass of jax, and what a plan makes of it."""
 
 from fractions import Fraction
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 
 import scalewise as sw
 from grids import thorough
@@ -327,3 +329,37 @@ def test_what_is_not_seen_is_said() -> None:
         PlanError, match="runs at the base width, but not at another width on the same input"
     ):
         planned(tree, roles=ROLES, apply=fixed, inputs=tokens)
+
+
+class Ends(nnx.Module):
+    """A router, a bottleneck, and tensors of fixed size behind the matrix that reads out."""
+
+    def __init__(self, width: int, seed: int = 0) -> None:
+        rngs = nnx.Rngs(seed)
+        self.last = nnx.Linear(6, 3, rngs=rngs)
+        self.norm = nnx.LayerNorm(6, rngs=rngs)
+        self.down = nnx.Linear(width, 6, rngs=rngs)
+        self.chooser = nnx.Linear(width, 4, rngs=rngs)
+        self.first = nnx.Linear(5, width, rngs=rngs)
+
+    def __call__(self, x: Any) -> Any:
+        x = jnp.tanh(self.first(x))
+        chosen = jax.nn.softmax(self.chooser(x)).max(-1, keepdims=True)
+        x = jax.lax.cond(True, lambda x: x + 1, lambda x: x, x * chosen)
+        # The router meets the width again, since what it chooses is read by a matrix that sums over it.
+        return self.last(self.norm(self.down(x)))
+
+
+def test_readouts_are_told_by_what_follows_them() -> None:
+    made = sw.jax.plan(
+        Ends, base={"width": 16}, target={"width": 64}, strategy=sw.scaling.mup(),
+        inputs=np.ones((2, 5), np.float32),
+    )  # fmt: skip
+    table = made.table
+    assert str(table["down.kernel"].role) == "output"
+    assert str(table["chooser.kernel"].role) == "bottleneck"
+    assert [table[n].ends for n in ("last.kernel", "norm.scale", "first.kernel")] == [
+        True,
+        True,
+        False,
+    ]

@@ -160,7 +160,8 @@ def seen(call: Call, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
     found: list[Known] = walk.run(closed, [walk.input(v.aval) for v in closed.jaxpr.invars])
     walk.flow.bent([k.value for k in found if k.value is not None])
     told = walk.flow.summary()
-    return replace(told, weights=_around(told.weights), lookups=_around(told.lookups))
+    paths = walk.tracks.paths(k.passed for k in found if k.value is not None)
+    return replace(told, weights=_around(told.weights), lookups=_around(told.lookups), paths=paths)
 
 
 def _around(found: Mapping[str, Multiplied]) -> dict[str, Multiplied]:

@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, inner
 from scalewise.plan._flow import Flow, Value
+from scalewise.plan._paths import Passed, Tracks
 
 __all__ = ["Known", "Walk", "place_of", "weight"]
 
@@ -51,6 +52,7 @@ class Known:
         origin: Names of the tensors that made those.
         told: Whether it comes from whole numbers or truth values, and has no size of its own.
         summed: How many entries each of its own is the plain sum of: divided by that, it is a mean.
+        passed: Which tensors lie right before it.
     """
 
     value: Value | None = None
@@ -59,6 +61,7 @@ class Known:
     origin: frozenset[str] = frozenset()
     told: bool = False
     summed: int = 0
+    passed: Passed = field(default_factory=Passed)
 
 
 @dataclass
@@ -66,6 +69,7 @@ class Walk:
     """Follows what the weights of a model do from one equation to the next."""
 
     flow: Flow = field(default_factory=Flow)
+    tracks: Tracks = field(default_factory=Tracks)
     _numbers: Any = field(default_factory=count)
 
     def input(self, array: Any) -> Known:
@@ -97,12 +101,17 @@ class Walk:
             fixed = [Computed(eqn, constants, i) for i in range(len(eqn.outvars))]
         if eqn.primitive is weight:
             name = eqn.params["name"]
-            return [Known(self.flow.weight(name), fixed[0], self._fresh(), frozenset([name]))]
+            passed = self.tracks.weight(name)
+            origin = frozenset([name])
+            return [Known(self.flow.weight(name), fixed[0], self._fresh(), origin, passed=passed)]
         if all(k.value is None for k in given):
             return [Known(constant=c) for c in fixed]
         found = self._inside(eqn, given)
         if found is None:
             one = self._result(eqn, given)
+            made = [k.passed for k in given if k.value is not None]
+            passed = self.tracks.through(made, data=_data(one), lookup=_picks(eqn, given))
+            one = replace(one, passed=passed)
             parts = eqn.primitive.name in _PARTS
             found = [self._as(v, one, parts) for v in eqn.outvars]
         return [
@@ -159,6 +168,9 @@ class Walk:
             origin=frozenset().union(*(k.origin for k in known)),
             told=all(k.told for k in known),
             summed=known[0].summed if len(known) == len(given) == 1 else 0,
+            passed=Passed(
+                frozenset().union(*(k.passed.tensors for k in known)), any(map(_data, known))
+            ),
         )
 
     def _result(self, eqn: Any, given: list[Known]) -> Known:
@@ -166,7 +178,7 @@ class Walk:
         values = [k.value for k in given if k.value is not None]
         first = given[0]
         whole = self._joined(given)
-        if name == "gather" and first.value and not first.value.data and _data(given[1]):
+        if _picks(eqn, given) and first.value is not None:
             return replace(
                 whole, value=flow.looked_up(first.value), lineage=self._fresh(), told=False
             )
@@ -254,6 +266,13 @@ def _number(of: Known) -> float:
 
 def _data(of: Known) -> bool:
     return of.value is not None and of.value.data
+
+
+def _picks(eqn: Any, given: Sequence[Known]) -> bool:
+    """Whether an equation picks rows of a tensor by what the model is given."""
+    first = given[0].value
+    gathers = eqn.primitive.name == "gather" and first is not None and not first.data
+    return gathers and _data(given[1])
 
 
 def _settled(of: Known) -> Known:

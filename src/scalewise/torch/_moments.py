@@ -32,20 +32,23 @@ def moments(tensor: torch.Tensor, name: str) -> Spread:
             f"`{name}` has no memory (it is on the meta device), so it has no entries to look at. Give "
             "the model memory and initialise it first: model.to_empty(device=...), then its own code."
         )
-    x = real(tensor.detach()).double()
+    x = real(tensor.detach())
+    # Formats of eight bits have no arithmetic of their own.
+    x = x.float() if x.dtype.itemsize == 1 else x
     N = x.numel()
     if N == 0:
         return Spread(0.0, 0.0, 0.0)
-    mean = _number(x.mean())
+    mean = _number(x.mean(dtype=torch.float64))
     if not math.isfinite(mean):
         raise PlanError(
             f"`{name}` holds NaN or infinity as the factory leaves it; let the factory initialise it."
         )
     if _number(x.max()) == _number(x.min()):
         return Spread(mean, 0.0, 0.0)
-    squares = (x - mean).square()
-    variance = _number(squares.mean())
-    kurtosis = _number(squares.square().mean()) / variance**2
+    # In place: a vocabulary of a hundred thousand words is copied once.
+    powers = x.to(torch.float64, copy=True).sub_(mean).square_()
+    variance = _number(powers.mean())
+    kurtosis = _number(powers.square_().mean()) / variance**2
     return Spread(mean, math.sqrt(variance), spread_error(kurtosis, N))
 
 
