@@ -69,6 +69,27 @@ def test_a_width_adds_what_the_table_says(theory) -> None:
     assert finite.output_covariance.dims == ("output", "output_1", "test", "test_1")
 
 
+@pytest.mark.covers("C76")
+@pytest.mark.parametrize(
+    ("algorithm", "networks", "widths"),
+    [
+        (Bayes(0.3), 4000, (40, 80, 160)),
+        *thorough((LastLayer(), 4000, (40, 80, 160)), (GradientDescent(), 20_000, (32, 64))),
+    ],
+    ids=["Bayes", "last layer", "descent"],
+)
+def test_wrong_classes_of_trained_networks(algorithm, networks: int, widths: tuple) -> None:
+    """The coefficient of 1/n, extrapolated from the share of trained networks, or of posteriors, that are wrong."""
+    task = sw.Task.of_classes(X[:3], [0, 1, 0], test_inputs=X[3:], test_labels=[1, 0])
+    net = sw.MLP(2, 100, "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.4)
+    names = ["test_error", "test_error_nlo", "learning_parameter"]
+    predicted = sw.predict_training(net, task, algorithm, observables=names)
+    options = {"networks": networks, "widths": widths, "observables": ["test_error"]}
+    outcome = sw.compare(predicted, sw.measure_training(net, task, algorithm, **options))
+    assert outcome.passed, str(outcome)
+    assert {"test_error", "test_error_nlo"} <= set(outcome.summary.observable.values)
+
+
 def test_every_algorithm_has_a_width_and_a_comparison() -> None:
     """With numbers over no dimension at all among them, as the log evidence is."""
     wrong = []
