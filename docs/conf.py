@@ -89,6 +89,7 @@ plot_rcparams = {"svg.fonttype": "none", "figure.constrained_layout.use": True}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "scalewise"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["formulas.css", "site.css"]
 html_copy_source = False

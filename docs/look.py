@@ -18,7 +18,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, Request, sync_playwright
 
 SIZES = ((1280, 900), (390, 844))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -45,8 +45,13 @@ class Watched:
         self.wrong: list[str] = []
         page.on("console", lambda m: m.type in ("error", "warning") and self.note(m.text))
         page.on("pageerror", lambda error: self.note(str(error)))
-        page.on("requestfailed", lambda r: self.note(f"not loaded: {r.url}"))
+        page.on("requestfailed", self.failed)
         page.on("request", lambda r: self.note(f"asks for {r.url}") if self.leaves(r.url) else None)
+
+    def failed(self, request: Request) -> None:
+        """Note what could not be loaded, but for what a reader who went on has called off."""
+        if request.failure != "net::ERR_ABORTED":
+            self.note(f"not loaded: {request.url}")
 
     def note(self, what: str) -> None:
         """Keep what was wrong."""
