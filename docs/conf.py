@@ -78,6 +78,7 @@ sphinx_gallery_conf = {
     "parallel": os.cpu_count(),
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,  # their page asks the network for scripts
 }
 
 # Pictures that a page asks for by the lines that draw them
