@@ -79,6 +79,7 @@ sphinx_gallery_conf = {
     "parallel": os.cpu_count(),
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,  # their page asks the network for scripts
 }
 
 # Pictures that a page asks for by the lines that draw them
@@ -90,6 +91,7 @@ plot_rcparams = {"svg.fonttype": "none", "figure.constrained_layout.use": True}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "scalewise"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["formulas.css", "site.css"]
 html_copy_source = False

@@ -18,7 +18,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
 
 SIZES = ((1280, 900), (390, 844))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -43,10 +43,21 @@ class Watched:
     def __init__(self, page: Page, home: str) -> None:
         self.page, self.home = page, home
         self.wrong: list[str] = []
-        page.on("console", lambda m: m.type in ("error", "warning") and self.note(m.text))
+        page.on("console", self.heard)
         page.on("pageerror", lambda error: self.note(str(error)))
-        page.on("requestfailed", lambda r: self.note(f"not loaded: {r.url}"))
+        page.on("requestfailed", self.failed)
         page.on("request", lambda r: self.note(f"asks for {r.url}") if self.leaves(r.url) else None)
+
+    def heard(self, message: ConsoleMessage) -> None:
+        """Note errors and warnings; a site without an icon of its own is none."""
+        icon = message.location.get("url", "").endswith("/favicon.ico")
+        if message.type in ("error", "warning") and not icon:
+            self.note(message.text)
+
+    def failed(self, request: Request) -> None:
+        """Note what could not be loaded, but for what a reader who went on has called off."""
+        if request.failure != "net::ERR_ABORTED":
+            self.note(f"not loaded: {request.url}")
 
     def note(self, what: str) -> None:
         """Keep what was wrong."""

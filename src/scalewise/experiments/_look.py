@@ -32,7 +32,7 @@ __all__ = [
     "sheet",
 ]
 
-# The report's ink, grey and hairline; the page that shows a figure swaps them for its own.
+# The report's ink, grey and hairline.
 INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 COLORS = ("#1f4f99", "#c4480f", "#20684a", "#7a3f98", "#9a7400", "#0f7d8c")
 # What a figure shares with the panels of the report.
