@@ -47,10 +47,11 @@ USES: dict[str, tuple[set[str], str]] = {
     ),
     "plan in PyTorch": (
         {"torch"},
+        "plan_of = sw.torch.plan\n"  # says what is missing before PyTorch is imported
         "import torch\n"
         "from torch.nn import Linear, ReLU, Sequential\n"
         "build = lambda width: Sequential(Linear(4, width), ReLU(), Linear(width, 2))\n"
-        "plan = sw.torch.plan(build, base=dict(width=8), target=dict(width=32), strategy=sw.scaling.mup(), "
+        "plan = plan_of(build, base=dict(width=8), target=dict(width=32), strategy=sw.scaling.mup(), "
         "optimizer='adam')\n"
         "torch.optim.Adam(plan.param_groups(plan.init_(build(32)), lr=1e-3))",
     ),
