@@ -33,8 +33,6 @@ def load(path: Path, profile: Path, width: int) -> tuple[dict[str, Any], list[st
             *QUIET,
             f"--user-data-dir={profile}",
             f"--window-size={width},900",
-            "--virtual-time-budget=60000",  # of its own clock, for what a page does later
-            "--run-all-compositor-stages-before-draw",
             "--allow-file-access-from-files",  # a page in a frame speaks to the one around it
             "--dump-dom",
             path.as_uri(),

@@ -3,9 +3,9 @@
     make release-check            # every extra; downloads some gigabytes
     python tests/release_check.py core cli
 
-The sdist is made of the tree, the wheel of the unpacked sdist, without git. Each extra has an environment of its own
-in a temporary folder; every piece of `USES` that it should make possible runs in it, and every other one has to say
-what is missing.
+The sdist is made of the tree, the wheel of the unpacked sdist, without git. Each extra has an environment of its
+own in a temporary folder; every piece of `USES` that it should make possible runs in it, and every other one has to
+say what is missing.
 """
 
 import os
@@ -47,9 +47,11 @@ USES: dict[str, tuple[set[str], str]] = {
     ),
     "plan in PyTorch": (
         {"torch"},
+        "plan_of = sw.torch.plan\n"  # says what is missing before PyTorch is imported
         "import torch\n"
-        "build = lambda width: torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.ReLU(), torch.nn.Linear(width, 2))\n"
-        "plan = sw.torch.plan(build, base=dict(width=8), target=dict(width=32), strategy=sw.scaling.mup(), "
+        "from torch.nn import Linear, ReLU, Sequential\n"
+        "build = lambda width: Sequential(Linear(4, width), ReLU(), Linear(width, 2))\n"
+        "plan = plan_of(build, base=dict(width=8), target=dict(width=32), strategy=sw.scaling.mup(), "
         "optimizer='adam')\n"
         "torch.optim.Adam(plan.param_groups(plan.init_(build(32)), lr=1e-3))",
     ),
@@ -60,7 +62,7 @@ USES: dict[str, tuple[set[str], str]] = {
         "build = lambda width: {'in': jnp.ones((4, width)), 'out': jnp.ones((width, 2))}\n"
         "def apply(tree, x):\n    return jnp.tanh(x @ tree['in']) @ tree['out']\n"
         "plan = plan_of(build, base=dict(width=8), target=dict(width=32), strategy=sw.scaling.mup(), "
-        "optimizer='adam', apply=apply)\n"
+        "optimizer='adam', apply=apply, roles={'in': 'input', 'out': 'output'})\n"
         "plan.optax(optax.adam(1e-3)).init(plan.init(build(32)))",
     ),
     "write the page of a report": (

@@ -1,6 +1,6 @@
 // Moves the sliders as a hand does, and tells in the title what the page showed before and after.
 addEventListener("load", async () => {
-  const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const settled = async () => { for (let k = 0; k < 20; k++) await null; }; // page and uPlot draw in microtasks
   const seen = () => ({
     values: Object.fromEntries([...document.querySelectorAll("[data-value]")].map((c) => [c.id.slice(6), Number(c.dataset.value)])),
     pictures: Object.fromEntries([...document.querySelectorAll("figure [role=img]")].map((p) => [p.id, p.querySelector("canvas")?.toDataURL()])),
@@ -10,9 +10,9 @@ addEventListener("load", async () => {
     const control = document.getElementById(name);
     control.value = place;
     control.dispatchEvent(new Event(kind, { bubbles: true }));
-    await frame();
+    await settled();
   };
-  await frame();
+  await settled();
   const states = [seen()];
   for (const [name, place, kind] of MOVES) { await move(name, place, kind); states.push(seen()); }
   parent.document.title = JSON.stringify({

@@ -50,14 +50,15 @@ def write_explorer(
         those of `predict_training`.
 
     Raises:
-        ValueError: If no activation is given, one is given twice or jumps, or a depth is below 2.
+        ValueError: If no activation is given, one is given twice or jumps, a depth is below 2, or so few samples are
+            all of one class.
         MissingExtraError: If scikit-learn, which has the digits, is not installed.
         OSError: If the file cannot be written.
 
     Example:
         >>> import tempfile
         >>> from scalewise.explorer import write_explorer
-        >>> page = write_explorer(f"{tempfile.mkdtemp()}/explorer.html", ["tanh"], samples=2, depths=[2])
+        >>> page = write_explorer(f"{tempfile.mkdtemp()}/explorer.html", ["relu"], depths=[2])
         >>> "uPlot" in page.read_text()
         True
     """

@@ -302,12 +302,12 @@ const Page = (() => {
     describe(f);
   }
 
-  let asked = false; // one update to a frame, however fast a slider moves
+  let asked = false; // browsers tell of a slider once to a frame: what comes together is one update
   function soon(changes) {
     Object.assign(pending, changes);
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => {
+    queueMicrotask(() => {
       asked = false;
       const now = pending;
       pending = {};
