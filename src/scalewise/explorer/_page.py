@@ -50,8 +50,8 @@ def write_explorer(
         those of `predict_training`.
 
     Raises:
-        ValueError: If no activation is given, one is given twice or jumps, a depth is below 2, or so few samples are
-            all of one class.
+        ValueError: If no activation is given, one is given twice or jumps, a depth is below 2, or so few samples
+            are all of one class.
         MissingExtraError: If scikit-learn, which has the digits, is not installed.
         OSError: If the file cannot be written.
 
