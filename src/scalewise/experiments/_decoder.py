@@ -180,7 +180,7 @@ def _optimizers(
 ) -> list[torch.optim.Optimizer]:
     """AdamW, or Muon with steps of Adam's size and AdamW beside it at the same rate."""
     own: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
-    adam = own | {"betas": (0.9, 0.95)}
+    adam: dict[str, Any] = {**own, "betas": (0.9, 0.95)}
     if plan.table.optimizer != "muon":
         groups: Any = plan.param_groups(model, **adam)
         return [torch.optim.AdamW(groups)]

@@ -107,7 +107,7 @@ def wanted(losses: np.ndarray, line: list[bool]) -> np.ndarray:
     Returns:
         Truth values of the shape of the losses; none when all is done.
     """
-    known = ~np.isnan(losses).any(axis=-1)
+    known: np.ndarray = np.logical_not(np.isnan(losses).any(axis=-1))
     mean = np.where(known, np.where(np.isnan(losses), np.inf, losses).mean(axis=-1), np.inf)
     best = mean.argmin(axis=-1)
     rates = np.arange(losses.shape[-2])
