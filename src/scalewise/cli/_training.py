@@ -26,8 +26,6 @@ from scalewise.training import (
 from scalewise.training._routes import without_warning
 from scalewise.training.width._tensors import shared_tensors
 
-__all__ = ["losses", "predicted", "with_networks"]
-
 DEPTHS = (2, 3, 4, 6)
 VARIANCES = tuple(float(v) for v in np.geomspace(0.25, 4.0, 17))
 

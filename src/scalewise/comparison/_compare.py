@@ -29,8 +29,6 @@ from scalewise.observables import OBSERVABLES
 from scalewise.selection import known
 from scalewise.training import OUTCOMES
 
-__all__ = ["Measurement", "compare"]
-
 _SAME = (
     "depth",
     "activation",

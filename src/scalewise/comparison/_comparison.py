@@ -11,8 +11,6 @@ from jaxtyping import Bool, Float
 
 from scalewise._checked import Index, checked
 
-__all__ = ["Comparison", "Entry", "Scores", "distinct", "plain", "summarise", "tabulate"]
-
 _NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
 
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import xarray as xr
 
-__all__ = ["companion", "error_of", "hidden_widths"]
-
 
 def hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> list[int]:
     """All hidden widths, in the ratios that the theory was made for: its 1/n terms depend on them."""

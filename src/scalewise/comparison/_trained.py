@@ -18,17 +18,6 @@ from scalewise.training import OUTCOMES
 from scalewise.training._outcomes import LARGE
 from scalewise.training._routes import ExpansionWarning
 
-__all__ = [
-    "ENSEMBLE",
-    "THEORY",
-    "at_infinite_width",
-    "at_width",
-    "distinct",
-    "doubtful",
-    "known",
-    "require_same",
-]
-
 THEORY, ENSEMBLE = "training theory", "training ensemble"
 _PARAMETER = "learning_parameter"
 _SAME_RATE = 1e-5

@@ -18,14 +18,6 @@ from scalewise.comparison._shapes import companion, error_of, hidden_widths
 from scalewise.networks._layers import Widths
 from scalewise.observables import OBSERVABLES
 
-__all__ = [
-    "Prediction",
-    "at_infinite_width",
-    "at_width",
-    "natural_scale",
-    "present",
-]
-
 EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n
 
 

@@ -21,8 +21,6 @@ from scalewise.experiments.catalogue import (
 from scalewise.experiments.results import SCALES, judged, run_experiment
 from scalewise.sweeps import SweepError
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all experiments, or those named, and write ``<name>.json`` for each.

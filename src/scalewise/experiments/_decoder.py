@@ -18,8 +18,6 @@ from scalewise.plan.proof import Tuned
 from scalewise.scaling import Strategy, mup, standard
 from scalewise.torch import TorchPlan
 
-__all__ = ["Decoder", "losses_of", "plan_of", "tuned_constants"]
-
 HEAD = 16  # units of a head, at every width
 STD = 0.02  # of every weight as built
 

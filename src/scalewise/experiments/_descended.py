@@ -15,8 +15,6 @@ from numpy.random import Generator
 from scalewise.networks import MLP
 from scalewise.tasks import Task
 
-__all__ = ["Networks", "descended", "drawn", "outputs_of"]
-
 Networks = tuple[
     list[np.ndarray], list[np.ndarray]
 ]  # (network, after, before), (network, 1, after)

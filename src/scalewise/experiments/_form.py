@@ -14,8 +14,6 @@ import xarray as xr
 
 from scalewise.sweeps import sweep
 
-__all__ = ["Folder", "Progress", "computed", "each", "power", "settings"]
-
 Folder = str | Path | None  # that keeps what is finished
 Progress = Callable[[int, int], None] | None  # called with parts done, and all of them
 T = TypeVar("T")

@@ -30,8 +30,6 @@ from scalewise.networks import MLP
 from scalewise.theory.deep import asymptotics, leading_forms
 from scalewise.theory.single import single_input_flow
 
-__all__ = ["Growth", "Settings"]
-
 
 @dataclass(frozen=True)
 class Settings:

@@ -13,25 +13,6 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = [
-    "BASE_STYLE",
-    "COLORS",
-    "INK",
-    "MUTED",
-    "RULE",
-    "SUPERSCRIPT",
-    "Number",
-    "Table",
-    "attributes",
-    "house",
-    "layers_below",
-    "log_axes",
-    "panels",
-    "points",
-    "power_label",
-    "sheet",
-]
-
 # The report's ink, grey and hairline.
 INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 COLORS = ("#1f4f99", "#c4480f", "#20684a", "#7a3f98", "#9a7400", "#0f7d8c")

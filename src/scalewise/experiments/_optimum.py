@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["below_best", "bootstrap_rows", "drift", "parabola_minimum"]
-
 
 def parabola_minimum(
     x: Float[np.ndarray, " point"], y: Float[np.ndarray, "*curve point"]

@@ -16,15 +16,6 @@ from numpy.random import Generator, Philox
 from scalewise.data import data_file
 from scalewise.limits.maml import Tasks
 
-__all__ = [
-    "Omniglot",
-    "draw_tasks",
-    "omniglot",
-    "read_analogies",
-    "read_bytes",
-    "read_text",
-]
-
 
 @dataclass(frozen=True)
 class Omniglot:

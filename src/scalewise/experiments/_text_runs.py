@@ -19,8 +19,6 @@ from scalewise.sweeps._store import within
 if TYPE_CHECKING:
     from scalewise.plan.proof import Tuned
 
-__all__ = ["FAMILIES", "PLAIN", "PLAIN_TUNED", "PLANNED", "PLANNED_TUNED", "runs_of", "wanted"]
-
 # Rules, and whether they have the constants of the base. Plain is the network as built, without a plan.
 PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = FAMILIES = (
     "plain",

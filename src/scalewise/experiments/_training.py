@@ -20,8 +20,6 @@ from scalewise.nets import Parameters
 from scalewise.nets._networks import traced
 from scalewise.networks import MLP, ScaledMLP
 
-__all__ = ["Outcome", "Task", "make_task", "train"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -4,6 +4,5 @@ Python writes tables into the page, `model.js` computes from them what `predict`
 uPlot draws (``uplot/``, with its licence). The page fetches nothing.
 """
 
-from scalewise.explorer._page import ACTIVATIONS, write_explorer
-
-__all__ = ["ACTIVATIONS", "write_explorer"]
+from scalewise.explorer._page import ACTIVATIONS as ACTIVATIONS
+from scalewise.explorer._page import write_explorer as write_explorer

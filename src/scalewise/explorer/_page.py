@@ -14,8 +14,6 @@ from scalewise._version import __version__
 from scalewise.activations import Activation, activation
 from scalewise.explorer._tables import Progress, page_tables
 
-__all__ = ["ACTIVATIONS", "DEPTHS", "write_explorer"]
-
 ACTIVATIONS = ("tanh", "relu", "gelu", "swish", "sin", "linear", "softplus", "sigmoid")
 DEPTHS = (2, 3, 4, 6)
 _HERE = Path(__file__).parent

@@ -27,16 +27,6 @@ from scalewise.theory.information import optimal_depth
 from scalewise.training import ExpansionWarning, predict_training
 from scalewise.training._outcomes import LARGE
 
-__all__ = [
-    "ACCURACY",
-    "INPUT_DIM",
-    "MOMENTS",
-    "OUTPUTS",
-    "Progress",
-    "activation_table",
-    "page_tables",
-]
-
 Progress = Callable[[str, int, int], None]
 
 MOMENTS = ("g", "g1", "g2", "vss", "p")

@@ -24,6 +24,6 @@ class Estimate:
     engine: str
 
     def times(self, other: Estimate) -> Estimate:
-        """The product with an expectation that is independent of it."""
+        """The product with `other`, an expectation that is independent of it."""
         error = np.abs(self.value) * other.error + np.abs(other.value) * self.error
         return Estimate(self.value * other.value, error, self.engine)

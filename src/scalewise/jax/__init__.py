@@ -4,9 +4,10 @@ from scalewise._extras import require
 
 require("jax", for_="`scalewise.jax`", extra="jax")
 
-from scalewise.jax._curvature import curvature
-from scalewise.jax._plan import JaxPlan, load, plan
-from scalewise.jax._proof import check_transfer, tune
-from scalewise.jax._tangents import tangents
-
-__all__ = ["JaxPlan", "check_transfer", "curvature", "load", "plan", "tangents", "tune"]
+from scalewise.jax._curvature import curvature as curvature
+from scalewise.jax._plan import JaxPlan as JaxPlan
+from scalewise.jax._plan import load as load
+from scalewise.jax._plan import plan as plan
+from scalewise.jax._proof import check_transfer as check_transfer
+from scalewise.jax._proof import tune as tune
+from scalewise.jax._tangents import tangents as tangents

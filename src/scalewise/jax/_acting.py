@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from scalewise.plan import Plan, Role
 from scalewise.plan._sizes import Places
 
-__all__ = ["Acting"]
-
 
 @dataclass(frozen=True)
 class Acting:

@@ -14,8 +14,6 @@ from jax.flatten_util import ravel_pytree
 
 from scalewise._checked import checked
 
-__all__ = ["JaxCurvature", "curvature"]
-
 Flat = np.ndarray  # (parameter,)
 
 

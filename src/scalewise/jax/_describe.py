@@ -14,8 +14,6 @@ from scalewise.jax._modules import axes_in_module
 from scalewise.jax._trees import Place, places
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 
-__all__ = ["Described", "describe", "parameters", "traced"]
-
 
 @dataclass(frozen=True)
 class Described:

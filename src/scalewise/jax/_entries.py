@@ -13,8 +13,6 @@ from jax.core import Tracer
 from scalewise.plan import PlanError, Spread
 from scalewise.plan._spread import rescaling, spread_error, told_mean
 
-__all__ = ["respread", "spread"]
-
 
 def spread(name: str, value: Any) -> Spread:
     """Mean, standard deviation and the latter's relative standard error.

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from scalewise.jax._modules import UNKNOWN, Axes
 from scalewise.plan import Kind
 
-__all__ = ["axes_in_linen"]
-
 _INWARD = ("query", "key", "value")
 Shapes = Mapping[str, tuple[int, ...]]
 

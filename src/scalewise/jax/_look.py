@@ -21,8 +21,6 @@ from scalewise.plan import Kind
 from scalewise.plan._errors import PlanError, PlanWarning
 from scalewise.plan._forward import Forward, Inputs, Multiplied, Passes
 
-__all__ = ["Call", "look", "seen"]
-
 _SIDES, _LENGTHS, _TRIALS = (8, 16, 32, 28), (4, 8, 16), 60
 _UNSEEN = (
     "The plan has not seen the forward pass of the model, so what it multiplies by, and whether attention heads "

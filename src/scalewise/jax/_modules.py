@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from scalewise.jax._trees import class_of
 from scalewise.plan import Kind
 
-__all__ = ["UNKNOWN", "Axes", "axes_in_module"]
-
 
 class Axes(NamedTuple):
     """What a module does with one of its parameters."""

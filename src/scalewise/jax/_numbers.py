@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-__all__ = ["Computed", "Constant", "Given", "inner"]
-
 # Below so many entries it is looked whether they are all one number.
 _FEW = 1 << 16
 # What leaves entries that are all the same as they are, whatever happens to the shape.

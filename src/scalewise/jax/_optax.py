@@ -16,8 +16,6 @@ from scalewise.plan import Plan, PlanError
 if TYPE_CHECKING:
     import optax
 
-__all__ = ["factor_tree", "wrapped"]
-
 
 def factor_tree(table: Plan, tree: Any, setting: str) -> Any:
     """A tree of factors, Python floats: those of the plan, 1 for leaves that are not trained.

@@ -24,8 +24,6 @@ from scalewise.plan import Law, Plan, PlanError
 from scalewise.plan._laws import ENTRYWISE, Size
 from scalewise.plan._names import bare
 
-__all__ = ["check_optimizer", "depends_on_tree"]
-
 _SMALL, _GREAT, _HUGE = 1e-3, 1e7, 1e12
 # The later half is looked at: enough for a warm-up that starts at zero, a few steps that are gathered, and
 # moments that are not used at first.

@@ -16,8 +16,6 @@ from scalewise.jax._resolve import resolved
 from scalewise.jax._trees import dotted, is_nnx_module
 from scalewise.plan import Plan
 
-__all__ = ["Parts", "named", "parted", "renamed"]
-
 
 @dataclass(frozen=True)
 class Parts:

@@ -39,8 +39,6 @@ from scalewise.scaling._exact import Exponent
 if TYPE_CHECKING:
     import optax
 
-__all__ = ["JaxPlan", "load", "plan"]
-
 _NO_DECAY = {"weight_decay": 0.0}
 
 Betas = Annotated[tuple[float, float] | None, Must("a pair of numbers, such as (0.9, 0.999)")]

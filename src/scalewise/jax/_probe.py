@@ -18,9 +18,6 @@ from scalewise.plan._names import matching
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import Request
 
-__all__ = ["Options", "drawn_model", "planned"]
-
-
 # Where sizes that are rounded show what they are rounded from.
 _FAR = 64
 _READOUT = (

@@ -16,8 +16,6 @@ from scalewise.plan.proof._bench import Seeds, Share, Start, Train, Values
 from scalewise.plan.proof._search import OverLike, searched
 from scalewise.plan.proof._transfer import asked, measured_transfer
 
-__all__ = ["check_transfer", "tune"]
-
 
 class _JaxProofBench:
     """See `scalewise.plan.proof._bench.Bench`."""

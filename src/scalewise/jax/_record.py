@@ -22,8 +22,6 @@ from jax.extend.core import ClosedJaxpr, Literal
 from scalewise.jax._numbers import inner
 from scalewise.jax._trace import place_of
 
-__all__ = ["Attending", "Output", "Recorder", "Seen"]
-
 # What moves entries about, or keeps them as they are.
 _MOVED = frozenset(
     """reshape transpose broadcast_in_dim squeeze expand_dims convert_element_type copy copy_p reduce_precision rev

@@ -5,8 +5,6 @@ from __future__ import annotations
 from scalewise.plan import Plan
 from scalewise.plan._names import bare
 
-__all__ = ["resolved"]
-
 
 def resolved(table: Plan, name: str) -> str:
     """The name by which a plan knows a leaf: without the step into an NNX variable or a collection."""

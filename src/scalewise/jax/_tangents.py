@@ -10,8 +10,6 @@ import numpy as np
 
 from scalewise._checked import checked
 
-__all__ = ["tangents"]
-
 
 @checked
 def tangents(

@@ -20,8 +20,6 @@ from scalewise.jax._numbers import Computed, Constant, Given, inner
 from scalewise.plan._flow import Flow, Value
 from scalewise.plan._paths import Passed, Tracks
 
-__all__ = ["Known", "Walk", "place_of", "weight"]
-
 # Marks a tensor of the model in what is traced.
 weight = Primitive("weight")
 weight.def_impl(lambda x, *, name: x)

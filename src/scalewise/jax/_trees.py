@@ -16,8 +16,6 @@ import numpy as np
 
 from scalewise.plan import PlanError
 
-__all__ = ["Place", "class_of", "dotted", "is_nnx_module", "places", "rebuilt"]
-
 
 @dataclass(frozen=True)
 class Place:

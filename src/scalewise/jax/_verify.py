@@ -16,8 +16,6 @@ from scalewise.jax._watched import Loss, Program, Watched
 from scalewise.plan import Plan, PlanError
 from scalewise.plan._run import Scene
 
-__all__ = ["JaxBench", "Loss", "Setup"]
-
 Setup = Callable[[Any, Any], Any]
 _HALF = (jnp.bfloat16, jnp.float16)
 

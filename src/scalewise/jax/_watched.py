@@ -20,8 +20,6 @@ from scalewise.plan._sizes import Logits, Record
 if TYPE_CHECKING:
     import optax
 
-__all__ = ["Loss", "Program", "Watched"]
-
 Loss = Callable[[Any, Any], Any]
 # A program runs a few times: to compile it well takes longer than to run it.
 _QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

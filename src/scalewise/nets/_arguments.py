@@ -13,8 +13,6 @@ from scalewise.networks import Network
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import Selection, select
 
-__all__ = ["Memory", "bytes_of", "check_count", "check_size", "choose"]
-
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 

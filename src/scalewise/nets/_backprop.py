@@ -20,9 +20,6 @@ from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
 
-__all__ = ["error_factors", "parameter_step"]
-
-
 Slopes = Annotated[Any, Float[np.ndarray, "sample output"]]
 
 

@@ -13,8 +13,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["devices", "filled", "generator", "on_host", "spread"]
-
 HOSTS = frozenset({"cpu"})  # platforms on whose devices NumPy computes as well
 
 

@@ -34,8 +34,6 @@ from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
 
-__all__ = ["SAMPLED", "empirical_differential", "sample_differentials"]
-
 SAMPLED = ("z", "ntk", "dntk", "z_dntk", "ddntk_I", "ddntk_II")
 _NUMBERS = 1 << 23  # parameters of all networks of a batch together
 Function = Callable[[Any], Any]

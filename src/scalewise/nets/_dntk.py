@@ -28,8 +28,6 @@ from scalewise.nets import _jets as jets
 from scalewise.nets._random import normals, take
 from scalewise.networks import Network
 
-__all__ = ["PROBES", "SECOND", "sample_dntk"]
-
 # Random signs for each network, paired in a ring: each is once xi and once eta.
 PROBES = 4
 SECOND = frozenset("RSTU")  # what takes steps along two vectors of signs

@@ -24,8 +24,6 @@ from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
 
-__all__ = ["empirical_ddntk", "empirical_dntk"]
-
 Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
 
 

@@ -15,8 +15,6 @@ from scalewise.nets._random import network_keys
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import Store, resumable
 
-__all__ = ["Ensemble", "Kind", "Sums", "run"]
-
 Sums = MeanSums | CovarianceSums
 Kind = type[MeanSums] | type[CovarianceSums]
 

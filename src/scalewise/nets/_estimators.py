@@ -16,8 +16,6 @@ from scalewise.nets._ntk import first_ntk
 from scalewise.nets._sampler import first_metric
 from scalewise.networks import Network
 
-__all__ = ["ESTIMATORS", "Estimator", "Part", "accumulators", "estimators"]
-
 Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
 

@@ -10,8 +10,6 @@ from jaxtyping import Float
 
 from scalewise.networks import Network
 
-__all__ = ["check_widths", "degree", "fit", "rescale"]
-
 
 def check_widths(net: Network, widths: Sequence[int]) -> tuple[Network, ...]:
     """The network at each of the widths, which must be two or more different numbers."""

@@ -17,8 +17,6 @@ from scalewise.nets._ntk_statistics import sample_statistics
 from scalewise.nets._sampler import draw_layers, draw_numbers, first_factor, metrics, ranks
 from scalewise.networks import Network
 
-__all__ = ["FAMILIES"]
-
 Builder = Callable[[Network, np.ndarray, dict[str, Kind], str], Ensemble]
 
 

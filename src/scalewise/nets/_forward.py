@@ -28,8 +28,6 @@ from scalewise.nets._networks import (
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
 
-__all__ = ["LayerTensors", "layer_tensors"]
-
 LARGEST = 2**28  # bytes of one tensor
 
 Array = np.ndarray

@@ -18,24 +18,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-__all__ = [
-    "Along",
-    "Flow",
-    "Rows",
-    "Tangent",
-    "along",
-    "dd_first",
-    "dd_second",
-    "derivatives",
-    "dntk",
-    "flow",
-    "ntk",
-    "rows",
-    "second_along",
-    "second_tangent",
-    "tangent",
-]
-
 Sigma = Callable[[Any], Any]
 
 

@@ -32,8 +32,6 @@ from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import opened
 
-__all__ = ["measure"]
-
 Measured = dict[str, tuple[np.ndarray, np.ndarray]]
 
 

@@ -13,8 +13,6 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["CovarianceSums", "MeanSums", "merge", "restore", "state"]
-
 
 @dataclass(frozen=True)
 class MeanSums:

@@ -19,23 +19,6 @@ from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._network import AnyNetwork
 
-__all__ = [
-    "Dtype",
-    "Parameters",
-    "Seed",
-    "check_has_slope",
-    "check_parameters",
-    "check_smooth",
-    "empirical_ntk",
-    "init_weights",
-    "ntk_of",
-    "precision",
-    "slope",
-    "sweep",
-    "traced",
-]
-
-
 Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]
 Dtype = Annotated[
     Any,

@@ -23,8 +23,6 @@ from scalewise.nets._random import take
 from scalewise.nets._sampler import Layer, in_place
 from scalewise.networks import Network
 
-__all__ = ["first_ntk", "mean_ntks", "row_numbers"]
-
 PROBES = 1
 
 

@@ -21,8 +21,6 @@ from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, take
 from scalewise.networks import Network
 
-__all__ = ["sample_statistics"]
-
 
 @partial(jax.jit, static_argnames=("sigma", "width"))
 def _layer(

@@ -7,8 +7,6 @@ import xarray as xr
 
 from scalewise._checked import checked
 
-__all__ = ["pooled"]
-
 
 @checked
 def pooled(parts: xr.Dataset, dim: str = "seed") -> xr.Dataset:

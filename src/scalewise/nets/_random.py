@@ -10,8 +10,6 @@ import numpy as np
 
 from scalewise.nets._devices import on_host, spread
 
-__all__ = ["network_keys", "normals", "philox", "take"]
-
 
 def network_keys(seed: int, stream: tuple[int, ...], indices: np.ndarray) -> np.ndarray:
     """A key (two words of 64 bits) for each network: seed, stream and index of the network alone."""

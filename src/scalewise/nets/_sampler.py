@@ -26,17 +26,6 @@ from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, philox, take
 from scalewise.networks import Network
 
-__all__ = [
-    "Layer",
-    "draw_layers",
-    "draw_numbers",
-    "first_factor",
-    "first_metric",
-    "in_place",
-    "metrics",
-    "ranks",
-]
-
 Sigma = Callable[[Any], Any]
 
 

@@ -1,58 +1,37 @@
 """Plan, apply, verify, transfer: one table for every framework, which the adapters fill and read."""
 
-from scalewise.plan._check import Check
-from scalewise.plan._decide import decide
-from scalewise.plan._description import ModelDescription, TensorDescription
-from scalewise.plan._errors import PlanError
-from scalewise.plan._laws import Law, Norm
-from scalewise.plan._make import make_plan
-from scalewise.plan._policies import DECAYS, POLICIES, Decay, Policy, Training
-from scalewise.plan._powers import Powers, Ratios
-from scalewise.plan._predicted import Predicted, predicted
-from scalewise.plan._probed import Probe
-from scalewise.plan._roles import Kind, Layer, Role
-from scalewise.plan._rules import Rule, rule
-from scalewise.plan._settings import SettingsGroup, groups
-from scalewise.plan._store import load, save
-from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
-from scalewise.plan._text import describe
-from scalewise.plan._transfer import Transfer, transfer
-from scalewise.plan._verdict import Verdict
-
-__all__ = [
-    "DECAYS",
-    "POLICIES",
-    "Check",
-    "Decay",
-    "Kind",
-    "Law",
-    "Layer",
-    "ModelDescription",
-    "Multiplier",
-    "Norm",
-    "Plan",
-    "PlanError",
-    "Policy",
-    "Powers",
-    "Predicted",
-    "Probe",
-    "Ratios",
-    "Role",
-    "Rule",
-    "SettingsGroup",
-    "Spread",
-    "TensorDescription",
-    "TensorPlan",
-    "Training",
-    "Transfer",
-    "Verdict",
-    "decide",
-    "describe",
-    "groups",
-    "load",
-    "make_plan",
-    "predicted",
-    "rule",
-    "save",
-    "transfer",
-]
+from scalewise.plan._check import Check as Check
+from scalewise.plan._decide import decide as decide
+from scalewise.plan._description import ModelDescription as ModelDescription
+from scalewise.plan._description import TensorDescription as TensorDescription
+from scalewise.plan._errors import PlanError as PlanError
+from scalewise.plan._laws import Law as Law
+from scalewise.plan._laws import Norm as Norm
+from scalewise.plan._make import make_plan as make_plan
+from scalewise.plan._policies import DECAYS as DECAYS
+from scalewise.plan._policies import POLICIES as POLICIES
+from scalewise.plan._policies import Decay as Decay
+from scalewise.plan._policies import Policy as Policy
+from scalewise.plan._policies import Training as Training
+from scalewise.plan._powers import Powers as Powers
+from scalewise.plan._powers import Ratios as Ratios
+from scalewise.plan._predicted import Predicted as Predicted
+from scalewise.plan._predicted import predicted as predicted
+from scalewise.plan._probed import Probe as Probe
+from scalewise.plan._roles import Kind as Kind
+from scalewise.plan._roles import Layer as Layer
+from scalewise.plan._roles import Role as Role
+from scalewise.plan._rules import Rule as Rule
+from scalewise.plan._rules import rule as rule
+from scalewise.plan._settings import SettingsGroup as SettingsGroup
+from scalewise.plan._settings import groups as groups
+from scalewise.plan._store import load as load
+from scalewise.plan._store import save as save
+from scalewise.plan._table import Multiplier as Multiplier
+from scalewise.plan._table import Plan as Plan
+from scalewise.plan._table import Spread as Spread
+from scalewise.plan._table import TensorPlan as TensorPlan
+from scalewise.plan._text import describe as describe
+from scalewise.plan._transfer import Transfer as Transfer
+from scalewise.plan._transfer import transfer as transfer
+from scalewise.plan._verdict import Verdict as Verdict

@@ -14,8 +14,6 @@ from types import MappingProxyType
 
 from scalewise.plan._errors import PlanError
 
-__all__ = ["ADJUSTMENTS", "adjustment"]
-
 
 def _none(rows: int, columns: int) -> float:
     return 1.0

@@ -12,8 +12,6 @@ from scalewise.plan._paths import Paths
 from scalewise.plan._questions import Question
 from scalewise.plan._roles import Kind, Role, RoleSpec
 
-__all__ = ["ask_bare", "few", "grows", "guessed", "heads"]
-
 
 def heads(
     places: list[TensorDescription],

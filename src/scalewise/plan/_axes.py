@@ -25,17 +25,6 @@ from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule, rule
 from scalewise.scaling import Strategy
 
-__all__ = [
-    "ARCHITECTURE",
-    "TRAINING",
-    "Compared",
-    "axis_rules",
-    "compared",
-    "parameters_of",
-    "ratios_of",
-    "taken",
-]
-
 TRAINING = ("batch", "tokens")
 ARCHITECTURE = ("heads", "kv_heads", "experts", "vocabulary", "rank")
 _SHARED = ("experts", "vocabulary")

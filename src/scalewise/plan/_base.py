@@ -11,8 +11,6 @@ from scalewise.plan._roles import Role
 from scalewise.plan._spread import ERRORS
 from scalewise.plan._table import Plan, TensorPlan
 
-__all__ = ["SUMS_THE_WIDTH", "about_the_base", "small_at_base"]
-
 # Of 1/sqrt(fan-in): PyTorch's own linear layers start at 0.58, and what was measured to cost starts below 0.33.
 _SMALL = 0.5
 SUMS_THE_WIDTH = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Check", "Tolerance", "check"]
-
 
 @dataclass(frozen=True)
 class Check:

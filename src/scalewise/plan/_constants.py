@@ -14,8 +14,6 @@ from scalewise.plan._names import matching
 from scalewise.plan._roles import Kind, Role
 from scalewise.plan._table import Constants, Plan, TensorPlan
 
-__all__ = ["SETTINGS", "ConstantsLike", "combined", "with_constants"]
-
 SETTINGS = ("std", "lr", "weight_decay")
 
 ConstantsLike = Annotated[

@@ -16,8 +16,6 @@ from scalewise.plan._paths import Paths
 from scalewise.plan._questions import Question, ask
 from scalewise.plan._roles import Kind, Layer, Role, RoleSpec
 
-__all__ = ["Decision", "decide", "decided", "fan_in_ratio"]
-
 # A model at another width, and the ratio of that to the first.
 Further = Callable[[], tuple[ModelDescription, Fraction]]
 

@@ -19,8 +19,6 @@ from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._table import Plan
 
-__all__ = ["READOUT", "DepthCheck", "DepthRow", "check_depths"]
-
 # The place of what reads out, whose name may count the layers before it.
 READOUT = "(readout)"
 

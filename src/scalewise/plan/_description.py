@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from scalewise.plan._roles import Kind
 
-__all__ = ["ModelDescription", "TensorDescription"]
-
 
 @dataclass(frozen=True)
 class TensorDescription:

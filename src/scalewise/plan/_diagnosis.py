@@ -24,9 +24,6 @@ from scalewise.plan._table import Plan
 from scalewise.plan._verdict import GROWING, Verdict
 from scalewise.scaling import Regime, classify
 
-__all__ = ["Cause", "Culprit", "diagnose", "expected_regimes"]
-
-
 # No rule that is wrong is wrong by less.
 _EIGHTH = 0.125
 

@@ -16,8 +16,6 @@ from jaxtyping import Float
 
 from scalewise.plan._errors import PlanError
 
-__all__ = ["Fit", "Status", "check_design", "power_law"]
-
 # What three standard errors of a normal deviate leave outside on either side.
 _ONE_SIDED = 0.99865
 

@@ -17,8 +17,6 @@ from itertools import count
 
 from scalewise.plan._forward import Attention, Forward, Multiplied
 
-__all__ = ["Flow", "Source", "Value"]
-
 _CLOSE = 1e-6
 
 

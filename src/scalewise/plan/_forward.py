@@ -11,20 +11,6 @@ from typing import Any
 from scalewise.plan._paths import Paths
 from scalewise.plan._uses import Uses
 
-__all__ = [
-    "Attention",
-    "Forward",
-    "Gauge",
-    "Heads",
-    "Inputs",
-    "Multiplied",
-    "Passes",
-    "attentions",
-    "gauges",
-    "given",
-    "power",
-]
-
 # Sizes are rounded to multiples; no rule differs from another by less than an eighth.
 _NEAR = 0.1
 

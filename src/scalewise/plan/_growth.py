@@ -13,8 +13,6 @@ from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Role
 from scalewise.plan._table import Plan, TensorPlan
 
-__all__ = ["Growth", "growth_between", "growth_over", "of_width", "written"]
-
 _ONE, _ZERO = Fraction(1), Fraction(0)
 _WHOLE = 0.01  # a power so near to a quarter is meant as one
 _QUARTERS, _PLAIN = 4, 16

@@ -28,20 +28,6 @@ from types import MappingProxyType
 from scalewise.plan._errors import PlanError
 from scalewise.plan._roles import Kind, Role
 
-__all__ = [
-    "ENTRYWISE",
-    "OPTIMIZERS",
-    "RELATIVE",
-    "SPECTRAL",
-    "Law",
-    "Norm",
-    "Optimizer",
-    "Size",
-    "known_optimizer",
-    "shampoo",
-    "soap",
-]
-
 _ZERO, _QUARTER, _HALF, _ONE = Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)
 
 

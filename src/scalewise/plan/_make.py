@@ -34,8 +34,6 @@ from scalewise.plan._spread import ERRORS, pooled
 from scalewise.plan._table import Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy, update_exponents
 
-__all__ = ["make_plan"]
-
 _HALF = Fraction(1, 2)
 _PLAIN = Wording()
 _FIXED = Training()

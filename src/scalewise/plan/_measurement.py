@@ -11,8 +11,6 @@ from jaxtyping import Float
 
 from scalewise.plan._growth import Growth
 
-__all__ = ["Measurement", "Quantity"]
-
 
 class Quantity(StrEnum):
     """A size, always a root mean square over entries.

@@ -14,8 +14,6 @@ from scalewise.plan._names import bare, pattern
 from scalewise.plan._run import Planned, Run
 from scalewise.plan._sizes import measure_network
 
-__all__ = ["seen_over_depths"]
-
 _SEEN = (Quantity.OUTPUT, Quantity.CHANGE, Quantity.FEATURES, Quantity.FEATURES_CHANGE)
 
 

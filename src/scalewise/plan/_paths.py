@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["LOOKED_UP", "Passed", "Paths", "Tracks"]
-
 # Where the rows of a tensor are picked it stands elsewhere than where it multiplies.
 LOOKED_UP = "lookup of "
 

@@ -19,8 +19,6 @@ from scalewise.plan._rows import Row, sizes_of
 if TYPE_CHECKING:
     from scalewise.plan._check import Check
 
-__all__ = ["STYLE", "draw"]
-
 _INK, _MUTED, _RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 _LINES = {
     Quantity.OUTPUT: ("#6c6f78", "output"),

@@ -21,8 +21,6 @@ from typing import TypeVar
 from scalewise.plan._errors import PlanError
 from scalewise.plan._powers import Powers
 
-__all__ = ["DECAYS", "DISAGREE", "POLICIES", "Decay", "Policy", "Training", "training"]
-
 _HALF, _ONE, _SAME = Fraction(1, 2), Fraction(1), Powers()
 _Row = TypeVar("_Row")
 

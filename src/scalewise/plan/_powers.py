@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-__all__ = ["Powers", "Ratios"]
-
 _ONE, _ZERO = Fraction(1), Fraction(0)
 
 

@@ -20,16 +20,6 @@ from scalewise.plan._rules import gradient_exponent, norm_powers
 from scalewise.plan._table import Plan, TensorPlan
 from scalewise.scaling import readout_exponents
 
-__all__ = [
-    "Predicted",
-    "of_features",
-    "of_readout",
-    "part_of_loss",
-    "predicted",
-    "predictions",
-    "reads_out",
-]
-
 _ONE, _HALF, _ZERO = Fraction(1), Fraction(1, 2), Fraction(0)
 
 

@@ -18,8 +18,6 @@ from scalewise.plan._names import matching
 from scalewise.plan._roles import Kind
 from scalewise.plan._table import Spread
 
-__all__ = ["Along", "Probe", "all_axes", "blocks_of", "head_size", "is_looked_up", "times"]
-
 
 @dataclass(frozen=True)
 class Probe:

@@ -8,8 +8,6 @@ from typing import Any
 
 from scalewise.plan._errors import PlanError
 
-__all__ = ["Asked", "Question", "Wording", "ask"]
-
 
 @dataclass(frozen=True)
 class Question:

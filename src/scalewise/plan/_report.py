@@ -14,8 +14,6 @@ from scalewise.scaling import classify
 if TYPE_CHECKING:
     from scalewise.plan._check import Check
 
-__all__ = ["tell"]
-
 _COLUMNS = {
     Quantity.WEIGHT: "init",
     Quantity.RATE: "lr",

@@ -16,21 +16,6 @@ from scalewise.plan._policies import Training, training
 from scalewise.plan._roles import Role, RoleSpec
 from scalewise.scaling import ABC, Strategy
 
-__all__ = [
-    "FACTORY",
-    "Argument",
-    "Blocks",
-    "Factory",
-    "Names",
-    "Policies",
-    "Request",
-    "Roles",
-    "SizesLike",
-    "StrategyLike",
-    "requested",
-    "resized",
-]
-
 # What `plan` is given in every framework; its annotations refuse all else.
 FACTORY = "a function that returns a new model, such as lambda width: MyModel(width)"
 Factory = Annotated[Callable[..., Any], Must(FACTORY)]

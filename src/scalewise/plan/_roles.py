@@ -13,8 +13,6 @@ from typing import Annotated
 
 from scalewise._checked import Must
 
-__all__ = ["Kind", "Layer", "Role", "RoleSpec"]
-
 
 class Role(StrEnum):
     """How a tensor meets the width.

@@ -24,8 +24,6 @@ from scalewise.plan._spread import ERRORS
 from scalewise.plan._table import Plan
 from scalewise.scaling import update_exponents
 
-__all__ = ["JUDGED", "Row", "attention_rows", "from_loss", "rows_of", "sizes_of", "starts_small"]
-
 JUDGED = (
     Quantity.WEIGHT,
     Quantity.RATE,

@@ -33,14 +33,6 @@ from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Layer, Role
 from scalewise.scaling import Strategy, readout_exponents
 
-__all__ = [
-    "Rule",
-    "exponents_of",
-    "gradient_exponent",
-    "norm_powers",
-    "rule",
-]
-
 _HALF, _ONE, _ZERO = Fraction(1, 2), Fraction(1), Fraction(0)
 _SUMMED = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
 _PLAIN, _SAME = Training(), Powers()

@@ -18,8 +18,6 @@ from scalewise.plan._roles import Kind
 from scalewise.plan._sizes import Network, Places, Sizes, measure_network
 from scalewise.plan._table import Plan
 
-__all__ = ["Bench", "Planned", "Run", "Scene", "prepared"]
-
 # Features change by one percent: far above rounding, and far below where the response bends.
 _RESPONSE, _FIRST_LR, _TRIALS = 1e-2, 1e-3, 12
 _OF_MODULE = (Quantity.OUTPUT, Quantity.CHANGE)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from scalewise.plan._roles import Role
 from scalewise.plan._table import Plan
 
-__all__ = ["SettingsGroup", "groups"]
-
 
 @dataclass(frozen=True)
 class SettingsGroup:

@@ -13,8 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from scalewise.plan._measurement import Quantity
 
-__all__ = ["GRAINS", "Logits", "Network", "Places", "Record", "Sizes", "measure_network"]
-
 # With two distances between numbers in a change, rounding is a sixth of it, and a hundredth of its square.
 GRAINS = 2.0
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from scalewise.plan._errors import PlanError
 from scalewise.plan._table import Spread
 
-__all__ = ["ERRORS", "pooled", "rescaling", "spread_error", "told_mean"]
-
 # Standard errors within which a spread is taken for what it should be. Narrow, for to take a right one
 # for a wrong one costs nothing but a factor near 1.
 ERRORS = 3.0

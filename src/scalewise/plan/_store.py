@@ -21,8 +21,6 @@ from scalewise.plan._rules import Rule
 from scalewise.plan._table import Constants, Multiplier, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy
 
-__all__ = ["from_json", "load", "read", "save", "to_json"]
-
 _FORMAT = "scalewise plan 3"
 
 

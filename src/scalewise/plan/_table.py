@@ -18,8 +18,6 @@ from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule
 from scalewise.scaling import Strategy
 
-__all__ = ["Constants", "Factors", "Multiplier", "Plan", "Spread", "TensorPlan"]
-
 
 @dataclass(frozen=True)
 class Spread:

@@ -13,8 +13,6 @@ from scalewise.plan._predicted import Predicted, predictions
 from scalewise.plan._table import Plan, TensorPlan
 from scalewise.scaling import classify
 
-__all__ = ["describe"]
-
 _HEAD = ("tensor", "role", "shape", "init std", "base x √in", "lr", "eps", "decay", "slope")
 
 

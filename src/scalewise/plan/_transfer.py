@@ -11,8 +11,6 @@ from scalewise.plan._settings import groups
 from scalewise.plan._table import Plan
 from scalewise.scaling import depth_for_gamma, gamma, metaparameter_of
 
-__all__ = ["GroupSettings", "Transfer", "transfer"]
-
 
 @dataclass(frozen=True)
 class GroupSettings:

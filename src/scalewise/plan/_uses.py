@@ -10,8 +10,6 @@ from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._names import pattern
 from scalewise.plan._roles import Kind
 
-__all__ = ["Use", "Uses", "explained"]
-
 Uses = Mapping[str, Collection["Use"]]
 
 

@@ -13,8 +13,6 @@ from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row
 from scalewise.scaling import Regime
 
-__all__ = ["GROWING", "Verdict", "grows", "judge"]
-
 _SIZES = {
     Quantity.OUTPUT: "What `{module}` returns at initialisation",
     Quantity.FEATURES: "What the readout reads at initialisation",

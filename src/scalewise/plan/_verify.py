@@ -24,8 +24,6 @@ from scalewise.plan._run import Bench, Run, prepared
 from scalewise.plan._sizes import Sizes
 from scalewise.plan._table import Plan
 
-__all__ = ["Verified", "measured"]
-
 Widths = Annotated[Iterable[Count], Must("whole numbers in a list, such as [64, 128, 256]")]
 _PATIENCE = 2.0  # seconds of silence before a bar is worth its place
 

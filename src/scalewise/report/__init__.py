@@ -4,16 +4,9 @@ from scalewise._extras import require
 
 require("matplotlib", "jinja2", "markupsafe", "zarr", for_="A report", extra="report")
 
-from scalewise.report._learning import Learned
-from scalewise.report._learning_page import training_record, write_training_report
-from scalewise.report._page import result_record, write_report
-from scalewise.report._results import Results
-
-__all__ = [
-    "Learned",
-    "Results",
-    "result_record",
-    "training_record",
-    "write_report",
-    "write_training_report",
-]
+from scalewise.report._learning import Learned as Learned
+from scalewise.report._learning_page import training_record as training_record
+from scalewise.report._learning_page import write_training_report as write_training_report
+from scalewise.report._page import result_record as result_record
+from scalewise.report._page import write_report as write_report
+from scalewise.report._results import Results as Results

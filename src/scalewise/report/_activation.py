@@ -6,8 +6,6 @@ from markupsafe import Markup
 from scalewise.report._results import Results
 from scalewise.report._style import BAND, INK, MUTED, PREDICTED, Figure, Panel, draw
 
-__all__ = ["activation_figure"]
-
 
 def activation_figure(results: Results) -> Figure:
     """The function with its slope, and the two susceptibilities over the kernel."""

@@ -7,8 +7,6 @@ from scipy import stats
 from scalewise.report._results import Results
 from scalewise.report._style import INK, MEASURED, MUTED, Figure, Panel, draw
 
-__all__ = ["agreement_figure"]
-
 _STYLES = ("-", "--", ":", "-.")
 
 

@@ -6,8 +6,6 @@ from markupsafe import Markup
 from scalewise.report._results import Results
 from scalewise.report._style import INK, MUTED, PREDICTED, Figure, Panel, Sheet, draw
 
-__all__ = ["LARGE", "SMALL", "aspect_figure"]
-
 # Where the expansion in 1/n is trusted: at 0.1 its first neglected order is about 1 %, at 1 no
 # order is smaller than the one before.
 SMALL, LARGE = 0.1, 1.0

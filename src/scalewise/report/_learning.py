@@ -13,8 +13,6 @@ from scalewise.comparison import Comparison
 from scalewise.networks import MLP
 from scalewise.tasks import Task
 
-__all__ = ["Learned"]
-
 
 @checked
 @dataclass(frozen=True)

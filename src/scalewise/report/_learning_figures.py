@@ -10,8 +10,6 @@ from scipy import stats
 from scalewise.report._learning import Learned
 from scalewise.report._style import INK, MEASURED, MUTED, PREDICTED, Figure, Sheet, draw
 
-__all__ = ["FIGURES"]
-
 
 def loss_figure(learned: Learned) -> Figure | None:
     """Test loss against width: infinite, with its 1/n term, and trained ensembles."""

@@ -16,8 +16,6 @@ from scalewise.report._page import as_plain, folder_for, leave, template, title_
 from scalewise.report._words import count, number
 from scalewise.training._outcomes import LARGE
 
-__all__ = ["training_record", "write_training_report"]
-
 _WORST_ROWS = 12
 
 

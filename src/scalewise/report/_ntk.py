@@ -5,8 +5,6 @@ from markupsafe import Markup
 from scalewise.report._results import Results, shown
 from scalewise.report._style import ASIDE, Figure, draw
 
-__all__ = ["ntk_figure"]
-
 
 def ntk_figure(results: Results) -> Figure | None:
     """The tangent kernel of single inputs and of pairs."""

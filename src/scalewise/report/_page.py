@@ -25,17 +25,6 @@ from scalewise.report._style import Figure
 from scalewise.report._vertex import correction_figure, vertex_figure
 from scalewise.selection import omissions
 
-__all__ = [
-    "as_plain",
-    "folder_for",
-    "leave",
-    "result_record",
-    "template",
-    "title_of",
-    "versions",
-    "write_report",
-]
-
 _FIGURES: tuple[Callable[[Results], Figure | None], ...] = (
     activation_figure,
     signal_figure,

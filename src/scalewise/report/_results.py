@@ -13,8 +13,6 @@ from scalewise.comparison._width import Prediction
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.report._style import Draft, kept
 
-__all__ = ["Results", "shown"]
-
 
 @checked
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from markupsafe import Markup
 from scalewise.report._results import Results, shown
 from scalewise.report._style import Figure, Panel, draw
 
-__all__ = ["signal_figure"]
-
 
 def signal_figure(results: Results) -> Figure | None:
     """Variance of the preactivations, and how alike two inputs remain."""

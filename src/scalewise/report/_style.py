@@ -15,20 +15,6 @@ from matplotlib.figure import Figure as Canvas
 
 from scalewise.experiments._look import BASE_STYLE, INK, MUTED, RULE, points, power_label
 
-__all__ = [
-    "ASIDE",
-    "BAND",
-    "INK",
-    "MEASURED",
-    "MUTED",
-    "PREDICTED",
-    "Figure",
-    "Panel",
-    "Sheet",
-    "draw",
-    "kept",
-]
-
 # Where the points of two curves that run together stand, in layers.
 ASIDE = (-0.1, 0.1)
 

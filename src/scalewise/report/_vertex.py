@@ -6,8 +6,6 @@ from markupsafe import Markup
 from scalewise.report._results import Results, shown
 from scalewise.report._style import ASIDE, Figure, Panel, draw
 
-__all__ = ["correction_figure", "vertex_figure"]
-
 _V = "four_point_vertex"
 
 

@@ -12,16 +12,6 @@ from scalewise.observables import OBSERVABLES
 from scalewise.report._aspect import LARGE, SMALL
 from scalewise.report._results import Results
 
-__all__ = [
-    "aspect_words",
-    "count",
-    "critical_words",
-    "number",
-    "one_or_all",
-    "typeset",
-    "verdict",
-]
-
 _MINUS = "−"
 _THIN = "\u202f"
 

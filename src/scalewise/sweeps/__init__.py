@@ -3,6 +3,5 @@
 `sweep` evaluates a function on a grid; what is finished is kept in a store and never computed again.
 """
 
-from scalewise.sweeps._sweep import SweepError, sweep
-
-__all__ = ["SweepError", "sweep"]
+from scalewise.sweeps._sweep import SweepError as SweepError
+from scalewise.sweeps._sweep import sweep as sweep

@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
-__all__ = ["CLAIM", "claimed"]
-
 CLAIM = "writing.json"
 _BEAT = 15.0  # seconds between two signs of life of the process that writes
 _DEAD = 90.0  # seconds without one after which it is taken for dead

@@ -22,8 +22,6 @@ from scalewise._extras import installed, require
 from scalewise._words import shown
 from scalewise.sweeps._outcomes import Outcome, Setting, attempt, versions
 
-__all__ = ["Cells", "compute", "connected"]
-
 Cells = Iterator[tuple[int, dict[str, Any]]]
 
 _TIMEOUT = 10  # seconds to answer

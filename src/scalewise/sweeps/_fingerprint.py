@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["fingerprint", "fixed"]
-
 
 def fingerprint(value: Any) -> str:
     """A digest of a value, or of a function with all that it reads.

@@ -13,8 +13,6 @@ from scalewise._extras import require
 from scalewise.sweeps._grid import Grid
 from scalewise.sweeps._store import Store, within
 
-__all__ = ["Gathered", "as_json"]
-
 _DATA = "data"
 _KINDS = "biufcT"  # truth values, numbers and texts
 

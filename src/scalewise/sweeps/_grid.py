@@ -14,8 +14,6 @@ import numpy as np
 from scalewise._words import listed, shown
 from scalewise.sweeps._fingerprint import fingerprint
 
-__all__ = ["Grid", "check_cell"]
-
 
 @dataclass(frozen=True)
 class Grid:

@@ -22,8 +22,6 @@ from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise._words import shown
 
-__all__ = ["Outcome", "Setting", "attempt", "versions"]
-
 # Packages that may change the last digits of a cell, if they are installed.
 _PACKAGES = ("numpy", "scipy", "xarray", "jax", "torch")
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from scalewise._extras import installed
 
-__all__ = ["Progress", "Reporter"]
-
 Progress = Callable[[int, int], Any] | bool | None
 
 PATIENCE = 2.0  # seconds of silence before a bar is worth its place

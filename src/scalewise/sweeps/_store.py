@@ -21,8 +21,6 @@ import xarray as xr
 from scalewise._extras import require
 from scalewise.sweeps._claim import CLAIM, claimed
 
-__all__ = ["Store", "opened", "resumable", "within"]
-
 State = dict[str, np.ndarray]
 _CONFIGURATION, _DONE = "run.json", "steps done"
 

@@ -20,8 +20,6 @@ from scalewise.sweeps._outcomes import Outcome, versions
 from scalewise.sweeps._progress import Progress, Reporter
 from scalewise.sweeps._store import Store, opened, within
 
-__all__ = ["SweepError", "sweep"]
-
 _RECORDS, _PARTIAL = "cells", "partial"
 
 

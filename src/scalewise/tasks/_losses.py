@@ -10,8 +10,6 @@ import numpy as np
 from scalewise._checked import checked
 from scalewise._words import refuse_name
 
-__all__ = ["LOSSES", "Loss", "known_loss"]
-
 OfOutputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 

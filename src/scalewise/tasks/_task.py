@@ -11,8 +11,6 @@ from jaxtyping import Float, Int
 from scalewise._checked import checked
 from scalewise.tasks._losses import Loss, known_loss
 
-__all__ = ["Task"]
-
 
 @checked
 @dataclass(frozen=True, init=False, eq=False)

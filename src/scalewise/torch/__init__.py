@@ -4,25 +4,15 @@ from scalewise._extras import require
 
 require("torch", for_="`scalewise.torch`", extra="torch")
 
-from scalewise.torch._audit import audit
-from scalewise.torch._curvature import curvature
-from scalewise.torch._plan import TorchPlan, load, plan
-from scalewise.torch._proof import check_transfer
-from scalewise.torch._tangents import tangents
-from scalewise.torch._trainers import optimizer_for, overrides, trainer_optimizer, undecayed
-from scalewise.torch._tune import tune
-
-__all__ = [
-    "TorchPlan",
-    "audit",
-    "check_transfer",
-    "curvature",
-    "load",
-    "optimizer_for",
-    "overrides",
-    "plan",
-    "tangents",
-    "trainer_optimizer",
-    "tune",
-    "undecayed",
-]
+from scalewise.torch._audit import audit as audit
+from scalewise.torch._curvature import curvature as curvature
+from scalewise.torch._plan import TorchPlan as TorchPlan
+from scalewise.torch._plan import load as load
+from scalewise.torch._plan import plan as plan
+from scalewise.torch._proof import check_transfer as check_transfer
+from scalewise.torch._tangents import tangents as tangents
+from scalewise.torch._trainers import optimizer_for as optimizer_for
+from scalewise.torch._trainers import overrides as overrides
+from scalewise.torch._trainers import trainer_optimizer as trainer_optimizer
+from scalewise.torch._trainers import undecayed as undecayed
+from scalewise.torch._tune import tune as tune

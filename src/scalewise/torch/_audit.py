@@ -29,8 +29,6 @@ from scalewise.torch._plan import ModuleFactory, plan
 from scalewise.torch._setup import Together
 from scalewise.torch._verify import TorchBench, seed_all
 
-__all__ = ["audit"]
-
 OptimizerLike = Annotated[
     Any,
     Must(

@@ -8,8 +8,6 @@ from scalewise.plan import Plan, PlanError
 from scalewise.plan._names import bare
 from scalewise.torch._describe import places
 
-__all__ = ["modules_of", "of_the_plan"]
-
 
 def of_the_plan(plan: Plan, model: nn.Module) -> dict[str, nn.Parameter]:
     """The model's parameters by the plan's names.

@@ -13,8 +13,6 @@ import torch
 
 from scalewise._checked import checked
 
-__all__ = ["TorchCurvature", "curvature"]
-
 Flat = np.ndarray  # (parameter,)
 
 

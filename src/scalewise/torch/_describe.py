@@ -21,8 +21,6 @@ from torch.optim.swa_utils import AveragedModel
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 from scalewise.plan._names import bare
 
-__all__ = ["describe", "places", "unwrapped"]
-
 _AROUND = (nn.DataParallel, DistributedDataParallel, AveragedModel)
 
 

@@ -11,8 +11,6 @@ from torch import nn
 from scalewise._checked import Must
 from scalewise.plan import _request
 
-__all__ = ["Device", "Model", "ModuleFactory", "Settings"]
-
 
 def _device(given: Any) -> str:
     try:

@@ -16,8 +16,6 @@ from scalewise.plan._laws import Optimizer, known_optimizer
 from scalewise.plan._names import bare, matching
 from scalewise.torch._check import of_the_plan
 
-__all__ = ["OPTIMIZERS", "Groups", "parameter_groups"]
-
 OPTIMIZERS: dict[str, Any] = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,

@@ -10,8 +10,6 @@ from scalewise.plan._spread import rescaling, told_mean
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._moments import moments, real
 
-__all__ = ["initialise"]
-
 _SINGLE = 32  # bits
 
 

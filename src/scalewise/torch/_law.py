@@ -16,8 +16,6 @@ from scalewise.plan import Law, Plan, PlanError
 from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.plan._laws import ENTRYWISE, Size
 
-__all__ = ["followed", "refuse_another_law"]
-
 _SMALL, _GREAT, _STEPS = 1e-3, 1e7, 12
 _NEAR = (
     0.15  # how far a degree may be from a whole number, and the logarithm of a size from another

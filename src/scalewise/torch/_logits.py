@@ -15,8 +15,6 @@ from scalewise.plan._names import bare
 from scalewise.plan._sizes import Logits
 from scalewise.torch._trace import watching
 
-__all__ = ["LogitRecorder", "same_random_numbers"]
-
 
 class LogitRecorder:
     """The logits that the own code of some modules makes, and what the modules' own steps did to them.

@@ -17,8 +17,6 @@ from scalewise.plan._errors import PlanError, PlanWarning
 from scalewise.plan._forward import Forward, Inputs, Passes
 from scalewise.torch._trace import watching
 
-__all__ = ["Way", "look", "seen"]
-
 # A way to the model at another width: that width over the first, and what makes the model.
 Way = tuple[Fraction, Callable[[], nn.Module]]
 

@@ -26,8 +26,6 @@ from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._setup import Together
 from scalewise.torch._trace import watching
 
-__all__ = ["Loss", "Network", "Watched", "called_modules", "find_places", "measure_network"]
-
 Loss = Callable[[nn.Module, Any], Tensor]
 
 

@@ -9,8 +9,6 @@ import torch
 from scalewise.plan import PlanError, Spread
 from scalewise.plan._spread import spread_error
 
-__all__ = ["moments", "real"]
-
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
     """A view of the entries as real numbers."""

@@ -9,8 +9,6 @@ from typing import Any
 from scalewise.plan._forward import Inputs
 from scalewise.plan._roles import RoleSpec
 
-__all__ = ["Options", "told"]
-
 
 @dataclass(frozen=True)
 class Options:

@@ -52,9 +52,6 @@ from scalewise.torch._schedule import check
 from scalewise.torch._setup import own_setup
 from scalewise.torch._verify import Setup, TorchBench
 
-__all__ = ["TorchPlan", "load", "plan"]
-
-
 _WORDING = Wording(
     "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
     "weight set to the embedding's)"

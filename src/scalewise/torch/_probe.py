@@ -21,8 +21,6 @@ from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
 
-__all__ = ["Factory", "probe", "undisturbed"]
-
 Factory = Callable[..., nn.Module]
 # Where sizes that are rounded show what they are rounded from: without memory, and with it.
 _FAR, _NEAR = 64, 8

@@ -20,8 +20,6 @@ from scalewise.torch._plan import TorchPlan
 from scalewise.torch._setup import prepare
 from scalewise.torch._verify import own_random_numbers, seed_all
 
-__all__ = ["TorchProofBench", "check_transfer"]
-
 
 class TorchProofBench:
     """See `scalewise.plan.proof._bench.Bench`."""

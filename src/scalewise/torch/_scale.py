@@ -13,8 +13,6 @@ from scalewise.plan import Plan, PlanError
 from scalewise.plan._names import matching
 from scalewise.torch._check import modules_of, of_the_plan
 
-__all__ = ["apply_multipliers", "refuse_unscaled"]
-
 
 @dataclass(frozen=True)
 class ScaledInput:

@@ -14,8 +14,6 @@ from torch.optim import Optimizer
 from scalewise.plan import Plan, PlanError
 from scalewise.torch._law import refuse_another_law
 
-__all__ = ["check"]
-
 # Ratios may differ by rounding; below a thousandth of the largest rate they matter no more.
 _ROUNDING, _SMALL = 1e-3, 1e-3
 _NOUNS = {"lr": "the learning rate", "eps": "epsilon", "weight_decay": "the weight decay"}

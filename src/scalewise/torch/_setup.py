@@ -13,8 +13,6 @@ from scalewise.plan import Plan, PlanError
 from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.torch._groups import OPTIMIZERS
 
-__all__ = ["Together", "own_setup", "prepare"]
-
 
 @runtime_checkable
 class Applied(Protocol):

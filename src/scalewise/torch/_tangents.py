@@ -9,8 +9,6 @@ import torch
 
 from scalewise._checked import checked
 
-__all__ = ["tangents"]
-
 
 @checked
 def tangents(

@@ -24,8 +24,6 @@ from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
 from scalewise.torch._uses import UseTrace
 
-__all__ = ["Trace", "Unseen", "watching"]
-
 
 class Unseen(Exception):
     """A number that the pass multiplies by has no value here."""

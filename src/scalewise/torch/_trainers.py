@@ -16,8 +16,6 @@ from scalewise.plan._names import pattern
 from scalewise.torch._groups import OPTIMIZERS
 from scalewise.torch._plan import Model, TorchPlan
 
-__all__ = ["optimizer_for", "overrides", "trainer_optimizer", "undecayed"]
-
 TrainedPlan = Annotated[TorchPlan, Must("a plan for PyTorch, from sw.torch.plan or sw.torch.load")]
 
 

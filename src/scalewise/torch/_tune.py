@@ -13,8 +13,6 @@ from scalewise.plan.proof._search import OverLike, searched
 from scalewise.torch._plan import TorchPlan
 from scalewise.torch._proof import TorchProofBench
 
-__all__ = ["tune"]
-
 
 @checked(error=PlanError)
 def tune(

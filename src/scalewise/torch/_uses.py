@@ -16,8 +16,6 @@ from torch.utils import _pytree as pytree
 from scalewise.plan._names import bare
 from scalewise.plan._uses import Use
 
-__all__ = ["UseTrace"]
-
 _ADDING = frozenset("add sub rsub where cat stack copy masked_fill index_put lerp".split())  # noqa: SIM905
 # By operation: where its two factors stand.
 _FACTORS = {

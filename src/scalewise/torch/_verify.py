@@ -20,8 +20,6 @@ from scalewise.torch._law import followed, refuse_another_law
 from scalewise.torch._measure import Loss, Network, Watched, called_modules, find_places
 from scalewise.torch._setup import Together
 
-__all__ = ["Built", "Setup", "TorchBench", "own_random_numbers", "seed_all"]
-
 _HALF = (torch.bfloat16, torch.float16)
 
 

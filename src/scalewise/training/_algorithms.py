@@ -42,18 +42,6 @@ from scalewise.training.width._weights import (
     stationary,
 )
 
-__all__ = [
-    "NTKGP",
-    "Algorithm",
-    "Bayes",
-    "GradientDescent",
-    "GradientFlow",
-    "Gradients",
-    "LastLayer",
-    "Projectors",
-    "TwoStepNewton",
-]
-
 Units = Literal["sum", "mean"]
 Duration = Annotated[float | int, Must("a number of at least 0, or infinite", lambda v: v >= 0)]
 Momentum = Annotated[float | int, Must("a number from 0 to below 1", lambda v: 0 <= v < 1)]

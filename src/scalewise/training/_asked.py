@@ -12,8 +12,6 @@ from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm
 
-__all__ = ["Arrays", "Asked", "Found", "Route"]
-
 Arrays = dict[str, np.ndarray]
 
 

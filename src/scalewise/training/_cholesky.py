@@ -15,8 +15,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import cho_solve, eigh_tridiagonal, get_lapack_funcs, solve_triangular
 
-__all__ = ["Factored", "factored"]
-
 _STEPS = 6  # of Lanczos: the extreme eigenvalues to a few percent
 Square = Float[np.ndarray, "sample sample"]
 

@@ -27,8 +27,6 @@ from jaxtyping import Float
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training.width._course import Clock, OutOfRoom
 
-__all__ = ["Curvature", "Moving", "curved_shift"]
-
 ACCURACY = 1e-6  # relative, of sums over times
 _ROOM = 2**27  # numbers that all displacements on the way may take
 Flat = Float[np.ndarray, " parameter"]

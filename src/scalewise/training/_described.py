@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 
-__all__ = ["described"]
-
 
 def described(algorithm: Algorithm) -> dict[str, object]:
     """An algorithm as attributes of a result.

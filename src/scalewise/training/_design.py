@@ -21,8 +21,6 @@ from scalewise.training._outcomes import LARGE
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import without_warning
 
-__all__ = ["Design", "design"]
-
 _TO_THE_END = GradientFlow()
 _NAMES = ("depth", "activation", "weight_scale", "bias_variance")
 _MEASURES = ("width", "parameters", "test_loss", "log_evidence")

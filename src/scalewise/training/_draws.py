@@ -12,8 +12,6 @@ from scalewise._checked import Count, Index, Must, NotNegative, checked
 from scalewise.training._evidence import evidence_of
 from scalewise.training._spectrum import spectrum
 
-__all__ = ["log_score", "sample_outputs"]
-
 Trained = Annotated[
     xr.Dataset,
     Must(

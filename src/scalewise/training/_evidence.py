@@ -17,16 +17,6 @@ from jaxtyping import Float
 from scalewise._checked import FiniteNumber, NotNegative, checked
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum
 
-__all__ = [
-    "LeftOut",
-    "evidence_of",
-    "hypothesis_probabilities",
-    "last_slopes",
-    "leave_one_out",
-    "log_evidence",
-    "log_evidence_slope",
-]
-
 Kernel = Annotated[Any, Float[np.ndarray, "sample sample_1"]]
 Targets = Annotated[Any, Float[np.ndarray, "sample output"]]
 REMEDY = "give `noise_variance`"

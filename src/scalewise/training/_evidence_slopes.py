@@ -30,8 +30,6 @@ from scalewise.training._task import check_task
 from scalewise.training.posterior._point import kernels_of
 from scalewise.training.posterior._responses import first_moments
 
-__all__ = ["EvidenceSlopes", "log_evidence_slopes"]
-
 
 class EvidenceSlopes(NamedTuple):
     r"""The log evidence and its derivatives.

@@ -16,8 +16,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Filter", "Timeless", "after_flow", "after_schedule", "after_steps"]
-
 Directions = Float[np.ndarray, " direction"]
 Times = Float[np.ndarray, " time"]
 Both = tuple[Float[np.ndarray, " direction"], Float[np.ndarray, " direction"]]

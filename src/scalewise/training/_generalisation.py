@@ -15,8 +15,6 @@ from jaxtyping import Float
 from numpy.polynomial.hermite_e import hermeval
 from scipy.special import ndtr
 
-__all__ = ["class_error", "class_error_nlo", "expected_loss", "true_classes"]
-
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(96)  # products of Φ vary on the scale of 1
 Outputs = Float[np.ndarray, "*time output sample"]
 Variances = Float[np.ndarray, "*time sample"]

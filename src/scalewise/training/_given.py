@@ -32,8 +32,6 @@ from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._predict import wrong
 from scalewise.training.width._course import OutOfRoom
 
-__all__ = ["predict_linearised"]
-
 _NAMES = ("output_mean", "bias", "test_loss", "test_error", "train_mean", "train_loss", "spectrum")
 _CURVED = ("output_mean_nlo", "test_loss_nlo")
 

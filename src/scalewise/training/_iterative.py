@@ -29,8 +29,6 @@ from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins
 from scalewise.training._results import of_tests
 
-__all__ = ["beyond_factorisation", "by_iteration", "too_many"]
-
 DENSE = 15_000  # samples whose kernels, eigenvectors and workspace take 12 GiB
 KEPT = 12 * 2**30  # bytes of a kernel that is not made anew for every product
 _COLUMNS = 4 * 2**30  # bytes of all columns that are solved for, and of what goes with them

@@ -30,8 +30,6 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 from scalewise.training._filters import Filter
 from scalewise.training._spectrum import Spectrum
 
-__all__ = ["Ensemble", "Learned", "Posterior", "Unseen", "growth", "prior_of", "twins", "usable"]
-
 Directions = Float[np.ndarray, " direction"]
 Deviation = Float[np.ndarray, "noise sample"]
 

@@ -15,8 +15,6 @@ from scalewise._checked import checked
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.theory import predict
 
-__all__ = ["NetworkKernel", "kernel_of"]
-
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 Kind = Literal["kernel", "ntk"]
 

@@ -13,8 +13,6 @@ from scalewise._checked import Count, checked
 from scalewise.training._filters import Timeless
 from scalewise.training.width._weights import PROJECTORS, Reaches, Separable
 
-__all__ = ["Projectors", "TwoStepNewton"]
-
 Directions = Float[np.ndarray, " direction"]
 Leg = Callable[[np.ndarray], np.ndarray]
 Terms = tuple[tuple[Leg, ...], ...]

@@ -24,8 +24,6 @@ from scalewise._checked import Must
 from scalewise.activations import Activation
 from scalewise.networks._network import Network
 
-__all__ = ["CurvedMLP", "Layers", "MLPWeights", "Tangents", "layers_of", "tangents_of"]
-
 MLPWeights = Annotated[
     Any,
     Must(

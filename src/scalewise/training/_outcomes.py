@@ -12,8 +12,6 @@ from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked
 from scalewise.training._generalisation import true_classes
 
-__all__ = ["LARGE", "OUTCOMES", "Outcome"]
-
 _OUTPUT = "preactivation"
 LARGE = 0.5  # of the learning parameter over the width: from here on an order says little about the next
 

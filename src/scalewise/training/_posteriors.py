@@ -12,8 +12,6 @@ from scalewise._checked import Count, NotNegative, checked
 from scalewise.training._filters import Timeless
 from scalewise.training.width._weights import Reaches, converged
 
-__all__ = ["NTKGP", "Bayes", "LastLayer"]
-
 Directions = Float[np.ndarray, " direction"]
 
 

@@ -42,8 +42,6 @@ from scalewise.training._task import check_fit, check_targets, remedy_for
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._predict import by_any_loss
 
-__all__ = ["check_asked", "predict_training"]
-
 BLOCK = 1024  # test samples at a time where only variances are kept; no fewer than there are training samples
 _AT_ONCE = {name for name, row in OUTCOMES.items() if "test" in row.dims} | {"log_evidence"}
 EVIDENCE = ("log_evidence", "log_evidence_slope")

@@ -17,8 +17,6 @@ from scalewise.training._generalisation import class_error, expected_loss, true_
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._spectrum import tell_of_kernel_error
 
-__all__ = ["as_dataset", "of_numerics", "of_samples", "of_tests"]
-
 Means = Float[np.ndarray, "time output sample"]
 Spread = Float[np.ndarray, "time *spread"]
 

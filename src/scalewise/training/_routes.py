@@ -17,15 +17,6 @@ from scalewise.training.tiles._route import TILES
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import DENSE
 
-__all__ = [
-    "ROUTES",
-    "Choice",
-    "ExpansionWarning",
-    "beyond",
-    "chosen",
-    "without_warning",
-]
-
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
 _EXACT_FIRST: tuple[Route, ...] = (TILES, DENSE, NEURONS)
 _FEW = 8  # training samples up to which sampled expectations leave little open, and whole tensors are quick

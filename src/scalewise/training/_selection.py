@@ -7,8 +7,6 @@ from typing import NamedTuple, NoReturn
 
 from scalewise._words import refuse_name
 
-__all__ = ["Selection", "refuse_outcome", "selected"]
-
 
 class Selection(NamedTuple):
     """What a call computes.

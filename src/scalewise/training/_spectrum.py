@@ -12,16 +12,6 @@ from jaxtyping import Float
 
 from scalewise._threads import blas_threads_for
 
-__all__ = [
-    "Spectrum",
-    "refuse_pair",
-    "refuse_singular",
-    "regular",
-    "spectrum",
-    "tell_of_kernel_error",
-    "untaught",
-]
-
 KERNEL_ERROR = 1e-12  # relative to the variances: the tolerance of series and quadratures
 _TOLD = 1e-6  # from here on a user is told
 

@@ -20,8 +20,6 @@ from scalewise.training._predict import predict_training
 from scalewise.training._routes import without_warning
 from scalewise.training.width._tensors import shared_tensors
 
-__all__ = ["algorithms_side_by_side", "evidence_of_networks", "ntk_motion"]
-
 _LEADING = {"bias": "squared_bias", "variance": "variance", "test_loss": "test_loss"}
 _NLO = ("test_loss_nlo", "learning_parameter")
 

@@ -17,8 +17,6 @@ from scalewise.training._asked import Asked
 from scalewise.training._evidence import REMEDY
 from scalewise.training._spectrum import refuse_pair
 
-__all__ = ["check_fit", "check_targets", "check_task", "remedy_for"]
-
 _NONE, _SOME = 0.0, 1e-100  # a direction that nobody learns, beside one that sets the rate
 _LARGEST = 1e35  # order 1/n multiplies four of them, and squares what it finds
 

@@ -24,8 +24,6 @@ from scalewise.plan.audit._limits import (
 from scalewise.plan.audit._powers import APART, TensorPowers, growth_rows, powers_of, reads
 from scalewise.plan.audit._report import tell, verdict_of
 
-__all__ = ["Audit", "audited"]
-
 
 @dataclass(frozen=True)
 class Audit:

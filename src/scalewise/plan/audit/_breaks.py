@@ -15,8 +15,6 @@ from scalewise.plan._table import Plan
 from scalewise.plan._verdict import grows
 from scalewise.plan.audit._powers import beside
 
-__all__ = ["Break", "breaks_of"]
-
 _AT_START = (Quantity.OUTPUT, Quantity.FEATURES, Quantity.LOGITS)
 # Beside logits of this size a softmax has one answer.
 _SATURATED = 10.0

@@ -12,8 +12,6 @@ from scalewise.plan._fits import Status
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan.audit._powers import TensorPowers
 
-__all__ = ["Epsilon", "drowned"]
-
 
 @dataclass(frozen=True)
 class Epsilon:

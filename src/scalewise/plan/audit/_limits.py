@@ -21,8 +21,6 @@ from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._roles import Role
 from scalewise.plan.audit._powers import APART, TensorPowers, reads
 
-__all__ = ["Bound", "Limit", "Waste", "binding", "fall_of", "limits_of", "wasted"]
-
 _MOVERS = (Role.INPUT, Role.HIDDEN, Role.VECTOR)
 
 

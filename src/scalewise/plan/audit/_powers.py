@@ -20,8 +20,6 @@ from scalewise.plan._roles import Role
 from scalewise.plan._rows import Row, sizes_of
 from scalewise.plan._table import Plan
 
-__all__ = ["APART", "TensorPowers", "beside", "growth_rows", "powers_of", "reads"]
-
 _SEEN = (
     Quantity.OWN_CHANGE,
     Quantity.OUTPUT,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from scalewise.plan.audit._audit import Audit
     from scalewise.plan.audit._breaks import Break
 
-__all__ = ["tell", "verdict_of"]
-
 _HEAD = ("tensor", "role", "init", "multiplier", "lr", "gradient", "own change")
 _FEW, _ALWAYS = 4, 0.25
 

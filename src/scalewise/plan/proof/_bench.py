@@ -13,11 +13,6 @@ from scalewise.plan._constants import SETTINGS, combined
 from scalewise.plan._errors import PlanError
 from scalewise.plan._table import Plan
 
-__all__ = [
-    "Bench", "Planned", "Seeds", "Share", "Start", "Train", "Values", "loss_of", "seeds_of", "split", "trained",
-    "varied",
-]  # fmt: skip
-
 Train = Annotated[
     Callable[..., Any],
     Must("a function train(plan, model, seed, lr) that trains the model and returns its loss"),

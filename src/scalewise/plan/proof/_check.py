@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Size", "TransferCheck", "check_losses"]
-
 
 @dataclass(frozen=True)
 class Size:

@@ -10,8 +10,6 @@ import numpy as np
 
 from scalewise.plan.proof._optimum import Optimum
 
-__all__ = ["Drift", "drift_of"]
-
 # What two standard errors of a normal deviate leave outside on either side.
 _ONE_SIDED = 0.97725
 

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["REACH", "Edge", "Optimum", "excess", "find_optimum", "jackknife", "vertex"]
-
 # Octaves to either side of the lowest loss that the parabola is laid through; one value at least.
 REACH = 1.0
 Edge = str  # "left", "right" or ""

@@ -14,8 +14,6 @@ from scalewise.plan._picture import STYLE
 if TYPE_CHECKING:
     from scalewise.plan.proof._check import TransferCheck
 
-__all__ = ["draw"]
-
 _BLUE, _ORANGE, _MUTED = "#1f4f99", "#c4480f", "#6c6f78"
 # A loss farther above the best of its size than this share of the whole range is not worth the room.
 _ROOM = 1.0

@@ -26,8 +26,6 @@ from scalewise.plan.proof._optimum import jackknife
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["ORDER", "OverLike", "Trial", "Tuned", "searched"]
-
 # What was measured to matter, most first. An embedding is an input; of the two rates only its own is worth a try.
 ORDER = ("hidden.std", "output.std", "lr", "weight_decay", "input.lr", "input.std")
 STEPS = (2.0, 1.0, 0.5)  # octaves, one pass after the other

@@ -13,8 +13,6 @@ from scalewise.plan._errors import PlanError
 from scalewise.plan.proof._bench import Bench, Planned, seeds_of, trained, varied
 from scalewise.plan.proof._check import Size, TransferCheck, check_losses
 
-__all__ = ["asked", "measured_transfer"]
-
 
 def measured_transfer(
     bench: Bench,

@@ -10,8 +10,6 @@ from enum import StrEnum
 from scalewise.plan.proof._drift import Drift
 from scalewise.plan.proof._optimum import Optimum
 
-__all__ = ["Finding", "Outcome", "judge"]
-
 _MANY = 100  # seeds beyond which nobody is told to go on
 
 

@@ -25,8 +25,6 @@ from scipy.stats import qmc
 from scalewise.training.cavity._rest import Course, Neuron, Rest, trained
 from scalewise.training.cavity._series import Series
 
-__all__ = ["Law", "Moments", "moments_of_scrambles"]
-
 CHUNK = 512  # draws at a time: the arrays of one step stay in the cache
 Point = tuple[float, np.ndarray]
 

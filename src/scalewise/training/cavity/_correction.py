@@ -18,8 +18,6 @@ from scalewise.training._spectrum import spectrum
 from scalewise.training.cavity._average import Law, Moments, moments_of_scrambles
 from scalewise.training.cavity._rest import Course, Rest
 
-__all__ = ["cavity_correction", "cavity_obstacle"]
-
 PowerOfTwo = Annotated[int, Must("a power of two", lambda n: n > 0 and not n & (n - 1))]
 Trainer = GradientDescent | GradientFlow
 LEFT = 1e-6  # of an error, where training to the end may stop

@@ -29,8 +29,6 @@ from scalewise.training.cavity._series import (
     taylor,
 )
 
-__all__ = ["Course", "Neuron", "Rest", "trained"]
-
 OnTrain = Float[np.ndarray, "sample train"]
 
 

@@ -12,8 +12,6 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Series", "composed", "constant", "product", "shifted", "taylor"]
-
 Series = Float[np.ndarray, "_power _power_1 ..."]
 _STEP = (
     0.02  # of the grid in kappa: what is beyond it is below 1e-6, what rounding leaves below 1e-8

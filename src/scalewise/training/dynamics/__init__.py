@@ -3,45 +3,21 @@
 Nothing here knows parameters; `scalewise.training.dynamics.networks` does.
 """
 
-from scalewise.training.dynamics._evolution import effective_dynamics, effective_step
-from scalewise.training.dynamics._free import FreeTheory, free_theory
-from scalewise.training.dynamics._interacting import (
-    damping_force,
-    dynamical_dntk,
-    interacting_outputs,
-    interaction_ntk,
-)
-from scalewise.training.dynamics._newton import (
-    leap,
-    newton_tensor,
-    tuned_newton_tensor,
-    two_step_outputs,
-)
-from scalewise.training.dynamics._state import NetworkState, Targets
-from scalewise.training.dynamics._trained import (
-    Projectors,
-    force_sum,
-    trained_ntk,
-    trained_outputs,
-)
-
-__all__ = [
-    "FreeTheory",
-    "NetworkState",
-    "Projectors",
-    "Targets",
-    "damping_force",
-    "dynamical_dntk",
-    "effective_dynamics",
-    "effective_step",
-    "force_sum",
-    "free_theory",
-    "interacting_outputs",
-    "interaction_ntk",
-    "leap",
-    "newton_tensor",
-    "trained_ntk",
-    "trained_outputs",
-    "tuned_newton_tensor",
-    "two_step_outputs",
-]
+from scalewise.training.dynamics._evolution import effective_dynamics as effective_dynamics
+from scalewise.training.dynamics._evolution import effective_step as effective_step
+from scalewise.training.dynamics._free import FreeTheory as FreeTheory
+from scalewise.training.dynamics._free import free_theory as free_theory
+from scalewise.training.dynamics._interacting import damping_force as damping_force
+from scalewise.training.dynamics._interacting import dynamical_dntk as dynamical_dntk
+from scalewise.training.dynamics._interacting import interacting_outputs as interacting_outputs
+from scalewise.training.dynamics._interacting import interaction_ntk as interaction_ntk
+from scalewise.training.dynamics._newton import leap as leap
+from scalewise.training.dynamics._newton import newton_tensor as newton_tensor
+from scalewise.training.dynamics._newton import tuned_newton_tensor as tuned_newton_tensor
+from scalewise.training.dynamics._newton import two_step_outputs as two_step_outputs
+from scalewise.training.dynamics._state import NetworkState as NetworkState
+from scalewise.training.dynamics._state import Targets as Targets
+from scalewise.training.dynamics._trained import Projectors as Projectors
+from scalewise.training.dynamics._trained import force_sum as force_sum
+from scalewise.training.dynamics._trained import trained_ntk as trained_ntk
+from scalewise.training.dynamics._trained import trained_outputs as trained_outputs

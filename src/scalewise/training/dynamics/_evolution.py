@@ -10,8 +10,6 @@ import numpy as np
 from scalewise._checked import Index, Positive, checked
 from scalewise.training.dynamics._state import NetworkState, Targets, error_of
 
-__all__ = ["effective_dynamics", "effective_step"]
-
 
 @checked
 def effective_step(state: NetworkState, targets: Targets, rate: Positive) -> NetworkState:

@@ -16,8 +16,6 @@ from scalewise._checked import Positive, checked
 from scalewise.training._spectrum import Spectrum, regular
 from scalewise.training.dynamics._state import NetworkState, Targets, error_of
 
-__all__ = ["FreeTheory", "free_theory"]
-
 Train = Float[np.ndarray, " train"]
 
 

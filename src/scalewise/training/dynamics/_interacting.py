@@ -8,8 +8,6 @@ from jaxtyping import Float
 from scalewise.training.dynamics._free import FreeTheory
 from scalewise.training.dynamics._state import Rank3
 
-__all__ = ["damping_force", "dynamical_dntk", "interacting_outputs", "interaction_ntk"]
-
 _sum = np.einsum
 
 

@@ -11,8 +11,6 @@ from scalewise._checked import Index, checked
 from scalewise.training._spectrum import regular
 from scalewise.training.dynamics._state import NetworkState, Targets, error_of
 
-__all__ = ["leap", "newton_tensor", "tuned_newton_tensor", "two_step_outputs"]
-
 Kernel = Annotated[Any, Float[np.ndarray, "point point"]]
 OnTrain = Float[np.ndarray, "train train"]
 

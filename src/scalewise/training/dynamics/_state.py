@@ -15,8 +15,6 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 
-__all__ = ["NetworkState", "Rank3", "Rank4", "Targets", "error_of"]
-
 Rank3 = Float[np.ndarray, "point point point"]
 Rank4 = Float[np.ndarray, "point point point point"]
 Targets = Annotated[Any, Float[np.ndarray, " train"]]

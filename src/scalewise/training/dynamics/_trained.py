@@ -11,8 +11,6 @@ from jaxtyping import Float
 from scalewise.training._spectrum import Spectrum, regular
 from scalewise.training.dynamics._state import NetworkState, error_of
 
-__all__ = ["Projectors", "force_sum", "trained_ntk", "trained_outputs"]
-
 Points = Float[np.ndarray, " point"]
 
 

@@ -4,6 +4,4 @@ from scalewise._extras import require
 
 require("jax", "zarr", for_="Training ensembles (`scalewise.measure_training`)", extra="nets")
 
-from scalewise.training.ensembles._measure import measure_training
-
-__all__ = ["measure_training"]
+from scalewise.training.ensembles._measure import measure_training as measure_training

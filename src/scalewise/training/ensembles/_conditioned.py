@@ -32,8 +32,6 @@ from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
 
-__all__ = ["conditioned_ensemble"]
-
 STREAM = 5
 Kernels = Float[np.ndarray, "network sample sample"]
 

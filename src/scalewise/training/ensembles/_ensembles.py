@@ -30,8 +30,6 @@ from scalewise.training.ensembles._start import (
 )
 from scalewise.training.ensembles._ways import Curriculum, plan, response
 
-__all__ = ["Control", "Pilot", "pilot", "trained_ensembles"]
-
 Control = Literal["linear", "free"] | None
 PILOTS = 200
 MORE = 10  # networks that are not trained, for each one that is

@@ -20,8 +20,6 @@ import numpy as np
 from scalewise.nets._ensemble import Sums
 from scalewise.training.ensembles._reading import Reading, whole
 
-__all__ = ["ESTIMATORS", "Estimate", "Means", "Source", "Weighted"]
-
 Estimate = tuple[np.ndarray, np.ndarray]
 
 

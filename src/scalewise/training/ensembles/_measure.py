@@ -43,8 +43,6 @@ from scalewise.training.ensembles._estimates import ESTIMATORS, Estimate, Means,
 from scalewise.training.ensembles._reading import Reading
 from scalewise.training.ensembles._training import CLOSE
 
-__all__ = ["measure_training"]
-
 EFFECTIVE = 100  # networks: with fewer, neither a posterior nor its standard error is to be trusted
 _TO_THE_END = GradientFlow()
 Networks = Annotated[int, Must("a whole number of at least 2", lambda value: value >= 2)]

@@ -14,8 +14,6 @@ from jaxtyping import Float
 from scalewise.training.ensembles._start import forward, ntks, pulled, unpacked
 from scalewise.training.ensembles._training import Lesson, Shape
 
-__all__ = ["Newton"]
-
 
 @dataclass(frozen=True)
 class Newton:

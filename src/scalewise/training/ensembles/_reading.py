@@ -22,8 +22,6 @@ from jaxtyping import Float
 from scalewise.tasks import Task
 from scalewise.training._generalisation import class_error, true_classes
 
-__all__ = ["Reading", "upper", "whole"]
-
 Outputs = Float[np.ndarray, "network output sample"]
 Parts = dict[str, np.ndarray]
 

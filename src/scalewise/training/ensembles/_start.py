@@ -20,19 +20,6 @@ from scalewise.nets._networks import Parameters, ntk_of, traced
 from scalewise.nets._random import normals
 from scalewise.networks import MLP
 
-__all__ = [
-    "Start",
-    "draw",
-    "forward",
-    "look",
-    "moved_along",
-    "ntks",
-    "outputs_of",
-    "pulled",
-    "rates_of",
-    "unpacked",
-]
-
 Sigma = Callable[[Any], Any]
 Outputs = Float[np.ndarray, "network output sample"]
 

@@ -24,8 +24,6 @@ from scalewise.nets._networks import traced
 from scalewise.networks import MLP
 from scalewise.training.ensembles._start import forward, rates_of, unpacked
 
-__all__ = ["CLOSE", "Descent", "Flow", "Lesson", "trained"]
-
 CHUNK = 16  # steps between two looks at who has finished
 CLOSE = {"float32": 1e-4, "float64": 1e-6}  # of the initial error: what may be left at the end
 LOCAL = 0.05  # of that: what a step of a flow may be off by

@@ -23,8 +23,6 @@ from scalewise.training.ensembles._newton import Newton
 from scalewise.training.ensembles._start import Start
 from scalewise.training.ensembles._training import CLOSE, Descent, Flow, Lesson, trained
 
-__all__ = ["Curriculum", "plan", "response"]
-
 PATIENCE = 20  # times the steps that the mean NTK needs
 MOST_STEPS = 1_000_000
 Joint = Float[np.ndarray, "network taught taught"]

@@ -13,8 +13,6 @@ from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.theory import predict
 
-__all__ = ["HiddenUpdate", "hidden_update"]
-
 
 class HiddenUpdate(NamedTuple):
     r"""Coefficients of $1/n_{L-1}$ for a neuron of the last hidden layer, per unit of the rate.

@@ -12,15 +12,6 @@ from scalewise.networks._network import AnyNetwork
 from scalewise.training._one_mlp import MLPWeights, layers_of
 from scalewise.training._spectrum import refuse_singular, spectrum, untaught
 
-__all__ = [
-    "feature_kernel",
-    "fit_features",
-    "gaussian_kernel",
-    "kernel_machine",
-    "last_layer_features",
-    "ridge_responses",
-]
-
 Features = Annotated[Any, Float[np.ndarray, "sample feature"]]
 Others = Annotated[Any, Float[np.ndarray, "other feature"]]
 Targets = Annotated[Any, Float[np.ndarray, "sample output"]]

@@ -11,8 +11,6 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.networks import MLP
 
-__all__ = ["Decay", "bayes_rates", "decay_of_prior"]
-
 
 class Decay(NamedTuple):
     """Coefficients of squares of parameters, one for each layer.

@@ -10,8 +10,6 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.theory.single import NearbyInputs
 
-__all__ = ["star_polation"]
-
 Outputs = Annotated[Any, Float[np.ndarray, " output"]]
 
 

@@ -16,16 +16,6 @@ from scalewise.networks._network import AnyNetwork
 from scalewise.training._one_mlp import MLPWeights, layers_of, tangents_of
 from scalewise.training._spectrum import regular
 
-__all__ = [
-    "Step",
-    "generalised_loss",
-    "giant_leap",
-    "outputs_of",
-    "parameter_step",
-    "two_step_newton",
-    "weight_decay_tensor",
-]
-
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 Factors = Annotated[Any, Float[np.ndarray, "sample output"]]
 Kernel = Annotated[Any, Float[np.ndarray, "a b"]]

@@ -9,8 +9,6 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, checked
 
-__all__ = ["Reliability", "reliability"]
-
 
 class Reliability(NamedTuple):
     """Test samples in bins of confidence, the probability of the class that is thought most probable.

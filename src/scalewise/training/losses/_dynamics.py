@@ -21,8 +21,6 @@ from scipy.integrate import solve_ivp
 from scalewise.tasks import Loss
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 
-__all__ = ["coefficients", "stops"]
-
 _TOLERANCE = 1e-9  # of the integrator, relative to the largest gradient
 Coefficients = Float[np.ndarray, "time draw sample output"]
 

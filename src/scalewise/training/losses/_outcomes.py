@@ -9,8 +9,6 @@ from scalewise.training._asked import Asked
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training.cavity._correction import cavity_obstacle
 
-__all__ = ["LOSS_OUTCOMES"]
-
 _SOURCE = "PDLT (10.33), (10.36), (10.55), derived"
 
 

@@ -15,8 +15,6 @@ from scalewise.training.losses._dynamics import coefficients, stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._prior import REPLICAS, Start, start
 
-__all__ = ["by_any_loss", "wrong"]
-
 _TWINS = 16  # outputs on test samples drawn for each network, where the whole law counts
 Outputs = Float[np.ndarray, "time draw sample output"]
 

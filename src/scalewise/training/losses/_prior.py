@@ -16,8 +16,6 @@ from scipy.stats import qmc
 
 from scalewise.training._spectrum import spectrum
 
-__all__ = ["REPLICAS", "Start", "start"]
-
 REPLICAS = 8  # independent scrambles: their spread is the error bar
 _SOBOL = 21_201  # dimensions that SciPy has
 

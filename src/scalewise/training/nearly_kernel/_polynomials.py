@@ -9,8 +9,6 @@ from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, Index, checked
 
-__all__ = ["polynomial_features", "turning_points"]
-
 
 @checked
 def polynomial_features(

@@ -24,8 +24,6 @@ from scalewise._checked import checked
 from scalewise.training._spectrum import Spectrum, regular
 from scalewise.training.nearly_kernel._ways import Way
 
-__all__ = ["nearly_kernel_prediction", "trained_kernel", "trained_kernel_prediction"]
-
 Kernel = Annotated[Any, Float[np.ndarray, "sample sample"]]
 MetaKernel = Annotated[Any, Float[np.ndarray, "sample sample sample"]]
 Targets = Annotated[Any, Float[np.ndarray, "train output"]]

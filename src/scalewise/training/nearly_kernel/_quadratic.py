@@ -14,8 +14,6 @@ from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, checked
 
-__all__ = ["QuadraticModel"]
-
 Weights = Float[np.ndarray, "output feature"]
 
 

@@ -11,8 +11,6 @@ from jaxtyping import Float
 from scalewise._checked import FiniteNumber, checked
 from scalewise.training.dynamics import NetworkState, Targets
 
-__all__ = ["CubicModel"]
-
 Theta = Float[np.ndarray, " parameter"]
 
 

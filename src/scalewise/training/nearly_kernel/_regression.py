@@ -17,8 +17,6 @@ from scalewise._checked import Positive, checked
 from scalewise.training.kernels._linear_models import ridge_responses
 from scalewise.training.nearly_kernel._quadratic import QuadraticModel
 
-__all__ = ["Fitted", "nearly_linear_regression", "ridge_regression"]
-
 Targets = Annotated[Any, Float[np.ndarray, "train output"]]
 
 

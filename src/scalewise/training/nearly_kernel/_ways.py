@@ -21,8 +21,6 @@ from jaxtyping import Float
 from scalewise._checked import NotNegative, checked
 from scalewise.training.width._weights import converged
 
-__all__ = ["Descent", "DirectOptimisation", "MinimumNorm", "TrainedKernel", "Way"]
-
 Directions = Float[np.ndarray, " direction"]
 Pairs = Float[np.ndarray, "direction direction_1"]
 

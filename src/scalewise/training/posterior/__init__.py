@@ -1,5 +1,3 @@
 """Bayesian learning at finite width: order 1/n from single neurons, and a renormalised kernel beyond."""
 
-from scalewise.training.posterior._route import NEURONS
-
-__all__ = ["NEURONS"]
+from scalewise.training.posterior._route import NEURONS as NEURONS

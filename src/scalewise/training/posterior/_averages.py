@@ -28,8 +28,6 @@ from scalewise.training.posterior._neurons import Nodes, Push
 from scalewise.training.posterior._responses import Slope
 from scalewise.training.posterior._wick import after_inverse, learned, products, weight_variance
 
-__all__ = ["Layered", "Sampled", "exact", "sampled", "scrambles"]
-
 SCRAMBLES, SAMPLES = 8, 512  # half as many scrambles of more samples
 FIRST, ALWAYS, MOST = (
     1 << 8,

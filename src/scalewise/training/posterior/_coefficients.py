@@ -37,8 +37,6 @@ from scalewise.training.posterior._neurons import Push
 from scalewise.training.posterior._point import Point
 from scalewise.training.posterior._responses import Slope, Step, responses
 
-__all__ = ["PARTS", "OfLayer", "by_layer"]
-
 PARTS = ("evidence", "metric_fluctuation", "metric_nlo")
 _SEEDS = 1000  # between layers
 

@@ -25,8 +25,6 @@ from scipy import special
 from scalewise.training.posterior._point import Point
 from scalewise.training.posterior._responses import Response
 
-__all__ = ["Nodes", "Push"]
-
 NUMBERS = 1 << 21  # of one array by sample and neuron: a dozen of them are alive
 Matrix = Float[np.ndarray, "sample sample"]
 ByNeuron = Float[np.ndarray, "_sample _neuron"]

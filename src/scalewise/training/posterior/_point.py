@@ -16,8 +16,6 @@ from scalewise.theory.flow import kernel_flow
 from scalewise.training._asked import Asked
 from scalewise.training._spectrum import Spectrum
 
-__all__ = ["Point", "kernels_of"]
-
 _FIXED = 1e-12  # of its kernel: a variance that rounding cannot tell from 0
 
 

@@ -25,8 +25,6 @@ from scalewise.training._spectrum import refuse_singular, spectrum
 from scalewise.training.posterior._point import kernels_of
 from scalewise.training.posterior._scales import OneLayer, Scales, SeveralLayers, log_prior
 
-__all__ = ["renormalised_posterior"]
-
 SCRAMBLES, POINTS = (
     8,
     {True: 256, False: 64},

@@ -24,8 +24,6 @@ from scalewise.activations import Activation
 from scalewise.networks import MLP
 from scalewise.theory.flow._pairs import FIRST, SECOND, Pairs, moments_on_pairs
 
-__all__ = ["Response", "Slope", "Step", "first_moments", "responses"]
-
 PAIRS = 1 << 15  # at a time: a series for each of them takes its memory
 _BOTH = (((0, 0), *FIRST), SECOND)  # moments that are made together
 Matrix = Float[np.ndarray, "sample sample"]

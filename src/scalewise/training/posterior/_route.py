@@ -16,8 +16,6 @@ from scalewise.training.posterior._averages import scrambles
 from scalewise.training.posterior._coefficients import PARTS, OfLayer, by_layer
 from scalewise.training.posterior._point import Point, kernels_of
 
-__all__ = ["NEURONS"]
-
 _STANDARD_ERRORS = 4.0  # an error is to hold for all entries, as in `predict`
 _MEMORY = 8  # GiB
 _FORMS = 4_000_000  # tests times samples squared: of every neuron a quadratic form for each test

@@ -34,8 +34,6 @@ from scipy.special import gammaln
 from scalewise.gaussian import Workspace, kernel_map
 from scalewise.networks import MLP
 
-__all__ = ["Given", "OneLayer", "Scales", "SeveralLayers", "log_prior"]
-
 
 @dataclass(frozen=True)
 class Given:

@@ -18,8 +18,6 @@ from jaxtyping import Float
 
 from scalewise.training.posterior._neurons import Push
 
-__all__ = ["after_inverse", "learned", "products", "weight_variance"]
-
 Matrix = Float[np.ndarray, "sample sample"]
 
 

@@ -12,8 +12,6 @@ from scalewise.training.tiles._covariance import Pairs, own, transposed, turned
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sums import Sums
 
-__all__ = ["Change"]
-
 Full = Float[np.ndarray, "output output_1 sample sample_1"]
 
 

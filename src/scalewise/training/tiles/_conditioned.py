@@ -24,8 +24,6 @@ from numpy.polynomial import hermite_e
 
 from scalewise.activations import Activation
 
-__all__ = ["Accuracy", "Conditioned", "Rule", "line_for", "product", "rule_for"]
-
 Matrix = Float[np.ndarray, "sample sample"]
 Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.

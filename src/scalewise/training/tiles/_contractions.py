@@ -25,8 +25,6 @@ from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sums import Sums
 from scalewise.training.tiles._tiles import Labels
 
-__all__ = ["FIRST", "SECOND", "Part", "Share"]
-
 Along = Float[np.ndarray, "test train"]
 Across = Float[np.ndarray, "test output output_1 train"]
 Functions = Float[np.ndarray, "column direction"]

@@ -21,8 +21,6 @@ from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sums import Sums
 from scalewise.training.tiles._tiles import Labels
 
-__all__ = ["Pairs", "Spread", "own", "same_for_all", "transposed", "turned"]
-
 ByOutputs = dict[tuple[int, int], np.ndarray]
 Full = Float[np.ndarray, "output output_1 sample sample_1"]
 

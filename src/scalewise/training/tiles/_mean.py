@@ -12,8 +12,6 @@ from scalewise.training.tiles._contractions import FIRST, SECOND, Part, Share
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sums import Sums
 
-__all__ = ["PARTS", "Mean", "mean_of", "slope_of"]
-
 PARTS = ("ntk_nlo", "ntk_fluctuation", *FIRST, *SECOND)
 
 

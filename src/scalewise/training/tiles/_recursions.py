@@ -22,8 +22,6 @@ import numpy as np
 from scalewise.training.tiles._sites import Site
 from scalewise.training.tiles._tiles import Labels, Tile, Value, Vertex
 
-__all__ = ["RECURSIONS", "Tensors"]
-
 Factor = Value | float | None
 Term = tuple[Factor, ...]
 

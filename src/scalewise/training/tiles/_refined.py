@@ -10,8 +10,6 @@ from scalewise.gaussian import at_least_usual
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._conditioned import Accuracy
 
-__all__ = ["ACCURACIES", "refined"]
-
 _RATIO = 0.2  # of what one accuracy may leave out to what the one before may
 ACCURACIES = tuple(Accuracy(2e-4 * _RATIO**k, 2e-2 * _RATIO**k, 2e-2 * _RATIO**k) for k in range(3))
 _ENOUGH = 0.03  # of an outcome, root mean square: what is left is a fraction of it

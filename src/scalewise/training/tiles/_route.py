@@ -21,8 +21,6 @@ from scalewise.training.tiles._sites import Site, sites
 from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 
-__all__ = ["TILES"]
-
 ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
 _INNER = 600  # terms times nodes of one sample given another

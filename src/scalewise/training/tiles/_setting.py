@@ -10,8 +10,6 @@ from jaxtyping import Float
 
 from scalewise.training.width._weights import Separable
 
-__all__ = ["Setting"]
-
 Matrix = Float[np.ndarray, "sample sample"]
 Train = Float[np.ndarray, "train train"]
 OnTrain = Float[np.ndarray, "sample train"]

@@ -9,8 +9,6 @@ from scalewise.networks import MLP
 from scalewise.theory.flow._layer import Layer
 from scalewise.training.tiles._conditioned import Accuracy, Conditioned
 
-__all__ = ["Kernels", "Site", "sites"]
-
 Matrix = Float[np.ndarray, "sample sample"]
 Kernels = tuple[Float[np.ndarray, "layer sample sample"], Float[np.ndarray, "layer sample sample"]]
 

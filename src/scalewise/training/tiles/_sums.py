@@ -17,8 +17,6 @@ from scalewise.training.tiles._recursions import Tensors
 from scalewise.training.tiles._sites import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
-__all__ = ["KEPT", "TILE", "Sources", "Sums", "blocks", "tables"]
-
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
 TILE = 300_000  # numbers of an array over a tile

@@ -18,8 +18,6 @@ from jaxtyping import Float, Int
 from scalewise.training.tiles._conditioned import product
 from scalewise.training.tiles._sites import Site
 
-__all__ = ["Kept", "Key", "Labels", "Tile", "Value", "Vertex"]
-
 Value = Float[np.ndarray, "first second third fourth"]
 Labels = tuple[int, ...]
 Key = tuple[Hashable, Labels]

@@ -15,8 +15,6 @@ from jaxtyping import Float
 from scalewise.theory.correlators._neuron_tensors import pairings
 from scalewise.training.width._weights import Reach
 
-__all__ = ["Block", "Frame", "contract", "expectation"]
-
 Operand = tuple[str, np.ndarray]
 
 

@@ -23,8 +23,6 @@ from jaxtyping import Float
 
 from scalewise.training.width._weights import Reach, Reaches
 
-__all__ = ["Clock", "Flow", "OutOfRoom", "Steps", "on_the_way"]
-
 _NODES = 16  # of each panel of a flow's time
 _STIFF = 2.0  # largest eigenvalue times the length of a panel at either end
 Sources = Float[np.ndarray, "_time ..."]

@@ -28,8 +28,6 @@ from jaxtyping import Float
 from scalewise.training.width._contractions import Block
 from scalewise.training.width._moments import Moments
 
-__all__ = ["fourth", "third"]
-
 _TARGET = "m"  # the neuron of a leg that ends in a target; of others the output at its end
 Blocks = tuple[Block, ...]
 

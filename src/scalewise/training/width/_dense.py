@@ -19,8 +19,6 @@ from scalewise.training.width._cumulants import fourth, third
 from scalewise.training.width._moments import PARTS, Moments
 from scalewise.training.width._tensors import Samples, letters_of, shared_tensors, theta, without
 
-__all__ = ["DENSE", "unknown"]
-
 MOST = 32  # samples whose tensors are made at once: half a minute and three gigabytes through three layers
 _TRAINED = 24  # training samples of them, so that a block of tests has room
 _AT_ONCE = frozenset({"output_covariance_nlo", "ntk_change_nlo"})  # of all samples with all

@@ -9,8 +9,6 @@ import xarray as xr
 
 from scalewise._checked import Must, Positive, checked
 
-__all__ = ["MeetingWidth", "width_for_loss"]
-
 _NEEDED = ("test_loss", "test_loss_nlo", "learning_parameter")
 WithLoss = Annotated[
     xr.Dataset,

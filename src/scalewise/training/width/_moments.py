@@ -26,8 +26,6 @@ from jaxtyping import Float
 from scalewise.training.width._contractions import Block, Frame, contract, expectation
 from scalewise.training.width._weights import Reaches
 
-__all__ = ["LETTERS", "PARTS", "Moments"]
-
 LETTERS = ("V", "G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
 # Which tensor each projector weighs, with the places of the test leg and of the training legs.
 _BRACKETS = {

@@ -16,8 +16,6 @@ from scalewise.theory.flow._tensor_flow import tensor_runs
 from scalewise.training._asked import Arrays
 from scalewise.training.width._moments import LETTERS
 
-__all__ = ["Samples", "letters_of", "shared_tensors", "theta", "without"]
-
 _INFINITE = 2**30  # times as wide: a layer whose width costs nothing
 _NEVER = ("B", "F", "P", "Q", "R", "S", "T", "U")  # 0 where nothing below the last layer learns
 _KEPT = 2**30  # bytes of tensors that a call after this one may want again

@@ -28,17 +28,6 @@ from jaxtyping import Float
 
 from scalewise.training._filters import after_flow, after_steps
 
-__all__ = [
-    "PROJECTORS",
-    "Projected",
-    "Reach",
-    "Reaches",
-    "Separable",
-    "converged",
-    "separable",
-    "stationary",
-]
-
 PROJECTORS = {
     "A": 2,
     "B": 2,

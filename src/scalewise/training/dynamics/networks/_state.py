@@ -18,8 +18,6 @@ from scalewise.training._one_mlp import layers_of
 from scalewise.training.dynamics import NetworkState
 from scalewise.training.nearly_kernel import CubicModel
 
-__all__ = ["features_of", "state_of"]
-
 LARGEST = 2**28  # bytes of the third derivatives
 
 
