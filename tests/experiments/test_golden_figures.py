@@ -205,7 +205,8 @@ def test_the_step_is_a_step_of_gradient_descent(name: str) -> None:
     """NTK by another program, and the output moved by -eta H."""
     net = sw.MLP(3, 7, name, input_dim=1, output_dim=1, C_b=0.1, C_W=1.5, lambda_b=(0.3, 0.2, 0.7),
                  lambda_W=(1.1, 0.6, 0.9))  # fmt: skip
-    W, b = one_step._drawn(net, np.random.default_rng(0))
+    drawn_W, drawn_b = one_step.drawn(net, 1, np.random.default_rng(0))
+    W, b = [one[0] for one in drawn_W], [one[0, 0] for one in drawn_b]
     x = np.array([0.8])
     H, parts = one_step._sweep(net, W, b, x)
     ours = empirical_ntk(net, Parameters(weights=tuple(W), biases=tuple(b)), x[None])

@@ -125,7 +125,7 @@ def distinct(dims: Sequence[str], shape: Sequence[int]) -> Bool[np.ndarray, "...
     left, right = (np.zeros(tuple(shape), dtype=int) for _ in range(2))
     for i, j in zip(first, second, strict=True):
         left, right = left * shape[i] + index[i], right * shape[j] + index[j]
-    return left <= right
+    return np.asarray(left <= right)
 
 
 def require_same(theory: xr.Dataset, ensemble: xr.Dataset) -> None:

@@ -73,22 +73,26 @@ def page_tables(
             progress(what, done, total)
 
     known = [(sigma, criticality(sigma)) for sigma in activations]
-    rows = {}
+    rows: list[dict[str, Any]] = []
     for done, (sigma, record) in enumerate(known, 1):
-        rows[sigma.name] = {**activation_table(sigma), **_critical(record)}
+        rows.append({**activation_table(sigma), **_critical(record)})
         report("expectations", done, len(known))
-    trained = [record for _, record in known if record.C_b is not None]
-    cells = [(record, depth) for record in trained for depth in depths]
-    for done, (record, depth) in enumerate(cells, 1):
+    trained = [
+        (record, row)
+        for (_, record), row in zip(known, rows, strict=True)
+        if record.C_b is not None
+    ]
+    cells = [(*one, depth) for one in trained for depth in depths]
+    for done, (record, row, depth) in enumerate(cells, 1):
         task = load_task(_TASK, train=samples, test=samples)
-        rows[record.activation.name].setdefault("loss", []).append(_loss(record, depth, task))
+        row.setdefault("loss", []).append(_loss(record, depth, task))
         report("trained networks", done, len(cells))
     return {
         "moments": MOMENTS,
         "length": _LENGTH,
         "accuracy": ACCURACY,
         "outputs": OUTPUTS,
-        "activations": rows,
+        "activations": dict(zip((sigma.name for sigma in activations), rows, strict=True)),
         "task": {"name": _TASK, "samples": samples, "large": LARGE},
         "limits": {name: limit_of(*way).summary for name, way in _WAYS.items()},
         "frozen_below": _FROZEN_BELOW,
