@@ -160,7 +160,7 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
             numbers,
             np.asarray(np.hypot(np.asarray(sem.values, float), error_of(predicted, name))),
             np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
-            rounding * scale,
+            np.asarray(rounding * scale),
             np.broadcast_to(mask, numbers.shape),
         )
 
