@@ -70,13 +70,13 @@ MUTANTS = (
         "posterior tails: half a neuron's change of the variance",
         "4 * weight_variance(Q, Y)",
         "weight_variance(Q, Y)",
-        LINEAR,
+        NOISY,
     ),
     of_averages(
         "posterior tails: half a neuron's change of the mean",
         "2 * T @ pushed.first",
         "T @ pushed.first",
-        LINEAR,
+        NOISY,
     ),
     of_averages(
         "posterior tails: quadratic part twice",

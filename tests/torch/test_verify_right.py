@@ -12,6 +12,7 @@ import scalewise as sw
 from grids import thorough
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
+from scalewise.plan._measurement import Quantity
 from scalewise.plan._run import Run
 from scalewise.torch import TorchPlan
 from torch_models import mlp
@@ -299,7 +300,15 @@ def spoiled(tensor: str, init: float, rate: float) -> Any:
 
 
 def test_a_norm_behind_the_readout_is_said() -> None:
-    told = str(verified("narrowed", planned("narrowed", "adamw"), seeds=3))
+    check = verified("narrowed", planned("narrowed", "adamw"), seeds=3)
+    assert check.ok, check.culprits
+    # Gradients are measured beside the readout's.
+    rows = [r for r in check.rows if r.quantity is Quantity.GRADIENT and r.tensor[0] in "02"]
+    assert len(rows) == 4
+    np.testing.assert_allclose(
+        [r.fit.slope for r in rows], [float(r.predicted) for r in rows], atol=0.3
+    )
+    told = str(check)
     assert "divides its small size out" in told
     assert "gradients are larger by n^(+0." in told
     for name in ("stream", "layer scale"):
