@@ -88,12 +88,14 @@ def _write(app: Any) -> None:
     folder.mkdir(exist_ok=True)
     scripts = {f"{name}.py": script(name, SCALE) for name in EXPERIMENTS}
     texts = {"GALLERY_HEADER.rst": HEADER} | {k: text for k, text in scripts.items() if text}
-    for path in folder.glob("*.py"):
-        if path.name not in texts:
-            path.unlink()
+    pages = Path(app.srcdir) / PAGES
+    for name in {*EXPERIMENTS, *(path.stem for path in folder.glob("*.py"))}:
+        if f"{name}.py" not in texts:  # its data are gone, or it is
+            for path in (*folder.glob(f"{name}.py"), *pages.glob(f"{name}.*")):
+                path.unlink()
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    _forget(folder / ".sources", Path(app.srcdir) / PAGES)
+    _forget(folder / ".sources", pages)
 
 
 def _forget(known: Path, pages: Path) -> None:
