@@ -104,8 +104,8 @@ MUTANTS = (
     of_search("search: ever larger weights", "b <= max(a, LARGEST)", "True"),
     of_search(
         "search: gains of means",
-        "return _mean(before - after)",
-        "return _mean(before - after.mean())",
+        "return mean_of(before - after)",
+        "return mean_of(before - after.mean())",
     ),
     of_bench("bench: the last loss of a curve alone", "len(curve) // _TAIL)", "0)"),
     row("torch/_probe.py", "tests/torch/test_refusals.py::test_no_generator_is_disturbed")(

@@ -44,7 +44,7 @@ from scalewise.experiments._look import (
 from scalewise.experiments._text_runs import FAMILIES, PLAIN, PLAIN_TUNED, PLANNED_TUNED, runs_of
 from scalewise.plan.proof import TransferCheck, check_losses
 from scalewise.plan.proof._check import Size
-from scalewise.plan.proof._optimum import find_optimum, jackknife
+from scalewise.plan.proof._optimum import find_optimum, mean_of
 from scalewise.sweeps._store import within
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
@@ -230,10 +230,7 @@ class _Family:
         return self._at(size, self.check.optima[0].place)
 
     def _at(self, size: int, place: float) -> tuple[float, float]:
-        by_seed = self.by_seed(size, place)
-        return float(by_seed.mean()), jackknife(
-            (by_seed.sum() - by_seed) / max(1, len(by_seed) - 1)
-        )
+        return mean_of(self.by_seed(size, place))
 
     def by_seed(self, size: int, place: float) -> np.ndarray:
         """Losses of every seed at a rate between those of the grid, on a parabola through the three nearest."""
@@ -314,9 +311,7 @@ def _difference(
     """Loss of a carried family above another, retuned or carried, seed by seed."""
     mine = one.by_seed(i, one.check.optima[0].place)
     place = other.check.optima[0 if carried else j].place
-    difference = mine - other.by_seed(j, place)
-    m = len(difference)
-    return float(difference.mean()), jackknife((difference.sum() - difference) / max(1, m - 1))
+    return mean_of(mine - other.by_seed(j, place))
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:
@@ -369,8 +364,7 @@ def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
         ):
             what, name = label.split(": ")
             there = find_optimum(x, retuned[what])
-            m, mean = len(losses), losses.mean()
-            sem = jackknife((losses.sum() - losses) / max(1, m - 1))
+            mean, sem = mean_of(losses)
             rows.append(
                 (
                     f"{optimizer}, {said[what]}",

@@ -60,6 +60,12 @@ def jackknife(omitted: Float[np.ndarray, " seed"]) -> float:
     return float(np.sqrt((m - 1) / m * np.sum((omitted - omitted.mean()) ** 2)))
 
 
+def mean_of(x: Float[np.ndarray, " seed"]) -> tuple[float, float]:
+    """Mean and its standard error, which the jackknife of a mean is; NaN of one seed."""
+    omitted = (x.sum() - x) / (len(x) - 1) if len(x) > 1 else x
+    return float(x.mean()), jackknife(omitted)
+
+
 def finite(losses: Float[np.ndarray, "value seed"]) -> tuple[np.ndarray, int]:
     """Losses with a number for every run: one that diverged counts as the worst that was seen, and how many did."""
     bad = ~np.isfinite(losses)

@@ -21,7 +21,7 @@ from scalewise.plan._constants import Said, combined
 from scalewise.plan._errors import PlanError
 from scalewise.plan._roles import Role
 from scalewise.plan.proof._bench import Bench, Planned, seeds_of, split, trained, varied
-from scalewise.plan.proof._optimum import jackknife
+from scalewise.plan.proof._optimum import mean_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,7 +86,7 @@ class Tuned:
     @property
     def loss(self) -> tuple[float, float]:
         """Mean loss of the best at the base and its standard error over seeds. The best of many is lucky too."""
-        return _mean(np.array(self.best.losses))
+        return mean_of(np.array(self.best.losses))
 
     @property
     def record(self) -> xr.Dataset:
@@ -103,9 +103,10 @@ class Tuned:
         loss, sem = self.loss
         found = ", ".join(f"{k} = {v:.4g}" for k, v in self.settings.items())
         end = "" if self.finished else " The budget ended the search before its smallest step."
+        first = np.mean(self.trials[0].losses)
         lines = [
             f"{found}; constants={self.constants}",
-            f"Loss at the base {loss:.4g}{_pm(sem)}, at the start {_mean(np.array(self.trials[0].losses))[0]:.4g}; "
+            f"Loss at the base {loss:.4g}{_pm(sem)}, at the start {first:.4g}; "
             f"{self.spent} of {self.budget} runs.{end}",
             "",
         ]
@@ -334,16 +335,9 @@ class _Search:
 def _gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     """How much lower losses are than others of the same seeds, and the error of that."""
     if np.isfinite(before).all() and np.isfinite(after).all():
-        return _mean(before - after)
+        return mean_of(before - after)
     worse = -math.inf if np.isfinite(before).all() else math.inf
     return (worse if np.isfinite(before).all() or np.isfinite(after).all() else 0.0), math.nan
-
-
-def _mean(x: np.ndarray) -> tuple[float, float]:
-    """Mean and its standard error, which the jackknife of a mean is."""
-    if len(x) < 2:
-        return float(x.mean()), math.nan
-    return float(x.mean()), jackknife((x.sum() - x) / (len(x) - 1))
 
 
 def _pm(sem: float) -> str:
