@@ -2,9 +2,10 @@
 
 `pyproject.toml` asks jaxtyping to decorate every function of `scalewise` with a check of its annotations. The
 check costs more than most of the functions do, and the same function with the same shapes is called thousands
-of times in a file of tests. So in every file the first, second, fourth, eighth... call of each function is
-checked, and the others are not. ``CHECK_CALLS=test`` counts anew in every test, ``CHECK_CALLS=all`` checks
-every call.
+of times in a file of tests. So the first call of each function in every file is checked, and the first, second,
+fourth, eighth... of all files; of functions that are made anew in every call of another, whose check is made anew
+too and takes milliseconds, the first, 16th, 256th... of all. ``CHECK_CALLS=test`` counts anew in every test,
+``CHECK_CALLS=all`` checks every call.
 """
 
 import functools
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +25,20 @@ import jaxtyping
 import pytest
 
 _check = jaxtyping.jaxtyped
+# Of each function: its calls, whether the next is the first in a file, and whether that is checked.
 _calls: dict[object, list[int]] = {}
 _counted: list[object] = [None]  # the file, or the test, in which calls are counted
 CHECKED = os.environ.get("CHECK_CALLS", "file")
 
 # Most programs of JAX run for a moment in one test, and to optimise them takes longer than to run them; so does
 # compiling them in parts, one for each of many cores. Flags of one's own go before:
-# XLA_FLAGS=--xla_cpu_use_fusion_emitters=true compiles as for users.
-FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+# XLA_FLAGS=--xla_cpu_parallel_codegen_split_count=32 compiles as for users.
+FLAGS = "--xla_cpu_parallel_codegen_split_count=1"
+if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):
+    FLAGS += " --xla_cpu_use_fusion_emitters=false"  # a flag that it does not know ends a process
 QUICK = os.environ.setdefault("XLA_FLAGS", FLAGS) == FLAGS
 # Here ensembles run for longer than they are compiled, as where a test is marked `optimised`.
-SAMPLING = ("report", "docs")
+SAMPLING = ("report",)
 
 
 def _quick(quick: bool) -> None:
@@ -69,23 +74,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     place = item if CHECKED == "test" else item.path
     if place != _counted[0]:
         _counted[0] = place
-        for count in _calls.values():
-            count[0] = 0
+        _count_anew()
     _quick(item.path.parent.name not in SAMPLING and item.get_closest_marker("optimised") is None)
+
+
+def _count_anew() -> None:
+    for count in _calls.values():
+        count[1] = count[2]
+        if CHECKED == "test":
+            count[0] = 0
 
 
 def _sampled(function: Callable[..., Any], checker: Callable[..., Any]) -> Callable[..., Any]:
     # Functions that are made anew in every call of another share their code, and so their count, which is looked
     # up here: code is hashed anew each time. It is a name of this function, since who compiles what it wraps
     # looks for globals in the wrong place.
-    checked, count = None, _calls.setdefault(getattr(function, "__code__", function), [0])
+    there = int("<locals>" not in getattr(function, "__qualname__", ""))
+    powers = -1 if there else 0x1111111111111111  # of 2, or of 16
+    count = _calls.setdefault(getattr(function, "__code__", function), [0, 0, there])
+    checked = None
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         nonlocal checked
         count[0] = calls = count[0] + 1
-        if calls & (calls - 1):
+        if (calls & (calls - 1) or not calls & powers) and not count[1]:
             return function(*args, **options)
+        count[1] = 0
         checked = checked or _check(function, typechecker=checker)
         return checked(*args, **options)
 

@@ -204,9 +204,9 @@ def page() -> str:
     lines = [
         "# What is covered",
         "",
-        "What the sources hold, the functions whose docstrings name its equations as their source, and the",
-        "kinds and the files of the tests that are marked with it. Made by `python tests/coverage_table.py` from",
-        "`docs/coverage/checklist.toml`, docstrings and tests.",
+        "Each row is something that the sources derive or claim, with the functions whose docstrings cite its",
+        "equations, and with the kinds and files of the tests marked with it. This page is made from",
+        "`docs/coverage/checklist.toml`, docstrings and tests by `python tests/coverage_table.py`.",
     ]
     rows = coverage()
     for part, title in TITLES.items():
@@ -217,7 +217,7 @@ def page() -> str:
                 computed, held = (", ".join(f"`{one}`" for one in part) for part in (names, files))
                 cells = (code[1:], text, computed, f"{', '.join(kinds).lower()}: {held}")
                 lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    lines += ["", "## Figures and tables", "", "Each runs in `tests/experiments`.", ""]
+    lines += ["", "## Figures and tables", "", "`tests/experiments` runs each of these.", ""]
     for name in sorted(path.stem for path in (SOURCES / "experiments").glob("*.py")):
         docstring = ast.get_docstring(_tree(SOURCES / "experiments" / f"{name}.py")) or ""
         for source in _sources(docstring):

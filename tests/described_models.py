@@ -2,7 +2,9 @@
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from scalewise.plan import (
     Kind,
@@ -14,7 +16,11 @@ from scalewise.plan import (
     make_plan,
 )
 from scalewise.plan._forward import Attention, Forward, Passes
+from scalewise.plan._policies import Training
+from scalewise.plan._request import requested
 from scalewise.scaling import Strategy
+
+_ASKED = {"adjust", "blocks", "branch_outputs", "multiplied", "residual", "roles"}
 
 
 def mlp(n: int, depth: int = 3, inputs: int = 10, outputs: int = 5) -> ModelDescription:
@@ -77,7 +83,7 @@ def planned(
     base_depth: int = 3,
     depth: int = 3,
     std: float = 0.1,
-    **options: object,
+    **options: Any,
 ) -> Plan:
     """A plan of a described model; every tensor is drawn with the same standard deviation."""
     narrow, wide = model(base, depth), model(max(2 * base, target), depth)
@@ -93,13 +99,12 @@ def planned(
         spreads,
         Passes(forward(base), forward(max(2 * base, target)), ratio),
     )
-    return make_plan(
-        probe,
-        strategy,
-        optimizer=optimizer,
-        base={"width": base, "depth": base_depth},
-        target={"width": target, "depth": depth},
-        width=Fraction(target, base),
-        depth=Fraction(depth, base_depth),
-        **options,  # type: ignore[arg-type]
-    )
+    axes, chosen = options.pop("axes", {}), options.pop("training", Training())
+    request = requested(
+        lambda **sizes: None, base={"width": base, "depth": base_depth},
+        target={"width": target, "depth": depth}, strategy=strategy, optimizer=optimizer,
+        **{k: options.pop(k) for k in options.keys() & _ASKED},
+    )  # fmt: skip
+    before, after = request.base | dict.fromkeys(axes, 1), request.target | axes
+    request = replace(request, base=before, target=after, training=chosen)
+    return make_plan(probe, request, **options)

@@ -1,6 +1,7 @@
 """Installs what `make` needs into the environment that runs this, by uv where pip's settings can be told to it.
 
     .venv/bin/python tests/environment.py -e '.[dev]'
+    .venv/bin/python tests/environment.py --python other/bin/python -e .    # into another one, which may lack pip
 
 uv unpacks and compiles on all cores, and keeps what it has unpacked for the next environment. It does not
 read pip's settings (pip.conf, PIP_...), which say where packages come from. They are translated; if one of them
@@ -22,6 +23,7 @@ NAMES = {
     "find-links": ("UV_FIND_LINKS", ","),
     "trusted-host": ("UV_INSECURE_HOST", " "),
     "cert": ("SSL_CERT_FILE", ""),
+    "constraint": ("UV_CONSTRAINT", " "),
     "timeout": ("UV_HTTP_TIMEOUT", ""),
     "default-timeout": ("UV_HTTP_TIMEOUT", ""),
     "proxy": ("ALL_PROXY", ""),
@@ -50,7 +52,8 @@ def translated(found: Mapping[str, str]) -> dict[str, str] | None:
     """The environment that tells uv what pip is set to, None if it cannot be told."""
     if set(found) - set(NAMES) - TALK:
         return None
-    told = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best version of all indexes, as pip
+    # The best version of all indexes, and everything compiled, as pip does.
+    told = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_COMPILE_BYTECODE": "1"}
     for key, value in found.items():
         if key in NAMES:
             name, between = NAMES[key]
@@ -58,21 +61,25 @@ def translated(found: Mapping[str, str]) -> dict[str, str] | None:
     return told
 
 
-def by_uv(words: list[str]) -> bool:
-    """Whether uv has installed it."""
+def by_uv(words: list[str], python: str) -> bool:
+    """Whether uv has installed it into the environment of a Python."""
     listed = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True)
     told = translated(settings(listed.stdout)) if listed.returncode == 0 else None
     if told is None or subprocess.run([*PIP, "install", "--quiet", "uv"]).returncode:
         return False
     own = {k: v for k, v in os.environ.items() if v}
-    install = ["pip", "install", "--quiet", "--compile-bytecode", "--prerelease", "disallow"]
-    command = [sys.executable, "-m", "uv", *install, "--python", sys.executable, *words]
+    install = ["pip", "install", "--quiet", "--prerelease", "disallow"]
+    command = [sys.executable, "-m", "uv", *install, "--python", python, *words]
     return subprocess.run(command, env={**told, **own}).returncode == 0
 
 
 def main(words: list[str]) -> int:
     """Install; exit status of pip if it was pip."""
-    return 0 if by_uv(words) else subprocess.run([*PIP, "install", "--quiet", *words]).returncode
+    python = sys.executable
+    if words[:1] == ["--python"]:
+        _, python, *words = words
+    pip = (*PIP, "--python", python, "install", "--quiet")
+    return 0 if by_uv(words, python) else subprocess.run([*pip, *words]).returncode
 
 
 if __name__ == "__main__":

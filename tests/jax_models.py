@@ -29,6 +29,20 @@ def mlp(width, depth=3, *, inputs=5, outputs=2, seed=0, dtype=np.float32):
     return {"layers": layers[:-1], "head": layers[-1]}
 
 
+def in_torch(params):
+    """The network of `mlp` with tanh in PyTorch, with the same numbers."""
+    import torch  # here, as most tests of jax do without
+
+    layers = []
+    for layer in [*params["layers"], params["head"]]:
+        linear = torch.nn.Linear(*layer["W"].shape)
+        with torch.no_grad():
+            linear.weight.copy_(torch.tensor(np.asarray(layer["W"]).T))
+            linear.bias.copy_(torch.tensor(np.asarray(layer["b"])))
+        layers += [linear, torch.nn.Tanh()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
 def preactivations(params, x):
     """Those of every layer, the outputs last."""
     out, h = [], x

@@ -140,7 +140,7 @@ class Runs:
     def pytest_collection(self, session: pytest.Session) -> bool:
         """In place of collecting tests: import, then let every child collect its own."""
         self._session = session
-        files = sorted({mutant.file for mutant in self._mutants})
+        files = sorted({m.file for m in self._mutants if m.file.endswith(".py")})
         named = sorted({test.partition("::")[0] for m in self._mutants for test in m.tests})
         outside = {name for test in named for name in imports(ROOT / test)}
         for name in sorted(outside):
@@ -193,9 +193,9 @@ class Runs:
 
     def _story(self, mutant: Mutant) -> Story:
         file = PACKAGE / mutant.file
-        exchanges = self._living.exchanges(file, file.read_text(), broken(mutant))
-        if self._afresh:
-            exchanges = None
+        exchanges = None
+        if file.suffix == ".py" and not self._afresh:
+            exchanges = self._living.exchanges(file, file.read_text(), broken(mutant))
 
         def put_in() -> int:
             for function, code in exchanges or ():

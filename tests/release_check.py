@@ -36,7 +36,7 @@ USES: dict[str, tuple[set[str], str]] = {
     "scale": (set(), "assert sw.scaling.gamma(16, 256, 0) == 0.0625"),
     "read the digits": ({"sklearn"}, "assert sw.load_inputs('digits', samples=3).shape == (3, 64)"),
     "measure": (
-        {"jax"},
+        {"jax", "zarr"},
         "net = sw.MLP(2, 8, 'tanh', input_dim=2, output_dim=1)\n"
         "sw.measure(net, np.eye(2), networks=20, seed=0, progress=False)",
     ),
@@ -56,14 +56,26 @@ USES: dict[str, tuple[set[str], str]] = {
         "torch.optim.Adam(plan.param_groups(plan.init_(build(32)), lr=1e-3))",
     ),
     "plan in JAX": (
-        {"jax", "optax"},
-        "plan_of = sw.jax.plan\n"  # says what is missing before optax and JAX are imported
-        "import jax.numpy as jnp, optax\n"
+        {"jax"},
+        "plan_of = sw.jax.plan\n"  # says what is missing before JAX is imported
+        "import jax.numpy as jnp\n"
         "build = lambda width: {'in': jnp.ones((4, width)), 'out': jnp.ones((width, 2))}\n"
         "def apply(tree, x):\n    return jnp.tanh(x @ tree['in']) @ tree['out']\n"
         "plan = plan_of(build, base=dict(width=8), target=dict(width=32), strategy=sw.scaling.mup(), "
         "optimizer='adam', apply=apply, roles={'in': 'input', 'out': 'output'})\n"
-        "plan.optax(optax.adam(1e-3)).init(plan.init(build(32)))",
+        "plan.init(build(32))",
+    ),
+    "verify a plan in JAX": (
+        {"jax", "optax"},
+        "plan_of = sw.jax.plan\n"
+        "import jax.numpy as jnp\n"
+        "from jax.random import key, normal\n"
+        "build = lambda width, seed=0: {'in': normal(key(seed), (4, width)), 'out': normal(key(1), (width, 2))}\n"
+        "call = lambda tree, x: x @ tree['in'] @ tree['out']\n"
+        "plan = plan_of(build, base=dict(width=8), target=dict(width=32), strategy=sw.scaling.mup(), "
+        "optimizer='adam', apply=call, roles={'in': 'input', 'out': 'output'})\n"
+        "loss = lambda tree, x: (call(tree, x) ** 2).mean()\n"
+        "plan.verify(jnp.ones((2, 4)), loss, widths=[8, 16, 32], seeds=2, progress=False)",
     ),
     "write the page of a report": (
         {"matplotlib", "jinja2", "markupsafe", "zarr"},
@@ -113,9 +125,11 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
-def built(folder: Path) -> Path:
-    """The wheel, made of the sdist alone; both are kept in `folder`."""
-    python = environment(folder / "build", folder, "build")
+def built(folder: Path) -> tuple[Path, Path]:
+    """The Python that builds, and the wheel, made of the sdist alone; both are kept in `folder`."""
+    venv.create(folder / "build", with_pip=True)
+    python = folder / "build" / "bin" / "python"
+    environment(folder / "build", folder, "build", installer=python)
     done(run(python, "-m", "build", "--sdist", "--outdir", folder, ROOT, cwd=folder))
     (sdist,) = folder.glob("scalewise-*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -131,14 +145,16 @@ def built(folder: Path) -> Path:
         assert (version, out) == (cited, True), (
             f"{version} is tagged, but the changelog says {newest}"
         )
-    return wheel
+    return python, wheel
 
 
-def environment(place: Path, folder: Path, *requirements: str) -> Path:
+def environment(place: Path, folder: Path, *requirements: str, installer: Path) -> Path:
     """A Python that has what is asked for, and nothing of the repository."""
-    venv.create(place, with_pip=True)
     python = place / "bin" / "python"
-    done(run(python, "-m", "pip", "install", "--quiet", *requirements, cwd=folder))
+    if not python.exists():
+        venv.create(place, with_pip=False)
+    words = (ROOT / "tests" / "environment.py", "--python", python, *requirements)
+    done(run(installer, *words, cwd=folder, UV_COMPILE_BYTECODE="0"))  # it is used once
     return python
 
 
@@ -161,13 +177,13 @@ def main(extras: list[str]) -> int:
     assert {*EXTRAS} == {"core", *known} - {"dev", "docs"}, "an extra is not tried out"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        wheel, failed = built(folder), 0
+        (python, wheel), failed = built(folder), 0
         print(f"{wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
         for extra in extras or EXTRAS:
             wanted = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
             empty = folder / f"in-{extra}"
             empty.mkdir()
-            wrong = used(environment(folder / extra, folder, wanted), empty)
+            wrong = used(environment(folder / extra, folder, wanted, installer=python), empty)
             failed += bool(wrong)
             print(f"{extra}: {'; '.join(wrong) or 'works'}", flush=True)
     return min(failed, 1)

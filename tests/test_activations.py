@@ -6,6 +6,7 @@ The derivatives are held against nested `jax.grad` of the traceable form, in flo
 import dataclasses
 import functools
 import math
+import pickle
 import warnings
 
 import jax
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grids import each
+from scalewise import MLP
 from scalewise.activations import BUILTIN_NAMES, Activation, activation
 from scalewise.activations._callable import from_callable
 
@@ -573,3 +575,13 @@ def test_what_only_resembles_a_built_in_is_not_taken_for_it() -> None:
         activation(lambda z: jnp.minimum(jax.nn.relu(z), 90.0), kinks=(0.0,))
     with pytest.raises(ValueError, match=r"jumps by 1 at z = 0"):
         activation(lambda z: jnp.minimum(jax.nn.relu(z), 1e4))
+
+
+def test_built_in_activations_are_the_same_in_another_process() -> None:
+    wrong = []
+    for name in NAMES:
+        known = activation(name)
+        net = MLP(2, 8, known, input_dim=2, output_dim=1)
+        if pickle.loads(pickle.dumps(known)) is not known or pickle.loads(pickle.dumps(net)) != net:
+            wrong.append(name)
+    assert wrong == []

@@ -15,6 +15,7 @@ import scalewise.nets
 from scalewise.cli import main
 from scalewise.cli._app import app
 from scalewise.cli._options import Trained
+from scalewise.cli._output import progress
 from scalewise.networks import MLP
 
 pytestmark = pytest.mark.optimised
@@ -217,6 +218,32 @@ def test_an_interrupted_measurement_says_what_is_kept(data, monkeypatch):
     words = ("measure", *data, *TINY)
     assert "nothing was kept" in run(*words, code=130).stderr
     assert "resume from run.zarr" in run(*words, "--store", "run.zarr", code=130).stderr
+
+
+# --- explore ------------------------------------------------------------------------------------
+
+
+def test_explore_writes_a_page_of_the_activations_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("explore", "--activations", "relu, linear", "--out", "made/page.html")
+    assert run(*words).stdout == "made/page.html\n"
+    tables = re.search(r'id="tables"[^>]*>(.*?)</script>', Path("made/page.html").read_text())
+    assert list(json.loads(tables[1])["activations"]) == ["relu", "linear"]
+    for wrong, sentence in {
+        ("--out", "made"): "--out must be the file to write; 'made' is a folder.",
+        ("--out", "made/page.html/x.html"): "'made/page.html' cannot be used: ",
+        ("--activations", "perceptron"): "--activations must be continuous",
+        ("--activations", "relu,relu"): "each of another name; got relu, relu",
+        ("--activations", "relu,"): "No activation is called ''",
+    }.items():
+        assert sentence in refused("explore", *wrong)
+
+
+def test_where_nobody_watches_no_bar_is_made(monkeypatch):
+    """Some versions of rich end even disabled bars with an empty line."""
+    monkeypatch.setattr("rich.progress.Progress", None)
+    with progress() as tell:
+        tell("some", 1, 2)
 
 
 # --- refusals -----------------------------------------------------------------------------------

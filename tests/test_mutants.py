@@ -160,8 +160,9 @@ def test_what_no_exchange_reaches_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_mutant_changes_what_is_computed_and_few_need_a_process_of_their_own() -> None:
-    whole = {m.file: _compiled((PACKAGE / m.file).read_text()) for m in MUTANTS}
-    changes = {m: list(differences(whole[m.file], _compiled(broken(m)))) for m in MUTANTS}
+    python = [m for m in MUTANTS if m.file.endswith(".py")]
+    whole = {m.file: _compiled((PACKAGE / m.file).read_text()) for m in python}
+    changes = {m: list(differences(whole[m.file], _compiled(broken(m)))) for m in python}
     assert [m.name for m, found in changes.items() if not found] == []
     module = [found for found in changes.values() if found[0][0].co_name == "<module>"]
     assert len(module) < len(MUTANTS) / 20

@@ -164,7 +164,7 @@ def _resolved(annotation: Any, known: dict[str, Any]) -> Any:
 def _reader(hint: Any) -> _Reader | None:
     """What brings a value to a type; ``None`` for a type that everything has."""
     if isinstance(hint, TypeVar):
-        return _one_of((hint,))
+        return _one_of((hint,)) if hint.__constraints__ else None
     origin, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in _NUMBERS:
         return _NUMBERS[origin]

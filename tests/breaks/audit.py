@@ -8,6 +8,7 @@ WRONG, NAMED = (
     f"{REAL}::test_one_wrong_tensor_is_named",
     f"{REAL}::test_every_parametrisation_is_named",
 )
+IN_JAX = "tests/jax/test_audit.py::test_the_same_script_in_torch"
 POWERS = f"{REAL}::test_exponents_are_those_of_the_script"
 WIDTH = f"{REAL}::test_the_width_at_which_it_blows_up"
 
@@ -91,4 +92,16 @@ MUTANTS = (
         "out[name] = label if alike else name",
         "out[name] = label",
     ),
-)
+    row("jax/_audit.py", IN_JAX)(
+        "jax audit: weight decay counted as a step",
+        "jax.tree.map(jnp.subtract, moved, decay), state", "moved, state",
+    ),
+    row("jax/_audit.py", IN_JAX)(
+        "jax audit: epsilon of a step that is twice as small",
+        "(large[name] / small[name] - 1)", "large[name] / small[name] / 2",
+    ),
+    row("jax/_watched.py", IN_JAX)(
+        "jax audit: what is passed on with the readout's own change",
+        '_wide(found["value"]) - sum(map(_wide, found["own"].values()))', '_wide(found["value"])',
+    ),
+)  # fmt: skip

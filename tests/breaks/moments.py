@@ -10,6 +10,10 @@ of_closed = row(
     ("tests/gaussian/test_closed.py", "tests/conformance/test_gaussian_engines.py"),
 )
 of_hermite = row("gaussian/_hermite.py", "tests/gaussian/test_hermite.py")
+of_quadrature = row(
+    "gaussian/_quadrature.py",
+    "tests/gaussian/test_quadrature.py::test_coincident_hard_tanh_is_a_single_gaussian",
+)
 of_kinks = row("gaussian/_kinks.py", "tests/gaussian/test_quadrature.py")
 of_kinked = row("gaussian/_kinked_moments.py", "tests/gaussian/test_high_kinks.py")
 of_increments = row(
@@ -225,10 +229,11 @@ MUTANTS = (
         "2.0",
         "tests/gaussian/test_kernel_map.py::test_a_tile_alone_gives_what_it_gives_beside_others",
     ),
+    of_quadrature("moments: one preactivation, two signs", "f(z) * g(z),", "f(z) * g(-z),"),
     of_hermite(
         "moments: series one power out",
-        "total = total * c + f[k] * g[k]",
-        "total = (total + f[k] * g[k]) * c",
+        "own *= powers[step]",
+        "own *= powers[1]",
         "tests/gaussian/test_hermite.py::test_the_sum_of_a_pair_is_a_polynomial_in_the_correlation",
     ),
     of_hermite(

@@ -11,6 +11,7 @@ of_rules = row("plan/_rules.py", RULES)
 of_laws = row("plan/_laws.py", LAWS)
 of_decide = row("plan/_decide.py", DECIDE)
 of_make = row("plan/_make.py", DECIDE)
+of_planner = row("plan/_planner.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
 of_uses = row("plan/_uses.py", USES)
@@ -175,12 +176,12 @@ MUTANTS = (
         "most = update_exponents(strategy)[-1] - 1\n",
         "most = Fraction(-1)\n",
     ),
-    of_make(
+    of_planner(
         "plan depth: the first bias counted with the blocks",
         "and not (t.kind is Kind.BIAS and t.owner in outside)",
         "",
     ),
-    of_make(
+    of_planner(
         "plan depth: everything counted with the blocks",
         "if one[key(t)] != two[key(t)]}",
         "}",

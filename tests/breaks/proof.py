@@ -113,4 +113,9 @@ MUTANTS = (
         "        torch.default_generator.manual_seed(0)\n",
         "",
     ),
+    row("plan/proof/_transfer.py", "tests/torch/test_proof.py::test_heads_go_along_with_the_width")(
+        "check_transfer: heads of the target at every width",
+        "{**size.at, **heads_of(plan.table, size.at)}",
+        "size.at",
+    ),
 )

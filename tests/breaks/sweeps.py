@@ -5,7 +5,6 @@ from breaks import row
 SWEEP = "tests/sweeps/test_sweep.py"
 of_store = row("sweeps/_store.py", SWEEP)
 of_chain = row("sweeps/_store.py", "tests/limits/test_word2vec.py")
-of_claim = row("sweeps/_claim.py", SWEEP)
 of_sweep = row("sweeps/_sweep.py", SWEEP)
 of_grid = row("sweeps/_grid.py", SWEEP)
 of_gathered = row("sweeps/_gathered.py", SWEEP)
@@ -23,7 +22,7 @@ MUTANTS = (
         "        if not differing:\n",
         "        if True:\n",
     ),
-    of_claim(
+    of_store(
         "claim: whoever writes is not seen",
         "    if _alive(claim):",
         "    if False:",

@@ -17,6 +17,7 @@ of_make_of_code = row("plan/_make.py", FORWARD)
 of_flow = row("plan/_flow.py", FORWARD)
 
 MUON, LAWS = "tests/torch/test_muon.py", "tests/torch/test_verify_laws.py"
+BLOCKS = f"{LAWS}::test_blocks_of_a_projection_are_verified_apart"
 of_adjust = row("plan/_adjust.py", MUON)
 of_table = row("plan/_table.py", MUON)
 
@@ -70,8 +71,8 @@ MUTANTS = (
     ),
     row("plan/_sizes.py", LAWS)(
         "muon: entries for singular values",
-        "whole = moved and n in spectral",
-        "whole = False",
+        "if moved and n in spectral:",
+        "if False:",
     ),
     row("plan/_rows.py", LAWS)(
         "adafactor: a step beside no weight",
@@ -118,8 +119,8 @@ MUTANTS = (
     ),
     of_probe(
         "torch probe: compared at the base's depth",
-        "compared(base, target, width, depth)",
-        "compared(base, target, width, None)",
+        "compared(request.base, request.target, request.width, request.depth)",
+        "compared(request.base, request.target, request.width, None)",
         "tests/torch/test_models.py",
     ),
     of_spread(
@@ -198,10 +199,23 @@ MUTANTS = (
         "plan rules: multipliers of the code the other way round", "Powers(width=-forward,", "Powers(width=forward,"
     ),
     of_make_of_code("plan attention: heads over their root always", "min(most - head.scale,", "min(most + _HALF,"),
-    of_make_of_code(
+    row("plan/_planner.py", FORWARD)(
         "plan spread: what a factory does with depth done twice",
-        "spread = replace(spread, std=spread.std / drawn.get(_law(t), 1.0))",
-        "spread = replace(spread, std=spread.std)",
+        "replace(spread, std=spread.std / self._drawn.get(_law(t), 1.0))",
+        "replace(spread, std=spread.std)",
         "tests/torch/test_depth.py::test_an_initialisation_that_knows_the_depth_is_not_scaled_twice",
+    ),
+    row("plan/_run.py", BLOCKS)(
+        "verify blocks: singular values of the whole", "{n: table[n].blocks[1] for n", "{n: 1 for n"
+    ),
+    row("plan/_verify.py", BLOCKS)(
+        "verify blocks: heads of the target at every width",
+        "sizes | heads_of(table, sizes)", "sizes",
+    ),
+    row("plan/_rows.py", f"{LAWS}::test_a_bias_of_the_readout_may_start_smaller")(
+        "verify: a bias that starts smaller is blamed", "return p.weight, -math.inf", "return p.weight, p.weight"
+    ),
+    row("torch/_moments.py", "tests/torch/test_init.py::test_a_large_tensor_is_read_in_parts")(
+        "torch moments: the first part alone", "for part in parts:", "for part in parts[:1]:"
     ),
 )  # fmt: skip

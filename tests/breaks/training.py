@@ -71,42 +71,54 @@ MUTANTS = (
     ),
     of_kernel(
         "covariance: sign of what is carried over",
-        "w - self._times(gain",
-        "w + self._times(gain",
+        "self._filtered(-filters.gain",
+        "self._filtered(filters.gain",
     ),
     of_kernel("covariance: pivots not followed", "K_AB[self.order]", "K_AB[: len(self.order)]"),
     of_kernel("covariance: factor not turned", "L.T @ found.U[order]", "L.T @ found.U"),
     of_kernel(
         "covariance: what is left of samples, once",
-        "self._times(left[:, None] * self.U.T)",
-        "self._times(np.sqrt(np.abs(left))[:, None] * self.U.T)",
+        "self._filtered(filters.left,",
+        "self._filtered(np.sqrt(np.abs(filters.left)),",
     ),
     of_kernel(
-        "covariance: what nobody knows, dropped", "return self.S + _squares", "return _squares"
+        "covariance: what nobody knows, dropped",
+        "np.broadcast_to(self.S,",
+        "np.broadcast_to(0 * self.S,",
     ),
-    of_kernel("posterior: rest counted twice", "np.sqrt(left)[:, None] * w", "left[:, None] * w"),
+    of_kernel(
+        "posterior: rest counted twice", "yield np.sqrt(filters.left)", "yield (filters.left)"
+    ),
     of_kernel(
         "posterior: on samples",
-        "(np.sqrt(left) * self.roots)[:, None]",
-        "(left * self.roots)[:, None]",
+        "(np.sqrt(filters.left) * self.roots)",
+        "(filters.left * self.roots)",
     ),
     of_kernel(
-        "mean: without gain", "self.T @ (gain[:, None] * (", "self.T @ ((0 * gain[:, None] + 1) * ("
+        "mean: without gain",
+        "filters.gain[:, None] * learned",
+        "(0 * filters.gain[:, None] + 1) * learned",
     ),
     of_kernel(
-        "mean: of samples, target added", "(y - U @ (left[:, None]", "(y + U @ (left[:, None]"
+        "mean: of samples, target added", "learned.y.T - np.einsum", "learned.y.T + np.einsum"
     ),
     of_kernel(
         "twins: mean of their own",
-        "if again.any():\n            found[:, again]",
-        "if not again.any():\n            found[:, again]",
+        "if again.any():\n            found[..., again]",
+        "if not again.any():\n            found[..., again]",
     ),
+    of_kernel("twins: deviations of their own", "D[..., where] = other", "pass"),
+    of_kernel("times: as few as 1e-4", "np.finfo(float).eps * s[0]]", "1e-4 * s[0]]"),
+    of_kernel(
+        "times: groups where they are not", "X[begin:stop]", "X[first : first + stop - begin]"
+    ),
+    of_kernel("covariance: half of it", "found[:, a, a + 1 :]", "0.0"),
     of_kernel("twins: noise of their own", "* alone\n", "\n"),
     of_kernel("twins: covariance of their own", "(alone[:, None] & alone)", "1.0"),
     of_kernel(
         "rounding: directions of kernel 0 for ever",
-        "none & (gain > most)",
-        "none & (gain > np.inf)",
+        "& (filters.gain > most)",
+        "& (filters.gain > np.inf)",
     ),
     of_spectrum("rank: rounding counts", "np.where(h > tolerance, h, 0.0)", "h"),
     of_spectrum("rank: negative eigenvalues forgiven", "h[0] < -_WRONG * h[-1] or", "", REFUSALS),

@@ -116,7 +116,14 @@ MUTANTS = (
         "0 * at.bent(e, [-f, p])[1]",
     ),
     of_iterations(
-        "iterations: ridge forgotten", "kernels.times(P) + added * P", "kernels.times(P)"
+        "iterations: ridge forgotten", "kernels.times(P) + self._added * P", "kernels.times(P)"
+    ),
+    of_iterations("iterations: never foretold", "if foretold > _STEPS:", "if False:"),
+    of_iterations("iterations: time not told", "if steps * seconds > _PATIENCE:", "if False:"),
+    of_iterations(
+        "iterations: columns that leave, in others' places",
+        "every[:, on], on, fit = X,",
+        "every[:, : len(on)], on, fit = X[:, ::-1],",
     ),
     of_iterations(
         "iterations: a strip counts once", "out[rows.stop :] += H[:, beyond:].T @ v[rows]", "pass"

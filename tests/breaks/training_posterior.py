@@ -52,6 +52,21 @@ MUTANTS = (
     of_neurons("posterior weights: diagonal once", "np.diag(2 * (Y", "np.diag((Y"),
     of_wick("posterior wick: one pairing", "(P[:, A] @ E.T) + P * R.T", "(P[:, A] @ E.T)"),
     of_wick(
+        "posterior wick: square without its cross",
+        "known += crossed + crossed.T",
+        "known += crossed",
+    ),
+    of_wick("posterior wick: square by what is shared alone", "found += P * P.T", "found += 0 * P"),
+    of_wick(
+        "posterior wick: square, wrong leg", "K * (beta @ M)) @ back", "K * (beta @ S)) @ back"
+    ),
+    of_neurons(
+        "posterior neurons: sum not centred",
+        "found - self._centre[:, A] @ v.sum(axis=1)",
+        "found",
+        WICK,
+    ),
+    of_wick(
         "posterior wick: variance of the weight doubled", "float(0.5 * np.einsum", "float(np.einsum"
     ),
     of_wick("posterior wick: inverse without its cross", "(2 * K * c + KB)", "(2 * K * c)"),

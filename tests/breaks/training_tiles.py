@@ -13,11 +13,14 @@ PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
 REFUSALS = f"{TESTS}::test_refusals_say_what_would_do"
 CONTRACTIONS = f"{TESTS}::test_contractions_are_those_of_whole_tensors"
 BLOCKS = f"{TESTS}::test_blocks_and_what_is_kept_of_them_change_nothing"
+SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
+COARSER = f"{TESTS}::test_the_first_nodes_are_coarser_rules"
 ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
 
 of_recursions = row("training/tiles/_recursions.py", DEEP)
 of_tiles = row("training/tiles/_tiles.py", SINES)
 of_conditioned = row("training/tiles/_conditioned.py", SINES)
+of_rules = row("training/tiles/_rules.py", SINES)
 of_refined = row("training/tiles/_refined.py", ERRORS)
 of_contractions = row("training/tiles/_contractions.py", CONTRACTIONS)
 of_covariance = row("training/tiles/_covariance.py", CONTRACTIONS)
@@ -68,9 +71,9 @@ MUTANTS = (
         "",
         SERIES,
     ),
-    of_tiles(
+    of_conditioned(
         "tiles, series: powers of correlations forgotten",
-        "        out *= left\n",
+        "                whole *= left[pairs]\n",
         "",
         FOUR,
     ),
@@ -79,25 +82,42 @@ MUTANTS = (
         "(first - second) / (2 * t)",
         "(first + second) / (2 * t)",
     ),
-    of_conditioned(
+    of_rules(
         "tiles, given two: half the nodes counted once",
         "        w[np.any(places != 0, axis=0)] *= 2\n",
         "        pass\n",
     ),
     of_conditioned(
         "tiles, given two: what is known is 0",
-        "own[where, 0, :, sample] = product(self.sigma, (p,), at)",
-        "own[where, 0, :, sample] = 0.0",
+        "product(self.sigma, (k,), at) / size if k <= DERIVATIVES else 0.0",
+        "0.0",
+    ),
+    of_conditioned(
+        "tiles, given two: what is known is correlated",
+        "np.where(x < _KNOWN, np.inf, x)",
+        "np.where(x < CLOSE**2, np.inf, x)",
     ),
     of_conditioned(
         "tiles, given two: derivatives without their factor",
-        "for i in range(1, p + 1)",
-        "for i in range(1, p)",
+        "range(k + 1, k + p + 1)",
+        "range(k + 1, k + p)",
     ),
     of_conditioned(
         "tiles, given two: slopes without their scale",
-        "factor = scales[p] / by[pairs, None, None] ** p",
-        "factor = scales[p] / by[pairs, None, None] ** min(p, 1)",
+        "one, two = (x.v**-n for",
+        "one, two = (x.v ** -min(n, 1) for",
+    ),
+    of_rules(
+        "tiles, given two: coarser rules with the weights of all nodes",
+        "float(self.w[:count].sum())",
+        "1.0",
+        COARSER,
+    ),
+    of_rules(
+        "tiles, given two: coarser rules are no lattice",
+        'places = places[:, np.argsort(odd, kind="stable")]',
+        "odd = odd.copy()",
+        COARSER,
     ),
     of_refined(
         "tiles, errors: one outcome that does not move is enough",
@@ -106,8 +126,25 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: small where nothing moves",
-        "_SAFETY * at_least_usual(value, np.asarray(np.abs(value - before[name])))",
-        "_SAFETY * np.asarray(np.abs(value - before[name]))",
+        "share * at_least_usual(value, steps[name])",
+        "share * steps[name]",
+    ),
+    of_refined(
+        "tiles, errors: a step that is small by chance is believed",
+        "_LEAST * accuracy.across * _size(value)",
+        "0.0",
+    ),
+    of_refined(
+        "tiles, errors: the smallest share of few samples",
+        "max(shares, default=1.0)",
+        "min(shares, default=1.0)",
+        SHARES,
+    ),
+    of_refined(
+        "tiles, errors: more than a step is believed",
+        "min(1.0, max(shares, default=1.0))",
+        "max(shares, default=1.0)",
+        SHARES,
     ),
     of_tiles(
         "tiles, labels: what is alike not turned back",
@@ -129,8 +166,8 @@ MUTANTS = (
     ),
     of_conditioned(
         "tiles, given one: what the series leaves open not found",
-        "found -= np.matmul(weight[:, None], both)[:, 0]",
-        "pass",
+        "found = self.two(given, (min(p, q), max(p, q))) - summed(",
+        "found = self.two(given, (min(p, q), max(p, q))) + 0.0 * summed(",
         SERIES,
     ),
     of_sums(
@@ -198,6 +235,12 @@ MUTANTS = (
         "tiles, choice: sampled tensors first",
         "for route in ROUTES if len(asked.task.inputs) <= _FEW else _EXACT_FIRST:",
         "for route in ROUTES:",
+    ),
+    of_routes(
+        "tiles, choice: whole tensors beside them unasked",
+        "if tiled and routes[name] is DENSE:",
+        "if False:",
+        f"{TESTS}::test_whole_tensors_beside_tiles_are_for_who_names_them",
     ),
     of_route(
         "tiles, memory: never too much",

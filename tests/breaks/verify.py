@@ -4,6 +4,7 @@ from breaks import row
 
 SIZES = "tests/torch/test_verify_sizes.py"
 REAL = "tests/torch/test_verify.py"
+NETWORKS = "tests/torch/test_verify_networks.py"
 CHECK = "tests/plan/test_check.py"
 FITS = "tests/plan/test_fits.py"
 CONSISTENCY = "tests/plan/test_consistency.py"
@@ -81,7 +82,7 @@ MUTANTS = (
         "with torch.no_grad(), same_random_numbers():",
         "with torch.no_grad():",
     ),
-    of_hooks("verify sizes: running statistics kept", "b.copy_(self._buffers[n])", "b.add_(0)"),
+    of_hooks("verify sizes: running statistics kept", "b.copy_(buffers[n])", "b.add_(0)"),
     of_sizes(
         "verify sizes: gradient of the last step",
         "for n in (n for n in old if not sizes.tensor.get((n, Quantity.GRADIENT))):",
@@ -100,7 +101,7 @@ MUTANTS = (
         "verify run: one draw for all seeds",
         "SeedSequence([seed, width])",
         "SeedSequence([0, width])",
-        f"{REAL}::test_the_process_is_left_as_it_was",
+        f"{NETWORKS}::test_the_process_is_left_as_it_was",
     ),
     of_run(
         "verify run: a zero readout not seen",
@@ -258,5 +259,21 @@ MUTANTS = (
         "verify: what follows the readout is planned",
         "tensor.role is Role.FIXED and tensor.ends and",
         "False and",
+    ),
+    row("plan/_probed.py", f"{NETWORKS}::test_no_network_is_built_twice")(
+        "verify: looked at anew for every width", "if key not in self.found:", "if self:"
+    ),
+    row("torch/_verify.py", f"{NETWORKS}::test_no_network_is_built_twice")(
+        "verify: what was looked at is built again",
+        "if looked is None:",
+        "if looked or not looked:",
+    ),
+    row(
+        "torch/_measure.py",
+        "tests/torch/test_audit.py::test_what_is_not_trained_is_told_and_small_gradients_meet_epsilon",
+    )(
+        "verify: gradients of what is not trained add up",
+        "one.model.zero_grad()",
+        "one.optimizer.zero_grad()",
     ),
 )

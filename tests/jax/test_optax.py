@@ -134,8 +134,7 @@ def test_nothing_changes_at_the_base(optimizer, tx) -> None:
 
 
 def test_a_chain_of_ones_own_is_the_same_for_gradient_descent() -> None:
-    plan = planned("sgd")
-    params = mlp(64)
+    plan, params = planned("sgd"), mlp(64)
     factors = plan.multiplier_tree(params)
     assert isinstance(factors["head"]["W"], float)
     scale = optax.stateless(lambda u, _: jax.tree.map(lambda x, f: x * f, u, factors))
@@ -146,8 +145,7 @@ def test_a_chain_of_ones_own_is_the_same_for_gradient_descent() -> None:
 
 
 def test_schedules_hyperparameters_masks_and_many_steps() -> None:
-    plan = planned("adamw")
-    params = mlp(64)
+    plan, params = planned("adamw"), mlp(64)
     grads = gradients(params)
     flat = trained(plan.optax(optax.adamw(0.01, weight_decay=0.1)), params, grads)
 
@@ -183,8 +181,7 @@ def test_schedules_hyperparameters_masks_and_many_steps() -> None:
 
 
 def test_states_survive_serialisation() -> None:
-    plan = planned("adamw")
-    params = mlp(64)
+    plan, params = planned("adamw"), mlp(64)
     tx = plan.optax(optax.adamw(0.01))
     state = tx.init(params)
     grads = gradients(params)
@@ -387,8 +384,7 @@ def test_what_keeps_weights_is_refused_however_it_is_wrapped() -> None:
 
 def test_clipping_outside() -> None:
     """The order the message offers: gradients are clipped as they are."""
-    plan = planned("sgd")
-    params = mlp(64)
+    plan, params = planned("sgd"), mlp(64)
     grads = gradients(params)
     clip = optax.clip_by_global_norm(1e-3)
     got = trained(optax.chain(clip, plan.optax(optax.sgd(0.1))), params, grads)

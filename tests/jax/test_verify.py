@@ -17,7 +17,7 @@ from flax import nnx
 import scalewise as sw
 from grids import thorough
 from jax_attending import ROLES, WORDS, attends, masked, over_d, scaled
-from jax_models import mlp_roles, preactivations, quick_draws
+from jax_models import in_torch, mlp, mlp_roles, preactivations, quick_draws
 from scalewise.jax import JaxPlan
 from scalewise.plan import PlanError
 from scalewise.plan._check import Check
@@ -33,11 +33,7 @@ MUP = sw.scaling.mup()
 
 def tree(width: int, seed: int = 0) -> Any:
     """Two hidden layers and a readout, drawn by NumPy; biases too."""
-    draw = np.random.default_rng(seed).standard_normal
-    sizes = [(8, width), (width, width), (width, 10)]
-    layers = [{"W": draw(s) / s[0] ** 0.5, "b": 0.3 * draw(s[1])} for s in sizes]
-    layers = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), layers)
-    return {"layers": layers[:-1], "head": layers[-1]}
+    return mlp(width, 2, inputs=8, outputs=10, seed=seed)
 
 
 def by_numpy(seed: int) -> Callable[..., Any]:
@@ -135,15 +131,7 @@ def attending(
 def test_the_same_networks_have_the_same_sizes_in_torch_and_jax() -> None:
     def build(width: int) -> torch.nn.Module:
         # What `verify` seeds a factory of PyTorch with is what it gives one of jax.
-        arrays = tree(width, torch.initial_seed() % 2**31)
-        layers: list[torch.nn.Module] = []
-        for layer in [*arrays["layers"], arrays["head"]]:
-            linear = torch.nn.Linear(*layer["W"].shape)
-            with torch.no_grad():
-                linear.weight.copy_(torch.tensor(np.asarray(layer["W"]).T))
-                linear.bias.copy_(torch.tensor(np.asarray(layer["b"])))
-            layers += [linear, torch.nn.Tanh()]
-        return torch.nn.Sequential(*layers[:-1])
+        return in_torch(tree(width, torch.initial_seed() % 2**31))
 
     def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
         return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])

@@ -64,37 +64,28 @@ import scalewise as sw
 from scalewise.nets import measure
 from scalewise.sweeps import _store
 
-store, where = sys.argv[1:]
-def kill(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-saves = [0]
-if where == "saving":
-    publish = os.replace
-    def replace(source, target):
-        saves[0] += str(target).endswith(".npz")
-        if saves[0] == 3:
-            kill()
-        publish(source, target)
-    _store.os.replace = replace
-def progress(done, total):
-    if where == "between" and done > 450:
-        kill()
+publish, saves = os.replace, [0]
+def replace(source, target):
+    saves[0] += str(target).endswith(".npz")
+    if saves[0] == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    publish(source, target)
+_store.os.replace = replace
 net = sw.MLP(3, 6, "tanh", input_dim=2, output_dim=1)
 x = np.array([[1.0, 0.5], [-0.2, 0.8]])
 names = ["kernel", "four_point_vertex", "ntk_A"]
-measure(net, x, networks=400, seed=5, memory="100 kB", observables=names, store=store, progress=progress)
+measure(net, x, networks=400, seed=5, memory="100 kB", observables=names, store=sys.argv[1],
+        progress=False)
 """
 
 
 def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
     whole = run()
     store = tmp_path / "run"
-    for where in ("saving", "between"):
-        child = subprocess.run([sys.executable, "-c", CHILD, str(store), where], check=False)
-        assert child.returncode == -signal.SIGKILL
-        if where == "saving":
-            assert list(store.rglob("*.part")), "killed before the rename, leaving its scraps"
-        assert (store / "writing.json").exists(), "whoever was killed has claimed it still"
+    child = subprocess.run([sys.executable, "-c", CHILD, str(store)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    assert list(store.rglob("*.part")), "killed before the rename, leaving its scraps"
+    assert (store / "writing.json").exists(), "whoever was killed has claimed it still"
     xr.testing.assert_identical(run(store), whole)
     assert not (store / "writing.json").exists()
 

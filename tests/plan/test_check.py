@@ -37,7 +37,7 @@ def test_as_planned(mup: Plan) -> None:
     bound = np.isneginf(t["predicted_least"].values)
     off = np.abs(t["slope"] - t["predicted"]).values
     assert (off[fitted & ~bound] < 0.03).all()
-    assert bound.sum() == 1
+    assert bound.sum() == 2  # one of them: a bias of the readout may start smaller
     rates = t["slope"].sel(quantity="rate").values
     assert rates == pytest.approx([r for *_, r in MUP.values()], abs=0.03)
     hidden = t["size"].sel(tensor="net.2.weight", quantity="weight")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from grids import thorough
 from in_browser import BROWSER, load
 from made_up_results import ensemble, network, theory
 from scalewise.comparison import at_width, compare
@@ -40,7 +41,7 @@ def page(tmp_path_factory) -> Path:
     return write_report(tmp_path_factory.mktemp("browser"), told)
 
 
-@pytest.mark.parametrize("width", [1280, 520])
+@pytest.mark.parametrize("width", [520, *thorough(1280)])
 def test_the_page_in_a_browser(page, tmp_path, width):
     probed = tmp_path / "probed.html"
     text = page.read_text(encoding="utf-8")

@@ -97,6 +97,18 @@ def test_error_of_a_spread() -> None:
         assert found.std == pytest.approx(std(drawn), rel=1e-12)
 
 
+def test_a_large_tensor_is_read_in_parts() -> None:
+    """Whatever its strides, and where the parts differ."""
+    drawn = torch.randn(2, 300, 500, generator=torch.Generator().manual_seed(0))
+    drawn[1] = 3 * drawn[1] + 5
+    for tensor in (drawn, drawn.transpose(1, 2)):
+        found, x = moments(tensor, "w"), drawn.double()
+        assert found.mean == pytest.approx(float(x.mean()), rel=1e-12)
+        assert found.std == pytest.approx(float(x.std(correction=0)), rel=1e-12)
+        fourth = float(((x - x.mean()) / x.std(correction=0)).pow(4).mean())
+        assert found.error == pytest.approx(math.sqrt((fourth - 1) / 4 / x.numel()), rel=1e-4)
+
+
 def test_a_mean_is_kept() -> None:
     def about_two(self: Drawn, width: int) -> None:
         self.middle.weight.normal_(2.0, 1.0)

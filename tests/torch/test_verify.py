@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -18,7 +17,6 @@ from scalewise.plan import PlanError
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
 from scalewise.torch import TorchPlan
-from scalewise.torch._verify import own_random_numbers
 from torch_models import mlp
 
 WIDE, SHORT = [64, 128, 256, 512, 1024], [64, 128, 256, 512]
@@ -357,25 +355,6 @@ def test_training_that_blows_up() -> None:
     assert not np.isnan(c.table["slope"].where(c.table["status"] == "diverged", 0.0)).any()
     with pytest.raises(AssertionError, match="Take a smaller learning rate"):
         c.assert_ok()
-
-
-def test_the_process_is_left_as_it_was() -> None:
-    plan = planned(sw.scaling.mup(), "sgd")
-    states = torch.get_rng_state(), np.random.get_state()[1].tolist()
-    one = verified(plan, seeds=2, widths=[16, 32, 64])
-    assert torch.equal(states[0], torch.get_rng_state())
-    assert states[1] == np.random.get_state()[1].tolist()
-    before = random.getstate()
-    with own_random_numbers():
-        random.seed(0)
-    assert random.getstate() == before
-    torch.manual_seed(99)
-    two = verified(plan, seeds=2, widths=[64, 16, 32])
-    assert one.table.equals(two.table)
-    sizes = one.table["size"].sel(tensor="2.weight", quantity="output").values
-    assert len(np.unique(sizes)) == sizes.size
-    rate = verified(plan, seeds=2, widths=[16, 32, 64], lr=0.25)
-    assert rate.measured.lr == 0.25
 
 
 def test_depth_is_the_users() -> None:

@@ -1,5 +1,6 @@
 """`verify` with the real optimizers of PyTorch, and the powers by which public recipes are off."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 import scalewise as sw
+from scalewise.plan import PlanError
 from scalewise.plan._measurement import Quantity
 
 BASE, WIDTHS = {"width": 32}, [32, 64, 128]
@@ -155,3 +157,103 @@ def test_an_epsilon_of_adamuon_over_the_depth_is_off_by_one() -> None:
     assert not wrong.ok
     assert wrong.worst is not None
     assert wrong.worst.excess == pytest.approx(1.0, abs=0.15)
+
+
+class BlockMuon(torch.optim.Optimizer):
+    """A polar factor of each block of rows."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for g in self.param_groups:
+            for p in g["params"]:
+                parts = [
+                    torch.linalg.svd(b, full_matrices=False) for b in p.grad.chunk(g["blocks"])
+                ]
+                p.sub_(g["lr"] * torch.cat([U @ Vt for U, _, Vt in parts]))
+
+
+def heads_of(width: int, heads: int = 1) -> nn.Module:
+    """A projection with a head for every eight units, or one of three parts; more samples than a head has units."""
+    return nn.Sequential(
+        nn.Linear(6, width), nn.Tanh(), nn.Linear(width, 3 * width, bias=False), nn.Tanh(),
+        nn.Linear(3 * width, 5),
+    )  # fmt: skip
+
+
+def test_blocks_of_a_projection_are_verified_apart() -> None:
+    """Heads of a fixed size move their output by a root of the width more; parts that grow along as the whole."""
+    problems, drawn = [], torch.Generator().manual_seed(2)
+    batch = torch.randn(16, 6, generator=drawn), torch.randint(5, (16,), generator=drawn)
+    sizes = {"base": {"width": 32, "heads": 4}, "target": {"width": 64, "heads": 8}}
+    for blocks, wrong in (("heads", 0.0), (3, 0.0), ("heads", 0.5), (3, -0.5)):
+        plan = sw.torch.plan(
+            heads_of,
+            strategy=sw.scaling.mup(),
+            optimizer="muon",
+            blocks={"2.weight": blocks},
+            **sizes,
+        )
+
+        def setup(at: Any, model: nn.Module, wrong: float = wrong) -> list[torch.optim.Optimizer]:
+            at.init_(model)
+            apart = at.table["2.weight"].blocks[1]
+            mistake = (at.table.target["width"] / 32) ** wrong
+            muon, adamw = at.param_groups(
+                model,
+                lr=1e-3,
+                weight_decay=0.0,
+                rest={"lr": 1e-4, "weight_decay": 0.0, "eps": 1e-12},
+                groups=[{"params": ["2.weight"], "blocks": apart}],
+                blocks=1,
+            )
+            muon = [g | {"lr": g["lr"] * (mistake if g["blocks"] > 1 else 1)} for g in muon]
+            return [BlockMuon(muon), torch.optim.AdamW(adamw)]
+
+        check = plan.verify(batch, loss, widths=[32, 64, 128], setup=setup)
+        named = [(c.tensor, c.cause, round(2 * c.power) / 2) for c in check.culprits]
+        if named != ([("2.weight", "learning rate", wrong)] if wrong else []):
+            problems.append(f"{blocks}, {wrong}: {check}")
+    assert not problems, "\n".join(problems)
+    with pytest.raises(
+        PlanError, match=r"'heads' grows with 'width' from 4 at 32, and at 36 it would be 4\.5"
+    ):
+        plan.verify(batch, loss, widths=[32, 36, 64])
+
+
+def test_a_bias_of_the_readout_may_start_smaller() -> None:
+    """As PyTorch draws it, n^(-1/2) and one number or few of them; a mistake in the same tensor is named."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(16, 6, generator=generator)
+
+    def off(model: nn.Module, batch: Any) -> torch.Tensor:
+        return (model(batch) - 1).square().mean()
+
+    problems = []
+    for outputs in (1, 2, 10, 64):
+        plan = sw.torch.plan(
+            lambda width, outputs=outputs: nn.Sequential(
+                nn.Linear(6, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
+                nn.Linear(width, outputs),
+            ),
+            base=BASE, target={"width": 128}, strategy=sw.scaling.mup(),
+        )  # fmt: skip
+
+        def setup(at: Any, model: nn.Module, wrong: float = 0.5) -> torch.optim.Optimizer:
+            at.init_(model)
+            groups = at.param_groups(model, lr=1e-4, weight_decay=0.0, eps=1e-12)
+            (mine,) = [p for n, p in model.named_parameters() if n == "4.bias"]
+            others = [g | {"params": [p for p in g["params"] if p is not mine]} for g in groups]
+            own = {"params": [mine], "lr": 1e-4 * (at.table.target["width"] / 32) ** wrong}
+            return torch.optim.AdamW([g for g in others if g["params"]] + [own], eps=1e-12)
+
+        right = plan.verify(x, off, widths=[32, 64, 128, 256], seeds=8)
+        if not right.ok:
+            problems.append(f"{outputs}: {right}")
+        wrong = plan.verify(x, off, widths=WIDTHS, setup=setup, seeds=2)
+        if [(c.tensor, c.cause) for c in wrong.culprits] != [("4.bias", "learning rate")]:
+            problems.append(f"{outputs}: {wrong}")
+        assert right.row("4.bias", "weight").least == -math.inf
+    assert not problems, "\n".join(problems)

@@ -16,6 +16,7 @@ from scalewise.training import (
 )
 from scalewise.training._asked import Asked
 from scalewise.training._task import check_targets
+from scalewise.training.width._tensors import shared_tensors
 from small_task import RNG
 
 X, Y, TESTS = RNG.standard_normal((3, 3)), RNG.standard_normal((3, 1)), RNG.standard_normal((2, 3))
@@ -45,9 +46,12 @@ def tasks() -> dict[str, sw.Task]:
     }
 
 
+@shared_tensors()  # which know no target and no algorithm
 def test_a_prediction_is_finite_or_refused() -> None:
-    wrong, refused = [], set()
-    for (name, task), way in product(tasks().items(), WAYS):
+    wrong, refused, given = [], set(), tasks()
+    large = given.pop("large inputs")
+    cases = [*product(given.items(), WAYS), *product([("large inputs", large)], WAYS[::4])]
+    for (name, task), way in cases:
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", UserWarning

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from refusals import unlike
 from scalewise.training import Bayes, log_evidence_slopes
 from small_task import RNG
@@ -51,7 +52,8 @@ def log_evidence(x, mean, sigma):
 
 
 @pytest.mark.covers("B3")
-def test_slopes_are_those_of_differentiated_kernels() -> None:
+@pytest.mark.parametrize("names", [("tanh", "relu"), *thorough((("gelu", "sin"),))], ids="-".join)
+def test_slopes_are_those_of_differentiated_kernels(names: tuple[str, ...]) -> None:
     wrong = []
     ways = {
         "tanh": (by_nodes, jnp.tanh),
@@ -59,7 +61,8 @@ def test_slopes_are_those_of_differentiated_kernels() -> None:
         "sin": (by_nodes, jnp.sin),
         "relu": (arccosine, jax.nn.relu),
     }
-    for name, (mean, sigma) in ways.items():
+    for name in names:
+        mean, sigma = ways[name]
         net = sw.MLP(3, 20, name, input_dim=3, output_dim=2, C_b=C_B, C_W=C_W)
         found = log_evidence_slopes(net, TASK, noise_variance=0.05)
         with jax.enable_x64(True):

@@ -57,7 +57,7 @@ def test_what_does_not_train_is_refused() -> None:
             lambda: sw.predict_training(frozen, PLAIN),
             "NTK of the training samples must be positive semidefinite and not 0",
         ),
-        (predict(TASK, GradientDescent(MOST)), f"rate` must be below {MOST:.6g}"),
+        (predict(TASK, GradientDescent(MOST * (1 + 1e-9))), f"rate` must be below {MOST:.6g}"),
         (predict(TASK, GradientDescent(1.01 * MOST, 3)), "training diverges"),
         (
             predict(TASK, GradientDescent(1.7 * MOST, momentum=0.6)),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +13,10 @@ from grids import thorough
 from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
 from scalewise.training._asked import Asked
 from scalewise.training._routes import chosen
-from scalewise.training.tiles import _refined, _route, _sums, _tiles
-from scalewise.training.tiles._conditioned import Accuracy
+from scalewise.training.tiles import _refined, _route, _rules, _sums, _tiles
 from scalewise.training.tiles._recursions import Tensors, _product, _total
 from scalewise.training.tiles._route import TILES
+from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import Site, sites
 from scalewise.training.tiles._tiles import Tile
 from scalewise.training.width import _dense
@@ -360,7 +361,8 @@ def test_many_close_samples_are_as_exact_as_is_said(monkeypatch: pytest.MonkeyPa
         assert np.sqrt(np.mean(error**2)) < 0.04 * size, name
 
 
-def test_samples_may_come_in_any_order_and_twice() -> None:
+def test_samples_may_come_in_any_order_and_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
     net, known = network(3, "gelu"), task(5, 4, 3)
     names = ["output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"]
     plain = TILES.compute(Asked(net, known, GradientFlow()), names)
@@ -466,6 +468,22 @@ def test_tiles_come_first_where_sampled_tensors_leave_much_open() -> None:
         assert list(choice.by_route) == [route], (count, algorithm)
 
 
+def test_whole_tensors_beside_tiles_are_for_who_names_them() -> None:
+    for count, algorithm, routes in (
+        (8, GradientDescent(), ["dense"]),
+        (12, GradientDescent(), ["tiles"]),
+        (12, GradientDescent(steps=20), ["dense"]),
+    ):
+        asked = Asked(network(3, "tanh"), task(0, count, 2), algorithm)
+        choice = chosen("all", asked)
+        assert list(choice.by_route) == routes, (count, algorithm)
+        dear = {name for name, why in choice.left_out.items() if "name it to have it" in why}
+        assert bool(dear) == (routes == ["tiles"])
+        for name in dear:
+            assert list(chosen([name], asked).by_route) == ["dense"]
+            assert name not in TILES.outcomes
+
+
 def test_a_call_of_many_samples_comes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
     net = network(2, "erf")
@@ -484,23 +502,104 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         asked.append(accuracy)
         return {
             "one": np.full(4, 1 + moves * accuracy.nodes),
-            "two": 1 + np.array([0, 0, 0, 5 * accuracy.nodes]),
+            "two": 1 + np.array([0, 0, 0, 55 * accuracy.nodes]),
+            "still": np.ones(4),
         }
 
-    for count, moves in ((2, 1.0), (3, 1000.0)):
+    for count, moves in ((2, 25.0), (3, 1000.0)):
         asked.clear()
         values, errors = _refined.refined(found)
         assert asked == list(_refined.ACCURACIES[:count])
         step = asked[-2].nodes - asked[-1].nodes
         np.testing.assert_allclose(values["one"], 1 + moves * asked[-1].nodes)
-        np.testing.assert_allclose(errors["one"], 2 * moves * step * np.sqrt(2), rtol=1e-2)
+        np.testing.assert_allclose(errors["one"], 3 * moves * step * np.sqrt(2), rtol=1e-2)
         # None is small because nothing moves there.
-        np.testing.assert_allclose(errors["two"][:3], 2 * 5 * step / 2, rtol=1e-2)
+        np.testing.assert_allclose(errors["two"][:3], 3 * 55 * step / 2, rtol=1e-2)
+        # A step may be small by chance.
+        np.testing.assert_allclose(errors["still"], 3 * asked[-1].across)
     assert _refined.refined(found, lambda _: False)[0]["one"][0] == 1 + moves * asked[1].nodes
 
 
-def test_each_accuracy_is_ten_times_the_one_before() -> None:
-    for one, next_ in itertools.pairwise(_refined.ACCURACIES):
+def test_errors_are_what_few_samples_say_is_left_of_a_step() -> None:
+    """The largest share over outcomes that are arrays; more than the whole step is not believed."""
+    levels = (*_refined.ACCURACIES, _refined._FINEST)
+
+    def outcomes(*whole: float) -> Callable[[Accuracy], dict[str, np.ndarray]]:
+        def found(accuracy: Accuracy) -> dict[str, np.ndarray]:
+            value = whole[levels.index(accuracy)]
+            return {
+                "one": np.full(3, value),
+                "two": np.array(9 * value * value),
+                "less": np.full(3, whole[min(levels.index(accuracy), 1)]),
+                "still": np.ones(3),
+            }
+
+        return found
+
+    whole = outcomes(1.1, 1.0, 1.0, 1.0)
+    for few, share in (
+        (outcomes(2.4, 2.0, 1.9, 1.8), 0.5),
+        (outcomes(2.4, 2.0, 2.0, 2.0), _refined._RATIO),
+        (outcomes(2.1, 2.0, 2.5, 2.7), 1.0),
+        (outcomes(2.0, 2.0, 2.0, 2.0), 1.0),
+    ):
+        _, errors = _refined.refined(whole, lambda _: False, few)
+        np.testing.assert_allclose(errors["one"], 2 * share * 0.1 * np.sqrt(2), rtol=1e-9)
+    for level, next_ in itertools.pairwise(levels):
+        assert level.series > next_.series
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu"])
+def test_the_first_nodes_are_coarser_rules(name: str) -> None:
+    """Of a Gaussian: weights of every share make 1, and give its second moments."""
+    rho = np.array([[1.0, 0.3], [0.3, 1.0]])
+    rule = _rules.rule_for(sw.activation(name), rho, 1.2, _refined.ACCURACIES[1])
+    counts = dict(zip(rule.nodes, rule.shares, strict=True))
+    assert len(counts) == 3
+    for count, share in counts.items():
+        u, w = rule.u[:, :count], rule.w[:count] / share
+        assert w.sum() == pytest.approx(1.0)
+        np.testing.assert_allclose((u * w) @ u.T, np.eye(2), atol=0.02)
+
+
+AWKWARD = (
+    ("tanh", 1.4, 0.6),
+    ("gelu", 1.4, 0.6),
+    *thorough(("sin", 1.4, 0.6), ("erf", 6.0, 0.6), ("tanh", 0.3, 0.6), ("tanh", 1.4, 0.05)),
+)
+
+
+@pytest.mark.parametrize(("activation", "C_W", "spread"), AWKWARD, ids=str)
+def test_stated_errors_are_true(
+    activation: str, C_W: float, spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few samples speak for all, whether weights are small or large, and for inputs that are almost parallel."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal(12) + spread * rng.standard_normal((11, 12))
+    net = sw.MLP(3, 64, activation, input_dim=12, output_dim=1, **(SCALES | {"C_W": C_W}))
+    given = sw.Task(x[:8], rng.standard_normal((8, 1)), test_inputs=x[8:])
+    asked = Asked(net, given, GradientDescent())
+    names = ["output_mean_nlo", "output_covariance_nlo"]
+    levels, failures = _refined.ACCURACIES, []
+    monkeypatch.setattr(_refined, "ACCURACIES", (_refined._FINEST,) * 2)
+    known = TILES.compute(asked, names).values
+    monkeypatch.setattr(_refined, "ACCURACIES", levels[:2])
+    monkeypatch.setattr(_route, "_DOUBLE", 7)
+    for name, most in (("_FEW", 4), ("_FEW_TESTS", 2)):
+        monkeypatch.setattr(_route, name, most)
+    found = TILES.compute(asked, names)
+    for name in names:
+        gap, stated = (
+            np.sqrt(np.mean(v**2)) for v in (found.values[name] - known[name], found.errors[name])
+        )
+        size = np.sqrt(np.mean(known[name] ** 2))
+        if not gap < stated or (spread > 0.1 and stated > 0.1 * size):
+            failures.append((name, gap / size, stated / size))
+    assert not failures
+
+
+def test_each_accuracy_is_five_times_the_one_before() -> None:
+    for one, next_ in itertools.pairwise((*_refined.ACCURACIES, _refined._FINEST)):
         for name, part in dataclasses.asdict(one).items():
             assert getattr(next_, name) == pytest.approx(_refined._RATIO * part)
 
@@ -541,6 +640,7 @@ def test_single_precision_is_enough_for_many_samples(monkeypatch: pytest.MonkeyP
     assert set(seen) == {np.float64}
     seen.clear()
     monkeypatch.setattr(_route, "_DOUBLE", 4)
+    monkeypatch.setattr(_route, "_few", lambda *_: None)
     found = TILES.compute(asked, names)
     assert seen.count(np.float32) > 10 * seen.count(np.float64)
     for name in names:

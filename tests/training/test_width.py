@@ -22,6 +22,7 @@ from scalewise.training import (
     width_for_loss,
 )
 from scalewise.training.width import _dense, _tensors
+from scalewise.training.width._tensors import shared_tensors
 from small_task import NET, TEST, TRAIN, Y
 
 X = np.array(
@@ -36,6 +37,7 @@ SMALL = sw.Task(TRAIN[:3], Y[:3], test_inputs=TEST[:1], test_targets=Y[3:4])
 
 
 @pytest.mark.covers("C45", "C46", "C47", "C74", "C75")
+@shared_tensors()
 def test_numbers_of_a_setting() -> None:
     """Held against 239,000 trained networks when they were found; each to what the nodes of that time left."""
     found = sw.predict_training(SETTING, TASK, GradientDescent(), observables="all")
@@ -101,6 +103,7 @@ def test_the_errors_of_nodes_are_about_what_another_order_of_inputs_changes() ->
         assert (apart <= one[f"{name}_error"].values + other[f"{name}_error"].values + 1e-9).all()
 
 
+@shared_tensors()  # which know neither units nor targets
 def test_units_targets_and_rotated_outputs() -> None:
     names = [
         "output_mean_nlo",
@@ -149,6 +152,7 @@ def test_units_targets_and_rotated_outputs() -> None:
     assert np.abs(odd[0][4:]).max(axis=(1, 2)).min() > 1e-4
 
 
+@shared_tensors()
 def test_a_finite_training_is_between_its_start_and_its_end() -> None:
     net, names = (
         sw.MLP(2, 500, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4),

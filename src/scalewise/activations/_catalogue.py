@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import math
 import re
@@ -209,6 +210,17 @@ def _by_name(text: str) -> Activation:
 @lru_cache(maxsize=256)  # the same object each time, so that JAX compiles its networks once
 def _built(build: Callable[..., Activation], parameter: float | None) -> Activation:
     return build() if parameter is None else build(parameter)
+
+
+def _reduced(known: Activation) -> Any:
+    """How an activation goes to another process: a built-in one by its name, and it is the same one there."""
+    with suppress(ValueError):
+        if _by_name(known.name) is known:
+            return _by_name, (known.name,)
+    return known.__reduce_ex__(4)  # of a callable: as any object
+
+
+copyreg.pickle(Activation, _reduced)
 
 
 def _did_you_mean(text: str) -> str:

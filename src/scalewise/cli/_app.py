@@ -46,7 +46,10 @@ def polite(command: Callable[..., None]) -> Callable[..., None]:
             tell.complain("Interrupted; run the same command again to start over.")
             raise typer.Exit(tell.INTERRUPTED) from None
         except (ValueError, ImportError, OSError) as error:
-            tell.complain(opt.as_options(str(error), {option.name for option in options}))
+            sentence = opt.as_options(str(error), {option.name for option in options})
+            if isinstance(error, OSError) and error.strerror and error.filename:  # of the system
+                sentence = f"{str(error.filename)!r} cannot be used: {error.strerror.lower()}."
+            tell.complain(sentence)
             raise typer.Exit(tell.BAD_INPUT) from None
 
     taken: Any = wrapper

@@ -99,6 +99,9 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    if not console.is_interactive:  # rich up to 14.2 ends even disabled bars with an empty line
+        yield lambda what, done, total: None
+        return
     with Progress(
         TextColumn("{task.description:<24}"),
         BarColumn(),
@@ -106,7 +109,6 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     ) as bars:
         tasks: dict[str, Any] = {}
 

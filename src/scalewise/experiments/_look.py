@@ -193,7 +193,7 @@ def attributes(config: Any, **more: Any) -> dict[str, Any]:
     return {**plain, **more}
 
 
-def power_label(value: float | np.integer) -> str:
+def power_label(value: float | int | np.integer) -> str:
     """A number for a logarithmic axis: 0.2, 1, 50, 10⁻⁴."""
     if 1e-3 < abs(value) < 1e4:
         return f"{value:g}"

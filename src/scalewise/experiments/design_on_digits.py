@@ -1,9 +1,10 @@
-r"""Networks chosen by theory, trained: does the predicted order of candidates hold, and does the choice pay?
+r"""Networks chosen by theory, then trained: is the predicted ranking right, and does the choice pay?
 
-`sw.design` predicts the mean test loss of networks of at most so many parameters,
-$$\mathcal L(n)=\mathcal L_0+\frac1n\mathcal L_1,$$
-and recommends the best where the second term can be trusted. Here the candidates that it looked at are trained,
-with others that a practitioner would take without a thought: tanh and ReLU at the usual initialisation.
+`sw.design` ranks all networks of at most so many parameters before any is trained, by the mean test loss
+$$\mathcal L(n)=\mathcal L_0+\frac1n\mathcal L_1$$
+that theory predicts for them, and recommends the best where the second term can be trusted. Here its first choices
+are trained, with some from further down its table and with what many would take by default: tanh and ReLU at their
+usual initialisation.
 
 Claims: measured losses lie where they are predicted where the small parameter is small, the order of the candidates
 (Kendall's $\tau$) is that of the prediction, and the choice is better than the defaults.
@@ -32,12 +33,14 @@ from scalewise.training.ensembles import measure_training
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
 
-TITLE = "Networks designed by theory, and trained"
+TITLE = "Networks chosen by theory, then trained"
 SOURCE = "PDLT (10.52), (∞.170)–(∞.172); design derived"
 TEXT = (
-    "Two kinds of digits, and candidates with the same number of parameters: the first ones of sw.design, some "
-    "from the rest of its table, and what a practitioner would take by default. Mean test loss of trained networks "
-    "against the prediction: at their width where the order 1/n is known and small, else at infinite width."
+    "The task is to tell two kinds of digits apart with a fixed number of parameters. sw.design ranks the "
+    "candidate networks before any is trained; then its first choices, some from further down and two common "
+    "defaults are trained. A point is a network: its mean test loss as measured, against the prediction. On "
+    "the line the two are equal. The prediction has its 1/n term where that is known and small; elsewhere it "
+    "is that of infinite width."
 )
 DEFAULTS = {"default tanh": ("tanh", 1.0), "default relu": ("relu", 2.0)}
 _WAY = GradientDescent()

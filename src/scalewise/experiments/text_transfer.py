@@ -19,10 +19,7 @@ Source: TP4 K.1 for the rules; policies as their rows say. The experiment is our
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,19 +28,18 @@ from matplotlib.figure import Figure
 
 from scalewise._extras import require
 from scalewise.data import missing_data
+from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import (
     COLORS,
     Number,
     Table,
     attributes,
-    cells,
     house,
     points,
     sheet,
 )
+from scalewise.experiments._text_families import Family, above, families, widening
 from scalewise.experiments._text_runs import FAMILIES, PLAIN, PLAIN_TUNED, PLANNED_TUNED, runs_of
-from scalewise.plan.proof import TransferCheck, check_losses
-from scalewise.plan.proof._check import Size
 from scalewise.plan.proof._optimum import find_optimum, mean_of
 from scalewise.sweeps._store import within
 
@@ -61,7 +57,15 @@ FILES = ("wiki100m.txt.xz",)
 _WIDE = 128  # from where the plan is to be better
 
 
-@dataclass(frozen=True)
+@settings(
+    widths=(16, 32),
+    steps=(12,),
+    octaves=(-7, -4),
+    budget=6,
+    context=16,
+    held=64,
+    characters=100_000,
+)
 class Config:
     r"""What is trained.
 
@@ -99,19 +103,6 @@ class Config:
     held: int = 128
     characters: int = 400_000
     allowance: float = 0.5
-
-    @classmethod
-    def small(cls) -> Config:
-        """Two widths and a few steps: seconds."""
-        return cls(
-            widths=(16, 32),
-            steps=(12,),
-            octaves=(-7, -4),
-            budget=6,
-            context=16,
-            held=64,
-            characters=100_000,
-        )
 
     @classmethod
     def paper(cls) -> Config:
@@ -157,8 +148,8 @@ def needs_data() -> str | None:
 def run(
     config: Config,
     *,
-    store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    store: Folder = None,
+    progress: Progress = None,
     client: Any = None,
 ) -> xr.Dataset:
     """Tune at the base, and train every family on the grid.
@@ -213,76 +204,11 @@ def run(
 # What the losses say
 
 
-@dataclass(frozen=True)
-class _Family:
-    """The losses of one family, and what they say."""
-
-    losses: np.ndarray  # (size, rate, seed)
-    check: TransferCheck
-    x: np.ndarray
-
-    def retuned(self, size: int) -> tuple[float, float]:
-        """The loss at the best rate of a size, and its error."""
-        return self._at(size, self.check.optima[size].place)
-
-    def carried(self, size: int) -> tuple[float, float]:
-        """The loss at the best rate of the base."""
-        return self._at(size, self.check.optima[0].place)
-
-    def _at(self, size: int, place: float) -> tuple[float, float]:
-        return mean_of(self.by_seed(size, place))
-
-    def by_seed(self, size: int, place: float) -> np.ndarray:
-        """Losses of every seed at a rate between those of the grid, on a parabola through the three nearest."""
-        i = int(np.clip(np.abs(self.x - place).argmin(), 1, len(self.x) - 2))
-        near = slice(i - 1, i + 2)
-        y = np.where(np.isfinite(self.losses[size, near]), self.losses[size, near], np.nan)
-        if np.isnan(y).any():  # beside where it diverges: the value itself
-            return self.losses[size, i]
-        bend, slope, level = np.polyfit(self.x[near] - place, y, 2)
-        del bend, slope
-        return level
-
-
-def _family(dataset: xr.Dataset, optimizer: str, steps: int, family: str) -> _Family:
-    here = dataset.isel(size=_of_duration(dataset, steps))
-    losses = here.loss.sel(optimizer=optimizer, steps=steps, family=family).values
-    places = zip(here["size"].values, here.width.values, here.depth.values, strict=True)
-    sizes = [Size(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
-    rates = [float(r) for r in dataset.rate.values]
-    tolerance = float(dataset.attrs["allowance"])
-    return _Family(
-        losses, check_losses("lr", rates, sizes, losses, tolerance=tolerance), np.log2(rates)
-    )
-
-
-def _of_duration(dataset: xr.Dataset, steps: int) -> list[int]:
-    """Sizes that were trained for so long: all for the first duration, then those of the least depth."""
-    first = steps == int(dataset.steps.values[0])
-    return [*range(dataset.sizes["size"])] if first else _widest(dataset)
-
-
-def _every(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, _Family]]]:
-    """Of every optimizer and duration the four families."""
-    return [
-        (str(o), int(s), {f: _family(dataset, str(o), int(s), f) for f in FAMILIES})
-        for o in dataset.optimizer.values
-        for s in dataset.steps.values
-    ]
-
-
-def _widest(dataset: xr.Dataset) -> list[int]:
-    """Sizes of the least depth, by their width."""
-    depth = dataset.depth.values
-    mine = [i for i in range(len(depth)) if depth[i] == depth[0]]
-    return sorted(mine, key=lambda i: int(dataset.width[i]))
-
-
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """Drifts, who loses less from width 128 up, and whether wider is worse."""
-    out, line = [], _widest(dataset)
+    out, line = [], widening(dataset)
     large = [i for i in line if int(dataset.width[i]) >= _WIDE]
-    for optimizer, steps, of in _every(dataset):
+    for optimizer, steps, of in families(dataset):
         where = f"{optimizer}, {steps} steps"
         found = of[PLANNED_TUNED]
         for drift in found.check.drifts:
@@ -291,33 +217,24 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
                     Number(f"drift with the {drift.axis}, {where}", 0.0, drift.slope, drift.sem,
                            float(dataset.attrs["allowance"]))
                 )  # fmt: skip
-        ordered = [_difference(found, j, found, i, carried=True) for i, j in pairwise(line)]
+        ordered = [above(found, j, found, i, carried=True) for i, j in pairwise(line)]
         worse = sum(d > 2 * e + 0.02 for d, e in ordered)
         out.append(Number(f"widths that are worse than the one before, {where}", 0, worse))
         for i in large:
             at = f"{dataset['size'].values[i]}, {where} (1 for yes)"
-            ahead, error = _difference(found, i, of[PLAIN], i)
+            ahead, error = above(found, i, of[PLAIN], i)
             said = f"carried loses .05 less than plain retuned at {at}"
             out.append(Number(said, 1, int(ahead + 0.05 < 2 * error)))
-            ahead, error = _difference(found, i, of[PLAIN_TUNED], i)
+            ahead, error = above(found, i, of[PLAIN_TUNED], i)
             said = f"carried within .03 of plain tuned, retuned at {at}"
             out.append(Number(said, 1, int(ahead - 0.03 < 2 * error)))
     return out
 
 
-def _difference(
-    one: _Family, i: int, other: _Family, j: int, *, carried: bool = False
-) -> tuple[float, float]:
-    """Loss of a carried family above another, retuned or carried, seed by seed."""
-    mine = one.by_seed(i, one.check.optima[0].place)
-    place = other.check.optima[0 if carried else j].place
-    return mean_of(mine - other.by_seed(j, place))
-
-
 def tables(dataset: xr.Dataset) -> list[Table]:
     """Losses of every arm at every size, optima, and policies of batch and duration."""
-    out: list[Table] = []
-    for optimizer, steps, of in _every(dataset):
+    out, every = list[Table](), families(dataset)
+    for optimizer, steps, of in every:
         labels = [s.label for s in of[PLAIN].check.sizes]
         rows: list[tuple[object, ...]] = []
         for name, found in of.items():
@@ -332,22 +249,29 @@ def tables(dataset: xr.Dataset) -> list[Table]:
             ]
             rows.append((f"{name}, log₂ of the best rate", *best))
         said = str(dataset.constants.sel(optimizer=optimizer).values)
-        out.append(
-            Table(
-                f"{optimizer}, {steps} steps; tuned at the base: {said}",
-                ("arm", *labels),
-                cells(rows),
-            )
-        )
+        caption = f"{optimizer}, {steps} steps; tuned at the base: {said}"
+        out.append(Table.of(caption, ("arm", *labels), rows))
+    if dataset.sizes["optimizer"] > 1:
+        out.append(_optimizers({(o, s): of[PLANNED_TUNED] for o, s, of in every}, dataset))
     head = ("what", "policy", "loss", "above the best rate's")
-    return [
-        *out,
-        Table(
-            "Policies of batch and duration, planned and tuned at the base",
-            head,
-            cells(_policies(dataset)),
-        ),
-    ]
+    caption = "Policies of batch and duration, planned and tuned at the base"
+    return [*out, Table.of(caption, head, _policies(dataset))]
+
+
+def _optimizers(found: dict[tuple[str, int], Family], dataset: xr.Dataset) -> Table:
+    """What every other optimizer loses above the first, both planned, tuned with the same budget, and carried."""
+    names, line = list(dict.fromkeys(o for o, _ in found)), widening(dataset)
+    rows: list[tuple[object, ...]] = []
+    for (other, steps), mine in found.items():
+        if other != names[0]:
+            first = found[names[0], steps]
+            gaps = [above(mine, i, first, i, carried=True) for i in range(len(line))]
+            rows.append((other, steps, *(f"{gap:+.3f} ± {sem:.3f}" for gap, sem in gaps)))
+    widths = [f"n = {int(dataset.width[i])}" for i in line]
+    caption = (
+        f"Loss above that of {names[0]}: planned, constants tuned with the same budget, carried"
+    )
+    return Table.of(caption, ("optimizer", "steps", *widths), rows)
 
 
 def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
@@ -379,7 +303,7 @@ def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
 @house
 def figure(dataset: xr.Dataset) -> Figure:
     """For every optimizer and duration: losses over rates of the planned network, and losses over the width."""
-    every, line = _every(dataset), _widest(dataset)
+    every, line = families(dataset), widening(dataset)
     canvas, axes = sheet(2, len(every), height=3.4)
     for k, (optimizer, steps, of) in enumerate(every):
         left, right = axes[2 * k], axes[2 * k + 1]

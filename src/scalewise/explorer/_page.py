@@ -48,8 +48,8 @@ def write_explorer(
         those of `predict_training`.
 
     Raises:
-        ValueError: If no activation is given, one is given twice or jumps, a depth is below 2, or so few samples
-            are all of one class.
+        ValueError: If no activation is given, one is given twice or jumps, a depth is below 2, so few samples
+            are all of one class, or `out` is a folder.
         MissingExtraError: If scikit-learn, which has the digits, is not installed.
         OSError: If the file cannot be written.
 
@@ -62,9 +62,14 @@ def write_explorer(
     """
     chosen = [activation(source) for source in activations]
     _check(chosen, depths)
-    tables = page_tables(chosen, samples=samples, depths=sorted(set(depths)), progress=progress)
     page = Path(out)
-    page.parent.mkdir(parents=True, exist_ok=True)
+    if page.is_dir():
+        raise ValueError(
+            f"`out` must be the file to write; {str(out)!r} is a folder. Give a name in it, such as "
+            f"{str(page / 'explorer.html')!r}."
+        )
+    page.parent.mkdir(parents=True, exist_ok=True)  # before the work that its failure would waste
+    tables = page_tables(chosen, samples=samples, depths=sorted(set(depths)), progress=progress)
     page.write_text(_filled(tables), encoding="utf-8")
     return page
 

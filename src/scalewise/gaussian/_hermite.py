@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 HALF_RANGE = 13.0  # e^{-x²/4} < 1e-18 there: what He_k times the weight decays by, at any order
 _ORDERS = (32, 64, 128, 256, 512, 1024, 2048)
 MAX_NODES = 4096
 _ROUNDOFF = 4e-15
+_PAIRS = 1 << 12  # whose sums are made together, in the processor's own memory
 
 
 @dataclass(frozen=True)
@@ -255,15 +256,23 @@ def _between_nodes(function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, 
 
 
 def mehler(
-    f: Float[np.ndarray, "order_f pair"],
-    g: Float[np.ndarray, "order_g pair"],
+    f: Float[np.ndarray, "order_f input"],
+    g: Float[np.ndarray, "order_g input_1"],
     c: Float[np.ndarray, " pair"],
+    left: Int[np.ndarray, " pair"],
+    right: Int[np.ndarray, " pair"],
 ) -> Float[np.ndarray, " pair"]:
-    r"""$\sum_kf_kg_kc^k$ by Horner's rule, one column of coefficients per pair."""
-    order = min(len(f), len(g))
-    total = f[order - 1] * g[order - 1]
-    for k in range(order - 2, -1, -1):
-        total = total * c + f[k] * g[k]
+    r"""$\sum_kf_kg_kc^k$ by Horner's rule over the orders that are there, for pairs of columns of coefficients."""
+    order, total = min(len(f), len(g)), np.zeros_like(c)
+    there = np.flatnonzero(f[:order].any(axis=1) & g[:order].any(axis=1))[::-1]
+    steps = -np.diff(there, append=0)
+    for start in range(0, c.size, _PAIRS):
+        some = slice(start, start + _PAIRS)
+        a, b, own = left[some], right[some], total[some]
+        powers = {step: c[some] ** step for step in set(steps.tolist())}
+        for k, step in zip(there, steps.tolist(), strict=True):
+            own += f[k, a] * g[k, b]
+            own *= powers[step]
     return total
 
 
@@ -305,7 +314,7 @@ class PairSeries:
         The size is $\sqrt{\langle F^2\rangle\langle G^2\rangle}$, what relative errors refer to.
         """
         left, right = self._left, self._right
-        value = mehler(f.coefficients[:, left], g.coefficients[:, right], self._c)
+        value = mehler(f.coefficients, g.coefficients, self._c, left, right)
         norm_f = np.sqrt(np.sum(f.coefficients**2, axis=0))[left]
         norm_g = np.sqrt(np.sum(g.coefficients**2, axis=0))[right]
         order = min(len(f.coefficients), len(g.coefficients))

@@ -54,13 +54,21 @@ def single_quadrature(
     """
     variance = np.asarray(K, dtype=np.float64)
     flat = np.atleast_1d(variance.ravel())
-    value, error = np.zeros_like(flat), np.zeros_like(flat)
     with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, flat.size, _BATCH):
-            part = slice(start, start + _BATCH)
-            value[part], error[part] = _single_batch(function, flat[part], splits)
+        value, error = _single(function, flat, splits)
     _refuse_overflow(value)
     return value.reshape(variance.shape), error.reshape(variance.shape)
+
+
+def _single(
+    function: Function, K: np.ndarray, splits: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """`single_quadrature`, as many at a time as there is room for; what overflows is not refused."""
+    value, error = np.zeros_like(K), np.zeros_like(K)
+    for start in range(0, K.size, _BATCH):
+        part = slice(start, start + _BATCH)
+        value[part], error[part] = _single_batch(function, K[part], splits)
+    return value, error
 
 
 def _single_batch(
@@ -119,7 +127,13 @@ def pair_table(
     tail = tail_a[:, None] * size_b + size_a[:, None] * tail_b
     tail = np.where(np.isnan(tail), np.inf, tail)
     value, error = np.zeros_like(size), np.zeros_like(size)
-    todo = np.arange(pair.C.size)
+    one = (pair.cosine == 1) & (pair.A == pair.B)  # preactivation, in both legs
+    for i, f in enumerate(functions_a):
+        for j, g in enumerate(functions_b):
+            value[i, j, one], error[i, j, one] = _single(
+                lambda z, f=f, g=g: f(z) * g(z), pair.A[one], splits
+            )
+    todo = np.flatnonzero(~one)
     for level in range(_PAIR_CAP + 1):
         fine = np.empty((*size.shape[:2], todo.size))
         for k, index in enumerate(todo[:, None]):

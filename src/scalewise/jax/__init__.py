@@ -4,6 +4,7 @@ from scalewise._extras import require
 
 require("jax", for_="`scalewise.jax`", extra="jax")
 
+from scalewise.jax._audit import audit as audit
 from scalewise.jax._curvature import curvature as curvature
 from scalewise.jax._plan import JaxPlan as JaxPlan
 from scalewise.jax._plan import load as load

@@ -40,7 +40,8 @@ def wrapped(
     require("optax", for_="`plan.optax`", extra="jax")
     import optax
 
-    from scalewise.jax._optimizers import check_optimizer, depends_on_tree
+    from scalewise.jax._optimizers import check_optimizer
+    from scalewise.jax._trials import depends_on_tree
 
     if not isinstance(tx, optax.GradientTransformation):
         raise PlanError(

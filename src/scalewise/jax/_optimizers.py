@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from scalewise.jax._resolve import resolved
 from scalewise.jax._trees import dotted
+from scalewise.jax._trials import STEPS, Found, is_float, same, trials
 from scalewise.plan import Law, Plan, PlanError
 from scalewise.plan._laws import ENTRYWISE, Size
 from scalewise.plan._names import bare
 
 _SMALL, _GREAT, _HUGE = 1e-3, 1e7, 1e12
-# The later half is looked at: enough for a warm-up that starts at zero, a few steps that are gathered, and
-# moments that are not used at first.
-_STEPS = 16
 _NEAR = 0.15  # how far a degree may be from a whole number
-_SIDE = 2  # entries along an axis of the matrices
 _LEAVES = 6  # tried in a tree of one's own
 
 
@@ -53,7 +48,7 @@ def check_optimizer(tx: optax.GradientTransformation, table: Plan, like: Any = N
     if like is None and len(table.laws) > 1:
         # Which tensors follow which law is told by the tree alone.
         return False
-    names, trial = _trials(tx, like)
+    names, trial = trials(tx, like)
     laws = _laws(table, like)
     for name in names if like is None else _chosen(like):
         try:
@@ -66,9 +61,9 @@ def check_optimizer(tx: optax.GradientTransformation, table: Plan, like: Any = N
                 f"known (it raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). "
                 "If you know that it does, say plan.optax(tx, check=False)."
             ) from error
-        if like is None and name != names[0] and _same(small, trial(names[0], _SMALL, _SMALL)):
+        if like is None and name != names[0] and same(small, trial(names[0], _SMALL, _SMALL)):
             continue
-        passed = np.allclose(small.update, _SMALL * (_STEPS - _STEPS // 2), rtol=1e-4)
+        passed = np.allclose(small.update, _SMALL * (STEPS - STEPS // 2), rtol=1e-4)
         if small.update.any() and not passed:
             # Without an update a tensor is held still, and one whose gradient comes out as it went in is left to
             # another transformation: both are what masks want.
@@ -79,62 +74,15 @@ def check_optimizer(tx: optax.GradientTransformation, table: Plan, like: Any = N
 
 def _chosen(like: Any) -> list[str]:
     """A few tensors of a tree: one of every number of axes and last name, then others spread over it."""
-    leaves = [(p, x) for p, x in jax.tree_util.tree_leaves_with_path(like) if _is_float(x)]
+    leaves = [(p, x) for p, x in jax.tree_util.tree_leaves_with_path(like) if is_float(x)]
     kinds = {(np.ndim(x), str(p[-1:])): jax.tree_util.keystr(p) for p, x in reversed(leaves)}
     names = [jax.tree_util.keystr(p) for p, _ in leaves]
     further = names[:: max(1, math.ceil(len(names) / _LEAVES))]
     return list(dict.fromkeys([*list(kinds.values())[::-1], *further]))[:_LEAVES]
 
 
-def depends_on_tree(tx: optax.GradientTransformation, like: Any) -> bool:
-    """Whether an optimiser treats the tensors of a tree otherwise than those of any other, by name or by shape.
-
-    One that does not computes and keeps as much for each further tensor as for the second of two.
-
-    Args:
-        tx: The optimiser.
-        like: A tree of parameters.
-    """
-
-    def amount(tree: Any) -> tuple[int, int]:
-        state = jax.eval_shape(tx.init, tree)
-        traced = jax.make_jaxpr(lambda g, s, p: tx.update(g, s, p))(tree, state, tree)
-        return len(jax.tree.leaves(state)), len(traced.jaxpr.eqns)
-
-    def few(leaf: Any) -> Any:
-        return jax.ShapeDtypeStruct((_SIDE,) * np.ndim(leaf), float) if _is_float(leaf) else leaf
-
-    matrix = jax.ShapeDtypeStruct((_SIDE, _SIDE), float)
-    count = len(jax.tree.leaves(like))
-    try:
-        one, two = amount({"a": matrix}), amount({"a": matrix, "b": matrix})
-        found = amount(jax.tree.map(few, like))
-    except Exception:
-        return True
-    return any(f != a + (count - 1) * (b - a) for f, a, b in zip(found, one, two, strict=True))
-
-
-def _same(one: _Found, two: _Found) -> bool:
-    return len(one.after) == len(two.after) and np.allclose(one.update, two.update, rtol=1e-4)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What a few steps gave.
-
-    Args:
-        update: The sum of the later updates of one matrix.
-        before: Floating-point leaves of the state at the start.
-        after: The same at the end.
-    """
-
-    update: np.ndarray
-    before: list[np.ndarray]
-    after: list[np.ndarray]
-
-
 def _check(
-    trial: Callable[..., _Found], table: Plan, small: _Found, optimizer: str, law: Law
+    trial: Callable[..., Found], table: Plan, small: Found, optimizer: str, law: Law
 ) -> None:
     _check_weights_kept(trial)
     _check_shared_numbers(trial)
@@ -158,91 +106,11 @@ def _laws(table: Plan, like: Any) -> dict[str, tuple[str, Law]]:
     return out
 
 
-def _trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., _Found]]:
-    """Names of the matrices, and a function that takes steps: one matrix under one gradient, all others another."""
-    tx = optax.with_extra_args_support(tx)
-    tree = {"a": 0.0, "b": 0.0} if like is None else like
-    paths = [p for p, leaf in jax.tree_util.tree_leaves_with_path(tree) if _is_float(leaf)]
-    names = [jax.tree_util.keystr(p) for p in paths]
-
-    def filled(name: str, one: Any, others: Any) -> Any:
-        def entry(path: Any, leaf: Any) -> Any:
-            if not _is_float(leaf):
-                return leaf
-            value = np.asarray(one if jax.tree_util.keystr(path) == name else others, float)
-            return jnp.asarray(_of_axes(value, 2 if like is None else np.ndim(leaf)))
-
-        return jax.tree_util.tree_map_with_path(entry, tree)
-
-    def steps(grads: Any, params: Any, scan: Callable[..., Any]) -> tuple[Any, Any, Any]:
-        more = {"value": jnp.asarray(1.0), "grad": grads, "value_fn": lambda _: jnp.asarray(1.0)}
-
-        def step(state: Any, _: Any) -> tuple[Any, Any]:
-            # As little as it asks for: the value of the loss, or all that a line search wants.
-            for extra in ({}, {"value": more["value"]}):
-                try:
-                    return tx.update(grads, state, params, **extra)[::-1]
-                except TypeError:
-                    continue
-            return tx.update(grads, state, params, **more)[::-1]
-
-        first = tx.init(params)
-        state, updates = scan(step, first)
-        return jax.tree.map(lambda u: u[_STEPS // 2 :].sum(0), updates), first, state
-
-    def compiled(step: Any, state: Any) -> Any:
-        return jax.lax.scan(step, state, None, length=_STEPS)
-
-    def one_by_one(step: Any, state: Any) -> Any:
-        found = []
-        for _ in range(_STEPS):
-            state, updates = step(state, None)
-            found.append(updates)
-        return state, jax.tree.map(lambda *u: jnp.stack(u), *found)
-
-    def slow(grads: Any, params: Any) -> tuple[Any, Any, Any]:
-        return steps(grads, params, one_by_one)
-
-    walk = jax.jit(lambda grads, params: steps(grads, params, compiled))
-
-    def trial(name: str, one: Any, others: Any, *, weight: Any = 0.0) -> _Found:
-        nonlocal walk
-        with jax.ensure_compile_time_eval():
-            grads, params = filled(name, one, others), filled(name, weight, 1.0)
-            try:
-                total, before, after = walk(grads, params)
-            except Exception:
-                # Some look at values, which only works without compilation.
-                walk = slow
-                total, before, after = walk(grads, params)
-            leaves = jax.tree_util.tree_leaves_with_path(total)
-            mine = next(leaf for p, leaf in leaves if jax.tree_util.keystr(p) == name)
-            return _Found(np.asarray(mine, dtype=float), _floats(before), _floats(after))
-
-    return names, trial
-
-
-def _of_axes(value: np.ndarray, axes: int) -> np.ndarray:
-    """A number or a matrix as a small array of so many axes: the last entries of it, or copies."""
-    while value.ndim > axes:
-        value = value[-1]
-    return np.broadcast_to(value, (_SIDE,) * axes)
-
-
-def _is_float(leaf: Any) -> bool:
-    kind = getattr(leaf, "dtype", type(leaf))
-    return kind is float or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact))
-
-
-def _floats(state: Any) -> list[np.ndarray]:
-    return [np.asarray(x, dtype=float) for x in jax.tree.leaves(state) if _is_float(x)]
-
-
 def _largest(update: np.ndarray) -> float:
     return float(abs(update).max())
 
 
-def _check_weights_kept(trial: Callable[..., _Found]) -> None:
+def _check_weights_kept(trial: Callable[..., Found]) -> None:
     """Weights in the state are what the plan has multiplied them with, not what they are."""
     # Numbers that nothing else in a state is.
     weight = np.array([[0.7131, -0.3947], [1.2853, 0.5619]])
@@ -269,7 +137,7 @@ def _holds(kept: np.ndarray, weight: np.ndarray) -> bool:
     )
 
 
-def _check_shared_numbers(trial: Callable[..., _Found]) -> None:
+def _check_shared_numbers(trial: Callable[..., Found]) -> None:
     """A number in the state that depends on gradients, and on those of all tensors together."""
     still, *moved = (
         trial(a, b, weight=1.0).after
@@ -290,14 +158,14 @@ def _check_shared_numbers(trial: Callable[..., _Found]) -> None:
         )
 
 
-def _degree(trial: Callable[..., _Found], gradient: float, *, weight: float = 0.0) -> float:
+def _degree(trial: Callable[..., Found], gradient: float, *, weight: float = 0.0) -> float:
     """The power of the gradient by which updates go, apart from what they are without one."""
     none = trial(0.0, 0.0, weight=weight).update
     sizes = [_largest(trial(g, g, weight=weight).update - none) for g in (gradient, 10 * gradient)]
     return math.log10(sizes[1] / sizes[0]) if all(sizes) else 0.0
 
 
-def _check_kind(trial: Callable[..., _Found], optimizer: str, law: Law, small: _Found) -> None:
+def _check_kind(trial: Callable[..., Found], optimizer: str, law: Law, small: Found) -> None:
     # Small gradients tell from clipping, great ones from a large epsilon.
     if law.degree == 1:
         degree = _degree(trial, _SMALL, weight=1.0)
@@ -332,7 +200,7 @@ def _odd_degree(degree: float) -> str:
     )
 
 
-def _squares(trial: Callable[..., _Found], small: _Found) -> bool:
+def _squares(trial: Callable[..., Found], small: Found) -> bool:
     """Whether the state gathers squares of gradients, by which updates are divided once they are large."""
     great = trial(10 * _SMALL, 10 * _SMALL)
     for start, one, ten in zip(small.before, small.after, great.after, strict=True):
@@ -342,7 +210,7 @@ def _squares(trial: Callable[..., _Found], small: _Found) -> bool:
     return False
 
 
-def _check_decay(trial: Callable[..., _Found], optimizer: str, law: Law) -> None:
+def _check_decay(trial: Callable[..., Found], optimizer: str, law: Law) -> None:
     """With no gradient all that depends on the weight is its decay: linear in it, or normalised too."""
     none, *found = (trial(0.0, 0.0, weight=w).update for w in (0.0, _GREAT, 2 * _GREAT))
     one, two = (_largest(u - none) for u in found)
@@ -360,7 +228,7 @@ def _check_decay(trial: Callable[..., _Found], optimizer: str, law: Law) -> None
         )
 
 
-def _check_relative_decay(trial: Callable[..., _Found]) -> None:
+def _check_relative_decay(trial: Callable[..., Found]) -> None:
     """Steps of the size of the weight, and a decay beside them: no multiple of the weight suits both."""
     if trial(0.0, 0.0, weight=1.0).update.any():
         raise PlanError(
@@ -371,7 +239,7 @@ def _check_relative_decay(trial: Callable[..., _Found]) -> None:
         )
 
 
-def _check_mixing(trial: Callable[..., _Found], table: Plan, law: Law, optimizer: str) -> None:
+def _check_mixing(trial: Callable[..., Found], table: Plan, law: Law, optimizer: str) -> None:
     alone = trial(_SMALL, _SMALL, weight=1.0).update
     if not np.allclose(trial(_SMALL, _HUGE, weight=1.0).update, alone, rtol=1e-2):
         if all(table.factors(t.name).eps == 1 for t in table.tensors):

@@ -17,11 +17,12 @@ from scalewise.jax._probe import Options, drawn_model, planned
 from scalewise.jax._resolve import resolved
 from scalewise.jax._trees import rebuilt
 from scalewise.jax._verify import JaxBench, Loss, Setup
-from scalewise.plan import Multiplier, Plan, PlanError, Transfer, describe, transfer
+from scalewise.plan import Multiplier, Plan, PlanError
 from scalewise.plan import load as load_table
 from scalewise.plan import save as save_table
 from scalewise.plan._constants import ConstantsLike, with_constants
 from scalewise.plan._forward import given
+from scalewise.plan._probed import Sights
 from scalewise.plan._request import (
     Argument,
     Factory,
@@ -140,8 +141,9 @@ def plan(
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
         policy=policy, decay=decay,
     )  # fmt: skip
-    options = Options(tuple(readouts), layout, apply, given(inputs), seed)
-    return JaxPlan(with_constants(planned(request, options), constants), request, options)
+    options, sights = Options(tuple(readouts), layout, apply, given(inputs), seed), Sights()
+    table = with_constants(planned(request, options, sights), constants)
+    return JaxPlan(table, request, options, sights)
 
 
 @checked(error=PlanError)
@@ -167,6 +169,7 @@ class JaxPlan(Verified):
     table: Plan
     request: Request | None = field(default=None, compare=False, repr=False)
     options: Options = field(default_factory=Options, compare=False, repr=False)
+    _sights: Sights = field(default_factory=Sights, compare=False, repr=False)
 
     @property
     def multipliers(self) -> tuple[Multiplier, ...]:
@@ -317,26 +320,8 @@ class JaxPlan(Verified):
                 "the new sizes with scalewise.jax.plan(init_fn, ...)."
             )
         request = self.request.at(sizes)
-        table = with_constants(planned(request, self.options), self.table.constants)
-        return JaxPlan(table, request, self.options)
-
-    @checked(error=PlanError)
-    def with_constants(self, constants: ConstantsLike) -> JaxPlan:
-        """The same plan with other constants of the base, in place of those that it has.
-
-        Args:
-            constants: As `plan` takes them; ``None`` for none.
-
-        Raises:
-            PlanError: If a key fits no tensor, or a value is not a factor.
-        """
-        return replace(self, table=with_constants(self.table, constants))
-
-    def transfer(
-        self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None
-    ) -> Transfer:
-        """`lr`, `weight_decay`, `eps` and `betas` of the base at the target; see `scalewise.plan.transfer`."""
-        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
+        table = planned(request, self.options, self._sights)
+        return replace(self, table=with_constants(table, self.table.constants), request=request)
 
     def drawn(self, seed: int) -> Any:
         """The factory's model at the target, drawn by a `seed` and not yet initialised as planned.
@@ -358,9 +343,6 @@ class JaxPlan(Verified):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to the file `path`, to be kept beside the checkpoint."""
         save_table(self.table, path)
-
-    def __str__(self) -> str:
-        return describe(self.table)
 
 
 def _with_moments(table: Plan, tx: Any, betas: tuple[float, float] | None) -> Any:

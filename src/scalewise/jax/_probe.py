@@ -15,6 +15,7 @@ from scalewise.plan import Kind, ModelDescription, Plan, PlanError, Probe, Sprea
 from scalewise.plan._axes import compared, ratios_of, taken
 from scalewise.plan._forward import Inputs, Passes
 from scalewise.plan._names import matching
+from scalewise.plan._probed import Sights
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import Request
 
@@ -45,30 +46,34 @@ class Options:
     seed: str = "seed"
 
 
-def planned(request: Request, options: Options) -> Plan:
-    """Trace the model where it must be known, build it once, and make the plan."""
+def planned(request: Request, options: Options, sights: Sights) -> Plan:
+    """Trace the model where it must be known and was not seen before, build it once, and make the plan."""
     sizes = compared(request.base, request.target, request.width, request.depth)
-    known: dict[str, Described] = {}
 
     def at(wanted: Mapping[str, Any]) -> Described:
         # Sizes of the training make no other model.
         own = taken(request.build, wanted)
-        key = repr(sorted(own.items()))
-        if key not in known:
-            known[key] = _at(request, options, own)
-        return known[key]
+        return sights.once("shapes", own, lambda: _at(request, options, own))
 
     base, target, other, wider = map(at, (sizes.narrow, request.target, sizes.wide, sizes.widened))
     shallow = None if request.deeper == 1 else at(request.base)
     call = Call(request.build, options.apply, options.layout)
     deep, wide = (taken(request.build, given) for given in (sizes.narrow, sizes.wide))
-    passes = look(call, (deep, base), (wide, other), sizes.ratio, options.inputs)
+
+    def looked() -> Passes | None:
+        return look(call, (deep, base), (wide, other), sizes.ratio, options.inputs)
+
+    # At two widths, whichever were first looked at.
+    passes = sights.once("passes", deep, looked)
     others = {axis: at(given) for axis, given in sizes.others.items()}
     along: dict[str, Passes] = {}
     if "rank" in others and passes is not None:
         low = taken(request.build, sizes.others["rank"])
         ranks = ratios_of(request.base, request.target)["rank"]
-        found = look(call, (deep, base), (low, others["rank"]), ranks, options.inputs)
+        way = low, others["rank"]
+        found = sights.once(
+            "passes along", low, lambda: look(call, (deep, base), way, ranks, options.inputs)
+        )
         along = {} if found is None else {"rank": found}
 
     def further() -> tuple[ModelDescription, Fraction]:
@@ -87,11 +92,12 @@ def planned(request: Request, options: Options) -> Plan:
         others={axis: m.model for axis, m in others.items()},
         other_passes=along,
     )
-    table = _table(request, options, probe)
-    _refuse_copies(base, table)
+    linen = options.layout == "linen"
+    wording = Wording(_READOUT, "" if linen else _BARE, readouts=True)
+    _refuse_copies(base, make_plan(probe, request, wording=wording))
     # Built only when there is nothing left to ask.
-    spreads = _spreads(request, options, deep, base)
-    return _table(request, options, replace(probe, spreads=spreads))
+    spreads = sights.once("spreads", deep, lambda: _spreads(request, options, deep, base))
+    return make_plan(replace(probe, spreads=spreads), request, wording=wording)
 
 
 def drawn_model(request: Request, name: str, seed: int) -> Any:
@@ -109,29 +115,6 @@ def drawn_model(request: Request, name: str, seed: int) -> Any:
             'scalewise.jax.plan(..., seed="...").'
         )
     return request.build(**taken(request.build, request.target), **{name: seed % 2**31})
-
-
-def _table(request: Request, options: Options, probe: Probe) -> Plan:
-    linen = options.layout == "linen"
-    return make_plan(
-        probe,
-        request.strategy,
-        optimizer=request.optimizer,
-        adjust=request.adjust,
-        base=request.base,
-        target=request.target,
-        width=request.wider,
-        depth=request.deeper,
-        roles=request.roles,
-        residual=request.residual,
-        branch_outputs=request.branch_outputs,
-        multiplied=request.multiplied,
-        wording=Wording(_READOUT, "" if linen else _BARE, readouts=True),
-        width_name=request.width,
-        depth_name=request.depth or "depth",
-        axes=ratios_of(request.base, request.target),
-        training=request.training,
-    )
 
 
 def _at(request: Request, options: Options, sizes: Mapping[str, Any]) -> Described:

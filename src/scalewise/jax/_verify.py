@@ -53,6 +53,10 @@ class JaxBench:
     layout: str
     # What is compiled for the networks of one size: they differ by their arrays only.
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
+    # The network that was looked at last: it need not be drawn twice.
+    _looked: dict[tuple[str, int], tuple[Program, Any, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def searches(self) -> bool:
@@ -65,7 +69,8 @@ class JaxBench:
         Raises:
             PlanError: If the loss is not finite, or not a number that depends on the parameters.
         """
-        program, params, others = self._set_up(plan, seed)
+        program, params, others = found = self._set_up(plan, seed)
+        self._looked[_like(plan, seed)] = found
         program.check(params, others)
         acting, attends = program.written(params, others)
         values = named(plan.table, params)
@@ -78,9 +83,11 @@ class JaxBench:
         return Scene(names, readouts, acting.places(readouts, sorted({*attends})), zero, precision)
 
     def network(self, plan: Drawn, scene: Scene, seed: int, lr: float) -> Watched:
-        """A new network, ready to train."""
+        """A network, ready to train."""
         rate = lr if self.searches else 1.0
-        return Watched(*self._set_up(plan, seed), scene, rate)
+        looked = self._looked.pop(_like(plan, seed), None)
+        self._looked.clear()
+        return Watched(*(looked or self._set_up(plan, seed)), scene, rate)
 
     def everywhere(self, plan: Drawn, scene: Scene, seed: int) -> Scene:
         """The same scene with what every tensor is multiplied with, and no tensors."""
@@ -93,7 +100,7 @@ class JaxBench:
 
     def _set_up(self, plan: Drawn, seed: int) -> tuple[Program, Any, Any]:
         """A network's program, and its arrays: those that are trained, and others."""
-        size = tuple((k, repr(v)) for k, v in plan.table.target.items())
+        size = _like(plan, seed)[0]
         found = (self.setup or self.own)(plan, plan.drawn(seed))
         if not isinstance(found, tuple) or len(found) != 2 or not hasattr(found[1], "update"):
             raise PlanError(
@@ -113,6 +120,10 @@ class JaxBench:
                 check_optimizer(tx, plan.table, like=params)
             self._programs[size] = Program(plan.table, parts.join, self.loss, batch, tx)
         return self._programs[size], params, parts.others
+
+
+def _like(plan: Drawn, seed: int) -> tuple[str, int]:
+    return repr(sorted(plan.table.target.items())), seed
 
 
 def _single(tree: Any) -> Any:

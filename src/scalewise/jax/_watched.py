@@ -127,6 +127,10 @@ class Program:
                 there = acting.name(main, looked_up=looked) if tensor == main else tensor
                 if wanted.get(tensor) == there:
                     record.own.setdefault(there, []).append(_wide(change))
+            if found["given"] is not None and found["own"]:
+                # What reads out is a sum over its tensors, so each takes its own change back.
+                kept = _wide(found["value"]) - sum(map(_wide, found["own"].values()))
+                record.kept.setdefault(label, []).append(kept)
         for place, found in zip(attends, attentions, strict=True):
             record.logits.setdefault(place, []).append(_wide(found["value"]))
             if found["was"] is not None:
@@ -203,6 +207,10 @@ class Watched:
     def put(self, weights: Mapping[str, Any]) -> None:
         """Write tensors."""
         self._params = renamed(self._program.table, self._params, self._all(weights))
+
+    def restart(self, lr: float) -> None:
+        """A new state, and the rate that multiplies every update."""
+        self._rate, self._state = lr, self._program.start(self._params)
 
     def step(self, t: int, *, watched: bool) -> tuple[dict[str, Any], Record | None]:
         """One step of the optimiser, with a pass before it if that is watched."""

@@ -82,17 +82,13 @@ def run(
             sums[part] = sums[part].add(values)
         return {f"{p}.{key}": a for p, s in sums.items() for key, a in state(s).items()}
 
-    done = 0
+    before, batches = report.done, -(-networks // size)
 
-    def told(batches: int) -> None:
-        nonlocal done
-        done, before = min(batches * size, networks), done
-        report.add(done - before)
+    def told(done: int, of: int) -> None:
+        report.add(before + min(done * size, networks) - report.done)
 
-    batches = -(-networks // size)
-    return _restored(
-        ensemble, resumable(batch, {}, batches, record=record, name=ensemble.name, told=told)
-    )
+    written = resumable(batch, {}, batches, record=record, name=ensemble.name, told=told)
+    return _restored(ensemble, written)
 
 
 def _restored(ensemble: Ensemble, written: dict[str, np.ndarray]) -> dict[str, Sums]:

@@ -31,6 +31,13 @@ def rescale(net: Network, width: int) -> Network:
     return net.at_width([n * width // hidden[0] for n in hidden])
 
 
+def extrapolation(widths: Sequence[Any] | None) -> dict[str, int]:
+    """What a result says of its extrapolation over widths; without them there is none."""
+    if widths is None:
+        return {"extrapolated": 0}
+    return {"extrapolated": 1, "extrapolation_degree": degree(len(widths))}
+
+
 def degree(widths: int) -> int:
     """Degree of the polynomial: what the widths determine, and never above 2."""
     return min(widths - 1, 2)

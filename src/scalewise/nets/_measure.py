@@ -22,7 +22,7 @@ from scalewise.nets._arguments import (
 from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, Sums, run
 from scalewise.nets._estimators import Estimator, accumulators, estimators
-from scalewise.nets._extrapolate import check_widths, degree, fit
+from scalewise.nets._extrapolate import check_widths, extrapolation, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import Dtype, Seed
 from scalewise.networks import Network
@@ -30,7 +30,7 @@ from scalewise.networks._inputs import check_inputs, digest_of
 from scalewise.networks._network import AnyNetwork
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.sweeps._progress import Reporter
-from scalewise.sweeps._store import opened
+from scalewise.sweeps._store import kept, opened
 
 Measured = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -150,13 +150,10 @@ def measure(
         result.attrs = {
             **attributes,
             **chosen.attributes(),
-            "extrapolated": int(widths is not None),
-            **({} if widths is None else {"extrapolation_degree": degree(len(shapes))}),
+            **extrapolation(widths),
             "scalewise": __version__,
         }
-        if record is not None:
-            record.keep(result)
-    return result
+        return kept(result, record)
 
 
 def _plan(net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:

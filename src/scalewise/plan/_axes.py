@@ -23,6 +23,7 @@ from scalewise.plan._laws import SPECTRAL, Law, Size
 from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule, rule
+from scalewise.plan._table import Plan
 from scalewise.scaling import Strategy
 
 TRAINING = ("batch", "tokens")
@@ -102,6 +103,27 @@ def compared(
         others["queries"] = narrow | {"kv_heads": few}
     wide, wide_ratio = (twice, Fraction(2)) if ratio == 1 else (widened, ratio)
     return Compared(narrow, wide, wide_ratio, widened, twice, others)
+
+
+def heads_of(table: Plan, sizes: Mapping[str, Any]) -> dict[str, int]:
+    """Heads, and heads of keys, at the width of some sizes: those that grow with the width from base to target.
+
+    Raises:
+        PlanError: If that is not a whole number.
+    """
+    base: Mapping[str, Any] = table.base
+    width, ratio, out = table.width_name, table.width, {}
+    other = sizes[width]
+    for axis in ("heads", "kv_heads"):
+        if axis in base and _ratio(base, table.target, axis) == ratio != 1:
+            many = base[axis] * Fraction(other) / Fraction(base[width])
+            if many.denominator != 1:
+                raise PlanError(
+                    f"{axis!r} grows with {width!r} from {base[axis]} at {base[width]}, and at {other} it would be "
+                    f"{float(many):g}. Take multiples of {Fraction(base[width], base[axis])}."
+                )
+            out[axis] = int(many)
+    return out
 
 
 def _along(base: Mapping[str, Any], heads: Fraction | int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Quantity(StrEnum):
     | `change` | the change of its module's output by all steps |
     | `features` | what the readout reads, at initialisation |
     | `features_change` | the change of what the readout reads by all steps |
-    | `passed` | what the readout, as it was, makes of that change; only in PyTorch |
+    | `passed` | what the readout, as it was, makes of that change |
     | `logits` | attention logits at initialisation |
     | `logits_change` | their change by what all steps did to the tensors of their module |
     | `logits_step` | how far these queries and keys moved: their changes times one another's size |

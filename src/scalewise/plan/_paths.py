@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 # Where the rows of a tensor are picked it stands elsewhere than where it multiplies.
 LOOKED_UP = "lookup of "
+_NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Passed:
         data: Whether it depends on the model's input.
     """
 
-    tensors: frozenset[str] = frozenset()
+    tensors: frozenset[str] = _NONE
     data: bool = True
 
 
@@ -37,7 +38,7 @@ class Paths:
     """
 
     before: Mapping[frozenset[str], Collection[str]] = field(default_factory=dict)
-    returned: frozenset[str] = frozenset()
+    returned: frozenset[str] = _NONE
 
     def used(self) -> frozenset[str]:
         """Every tensor from which something is reached."""
@@ -83,8 +84,8 @@ class Tracks:
             lookup: Whether it picks rows of a tensor.
         """
         every = list(given)
-        own = frozenset[str]().union(*(p.tensors for p in every if not p.data))
-        made = frozenset[str]().union(*(p.tensors for p in every if p.data))
+        own = _NONE.union(*(p.tensors for p in every if not p.data))
+        made = _NONE.union(*(p.tensors for p in every if p.data))
         if lookup:
             own = frozenset(LOOKED_UP + name for name in own)
         if not data or not own:
@@ -98,5 +99,5 @@ class Tracks:
         Args:
             outputs: What the model returns.
         """
-        returned = frozenset[str]().union(*(p.tensors for p in outputs))
+        returned = _NONE.union(*(p.tensors for p in outputs))
         return Paths({own: frozenset(made) for own, made in self._before.items()}, returned)

@@ -67,10 +67,12 @@ class Powers:
     queries: Fraction = _ZERO
 
     def __mul__(self, other: Powers) -> Powers:
-        return Powers(*(getattr(self, a) + getattr(other, a) for a in AXES))
+        # Nearly all are 0, and sums of fractions are slow.
+        pairs = ((getattr(self, a), getattr(other, a)) for a in AXES)
+        return Powers(*(x + y if x and y else x or y for x, y in pairs))
 
     def __pow__(self, power: int | Fraction) -> Powers:
-        return Powers(*(getattr(self, a) * power for a in AXES))
+        return Powers(*(x and x * power for x in (getattr(self, a) for a in AXES)))
 
     def factor(self, ratios: Ratios) -> float:
         """The number at `ratios`; exactly 1 where every ratio is 1, or where equal ratios cancel."""

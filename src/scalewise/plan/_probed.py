@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from scalewise.plan._axes import parameters_of
 from scalewise.plan._decide import Further
@@ -17,6 +17,28 @@ from scalewise.plan._forward import Gauge, Passes, gauges
 from scalewise.plan._names import matching
 from scalewise.plan._roles import Kind
 from scalewise.plan._table import Spread
+
+T = TypeVar("T")
+
+
+class Sights:
+    """What was seen of a factory's models: a plan for another target looks at that alone.
+
+    It stays in its process: what a plan has seen does not make it another plan.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], Any] = {}
+
+    def __reduce__(self) -> tuple[type[Sights], tuple[()]]:
+        return Sights, ()
+
+    def once(self, what: str, sizes: Mapping[str, Any], look: Callable[[], T]) -> T:
+        """What `look` finds, or found at the same sizes before."""
+        key = what, repr(sorted(sizes.items()))
+        if key not in self.found:
+            self.found[key] = look()
+        return self.found[key]
 
 
 @dataclass(frozen=True)

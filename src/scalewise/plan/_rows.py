@@ -199,6 +199,10 @@ def _powers(
     plan: Plan, measured: Measurement, name: str, quantity: Quantity, p: Predicted, tied: bool
 ) -> tuple[Fraction, Fraction | float]:
     """The predicted power, and the least one that agrees."""
+    if quantity is Quantity.WEIGHT and plan[name].role is Role.FIXED and _is_added(plan, name):
+        # A bias of a fixed number of units is learnt at its own rate: one that starts smaller only starts smaller.
+        # A single one has no spread by which the plan could tell, or change, how it is drawn.
+        return p.weight, -math.inf
     if quantity is Quantity.WEIGHT and name in measured.constant:
         return _ZERO, _ZERO
     if quantity is Quantity.OUTPUT and name in measured.readouts:

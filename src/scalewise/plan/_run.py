@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -70,7 +70,7 @@ class Bench(Protocol):
         ...
 
     def network(self, plan: Any, scene: Scene, seed: int, lr: float) -> Network:
-        """A new network, ready to train: an independent draw for each seed."""
+        """A network, ready to train: an independent draw for each seed; one that was looked at is taken."""
         ...
 
     def everywhere(self, plan: Any, scene: Scene, seed: int) -> Scene:
@@ -93,6 +93,7 @@ class Run:
         scene: Where tensors act, the same at every width.
         steps: Optimiser steps.
         lr: Learning rate at the base; ``None`` where the user's own setup chose it.
+        known: By width and seed the sizes of networks that were trained at that rate while it was looked for.
     """
 
     bench: Bench
@@ -101,6 +102,7 @@ class Run:
     scene: Scene
     steps: int
     lr: float | None = None
+    known: Mapping[tuple[int, int], Sizes] = field(default_factory=dict)
 
     def network(self, index: int, seed: int) -> Network:
         """A new network of one of the widths."""
@@ -111,38 +113,50 @@ class Run:
         """What a network is drawn from: independent for each width and seed."""
         return _draw(seed, self.widths[index])
 
-    def measure(self, index: int, seed: int, *, linearity: bool = False) -> Sizes:
-        """The sizes of one network."""
+    def measure(self, index: int, seed: int) -> Sizes:
+        """The sizes of one network; of the first of each width also how linear its response is."""
+        if (index, seed) in self.known:
+            return self.known[index, seed]
+        return self._sizes(self.network(index, seed), index, linearity=seed == 0)
+
+    def _sizes(self, network: Network, index: int, *, linearity: bool) -> Sizes:
         table = self.plans[index].table
         return measure_network(
-            self.network(index, seed), self.steps, linearity=linearity,
-            spectral=[n for n in self.scene.names if table[n].spectral],
+            network, self.steps, linearity=linearity,
+            spectral={n: table[n].blocks[1] for n in self.scene.names if table[n].spectral},
         )  # fmt: skip
 
     def with_rate(self, lr: float | None) -> Run:
         """The same with the learning rate given, or one that is small, unless the user's setup has one."""
         if not self.bench.searches:
             return self
-        return replace(self, lr=self._small_lr() if lr is None else lr)
+        return self._with_small_lr() if lr is None else replace(self, lr=lr)
 
-    def _small_lr(self) -> float:
+    def _with_small_lr(self) -> Run:
         """A learning rate at which no features, at the least and the largest width, move by more than 1 %.
 
         Raises:
             PlanError: If none is found.
         """
         lr, finite = _FIRST_LR, False
+        ends = (0, len(self.widths) - 1)
+        networks = [replace(self, lr=lr).network(i, 0) for i in ends]
+        starts = [one.weights() for one in networks]
         for _ in range(_TRIALS):
-            trial = replace(self, lr=lr)
-            ends = [trial.measure(i, 0) for i in (0, len(self.widths) - 1)]
-            found = max(_response(s, self.scene.places) for s in ends)
+            sizes = [self._sizes(n, i, linearity=True) for n, i in zip(networks, ends, strict=True)]
+            found = max(_response(s, self.scene.places) for s in sizes)
             finite = finite or math.isfinite(found)
             if found == 0 or not math.isfinite(found):
                 lr *= 1e-2 if found else 10.0
-                continue
-            if _RESPONSE / 4 <= found <= 2 * _RESPONSE:
-                return lr
-            lr *= (_RESPONSE / found) ** (1 / self.steps)
+            elif _RESPONSE / 4 <= found <= 2 * _RESPONSE:
+                return replace(
+                    self, lr=lr, known={(i, 0): s for i, s in zip(ends, sizes, strict=True)}
+                )
+            else:
+                lr *= (_RESPONSE / found) ** (1 / self.steps)
+            for network, weights in zip(networks, starts, strict=True):
+                network.put(weights)
+                network.restart(lr)
         if not finite:
             raise PlanError(
                 f"After one step with any learning rate from {_FIRST_LR:g} down to {lr:.0e} what the network "

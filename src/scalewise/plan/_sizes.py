@@ -7,7 +7,7 @@ with what, and what each size is a root mean square of, stands here.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ from scalewise.plan._measurement import Quantity
 
 # With two distances between numbers in a change, rounding is a sixth of it, and a hundredth of its square.
 GRAINS = 2.0
+_NONE: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,10 @@ class Network(Protocol):
         """Write tensors."""
         ...
 
+    def restart(self, lr: float) -> None:
+        """Before the first step again, with another learning rate; the tensors stay as they are."""
+        ...
+
     def step(self, t: int, *, watched: bool) -> tuple[Mapping[str, Any], Record | None]:
         """Take step number `t`: the gradients of those tensors that have one, and what was seen on the way."""
         ...
@@ -135,7 +140,7 @@ class Sizes:
 
 
 def measure_network(
-    network: Network, steps: int, *, linearity: bool = False, spectral: Collection[str] = ()
+    network: Network, steps: int, *, linearity: bool = False, spectral: Mapping[str, int] = _NONE
 ) -> Sizes:
     """Take the steps and measure.
 
@@ -143,7 +148,8 @@ def measure_network(
         network: The model at initialisation, with its optimiser.
         steps: How many steps to take.
         linearity: Whether to measure also what half of the change of the parameters does.
-        spectral: Tensors whose step is measured by its largest singular value.
+        spectral: Tensors whose step is measured by its largest singular value, with the number of blocks of rows
+            that are measured apart.
     """
     sizes, old, before = Sizes(), network.weights(), Record()
     for n, p in old.items():
@@ -160,8 +166,9 @@ def measure_network(
             size = 0.0 if gradient is None else network.rms([gradient])
             sizes.tensor[n, Quantity.GRADIENT] = size
             moved = _moved(network, now[n], was[n])
-            whole = moved and n in spectral
-            sizes.tensor[n, Quantity.STEP] = network.spectral(now[n] - was[n]) if whole else moved
+            if moved and n in spectral:
+                moved = _singular(network, now[n] - was[n], spectral[n])
+            sizes.tensor[n, Quantity.STEP] = moved
     for n, p in now.items():
         sizes.tensor[n, Quantity.UPDATE] = _moved(network, p, old[n])
     after = network.watch(old)
@@ -173,6 +180,13 @@ def measure_network(
         network.put({n: old[n] + (p - old[n]) / 2 for n, p in now.items()})
         sizes.nonlinearity = _bend(network, before, network.watch({}), after)
     return sizes
+
+
+def _singular(network: Network, step: Any, blocks: int) -> float:
+    """The largest singular value of a step; of blocks of rows its root mean square over them."""
+    rows = len(step) // blocks
+    found = [network.spectral(step[i * rows : (i + 1) * rows]) for i in range(blocks)]
+    return math.sqrt(math.fsum(s * s for s in found) / blocks)
 
 
 def _moved(network: Network, new: Any, old: Any) -> float:

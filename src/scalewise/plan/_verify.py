@@ -7,14 +7,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from scalewise._checked import Count, Must, Positive, checked
 from scalewise._extras import installed
+from scalewise.plan._axes import heads_of
 from scalewise.plan._check import Check, Tolerance, check
+from scalewise.plan._constants import ConstantsLike, with_constants
 from scalewise.plan._depth import DepthCheck, check_depths
 from scalewise.plan._errors import PlanError
 from scalewise.plan._fits import check_design
@@ -23,15 +25,44 @@ from scalewise.plan._over_depths import seen_over_depths
 from scalewise.plan._run import Bench, Run, prepared
 from scalewise.plan._sizes import Sizes
 from scalewise.plan._table import Plan
+from scalewise.plan._text import describe
+from scalewise.plan._transfer import Transfer, transfer
 
 Widths = Annotated[Iterable[Count], Must("whole numbers in a list, such as [64, 128, 256]")]
+_Own = TypeVar("_Own", bound="Verified")  # not Self: annotations of methods are checked one by one
 _PATIENCE = 2.0  # seconds of silence before a bar is worth its place
 
 
+@dataclass(frozen=True)
 class Verified(ABC):
-    """A plan whose claims real networks can be held against."""
+    """A plan of any framework, whose claims real networks can be held against.
+
+    Args:
+        table: The settings of every tensor.
+    """
 
     table: Plan
+
+    def __str__(self) -> str:
+        return describe(self.table)
+
+    @checked(error=PlanError)
+    def with_constants(self: _Own, constants: ConstantsLike) -> _Own:
+        """The same plan with other constants of the base, in place of those that it has.
+
+        Args:
+            constants: As `plan` takes them; ``None`` for none.
+
+        Raises:
+            PlanError: If a key fits no tensor, or a value is not a factor.
+        """
+        return replace(self, table=with_constants(self.table, constants))
+
+    def transfer(
+        self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None
+    ) -> Transfer:
+        """`lr`, `weight_decay`, `eps` and `betas` of the base at the target; see `scalewise.plan.transfer`."""
+        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
 
     @abstractmethod
     def at(self, **sizes: Any) -> Verified:
@@ -70,7 +101,7 @@ class Verified(ABC):
         Args:
             batch: What `loss` is given; the same for every network.
             loss: A function of (model, batch) that returns one number that can be differentiated.
-            widths: At least three, in units of the factory.
+            widths: At least three, in units of the factory; heads that grow along from base to target do here too.
             seeds: Networks of each width, at least 2. In JAX the factory must take the seed as an argument: see
                 `seed` of `scalewise.jax.plan`.
             lr: Learning rate at the base. By default one so small that features change by about one percent,
@@ -125,7 +156,7 @@ def measured(run: Run, seeds: int, progress: bool, verb: str = "verify") -> Meas
         for i in range(len(run.widths)):
             found.append([])
             for seed in range(seeds):
-                found[i].append(run.measure(i, seed, linearity=seed == 0))
+                found[i].append(run.measure(i, seed))
                 advance()
     return run.collect(found)
 
@@ -151,8 +182,11 @@ def _over_depths(
 
 
 def _at(plan: Verified, width: int, depth: float | int | None) -> Verified:
-    sizes: dict[str, Any] = {plan.table.width_name: width}
-    return plan.at(**sizes | ({} if depth is None else {plan.table.depth_name: depth}))
+    table = plan.table
+    sizes: dict[str, Any] = {table.width_name: width}
+    if depth is not None:
+        sizes[table.depth_name] = depth
+    return plan.at(**sizes | heads_of(table, sizes))
 
 
 @contextmanager

@@ -10,19 +10,26 @@ import io
 import json
 import os
 import reprlib
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import xarray as xr
 
 from scalewise._extras import require
-from scalewise.sweeps._claim import CLAIM, claimed
 
 State = dict[str, np.ndarray]
-_CONFIGURATION, _DONE = "run.json", "steps done"
+_CONFIGURATION, _CLAIM, _DONE = "run.json", "writing.json", "steps done"
+_BEAT = 15.0  # seconds between two signs of life of the process that writes
+_DEAD = 90.0  # seconds without one after which it is taken for dead
+_MACHINE = socket.gethostname()
+_TOKEN = uuid4().hex  # the number of a process may come back after a restart; this does not
 
 
 class Store:
@@ -91,11 +98,6 @@ class Store:
             return [PurePosixPath(path).name for path in paths]
         return []
 
-    def keep(self, result: xr.Dataset) -> None:
-        """Write a Dataset, as the Zarr group ``result``."""
-        require("zarr", for_="A store", extra="sweep")
-        result.to_zarr(within(self, "result"), mode="w", consolidated=False, zarr_format=3)
-
     def check(self, configuration: Mapping[str, Any]) -> bool:
         """Whether a run of this configuration is here; if not, nothing is.
 
@@ -104,19 +106,19 @@ class Store:
                 what differs.
         """
         found = self.read(_CONFIGURATION)
-        if found is None and set(self.names()) <= {CLAIM}:
+        if found is None and set(self.names()) <= {_CLAIM}:
             return False
         if not isinstance(found, dict):
             raise ValueError(
                 f"`store` must be a new path or the store of an earlier run; {self.address} is neither. "
                 "Choose another path."
             )
-        wanted = json.loads(json.dumps(dict(configuration)))
-        differing = [k for k in {**wanted, **found} if wanted.get(k) != found.get(k)]
+        here: dict[str, Any] = json.loads(json.dumps(dict(configuration)))
+        differing = [k for k in {**here, **found} if here.get(k) != found.get(k)]
         if not differing:
             return True
         what = "; ".join(
-            f"{k}: {reprlib.repr(found.get(k))} there, {reprlib.repr(wanted.get(k))} here"
+            f"{k}: {reprlib.repr(found.get(k))} there, {reprlib.repr(here.get(k))} here"
             for k in [k for k in differing if k != "code"] or ["code"]
         )
         raise ValueError(
@@ -141,10 +143,72 @@ def opened(
         return
     store = Store(address)
     store.check(configuration)  # whoever has the wrong address leaves nothing in it
-    with claimed(store):
+    with _claimed(store):
         if not store.check(configuration):
             store.write(_CONFIGURATION, dict(configuration))
         yield store
+
+
+@contextmanager
+def _claimed(store: Store) -> Iterator[None]:
+    """Write alone: whoever else opens the same `Store` meanwhile is refused.
+
+    Raises:
+        ValueError: If another process, or this one, is writing.
+    """
+    claim = store.read(_CLAIM)
+    if _alive(claim):
+        raise ValueError(
+            f"`store` {store.address} is being written by process {claim['process']} on "
+            f"{claim['machine']}. Wait for it, stop it, or choose another path."
+        )
+    ended = threading.Event()
+
+    def sign() -> None:
+        who = {"machine": _MACHINE, "process": os.getpid(), "token": _TOKEN}
+        store.write(_CLAIM, {**who, "time": time.time()})
+
+    def live() -> None:
+        while not ended.wait(_BEAT):
+            with suppress(OSError):  # a full disk is told by whoever writes results
+                sign()
+
+    sign()
+    beating = threading.Thread(target=live, daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beating.join()
+        store.delete(_CLAIM)
+
+
+def _alive(claim: Any) -> bool:
+    """Whether this is a claim, and of a process that lives."""
+    match claim:
+        case {"machine": machine, "process": int(process), "token": token, "time": float(sign)}:
+            fresh = time.time() - sign < _DEAD
+            if machine != _MACHINE:
+                return fresh
+            return token == _TOKEN if process == os.getpid() else fresh and _exists(process)
+    return False
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)  # somebody else's
+    return True
+
+
+def kept(result: xr.Dataset, record: Store | None) -> xr.Dataset:
+    """A Dataset, written as the Zarr group ``result`` if anything is to be kept."""
+    if record is not None:
+        require("zarr", for_="A store", extra="sweep")
+        result.to_zarr(within(record, "result"), mode="w", consolidated=False, zarr_format=3)
+    return result
 
 
 def within(address: str | os.PathLike[str] | Store | None, name: str) -> str | None:
@@ -160,26 +224,26 @@ def resumable(
     *,
     record: Store | None = None,
     name: str = "state",
-    told: Callable[[int], Any] = lambda done: None,
+    told: Callable[[int, int], Any] | None = None,
 ) -> State:
     """Apply `step` to a state so many times, and lose no finished one to a kill.
 
     A later call with the same open store goes on behind the last finished step, by the same `name`. Step
     ``step(index, state)`` may reuse the arrays; it draws its random numbers from its index, so the result is the
-    same. `told` is called with the number of steps done, at the start and after each.
+    same. `told` is called with the numbers of steps done and of all, at the start and after each.
     """
     file = f"{name}.npz"
     if record is not None and (saved := record.read(file)) is not None:
         state = dict(np.load(io.BytesIO(saved), allow_pickle=False))
-    done = int(state.pop(_DONE, 0))
-    told(done)
-    for index in range(done, steps):
+    told = told or (lambda done, steps: None)
+    for index in range(int(state.pop(_DONE, 0)), steps):
+        told(index, steps)
         state = step(index, state)
         if record is not None:
             buffer = io.BytesIO()
             np.savez(buffer, allow_pickle=False, **state, **{_DONE: np.array(index + 1)})
             record.write(file, buffer.getvalue())
-        told(index + 1)
+    told(steps, steps)
     return state
 
 

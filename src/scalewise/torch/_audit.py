@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -16,14 +13,9 @@ from torch.optim import Optimizer
 from scalewise._checked import Count, Must, Positive, checked
 from scalewise.plan import Plan, PlanError
 from scalewise.plan._check import Tolerance
-from scalewise.plan._errors import PlanWarning
-from scalewise.plan._fits import check_design
 from scalewise.plan._forward import Inputs
-from scalewise.plan._questions import Asked
-from scalewise.plan._run import prepared
-from scalewise.plan._verify import Widths, measured
-from scalewise.plan.audit import Audit, audited
-from scalewise.scaling import standard
+from scalewise.plan._verify import Widths
+from scalewise.plan.audit import NO_CLAIM, Audit, audit_of
 from scalewise.torch._measure import Loss
 from scalewise.torch._plan import ModuleFactory, plan
 from scalewise.torch._setup import Together
@@ -105,20 +97,11 @@ def audit(
         >>> found.verdict.stable, found.bottleneck[0].place
         (False, '4.weight')
     """
-    ascending = tuple(sorted(widths))
-    check_design(np.asarray(ascending, dtype=float), seeds)
-    script = _Script(build, optimizer)
-    bench = TorchBench(batch, loss, None, script.slowed)
-    with bench.undisturbed():
-        table, assumed = _roles(script, ascending, loss, batch)
-        plans = [_Sized(_resized(table, w), script.built) for w in ascending]
-        run = prepared(bench, plans, ascending, None).with_rate(None)
-        sizes = measured(run, seeds, progress, "audit")
-    rates = [script.rates[w] for w in ascending]
-    return audited(
-        table, sizes, rates, epsilon=script.epsilons, assumed=assumed,
-        target=None if target is None else float(target),
-        tolerance=tolerance,
+    script = _Script(build, optimizer, loss, batch)
+    bench = TorchBench(batch, loss, None, lambda *_: None, script.slowed)
+    return audit_of(
+        script, bench, tuple(sorted(widths)), seeds, framework="torch", target=target,
+        tolerance=tolerance, progress=progress,
     )  # fmt: skip
 
 
@@ -132,23 +115,38 @@ class _Sized:
 
 @dataclass(frozen=True)
 class _Script:
-    """The user's two functions, and what was seen of the groups that they made.
+    """The user's functions, and what was seen of the groups that they made.
 
     Args:
         build: The factory.
         optimizer: What makes an optimizer.
+        loss: A function of (model, batch).
+        batch: What it is given.
         rates: By width and tensor the learning rate.
         epsilons: By tensor what Adam compares its gradient with, at the largest width seen last.
     """
 
     build: Callable[..., Any]
     optimizer: Any
+    loss: Loss
+    batch: Any
     rates: dict[int, dict[str, float]] = field(default_factory=dict)
     epsilons: dict[str, float] = field(default_factory=dict)
 
     def built(self, width: int) -> nn.Module:
         """A model of that width."""
         return self.build(width)
+
+    def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
+        """See `scalewise.plan.audit._script.Script`."""
+        return plan(
+            self.built, base={"width": widths[0]}, target={"width": widths[-1]}, device="cpu",
+            inputs=self._inputs(widths[0]), **NO_CLAIM, **answers,
+        ).table  # fmt: skip
+
+    def sized(self, table: Plan) -> _Sized:
+        """See `scalewise.plan.audit._script.Script`."""
+        return _Sized(table, self.built)
 
     def slowed(self, sized: Any, model: nn.Module, factor: float) -> Any:
         """The script's optimizer with all its rates multiplied, and no weight decay."""
@@ -194,53 +192,21 @@ class _Script:
                 )
         return parts
 
-
-def _resized(table: Plan, width: int) -> Plan:
-    ratio = Fraction(width, int(str(table.base["width"])))
-    return replace(table, target={"width": width}, width=ratio)
-
-
-def _roles(
-    script: _Script, widths: tuple[int, ...], loss: Loss, batch: Any
-) -> tuple[Plan, tuple[str, ...]]:
-    """What each tensor is, of a plan that claims nothing, and what most models' answers were taken for."""
-    answers: dict[str, Any] = {}
-    inputs = _inputs(script, widths[0], loss, batch)
-    while True:
+    def _inputs(self, width: int) -> Inputs | None:
+        """What the loss calls the model with."""
+        seed_all(0)
+        model, seen = self.built(width), []
+        if not isinstance(model, nn.Module):
+            return None
+        hook = model.register_forward_pre_hook(
+            lambda _, args, kwargs: seen.append(Inputs(args, kwargs)), with_kwargs=True
+        )
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PlanWarning)
-                found = plan(
-                    script.built, base={"width": widths[0]}, target={"width": widths[-1]},
-                    strategy=standard(), optimizer="adam", device="cpu", inputs=inputs, **answers,
-                )  # fmt: skip
-            break
-        except Asked as asked:
-            if answers.items() >= asked.answers.items():
-                raise
-            answers |= {
-                key: {**answers.get(key, {}), **said} if isinstance(said, Mapping) else said
-                for key, said in asked.answers.items()
-            }
-    said = [f"`{name}` is {role!r}" for name, role in answers.get("roles", {}).items()]
-    return found.table, tuple(said)
-
-
-def _inputs(script: _Script, width: int, loss: Loss, batch: Any) -> Inputs | None:
-    """What the loss calls the model with."""
-    seed_all(0)
-    model, seen = script.built(width), []
-    if not isinstance(model, nn.Module):
-        return None
-    hook = model.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(Inputs(args, kwargs)), with_kwargs=True
-    )
-    try:
-        with torch.no_grad():
-            loss(model, batch)
-    except Exception:
-        # Whatever is wrong is said in a sentence later, where it is measured.
-        return None
-    finally:
-        hook.remove()
-    return seen[0] if seen else None
+            with torch.no_grad():
+                self.loss(model, self.batch)
+        except Exception:
+            # Whatever is wrong is said in a sentence later, where it is measured.
+            return None
+        finally:
+            hook.remove()
+        return seen[0] if seen else None

@@ -6,6 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from scalewise.plan._errors import PlanError, PlanWarning
 from scalewise.plan._forward import Forward, Inputs, Passes
+from scalewise.torch._nested import tensors_in
 from scalewise.torch._trace import watching
 
 # A way to the model at another width: that width over the first, and what makes the model.
@@ -22,7 +24,8 @@ Way = tuple[Fraction, Callable[[], nn.Module]]
 
 # Sides of an image and lengths of a sequence that are tried.
 _SIDES, _LENGTHS = (8, 16, 32, 28, 64, 96, 128, 224), (4, 8, 16)
-_LAYERS, _TRIALS = 3, 120
+_LAYERS, _TRIALS, _LONGEST = 3, 120, 4096
+_HERE = torch.device("cpu")
 _UNSEEN = (
     "The forward pass of the model could not be run on any input that was tried, so what it multiplies by, and "
     "whether attention heads grow in it, is not known to the plan. Say what the model is called with: inputs=..., "
@@ -88,12 +91,14 @@ def seen(model: nn.Module, inputs: Inputs, filled: Collection[str] = frozenset()
     inputs = _on_device(inputs, device)
     model.eval()
     # Numbers that the code makes have values even where the weights have none.
-    earnest = torch.device("cpu") if device.type == "meta" else device
-    with warnings.catch_warnings(), torch.no_grad(), earnest:
+    earnest = _HERE if device.type == "meta" else device
+    # To say what is so already costs every operation some time.
+    there = nullcontext() if torch.get_default_device() == earnest else earnest
+    with warnings.catch_warnings(), torch.no_grad(), there:
         warnings.simplefilter("ignore")
         with watching(model, (inputs.args, inputs.kwargs), filled) as trace:
             output = model(*inputs.args, **inputs.kwargs)
-    known = [t for t in pytree.tree_leaves(output) if trace.value(t) is not None]
+    known = [t for t in tensors_in(output) if trace.value(t) is not None]
     trace.flow.bent([v for t in known if (v := trace.value(t)) is not None])
     paths = trace.tracks.paths(map(trace.passed, known))
     told = trace.flow.summary()
@@ -101,12 +106,10 @@ def seen(model: nn.Module, inputs: Inputs, filled: Collection[str] = frozenset()
 
 
 def _trials(model: nn.Module) -> Iterator[Inputs]:
-    with torch.device("cpu"):
-        yield from list(_guesses(model))
+    """Inputs that the model may take: tokens, numbers, images, sequences, as its layers suggest.
 
-
-def _guesses(model: nn.Module) -> Iterator[Inputs]:
-    """Inputs that the model may take: tokens, numbers, images, sequences, as its layers suggest."""
+    Each is made when the one before it was refused.
+    """
     wanted = _arguments(model)
     kinds = (p.dtype for p in model.parameters() if p.is_floating_point() or p.is_complex())
     kind = next(kinds, torch.float32)
@@ -116,10 +119,11 @@ def _guesses(model: nn.Module) -> Iterator[Inputs]:
             return
         yield Inputs((one,) * max(wanted, 1))
         if wanted == 2:
-            yield Inputs((one, torch.ones(len(one), dtype=kind)))
-            yield Inputs((one, torch.zeros(len(one), dtype=torch.long)))
+            yield Inputs((one, torch.ones(len(one), dtype=kind, device=_HERE)))
+            yield Inputs((one, torch.zeros(len(one), dtype=torch.long, device=_HERE)))
     # Models of `transformers` say themselves what they can be called with.
-    dummies = getattr(model, "dummy_inputs", None)
+    with _HERE:
+        dummies = getattr(model, "dummy_inputs", None)
     if isinstance(dummies, Mapping):
         yield Inputs((), dict(dummies))
 
@@ -143,15 +147,15 @@ def _arrays(model: nn.Module) -> Iterator[Tensor]:
     if tables:
         words = min(t.num_embeddings for t in tables)
         for length in dict.fromkeys((*_LENGTHS, *fixed)):
-            if length <= 4096:
-                yield (torch.arange(2 * length) % words).reshape(2, length)
+            if length <= _LONGEST:
+                yield (torch.arange(2 * length, device=_HERE) % words).reshape(2, length)
     layers = [m for m in modules if _inputs_of(m) is not None][:_LAYERS]
     for layer in layers:
         size, axes, stride = _inputs_of(layer) or (0, 0, 1)
         yield from _numbers(size, axes, stride, fixed)
     for p in bare[:_LAYERS]:
-        yield torch.ones(2, p.shape[0])
-        yield torch.ones(2, p.shape[-1])
+        yield torch.ones(2, p.shape[0], device=_HERE)
+        yield torch.ones(2, p.shape[-1], device=_HERE)
 
 
 def _is_bare(module: nn.Module) -> bool:
@@ -172,12 +176,12 @@ def _inputs_of(module: nn.Module) -> tuple[int, int, int] | None:
 def _numbers(size: int, axes: int, stride: int, fixed: list[int]) -> Iterator[Tensor]:
     """Arrays of numbers that a layer may take."""
     if not axes:
-        yield torch.ones(2, size)
-        for length in dict.fromkeys((4, *fixed)):
-            yield torch.ones(2, length, size)
+        yield torch.ones(2, size, device=_HERE)
+        for length in (n for n in dict.fromkeys((4, *fixed)) if n <= _LONGEST):
+            yield torch.ones(2, length, size, device=_HERE)
         return
     roots = [math.isqrt(n - more) for n in fixed for more in (0, 1, 2) if n > more]
     sides = [r * stride for r in roots if any(r * r == n - m for n in fixed for m in (0, 1, 2))]
     for side in dict.fromkeys((*sides, *_SIDES)):
         if side <= 1024:
-            yield torch.ones(2, size, *(side,) * axes)
+            yield torch.ones(2, size, *(side,) * axes, device=_HERE)

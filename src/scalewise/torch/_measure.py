@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,13 +31,23 @@ Loss = Callable[[nn.Module, Any], Tensor]
 
 @dataclass(frozen=True)
 class Network:
-    """A model at initialisation, ready to train, and what it trains on."""
+    """A model at initialisation, ready to train, and what it trains on.
+
+    Args:
+        model: The model.
+        optimizer: What trains it.
+        loss: A function of (model, batch).
+        batch: What it is given.
+        seed: What the model was drawn by.
+        trained: Makes what trains it at another learning rate.
+    """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer | Together
     loss: Loss
     batch: Any
     seed: int
+    trained: Callable[[float], torch.optim.Optimizer | Together] | None = None
 
 
 def find_places(
@@ -138,7 +148,7 @@ class Watched:
         every = dict(network.model.named_parameters(remove_duplicate=False))
         self._network, self._places = network, places
         self._parameters = {n: every[n] for n in names}
-        self._buffers = {n: b.detach().clone() for n, b in network.model.named_buffers()}
+        self._buffers = buffers_of(network.model)
 
     def weights(self) -> dict[str, Tensor]:
         """Copies."""
@@ -150,11 +160,19 @@ class Watched:
             for n, value in weights.items():
                 self._parameters[n].copy_(value)
 
+    def restart(self, lr: float) -> None:
+        """The buffers of the first pass, and a new optimizer."""
+        one = self._network
+        assert one.trained is not None
+        put_back(one.model, self._buffers)
+        self._network = replace(one, optimizer=one.trained(lr))
+
     def step(self, t: int, *, watched: bool) -> tuple[dict[str, Tensor], Record | None]:
         """One step of the optimizer, listened to on the way if it is watched."""
         one = self._network
         torch.manual_seed(one.seed + t)
-        one.optimizer.zero_grad()
+        # Of all tensors: the optimizer may hold a part of them.
+        one.model.zero_grad()
         recorder = _Recorder(self._places, {}) if watched else None
         with recorder.listening(one.model) if recorder else _silence():
             value = _loss(one)
@@ -168,9 +186,7 @@ class Watched:
     def watch(self, old: Mapping[str, Tensor]) -> Record:
         """A pass on the buffers and the random numbers of the first."""
         network = self._network
-        with torch.no_grad():
-            for n, b in network.model.named_buffers():
-                b.copy_(self._buffers[n])
+        put_back(network.model, self._buffers)
         torch.manual_seed(network.seed)
         recorder = _Recorder(self._places, old)
         # Gradients stay on: without them some modules take other ways on which nothing inside is called.
@@ -200,6 +216,18 @@ class Watched:
         if wide.numel() <= 1 or bool((wide == wide.flatten()[0]).all()):
             return _rms([wide]), True
         return _rms([wide - wide.mean()]), False
+
+
+def buffers_of(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of what a pass may change beside the parameters."""
+    return {n: b.detach().clone() for n, b in model.named_buffers()}
+
+
+def put_back(model: nn.Module, buffers: Mapping[str, Tensor]) -> None:
+    """Write buffers as they were."""
+    with torch.no_grad():
+        for n, b in model.named_buffers():
+            b.copy_(buffers[n])
 
 
 def _loss(network: Network) -> Tensor:

@@ -9,6 +9,8 @@ import torch
 from scalewise.plan import PlanError, Spread
 from scalewise.plan._spread import spread_error
 
+_PART = 1 << 17  # entries that stay in the cache, in double precision
+
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
     """A view of the entries as real numbers."""
@@ -36,18 +38,23 @@ def moments(tensor: torch.Tensor, name: str) -> Spread:
     N = x.numel()
     if N == 0:
         return Spread(0.0, 0.0, 0.0)
-    mean = _number(x.mean(dtype=torch.float64))
+    # A vocabulary of a hundred thousand words is never copied whole; what is sharded is not cut.
+    parts = (x,) if hasattr(x, "full_tensor") else x.flatten().split(_PART)
+    sums = [_number(p.sum(dtype=torch.float64)) for p in parts]
+    mean = sum(sums) / N
     if not math.isfinite(mean):
         raise PlanError(
             f"`{name}` holds NaN or infinity as the factory leaves it; let the factory initialise it."
         )
-    if _number(x.max()) == _number(x.min()):
+    if max(_number(p.max()) for p in parts) == min(_number(p.min()) for p in parts):
         return Spread(mean, 0.0, 0.0)
-    # In place: a vocabulary of a hundred thousand words is copied once.
-    powers = x.to(torch.float64, copy=True).sub_(mean).square_()
-    variance = _number(powers.mean())
-    kurtosis = _number(powers.square_().mean()) / variance**2
-    return Spread(mean, math.sqrt(variance), spread_error(kurtosis, N))
+    second = fourth = 0.0
+    for part in parts:
+        powers = part.to(torch.float64, copy=True).sub_(mean).square_()
+        second += _number(powers.sum())
+        fourth += _number(powers.square_().sum())
+    variance = second / N
+    return Spread(mean, math.sqrt(variance), spread_error(fourth / N / variance**2, N))
 
 
 def _number(x: torch.Tensor) -> float:

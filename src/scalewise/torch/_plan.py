@@ -12,24 +12,17 @@ from torch import nn
 from torch.optim import Optimizer
 
 from scalewise._checked import Count, checked
-from scalewise.plan import (
-    Plan,
-    PlanError,
-    TensorPlan,
-    Transfer,
-    describe,
-    make_plan,
-    transfer,
-)
-from scalewise.plan._axes import ratios_of
+from scalewise.plan import Plan, PlanError, TensorPlan, make_plan
 from scalewise.plan._constants import ConstantsLike, with_constants
 from scalewise.plan._forward import given
+from scalewise.plan._probed import Sights
 from scalewise.plan._questions import Wording
 from scalewise.plan._request import (
     Argument,
     Blocks,
     Names,
     Policies,
+    Request,
     Roles,
     SizesLike,
     StrategyLike,
@@ -49,7 +42,7 @@ from scalewise.torch._options import Options, told
 from scalewise.torch._probe import Factory, probe
 from scalewise.torch._scale import apply_multipliers, refuse_unscaled
 from scalewise.torch._schedule import check
-from scalewise.torch._setup import own_setup
+from scalewise.torch._setup import own_optimizer, prepare
 from scalewise.torch._verify import Setup, TorchBench
 
 _WORDING = Wording(
@@ -74,12 +67,10 @@ class TorchPlan(Verified):
     table: Plan
     options: Options = field(default_factory=Options)
     build: Factory | None = field(default=None, compare=False, repr=False)
+    _sights: Sights = field(default_factory=Sights, compare=False, repr=False)
 
     def __getitem__(self, name: str) -> TensorPlan:
         return self.table[name]
-
-    def __str__(self) -> str:
-        return describe(self.table)
 
     def factors(self, name: str) -> Factors:
         """What multiplies the base settings of the tensor `name`: powers, 1 at the base, and constants."""
@@ -204,18 +195,6 @@ class TorchPlan(Verified):
         """
         check(self.table, optimizer, scheduler, steps)
 
-    @checked(error=PlanError)
-    def with_constants(self, constants: ConstantsLike) -> TorchPlan:
-        """The same plan with other constants of the base, in place of those that it has.
-
-        Args:
-            constants: As `plan` takes them; ``None`` for none.
-
-        Raises:
-            PlanError: If a key fits no tensor, or a value is not a factor.
-        """
-        return replace(self, table=with_constants(self.table, constants))
-
     def at(self, **sizes: Any) -> TorchPlan:
         """The same plan with another target, as ``plan.at(width=4096)``.
 
@@ -230,37 +209,18 @@ class TorchPlan(Verified):
                 "This plan was loaded without its factory, so it is for one size only; "
                 "load(path, build=...) gives it one."
             )
-        t = self.table
-        target = resized(t.target, sizes)
-        return plan(
-            self.build,
-            base=t.base,
-            target=target,
-            strategy=t.strategy,
-            optimizer=t.optimizer,
-            adjust=t.adjust,
-            policy=t.policy,
-            decay=t.decay,
-            blocks=self.options.blocks,
-            roles=self.options.roles,
-            residual=t.residual,
-            branch_outputs=self.options.branch_outputs,
-            multiplied=self.options.multiplied,
-            constants=t.constants,
-            width=t.width_name,
+        t, said = self.table, self.options
+        request = requested(
+            self.build, base=t.base, target=resized(t.target, sizes), strategy=t.strategy,
+            optimizer=t.optimizer, adjust=t.adjust, policy=t.policy, decay=t.decay,
+            blocks=said.blocks, roles=said.roles, residual=t.residual,
+            branch_outputs=said.branch_outputs, multiplied=said.multiplied, width=t.width_name,
             depth=t.depth_name,
-            device=self.options.device,
-            inputs=self.options.inputs,
-        )
-
-    def transfer(
-        self, *, lr: Any, weight_decay: Any = None, eps: Any = None, betas: Any = None
-    ) -> Transfer:
-        """`lr`, `weight_decay`, `eps` and `betas` of the base at the target; see `scalewise.plan.transfer`."""
-        return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
+        )  # fmt: skip
+        return _planned(request, said, t.constants, self._sights)
 
     def _bench(self, batch: Any, loss: Loss, setup: Setup | None) -> TorchBench:
-        return TorchBench(batch, loss, setup, own_setup)
+        return TorchBench(batch, loss, setup, prepare, own_optimizer)
 
     @checked(error=PlanError)
     def save(self, path: str | PathLike[str]) -> None:
@@ -360,35 +320,19 @@ def plan(
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
         policy=policy, decay=decay, blocks=blocks,
     )  # fmt: skip
-    found, called_with = probe(
-        build, r.base, r.target, width=r.width, depth=r.depth, device=device, inputs=given(inputs)
-    )
-    table = make_plan(
-        found,
-        r.strategy,
-        optimizer=r.optimizer,
-        adjust=r.adjust,
-        base=r.base,
-        target=r.target,
-        width=r.wider,
-        depth=r.deeper,
-        roles=r.roles,
-        residual=r.residual,
-        branch_outputs=r.branch_outputs,
-        multiplied=r.multiplied,
-        by_hooks=True,
-        wording=_WORDING,
-        width_name=r.width,
-        depth_name=depth,
-        axes=ratios_of(r.base, r.target),
-        training=r.training,
-        blocks=r.blocks,
-    )
     options = Options(
-        dict(r.roles), r.branch_outputs, r.multiplied, device, called_with, dict(r.blocks)
+        dict(r.roles), r.branch_outputs, r.multiplied, device, given(inputs), dict(r.blocks)
     )
-    table = with_constants(table, constants)
-    return TorchPlan(table, options, build)
+    return _planned(r, options, constants, Sights())
+
+
+def _planned(
+    request: Request, options: Options, constants: ConstantsLike, sights: Sights
+) -> TorchPlan:
+    """See the model where it must be known, and make the plan."""
+    found, inputs = probe(request, options.device, options.inputs, sights)
+    table = with_constants(make_plan(found, request, by_hooks=True, wording=_WORDING), constants)
+    return TorchPlan(table, replace(options, inputs=inputs), request.build, sights)
 
 
 @checked(error=PlanError)

@@ -6,46 +6,39 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from scalewise.plan import ModelDescription, PlanError, Probe
-from scalewise.plan._axes import compared, taken
+from scalewise.plan import ModelDescription, PlanError, Probe, Spread
+from scalewise.plan._axes import Compared, compared, ratios_of, taken
 from scalewise.plan._forward import Inputs, Passes
+from scalewise.plan._probed import Sights
+from scalewise.plan._request import Request
 from scalewise.plan._uses import explained
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
 
 Factory = Callable[..., nn.Module]
+T = TypeVar("T")
 # Where sizes that are rounded show what they are rounded from: without memory, and with it.
 _FAR, _NEAR = 64, 8
 
 
 def probe(
-    build: Factory,
-    base: Mapping[str, Any],
-    target: Mapping[str, Any],
-    *,
-    width: str,
-    depth: str | None,
-    device: str,
-    inputs: Inputs | None = None,
+    request: Request, device: str, inputs: Inputs | None, sights: Sights
 ) -> tuple[Probe, Inputs | None]:
-    """Build the model at the sizes to compare: once in earnest, at the base width, and else on `device`.
+    """See the model at the sizes to compare: once in earnest, at the base width, and else on `device`.
 
     Args:
-        build: The user's factory.
-        base: What it is called with at the base.
-        target: The same at the target.
-        width: Name of the width.
-        depth: Name of the depth; ``None`` if there is none.
+        request: What the user asks for.
         device: ``"meta"`` (no memory, no time), or where to build in earnest.
         inputs: What the model is called with; ``None`` to find something.
+        sights: What was seen of the factory's models before, and will be seen now.
 
     Returns:
         What was found, and what the model was called with.
@@ -53,66 +46,107 @@ def probe(
     Raises:
         PlanError: If the factory fails or returns no module.
     """
-    other_depth = depth is not None and base[depth] != target[depth]
-    sizes = compared(base, target, width, depth)
+    models = _Models(request, device, sights)
+    sizes = compared(request.base, request.target, request.width, request.depth)
     narrow, widened = sizes.narrow, sizes.widened
-    earnest = "cpu" if device == "meta" else device
-    model = _built(build, narrow, earnest)
-    _refuse_quantised(model)
-    one = describe(model)
-    spreads = {n: moments(p, n) for n, p in places(model).items()}
-    other = model if narrow == widened else _built(build, widened, device)
-    wider = wide = describe(other)
-    two = wider if widened == target else describe(_built(build, target, device))
-    if narrow[width] == widened[width]:
-        other = _built(build, sizes.wide, device)
-        wide = describe(other)
-    wide_ratio = sizes.ratio
-    others = {axis: _built(build, given, device) for axis, given in sizes.others.items()}
+    spreads, same = models.spreads(narrow), narrow[request.width] == widened[request.width]
+    one, wider = models.described(narrow), models.described(widened)
+    wide = models.described(sizes.wide) if same else wider
+    two = models.described(request.target)
+    others = {axis: models.described(given) for axis, given in sizes.others.items()}
     shallow, shallow_spreads = None, {}
-    if other_depth:
+    if request.deeper != 1:
         # In earnest too: what the factory draws may depend on the depth.
-        small = _built(build, base, earnest)
-        shallow = describe(small)
-        shallow_spreads = {n: moments(p, n) for n, p in places(small).items()}
-    ways: list[Way] = [(wide_ratio, lambda: other)]
-    if device == "meta":
-        ways.append((Fraction(2), lambda: _built(build, sizes.twice, earnest)))
-    with undisturbed():
-        passes, inputs = look(model, ways, inputs)
-        along = _passes_along(base, target, others, model, inputs)
-    described = {axis: describe(m) for axis, m in others.items()}
+        shallow_spreads = models.spreads(request.base)
+        shallow = models.described(request.base)
+    passes, inputs = models.passes(sizes, sizes.wide if same else widened, inputs)
+    along = models.along(sizes, inputs)
     if passes is not None:
         uses = passes.narrow.uses
         one, wide, wider, two = (explained(m, uses) for m in (one, wide, wider, two))
         shallow = None if shallow is None else explained(shallow, uses)
-        described = {axis: explained(m, uses) for axis, m in described.items()}
+        others = {axis: explained(m, uses) for axis, m in others.items()}
 
     def further() -> tuple[ModelDescription, Fraction]:
         times = _FAR if device == "meta" else _NEAR
-        far = _built(build, {**narrow, width: times * base[width]}, device)
-        return describe(far), Fraction(times)
+        far = {**narrow, request.width: times * request.base[request.width]}
+        return models.described(far), Fraction(times)
 
     found = Probe(
-        one, wide, wide_ratio, two, shallow, spreads, passes, shallow_spreads, further=further,
-        widened=wider, others=described, other_passes=along,
+        one, wide, sizes.ratio, two, shallow, spreads, passes, shallow_spreads, further=further,
+        widened=wider, others=others, other_passes=along,
     )  # fmt: skip
     return found, inputs
 
 
-def _passes_along(
-    base: Mapping[str, Any],
-    target: Mapping[str, Any],
-    others: Mapping[str, nn.Module],
-    model: nn.Module,
-    inputs: Inputs | None,
-) -> dict[str, Passes]:
-    """The forward pass along an inner width, by which a model's code may multiply."""
-    if "rank" not in others or inputs is None:
-        return {}
-    ratio = Fraction(target["rank"], base["rank"])
-    passes, _ = look(model, [(ratio, lambda: others["rank"])], inputs)
-    return {} if passes is None else {"rank": passes}
+class _Models:
+    """A factory's models, each built once for as long as it is looked at, and not at all where it was seen before.
+
+    Args:
+        request: What the user asks for.
+        device: Where shapes are learnt.
+        sights: What was seen before.
+    """
+
+    def __init__(self, request: Request, device: str, sights: Sights) -> None:
+        self._request, self._device, self._sights = request, device, sights
+        self._earnest = "cpu" if device == "meta" else device
+        self._built: dict[str, nn.Module] = {}
+
+    def spreads(self, sizes: Mapping[str, Any]) -> dict[str, Spread]:
+        """How the factory draws, at the sizes of a model in earnest."""
+
+        def drawn() -> dict[str, Spread]:
+            model = self._model(sizes, self._earnest)
+            _refuse_quantised(model)
+            # Its shapes are those that it has anywhere.
+            self._once("shapes", sizes, lambda: describe(model))
+            return {n: moments(p, n) for n, p in places(model).items()}
+
+        return self._once("spreads", sizes, drawn)
+
+    def described(self, sizes: Mapping[str, Any]) -> ModelDescription:
+        """Names, shapes and axes."""
+        return self._once("shapes", sizes, lambda: describe(self._model(sizes, self._device)))
+
+    def passes(
+        self, sizes: Compared, wide: Mapping[str, Any], inputs: Inputs | None
+    ) -> tuple[Passes | None, Inputs | None]:
+        """The forward pass at two widths, whichever were first looked at."""
+
+        def looked() -> tuple[Passes | None, Inputs | None]:
+            narrow = self._model(sizes.narrow, self._earnest)
+            ways: list[Way] = [(sizes.ratio, lambda: self._model(wide, self._device))]
+            if self._device == "meta":
+                ways.append((Fraction(2), lambda: self._model(sizes.twice, self._earnest)))
+            with undisturbed():
+                return look(narrow, ways, inputs)
+
+        return self._once("passes", sizes.narrow, looked)
+
+    def along(self, sizes: Compared, inputs: Inputs | None) -> dict[str, Passes]:
+        """The forward pass along an inner width, by which a model's code may multiply."""
+        if "rank" not in sizes.others or inputs is None:
+            return {}
+        low, ratio = sizes.others["rank"], ratios_of(self._request.base, self._request.target)
+
+        def looked() -> Passes | None:
+            narrow = self._model(sizes.narrow, self._earnest)
+            with undisturbed():
+                way = ratio["rank"], lambda: self._model(low, self._device)
+                return look(narrow, [way], inputs)[0]
+
+        passes = self._once("passes along", low, looked)
+        return {} if passes is None else {"rank": passes}
+
+    def _once(self, what: str, sizes: Mapping[str, Any], look: Callable[[], T]) -> T:
+        return self._sights.once(what, taken(self._request.build, sizes), look)
+
+    def _model(self, sizes: Mapping[str, Any], device: str) -> nn.Module:
+        key = repr((sorted(taken(self._request.build, sizes).items()), device))
+        if key not in self._built:
+            self._built[key] = _built(self._request.build, sizes, device)
+        return self._built[key]
 
 
 def _refuse_quantised(model: nn.Module) -> None:

@@ -54,8 +54,8 @@ class Together:
             one.step()
 
 
-def own_setup(plan: Applied, model: nn.Module, lr: float) -> Any:
-    """Initialise and scale a model, and make its optimizer without weight decay.
+def own_optimizer(plan: Applied, model: nn.Module, lr: float) -> Any:
+    """The optimizer of a model that is prepared, without weight decay.
 
     Raises:
         PlanError: If PyTorch has no such optimizer.
@@ -67,7 +67,6 @@ def own_setup(plan: Applied, model: nn.Module, lr: float) -> Any:
             f"PyTorch has no optimizer {lacking[0]!r}, so `verify` needs a `setup` that initialises the model "
             "with plan.init_ and returns the optimizer, made of plan.param_groups."
         )
-    prepare(plan, model)
     if len(table.laws) == 1:
         groups = plan.param_groups(model, lr=lr, weight_decay=0.0)
         return OPTIMIZERS[table.optimizer](groups)

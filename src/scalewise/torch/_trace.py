@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.plan._flow import Flow, Source, Value
 from scalewise.plan._names import bare
 from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
+from scalewise.torch._nested import tensors_in
 from scalewise.torch._uses import UseTrace
 
 
@@ -74,8 +74,8 @@ class Trace(TorchDispatchMode):
         for name, p in model.named_parameters():
             self._know(p, self.flow.weight(bare(name, ())))
             self._passed[id(p)] = self.tracks.weight(bare(name, ()))
-        for tensor in pytree.tree_leaves(inputs):
-            if isinstance(tensor, Tensor) and tensor.is_floating_point():
+        for tensor in tensors_in(inputs):
+            if tensor.is_floating_point():
                 self._know(tensor, Value())
 
     def value(self, tensor: Any) -> Value | None:
@@ -120,15 +120,15 @@ class Trace(TorchDispatchMode):
         in_place = name.endswith("_") and not name.startswith("_")
         name = name.rstrip("_") if in_place else name
         self.uses.see(name, args, out, self._fixed)
-        flat = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
+        flat = list(tensors_in((args, kwargs)))
         values = [v for v in map(self.value, flat) if v is not None]
         if not values:
             return out
         found = self._result(name, args, kwargs, flat, values)
         made = [self.passed(t) for t in flat if self.value(t) is not None]
         passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
-        for tensor in pytree.tree_leaves(out):
-            if isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.is_complex()):
+        for tensor in tensors_in(out):
+            if tensor.is_floating_point() or tensor.is_complex():
                 self._note(tensor, found)
                 self._passed[id(tensor)] = passed
         if in_place and isinstance(args[0], Tensor) and args[0]._base is not None:
@@ -264,7 +264,7 @@ def watching(
         def hook(_: nn.Module, args: Any, kwargs: Any) -> None:
             stack.append(name)
             trace.flow.place = name
-            given = [trace.given(t) for t in pytree.tree_leaves((args, kwargs))]
+            given = [trace.given(t) for t in tensors_in((args, kwargs))]
             trace.flow.entries[name] = trace.flow.joined([v for v in given if v is not None])
 
         return hook
@@ -274,7 +274,7 @@ def watching(
             while stack.pop() != name:
                 pass
             trace.flow.place = stack[-1]
-            for tensor in pytree.tree_leaves(output):
+            for tensor in tensors_in(output):
                 value = trace.value(tensor)
                 if value is not None:
                     trace.flow.left(name, value)

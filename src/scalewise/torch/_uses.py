@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from scalewise.plan._names import bare
 from scalewise.plan._uses import Use
+from scalewise.torch._nested import tensors_in
 
 _ADDING = frozenset("add sub rsub where cat stack copy masked_fill index_put lerp".split())  # noqa: SIM905
 # By operation: where its two factors stand.
@@ -24,6 +24,7 @@ _FACTORS = {
 }  # fmt: skip
 
 _Axes = frozenset[int]
+_NONE: _Axes = frozenset()
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class _Held:
 
     name: str
     layout: tuple[tuple[int, int, _Axes], ...]
-    picked: _Axes = frozenset()
+    picked: _Axes = _NONE
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class _View:
 
     name: str
     axes: tuple[_Axes, ...]
-    picked: _Axes = frozenset()
+    picked: _Axes = _NONE
 
 
 class UseTrace:
@@ -84,12 +85,12 @@ class UseTrace:
             out: What it returned.
             fixed: Whether a tensor is made of the model's parameters alone.
         """
-        tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, Tensor)]
+        tensors = list(tensors_in(args))
         seen = [(t, v) for t in tensors if (v := self._view(t)) is not None]
         if not seen:
             self._perhaps_summed(operation, args)
             return
-        results = [t for t in pytree.tree_leaves(out) if isinstance(t, Tensor)]
+        results = list(tensors_in(out))
         if all(self._view(t) is not None for t in results):
             return
         if len(seen) == 1 and self._derived(operation, args, tensors, seen[0][1], results, fixed):
@@ -132,7 +133,7 @@ class UseTrace:
         dims = rest[0] if rest and rest[0] else range(summand.ndim)
         dims = [dims] if isinstance(dims, int) else dims
         behind = [d - summand.ndim if d >= 0 else d for d in dims]
-        axes = frozenset[int]().union(*(view.axes[d] for d in behind if d >= -len(view.axes)))
+        axes = _NONE.union(*(view.axes[d] for d in behind if d >= -len(view.axes)))
         if axes:
             self._found[place] = (view.name, Use("summed", tuple(sorted(axes))))
 
@@ -146,7 +147,7 @@ class UseTrace:
             self._sums(b, b.axes[-2:-1] if len(b.axes) > 1 else b.axes)
 
     def _sums(self, view: _View, over: Iterable[_Axes]) -> None:
-        axes = frozenset[int]().union(*over)
+        axes = _NONE.union(*over)
         self._found.append((view.name, Use("summed", tuple(sorted(axes)))))
 
     def _derived(
@@ -205,7 +206,7 @@ class UseTrace:
         if held is None:
             return None
         axes = tuple(
-            frozenset[int]().union(*(a for s, n, a in held.layout if _overlap(stride, size, s, n)))
+            _NONE.union(*(a for s, n, a in held.layout if _overlap(stride, size, s, n)))
             for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
         )
         return _View(held.name, axes, held.picked)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,7 +18,15 @@ from scalewise.plan._axes import taken
 from scalewise.plan._run import Scene
 from scalewise.plan._sizes import Places
 from scalewise.torch._law import followed, refuse_another_law
-from scalewise.torch._measure import Loss, Network, Watched, called_modules, find_places
+from scalewise.torch._measure import (
+    Loss,
+    Network,
+    Watched,
+    buffers_of,
+    called_modules,
+    find_places,
+    put_back,
+)
 from scalewise.torch._setup import Together
 
 _HALF = (torch.bfloat16, torch.float16)
@@ -49,13 +58,19 @@ class TorchBench:
         batch: What `loss` is given.
         loss: A function of (model, batch).
         setup: What initialises a model and returns its optimizer; ``None`` for the plan's own.
-        own: The plan's own setup, with a learning rate.
+        prepare: What the plan itself does to a fresh model.
+        trained: What it trains the model with, at a learning rate.
     """
 
     batch: Any
     loss: Loss
     setup: Setup | None
-    own: Callable[[Any, nn.Module, float], Any]
+    prepare: Callable[[Any, nn.Module], None]
+    trained: Callable[[Any, nn.Module, float], Any]
+    # The network that was looked at last: it need not be built twice.
+    _looked: dict[tuple[str, int, bool], Network] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def searches(self) -> bool:
@@ -68,13 +83,14 @@ class TorchBench:
         Raises:
             PlanError: If the loss is not finite, or not a scalar that depends on the parameters.
         """
-        network = self._built(plan, seed, 0.0, raised)
+        network = self._ready(plan, seed, 0.0, raised)
         tensors = dict(network.model.named_parameters(remove_duplicate=False))
         names, readouts = _roles(plan.table, network.model)
         every = tuple(dict.fromkeys((*names, *readouts)))
         inside = [n for n in names if n not in readouts and plan.table[n].role is not Role.FIXED]
         try:
-            places = find_places(network, every, readouts, inside)
+            with self._looking(plan, network, raised):
+                places = find_places(network, every, readouts, inside)
         except RuntimeError:
             # A model that casts by itself runs in its own precision only.
             if not raised:
@@ -86,13 +102,14 @@ class TorchBench:
         return Scene(names, readouts, places, zero, precision, raised)
 
     def network(self, plan: Built, scene: Scene, seed: int, lr: float) -> Watched:
-        """A new network, ready to train."""
-        return Watched(self._built(plan, seed, lr, scene.raised), scene.places, scene.names)
+        """A network, ready to train."""
+        return Watched(self._ready(plan, seed, lr, scene.raised), scene.places, scene.names)
 
     def everywhere(self, plan: Built, scene: Scene, seed: int) -> Scene:
         """The same scene with every module that is called, and no tensors."""
-        network = self._built(plan, seed, 0.0, scene.raised)
-        order = tuple(n for n in called_modules(network) if n)
+        network = self._ready(plan, seed, 0.0, scene.raised)
+        with self._looking(plan, network, scene.raised):
+            order = tuple(n for n in called_modules(network) if n)
         return replace(scene, names=(), places=Places({}, order, order))
 
     @contextmanager
@@ -100,6 +117,21 @@ class TorchBench:
         """The process's random numbers go on afterwards as if nothing had been drawn."""
         with own_random_numbers():
             yield
+
+    @contextmanager
+    def _looking(self, plan: Built, network: Network, raised: bool) -> Iterator[None]:
+        """A pass that leaves the network as it was, to be taken for the next that is asked for like it."""
+        before = buffers_of(network.model)
+        yield
+        put_back(network.model, before)
+        self._looked[_like(plan, network.seed, raised)] = network
+
+    def _ready(self, plan: Built, seed: int, lr: float, raised: bool) -> Network:
+        looked = self._looked.pop(_like(plan, seed, raised), None)
+        self._looked.clear()
+        if looked is None:
+            return self._built(plan, seed, lr, raised)
+        return looked if looked.trained is None else replace(looked, optimizer=looked.trained(lr))
 
     def _built(self, plan: Built, seed: int, lr: float, raised: bool) -> Network:
         seed_all(seed)
@@ -111,12 +143,16 @@ class TorchBench:
         batch = self.batch
         if raised and any(p.dtype in _HALF for p in model.parameters()):
             model, batch = model.float(), _single(batch)
-        if self.setup is None:
-            optimizer = self.own(plan, model, lr)
-        else:
-            optimizer = self.setup(plan, model)
-            optimizer = _checked(optimizer, plan.table)
-        return Network(model, optimizer, self.loss, batch, seed)
+        if self.setup is not None:
+            optimizer = _checked(self.setup(plan, model), plan.table)
+            return Network(model, optimizer, self.loss, batch, seed)
+        self.prepare(plan, model)
+        trained = partial(self.trained, plan, model)
+        return Network(model, trained(lr), self.loss, batch, seed, trained)
+
+
+def _like(plan: Built, seed: int, raised: bool) -> tuple[str, int, bool]:
+    return repr(sorted(plan.table.target.items())), seed, raised
 
 
 @contextmanager

@@ -89,14 +89,14 @@ def factored(
         y: Targets.
         noise_variance: Added to its diagonal.
     """
-    full = H.copy(order="F")
+    full = np.array(H.T, order="F")
     full.T.flat[:: len(H) + 1] += noise_variance
-    (potrf,) = get_lapack_funcs(("potrf",), (full,))
-    L, failed = potrf(full, lower=1, clean=1)
     tolerance = len(H) * np.finfo(float).eps * np.diag(full).sum()
+    (potrf,) = get_lapack_funcs(("potrf",), (full,))
+    L, failed = potrf(full, lower=1, clean=1, overwrite_a=1)
     if failed or np.diag(L).min() ** 2 <= tolerance:
         return None
-    largest = _extreme(lambda v: full @ v, len(H))
+    largest = _extreme(lambda v: H @ v + noise_variance * v, len(H))
     smallest = 1 / _extreme(lambda v: cho_solve((L, True), v, check_finite=False), len(H))
     if smallest <= tolerance:
         return None

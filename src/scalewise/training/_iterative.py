@@ -1,9 +1,11 @@
 r"""Posterior and end of training for more samples than a factorisation has room for, by conjugate gradients.
 
-$(\tilde H+\rho)X=(y,H_{\mathcal{AB}})$ is solved for all columns at once, with the preconditioner of Nyström: some
+$(\tilde H+\rho)X=(y,H_{\mathcal{AB}})$ is solved for many columns at once, with the preconditioner of Nyström: some
 samples $S$, drawn at random, give $\tilde H\approx LL^T=H_{\mathcal AS}H_{SS}^{-1}H_{S\mathcal A}$, and
 $(LL^T+\delta)^{-1}$ with $\delta$ the mean of what is left on the diagonal costs little. A product with $\tilde H$
-takes the kernel as it is kept, or makes it anew a few rows at a time. With $X_{\mathcal B}$ of the tests,
+takes the kernel as it is kept, or makes it anew a few rows at a time. The targets go first, as their few columns
+cost little: they show how many steps there will be, or that there would be too many. With $X_{\mathcal B}$ of the
+tests,
 
 $$m=X_{\mathcal B}^Ty,\qquad{\rm Var}=K_{\beta\beta}-K_{\beta\mathcal A}X_\beta\ \text{(posterior)},\qquad
   K_{\beta\beta}-2K_{\beta\mathcal A}X_\beta+X_\beta^T\tilde KX_\beta\ \text{(ensemble)}.$$
@@ -13,6 +15,8 @@ Source: PDLT (10.40), (10.41), (6.57), (6.64), the diagonal.
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,8 +36,11 @@ from scalewise.training._results import of_tests
 DENSE = 15_000  # samples whose kernels, eigenvectors and workspace take 12 GiB
 KEPT = 12 * 2**30  # bytes of a kernel that is not made anew for every product
 _COLUMNS = 4 * 2**30  # bytes of all columns that are solved for, and of what goes with them
-_PIVOTS = 512  # samples of the preconditioner
+_PIVOTS, _MOST = 512, 4096  # samples of the preconditioner, within these bounds
+_SHARE = 4  # one in so many
 _STEPS = 1000
+_TRIED = 100  # steps, after which their number is foretold
+_PATIENCE = 120.0  # seconds, beyond which a user is told how long it takes
 _RESIDUAL = 1e-9  # relative to the right-hand side
 _LOST = 1e-7  # the residual that rounding may leave of one that was met
 _GROWTH = 1e10  # of an error of the kernel, which has 1e-12
@@ -132,12 +139,13 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
     y, added = task.targets[order], _added(asked)
     if isinstance(algorithm, GradientDescent) and algorithm.rate is not None:
         algorithm.rate_used(np.array([_largest(kernels)]), targets=y.size)
-    right = np.hstack([y, kernels.towards]) if spread else y
-    found = _solved(kernels, right, added)
-    mean = found.X[:, : y.shape[1]].T @ kernels.towards
+    system = _System(kernels, added)
+    taught = system.solved(y)
+    mean, solved = taught.X.T @ kernels.towards, [taught]
     variance = np.zeros(len(kernels.own))
     if spread:
-        X = found.X[:, y.shape[1] :]
+        solved.append(system.solved(kernels.towards, like=taught.steps))
+        X = solved[-1].X
         reached = np.einsum("ab,ab->b", kernels.starts, X)
         variance = kernels.own - reached
         if not algorithm.is_posterior:
@@ -150,8 +158,8 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
     data = of_tests(asked, mean[None], variance[None] if spread else None)
     numerics = {
         "solver": "conjugate gradients",
-        "residual": found.residual,
-        "iterations": found.steps,
+        "residual": max(one.residual for one in solved),
+        "iterations": max(one.steps for one in solved),
         "kernel_kept": int(kernels.whole is not None),
     }
     return {name: data[name] for name in names}, numerics
@@ -188,7 +196,7 @@ def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:
     tests = len(x) - count
     ntk = "ntk" in (way.learns_with, way.starts_with)
     whole = np.empty((count, count)) if 8 * count**2 <= KEPT else None
-    pivots = min(_PIVOTS, count)
+    pivots = min(max(_PIVOTS, min(count // _SHARE, _MOST)), count)
     first = np.empty((pivots, count))
     towards, starts = np.empty((2, count, tests))
     own = np.empty(tests)
@@ -214,28 +222,73 @@ def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:
     return _Kernels(asked.net, x, count, way.learns_with, whole, first, towards, starts, own)
 
 
-def _solved(kernels: _Kernels, right: Columns, added: float) -> _Solved:
-    """All columns at once, each with its own steps."""
-    undo = _preconditioner(kernels, added)
-    X, R, residual = np.zeros_like(right), right.copy(), 1.0
-    size = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
-    Z = undo(R)
-    P, fit = Z.copy(), np.einsum("ac,ac->c", R, Z)
-    for step in range(_STEPS):
-        residual = float((np.linalg.norm(R, axis=0) / size).max(initial=0.0))
-        if residual <= _RESIDUAL:
-            return _checked(kernels, right, added, _Solved(X, residual, step))
-        HP = kernels.times(P) + added * P
-        length = _over(fit, np.einsum("ac,ac->c", P, HP))
-        X += length * P
-        R -= length * HP
-        Z = undo(R)
-        before, fit = fit, np.einsum("ac,ac->c", R, Z)
-        P = Z + _over(fit, before) * P
-    raise _hopeless(
-        kernels,
-        f"{_STEPS} steps of conjugate gradients leave {residual:.1e} of the right-hand sides",
-    )
+class _System:
+    """What is solved for different columns, with one preconditioner."""
+
+    def __init__(self, kernels: _Kernels, added: float) -> None:
+        self._kernels, self._added = kernels, added
+        self._undo = _preconditioner(kernels, added)
+
+    def solved(self, right: Columns, *, like: int = 0) -> _Solved:
+        """Many columns at once, each with its own steps; those that are done leave.
+
+        Args:
+            right: Right-hand sides.
+            like: How many steps other columns took, to tell how long these will take.
+        """
+        kernels, started = self._kernels, time.perf_counter()
+        size = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
+        every, on = np.zeros_like(right), np.arange(right.shape[1])
+        X, R, Z = every.copy(), right.copy(), self._undo(right)
+        P, fit, residual = Z.copy(), np.einsum("ac,ac->c", R, Z), 1.0
+        for step in range(_STEPS):
+            left = np.linalg.norm(R, axis=0) / size[on]
+            residual = float(left.max(initial=0.0))
+            if residual <= _RESIDUAL:
+                every[:, on] = X
+                return _checked(kernels, right, self._added, _Solved(every, residual, step))
+            if step == 1:
+                _tell_of_time(kernels, like, time.perf_counter() - started)
+            _refuse_slow(kernels, step, residual, time.perf_counter() - started)
+            some = left > _RESIDUAL
+            if some.sum() < 0.75 * len(on):
+                every[:, on], on, fit = X, on[some], fit[some]
+                X, R, P = X[:, some], R[:, some], P[:, some]
+            HP = kernels.times(P) + self._added * P
+            length = _over(fit, np.einsum("ac,ac->c", P, HP))
+            X += length * P
+            R -= length * HP
+            Z = self._undo(R)
+            before, fit = fit, np.einsum("ac,ac->c", R, Z)
+            P = Z + _over(fit, before) * P
+        raise _hopeless(
+            kernels,
+            f"{_STEPS} steps of conjugate gradients leave {residual:.1e} of the right-hand sides",
+        )
+
+
+def _tell_of_time(kernels: _Kernels, steps: int, seconds: float) -> None:
+    """A warning if all steps together try somebody's patience."""
+    if steps * seconds > _PATIENCE:
+        warnings.warn(
+            f"Variances by {kernels.count} training samples take about {steps} steps of conjugate gradients of "
+            f"{seconds:.2g} s each, {steps * seconds / 60:.1f} minutes in all. Give fewer test inputs, or a larger "
+            "`noise_variance` or ridge, if that is too much; means alone take less.",
+            stacklevel=7,
+        )
+
+
+def _refuse_slow(kernels: _Kernels, step: int, residual: float, seconds: float) -> None:
+    """Refuse, once it can be foretold, what would take more steps than there are."""
+    if step < _TRIED:
+        return
+    foretold = step * np.log(_RESIDUAL) / np.log(min(residual, 0.99))
+    if foretold > _STEPS:
+        raise _hopeless(
+            kernels,
+            f"{step} steps of conjugate gradients leave {residual:.1e} of the right-hand sides, so that they would "
+            f"take about {foretold:.0f} steps and {foretold * seconds / step / 60:.1f} minutes",
+        )
 
 
 def _checked(kernels: _Kernels, right: Columns, added: float, found: _Solved) -> _Solved:

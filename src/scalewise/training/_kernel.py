@@ -1,4 +1,4 @@
-r"""Mean and covariance of trained outputs, at any time, from one eigendecomposition.
+r"""Mean and covariance of trained outputs, at any times, from one eigendecomposition.
 
 With $\tilde\Theta=UhU^T$, $T=\Theta_{\mathcal{BA}}U$, the gain $g$ of an algorithm (`_filters`) and $R=TgU^T$,
 
@@ -10,8 +10,9 @@ The last form is never negative. An initial network is $z_{\mathcal A}=L\xi$ wit
 $z_{\mathcal B}=w^T\xi+\zeta$ with $w=L^{-1}K_{\mathcal{AB}}$ and $\zeta$ independent of it, of covariance
 $S=K_{\mathcal{BB}}-w^Tw$. Training reads $\xi$ alone, so $\zeta$ stays and of $\xi$ is left $w-L^TU\,gT^T$; of
 training samples, $L^TU(1-hg)U^T$. With $L^TU=QC$, $C$ upper triangular, $\xi$ is turned by $Q^T$ once, which leaves
-$D=Q^Tw-C\,gT^T$ and $D=C(1-hg)U^T$: a triangle halves the work at every time. For a posterior $L=U\sqrt h$ and
-$D=\sqrt{1-hg}\,w$.
+$D=Q^Tw-C\,gT^T$ and $D=C(1-hg)U^T$: a triangle halves the work. For a posterior $L=U\sqrt h$ and
+$D=\sqrt{1-hg}\,w$. $D$ is made a few rows at a time, of all times together: neighbouring eigendirections learn so
+much alike that their filters at many times are combinations of few (`_few`).
 
 Source: PDLT (10.39)-(10.41), in which the sample indices of the covariance are misprinted; (6.57), (6.64).
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,8 +32,12 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 from scalewise.training._filters import Filter
 from scalewise.training._spectrum import Spectrum
 
-Directions = Float[np.ndarray, " direction"]
+_ROWS = (
+    128  # of a deviation at a time, and the eigendirections of a group that is not split any more
+)
 Deviation = Float[np.ndarray, "noise sample"]
+Blocks = Iterator[Float[np.ndarray, "time noise_1 sample"]]
+Filters = Float[np.ndarray, "time direction"]
 
 
 class Prior(ABC):
@@ -42,14 +48,12 @@ class Prior(ABC):
         """$w$: what initial outputs elsewhere share with those on the training samples."""
 
     @abstractmethod
-    def of_tests(
-        self, w: np.ndarray, T: np.ndarray, gain: Directions, left: Directions
-    ) -> Deviation:
-        """$D$ of test samples."""
+    def of_tests(self, w: np.ndarray, T: np.ndarray, filters: Filter) -> Blocks:
+        """$D$ of test samples, some rows at a time."""
 
     @abstractmethod
-    def of_samples(self, left: Directions) -> Deviation:
-        """$D$ of the training samples."""
+    def of_samples(self, filters: Filter, which: Int[np.ndarray, " sample"] | slice) -> Blocks:
+        """$D$ of some training samples, likewise."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +82,29 @@ class Ensemble(Prior):
         size = ormqr("L", "T", reflectors, scales, w, -1)[1]
         return ormqr("L", "T", reflectors, scales, w, int(size[0]), overwrite_c=1)[0]
 
-    def of_tests(
-        self, w: np.ndarray, T: np.ndarray, gain: Directions, left: Directions
-    ) -> Deviation:
+    def of_tests(self, w: np.ndarray, T: np.ndarray, filters: Filter) -> Blocks:
         """What training does not reach, less what it carries over."""
-        return w - self._times(gain[:, None] * T.T)
+        return self._filtered(-filters.gain, T.T, w)
 
-    def of_samples(self, left: Directions) -> Deviation:
+    def of_samples(self, filters: Filter, which: Int[np.ndarray, " sample"] | slice) -> Blocks:
         """What is left of the error in each direction."""
-        return self._times(left[:, None] * self.U.T)
+        return self._filtered(filters.left, self.U[which].T, None)
 
-    def _times(self, X: np.ndarray) -> np.ndarray:
-        """$CX$; zeros below the diagonal are not multiplied."""
-        rank = len(self.C)
-        (trmm,) = get_blas_funcs(("trmm",), (X,))
-        if rank == len(X):
-            return trmm(1.0, self.C, X, overwrite_b=1)
-        return trmm(1.0, self.C[:, :rank], X[:rank]) + self.C[:, rank:] @ X[rank:]
+    def _filtered(self, f: Filters, X: np.ndarray, w: np.ndarray | None) -> Blocks:
+        """$w+CfX$ at every time; zeros below the diagonal are not multiplied."""
+        groups = _grouped(f)
+        for first in range(0, len(self.C), _ROWS):
+            rows = slice(first, min(first + _ROWS, len(self.C)))
+            parts, mixed = [], []
+            if w is not None:
+                parts, mixed = [w[rows][None]], [np.ones((len(f), 1))]
+            for start, A, V in groups:
+                stop, begin = start + V.shape[1], max(start, first)
+                if begin < stop:
+                    C = V[:, None, begin - start :] * self.C[rows, begin:stop]
+                    parts.append(np.tensordot(C, X[begin:stop], axes=1))
+                    mixed.append(A)
+            yield np.tensordot(np.hstack(mixed), np.concatenate(parts), axes=1)
 
 
 @dataclass(frozen=True)
@@ -107,22 +117,40 @@ class Posterior(Prior):
     """
 
     U: Float[np.ndarray, "sample direction"]
-    roots: Directions
+    roots: Float[np.ndarray, " direction"]
 
     def seen(self, K_AB: np.ndarray, T: np.ndarray) -> Deviation:
         """In the eigenbasis."""
         some = self.roots > 0
         return np.where(some, 1 / np.where(some, self.roots, 1.0), 0.0)[:, None] * T.T
 
-    def of_tests(
-        self, w: np.ndarray, T: np.ndarray, gain: Directions, left: Directions
-    ) -> Deviation:
+    def of_tests(self, w: np.ndarray, T: np.ndarray, filters: Filter) -> Blocks:
         """What the noise hides."""
-        return np.sqrt(left)[:, None] * w
+        yield np.sqrt(filters.left)[:, :, None] * w
 
-    def of_samples(self, left: Directions) -> Deviation:
+    def of_samples(self, filters: Filter, which: Int[np.ndarray, " sample"] | slice) -> Blocks:
         """What the noise hides."""
-        return (np.sqrt(left) * self.roots)[:, None] * self.U.T
+        yield (np.sqrt(filters.left) * self.roots)[:, :, None] * self.U[which].T
+
+
+def _grouped(f: Filters, start: int = 0) -> list[tuple[int, np.ndarray, np.ndarray]]:
+    """Groups of neighbouring directions, each from where it starts with its `_few`: those that cost least."""
+    A, V = _few(f)
+    whole, half = [(start, A, V)], f.shape[1] // 2
+    if half < _ROWS // 2:
+        return whole
+    parts = _grouped(f[:, :half], start) + _grouped(f[:, half:], start + half)
+    work = [sum(len(V) * sum(f.shape[:1] + V.shape[1:]) for *_, V in p) for p in (whole, parts)]
+    return parts if work[1] < work[0] else whole
+
+
+def _few(f: Filters) -> tuple[Float[np.ndarray, "time few"], Float[np.ndarray, "few direction"]]:
+    """Few filters of some directions, of which those of all times are combinations, to rounding."""
+    size = np.abs(f).max(axis=1, keepdims=True)
+    some = f / np.where(size > 0, size, 1.0)
+    _, s, V = np.linalg.svd(some, full_matrices=False)
+    V = V[s > np.finfo(float).eps * s[0]]
+    return size * (some @ V.T), V
 
 
 def prior_of(found: Spectrum, K: Float[np.ndarray, "sample sample"] | None) -> Ensemble | Posterior:
@@ -139,7 +167,7 @@ def prior_of(found: Spectrum, K: Float[np.ndarray, "sample sample"] | None) -> E
     factors: Any = qr(turned, mode="raw", overwrite_a=True, check_finite=False)
     (reflectors, scales), C = factors
     reflections = np.asfortranarray(reflectors[:, :rank]), scales
-    return Ensemble(found.U, L[:rank], order[:rank], reflections, np.asfortranarray(C))
+    return Ensemble(found.U, L[:rank], order[:rank], reflections, C)
 
 
 def _factor(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -169,6 +197,11 @@ class Learned:
     spectrum: Spectrum
     prior: Ensemble | Posterior
     y: Float[np.ndarray, "sample output"]
+
+    @cached_property
+    def shares(self) -> Float[np.ndarray, "output direction"]:
+        """$y^TU$."""
+        return self.y.T @ self.spectrum.U
 
 
 @dataclass(frozen=True)
@@ -218,58 +251,81 @@ class Unseen:
             diagonal[:] = np.maximum(diagonal, 0.0)
         return cls(learned, T, w, S, twin)
 
-    def mean(self, gain: Directions, left: Directions) -> Float[np.ndarray, "output test"]:
+    def mean(self, filters: Filter) -> Float[np.ndarray, "time output test"]:
         """The mean output; what repeats a training sample has its output."""
         learned = self.learned
-        found = (self.T @ (gain[:, None] * (learned.spectrum.U.T @ learned.y))).T
+        found = np.einsum(
+            "tod,bd->tob", filters.gain[:, None] * learned.shares, self.T, optimize=True
+        )
         again = self.twin >= 0
         if again.any():
-            found[:, again] = mean_of_samples(learned, left)[:, self.twin[again]]
+            found[..., again] = mean_of_samples(learned, filters)[..., self.twin[again]]
         return found
 
     def covariance(
-        self, gain: Directions, left: Directions
-    ) -> Float[np.ndarray, "test test"] | Float[np.ndarray, " test"]:
+        self, filters: Filter
+    ) -> Float[np.ndarray, "time test test"] | Float[np.ndarray, "time test"]:
         """Their covariance for one output, or its diagonal."""
         prior, again = self.learned.prior, self.twin >= 0
-        D = prior.of_tests(self.w, self.T, gain, left)
+        blocks = prior.of_tests(self.w, self.T, filters)
         if again.any():
-            D[:, again] = prior.of_samples(left)[:, self.twin[again]]
-        return self.S + _squares(D, diagonal=self.S.ndim == 1)
+            blocks = _with(blocks, prior.of_samples(filters, self.twin[again]), again)
+        return _squares(blocks, np.broadcast_to(self.S, (len(filters.gain), *self.S.shape)))
 
 
-def mean_of_samples(learned: Learned, left: Directions) -> Float[np.ndarray, "output sample"]:
+def mean_of_samples(learned: Learned, filters: Filter) -> Float[np.ndarray, "time output sample"]:
     """The mean output on the training samples: the targets, less what is left of them."""
-    U, y = learned.spectrum.U, learned.y
-    return (y - U @ (left[:, None] * (U.T @ y))).T
+    left = filters.left[:, None] * learned.shares
+    return learned.y.T - np.einsum("tod,ad->toa", left, learned.spectrum.U, optimize=True)
 
 
 def covariance_of_samples(
-    learned: Learned, left: Directions, *, diagonal: bool
-) -> Float[np.ndarray, "sample sample"] | Float[np.ndarray, " sample"]:
+    learned: Learned, filters: Filter, *, diagonal: bool
+) -> Float[np.ndarray, "time sample sample"] | Float[np.ndarray, "time sample"]:
     """Covariance of the outputs on the training samples for one output, or its diagonal."""
-    return _squares(learned.prior.of_samples(left), diagonal=diagonal)
+    shape = (len(filters.left), *(len(learned.y),) * (1 if diagonal else 2))
+    blocks = learned.prior.of_samples(filters, slice(None))
+    return _squares(blocks, np.broadcast_to(0.0, shape))
 
 
-def usable(found: Spectrum, filters: Filter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    r"""Gain and rest of each time, without gains at which a direction of kernel 0 would show rounding alone.
+def usable(found: Spectrum, filters: Filter) -> Filter:
+    r"""The filter without gains at which a direction of kernel 0 would show rounding alone.
 
     Such a direction has $|T|\le\sqrt{h\Theta_{\beta\beta}}$, so what it adds while $gh_{\max}<1/\sqrt\epsilon$
     is as small as what leaving it out costs afterwards.
     """
-    none = found.h == 0
     most = 1 / np.sqrt(found.tolerance * found.h[-1])
-    for gain, left in zip(*filters, strict=True):
-        yield np.where(none & (gain > most), 0.0, gain), left
+    lost = (found.h == 0) & (filters.gain > most)
+    return Filter(np.where(lost, 0.0, filters.gain), filters.left)
 
 
 def growth(found: Spectrum, filters: Filter) -> float:
     """The factor by which a relative error of the kernel may grow in the outputs."""
-    return max(float(gain.max()) for gain, _ in usable(found, filters)) * float(found.h[-1])
+    return float(usable(found, filters).gain.max() * found.h[-1])
 
 
-def _squares(D: np.ndarray, *, diagonal: bool) -> np.ndarray:
-    return np.einsum("xb,xb->b", D, D) if diagonal else D.T @ D
+def _with(blocks: Blocks, others: Blocks, where: np.ndarray) -> Blocks:
+    """Deviations of which some columns are other ones."""
+    for D, other in zip(blocks, others, strict=True):
+        D[..., where] = other
+        yield D
+
+
+def _squares(blocks: Blocks, more: np.ndarray) -> np.ndarray:
+    """The sum of $D^TD$, or of its diagonal, and of what is there already."""
+    found = np.array(more, order="C")
+    if found.ndim == 2:
+        for D in blocks:
+            found += np.einsum("txb,txb->tb", D, D)
+        return found
+    (syrk,) = get_blas_funcs(("syrk",), (found,))
+    for D in blocks:
+        for one, total in zip(D, found, strict=True):  # of rows that lie together, columns do
+            syrk(1.0, one.T, 1.0, total.T, lower=1, overwrite_c=1)
+    count = found.shape[-1]
+    for a in range(count):
+        found[:, a + 1 :, a] = found[:, a, a + 1 :]
+    return found
 
 
 def twins(inputs: np.ndarray, tests: np.ndarray) -> np.ndarray:

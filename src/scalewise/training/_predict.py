@@ -86,8 +86,9 @@ def predict_training(
             or averaged as the algorithm says, see `GradientDescent`.
         algorithm: `GradientFlow`, `GradientDescent`, `TwoStepNewton`, `Projectors`, `Bayes`, `LastLayer` or
             `NTKGP`.
-        observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for every
-            coefficient of 1/n besides.
+        observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for the
+            coefficients of 1/n besides, without those that take whole tensors where tiles give the others: these
+            are named.
         times: Times, or numbers of steps, in place of the algorithm's own: adds a dimension ``time``. All come from
             one eigendecomposition.
         covariance: Between all samples, of each alone, or none. Without the first, memory grows with the number of
@@ -174,13 +175,13 @@ def predict_training(
             data |= _evidence(asked, found)
         else:
             left_out.update(dict.fromkeys(wanted, "the kernel is singular and there is no noise"))
+    applied = usable(found, filters)
     if _is_about("train", names):
-        data |= of_samples(asked, *_on_samples(learned, filters, names))
+        data |= of_samples(asked, *_on_samples(learned, applied, names))
     if _is_about("test", names):
-        parts = [_on_tests(learned, filters, k, task, names) for k in chain([first], blocks)]
-        mean = np.concatenate([part[0] for part in parts], axis=-1)
-        spread = [part[1] for part in parts if part[1] is not None]
-        data |= of_tests(asked, mean, np.concatenate(spread, axis=-1) if spread else None)
+        parts = [_on_tests(learned, applied, k, task, names) for k in chain([first], blocks)]
+        means, spreads = zip(*parts, strict=True)
+        data |= of_tests(asked, _joined(means), None if spreads[0] is None else _joined(spreads))
     kept = {name: data[name] for name in names if name in data}
     numerics = of_numerics(
         asked, *found.with_diagonal(_diagonal(algorithm)), growth(found, filters), found.h
@@ -316,22 +317,25 @@ def _conditioned(
     return {name: data[name] for name in names}
 
 
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Blocks of test samples, side by side; one alone is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
 def _on_samples(learned: Learned, filters: Filter, names: Sequence[str]) -> Moments:
     """Mean and covariance, or variance, of outputs on the training samples at every time."""
-    spread, diagonal = _takes_spread("train", names), "train_covariance" not in names
-    means, squares = [], []
-    for _, left in usable(learned.spectrum, filters):
-        means.append(mean_of_samples(learned, left))
-        if spread:
-            squares.append(covariance_of_samples(learned, left, diagonal=diagonal))
-    return np.array(means), np.array(squares) if spread else None
+    mean = mean_of_samples(learned, filters)
+    if not _takes_spread("train", names):
+        return mean, None
+    diagonal = "train_covariance" not in names
+    return mean, covariance_of_samples(learned, filters, diagonal=diagonal)
 
 
 def _on_tests(
     learned: Learned, filters: Filter, kernels: _Kernels, task: Task, names: Sequence[str]
 ) -> Moments:
     """The same on a block of test samples."""
-    spread, count = _takes_spread("test", names), len(learned.y)
+    count = len(learned.y)
     own = kernels.starts[count:, count:]
     tests = Unseen.of(
         learned,
@@ -340,9 +344,5 @@ def _on_tests(
         own if "output_covariance" in names else np.diag(own).copy(),
         twins(task.inputs, task.test_inputs[kernels.block]),
     )
-    means, squares = [], []
-    for gain, left in usable(learned.spectrum, filters):
-        means.append(tests.mean(gain, left))
-        if spread:
-            squares.append(tests.covariance(gain, left))
-    return np.array(means), np.array(squares) if spread else None
+    spread = _takes_spread("test", names)
+    return tests.mean(filters), tests.covariance(filters) if spread else None

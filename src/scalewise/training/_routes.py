@@ -20,6 +20,10 @@ from scalewise.training.width._dense import DENSE
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
 _EXACT_FIRST: tuple[Route, ...] = (TILES, DENSE, NEURONS)
 _FEW = 8  # training samples up to which sampled expectations leave little open, and whole tensors are quick
+_DEAR = (
+    "whole tensors of more than {} training samples give it, at several times the price of the tiles that give the "
+    "rest; name it to have it"
+)
 
 
 class ExpansionWarning(UserWarning):
@@ -55,16 +59,20 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
     """What a call computes, and of the rest why not.
 
     Args:
-        names: Names of outcomes; ``None`` for all of leading order, ``"all"`` for all.
+        names: Names of outcomes; ``None`` for all of leading order, ``"all"`` for all but those that would take
+            whole tensors beside tiles.
         asked: The call.
 
     Raises:
         ValueError: If a name does not exist, or what is named cannot be had.
     """
     routes: dict[str, Route | None] = {}
+    tiled = names == "all" and _way(OUTCOMES["learning_parameter"], asked)[0] is TILES
 
     def why(name: str) -> str:
         routes[name], clause = _way(OUTCOMES[name], asked)
+        if tiled and routes[name] is DENSE:
+            return _DEAR.format(_FEW)
         return clause
 
     default = [name for name, row in OUTCOMES.items() if not row.order]

@@ -93,7 +93,7 @@ def spectrum(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
     if np.abs(H - H.T).max() > 1e-8 * np.abs(H).max():
         raise ValueError(f"The {name} must be symmetric; it is not.")
     with blas_threads_for(H.size):
-        h, U = scipy.linalg.eigh(H, check_finite=False)
+        h, U = scipy.linalg.eigh(H.T, driver="evd", check_finite=False)
     if h[0] < -_WRONG * h[-1] or h[-1] <= 0:
         raise ValueError(
             f"The {name} must be positive semidefinite and not 0; its eigenvalues go from "

@@ -6,7 +6,13 @@ import numpy as np
 
 from scalewise.training.posterior._neurons import Push
 from scalewise.training.posterior._point import Point
-from scalewise.training.posterior._wick import after_inverse, learned, products, weight_variance
+from scalewise.training.posterior._wick import (
+    after_inverse,
+    learned,
+    products,
+    squares,
+    weight_variance,
+)
 
 
 def test_averages_of_the_quadratic_part_are_gaussian_integrals() -> None:
@@ -15,7 +21,7 @@ def test_averages_of_the_quadratic_part_are_gaussian_integrals() -> None:
     root = rng.standard_normal((samples, samples))
     K, alpha = root @ root.T, rng.standard_normal((samples, samples))
     beta = rng.standard_normal((samples, samples))
-    beta += beta.T
+    beta = beta @ beta.T
     L, u = rng.standard_normal((count, count)), rng.standard_normal((count, 2))
     T = np.zeros((samples - count, samples))
     none = np.zeros(samples - count)
@@ -38,6 +44,13 @@ def test_averages_of_the_quadratic_part_are_gaussian_integrals() -> None:
             after_inverse(Q, u[:, 0]),
             np.einsum("m,abm,bc,cm->a", w, trained, Q.point.S, on_first[:count]),
         ),
+        "square": (
+            next(squares(Q, [L])),
+            np.einsum("m,abm,bc,dcm->ad", w, trained, Q.point.S, trained),
+        ),
+        "sum": (Q.total(z, z[:count]), np.einsum("abm,bm->a", trained, z[:count])),
+        # With a mean of its own, beside which the means of what is summed do not cancel.
+        "sum, of one sign": (Q.total(z, z[:count] + 1), Q.times(z, z[:count] + 1).sum(axis=1)),
         "learned": (learned(Q, Y), np.einsum("m,m,am,bm->ab", w, pushed, z, z)),
         "variance": (weight_variance(Q, Y), w @ pushed**2),
     }

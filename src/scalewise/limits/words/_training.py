@@ -106,13 +106,8 @@ def train(
     described: dict[str, Any] = {**asdict(settings), "shape": list(embeddings.context.shape),
                                  "tokens": len(tokens)}  # fmt: skip
     state = {"context": embeddings.context, "target": embeddings.target}
-
-    def told(done: int) -> None:
-        if progress is not None:
-            progress(done, blocks)
-
     with opened(store, {**described, "steps": blocks}) as record:
-        state = resumable(step, state, blocks, record=record, told=told)
+        state = resumable(step, state, blocks, record=record, told=progress)
     return Embeddings(state["context"], state["target"])
 
 

@@ -1,8 +1,9 @@
 """What a training script does at great width, read off real networks of several widths: no plan is needed."""
 
 from scalewise.plan.audit._audit import Audit as Audit
-from scalewise.plan.audit._audit import audited as audited
 from scalewise.plan.audit._breaks import Break as Break
 from scalewise.plan.audit._limits import Limit as Limit
 from scalewise.plan.audit._limits import Waste as Waste
 from scalewise.plan.audit._powers import TensorPowers as TensorPowers
+from scalewise.plan.audit._script import NO_CLAIM as NO_CLAIM
+from scalewise.plan.audit._script import audit_of as audit_of

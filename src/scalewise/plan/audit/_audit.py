@@ -44,6 +44,7 @@ class Audit:
         target: The width that rates are extrapolated to.
         measured: The sizes, taken at the script's rates times `measured.lr`, without weight decay.
         tolerance: How far from zero a power may be.
+        framework: The room whose `plan` is the remedy.
     """
 
     tensors: tuple[TensorPowers, ...]
@@ -60,6 +61,7 @@ class Audit:
     target: float
     measured: Measurement = field(repr=False)
     tolerance: float = 0.0625
+    framework: str = "torch"
 
     def __getitem__(self, name: str) -> TensorPowers:
         return {t.name: t for t in self.tensors}[name]

@@ -225,7 +225,7 @@ def _more(audit: Audit) -> list[str]:
         out.append(f"No module shows what these do alone: {_names(odd)}.")
     if not audit.maximal:
         out.append(
-            "What each tensor needs instead: sw.torch.plan(build, ..., strategy=sw.scaling.mup())."
+            f"What each tensor needs instead: sw.{audit.framework}.plan(build, ..., strategy=sw.scaling.mup())."
         )
     return out
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from scalewise.plan._axes import heads_of
 from scalewise.plan._errors import PlanError
 from scalewise.plan.proof._bench import Bench, Planned, seeds_of, trained, varied
 from scalewise.plan.proof._check import Size, TransferCheck, check_losses
@@ -47,7 +48,7 @@ def measured_transfer(
     grid, numbers = _values(name, values), seeds_of(seeds)
     sizes = _sizes(plan, widths, depths)
     factory = fingerprint(bench.factory(plan))
-    plans = {size.label: plan.at(**size.at) for size in sizes}
+    plans = {size.label: plan.at(**{**size.at, **heads_of(plan.table, size.at)}) for size in sizes}
     cell = partial(_cell, bench=bench, train=train, name=name, factory=factory)
     found = sweep(cell, {"size": plans, "value": grid, "seed": numbers}, **options)
     losses = np.asarray(found.loss.values, float)

@@ -74,7 +74,8 @@ class Weighted(Source):
         """The ratio, with the standard error of its linear part."""
         w, square = (float(self.sums[n].mean()[0]) for n in ("weight", "weight~"))
         if name == "log_evidence":
-            return np.array(self.level + np.log(w)), self.sums["weight"].mean_sem()[0] / w
+            sem = self.sums["weight"].mean_sem()[0] / w
+            return np.array(self.level + np.log(w)), np.array(sem)
         own, its = self.sums[name], self.sums[f"{name}~"].mean()
         value = own.mean() / w
         raw = (own.s2 + 2 * own.pilot * own.s1) / own.count + own.pilot**2

@@ -16,13 +16,13 @@ from scalewise._version import __version__
 from scalewise.nets._arguments import Memory, bytes_of
 from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, run
-from scalewise.nets._extrapolate import check_widths, degree, fit
+from scalewise.nets._extrapolate import check_widths, extrapolation, fit
 from scalewise.nets._networks import Dtype, Seed, check_has_slope
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs, digest_of
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.sweeps._progress import Reporter
-from scalewise.sweeps._store import opened
+from scalewise.sweeps._store import kept, opened
 from scalewise.tasks import Task
 from scalewise.training._algorithms import (
     Algorithm,
@@ -172,13 +172,10 @@ def measure_training(
             "left_out": list(left_out),
             "left_out_because": list(left_out.values()),
             **({"effective_networks": min(weights)} if weights else {}),
-            "extrapolated": int(widths is not None),
-            **({} if widths is None else {"extrapolation_degree": degree(len(shapes))}),
+            **extrapolation(widths),
             "scalewise": __version__,
         }
-        if record is not None:
-            record.keep(result)
-    return result
+        return kept(result, record)
 
 
 class _Plan(NamedTuple):

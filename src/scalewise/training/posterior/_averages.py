@@ -26,7 +26,13 @@ from scalewise.gaussian import combined
 from scalewise.networks import MLP
 from scalewise.training.posterior._neurons import Nodes, Push
 from scalewise.training.posterior._responses import Slope
-from scalewise.training.posterior._wick import after_inverse, learned, products, weight_variance
+from scalewise.training.posterior._wick import (
+    after_inverse,
+    learned,
+    products,
+    squares,
+    weight_variance,
+)
 
 SCRAMBLES, SAMPLES = 8, 512  # half as many scrambles of more samples
 FIRST, ALWAYS, MOST = (
@@ -85,8 +91,7 @@ def exact(layer: Layered) -> Sums:
     of: Sums = {"inverse": np.array([at.T @ after_inverse(Q, one) for one in u.T])}
     of["between"] = _between(Q, own)
     spread, trace, A = [], [], at.train
-    for probes in _probes(at.root, layer.seed, scrambles(len(layer.K))):
-        probed = _probed(Q, probes)
+    for probed in squares(Q, _probes(at.root, layer.seed, scrambles(len(layer.K)))):
         trace.append(np.einsum("ab,ab->", at.S, probed[A, A]))
         both = at.T @ probed @ at.T.T
         spread.append(both if at.whole else np.diagonal(both))
@@ -128,11 +133,6 @@ def _probes(root: np.ndarray, seed: int, count: int) -> Iterator[np.ndarray]:
     for k in range(count):
         signs = np.random.default_rng((seed, k)).choice((-1.0, 1.0), size=(rank, PROBES))
         yield root @ signs / np.sqrt(PROBES)
-
-
-def _probed(Q: Push, probes: np.ndarray) -> np.ndarray:
-    r"""$\langle QSQ\rangle$, $S$ by its probes."""
-    return sum((products(Q, v) for v in probes.T), start=np.zeros(()))
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _of_some(
 
     moved = [rest(one[:, None]) for one in at.u.T]
     inverse = [at.S @ one[A] for one in moved]
-    yield "inverse", np.array([(at.T @ rest(v)).sum(axis=1) for v in inverse])
+    yield "inverse", np.array([at.T @ (push.total(s, v) - Q.total(z, v)) for v in inverse])
     Du = np.array([at.T @ one for one in moved])
     yield "between", _outer(Du, whole=at.whole)
     if layer.tails:

@@ -93,9 +93,17 @@ class Push:
         found -= self._centre[:, A] @ v
         return found
 
-    def trace(self, x: ByNeuron) -> Float[np.ndarray, " neuron"]:
-        r"""${\rm tr}\,S\Delta$."""
-        return self.form(self.point.S, x)
+    def total(self, x: ByNeuron, v: ByNeuron) -> Float[np.ndarray, " sample"]:
+        r"""$\Delta v$ on all samples, one vector for each neuron, summed over the neurons."""
+        A = self.point.train
+        if self.is_last:
+            found = self.beta[0, 0] * (x @ np.einsum("am,am->m", x[A], v))
+        else:
+            d = self._d(x)
+            found = np.einsum("ab,ab->a", self.beta[:, A], x @ (x[A] * v).T)
+            found += np.einsum("ab,ab->a", self.alpha[:, A], d @ v.T)
+            found += self.alpha[A].T @ np.einsum("am,am->a", d[A], v)
+        return found - self._centre[:, A] @ v.sum(axis=1)
 
     def form(self, Y: Float[np.ndarray, "some some"], x: ByNeuron) -> np.ndarray:
         r"""$\sum Y_{ab}\Delta_{ab}$ for a symmetric $Y$ on the first samples: the training samples, or all."""

@@ -9,9 +9,15 @@ them.
 With $c=\alpha u$, $B=\beta\,{\rm diag}(u)$, $G=\alpha^T{\rm diag}(u)$, $P=BK$ and squares $K^2$ entry by entry,
 
 $$(Qu)_a=c_ad_a+z_a(Bz)_a-\langle\cdot\rangle+(Gd)_a .$$
+
+In $\langle QSQ\rangle$ sums over $u$ with $\sum uu^T=S$ are matrix products, but for $\sum_uP\circ P^T$. Of that,
+the part of $\beta$ that all samples share (of rank one; what is left is positive as well) is one too, and the
+little that is left takes one product for each $u$.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from jaxtyping import Float
@@ -47,6 +53,31 @@ def products(
     crossed += KP[:, A] @ H.T + G @ (K * R)[:, A].T
     found = crossed + c[:, None] * square * d + GS[:, A] @ H.T
     return 2 * found + K * (P[:, A] @ E.T) + P * R.T
+
+
+def squares(
+    Q: Push, probes: Iterable[Float[np.ndarray, "train probe"]]
+) -> Iterator[Float[np.ndarray, "sample sample"]]:
+    r"""$\langle QSQ\rangle$ on all samples, by some $v$ after others, each with $\sum vv^T=S$ on average."""
+    A, S = Q.point.train, Q.point.S
+    K, alpha, beta, back = Q.means[:, A], Q.alpha[:, A], Q.beta[:, A], Q.alpha[A]
+    F, M = alpha @ S, S * K[A]
+    half = Q.means * ((F * K) @ beta.T) + (F * K**2 + K * (beta @ M)) @ back
+    known = half + half.T + (F @ alpha.T) * Q.means**2 + back.T @ (M * K[A]) @ back
+    known = 2 * known + Q.means * (beta @ M @ beta.T)
+    shared = beta.sum(axis=1)
+    size = shared[A].sum()
+    shared = shared / np.sqrt(size) if size > 0 else np.zeros(len(K))
+    KS = K @ (shared[A, None] * S)
+    rest = beta - np.outer(shared, shared[A])
+    crossed = shared * ((rest * KS) @ K.T)
+    known += crossed + crossed.T + np.outer(shared, shared) * ((KS * shared[A]) @ K.T)
+    for some in probes:
+        found = known.copy()
+        for v in some.T:
+            P = (rest * v) @ K.T
+            found += P * P.T
+        yield found
 
 
 def _acting(Q: Push, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

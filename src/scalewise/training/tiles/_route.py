@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from scalewise.tasks import Task
 from scalewise.theory import predict
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._newton import Projectors, TwoStepNewton
 from scalewise.training._spectrum import spectrum
 from scalewise.training.tiles._change import Change
-from scalewise.training.tiles._conditioned import Accuracy
 from scalewise.training.tiles._covariance import Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
 from scalewise.training.tiles._refined import refined
+from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sites import Site, sites
 from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
@@ -23,11 +25,12 @@ from scalewise.training.width._dense import unknown
 
 ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
-_INNER = 600  # terms times nodes of one sample given another
+_INNER = 1100  # terms times nodes of one sample given another
 _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
 _VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
+_FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 _SMALL = np.array([1e-6])  # an eigenvalue at which no rate is too large
@@ -83,10 +86,11 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
 
     def fits(accuracy: Accuracy) -> bool:
         rules = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
-        inner = sum(rule.terms * rule.w.size for rule in rules)
+        inner = sum(sum(rule.nodes) for rule in rules)
         return (setting.count * len(setting.K)) ** 2 * inner <= _WORK
 
-    values, errors = refined(at, fits)
+    some = _few(asked, K, Theta, wanted) if setting.count > _DOUBLE else None
+    values, errors = refined(at, fits, some)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS
@@ -108,6 +112,33 @@ TILES = Route(
 )
 
 
+def _few(
+    asked: Asked, K: np.ndarray, Theta: np.ndarray, wanted: frozenset[str]
+) -> Callable[[Accuracy], Arrays]:
+    """Outcomes of a task that has few of the samples."""
+    task, count = asked.task, len(asked.task.inputs)
+    train, tests = (
+        np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
+        for size, most in ((count, _FEW), (len(asked.tests), _FEW_TESTS))
+    )
+    known = task.test_targets
+    part = Task(
+        task.inputs[train],
+        task.targets[train],
+        test_inputs=asked.tests[tests],
+        test_targets=None if known is None else known[tests],
+        loss=task.loss,
+    )
+    own, rows = replace(asked, task=part), np.concatenate([train, count + tests])
+    kernels = K[:, rows][:, :, rows], Theta[:, rows][:, :, rows]
+    setting = _setting(own, kernels[0][-1], kernels[1][-1])
+
+    def at(accuracy: Accuracy) -> Arrays:
+        return _outcomes(own, setting, sites(asked.net.branch, kernels, accuracy), wanted)
+
+    return at
+
+
 def _to_the_end(asked: Asked) -> ToTheEnd:
     assert isinstance(asked.algorithm, ToTheEnd)
     return asked.algorithm
@@ -124,7 +155,7 @@ def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray) -> Setting:
 def _memory(asked: Asked, count: int, tests: int) -> int:
     """About how many bytes are needed."""
     samples, outputs, layers = count + tests, asked.net.output_dim, asked.net.depth - 1
-    single = min(tables(layers, samples, count), KEPT) + layers * 4 * _INNER * samples**2
+    single = min(tables(layers, samples, count), KEPT) + layers * _INNER * samples**2
     single += _VALUES * max(TILE, samples**2)
     sums = (_TERMS + 30 * (outputs**2 - 1)) * _TIMES * count * (samples + count)
     slopes = 2 * len(PARTS) * outputs**2 * samples * count + 4 * outputs**2 * samples**2

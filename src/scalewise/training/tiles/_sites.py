@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from scalewise.networks import MLP
 from scalewise.theory.flow._layer import Layer
-from scalewise.training.tiles._conditioned import Accuracy, Conditioned
+from scalewise.training.tiles._conditioned import Conditioned
+from scalewise.training.tiles._rules import Accuracy
 
 Matrix = Float[np.ndarray, "sample sample"]
 Kernels = tuple[Float[np.ndarray, "layer sample sample"], Float[np.ndarray, "layer sample sample"]]

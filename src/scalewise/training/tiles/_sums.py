@@ -19,7 +19,7 @@ from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
-TILE = 300_000  # numbers of an array over a tile
+TILE = 600_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
 KEPT = 3 * 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
@@ -162,7 +162,7 @@ def blocks(stack: Sequence[Site], samples: int, train: int) -> Iterator[np.ndarr
         samples: Of all kinds.
         train: Of training.
     """
-    given = 4 * samples * sum(site.given.rule.terms * site.given.rule.w.size for site in stack)
+    given = samples * sum(sum(site.given.rule.nodes) for site in stack)
     step = max(1, int(np.sqrt(min(TILE // samples**2, _GIVEN // given))))
     for start in range(0, train, step):
         yield np.arange(start, min(start + step, train))

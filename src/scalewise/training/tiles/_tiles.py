@@ -15,10 +15,11 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from scalewise.training.tiles._conditioned import product
+from scalewise.training.tiles._conditioned import Given, summed
+from scalewise.training.tiles._rules import product
 from scalewise.training.tiles._sites import Site
 
-Value = Float[np.ndarray, "first second third fourth"]
+Value = Float[np.ndarray, "_ _ _ _"]  # an axis for each label, of length 1 where it does not occur
 Labels = tuple[int, ...]
 Key = tuple[Hashable, Labels]
 Orders = dict[int, tuple[int, ...]]
@@ -50,7 +51,7 @@ class Tile:
         self._kept = ({}, {}, {}) if kept is None else kept
         self._own: Kept = {}
         self._edges: dict[tuple[int, int, int], tuple[np.ndarray, Value]] = {}
-        self._given: dict[Hashable, list[np.ndarray]] = {}
+        self._given: dict[Hashable, Given] = {}
         self._correlations: dict[Hashable, np.ndarray] = {}
 
     def edge(self, matrix: Float[np.ndarray, "sample sample"], x: int, y: int) -> Value:
@@ -143,21 +144,26 @@ class Tile:
     ) -> Float[np.ndarray, "given first second"]:
         """The first of three labels is given."""
         given, (x, y, z) = site.given, labels
-        at, which = self.rows[x], [orders[label][0] for label in (y, z)]
+        at, which = self.rows[x], (orders[y][0], orders[z][0])
         one, _ = given.ends(given.line, at, at)
         weight = given.line.w * product(site.sigma, orders[x], one)
         key = site.layer, self._kind[x], self._kind[y], self._kind[z]
         if key not in self._correlations:
             self._correlations[key] = self._left(site, (at, at), (y, z))
-        seen = [
-            _part(given.given_one[p], at, self.rows[label])
-            for p, label in zip(which, (y, z), strict=True)
-        ]
-        rest = given.open(orders[x], which[0], which[1])
-        ends = [_part(rest, at, self.rows[label]) for label in (y, z)]
+        seen = self._one(site, x, y), self._one(site, x, z)
+        rest = given.open(orders[x], which[0], which[1])[at]
+        ends = [rest[:, self.rows[label]] for label in (y, z)]
         left = self._correlations[key]
         terms = given.line.needed[which[0], which[1]]
-        return _with_rest(_series(weight, seen, left, terms), ends, left, terms)
+        return _with_rest(summed(weight, given.line, which, seen, left), ends, left, terms)
+
+    def _one(self, site: Site, x: int, label: int) -> Given:
+        """What is known of a label, given one."""
+        key = site.layer, self._kind[x], self._kind[label]
+        if key not in self._given:
+            found = site.given.given_one.some(self.rows[x], self.rows[label])
+            self._given[key] = found
+        return self._given[key]
 
     def _given_two(self, site: Site, orders: Orders) -> Float[np.ndarray, "given first second"]:
         """Both blocks are given."""
@@ -172,23 +178,21 @@ class Tile:
             self._given[site.layer, 1] = self._given[site.layer, self._kind[1]]
             self._correlations[site.layer] = self._left(site, (a, b), (0, 1))
         left = self._correlations[site.layer]
-        terms = given.rule.needed[orders[0][0], orders[1][0]]
-        seen = [self._given[site.layer, label][orders[label][0]] for label in (0, 1)]
-        out, ends = _series(weight, seen, left, terms), []
+        which = orders[0][0], orders[1][0]
+        seen = self._given[site.layer, 0], self._given[site.layer, 1]
+        out, ends = summed(weight, given.rule, which, seen, left), []
         for label, other in ((0, 1), (1, 0)):
             vertices = [(label if x == other else x, p) for x, own in orders.items() for p in own]
             same = np.moveaxis(self.four(site, *vertices), (2, 3, label), (0, 1, 2))
             if self._kind[1] == 0:
                 series = np.einsum("pcc->pc", out)
             else:
-                both = [self._given[site.layer, label][orders[x][0]] for x in (0, 1)]
-                both = [array[:, :terms] for array in both]
-                series = np.einsum("pn,pkns,pkns->ps", weight, *both)
+                series = summed(weight, given.rule, which, (seen[label], seen[label]), None)
             ends.append(same.reshape(len(out), -1) - series)
             if self._kind[1] == 0:
                 ends.append(ends[0])
                 break
-        return _with_rest(out, ends, left, terms)
+        return _with_rest(out, ends, left, given.rule.needed[which])
 
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """All pairs of samples of the blocks."""
@@ -201,32 +205,6 @@ class Tile:
         """Correlations of two labels, given pairs."""
         first, second = (self.rows[label] for label in labels)
         return site.given.left(*pairs, first, second).astype(self.dtype, copy=False)
-
-
-def _part(array: np.ndarray, given: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Of all that is given, and of all samples behind; no copy of everything."""
-    every = np.arange(len(array))
-    if not np.array_equal(given, every):
-        array = array[given]
-    return array if np.array_equal(samples, every) else array[..., samples]
-
-
-def _series(
-    weight: Float[np.ndarray, "pair node"],
-    seen: Sequence[Float[np.ndarray, "pair term node _"]],
-    left: Float[np.ndarray, "pair first second"],
-    terms: int,
-) -> Float[np.ndarray, "pair first second"]:
-    """Over powers of correlations of two labels, the highest first."""
-    first, second = seen
-    w, out = weight[:, :, None].astype(left.dtype, copy=False), np.zeros_like(left)
-    factor, part = np.empty_like(first[:, 0]), np.empty_like(left)
-    for k in reversed(range(terms)):
-        np.multiply(first[:, k], w, out=factor)
-        np.matmul(factor.swapaxes(1, 2), second[:, k], out=part)
-        out *= left
-        out += part
-    return out
 
 
 def _with_rest(

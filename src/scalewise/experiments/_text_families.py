@@ -1,0 +1,83 @@
+"""What losses of the decoder's experiment say: of each family its optima, and which of two loses less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from scalewise.experiments._form import each
+from scalewise.experiments._text_runs import FAMILIES
+from scalewise.plan.proof import TransferCheck, check_losses
+from scalewise.plan.proof._check import Size
+from scalewise.plan.proof._optimum import mean_of
+
+
+@dataclass(frozen=True)
+class Family:
+    """The losses of one family, and what they say.
+
+    Args:
+        losses: Over (size, rate, seed).
+        check: Optima of every size, and their drifts.
+        x: Powers of 2 of the rates.
+    """
+
+    losses: np.ndarray
+    check: TransferCheck
+    x: np.ndarray
+
+    def retuned(self, size: int) -> tuple[float, float]:
+        """The loss at the best rate of a size, and its error."""
+        return mean_of(self.by_seed(size, self.check.optima[size].place))
+
+    def carried(self, size: int) -> tuple[float, float]:
+        """The loss at the best rate of the base."""
+        return mean_of(self.by_seed(size, self.check.optima[0].place))
+
+    def by_seed(self, size: int, place: float) -> np.ndarray:
+        """Losses of every seed at a rate between those of the grid, on a parabola through the three nearest."""
+        i = int(np.clip(np.abs(self.x - place).argmin(), 1, len(self.x) - 2))
+        near = slice(i - 1, i + 2)
+        y = np.where(np.isfinite(self.losses[size, near]), self.losses[size, near], np.nan)
+        if np.isnan(y).any():  # beside where it diverges: the value itself
+            return self.losses[size, i]
+        return np.polyfit(self.x[near] - place, y, 2)[-1]
+
+
+def above(
+    one: Family, i: int, other: Family, j: int, *, carried: bool = False
+) -> tuple[float, float]:
+    """Loss of a carried family at a size above another, retuned or carried, seed by seed."""
+    mine = one.by_seed(i, one.check.optima[0].place)
+    return mean_of(mine - other.by_seed(j, other.check.optima[0 if carried else j].place))
+
+
+def families(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, Family]]]:
+    """Of every optimizer and duration the four families."""
+    line, every = widening(dataset), [*range(dataset.sizes["size"])]
+    first = int(dataset.steps[0])
+    found = []
+    for optimizer, steps, here in each(dataset, "optimizer", "steps"):
+        trained = here.isel(size=every if steps == first else line)
+        of = {f: _family(trained.sel(family=f), dataset.attrs) for f in FAMILIES}
+        found.append((optimizer, steps, of))
+    return found
+
+
+def _family(here: xr.Dataset, settings: dict[str, Any]) -> Family:
+    places = zip(here["size"].values, here.width.values, here.depth.values, strict=True)
+    sizes = [Size(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
+    rates, losses = [float(r) for r in here.rate.values], here.loss.values
+    tolerance = float(settings["allowance"])
+    check = check_losses("lr", rates, sizes, losses, tolerance=tolerance)
+    return Family(losses, check, np.log2(rates))
+
+
+def widening(dataset: xr.Dataset) -> list[int]:
+    """Sizes of the least depth, by their width."""
+    depth = dataset.depth.values
+    mine = [i for i in range(len(depth)) if depth[i] == depth[0]]
+    return sorted(mine, key=lambda i: int(dataset.width[i]))

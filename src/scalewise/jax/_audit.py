@@ -1,0 +1,243 @@
+"""`audit`: a training script of JAX as it is, built at several widths, and what it does at great width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from scalewise._checked import Count, Must, Positive, checked
+from scalewise.jax._parts import named, parted
+from scalewise.jax._plan import plan
+from scalewise.jax._probe import drawn_model
+from scalewise.jax._verify import JaxBench, Loss
+from scalewise.plan import Plan, PlanError
+from scalewise.plan._check import Tolerance
+from scalewise.plan._request import Argument, Factory, Names, Request, Roles
+from scalewise.plan._verify import Widths
+from scalewise.plan.audit import NO_CLAIM, Audit, audit_of
+
+OptimizerLike = Annotated[
+    Any,
+    Must(
+        "an optimiser of optax, such as optax.adamw(3e-4), or a function that takes a model and returns one, or "
+        "the initialised model and one",
+        lambda given: hasattr(given, "update") or callable(given),
+    ),
+]
+# Entries of gradients by which an optimiser is tried: beside the first every epsilon is nothing, clipping by norm
+# does not act on the second, and beside the third an epsilon shows, as small as anybody sets one.
+_LARGE, _USUAL, _SMALL = 1.0, 1e-4, 1e-8
+_LEAST = 1e-12  # no epsilon of single precision is seen below
+
+
+@checked(error=PlanError)
+def audit(
+    init_fn: Factory,
+    optimizer: OptimizerLike,
+    loss: Loss,
+    batch: Any,
+    *,
+    widths: Widths = (64, 128, 256, 512),
+    seeds: Count = 3,
+    target: Positive | None = None,
+    tolerance: Tolerance = 0.0625,
+    roles: Roles = None,
+    readouts: Names = (),
+    layout: Literal["plain", "linen"] = "plain",
+    width: Argument = "width",
+    seed: Argument = "seed",
+    progress: bool = True,
+) -> Audit:
+    r"""What a training script, as it is, does at great width: no plan and no change of the model is needed.
+
+    As `scalewise.torch.audit`, which says what is measured and told. What an optimiser of optax does to a tensor is
+    found by trying it: its learning rate is the size of its first step under a gradient of equal entries, its
+    epsilon the size of such a gradient at which that step is half as large as under a large one, and what it does
+    without a gradient is weight decay, which is left out.
+
+    Args:
+        init_fn: Builds the model of a width: a module of Flax NNX or Equinox, or a tree of arrays. It makes its
+            random key from a seed, ``init_fn(width=64, seed=0)``.
+        optimizer: An optimiser of optax; or a function of a model that returns one, or a pair of the model as the
+            script initialises it and its optimiser.
+        loss: Called with a model and the batch; returns one number that can be differentiated.
+        batch: Whatever `loss` takes. Of no more samples or tokens than the smallest width, powers are clean.
+        widths: At least three, in whatever unit `init_fn` has: units, channels, or a number of heads.
+        seeds: Networks of each width, at least 2.
+        target: The width that wasted rates are told for; by default eight times the largest.
+        tolerance: How far from zero a power may be beyond three standard errors.
+        roles: What tensors of a plain tree are, where the report says that it was taken for granted otherwise; as
+            `scalewise.jax.plan` takes them.
+        readouts: Patterns of embeddings whose transpose reads out too, as with ``nnx.Embed.attend``.
+        layout: ``"linen"`` if the tree is what a module of Flax Linen initialises.
+        width: What `init_fn` calls its width.
+        seed: What it calls the whole number that it draws by.
+        progress: Whether to show a bar on a terminal once this takes longer than two seconds.
+
+    Returns:
+        The powers of every tensor with standard errors, the verdict in one sentence, and what it rests on;
+        ``print`` shows all of it.
+
+    Raises:
+        PlanError: If widths or seeds are too few, nothing grows with the width or reads out, the factory takes no
+            seed, the optimizer moves nothing, or the loss is not a finite number that depends on the parameters.
+
+    Source: TP4 3.2 (r), Yaida 2210.04909 (s), both measured.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, optax, scalewise as sw
+        >>> def init_fn(width, seed=0):
+        ...     first, last = jax.random.split(jax.random.key(seed))
+        ...     return {"W": jax.random.normal(first, (8, width)) / 8**0.5,
+        ...             "head": jax.random.normal(last, (width, 2)) / width**0.5}
+        >>> x = jax.random.normal(jax.random.key(1), (16, 8))
+        >>> found = sw.jax.audit(
+        ...     init_fn, optax.sgd(0.1),
+        ...     lambda p, x: jnp.mean((jnp.tanh(x @ p["W"]) @ p["head"] - 1) ** 2), x, seeds=4)
+        >>> found.verdict.stable, found.bottleneck[0].place
+        (False, 'head')
+    """
+    options = {"readouts": tuple(readouts), "layout": layout, "width": width, "seed": seed}
+    script = _Script(init_fn, optimizer, loss, batch, options, dict(roles or {}))
+    bench = JaxBench(batch, loss, None, script.set_up, layout)
+    return audit_of(
+        script, bench, tuple(sorted(widths)), seeds, framework="jax", target=target,
+        tolerance=tolerance, progress=progress,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """A plan of one width, as a bench asks for it."""
+
+    table: Plan
+    request: Request
+    seed: str
+
+    def drawn(self, seed: int) -> Any:
+        """A new model."""
+        return drawn_model(self.request, self.seed, seed)
+
+
+@dataclass(frozen=True)
+class _Script:
+    """The user's functions, and what was seen of what they made.
+
+    Args:
+        init_fn: The factory.
+        optimizer: An optimiser, or what makes one.
+        loss: A function of (model, batch).
+        batch: What it is given.
+        options: What `plan` is told of the factory.
+        said: Roles by pattern, as the user said them.
+        rates: By width and tensor the learning rate.
+        epsilons: By tensor what the optimiser compares its gradient with, at the largest width seen last.
+    """
+
+    init_fn: Callable[..., Any]
+    optimizer: Any
+    loss: Loss
+    batch: Any
+    options: dict[str, Any]
+    said: dict[str, Any]
+    rates: dict[int, dict[str, float]] = field(default_factory=dict)
+    epsilons: dict[str, float] = field(default_factory=dict)
+    _request: list[Request] = field(default_factory=list)
+
+    def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
+        """See `scalewise.plan.audit._script.Script`."""
+        name, roles = self.options["width"], {**answers.get("roles", {}), **self.said}
+        found = plan(
+            self.init_fn, base={name: widths[0]}, target={name: widths[-1]}, apply=self.loss,
+            inputs=(self.batch,), **NO_CLAIM, **{**self.options, **answers, "roles": roles},
+        )  # fmt: skip
+        self._request[:] = [found.request] if found.request else []
+        return found.table
+
+    def sized(self, table: Plan) -> _Sized:
+        """See `scalewise.plan.audit._script.Script`."""
+        (request,) = self._request
+        return _Sized(table, replace(request, target=dict(table.target)), self.options["seed"])
+
+    def set_up(self, sized: _Sized, model: Any) -> tuple[Any, Any]:
+        """The model as the script initialises it, and what trains it, without weight decay."""
+        made = self.optimizer if hasattr(self.optimizer, "update") else self.optimizer(model)
+        if isinstance(made, tuple) and len(made) == 2 and hasattr(made[1], "update"):
+            model, made = made
+        if not hasattr(made, "update"):
+            raise PlanError(
+                "`optimizer` must be an optimiser of optax or return the one that trains the model; it returned "
+                f"{type(made).__name__}."
+            )
+        width = sized.table.target[sized.table.width_name]
+        if width not in self.rates:
+            self._try(made, sized.table, parted(model, self.options["layout"]).params, width)
+        return model, _Undecayed(made)
+
+    def _try(self, tx: Any, table: Plan, params: Any, width: Any) -> None:
+        """Read learning rates and epsilons off the optimiser's first steps."""
+        usual, small, large, even = (
+            named(table, jax.tree.map(size, _first(tx, params, entry, uneven)))
+            for size, entry, uneven in (
+                (_largest, _USUAL, False), (_largest, _SMALL, False),
+                (_largest, _LARGE, True), (_is_even, _LARGE, True),
+            )
+        )  # fmt: skip
+        # Of the same gradients at every width: powers are all that is asked of them.
+        self.rates[width] = usual
+        for name in (n for n in usual if even[n] and small[n]):
+            eps = _SMALL * (large[name] / small[name] - 1)
+            if eps > _LEAST:
+                self.epsilons[name] = eps
+        if not any(usual.values()):
+            raise PlanError(
+                "The first step of the optimiser moves nothing, as a warm-up leaves it at the start: let "
+                "`optimizer` be the optimiser without its schedule."
+            )
+
+
+def _first(tx: Any, params: Any, size: float, uneven: bool) -> Any:
+    """The first update under a gradient whose entries have one size, or that and a tenth of it in turn."""
+
+    def gradient(p: Any) -> Any:
+        entries = jnp.full_like(p, size)
+        tenth = jnp.arange(p.size).reshape(p.shape) % 2 == 1
+        return jnp.where(tenth, 0.1 * entries, entries) if uneven else entries
+
+    return _Undecayed(tx).update(jax.tree.map(gradient, params), tx.init(params), params)[0]
+
+
+def _largest(update: Any) -> float:
+    return float(jnp.max(jnp.abs(update))) if jnp.size(update) else 0.0
+
+
+def _is_even(update: Any) -> bool:
+    """Whether each entry moves by a fixed size, whatever its gradient."""
+    sizes = jnp.abs(update)
+    return bool(jnp.size(update) > 1 and jnp.min(sizes) > 0.5 * jnp.max(sizes))
+
+
+@dataclass(frozen=True)
+class _Undecayed:
+    """An optimiser without what it does where there is no gradient: weight decay.
+
+    Args:
+        tx: The optimiser.
+    """
+
+    tx: Any
+
+    def init(self, params: Any) -> Any:
+        """Its state."""
+        return self.tx.init(params)
+
+    def update(self, updates: Any, state: Any, params: Any = None) -> Any:
+        """What it does with a gradient that it does not do without one."""
+        still = jax.tree.map(jnp.zeros_like, updates)
+        decay, _ = self.tx.update(still, self.tx.init(params), params)
+        moved, state = self.tx.update(updates, state, params)
+        return jax.tree.map(jnp.subtract, moved, decay), state

@@ -1,0 +1,184 @@
+"""The row of each tensor in a plan: its role's powers, its shapes, and how the model's own code draws it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from scalewise.plan._axes import axis_rules
+from scalewise.plan._decide import Decision, fan_in_ratio
+from scalewise.plan._description import ModelDescription, TensorDescription
+from scalewise.plan._errors import PlanError
+from scalewise.plan._forward import Gauge, gauges
+from scalewise.plan._laws import known_optimizer
+from scalewise.plan._names import matching, pattern
+from scalewise.plan._probed import Along, Probe, blocks_of, is_looked_up, times
+from scalewise.plan._request import Request
+from scalewise.plan._roles import Kind, Role
+from scalewise.plan._rules import rule
+from scalewise.plan._spread import ERRORS, pooled
+from scalewise.plan._table import Spread, TensorPlan
+
+Gauges = tuple[Mapping[str, Gauge], Mapping[str, Gauge]]
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What the rows of all tensors are made of.
+
+    Args:
+        probe: The model at the sizes to compare.
+        request: What the user asks for.
+        decisions: The role of each tensor.
+    """
+
+    probe: Probe
+    request: Request
+    decisions: Sequence[Decision]
+
+    def row(self, d: Decision) -> TensorPlan:
+        """What is planned for one tensor."""
+        t, r, probe = d.tensor, self.request, self.probe
+        weights, lookups = self.gauges
+        in_block, absorbs = t.name in self.repeated, t.name in self.absorbing
+        gauge = (lookups if is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
+        trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
+        powers = rule(
+            r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,
+            absorbs_branch=absorbs, forward=gauge.total, training=r.training,
+        ) * axis_rules(
+            t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t)
+        )  # fmt: skip
+        shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
+        return TensorPlan(
+            t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
+            fan_in_ratio(d, t.shape, wide), in_block, powers, self._spread(t), t.aliases, gauge,
+            trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
+            ends=t.name in self._ends,
+        )  # fmt: skip
+
+    def _spread(self, t: TensorDescription) -> Spread:
+        spread = self.probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))
+        if self.request.residual and t.name in self.repeated:
+            # As it would be drawn at the base's depth: the multiplier of branches is the plan's to give.
+            return replace(spread, std=spread.std / self._drawn.get(_law(t), 1.0))
+        return spread
+
+    @cached_property
+    def repeated(self) -> set[str]:
+        """Tensors in blocks that depth repeats."""
+        return _blocks(self.probe.base, self.probe.shallow)
+
+    @cached_property
+    def absorbing(self) -> set[str]:
+        """Tensors that carry the multiplier of their branch."""
+        names = [d.tensor.name for d in self.decisions]
+        return _absorbing(self.request.branch_outputs, names)
+
+    @cached_property
+    def widened(self) -> dict[str, TensorDescription]:
+        """Tensors at the target's width, by name; all else as at the base."""
+        return (self.probe.widened or self.probe.target).named()
+
+    @cached_property
+    def gauges(self) -> Gauges:
+        """Powers by which the model's own code multiplies weights, and what is looked up."""
+        return ({}, {}) if self.probe.passes is None else gauges(self.probe.passes)
+
+    @cached_property
+    def _targets(self) -> dict[str, TensorDescription]:
+        return self.probe.target.named()
+
+    @cached_property
+    def _apart(self) -> dict[str, tuple[int, int]]:
+        r = self.request
+        return blocks_of(r.blocks, r.base, r.target, self._targets)
+
+    @cached_property
+    def _along(self) -> Along:
+        return Along(self.probe)
+
+    @cached_property
+    def _drawn(self) -> dict[tuple[object, ...], float]:
+        return _drawn_by_depth(self.probe)
+
+    @cached_property
+    def _ends(self) -> frozenset[str]:
+        return _ends(self.probe, self.decisions)
+
+
+def _terms(d: Decision) -> int:
+    """How many terms a tensor sums over at the base; 1 where rows are picked, 0 where nothing is summed."""
+    if d.tensor.kind is Kind.LOOKUP:
+        return 1
+    axes = d.fan_in or (d.tensor.fan_in if d.tensor.kind is Kind.MATRIX else ())
+    return math.prod(d.tensor.shape[i] for i in axes) if axes else 0
+
+
+def _law(t: TensorDescription) -> tuple[object, ...]:
+    """What tensors of all depths have in common that are drawn from one law."""
+    return pattern(t.name), t.shape, t.kind, t.module
+
+
+def _drawn_by_depth(probe: Probe) -> dict[tuple[object, ...], float]:
+    """How much larger the factory itself draws a kind of tensor at the target's depth than at the base's."""
+    if probe.shallow is None:
+        return {}
+    pairs = ((probe.base, probe.spreads), (probe.shallow, probe.shallow_spreads))
+    one, two = ({}, {})
+    for into, (model, spreads) in zip((one, two), pairs, strict=True):
+        for t in model.tensors:
+            if t.name in spreads:
+                into.setdefault(_law(t), []).append(spreads[t.name])
+    out = {}
+    for law in one.keys() & two.keys():
+        deep, shallow = pooled(one[law]), pooled(two[law])
+        if deep.std and shallow.std:
+            error = math.hypot(deep.error, shallow.error)
+            ratio = deep.std / shallow.std
+            out[law] = ratio if abs(math.log(ratio)) > ERRORS * error else 1.0
+    return out
+
+
+def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str]:
+    """Tensors of which there are more, or fewer, at another depth."""
+    if shallow is None:
+        return set()
+
+    key = _law
+    one, two = Counter(map(key, deep.tensors)), Counter(map(key, shallow.tensors))
+    if one == two:
+        raise PlanError(
+            "Base and target have different depths, but the factory builds the same tensors for both. "
+            "Let it use its depth, or give both the same."
+        )
+    found = {t.name for t in deep.tensors if one[key(t)] != two[key(t)]}
+    # A bias goes with the matrix it is added to: the first layer's looks like any other.
+    weights = [t for t in deep.tensors if t.kind in (Kind.MATRIX, Kind.LOOKUP)]
+    outside = {t.owner for t in weights if t.name not in found}
+    return {
+        t.name
+        for t in deep.tensors
+        if t.name in found and not (t.kind is Kind.BIAS and t.owner in outside)
+    }
+
+
+def _ends(probe: Probe, decisions: Sequence[Decision]) -> frozenset[str]:
+    """Tensors from which what the model returns is reached without another that grows with the width."""
+    if probe.passes is None:
+        return frozenset()
+    growing = {d.tensor.name for d in decisions if d.role is not Role.FIXED}
+    return probe.passes.narrow.paths.ending(growing)
+
+
+def _absorbing(patterns: Collection[str], names: list[str]) -> set[str]:
+    found: set[str] = set()
+    for wanted in patterns:
+        hits = matching(wanted, names)
+        if not hits:
+            raise PlanError(f"`branch_outputs` names {wanted!r}, which fits no tensor.")
+        found |= set(hits)
+    return found

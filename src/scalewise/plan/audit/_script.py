@@ -1,0 +1,111 @@
+"""An audit of a script of any framework: networks as it builds and trains them, by a plan that claims nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from scalewise.plan._errors import PlanWarning
+from scalewise.plan._fits import check_design
+from scalewise.plan._questions import Asked
+from scalewise.plan._run import Bench, Planned, prepared
+from scalewise.plan._table import Plan
+from scalewise.plan._verify import measured
+from scalewise.plan.audit._audit import Audit, audited
+from scalewise.scaling import standard
+
+# What the plan behind an audit is made with: nothing of it but the roles is used.
+NO_CLAIM: Mapping[str, Any] = {"strategy": standard(), "optimizer": "adam"}
+
+
+@runtime_checkable
+class Script(Protocol):
+    """A training script."""
+
+    @property
+    def rates(self) -> Mapping[int, Mapping[str, float]]:
+        """By width and tensor the learning rate; filled as networks are set up."""
+        ...
+
+    @property
+    def epsilons(self) -> Mapping[str, float]:
+        """By tensor what the optimizer compares its gradient with."""
+        ...
+
+    def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
+        """A plan of the model by `NO_CLAIM`, given answers to what it asks."""
+        ...
+
+    def sized(self, table: Plan) -> Planned:
+        """A plan of one width, as the bench asks for it."""
+        ...
+
+
+def audit_of(
+    script: Script,
+    bench: Bench,
+    widths: tuple[int, ...],
+    seeds: int,
+    *,
+    framework: str,
+    target: float | int | None,
+    tolerance: float,
+    progress: bool,
+) -> Audit:
+    """Measure the networks of a script, and say what becomes of them at great width.
+
+    Args:
+        script: How models and their optimizers are made.
+        bench: Builds them, with all rates multiplied by one number and without weight decay.
+        widths: Ascending.
+        seeds: Networks of each width.
+        framework: The room that plans such models, for the remedy.
+        target: As in `Audit`.
+        tolerance: How far from zero a power may be beyond three standard errors.
+        progress: Whether to show a bar.
+    """
+    check_design(np.asarray(widths, dtype=float), seeds)
+    with bench.undisturbed():
+        table, assumed = _roles(script, widths)
+        plans = [script.sized(_resized(table, w)) for w in widths]
+        run = prepared(bench, plans, widths, None).with_rate(None)
+        sizes = measured(run, seeds, progress, "audit")
+    rates = [script.rates[w] for w in widths]
+    found = audited(
+        table, sizes, rates, epsilon=script.epsilons, assumed=assumed,
+        target=None if target is None else float(target), tolerance=tolerance,
+    )  # fmt: skip
+    return replace(found, framework=framework)
+
+
+def _resized(table: Plan, width: int) -> Plan:
+    name = table.width_name
+    ratio = Fraction(width, int(str(table.base[name])))
+    return replace(table, target={name: width}, width=ratio)
+
+
+def _roles(script: Script, widths: tuple[int, ...]) -> tuple[Plan, tuple[str, ...]]:
+    """What each tensor is, and what most models' answers were taken for."""
+    answers: dict[str, Any] = {}
+    while True:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PlanWarning)
+                found = script.roles(widths, answers)
+            break
+        except Asked as asked:
+            if answers.items() >= asked.answers.items():
+                raise
+            answers |= {k: _joined(answers.get(k), said) for k, said in asked.answers.items()}
+    said = [f"`{name}` is {role!r}" for name, role in answers.get("roles", {}).items()]
+    said += [f"`{name}` reads out" for name in answers.get("readouts", ())]
+    return found, tuple(said)
+
+
+def _joined(before: Any, said: Any) -> Any:
+    return {**(before or {}), **said} if isinstance(said, Mapping) else said

@@ -1,0 +1,243 @@
+"""Nodes of Gaussian expectations over two inputs, and terms of the series for two others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from numpy.polynomial import hermite_e
+
+from scalewise.activations import Activation
+
+Matrix = Float[np.ndarray, "sample sample"]
+Orders = tuple[int, ...]
+# Products of four factors that expectations are taken of, the sharpest among them.
+_PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
+STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
+_TERMS = 32  # of the series, at most
+_STEP, _COARSE = 5, 0.1  # of accuracies of the series, and the coarsest of them
+_FINER = 0.1  # for three inputs, of which there are few
+FAR = 9.0  # standard deviations beyond which nothing is
+CLOSE = 1e-7  # of s or t: two inputs that are one
+DERIVATIVES = 3  # of an activation, at most
+_FACTORS = 4  # derivatives of two factors, together, at most
+# Terms of the series from which half and a quarter of the nodes are enough: at this accuracy of it, and how many
+# more at one that is finer by `_STEP`.
+_ROUGH = 1e-2
+_HALF, _QUARTER, _LATER = 6, 12, (2, 4)
+_INNER = 8  # nodes of what is left of a sample, more than coefficients
+_SEEN = 24  # samples of which residual variances are looked at
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What is left out, relative to a product of four factors.
+
+    Args:
+        nodes: By the trapezoid rule along the sum of two inputs.
+        across: Along their difference, in which all four factors never move together.
+        series: By the series where two inputs are one, where its remainder is put in.
+    """
+
+    nodes: float
+    across: float
+    series: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Nodes for two inputs, and for what is left of a third.
+
+    Args:
+        u: Of the two. The first of them are coarser rules.
+        w: Their weights.
+        nodes: How many of them are for each term of the series.
+        needed: How many terms of the series are summed, by the orders of both derivatives.
+    """
+
+    u: Float[np.ndarray, "2 node"]
+    w: Float[np.ndarray, " node"]
+    nodes: tuple[int, ...]
+    needed: dict[tuple[int, int], int]
+
+    @property
+    def terms(self) -> int:
+        """The most."""
+        return max(self.needed.values())
+
+    @cached_property
+    def shares(self) -> tuple[float, ...]:
+        """Of all weights, what the nodes for each term have."""
+        return tuple(float(self.w[:count].sum()) for count in self.nodes)
+
+    def parts(self) -> Iterator[tuple[slice, int]]:
+        """Nodes, and how many coefficients are for them: of derivatives, those of a few terms more."""
+        start = 0
+        for end in sorted(set(self.nodes)):
+            yield slice(start, end), DERIVATIVES + sum(count >= end for count in self.nodes)
+            start = end
+
+
+def product(sigma: Activation, orders: Orders, z: np.ndarray) -> np.ndarray:
+    r"""$\prod_p\sigma^{(p)}$."""
+    out = sigma.derivative(z, orders[0]) if orders[0] else sigma(z)
+    for p in orders[1:]:
+        out = out * (sigma.derivative(z, p) if p else sigma(z))
+    return out
+
+
+def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> Rule:
+    """Nodes that are as accurate as that.
+
+    Args:
+        sigma: The activation.
+        rho: Correlations of all samples.
+        sd: The largest standard deviation.
+        accuracy: Wanted.
+    """
+    alike, apart = np.sqrt((1 + rho.max()) / 2), np.sqrt((1 - rho.min()) / 2)
+    steps = _step(sigma, sd * alike, accuracy.nodes), _step(sigma, sd * apart, accuracy.across)
+    radius = _radius(sigma, sd * alike, accuracy.nodes)
+    lines = [np.arange(-np.floor(radius / h), np.floor(radius / h) + 1) for h in steps]
+    needed = _terms_for(sigma, sd * _residual(rho), accuracy)
+    finer = max(0.0, math.log(_ROUGH / accuracy.series, _STEP))
+    fewer = _HALF + finer * _LATER[0], _QUARTER + finer * _LATER[1]
+    return _rule(sigma, lines, steps, radius, needed, fewer)
+
+
+def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> Rule:
+    """Nodes of one input; nothing is saved where samples are few.
+
+    Args:
+        sigma: The activation.
+        rho: Correlations of all samples.
+        sd: The largest standard deviation.
+        accuracy: Of expectations of four inputs.
+    """
+    nodes, series = accuracy.nodes * _FINER, accuracy.series * _FINER
+    step, radius = _step(sigma, sd, nodes), _radius(sigma, sd, nodes)
+    line = np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
+    residual = np.sqrt(np.clip(1 - np.square(rho).min(), 0.0, 1.0))
+    finer = Accuracy(nodes, nodes, series)
+    needed = _terms_for(sigma, sd * residual, finer)
+    return _rule(sigma, [line, np.zeros(1)], (step, step), radius, needed)
+
+
+def _rule(
+    sigma: Activation,
+    lines: list[np.ndarray],
+    steps: tuple[float, float],
+    radius: float,
+    needed: dict[tuple[int, int], int],
+    fewer: tuple[float, float] = (math.inf, math.inf),
+) -> Rule:
+    """Nodes within a radius, half of them where that is enough."""
+    places = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)
+    if sigma.parity:  # four factors have as many odd ones as not: half of the nodes tell all
+        places = places[:, (places[0] > 0) | ((places[0] == 0) & (places[1] >= 0))]
+    near = np.sum((places * np.array(steps)[:, None]) ** 2, axis=0) <= radius**2
+    places = places[:, near]
+    odd = np.where(places.sum(axis=0) % 2, 2, np.any(places % 2, axis=0))
+    places = places[:, np.argsort(odd, kind="stable")]
+    u = places * np.array(steps)[:, None]
+    w = np.exp(-np.sum(u**2, axis=0) / 2)
+    if sigma.parity:
+        w[np.any(places != 0, axis=0)] *= 2
+    every, terms = len(odd), max(needed.values())
+    half, quarter = (int(np.count_nonzero(odd <= kind)) for kind in (1, 0))
+    nodes = [quarter if k >= fewer[1] else half if k >= fewer[0] else every for k in range(terms)]
+    return Rule(u, w / w.sum(), tuple(nodes), needed)
+
+
+def projection(terms: int) -> tuple[np.ndarray, Float[np.ndarray, "term inner"]]:
+    """Nodes of what is left of a sample, and from values there to coefficients.
+
+    Args:
+        terms: How many coefficients.
+    """
+    g, w = _gauss(terms + _INNER)
+    size = np.sqrt(_factorials(terms))
+    return g, hermite_e.hermevander(g, terms - 1).T * w / size[:, None]
+
+
+def _factorials(count: int) -> Float[np.ndarray, " term"]:
+    return np.cumprod(np.maximum(np.arange(count), 1.0))
+
+
+def _step(sigma: Activation, scale: float, accuracy: float) -> float:
+    """The largest at which four factors that are one input are found."""
+    for step in STEPS:
+        for orders in _PRODUCTS:
+            found, _ = _on_line(sigma, orders, scale, step)
+            known, size = _on_line(sigma, orders, scale, step / 2)
+            if abs(found - known) > accuracy * size:
+                break
+        else:
+            return float(step)
+    return float(STEPS[-1])
+
+
+def _radius(sigma: Activation, scale: float, accuracy: float) -> float:
+    """Within which four factors that are one input are found."""
+    r = np.linspace(0.0, FAR, 541)
+    within = 0.0
+    for orders in _PRODUCTS:
+        size = sum(np.abs(product(sigma, orders, sign * scale * r)) for sign in (1, -1))
+        beyond = np.cumsum((r * np.exp(-(r**2) / 2) * size)[::-1])[::-1]
+        within = max(within, float(r[np.argmax(beyond <= accuracy * beyond[0])]))
+    return within
+
+
+def _on_line(sigma: Activation, orders: Orders, scale: float, step: float) -> tuple[float, float]:
+    u = step * np.arange(-np.floor(FAR / step), np.floor(FAR / step) + 1)
+    w = np.exp(-(u**2) / 2)
+    w /= w.sum()
+    values = product(sigma, orders, scale * u)
+    return float(w @ values), float(w @ np.abs(values))
+
+
+def _residual(rho: Matrix) -> float:
+    """The largest standard deviation of a sample given two others, relative to its own; of some samples."""
+    some = np.unique(np.linspace(0, len(rho) - 1, _SEEN).round().astype(int))
+    K = rho[np.ix_(some, some)]
+    first, second = np.triu_indices(len(some), 1)
+    if len(first) == 0:
+        return 0.0
+    r = K[first, second][:, None]
+    a, b = K[first], K[second]
+    known = (a**2 + b**2 - 2 * r * a * b) / np.maximum(1 - r**2, CLOSE)
+    return float(np.sqrt(np.clip(1 - known, 0.0, 1.0).max()))
+
+
+def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> dict[tuple[int, int], int]:
+    """How many of the series tell a product of two derivatives of one input, relative to their sizes.
+
+    Where others are 0 every second term is, too: an accuracy that is finer by `_STEP` has two terms more at least.
+    """
+    g, w = _gauss(2 * _TERMS)
+    He = hermite_e.hermevander(g, _TERMS - 1)
+    norms, left = _factorials(_TERMS), []
+    for p in range(DERIVATIVES + 1):
+        values = product(sigma, (p,), scale * g)
+        shares = (He.T @ (w * values)) ** 2 / norms / max(float(w @ values**2), 1e-300)
+        left.append(np.sqrt(np.clip(1 - np.cumsum(shares), 0.0, 1.0)))
+    coarser = max(0, round(np.log(_COARSE / accuracy.series) / np.log(_STEP)))
+    levels = accuracy.series * float(_STEP) ** np.arange(coarser, -1, -1)
+    found = {}
+    for p, q in np.ndindex(DERIVATIVES + 1, DERIVATIVES + 1):
+        if p + q > _FACTORS:
+            continue
+        both, terms = np.append(left[p] * left[q], 0.0), 0
+        for level in levels:
+            terms = min(max(terms + 2, 1 + int(np.argmax(both < level))), _TERMS)
+        found[p, q] = terms
+    return found
+
+
+def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
+    g, w = hermite_e.hermegauss(count)
+    return g, w / w.sum()
