@@ -9,18 +9,21 @@ import xarray as xr
 
 from scalewise.experiments import text_transfer
 from scalewise.experiments._look import attributes
-from scalewise.experiments._text_runs import FAMILIES, wanted
+from scalewise.experiments._text_families import families
+from scalewise.experiments._text_runs import FAMILIES, seeds_of, wanted
 from scalewise.experiments.text_transfer import Config
 
 RATES = np.arange(9.0)
 
 
-def searched(places: np.ndarray, line: list[bool]) -> tuple[np.ndarray, np.ndarray]:
+def searched(
+    places: np.ndarray, line: list[bool], seeds: tuple[int, ...] = (2, 2)
+) -> tuple[np.ndarray, np.ndarray]:
     """Losses that the search has seen of parabolas with minima at (steps, size), and all of them."""
-    every = (RATES[:, None] - places[:, None, :, None, None]) ** 2 + np.array([0.0, 0.1])
+    every = (RATES[:, None] - places[:, None, :, None, None]) ** 2 + np.array([0.0, 0.1, 0.2])
     losses = np.full(every.shape, np.nan)
     for _ in range(30):
-        now = wanted(losses, line)
+        now = wanted(losses, line, np.array(seeds)[:, None])
         if not now.any():
             return losses, every
         assert np.isnan(losses[now]).all()  # nothing is trained twice
@@ -31,25 +34,40 @@ def searched(places: np.ndarray, line: list[bool]) -> tuple[np.ndarray, np.ndarr
 def test_every_minimum_lies_inside_what_was_trained() -> None:
     places = np.array([[6.2, 4.0, 1.7, 6.0], [5.0, 6.9, 0.4, 0.0]])
     losses, every = searched(places, [True, True, True, False])
-    assert np.isfinite(losses[0, 0, 0]).all()  # the base: every rate
+    assert np.isfinite(losses[0, 0, 0, :, :2]).all()  # the base: every rate
     assert np.isnan(losses[1, 0, 3]).all()  # not on the line
     for steps, size in [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2)]:
         k = every[steps, 0, size].mean(axis=-1).argmin()
         base = every[steps, 0, 0].mean(axis=-1).argmin()
-        trained = np.isfinite(losses[steps, 0, size]).all(axis=-1)
+        trained = np.isfinite(losses[steps, 0, size, :, :2]).all(axis=-1)
         assert trained[max(k - 1, 0) : k + 2].all(), (steps, size)
         assert trained[base - 1 : base + 2].all(), (steps, size)
     assert np.isnan(losses).any(axis=-1).mean() > 0.2  # much is not trained at all
 
 
+def test_a_family_has_the_seeds_that_it_is_given() -> None:
+    places = np.array([[6.2, 4.0, 1.7], [5.0, 6.9, 0.4]])
+    losses, every = searched(places, [True] * 3, (3, 0))
+    assert np.isnan(losses[1]).all()
+    known = np.isfinite(losses[0, 0])
+    assert (known.any(axis=-1) == known.all(axis=-1)).all()
+    for size in range(3):
+        k = every[0, 0, size].mean(axis=-1).argmin()
+        assert known[size, max(k - 1, 0) : k + 2].all(), size
+    few, _ = searched(places, [True] * 3, (2, 2))
+    assert np.isnan(few[..., 2]).all()
+    config = replace(Config(), steps=(30, 60), seeds=2, drift_seeds=5)
+    assert seeds_of(config).tolist() == [[2, 2, 2, 5], [2, 2, 0, 2]]
+
+
 def test_where_everything_diverges_the_search_ends() -> None:
-    losses = np.full((1, 1, 2, len(RATES), 2), np.nan)
+    losses, seeds = np.full((1, 1, 2, len(RATES), 2), np.nan), np.array([[2]])
     for _ in range(20):
-        now = wanted(losses, [True, True])
+        now = wanted(losses, [True, True], seeds)
         if not now.any():
             break
         losses[now] = np.inf
-    assert not wanted(losses, [True, True]).any()
+    assert not wanted(losses, [True, True], seeds).any()
 
 
 def told(*, lead: float = 0.1, drift: float = 0.0, worse: float = 0.0) -> xr.Dataset:
@@ -98,6 +116,12 @@ def wrong(dataset: xr.Dataset) -> list[str]:
 
 def test_claims_fail_where_they_should() -> None:
     assert wrong(told()) == []
+    fewer = told()  # seeds and families that were not trained say nothing
+    fewer.loss[:, 1, FAMILIES.index("planned")] = np.nan
+    more = fewer.pad(seed=(0, 2))
+    assert wrong(more) == []
+    assert [len(of) for _, _, of in families(more)] == [4, 3, 4, 3]
+    assert text_transfer.numbers(more) == text_transfer.numbers(fewer)
     assert wrong(told(drift=0.5)) == ["drift with the width"]
     assert wrong(told(worse=0.2)) != []
     assert {w.split(" at ")[0] for w in wrong(told(lead=0.02))} == {

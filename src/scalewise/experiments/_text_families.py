@@ -52,17 +52,22 @@ def above(
 ) -> tuple[float, float]:
     """Loss of a carried family at a size above another, retuned or carried, seed by seed."""
     mine = one.by_seed(i, one.check.optima[0].place)
-    return mean_of(mine - other.by_seed(j, other.check.optima[0 if carried else j].place))
+    theirs = other.by_seed(j, other.check.optima[0 if carried else j].place)
+    both = min(len(mine), len(theirs))
+    return mean_of(mine[:both] - theirs[:both])
 
 
 def families(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, Family]]]:
-    """Of every optimizer and duration the four families."""
+    """Of every optimizer and duration the families that were trained."""
     line, every = widening(dataset), [*range(dataset.sizes["size"])]
     first = int(dataset.steps[0])
     found = []
     for optimizer, steps, here in each(dataset, "optimizer", "steps"):
         trained = here.isel(size=every if steps == first else line)
-        of = {f: _family(trained.sel(family=f), dataset.attrs) for f in FAMILIES}
+        mine = {
+            f: trained.sel(family=f).dropna("seed", how="all", subset=["loss"]) for f in FAMILIES
+        }
+        of = {f: _family(x, dataset.attrs) for f, x in mine.items() if x.sizes["seed"]}
         found.append((optimizer, steps, of))
     return found
 

@@ -72,15 +72,26 @@ def _said(covers: tuple[str, ...], durations: int) -> tuple[str, ...]:
     return tuple(what for what in covers if what == "batch" or durations > 1)
 
 
+def seeds_of(config: Any) -> np.ndarray:
+    """How many networks each family has at each rate, over (steps, family).
+
+    The family whose drift is judged has more of them at the first duration; planned as built is trained only there.
+    """
+    out = np.full((len(config.steps), len(FAMILIES)), config.seeds)
+    out[1:, FAMILIES.index(PLANNED)] = 0
+    out[0, FAMILIES.index(PLANNED_TUNED)] = max(config.seeds, config.drift_seeds)
+    return out
+
+
 def _grid(config: Any, cell: Any, store: str | None, **how: Any) -> np.ndarray:
     """Losses over (steps, family, size, rate, seed): NaN where nobody trained, infinite where it diverged."""
-    sizes = config.sizes
+    sizes, seeds = config.sizes, seeds_of(config)
     of = {"steps": config.steps, "family": FAMILIES, "size": list(sizes.values()),
-          "rate": config.rates, "seed": range(config.seeds)}  # fmt: skip
+          "rate": config.rates, "seed": range(seeds.max())}  # fmt: skip
     losses = np.full(tuple(map(len, of.values())), np.nan)
     line = [depth == config.depths[0] for _, depth in sizes.values()]
     rounds = count()
-    while len(places := np.argwhere(wanted(losses, line))):
+    while len(places := np.argwhere(wanted(losses, line, seeds))):
         runs = {}
         for place in places:
             run = {name: of[name][j] for name, j in zip(of, place, strict=True)}
@@ -91,23 +102,25 @@ def _grid(config: Any, cell: Any, store: str | None, **how: Any) -> np.ndarray:
     return losses
 
 
-def wanted(losses: np.ndarray, line: list[bool]) -> np.ndarray:
+def wanted(losses: np.ndarray, line: list[bool], seeds: np.ndarray) -> np.ndarray:
     """What is to be trained next, given what was.
 
-    The base has every rate at the first duration. Another size begins with two octaves to either side of the
-    base's best rate; a longer run, for which the best rate falls, with two below and one above that of the duration
-    before. Each goes on until its best rate has neighbours on both sides, and has those of the base's best as well.
+    The base has every rate at the first duration. Another size begins with an octave to either side of the base's
+    best rate; a longer run, for which the best rate falls, with the best of the duration before and two octaves
+    below. Each goes on until its best rate has neighbours on both sides, and has those of the base's best as well.
 
     Args:
         losses: Over (steps, family, size, rate, seed); NaN where nobody trained.
         line: Of each size, whether it has runs of more than the first duration.
+        seeds: How many are trained, over (steps, family).
 
     Returns:
         Truth values of the shape of the losses; none when all is done.
     """
-    known: np.ndarray = np.logical_not(np.isnan(losses).any(axis=-1))
-    mean = np.where(known, np.where(np.isnan(losses), np.inf, losses).mean(axis=-1), np.inf)
-    best = mean.argmin(axis=-1)
+    asked = (np.arange(losses.shape[-1]) < seeds[..., None])[:, :, None, None]
+    known: np.ndarray = ~(np.isnan(losses) & asked).any(axis=-1)
+    mean = np.where(asked, losses, 0.0).sum(axis=-1) / np.maximum(seeds, 1)[..., None, None]
+    best = np.where(known, mean, np.inf).argmin(axis=-1)
     rates = np.arange(losses.shape[-2])
 
     def about(k: int, below: int, above: int) -> np.ndarray:
@@ -115,7 +128,7 @@ def wanted(losses: np.ndarray, line: list[bool]) -> np.ndarray:
 
     out = np.zeros(known.shape, bool)
     for steps, family in np.ndindex(*known.shape[:2]):
-        if steps and (out[:steps, family]).any():
+        if steps and out[:steps, family].any():
             continue  # what was trained for less time decides
         for size in range(known.shape[2]):
             at, base = (steps, family, size), (steps, family, 0)
@@ -126,15 +139,15 @@ def wanted(losses: np.ndarray, line: list[bool]) -> np.ndarray:
             elif known[at].any():
                 ask = about(int(best[at]), 1, 1)
             elif steps:
-                ask = about(int(best[steps - 1, family, size]), 2, 1)
+                ask = about(int(best[steps - 1, family, size]), 2, 0)
             else:
-                ask = about(int(best[base]), 2, 2)
+                ask = about(int(best[base]), 1, 1)
             if size:
                 if out[base].any():
                     continue  # the base decides
                 ask = ask | about(int(best[base]), 1, 1)
             out[at] = ask & ~known[at]
-    return np.broadcast_to(out[..., None], losses.shape)
+    return out[..., None] & asked
 
 
 def _loss(run: dict[str, Any], *, config: Any, optimizer: str, tuned: Tuned) -> xr.Dataset:

@@ -77,6 +77,7 @@ class Config:
         octaves: First and last learning rate of the base, as powers of 2. The base has all between them; every
             other size those about its best.
         seeds: Networks at each rate.
+        drift_seeds: The same of planned, tuned, for the first duration: its drift is judged.
         start: Power of 2 of the rate that tuning begins with.
         weight_decay: Of what is not tuned.
         budget: Runs of the tuning.
@@ -94,6 +95,7 @@ class Config:
     steps: tuple[int, ...] = (60,)
     octaves: tuple[int, int] = (-9, -4)
     seeds: int = 2
+    drift_seeds: int = 2
     start: int = -6
     weight_decay: float = 0.1
     budget: int = 24
@@ -113,6 +115,7 @@ class Config:
             depths=(2, 4, 8),
             steps=(300, 1200),
             octaves=(-11, -4),
+            drift_seeds=6,
             start=-7,
             budget=300,
             tuning_seeds=3,
@@ -279,7 +282,8 @@ def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
     x, rows = np.log2(dataset.rate.values), []
     for optimizer in map(str, dataset.optimizer.values):
         mine = dataset.sel(optimizer=optimizer)
-        longest = mine.loss.sel(family=PLANNED_TUNED).isel(size=0, steps=-1).values
+        longest = mine.loss.sel(family=PLANNED_TUNED).isel(size=0, steps=-1)
+        longest = longest.dropna("seed", how="all").values
         retuned = {"batch": mine.batch_loss.values, "tokens": longest}
         said = {"batch": "batch x 2, steps x 1/2",
                 "tokens": f"steps x {dataset.steps.values[-1] / dataset.steps.values[0]:g}"}  # fmt: skip
@@ -327,7 +331,9 @@ def figure(dataset: xr.Dataset) -> Figure:
         )
         left.legend(fontsize=7)
         widths = [int(dataset.width[i]) for i in line]
-        for name, color in zip(of, COLORS, strict=False):
+        for name, color in zip(FAMILIES, COLORS, strict=False):
+            if name not in of:
+                continue
             best = np.array([of[name].retuned(i) for i in line])
             there = np.array([of[name].carried(i) for i in line])
             points(right, widths, best[:, 0], np.nan_to_num(best[:, 1]), color=color, label=name)
