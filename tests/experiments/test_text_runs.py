@@ -39,7 +39,7 @@ def test_every_minimum_lies_inside_what_was_trained() -> None:
     for steps, size in [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2)]:
         k = every[steps, 0, size].mean(axis=-1).argmin()
         base = every[steps, 0, 0].mean(axis=-1).argmin()
-        trained = np.isfinite(losses[steps, 0, size, :, :2]).all(axis=-1)
+        trained = np.asarray(np.isfinite(losses[steps, 0, size, :, :2]).all(axis=-1))
         assert trained[max(k - 1, 0) : k + 2].all(), (steps, size)
         assert trained[base - 1 : base + 2].all(), (steps, size)
     assert np.isnan(losses).any(axis=-1).mean() > 0.2  # much is not trained at all
