@@ -164,13 +164,12 @@ def main(cases: list[str]) -> None:
             cells += [f"{found['memory']:.2f}", *(f"{found[name]:.4f}" for name in NAMES)]
             cells += ["-" if gap is None else f"{gap:.3f}" for gap in gaps]
             lines.append(f"| {' | '.join(cells)} |")
-        for name, head, rows in (("routes", HEAD, lines), ("price", BESIDE, others)):
-            if rows:
-                page = (
-                    head.format(cases=" ".join(cases), networks=NETWORKS) + "\n".join(rows) + "\n"
-                )
-                (RESULTS / f"learning_{name}.md").write_text(page)
         print((others if len(sizes) == 3 else lines)[-1], flush=True)
+    # At the end, so that a run that was stopped leaves the page as it was.
+    for name, head, rows in (("routes", HEAD, lines), ("price", BESIDE, others)):
+        if rows:
+            page = head.format(cases=" ".join(cases), networks=NETWORKS) + "\n".join(rows) + "\n"
+            (RESULTS / f"learning_{name}.md").write_text(page)
 
 
 if __name__ == "__main__":
