@@ -13,11 +13,11 @@ PAGE = Path(__file__).parent.parent / "docs" / "zoo.md"
 _LONGEST = 260
 _HEAD = """# The zoo
 
-Models of other libraries, built from the libraries' own configurations with random weights, two layers each where
-they have that setting, at tiny widths. Each was planned by `sw.torch.plan` or `sw.jax.plan` with `mup()` and AdamW
-from its width to twice it, without `roles`, and where it could be, held against real networks by `plan.verify`
-(three widths, three seeds). Heads keep their size, as they do in the families of these models: the factory gives
-wider models more of them.
+This page tries plans on models of other libraries. The models are built from the libraries' own configurations,
+with random weights, at tiny widths, and with two layers where they have that setting. Each model was planned by
+`sw.torch.plan` or `sw.jax.plan` with `mup()` and AdamW, from its width to twice it, without `roles`. Where
+possible, `plan.verify` then tested it on real networks (three widths, three seeds). Heads keep their size, as they
+do in the families of these models: the factory gives wider models more heads.
 
 The page and its numbers (`benchmarks/results/zoo.json`) are made by
 
@@ -26,17 +26,19 @@ python benchmarks/zoo_environment.py      # once: the libraries, in an environme
 python benchmarks/zoo.py                  # what is not there yet; --again Llama: one model anew
 ```
 
-*Planned* means that nothing was asked: the modules, and what the forward pass was seen to do with the
-parameters that no module explains, told every role. *With `inputs`* means that the pass could not be run on
-inputs that `plan` guessed, so that it was told what the model is called with. *Asked* means that roles were left
-open; such a model was verified with the answers that the question proposed. DINOv2 is asked about the token for
-masked patches, which no pass without masks uses. DoRA is asked about the lengths of its rows: they are computed
-from the frozen weights when the model is built, so they grow by n^(1/2) where those are drawn at 0.02 whatever the
-width, and nothing brings them back; that is what its verification finds. What CaiT's norms add lies behind two
-scales of 1e-5: its gradients are 1e-15, ten million times below Adam's epsilon, where steps follow the gradient,
-and over these widths that falls by less than its power. Models in bold are widely used.
-*As planned*: every power of the width that was measured is the planned one. Seconds are CPU seconds of one core;
-those of `plan` include the import of the model's code.
+*Planned* means that the plan asked nothing: modules, and the use that the forward pass makes of parameters that no
+module explains, gave every role. *With `inputs`* means that the forward pass could not be run on inputs that
+`plan` guessed, so we passed the inputs of the model. *Asked* means that roles were left open; such a model was
+verified with the answers that the question proposed. *As planned* means that every power of the width that was
+measured is the planned one. Models in bold are widely used. Seconds are CPU seconds of one core; those of `plan`
+include the import of the model's code.
+
+The plan of DINOv2 asks about the token for masked patches, which is used only in passes with masks. The plan of
+DoRA asks about the lengths of its rows. They are computed from the frozen weights when the model is built. Where
+those weights are drawn at 0.02 at every width, the lengths grow by n^(1/2), and nothing brings them back; its
+verification finds this. In CaiT, the output of the norms passes through two scales of 1e-5. So its gradients are
+1e-15, ten million times below Adam's epsilon. There steps follow the gradient, and over these widths the gradient
+falls by less than its power.
 """
 
 
