@@ -27,7 +27,7 @@ NET = sw.MLP(
 X = np.array([[1.0, 0.5], [-0.2, 0.8]])
 MEMORY = 30_000
 LAYERS = ["kernel", "four_point_vertex", "ntk"]
-ALL = [*LAYERS, "ntk_A", "dntk_P", "ddntk_S"]
+ALL = [*LAYERS, "ntk_A", "dntk_P"]
 
 
 def run(observables=ALL, networks=21, **options):

@@ -97,7 +97,7 @@ def test_rate_at_which_the_kernel_is_reached() -> None:
         ensemble = sw.measure(
             net.at_width(int(width)),
             X,
-            networks=200_000,
+            networks=200_000 if width < 16 else 50_000,
             seed=11,
             observables=["kernel"],
             progress=False,

@@ -26,19 +26,19 @@ WAYS = (GradientFlow(), GradientFlow(1.0), GradientDescent(momentum=0.5), Bayes(
 
 def tasks() -> dict[str, sw.Task]:
     """Inputs, targets and tests that somebody may have."""
-    twice = X[[0, 1, 0]]
+    twice, test = X[[0, 1, 0]], TESTS[:1]
     data = {
-        "plain": (X, Y, TESTS),
-        "tests repeat": (X, Y, X[:2]),
-        "inputs repeat": (twice, Y[[0, 1, 0]], TESTS),
-        "they contradict": (twice, Y, TESTS),
-        "no targets": (X, 0 * Y, TESTS),
-        "tiny targets": (X, 1e-300 * Y, TESTS),
-        "large targets": (X, 1e34 * Y, TESTS),
-        "larger targets": (X, 1e300 * Y, TESTS),
-        "one of them large": (X, Y * [[1.0], [1e12], [1.0]], TESTS),
-        "large inputs": (1e6 * X[:2], Y[:2], TESTS[:1]),  # by quadrature: few, since each costs
-        "nearly alike": (X[0] + 1e-7 * X, Y, TESTS),
+        "plain": (X, Y, test),
+        "tests repeat": (X, Y, X[:1]),
+        "inputs repeat": (twice, Y[[0, 1, 0]], test),
+        "they contradict": (twice, Y, test),
+        "no targets": (X, 0 * Y, test),
+        "tiny targets": (X, 1e-300 * Y, test),
+        "large targets": (X, 1e34 * Y, test),
+        "larger targets": (X, 1e300 * Y, test),
+        "one of them large": (X, Y * [[1.0], [1e12], [1.0]], test),
+        "large inputs": (1e6 * X[:1], Y[:1], test),  # by quadrature: few, since each costs
+        "nearly alike": (X[0] + 1e-7 * X, Y, test),
     }
     return {
         name: sw.Task(x, y, test_inputs=t, test_targets=y[: len(t)])

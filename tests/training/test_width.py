@@ -210,7 +210,7 @@ def test_tensors_are_made_once_where_they_are_shared() -> None:
         made.append(args[0])
         return plain(*args)
 
-    task = sw.Task(TRAIN[:3], Y[:3], test_inputs=TEST[:1], test_targets=Y[3:4])
+    task = sw.Task(TRAIN[:2], Y[:2], test_inputs=TEST[:1], test_targets=Y[3:4])
     ways = {"flow": GradientFlow(), "descent": GradientDescent(), "newton": TwoStepNewton()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_tensors, "tensor_runs", counted)
