@@ -125,6 +125,11 @@ MUTANTS = (
         "        if any(_size(",
     ),
     of_refined(
+        "tiles, errors: what nobody asked for is to be known well, too",
+        "if wanted is None or k in wanted",
+        "if wanted is None or k",
+    ),
+    of_refined(
         "tiles, errors: small where nothing moves",
         "share * at_least_usual(value, steps[name])",
         "share * steps[name]",

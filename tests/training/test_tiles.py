@@ -518,6 +518,9 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         # A step may be small by chance.
         np.testing.assert_allclose(errors["still"], 3 * asked[-1].across)
     assert _refined.refined(found, lambda _: False)[0]["one"][0] == 1 + moves * asked[1].nodes
+    asked.clear()  # what nobody asked for may be known worse
+    _refined.refined(found, wanted={"two", "still"})
+    assert len(asked) == 2
 
 
 def test_errors_are_what_few_samples_say_is_left_of_a_step() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 
 import numpy as np
@@ -26,6 +26,7 @@ def refined(
     found: Outcomes,
     fits: Callable[[Accuracy], bool] = lambda _: True,
     few: Outcomes | None = None,
+    wanted: Collection[str] | None = None,
 ) -> tuple[Arrays, Arrays]:
     """Outcomes and their errors.
 
@@ -37,6 +38,7 @@ def refined(
         found: Outcomes by name at an accuracy.
         fits: Whether a third accuracy, or one behind, can be had.
         few: The same of few of the samples, by which the share is found; without them it is more than all.
+        wanted: Names of those that are to be known well; ``None`` for all.
     """
     left = _shares(few) if few is not None else lambda _: _ALONE
     values, errors = found(ACCURACIES[0]), {}
@@ -52,7 +54,8 @@ def refined(
             )
             for name, value in values.items()
         }
-        if all(_size(errors[name]) <= _ENOUGH * _size(value) for name, value in values.items()):
+        asked = {k: v for k, v in values.items() if wanted is None or k in wanted}
+        if all(_size(errors[name]) <= _ENOUGH * _size(value) for name, value in asked.items()):
             break
     return values, errors
 

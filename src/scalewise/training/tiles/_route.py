@@ -90,7 +90,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         return (setting.count * len(setting.K)) ** 2 * inner <= _WORK
 
     some = _few(asked, K, Theta, wanted) if setting.count > _DOUBLE else None
-    values, errors = refined(at, fits, some)
+    values, errors = refined(at, fits, some, wanted)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS
