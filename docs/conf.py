@@ -113,6 +113,6 @@ def setup(app):
 
     def write(app, error):
         if error is None and app.builder.format == "html":
-            write_explorer(Path(app.outdir) / "explorer.html")
+            write_explorer(Path(app.outdir) / "explore.html")  # not the name of a page
 
     app.connect("build-finished", write)

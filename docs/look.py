@@ -89,6 +89,8 @@ class Watched:
         box.press("Enter")
         try:
             self.page.wait_for_selector("#search-results li a", timeout=20_000)
+            # Who leaves earlier calls off the pages that are still being read for their summaries.
+            self.page.wait_for_load_state("networkidle", timeout=60_000)
         except Exception as error:  # of the browser: nothing was found in time
             self.note(f"the search for {word!r} finds nothing ({type(error).__name__})")
         return list(self.wrong)
