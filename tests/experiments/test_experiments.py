@@ -27,7 +27,8 @@ HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_
 LATER = ("cifar2_batches", "learning_agreement", "omniglot_maml", "word2vec_analogies")
 # Fewer than pages show where those take more than some seconds; `make docs` and `make test-thorough` run theirs.
 FEWER = {
-    "text_transfer": {"steps": (6,), "octaves": (-6, -4), "budget": 3, "tuning_seeds": 1},
+    "text_transfer": {"steps": (6,), "octaves": (-6, -4), "budget": 3, "tuning_seeds": 1}
+    | {"drift_seeds": 3},
     "linear_and_quadratic_limits": {"widths": (128, 256, 512), "particles": 65536, "steps": 12},
 }
 # Variables, and how many panels.

@@ -60,8 +60,8 @@ def runs_of(
     return xr.Dataset(
         {
             "loss": (("steps", "family", "size", "rate", "seed"), losses),
-            "batch_loss": (("rate", "seed"), batch.reshape(len(rates), -1)),
-            "policy_loss": (("policy", "seed"), policies.reshape(len(asked), -1)),
+            "batch_loss": (("rate", "trial"), batch.reshape(len(rates), -1)),
+            "policy_loss": (("policy", "trial"), policies.reshape(len(asked), -1)),
         },
         {"policy": list(asked)},
     )

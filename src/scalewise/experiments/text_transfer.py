@@ -108,9 +108,8 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Widths to 256, depths to 8, both optimizers, 300 and 1200 steps: five hours on one core."""
+        """Widths to 256, depths to 8, 300 and 1200 steps of AdamW: three hours on one core."""
         return cls(
-            optimizers=("adamw", "muon"),
             widths=(32, 64, 128, 256),
             depths=(2, 4, 8),
             steps=(300, 1200),
@@ -166,8 +165,9 @@ def run(
     Returns:
         ``loss`` over (optimizer, steps, family, size, rate, seed), infinite where it diverged and NaN where nobody
         trained; of the base, planned and tuned, ``batch_loss`` with a doubled batch and half the steps over
-        (optimizer, rate, seed), and ``policy_loss`` over (optimizer, policy, seed); over size ``width`` and
-        ``depth``; ``constants`` and decay as a text, and ``tuned_loss`` over optimizer. Attributes: the config.
+        (optimizer, rate, trial), and ``policy_loss`` over (optimizer, policy, trial), `seeds` trials of each; over
+        size ``width`` and ``depth``; ``constants`` and decay as a text, and ``tuned_loss`` over optimizer.
+        Attributes: the config.
 
     Raises:
         ValueError: If the text is not there.
