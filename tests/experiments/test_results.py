@@ -12,6 +12,8 @@ from page_outline import Outline
 from scalewise.experiments import _look
 from scalewise.experiments.__main__ import main
 from scalewise.experiments._look import COLORS, Number, Table
+from scalewise.experiments._text_families import families
+from scalewise.experiments._text_runs import PLAIN, PLAIN_TUNED, PLANNED_TUNED
 from scalewise.experiments.catalogue import EXPERIMENTS, PAPER_SCALE, Experiment, experiment
 from scalewise.experiments.results import (
     Judged,
@@ -24,9 +26,8 @@ from scalewise.experiments.results import (
 from scalewise.limits import _train
 from scalewise.report import _style
 
-# Experiments that nobody has run at that scale yet.
-AWAITED = {"text_transfer"}
-PAPER = Path(__file__).parents[2] / "docs" / "paper_scale"
+ROOT = Path(__file__).parents[2]
+PAPER = ROOT / "docs" / "paper_scale"
 
 
 def test_a_number_that_is_not_what_it_should_be_is_named() -> None:
@@ -83,12 +84,35 @@ def test_every_stored_result_is_what_the_present_settings_give() -> None:
     """Numbers are found anew from the data, so they follow the code that judges them."""
     assert [n for n in EXPERIMENTS if hasattr(experiment(n).Config, "paper")] == list(PAPER_SCALE)
     stored = {path.stem for path in PAPER.glob("*.json")}
-    assert set(PAPER_SCALE) == stored | AWAITED
-    assert not stored & AWAITED
+    assert set(PAPER_SCALE) == stored
     for name in stored:
         kept = stored_result(name, PAPER)
         assert kept is not None
         assert judged(name, kept).wrong == []
+
+
+def test_the_readme_tells_what_carried_networks_lose() -> None:
+    kept = stored_result("text_transfer", PAPER)
+    assert kept is not None
+    short, long = (of for _, _, of in families(kept))
+    sizes = [size.label for size in short[PLAIN].check.sizes]
+    a, b = sizes.index("n=128, L=2"), sizes.index("n=256, L=2")
+    wide = [size.label for size in long[PLAIN].check.sizes].index("n=256, L=2")
+    rows = {
+        "as built, retuned": [short[PLAIN].retuned(a), short[PLAIN].retuned(b), long[PLAIN].retuned(wide)],
+        "planned, carried": [
+            short[PLANNED_TUNED].carried(a), short[PLANNED_TUNED].carried(b), long[PLANNED_TUNED].carried(wide),
+        ],
+        "not planned, same constants, retuned": [
+            short[PLAIN_TUNED].retuned(a), short[PLAIN_TUNED].retuned(b), long[PLAIN_TUNED].retuned(wide),
+        ],
+    }  # fmt: skip
+    page = (ROOT / "README.md").read_text()
+    said = [
+        f"| {name} | {' | '.join(f'{loss:.2f}' for loss, _ in cells)} |"
+        for name, cells in rows.items()
+    ]
+    assert [line for line in said if line not in page] == []
 
 
 def miniature(monkeypatch: pytest.MonkeyPatch) -> Experiment:
