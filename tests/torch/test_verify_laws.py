@@ -111,19 +111,29 @@ def deep(width: int, depth: int) -> nn.Module:
     return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 5))
 
 
-class AdaMuon(torch.optim.Optimizer):
-    """The first step of Adam behind an exact polar factor."""
+class Stepped(torch.optim.Optimizer):
+    """One rule for the step of every tensor."""
 
     def __init__(self, groups: Any) -> None:
         super().__init__(groups, {})
+
+    def move(self, gradient: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+        raise NotImplementedError
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         for g in self.param_groups:
             for p in g["params"]:
-                U, s, Vt = torch.linalg.svd(p.grad, full_matrices=False)
-                polar = (U * (s > 1e-5 * s[0]).to(s.dtype)) @ Vt
-                p.sub_(g["lr"] * polar / (polar.abs() + g["eps"]))
+                p.sub_(g["lr"] * self.move(p.grad, g))
+
+
+class AdaMuon(Stepped):
+    """The first step of Adam behind an exact polar factor."""
+
+    def move(self, gradient: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+        U, s, Vt = torch.linalg.svd(gradient, full_matrices=False)
+        polar = (U * (s > 1e-5 * s[0]).to(s.dtype)) @ Vt
+        return polar / (polar.abs() + group["eps"])
 
 
 def test_an_epsilon_of_adamuon_over_the_depth_is_off_by_one() -> None:
@@ -159,20 +169,13 @@ def test_an_epsilon_of_adamuon_over_the_depth_is_off_by_one() -> None:
     assert wrong.worst.excess == pytest.approx(1.0, abs=0.15)
 
 
-class BlockMuon(torch.optim.Optimizer):
+class BlockMuon(Stepped):
     """A polar factor of each block of rows."""
 
-    def __init__(self, groups: Any) -> None:
-        super().__init__(groups, {})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        for g in self.param_groups:
-            for p in g["params"]:
-                parts = [
-                    torch.linalg.svd(b, full_matrices=False) for b in p.grad.chunk(g["blocks"])
-                ]
-                p.sub_(g["lr"] * torch.cat([U @ Vt for U, _, Vt in parts]))
+    def move(self, gradient: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+        blocks = gradient.chunk(group["blocks"])
+        parts = [torch.linalg.svd(b, full_matrices=False) for b in blocks]
+        return torch.cat([U @ Vt for U, _, Vt in parts])
 
 
 def heads_of(width: int, heads: int = 1) -> nn.Module:
