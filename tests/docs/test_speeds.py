@@ -45,6 +45,22 @@ def test_both_pages_show_the_goals_of_learning(table, monkeypatch, tmp_path):
         assert learning_table.render().splitlines()[-3].endswith(f"{said} |")
 
 
+def test_the_readme_says_what_learning_costs(table):
+    import learning_table
+
+    text = " ".join((BENCHMARKS.parent / "README.md").read_text().split())
+    kernels = learning_table.table("learning_kernels")
+    times = {row["who"]: [] for row in kernels}
+    for row in kernels:
+        if row["work"].startswith("50 times"):
+            times[row["who"]].append(float(row["CPU s"]))
+    (ours,), theirs = times["ours"], min(times["neural-tangents"])
+    assert f"take {ours:.1f} CPU seconds; neural-tangents takes {theirs:.0f}." in text
+    (plain,) = (row for row in learning_table.table("learning_price") if row["control"] == "none")
+    assert f"for 16 digits takes {plain['tiles, CPU s']}, an ensemble of the same" in text
+    assert 0.8e6 < float(plain["CPU s"]) < 1.2e6
+
+
 def test_every_number_comes_with_its_spread(table):
     for name, row in table.load().items():
         assert row["conditions"]["rounds"] >= 5, name
