@@ -20,6 +20,8 @@ _PROBE = np.linspace(-8.0, 8.0, 1601)
 _FINE = np.linspace(-12.0, 12.0, 4801) + 0.0012345
 _COARSE = np.concatenate([np.linspace(12.0, 100.0, 881)[1:], np.geomspace(100.0, 1e4, 41)[1:]])
 _ENDS = np.concatenate([-_COARSE[::-1], _FINE, _COARSE + 0.0012345])
+# What is asked of a callable at once: JAX compiles one shape for all small arrays, to compile takes longest.
+_BLOCK, _BLOCKS = 1024, 16
 
 
 def from_callable(
@@ -55,27 +57,22 @@ def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Deriva
     compiled = jax.jit(nth)
 
     def evaluate(z: np.ndarray) -> np.ndarray:
-        # Sizes are padded to powers of two so that JAX compiles a handful of shapes, not hundreds.
+        # Large arrays are padded to powers of two, so that JAX compiles a handful of shapes, not hundreds.
         flat = np.ravel(z)
-        padded = np.zeros(max(256, 1 << max(flat.size - 1, 0).bit_length()))
-        padded[: flat.size] = flat
+        size = 1 << max(flat.size - 1, 0).bit_length()
+        size = size if size > _BLOCK * _BLOCKS else _BLOCK
+        padded = np.zeros((max(-(-flat.size // size), 1), size))
+        padded.ravel()[: flat.size] = flat
         with jax.enable_x64(True):
             try:
-                result = compiled(padded)
+                found = [np.asarray(compiled(block)) for block in padded]
             except Exception as error:
                 raise ValueError(
                     f"JAX cannot trace the activation {label!r}. Write it as a function of one array "
                     "with jax.numpy instead of numpy, and choose between cases with jax.numpy.where "
                     f"instead of `if`. JAX says: {str(error).splitlines()[0]}"
                 ) from error
-            if getattr(result, "shape", None) != padded.shape:
-                raise ValueError(
-                    f"The activation {label!r} must return an array of the shape it is given; for "
-                    f"shape {padded.shape} it returned {getattr(result, 'shape', type(result))}. "
-                    "Write it as an elementwise function of one array."
-                )
-            out = np.asarray(result, dtype=np.float64)
-        return out[: flat.size].reshape(np.shape(z))
+        return np.concatenate(found)[: flat.size].reshape(np.shape(z))
 
     return evaluate
 
