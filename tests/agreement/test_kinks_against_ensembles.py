@@ -7,6 +7,7 @@ in the law of a network. Two widths tell the coefficient of 1/n from what is bey
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import scalewise as sw
 
@@ -28,6 +29,7 @@ def agrees(net: sw.MLP, seen: dict[str, float], widths: list[int], networks: int
         assert not sw.compare(wrong, measured).passed, name
 
 
+@pytest.mark.thorough("tests/theory/test_small_kernels.py::test_mean_ntk_next_to_a_kink")
 def test_mean_ntk_of_several_inputs_next_to_a_kink() -> None:
     sigma = sw.activation(jax.nn.hard_tanh, kinks=(-1.0, 1.0))
     net = sw.MLP(3, 64, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=2.0, lambda_b=0.3)

@@ -81,7 +81,7 @@ def test_unequal_widths() -> None:
     names = [*NTK[1:], *DNTK, *DDNTK]
     net = network("tanh", (60, 120, 30))
     theory = sw.predict(net, X[:2], observables=names)
-    ensemble = sw.measure(net, X[:2], networks=1500, seed=11, observables=names, progress=False)
+    ensemble = sw.measure(net, X[:2], networks=600, seed=11, observables=names, progress=False)
     result = sw.compare(theory, ensemble)
     assert result.passed, str(result)
     equal = sw.predict(net.at_width(60), X[:2], observables=names)

@@ -24,7 +24,14 @@ ROOM = Path(scalewise.experiments.__file__).parent
 # These have files of their own, which run them.
 HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_transfer")]
 # Of each theme a quicker one is run daily; networks on words and on drawings are those of tests/limits.
-LATER = ("cifar2_batches", "learning_agreement", "omniglot_maml", "word2vec_analogies")
+LATER = (
+    "cifar2_batches",
+    "cifar2_limits",
+    "learning_agreement",
+    "omniglot_maml",
+    "trained_networks",
+    "word2vec_analogies",
+)
 # Fewer than pages show where those take more than some seconds; `make docs` and `make test-thorough` run theirs.
 FEWER = {
     "text_transfer": {"steps": (6,), "octaves": (-6, -4), "budget": 3, "tuning_seeds": 1}

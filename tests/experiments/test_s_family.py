@@ -10,7 +10,7 @@ from scalewise.experiments.s_family import OBSERVABLES, Config
 from scalewise.scaling import gamma
 from scalewise.theory.single import single_input_flow
 
-NUMBERS = 6_500_000  # of 24 million: what is left of noise is in the standard errors
+NUMBERS = 2_500_000  # of 24 million: what is left of noise is in the standard errors
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +26,15 @@ def test_powers_of_the_width(measured: xr.Dataset, name: str) -> None:
     predicted = -np.ones_like(s) if name == "z_eta2_dntk" else s - 1
     np.testing.assert_array_equal(measured[f"{name}_width_exponent_predicted"], predicted)
     # Members are a quarter apart.
-    np.testing.assert_allclose(measured[f"{name}_width_exponent"], predicted, rtol=0, atol=0.08)
-    assert np.all(measured[f"{name}_width_exponent_sem"] < 0.022)
+    np.testing.assert_allclose(measured[f"{name}_width_exponent"], predicted, rtol=0, atol=0.1)
+    assert np.all(measured[f"{name}_width_exponent_sem"] < 0.035)
 
 
 @pytest.mark.covers("C62")
 @pytest.mark.parametrize("name", OBSERVABLES)
 def test_power_of_the_depth(measured: xr.Dataset, name: str) -> None:
     np.testing.assert_allclose(measured[f"{name}_depth_exponent"], 1, rtol=0, atol=0.2)
-    assert np.all(measured[f"{name}_depth_exponent_sem"] < 0.07)
+    assert np.all(measured[f"{name}_depth_exponent_sem"] < 0.12)
 
 
 @pytest.mark.covers("C62")

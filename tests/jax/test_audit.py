@@ -110,6 +110,7 @@ def test_the_same_script_in_torch() -> None:
     )
 
 
+@pytest.mark.thorough("test_the_same_script_in_torch")
 def test_every_parametrisation_is_named_and_one_wrong_tensor() -> None:
     mup, head, first = sw.scaling.mup(), "['head']['W']", "['layers'][0]['W']"
     cases: dict[str, tuple[Any, str, set[str], set[str]]] = {
@@ -140,8 +141,7 @@ class Reader(nnx.Module):
         return self.words.attend(self.drop(nnx.relu(self.norm(self.mix(self.words(tokens))))))
 
 
-def test_strangers() -> None:
-    """A tied readout in NNX with clipping; Equinox by heads for a width, under Muon beside Adam."""
+def test_a_tied_readout_in_nnx_with_clipping() -> None:
     tokens = RNG.integers(20, size=(2, 8))
 
     def of_words(model: Any, batch: Any) -> jax.Array:
@@ -152,6 +152,9 @@ def test_strangers() -> None:
     assert tied.sentence.startswith("Unstable")
     assert tied.assumed == ("`words.embedding` reads out",)
 
+
+@pytest.mark.thorough("test_a_tied_readout_in_nnx_with_clipping")
+def test_equinox_by_heads_for_a_width_under_muon_beside_adam() -> None:
     def perceptron(heads: int, number: int = 0) -> eqx.Module:
         with quick_draws():
             model = eqx.nn.MLP(8, 10, 8 * heads, 2, key=jax.random.key(0))

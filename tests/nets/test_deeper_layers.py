@@ -98,6 +98,7 @@ def drawn(monkeypatch, module, numbers, sample, parts):
 
 
 @pytest.mark.covers("B11")
+@pytest.mark.thorough("test_the_weights_above_are_integrated_out_of_the_differentials")
 def test_the_weights_above_are_integrated_out_of_the_ntk_statistics(monkeypatch):
     numbers = np.concatenate([np.vstack([w.T, b]).ravel() for w, b in hidden()])[None]
     parts = ("joint", "B", "F")

@@ -159,6 +159,9 @@ def test_an_ensemble_is_its_networks_one_by_one() -> None:
 
 @pytest.mark.covers("C6")
 @pytest.mark.optimised
+@pytest.mark.thorough(
+    "tests/nets/test_deeper_layers.py::test_the_weights_above_are_integrated_out_of_the_differentials"
+)
 def test_averaging_over_the_last_weights_keeps_the_mean() -> None:
     """Stein's identity, with everything different from 1; and it is worth the trouble."""
     net = sw.MLP(

@@ -36,6 +36,9 @@ def test_entries_without_error_are_fitted_too():
 
 
 @pytest.mark.optimised
+@pytest.mark.thorough(
+    "tests/nets/test_deeper_layers.py::test_the_ntk_statistics_reach_the_recursions_of_infinite_width"
+)
 def test_two_inputs_of_tanh_reach_the_recursions_of_infinite_width():
     # Iterated (4.118), (4.119), (4.115) with a 120-node rule, trusted to eight digits: C_W = 1,
     # C_b = 0, K^(1) = ((1, .5), (.5, .8)), layer 4.

@@ -249,6 +249,7 @@ def test_an_observable_is_the_same_whatever_else_is_asked_for(activations) -> No
     assert misses == []
 
 
+@pytest.mark.thorough("test_an_observable_is_the_same_whatever_else_is_asked_for")
 def test_it_is_the_same_in_a_deep_network_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where expectations are interpolated, each goes its own way through the layers."""
     stretches, longest = [], _trajectory._longest

@@ -127,6 +127,7 @@ def test_the_command_writes_a_page_and_refuses_in_a_sentence(
         assert (refused.exit_code, sentence in refused.stderr) == (2, True), refused.stderr
 
 
+@pytest.mark.thorough("test_the_page_is_whole_and_tells_what_was_found")
 def test_networks_without_a_verdict_are_shown_and_no_disagreement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

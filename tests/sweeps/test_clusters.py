@@ -241,21 +241,26 @@ main()
 """
 
 
-def test_workers_that_would_compute_something_else_are_refused(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("another", r"other versions \(scalewise 9.9 there, \S+ here\)"),
+        *thorough(("absent", r"the worker at tcp://.* cannot import scalewise")),
+    ],
+)
+def test_workers_that_would_compute_something_else_are_refused(
+    cluster: Cluster, kind: str, sentence: str
+) -> None:
     """Among workers that would not."""
     right = set(cluster.client.nthreads())
-    for kind, sentence in (
-        ("absent", r"the worker at tcp://.* cannot import scalewise"),
-        ("another", r"other versions \(scalewise 9.9 there, \S+ here\)"),
-    ):
-        options = [kind, cluster.address, "--no-nanny", "--no-dashboard", "--death-timeout=20"]
-        worker = subprocess.Popen([sys.executable, "-c", WORKER, *options], env=environment())
-        try:
-            cluster.client.wait_for_workers(len(right) + 1, timeout=60)
-            with pytest.raises(ValueError, match=sentence):
-                sweep(spectrum, GRID, client=cluster.address)
-        finally:
-            worker.terminate()
-            worker.wait()
-        while set(cluster.client.nthreads()) - right:
-            time.sleep(0.05)
+    options = [kind, cluster.address, "--no-nanny", "--no-dashboard", "--death-timeout=20"]
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, *options], env=environment())
+    try:
+        cluster.client.wait_for_workers(len(right) + 1, timeout=60)
+        with pytest.raises(ValueError, match=sentence):
+            sweep(spectrum, GRID, client=cluster.address)
+    finally:
+        worker.terminate()
+        worker.wait()
+    while set(cluster.client.nthreads()) - right:
+        time.sleep(0.05)

@@ -82,8 +82,8 @@ def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> Iterator[tup
     [
         ("tanh", 0.0, 1.0, [[0, 1]]),
         ("relu", 0.0, 2.0, [[0, 2]]),
-        ("hard_tanh", 0.0, 1.0, [[0, 1]]),
         *thorough(
+            ("hard_tanh", 0.0, 1.0, [[0, 1]]),
             ("tanh", 0.0, 1.0, [[0, 2]]),
             ("tanh", 0.1, 0.9, [[0, 1], [0, 2]]),
             ("relu", 0.0, 2.0, [[0, 1]]),

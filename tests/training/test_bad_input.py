@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from refusals import unlike
 from scalewise.training import (
     Bayes,
@@ -46,11 +47,18 @@ def tasks() -> dict[str, sw.Task]:
     }
 
 
+@pytest.mark.parametrize("ways", [2, *thorough(len(WAYS))])
 @shared_tensors()  # which know no target and no algorithm
-def test_a_prediction_is_finite_or_refused() -> None:
+def test_a_prediction_is_finite_or_refused(ways: int) -> None:
+    """In so many ways for each task, daily by turns."""
     wrong, refused, given = [], set(), tasks()
     large = given.pop("large inputs")
-    cases = [*product(given.items(), WAYS), *product([("large inputs", large)], WAYS[::4])]
+    cases = [
+        (named, (WAYS * 2)[(2 * place + k) % len(WAYS)])
+        for place, named in enumerate(given.items())
+        for k in range(ways)
+    ]
+    cases += product([("large inputs", large)], WAYS[::4][: ways - 1])
     for (name, task), way in cases:
         with warnings.catch_warnings():
             warnings.simplefilter(

@@ -209,6 +209,7 @@ def test_order_one_over_n_is_what_trained_networks_do(theory, activation, width)
 
 
 @pytest.mark.optimised
+@pytest.mark.thorough("test_order_one_over_n_is_what_trained_networks_do")
 def test_order_one_over_n_is_what_several_widths_extrapolate_to(theory) -> None:
     seen = sw.measure_training(
         NET, TASK, GradientDescent(), networks=120, seed=3, widths=[32, 64, 128]

@@ -87,6 +87,9 @@ def test_what_no_budget_can_buy_is_refused() -> None:
         design(sw.Task(TASK.inputs, TASK.targets), 500)
 
 
+@pytest.mark.thorough(
+    "tests/training/test_width.py::test_tensors_are_made_once_where_they_are_shared"
+)
 def test_algorithms_side_by_side_are_each_alone() -> None:
     ways = {"flow": GradientFlow(), "last": LastLayer(), "noisy": Bayes(0.3)}
     # A few samples: at order 1/n tensors have four of them.

@@ -567,8 +567,13 @@ def test_the_first_nodes_are_coarser_rules(name: str) -> None:
 
 AWKWARD = (
     ("tanh", 1.4, 0.6),
-    ("gelu", 1.4, 0.6),
-    *thorough(("sin", 1.4, 0.6), ("erf", 6.0, 0.6), ("tanh", 0.3, 0.6), ("tanh", 1.4, 0.05)),
+    *thorough(
+        ("gelu", 1.4, 0.6),
+        ("sin", 1.4, 0.6),
+        ("erf", 6.0, 0.6),
+        ("tanh", 0.3, 0.6),
+        ("tanh", 1.4, 0.05),
+    ),
 )
 
 
