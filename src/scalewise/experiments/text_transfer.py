@@ -7,8 +7,8 @@ base. A family *carried* has the best rate of its base, *retuned* the best of it
 
 Claims: the best rate of a planned network moves by less than 0.1 octaves for each octave of width, and of depth
 where branches are multiplied by $1/L$; carried, with constants tuned at the base alone, it loses less than plain
-retuned, and about as much as plain that has the same constants and is retuned; at equal settings wider is not
-worse.
+retuned (under Muon no more), and about as much as plain that has the same constants and is retuned; at equal
+settings wider is not worse.
 
 At the base, every policy that a plan has for a batch twice as large (and half the steps) and for a longer run is
 held against the best rate found there.
@@ -55,6 +55,9 @@ TEXT = (
 )
 FILES = ("wiki100m.txt.xz",)
 _WIDE = 128  # from where the plan is to be better
+# Nats that planned and carried is ahead of plain, retuned. The rates of Muon as built already fit many widths, and
+# of it we claim only that the plan is not behind.
+_AHEAD = {"adamw": 0.05, "muon": 0.0}
 
 
 @settings(
@@ -108,8 +111,9 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Widths to 256, depths to 8, 300 and 1200 steps of AdamW: three hours on one core."""
+        """Widths to 256, depths to 8, 300 and 1200 steps of AdamW and Muon: six hours on one core."""
         return cls(
+            optimizers=("adamw", "muon"),
             widths=(32, 64, 128, 256),
             depths=(2, 4, 8),
             steps=(300, 1200),
@@ -226,8 +230,8 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         for i in large:
             at = f"{dataset['size'].values[i]}, {where} (1 for yes)"
             ahead, error = above(found, i, of[PLAIN], i)
-            said = f"carried loses .05 less than plain retuned at {at}"
-            out.append(Number(said, 1, int(ahead + 0.05 < 2 * error)))
+            said = f"carried loses {_AHEAD[optimizer]:g} less than plain retuned at {at}"
+            out.append(Number(said, 1, int(ahead + _AHEAD[optimizer] < 2 * error)))
             ahead, error = above(found, i, of[PLAIN_TUNED], i)
             said = f"carried within .03 of plain tuned, retuned at {at}"
             out.append(Number(said, 1, int(ahead - 0.03 < 2 * error)))
