@@ -8,15 +8,17 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import xarray as xr
-from distributed import Client
+from distributed import Client, KilledWorker
 
 from grids import thorough
-from scalewise.sweeps import SweepError, sweep
-from scalewise.sweeps._outcomes import Setting
+from scalewise.sweeps import SweepError, _engines, sweep
+from scalewise.sweeps._outcomes import Outcome, Setting, attempt
 
 GRID = {"width": [8, 16, 32], "seed": range(4)}
 
@@ -65,10 +67,10 @@ class Cluster:
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options]
         self.processes.append(subprocess.Popen(command, env=environment()))
 
-    def workers(self, count: int) -> None:
+    def workers(self, count: int, threads: int = 1) -> None:
         missing = count - len(self.client.nthreads())
         if missing > 0:
-            self.start("worker", self.address, f"--nworkers={missing}", "--nthreads=1", "--no-dashboard",
+            self.start("worker", self.address, f"--nworkers={missing}", f"--nthreads={threads}", "--no-dashboard",
                        "--death-timeout=20", "--local-directory", str(self.file.parent))  # fmt: skip
         self.client.wait_for_workers(count, timeout=60)
 
@@ -103,6 +105,56 @@ def suicidal(width: int, seed: int, folder: str) -> xr.Dataset:
     if (width, seed) == (32, 0):
         os.kill(os.getpid(), signal.SIGKILL)
     return spectrum(width, seed)
+
+
+def suspected(width: int, seed: int) -> xr.Dataset:
+    """Kills the process it runs in at one place, once the cell beside it has begun."""
+    if (width, seed) == (32, 0):
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return spectrum(width, seed, slow=0.4)
+
+
+@pytest.mark.thorough("test_of_cells_that_died_together_each_is_tried_alone")
+def test_a_cell_beside_one_that_kills_is_not_blamed(tmp_path: Path) -> None:
+    own = Cluster(tmp_path)
+    try:
+        own.workers(1, threads=2)
+        with pytest.raises(SweepError, match=r"1 of 4 .* width=32, seed=0: KilledWorker") as error:
+            sweep(suspected, {"width": [32, 8], "seed": [0, 1]}, client=own.address)
+    finally:
+        own.close()
+    assert (error.value.result.cell_error.values == "").sum() == 3
+
+
+def test_of_cells_that_died_together_each_is_tried_alone(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others are under way two cells die, and one of them alone."""
+    cluster.workers(1)
+    alone = []
+
+    class Under(NamedTuple):
+        """A cell under way."""
+
+        cell: int
+        ahead: int
+
+        def result(self) -> Outcome:
+            if self.cell == 2 or (self.cell == 1 and self.ahead > 1):
+                raise KilledWorker(f"cell {self.cell}", SimpleNamespace(address="a worker"), 3)
+            return attempt(spectrum, self.cell, {"width": 8, "seed": self.cell}, Setting.here())
+
+    def ended(function, cells, ahead, client, setting):
+        for given in cells:
+            alone.extend([given[0]] * (ahead == 1))
+            yield given, Under(given[0], ahead)
+
+    monkeypatch.setattr(_engines, "_ended", ended)
+    with pytest.raises(SweepError, match=r"1 of 4 .* seed=2: KilledWorker") as error:
+        sweep(spectrum, {"width": [8], "seed": range(4)}, client=cluster.client)
+    assert alone == [1, 2]
+    assert (error.value.result.cell_error.values == "").tolist() == [[True, True, False, True]]
 
 
 # As many workers as are there, so the most come last.

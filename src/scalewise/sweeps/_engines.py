@@ -215,43 +215,66 @@ def _check_workers(client: Any) -> None:
 def _spread(
     function: Callable[..., Any], cells: Cells, client: Any, setting: Setting
 ) -> Iterator[Outcome]:
-    """Compute cells on workers; each is sent when one that was sent has come back."""
-    from distributed import as_completed
+    """Compute cells on workers.
+
+    A worker that dies takes with it what waited there, and dask blames all of it alike. What is blamed is tried
+    once more with nothing beside it: an error then names the cell that kills, and one that wanted memory has all.
+    """
+    from distributed import KilledWorker
     from distributed.protocol import pickle
 
     # A task like any other: whoever loses the function makes it again.
     shared = client.submit(pickle.loads, _pickled(function), pure=False)
-    running: dict[Any, int] = {}
+    suspects: list[tuple[int, dict[str, Any]]] = []
+    ahead = _AHEAD * max(1, sum(client.nthreads().values()))
+    for given, future in _ended(shared, cells, ahead, client, setting):
+        try:
+            yield _outcome(future)
+        except KilledWorker:
+            suspects.append(given)
+    for (cell, _), future in _ended(shared, iter(suspects), 1, client, setting):
+        try:
+            yield _outcome(future)
+        except KilledWorker as error:
+            last = error.last_worker.address
+            line = (
+                "KilledWorker: every worker that ran it died, with no other cell beside it too, the last at "
+                f"{last}; perhaps for want of memory."
+            )
+            yield Outcome(cell, None, line, None, math.nan, last)
 
-    def send(cell: int, arguments: dict[str, Any]) -> Any:
-        future = client.submit(attempt, shared, cell, arguments, setting, pure=False)
-        running[future] = cell
+
+def _ended(
+    shared: Any, cells: Cells, ahead: int, client: Any, setting: Setting
+) -> Iterator[tuple[tuple[int, dict[str, Any]], Any]]:
+    """Cells with their futures as those end; `ahead` are under way, and the next is sent when one has ended."""
+    from distributed import as_completed
+
+    running: dict[Any, tuple[int, dict[str, Any]]] = {}
+
+    def send(given: tuple[int, dict[str, Any]]) -> Any:
+        future = client.submit(attempt, shared, *given, setting, pure=False)
+        running[future] = given
         return future
 
-    ahead = _AHEAD * max(1, sum(client.nthreads().values()))
-    first = [send(*given) for given in islice(cells, ahead)]
-    ended = as_completed(first, loop=client.loop)
+    ended = as_completed([send(given) for given in islice(cells, ahead)], loop=client.loop)
     try:
         for future in ended:
-            outcome = _outcome(future, running.pop(future))
+            given = running.pop(future)
+            for another in islice(cells, 1):
+                ended.add(send(another))
+            yield given, future
             future.release()
-            for given in islice(cells, 1):
-                ended.add(send(*given))
-            yield outcome
     finally:
         client.cancel(list(running))
 
 
-def _outcome(future: Any, cell: int) -> Outcome:
-    """What a worker tells of a cell, or what the scheduler tells of the workers that died of it."""
-    from distributed import CancelledError, KilledWorker
+def _outcome(future: Any) -> Outcome:
+    """What a worker tells of a cell."""
+    from distributed import CancelledError
 
     try:
         return future.result()
-    except KilledWorker as error:
-        last = error.last_worker.address
-        line = f"KilledWorker: every worker that ran it died, the last at {last}; perhaps for want of memory."
-        return Outcome(cell, None, line, None, math.nan, last)
     except CancelledError:
         raise ConnectionError(
             "The scheduler of `client` is gone. What is in `store` is safe: the same call goes on from there."
