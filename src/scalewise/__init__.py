@@ -1,6 +1,6 @@
 """Predict what a neural network of width n and depth L will do; check it; set yours up.
 
-The public names; nothing else lives here. See ``docs/architecture.md`` for the rooms of the house.
+The public names; nothing else is defined here. ``docs/architecture.md`` says where each part is.
 """
 
 from importlib import import_module

@@ -128,6 +128,14 @@ def _refuse_undeclared_kink(
             if any(abs(place - k) <= 1e-9 * max(scale, abs(k)) for k in kinks):
                 continue
             what = "" if order == 0 else f"has a derivative of order {order} that "
+            further = place * np.geomspace(1.0, 16.0, 65)
+            lost = further[~np.isfinite(derivative(further))]
+            if lost.size:
+                raise ValueError(
+                    f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g} and "
+                    f"is not finite at z = {lost[0]:g}: it is computed through numbers that overflow. Write it so "
+                    "that none does, with the functions of jax.nn, jax.numpy.logaddexp or jax.numpy.where."
+                )
             complete = [k for k in kinks if abs(k - place) > 0.01 * scale] + [float(place)]
             raise ValueError(
                 f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g}, a kink "
