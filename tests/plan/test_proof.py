@@ -14,9 +14,10 @@ from scalewise.plan._constants import with_constants
 from scalewise.plan.proof import check_losses, find_optimum
 from scalewise.plan.proof._bench import loss_of
 from scalewise.plan.proof._check import Size
-from scalewise.plan.proof._drift import drift_of
-from scalewise.plan.proof._optimum import excess
+from scalewise.plan.proof._drift import Drift, drift_of
+from scalewise.plan.proof._optimum import Optimum, excess
 from scalewise.plan.proof._search import searched
+from scalewise.plan.proof._verdict import Finding, judge
 
 X = np.arange(-10.0, -2.0)
 VALUES = [2.0**v for v in X]
@@ -108,6 +109,20 @@ def test_every_verdict() -> None:
     assert np.mean(told) > 0.6
     assert "One seed has no error" in verdict([-6.3] * 4, seeds=1).verdict
     assert verdict([-6.3] * 4, seeds=1).outcome == "too poor"
+
+
+def test_a_verdict_waits_for_its_error_and_asks_for_seeds_by_its_square() -> None:
+    optimum = Optimum(-6.0, 0.1, 2.0, "", 0, np.full(4, -6.0))
+
+    def found(slope: float, sem: float) -> Finding:
+        drift = Drift("width", (32.0, 256.0), slope, sem, dof=1000)  # an error of two of these
+        return judge("lr", ["a", "b"], VALUES, [optimum] * 2, [drift], ("b", 0.0, 0.0), 0.1)
+
+    outcomes = {(0.3, 0.05): "drifts", (0.3, 0.2): "too poor", (-0.3, 0.05): "drifts",
+                (0.05, 0.02): "transfers", (0.05, 0.1): "too poor", (-0.3, 0.2): "too poor"}  # fmt: skip
+    assert {case: str(found(*case).outcome) for case in outcomes} == outcomes
+    # Two errors of 0.19 are to shrink to the gap of 0.2: 3.61 times the four seeds.
+    assert "about 15 seeds would tell" in found(0.3, 0.19).sentence
 
 
 def test_runs_that_diverged_count_as_worse_and_are_told() -> None:

@@ -61,7 +61,8 @@ def test_cavities_agree_with_tensors(cases: list) -> None:
             wanted, its = theory[name].values, theory[f"{name}_error"].values
             if name == part:
                 wanted, its = wanted[-1], its[-1]
-            z = (mine - wanted) / np.sqrt(error**2 + its**2 + 1e-12)
+            # Training that is called ended leaves a remainder on its samples.
+            z = (mine - wanted) / np.sqrt(error**2 + its**2 + 3e-4**2)
             worst = max(worst, np.abs(z).max())
             if np.abs(z).max() > 5:  # of 16 scrambles, for 40 numbers
                 wrong.append((depth, outputs, algorithm, name, z))
