@@ -7,6 +7,10 @@ of_training = row(
     "experiments/_training.py",
     f"{TESTS}::test_training_is_gradient_descent_with_the_rates_of_the_network",
 )
+SWAP = (
+    "tests/experiments/test_text_runs.py::test_a_swap_takes_one_setting_and_all_of_them_everything"
+)
+of_decoder = row("experiments/_decoder.py", SWAP)
 of_optimum = row("experiments/_optimum.py", f"{TESTS}::test_the_minimum_of_a_parabola_is_exact")
 of_transfer = row(
     "experiments/learning_rate_transfer.py",
@@ -53,5 +57,18 @@ MUTANTS = (
         "below_best(x, curve[-1], o[0])",
         "below_best(x, curve[0], o[-1])",
         f"{TESTS}::test_claimed_errors_of_a_drift_are_its_spread",
+    ),
+    of_decoder(
+        "swap: a decay of nothing",
+        "max(self.weight_decay, other.weight_decay)",
+        "self.weight_decay",
+    ),
+    of_decoder(
+        "swap: constants of the base lost",
+        "want = free.of(name), self.of(name)",
+        "want = free.of(name), free.of(name)",
+    ),
+    of_decoder(
+        "swap: every setting", "want[setting] = other.of(name)[setting]", "want = other.of(name)"
     ),
 )

@@ -10,6 +10,10 @@ of_grid = row("sweeps/_grid.py", SWEEP)
 of_gathered = row("sweeps/_gathered.py", SWEEP)
 of_fingerprint = row("sweeps/_fingerprint.py", SWEEP)
 of_pooled = row("nets/_pooled.py", SWEEP)
+of_suspects = row(
+    "sweeps/_engines.py",
+    "tests/sweeps/test_clusters.py::test_of_cells_that_died_together_each_is_tried_alone",
+)
 
 MUTANTS = (
     of_chain(
@@ -60,4 +64,5 @@ MUTANTS = (
     ),
     of_pooled("pooled: error of one part", ".sum(dim)) / size", ".sum(dim))"),
     of_pooled("pooled: networks of one part", "size * int(", "int("),
+    of_suspects("cluster: suspects together", "iter(suspects), 1, client", "iter(suspects), ahead, client"),
 )  # fmt: skip

@@ -240,8 +240,14 @@ MUTANTS = (
     ),
     of_predicted(
         "verify predicted: gradients of Adam in its steps",
+        "driven = h * _gradient(grown, tensor, zero_readout) if h else _ZERO",
+        "driven = _gradient(grown, tensor, zero_readout)",
+    ),
+    of_predicted(
+        "verify predicted: the degree of a step forgotten",
         "driven = h * _gradient",
         "driven = _gradient",
+        "tests/plan/test_laws.py::test_hidden_layers_are_predicted_to_move_alike_under_every_law",
     ),
     of_predicted(
         "verify predicted: a zero readout at its random size",

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import xarray as xr
 
 from scalewise.experiments import text_transfer
+from scalewise.experiments._decoder import Recipe, plan_of
 from scalewise.experiments._look import attributes
 from scalewise.experiments._text_families import families
-from scalewise.experiments._text_runs import FAMILIES, seeds_of, wanted
+from scalewise.experiments._text_runs import FAMILIES, PLAIN, PLANNED_TUNED, SWAPS, seeds_of, wanted
 from scalewise.experiments.text_transfer import Config
+from scalewise.plan._names import matching
 
 RATES = np.arange(9.0)
 
@@ -58,6 +61,35 @@ def test_a_family_has_the_seeds_that_it_is_given() -> None:
     assert np.isnan(few[..., 2]).all()
     config = replace(Config(), steps=(30, 60), seeds=2, drift_seeds=5)
     assert seeds_of(config).tolist() == [[2, 2, 2, 5], [2, 2, 0, 2]]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_swap_takes_one_setting_and_all_of_them_everything(optimizer: str) -> None:
+    """Of two networks that differ in every setting but how embeddings are drawn."""
+    config = replace(Config(), characters=20_000, context=8)
+    tuned = {"hidden": {"std": 8.0}, "*.out_*.weight": {"std": 0.25}, "output": {"std": 16.0}}
+    planned = Recipe(plan_of(config, optimizer, PLANNED_TUNED, (64, 2), tuned), 2**-6, 0.0)
+    plain = Recipe(plan_of(config, optimizer, PLAIN, (64, 2)), 2**-9, 0.1)
+    names = [tensor.name for tensor in planned.plan.table.tensors]
+    for one, other in ((planned, plain), (plain, planned)):
+        whole, touched = one, set()
+        for what, (setting, patterns) in SWAPS.items():
+            found, chosen = (
+                one.swapped(setting, patterns, other),
+                {n for p in patterns for n in matching(p, names)},
+            )
+            for name in names:
+                expected = one.of(name)
+                if name in chosen:
+                    expected[setting] = other.of(name)[setting]
+                assert found.of(name) == pytest.approx(expected), (what, name)
+            touched |= {(setting, name) for name in chosen}
+            whole = whole.swapped(setting, patterns, other)
+        drawn = [name for name in names if one.of(name)["std"] and one.plan[name].role != "input"]
+        assert {name for setting, name in touched if setting == "std"} == set(drawn)
+        assert all((setting, n) in touched for setting in ("lr", "weight_decay") for n in names)
+        for name in drawn:
+            assert whole.of(name) == pytest.approx(other.of(name)), name
 
 
 def test_where_everything_diverges_the_search_ends() -> None:

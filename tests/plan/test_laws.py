@@ -6,10 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from described_models import planned
 from grids import thorough
 from scalewise import scaling
 from scalewise.plan import Law, Layer, Norm, Role, rule
 from scalewise.plan._laws import OPTIMIZERS, SPECTRAL, Optimizer, shampoo
+from scalewise.plan._predicted import predicted
 from scalewise.plan._roles import Kind
 from toy_updates import UPDATES, Update, grafted, powered, rms
 
@@ -235,6 +237,18 @@ def test_standard_has_one_learning_rate_under_every_law() -> None:
         for role, layer in LAYERS.items():
             r = rule(scaling.standard(), role, layer, optimizer.law)
             assert r.lr.of_width == r.eps.of_width == 0, (optimizer.name, role)
+
+
+def test_hidden_layers_are_predicted_to_move_alike_under_every_law() -> None:
+    """By n^-(1 - s)/2, whatever the degree of a step in the gradient: 1, 0, and -1 of Shampoo with halves."""
+    degrees = set()
+    for optimizer in OPTIMIZERS.values():
+        for s in (Fraction(0), HALF, ONE):
+            plan = planned(scaling.meta(s), optimizer.name)
+            (name,) = (t.name for t in plan.tensors if t.role is Role.HIDDEN)
+            assert predicted(plan, name).own_change == -(1 - s) / 2, (optimizer.name, s)
+        degrees.add(plan[name].law.degree)
+    assert degrees == {ONE, 0, -ONE}
 
 
 def test_who_trains_what() -> None:

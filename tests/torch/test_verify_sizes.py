@@ -165,6 +165,11 @@ def test_modules_of_every_kind() -> None:
     # Rounding is all there may be: a product may be summed in another order where it lies otherwise.
     assert all(v < 1e-7 for (_, q), v in still.tensor.items() if q is Q.OWN_CHANGE)
     assert {n for n, q in still.tensor if q is Q.OWN_CHANGE} == set(places.module)
+    # A step that changes next to nothing: dropout is the same for the old tensor and the new one.
+    small = Network(model, torch.optim.SGD(model.parameters(), lr=1e-7), one.loss, x, 7)
+    little = measure_network(small, places, names, 1).tensor
+    assert little["attention.in_proj_weight", Q.UPDATE] > 0
+    assert all(v < 1e-4 for (_, q), v in little.items() if q is Q.OWN_CHANGE)
     # In place of what the shared module returned, an activation wrote; the sizes are of before that.
     torch.manual_seed(7)
     with torch.no_grad():

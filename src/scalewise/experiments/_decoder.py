@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +15,46 @@ from torch.nn import functional as F
 import scalewise.torch as planning
 from scalewise.experiments._readers import read_bytes
 from scalewise.plan import POLICIES
+from scalewise.plan._names import matching
 from scalewise.plan.proof import Tuned
 from scalewise.scaling import Strategy, mup, standard
 from scalewise.torch import TorchPlan
 
 HEAD = 16  # units of a head, at every width
 STD = 0.02  # of every weight as built
+
+
+class Recipe(NamedTuple):
+    """A plan and the settings of the base that it scales."""
+
+    plan: TorchPlan
+    lr: float
+    weight_decay: float
+
+    def of(self, name: str) -> dict[str, float]:
+        """What a tensor is drawn and trained with."""
+        factors = self.plan.factors(name)
+        return {
+            "std": self.plan.std(name),
+            "lr": self.lr * factors.lr,
+            "weight_decay": self.weight_decay * factors.weight_decay,
+        }
+
+    def swapped(self, setting: str, patterns: tuple[str, ...], other: Recipe) -> Recipe:
+        """The same with one setting of some tensors as `other` has it."""
+        names = {t.name for t in self.plan.table.tensors}
+        theirs = {name for pattern in patterns for name in matching(pattern, names)}
+        # Nothing times a factor stays nothing.
+        free = Recipe(
+            self.plan.with_constants(None), self.lr, max(self.weight_decay, other.weight_decay)
+        )
+        constants = {}
+        for name in names:
+            now, want = free.of(name), self.of(name)
+            if name in theirs:
+                want[setting] = other.of(name)[setting]
+            constants[name] = {s: want[s] / now[s] for s in want if now[s]}
+        return free._replace(plan=free.plan.with_constants(constants))
 
 
 class _Block(nn.Module):
@@ -72,11 +107,20 @@ def plan_of(
     batch: int | None = None, steps: int | None = None, policy: str | None = None,
 ) -> TorchPlan:  # fmt: skip
     """The plan of an arm for a network of some width and depth, and for its batch and steps by a policy."""
+    said = json.dumps(constants if arm.endswith("tuned") else None)
+    return _plan_of(config, optimizer, arm, tuple(size), said, batch, steps, policy)
+
+
+@lru_cache(maxsize=64)
+def _plan_of(
+    config: Any, optimizer: str, arm: str, size: tuple[int, int], constants: str,
+    batch: int | None, steps: int | None, policy: str | None,
+) -> TorchPlan:  # fmt: skip
     letters = len(_text(config.characters)[0])
     target = {"width": size[0], "depth": size[1]}
     base = {"width": config.widths[0], "depth": config.depths[0]}
     fixed = {"letters": letters, "context": config.context}
-    plain, has_constants = arm.startswith("plain"), arm.endswith("tuned")
+    plain = arm.startswith("plain")
     strategy: Strategy = standard() if plain else mup()
     options: dict[str, Any] = {} if plain else {"residual": 1, "branch_outputs": ["*.out_*"]}
     if policy is not None and batch is not None and steps is not None:
@@ -92,7 +136,7 @@ def plan_of(
         strategy=strategy,
         optimizer=optimizer,
         adjust="match_rms_adamw" if optimizer == "muon" else None,
-        constants=constants if has_constants else None,
+        constants=json.loads(constants),
         inputs=torch.zeros(1, config.context, dtype=torch.long),
         **options,
     )
@@ -125,11 +169,10 @@ def tuned_constants(
     )
 
 
-def losses_of(
-    config: Any, plan: TorchPlan, seed: int, lr: float, weight_decay: float, steps: int, batch: int
-) -> float:
+def losses_of(config: Any, recipe: Recipe, seed: int, steps: int, batch: int) -> float:
     """Loss on letters that nobody trains on, of a network drawn by a seed."""
     torch.manual_seed(seed)
+    plan, lr, weight_decay = recipe
     sizes: dict[str, Any] = {
         k: v for k, v in plan.table.target.items() if k not in ("batch", "tokens")
     }

@@ -26,6 +26,20 @@ PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = FAMILIES = (
     "planned",
     "planned, tuned",
 )
+_HIDDEN = ("*.queries.*", "*.keys.*", "*.values.*", "*.up.*")
+_ENDS = ("*.out_*",)
+# What is taken from another network, one row at a time: a setting, and names of tensors.
+SWAPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "nothing": ("std", ()),
+    "std of hidden weights": ("std", _HIDDEN),
+    "std of ends of branches": ("std", _ENDS),
+    "std of the readout": ("std", ("head.*",)),
+    "rate of embeddings": ("lr", ("letters.*", "places.*")),
+    "rate of gains": ("lr", ("*norm*",)),
+    "rate of hidden weights": ("lr", _HIDDEN + _ENDS),
+    "rate of the readout": ("lr", ("head.*",)),
+    "weight decay": ("weight_decay", ("*",)),
+}
 Progress = Callable[[int, int], None] | None
 
 
@@ -57,14 +71,35 @@ def runs_of(
         for seed in seeds
     }
     policies = sweep(cell, {"run": under}, store=within(store, "policies"), **how).loss.values
+    swaps = _swaps(config, best, losses)
+    swapped = sweep(cell, {"run": swaps}, store=within(store, "swaps"), **how).loss.values
     return xr.Dataset(
         {
             "loss": (("steps", "family", "size", "rate", "seed"), losses),
             "batch_loss": (("rate", "trial"), batch.reshape(len(rates), -1)),
             "policy_loss": (("policy", "trial"), policies.reshape(len(asked), -1)),
+            "swap_loss": (("way", "swap", "trial"), swapped.reshape(2, -1, config.seeds)),
         },
-        {"policy": list(asked)},
+        {"policy": list(asked), "way": [PLANNED_TUNED, PLAIN], "swap": [*SWAPS]},
     )
+
+
+def _swaps(config: Any, best: float, losses: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Trainings of the widest: planned and carried with one setting of plain and retuned, and vice versa."""
+    size = (config.widths[-1], config.depths[0])
+    at = list(config.sizes.values()).index(size)
+    plain = find_optimum(
+        np.log2(config.rates), losses[0, FAMILIES.index(PLAIN), at, :, : config.seeds]
+    )
+    two = {PLANNED_TUNED: best, PLAIN: 2.0**plain.place}
+    shared = {"size": size, "steps": config.steps[0], "batch": config.batch}
+    return {
+        f"{mine} but {what}, seed {seed}": shared
+        | {"family": mine, "rate": two[mine], "seed": seed, "swap": what, "of": [other, two[other]]}
+        for mine, other in ((PLANNED_TUNED, PLAIN), (PLAIN, PLANNED_TUNED))
+        for what in SWAPS
+        for seed in range(config.seeds)
+    }
 
 
 def _said(covers: tuple[str, ...], durations: int) -> tuple[str, ...]:
@@ -152,11 +187,18 @@ def wanted(losses: np.ndarray, line: list[bool], seeds: np.ndarray) -> np.ndarra
 
 def _loss(run: dict[str, Any], *, config: Any, optimizer: str, tuned: Tuned) -> xr.Dataset:
     require("torch", for_="This experiment", extra="torch")
-    from scalewise.experiments._decoder import losses_of, plan_of
+    from scalewise.experiments._decoder import Recipe, losses_of, plan_of
 
-    family, size = run["family"], run["size"]
-    trained = {"batch": run["batch"], "steps": run["steps"], "policy": run.get("policy")}
-    plan = plan_of(config, optimizer, family, size, tuned.constants, **trained)
-    decay = tuned.settings["weight_decay"] if family.endswith("tuned") else config.weight_decay
-    loss = losses_of(config, plan, run["seed"], run["rate"], decay, run["steps"], run["batch"])
-    return xr.Dataset({"loss": loss})
+    def recipe(family: str, rate: float) -> Recipe:
+        constants, policy = tuned.constants, run.get("policy")
+        plan = plan_of(
+            config, optimizer, family, run["size"], constants,
+            batch=run["batch"], steps=run["steps"], policy=policy,
+        )  # fmt: skip
+        own = tuned.settings["weight_decay"] if family.endswith("tuned") else config.weight_decay
+        return Recipe(plan, rate, own)
+
+    mine = recipe(run["family"], run["rate"])
+    if "swap" in run:
+        mine = mine.swapped(*SWAPS[run["swap"]], recipe(*run["of"]))
+    return xr.Dataset({"loss": losses_of(config, mine, run["seed"], run["steps"], run["batch"])})

@@ -11,7 +11,8 @@ retuned (under Muon no more), and about as much as plain that has the same const
 settings wider is not worse.
 
 At the base, every policy that a plan has for a batch twice as large (and half the steps) and for a longer run is
-held against the best rate found there.
+held against the best rate found there. At the largest width, one setting of some tensors at a time is taken from
+plain, retuned, into planned and carried, and the other way round: which of them the difference comes from.
 
 Source: TP4 K.1 for the rules; policies as their rows say. The experiment is ours.
 """
@@ -169,8 +170,10 @@ def run(
     Returns:
         ``loss`` over (optimizer, steps, family, size, rate, seed), infinite where it diverged and NaN where nobody
         trained; of the base, planned and tuned, ``batch_loss`` with a doubled batch and half the steps over
-        (optimizer, rate, trial), and ``policy_loss`` over (optimizer, policy, trial), `seeds` trials of each; over
-        size ``width`` and ``depth``; ``constants`` and decay as a text, and ``tuned_loss`` over optimizer.
+        (optimizer, rate, trial), and ``policy_loss`` over (optimizer, policy, trial), `seeds` trials of each; of
+        the widest, ``swap_loss`` over (optimizer, way, swap, trial): the family `way` but for one setting, which is
+        the other's; over size ``width`` and ``depth``; ``constants`` and decay as a text, and ``tuned_loss`` over
+        optimizer.
         Attributes: the config.
 
     Raises:
@@ -262,7 +265,8 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         out.append(_optimizers({(o, s): of[PLANNED_TUNED] for o, s, of in every}, dataset))
     head = ("what", "policy", "loss", "above the best rate's")
     caption = "Policies of batch and duration, planned and tuned at the base"
-    return [*out, Table.of(caption, head, _policies(dataset))]
+    out.append(Table.of(caption, head, _policies(dataset)))
+    return [*out, *_swaps(dataset)]
 
 
 def _optimizers(found: dict[tuple[str, int], Family], dataset: xr.Dataset) -> Table:
@@ -306,6 +310,31 @@ def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
                 )
             )
     return rows
+
+
+def _swaps(dataset: xr.Dataset) -> list[Table]:
+    """What a single setting is worth: planned with that of plain, plain with that of planned, and their mean."""
+    widest, steps = f"n={int(dataset.width.max())}", int(dataset.steps[0])
+    head = ("what is swapped", "planned with plain's loses", "plain with planned's gains", "mean")
+    out = []
+    for optimizer in map(str, dataset.optimizer.values):
+        of = dataset.swap_loss.sel(optimizer=optimizer)
+        ways = [of.sel(way=way) for way in (PLANNED_TUNED, PLAIN)]
+        planned, plain = (way.sel(swap="nothing").values for way in ways)
+        rows: list[tuple[object, ...]] = []
+        for swap in of.swap.values:
+            if swap != "nothing":
+                loses = ways[0].sel(swap=swap).values - planned
+                gains = plain - ways[1].sel(swap=swap).values
+                said = [mean_of(x) for x in (loses, gains, (loses + gains) / 2)]
+                rows.append((swap, *(f"{mean:+.3f} ± {sem:.3f}" for mean, sem in said)))
+        gap, error = mean_of(plain - planned)
+        caption = (
+            f"{optimizer}, {steps} steps, {widest}; planned, tuned, carried is {gap:+.3f} ± {error:.3f} ahead "
+            "of plain, retuned; one setting swapped at a time"
+        )
+        out.append(Table.of(caption, head, rows))
+    return out
 
 
 @house
