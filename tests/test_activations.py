@@ -357,6 +357,8 @@ def test_a_steep_slope_is_no_kink(steepness) -> None:
         # A kink beside a steeper slope.
         (lambda z: jnp.sin(20 * z) + 0.05 * jnp.abs(z - 3), (), r"jumps by 0\.1 at z = 3,"),
         (lambda z: z**5 + jnp.abs(z - 2), (), r"jumps by 2 at z = 2,"),
+        # Its derivative is not a number at the kink itself, and finite beside it.
+        (lambda z: jnp.sqrt((z - 1.0625) ** 2), (), r"jumps by 2 at z = 1\.0625, a kink"),
     ],
 )
 def test_an_undeclared_kink_is_refused_with_its_place(function, declared, message) -> None:
