@@ -94,39 +94,33 @@ def test_every_stored_result_is_what_the_present_settings_give() -> None:
 def test_the_readme_tells_what_carried_networks_lose() -> None:
     kept = stored_result("text_transfer", PAPER)
     assert kept is not None
-    short, long = (of for optimizer, _, of in families(kept) if optimizer == "adamw")
-    sizes = [size.label for size in short[PLAIN].check.sizes]
-    a, b = sizes.index("n=128, L=2"), sizes.index("n=256, L=2")
-    wide = [size.label for size in long[PLAIN].check.sizes].index("n=256, L=2")
-    rows = {
-        "as built, retuned": [short[PLAIN].retuned(a), short[PLAIN].retuned(b), long[PLAIN].retuned(wide)],
-        "planned, carried": [
-            short[PLANNED_TUNED].carried(a), short[PLANNED_TUNED].carried(b), long[PLANNED_TUNED].carried(wide),
-        ],
-        "not planned, same constants, retuned": [
-            short[PLAIN_TUNED].retuned(a), short[PLAIN_TUNED].retuned(b), long[PLAIN_TUNED].retuned(wide),
-        ],
-    }  # fmt: skip
+
+    def rows_of(optimizer: str) -> dict[str, list[float]]:
+        """By family the losses at widths 128 and 256 after the first duration, and at 256 after the last."""
+        short, long = (of for name, _, of in families(kept) if name == optimizer)
+        cells = [(short, "n=128, L=2"), (short, "n=256, L=2"), (long, "n=256, L=2")]
+        at = [([s.label for s in of[PLAIN].check.sizes].index(label), of) for of, label in cells]
+        return {
+            "as built, retuned": [of[PLAIN].retuned(i)[0] for i, of in at],
+            "planned, carried": [of[PLANNED_TUNED].carried(i)[0] for i, of in at],
+            "not planned, same constants, retuned": [of[PLAIN_TUNED].retuned(i)[0] for i, of in at],
+        }
+
+    def gains(optimizer: str) -> str:
+        built, planned, _ = rows_of(optimizer).values()
+        said = [f"{a - b:.2f}"[1:] for a, b in zip(built, planned, strict=True)]
+        return "{}, {} and {}".format(*said)
+
     page = (ROOT / "README.md").read_text()
     said = [
-        f"| {name} | {' | '.join(f'{loss:.2f}' for loss, _ in cells)} |"
-        for name, cells in rows.items()
+        f"| {name} | {' | '.join(f'{loss:.2f}' for loss in losses)} |"
+        for name, losses in rows_of("adamw").items()
     ]
     assert [line for line in said if line not in page] == []
-    gains = {}
-    for optimizer, steps, of in families(kept):
-        labels = [size.label for size in of[PLAIN].check.sizes]
-        for label in ("n=128, L=2", "n=256, L=2"):
-            i = labels.index(label)
-            gains[optimizer, steps, label] = (
-                of[PLAIN].retuned(i)[0] - of[PLANNED_TUNED].carried(i)[0]
-            )
-    places = ((300, "n=128, L=2"), (300, "n=256, L=2"), (1200, "n=256, L=2"))
-    one, two = (
-        "{}, {} and {}".format(*(f"{gains[o, steps, label]:.2f}"[1:] for steps, label in places))
-        for o in ("muon", "adamw")
+    wanted = (
+        f"the plan's gains over the first row are {gains('muon')} in place of {gains('adamw')}."
     )
-    assert f"the plan's gains over the first row are {one} in place of {two}." in page
+    assert wanted in page
 
 
 def miniature(monkeypatch: pytest.MonkeyPatch) -> Experiment:

@@ -28,6 +28,7 @@ def task(loss: str | Loss = "mse", outputs: int = 1) -> sw.Task:
     return sw.Task(X[:3], y if loss != "logistic" else np.sign(y), test_inputs=X[3:], loss=loss)
 
 
+ENDED = GradientDescent(0.25)
 SOME = [  # depth, outputs, algorithm, draws
     (2, 2, GradientDescent(0.3, steps=3), 512),
     (2, 1, GradientDescent(0.1, steps=5, momentum=0.5), 1024),
@@ -38,7 +39,7 @@ MORE = [
     (2, 1, GradientDescent(0.3, steps=4), 1024),
     (2, 1, GradientDescent([0.9, 0.3, 0.6], loss_units="mean"), 1024),
     (2, 1, GradientFlow(1.0), 128),
-    (2, 1, GradientDescent(0.25), 128),
+    (2, 1, ENDED, 128),
 ]
 
 
@@ -61,8 +62,9 @@ def test_cavities_agree_with_tensors(cases: list) -> None:
             wanted, its = theory[name].values, theory[f"{name}_error"].values
             if name == part:
                 wanted, its = wanted[-1], its[-1]
-            # Training that is called ended leaves a remainder on its samples.
-            z = (mine - wanted) / np.sqrt(error**2 + its**2 + 3e-4**2)
+            # Training to the end stops at a remainder on its samples, which scrambles share.
+            left = 3e-4 if (name, algorithm) == ("train_mean_nlo", ENDED) else 1e-6
+            z = (mine - wanted) / np.sqrt(error**2 + its**2 + left**2)
             worst = max(worst, np.abs(z).max())
             if np.abs(z).max() > 5:  # of 16 scrambles, for 40 numbers
                 wrong.append((depth, outputs, algorithm, name, z))

@@ -50,6 +50,10 @@ def runs_of(
     how: dict[str, Any] = {"progress": progress or False, "client": client}
     cell = partial(_loss, config=config, optimizer=optimizer, tuned=tuned)
     losses = _grid(config, cell, store, **how)
+
+    def trained(runs: dict[str, dict[str, Any]], name: str) -> np.ndarray:
+        return sweep(cell, {"run": runs}, store=within(store, name), **how).loss.values
+
     seeds, rates = list(range(config.seeds)), config.rates
     half = {"batch": 2 * config.batch, "steps": max(1, config.steps[0] // 2)}
     first = {"family": PLANNED_TUNED, "size": (config.widths[0], config.depths[0])}
@@ -58,7 +62,7 @@ def runs_of(
         for rate in rates
         for seed in seeds
     }
-    batch = sweep(cell, {"run": double}, store=within(store, "batch"), **how).loss.values
+    batch = trained(double, "batch")
     base = losses[0, FAMILIES.index(PLANNED_TUNED), 0]
     best = 2.0 ** find_optimum(np.log2(rates), base).place
     changes = {"batch": half, "tokens": {"batch": config.batch, "steps": config.steps[-1]}}
@@ -70,9 +74,8 @@ def runs_of(
         for label in asked
         for seed in seeds
     }
-    policies = sweep(cell, {"run": under}, store=within(store, "policies"), **how).loss.values
-    swaps = _swaps(config, best, losses)
-    swapped = sweep(cell, {"run": swaps}, store=within(store, "swaps"), **how).loss.values
+    policies = trained(under, "policies")
+    swapped = trained(_swaps(config, best, losses), "swaps")
     return xr.Dataset(
         {
             "loss": (("steps", "family", "size", "rate", "seed"), losses),
