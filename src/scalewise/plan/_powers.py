@@ -78,8 +78,9 @@ class Powers:
         """The number at `ratios`; exactly 1 where every ratio is 1, or where equal ratios cancel."""
         total: dict[Fraction, Fraction] = {}
         for axis in AXES:
-            ratio = getattr(ratios, axis)
-            total[ratio] = total.get(ratio, _ZERO) + getattr(self, axis)
+            if power := getattr(self, axis):  # nearly all are 0, and to hash fractions is slow
+                ratio = getattr(ratios, axis)
+                total[ratio] = total.get(ratio, _ZERO) + power
         out = 1.0
         for ratio, power in total.items():
             if power and ratio != 1:
