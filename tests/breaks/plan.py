@@ -110,8 +110,8 @@ MUTANTS = (
     ),
     row("plan/_powers.py", RULES)(
         "plan rules: equal ratios not cancelled",
-        "total[ratio] = total.get(ratio, _ZERO) + getattr(self, axis)",
-        "total[ratio] = getattr(self, axis)",
+        "total[ratio] = total.get(ratio, _ZERO) + power",
+        "total[ratio] = power",
     ),
     of_decide(
         "plan roles: a lookup read as a matrix",

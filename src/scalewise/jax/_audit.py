@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scalewise._checked import Count, Must, Positive, checked
 from scalewise.jax._parts import named, parted
@@ -180,11 +182,15 @@ class _Script:
 
     def _try(self, tx: Any, table: Plan, params: Any, width: Any) -> None:
         """Read learning rates and epsilons off the optimiser's first steps."""
+        compiled = jax.jit(lambda slopes, p: _Undecayed(tx).update(slopes, tx.init(p), p)[0])
+        first, second, third = (
+            compiled(jax.tree.map(partial(_gradient, size, uneven), params), params)
+            for size, uneven in ((_USUAL, False), (_SMALL, False), (_LARGE, True))
+        )
         usual, small, large, even = (
-            named(table, jax.tree.map(size, _first(tx, params, entry, uneven)))
-            for size, entry, uneven in (
-                (_largest, _USUAL, False), (_largest, _SMALL, False),
-                (_largest, _LARGE, True), (_is_even, _LARGE, True),
+            named(table, jax.tree.map(size, update))
+            for size, update in (
+                (_largest, first), (_largest, second), (_largest, third), (_is_even, third),
             )
         )  # fmt: skip
         # Of the same gradients at every width: powers are all that is asked of them.
@@ -200,15 +206,12 @@ class _Script:
             )
 
 
-def _first(tx: Any, params: Any, size: float, uneven: bool) -> Any:
-    """The first update under a gradient whose entries have one size, or that and a tenth of it in turn."""
-
-    def gradient(p: Any) -> Any:
-        entries = jnp.full_like(p, size)
-        tenth = jnp.arange(p.size).reshape(p.shape) % 2 == 1
-        return jnp.where(tenth, 0.1 * entries, entries) if uneven else entries
-
-    return _Undecayed(tx).update(jax.tree.map(gradient, params), tx.init(params), params)[0]
+def _gradient(size: float, uneven: bool, like: Any) -> Any:
+    """Entries of one size, or of that and a tenth of it in turn."""
+    entries = np.full(like.shape, size)
+    if uneven:
+        entries.ravel()[1::2] *= 0.1
+    return jnp.asarray(entries, like.dtype)
 
 
 def _largest(update: Any) -> float:
