@@ -98,7 +98,8 @@ def checklist() -> dict[str, str]:
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
+def tree(path: Path) -> ast.Module:
+    """What a file says."""
     return ast.parse(path.read_text())
 
 
@@ -110,7 +111,7 @@ def functions() -> dict[str, frozenset[Place]]:
         file = path.relative_to(SOURCES)
         room = ".".join(part for part in file.with_suffix("").parts if part[0] != "_")
         public = exported(path if path.name[0] != "_" else path.parent / "__init__.py")
-        for name, docstring in _docstrings(_tree(path), ()):
+        for name, docstring in _docstrings(tree(path), ()):
             named = frozenset(p for source in _sources(docstring) for p in places(source))
             if named:
                 inside = ".".join(name)
@@ -123,7 +124,7 @@ def functions() -> dict[str, frozenset[Place]]:
 def exported(path: Path) -> list[str]:
     """What a file gives to users: its `__all__`, or what it imports as what it is called."""
     names = []
-    for node in _tree(path).body:
+    for node in tree(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return ast.literal_eval(node.value)
         if isinstance(node, ast.ImportFrom):
@@ -156,7 +157,7 @@ def marked() -> tuple[Test, ...]:
     """Every test with a mark."""
     found = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(_tree(path)):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef):
                 marks = [
                     mark
@@ -172,11 +173,12 @@ def marked() -> tuple[Test, ...]:
 @cache
 def kinds_of(file: str) -> tuple[str, ...]:
     """The kinds that the docstring of a test file names."""
-    docstring = ast.get_docstring(_tree(ROOT / file)) or ""
+    docstring = ast.get_docstring(tree(ROOT / file)) or ""
     head = re.split(r"[:.]|\btests? of\b", docstring, maxsplit=1)[0].lower()
     return tuple(kind for kind in KINDS if kind.lower() in head)
 
 
+@cache
 def coverage() -> dict[str, tuple[list[str], list[str], list[str]]]:
     """For each entry of the checklist its functions, the kinds of its tests, and their files."""
     kinds: dict[str, set[str]] = defaultdict(set)
@@ -219,7 +221,7 @@ def page() -> str:
                 lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += ["", "## Figures and tables", "", "`tests/experiments` runs each of these.", ""]
     for name in sorted(path.stem for path in (SOURCES / "experiments").glob("*.py")):
-        docstring = ast.get_docstring(_tree(SOURCES / "experiments" / f"{name}.py")) or ""
+        docstring = ast.get_docstring(tree(SOURCES / "experiments" / f"{name}.py")) or ""
         for source in _sources(docstring):
             lines.append(f"- `experiments.{name}`: {' '.join(source.split())}")
     return "\n".join(lines) + "\n"

@@ -59,6 +59,14 @@ def drawn(key, shape, dtype=float, *_, **__):
     return jnp.asarray(entries / max(np.prod(shape[:-1]), 1) ** 0.5, dtype)
 
 
+def by_numpy(seed):
+    """An initialiser of entries over the root of the fan-in, with nothing to compile."""
+    rng = np.random.default_rng(seed)
+    return lambda _, shape, dtype=np.float32, *a, **k: jnp.asarray(
+        rng.standard_normal(shape) / shape[0] ** 0.5, dtype
+    )
+
+
 @contextmanager
 def quick_draws():
     """Equinox draws its layers from NumPy: one compilation for every shape takes most of a test's time."""

@@ -225,10 +225,10 @@ def test_an_interrupted_measurement_says_what_is_kept(data, monkeypatch):
 
 def test_explore_writes_a_page_of_the_activations_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ("explore", "--activations", "relu, linear", "--out", "made/page.html")
+    words = ("explore", "--activations", "relu, leaky_relu", "--out", "made/page.html")
     assert run(*words).stdout == "made/page.html\n"
     tables = re.search(r'id="tables"[^>]*>(.*?)</script>', Path("made/page.html").read_text())
-    assert list(json.loads(tables[1])["activations"]) == ["relu", "linear"]
+    assert list(json.loads(tables[1])["activations"]) == ["relu", "leaky_relu(0.01)"]
     for wrong, sentence in {
         ("--out", "made"): "--out must be the file to write; 'made' is a folder.",
         ("--out", "made/page.html/x.html"): "'made/page.html' cannot be used: ",

@@ -16,6 +16,7 @@ from typing import cast
 
 import coverage_table
 import scalewise
+from coverage_table import tree
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
@@ -65,7 +66,7 @@ def test_imports_point_up() -> None:
     for path in ROOT.rglob("*.py"):
         here = room(path)
         assert here in RANK, f"{path.name} stands in a room that docs/architecture.md does not name"
-        for other in imported(ast.parse(path.read_text())) - {here}:
+        for other in imported(tree(path)) - {here}:
             seen.add((here, other))
             assert RANK[other] < RANK[here], f"{path.relative_to(ROOT)} imports scalewise.{other}"
     # The test sees imports at all: these three are the spine.
@@ -129,7 +130,7 @@ def imports(path: Path) -> tuple[Import, ...]:
         for child in ast.iter_child_nodes(node):
             visit(child, later, guards)
 
-    visit(ast.parse(path.read_text()), False, ())
+    visit(tree(path), False, ())
     return tuple(found)
 
 
@@ -246,7 +247,7 @@ def test_rooms_of_the_theory_import_upwards() -> None:
 
 def test_no_relative_imports() -> None:
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             assert not (isinstance(node, ast.ImportFrom) and node.level), path.relative_to(ROOT)
 
 
@@ -365,7 +366,7 @@ def test_what_a_room_imports_from_outside_is_in_the_table() -> None:
 def test_what_asks_for_an_extra_names_one_that_brings_it() -> None:
     asked = set()
     for path in ROOT.rglob("*.py"):
-        for call in calls(ast.walk(ast.parse(path.read_text())), "require"):
+        for call in calls(ast.walk(tree(path)), "require"):
             (extra,) = (k.value for k in call.keywords if k.arg == "extra")
             packages = {DISTRIBUTIONS.get(p, p) for p in packages_in([call])}
             assert packages <= EXTRAS[ast.literal_eval(extra)], (path.name, packages)
@@ -379,10 +380,10 @@ def test_what_asks_for_an_extra_names_one_that_brings_it() -> None:
 def asked_when_imported(path: Path) -> set[str]:
     """Packages that a file, or a room around it, requires while it is imported."""
     doors = [parent / "__init__.py" for parent in path.parents if ROOT in (parent, *parent.parents)]
-    bodies = [ast.parse(file.read_text()).body for file in (path, *doors)]
+    bodies = [tree(file).body for file in (path, *doors)]
     top = [s.value for body in bodies for s in body if isinstance(s, ast.Expr)]
     # What one can do without is looked for in the same file.
-    optional = calls(ast.walk(ast.parse(path.read_text())), "installed")
+    optional = calls(ast.walk(tree(path)), "installed")
     return packages_in([*calls(top, "require"), *optional])
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import torch
+import torch.multiprocessing
 from torch import nn
 
 import scalewise as sw
 from scalewise.torch import TorchPlan
 
 NARROW, WIDE = 16, 64
+# Imported once for all processes that tests start.
+torch.multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["scalewise.torch", "torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
+)
 
 
 def mlp(width: int, depth: int = 3) -> nn.Sequential:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -20,11 +21,21 @@ def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.divide(a, b, out=np.zeros_like(a), where=b > _NOTHING * b.max())
 
 
+@lru_cache(maxsize=512)
+def _decomposed(entries: bytes, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.linalg.svd(np.frombuffer(entries).reshape(rows, -1), full_matrices=False)
+
+
+def svd(G: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Computed once for all optimizers that are shown the same gradient."""
+    return _decomposed(G.tobytes(), len(G))
+
+
 def powered(G: np.ndarray, power: float) -> np.ndarray:
     """The gradient with its singular values to a power; of a vector, its length."""
     if G.ndim == 1:
         return G * np.linalg.norm(G) ** (power - 1)
-    U, s, Vt = np.linalg.svd(G, full_matrices=False)
+    U, s, Vt = svd(G)
     some = s > _NOTHING * s[0]
     return (U[:, some] * s[some] ** power) @ Vt[some]
 
@@ -44,7 +55,7 @@ def factored(G: np.ndarray) -> np.ndarray:
 
 def rotated(G: np.ndarray, inputs: bool, outputs: bool) -> np.ndarray:
     """SOAP: signs of entries in the basis of its preconditioners, turned back."""
-    U, s, Vt = np.linalg.svd(G, full_matrices=False)
+    U, s, Vt = svd(G)
     some = s > _NOTHING * s[0]
     left = U[:, some] if outputs else np.eye(len(G))
     right = Vt[some].T if inputs else np.eye(G.shape[1])
@@ -54,7 +65,7 @@ def rotated(G: np.ndarray, inputs: bool, outputs: bool) -> np.ndarray:
 
 
 def turned_size(G: np.ndarray, inputs: bool, outputs: bool) -> float:
-    U, _, Vt = np.linalg.svd(G, full_matrices=False)
+    U, _, Vt = svd(G)
     one = G @ Vt[0] if inputs else G
     return rms(U[:, 0] @ one if outputs else one)
 
@@ -110,7 +121,7 @@ def _square(G: np.ndarray, W: np.ndarray) -> float:
 
 
 def _largest(G: np.ndarray, W: np.ndarray) -> float:
-    return float(np.linalg.norm(G)) if G.ndim == 1 else float(np.linalg.norm(G, 2))
+    return float(np.linalg.norm(G)) if G.ndim == 1 else float(svd(G)[1][0])
 
 
 def _eigenvalue(G: np.ndarray, W: np.ndarray) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 
 X = np.array([[1.0, -0.4], [0.6, 0.8]])
 
@@ -36,11 +37,16 @@ def test_mean_ntk_of_several_inputs_next_to_a_kink() -> None:
     agrees(net, {"ntk_nlo": -1.0}, [16, 48], 12_000)
 
 
-def test_vertex_and_metric_of_jumps() -> None:
-    step = sw.activation(lambda z: jnp.where(z >= 0.3, 1.0, -1.0), kinks=(0.3,), name="step")
-    for sigma, seen, networks in (
-        ("perceptron", {"four_point_vertex": 1.5}, 10_000),
-        (step, {"four_point_vertex": 1.5, "metric_nlo": -3.0}, 60_000),
-    ):
-        net = sw.MLP(3, 64, sigma, input_dim=2, output_dim=1, C_W=1.5)
-        agrees(net, seen, [32, 96], networks)
+STEP = sw.activation(lambda z: jnp.where(z >= 0.3, 1.0, -1.0), kinks=(0.3,), name="step")
+
+
+@pytest.mark.parametrize(
+    ("sigma", "seen", "networks"),
+    [
+        (STEP, {"four_point_vertex": 1.5, "metric_nlo": -3.0}, 30_000),
+        *thorough(("perceptron", {"four_point_vertex": 1.5}, 6_000)),
+    ],
+)
+def test_vertex_and_metric_of_jumps(sigma: object, seen: dict[str, float], networks: int) -> None:
+    net = sw.MLP(3, 64, sigma, input_dim=2, output_dim=1, C_W=1.5)
+    agrees(net, seen, [16, 48], networks)

@@ -1,7 +1,7 @@
 """Agreement: fluctuations of the NTK, dNTK and ddNTK against ensembles of real networks.
 
 Layer 2 is exact at any width and held to its standard errors alone; deeper layers to those and the stated
-size of the next order, and, over three widths, to what is left of it by extrapolation.
+size of the next order, and, over two widths, to what is left of it by extrapolation.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def network(name: str, width: object) -> sw.MLP:
 @pytest.mark.covers("B11")
 @pytest.mark.parametrize(
     ("name", "width"),
-    [("gelu", 32), ("relu", 32), *thorough(("tanh", 32), ("sin", 32), ("gelu", 96))],
+    [("relu", 32), *thorough(("gelu", 32), ("tanh", 32), ("sin", 32), ("gelu", 96))],
 )
 def test_ntk_statistics_at_a_width(name: str, width: int) -> None:
     net = network(name, width)
@@ -45,7 +45,7 @@ def test_ntk_statistics_at_a_width(name: str, width: int) -> None:
 
 # Compilation is most of the time, so each activation has one width; tanh has its own below, with all of them.
 @pytest.mark.covers("C13", "C29")
-@pytest.mark.parametrize(("name", "width"), [("relu", 96), *thorough(("sin", 96), ("gelu", 32))])
+@pytest.mark.parametrize(("name", "width"), [("relu", 48), *thorough(("sin", 96), ("gelu", 32))])
 def test_differentials_of_the_ntk_at_a_width(name: str, width: int) -> None:
     net = network(name, width)
     names = DNTK if name == "relu" else [*DNTK, *DDNTK]
@@ -68,7 +68,7 @@ def test_leading_coefficients_over_widths() -> None:
     x = X[:2]
     theory = sw.predict(net, x, observables=names)
     ensemble = sw.measure(
-        net, x, networks=600, seed=5, widths=[24, 48, 96], observables=names, progress=False
+        net, x, networks=600, seed=5, widths=[12, 36], observables=names, progress=False
     )
     result = sw.compare(theory, ensemble)
     assert set(names) <= set(ensemble.data_vars)
@@ -79,13 +79,14 @@ def test_leading_coefficients_over_widths() -> None:
 def test_unequal_widths() -> None:
     """The factors n_l / n_{l-1} in every term that hands a tensor on."""
     names = [*NTK[1:], *DNTK, *DDNTK]
-    net = network("tanh", (60, 120, 30))
+    net = network("tanh", (40, 80, 20))
     theory = sw.predict(net, X[:2], observables=names)
-    ensemble = sw.measure(net, X[:2], networks=600, seed=11, observables=names, progress=False)
+    ensemble = sw.measure(net, X[:2], networks=400, seed=11, observables=names, progress=False)
     result = sw.compare(theory, ensemble)
     assert result.passed, str(result)
-    equal = sw.predict(net.at_width(60), X[:2], observables=names)
+    names = ["ntk_B", "dntk_P", "ddntk_S"]
+    equal = sw.predict(net.at_width(40), X[:2], observables=names)
     wrong = theory.copy()
-    for name in ("ntk_B", "dntk_P", "ddntk_S"):
+    for name in names:
         wrong[name] = equal[name]
         assert not sw.compare(wrong, ensemble, observables=name).passed, name

@@ -47,7 +47,7 @@ def size(sigma: sw.Activation, pq: tuple[int, int], a: np.ndarray, b: np.ndarray
 
 @pytest.mark.parametrize(
     ("names", "thin"),
-    [(NAMES[::2], 2), *thorough((NAMES[1::2], 2), (FULL, 1))],
+    [(NAMES[::3], 2), *thorough((NAMES[1::3] + NAMES[2::3], 2), (FULL, 1))],
     ids=["corners", "others' corners", "full grid"],
 )
 @each("pq", [(0, 0), (1, 1)])
@@ -85,7 +85,9 @@ def _agrees_with_nested_quadrature(name: str, thin: int, pq: tuple[int, int]) ->
 
 
 @pytest.mark.covers("A4.1", "A10.1")
-@each("name", ["tanh", "sigmoid", "swish", "gelu", "erf", "sin", "softplus"])
+@pytest.mark.parametrize(
+    "name", ["tanh", "softplus", "gelu", "sin", *thorough("sigmoid", "swish", "erf")]
+)
 def test_series_closed_forms_and_quadrature_agree_on_every_order(name: str) -> None:
     sigma = sw.activation(name)
     a, b = np.array([0.02, 0.5, 1.3]), np.array([0.3, 0.4, 1.3])
@@ -103,7 +105,19 @@ def test_series_closed_forms_and_quadrature_agree_on_every_order(name: str) -> N
         assert np.all(np.abs(auto[pq].value - direct[pq].value) < rtol * scale), pq
 
 
-@each("name", [n for n in NAMES if n != "perceptron"])
+ALIKE = [
+    "celu",
+    "selu",
+    "softsign",
+    "hardsigmoid",
+    "hardswish",
+    "relu6",
+]  # kinks, and no closed form
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if n not in ("perceptron", *ALIKE)] + thorough(*ALIKE)
+)
 def test_in_place_map_is_the_pair_moment(name: str) -> None:
     sigma = sw.activation(name)
     rng = np.random.default_rng(1)

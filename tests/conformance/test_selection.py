@@ -64,7 +64,7 @@ def test_default_and_all_are_what_exists_in_both_and_leave_out_the_same() -> Non
 
 @pytest.mark.parametrize(
     "name",
-    ["my selu", "my step", *thorough("my elu", "my hard tanh", "my hard swish", "my softsign")],
+    ["my selu", *thorough("my step", "my elu", "my hard tanh", "my hard swish", "my softsign")],
 )
 def test_everything_of_a_made_activation_is_predicted(name: str) -> None:
     sigma = made(name)

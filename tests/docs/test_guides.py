@@ -49,9 +49,11 @@ def printed_as_said(example: Example) -> str | None:
 README = Path(__file__).resolve().parents[2] / "README.md"
 SYBIL = Sybil([PythonCodeBlockParser(), CodeBlockParser("text", printed_as_said)])
 # The widest network costs as much as all others, and decides no verdict.
-LESS = {"[64, 128, 256, 512]": "[64, 128, 256]"}
+LESS = {"[64, 128, 256, 512]": "[64, 128, 256]", "seeds=3": "seeds=2"}
+# What these show is called by quicker pages too, or held by tests of its own room.
+LATER = ("activation", "audit", "base", "convnet", "masks", "sweeps", "training")
 # Of pages whose ensembles are not held against what is printed.
-FEWER = LESS | {"networks=500": "networks=60"}
+FEWER = LESS | {"networks=500": "networks=60", "networks=50)": "networks=8)", "seeds=4": "seeds=2"}
 SIZES = pytest.mark.parametrize("less", [FEWER, *thorough({})], ids=["less", "whole"])
 
 
@@ -84,9 +86,11 @@ def test_comparison_of_texts() -> None:
 
 
 def _cases() -> list:
-    """Every page with less, and those of which that leaves something out as they stand."""
-    whole = [page for page in PAGES if any(said in page.read_text() for said in LESS)]
-    return [(page, LESS) for page in PAGES] + thorough(*((page, {}) for page in whole))
+    """Pages with less, and as they stand those of which that leaves something out."""
+    daily = [page for page in PAGES if page.stem not in LATER]
+    plain = [p for p in daily if not any(said in p.read_text() for said in LESS)]
+    whole = [page for page in PAGES if page not in plain]
+    return [(page, LESS) for page in daily] + thorough(*((page, {}) for page in whole))
 
 
 @pytest.mark.filterwarnings("default")

@@ -23,20 +23,26 @@ pytestmark = pytest.mark.optimised
 ROOM = Path(scalewise.experiments.__file__).parent
 # These have files of their own, which run them.
 HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_transfer")]
-# Of each theme a quicker one is run daily; networks on words and on drawings are those of tests/limits.
+# Of each theme a quicker one is run daily; networks on words and on drawings are those of tests/limits, and the
+# transfer of rates is learning_rate_transfer's.
 LATER = (
+    "bias_and_variance",
     "cifar2_batches",
     "cifar2_limits",
+    "design_on_digits",
+    "dntk_growth",
+    "evidence_of_data",
+    "kernel_learning",
     "learning_agreement",
+    "ntk_statistics",
     "omniglot_maml",
+    "text_transfer",
     "trained_networks",
     "word2vec_analogies",
 )
 # Fewer than pages show where those take more than some seconds; `make docs` and `make test-thorough` run theirs.
 FEWER = {
-    "text_transfer": {"steps": (6,), "octaves": (-6, -4), "budget": 3, "tuning_seeds": 1}
-    | {"drift_seeds": 3},
-    "linear_and_quadratic_limits": {"widths": (128, 256, 512), "particles": 65536, "steps": 12},
+    "linear_and_quadratic_limits": {"widths": (64, 128, 256), "particles": 32768, "steps": 12},
 }
 # Variables, and how many panels.
 PROMISED = {

@@ -81,10 +81,12 @@ def test_strategies_coincide_at_the_reference_width(measured: xr.Dataset) -> Non
         np.testing.assert_array_equal(first, np.broadcast_to(first[:1], first.shape))
 
 
-def only(monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Strategy]) -> xr.Dataset:
+def only(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Strategy], octaves: tuple[int, int]
+) -> xr.Dataset:
     """The experiment with a single strategy under the name of the one that it replaces."""
     monkeypatch.setattr(transfer, "STRATEGIES", {"mup": make})
-    return transfer.run(replace(Config.small(), octaves=(2, 10)))
+    return transfer.run(replace(Config.small(), octaves=octaves, seeds=4))
 
 
 def without_multiplier(depth: int) -> Strategy:
@@ -100,7 +102,7 @@ def with_a_global_rate(depth: int) -> Strategy:
 
 
 def test_the_optimum_of_maximal_updates_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = only(monkeypatch, lambda depth: mup(depth=depth))
+    found = only(monkeypatch, lambda depth: mup(depth=depth), (3, 9))
     value, sem = of(found, "mup", "drift")
     assert abs(value) < 0.12
     assert 4 * sem + 0.12 < 0.45
@@ -115,7 +117,7 @@ def test_a_wrong_maximal_update_drifts(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], Strategy], low: float, high: float
 ) -> None:
     """By more than the gallery allows: -1/2 at last, and 1."""
-    found = only(monkeypatch, wrong)
+    found = only(monkeypatch, wrong, (2, 10))
     value, sem = of(found, "mup", "drift")
     assert not Number("drift", 0.0, value, sem, 0.12).agrees
     assert low < value < high

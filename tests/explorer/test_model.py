@@ -61,8 +61,8 @@ def tables(*names: str) -> dict[str, Any]:
 
 
 # Together every activation that the page can hold.
-THIRDS = [tuple(CONTINUOUS[k::3]) for k in range(3)]
-SHARES = pytest.mark.parametrize("names", [THIRDS[0], *thorough(*((n,) for n in THIRDS[1:]))])
+PARTS = [tuple(CONTINUOUS[k::6]) for k in range(6)]
+SHARES = pytest.mark.parametrize("names", [PARTS[0], *thorough(*((n,) for n in PARTS[1:]))])
 
 
 @SHARES

@@ -41,9 +41,17 @@ def inner(root: mp.mpf) -> list[mp.mpf]:
     return [p for p in (mp.mpf(1), mp.mpf(8), mp.mpf(60), root) if p < 12 * root]
 
 
-def test_single_moments_from_tiny_to_huge_kernels() -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["tanh", "softplus_shifted", "gelu", "elu"],
+        *thorough(["sigmoid", "swish", "erf", "hard_tanh"]),
+    ],
+    ids=["some", "more"],
+)
+def test_single_moments_from_tiny_to_huge_kernels(names) -> None:
     found = []
-    for name in EXACT:
+    for name in names:
         sigma = {"elu": elu, "hard_tanh": hard_tanh}.get(name, lambda name=name: activation(name))()
         for K in KERNELS:
             value, exact = single_moment(sigma, K, (0, 0)), exact_square(name, K)
@@ -57,14 +65,16 @@ def test_pair_moments_from_tiny_to_huge_kernels(name: str) -> None:
     """A function without its closed form goes through series and quadrature, whatever its units."""
     found, s = [], 2.0**20
     sigma = rescaled(activation(name), s)
+    c = np.array([-0.97, 1 - 1e-9])
     for K in (1e-24, 1.0, 1e6):
-        for c in (0.3, -0.97, 1 - 1e-9):
-            A, B = np.float64(K), np.float64(0.6 * K)
-            C = c * np.sqrt(A * B)
-            for pq, moment in pair_moments(sigma, A / s**2, B / s**2, C / s**2, ORDERS).items():
-                exact = float(price(name, A, B, C, pq)) * s ** (sum(pq) - 2)
-                if abs(moment.value - exact) > 1e-9 * natural(sigma, A / s**2, B / s**2, pq):
-                    found.append(f"{name} {pq} at K = {K:g}, c = {c}: {moment}, not {exact}")
+        A, B = np.full(2, K), np.full(2, 0.6 * K)
+        C = c * np.sqrt(A * B)
+        for pq, moment in pair_moments(sigma, A / s**2, B / s**2, C / s**2, ORDERS).items():
+            exact = np.array([float(price(name, *pair, pq)) for pair in zip(A, B, C, strict=True)])
+            exact *= s ** (sum(pq) - 2)
+            off = np.abs(moment.value - exact) > 1e-9 * natural(sigma, K / s**2, B[0] / s**2, pq)
+            if off.any():
+                found.append(f"{name} {pq} at K = {K:g}, c = {c}: {moment}, not {exact}")
     assert found == []
 
 

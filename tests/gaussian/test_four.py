@@ -1,7 +1,9 @@
 """Golden and property tests of expectations of four factors, and of derivatives beyond the third."""
 
 import dataclasses
+import functools
 import itertools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from grids import each
+from grids import each, thorough
 from scalewise.gaussian import (
     _products,
     combined,
@@ -43,15 +45,13 @@ def moments_of(sigma: sw.Activation, K: np.ndarray):
     return M
 
 
-def sine_product(K: np.ndarray, orders: tuple[int, ...], legs: tuple[int, ...]) -> float:
-    """E of a product of sin^(p)(z) = cos(z + (p - 1) pi/2), by the characteristic function."""
-    total = 0.0
+def sine_product(K: np.ndarray, orders: tuple[int, ...], legs: np.ndarray) -> np.ndarray:
+    """E of products of sin^(p)(z) = cos(z + (p - 1) pi/2), by the characteristic function."""
+    total = np.zeros(len(legs))
     for signs in itertools.product((1, -1), repeat=4):
-        s = np.zeros(len(K))
-        for sign, leg in zip(signs, legs, strict=True):
-            s[leg] += sign
+        s = signs @ np.eye(len(K))[legs]
         phase = sum(sign * (p - 1) for sign, p in zip(signs, orders, strict=True)) * np.pi / 2
-        total += np.cos(phase) * np.exp(-0.5 * s @ K @ s)
+        total += np.cos(phase) * np.exp(-0.5 * np.sum(s @ K * s, axis=1))
     return total / 16
 
 
@@ -62,15 +62,12 @@ def test_products_of_sines_are_known(count: int) -> None:
     sigma = sw.activation("sin")
     rule = joint_rule(K, smooth=True, points=1 << 11, scrambles=8)
     found = four_point_covariances(sigma, K, rule, FAMILIES, moments_of(sigma, K))
+    legs = np.indices((count,) * 4).reshape(4, -1).T
+    distinct = np.array([len(set(four)) for four in legs.tolist()]).reshape((count,) * 4)
     for family in FAMILIES:
         value, error = combined(found[family].product)
         error = error + found[family].error
-        want = np.array(
-            [sine_product(K, family, legs) for legs in itertools.product(range(count), repeat=4)]
-        ).reshape(value.shape)
-        distinct = np.array(
-            [len(set(legs)) for legs in itertools.product(range(count), repeat=4)]
-        ).reshape(value.shape)
+        want = sine_product(K, family, legs).reshape(value.shape)
         np.testing.assert_allclose(value[distinct <= 2], want[distinct <= 2], atol=1e-12)
         assert np.all(np.abs(value - want) <= 8 * error + 1e-9)
         assert error.max() < 2e-3
@@ -133,17 +130,22 @@ def test_many_products_are_single_ones(name: str, monkeypatch: pytest.MonkeyPatc
         np.testing.assert_allclose(found[pq].value, value, rtol=1e-9, atol=1e-15)
 
 
-@each("name", ["tanh", "gelu", "softplus"])
+@functools.cache
+def derivatives_of(name: str) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """Up to the fifth."""
+    every = [sw.activation(name).traceable()]
+    for _ in range(5):
+        every.append(jax.grad(every[-1]))
+    return jax.jit(jax.vmap(lambda z: [f(z) for f in every]))
+
+
+@pytest.mark.parametrize("name", ["tanh", "softplus", *thorough("gelu")])
 @each("K", [0.3, 3.7, 20.0])
 def test_fourth_and_fifth_derivatives(name: str, K: float) -> None:
+    x = np.linspace(-11, 11, 4001)
+    weight = np.exp(-x * x / 2) / np.exp(-x * x / 2).sum()
     with jax.enable_x64(True):
-        derivatives = [sw.activation(name).traceable()]
-        for _ in range(5):
-            derivatives.append(jax.grad(derivatives[-1]))
-        x = np.linspace(-11, 11, 40_001)
-        weight = np.exp(-x * x / 2) / np.exp(-x * x / 2).sum()
-        z = jnp.asarray(np.sqrt(K) * x)
-        values = [np.asarray(jax.vmap(f)(z)) for f in derivatives]
+        values = [np.asarray(v) for v in derivatives_of(name)(np.sqrt(K) * x)]
     for p, q in ((5, 1), (4, 2), (4, 1), (3, 3)):
         one = np.array([K])
         found = high_moments(sw.activation(name), one, one, one, [(p, q)])[p, q].value[0]

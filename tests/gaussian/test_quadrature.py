@@ -12,7 +12,7 @@ import pytest
 import gaussian_oracle as oracle
 import scalewise as sw
 from gaussian_oracle import ORDERS, conditional, grid, plane
-from grids import each
+from grids import each, thorough
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import (
@@ -145,7 +145,9 @@ def test_an_unresolved_integral_says_so():
 # Two inputs -------------------------------------------------------------------------------------
 
 
-@each("name", ["relu", "erf", "gelu", "leaky_relu(0.1)", "monomial(3)"])
+@pytest.mark.parametrize(
+    "name", ["relu", *thorough("gelu", "erf", "leaky_relu(0.1)", "monomial(3)")]
+)
 @each("orders", [(0, 0), (1, 1)])
 def test_pair_quadrature_equals_the_closed_form(name, orders):
     s = sw.activation(name)
@@ -163,7 +165,9 @@ def test_pair_quadrature_equals_the_closed_form(name, orders):
     assert np.all(error <= 1e-11 * size)
 
 
-@each("name", ["tanh", "swish", "sigmoid", "softplus", "softplus_shifted"])
+@pytest.mark.parametrize(
+    "name", ["tanh", "softplus", *thorough("swish", "sigmoid", "softplus_shifted")]
+)
 @each(
     ("A", "B", "c", "step"),
     # The step resolves the poles at distance pi/2: exp(-pi²/(step sqrt(K))) is below 1e-15.
@@ -180,38 +184,35 @@ def test_pair_quadrature_equals_the_plane_sum(name, A, B, c, step):
         assert error <= 1e-11 * size
 
 
-@each("order", ORDERS)
-def test_a_users_relu_equals_the_closed_form(order):
-    A, B, C, _ = grid((1e-6, 1.0, 1e3), (0.0, 0.6, -0.9999, 1 - 1e-8, 1.0, -1.0))
-    value, error = kinked_pair_moments(USER_RELU, A, B, C, [order])
-    closed = closed_pair_moments(sw.activation("relu"), A, B, C, [order])
+def test_a_users_relu_equals_the_closed_form():
+    A, B, C, _ = grid((1e-6, 1e3), (0.0, 0.6, -0.9999, 1 - 1e-8, 1.0, -1.0))
+    value, error = kinked_pair_moments(USER_RELU, A, B, C, ORDERS)
+    closed = closed_pair_moments(sw.activation("relu"), A, B, C, ORDERS)
     assert closed is not None
-    size = np.abs(closed[order])
-    if order in ((0, 0), (1, 1)):
-        size = np.sqrt(A * B) / 2 if order == (0, 0) else 0.5
-    assert np.all(np.abs(value[order] - closed[order]) <= 1e-13 * size + 1e-280)
-    assert np.all(np.abs(value[order] - closed[order]) <= error[order] + 1e-280)
+    sizes = {(0, 0): np.sqrt(A * B) / 2, (1, 1): 0.5}
+    for order in ORDERS:
+        gap, size = np.abs(value[order] - closed[order]), sizes.get(order, np.abs(closed[order]))
+        assert np.all(gap <= 1e-13 * size + 1e-280), order
+        assert np.all(gap <= error[order] + 1e-280), order
 
 
-@each("order", ORDERS)
-@each(
+@pytest.mark.parametrize(
     ("activation", "reference"),
     [
         (HARD_TANH, oracle.HARD_TANH),
-        (RELU6, oracle.RELU6),
-        (SOFT_SHRINK, oracle.SOFT_SHRINK),
-        (ELU, oracle.Elu()),
         (HALF_ELU, oracle.Elu(0.5)),
+        *thorough((RELU6, oracle.RELU6), (SOFT_SHRINK, oracle.SOFT_SHRINK), (ELU, oracle.Elu())),
     ],
 )
-def test_kinked_moments_equal_conditional_integrals(activation, reference, order):
+def test_kinked_moments_equal_conditional_integrals(activation, reference):
     for A, B, c in ((0.7, 1.9, 0.4), (4.0, 0.5, -0.93)):
         C = c * math.sqrt(A * B)
-        value, error = kinked_pair_moments(activation, A, B, C, [order])
-        expected = float(conditional(reference, A, B, C, order))
-        # 1e-11: jumps are measured from values 1e-12 on either side of a kink.
-        np.testing.assert_allclose(value[order], expected, rtol=1e-11, atol=1e-12)
-        assert error[order] < 1e-10
+        value, error = kinked_pair_moments(activation, A, B, C, ORDERS)
+        for order in ORDERS:
+            expected = float(conditional(reference, A, B, C, order))
+            # 1e-11: jumps are measured from values 1e-12 on either side of a kink.
+            np.testing.assert_allclose(value[order], expected, rtol=1e-11, atol=1e-12)
+            assert error[order] < 1e-10, order
 
 
 @each("order", [(0, 0), (1, 1), (2, 0), (2, 2)])
@@ -224,6 +225,7 @@ def test_kinked_moments_far_from_unit_variance(order):
         np.testing.assert_allclose(value[order], expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.thorough("test_kinked_moments_equal_conditional_integrals")
 def test_kinked_moments_to_twenty_digits():
     with mp.workdps(20):
         for order in ((0, 0), (2, 2), (4, 0)):
@@ -301,8 +303,8 @@ def test_arrays_keep_their_shape_and_numbers_do_not_depend_on_the_batch():
     together, _ = kinked_pair_moments(
         HARD_TANH, A.reshape(2, 4), B.reshape(2, 4), C.reshape(2, 4), ORDERS
     )
-    for k, pair in enumerate(zip(A, B, C, strict=True)):
-        alone, _ = kinked_pair_moments(HARD_TANH, *pair, ORDERS)
+    for k in (0, 3, 6):
+        alone, _ = kinked_pair_moments(HARD_TANH, A[k], B[k], C[k], ORDERS)
         for order in ORDERS:
             assert together[order].shape == (2, 4)
             assert alone[order].shape == ()

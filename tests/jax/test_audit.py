@@ -16,7 +16,7 @@ import torch
 from flax import nnx
 
 import scalewise as sw
-from jax_models import in_torch, mlp, mlp_roles, preactivations, quick_draws
+from jax_models import by_numpy, in_torch, mlp, mlp_roles, preactivations, quick_draws
 from scalewise.plan import PlanError
 from scalewise.plan._measurement import Quantity
 from scalewise.plan.audit import Audit
@@ -133,8 +133,9 @@ class Reader(nnx.Module):
     """A tied embedding, a norm with running statistics, dropout."""
 
     def __init__(self, width: int, seed: int = 0):
-        rngs = nnx.Rngs(seed)
-        self.words, self.mix = nnx.Embed(20, width, rngs=rngs), nnx.Linear(width, width, rngs=rngs)
+        rngs, draw = nnx.Rngs(seed), by_numpy(seed)
+        self.words = nnx.Embed(20, width, rngs=rngs, embedding_init=lambda *a: 4 * draw(*a))
+        self.mix = nnx.Linear(width, width, rngs=rngs, kernel_init=draw)
         self.norm, self.drop = nnx.BatchNorm(width, rngs=rngs), nnx.Dropout(0.1, rngs=rngs)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:

@@ -154,7 +154,7 @@ class Linen(nn.Module):
 
 
 def linen(width):
-    return Linen(width).init(jax.random.key(0), jnp.zeros((1, 4), int))
+    return jax.jit(Linen(width).init)(jax.random.key(0), jnp.zeros((1, 4), int))
 
 
 def test_linen_layout() -> None:
@@ -298,7 +298,7 @@ def test_shared_param_of_nnx() -> None:
 
 def test_an_embedding_that_also_reads_out() -> None:
     def init_fn(width):
-        return Transformer(width, tied=True)
+        return Transformer(width, 1, tied=True)
 
     with pytest.raises(PlanError, match=r"embedding `embed.embedding` and no readout"):
         planned(init_fn)

@@ -13,6 +13,7 @@ import pytest
 from flax import nnx
 
 import scalewise as sw
+from grids import thorough
 from jax_models import Transformer, mlp, mlp_roles, perceptron
 from scalewise.plan import PlanError
 
@@ -120,8 +121,7 @@ def test_trajectories_by_hand(optimizer, tx, rule) -> None:
     ("optimizer", "tx"),
     [
         ("adamw", optax.adamw(0.02, weight_decay=0.1)),
-        ("adam", chained(0.02, 1e-8, 0.1)),
-        ("sgd", descent(0.02, 0, 0.1)),
+        *thorough(("adam", chained(0.02, 1e-8, 0.1)), ("sgd", descent(0.02, 0, 0.1))),
     ],
 )
 def test_nothing_changes_at_the_base(optimizer, tx) -> None:
@@ -226,15 +226,16 @@ def test_leaves_that_are_not_trained_are_passed_on() -> None:
 
 
 def test_nnx_optimizer() -> None:
+    build = partial(Transformer, depth=1)
     plan = sw.jax.plan(
-        Transformer, base={"width": 8}, target={"width": 16}, strategy=sw.scaling.meta(s=1)
+        build, base={"width": 8}, target={"width": 16}, strategy=sw.scaling.meta(s=1)
     )
     words = jnp.arange(6).reshape(2, 3)
 
     def loss(model):
         return (model(words) ** 2).mean()
 
-    model = Transformer(16)
+    model = build(16)
     optimizer = nnx.Optimizer(model, plan.optax(optax.adamw(1.0, weight_decay=0.0)), wrt=nnx.Param)
 
     @nnx.jit
@@ -343,7 +344,21 @@ def test_optimisers_of_another_kind_are_refused() -> None:
         of["sgd"].optax(1e-3)
 
 
-def test_what_keeps_weights_is_refused_however_it_is_wrapped() -> None:
+WAYS = ["chain", "inject_hyperparams", "by name", "by shape"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "learning_rate", "ways"),
+    [
+        (optax.contrib.prodigy, 1.0, WAYS),
+        (partial(optax.lbfgs, linesearch=None), 0.1, WAYS[::2]),
+        *thorough(
+            (partial(optax.lbfgs, linesearch=None), 0.1, WAYS[1::2]),
+            (optax.contrib.schedule_free_adamw, 1e-3, WAYS),
+        ),
+    ],
+)
+def test_what_keeps_weights_is_refused_however_it_is_wrapped(kind, learning_rate, ways) -> None:
     def by_name(params):
         return jax.tree_util.tree_map_with_path(lambda path, _: str(path[-1]), params)
 
@@ -353,29 +368,23 @@ def test_what_keeps_weights_is_refused_however_it_is_wrapped() -> None:
     plan = planned("adamw")
     tree = mlp(64)
     names = {"['W']": optax.adamw(1e-3), "['a']": optax.adamw(1e-3)}
-    problems = []
-    for kind, learning_rate in (
-        (optax.contrib.prodigy, 1.0),
-        (partial(optax.lbfgs, linesearch=None), 0.1),
-        (optax.contrib.schedule_free_adamw, 1e-3),
-    ):
-        inner = kind(learning_rate)
-        wrapped = {
-            "chain": optax.chain(optax.clip(1.0), inner),
-            "inject_hyperparams": optax.inject_hyperparams(kind)(learning_rate=learning_rate),
-            "by name": optax.multi_transform({**names, "['b']": inner}, by_name),
-            "by shape": optax.multi_transform({"a": inner, "b": optax.adamw(1e-3)}, by_shape),
-        }
-        for name, tx in wrapped.items():
-            try:
-                plan.optax(tx).init(tree)
-                problems.append(f"{name} of {kind} is taken")
-            except PlanError as error:
-                if not any(
-                    w in str(error)
-                    for w in ("keeps weights of its own", "estimates one number", "cannot be")
-                ):
-                    problems.append(f"{name} of {kind}: {error}")
+    inner, problems = kind(learning_rate), []
+    wrapped = {
+        "chain": optax.chain(optax.clip(1.0), inner),
+        "inject_hyperparams": optax.inject_hyperparams(kind)(learning_rate=learning_rate),
+        "by name": optax.multi_transform({**names, "['b']": inner}, by_name),
+        "by shape": optax.multi_transform({"a": inner, "b": optax.adamw(1e-3)}, by_shape),
+    }
+    for name in ways:
+        try:
+            plan.optax(wrapped[name]).init(tree)
+            problems.append(f"{name} is taken")
+        except PlanError as error:
+            if not any(
+                w in str(error)
+                for w in ("keeps weights of its own", "estimates one number", "cannot be")
+            ):
+                problems.append(f"{name}: {error}")
     assert not problems
     plan.optax(
         optax.multi_transform({"a": optax.nadamw(1e-3), "b": optax.adamw(1e-3)}, by_shape)

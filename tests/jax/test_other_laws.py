@@ -10,20 +10,17 @@ import pytest
 
 import scalewise as sw
 from grids import thorough
+from jax_models import mlp
 from scalewise.plan import PlanError
 
 BASE, TARGET = {"width": 8}, {"width": 32}
 ROLES = {"first": "input", "bias": "vector", "hidden": ("hidden", 0), "head": "output"}
 
 
-def init_fn(width: int) -> dict[str, Any]:
-    keys = jax.random.split(jax.random.key(0), 3)
-    return {
-        "first": jax.random.normal(keys[0], (3, width)) / 3**0.5,
-        "bias": jnp.full(width, 0.5),
-        "hidden": jax.random.normal(keys[1], (width, width)) / width**0.5,
-        "head": jax.random.normal(keys[2], (width, 2)) / width**0.5,
-    }
+def init_fn(width: int, seed: int = 0) -> dict[str, Any]:
+    made = mlp(width, 2, inputs=3, seed=seed)
+    first, hidden, head = (layer["W"] for layer in (*made["layers"], made["head"]))
+    return {"first": first, "bias": jnp.full(width, 0.5), "hidden": hidden, "head": head}
 
 
 def forward(params: Any, x: Any) -> Any:
@@ -38,8 +35,9 @@ def planned(optimizer: str, **options: Any) -> Any:
     )  # fmt: skip
 
 
+@jax.jit
 def gradients(params: Any) -> Any:
-    x = jax.random.normal(jax.random.key(1), (4, 3))
+    x = np.random.default_rng(1).standard_normal((4, 3))
     return jax.grad(lambda p: jnp.sum(forward(p, x)[:, 0] ** 2))(params)
 
 
@@ -58,7 +56,7 @@ def test_a_decay_beside_relative_steps_is_refused() -> None:
 
 
 def stepped(tx: Any, params: Any) -> Any:
-    return tx.update(gradients(params), tx.init(params), params)[0]
+    return jax.jit(tx.update)(gradients(params), tx.init(params), params)[0]
 
 
 def matrices(params: Any) -> Any:
@@ -76,14 +74,14 @@ def muon(lr: float, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("optimizer", "tx", "options"),
     [
-        ("lamb", lambda: optax.lamb(1e-2, eps=1e-20), {}),
-        ("muon", lambda: muon(1e-2, consistent_rms=0.2), {"adjust": "consistent_rms"}),
         (
             "adafactor",
             lambda: optax.adafactor(1e-2, min_dim_size_to_factor=1, eps=1e-30, momentum=None),
             {},
         ),
         *thorough(
+            ("lamb", lambda: optax.lamb(1e-2, eps=1e-20), {}),
+            ("muon", lambda: muon(1e-2, consistent_rms=0.2), {"adjust": "consistent_rms"}),
             ("lion", lambda: optax.lion(1e-2, weight_decay=0.0), {}),
             ("muon", lambda: muon(1e-2), {"adjust": "optax"}),
             (
@@ -155,27 +153,18 @@ def test_optimisers_of_another_law_are_refused() -> None:
     ],
 )
 def test_real_optimisers_are_as_planned(optimizer: str, tx: Any) -> None:
-    def drawn(width: int, seed: int = 0) -> dict[str, Any]:
-        keys = jax.random.split(jax.random.key(seed), 3)
-        return {
-            "first": jax.random.normal(keys[0], (3, width)) / 3**0.5,
-            "bias": jnp.full(width, 0.5),
-            "hidden": jax.random.normal(keys[1], (width, width)) / width**0.5,
-            "head": jax.random.normal(keys[2], (width, 2)) / width**0.5,
-        }
-
     def loss(params: Any, batch: Any) -> Any:
         logits = forward(params, batch[0])
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
 
     def setup(plan: Any, model: Any) -> Any:
-        return plan.init(model), plan.optax(tx())
+        return plan.init(model), plan.optax(tx(), check=False)
 
     plan = sw.jax.plan(
-        drawn, base={"width": 32}, target={"width": 128}, strategy=sw.scaling.mup(),
+        init_fn, base={"width": 32}, target={"width": 128}, strategy=sw.scaling.mup(),
         optimizer=optimizer, roles=ROLES, apply=forward, inputs=jnp.ones((2, 3)),
     )  # fmt: skip
-    batch = jax.random.normal(jax.random.key(1), (8, 3)), jnp.arange(8) % 2
+    batch = np.random.default_rng(1).standard_normal((8, 3), np.float32), jnp.arange(8) % 2
     options = {} if tx is None else {"setup": setup}
     check = plan.verify(batch, loss, widths=[32, 64, 128], **options)
     assert check.ok, str(check)

@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from grids import thorough
 from jax_attending import (
     by_vmap,
     capped,
@@ -103,7 +105,20 @@ def test_what_every_tensor_writes() -> None:
     assert not problems
 
 
-def test_attention_logits_and_their_change_however_they_are_written() -> None:
+def twice(q: Any, k: Any, v: Any) -> Any:
+    logits = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
+    weights = jnp.exp(logits) / jnp.exp(logits).sum(-1, keepdims=True)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [[capped, own_rule, in_pieces, twice], *thorough([rooted, fused, by_vmap])],
+    ids=["some", "more"],
+)
+def test_attention_logits_and_their_change_however_they_are_written(
+    ways: list[Callable[..., Any]],
+) -> None:
     new = {"mix": drawn(8, 24), "turn": drawn(24)}
     old = {n: a + 0.1 * drawn(*a.shape) for n, a in new.items()}
     x = drawn(2, 3, 8)
@@ -115,13 +130,7 @@ def test_attention_logits_and_their_change_however_they_are_written() -> None:
         q, k, _ = split(p, x)
         return jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
 
-    def twice(q: Any, k: Any, v: Any) -> Any:
-        logits = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
-        weights = jnp.exp(logits) / jnp.exp(logits).sum(-1, keepdims=True)
-        return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
-
     problems = []
-    ways = (rooted, fused, by_vmap, capped, own_rule, in_pieces, twice)
     for write in ways:
         found = recorded(lambda p, x, write=write: write(*split(p, x)), new, old, x).attentions
         values = [np.sort(np.concatenate([np.ravel(v) for v in arrays])) for arrays in (

@@ -12,7 +12,7 @@ from jax_models import mlp, mlp_roles, preactivations
 from scalewise.networks import apply_strategy
 from scalewise.plan import predicted
 
-WIDTHS = (128, 256, 512, 1024)
+WIDTHS = (128, 256, 512)
 X = np.random.default_rng(5).standard_normal((8, 5)).astype(np.float32)
 Y = np.sin(2 * X[:, :2])
 
@@ -51,7 +51,7 @@ def test_one_step_slopes(s) -> None:
     sizes = []
     for width in WIDTHS:
         plan = base.at(width=width)
-        runs = [np.log(change(plan, width, seed)) for seed in range(8)]
+        runs = [np.log(change(plan, width, seed)) for seed in range(16)]
         sizes.append(np.mean(runs, axis=0))
     slopes = np.polyfit(np.log(WIDTHS), np.array(sizes), 1)[0]
     expected = -(1 - float(base.table.strategy.r)) / 2

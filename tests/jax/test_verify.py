@@ -17,7 +17,7 @@ from flax import nnx
 import scalewise as sw
 from grids import thorough
 from jax_attending import ROLES, WORDS, attends, masked, over_d, scaled
-from jax_models import in_torch, mlp, mlp_roles, preactivations, quick_draws
+from jax_models import by_numpy, in_torch, mlp, mlp_roles, preactivations, quick_draws
 from scalewise.jax import JaxPlan
 from scalewise.plan import PlanError
 from scalewise.plan._check import Check
@@ -34,14 +34,6 @@ MUP = sw.scaling.mup()
 def tree(width: int, seed: int = 0) -> Any:
     """Two hidden layers and a readout, drawn by NumPy; biases too."""
     return mlp(width, 2, inputs=8, outputs=10, seed=seed)
-
-
-def by_numpy(seed: int) -> Callable[..., Any]:
-    """An initialiser of entries over the root of the fan-in, with nothing to compile."""
-    rng = np.random.default_rng(seed)
-    return lambda _, shape, dtype=np.float32, *a, **k: jnp.asarray(
-        rng.standard_normal(shape) / shape[0] ** 0.5, dtype
-    )
 
 
 def perceptron(width: int, seed: int = 0) -> eqx.Module:
@@ -128,7 +120,12 @@ def attending(
     return plan, lambda m, b: likelihood(apply(m, b[:, :-1], m["head"].shape[0]), b[:, 1:])
 
 
-def test_the_same_networks_have_the_same_sizes_in_torch_and_jax() -> None:
+@pytest.mark.parametrize(
+    ("optimizer", "strategy"), [("adam", MUP), *thorough(("sgd", sw.scaling.ntk()))]
+)
+def test_the_same_networks_have_the_same_sizes_in_torch_and_jax(
+    optimizer: str, strategy: Any
+) -> None:
     def build(width: int) -> torch.nn.Module:
         # What `verify` seeds a factory of PyTorch with is what it gives one of jax.
         return in_torch(tree(width, torch.initial_seed() % 2**31))
@@ -138,32 +135,31 @@ def test_the_same_networks_have_the_same_sizes_in_torch_and_jax() -> None:
 
     names = dict(zip(("0", "2", "4"), ("layers.0", "layers.1", "head"), strict=True))
     problems = []
-    for optimizer, strategy in (("sgd", sw.scaling.ntk()), ("adam", MUP)):
-        one = sw.torch.plan(
-            build, base={"width": 32}, target={"width": 64}, strategy=strategy, optimizer=optimizer
-        ).verify((torch.tensor(X), torch.tensor(Y)), loss, widths=WIDTHS, seeds=2)
-        two = of_trees(optimizer, strategy=strategy).verify((X, Y), of_tree, widths=WIDTHS, seeds=2)
-        assert one.measured.lr == pytest.approx(two.measured.lr, rel=1e-3)
-        assert (str(one.verdict), one.ok) == (str(two.verdict), two.ok)
-        for row in one.rows:
-            owner, _, kind = row.tensor.partition(".")
-            other = two.row(f"{names[owner]}.{'W' if kind == 'weight' else 'b'}", row.quantity)
-            sizes = (
-                one.measured.of(row.tensor, Quantity.OWN_CHANGE),
-                two.measured.of(other.tensor, Quantity.OWN_CHANGE),
-            )
-            same = (row.predicted, row.least, row.agrees) == (
-                other.predicted,
-                other.least,
-                other.agrees,
-            )
-            near = row.fit.slope == pytest.approx(other.fit.slope, abs=2e-3)
-            if not (same and near and np.allclose(*sizes, rtol=1e-3)):
-                problems.append(f"{optimizer}: {row}, {other}")
+    one = sw.torch.plan(
+        build, base={"width": 32}, target={"width": 64}, strategy=strategy, optimizer=optimizer
+    ).verify((torch.tensor(X), torch.tensor(Y)), loss, widths=WIDTHS, seeds=2)
+    two = of_trees(optimizer, strategy=strategy).verify((X, Y), of_tree, widths=WIDTHS, seeds=2)
+    assert one.measured.lr == pytest.approx(two.measured.lr, rel=1e-3)
+    assert (str(one.verdict), one.ok) == (str(two.verdict), two.ok)
+    for row in one.rows:
+        owner, _, kind = row.tensor.partition(".")
+        other = two.row(f"{names[owner]}.{'W' if kind == 'weight' else 'b'}", row.quantity)
+        sizes = (
+            one.measured.of(row.tensor, Quantity.OWN_CHANGE),
+            two.measured.of(other.tensor, Quantity.OWN_CHANGE),
+        )
+        same = (row.predicted, row.least, row.agrees) == (
+            other.predicted,
+            other.least,
+            other.agrees,
+        )
+        near = row.fit.slope == pytest.approx(other.fit.slope, abs=2e-3)
+        if not (same and near and np.allclose(*sizes, rtol=1e-3)):
+            problems.append(f"{row}, {other}")
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("places", [(1, 2), *thorough(((0, 3),))], ids=["some", "more"])
+@pytest.mark.parametrize("places", [(1,), *thorough(((0, 2, 3),))], ids=["some", "more"])
 def test_right_plans_are_silent(places: tuple[int, ...]) -> None:
     attention, of_attention = attending(over_d, "adam")
     multiplied = planned(
@@ -215,20 +211,24 @@ def spoiled(name: str, *, init: float = 0.0, rate: float = 0.0) -> Callable[...,
     return setup
 
 
+@pytest.mark.parametrize(
+    ("name", "mistake", "cause"),
+    [
+        ("layers.0.W", {"rate": -0.5}, Cause.LEARNING_RATE),
+        *thorough(("layers.1.W", {"init": 0.5}, Cause.INITIALISATION)),
+    ],
+)
+def test_one_wrong_setting_is_named(name: str, mistake: dict[str, float], cause: Cause) -> None:
+    setup = spoiled(name, **mistake)
+    c = of_trees().verify((X, Y), of_tree, widths=WIDTHS, seeds=2, setup=setup)
+    named = {(k.tensor, k.cause): k.power for k in c.culprits}
+    assert named[name, cause] == pytest.approx(sum(mistake.values()), abs=0.2)
+    assert not c.ok
+
+
 def test_planted_mistakes_are_named() -> None:
     wrong, of_wrong = attending(masked, "sgd", multiplied=["attention"])
-    plan = of_trees()
     cases: list[tuple[Check, Cause, str, float]] = [
-        (
-            plan.verify((X, Y), of_tree, widths=WIDTHS, seeds=2, setup=spoiled(name, **mistake)),
-            cause, name, power,
-        )
-        for name, mistake, cause, power in (
-            ("layers.1.W", {"init": 0.5}, Cause.INITIALISATION, 0.5),
-            ("layers.0.W", {"rate": -0.5}, Cause.LEARNING_RATE, -0.5),
-        )
-    ]  # fmt: skip
-    cases += [
         (wrong.verify(TOKENS, of_wrong, widths=WIDTHS, seeds=3), Cause.ATTENTION, "mix", 0.4),
         (
             planned(
@@ -265,8 +265,8 @@ def test_a_residual_multiplier_that_is_not_applied_is_named() -> None:
         residual=1, multiplied=["residual"], apply=apply, inputs=X,
     )  # fmt: skip
     c = plan.verify(
-        (X, Y), lambda m, b: likelihood(apply(m, b[0]), b[1]), widths=[16, 32, 64], seeds=3,
-        depth=2, depths=[2, 4, 8],
+        (X, Y), lambda m, b: likelihood(apply(m, b[0]), b[1]), widths=[16, 32, 64], seeds=2,
+        depth=1, depths=[1, 2, 4],
     )  # fmt: skip
     assert c.depth is not None
     assert not c.depth.ok

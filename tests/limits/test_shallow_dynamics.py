@@ -97,7 +97,7 @@ def test_every_limit_step_by_step(name: str) -> None:
     point = POINTS[name]
     one = sh.scaling(point)
     q, rate_a, rate_w = map(float, (one.q_sigma, one.q_tilde_a, one.q_tilde_w))
-    best = max(range(12), key=lambda schedule: least_margin(point, schedule))
+    best = max(range(6), key=lambda schedule: least_margin(point, schedule))
     task = task_of(best)
     run = sh.train(task, REFERENCE, point, steps=STEPS, on=Lazy(UNITS, replicas=SEEDS))
     g, correction = run.start.values[..., 0], bool(one.initial)

@@ -9,6 +9,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import (
     empirical_differential,
     empirical_ntk,
@@ -18,7 +19,7 @@ from scalewise.nets import (
 from scalewise.nets._differentials import SAMPLED
 
 X = np.array([[1.0, 0.5], [-0.3, 0.8]])
-TREES = [(0,), (0, 0), (0, 0, 0), (0, 0, 1), (0, 0, 0, 1), (0, 0, 1, 2)]
+TREES = [(0, 0), (0, 0, 0), (0, 0, 1), *thorough(((0,),), ((0, 0, 0, 1),), ((0, 0, 1, 2),))]
 
 
 def tiny() -> sw.MLP:
@@ -143,9 +144,11 @@ def test_one_step_of_gradient_descent() -> None:
 
 
 @pytest.mark.covers("C6")
-def test_an_ensemble_is_its_networks_one_by_one() -> None:
+def test_an_ensemble_is_its_networks_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     dtype = "float64"
     net = sw.MLP(2, 6, "sin", input_dim=2, output_dim=2, C_b=0.1, lambda_b=0.4, lambda_W=0.8)
+    # Of seven networks the last is in the second batch.
+    monkeypatch.setattr("scalewise.nets._differentials._NUMBERS", 8 * net.parameters * 4)
     draws = sample_differentials(net, X[:1], 7, seed=7, dtype=dtype)
     assert tuple(draws) == SAMPLED
     base = jax.random.key(7, impl="threefry2x32")
@@ -183,6 +186,7 @@ def test_averaging_over_the_last_weights_keeps_the_mean() -> None:
     assert 3 * averaged.std() < product.std()
 
 
+@pytest.mark.thorough("test_an_ensemble_is_its_networks_one_by_one")
 def test_draws_do_not_depend_on_how_many_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     net = sw.MLP(2, 6, "sin", input_dim=2, output_dim=2)  # the shape of the test above
     many = sample_differentials(net, X[:1], 7, dtype="float64")

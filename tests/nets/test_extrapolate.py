@@ -37,7 +37,7 @@ def test_entries_without_error_are_fitted_too():
 
 @pytest.mark.optimised
 @pytest.mark.thorough(
-    "tests/nets/test_deeper_layers.py::test_the_ntk_statistics_reach_the_recursions_of_infinite_width"
+    "tests/agreement/test_theory_against_ensembles.py::test_leading_coefficients_over_widths"
 )
 def test_two_inputs_of_tanh_reach_the_recursions_of_infinite_width():
     # Iterated (4.118), (4.119), (4.115) with a 120-node rule, trusted to eight digits: C_W = 1,

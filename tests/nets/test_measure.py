@@ -183,6 +183,7 @@ def test_what_does_not_exist_is_refused_by_name(name):
     )
 
 
+@pytest.mark.thorough("test_an_observable_is_the_same_whatever_else_is_measured")
 def test_other_observables_do_not_change_the_numbers():
     net = sw.MLP(2, 8, "tanh", input_dim=2, output_dim=1)
     alone = measure(net, X, networks=8, observables="dntk_Q")

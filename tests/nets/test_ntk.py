@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import Parameters, empirical_ntk, init_weights, measure
 from scalewise.nets._networks import ntk_of
 from scalewise.nets._ntk import first_ntk, mean_ntks, row_numbers
@@ -109,7 +110,7 @@ def whole_matrices(net, x, layers):
         )
 
 
-@pytest.mark.parametrize("samples", [1, 2, 4])
+@pytest.mark.parametrize("samples", [1, 4, *thorough(2)])
 def test_rows_average_to_whole_matrices_given_the_preactivations(samples):
     # Four samples are as many as the narrowest layer has features: there xi is all of the weights.
     rates = {"lambda_b": [0.1, 0.5, 0.0, 0.9, 0.3], "lambda_W": [1.0, 0.3, 2.0, 0.7, 1.2]}
@@ -129,7 +130,7 @@ def test_rows_average_to_whole_matrices_given_the_preactivations(samples):
     assert np.max(sem / np.abs(exact).max(axis=(1, 2), keepdims=True)) < 0.003
 
 
-@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("skips", [True, *thorough(False)])
 def test_both_array_libraries_do_the_same(skips):
     x = np.random.default_rng(6).standard_normal((2, 3))
     net = (
@@ -148,7 +149,7 @@ def test_both_array_libraries_do_the_same(skips):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "C_W"), [("relu", 2.0), ("linear", 1.0)])
+@pytest.mark.parametrize(("name", "C_W"), [("relu", 2.0), *thorough(("linear", 1.0))])
 def test_the_mean_is_exact_for_scale_invariant_networks(name, C_W):
     # At criticality C_W <s'²> = 1 and C_W <s²> = G at every width, so that with C_b = 0
     # H^(l+1) = lambda_b + lambda_W G / C_W + H^(l), PDLT (8.63) without a correction.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import init_weights, measure
 from scalewise.nets._sampler import first_factor, first_metric
 
@@ -22,7 +23,7 @@ def assert_agrees(value, sem, exact, z=Z):
 
 
 @pytest.mark.covers("A3.1", "A3.2")
-@pytest.mark.parametrize(("name", "C_W", "nu"), [("linear", 1.0, 2), ("relu", 2.0, 5)])
+@pytest.mark.parametrize(("name", "C_W", "nu"), [("relu", 2.0, 5), *thorough(("linear", 1.0, 2))])
 def test_the_exact_law_of_scale_invariant_networks(name, C_W, nu):
     # E[Ĝ²] = G² prod(1 + nu/n): (3.25) for nu = 2, and its extension to ReLU, nu = 3 A_4/A_2² - 1.
     widths = [6, 12, 9]

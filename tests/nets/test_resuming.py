@@ -92,14 +92,16 @@ def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
 
 def test_every_part_of_an_ensemble_is_resumed(tmp_path):
     names = ["ntk_A", "ntk_B", "ntk_F", "dntk_P", "ddntk_S"]
-    whole = run(observables=names, networks=60)
+    net = sw.MLP(2, 6, "tanh", input_dim=2, output_dim=1)
+    options = {"observables": names, "networks": 60, "net": net}
+    whole = run(**options)
     store = tmp_path / "run"
     for stop in (1, 40, 80):
         with pytest.raises(Stop):
-            run(store, stop_after(stop), observables=names, networks=60)
-    xr.testing.assert_identical(run(store, observables=names, networks=60), whole)
+            run(store, stop_after(stop), **options)
+    xr.testing.assert_identical(run(store, **options), whole)
     with pytest.raises(ValueError, match="observables: "):
-        run(store, observables=names[1:], networks=60)
+        run(store, **options | {"observables": names[1:]})
 
 
 def test_other_arguments_are_refused(tmp_path):

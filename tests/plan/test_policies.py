@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from described_models import language_model, planned
+from grids import thorough
 from scalewise import scaling
 from scalewise.plan import DECAYS, POLICIES, Layer, PlanError, Powers, Role, describe, rule
 from scalewise.plan._policies import DISAGREE, Training, training
@@ -147,17 +148,17 @@ def test_what_others_wrote_down() -> None:
     }  # fmt: skip
 
 
-def test_two_steps_are_one_whatever_the_policy() -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", *thorough("muon", "adam")])
+def test_two_steps_are_one_whatever_the_policy(optimizer: str) -> None:
     """From base to middle to target is from base to target; the order in which sizes change is nothing."""
-    cases = [(names, "timescale", o) for names in COVERS for o in ("adamw", "muon", "adam")]
-    cases += [(("completed",), decay, "adamw") for decay in DECAYS]
+
+    def at(b: int, t: int, n: int, m: int, *said: Any) -> Any:
+        return of_training(*said, b, t, optimizer=optimizer, base=n, target=m)
+
+    cases = [(names, "timescale") for names in COVERS]
+    cases += [(("completed",), decay) for decay in DECAYS]
     problems = []
-    for names, decay, optimizer in cases:
-
-        def at(b: int, t: int, n: int, m: int, *said: Any) -> Any:
-            return of_training(said[0], said[1], b, t, optimizer=said[2], base=n, target=m)
-
-        said = names, decay, optimizer
+    for said in cases:
         whole = at(2, 6, 8, 32, *said)
         ways = [
             (at(2, 3, 8, 16, *said), at(1, 2, 16, 32, *said)),

@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from described_models import language_model, planned
@@ -53,6 +53,7 @@ def test_groups_are_few_and_named() -> None:
     st.integers(2, 40),
     st.integers(2, 7),
 )
+@settings(max_examples=30)
 def test_json_round_trip(s: str, optimizer: str, width: int, depth: int) -> None:
     plan = planned(scaling.meta(s), optimizer, base=6, target=width, depth=depth)
     from scalewise.plan._store import from_json, to_json

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalewise as sw
-from grids import each, thorough
+from grids import thorough
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.flow import _trajectory
 from scalewise.theory.flow._layer import SCRAMBLES, as_many
@@ -113,7 +113,9 @@ def test_coincident_inputs_are_one_input(problem: tuple) -> None:
         assert np.all(gap <= 6 * error + 1e-9 * max(float(np.abs(once[name]).max()), 1e-3))
 
 
-@each("name", ["tanh", "relu", "gelu", "erf", "perceptron", "quadratic"])
+@pytest.mark.parametrize(
+    "name", ["relu", "gelu", "perceptron", *thorough("tanh", "erf", "quadratic")]
+)
 def test_orthogonal_and_opposite_inputs_are_finite(name: str) -> None:
     x = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
     net = sw.MLP(4, 50, name, input_dim=3, output_dim=1, C_W=0.6)
@@ -214,10 +216,10 @@ def told_apart(one: xr.Dataset, other: xr.Dataset) -> list[str]:
 # depth, every how many of the names are asked for alone, and whether in pairs.
 CASES = {
     "linear": (3, 3, 1, False),
-    "tanh": (4, 3, 3, False),
+    "tanh": (3, 3, 4, False),
     "sin": (2, 3, 1, True),
     "gelu": (1, 4, 1, True),
-    "softplus": (3, 2, 4, False),
+    "softplus": (4, 2, 4, False),
     "relu": (4, 3, 2, False),
     "hard_tanh": (2, 2, 4, False),
     "perceptron": (3, 3, 1, True),
@@ -227,8 +229,8 @@ CASES = {
 @pytest.mark.parametrize(
     "activations",
     [
-        ("tanh", "softplus", "relu", "perceptron"),
-        *thorough((("linear", "sin", "gelu", "hard_tanh"),)),
+        ("tanh", "gelu", "relu", "perceptron"),
+        *thorough((("linear", "sin", "softplus", "hard_tanh"),)),
     ],
     ids=["some", "more"],
 )

@@ -107,12 +107,12 @@ def test_the_command_writes_a_page_and_refuses_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["train", "--train", "3", "--test", "2", "--depth", "2", "--width", "400"]
-    result = CliRunner().invoke(app, [*words, "--ensemble", "20", "--seed", "3", "--json"])
+    words = ["train", "--train", "3", "--test", "2", "--depth", "2", "--width", "200"]
+    result = CliRunner().invoke(app, [*words, "--ensemble", "12", "--seed", "3", "--json"])
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["comparison"]["passed"] is True
-    assert told["test_loss"]["measured"][0]["width"] == 400
+    assert told["test_loss"]["measured"][0]["width"] == 200
     assert Path("training/index.html").is_file()
     for bad, sentence in (
         (["--algorithm", "adam"], "--algorithm is one of flow, descent, newton, last_layer, bayes"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from grids import thorough
 from made_up_results import ensemble, network, theory
 from page_outline import outline
 from scalewise.comparison import at_width, compare
@@ -130,9 +131,11 @@ def test_a_report_can_be_written_again_in_its_place(page):
 @pytest.mark.parametrize(
     ("drop", "sentence"),
     [
-        (("ntk",), "The neural tangent kernel was not among"),
-        (("four_point_vertex",), "The four-point vertex was not among"),
         (("kernel", "metric_nlo"), "The kernel was not among"),
+        *thorough(
+            (("ntk",), "The neural tangent kernel was not among"),
+            (("four_point_vertex",), "The four-point vertex was not among"),
+        ),
     ],
 )
 def test_what_was_not_asked_for_is_said_to_be_missing(tmp_path, drop, sentence):
@@ -141,7 +144,7 @@ def test_what_was_not_asked_for_is_said_to_be_missing(tmp_path, drop, sentence):
     assert sentence in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("depth", "samples"), [(1, 2), (3, 1), (2, 2)])
+@pytest.mark.parametrize(("depth", "samples"), [(1, 2), (3, 1), *thorough((2, 2))])
 def test_small_cases(tmp_path, depth, samples):
     path = write_report(
         tmp_path, results(dataclasses.replace(network(depth=depth), C_W=1.3), samples)

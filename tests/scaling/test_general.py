@@ -43,7 +43,7 @@ TENSORS = {
 }
 X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 5)))
 Y = jnp.asarray(np.random.default_rng(1).choice([-1.0, 1.0], size=(3, 5)))
-WIDTHS = (128, 384, 1152)
+WIDTHS = (128, 1152)
 SEEDS = 8
 
 

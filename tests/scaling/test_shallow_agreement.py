@@ -4,6 +4,7 @@ A slope is the mean over blocks of seeds, each fitted on root mean squares; it i
 errors and 0.08, or 0.03 for kernels, for powers that compete.
 """
 
+import functools
 from fractions import Fraction as F
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 from grids import each
 from scalewise.scaling import shallow
 
-WIDTHS = (1024, 4096, 16384)
-BLOCKS, SEEDS = 8, 6
+WIDTHS = (1024, 16384)
+BLOCKS, SEEDS = 8, 3
 LEAK = 0.3
 INPUTS = np.array([[0.9, 0.2], [0.4, 1.1], [1.0, 0.7], [0.7, 0.8]])  # of steps, in turns of two
 PROBE = np.array([0.8, 0.6])
@@ -48,6 +49,7 @@ def step(
     return rates[0] * phi(w @ x_a), change_w
 
 
+@functools.cache
 def drawn(n: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(n)
     return rng.normal(size=(BLOCKS, SEEDS, n)), rng.normal(size=(BLOCKS, SEEDS, n, 2))

@@ -40,6 +40,14 @@ def bare(found: xr.Dataset) -> xr.Dataset:
     return found.drop_vars(["cell_seconds", "cell_worker", "cell_error"]).load()
 
 
+# Of the clusters here: a cell dies twice before it is set aside, and workers are forked from one that has imported.
+SETTINGS = {
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
+    "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+}
+
+
 def environment() -> dict[str, str]:
     """For processes of their own: the package, and this file, as they are here."""
     here = [str(Path(__file__).parent), *filter(None, sys.path)]
@@ -65,7 +73,7 @@ class Cluster:
 
     def start(self, kind: str, *options: str) -> None:
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options]
-        self.processes.append(subprocess.Popen(command, env=environment()))
+        self.processes.append(subprocess.Popen(command, env=environment() | SETTINGS))
 
     def workers(self, count: int, threads: int = 1) -> None:
         missing = count - len(self.client.nthreads())

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.nets import Parameters, init_weights, layer_tensors
 from scalewise.theory.correlators import (
     dntk_correlation,
@@ -148,7 +149,7 @@ def test_whole_arrays_of_the_second_layer() -> None:
     eye, K, Theta = np.eye(2), last(theory, "kernel"), last(theory, "ntk")
     pairs = np.einsum("ij,ab->ijab", eye, K)
     rng = np.random.default_rng(11)
-    for _ in range(15):
+    for _ in range(10):
         W, slopes, H, b = hidden_layers(net, X, 4000, rng)
         z = W @ slopes[0] + b
         fluctuation = ntk(net, W, slopes, H) - np.einsum("ij,ab->ijab", eye, Theta)
@@ -184,7 +185,7 @@ def stacked(z) -> np.ndarray:
 def test_any_observable_of_the_second_layer() -> None:
     """(8.71) and (11.42): n times the correlation at widths 8 and 24, extrapolated to 1/n = 0."""
     found = []
-    for width, batches in ((8, 16), (24, 16)):
+    for width, batches in ((8, 10), (24, 10)):
         net = network(2, width)
         theory = sw.predict(net, X, observables=["kernel", "ntk", *TENSORS])
         Theta = np.einsum("ij,ab->ijab", np.eye(2), last(theory, "ntk"))
@@ -212,6 +213,7 @@ def test_any_observable_of_the_second_layer() -> None:
 
 
 @pytest.mark.covers("B12", "C11")
+@pytest.mark.thorough("test_any_observable_of_the_second_layer")
 def test_two_hidden_layers() -> None:
     """Correlations in layer 3, networks differentiated by definition, at widths 10 and 30."""
     found = []
@@ -332,7 +334,7 @@ def test_a_neuron_that_is_not_seen_has_the_shared_part_only() -> None:
 
 
 @pytest.mark.covers("B12")
-@pytest.mark.parametrize("name", ["tanh", "relu"])
+@pytest.mark.parametrize("name", ["relu", *thorough("tanh")])
 def test_coincident_inputs_are_one_input(name) -> None:
     names = ["kernel", "ntk_D", "ntk_F", "dntk_P", "dntk_Q"]
     net = network(2, 50, name)

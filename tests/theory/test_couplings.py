@@ -258,7 +258,7 @@ def test_intralayer_covariance_in_networks(name) -> None:
         theory = sw.predict(net, x)
         K, V = theory.kernel.values[-1], theory.four_point_vertex.values[-1]
         value, error = intralayer_covariance(F, H, K, V, float(n))
-        G, _ = metrics_of(net, x, 60_000, seed=2)
+        G, _ = metrics_of(net, x, 30_000, seed=2)
         f, h = G[:, 0, 0] + G[:, 0, 1], 1 / np.sqrt(1 + G[:, 1, 1])
         product = (f - f.mean()) * (h - h.mean())
         noise = product.std() / math.sqrt(len(product))
@@ -281,7 +281,7 @@ def test_expectation_over_two_neurons_in_networks() -> None:
         return np.exp(-(z[0, 0] ** 2)) * z[1, 0] ** 2
 
     value, _ = nearly_gaussian_expectation(F, K, V, 40.0, G1=G1, neurons=2)
-    G, _ = metrics_of(net, x, 100_000, seed=4)
+    G, _ = metrics_of(net, x, 60_000, seed=4)
     exact = G[:, 0, 0] / np.sqrt(1 + 2 * G[:, 0, 0])  # given G the two neurons are independent
     noise = exact.std() / math.sqrt(len(exact))
     order_zero, _ = nearly_gaussian_expectation(F, K, 0 * V, 40.0, neurons=2)

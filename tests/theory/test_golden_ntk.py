@@ -63,7 +63,8 @@ def test_training_the_last_layer_only_gives_the_kernel(name: str) -> None:
     """lambda = 0 below, lambda_b = C_b and lambda_W = C_W in the last layer: Theta = K there."""
     x = np.random.default_rng(1).normal(size=(5, 3))
     rates = {"lambda_b": (0.0, 0.0, 0.0, 0.2), "lambda_W": (0.0, 0.0, 0.0, 1.3)}
-    flow = sw.predict(net(4, name, features=3, C_b=0.2, C_W=1.3, **rates), x).sel(layer=4)
+    network = net(4, name, features=3, C_b=0.2, C_W=1.3, **rates)
+    flow = sw.predict(network, x, observables=["kernel", "ntk"], layers=4)
     np.testing.assert_allclose(flow.ntk, flow.kernel, rtol=1e-13)
 
 

@@ -207,6 +207,7 @@ def test_vertex_of_exp_is_log_normal() -> None:
     np.testing.assert_allclose(flow.four_point_vertex.values[1], V, rtol=1e-8)
 
 
+@pytest.mark.thorough("tests/theory/test_small_kernels.py::test_a_users_relu_has_the_closed_form")
 def test_user_kink_gives_the_numbers_of_the_built_in_relu() -> None:
     """ReLU as a user's callable goes through quadrature and delta functions, not closed forms."""
     import jax.numpy as jnp

@@ -136,11 +136,17 @@ def test_second_moments_against_networks(
 ) -> None:
     width, nets = ensemble
     J = nets.influence(k, ell, x, moved)
-    Q = second_moment(tanh(width), X, layer=ell)[k - 1, x, moved]
-    within((J * J).mean(axis=1), Q, bias=4 / width)
+    mean, square = (moment[k - 1, x, moved] for moment in moments(width, ell))
+    within((J * J).mean(axis=1), square, bias=4 / width)
     # Below the output the mean is zero, so this is the variance too.
     within(J.mean(axis=1), 0.0, bias=0.0)
-    assert first_moment(tanh(width), X, layer=ell)[k - 1, x, moved] == 0
+    assert mean == 0
+
+
+@cache
+def moments(width: int, ell: int) -> tuple[np.ndarray, np.ndarray]:
+    """First and second moments at layer `ell`."""
+    return first_moment(tanh(width), X, layer=ell), second_moment(tanh(width), X, layer=ell)
 
 
 @cache

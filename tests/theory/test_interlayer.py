@@ -28,7 +28,7 @@ def network(depth: int, width, name: str = "gelu") -> sw.MLP:
 
 
 @pytest.mark.covers("B12")
-@pytest.mark.parametrize("activation", ["gelu", "tanh", "relu"])
+@pytest.mark.parametrize("activation", ["gelu", "relu", *thorough("tanh")])
 def test_pairs_of_activations_give_the_recursions(activation) -> None:
     """The mean of sigma sigma is the metric above: its covariances are V and D over C_W n."""
     net = network(4, (20, 50, 35), activation)

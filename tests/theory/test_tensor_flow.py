@@ -4,6 +4,7 @@ Tables are computed values for the recursions of PDLT ch. 8, 11, ∞; digits quo
 """
 
 from dataclasses import fields
+from functools import cache
 
 import jax
 import numpy as np
@@ -82,13 +83,18 @@ TABLE = {  # 0000 0001 0011 0101 0110 1100 0111 1000 1111
 }  # fmt: skip
 
 
-@pytest.mark.covers("B11")
-@pytest.mark.parametrize(("name", "layer", "tensor"), list(TABLE))
-def test_two_inputs_by_the_table(name: str, layer: int, tensor: str) -> None:
+@cache
+def of_the_table(name: str, layer: int) -> xr.Dataset:
     x = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8]])
     rates = {"lambda_b": (0.3, 0.5, 0.2, 0.4), "lambda_W": (0.7, 1.1, 0.9, 0.6)}
     network = net(4, name, features=3, C_b=0.1, C_W=2.0 if name == "relu" else 1.0, **rates)
-    value = sw.predict(network, x, observables=tensor, layers=layer)[tensor].values[0]
+    return sw.predict(network, x, observables=[f"ntk_{x}" for x in "ABDF"], layers=layer)
+
+
+@pytest.mark.covers("B11")
+@pytest.mark.parametrize(("name", "layer", "tensor"), list(TABLE))
+def test_two_inputs_by_the_table(name: str, layer: int, tensor: str) -> None:
+    value = of_the_table(name, layer)[tensor].values[0]
     indices = ["0000", "0001", "0011", "0101", "0110", "1100", "0111", "1000", "1111"]
     for index, want in zip(indices, TABLE[name, layer, tensor].split(), strict=True):
         assert value[tuple(map(int, index))] == pytest.approx(float(want), abs=2e-6)
@@ -209,7 +215,8 @@ def test_symmetries_of_every_tensor(name: str, count: int) -> None:
             assert np.all(np.abs(value - turned) <= slack + 1e-9 * np.abs(value).max()), tensor
 
 
-@pytest.mark.parametrize(("name", "count"), [("gelu", 3), *thorough(("tanh", 6), ("relu", 5))])
+@pytest.mark.thorough("test_error_bars_cover_the_error")
+@pytest.mark.parametrize(("name", "count"), [("gelu", 3), ("tanh", 6), ("relu", 5)])
 def test_a_restriction_to_fewer_inputs_changes_nothing(name: str, count: int) -> None:
     names = ["four_point_vertex", *(ALL if sw.activation(name).is_smooth else NO_CURVATURE)]
     x = np.random.default_rng(3).normal(size=(count, 3))
@@ -228,7 +235,7 @@ def test_a_restriction_to_fewer_inputs_changes_nothing(name: str, count: int) ->
 
 
 @pytest.mark.covers("B13")
-@pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
+@pytest.mark.parametrize("name", ["gelu", "relu", *thorough("tanh")])
 def test_coincident_inputs_are_one_input(name: str) -> None:
     names = ALL if sw.activation(name).is_smooth else NO_CURVATURE
     network = net(4, name, features=2, **SETTING)
@@ -246,7 +253,7 @@ def test_coincident_inputs_are_one_input(name: str) -> None:
 @pytest.mark.covers("C55")
 def test_training_only_the_last_layer_makes_the_ntk_the_metric() -> None:
     rates = {"lambda_b": (0, 0, 0, 0.1), "lambda_W": (0, 0, 0, 1.0), "C_W": 1.0}
-    flow = several("gelu", 3, "all", **rates).sel(layer=4)
+    flow = several("gelu", 2, "all", **rates).sel(layer=4)
     for tensor in ("ntk_A", "ntk_D"):
         np.testing.assert_allclose(
             flow[tensor], flow.four_point_vertex, atol=4 * float(flow.ntk_A_error.max()) + 1e-9
@@ -257,9 +264,9 @@ def test_training_only_the_last_layer_makes_the_ntk_the_metric() -> None:
 
 
 def test_rates_times_c_times_powers_of_c() -> None:
-    one = several("tanh", 2, "all")
+    one = several("sin", 2, "all")
     rates = {k: tuple(3 * v for v in SETTING[k]) for k in ("lambda_b", "lambda_W")}
-    three = several("tanh", 2, "all", **rates)
+    three = several("sin", 2, "all", **rates)
     powers = {
         "ntk_nlo": 1,
         "ntk_D": 1,

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import scalewise as sw
+from grids import thorough
 from scalewise.plan import PlanError
 from scalewise.plan._measurement import Quantity
 from scalewise.plan.audit import Audit
@@ -113,29 +114,27 @@ def test_exponents_are_those_of_the_script() -> None:
     assert (lazy.r, lazy.fall) == (pytest.approx(0.5, abs=0.1), 0)
 
 
-def test_one_wrong_tensor_is_named() -> None:
-    mup, hidden = sw.scaling.mup(), "2.weight"
-    cases = {
-        "readout too fast": ({"wrong": ("4.weight", 0.5)}, {"4.weight"}, set()),
-        "readout too slow": ({"wrong": ("4.weight", -0.5)}, set(), {"4.weight"}),
-        "input too slow": ({"wrong": ("0.weight", -1.0)}, set(), {"0.weight"}),
-        "hidden too fast": ({"wrong": (hidden, 0.5)}, {hidden}, set()),
-        "readout too large": ({"drawn": ("4.weight", 0.5)}, {"4.weight"}, set()),
-        "right": ({}, set(), set()),
-    }
-    off = []
-    for name, (settings, held, slow) in cases.items():
-        build, make = planned(lambda width: mlp(width, 4), mup, ADAM, **settings)  # pyright: ignore
-        if "wrong" in settings and settings["wrong"][0] == "4.weight":
-            build, make = planned(lambda width: mlp(width, 3), mup, ADAM, **settings)  # pyright: ignore
-        if "drawn" in settings:
-            build, make = planned(mlp, mup, ADAM, **settings)  # pyright: ignore
-        found = audit(build, make, seeds=4)
-        if not held <= places(found) or {w.tensor for w in found.wastes} != slow:
-            off.append((name, found.sentence, found.wastes))
-        if not held | slow and not found.ok:
-            off.append((name, found.sentence))
-    assert off == []
+@pytest.mark.parametrize(
+    ("depth", "settings", "held", "slow"),
+    [
+        (3, {"wrong": ("4.weight", -0.5)}, set(), {"4.weight"}),
+        (4, {"wrong": ("2.weight", 0.5)}, {"2.weight"}, set()),
+        (3, {"drawn": ("4.weight", 0.5)}, {"4.weight"}, set()),
+        (4, {}, set(), set()),
+        *thorough(
+            (3, {"wrong": ("4.weight", 0.5)}, {"4.weight"}, set()),
+            (4, {"wrong": ("0.weight", -1.0)}, set(), {"0.weight"}),
+        ),
+    ],
+)
+def test_one_wrong_tensor_is_named(
+    depth: int, settings: dict[str, Any], held: set[str], slow: set[str]
+) -> None:
+    script = planned(lambda width: mlp(width, depth), sw.scaling.mup(), ADAM, **settings)  # pyright: ignore
+    found = audit(*script, seeds=4)
+    assert held <= places(found), found.sentence
+    assert {w.tensor for w in found.wastes} == slow
+    assert held | slow or found.ok, found.sentence
 
 
 def test_a_matrix_drawn_too_large_is_named() -> None:
@@ -167,7 +166,7 @@ class Reader(nn.Module):
         return self.head(x + self.out(mixed.transpose(1, 2).flatten(2)))
 
 
-def test_attention_and_embeddings_of_a_decoder() -> None:
+def test_attention_of_a_decoder() -> None:
     def over_root(width: int) -> nn.Module:
         model = build(width)
         model.whole = False
@@ -179,6 +178,10 @@ def test_attention_and_embeddings_of_a_decoder() -> None:
     assert [limit.bound for limit in wrong.bottleneck] == ["attention logits"]
     assert "of the model grows as n^(+0.4" in wrong.sentence
     assert wrong.sentence.endswith("the bottleneck is attention.")
+
+
+@pytest.mark.thorough("test_one_wrong_tensor_is_named")
+def test_a_slow_embedding_of_a_decoder() -> None:
     slow = planned(Reader, sw.scaling.mup(), ADAM, wrong=("words.weight", -1.0))  # pyright: ignore
     found = audit(*slow, WORDS)
     assert [w.tensor for w in found.wastes] == ["words.weight"]
@@ -223,7 +226,13 @@ class Positions(Recurrent):
         return self.head((self.words(tokens) + self.positions).tanh())
 
 
-def test_strangers() -> None:
+STRANGE = ["convolutions", "tied", "two", "bare"]
+
+
+@pytest.mark.parametrize(
+    "names", [STRANGE, *thorough(["recurrent", "heads", "half"])], ids=["some", "more"]
+)
+def test_strangers(names: list[str]) -> None:
     """Convolutions, a tied readout, recurrence, heads for a width, half precision, two optimizers, bare tensors."""
 
     def two(model: nn.Module) -> list[torch.optim.Optimizer]:
@@ -234,24 +243,21 @@ def test_strangers() -> None:
     images = torch.randn(8, 3, 8, 8, generator=DRAWN), POINTS[1][:8]
     one = ADAM, {"lr": 1e-3}
     cases = {
-        "convolutions": (ConvNet, one, images, (16, 32, 64)),
-        "tied": (lambda w: Transformer(w, tied=True), one, WORDS, (16, 32, 64)),
-        "recurrent": (Recurrent, one, WORDS, (32, 64, 128)),
-        "heads": (lambda heads: Transformer(8 * heads, heads=heads), one, WORDS, (2, 4, 8)),
-        "half": (lambda w: mlp(w).bfloat16().eval(), one, POINTS, (32, 64, 128)),
-        "two": (lambda w: mlp(w, 3), two, POINTS, (32, 64, 128)),
-        "bare": (Positions, one, WORDS, (32, 64, 128)),
+        "convolutions": (ConvNet, one, images, (16, 32, 64), "stem.weight"),
+        "tied": (lambda w: Transformer(w, tied=True), one, WORDS, (16, 32, 64), "`embed.weight`"),
+        "recurrent": (Recurrent, one, WORDS, (32, 64, 128), ""),
+        "heads": (lambda heads: Transformer(8 * heads, heads=heads), one, WORDS, (2, 4, 8), ""),
+        "half": (lambda w: mlp(w).bfloat16().eval(), one, POINTS, (32, 64, 128), ""),
+        "two": (lambda w: mlp(w, 3), two, POINTS, (32, 64, 128), "the step of `4.weight`"),
+        "bare": (Positions, one, WORDS, (32, 64, 128), ""),
     }
-    said = {}
-    for name, (build, optimizer, given, widths) in cases.items():
+    for name in names:
+        build, optimizer, given, widths, told = cases[name]
         found = audit(build, optimizer, given, widths=widths, seeds=2)
-        said[name] = str(found)
         assert found.sentence.startswith(("Unstable", "Too close")), (name, found.sentence)
-    assert "`embed.weight`" in said["tied"]
-    # What the forward pass does with bare positions is seen, and no guess is told.
-    assert "`positions` is 'input'" not in said["bare"]
-    assert "the step of `4.weight`" in said["two"]
-    assert "stem.weight" in said["convolutions"]
+        assert told in str(found), name
+        # What the forward pass does with bare positions is seen, and no guess is told.
+        assert "`positions` is 'input'" not in str(found)
 
 
 def test_what_is_not_trained_is_told_and_small_gradients_meet_epsilon() -> None:

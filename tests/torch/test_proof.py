@@ -3,13 +3,13 @@
 import importlib
 import math
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.multiprocessing
 from torch import nn
 
 import scalewise as sw
@@ -100,7 +100,8 @@ def test_maximal_updates_transfer_and_the_standard_parametrisation_drifts() -> N
 
 
 SCRIPT = """
-import sys
+import os, sys
+os.environ["MARKS"] = {marks!r}
 sys.path[:0] = {paths!r}
 import test_proof as t
 t.grid({store!r})
@@ -131,9 +132,12 @@ def test_a_grid_that_is_killed_goes_on_in_another_process(
     marks.mkdir()
     monkeypatch.setenv("MARKS", str(marks))
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    command = [sys.executable, "-c", SCRIPT.format(paths=paths, store=store)]
-    first = subprocess.run(command, capture_output=True, text=True)
-    assert first.returncode == 1, first.stderr
+    script = SCRIPT.format(marks=str(marks), paths=paths, store=store)
+    first = torch.multiprocessing.get_context("forkserver").Process(target=exec, args=(script,))
+    first.start()
+    first.join()
+    assert first.exitcode == 1
+    assert len(list(marks.iterdir())) == 7
     # This process goes on, with functions of the same module.
     monkeypatch.syspath_prepend(paths[0])
     second = importlib.import_module("test_proof").grid(store)

@@ -8,6 +8,7 @@ import torch
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.swa_utils import SWALR
 
+from grids import few
 from scalewise.plan import PlanError
 from scalewise.torch._law import followed
 from torch_models import mlp, planned
@@ -72,7 +73,7 @@ FLATTEN = {
 
 
 @pytest.mark.parametrize("tensor", [False, True], ids=["number", "tensor"])
-@pytest.mark.parametrize("name", KEEP)
+@pytest.mark.parametrize("name", few(KEEP, every=3))
 def test_schedules_that_keep_ratios_pass(name: str, tensor: bool) -> None:
     o = optimizer(lr=torch.tensor(LR) if tensor else LR)
     planned().check_schedule(o, KEEP[name](o), steps=400)
@@ -103,7 +104,7 @@ def test_the_message_tells_when_and_by_how_much() -> None:
     planned().check_schedule(o, scheduler, steps=50)
 
 
-@pytest.mark.parametrize("name", [*KEEP, *FLATTEN])
+@pytest.mark.parametrize("name", few([*KEEP, *FLATTEN], every=3))
 def test_neither_optimizer_nor_schedule_is_disturbed(name: str) -> None:
     make = (KEEP | FLATTEN)[name]
 

@@ -18,7 +18,9 @@ from two_processes import work
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     planned().save(tmp_path / "plan.json")
-    torch.multiprocessing.spawn(work, args=(str(tmp_path),), nprocs=2)
+    torch.multiprocessing.start_processes(
+        work, args=(str(tmp_path),), nprocs=2, start_method="forkserver"
+    )
     found = json.loads((tmp_path / "found.json").read_text())
     for way in ("fully sharded", "tensor parallel"):
         assert max(found[way]) < 1e-5, found

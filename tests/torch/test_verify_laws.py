@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import scalewise as sw
+from grids import thorough
 from scalewise.plan import PlanError
 from scalewise.plan._measurement import Quantity
 
@@ -136,6 +137,9 @@ class AdaMuon(Stepped):
         return polar / (polar.abs() + group["eps"])
 
 
+@pytest.mark.thorough(
+    "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_applied_is_named"
+)
 def test_an_epsilon_of_adamuon_over_the_depth_is_off_by_one() -> None:
     """Epsilon stands beside an orthogonal matrix, which knows no depth; a public recipe divides it by the depth."""
     plan = sw.torch.plan(
@@ -186,47 +190,44 @@ def heads_of(width: int, heads: int = 1) -> nn.Module:
     )  # fmt: skip
 
 
-def test_blocks_of_a_projection_are_verified_apart() -> None:
+@pytest.mark.parametrize(
+    ("blocks", "wrong"), [("heads", 0.5), (3, -0.5), *thorough(("heads", 0.0), (3, 0.0))]
+)
+def test_blocks_of_a_projection_are_verified_apart(blocks: str | int, wrong: float) -> None:
     """Heads of a fixed size move their output by a root of the width more; parts that grow along as the whole."""
-    problems, drawn = [], torch.Generator().manual_seed(2)
+    drawn = torch.Generator().manual_seed(2)
     batch = torch.randn(16, 6, generator=drawn), torch.randint(5, (16,), generator=drawn)
     sizes = {"base": {"width": 32, "heads": 4}, "target": {"width": 64, "heads": 8}}
-    for blocks, wrong in (("heads", 0.0), (3, 0.0), ("heads", 0.5), (3, -0.5)):
-        plan = sw.torch.plan(
-            heads_of,
-            strategy=sw.scaling.mup(),
-            optimizer="muon",
-            blocks={"2.weight": blocks},
-            **sizes,
+    plan = sw.torch.plan(
+        heads_of, strategy=sw.scaling.mup(), optimizer="muon", blocks={"2.weight": blocks}, **sizes
+    )
+
+    def setup(at: Any, model: nn.Module) -> list[torch.optim.Optimizer]:
+        at.init_(model)
+        apart = at.table["2.weight"].blocks[1]
+        mistake = (at.table.target["width"] / 32) ** wrong
+        muon, adamw = at.param_groups(
+            model,
+            lr=1e-3,
+            weight_decay=0.0,
+            rest={"lr": 1e-4, "weight_decay": 0.0, "eps": 1e-12},
+            groups=[{"params": ["2.weight"], "blocks": apart}],
+            blocks=1,
         )
+        muon = [g | {"lr": g["lr"] * (mistake if g["blocks"] > 1 else 1)} for g in muon]
+        return [BlockMuon(muon), torch.optim.AdamW(adamw)]
 
-        def setup(at: Any, model: nn.Module, wrong: float = wrong) -> list[torch.optim.Optimizer]:
-            at.init_(model)
-            apart = at.table["2.weight"].blocks[1]
-            mistake = (at.table.target["width"] / 32) ** wrong
-            muon, adamw = at.param_groups(
-                model,
-                lr=1e-3,
-                weight_decay=0.0,
-                rest={"lr": 1e-4, "weight_decay": 0.0, "eps": 1e-12},
-                groups=[{"params": ["2.weight"], "blocks": apart}],
-                blocks=1,
-            )
-            muon = [g | {"lr": g["lr"] * (mistake if g["blocks"] > 1 else 1)} for g in muon]
-            return [BlockMuon(muon), torch.optim.AdamW(adamw)]
-
-        check = plan.verify(batch, loss, widths=[32, 64, 128], setup=setup)
-        named = [(c.tensor, c.cause, round(2 * c.power) / 2) for c in check.culprits]
-        if named != ([("2.weight", "learning rate", wrong)] if wrong else []):
-            problems.append(f"{blocks}, {wrong}: {check}")
-    assert not problems, "\n".join(problems)
+    check = plan.verify(batch, loss, widths=[32, 64, 128], setup=setup)
+    named = [(c.tensor, c.cause, round(2 * c.power) / 2) for c in check.culprits]
+    assert named == ([("2.weight", "learning rate", wrong)] if wrong else []), str(check)
     with pytest.raises(
         PlanError, match=r"'heads' grows with 'width' from 4 at 32, and at 36 it would be 4\.5"
     ):
         plan.verify(batch, loss, widths=[32, 36, 64])
 
 
-def test_a_bias_of_the_readout_may_start_smaller() -> None:
+@pytest.mark.parametrize("outputs", [1, 10, *thorough(2, 64)])
+def test_a_bias_of_the_readout_may_start_smaller(outputs: int) -> None:
     """As PyTorch draws it, n^(-1/2) and one number or few of them; a mistake in the same tensor is named."""
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(16, 6, generator=generator)
@@ -234,29 +235,24 @@ def test_a_bias_of_the_readout_may_start_smaller() -> None:
     def off(model: nn.Module, batch: Any) -> torch.Tensor:
         return (model(batch) - 1).square().mean()
 
-    problems = []
-    for outputs in (1, 2, 10, 64):
-        plan = sw.torch.plan(
-            lambda width, outputs=outputs: nn.Sequential(
-                nn.Linear(6, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
-                nn.Linear(width, outputs),
-            ),
-            base=BASE, target={"width": 128}, strategy=sw.scaling.mup(),
-        )  # fmt: skip
+    plan = sw.torch.plan(
+        lambda width: nn.Sequential(
+            nn.Linear(6, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
+            nn.Linear(width, outputs),
+        ),
+        base=BASE, target={"width": 128}, strategy=sw.scaling.mup(),
+    )  # fmt: skip
 
-        def setup(at: Any, model: nn.Module, wrong: float = 0.5) -> torch.optim.Optimizer:
-            at.init_(model)
-            groups = at.param_groups(model, lr=1e-4, weight_decay=0.0, eps=1e-12)
-            (mine,) = [p for n, p in model.named_parameters() if n == "4.bias"]
-            others = [g | {"params": [p for p in g["params"] if p is not mine]} for g in groups]
-            own = {"params": [mine], "lr": 1e-4 * (at.table.target["width"] / 32) ** wrong}
-            return torch.optim.AdamW([g for g in others if g["params"]] + [own], eps=1e-12)
+    def setup(at: Any, model: nn.Module) -> torch.optim.Optimizer:
+        at.init_(model)
+        groups = at.param_groups(model, lr=1e-4, weight_decay=0.0, eps=1e-12)
+        (mine,) = [p for n, p in model.named_parameters() if n == "4.bias"]
+        others = [g | {"params": [p for p in g["params"] if p is not mine]} for g in groups]
+        own = {"params": [mine], "lr": 1e-4 * (at.table.target["width"] / 32) ** 0.5}
+        return torch.optim.AdamW([g for g in others if g["params"]] + [own], eps=1e-12)
 
-        right = plan.verify(x, off, widths=[32, 64, 128, 256], seeds=8)
-        if not right.ok:
-            problems.append(f"{outputs}: {right}")
-        wrong = plan.verify(x, off, widths=WIDTHS, setup=setup, seeds=2)
-        if [(c.tensor, c.cause) for c in wrong.culprits] != [("4.bias", "learning rate")]:
-            problems.append(f"{outputs}: {wrong}")
-        assert right.row("4.bias", "weight").least == -math.inf
-    assert not problems, "\n".join(problems)
+    right = plan.verify(x, off, widths=[32, 64, 128, 256], seeds=8)
+    assert right.ok, str(right)
+    wrong = plan.verify(x, off, widths=WIDTHS, setup=setup, seeds=2)
+    assert [(c.tensor, c.cause) for c in wrong.culprits] == [("4.bias", "learning rate")]
+    assert right.row("4.bias", "weight").least == -math.inf

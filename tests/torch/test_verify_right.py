@@ -224,16 +224,25 @@ def verified(name: str, plan: TorchPlan, **options: Any) -> Check:
     return plan.verify(batch, loss, widths=widths, progress=False, **options)
 
 
+# Of the others one mistake is named below, and nothing else.
+RIGHT = ["vision transformer", "complex", "bare", "bfloat16", "float16", "data parallel"]
+OTHERS = [name for name in CASES if name not in RIGHT]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("draw", "optimizer"), [(1, "adamw"), *thorough((0, "sgd"))])
+@pytest.mark.parametrize(
+    ("names", "draw", "optimizer"),
+    [(RIGHT, 1, "adamw"), *thorough((OTHERS, 1, "adamw"), (list(CASES), 0, "sgd"))],
+    ids=["some", "others", "all"],
+)
 def test_right_plans_pass_whatever_the_seed(
-    draw: int, optimizer: str, monkeypatch: pytest.MonkeyPatch
+    names: list[str], draw: int, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, false = Run.network, []
     monkeypatch.setattr(
         Run, "network", lambda self, i, seed, d=draw: network(self, i, seed + 100 * d)
     )
-    for name in CASES:
+    for name in names:
         if (name, optimizer) == ("narrowed", "sgd"):
             # A norm divides the size of the readout out, and steps that follow gradients grow as it does.
             continue
@@ -272,8 +281,8 @@ MISTAKES = [
 ]
 
 
-# A mistake in each of ten models; the other mistakes come with the thorough tests.
-SOME = [m for k, m in enumerate(MISTAKES) if k in (1, 3, 6, 9, 10, 12, 13, 14, 15, 18)]
+# A mistake in each of seven models; the other mistakes come with the thorough tests.
+SOME = [m for k, m in enumerate(MISTAKES) if k in (1, 6, 9, 10, 13, 15, 18)]
 MORE = [m for m in MISTAKES if m not in SOME]
 
 

@@ -30,11 +30,13 @@ def task(loss: str | Loss = "mse", outputs: int = 1) -> sw.Task:
 
 ENDED = GradientDescent(0.25)
 SOME = [  # depth, outputs, algorithm, draws
+    (2, 2, GradientDescent(0.2, steps=3, momentum=0.5), 256),
+    (3, 1, GradientDescent(0.3, steps=3), 512),
+]
+MORE = [
     (2, 2, GradientDescent(0.3, steps=3), 512),
     (2, 1, GradientDescent(0.1, steps=5, momentum=0.5), 1024),
     (3, 1, GradientDescent(0.2, steps=6), 1024),
-]
-MORE = [
     (2, 1, GradientDescent(0.3, steps=1), 1024),
     (2, 1, GradientDescent(0.3, steps=4), 1024),
     (2, 1, GradientDescent([0.9, 0.3, 0.6], loss_units="mean"), 1024),

@@ -101,7 +101,7 @@ def test_wrong_classes_of_trained_networks(algorithm, networks: int, widths: tup
 def test_every_algorithm_has_a_width_and_a_comparison() -> None:
     """With numbers over no dimension at all among them, as the log evidence is."""
     wrong = []
-    for algorithm in (Bayes(0.3), LastLayer(), TwoStepNewton(), GradientFlow(2.0)):
+    for algorithm in (Bayes(0.3), LastLayer(), TwoStepNewton(), GradientFlow(0.5)):
         predicted = sw.predict_training(NET, TASK, algorithm, observables="all")
         finite = sw.at_width(predicted, 64)
         for name, row in OUTCOMES.items():
@@ -111,7 +111,7 @@ def test_every_algorithm_has_a_width_and_a_comparison() -> None:
                     change, predicted[name] / 64
                 ):
                     wrong.append((algorithm, name))
-        options = {"networks": 400, "seed": 4} if isinstance(algorithm, Bayes) else {"networks": 60}
+        options = {"networks": 400, "seed": 4} if isinstance(algorithm, Bayes) else {"networks": 30}
         outcome = sw.compare(predicted, sw.measure_training(NET, TASK, algorithm, **options))
         wrong += [] if outcome.passed else [(algorithm, str(outcome))]
         # On training samples a width changes what is left, and at the end, or of a posterior, says nothing.
@@ -134,14 +134,15 @@ def test_pairs_that_do_not_belong_together_are_refused(theory) -> None:
 
     other = sw.Task(X[:3], Y + 0.1, test_inputs=X[3:], test_targets=TASK.test_targets)
     moved = sw.Task(X[:3], Y, test_inputs=X[3:] + 0.1, test_targets=TASK.test_targets)
-    stopped = sw.predict_training(NET, TASK, GradientDescent(steps=9), observables="all")
+    names = ["output_mean", "output_mean_nlo"]
+    stopped = sw.predict_training(NET, TASK, GradientDescent(steps=9), observables=names)
     leading = sw.predict_training(NET, TASK, GradientDescent())
     timed = sw.predict_training(NET, TASK, GradientFlow(), times=[0.0, 1.0])
-    usual = measured()
+    usual, flow = measured(), measured(algorithm=GradientFlow())
     cases = [
         (theory, measured(other), "training targets are not the same"),
         (theory, measured(moved), "test inputs are not the same"),
-        (theory, measured(algorithm=GradientFlow(1.0)), "different algorithms"),
+        (theory, flow, "different algorithms"),
         (theory, measured(algorithm=GradientDescent(0.1, 5)), "different algorithms"),
         (theory, measured(algorithm=GradientDescent(0.05)), "different rates"),
         (stopped, measured(algorithm=GradientDescent(steps=9)), "different rates"),
@@ -149,7 +150,7 @@ def test_pairs_that_do_not_belong_together_are_refused(theory) -> None:
         (theory, sw.measure(NET, X, networks=10, observables="kernel"), "both of trained ones"),
         (sw.predict(NET, X, observables="kernel"), usual, "both of trained ones"),
         (leading, usual, "has no `learning_parameter`"),
-        (timed, measured(algorithm=GradientFlow()), "several times"),
+        (timed, flow, "several times"),
     ]
     wrong = []
     for one, seen, words in cases:
@@ -188,7 +189,7 @@ def test_order_one_over_n_is_what_trained_networks_do(theory, activation, width)
         else sw.predict_training(network(64, "sin"), TASK, GradientDescent(), observables="all")
     )
     seen = sw.measure_training(
-        network(width, activation), TASK, GradientDescent(), networks=300, seed=width
+        network(width, activation), TASK, GradientDescent(), networks=200, seed=width
     )
     outcome = sw.compare(predicted, seen)
     names = set(outcome.summary.observable.values)

@@ -205,8 +205,8 @@ def test_where_the_next_order_is_not_known_it_is_left_out_or_refused() -> None:
         "nothing": {"`curvature` tells nothing beyond the linear model"},
     }
     assert all("output_mean_nlo" in found.attrs["left_out"] for found in left.values())
-    slow = GradientDescent(1e-9, steps=10**8)
-    lazy = sw.predict_training(NET, TASK, GradientDescent(1e-7, momentum=0.5), observables="all")
+    slow, few = GradientDescent(1e-9, steps=10**8), sw.Task(X[:1], Y[:1], test_inputs=X[N:][:1])
+    lazy = sw.predict_training(NET, few, GradientDescent(1e-9, momentum=0.5), observables="all")
     reasons = dict(zip(lazy.attrs["left_out"], lazy.attrs["left_out_because"], strict=True))
     assert "more than the memory has room" in reasons["output_mean_nlo"]
     assert "output_mean" in lazy

@@ -14,7 +14,9 @@ from scalewise.training import (
     evidence_of_networks,
     ntk_motion,
 )
-from small_task import NET, TASK
+from small_task import NET, TEST, TRAIN, WANTED, Y
+
+TASK = sw.Task(TRAIN[:3], Y[:3], test_inputs=TEST[:2], test_targets=WANTED[:2])
 
 GRID = {
     "depths": (2, 3),
@@ -92,18 +94,15 @@ def test_what_no_budget_can_buy_is_refused() -> None:
 )
 def test_algorithms_side_by_side_are_each_alone() -> None:
     ways = {"flow": GradientFlow(), "last": LastLayer(), "noisy": Bayes(0.3)}
-    # A few samples: at order 1/n tensors have four of them.
-    task = sw.Task(TASK.inputs[:3], TASK.targets[:3], test_inputs=TASK.test_inputs[:2],
-                   test_targets=TASK.test_targets[:2])  # fmt: skip
-    table = algorithms_side_by_side(NET, task, ways)
+    table = algorithms_side_by_side(NET, TASK, ways)
     for name, algorithm in ways.items():
-        alone = sw.predict_training(NET, task, algorithm)
+        alone = sw.predict_training(NET, TASK, algorithm)
         row = table.sel(algorithm=name)
         assert float(row.test_loss) == pytest.approx(float(alone.test_loss.mean()))
         assert float(row.squared_bias + row.variance) / 2 == pytest.approx(float(row.test_loss))
     order = dict(reversed(ways.items()))
     xr.testing.assert_identical(
-        algorithms_side_by_side(NET, task, order).sel(algorithm=list(ways)), table
+        algorithms_side_by_side(NET, TASK, order).sel(algorithm=list(ways)), table
     )
 
 

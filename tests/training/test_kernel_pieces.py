@@ -109,10 +109,11 @@ def test_steps_are_those_of_autodiff_and_their_remainders_quadratic() -> None:
     step = parameter_step(NET, p, X, np.asarray(forward(p, X)) - Y)
     with jax.enable_x64(True):
 
+        @jax.jit
         def loss(q):
             return 0.5 * ((forward(q, X) - Y) ** 2).sum()
 
-        slope = jax.grad(loss)(p)
+        slope = jax.jit(jax.grad(loss))(p)
         for got, g, r in zip(
             jax.tree.leaves(Parameters(*step)),
             jax.tree.leaves(slope),

@@ -55,7 +55,7 @@ FINE = Accuracy(1e-6, 1e-5, 1e-3)
 
 def stack_of(net: sw.MLP, x: np.ndarray, accuracy: Accuracy = FINE) -> list[Site]:
     found = sw.predict(net, x, observables=["kernel", "ntk"])
-    return sites(net, (found.kernel.values, found.ntk.values), accuracy)
+    return sites(net, (found.kernel.values, found.ntk.values))(accuracy)
 
 
 @pytest.mark.parametrize(("depth", "activation"), [(3, "gelu"), *thorough((2, "sin"), (4, "erf"))])
@@ -190,7 +190,7 @@ def test_the_series_is_exact_where_two_samples_are_one(monkeypatch: pytest.Monke
     assert moved > 1e-3
 
 
-@pytest.mark.parametrize("activation", ["tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["tanh", *thorough("gelu")])
 def test_expectations_are_those_of_brute_force(activation: str) -> None:
     net = network(2, activation)
     (site,) = stack_of(net, awkward())
@@ -218,11 +218,11 @@ def test_expectations_are_those_of_brute_force(activation: str) -> None:
 
 STEADY = ("output_mean_nlo_by_part", "output_covariance_nlo", "ntk_change_nlo")
 CASES = (
-    (3, "gelu", 2, GradientDescent()),
+    (3, "sin", 1, GradientDescent(ridge=0.3)),
     *thorough(
+        (3, "gelu", 2, GradientDescent()),
         (4, "erf", 1, GradientFlow()),
         (2, "sin", 2, TwoStepNewton()),
-        (3, "sin", 1, GradientDescent(ridge=0.3)),
     ),
 )
 
@@ -486,7 +486,7 @@ def test_whole_tensors_beside_tiles_are_for_who_names_them() -> None:
 
 def test_a_call_of_many_samples_comes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
-    net = network(2, "erf")
+    net = network(2, "sin")
     found = sw.predict_training(net, task(1, 9, 2), observables=["output_mean_nlo"])
     assert found.attrs["route"] == "tiles"
     assert found.attrs["nodes"] > 0
@@ -566,10 +566,10 @@ def test_the_first_nodes_are_coarser_rules(name: str) -> None:
 
 
 AWKWARD = (
-    ("tanh", 1.4, 0.6),
+    ("sin", 1.4, 0.6),
     *thorough(
+        ("tanh", 1.4, 0.6),
         ("gelu", 1.4, 0.6),
-        ("sin", 1.4, 0.6),
         ("erf", 6.0, 0.6),
         ("tanh", 0.3, 0.6),
         ("tanh", 1.4, 0.05),
@@ -614,8 +614,9 @@ def test_each_accuracy_is_five_times_the_one_before() -> None:
 
 def test_blocks_and_what_is_kept_of_them_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(network(3, "gelu", 2), task(3, 5, 2, 2), GradientDescent())
-    monkeypatch.setattr(_refined, "ACCURACIES", (Accuracy(1e-2, 1e-1, 0.5),) * 2)
-    names = sorted(TILES.outcomes)
+    coarse = Accuracy(1e-2, 1e-1, 0.5)
+    monkeypatch.setattr(_route, "refined", lambda found, *_: (found(coarse), {}))
+    names = sorted(TILES.outcomes - {"output_mean_nlo_by_layer"})
     more, lots = [], _sums.KEPT
     for sizes, kept in (((5,), lots), ((2, 2, 1), lots), ((1, 3, 1), 0)):
         parts = np.split(np.arange(5), np.cumsum(sizes)[:-1])
@@ -628,10 +629,13 @@ def test_blocks_and_what_is_kept_of_them_change_nothing(monkeypatch: pytest.Monk
             np.testing.assert_allclose(found[name], more[0][name], atol=1e-9 * size, rtol=1e-7)
 
 
-def test_single_precision_is_enough_for_many_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("activation", ["sin", *thorough("tanh")])
+def test_single_precision_is_enough_for_many_samples(
+    activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal(12) + 0.6 * rng.standard_normal((7, 12))
-    net = sw.MLP(3, 64, "tanh", input_dim=12, output_dim=1, **SCALES)
+    net = sw.MLP(3, 64, activation, input_dim=12, output_dim=1, **SCALES)
     asked = Asked(net, sw.Task(x[:5], x[:5, :1], test_inputs=x[5:]), GradientDescent())
     names = ["output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"]
     seen: list[type] = []

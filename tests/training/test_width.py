@@ -203,12 +203,14 @@ def test_training_samples_are_tests_of_themselves_until_training_is_over() -> No
 
 def test_tensors_are_made_once_where_they_are_shared() -> None:
     """For algorithms with the same network and samples, and the numbers are those of a call alone."""
-    made, names = [], ["test_loss_nlo", "learning_parameter"]
+    made, names, known = [], ["test_loss_nlo", "learning_parameter"], {}
     plain = _tensors.tensor_runs
 
-    def counted(*args):
-        made.append(args[0])
-        return plain(*args)
+    def counted(net, K, Theta, letters):
+        made.append(net)
+        key = (net, K.tobytes(), Theta.tobytes(), letters)
+        known[key] = known.get(key) or plain(net, K, Theta, letters)
+        return known[key]
 
     task = sw.Task(TRAIN[:2], Y[:2], test_inputs=TEST[:1], test_targets=Y[3:4])
     ways = {"flow": GradientFlow(), "descent": GradientDescent(), "newton": TwoStepNewton()}
@@ -285,7 +287,7 @@ def test_tests_may_come_in_blocks_and_samples_may_repeat(monkeypatch: pytest.Mon
         "alignment_nlo",
     ]
     rng = np.random.default_rng(2)
-    tests = rng.standard_normal((5, 3))
+    tests = rng.standard_normal((3, 3))
     task = sw.Task(TRAIN[:2], y, test_inputs=tests, test_targets=tests[:, :1])
     found = sw.predict_training(net, task, observables=names, covariance="diagonal")
     some = sw.Task(TRAIN[:2], y, test_inputs=tests[-2:], test_targets=tests[-2:, :1])
@@ -382,8 +384,8 @@ class Shallow:
 def test_networks_that_were_trained() -> None:
     """Mean, variance and change of the NTK, early and at the end, from two widths."""
     x = np.array([[1.2, 0.4], [-0.5, 1.1], [0.6, 0.9]])
-    y, early, steps, count = np.array([2.0, -1.6]), 4, 70, 16_000
-    net = sw.MLP(2, 64, "tanh", input_dim=2, output_dim=1, C_b=0.2, C_W=1.5, lambda_b=0.5)
+    y, early, steps, count = np.array([2.0, -1.6]), 4, 25, 12_000
+    net = sw.MLP(2, 64, "tanh", input_dim=2, output_dim=1, C_b=0.2, C_W=1.5, lambda_b=0.2)
     names = ["output_mean", "variance", "output_mean_nlo", "variance_nlo", "ntk_change_nlo"]
     task = sw.Task(x[:2], y, test_inputs=x[2:])
     Theta = sw.predict(net, x, observables=["ntk"], layers=2).ntk.values[0]
@@ -393,11 +395,12 @@ def test_networks_that_were_trained() -> None:
     theory = sw.predict_training(
         net, task, GradientDescent(rate), observables=names, times=[early, 1e4]
     )
+    spread = sw.predict(net, x, observables=["metric_nlo"], layers=2).metric_nlo.values[0]
     gains = [(1 - (1 - rate * h) ** early) / h, 1 / h]
     measured: dict[int, np.ndarray] = {}
     for width in (16, 32):
         nets = Shallow(
-            sw.MLP(2, width, "tanh", input_dim=2, output_dim=1, C_b=0.2, C_W=1.5, lambda_b=0.5),
+            sw.MLP(2, width, "tanh", input_dim=2, output_dim=1, C_b=0.2, C_W=1.5, lambda_b=0.2),
             x,
             count,
             width,
@@ -412,9 +415,6 @@ def test_networks_that_were_trained() -> None:
                 now, moved = nets.outputs(s)[:, 2], nets.ntk(s, 2)[:, 2] - H[:, 2]
                 order = len(at) // 3
                 square = (now - mean) ** 2 - free**2
-                spread = sw.predict(net, x, observables=["metric_nlo"], layers=2).metric_nlo.values[
-                    0
-                ]
                 L = np.array([*-R, 1.0])
                 at += [now - free - mean, square + L @ spread @ L / width, moved]
                 assert order < 2

@@ -233,11 +233,11 @@ def test_a_cubic_model_trains_to_what_the_weights_say() -> None:
     largest = np.linalg.eigvalsh(plain.J[:TRAIN] @ plain.J[:TRAIN].T).max()
     rate, mixed = 1.4 / largest, np.linspace(0.3, 1.8, 9) / largest
     cases = [
-        (GradientDescent(rate), None, steps(np.full(1200, rate))),
+        (GradientDescent(rate), None, steps(np.full(300, rate))),
         (GradientDescent(rate), 7.0, steps(np.full(7, rate))),
         (GradientDescent(rate, momentum=0.6, ridge=0.2), 12.0, steps(np.full(12, rate), 0.6, 0.2)),
-        (GradientDescent(rate, momentum=0.5), None, steps(np.full(900, rate), 0.5)),
-        (GradientDescent(rate, ridge=0.3), None, steps(np.full(300, rate), 0.0, 0.3)),
+        (GradientDescent(rate, momentum=0.5), None, steps(np.full(250, rate), 0.5)),
+        (GradientDescent(rate, ridge=0.3), None, steps(np.full(100, rate), 0.0, 0.3)),
         (GradientDescent(list(mixed), momentum=0.3), None, steps(mixed, 0.3)),
         (GradientFlow(), 1.3, flow(1.3)),
         (GradientFlow(ridge=0.4), 2.1, flow(2.1, 0.4)),

@@ -77,15 +77,16 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     K, Theta = (kernels[name].values[:, places][:, :, places] for name in ("kernel", "ntk"))
     setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
     dtype = np.float64 if setting.count <= _DOUBLE else np.float32
+    layers = sites(asked.net.branch, (K, Theta), dtype=dtype)
 
     def at(accuracy: Accuracy) -> Arrays:
         nonlocal nodes
-        stack = sites(asked.net.branch, (K, Theta), accuracy, dtype=dtype)
+        stack = layers(accuracy)
         nodes = max(site.given.rule.w.size for site in stack)
         return _outcomes(asked, setting, stack, wanted)
 
     def fits(accuracy: Accuracy) -> bool:
-        rules = [site.given.rule for site in sites(asked.net.branch, (K, Theta), accuracy)]
+        rules = [site.given.rule for site in layers(accuracy)]
         inner = sum(sum(rule.nodes) for rule in rules)
         return (setting.count * len(setting.K)) ** 2 * inner <= _WORK
 
@@ -131,12 +132,11 @@ def _few(
     )
     own, rows = replace(asked, task=part), np.concatenate([train, count + tests])
     kernels = K[:, rows][:, :, rows], Theta[:, rows][:, :, rows]
-    setting = _setting(own, kernels[0][-1], kernels[1][-1])
-
-    def at(accuracy: Accuracy) -> Arrays:
-        return _outcomes(own, setting, sites(asked.net.branch, kernels, accuracy), wanted)
-
-    return at
+    setting, layers = (
+        _setting(own, kernels[0][-1], kernels[1][-1]),
+        sites(asked.net.branch, kernels),
+    )
+    return lambda accuracy: _outcomes(own, setting, layers(accuracy), wanted)
 
 
 def _to_the_end(asked: Asked) -> ToTheEnd:

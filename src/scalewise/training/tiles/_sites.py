@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
+
 import numpy as np
 from jaxtyping import Float
 
@@ -21,18 +24,13 @@ class Site:
         net: The network.
         layer: $\ell$, from 1.
         kernels: Kernel and NTK of every layer.
-        accuracy: Of expectations of more than two samples.
         dtype: Of expectations.
     """
 
+    given: Conditioned
+
     def __init__(
-        self,
-        net: MLP,
-        layer: int,
-        kernels: Kernels,
-        accuracy: Accuracy,
-        *,
-        dtype: type[np.floating] = np.float64,
+        self, net: MLP, layer: int, kernels: Kernels, *, dtype: type[np.floating] = np.float64
     ) -> None:
         self.K, self.Theta = (values[layer - 1] for values in kernels)
         self.layer, self.sigma = layer, net.activation
@@ -40,7 +38,13 @@ class Site:
         self.r = float(net.widths[layer] / net.widths[layer - 1]) if layer > 1 else 1.0
         self._layer = Layer(net.activation, self.K)
         self._moments: dict[tuple[int, int], Matrix] = {}
-        self.given = Conditioned(net.activation, self.K, accuracy, dtype)
+        self._dtype = dtype
+
+    def at(self, accuracy: Accuracy) -> Site:
+        """The layer with expectations of more than two samples; those of pairs are the same at each accuracy."""
+        found = copy(self)
+        found.given = Conditioned(self.sigma, self.K, accuracy, self._dtype)
+        return found
 
     def M(self, p: int, q: int) -> Matrix:
         r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$, the same array at every call."""
@@ -50,14 +54,14 @@ class Site:
 
 
 def sites(
-    net: MLP, kernels: Kernels, accuracy: Accuracy, *, dtype: type[np.floating] = np.float64
-) -> list[Site]:
-    """The hidden layers of a network.
+    net: MLP, kernels: Kernels, *, dtype: type[np.floating] = np.float64
+) -> Callable[[Accuracy], list[Site]]:
+    """The hidden layers of a network, by the accuracy of expectations of more than two samples.
 
     Args:
         net: The network.
         kernels: Kernel and NTK of every layer.
-        accuracy: Of expectations of more than two samples.
         dtype: Of expectations.
     """
-    return [Site(net, layer, kernels, accuracy, dtype=dtype) for layer in range(1, net.depth)]
+    exact = [Site(net, layer, kernels, dtype=dtype) for layer in range(1, net.depth)]
+    return lambda accuracy: [site.at(accuracy) for site in exact]
