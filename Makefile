@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 
 DOCS := $(VENV)/.documents
 
+# Many processes import the same, which is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo docs look gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench
 .PHONY: release-check clean
 

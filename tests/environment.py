@@ -3,9 +3,10 @@
     .venv/bin/python tests/environment.py -e '.[dev]'
     .venv/bin/python tests/environment.py --python other/bin/python -e .    # into another one, which may lack pip
 
-uv unpacks and compiles on all cores, and keeps what it has unpacked for the next environment. It does not
-read pip's settings (pip.conf, PIP_...), which say where packages come from. They are translated; if one of them
-has no counterpart, or uv cannot be installed, or finds no solution, pip installs. Settings of uv's own come first.
+uv unpacks on all cores, keeps what it has unpacked for the next environment, and leaves it to Python to compile
+what is imported, a fifth of it. It does not read pip's settings (pip.conf, PIP_...), which say where packages come
+from. They are translated; if one of them has no counterpart, or uv cannot be installed, or finds no solution, pip
+installs. Settings of uv's own come first.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def translated(found: Mapping[str, str]) -> dict[str, str] | None:
     """The environment that tells uv what pip is set to, None if it cannot be told."""
     if set(found) - set(NAMES) - TALK:
         return None
-    # The best version of all indexes, and everything compiled, as pip does.
-    told = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_COMPILE_BYTECODE": "1"}
+    told = {
+        "UV_INDEX_STRATEGY": "unsafe-best-match"
+    }  # the best version of all indexes, as pip does
     for key, value in found.items():
         if key in NAMES:
             name, between = NAMES[key]

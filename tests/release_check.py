@@ -154,7 +154,7 @@ def environment(place: Path, folder: Path, *requirements: str, installer: Path) 
     if not python.exists():
         venv.create(place, with_pip=False)
     words = (ROOT / "tests" / "environment.py", "--python", python, *requirements)
-    done(run(installer, *words, cwd=folder, UV_COMPILE_BYTECODE="0"))  # it is used once
+    done(run(installer, *words, cwd=folder))
     return python
 
 

@@ -16,7 +16,6 @@ freeze.index-url='file:///never'
 """
     assert environment.translated(environment.settings(listed)) == {
         "UV_INDEX_STRATEGY": "unsafe-best-match",
-        "UV_COMPILE_BYTECODE": "1",
         "UV_DEFAULT_INDEX": "file:///first",
         "UV_INDEX": "file:///a file:///b",
         "UV_FIND_LINKS": "/one,/two",

@@ -51,7 +51,7 @@ def build(width):
 
 
 x = np.random.default_rng(0).standard_normal((3, 4))
-net = sw.MLP(4, 16, "tanh", input_dim=4, output_dim=2).at_criticality()
+net = sw.MLP(3, 16, "tanh", input_dim=4, output_dim=2).at_criticality()
 wide, lesson = net.at_width(10**4), Task(x[:2], np.ones((2, 2)), test_inputs=x[:1] + 1)
 limit, task = Network(sw.scaling.mup(depth=3), "tanh"), Task(x, np.ones(3))
 plan = sw.torch.plan(build, base={"width": 16}, target={"width": 64}, optimizer="adam",
