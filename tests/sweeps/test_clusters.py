@@ -264,7 +264,7 @@ def test_a_script_without_a_guard_can_use_the_cores_of_its_machine(tmp_path: Pat
 def test_an_interrupt_leaves_what_is_finished_and_nothing_else(
     cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    cluster.workers(2)
+    cluster.workers(1)
 
     def interrupt(done: int, of: int) -> None:
         if done == 5:

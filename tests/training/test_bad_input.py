@@ -18,8 +18,8 @@ from scalewise.training import (
 from scalewise.training._asked import Asked
 from scalewise.training._task import check_targets
 from scalewise.training.width._tensors import shared_tensors
-from small_task import RNG
 
+RNG = np.random.default_rng(3)
 X, Y, TESTS = RNG.standard_normal((3, 3)), RNG.standard_normal((3, 1)), RNG.standard_normal((2, 3))
 NET = sw.MLP(2, 20, "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.4, lambda_b=0.5, lambda_W=1.0)
 WAYS = (GradientFlow(), GradientFlow(1.0), GradientDescent(momentum=0.5), Bayes(), Bayes(0.1))

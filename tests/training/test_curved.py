@@ -19,8 +19,8 @@ from scalewise.training._one_mlp import CurvedMLP, tangents_of
 from scalewise.training.dynamics import trained_outputs
 from scalewise.training.dynamics.networks import state_of
 from scalewise.training.width._weights import converged
-from small_task import RNG
 
+RNG = np.random.default_rng(3)
 N, WIDTH = 3, 7
 X, Y, WANTED = RNG.standard_normal((5, 3)), RNG.standard_normal((N, 2)), RNG.standard_normal((2, 2))
 TASK = sw.Task(X[:N], Y, test_inputs=X[N:], test_targets=WANTED)

@@ -32,7 +32,7 @@ def residual_tensors(
     if len(few) == K.shape[1]:  # one vertex for both
         near = found = _tensors(net, K, {"V", *letters})
     else:
-        near, found = _tensors(net, some, {"V"}), _tensors(net, K, letters)
+        found, near = _tensors(net, K, letters), _tensors(net, some, {"V"})
     return {letter: found[letter] for letter in letters}, _expansion(net, some, near["V"][0])
 
 
