@@ -4,6 +4,8 @@ Every expectation next to a kink or a jump holds delta functions, which no other
 in the law of a network. Two widths tell the coefficient of 1/n from what is beyond it.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,16 +39,17 @@ def test_mean_ntk_of_several_inputs_next_to_a_kink() -> None:
     agrees(net, {"ntk_nlo": -1.0}, [16, 48], 12_000)
 
 
-STEP = sw.activation(lambda z: jnp.where(z >= 0.3, 1.0, -1.0), kinks=(0.3,), name="step")
+def step() -> sw.Activation:
+    return sw.activation(lambda z: jnp.where(z >= 0.3, 1.0, -1.0), kinks=(0.3,), name="step")
 
 
 @pytest.mark.parametrize(
     ("sigma", "seen", "networks"),
     [
-        (STEP, {"four_point_vertex": 1.5, "metric_nlo": -3.0}, 30_000),
-        *thorough(("perceptron", {"four_point_vertex": 1.5}, 6_000)),
+        (step, {"four_point_vertex": 1.5, "metric_nlo": -3.0}, 30_000),
+        *thorough((lambda: "perceptron", {"four_point_vertex": 1.5}, 6_000)),
     ],
 )
-def test_vertex_and_metric_of_jumps(sigma: object, seen: dict[str, float], networks: int) -> None:
-    net = sw.MLP(3, 64, sigma, input_dim=2, output_dim=1, C_W=1.5)
+def test_vertex_and_metric_of_jumps(sigma: Callable, seen: dict[str, float], networks: int) -> None:
+    net = sw.MLP(3, 64, sigma(), input_dim=2, output_dim=1, C_W=1.5)
     agrees(net, seen, [16, 48], networks)

@@ -46,7 +46,7 @@ def trained(net, task, algorithm, **options):
 
 
 @pytest.mark.parametrize(
-    "name", ["sin and a line", "a module of torch", *thorough("swish of another slope")]
+    "name", ["sin and a line", *thorough("a module of torch", "swish of another slope")]
 )
 def test_an_activation_of_ones_own_is_predicted_and_trained(name: str) -> None:
     net = network(OWN[name])

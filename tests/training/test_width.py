@@ -275,6 +275,7 @@ def test_what_cannot_be_had_says_why() -> None:
     assert missing <= {*found.attrs["left_out"]}
 
 
+@pytest.mark.thorough("tests/training/test_tiles.py::test_samples_may_come_in_any_order_and_twice")
 def test_tests_may_come_in_blocks_and_samples_may_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_dense, "MOST", 4)
     net = sw.MLP(2, 500, "erf", input_dim=3, output_dim=1, C_b=0.1)
