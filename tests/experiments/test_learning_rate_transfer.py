@@ -101,9 +101,6 @@ def with_a_global_rate(depth: int) -> Strategy:
     return Strategy(right.p, right.q, right.r - 1)
 
 
-@pytest.mark.thorough(
-    "tests/torch/test_proof.py::test_maximal_updates_transfer_and_the_standard_parametrisation_drifts"
-)
 def test_the_optimum_of_maximal_updates_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     found = only(monkeypatch, lambda depth: mup(depth=depth), (3, 9))
     value, sem = of(found, "mup", "drift")

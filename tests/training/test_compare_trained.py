@@ -178,8 +178,9 @@ def test_where_the_expansion_ends_there_is_no_verdict(theory) -> None:
 
 
 @pytest.mark.optimised
-@pytest.mark.thorough("tests/training/test_width.py::test_networks_that_were_trained")
-@pytest.mark.parametrize(("activation", "width"), [("tanh", 64), ("tanh", 128), ("sin", 64)])
+@pytest.mark.parametrize(
+    ("activation", "width"), [("tanh", 64), *thorough(("tanh", 128), ("sin", 64))]
+)
 def test_order_one_over_n_is_what_trained_networks_do(theory, activation, width) -> None:
     """Mean, covariance between outputs and tests, loss and NTK change, at one width."""
     predicted = (
@@ -209,7 +210,7 @@ def test_order_one_over_n_is_what_trained_networks_do(theory, activation, width)
 
 
 @pytest.mark.optimised
-@pytest.mark.thorough("tests/training/test_width.py::test_networks_that_were_trained")
+@pytest.mark.thorough("test_order_one_over_n_is_what_trained_networks_do")
 def test_order_one_over_n_is_what_several_widths_extrapolate_to(theory) -> None:
     seen = sw.measure_training(
         NET, TASK, GradientDescent(), networks=120, seed=3, widths=[32, 64, 128]
