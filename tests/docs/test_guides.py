@@ -51,7 +51,7 @@ SYBIL = Sybil([PythonCodeBlockParser(), CodeBlockParser("text", printed_as_said)
 # The widest network costs as much as all others, and decides no verdict.
 LESS = {"[64, 128, 256, 512]": "[64, 128, 256]", "seeds=3": "seeds=2"}
 # What these show is called by quicker pages too, or held by tests of its own room.
-LATER = ("activation", "base", "convnet", "masks", "sweeps")
+LATER = ("activation", "audit", "base", "convnet", "masks", "sweeps", "training")
 # Of pages whose ensembles are not held against what is printed.
 FEWER = LESS | {"networks=500": "networks=60", "networks=50)": "networks=8)", "seeds=4": "seeds=2"}
 SIZES = pytest.mark.parametrize("less", [FEWER, *thorough({})], ids=["less", "whole"])
