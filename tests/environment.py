@@ -53,9 +53,8 @@ def translated(found: Mapping[str, str]) -> dict[str, str] | None:
     """The environment that tells uv what pip is set to, None if it cannot be told."""
     if set(found) - set(NAMES) - TALK:
         return None
-    told = {
-        "UV_INDEX_STRATEGY": "unsafe-best-match"
-    }  # the best version of all indexes, as pip does
+    # The best version of all indexes, as pip does.
+    told = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for key, value in found.items():
         if key in NAMES:
             name, between = NAMES[key]

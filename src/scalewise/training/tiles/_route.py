@@ -132,10 +132,8 @@ def _few(
     )
     own, rows = replace(asked, task=part), np.concatenate([train, count + tests])
     kernels = K[:, rows][:, :, rows], Theta[:, rows][:, :, rows]
-    setting, layers = (
-        _setting(own, kernels[0][-1], kernels[1][-1]),
-        sites(asked.net.branch, kernels),
-    )
+    setting = _setting(own, kernels[0][-1], kernels[1][-1])
+    layers = sites(asked.net.branch, kernels)
     return lambda accuracy: _outcomes(own, setting, layers(accuracy), wanted)
 
 
