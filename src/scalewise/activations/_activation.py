@@ -8,6 +8,7 @@ which Gaussian engine may be used: where it has kinks, its parity, whether it is
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,6 +68,8 @@ class Activation:
             $\sigma$ has a kink at 0.
         family: Key of the closed forms in ``scalewise.gaussian`` (``None``: there are none).
         parameter: The parameter of the family (slope of ``leaky_relu``, power of ``monomial``).
+        domain: Between which $z$ a callable can be computed with its derivatives. Beyond, they overflow or do not
+            exist and are not numbers, and what needs them there is refused.
 
     Source: PDLT (2.9)-(2.17), (5.80).
     """
@@ -81,6 +84,7 @@ class Activation:
     taylor: tuple[float, ...] | None = None
     family: str | None = None
     parameter: float | None = None
+    domain: tuple[float, float] = (-math.inf, math.inf)
 
     def __call__(self, z: Any) -> Float[np.ndarray, "*_"]:
         r"""$\sigma(z)$ in float64."""
@@ -102,14 +106,15 @@ class Activation:
         """A fingerprint of the function, so that two of one name can be told apart.
 
         Returns:
-            16 hexadecimal digits of the values, to nine digits of their size, at 64 arguments up to 100.
+            16 hexadecimal digits of the values, to nine digits of their size, at 64 arguments of the domain up to 100.
         """
         return self._digest
 
     @cached_property
     def _digest(self) -> str:
         with np.errstate(all="ignore"):
-            values = self(_FINGERPRINT)
+            reach = min(1.0, 0.01 * min(-self.domain[0], self.domain[1]))
+            values = self(reach * _FINGERPRINT)
             size = np.max(np.abs(values[:33])) or 1.0
             text = " ".join(f"{v:.9g}" for v in [size, *(np.round(values / size, 9) + 0.0)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,10 +1,11 @@
-"""User callables as activations: derivatives by autodiff, kinks declared or refused."""
+"""User callables as activations: derivatives by autodiff, kinks declared or refused, and where they are numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,11 @@ _COARSE = np.concatenate([np.linspace(12.0, 100.0, 881)[1:], np.geomspace(100.0,
 _ENDS = np.concatenate([-_COARSE[::-1], _FINE, _COARSE + 0.0012345])
 # What is asked of a callable at once: JAX compiles one shape for all small arrays, to compile takes longest.
 _BLOCK, _BLOCKS = 1024, 16
+# An exponential to the fourth power, as in a third derivative, overflows at a quarter of the way.
+_OVERFLOW = 0.25
+_NAMED = 16  # kinks in a message
+
+Derivatives = tuple[Derivative, Derivative, Derivative, Derivative]
 
 
 def from_callable(
@@ -29,22 +35,39 @@ def from_callable(
 ) -> Activation:
     """Build an `Activation` from a JAX-traceable elementwise callable."""
     label = name or getattr(function, "__name__", "activation")
-    derivatives = tuple(_evaluator(function, order, label) for order in range(4))
-    scale = scale_of(derivatives[1], kinks)
-    values = [derivative(scale * _PROBE) for derivative in derivatives]
-    _refuse_bad_values(label, values, scale * _PROBE, kinks)
-    _refuse_undeclared_kink(label, derivatives, scale, kinks)
-    records = tuple(_kink(derivatives, k, scale) for k in sorted(kinks))
+    own: Any = tuple(_evaluator(function, order, label) for order in range(4))
+    scale = scale_of(own[1], kinks)
+    _refuse_lone_gaps(label, own, scale, kinks)
+    _refuse_unbounded(label, own, scale, kinks)
+    domain = _without_overflow(label, own, scale, kinks)
+    if domain != (-math.inf, math.inf):
+        own = tuple(partial(_inside, derivative, domain) for derivative in own)
+    records = tuple(_kink(own, k, scale) for k in sorted(kinks))
     return Activation(
         label,
-        derivatives,  # pyright: ignore[reportArgumentType]
-        lambda: function,
+        own,
+        partial(_restricted, function, domain),
         kinks=tuple(k for k in records if k.jump or k.slope_jump),
         breaks=tuple(k.location for k in records if not (k.jump or k.slope_jump)),
-        slopes=_slopes(derivatives[0], kinks),
-        parity=_parity(derivatives[0], scale),
+        slopes=_slopes(own[0], kinks),
+        parity=_parity(own[0], scale),
         taylor=None if 0.0 in kinks else _taylor(function),
+        domain=domain,
     )
+
+
+def _inside(derivative: Derivative, domain: tuple[float, float], z: np.ndarray) -> np.ndarray:
+    """A derivative in the domain; beyond it, not a number."""
+    return np.where((z > domain[0]) & (z < domain[1]), derivative(z), np.nan)
+
+
+def _restricted(
+    function: Callable[[Any], Any], domain: tuple[float, float]
+) -> Callable[[Any], Any]:
+    """The function as networks use it, not a number beyond the domain."""
+    if domain == (-math.inf, math.inf):
+        return function
+    return lambda z: jnp.where((z > domain[0]) & (z < domain[1]), function(z), jnp.nan)
 
 
 def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Derivative:
@@ -77,19 +100,80 @@ def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Deriva
     return evaluate
 
 
-def _refuse_bad_values(
-    label: str, values: list[np.ndarray], z: np.ndarray, kinks: tuple[float, ...]
+def _refuse_lone_gaps(
+    label: str, derivatives: Derivatives, scale: float, kinks: tuple[float, ...]
 ) -> None:
-    for order, value in enumerate(values):
-        bad = ~np.isfinite(value) & ~np.isin(z, kinks)
-        if bad.any():
-            where = z[np.argmax(bad)]
-            what = "value" if order == 0 else f"derivative of order {order}"
-            raise ValueError(
-                f"The activation {label!r} must be finite for every real argument; its {what} at "
-                f"z = {where:g} is {value[np.argmax(bad)]}. Rewrite it so that it (and its "
-                "derivatives, see jax.numpy.where) stays finite there."
-            )
+    """Single points where a number is missing, 0 in particular; where the numbers end is another matter."""
+    z = scale * _PROBE
+    values = np.stack([derivative(z) for derivative in derivatives])
+    bad = ~np.isfinite(values) & ~np.isin(z, kinks)
+    any_bad = bad.any(axis=0)
+    lone = bad & ((z == 0) | ~(np.roll(any_bad, 1) | np.roll(any_bad, -1)))
+    if lone.any():
+        order, place = np.argwhere(lone)[0]
+        what = "value" if order == 0 else f"derivative of order {order}"
+        raise ValueError(
+            f"The activation {label!r} must be finite wherever preactivations may be; its {what} at "
+            f"z = {z[place]:g} is {values[order, place]}. Rewrite it so that it (and its "
+            "derivatives, see jax.numpy.where) stays finite there."
+        )
+
+
+def _refuse_unbounded(
+    label: str, derivatives: Derivatives, scale: float, kinks: tuple[float, ...]
+) -> None:
+    """Kinks at which a derivative has no limit: it has grown where it is asked for 64 times closer."""
+    for kink in kinks:
+        step = 64 * np.spacing(max(scale, abs(kink))) * np.array([1.0, 64.0])
+        for order, derivative in enumerate(derivatives):
+            for side in (-1, 1):
+                near, far = np.abs(derivative(kink + side * step))
+                size = max(float(np.max(np.abs(derivative(scale * _PROBE[::200] + 0.1)))), 1e-300)
+                if not near <= 2 * far and near > 1e-6 * size:
+                    what = "it" if order == 0 else f"its derivative of order {order}"
+                    raise ValueError(
+                        f"The activation {label!r} may have a kink at z = {kink:g}, but {what} grows there without "
+                        "bound, and the theory needs three derivatives on either side. Make it smooth, for example "
+                        "with (z**2 + 1e-4)**0.75 in place of abs(z)**1.5."
+                    )
+
+
+def _without_overflow(
+    label: str, derivatives: Derivatives, scale: float, kinks: tuple[float, ...]
+) -> tuple[float, float]:
+    """The interval about 0 in which a callable and its derivatives are numbers, not made of ones that overflow.
+
+    Raises:
+        ValueError: If one of them jumps in it where no kink was declared.
+    """
+    low, high = (_finite_until(derivatives, side * scale, kinks) for side in (-1, 1))
+    ends, found = [low, high], dict[float, tuple[int, float]]()
+    for order, derivative in enumerate(derivatives):
+        for place, jump in zip(*_jumps(derivative, scale), strict=True):
+            near = [k for k in (*kinks, *found) if abs(place - k) <= 1e-9 * max(scale, abs(k))]
+            side = int(place > 0)
+            if near or abs(place) >= abs(ends[side]):
+                continue
+            if abs(place) > _OVERFLOW * abs((low, high)[side]):
+                ends[side] = place - math.copysign(1e-3 * abs(place), place)
+            else:
+                found[float(place)] = order, float(jump)
+    found = {k: what for k, what in found.items() if ends[0] < k < ends[1]}
+    if found:
+        _refuse_undeclared(label, derivatives, scale, kinks, found)
+    return ends[0], ends[1]
+
+
+def _finite_until(derivatives: Derivatives, unit: float, kinks: tuple[float, ...]) -> float:
+    """How far from 0 all are finite, on the side of a unit of this sign; infinite as far as anybody looks."""
+    z = unit * np.concatenate([[0.0], _ENDS[_ENDS > 0]])
+    for _ in range(4):
+        bad = ~np.isin(z, kinks) & ~np.all([np.isfinite(d(z)) for d in derivatives], axis=0)
+        if not bad.any():
+            return math.copysign(math.inf, unit)
+        first = int(np.argmax(bad))
+        z = np.linspace(z[max(first - 1, 0)], z[first], 513)
+    return float(z[0])
 
 
 def _jumps(derivative: Derivative, unit: float) -> tuple[np.ndarray, np.ndarray]:
@@ -120,41 +204,46 @@ def _jumps(derivative: Derivative, unit: float) -> tuple[np.ndarray, np.ndarray]
     return np.round(left[real][order], decimals) + 0.0, jump[real][order]
 
 
-def _refuse_undeclared_kink(
-    label: str, derivatives: tuple[Derivative, ...], scale: float, kinks: tuple[float, ...]
-) -> None:
-    for order, derivative in enumerate(derivatives):
-        for place, jump in zip(*_jumps(derivative, scale), strict=True):
-            if any(abs(place - k) <= 1e-9 * max(scale, abs(k)) for k in kinks):
-                continue
-            what = "" if order == 0 else f"has a derivative of order {order} that "
-            further = place * np.geomspace(1.0, 16.0, 65)[1:]
-            lost = further[~np.isfinite(derivative(further))]
-            if lost.size:
-                raise ValueError(
-                    f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g} and "
-                    f"is not finite at z = {lost[0]:g}: it is computed through numbers that overflow. Write it so "
-                    "that none does, with the functions of jax.nn, jax.numpy.logaddexp or jax.numpy.where."
-                )
-            complete = [k for k in kinks if abs(k - place) > 0.01 * scale] + [float(place)]
-            raise ValueError(
-                f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g}, a kink "
-                f"that was not declared; pass kinks=({', '.join(map(repr, complete))},)."
-            )
+def _refuse_undeclared(
+    label: str,
+    derivatives: Derivatives,
+    scale: float,
+    kinks: tuple[float, ...],
+    found: dict[float, tuple[int, float]],
+) -> NoReturn:
+    """Refuse kinks by their places, with the whole list to declare; one that was nearly right gives way."""
+    place, (order, jump) = next(iter(found.items()))
+    meant = [
+        k
+        for k in kinks
+        if all(abs(k - other) > 0.01 * scale for other in found) or _jumps_at(derivatives, k, scale)
+    ]
+    complete = sorted([*meant, *found], key=abs)
+    named = ", ".join(map(repr, sorted(complete[:_NAMED])))
+    more = f" and {len(complete) - _NAMED} more, further out" if len(complete) > _NAMED else ""
+    what = "" if order == 0 else f"has a derivative of order {order} that "
+    raise ValueError(
+        f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g}, a kink "
+        f"that was not declared; pass kinks=({named},){more}."
+    )
 
 
-def _kink(derivatives: tuple[Derivative, ...], location: float, scale: float) -> Kink:
+def _jumps_at(derivatives: Derivatives, place: float, scale: float) -> bool:
+    """Whether one of the derivatives jumps at a place."""
+    return any(_jump(derivatives, order, place, scale) for order in range(4))
+
+
+def _kink(derivatives: Derivatives, location: float, scale: float) -> Kink:
+    return Kink(location, *(_jump(derivatives, order, location, scale) for order in (0, 1)))
+
+
+def _jump(derivatives: Derivatives, order: int, location: float, scale: float) -> float:
+    """By how much a derivative jumps at a place; 0 for a rounding."""
     h = 8 * np.spacing(max(scale, abs(location)))
-    sides = np.array([location - h, location + h])
-    size = size_of(derivatives[0], scale)
-
-    def jump(order: int) -> float:
-        low, high = derivatives[order](sides)
-        change = float(high - low)
-        natural = max(size / scale**order, abs(low), abs(high))
-        return change if abs(change) > 1e-6 * natural else 0.0
-
-    return Kink(location, jump(0), jump(1))
+    low, high = derivatives[order](np.array([location - h, location + h]))
+    change = float(high - low)
+    natural = max(size_of(derivatives[0], scale) / scale**order, abs(low), abs(high))
+    return change if abs(change) > 1e-6 * natural else 0.0
 
 
 def _slopes(value: Derivative, kinks: tuple[float, ...]) -> tuple[float, float] | None:

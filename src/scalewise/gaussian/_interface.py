@@ -34,6 +34,7 @@ Numbers = Annotated[Any, Float[np.ndarray, "..."]]
 _SERIES_TOLERANCE = 1e-12
 _UNCONVERGED = 1e-6
 _WIDE, _NARROW = 30.0, 1e-4  # spreads beyond which a kink is not the likeliest reason
+_REACH = 17.0  # spreads, how far a rule for pairs takes an activation
 _SMALLEST = 1e-140  # of a variance: determinants of pairs must be numbers too
 _CLOSED = 4e-13  # the worst that cancellation does to a closed form: GELU, opposite inputs, K = 1e3
 
@@ -125,6 +126,14 @@ def _refuse_unconverged(sigma: Activation, K: np.ndarray, relative: np.ndarray) 
 def why_unconverged(sigma: Activation, K: float) -> str:
     """What is probably wrong with `sigma` if its expectations at variance `K` do not converge, and what to do."""
     spread = float(np.sqrt(K))
+    low, high = sigma.domain
+    if min(-low, high) < _REACH * spread:
+        return (
+            f"Preactivations spread over {spread:.3g}, and the activation can be computed from {low:.4g} to "
+            f"{high:.4g} only: beyond, it or one of its first three derivatives overflows or does not exist. Write it so "
+            "that none does, with the functions of jax.nn, jax.numpy.logaddexp or jax.numpy.where, or make C_b, "
+            "C_W or the inputs smaller."
+        )
     if spread > _WIDE * sigma.scale:
         return (
             f"Preactivations spread over {spread:.3g}, and the activation goes on varying on the scale "

@@ -189,8 +189,9 @@ def _refuse_overflow(value: np.ndarray) -> None:
     if not np.isfinite(value).all():
         raise ValueError(
             "A Gaussian expectation must be a finite number; the activation, or a product of its "
-            "derivatives, overflows within twelve standard deviations. Make the variances smaller "
-            "(a smaller C_W or fewer layers), or use an activation that grows more slowly."
+            "derivatives, overflows or does not exist within twelve standard deviations. Make the variances "
+            "smaller (a smaller C_W or fewer layers), or use an activation that grows more slowly; `domain` of an "
+            "`Activation` says how far one of your own can be computed."
         )
 
 
