@@ -130,18 +130,53 @@ def test_runs_that_diverged_count_as_worse_and_are_told() -> None:
     losses[:, X > -5.5, :] = np.nan
     losses[1, -1, 0] = np.inf
     found = check_losses("lr", VALUES, SIZES, losses)
-    # Just below where it diverges, and the same at every size.
-    assert found.outcome in ("transfers", "too poor")
+    # Just below where it diverges, and the same at every size: but how near to that nothing was measured.
+    assert found.outcome == "too poor"
+    assert "next to values at which runs diverged" in found.verdict
+    assert "take values in smaller steps" in found.verdict
     assert all(-7 < o.place < -5.5 and o.edge == "" for o in found.optima)
     assert found.optima[0].diverged == 3 * 4
     assert "12 of 32" in str(found)
-    losses[3] = np.nan
-    nowhere = check_losses("lr", VALUES, SIZES, losses)
-    assert "at width=256 may lie below 2^-10, so extend it to the left" in nowhere.verdict
     # One seed of many that diverges pushes the optimum away, however good the others are there.
     one = bowls([-6.0])[0]
     one[X == -6.0, 0] = np.nan
     assert abs(find_optimum(X, one).place + 6.0) > 0.2
+
+
+def test_divergence_is_an_outcome_with_a_name() -> None:
+    """Of all runs, of all of one size or of the first, of some at the best value; drifts go before guesses."""
+    losses = bowls([-6.0] * 4, noise=1e-4)
+    losses[3] = np.nan
+    one = check_losses("lr", VALUES, SIZES, losses)
+    assert one.outcome == "diverged"
+    assert one.verdict.startswith(
+        "Every run at width=256 diverged, for all values of lr from 2^-10 to 2^-3, so there is no optimum. Take "
+        "smaller values; if those diverge too it is not lr"
+    )
+    assert "32 of 32" in str(one).splitlines()[-1]
+    assert one.drifts[0].slope == pytest.approx(0, abs=1e-3)
+    assert math.isnan(one.costs[3][0])
+    everything = check_losses("lr", VALUES, SIZES, np.full_like(losses, np.inf))
+    assert "Every run at every size diverged" in everything.verdict
+    assert "left" not in everything.verdict
+    assert everything.drifts == ()
+    first = check_losses("lr", VALUES, SIZES, losses[::-1])
+    assert first.outcome == "diverged"
+    assert math.isnan(first.best)
+    for check in (one, everything, first):
+        assert not check.ok
+        assert check.plot().axes
+        assert "diverged" in check.table.verdict
+        with pytest.raises(AssertionError, match="Every run at"):
+            check.assert_ok()
+    some = bowls([-6.0] * 4, noise=1e-4)
+    some[2] = 1.0
+    some[2, X == -6.0] = [[np.nan, 0.0, 0.0, 0.0]]
+    named = check_losses("lr", VALUES, SIZES, some)
+    assert "Of the runs at the best value of lr some diverged: 1 of 4 at width=128" in named.verdict
+    moving = bowls([-5, -5.6, -6.2, -6.8], noise=1e-4)
+    moving[:, -2:] = np.nan
+    assert check_losses("lr", VALUES, SIZES, moving).outcome == "drifts"
 
 
 def test_two_axes_are_judged_each_by_itself() -> None:
@@ -254,6 +289,23 @@ def test_what_the_search_refuses() -> None:
             over=["weight_decay"],
             budget=50,
         )
+
+
+def test_the_search_names_divergence() -> None:
+    def until(largest):
+        def train(plan, model, seed, lr):
+            return bowl(plan, model, seed, lr) if lr < largest else math.inf
+
+        return train
+
+    options = {"start": {"lr": 2**-7}, "over": ["lr"], "seeds": 2, "budget": 100}
+    # A candidate that diverges is told as that, and not as a gain of minus infinity.
+    found = str(searched(_Bench(), _Plan(), until(2**-6), **options))
+    assert "diverged" in found
+    assert "inf" not in found
+    said = r"Of each of the 7 candidates some run diverged, from the start \(lr = 0.0078125\) on.*a smaller"
+    with pytest.raises(PlanError, match=said):
+        searched(_Bench(), _Plan(), until(0.0), **options)
 
 
 def test_a_search_goes_on_where_it_was_killed(tmp_path) -> None:

@@ -126,7 +126,8 @@ def tune(
         progress: As in `scalewise.sweep`, counting runs.
 
     Raises:
-        PlanError: If the budget is too small, a name is not known, or `train` does not return a loss.
+        PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every candidate
+            diverges.
         SweepError: If a run raised.
     """
     return searched(

@@ -39,7 +39,7 @@ class TransferCheck:
         sizes: The first is the one that all others are compared with.
         losses: NaN or infinite where a run diverged.
         optima: One for each size.
-        drifts: One for each axis of size.
+        drifts: One for each axis of size along which two sizes have an optimum.
         costs: For each size how much is lost at the optimum of the first, and its standard error.
         tolerance: Octaves per octave of size that count as staying.
         finding: The outcome and its sentence.
@@ -62,7 +62,7 @@ class TransferCheck:
 
     @property
     def outcome(self) -> Outcome:
-        """``"transfers"``, ``"drifts"``, ``"not bracketed"`` or ``"too poor"``."""
+        """``"transfers"``, ``"drifts"``, ``"diverged"``, ``"not bracketed"`` or ``"too poor"``."""
         return self.finding.outcome
 
     @property
@@ -72,7 +72,7 @@ class TransferCheck:
 
     @property
     def best(self) -> float:
-        """The fitted optimum of the first size: what to carry."""
+        """The fitted optimum of the first size: what to carry; NaN where every run of that size diverged."""
         return float(2.0 ** self.optima[0].place)
 
     def assert_ok(self) -> None:
@@ -129,10 +129,10 @@ class TransferCheck:
             sem = f" ± {o.sem:.2f}" if math.isfinite(o.sem) else ""
             beyond = {"left": "below ", "right": "above "}.get(o.edge, "")
             carried = f"{cost:.3g} ± {error:.2g}" if math.isfinite(error) else f"{cost:.3g}"
-            rows.append(
-                (size.label, f"{beyond}2^({o.place:.2f}{sem})", f"{o.loss:.4g}", carried,
-                 f"{o.diverged} of {self.losses[0].size}" if o.diverged else "")
-            )  # fmt: skip
+            there = (f"{beyond}2^({o.place:.2f}{sem})", f"{o.loss:.4g}", carried)
+            none = ("none", "", "")
+            diverged = f"{o.diverged} of {self.losses[0].size}" if o.diverged else ""
+            rows.append((size.label, *(there if math.isfinite(o.place) else none), diverged))
         widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
         table = [
             "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -167,13 +167,15 @@ def check_losses(
             if all(s.at[other] == first.at[other] for other in first.at if other != axis)
         ]  # fmt: skip
         line.sort(key=lambda i: sizes[i].at[axis])
+        line = [i for i in line if math.isfinite(optima[i].place)]
         if len(line) > 1:
             drifts.append(
                 drift_of(axis, [float(sizes[i].at[axis]) for i in line], [optima[i] for i in line])
             )
     costs = [excess(x, one, optima[0].place) for one in losses]
     costs[0] = (0.0, 0.0)
-    worst = max(range(len(sizes)), key=lambda i: costs[i][0] if i else -math.inf)
+    told = [i for i, (cost, _) in enumerate(costs) if i and math.isfinite(cost)]
+    worst = max(told, key=lambda i: costs[i][0], default=0)
     cost = (sizes[worst].label, *costs[worst])
     finding = judge(
         hyperparameter, [s.label for s in sizes], list(x), optima, drifts, cost, tolerance

@@ -23,13 +23,16 @@ class Optimum:
     r"""The minimum of one size.
 
     Args:
-        place: $\log_2$ of the value.
+        place: $\log_2$ of the value; NaN where every run diverged.
         sem: Its standard error in octaves; NaN of one seed.
         loss: Of the parabola there; of the lowest value where the grid ends.
         edge: ``"left"`` or ``"right"`` where the lowest loss is at that end of the grid, and the minimum may lie
             beyond; empty where the grid brackets it.
         diverged: How many of the runs gave no finite loss.
         omitted: `place` without each of the seeds in turn; the same at all sizes, so that they can be paired.
+        lost: How many of the runs at the lowest value gave none; all where no run of the size gave any.
+        guessed: How many of the runs that the parabola is laid through gave none: what stands for their losses is
+            the worst that was seen, and not a measurement.
     """
 
     place: float
@@ -38,6 +41,8 @@ class Optimum:
     edge: Edge
     diverged: int
     omitted: Float[np.ndarray, " seed"]
+    lost: int = 0
+    guessed: int = 0
 
 
 def jackknife(omitted: Float[np.ndarray, " seed"]) -> float:
@@ -93,21 +98,21 @@ def find_optimum(
     """
     y, diverged = finite(losses)
     mean = y.mean(axis=1)
+    nan = float("nan")
     if diverged == losses.size:
-        # Even the smallest value is too large.
-        nowhere = np.full(y.shape[1], x[0])
-        return Optimum(float(x[0]), float("nan"), float("inf"), "left", diverged, nowhere)
-    k = int(mean.argmin())
+        nowhere = np.full(y.shape[1], nan)
+        return Optimum(nan, nan, float("inf"), "", diverged, nowhere, lost=y.shape[1])
+    k, bad = int(mean.argmin()), ~np.isfinite(losses)
+    lost = int(bad[k].sum())
     edge = "left" if k == 0 else "right" if k == len(x) - 1 else ""
     if edge:
         end = np.full(y.shape[1], x[k])
-        return Optimum(float(x[k]), float("nan"), float(mean[k]), edge, diverged, end)
+        return Optimum(float(x[k]), nan, float(mean[k]), edge, diverged, end, lost)
     window = _window(x, k)
     place = vertex(x, mean, window)
     omitted = _without(y, lambda m: vertex(x, m, window))
-    return Optimum(
-        place, jackknife(omitted), float(_value(x, mean, window, place)), "", diverged, omitted
-    )
+    loss, guessed = float(_value(x, mean, window, place)), int(bad[window].sum())
+    return Optimum(place, jackknife(omitted), loss, "", diverged, omitted, lost, guessed)
 
 
 def excess(
@@ -115,9 +120,12 @@ def excess(
 ) -> tuple[float, float]:
     r"""How much more is lost at a place of $\log_2$ of the value than at the minimum, and its standard error.
 
-    On the parabola as far as that reaches, and beyond on one through the three values nearest to the place.
+    On the parabola as far as that reaches, and beyond on one through the three values nearest to the place. NaN
+    where there is no such place, or every run diverged.
     """
-    y, _ = finite(losses)
+    y, diverged = finite(losses)
+    if diverged == losses.size or not np.isfinite(at):
+        return float("nan"), float("nan")
     mean = y.mean(axis=1)
     k = int(np.clip(mean.argmin(), 1, len(x) - 2))
     window = _window(x, k)

@@ -49,7 +49,8 @@ def _losses(axis: Axes, check: TransferCheck) -> None:
     if heights:
         low, middle = min(heights), float(np.median(heights))
         axis.set_ylim(low - 0.05 * (middle - low), middle + _ROOM * (middle - low) + 1e-12)
-    axis.axvline(check.optima[0].place, color=_MUTED, lw=0.8, ls="--")
+    if np.isfinite(check.optima[0].place):
+        axis.axvline(check.optima[0].place, color=_MUTED, lw=0.8, ls="--")
     axis.set(xlabel=f"log₂ of {check.hyperparameter} at the base", title="loss")
     axis.legend(fontsize=7)
 
@@ -60,7 +61,7 @@ def _optima(axis: Axes, check: TransferCheck, k: int) -> None:
     mine = [
         (s.at[drift.axis], o)
         for s, o in zip(check.sizes, check.optima, strict=True)
-        if all(s.at[a] == v for a, v in fixed.items())
+        if np.isfinite(o.place) and all(s.at[a] == v for a, v in fixed.items())
     ]
     n, o = [m[0] for m in mine], [m[1] for m in mine]
     places = np.array([one.place for one in o])

@@ -112,9 +112,9 @@ class Tuned:
         ]
         for t in self.trials[1:]:
             mark = "kept" if t.kept else ""
-            lines.append(
-                f"{t.changed:<16} {t.to:<10.4g} gain {t.gain:+.4g}{_pm(t.gain_sem)}  {mark}".rstrip()
-            )
+            gain = f"gain {t.gain:+.4g}{_pm(t.gain_sem)}"
+            told = gain if np.isfinite(t.losses).all() else "diverged"
+            lines.append(f"{t.changed:<16} {t.to:<10.4g} {told}  {mark}".rstrip())
         return "\n".join(lines)
 
 
@@ -161,6 +161,7 @@ def searched(
         rounds = _Rounds(bench, base, train, numbers, store, options, report.add)
         search = _Search(rounds, dict(start), names, budget)
         finished = search.run()
+        search.refuse_divergence()
     settings, constants = _parted(search.best)
     return Tuned(
         settings, combined(base.table.constants, constants), tuple(search.trials), rounds.spent, budget,
@@ -285,6 +286,20 @@ class _Search:
                     if not tried:
                         return False
         return True
+
+    def refuse_divergence(self) -> None:
+        """Nothing is tuned where no candidate trains.
+
+        Raises:
+            PlanError: If of every candidate some run diverged.
+        """
+        if not np.isfinite(self._losses).all():
+            names = ", ".join(f"{n} = {v:g}" for n, v in self.best.items())
+            raise PlanError(
+                f"Of each of the {len(self.trials)} candidates some run diverged, from the start ({names}) on, so "
+                "there is nothing to tune from. Start at a smaller learning rate; if that diverges too, check the "
+                "loss and the data."
+            )
 
     def _along(self, name: str, octaves: float, first: bool) -> Iterator[bool]:
         """Both ways, then on the way that is better for as long as it is; False where the budget ends."""

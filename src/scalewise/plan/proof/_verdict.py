@@ -18,6 +18,7 @@ class Outcome(StrEnum):
 
     TRANSFERS = "transfers"
     DRIFTS = "drifts"
+    DIVERGED = "diverged"  # an optimum would be among runs that gave no finite loss
     NOT_BRACKETED = "not bracketed"  # an optimum may lie outside the grid
     TOO_POOR = "too poor"  # errors are too large to tell
 
@@ -50,7 +51,10 @@ def judge(
         cost: Of the largest size its label, what the transferred value loses there, and the error of that.
         tolerance: Octaves per octave that count as staying.
     """
-    outside = [(label, o) for label, o in zip(labels, optima, strict=True) if o.edge]
+    sizes = list(zip(labels, optima, strict=True))
+    if any(o.lost for _, o in sizes):
+        return Finding(Outcome.DIVERGED, _diverged(name, sizes, x))
+    outside = [(label, o) for label, o in sizes if o.edge]
     if outside:
         return Finding(Outcome.NOT_BRACKETED, _outside(name, outside, x))
     seeds = len(optima[0].omitted)
@@ -66,12 +70,44 @@ def judge(
             Outcome.DRIFTS,
             f"{name} drifts: its optimum moves by {told}; {_costs(cost)}.",
         )
+    guessed = [label for label, o in sizes if o.guessed]
+    if guessed:
+        return Finding(
+            Outcome.TOO_POOR,
+            f"The optimum of {name} at {', '.join(guessed)} is next to values at which runs diverged, and how near "
+            "it is to them they do not tell: take values in smaller steps there, below those that diverge.",
+        )
     unsure = [d for d in drifts if abs(d.slope) + d.error > tolerance]
     if unsure:
         return Finding(Outcome.TOO_POOR, _poor(name, told, unsure, seeds, tolerance))
     return Finding(
         Outcome.TRANSFERS, f"{name} transfers: its optimum moves by {told}; {_costs(cost)}."
     )
+
+
+def _diverged(name: str, sizes: Sequence[tuple[str, Optimum]], x: Sequence[float]) -> str:
+    """Which runs gave no loss where one is needed, and what to do."""
+    none = [label for label, o in sizes if not math.isfinite(o.place)]
+    some = [(label, o) for label, o in sizes if o.lost and label not in none]
+    parts = []
+    if none:
+        everywhere = len(none) == len(sizes)
+        which = "every size" if everywhere else ", ".join(none)
+        check = "the loss and the data" if everywhere else "that plan.multipliers are applied there"
+        parts.append(
+            f"Every run at {which} diverged, for all values of {name} from 2^{x[0]:g} to 2^{x[-1]:g}, so there is "
+            f"no optimum. Take smaller values; if those diverge too it is not {name}: check {check}."
+        )
+    if some:
+        listed = ", ".join(
+            f"{o.lost} of {len(o.omitted)} at {label} (2^{o.place:.3g})" for label, o in some
+        )
+        parts.append(
+            f"Of the runs at the best value of {name} some diverged: {listed}. A mean without them is not a loss: "
+            "make the training stable there, with a warm-up or with clipped gradients for example, or look at the "
+            "seeds that diverge."
+        )
+    return " ".join(parts)
 
 
 def _told(d: Drift) -> str:
