@@ -366,3 +366,31 @@ def test_readouts_are_told_by_what_follows_them() -> None:
         True,
         False,
     ]
+
+
+class Returned:
+    """A result that jax does not know as a container."""
+
+    def __init__(self, *held: Any) -> None:
+        self.held = held
+
+
+def test_readouts_are_found_in_any_object() -> None:
+    def build(width: int, seed: int = 0) -> Any:
+        rngs = nnx.Rngs(seed)
+        return nnx.List(
+            [nnx.Linear(a, b, rngs=rngs) for a, b in ((8, width), (width, 3), (width, 1))]
+        )
+
+    def plan_of(returns: Any) -> Any:
+        def apply(model: Any, x: Any) -> Any:
+            body, one, two = model
+            h = jax.nn.relu(body(x))
+            return returns(one(h), two(h))
+
+        return planned(build, apply=apply, inputs=np.ones((2, 8), np.float32))
+
+    roles = [t.role for t in plan_of(Returned).table.tensors if len(t.shape) == 2]
+    assert sorted(roles) == ["input", "output", "output"]
+    with pytest.raises(PlanError, match="no array that the model's tensors have made"):
+        plan_of(lambda *_: Returned("nothing"))

@@ -19,7 +19,8 @@ from scalewise.jax._trace import Known, Walk, weight
 from scalewise.jax._trees import is_nnx_module, rebuilt
 from scalewise.plan import Kind
 from scalewise.plan._errors import PlanError, PlanWarning
-from scalewise.plan._forward import Forward, Inputs, Multiplied, Passes
+from scalewise.plan._forward import Forward, Inputs, Multiplied, Passes, nothing_returned
+from scalewise.plan._nested import held_in
 
 _SIDES, _LENGTHS, _TRIALS = (8, 16, 32, 28), (4, 8, 16), 60
 _UNSEEN = (
@@ -63,7 +64,11 @@ class Call:
                 out = model(*args, **kwargs, **_keys(model))
             else:
                 raise TypeError(f"{type(model).__name__} is not a function")
-            return [x for x in jax.tree.leaves(out) if isinstance(x, jax.Array)]
+            found = held_in(jax.tree.leaves(out), lambda x: isinstance(x, jax.Array))
+            arrays = [x for x in found if jnp.issubdtype(x.dtype, jnp.inexact)]
+            if not arrays:
+                raise PlanError(nothing_returned(out))
+            return arrays
 
         return run
 
@@ -117,6 +122,8 @@ def look(
         try:
             first, inputs = seen(call, narrow[0], trial), trial
             break
+        except PlanError:
+            raise
         except Exception as error:
             problem = error
     if first is None or inputs is None:

@@ -32,6 +32,15 @@ def given(inputs: Any) -> Inputs | None:
     return Inputs(inputs if isinstance(inputs, tuple) else (inputs,))
 
 
+def nothing_returned(output: Any) -> str:
+    """What to say where the forward pass returns nothing that the tensors of the model have made."""
+    return (
+        f"The forward pass returned {type(output).__name__} and in it no array that the model's tensors have made, "
+        "so which of them read out is not known. Let it return arrays, alone or in containers and attributes of "
+        "objects, or say with inputs=... what it returns some for."
+    )
+
+
 @dataclass(frozen=True)
 class Attention:
     """Products of two arrays that enter a softmax.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from scalewise.plan._errors import PlanError, PlanWarning
-from scalewise.plan._forward import Forward, Inputs, Passes
+from scalewise.plan._forward import Forward, Inputs, Passes, nothing_returned
 from scalewise.torch._nested import tensors_in
 from scalewise.torch._trace import watching
 
@@ -64,6 +64,8 @@ def look(
         try:
             first, inputs = seen(narrow, trial), trial
             break
+        except PlanError:
+            raise
         except Exception as error:
             problem = error
     if first is None or inputs is None:
@@ -99,6 +101,8 @@ def seen(model: nn.Module, inputs: Inputs, filled: Collection[str] = frozenset()
         with watching(model, (inputs.args, inputs.kwargs), filled) as trace:
             output = model(*inputs.args, **inputs.kwargs)
     known = [t for t in tensors_in(output) if trace.value(t) is not None]
+    if not known:
+        raise PlanError(nothing_returned(output))
     trace.flow.bent([v for t in known if (v := trace.value(t)) is not None])
     paths = trace.tracks.paths(map(trace.passed, known))
     told = trace.flow.summary()

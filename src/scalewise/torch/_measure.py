@@ -23,6 +23,7 @@ from scalewise.plan._names import bare
 from scalewise.plan._sizes import Places, Record, Sizes
 from scalewise.plan._sizes import measure_network as measure
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
+from scalewise.torch._nested import tensors_in
 from scalewise.torch._setup import Together
 from scalewise.torch._trace import watching
 
@@ -331,12 +332,8 @@ class _Recorder:
 
 def _first(value: Any) -> Tensor | None:
     """The first tensor of floats or complex numbers in whatever a module takes or returns."""
-    if isinstance(value, Tensor):
-        return value if value.is_floating_point() or value.is_complex() else None
-    parts = value.values() if isinstance(value, Mapping) else value
-    if isinstance(value, Mapping | list | tuple):
-        return next((t for t in map(_first, parts) if t is not None), None)
-    return None
+    found = (t for t in tensors_in(value) if t.is_floating_point() or t.is_complex())
+    return next(found, None)
 
 
 def _rms(parts: Sequence[Tensor]) -> float:
