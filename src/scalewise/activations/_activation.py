@@ -106,7 +106,8 @@ class Activation:
         """A fingerprint of the function, so that two of one name can be told apart.
 
         Returns:
-            16 hexadecimal digits of the values, to nine digits of their size, at 64 arguments of the domain up to 100.
+            16 hexadecimal digits of the values, to nine digits of their size, at 64 arguments of the domain
+            up to 100.
         """
         return self._digest
 

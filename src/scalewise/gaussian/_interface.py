@@ -130,9 +130,9 @@ def why_unconverged(sigma: Activation, K: float) -> str:
     if min(-low, high) < _REACH * spread:
         return (
             f"Preactivations spread over {spread:.3g}, and the activation can be computed from {low:.4g} to "
-            f"{high:.4g} only: beyond, it or one of its first three derivatives overflows or does not exist. Write it so "
-            "that none does, with the functions of jax.nn, jax.numpy.logaddexp or jax.numpy.where, or make C_b, "
-            "C_W or the inputs smaller."
+            f"{high:.4g} only: beyond, it or one of its first three derivatives overflows or does not exist. "
+            "Write it so that none does, with the functions of jax.nn, jax.numpy.logaddexp or "
+            "jax.numpy.where, or make C_b, C_W or the inputs smaller."
         )
     if spread > _WIDE * sigma.scale:
         return (

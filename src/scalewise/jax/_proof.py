@@ -126,8 +126,8 @@ def tune(
         progress: As in `scalewise.sweep`, counting runs.
 
     Raises:
-        PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every candidate
-            diverges.
+        PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every
+            candidate diverges.
         SweepError: If a run raised.
     """
     return searched(

@@ -55,8 +55,8 @@ def tune(
         every trial with its gain and the standard error of that.
 
     Raises:
-        PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every candidate
-            diverges.
+        PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every
+            candidate diverges.
         SweepError: If a run raised.
 
     Example:
