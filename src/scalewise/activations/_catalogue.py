@@ -65,7 +65,7 @@ _CATALOGUE: dict[str, _Row] = {
 # Differences from a built-in activation that are roundings: of float64, and of libraries that replace
 # a function by its asymptote where float32 does not see it (softplus of torch beyond 20, by 2e-9).
 _TRACED, _FOREIGN = 1e-12, 2e-10
-_TINY = 1e-100  # of a parameter, so that its cube is a number
+_TINY = 1e-70  # of a parameter, so that fourth powers of it and of its inverse are numbers
 BUILTIN_NAMES: tuple[str, ...] = tuple(_CATALOGUE)
 # What the same functions are called elsewhere, in configurations of models for instance.
 _ALSO = {
@@ -204,8 +204,8 @@ def _by_name(text: str) -> Activation:
         raise ValueError(f"The parameter in {text!r} is not a number.") from None
     if not (value == 0 or _TINY <= abs(value) <= 1 / _TINY):
         raise ValueError(
-            f"The parameter in {text!r} must be finite, and 0 or from {_TINY:g} to {1 / _TINY:g} in size: third "
-            "derivatives divide by its cube."
+            f"The parameter in {text!r} must be finite, and 0 or from {_TINY:g} to {1 / _TINY:g} in size, so "
+            "that its fourth power and that of its inverse are numbers."
         )
     return _built(row.build, value)
 
