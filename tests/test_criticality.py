@@ -120,7 +120,6 @@ def test_susceptibilities_of_every_point_are_one(name) -> None:
         ("quadratic", r"chi_parallel is above chi_perp"),
         ("exp", r"chi_parallel is above chi_perp for every K from 2.5e-07 to 250,"),
         ("perceptron", r"jumps at z = 0, so chi_perp is infinite"),
-        ("leaky_relu(1e200)", r"A_2 = inf has no usable inverse"),
     ],
 )
 def test_none_says_why(name, reason) -> None:
@@ -274,3 +273,9 @@ def test_scale_invariant_points(minus, plus) -> None:
     assert point.K_star is None
     # Every K is a K*.
     assert point.C_W * g(sigma, 7.0) == pytest.approx(7, rel=1e-13, abs=0)
+
+
+def test_a_constant_lets_no_signal_through() -> None:
+    point = criticality(lambda z: 0 * z + 1.0)
+    assert point.C_W is None
+    assert point.reason.startswith("The activation is constant, so chi_perp is 0 whatever C_W is")

@@ -263,6 +263,8 @@ def _none(
 def _why_none(scan: _Scan, candidates: tuple[CriticalPoint, ...]) -> str:
     if candidates:
         return " ".join(point.note for point in candidates)
+    if not np.any(scan.perp):
+        return "The activation is constant, so chi_perp is 0 whatever C_W is: it lets no signal through."
     side = "above" if np.sum(np.sign(scan.excess)) > 0 else "below"
     return (
         f"chi_parallel is {side} chi_perp for every K from {scan.K[0]:.3g} to {scan.K[-1]:.3g}, so "
