@@ -54,17 +54,21 @@ class Selection:
 def known(names: Collection[str] | str) -> tuple[str, ...]:
     """The `names`, checked, each once and in the order of the table; ``"all"`` for all of them.
 
+    The letter of an observable, as in formulas, stands for its name.
+
     Raises:
         ValueError: If there is none, or one is not in the table; the message lists the known ones.
     """
     if isinstance(names, str) and names == "all":
         return tuple(OBSERVABLES)
-    wanted = (names,) if isinstance(names, str) else tuple(names)
+    spelled = {row.letter: name for name, row in OBSERVABLES.items()}
+    given = (names,) if isinstance(names, str) else names
+    wanted = [spelled.get(name, name) for name in given]
     for name in wanted:
         if name not in OBSERVABLES:
             raise ValueError(
                 f"`observables` does not know {name!r}; the known ones are "
-                f"{', '.join(OBSERVABLES)}, and 'all'."
+                f"{', '.join(OBSERVABLES)}, their letters {', '.join(spelled)}, and 'all'."
             )
     if not wanted:
         raise ValueError(f"`observables` is empty; choose from {', '.join(OBSERVABLES)}.")

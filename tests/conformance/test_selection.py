@@ -134,6 +134,8 @@ def test_many_inputs_by_the_public_name() -> None:
 def test_names_are_checked() -> None:
     assert known("all") == tuple(OBSERVABLES)
     assert known(["ntk", "kernel", "ntk"]) == ("kernel", "ntk")
+    assert known({"H1", "V", "ntk"}) == ("four_point_vertex", "ntk", "ntk_nlo")
+    assert all(known(row.letter) == (name,) for name, row in OBSERVABLES.items())
     with pytest.raises(ValueError, match="does not know 'vertex'"):
         known("vertex")
     with pytest.raises(ValueError, match="is empty"):
@@ -141,3 +143,10 @@ def test_names_are_checked() -> None:
     one = Selection(("kernel", "ntk_A"), {"ddntk_R": "b."}).without({"ntk_A": "a."})
     assert one.names == ("kernel",)
     assert one.attributes() == {"left_out": ["ntk_A", "ddntk_R"], "left_out_because": ["a.", "b."]}
+
+
+def test_a_set_of_letters_is_predicted() -> None:
+    net, x = sw.MLP(3, 8, "tanh", input_dim=2, output_dim=1), np.eye(2)
+    found = sw.predict(net, x, observables={"V", "K"})
+    assert {"kernel", "four_point_vertex"} <= set(found)
+    assert "ntk" not in found

@@ -80,7 +80,7 @@ def measure(
             ``random_numbers`` names.
         widths: First hidden widths to extrapolate from, two or more; the other hidden widths keep
             their ratios to it.
-        observables: Names to measure, ``"all"``, or ``None``, by the same rule as in `predict`: what
+        observables: Names to measure, or their letters, ``"all"``, or ``None``, by the rule of `predict`: what
             exists for the activation, and by default no vertex of more inputs than `predict` takes
             by default. The two slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`.
         dtype: ``"float32"`` or ``"float64"``, of the networks; sums are float64.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def predict(
     net: AnyNetwork,
     x: Any,
     *,
-    observables: Sequence[str] | str | None = None,
+    observables: Collection[str] | str | None = None,
     layers: Sequence[int] | int | None = None,
     progress: Progress | None = None,
 ) -> xr.Dataset:
@@ -47,7 +47,7 @@ def predict(
         net: The network: shape, activation and hyperparameters; an `MLP`, or a `ResidualMLP`, whose
             kernel, NTK, ``metric_nlo`` and ``four_point_vertex`` have recursions.
         x: Inputs (samples, features).
-        observables: Names out of ``scalewise.OBSERVABLES``; ``"all"`` for everything that exists for
+        observables: Names in ``scalewise.OBSERVABLES``, or their letters; ``"all"`` for all that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only
             as long as they take some ten seconds at most: some 42 inputs through 3 layers, 23
             through 16. What is named is computed whatever it takes, if it fits the memory.
