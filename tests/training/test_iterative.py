@@ -5,7 +5,7 @@ import pytest
 
 import scalewise as sw
 from refusals import unlike
-from scalewise.theory.flow import _kernel_flow
+from scalewise.theory.flow import _pair_sets
 from scalewise.training import (
     NTKGP,
     Bayes,
@@ -33,7 +33,7 @@ def large(monkeypatch):
         monkeypatch.setattr(_iterative, "DENSE", N - 1)
         monkeypatch.setattr(_iterative, "KEPT", 2**30 if kept else 0)
         monkeypatch.setattr(_iterative, "_PIVOTS", 20)
-        monkeypatch.setattr(_kernel_flow, "_TILE", 25 * (N + TESTS))  # several strips of rows
+        monkeypatch.setattr(_pair_sets, "TILE", 25 * (N + TESTS))  # several strips of rows
 
     return now
 

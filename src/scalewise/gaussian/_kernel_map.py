@@ -11,7 +11,7 @@ import abc
 import math
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.linalg import get_blas_funcs
 
 from scalewise.activations import Activation
@@ -27,7 +27,9 @@ _FEW = (48, 128)
 (_rank_one_update,) = get_blas_funcs(("ger",), dtype=np.float64)
 _COINCIDENT = 1.0 - 2e-15  # arccos turns the roundoff of a correlation of 1 into its square root
 
-Tile = Float[np.ndarray, "row column"]
+# Of some inputs with others, row by column, or of pairs one after the other.
+Tile = Float[np.ndarray, "*tile"]
+Places = slice | Int[np.ndarray, " pair"]
 
 
 class Workspace:
@@ -36,9 +38,9 @@ class Workspace:
     def __init__(self, arrays: int, size: int) -> None:
         self._flat = np.empty((arrays, size))
 
-    def take(self, shape: tuple[int, int]) -> list[np.ndarray]:
+    def take(self, shape: tuple[int, ...]) -> list[np.ndarray]:
         """One view of the given `shape` per scratch array."""
-        return [flat[: shape[0] * shape[1]].reshape(shape) for flat in self._flat]
+        return [flat[: math.prod(shape)].reshape(shape) for flat in self._flat]
 
 
 class KernelMap(abc.ABC):
@@ -66,18 +68,23 @@ class KernelMap(abc.ABC):
 
     @abc.abstractmethod
     def apply(
-        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
         r"""Replace `C` by $\langle\sigma_a\sigma_b\rangle$; fill `slope` with $\langle\sigma'_a\sigma'_b\rangle$.
 
         Args:
-            rows: Which inputs are $a$.
+            rows: Which inputs are $a$; slices for a tile of two dimensions, places for one of one dimension.
             columns: Which inputs are $b$.
-            C: $K_{ab}$ on entry, the first moment on return. Of inputs with themselves, `rows` and `columns`
-                alike, it is symmetric.
+            C: $K_{ab}$ on entry, the first moment on return. Of inputs with themselves, slices that are alike, it
+                is symmetric.
             slope: Where to put the second moment; ``None`` if it is not wanted.
             work: Scratch arrays of the tile's shape.
         """
+
+
+def _facing(values: np.ndarray, C: Tile) -> np.ndarray:
+    """What belongs to the first inputs of a tile, as it meets what belongs to the second ones."""
+    return values if C.ndim == 1 else values[:, None]
 
 
 def kernel_map(sigma: Activation, K: Float[np.ndarray, " input"], *, slope: bool) -> KernelMap:
@@ -179,10 +186,10 @@ class HermiteMap(KernelMap):
             self._general = GeneralMap(sigma, self.K, slope=True)
 
     def apply(
-        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
-        c, u, p, q, _ = work
-        np.multiply(C, self._inverse_root[rows, None], out=c)
+        c, u, p, q, term = work
+        np.multiply(C, _facing(self._inverse_root[rows], C), out=c)
         c *= self._inverse_root[columns]
         cmax = max(float(c.max()), -float(c.min()))
         if cmax > 1.0:
@@ -199,19 +206,23 @@ class HermiteMap(KernelMap):
             np.multiply(c, c, out=u)
         else:
             u = c
-        left, right = self._h[:terms, rows], self._h[:terms, columns]
-        np.multiply(left[-1][:, None], right[-1], out=p)
+        left, right = self._h[terms - 1, rows], self._h[terms - 1, columns]
+        np.multiply(_facing(left, C), right, out=p)
         q.fill(0.0)
         for k in range(terms - 2, -1, -1):
             if slope is not None:
                 q *= u
                 q += p
             p *= u
-            # p += left right^T in one pass and in place; BLAS counts along columns, hence p.T.
-            _rank_one_update(1.0, right[k], left[k], a=p.T, overwrite_a=1)
+            left, right = self._h[k, rows], self._h[k, columns]
+            if C.ndim == 1:
+                p += np.multiply(left, right, out=term)
+            else:
+                # p += left right^T in one pass and in place; BLAS counts along columns, hence p.T.
+                _rank_one_update(1.0, right, left, a=p.T, overwrite_a=1)
         self._finish(c, p, q, C, slope)
         if slope is not None:
-            slope *= self._inverse_root[rows, None]
+            slope *= _facing(self._inverse_root[rows], C)
             slope *= self._inverse_root[columns]
 
     def _finish(
@@ -253,7 +264,7 @@ class ScaleInvariantMap(KernelMap):
         self._root = np.sqrt(K)
 
     def apply(
-        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
         if self._beta == 0.0:
             C *= self._A2
@@ -261,7 +272,7 @@ class ScaleInvariantMap(KernelMap):
                 slope.fill(self._A2)
             return
         c, psi, sine, *_ = work
-        np.multiply(C, (1.0 / self._root[rows])[:, None], out=c)
+        np.multiply(C, _facing(1.0 / self._root[rows], C), out=c)
         c *= 1.0 / self._root[columns]
         if c.max() > _COINCIDENT:
             c[c > _COINCIDENT] = 1.0
@@ -278,7 +289,7 @@ class ScaleInvariantMap(KernelMap):
             slope[...] = psi
         c *= psi
         c += sine
-        c *= self._root[rows, None]
+        c *= _facing(self._root[rows], C)
         np.multiply(c, self._root[columns], out=C)
 
 
@@ -292,16 +303,16 @@ class ErfMap(KernelMap):
         self._inverse_root = 1.0 / np.sqrt(1 + 2 * K)
 
     def apply(
-        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
         u, square, *_ = work
-        np.multiply(C, 2 * self._inverse_root[rows, None], out=u)
+        np.multiply(C, _facing(2 * self._inverse_root[rows], C), out=u)
         u *= self._inverse_root[columns]
         if slope is not None:
             np.multiply(u, u, out=square)
             np.subtract(1.0, square, out=square)
             np.sqrt(square, out=square)
-            np.divide(4 / math.pi * self._inverse_root[rows, None], square, out=slope)
+            np.divide(_facing(4 / math.pi * self._inverse_root[rows], C), square, out=slope)
             slope *= self._inverse_root[columns]
         np.arcsin(u, out=C)
         C *= 2 / math.pi
@@ -324,20 +335,20 @@ class GeluMap(KernelMap):
         self._root_alpha = np.sqrt(self._alpha)
 
     def apply(
-        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
         u, density, E, gamma, P = work
-        np.multiply(C, self._root_alpha[rows, None], out=u)
+        np.multiply(C, _facing(self._root_alpha[rows], C), out=u)
         u *= self._root_alpha[columns]
         np.multiply(u, u, out=density)
         np.subtract(1.0, density, out=density)
         np.sqrt(density, out=density)
-        np.divide(self._root_alpha[rows, None] / (2 * math.pi), density, out=density)
+        np.divide(_facing(self._root_alpha[rows] / (2 * math.pi), C), density, out=density)
         density *= self._root_alpha[columns]  # 1/(2 pi sqrt(Delta))
-        np.add((self._alpha - 1.0)[rows, None], self._alpha[columns], out=gamma)
+        np.add(_facing(self._alpha[rows] - 1.0, C), self._alpha[columns], out=gamma)
         np.multiply(C, C, out=E)
         E *= gamma
-        np.multiply(self.K[rows, None], self.K[columns], out=P)
+        np.multiply(_facing(self.K[rows], C), self.K[columns], out=P)
         E += P
         np.arcsin(u, out=P)
         P *= 1 / (2 * math.pi)
@@ -367,22 +378,26 @@ class GeneralMap(KernelMap):
         super().__init__(K, first, second)
 
     def apply(
-        self, rows: slice, columns: slice, C: Tile, slope: Tile | None, work: list[np.ndarray]
+        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
     ) -> None:
-        A, B = np.broadcast_arrays(self.K[rows, None], self.K[columns])
+        A, B = np.broadcast_arrays(_facing(self.K[rows], C), self.K[columns])
         C[...] = clipped(A, B, C)
         # Of a tile with itself one half is the other, and the diagonal is known.
-        half = np.triu_indices(len(C), 1) if rows == columns else np.indices(C.shape).reshape(2, -1)
-        here = half[0], half[1]
+        mirrored = C.ndim == 2 and rows == columns
+        here = (
+            np.triu_indices(len(C), 1)
+            if mirrored
+            else tuple(np.indices(C.shape).reshape(C.ndim, -1))
+        )
         wanted = [(C, (0, 0))] if slope is None else [(C, (0, 0)), (slope, (1, 1))]
-        if half[0].size:
+        if here[0].size:
             abc = A[here], B[here], C[here]
             for target, pq in wanted:
                 # One by one: together, what one of them needs would change the other's rounding.
                 target[here] = pair_moments(self._sigma, *abc, (pq,))[pq].value
-                if rows == columns:
-                    target[here[1], here[0]] = target[here]
-        if rows == columns:
+                if mirrored:
+                    target[here[::-1]] = target[here]
+        if mirrored:
             np.fill_diagonal(C, self.diagonal[rows])
             if slope is not None and self.diagonal_slope is not None:
                 np.fill_diagonal(slope, self.diagonal_slope[rows])

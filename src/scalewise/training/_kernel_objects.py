@@ -12,8 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise.networks._inputs import check_inputs
 from scalewise.networks._network import AnyNetwork, Network
-from scalewise.theory import predict
+from scalewise.theory.flow._kernel_flow import kernels_on
+from scalewise.theory.flow._pair_sets import Pairs
 
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 Kind = Literal["kernel", "ntk"]
@@ -39,27 +41,26 @@ class NetworkKernel:
             X: (samples, features).
             Y: (others, features).
         """
-        X = np.asarray(X, dtype=np.float64)
-        both = X if Y is None else np.concatenate([X, np.asarray(Y, dtype=np.float64)])
-        # Repeated inputs have the same entries to the last bit.
-        different, places = np.unique(both + 0.0, axis=0, return_inverse=True)
-        found = predict(self.net, different, observables=[self.kind], layers=self.net.depth)
-        columns = places if Y is None else places[len(X) :]
-        return found[self.kind].values[0][np.ix_(places[: len(X)], columns)]
+        X = check_inputs(self.net, X, skips=True)
+        return self._on(
+            Pairs.between(X, None if Y is None else check_inputs(self.net, Y, skips=True))
+        )
 
     def diag(self, X: Inputs) -> Float[np.ndarray, " sample"]:
         """Of each input of `X` with itself."""
-        X = np.asarray(X, dtype=np.float64)
-        blocks = (X[start : start + 256] for start in range(0, len(X), 256))
-        return np.concatenate([np.diag(self(block)) for block in blocks])
+        X = check_inputs(self.net, X, skips=True)
+        return self._on(Pairs.in_turn(X, X))
 
     def pairs(
         self, X: Float[np.ndarray, "*lead feature"], Y: Float[np.ndarray, "*lead feature"]
     ) -> Float[np.ndarray, "*lead"]:
         """Of each input of `X` with that in the same place of `Y`."""
-        a, b = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
-        rows, at = np.unique(np.concatenate([a, b]) + 0.0, axis=0, return_inverse=True)
-        return self(rows)[at[: len(a)], at[len(a) :]].reshape(np.shape(X)[:-1])
+        flat = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
+        a, b = (check_inputs(self.net, v, skips=True) for v in flat)
+        return self._on(Pairs.in_turn(a, b)).reshape(np.shape(X)[:-1])
+
+    def _on(self, pairs: Pairs) -> np.ndarray:
+        return kernels_on(self.net, pairs, [self.kind])[0][0]
 
     def for_sklearn(self) -> Any:
         """A `sklearn.gaussian_process.kernels.Kernel`, to be added to and multiplied with others.

@@ -23,16 +23,16 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise._checked import checked
+from scalewise._threads import blas_threads_for
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
 from scalewise.networks import MLP, Network
 from scalewise.networks._inputs import check_kernels
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
+from scalewise.theory.flow import _pair_sets
 from scalewise.theory.flow._deep_kernels import deep_kernels
+from scalewise.theory.flow._pair_sets import Pairs, Tile, strips
 from scalewise.theory.flow._trajectory import EARLIEST, MOST_INPUTS, SHORTEST
-
-_TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
-
 
 _NONE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
@@ -86,14 +86,9 @@ def kernel_flow(
     Raises:
         ValueError: If the NTK is asked of an activation that jumps, or a kernel overflows.
     """
-    if ntk and not net.activation.is_continuous:
-        raise ValueError(
-            f"The NTK of {net.activation.name!r} does not exist: the activation jumps, and its "
-            "derivative is a delta function. Leave out 'ntk' in `observables`."
-        )
+    _refuse_jumps(net, ntk=ntk)
     kept = tuple(range(1, net.depth + 1)) if layers is None else tuple(layers)
-    deep = len(x) <= MOST_INPUTS and net.depth > EARLIEST + SHORTEST
-    if deep and net.activation.is_continuous and not any(net.skips):
+    if _interpolates(net, x):
         flow = _deep_flow(net.branch, x, kept, watched, ntk=ntk)
         if progress is not None:
             progress(len(x) * (len(x) + 1) // 2, len(x) * (len(x) + 1) // 2)
@@ -104,15 +99,16 @@ def kernel_flow(
     both = np.empty((2 if ntk else 1, len(kept), count, count))
     K, Theta = both[0], both[1] if ntk else None
     done, total = 0, count * (count + 1) // 2
-    workspace = Workspace(KernelMap.scratch + 4, max(_TILE, count))
+    workspace = Workspace(KernelMap.scratch + 4, max(_pair_sets.TILE, count))
     slots = {layer: slot for slot, layer in enumerate(kept)}
     first, second = np.sort(watched, axis=0)
     between = np.empty((net.depth, first.size))
     last = net.depth if first.size else max(kept)
-    for rows, columns in _tiles(count):
+    for tile in strips(count):
+        rows, columns, _ = tile
         here = np.flatnonzero((rows.start <= first) & (first < rows.stop))
         place = first[here] - rows.start, second[here] - columns.start
-        for layer, k, theta in _carry(net, x, maps, (rows, columns), last, workspace, ntk=ntk):
+        for layer, k, theta in _carry(net, x, maps, tile, last, workspace, ntk=ntk):
             between[layer - 1, here] = k[place]
             if layer in slots:
                 _store(K[slots[layer]], k, rows, columns)
@@ -129,6 +125,53 @@ def kernel_flow(
     return KernelFlow(kept, K, Theta, np.array([k for k, _ in diagonal]), watched, between)
 
 
+def kernels_on(
+    net: Network,
+    pairs: Pairs,
+    kinds: Sequence[str] = ("kernel", "ntk"),
+    *,
+    layers: Sequence[int] | None = None,
+) -> list[Float[np.ndarray, "layer ..."]]:
+    """Kernels of some pairs of inputs, and nothing else: beside them there is room for one tile.
+
+    Args:
+        net: The network.
+        pairs: Of checked inputs.
+        kinds: ``"kernel"``, ``"ntk"`` or both.
+        layers: Layers to keep, from 1 to the depth; the last alone if ``None``.
+
+    Returns:
+        One array for each kind, layer by layer; to the accuracy of `kernel_flow`.
+
+    Raises:
+        ValueError: If the NTK is asked of an activation that jumps, or a kernel overflows.
+    """
+    ntk, x = "ntk" in kinds, pairs.x
+    _refuse_jumps(net, ntk=ntk)
+    kept = (net.depth,) if layers is None else tuple(layers)
+    which = [("kernel", "ntk").index(kind) for kind in kinds]
+    with blas_threads_for():
+        if _interpolates(net, x):
+            flow = _deep_flow(net.branch, x, kept, _NONE, ntk=ntk)
+            return [pairs.cut((flow.K, flow.Theta)[kind]) for kind in which]  # pyright: ignore
+        diagonal, maps = _diagonal_flow(net, x, ntk=ntk)
+        found = [np.empty((len(kept), *pairs.shape)) for _ in kinds]
+        workspace = Workspace(
+            KernelMap.scratch + 4, max(_pair_sets.TILE, len(x) if pairs.is_square else 0)
+        )
+        for tile in pairs.tiles():
+            for layer, *both in _carry(net, x, maps, tile, max(kept), workspace, ntk=ntk):
+                if layer in kept:
+                    for target, kind in zip(found, which, strict=True):
+                        pairs.fill(target[kept.index(layer)], tile, both[kind])
+    for target, kind in zip(found, which, strict=True):
+        for slot, layer in enumerate(kept):
+            pairs.fill_known(target[slot], diagonal[layer - 1][kind])
+        if not np.isfinite(target).all():
+            raise FloatingPointError(f"A kernel is not finite; please report this network: {net}.")
+    return [pairs.spread(target) for target in found]
+
+
 def kernel_strips(
     net: Network, x: Float[np.ndarray, "sample feature"], *, ntk: bool
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
@@ -138,13 +181,27 @@ def kernel_strips(
     next rows; without `ntk` the second means nothing.
     """
     diagonal, maps = _diagonal_flow(net, x, ntk=ntk)
-    workspace = Workspace(KernelMap.scratch + 4, max(_TILE, len(x)))
-    for rows, columns in _tiles(len(x)):
-        for layer, K, Theta in _carry(net, x, maps, (rows, columns), net.depth, workspace, ntk=ntk):
+    workspace = Workspace(KernelMap.scratch + 4, max(_pair_sets.TILE, len(x)))
+    for tile in strips(len(x)):
+        for layer, K, Theta in _carry(net, x, maps, tile, net.depth, workspace, ntk=ntk):
             if layer == net.depth:
-                np.fill_diagonal(K, diagonal[-1][0][rows])
-                np.fill_diagonal(Theta, diagonal[-1][1][rows])
-                yield rows, K, Theta
+                np.fill_diagonal(K, diagonal[-1][0][tile.rows])
+                np.fill_diagonal(Theta, diagonal[-1][1][tile.rows])
+                yield tile.rows, K, Theta
+
+
+def _refuse_jumps(net: Network, *, ntk: bool) -> None:
+    if ntk and not net.activation.is_continuous:
+        raise ValueError(
+            f"The NTK of {net.activation.name!r} does not exist: the activation jumps, and its "
+            "derivative is a delta function. Leave out 'ntk' in `observables`."
+        )
+
+
+def _interpolates(net: Network, x: np.ndarray) -> bool:
+    """Whether inputs are few and layers many, so that most layers are interpolated."""
+    deep = len(x) <= MOST_INPUTS and net.depth > EARLIEST + SHORTEST
+    return deep and net.activation.is_continuous and not any(net.skips)
 
 
 def _deep_flow(
@@ -201,31 +258,24 @@ def _diagonal_flow(
     return flow, maps
 
 
-def _tiles(count: int) -> Iterator[tuple[slice, slice]]:
-    """Strips of rows of the upper triangle, each small enough to stay in cache."""
-    start = 0
-    while start < count:
-        rows = max(1, min(count - start, _TILE // (count - start)))
-        yield slice(start, start + rows), slice(start, count)
-        start += rows
-
-
 def _carry(
     net: Network,
     x: np.ndarray,
     maps: list[KernelMap],
-    tile: tuple[slice, slice],
+    tile: Tile,
     last: int,
     workspace: Workspace,
     *,
     ntk: bool,
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Take one tile of pairs through the layers; yield it at each, up to the last."""
-    rows, columns = tile
-    shape = (rows.stop - rows.start, columns.stop - columns.start)
-    K, Theta, derivative, below, *work = workspace.take(shape)
+    rows, columns, _ = tile
+    K, Theta, derivative, below, *work = workspace.take(tile.shape)
     slope = derivative if ntk else None
-    np.matmul(x[rows], x[columns].T, out=K)
+    if K.ndim == 1:
+        np.einsum("pf,pf->p", x[rows], x[columns], out=K)
+    else:
+        np.matmul(x[rows], x[columns].T, out=K)
     np.multiply(K, net.lambda_W[0] / net.input_dim, out=Theta)
     Theta += net.lambda_b[0]
     K *= net.C_W[0] / net.input_dim
@@ -234,8 +284,7 @@ def _carry(
         if layer > 1:
             here, i = maps[layer - 2], layer - 1
             skip = net.skips[i] ** 2
-            # The diagonal is known; at |c| = 1 it would only lengthen the series of its tile.
-            np.fill_diagonal(K, 0.0)
+            tile.clear_known(K)
             if skip:
                 np.multiply(K, skip, out=below)
             here.apply(rows, columns, K, slope, work)
