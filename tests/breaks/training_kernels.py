@@ -23,6 +23,7 @@ of_slopes = row("training/_evidence_slopes.py", "tests/training/test_evidence_sl
 of_jax = row("jax/_tangents.py", GIVEN)
 of_torch = row("torch/_tangents.py", GIVEN)
 of_objects = row("training/_kernel_objects.py", "tests/training/test_kernel_objects.py")
+of_pairs = row("theory/flow/_pair_sets.py", "tests/theory/test_pair_sets.py")
 PIECES = "tests/training/test_kernel_pieces.py"
 of_linear = row("training/kernels/_linear_models.py", PIECES)
 of_steps = row("training/kernels/_steps.py", PIECES)
@@ -147,12 +148,19 @@ MUTANTS = (
         "scaled.reshape(z.size, -1) @ scaled.reshape",
     ),
     of_torch("tangents: rates for roots", "np.sqrt(given.get(name, 1.0))", "given.get(name, 1.0)"),
-    of_objects(
-        "objects: columns of the first inputs", "places[len(X) :]", "places[: len(both) - len(X)]"
+    of_objects("objects: the first inputs again", "Pairs.in_turn(a, b)", "Pairs.in_turn(a, a)"),
+    of_pairs(
+        "pairs: columns of the first inputs",
+        "places[len(X) :]\n        sides",
+        "places[: len(both) - len(X)]\n        sides",
     ),
-    of_objects(
-        "objects: pairs turned", "[at[: len(a)], at[len(a) :]]", "[at[: len(a)], at[: len(a)]]"
+    of_pairs(
+        "pairs: not turned", "target[tile.place[::-1]] = values.T", "target[tile.place[::-1]] = 0.0"
     ),
+    of_pairs(
+        "pairs: nothing is known", "target[same, same - self._begin] = diagonal[same]", "pass"
+    ),
+    of_pairs("pairs: order of a rectangle", "rank[first], rank[second])", "first, second)"),
     of_objects(
         "objects: kind forgotten",
         "NetworkKernel(self.net, self.kind)(X, Y)",
