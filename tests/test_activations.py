@@ -19,6 +19,7 @@ from flax import nnx
 from hypothesis import given
 from hypothesis import strategies as st
 
+import scalewise
 from grids import each, thorough
 from scalewise import MLP
 from scalewise.activations import BUILTIN_NAMES, Activation, activation
@@ -661,7 +662,7 @@ def test_the_kinks_that_a_message_names_are_accepted(declared) -> None:
     assert len(activation(narrow, kinks=(0.5, 0.501)).kinks) == 2
 
 
-@each("power", [0.5, 1.25, 1.5])
+@each("power", [0.5, 1.25, 1.5, 1.95])
 @each("place", [0.0, 0.7])
 def test_a_kink_where_a_derivative_is_unbounded_is_refused(power, place) -> None:
     with pytest.raises(ValueError, match=rf"at z = {place:g}, but .* grows there without bound"):
@@ -673,3 +674,42 @@ def test_a_kernel_does_without_a_third_derivative() -> None:
     smooth_enough = activation(lambda z: jnp.abs(z) ** 2.5, kinks=(0.0,))
     found = single_moment(smooth_enough, 1.0, (0, 0)).value
     np.testing.assert_allclose(found, 8 * math.sqrt(2 / math.pi), rtol=1e-8)
+
+
+@each(("power", "place"), [(2.05, 0.0), (2.95, 0.7)])
+def test_what_takes_a_third_derivative_without_bound_is_left_out(power, place) -> None:
+    sigma = activation(lambda z: jnp.abs(z - place) ** power, kinks=(place,))
+    assert sigma.unbounded == (place,)
+    net = MLP(3, 32, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=0.3)
+    found = scalewise.predict(net, [[1.0, 0.5]])
+    assert set(found.data_vars) >= {"kernel", "ntk", "four_point_vertex"}
+    assert found.attrs["left_out"] == ["metric_nlo"]
+    for name in ("metric_nlo", "ntk_nlo", "ntk_A", "dntk_Q"):
+        with pytest.raises(ValueError, match=rf"third derivative, which grows .* z = {place:g}"):
+            scalewise.predict(net, [[1.0, 0.5]], observables=name)
+
+
+def test_the_vertex_without_a_third_derivative() -> None:
+    r"""$V'=C_W^2(\langle\sigma^4\rangle-\langle\sigma^2\rangle^2)+(C_Wg')^2V$, $g=\langle\sigma^2\rangle$."""
+    sigma = activation(lambda z: jnp.abs(z) ** 2.5, kinks=(0.0,))
+    net = MLP(3, 32, sigma, input_dim=1, output_dim=1, C_b=0.1, C_W=0.3)
+    K, V, wanted = 0.5, 0.0, []
+    mean = 8 * math.sqrt(2 / math.pi)
+    for _ in range(2):
+        V = 0.09 * (945 * K**5 - mean**2 * K**5) + (0.3 * 2.5 * mean * K**1.5) ** 2 * V
+        K = 0.1 + 0.3 * mean * K**2.5
+        wanted.append(V)
+    found = scalewise.predict(net, [[math.sqrt(0.4 / 0.3)]], observables="V")
+    np.testing.assert_allclose(found.four_point_vertex.values.ravel()[1:], wanted, rtol=1e-6)
+
+
+@each(
+    "function",
+    [
+        lambda z: jnp.abs(z) ** 3.1,
+        lambda z: jnp.maximum(z, 0) * jnp.cos(z),
+        lambda z: jnp.maximum(z, 0) ** 3,
+    ],
+)
+def test_a_third_derivative_that_has_limits_is_taken(function) -> None:
+    assert activation(function, kinks=(0.0,)).unbounded == ()

@@ -36,6 +36,20 @@ def _jump(sigma: Activation) -> str:
     return f"the activation jumps at z = {places}, and its derivative is a delta function there"
 
 
+def _third(sigma: Activation) -> str:
+    """What takes a third derivative, as a derivative of a product of two."""
+    places = ", ".join(f"{z:g}" for z in sigma.unbounded)
+    return (
+        f"it takes a third derivative, which grows without bound at the kink z = {places}"
+        if places
+        else ""
+    )
+
+
+def _third_or_jump(sigma: Activation) -> str:
+    return _jump(sigma) or _third(sigma)
+
+
 def _kink(sigma: Activation) -> str:
     """What needs three derivatives."""
     places = ", ".join(f"{z:g}" for z in sigma.split_points)
@@ -49,7 +63,7 @@ def _kink(sigma: Activation) -> str:
 def _kink_of_a_curve(sigma: Activation) -> str:
     """What multiplies the second derivative by others."""
     bent = any(kink.slope_jump for kink in sigma.kinks) and not sigma.is_piecewise_linear
-    return _jump(sigma) or (
+    return _third_or_jump(sigma) or (
         "the second derivative is a delta function beside a curved part" if bent else ""
     )
 
@@ -207,6 +221,7 @@ _ROWS = (
         default=True,
         dimension=(1, 0),
         own_scale=True,
+        obstacle=_third,
         corrects="kernel",
         with_skips=_jump,
         components=_pairs,
@@ -250,7 +265,7 @@ _ROWS = (
         legs=2,
         units=_NTK,
         meaning="The 1/n correction of the mean NTK, times the width of the layer below.",
-        obstacle=_jump,
+        obstacle=_third_or_jump,
         dimension=(0, 1),
         corrects="ntk",
         components=_pairs,
@@ -262,7 +277,7 @@ _ROWS = (
         equation="PDLT (8.97)",
         units=f"({_NTK})²",
         meaning="Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
-        obstacle=_jump,
+        obstacle=_third_or_jump,
         dimension=(0, 2),
         components=_symmetric_on_pairs,
     ),
@@ -273,7 +288,7 @@ _ROWS = (
         equation="PDLT (8.89)",
         units=f"({_NTK})²",
         meaning="Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
-        obstacle=_jump,
+        obstacle=_third_or_jump,
         dimension=(0, 2),
         components=_two_swaps,
     ),
@@ -284,7 +299,7 @@ _ROWS = (
         equation="PDLT (8.77)",
         units=f"preactivation² · {_NTK}",
         meaning="Covariance of the metric (12) with the NTK (34), times the width below.",
-        obstacle=_jump,
+        obstacle=_third_or_jump,
         dimension=(1, 1),
         components=_matrix_on_pairs,
     ),
@@ -295,7 +310,7 @@ _ROWS = (
         equation="PDLT (8.79)",
         units=f"preactivation² · {_NTK}",
         meaning="Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
-        obstacle=_jump,
+        obstacle=_third_or_jump,
         dimension=(1, 1),
         components=_one_swap,
     ),

@@ -70,6 +70,8 @@ class Activation:
         parameter: The parameter of the family (slope of ``leaky_relu``, power of ``monomial``).
         domain: Between which $z$ a callable can be computed with its derivatives. Beyond, they overflow or do not
             exist and are not numbers, and what needs them there is refused.
+        unbounded: Kinks and breaks of a callable where the third derivative grows without bound; what takes it
+            is refused.
 
     Source: PDLT (2.9)-(2.17), (5.80).
     """
@@ -85,6 +87,7 @@ class Activation:
     family: str | None = None
     parameter: float | None = None
     domain: tuple[float, float] = (-math.inf, math.inf)
+    unbounded: tuple[float, ...] = ()
 
     def __call__(self, z: Any) -> Float[np.ndarray, "*_"]:
         r"""$\sigma(z)$ in float64."""

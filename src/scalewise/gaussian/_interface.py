@@ -134,6 +134,13 @@ def why_unconverged(sigma: Activation, K: float) -> str:
             "Write it so that none does, with the functions of jax.nn, jax.numpy.logaddexp or "
             "jax.numpy.where, or make C_b, C_W or the inputs smaller."
         )
+    if sigma.unbounded:
+        places = ", ".join(f"{z:g}" for z in sigma.unbounded)
+        return (
+            f"Its third derivative grows without bound at z = {places}: without it the theory knows the kernel, "
+            "the NTK and the four-point vertex. For more, make it smooth, for example with (z**2 + 1e-4)**1.25 "
+            "in place of abs(z)**2.5."
+        )
     if spread > _WIDE * sigma.scale:
         return (
             f"Preactivations spread over {spread:.3g}, and the activation goes on varying on the scale "

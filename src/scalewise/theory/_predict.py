@@ -158,7 +158,9 @@ def _without_skips(
     net: Network, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
     """Of one input from tables, as far as these know a tensor; else layer by layer."""
-    plain, alone = net.branch, flow.K.shape[1] == 1
+    plain = net.branch
+    # Tables hold third derivatives, too, and are made of those that have limits.
+    alone = flow.K.shape[1] == 1 and not net.activation.unbounded
     known = [letter for letter in letters if alone and letter in KNOWN_OF_ONE]
     found = one_input(plain, flow.K, known) if known else {}
     rest = [letter for letter in letters if letter not in found]
