@@ -256,6 +256,23 @@ MUTANTS = (
         "self.returned.union(*self.before, *self.before.values())",
         "self.returned",
     ),
+    of_paths(
+        "plan paths: the width lies behind what it follows",
+        "return self.used() - behind",
+        "return self.used()",
+        "tests/jax/test_describe.py::test_the_pass_tells_which_side_of_a_bare_matrix_is_proposed",
+    ),
+    of_ambiguous(
+        "plan questions: sides that nothing tells are proposed",
+        "if role is None:\n                open_.add",
+        "if False:\n                open_.add",
+        USES,
+    ),
+    row("torch/_describe.py", USES)(
+        "plan questions: declared sides taken the other way round",
+        "(into,), (1 - into,)",
+        "(1 - into,), (into,)",
+    ),
     of_flow(
         "plan flow: what multiplies after a module is lost",
         "return after.get(source) or self._inside.get(source) or 1.0",

@@ -14,6 +14,7 @@ import scalewise as sw
 from jax_models import Recurrent, Transformer, Vision, drawn, mlp, mlp_roles, quick_draws, recurrent
 from scalewise.jax._describe import describe, traced
 from scalewise.plan import Kind, PlanError
+from scalewise.plan._questions import Asked
 
 MUP = sw.scaling.meta(s=1)
 MATRIX, LOOKUP, BIAS, GAIN, UNKNOWN = (
@@ -219,6 +220,31 @@ def test_everything_is_asked_at_once() -> None:
         planned(mlp, roles={"head.W": "output"})
     plan = planned(mlp, roles=mlp_roles(3))
     assert str(plan.table["head.b"].role) == "fixed"
+
+
+def test_the_pass_tells_which_side_of_a_bare_matrix_is_proposed() -> None:
+    """Of the same network, with its matrices as (inputs, outputs) or the other way round."""
+    shapes = {"first": (5, "n"), "mix": ("n", "n"), "last": ("n", 2)}
+
+    def built(width: int, step: int = 1):
+        return {
+            name: jnp.ones(tuple(width if s == "n" else s for s in shape[::step]))
+            for name, shape in shapes.items()
+        }
+
+    def apply(params, x, turned: bool):
+        for w in map(params.get, shapes):
+            x = jnp.tanh(x @ (w.T if turned else w))
+        return x
+
+    for turned in (False, True):
+        with pytest.raises(Asked) as asked:
+            planned(
+                partial(built, step=-1 if turned else 1), inputs=jnp.ones((3, 5)),
+                apply=partial(apply, turned=turned),
+            )  # fmt: skip
+        roles = {"first": "input", "mix": "hidden", "last": "output"}
+        assert asked.value.answers["roles"] == roles, turned
 
 
 def test_a_square_table_is_asked_too() -> None:

@@ -93,7 +93,7 @@ def planned(request: Request, options: Options, sights: Sights) -> Plan:
         other_passes=along,
     )
     linen = options.layout == "linen"
-    wording = Wording(_READOUT, "" if linen else _BARE, readouts=True)
+    wording = Wording(_READOUT, "" if linen else _BARE, readouts=True, columns=True)
     _refuse_copies(base, make_plan(probe, request, wording=wording))
     # Built only when there is nothing left to ask.
     spreads = sights.once("spreads", deep, lambda: _spreads(request, options, deep, base))

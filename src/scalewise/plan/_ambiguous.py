@@ -74,9 +74,33 @@ def guessed(
     places: list[TensorDescription],
     growing: dict[str, dict[int, Fraction]],
     known: Collection[str],
-) -> dict[str, Role]:
-    """Tensors whose axes no module explains, with the role that most tensors of such a shape have."""
-    out = {}
+    paths: Paths | None = None,
+    *,
+    columns: bool = False,
+) -> tuple[dict[str, Role], set[str]]:
+    """Tensors whose axes no module explains, with the role that most tensors of such a shape have.
+
+    Of those that have a side of fixed size no shape tells which side is summed over.
+
+    Args:
+        places: All tensors, each at each of its places.
+        growing: By name the axes that grow.
+        known: Those that need no guess.
+        paths: Which tensors were seen to lie between which; ``None`` where no pass was seen.
+        columns: Whether bare matrices are (inputs, outputs), as everywhere in this framework.
+
+    Returns:
+        The roles, and the names of tensors whose role is a mere stand-in, because nothing tells it.
+    """
+    first = {alias: t.name for t in places for alias in t.aliases}
+    grown = {first.get(n, n) for n, axes in growing.items() if axes}
+    sums = [
+        t.name
+        for t in places
+        if grows(t.fan_in, growing[t.name]) and not grows(t.fan_out, growing[t.name])
+    ]
+    out: dict[str, Role] = {}
+    open_: set[str] = set()
     for t in places:
         axes = growing[t.name]
         into, onto = grows(t.fan_in, axes), grows(t.fan_out, axes)
@@ -90,8 +114,22 @@ def guessed(
         elif len(sizes) == 1:
             out[t.name] = Role.VECTOR
         else:
-            out[t.name] = Role.INPUT if sizes[-1] else Role.OUTPUT
-    return out
+            seen = None if paths is None else _passed(paths, grown, first.get(t.name, t.name))
+            declared = Role.INPUT if onto else Role.OUTPUT if sums == [t.name] else None
+            usual = (Role.INPUT if sizes[-1] else Role.OUTPUT) if columns else None
+            role = seen or declared or usual
+            out[t.name] = role or Role.INPUT
+            if role is None:
+                open_.add(t.name)
+    return out, open_
+
+
+def _passed(paths: Paths, growing: Collection[str], name: str) -> Role | None:
+    """What the pass tells of a tensor with a side of fixed size: whether the width lies before it, or behind."""
+    if name not in paths.used():
+        return None
+    ends, starts = (name in found for found in (paths.ending(growing), paths.starting(growing)))
+    return None if ends == starts else Role.OUTPUT if ends else Role.INPUT
 
 
 def ask_bare(
@@ -100,17 +138,36 @@ def ask_bare(
     unsure: dict[str, Role],
     hint: str,
     used: Collection[str] | None = None,
+    untold: Collection[str] = (),
 ) -> list[Question]:
-    """All that must be said of such tensors; `used` are those of which the pass that was seen made use."""
+    """All that must be said of such tensors.
+
+    Args:
+        places: All tensors, each at each of its places.
+        growing: By name the axes that grow.
+        unsure: The tensors, with likely roles.
+        hint: What else may tell them.
+        used: Those of which the pass that was seen made use; ``None`` where none was seen.
+        untold: Those of them whose role is a mere stand-in, which is not proposed.
+    """
     if not unsure:
         return []
     lines: dict[str, None] = {}
     for t in (t for t in places if t.name in unsure):
         size = " x ".join("n" if i in growing[t.name] else str(s) for i, s in enumerate(t.shape))
         lines[f"  `{pattern(t.name)}`: {size}"] = None
-    answers = _by_pattern(unsure, [t.name for t in places])
+    likely = {n: r for n, r in unsure.items() if n not in untold}
+    answers = _by_pattern(likely, [t.name for t in places])
     written = ", ".join(f'"{n}": "{r}"' for n, r in answers.items())
     listed = "\n".join(lines)
+    say = (
+        f"Say it; most often it is roles={{{written}}}." if answers else "Say it with roles={...}."
+    )
+    if open_ := dict.fromkeys(pattern(n) for n in unsure if n in untold):
+        say += (
+            f" Nothing tells which side of {few(open_)} is summed over, so no role is proposed: say it, or show "
+            "the forward pass with inputs=..."
+        )
     idle = dict.fromkeys(pattern(n) for n in unsure if used is not None and n not in used)
     why = (
         f" The forward pass that was seen makes no use of {few(idle)}: with inputs=... that do, as those of "
@@ -121,11 +178,11 @@ def ask_bare(
     return [
         Question(
             "No module says what these tensors do, and the shape of a tensor (n: grows with the width) does not "
-            f"tell its role:\n{listed}\nSay it; most often it is roles={{{written}}}. Roles are "
+            f"tell its role:\n{listed}\n{say} Roles are "
             '"vector" for one number per neuron, "input" for weights from a fixed number of inputs (or an '
             'embedding), "hidden" for a matrix between widths, "output" for the readout, "bottleneck" for a '
             f"matrix to a fixed number of units inside the network{hint}.{why}",
-            {"roles": answers},
+            {"roles": answers} if answers else {},
         )
     ]
 

@@ -13,7 +13,7 @@ from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
 from scalewise.plan._names import matching
 from scalewise.plan._paths import Paths
-from scalewise.plan._questions import Question, ask
+from scalewise.plan._questions import Question, Wording, ask
 from scalewise.plan._roles import Kind, Layer, Role, RoleSpec
 
 # A model at another width, and the ratio of that to the first.
@@ -28,6 +28,7 @@ _LAYER = {
     Role.FIXED: Layer.LAST,
 }
 _SUMMED = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
+_PLAIN = Wording()
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def decided(
     roles: Mapping[str, RoleSpec] | None = None,
     *,
     further: Further | None = None,
-    hint: str = "",
+    wording: Wording = _PLAIN,
     paths: Paths | None = None,
 ) -> tuple[list[Decision], list[Question]]:
     """The role of every tensor of a model, from what its axes do between two widths, and what must be asked.
@@ -92,7 +93,7 @@ def decided(
         roles: What the user says: pattern of names to role, or to (role, axes summed over).
         further: Describes the model at a much larger width, with the ratio of that to the first; called only
             where a size is not in proportion between the two.
-        hint: What else may tell the roles of tensors that no module speaks for.
+        wording: What the adapter adds to questions.
         paths: Which tensors were seen to lie between which; ``None`` where no pass was seen.
 
     Returns:
@@ -115,14 +116,16 @@ def decided(
             "use its width."
         )
     told, ends = heads(places, growing, said, paths)
-    unsure = guessed(places, growing, {*said, *ends})
+    unsure, untold = guessed(places, growing, {*said, *ends}, paths, columns=wording.columns)
     likely = ends | unsure
     first: dict[str, Decision] = {}
     for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):
         sibling = _sibling(tensor, first.values())
         first[tensor.name] = _decision_on(tensor, growing[tensor.name], said, likely, sibling)
     asked = [
-        *ask_bare(places, growing, unsure, hint, None if paths is None else paths.used()),
+        *ask_bare(
+            places, growing, unsure, wording.bare, None if paths is None else paths.used(), untold
+        ),
         *told,
     ]
     open_ = {*unsure} | ({*ends} if told else set())

@@ -42,7 +42,7 @@ def make_plan(
     """
     r, strategy, width = request, request.strategy, request.wider
     decisions, questions = decided(
-        probe.base, probe.wide, probe.wide_ratio, r.roles, further=probe.further, hint=wording.bare,
+        probe.base, probe.wide, probe.wide_ratio, r.roles, further=probe.further, wording=wording,
         paths=None if probe.passes is None else probe.passes.narrow.paths,
     )  # fmt: skip
     planner = Planner(probe, request, decisions)

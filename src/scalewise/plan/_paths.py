@@ -62,6 +62,24 @@ class Paths:
             found |= new
         return frozenset(n for n in found if not n.startswith(LOOKED_UP))
 
+    def starting(self, growing: Collection[str]) -> frozenset[str]:
+        """Tensors that what the model is given reaches without another one that grows with the width.
+
+        Args:
+            growing: The tensors that do.
+        """
+        behind: set[str] = set()
+        while True:
+            found = {
+                n.removeprefix(LOOKED_UP)
+                for names, made in self.before.items()
+                if any(m.removeprefix(LOOKED_UP) in behind.union(growing) for m in made)
+                for n in names
+            }
+            if found <= behind:
+                return self.used() - behind
+            behind |= found
+
 
 class Tracks:
     """Takes note of one forward pass; an adapter tells it every operation."""

@@ -30,11 +30,13 @@ class Wording:
         readout: How to say that an embedding reads out; ``{name}`` stands for its name.
         bare: What else may tell the roles of tensors that no module speaks for.
         readouts: Whether `plan` has an argument for embeddings that read out.
+        columns: Whether matrices that no module speaks for are (inputs, outputs), as everywhere in the framework.
     """
 
     readout: str = "If it reads out, let a module do it that shares the embedding's weights"
     bare: str = ""
     readouts: bool = False
+    columns: bool = False
 
 
 class Asked(PlanError):
@@ -72,10 +74,9 @@ def ask(questions: Sequence[Question]) -> None:
                 together[key] = [*together.get(key, []), *value]
     listed = "\n".join(f"{i}. {q.text}" for i, q in enumerate(questions, 1))
     said = ", ".join(f"{k}={_written(v)}" for k, v in together.items())
+    likely = f"\nMost models of this kind need {said}: check it against yours." if said else ""
     raise Asked(
-        f"The plan needs answers to {len(questions)} questions.\n{listed}\n"
-        f"Most models of this kind need {said}: check it against yours.",
-        together,
+        f"The plan needs answers to {len(questions)} questions.\n{listed}{likely}", together
     )
 
 

@@ -34,6 +34,12 @@ class Axes(NamedTuple):
 
 Reader = Callable[[Any, str, int], Axes]
 _UNKNOWN = Axes(Kind.UNKNOWN)
+# What modules of many libraries call the sizes of what they are given, and of what they return.
+_SIDES = (
+    ("in_features", "out_features"), ("in_channels", "out_channels"), ("in_dim", "out_dim"),
+    ("input_dim", "output_dim"), ("input_size", "output_size"), ("in_size", "out_size"), ("nx", "nf"),
+    ("input_size", "hidden_size"),
+)  # fmt: skip
 
 
 def _bias(ndim: int) -> Axes:
@@ -113,13 +119,23 @@ def _reader(module: nn.Module) -> Reader | None:
     return None
 
 
-def _axes(module: nn.Module, name: str, ndim: int) -> Axes:
-    reader = _reader(module)
+def _axes(module: nn.Module, name: str, shape: tuple[int, ...]) -> Axes:
+    reader, ndim = _reader(module), len(shape)
     if reader is not None:
         return reader(module, name, ndim)
     # Norms of other people's making, by the name that they all share.
     if type(module).__name__.endswith(("RMSNorm", "LayerNorm")) and ndim == 1:
         return _gain(module, name, ndim)
+    return _declared(module, shape)
+
+
+def _declared(module: nn.Module, shape: tuple[int, ...]) -> Axes:
+    """The sides of a matrix by the sizes that its module declares: what it does with them only the pass shows."""
+    for one, two in _SIDES:
+        sizes = getattr(module, one, None), getattr(module, two, None)
+        if sizes[0] != sizes[1] and shape in (sizes, sizes[::-1]):
+            into = shape.index(sizes[0])
+            return Axes(Kind.UNKNOWN, (into,), (1 - into,))
     return _UNKNOWN
 
 
@@ -184,7 +200,7 @@ def _one(module: nn.Module, owner: str, local: str, parameter: nn.Parameter) -> 
             f"`{name}` is not a weight: a parametrization computes one from it, and how its size and "
             "step pass through is not known. Plan the model without the parametrization."
         )
-    kind, fan_in, fan_out = _axes(module, local, parameter.ndim)
+    kind, fan_in, fan_out = _axes(module, local, tuple(parameter.shape))
     return TensorDescription(
         name, tuple(parameter.shape), kind, fan_in, fan_out, owner, type(module).__name__
     )
