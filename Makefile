@@ -39,7 +39,7 @@ docs: $(DOCS)
 gallery: export GALLERY = usual
 gallery: docs
 
-# Every page in a headless browser, at two widths; chromium must be on the PATH.
+# Every page in a headless browser, at three widths; chromium must be on the PATH.
 look: docs
 	$(BIN)/python docs/look.py site
 

@@ -1,9 +1,11 @@
-"""Look at every page of the built site in a headless browser, as wide as a desk's screen and as a phone's.
+"""Look at every page of the built site in a headless browser, as wide as the screens of two desks and of a phone.
 
 python docs/look.py                      # site/ as `make docs` leaves it; needs chromium on the PATH
 python docs/look.py site --only guide    # pages whose address begins so
+python docs/look.py site --keep shots    # with a picture of every page at every width
 
-A message on the console, a picture that is missing, a page that scrolls sideways, a request that leaves this
+A message on the console, a picture that is missing, a page that scrolls sideways, content that is cut off or that
+a box hides until it is scrolled, labels of a picture that are too small to be read, a request that leaves this
 machine, or a search that finds nothing is reported, and ends it with an error.
 """
 
@@ -13,6 +15,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +23,11 @@ from threading import Thread
 
 from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
 
-SIZES = ((1280, 900), (390, 844))
+SIZES = ((1920, 1080), (1280, 900), (390, 844))
+PHONE = 600  # up to this width, tables and code may wait to be scrolled
+LEGIBLE = 9.5  # pixels, of the labels of a picture
+# Sources are as wide as they are, and nobody has to read them here.
+SOURCES = "_modules/"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WORDS = ("criticality", "predict", "dNTK")
 STATE = """() => ({
@@ -28,6 +35,7 @@ STATE = """() => ({
     broken: [...document.images].filter(i => i.complete && i.naturalWidth === 0).map(i => i.src),
     title: document.title,
 })"""
+CLIPPED = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -77,7 +85,16 @@ class Watched:
         self.wrong += [f"picture {source} is broken" for source in found["broken"]]
         if not found["title"]:
             self.note("has no title")
+        if not address.startswith(SOURCES):
+            size = self.page.viewport_size or {"width": 0}
+            given = {"phone": size["width"] <= PHONE, "legible": LEGIBLE}
+            self.wrong += self.page.evaluate(CLIPPED, given)
         return list(self.wrong)
+
+    def keep(self, path: Path) -> None:
+        """Keep a picture of the whole page."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=path, full_page=True)
 
     def search(self, word: str) -> list[str]:
         """Search as a reader does, from the box of a page; what is wrong with that."""
@@ -96,11 +113,12 @@ class Watched:
         return list(self.wrong)
 
 
-def reported(site: Path, home: str, only: str) -> Iterator[str]:
-    """A line for everything that is wrong with a site."""
+def reported(site: Path, home: str, only: str = "", shots: Path | None = None) -> Iterator[str]:
+    """A line for everything that is wrong with a site, whose pages are kept as pictures in the folder `shots`."""
     pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     # The theme keeps a template of its own beside its styles.
     pages = [page for page in pages if page.startswith(only) and not page.startswith("_static/")]
+    words = WORDS if (site / "search.html").is_file() else ()
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     with sync_playwright() as known:
         browser = known.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -109,10 +127,22 @@ def reported(site: Path, home: str, only: str) -> Iterator[str]:
             watched = Watched(browser.new_page(viewport=view), home)  # type: ignore[arg-type]
             for page in pages:
                 yield from (f"{page} at {width}: {what}" for what in watched.look(page))
-            for word in WORDS:
+                if shots:
+                    watched.keep(shots / f"{page.removesuffix('.html')}.{width}.png")
+            for word in words:
                 yield from (f"search at {width}: {what}" for what in watched.search(word))
-            print(f"{len(pages)} pages and {len(WORDS)} searches at {width} pixels", flush=True)
+            print(f"{len(pages)} pages and {len(words)} searches at {width} pixels", flush=True)
         browser.close()
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """The address at which this machine alone can read a site."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 def main() -> int:
@@ -120,13 +150,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("site", nargs="?", default="site", type=Path)
     parser.add_argument("--only", default="", help="pages whose address begins so")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep pictures of the pages")
     given = parser.parse_args()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(given.site)))
-    Thread(target=server.serve_forever, daemon=True).start()
     wrong = 0
-    for line in reported(given.site, f"http://127.0.0.1:{server.server_port}", given.only):
-        print(line, flush=True)
-        wrong += 1
+    with served(given.site) as home:
+        for line in reported(given.site, home, given.only, given.keep):
+            print(line, flush=True)
+            wrong += 1
     return 1 if wrong else 0
 
 

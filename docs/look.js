@@ -1,0 +1,53 @@
+// What a reader of this page cannot see, one sentence each. `docs/look.py` calls the function in a browser.
+//
+// A box whose content is wider than itself lets it stand out, cuts it, or scrolls. On a desk nothing says that a box
+// scrolls, so that what it hides is lost; on a phone a thumb finds it, but pictures have to fit there too. Boxes of
+// a pixel are meant for programs that read a page aloud, and clip by design.
+async ({ phone, legible }) => {
+    const SLACK = 2; // pixels that rounding may add
+    const named = (e) => {
+        const kind = [...e.classList].slice(0, 2).map((c) => `.${c}`).join("");
+        const words = (e.getAttribute("alt") || e.textContent).trim().split(/\s+/).join(" ");
+        return `${e.localName}${kind} "${words.slice(0, 40)}"`;
+    };
+    const aloud = (e) => {
+        const { clipPath, clip, overflow, position } = getComputedStyle(e);
+        const small = e.offsetWidth <= 1 || e.offsetHeight <= 1;
+        return (small && overflow !== "visible") || clipPath.startsWith("inset")
+            || (position === "absolute" && clip.startsWith("rect"));
+    };
+    const seen = (e) => {
+        if (!e.checkVisibility({ visibilityProperty: true, opacityProperty: true })) return false;
+        for (let at = e; at; at = at.parentElement) if (at instanceof HTMLElement && aloud(at)) return false;
+        return true;
+    };
+
+    const found = new Map();
+    for (const e of document.body.querySelectorAll("*")) {
+        if (!(e instanceof HTMLElement) || e.clientWidth <= 1) continue;
+        const wide = e.scrollWidth - e.clientWidth, high = e.scrollHeight - e.clientHeight;
+        if ((wide <= SLACK && high <= SLACK) || !seen(e)) continue;
+        const { overflowX, overflowY } = getComputedStyle(e);
+        if (wide > SLACK && overflowX === "visible") found.set(e, `lets ${wide} px stand out of its box`);
+        else if (wide > SLACK && (overflowX === "hidden" || overflowX === "clip")) found.set(e, `cuts ${wide} px off`);
+        else if (wide > SLACK && (!phone || e.querySelector("img, svg"))) found.set(e, `hides ${wide} px until it is scrolled`);
+        else if (high > 2 * SLACK && (overflowY === "hidden" || overflowY === "clip")) found.set(e, `cuts ${high} px off below`);
+    }
+    // The innermost box says it best: what stands out of it stands out of those around it.
+    const told = [...found].filter(([e]) => ![...found.keys()].some((other) => other !== e && e.contains(other)));
+
+    const labels = async (image) => {
+        if (!/\.svg($|\?|#)|^data:image\/svg/.test(image.currentSrc)) return null;
+        const text = await (await fetch(image.currentSrc)).text();
+        const picture = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+        const across = Number((picture.getAttribute("viewBox") || "").split(/[\s,]+/)[2]) || parseFloat(picture.getAttribute("width"));
+        const sizes = [...text.matchAll(/font(?:-size)?:[^;"]*?([\d.]+)px/g)].map((size) => Number(size[1]));
+        return sizes.length ? (Math.min(...sizes) * image.getBoundingClientRect().width) / across : null;
+    };
+    for (const image of document.images) {
+        if (!image.complete || !seen(image)) continue;
+        const size = await labels(image);
+        if (size !== null && size < legible - 0.05) told.push([image, `has labels of ${size.toFixed(1)} px, and ${legible} can be read`]);
+    }
+    return told.map(([e, what]) => `${named(e)} ${what}`);
+}
