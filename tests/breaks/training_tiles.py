@@ -152,6 +152,13 @@ MUTANTS = (
         SHARES,
     ),
     of_tiles(
+        "tiles, given two that are one: as others",
+        "        if one.size:\n",
+        "        if one.size < 0:\n",
+        "tests/training/test_accuracy.py::"
+        "test_expectations_are_as_accurate_as_asked_in_few_dimensions",
+    ),
+    of_tiles(
         "tiles, labels: what is alike not turned back",
         "found.transpose([alike[x] if x in alike else next(rest) for x in range(4)])",
         "found",

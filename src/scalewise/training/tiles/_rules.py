@@ -18,7 +18,7 @@ Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
 STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
-_TERMS = 32  # of the series, at most
+_TERMS = 128  # of the series, at most
 _STEP, _COARSE = 5, 0.1  # of accuracies of the series, and the coarsest of them
 _FINER = 0.1  # for three inputs, of which there are few
 FAR = 9.0  # standard deviations beyond which nothing is

@@ -192,7 +192,15 @@ class Tile:
             if self._kind[1] == 0:
                 ends.append(ends[0])
                 break
-        return _with_rest(out, ends, left, given.rule.needed[which])
+        out = _with_rest(out, ends, left, given.rule.needed[which])
+        one, other = np.nonzero(self.rows[2][:, None] == self.rows[3])
+        if one.size:
+            # Of two samples that are one the other two may differ more than the series is summed for.
+            names = {x: (2 if x == 3 else x) for x in orders}
+            known = self.four(site, *((names[x], p) for x, own in orders.items() for p in own))
+            whole = np.broadcast_to(known, (*known.shape[:3], 1))[..., 0]
+            out[one * len(self.rows[3]) + other] = np.moveaxis(whole, 2, 0)[one]
+        return out
 
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """All pairs of samples of the blocks."""
