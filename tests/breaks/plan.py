@@ -18,6 +18,7 @@ of_uses = row("plan/_uses.py", USES)
 of_watched = row("torch/_uses.py", USES)
 of_flow = row("plan/_flow.py", USES)
 of_paths = row("plan/_paths.py", USES)
+of_nested = row("plan/_nested.py", "tests/torch/test_outputs.py")
 
 MUTANTS = (
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
@@ -277,6 +278,31 @@ MUTANTS = (
         "plan flow: what multiplies after a module is lost",
         "return after.get(source) or self._inside.get(source) or 1.0",
         "return self._inside.get(source) or after.get(source) or 1.0",
+    ),
+    of_nested(
+        "plan outputs: keys in place of values",
+        "value.values() if isinstance(value, Mapping)",
+        "value.keys() if isinstance(value, Mapping)",
+    ),
+    of_nested(
+        "plan outputs: attributes are not looked into",
+        'list(getattr(value, "__dict__", {}).values())',
+        "[]",
+    ),
+    of_nested(
+        "plan outputs: slots are not looked into",
+        "return kept + list(",
+        "return list(",
+    ),
+    of_nested(
+        "plan outputs: what holds itself is looked into for ever",
+        "id(value) not in seen",
+        "True",
+    ),
+    of_nested(
+        "plan outputs: modules are looked into",
+        "not isinstance(value, shut) and",
+        "",
     ),
     of_watched(
         "plan uses: positions of another length are others",

@@ -76,6 +76,18 @@ def test_readouts_are_found_in_any_object(kind: str) -> None:
     assert roles == {"down": Role.BOTTLENECK, "mean": Role.OUTPUT, "value": Role.OUTPUT}
 
 
+class Beside(Actor):
+    """Its results come with the model itself, whose attributes are no results."""
+
+    def forward(self, x: Tensor) -> Any:
+        return Kept(super().forward(x), self)
+
+
+def test_a_model_beside_its_results_is_not_one_of_them() -> None:
+    plan = planned(lambda width: Beside(width, RETURNED["tuple"]), inputs=torch.ones(2, 8))
+    assert plan["down.weight"].role is Role.BOTTLENECK
+
+
 @pytest.mark.parametrize(
     "returns",
     [lambda m, v: None, lambda m, v: lambda: m, lambda m, v: Kept(3), lambda m, v: m.argmax()],
