@@ -310,6 +310,24 @@ def test_version_and_help():
         assert "--json" in run(command, "--help").stdout
 
 
+def test_version_and_help_import_no_arrays():
+    heavy = "('numpy', 'scipy', 'pandas', 'xarray', 'dask', 'zarr', 'jax', 'torch', 'matplotlib', 'rich')"
+    for words in (["--version"], ["--help"], ["predict", "--help"], ["train", "--help"]):
+        script = f"""
+import sys
+from scalewise.cli import main
+sys.argv = ["scalewise", *{words}]
+try:
+    main()
+except SystemExit as left:
+    assert not left.code
+print([name for name in {heavy} if name in sys.modules])
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert not done.returncode, done.stderr
+        assert done.stdout.splitlines()[-1] == "[]", words
+
+
 def test_a_network_of_unequal_widths_is_trained_as_it_is():
     net = MLP(3, (64, 32), "tanh", input_dim=2, output_dim=1)
     assert Trained(ensemble=5).sizes(net) == [32]

@@ -21,7 +21,7 @@ from coverage_table import tree
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
     {"_version", "_extras", "_threads", "_words"},
-    {"_arrays"},
+    {"_arrays", "_labelled"},
     {"_checked", "sweeps"},
     {"scaling", "tasks"},
     {"activations"},
@@ -140,7 +140,8 @@ LATE = {
     "activations/_catalogue.py": "built-in activations need no JAX; a callable of the user's is traced by it",
     "cli/__init__.py": "what is missing is said before it is imported",
     "cli/_app.py": "a command starts fast: each imports only what it runs",
-    "cli/_options.py": "a command starts fast: only those that measure need the ensembles",
+    "cli/_options.py": "the same: a version and a help text need no array",
+    "cli/_output.py": "the same",
     "cli/_training.py": "the same: what is predicted needs no JAX",
     "jax/_optax.py": "what needs optax is imported once it is there",
     "jax/_verify.py": "the same",
@@ -306,6 +307,7 @@ OUTSIDE = {
     "_extras": "",
     "_threads": "scipy threadpoolctl",
     "_arrays": "numpy",
+    "_labelled": "numpy xarray",
     "sweeps": "numpy xarray zarr fsspec dask distributed rich",
     "scaling": "",
     "tasks": "numpy jaxtyping",
@@ -327,7 +329,7 @@ OUTSIDE = {
     "experiments": "numpy scipy jaxtyping xarray matplotlib jax torch",
     "report": "numpy scipy xarray matplotlib jinja2 markupsafe zarr",
     "explorer": "numpy",
-    "cli": "numpy xarray typer rich zarr",
+    "cli": "numpy typer rich zarr",
     "__main__": "",
     "__init__": "",
 }

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from scalewise._labelled import variable
 from scalewise.activations import Activation
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
@@ -110,7 +111,7 @@ class Quantity(ABC):
             "units": self.units,
             "long_name": self.meaning,
         }
-        return xr.Variable((*leading, *self.dims), values, attrs)
+        return variable((*leading, *self.dims), values, attrs)
 
 
 @dataclass(frozen=True, kw_only=True)

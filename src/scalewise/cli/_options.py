@@ -6,17 +6,17 @@ import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-import xarray as xr
 
 from scalewise.cli._output import INTERRUPTED, complain
-from scalewise.data import load_inputs, load_task
-from scalewise.networks import MLP
-from scalewise.observables import OBSERVABLES
-from scalewise.selection import known, select
-from scalewise.tasks import Task
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from scalewise.networks import MLP
+    from scalewise.tasks import Task
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ActivationName = Annotated[str, typer.Option(help="Such as tanh, relu, gelu, leaky_relu(0.1).")]
@@ -62,8 +62,10 @@ class Shape:
     lambda_b: Annotated[str, _option("Learning-rate factor of the biases.", "--lambda-b")] = "1"
     lambda_w: Annotated[str, _option("Learning-rate factor of the weights.", "--lambda-W")] = "1"
 
-    def between(self, input_dim: int, output_dim: int) -> MLP:
+    def between(self, input_dim: int, output_dim: int) -> "MLP":
         """The network between so many inputs and outputs: critical where the variances are left out."""
+        from scalewise.networks import MLP
+
         net = MLP(
             self.depth,
             _one_or_many(_numbers("--width", self.width, int)),
@@ -97,24 +99,31 @@ class Setting(Shape):
 
     def inputs(self) -> Any:
         """The data, as the library takes it."""
+        from scalewise.data import load_inputs
+
         try:
             return load_inputs(self.data, samples=self.samples, seed=self.data_seed)
         except TypeError as error:
             raise Refusal(str(error)) from None
 
-    def network(self, x: Any) -> MLP:
+    def network(self, x: Any) -> "MLP":
         """The network on these inputs."""
         return self.between(x.shape[1], self.output_dim)
 
     def names(self) -> list[str] | str | None:
         """The observables asked for, as `predict` and `measure` take them."""
+        from scalewise.selection import known
+
         if self.observables is None:
             return None
         wanted = [name.strip() for name in self.observables.split(",") if name.strip()]
         return "all" if wanted == ["all"] else list(known(wanted))
 
-    def compared_names(self, net: MLP) -> list[str] | str | None:
+    def compared_names(self, net: "MLP") -> list[str] | str | None:
         """What to predict for a comparison: a leading order with its 1/n correction, where that can be had."""
+        from scalewise.observables import OBSERVABLES
+        from scalewise.selection import select
+
         measured = self.names()
         if not isinstance(measured, list):
             return measured
@@ -149,13 +158,13 @@ class Ensemble(Verdict):
 
     def run(
         self,
-        net: MLP,
+        net: "MLP",
         x: Any,
         names: list[str] | str | None,
         *,
         store: Path | None,
         progress: Callable[[str, int, int], None],
-    ) -> xr.Dataset:
+    ) -> "xr.Dataset":
         """Measure, with a word on how to go on if it is interrupted."""
         from scalewise.nets import measure
 
@@ -202,11 +211,13 @@ class Learning(Shape):
     ] = None
     noise_variance: Annotated[float, _option("Of the targets, for bayes.")] = 0.0
 
-    def task(self) -> Task:
+    def task(self) -> "Task":
         """The training and test samples."""
+        from scalewise.data import load_task
+
         return load_task(self.data, train=self.train, test=self.test, seed=self.data_seed)
 
-    def network(self, task: Task) -> MLP:
+    def network(self, task: "Task") -> "MLP":
         """The network for this task."""
         return self.between(task.inputs.shape[1], task.targets.shape[1])
 
@@ -238,7 +249,7 @@ class Trained(Verdict):
     ] = None
     seed: Annotated[int, _option("Seed of the networks.")] = 0
 
-    def sizes(self, net: MLP) -> list[int]:
+    def sizes(self, net: "MLP") -> list[int]:
         """Widths of the trained networks, that of the network itself among them."""
         own = set(net.hidden_widths)
         if self.ensemble < 0:

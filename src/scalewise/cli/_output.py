@@ -4,23 +4,26 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
-import xarray as xr
 
-from scalewise.comparison import Comparison
-from scalewise.critical import susceptibilities as chi
-from scalewise.networks import MLP
-from scalewise.observables import OBSERVABLES
-from scalewise.selection import omissions
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from scalewise.comparison import Comparison
+    from scalewise.networks import MLP
 
 DISAGREE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
-def susceptibilities(net: MLP, theory: xr.Dataset) -> xr.Dataset | None:
+def susceptibilities(net: "MLP", theory: "xr.Dataset") -> "xr.Dataset | None":
     """The two curves of the report, around the kernels of the network and its critical point."""
+    import numpy as np
+
+    from scalewise._labelled import dataset
+    from scalewise.critical import susceptibilities as chi
+
     if not net.activation.is_continuous or len(set(net.C_W[1:])) != 1:
         return None
     record = net.criticality
@@ -35,12 +38,14 @@ def susceptibilities(net: MLP, theory: xr.Dataset) -> xr.Dataset | None:
         parallel, perp = chi(net.activation, K, net.C_W[-1])
     except ValueError:
         return None
-    return xr.Dataset({"chi_parallel": ("K", parallel), "chi_perp": ("K", perp)}, coords={"K": K})
+    return dataset({"chi_parallel": ("K", parallel), "chi_perp": ("K", perp)}, {"K": K})
 
 
 def hand_over(
-    data: xr.Dataset, target: Path | None, as_json: bool, words: str, **extra: Any
+    data: "xr.Dataset", target: Path | None, as_json: bool, words: str, **extra: Any
 ) -> None:
+    from scalewise.selection import omissions
+
     if target is not None:
         data.to_zarr(target, mode="w", consolidated=False)
     if as_json:
@@ -53,9 +58,13 @@ def hand_over(
             typer.echo(f"\n{target}")
 
 
-def _by_layer(data: xr.Dataset) -> str:
+def _by_layer(data: "xr.Dataset") -> str:
     """Means over the inputs of what has the same input on every leg."""
-    columns: dict[str, np.ndarray] = {"layer": data["layer"].values}
+    import numpy as np
+
+    from scalewise.observables import OBSERVABLES
+
+    columns: dict[str, Any] = {"layer": data["layer"].values}
     for name in OBSERVABLES:
         if name in data:
             same = np.arange(data[name].shape[-1])
@@ -70,7 +79,7 @@ def _by_layer(data: xr.Dataset) -> str:
     return "\n".join([*lines, "(means over the inputs, every sample index the same)"])
 
 
-def leave(outcome: Comparison) -> None:
+def leave(outcome: "Comparison") -> None:
     if outcome.passed is False:  # None: compared, without a verdict
         complain(
             "Theory and ensemble disagree: the worst entry is "

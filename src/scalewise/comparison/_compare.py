@@ -9,6 +9,7 @@ import xarray as xr
 from scipy import special
 
 from scalewise._checked import Must, Positive, checked
+from scalewise._labelled import dataset
 from scalewise.comparison import _trained
 from scalewise.comparison._comparison import (
     Comparison,
@@ -122,7 +123,7 @@ def compare(
     z = {s.name: (predicted[s.name].dims, s.z(limit, beyond_bias=False)) for s in scores}
     return Comparison(
         table=table,
-        z=xr.Dataset(z, coords=predicted.coords, attrs={"kind": "z-scores"}),
+        z=dataset(z, coords=predicted.coords, attrs={"kind": "z-scores"}),
         predicted=predicted,
         summary=summarise(table, [s.name for s in scores]),
         tolerance=float(tolerance),

@@ -10,6 +10,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 
 from scalewise._checked import Index, checked
+from scalewise._labelled import dataset
 
 _NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
 
@@ -179,7 +180,7 @@ def tabulate(scores: Sequence[Scores], limit: float) -> xr.Dataset:
             columns[key].append(value[s.distinct])
     stacked = {key: np.concatenate(parts) for key, parts in columns.items()}
     order = np.lexsort((-np.abs(stacked["z"]), -np.abs(stacked["z_excess"])))
-    return xr.Dataset(
+    return dataset(
         {
             key: (("entry", "leg") if key == "samples" else ("entry",), value[order])
             for key, value in stacked.items()
@@ -207,7 +208,7 @@ def summarise(table: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
         }
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
-    return xr.Dataset(
+    return dataset(
         {key: ("observable", np.array(values)) for key, values in rows.items()},
         coords={"observable": list(names)},
     )

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import xarray as xr
 
+from scalewise._labelled import variable
+
 
 def hidden_widths(theory: xr.Dataset, width: int | Sequence[int] | None) -> list[int]:
     """All hidden widths, in the ratios that the theory was made for: its 1/n terms depend on them."""
@@ -34,4 +36,4 @@ def companion(
 ) -> xr.Variable:
     data = theory[name]
     attrs = {"units": data.attrs.get("units", ""), "long_name": f"{what} {name}"}
-    return xr.Variable(data.dims, values, attrs)
+    return variable(data.dims, values, attrs)

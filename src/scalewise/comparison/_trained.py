@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool
 
+from scalewise._labelled import dataset, variable
 from scalewise._words import refuse_name
 from scalewise.comparison._shapes import companion, error_of
 from scalewise.training import OUTCOMES
@@ -60,7 +61,7 @@ def at_width(theory: xr.Dataset, hidden: Sequence[int]) -> xr.Dataset:
         found |= _with_companions(theory, own or name, name, dims, value, error, size)
     found["expansion_parameter"] = _parameter(epsilon)
     attrs = {**theory.attrs, "kind": "training theory at width", "hidden_widths": list(hidden)}
-    return xr.Dataset(found, coords=theory.coords, attrs=attrs)
+    return dataset(found, coords=theory.coords, attrs=attrs)
 
 
 def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
@@ -98,7 +99,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
             )
     found["expansion_parameter"] = _parameter(float(epsilons.max()))
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
-    return xr.Dataset(found, coords=theory.coords, attrs=attrs)
+    return dataset(found, coords=theory.coords, attrs=attrs)
 
 
 def doubtful(predicted: xr.Dataset) -> bool:
@@ -235,7 +236,7 @@ def _with_companions(
     size: float,
 ) -> dict[str, xr.Variable]:
     """A number with its numerical error and its stated bias."""
-    found = {name: xr.Variable(dims, value, theory[source].attrs)}
+    found = {name: variable(dims, value, theory[source].attrs)}
     if error.any():
         found[f"{name}_error"] = companion(found, name, error, "numerical error of")
     bias = np.full(np.shape(value), size)
@@ -244,7 +245,7 @@ def _with_companions(
 
 
 def _parameter(epsilon: float) -> xr.Variable:
-    return xr.Variable(
+    return variable(
         (), epsilon, {"long_name": "Small parameter of the expansion in 1/n of what is learned."}
     )
 

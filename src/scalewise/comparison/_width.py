@@ -13,6 +13,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Must, checked
+from scalewise._labelled import dataset, variable
 from scalewise.comparison import _trained
 from scalewise.comparison._shapes import companion, error_of, hidden_widths
 from scalewise.networks._layers import Widths
@@ -93,7 +94,9 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
         correction = next((c for c in present(theory) if OBSERVABLES[c].corrects == name), None)
         if correction is not None:
             share = _column(np.where(layers == 1, 0.0, 1.0 / below), value.ndim)
-            value = value.copy(data=value.values + share * theory[correction].values)
+            value = variable(
+                value.dims, value.values + share * theory[correction].values, value.attrs
+            )
             error = np.hypot(error, share * error_of(theory, correction))
             order = epsilon**2
         out[name] = value
@@ -103,9 +106,9 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
         bias = _column(order, value.ndim) * natural_scale(name, theory)
         out[f"{name}_bias"] = companion(theory, name, bias, "stated finite-width bias of")
     out.update(_sizes(theory))
-    out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilon)
+    out["expansion_parameter"] = variable(("layer",), epsilon, theory["expansion_parameter"].attrs)
     attrs = {**theory.attrs, "kind": "theory at width", "hidden_widths": list(hidden)}
-    return xr.Dataset(out, coords=theory.coords, attrs=attrs)
+    return dataset(out, coords=theory.coords, attrs=attrs)
 
 
 def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
@@ -142,7 +145,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     out.update(_sizes(theory))
     out["expansion_parameter"] = theory["expansion_parameter"].variable
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
-    return xr.Dataset(out, coords=theory.coords, attrs=attrs)
+    return dataset(out, coords=theory.coords, attrs=attrs)
 
 
 def _expansion(theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "layer"]:

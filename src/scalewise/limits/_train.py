@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Count, Index, checked
+from scalewise._labelled import dataset
 from scalewise._threads import blas_threads_for
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, Records
@@ -156,7 +157,7 @@ def _dataset(
         own = records.stacked("coordinates")[0]
         variables["features"] = (("time", "layer", "sample", "coordinate"), own)
     samples = len(task.inputs) + len(task.test_inputs)
-    return xr.Dataset(
+    return dataset(
         variables,
         coords={
             "time": records.time,

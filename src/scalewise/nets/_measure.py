@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Count, checked
+from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.nets._arguments import (
@@ -198,7 +199,7 @@ def _dataset(net: Network, x: np.ndarray, deep: Measured, rows: dict[str, Estima
         empty = np.zeros((0, *(samples,) * legs))
         values, sems = deep.get(name, (empty, empty))
         variables[name] = as_variable(name, np.concatenate([first, values]))
-        variables[f"{name}_sem"] = xr.Variable(
+        variables[f"{name}_sem"] = variable(
             variables[name].dims,
             np.concatenate([np.zeros_like(first), sems]),
             {
@@ -208,4 +209,4 @@ def _dataset(net: Network, x: np.ndarray, deep: Measured, rows: dict[str, Estima
         )
     dims = SAMPLE_DIMS[: max(OBSERVABLES[name].legs for name in rows)]
     coordinates = {"layer": np.arange(1, net.depth + 1), **{d: np.arange(samples) for d in dims}}
-    return xr.Dataset(variables, coordinates)
+    return dataset(variables, coordinates)

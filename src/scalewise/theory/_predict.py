@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import checked
+from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.networks import Network
@@ -198,13 +199,13 @@ def _progress_on(progress: Progress | None, what: str) -> Report | None:
     return lambda done, total: progress(what, done, total)
 
 
-def _beside(variable: xr.Variable, dims: Any, values: np.ndarray, what: str) -> xr.Variable:
+def _beside(of: xr.Variable, dims: Any, values: np.ndarray, what: str) -> xr.Variable:
     """What is told of a variable in its own units."""
-    return xr.Variable(dims, values, {"long_name": what, "units": variable.attrs["units"]})
+    return variable(dims, values, {"long_name": what, "units": of.attrs["units"]})
 
 
 def _expansion(found: Expansion, kept: tuple[int, ...]) -> xr.Variable:
-    return xr.Variable(
+    return variable(
         ("layer",),
         found.value[[layer - 1 for layer in kept]],
         {
@@ -228,10 +229,9 @@ def _dataset(
         "inputs": digest_of(x),
         "scalewise": __version__,
     }
-    dataset = xr.Dataset(data, coords, attrs)
-    for name, variable in dataset.data_vars.items():
-        if not np.all(np.isfinite(variable.values)):
+    for name, found in data.items():
+        if not np.all(np.isfinite(found.values)):
             raise FloatingPointError(
                 f"The prediction of {name!r} is not finite; please report this network: {net}."
             )
-    return dataset
+    return dataset(data, coords, attrs)

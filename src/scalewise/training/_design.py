@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Count, Index, Must, NotNegative, Positive, checked
+from scalewise._labelled import dataset
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.networks import MLP
@@ -177,7 +178,7 @@ def _candidate(
         prior = predict_training(net, task, Bayes(noise))
         if "log_evidence" in prior:
             numbers["log_evidence"] = float(prior.log_evidence)
-    return xr.Dataset(known | numbers)
+    return dataset(known | numbers)
 
 
 def _widest(task: Task, depth: int, budget: int) -> int:

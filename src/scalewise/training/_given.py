@@ -17,6 +17,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, Must, checked
+from scalewise._labelled import dataset
 from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
 from scalewise.tasks import Loss, Task
@@ -143,7 +144,7 @@ def predict_linearised(
         "left_out_because": list(left_out.values()),
         "scalewise": __version__,
     }
-    return xr.Dataset(variables, {} if times is None else {"time": times}, attributes)
+    return dataset(variables, {} if times is None else {"time": times}, attributes)
 
 
 def _bent(

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from scalewise._labelled import dataset, variable
 from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
 from scalewise.training._algorithms import GradientDescent
@@ -81,13 +82,13 @@ def as_dataset(
         variables[name] = row.variable(plain[name], leading=leading)
         if name in more.errors:
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
-            variables[f"{name}_error"] = xr.Variable(variables[name].dims, more.errors[name], attrs)
+            variables[f"{name}_error"] = variable(variables[name].dims, more.errors[name], attrs)
     coords = {dim: _labels(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times
     if "log_evidence_slope" in variables:
         coords["hyperparameter"] = _labels(["noise_variance", "C_b", "C_W"])
-    return xr.Dataset(variables, coords, _attributes(asked, numerics, left_out) | more.attributes)
+    return dataset(variables, coords, _attributes(asked, numerics, left_out) | more.attributes)
 
 
 def _labels(names: Sequence[str] | Sequence[int]) -> np.ndarray:

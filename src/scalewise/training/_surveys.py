@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Count, NotNegative, Positive, checked
+from scalewise._labelled import dataset
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -48,7 +49,7 @@ def algorithms_side_by_side(
     with shared_tensors():
         rows = [_row(net, task, algorithm) for algorithm in algorithms.values()]
     values = {name: ("algorithm", [row[name] for row in rows]) for name in rows[0]}
-    return xr.Dataset(values, {"algorithm": list(algorithms)})
+    return dataset(values, {"algorithm": list(algorithms)})
 
 
 def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
@@ -109,7 +110,7 @@ def _evidence(depth: int, C_W: float, *, net: Network, task: Task, noise: float)
     width = net.hidden_widths[-1] if net.hidden_widths else 1
     other = replace(net, depth=depth, width=width, C_W=C_W, **alike)
     found = predict_training(other, task, Bayes(noise), at="train", covariance=None)
-    return xr.Dataset({"log_evidence": found.get("log_evidence", xr.DataArray(np.nan))})
+    return dataset({"log_evidence": found.get("log_evidence", xr.DataArray(np.nan))})
 
 
 @checked
@@ -136,4 +137,4 @@ def ntk_motion(net: AnyNetwork, task: Task, ntk_change: xr.DataArray) -> xr.Data
     own = np.einsum("iiab->ab", change[:, :, :count, :count]) / len(change)
     share = ((U.T @ task.targets) ** 2).sum(axis=1) / max((task.targets**2).sum(), 1e-300)
     rows = {"eigenvalue": h, "change": np.einsum("ai,ab,bi->i", U, own, U), "target_share": share}
-    return xr.Dataset({name: ("direction", values[::-1].copy()) for name, values in rows.items()})
+    return dataset({name: ("direction", values[::-1].copy()) for name, values in rows.items()})

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Must, checked
+from scalewise._labelled import dataset
 from scalewise._threads import blas_threads_for
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._noise import generator
@@ -160,4 +161,4 @@ def _dataset(found: dict[str, np.ndarray], on: Any) -> xr.Dataset:
         variables[name] = (dims, values.mean(axis=0))
         if len(values) > 1:
             variables[f"{name}_sem"] = (dims, standard_error(values))
-    return xr.Dataset(variables, attrs={"backend": repr(on)})
+    return dataset(variables, attrs={"backend": repr(on)})

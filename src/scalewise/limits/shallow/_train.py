@@ -12,6 +12,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, checked
+from scalewise._labelled import dataset
 from scalewise._threads import blas_threads_for
 from scalewise.limits._loop import FINISHED, Records, descend
 from scalewise.limits._on import Finite, Lazy
@@ -275,7 +276,7 @@ def _dataset(
 ) -> xr.Dataset:
     task, reference = job.task, job.reference
     samples = np.arange(len(task.inputs) + len(task.test_inputs))
-    return xr.Dataset(
+    return dataset(
         variables,
         coords={"time": records.time, "is_test": ("sample", samples >= len(task.inputs))},
         attrs={

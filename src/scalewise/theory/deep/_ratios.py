@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import checked
+from scalewise._labelled import dataset
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.deep._scaling_ansatz import dimensions
@@ -56,7 +57,7 @@ def finite_width_ratios(net: WithoutSkips, x: Numbers) -> xr.Dataset:
         data[letter] = (("layer", "sample"), tensor / (below * scale), attrs)
     layers = np.arange(1, net.depth + 1)
     samples = np.arange(flow.K.shape[1])
-    return xr.Dataset(data, {"layer": layers, "sample": samples}, net.attributes())
+    return dataset(data, {"layer": layers, "sample": samples}, net.attributes())
 
 
 @checked

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Index, Must, at_least, checked
+from scalewise._labelled import dataset
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
@@ -154,4 +155,4 @@ def _dataset(parts: list[Moments], count: int) -> xr.Dataset:
     for name, (dims, values) in found.items():
         data[name] = (dims, values.mean(axis=0))
         data[f"{name}_error"] = (dims, values.std(axis=0, ddof=1) / len(values) ** 0.5)
-    return xr.Dataset(data, attrs={"kind": "cavity"})
+    return dataset(data, attrs={"kind": "cavity"})

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Count, Must, checked
+from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.nets._arguments import Memory, bytes_of
@@ -298,7 +299,7 @@ def _dataset(data: Known) -> xr.Dataset:
             else f"The {name} of networks of this width.",
         }
         dims = row.at_width or row.over
-        variables[name] = xr.Variable(dims, value, attrs)
+        variables[name] = variable(dims, value, attrs)
         about = {"long_name": f"Standard error of the measured {name}.", "units": row.units}
-        variables[f"{name}_sem"] = xr.Variable(dims, sem, about)
-    return xr.Dataset(variables)
+        variables[f"{name}_sem"] = variable(dims, sem, about)
+    return dataset(variables)

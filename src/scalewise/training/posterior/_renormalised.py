@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scipy.special import gammaln, stdtrit
 
 from scalewise._checked import NotNegative, checked
+from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise.gaussian import combined
 from scalewise.networks._mlp import WithoutSkips
@@ -186,9 +187,9 @@ def _dataset(asked: Asked, data: Arrays, share: float) -> xr.Dataset:
         else:
             row = OUTCOMES[name]
             dims, attrs = row.at_width or row.dims, {"symbol": row.symbol, "units": row.units}
-        variables[name] = xr.Variable(dims, value, attrs)
+        variables[name] = variable(dims, value, attrs)
         told = {"long_name": "Numerical error of the prediction", "units": attrs["units"]}
-        variables[f"{name}_error"] = xr.Variable(dims, _STANDARD_ERRORS * error, told)
+        variables[f"{name}_error"] = variable(dims, _STANDARD_ERRORS * error, told)
     attrs = {
         "kind": "training theory at width",
         **net.attributes(),
@@ -198,4 +199,4 @@ def _dataset(asked: Asked, data: Arrays, share: float) -> xr.Dataset:
         "share_of_scales": share,
     }
     coords = {} if net.depth == 2 else {"layer": list(range(1, net.depth))}
-    return xr.Dataset(variables, coords, attrs)
+    return dataset(variables, coords, attrs)
