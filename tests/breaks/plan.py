@@ -14,6 +14,7 @@ of_make = row("plan/_make.py", DECIDE)
 of_planner = row("plan/_planner.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
+TIES = "tests/torch/test_ties.py"
 of_uses = row("plan/_uses.py", USES)
 of_watched = row("torch/_uses.py", USES)
 of_flow = row("plan/_flow.py", USES)
@@ -211,6 +212,30 @@ MUTANTS = (
         "plan uses: products entry by entry taken for a matrix",
         'if "multiplied" in verbs or',
         "if",
+    ),
+    of_uses(
+        "plan uses: a tensor that reads out too is not seen",
+        "axes and not own & set(axes)]",
+        "own and not axes]",
+        TIES,
+    ),
+    of_uses(
+        "plan uses: a sum over picked rows reads out",
+        'if u.verb == "summed" and not u.of}',
+        'if u.verb == "summed"}',
+        TIES,
+    ),
+    of_planner(
+        "plan multipliers: what multiplies a tied readout is taken back at the layer",
+        "if d.readout == t.name and t.kind is Kind.MATRIX:",
+        "if False:",
+        TIES,
+    ),
+    of_decide(
+        "plan roles: a second use inside the network reads out",
+        "last = Role.OUTPUT if t.name in ends else Role.BOTTLENECK",
+        "last = Role.OUTPUT",
+        TIES,
     ),
     of_uses(
         "plan uses: two different sums are one matrix",

@@ -134,19 +134,30 @@ def test_the_default_device_is_the_users() -> None:
 
 
 def test_an_embedding_may_read_out_unseen() -> None:
+    """Where the pass is not seen it is asked; where it is, the plan knows."""
+
     class Encoder(nn.Module):
-        def __init__(self, width: int):
+        def __init__(self, width: int, seen: bool = False):
             super().__init__()
+            self.seen = seen
             self.words = nn.Embedding(10, width)
             self.inner = nn.Linear(width, width)
 
         def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            if not self.seen:
+                raise TypeError("other inputs")
             return self.inner(self.words(tokens)) @ self.words.weight.T
 
-    refused(r"embedding `words.weight` and no readout.*torch.nn.Linear.*roles=", Encoder)
-    plan = sw.torch.plan(
-        Encoder, strategy=sw.scaling.mup(), roles={"words.weight": "input"}, **SIZES
+    refused(
+        "`words.weight`, by their transpose and without a module.*or let a module do it",
+        lambda width: Encoder(width, seen=True),
     )
+    with pytest.warns(UserWarning, match="could not be run on any input"):
+        refused(r"embedding `words.weight` and no readout.*torch.nn.Linear.*roles=", Encoder)
+    plan = sw.torch.plan(
+        lambda width: Encoder(width, seen=True), strategy=sw.scaling.mup(),
+        roles={"words.weight": "input"}, **SIZES,
+    )  # fmt: skip
     assert plan["words.weight"].role == "input"
 
 

@@ -128,9 +128,24 @@ def decided(
         ),
         *told,
     ]
-    open_ = {*unsure} | ({*ends} if told else set())
-    tied = [_tied(first[t.name], [first[a] for a in t.aliases], open_) for t in narrow.tensors]
+    late = (
+        frozenset() if paths is None else paths.ending({n for n, axes in growing.items() if axes})
+    )
+    tied = []
+    for t in narrow.tensors:
+        others = [first[a] for a in t.aliases]
+        if (other := narrow.again.get(t.name)) is not None and t.name not in said:
+            others.append(_again(other, growing[t.name], late))
+        tied.append(_tied(first[t.name], others, growing))
     return tied, asked
+
+
+def _again(t: TensorDescription, growing: dict[int, Fraction], ends: Collection[str]) -> Decision:
+    """The role of a tensor where the model's own code uses it as another matrix than its module does."""
+    into, out = grows(t.fan_in, growing), grows(t.fan_out, growing)
+    last = Role.OUTPUT if t.name in ends else Role.BOTTLENECK
+    role = Role.FIXED if not growing else last if not out else Role.HIDDEN if into else Role.INPUT
+    return Decision(t, role, _LAYER[role], t.fan_in if role in _SUMMED else ())
 
 
 def fan_in_ratio(decision: Decision, base: tuple[int, ...], target: tuple[int, ...]) -> Fraction:
@@ -284,12 +299,23 @@ def _as_said(tensor: TensorDescription, growing: dict[int, Fraction], spec: Role
     return Decision(tensor, role, _LAYER[role], axes)
 
 
-def _tied(main: Decision, others: list[Decision], open_: Collection[str]) -> Decision:
-    """One decision for a tensor that stands in several places; any, while one of them is asked about."""
+def _tied(
+    main: Decision, others: list[Decision], growing: Mapping[str, dict[int, Fraction]]
+) -> Decision:
+    """One decision for a tensor that stands in several places."""
     places = [main, *others]
     kinds = {d.role for d in places}
     if len(kinds) == 1:
-        if len({d.fan_in for d in places}) == 1:
+        axes = growing[main.tensor.name]
+        if (
+            len(
+                {
+                    math.prod((axes.get(i, Fraction(1)) for i in d.fan_in), start=Fraction(1))
+                    for d in places
+                }
+            )
+            == 1
+        ):
             return _shown(main, others)
     elif kinds == {Role.INPUT, Role.OUTPUT}:
         into = next(d for d in places if d.role is Role.INPUT)

@@ -40,10 +40,13 @@ class ModelDescription:
         tensors: Every trainable parameter once, in the model's order.
         aliases: The description of a tied tensor under each of its other names: what the module there
             does with it.
+        again: By name what the model's own code does with a tensor beside what its module does, as reading out
+            with the transpose of a first layer.
     """
 
     tensors: tuple[TensorDescription, ...]
     aliases: dict[str, TensorDescription] = field(default_factory=dict)
+    again: dict[str, TensorDescription] = field(default_factory=dict)
 
     def named(self) -> dict[str, TensorDescription]:
         """The tensors by name."""

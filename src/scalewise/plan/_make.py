@@ -50,8 +50,11 @@ def make_plan(
     readouts = _tied_readouts(decisions, strategy, planner.widened, width, planner.gauges)
     inside = _attention(probe, strategy, width, head_size(r.base, r.target, width))
     needed = [*readouts, *inside]
-    questions += _acknowledged(inside if by_hooks else needed, r.multiplied)
-    ask([*questions, *_unseen_readout(rows, r.roles, wording)])
+    # Where the model's own code reads out there is no module, and no hook.
+    names = {d.tensor.name for d in decisions}
+    bare = [n for n in readouts if n[0].name in names]
+    questions += _acknowledged([*bare, *inside] if by_hooks else needed, r.multiplied)
+    ask([*questions, *([] if readouts else _unseen_readout(rows, r.roles, wording))])
     needed += [] if planner.absorbing else _of_branches(r.residual, r.deeper)
     _known(r.multiplied, [m for m, _ in needed])
     return Plan(
@@ -147,10 +150,20 @@ def _tied_readouts(
         # Beside what the model's own code does to the readout, and to the embedding.
         own = [pair.get(d.tensor.name, Gauge()).total for pair in seen]
         powers = Powers(-_HALF, -last.p / 2 - own[0] + own[1])
+        own_code = d.readout == d.tensor.name
+        what = "embedding" if d.tensor.kind is Kind.LOOKUP else "layer"
         where = (
-            f"`{d.readout}` reads out with the weights of the embedding `{d.tensor.name}`, which are too "
-            f"large for it at a larger width: multiply what enters `{d.readout}` by a factor that falls "
-            "with the width."
+            (
+                f"The forward pass also reads out with the weights of the {what} `{d.readout}`, by their transpose "
+                "and without a module, which are too large for it at a larger width: multiply what is read out "
+                "there by a factor that falls with the width, or let a module do it that shares them."
+            )
+            if own_code
+            else (
+                f"`{d.readout}` reads out with the weights of the {what} `{d.tensor.name}`, which are too "
+                f"large for it at a larger width: multiply what enters `{d.readout}` by a factor that falls "
+                "with the width."
+            )
         )
         if last.p < 1:
             where += (

@@ -45,6 +45,9 @@ class Planner:
         weights, lookups = self.gauges
         in_block, absorbs = t.name in self.repeated, t.name in self.absorbing
         gauge = (lookups if is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
+        if d.readout == t.name and t.kind is Kind.MATRIX:
+            # What multiplies the one tensor in both places is where the code reads out.
+            gauge = Gauge()
         trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
         powers = rule(
             r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,

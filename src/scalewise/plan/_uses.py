@@ -21,14 +21,18 @@ class Use:
         verb: ``"summed"`` over some of its axes against what the network computes, ``"multiplied"`` entry by entry
             with it, ``"added"`` to it or put beside it, ``"picked"`` from by an index; or ``"other"``.
         axes: Which axes are summed over or picked from.
+        of: Where rows were picked before, the axes that an index ran over.
     """
 
     verb: Literal["summed", "multiplied", "added", "picked", "other"]
     axes: tuple[int, ...] = ()
+    of: tuple[int, ...] = ()
 
 
 def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
-    """The same model, where uses say what bare tensors do; those of unclear use stay unknown.
+    """The same model, where uses say what bare tensors do, and what others do beside what their modules say.
+
+    Bare tensors of unclear use stay unknown.
 
     Args:
         model: What modules say.
@@ -52,7 +56,28 @@ def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
         return _told(t, by_kind.get(pattern(t.name), set()))
 
     aliases = {name: one(t) for name, t in model.aliases.items()}
-    return ModelDescription(tuple(map(one, model.tensors)), aliases)
+    again = {
+        t.name: other for t in model.tensors if (other := _beside(t, model, by_kind)) is not None
+    }
+    return ModelDescription(tuple(map(one, model.tensors)), aliases, again)
+
+
+def _beside(
+    t: TensorDescription, model: ModelDescription, uses: Mapping[str, Collection[Use]]
+) -> TensorDescription | None:
+    """The other matrix that a tensor is, where the code sums over axes that no module sums over."""
+    if t.kind not in (Kind.MATRIX, Kind.LOOKUP):
+        return None
+    # Rows that were picked are activations, and a sum over those is no matrix.
+    found = {u.axes for u in uses.get(pattern(t.name), ()) if u.verb == "summed" and not u.of}
+    places = [t, *(model.aliases[a] for a in t.aliases)]
+    own = {axis for p in places if p.kind is Kind.MATRIX for axis in p.fan_in}
+    other = [axes for axes in found if axes and not own & set(axes)]
+    if len(other) != 1:
+        return None
+    (into,) = other
+    out = tuple(i for i in range(len(t.shape)) if i not in into)
+    return replace(t, kind=Kind.MATRIX, fan_in=into, fan_out=out, owner=t.name, aliases=())
 
 
 def _told(t: TensorDescription, uses: Collection[Use]) -> TensorDescription:

@@ -135,7 +135,8 @@ class UseTrace:
         behind = [d - summand.ndim if d >= 0 else d for d in dims]
         axes = _NONE.union(*(view.axes[d] for d in behind if d >= -len(view.axes)))
         if axes:
-            self._found[place] = (view.name, Use("summed", tuple(sorted(axes))))
+            of = tuple(sorted(view.picked))
+            self._found[place] = (view.name, Use("summed", tuple(sorted(axes)), of))
 
     def _contracted(self, one: Tensor, two: Tensor) -> None:
         a, b = self._view(one), self._view(two)
@@ -147,8 +148,8 @@ class UseTrace:
             self._sums(b, b.axes[-2:-1] if len(b.axes) > 1 else b.axes)
 
     def _sums(self, view: _View, over: Iterable[_Axes]) -> None:
-        axes = _NONE.union(*over)
-        self._found.append((view.name, Use("summed", tuple(sorted(axes)))))
+        axes, of = _NONE.union(*over), tuple(sorted(view.picked))
+        self._found.append((view.name, Use("summed", tuple(sorted(axes)), of)))
 
     def _derived(
         self,
