@@ -1,5 +1,7 @@
 r"""Golden and agreement tests of training in the limit: printed values, laws, rates, and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -248,13 +250,17 @@ def test_what_has_no_such_limit_is_refused():
     )
 
 
-@pytest.mark.parametrize("on", [Finite(16), Lazy(16)])
-def test_divergence_is_named_by_its_step(on):
-    net = Network(mup(depth=3), "quadratic")
-    refused(
-        r"(Outputs are not finite at step \d+: training diverged|numbers that are not finite|overflowed)",
-        lambda: train(net, BENCHMARK, SGD(500.0), steps=20, on=on),
-    )
+@pytest.mark.parametrize("on", [Finite(16), Lazy(16), Infinite(1e250, start=64)])
+@pytest.mark.parametrize("strategy", [mup(depth=3), ntk(depth=3)])
+@pytest.mark.parametrize("activation", ["quadratic", "linear"])
+def test_divergence_is_named_by_its_step_and_keeps_what_there_is(activation, strategy, on):
+    net, why = Network(strategy, activation), r"not finite at step (\d+): training diverged"
+    found = train(net, BENCHMARK, SGD(1e10), steps=60, on=on, throw=False)
+    last = re.search(why, found.attrs["status"])
+    assert last is not None, found.attrs["status"]
+    if "time" in found.dims:
+        assert found.time[-1] < int(last[1])
+    refused(why, lambda: train(net, BENCHMARK, SGD(1e10), steps=60, on=on))
 
 
 REFUSED = [

@@ -1,13 +1,16 @@
 """Conformance and property tests: the Dataset that `measure` returns, and what it refuses."""
 
 import io
-from functools import cache
+from functools import cache, partial
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
 
 import scalewise as sw
+from refusals import unlike
+from scalewise import limits
 from scalewise.nets import measure
 from scalewise.nets._estimators import ESTIMATORS
 from scalewise.nets._families import FAMILIES
@@ -99,6 +102,29 @@ def test_numbers_that_overflow_are_refused_with_their_layer():
     net = sw.MLP(5, 8, "monomial(3)", input_dim=2, output_dim=1, C_W=1e4)
     with pytest.raises(ValueError, match=r"beyond float32 in layer \d: .* dtype='float64'"):
         measure(net, X, networks=10, observables="kernel")
+
+
+def _overflowing(z):
+    return jnp.log1p(jnp.exp(1.3 * z)) / 1.3 - 0.2 * z + 0.1 * jnp.tanh(2 * z)
+
+
+def test_whatever_leaves_the_domain_of_an_activation_says_how_far_it_goes():
+    sigma, far = sw.activation(_overflowing, name="mine"), 100 * np.array([[3.0, 2.0], [2.0, -1.0]])
+    net = sw.MLP(3, 16, sigma, input_dim=2, output_dim=1)
+    limit, sgd = limits.Network(sw.scaling.mup(depth=3), sigma), limits.SGD(0.1)
+    task, steps = sw.Task(10 * far, np.ones(2)), {"steps": 3}
+    calls: list = []
+    for dtype in ("float32", "float64"):
+        options = {"networks": 10, "dtype": dtype}
+        calls.append(partial(measure, net, far, **options))
+        calls.append(partial(sw.measure_training, net, sw.Task(far, np.ones(2)), **options))
+    calls += [
+        partial(limits.train, limit, task, sgd, **steps, on=on)
+        for on in (limits.Finite(16), limits.Lazy(16), limits.Infinite(0.5))
+    ]
+    cases = [(partial(sw.predict, net, far), "`domain` of an")]
+    cases += [(call, r"'mine' can be computed in float64 from -inf to 181") for call in calls]
+    assert unlike(cases) == []
 
 
 @pytest.mark.parametrize(

@@ -392,6 +392,19 @@ def test_a_stopped_run_is_resumed_bit_for_bit(tmp_path) -> None:
     assert os.path.exists(tmp_path / "run" / "result")
 
 
+@pytest.mark.parametrize("algorithm", [GradientDescent(0.05, 3), Bayes(1.0)])
+def test_a_task_needs_no_test_samples(algorithm: object) -> None:
+    found, wanted = (
+        sw.measure_training(NET, task, algorithm, networks=400)
+        for task in (sw.Task(X[:3], Y), TASK)
+    )
+    assert not {"output_mean", "test_loss"} & set(found)
+    assert "the task has no test inputs" in found.attrs["left_out_because"]
+    for name in {"train_loss", "log_evidence"} & set(found):
+        apart = np.abs(found[name].values - wanted[name].values)
+        assert np.all(apart <= 5 * wanted[f"{name}_sem"].values), name
+
+
 def test_what_cannot_be_trained_is_refused_by_a_sentence() -> None:
     twins = sw.Task([X[0], (1 + 1e-12) * X[0], X[1]], Y, test_inputs=X[3:])
     narrow = sw.MLP(3, 3, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4)

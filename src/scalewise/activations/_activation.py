@@ -124,6 +124,18 @@ class Activation:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
+    def beyond(self) -> str:
+        """What to do where a question leaves the `domain`, in words; empty where the domain has no end."""
+        low, high = self.domain
+        if max(-low, high) == math.inf == min(-low, high):
+            return ""
+        return (
+            f"{self.name!r} can be computed in float64 from {low:.4g} to {high:.4g} only: beyond, it or one of its "
+            "first three derivatives overflows or does not exist. Write it so that none does, with the functions "
+            "of jax.nn, jax.numpy.logaddexp or jax.numpy.where, or make C_b, C_W or the inputs smaller."
+        )
+
+    @property
     def split_points(self) -> tuple[float, ...]:
         """Where a quadrature rule must be split: kinks and breaks, in increasing order."""
         return tuple(sorted({k.location for k in self.kinks} | set(self.breaks)))

@@ -128,12 +128,7 @@ def why_unconverged(sigma: Activation, K: float) -> str:
     spread = float(np.sqrt(K))
     low, high = sigma.domain
     if min(-low, high) < _REACH * spread:
-        return (
-            f"Preactivations spread over {spread:.3g}, and the activation can be computed from {low:.4g} to "
-            f"{high:.4g} only: beyond, it or one of its first three derivatives overflows or does not exist. "
-            "Write it so that none does, with the functions of jax.nn, jax.numpy.logaddexp or "
-            "jax.numpy.where, or make C_b, C_W or the inputs smaller."
-        )
+        return f"Preactivations spread over {spread:.3g}, and {sigma.beyond}"
     if sigma.unbounded:
         places = ", ".join(f"{z:g}" for z in sigma.unbounded)
         return (

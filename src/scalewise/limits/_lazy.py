@@ -31,6 +31,10 @@ _FLOOR = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-2}
 _DEFAULT = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}
 
 
+class NotFiniteError(ValueError):
+    """Vectors or weights that are not finite numbers: training has diverged, or an activation overflowed."""
+
+
 @checked
 class LazyMatrix:
     r"""A Gaussian matrix of entries $N(0,\sigma^2/n_\text{in})$ and its rank-one updates, revealed as needed.
@@ -221,7 +225,7 @@ class LazyMatrix:
                 f"shapes {y.shape}, {x.shape} and {weights.shape}."
             )
         if not np.isfinite(weights).all():
-            raise ValueError(
+            raise NotFiniteError(
                 "`weights` of an update must be finite numbers; the gradient has overflowed. Lower "
                 "the learning rate."
             )
@@ -250,7 +254,7 @@ class LazyMatrix:
         with np.errstate(over="ignore", invalid="ignore"):
             look = near.look(vectors.astype(self.dtype, copy=False), self.tolerance)
         if look is None:
-            raise ValueError(
+            raise NotFiniteError(
                 f"`{name}` holds numbers that are not finite, or whose squares are not. Lower the learning "
                 "rate, or see which nonlinearity overflows."
             )

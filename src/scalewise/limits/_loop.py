@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from scalewise.limits._descent import SGD
+from scalewise.limits._lazy import NotFiniteError
 from scalewise.limits._network import Network
 from scalewise.limits._tolerance import standard_error
 from scalewise.tasks._task import Task
@@ -65,10 +66,12 @@ class Job(Course):
 
     def remedy(self, t: int) -> str:
         """The learning rate after the first step, the inputs before it."""
+        sigma = self.net.activation
         if t:
-            return f"training diverged. Lower `eta` (it is {self.sgd.eta})."
-        name = self.net.activation.name
-        return f"{name} overflows before training. Scale the inputs or `C_W` down."
+            found = f"training diverged. Lower `eta` (it is {self.sgd.eta})."
+        else:
+            found = f"{sigma.name} overflows before training. Scale the inputs or `C_W` down."
+        return f"{found} {sigma.beyond}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,11 @@ def descend(method: Method, course: Course) -> Records:
     records, task, times = Records(), course.task, set(course.times)
     for t in range(course.steps + 1):
         chosen = task.batch(t)
-        seen = method.look(chosen, t in times)
+        try:
+            seen = method.look(chosen, t in times)
+        except NotFiniteError:
+            records.status = _not_finite(course, t, "Features are")
+            break
         shown = seen.taught if seen.logits is None else seen.logits
         if not np.isfinite(shown).all():
             records.status = _not_finite(course, t, "Outputs are")
@@ -146,7 +153,11 @@ def descend(method: Method, course: Course) -> Records:
             if errors is None:
                 y = task.targets if chosen is None else task.targets[chosen]
                 errors = task.loss.slopes(seen.taught.astype(np.float64), y)
-            method.step(errors)
+            try:
+                method.step(errors)
+            except NotFiniteError:
+                records.status = _not_finite(course, t + 1, "Gradients are")
+                break
     return records
 
 

@@ -104,7 +104,7 @@ def train(
               decoupled=decoupled)  # fmt: skip
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         records, extra, attrs = _run(job, on)
-    found = _dataset(job, records, extra, attrs)
+        found = _dataset(job, records, extra, attrs)
     if throw and found.attrs["status"] != FINISHED:
         raise TrainingError(found.attrs["status"], found)
     return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from scalewise.activations import Activation
 from scalewise.nets._devices import filled, on_host
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision
@@ -30,6 +31,7 @@ class Ensemble:
         name: Under which it is stored.
         draw: From keys to the parts, (networks, L-1, entries) each.
         sums: The accumulator of each part.
+        activation: Of the networks.
         stream: Keeps the random numbers of different ensembles apart.
         bytes_per_network: Estimate of the working memory.
         most: Networks at once, whatever the memory: a batch is as slow as its slowest network.
@@ -38,6 +40,7 @@ class Ensemble:
     name: str
     draw: Callable[[Any], dict[str, np.ndarray]]
     sums: dict[str, Kind]
+    activation: Activation
     stream: tuple[int, ...]
     bytes_per_network: int
     most: int = LARGEST_BATCH
@@ -73,10 +76,13 @@ def run(
         sums = _restored(ensemble, written)
         # Batches are filled up, for the devices and so that the last is not compiled anew, and then cut.
         indices = np.arange(index * size, index * size + filled(size), dtype=np.uint32)
-        with precision(dtype):
+        with precision(dtype), np.errstate(over="ignore", invalid="ignore"):
             drawn = ensemble.draw(network_keys(seed, ensemble.stream, indices))
         for part, kind in ensemble.sums.items():
-            values = _finite(drawn[part][: min(size, networks - index * size)], dtype)
+            values = drawn[part][: min(size, networks - index * size)]
+            if not np.all(np.isfinite(values)):
+                layer = int(np.argwhere(~np.isfinite(values))[0][1]) + 2
+                refuse_overflow(ensemble.activation, dtype, f" in layer {layer}")
             if part not in sums:
                 sums[part] = kind.empty(values.mean(axis=0))
             sums[part] = sums[part].add(values)
@@ -102,13 +108,10 @@ def _restored(ensemble: Ensemble, written: dict[str, np.ndarray]) -> dict[str, S
     }
 
 
-def _finite(values: np.ndarray, dtype: str) -> np.ndarray:
-    """The values, refused if they are not finite."""
-    if not np.all(np.isfinite(values)):
-        layer = int(np.argwhere(~np.isfinite(values))[0][1]) + 2
-        remedy = "dtype='float64' or a smaller C_W" if dtype == "float32" else "a smaller C_W"
-        raise ValueError(
-            f"`net` grows beyond {dtype} in layer {layer}: the preactivations of some network "
-            f"overflow. Choose {remedy}, or a critical initialisation."
-        )
-    return values
+def refuse_overflow(activation: Activation, dtype: str, where: str = "") -> NoReturn:
+    """Networks whose preactivations, or their activation, are not numbers."""
+    remedy = "dtype='float64' or a smaller C_W" if dtype == "float32" else "a smaller C_W"
+    raise ValueError(
+        f"`net` grows beyond {dtype}{where}: the preactivations of some network overflow, or its activation "
+        f"does. Choose {remedy}, or a critical initialisation. {activation.beyond}".rstrip()
+    )

@@ -49,7 +49,9 @@ def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> E
             found["ntk"] = _upper(mean_ntks(net, x, layers, rest))
         return found
 
-    return Ensemble(f"layers-{n[0]}", draw, sums, (0, *n), floats * np.dtype(dtype).itemsize)
+    return Ensemble(
+        f"layers-{n[0]}", draw, sums, net.activation, (0, *n), floats * np.dtype(dtype).itemsize
+    )
 
 
 def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
@@ -82,7 +84,9 @@ def _weighted(
     kept = 3 * 8 * len(sums) * (net.depth - 1) * len(x) ** 4
     size = floats * np.dtype(dtype).itemsize + kept
     first = net.hidden_widths[0]
-    return Ensemble(f"{name}-{first}", draw, sums, (stream, *net.hidden_widths), size)
+    return Ensemble(
+        f"{name}-{first}", draw, sums, net.activation, (stream, *net.hidden_widths), size
+    )
 
 
 # In the order in which they are run.

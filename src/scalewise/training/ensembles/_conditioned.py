@@ -61,7 +61,11 @@ def conditioned_ensemble(
     floats = 6 * len(metric) * sum(n) + 14 * joint**2
     name = f"conditioned-{'-'.join(map(str, n))}"
     sums: dict[str, Kind] = dict.fromkeys(names, MeanSums)
-    return reading, Ensemble(name, group.draw, sums, (STREAM, *n), 8 * floats), level
+    return (
+        reading,
+        Ensemble(name, group.draw, sums, net.activation, (STREAM, *n), 8 * floats),
+        level,
+    )
 
 
 @dataclass(frozen=True)

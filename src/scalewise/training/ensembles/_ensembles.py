@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.nets._devices import filled, on_host
-from scalewise.nets._ensemble import LARGEST_BATCH, Ensemble, Kind
+from scalewise.nets._ensemble import LARGEST_BATCH, Ensemble, Kind, refuse_overflow
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
@@ -67,6 +67,8 @@ def pilot(net: MLP, task: Task, *, seed: int, dtype: str) -> Pilot:
         / (outputs * PILOTS)
         for m in (start.spread, start.ntk)
     )
+    if not (np.isfinite(metric).all() and np.isfinite(ntk).all()):
+        refuse_overflow(net.activation, dtype)
     count = len(task.inputs)
     h = np.linalg.eigvalsh(ntk[:count, :count])
     first = np.mean(np.diag(metric)[:count]) + np.mean(task.targets**2)
@@ -110,10 +112,11 @@ def trained_ensembles(
     most = TOGETHER if on_host() else LARGEST_BATCH
     sums: dict[str, Kind] = dict.fromkeys(parts, MeanSums)
     name = f"trained-{'-'.join(map(str, net.hidden_widths))}"
-    found = [(Ensemble(name, group.trained, sums, _stream(net, 1), size, most), 1)]
+    sigma = net.activation
+    found = [(Ensemble(name, group.trained, sums, sigma, _stream(net, 1), size, most), 1)]
     if control == "linear":
         name = f"un{name}"
-        found.append((Ensemble(name, group.untrained, sums, _stream(net, 2), size), MORE))
+        found.append((Ensemble(name, group.untrained, sums, sigma, _stream(net, 2), size), MORE))
     return reading, found
 
 

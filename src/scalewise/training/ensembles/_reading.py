@@ -58,13 +58,14 @@ class Reading:
         """
         count, task = len(self.task.inputs), self.task
         tests = z[:, :, count:]
-        away = (tests - self.centre[:, count:]).reshape(len(z), -1)
+        many = tests.shape[1] * tests.shape[2]  # may be 0, where -1 has no meaning
+        away = (tests - self.centre[:, count:]).reshape(len(z), many)
         products = away[:, :, None] * away[:, None, :]
         if spread is not None:
             own = spread[:, count:, count:]
             eye = np.eye(z.shape[1])
             products = products + np.einsum("ij,kab->kiajb", eye, own).reshape(products.shape)
-        flat = tests.reshape(len(z), -1)
+        flat = tests.reshape(len(z), many)
         variances = 0.0 if spread is None else np.einsum("kaa->ka", spread)
         found = {
             "output": flat,
@@ -98,10 +99,11 @@ class Reading:
         count, task, outputs = len(self.task.inputs), self.task, linear.shape[1]
         middle = np.broadcast_to(self.centre, linear.shape) if mean is None else mean
         variances = np.einsum("kjj->kj", spread).reshape(linear.shape)
-        tests, twice = (a[:, :, count:].reshape(len(a), -1) for a in (linear, square))
+        many = outputs * (linear.shape[2] - count)
+        tests, twice = (a[:, :, count:].reshape(len(a), many) for a in (linear, square))
+        products = twice[:, :, None] * twice[:, None, :]
         own = spread.reshape(len(spread), outputs, linear.shape[2], outputs, -1)
-        own = own[:, :, count:, :, count:].reshape(len(spread), tests.shape[1], -1)
-        products = twice[:, :, None] * twice[:, None, :] - own
+        products = products - own[:, :, count:, :, count:].reshape(products.shape)
         if mean is not None:
             away = (mean - self.centre)[:, :, count:].reshape(len(mean), -1)
             cross = away[:, :, None] * tests[:, None, :]
