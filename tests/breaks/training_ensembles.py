@@ -41,8 +41,8 @@ MUTANTS = (
     ),
     of_reading(
         "free control: products with their mean",
-        "twice[:, None, :] - own",
-        "twice[:, None, :]",
+        "products = products - own[",
+        "products = products - 0 * own[",
     ),
     of_control(
         "NTK control: away from the targets",

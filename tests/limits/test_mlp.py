@@ -250,6 +250,21 @@ def test_what_has_no_such_limit_is_refused():
     )
 
 
+@pytest.mark.parametrize("ratios", [(1.0, 1.5), (1.5, 0.3), (0.5, 1.001)])
+def test_antithetic_particles_come_in_pairs_at_any_ratio_of_widths(ratios):
+    """Opposite read-outs cancel to the last bit before training, and the limit is that of any widths."""
+    net = Network(mup(depth=3), "tanh", ratios=ratios)
+    for width in (30, 34, 1002):
+        found = train(net, BENCHMARK, SGD(0.8), steps=0, on=Lazy(width, antithetic=True))
+        np.testing.assert_allclose(found.logits, 0, atol=1e-14)
+    found, wanted = (
+        train(net, BENCHMARK, SGD(0.2), steps=2, on=on)
+        for on in (Infinite(0.05, start=62), Lazy(3000, replicas=4))
+    )
+    apart = np.abs(found.logits_mean - wanted.logits_mean)
+    assert np.all(apart <= 5 * np.hypot(found.logits_sem, wanted.logits_sem) + 0.01)
+
+
 @pytest.mark.parametrize("on", [Finite(16), Lazy(16), Infinite(1e250, start=64)])
 @pytest.mark.parametrize("strategy", [mup(depth=3), ntk(depth=3)])
 @pytest.mark.parametrize("activation", ["quadratic", "linear"])

@@ -52,7 +52,7 @@ class Lazy:
         compression: Directions smaller than this, relative to the vector, are not revealed; by default what the
             precision carries.
         antithetic: Read-outs of opposite sign on two halves of the last hidden space, with equal noise. Needs an
-            even width, and simulates the limit instead of a real network.
+            even width, makes that of the last hidden layer even, and simulates the limit instead of a real network.
         spread: First numbers of each hidden space from a net of points spread evenly over the particles. For
             `train` only; it simulates the limit too, with unbiased draws that tell far more per particle of the
             initial network and of the first step. Best at powers of two.

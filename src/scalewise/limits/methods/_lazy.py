@@ -9,7 +9,7 @@ import numpy as np
 
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._loop import Job, Records, descend, merged
-from scalewise.limits._network import WidthPowers, powers
+from scalewise.limits._network import Network, WidthPowers, powers
 from scalewise.limits._noise import Noise, generator, normal
 from scalewise.limits._on import Infinite, Lazy
 from scalewise.limits._tolerance import Reached, until_known
@@ -43,7 +43,7 @@ def train_particles(job: Job, on: Infinite) -> tuple[Records, Reached]:
 def train_lazy(job: Job, on: Lazy, n: float | int) -> Records:
     """Train one replica after another, each with its own stream, under the powers of a width or of the limit."""
     net, task = job.net, _within_span(job.task)
-    job, at, widths = replace(job, task=task), powers(net.strategy, n), net.widths(on.width)
+    job, at, widths = replace(job, task=task), powers(net.strategy, n), _widths(net, on)
     rows = (len(task.inputs) + len(task.test_inputs)) * (job.steps + 1)
     found = []
     for k in range(on.replicas):
@@ -72,6 +72,12 @@ def train_lazy(job: Job, on: Lazy, n: float | int) -> Records:
     return merged(found, np.stack)
 
 
+def _widths(net: Network, on: Lazy) -> tuple[int, ...]:
+    """Particles of every hidden layer; those of the last in pairs where they are antithetic."""
+    *rest, last = net.widths(on.width)
+    return (*rest, last + last % 2 if on.antithetic else last)
+
+
 def _within_span(task: Task) -> Task:
     """Inputs by their coordinates on the principal axes of all inputs, where these are fewer than features.
 
@@ -87,7 +93,7 @@ def _within_span(task: Task) -> Task:
 
 def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[Noise]:
     """What draws over each hidden space: spread, if asked for, until the first step is taken."""
-    net, task, widths = job.net, job.task, job.net.widths(on.width)
+    net, task, widths = job.net, job.task, _widths(job.net, on)
     batch = len(task.inputs) if task.batches is None else task.batches.shape[1]
     looks = len(task.inputs) + len(task.test_inputs)
     below = [task.inputs.shape[1], *(looks for _ in widths[1:])]
@@ -109,7 +115,7 @@ def _start(
     job: Job, on: Lazy, at: WidthPowers, noise: list[Noise], stream: np.random.Generator
 ) -> Start:
     net, task = job.net, job.task
-    widths, outputs = net.widths(on.width), task.targets.shape[1]
+    widths, outputs = _widths(net, on), task.targets.shape[1]
 
     def draw(layer: int, rows: int) -> np.ndarray:
         found = np.empty((rows, widths[layer]), on.dtype)

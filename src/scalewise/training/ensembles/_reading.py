@@ -105,7 +105,7 @@ class Reading:
         own = spread.reshape(len(spread), outputs, linear.shape[2], outputs, -1)
         products = products - own[:, :, count:, :, count:].reshape(products.shape)
         if mean is not None:
-            away = (mean - self.centre)[:, :, count:].reshape(len(mean), -1)
+            away = (mean - self.centre)[:, :, count:].reshape(len(mean), many)
             cross = away[:, :, None] * tests[:, None, :]
             products = products + cross + cross.transpose(0, 2, 1)
         random = 0.5 * (square**2 - variances).sum(axis=1)
