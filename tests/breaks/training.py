@@ -7,6 +7,7 @@ VERB = "tests/training/test_predict_training.py"
 EVIDENCE = "tests/training/test_evidence.py"
 ORDER = "tests/training/test_invariances.py"
 REFUSALS = "tests/training/test_refusals.py"
+BLOCKS = f"{ORDER}::test_blocks_of_test_samples_change_nothing"
 
 of_filters = row("training/_filters.py", FILTERS)
 of_algorithms = row("training/_algorithms.py", FILTERS)
@@ -164,15 +165,20 @@ MUTANTS = (
     of_predict("slope: of the first layer", "C_b=net.C_b[-1]", "C_b=net.C_b[0]", EVIDENCE),
     of_predict(
         "kernels: exchanged",
-        "yield _Kernels(learns, starts, block)",
-        "yield _Kernels(starts, learns, block)",
+        "kinds = (asked.algorithm.learns_with, asked.algorithm.starts_with)",
+        "kinds = (asked.algorithm.starts_with, asked.algorithm.learns_with)",
     ),
     of_predict(
-        "repeated samples: kernels of their own",
-        "different, places = np.unique(x, axis=0, return_inverse=True)",
-        "different, places = x, np.arange(len(x))",
-        VERB,
-        REFUSALS,
+        "tests: variance of what learns",
+        "in_turn(net, tests[block], tests[block], kinds[1])",
+        "in_turn(net, tests[block], tests[block], kinds[0])",
+        BLOCKS,
+    ),
+    of_predict(
+        "tests: the first block for every other",
+        "between(net, x, tests[block], kinds)",
+        "between(net, x, tests[: block.stop - block.start], kinds)",
+        BLOCKS,
     ),
     of_results("bias: without targets", "mean - wanted.T", "mean"),
     of_results(

@@ -23,6 +23,7 @@ of_slopes = row("training/_evidence_slopes.py", "tests/training/test_evidence_sl
 of_jax = row("jax/_tangents.py", GIVEN)
 of_torch = row("torch/_tangents.py", GIVEN)
 of_objects = row("training/_kernel_objects.py", "tests/training/test_kernel_objects.py")
+of_samples = row("training/_sample_kernels.py", "tests/training/test_kernel_objects.py")
 of_pairs = row("theory/flow/_pair_sets.py", "tests/theory/test_pair_sets.py")
 PIECES = "tests/training/test_kernel_pieces.py"
 of_linear = row("training/kernels/_linear_models.py", PIECES)
@@ -148,7 +149,13 @@ MUTANTS = (
         "scaled.reshape(z.size, -1) @ scaled.reshape",
     ),
     of_torch("tangents: rates for roots", "np.sqrt(given.get(name, 1.0))", "given.get(name, 1.0)"),
-    of_objects("objects: the first inputs again", "Pairs.in_turn(a, b)", "Pairs.in_turn(a, a)"),
+    of_samples("kernels: the first samples again", "Pairs.in_turn(x, y)", "Pairs.in_turn(x, x)"),
+    of_samples(
+        "kernels: one kind for the other",
+        "[found[different.index(kind)] for kind in kinds]",
+        "[found[-1] for kind in kinds]",
+        PIECES,
+    ),
     of_pairs(
         "pairs: columns of the first inputs",
         "places[len(X) :]\n        sides",
@@ -159,6 +166,12 @@ MUTANTS = (
     ),
     of_pairs(
         "pairs: nothing is known", "target[same, same - self._begin] = diagonal[same]", "pass"
+    ),
+    of_pairs(
+        "pairs: repeated inputs apart",
+        "known.setdefault(row.tobytes(), len(known))",
+        "known.setdefault(bytes(len(known)), len(known))",
+        "tests/training/test_predict_training.py",
     ),
     of_pairs("pairs: order of a rectangle", "rank[first], rank[second])", "first, second)"),
     of_objects(
@@ -191,8 +204,8 @@ MUTANTS = (
     of_hidden("hidden: targets forgotten", "+ y @ y.T", "+ 0 * y @ y.T"),
     of_hidden(
         "hidden: kernel of the layer below",
-        "found.kernel.values[1][:n, :n]",
-        "found.kernel.values[0][:n, :n]",
+        "outputs * last + y",
+        "outputs * K + y",
     ),
     of_priors(
         "rates: all layers", "still = (0.0,) * (net.depth - 1)", "still = (1.0,) * (net.depth - 1)"

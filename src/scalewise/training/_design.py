@@ -175,7 +175,7 @@ def _candidate(
         numbers["parameters"] = float(net.parameters)
         losses = predict_training(net, task, algorithm, observables=["test_loss"])
         numbers["test_loss"] = float(losses.test_loss.mean())
-        prior = predict_training(net, task, Bayes(noise))
+        prior = predict_training(net, task, Bayes(noise), at="train", covariance=None)
         if "log_evidence" in prior:
             numbers["log_evidence"] = float(prior.log_evidence)
     return dataset(known | numbers)

@@ -32,6 +32,7 @@ from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins
 from scalewise.training._results import of_tests
+from scalewise.training._sample_kernels import between, in_turn
 
 DENSE = 15_000  # samples whose kernels, eigenvectors and workspace take 12 GiB
 KEPT = 12 * 2**30  # bytes of a kernel that is not made anew for every product
@@ -52,11 +53,11 @@ Times = Callable[[Columns], Columns]
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Training samples in random order, then tests.
+    """Training samples in random order, and tests.
 
     Args:
         net: The network.
-        x: All of them.
+        x: The training samples.
         count: How many train.
         learns: Which kernel learns, ``"ntk"`` or ``"kernel"``.
         whole: It, of the training samples, where there is room; its upper triangle is right.
@@ -86,7 +87,7 @@ class _Kernels:
 
     def _product(self, v: Columns, which: str) -> Columns:
         out = np.zeros_like(v)
-        for rows, K, Theta in kernel_strips(self.net, self.x[: self.count], ntk=which == "ntk"):
+        for rows, K, Theta in kernel_strips(self.net, self.x, ntk=which == "ntk"):
             H = Theta if which == "ntk" else K
             out[rows] += H @ v[rows.start :]
             beyond = rows.stop - rows.start
@@ -191,26 +192,14 @@ def _added(asked: Asked) -> float:
 
 def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:
     """All that is kept, in one pass over the pairs of samples."""
-    way, count = asked.algorithm, len(order)
-    x = np.concatenate([asked.task.inputs[order], asked.tests]) + 0.0
-    tests = len(x) - count
-    ntk = "ntk" in (way.learns_with, way.starts_with)
+    net, way, count = asked.net, asked.algorithm, len(order)
+    x, kinds = asked.task.inputs[order], (way.learns_with, way.starts_with)
     whole = np.empty((count, count)) if 8 * count**2 <= KEPT else None
     pivots = min(max(_PIVOTS, min(count // _SHARE, _MOST)), count)
     first = np.empty((pivots, count))
-    towards, starts = np.empty((2, count, tests))
-    own = np.empty(tests)
-    for rows, K, Theta in kernel_strips(asked.net, x, ntk=ntk):
-        a, b = rows.start, min(rows.stop, count)
-        learns, begins = (
-            Theta if name == "ntk" else K for name in (way.learns_with, way.starts_with)
-        )
-        own[max(a - count, 0) : max(rows.stop - count, 0)] = np.diagonal(begins)[
-            max(count - a, 0) :
-        ]
-        if a >= count:
-            continue
-        seen = learns[: b - a, : count - a]
+    for rows, K, Theta in kernel_strips(net, x, ntk=kinds[0] == "ntk"):
+        a, b = rows.start, rows.stop
+        seen = Theta if kinds[0] == "ntk" else K
         if whole is not None:
             whole[a:b, a:] = seen
             whole[a:, a:b] = seen.T
@@ -218,8 +207,11 @@ def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:
             some = seen[: pivots - a]
             first[a : a + len(some), a:] = some
             first[a:, a : a + len(some)] = some.T[: pivots - a]
-        towards[a:b], starts[a:b] = learns[: b - a, count - a :], begins[: b - a, count - a :]
-    return _Kernels(asked.net, x, count, way.learns_with, whole, first, towards, starts, own)
+        elif whole is None:
+            break
+    towards, starts = (one[0] for one in between(net, x, asked.tests, kinds))
+    own = in_turn(net, asked.tests, asked.tests, kinds[1])
+    return _Kernels(net, x, count, kinds[0], whole, first, towards, starts, own)
 
 
 class _System:
@@ -337,7 +329,7 @@ def _preconditioner(kernels: _Kernels, added: float) -> Times:
 def _diagonal(kernels: _Kernels) -> np.ndarray:
     if kernels.whole is not None:
         return np.diagonal(kernels.whole)
-    strips = kernel_strips(kernels.net, kernels.x[: kernels.count], ntk=kernels.learns == "ntk")
+    strips = kernel_strips(kernels.net, kernels.x, ntk=kernels.learns == "ntk")
     ntk = kernels.learns == "ntk"
     return np.concatenate([np.diagonal(Theta if ntk else K) for _, K, Theta in strips])
 

@@ -12,10 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.networks._inputs import check_inputs
 from scalewise.networks._network import AnyNetwork, Network
-from scalewise.theory.flow._kernel_flow import kernels_on
-from scalewise.theory.flow._pair_sets import Pairs
+from scalewise.training._sample_kernels import between, in_turn
 
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 Kind = Literal["kernel", "ntk"]
@@ -41,26 +39,18 @@ class NetworkKernel:
             X: (samples, features).
             Y: (others, features).
         """
-        X = check_inputs(self.net, X, skips=True)
-        return self._on(
-            Pairs.between(X, None if Y is None else check_inputs(self.net, Y, skips=True))
-        )
+        return between(self.net, X, Y, [self.kind])[0][0]
 
     def diag(self, X: Inputs) -> Float[np.ndarray, " sample"]:
         """Of each input of `X` with itself."""
-        X = check_inputs(self.net, X, skips=True)
-        return self._on(Pairs.in_turn(X, X))
+        return in_turn(self.net, X, X, self.kind)
 
     def pairs(
         self, X: Float[np.ndarray, "*lead feature"], Y: Float[np.ndarray, "*lead feature"]
     ) -> Float[np.ndarray, "*lead"]:
         """Of each input of `X` with that in the same place of `Y`."""
         flat = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
-        a, b = (check_inputs(self.net, v, skips=True) for v in flat)
-        return self._on(Pairs.in_turn(a, b)).reshape(np.shape(X)[:-1])
-
-    def _on(self, pairs: Pairs) -> np.ndarray:
-        return kernels_on(self.net, pairs, [self.kind])[0][0]
+        return in_turn(self.net, *flat, self.kind).reshape(np.shape(X)[:-1])
 
     def for_sklearn(self) -> Any:
         """A `sklearn.gaussian_process.kernels.Kernel`, to be added to and multiplied with others.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from scalewise._checked import Count, Index, checked
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
-from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
@@ -36,6 +34,7 @@ from scalewise.training._one_mlp import CurvedMLP, MLPWeights, tangents_of
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import Choice, beyond, chosen
+from scalewise.training._sample_kernels import between, in_turn
 from scalewise.training._selection import refuse_outcome, selected
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
 from scalewise.training._task import check_fit, check_targets, remedy_for
@@ -51,10 +50,18 @@ Moments = tuple[np.ndarray, np.ndarray | None]
 
 
 class _Kernels(NamedTuple):
-    """The kernel that learns and the one that outputs start with, on training samples and a block of tests."""
+    """Kernels of a block of tests.
 
-    learns: np.ndarray
-    starts: np.ndarray
+    Args:
+        learns: The kernel that learns, of training samples with tests.
+        starts: That which outputs start with, likewise.
+        own: The latter of the tests, whole or its diagonal.
+        block: Which tests.
+    """
+
+    learns: Float[np.ndarray, "sample test"]
+    starts: Float[np.ndarray, "sample test"]
+    own: Float[np.ndarray, "test test"] | Float[np.ndarray, " test"]
     block: slice
 
 
@@ -150,21 +157,20 @@ def predict_training(
     names, left_out = choice.names, choice.left_out
     if too_many(asked):
         return _iterated(asked, choice)
-    blocks = _kernels(asked, whole="output_covariance" in names)
-    first, count = next(blocks), len(task.inputs)
-    H = first.learns[:count, :count]
+    H, K, blocks = _kernels(asked, whole="output_covariance" in names)
+    count = len(task.inputs)
     called = f"{_CALLED[algorithm.learns_with]} of the training samples"
     if algorithm.is_posterior and _AT_ONCE.issuperset(names):
         quick = factored(H, task.targets, algorithm.noise_variance)
         if quick is not None:
-            data = _conditioned(asked, quick, chain([first], blocks), names)
+            data = _conditioned(asked, quick, blocks, names)
             numerics = of_numerics(asked, quick.condition, quick.rank, quick.condition)
             return as_dataset(asked, numerics, data, beyond(asked, choice), left_out)
     found = spectrum(H, called)
     filters = algorithm.filter(found.h, times, targets=task.targets.size)
     if np.isinf(filters.gain).any() and untaught(found, task.targets):
         refuse_singular(H, task.targets, found.rank, remedy_for(algorithm))
-    prior = prior_of(found, None if algorithm.is_posterior else first.starts[:count, :count])
+    prior = prior_of(found, None if algorithm.is_posterior else K)
     learned = Learned(found, prior, task.targets)
     data = {"spectrum": found.h}
     if wanted := [name for name in names if name in EVIDENCE]:
@@ -179,7 +185,7 @@ def predict_training(
     if _is_about("train", names):
         data |= of_samples(asked, *_on_samples(learned, applied, names))
     if _is_about("test", names):
-        parts = [_on_tests(learned, applied, k, task, names) for k in chain([first], blocks)]
+        parts = [_on_tests(learned, applied, k, task, names) for k in blocks]
         means, spreads = zip(*parts, strict=True)
         data |= of_tests(asked, _joined(means), None if spreads[0] is None else _joined(spreads))
     kept = {name: data[name] for name in names if name in data}
@@ -244,8 +250,7 @@ def _by_loss(
         default=default,
     )
     both = np.concatenate([asked.task.inputs, asked.tests])
-    kernels = predict(asked.net, both, observables=["kernel", "ntk"], layers=asked.net.depth)
-    K, Theta = kernels.kernel.values[0], kernels.ntk.values[0]
+    K, Theta = (one[0] for one in between(asked.net, both))
     count = len(asked.task.inputs)
     found = by_any_loss(asked, names, K, Theta, draws=draws, seed=seed)
     its = spectrum(Theta[:count, :count], "NTK of the training samples")
@@ -268,24 +273,31 @@ def _takes_spread(dim: str, names: Sequence[str]) -> bool:
     return any(dim in OUTCOMES[name].dims and OUTCOMES[name].spread for name in names)
 
 
-def _kernels(asked: Asked, *, whole: bool) -> Iterator[_Kernels]:
-    """Block by block; all test samples at once where the covariance between them is wanted."""
-    net, task, algorithm = asked.net, asked.task, asked.algorithm
-    count = len(task.test_inputs) if asked.at != "train" else 0
-    size = max(count if whole else max(BLOCK, len(task.inputs)), 1)
-    names = sorted({algorithm.learns_with, algorithm.starts_with})
-    for start in range(0, max(count, 1), size):
-        block = slice(start, min(start + size, count))
-        # Kernels of the different inputs, so that those of repeated ones agree to the last bit.
-        x = np.concatenate([task.inputs, task.test_inputs[block]]) + 0.0
-        different, places = np.unique(x, axis=0, return_inverse=True)
-        none_twice = len(different) == len(x)
-        found = predict(net, x if none_twice else different, observables=names, layers=net.depth)
-        both = ... if none_twice else np.ix_(places, places)
-        learns, starts = (
-            found[name].values[0][both] for name in (algorithm.learns_with, algorithm.starts_with)
-        )
-        yield _Kernels(learns, starts, block)
+def _kernels(asked: Asked, *, whole: bool) -> tuple[np.ndarray, np.ndarray, Iterator[_Kernels]]:
+    """The kernel that learns and the one that outputs start with, of training samples; those of tests by blocks.
+
+    All tests are one block where the covariance between them is wanted: their kernels, too, are of one square.
+    """
+    net, x, count = asked.net, asked.task.inputs, len(asked.task.inputs)
+    kinds = (asked.algorithm.learns_with, asked.algorithm.starts_with)
+    if not whole:
+        learns, starts = (one[0] for one in between(net, x, kinds=kinds))
+        return learns, starts, _blocks(asked, kinds)
+    learns, starts = (one[0] for one in between(net, np.concatenate([x, asked.tests]), kinds=kinds))
+    A, B = slice(0, count), slice(count, None)
+    tests = _Kernels(learns[A, B], starts[A, B], starts[B, B], slice(0, len(asked.tests)))
+    return learns[A, A], starts[A, A], iter([tests])
+
+
+def _blocks(asked: Asked, kinds: tuple[str, str]) -> Iterator[_Kernels]:
+    """Tests beside the training samples and each by itself, as many at a time as there are training samples."""
+    net, x, tests = asked.net, asked.task.inputs, asked.tests
+    size = max(BLOCK, len(x))
+    for start in range(0, len(tests), size):
+        block = slice(start, min(start + size, len(tests)))
+        learns, starts = (one[0] for one in between(net, x, tests[block], kinds))
+        own = in_turn(net, tests[block], tests[block], kinds[1])
+        yield _Kernels(learns, starts, own, block)
 
 
 def _evidence(asked: Asked, found: Spectrum) -> Arrays:
@@ -301,17 +313,15 @@ def _conditioned(
     asked: Asked, found: Factored, blocks: Iterable[_Kernels], names: Sequence[str]
 ) -> Arrays:
     """What of a posterior needs no spectrum."""
-    task, count = asked.task, len(asked.task.targets)
+    task = asked.task
     data: Arrays = {"log_evidence": np.array(found.log_evidence)}
     if _is_about("test", names):
         parts = []
         for kernels in blocks:
-            own = kernels.learns[count:, count:]
             known = twins(task.inputs, task.test_inputs[kernels.block])
             if asked.algorithm.noise_variance:
                 known = np.full_like(known, -1)
-            whole = own if "output_covariance" in names else np.diag(own)
-            parts.append(found.tests(kernels.learns[:count, count:], whole, known, task.targets))
+            parts.append(found.tests(kernels.learns, kernels.own, known, task.targets))
         mean, spread = (np.concatenate(part, axis=-1)[None] for part in zip(*parts, strict=True))
         data |= of_tests(asked, mean, spread if _takes_spread("test", names) else None)
     return {name: data[name] for name in names}
@@ -335,13 +345,11 @@ def _on_tests(
     learned: Learned, filters: Filter, kernels: _Kernels, task: Task, names: Sequence[str]
 ) -> Moments:
     """The same on a block of test samples."""
-    count = len(learned.y)
-    own = kernels.starts[count:, count:]
     tests = Unseen.of(
         learned,
-        kernels.learns[count:, :count],
-        kernels.starts[:count, count:],
-        own if "output_covariance" in names else np.diag(own).copy(),
+        kernels.learns.T,
+        kernels.starts,
+        kernels.own,
         twins(task.inputs, task.test_inputs[kernels.block]),
     )
     spread = _takes_spread("test", names)

@@ -15,10 +15,10 @@ from scalewise._labelled import dataset
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
-from scalewise.theory import predict
 from scalewise.training._algorithms import Algorithm, Bayes
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import without_warning
+from scalewise.training._sample_kernels import between
 from scalewise.training.width._tensors import shared_tensors
 
 _LEADING = {"bias": "squared_bias", "variance": "variance", "test_loss": "test_loss"}
@@ -130,9 +130,7 @@ def ntk_motion(net: AnyNetwork, task: Task, ntk_change: xr.DataArray) -> xr.Data
     Source: PDLT (10.33), (∞.117).
     """
     count = len(task.inputs)
-    different, places = np.unique(task.inputs + 0.0, axis=0, return_inverse=True)
-    found = predict(net, different, observables=["ntk"], layers=net.depth)
-    h, U = np.linalg.eigh(found.ntk.values[0][np.ix_(places, places)])
+    h, U = np.linalg.eigh(between(net, task.inputs, kinds=["ntk"])[0][0])
     change = ntk_change.transpose("output", "output_1", "sample", "sample_1").values
     own = np.einsum("iiab->ab", change[:, :, :count, :count]) / len(change)
     share = ((U.T @ task.targets) ** 2).sum(axis=1) / max((task.targets**2).sum(), 1e-300)

@@ -13,8 +13,8 @@ from scalewise._labelled import dataset
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
-from scalewise.theory import predict
 from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import spectrum
 from scalewise.training.cavity._average import Law, Moments, moments_of_scrambles
 from scalewise.training.cavity._rest import Course, Rest
@@ -77,8 +77,7 @@ def cavity_correction(
     if why := cavity_obstacle(net, task, algorithm):
         raise ValueError(f"`cavity_correction` cannot serve this call, because {why}.")
     x = np.concatenate([task.inputs, task.test_inputs])
-    found = predict(net, x, observables=["kernel", "ntk"], layers=[net.depth - 1, net.depth])
-    (below, K), (Theta_below, Theta) = found.kernel.values, found.ntk.values
+    (below, K), (Theta_below, Theta) = between(net, x, layers=[net.depth - 1, net.depth])
     A = slice(len(task.inputs))
     course = _course(task, algorithm, Theta[A, A])
     rest = Rest(task, net.activation, Theta[:, A], Theta_below[:, A], net.lambda_W[-1])

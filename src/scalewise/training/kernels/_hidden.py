@@ -11,7 +11,7 @@ from scalewise._checked import checked
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
-from scalewise.theory import predict
+from scalewise.training._sample_kernels import between
 
 
 class HiddenUpdate(NamedTuple):
@@ -51,12 +51,12 @@ def hidden_update(net: AnyNetwork, task: Task) -> HiddenUpdate:
     if net.depth < 2:
         raise ValueError("`net` must have a hidden layer; got depth 1.")
     L, n, y = net.depth, len(task.inputs), task.targets
-    found = predict(net, task.all_inputs, observables=["kernel", "ntk"], layers=[L - 1, L])
-    K, Theta = found.kernel.values[0][:n, :n], found.ntk.values[0][:, :n]
+    both, Thetas = between(net, task.all_inputs, task.inputs, layers=[L - 1, L])
+    (K, last), Theta = both[:, :n], Thetas[0]
     d = np.diag(K)
     slope = single_moment(net.activation, d, (0, 1)).value
     slopes = pair_moment(net.activation, d[:, None], d, K, (1,), (1,)).value
     outputs, C_W = y.shape[1], net.C_W[-1]
-    errors = outputs * found.kernel.values[1][:n, :n] + y @ y.T
+    errors = outputs * last + y @ y.T
     mean = -outputs * C_W * Theta @ slope
     return HiddenUpdate(mean, C_W * Theta @ (slopes * errors) @ Theta.T)

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.theory.flow import kernel_flow
 from scalewise.training._asked import Asked
+from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import Spectrum
 
 _FIXED = 1e-12  # of its kernel: a variance that rounding cannot tell from 0
@@ -83,8 +83,6 @@ def kernels_of(
     asked: Asked, *, layers: Sequence[int] | None = None
 ) -> Float[np.ndarray, "layer sample sample"]:
     """Kernels of training samples, then the test samples that are wanted; of all layers unless some are named."""
-    # Those of the different inputs, so that kernels of repeated ones agree to the last bit.
-    x = np.concatenate([asked.task.inputs, asked.tests]) + 0.0
-    different, places = np.unique(x, axis=0, return_inverse=True)
-    K = kernel_flow(asked.net, different, layers=layers, ntk=False).K
-    return K[:, places[:, None], places]
+    x = np.concatenate([asked.task.inputs, asked.tests])
+    every = range(1, asked.net.depth + 1)
+    return between(asked.net, x, kinds=["kernel"], layers=layers or every)[0]

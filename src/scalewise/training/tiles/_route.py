@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.tasks import Task
-from scalewise.theory import predict
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._newton import Projectors, TwoStepNewton
+from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import spectrum
 from scalewise.training.tiles._change import Change
 from scalewise.training.tiles._covariance import Spread
@@ -71,10 +71,8 @@ def _obstacle(asked: Asked, name: str) -> str:
 def _compute(asked: Asked, names: Sequence[str]) -> Found:
     """At one accuracy of expectations after the other."""
     wanted = frozenset(names)
-    x = np.concatenate([asked.task.inputs, asked.tests]) + 0.0
-    different, places = np.unique(x, axis=0, return_inverse=True)
-    kernels = predict(asked.net, different, observables=["kernel", "ntk"])
-    K, Theta = (kernels[name].values[:, places][:, :, places] for name in ("kernel", "ntk"))
+    x = np.concatenate([asked.task.inputs, asked.tests])
+    K, Theta = between(asked.net, x, layers=range(1, asked.net.depth + 1))
     setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
     dtype = np.float64 if setting.count <= _DOUBLE else np.float32
     layers = sites(asked.net.branch, (K, Theta), dtype=dtype)
