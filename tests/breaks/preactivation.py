@@ -6,6 +6,10 @@ GOLDEN = "tests/theory/test_golden_preactivation.py"
 PRINTED = "tests/theory/test_printed_form.py"
 
 of_flow = row("theory/flow/_kernel_flow.py", (PRINTED, "tests/theory/test_golden_ntk.py"))
+MAP = "tests/gaussian/test_kernel_map.py"
+KINKS = f"{MAP}::test_kinks_have_a_series_up_to_correlations_near_1"
+of_orders = row("gaussian/_split_orders.py", KINKS)
+of_closed_map = row("gaussian/_in_place.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
 of_map = row("gaussian/_kernel_map.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
 of_vertex = row("theory/flow/_preactivation.py", (PRINTED, GOLDEN))
 of_pairs = row("theory/flow/_pairs.py", (PRINTED, GOLDEN))
@@ -70,11 +74,28 @@ MUTANTS = (
         "parts = np.vstack([parts, 0.0 * whole])",
         "tests/gaussian/test_kernel_map.py",
     ),
-    of_map(
+    of_closed_map(
         "K: angle term of ReLU with the wrong sign",
         "        sine *= self._beta\n",
         "        sine *= -self._beta\n",
     ),
+    of_map(
+        "K: pairs close to 1 by the series",
+        "return np.abs(c) > low",
+        "return np.abs(c) > 2.0",
+        KINKS,
+    ),
+    of_map(
+        "K: pairs that are met twice, once",
+        "target[block] = np.where(turned, target[block].T, target[block])",
+        "pass",
+        f"{MAP}::test_a_tile_of_inputs_with_themselves_is_computed_once",
+    ),
+    of_orders(
+        "kinks: rule not split", "np.array([0.0, *(t for t in splits if t)])", "np.array([0.0])"
+    ),
+    of_orders("kinks: polynomials not normalised", "after /= math.sqrt(k + 1)", "after /= k + 1.0"),
+    of_orders("kinks: slope not squared", "w * slope(z) ** 2", "w * np.abs(slope(z))"),
     of_flow("Theta: forward term dropped", "                Theta += work[0]\n", ""),
     of_flow(
         "Theta: rates of biases and weights swapped",

@@ -1,5 +1,7 @@
 """Agreement of the hot path with pairs one by one, at every correlation and with few orders or many."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.gaussian import Workspace, kernel_map, pair_moments, single_moment
+from scalewise.gaussian import Workspace, _kernel_map, kernel_map, pair_moments, single_moment
 from scalewise.gaussian._hermite import low_orders
 
 LARGEST = (0.0, 0.2, 0.5, -0.7, 0.9, 0.99, 1.0, -1.0)
@@ -77,3 +79,74 @@ def test_what_bends_too_sharply_for_few_nodes_goes_the_general_way() -> None:
     np.testing.assert_allclose(tile, want[0, 0].value, rtol=1e-9)
     np.testing.assert_allclose(slope, want[1, 1].value, rtol=1e-9)
     np.testing.assert_allclose(diagonal, np.diag(tile), rtol=1e-9)
+
+
+def bent(z):
+    return jnp.abs(jnp.tanh(z) - 0.5)
+
+
+def broken(z):
+    return jnp.tanh(z) + jnp.where(z > 0.4, 1.0, 0.0)
+
+
+KINKED = {
+    "elu": sw.activation("elu"),
+    "bent": sw.activation(bent, name="bent", kinks=(math.atanh(0.5),)),
+    "broken": sw.activation(broken, name="broken", kinks=(0.4,)),
+}
+MORE = ("selu", "celu", "softsign", "hardtanh", "hardswish", "relu6", "hardsigmoid")
+KINKED |= {name: sw.activation(name) for name in MORE}
+
+
+@pytest.mark.parametrize("name", ["elu", "bent", "broken", *thorough(*MORE)])
+def test_kinks_have_a_series_up_to_correlations_near_1(name: str, monkeypatch) -> None:
+    sigma, direct = KINKED[name], []
+
+    def counted(sigma, A, B, C, orders):
+        direct.append(np.size(C))
+        return pair_moments(sigma, A, B, C, orders)
+
+    monkeypatch.setattr(_kernel_map, "pair_moments", counted)
+    K = np.array([0.3, 2.0, 50.0])
+    root = np.sqrt(np.outer(K, K))
+    kinds = ((0, 0), (1, 1))[: 1 + sigma.is_continuous]
+    for c, most in (
+        (np.array([[0.3, 0.5, -0.2], [0.7, 0.1, 0.0], [0.4, -0.8, 0.6]]), 0),
+        (np.array([[0.9, 0.97, -0.2], [0.1, -0.999, 1.0], [-0.95, 0.8, 0.998]]), 3),
+    ):
+        here = kernel_map(sigma, np.concatenate([K, K]), slope=sigma.is_continuous)
+        tile, slope = c * root, np.empty((3, 3)) if sigma.is_continuous else None
+        here.apply(slice(0, 3), slice(3, 6), tile, slope, Workspace(here.scratch, 9).take((3, 3)))
+        assert max(direct, default=0) <= most
+        want = pair_moments(sigma, K[:, None], K[None], c * root, kinds)
+        for found, own, pq in zip(
+            (tile, slope), (here.diagonal, here.diagonal_slope), kinds, strict=False
+        ):
+            unit = np.sqrt(np.outer(own[:3], own[:3]))
+            np.testing.assert_allclose(found / unit, want[pq].value / unit, rtol=0, atol=1e-11)
+    assert direct, "1 is beyond every series"
+
+
+def test_a_tile_of_inputs_with_themselves_is_computed_once(monkeypatch) -> None:
+    """With its upper triangle, in part of a wider tile too; what an input has with itself is known."""
+    direct = []
+
+    def counted(sigma, A, B, C, orders):
+        direct.append(np.size(C))
+        return pair_moments(sigma, A, B, C, orders)
+
+    monkeypatch.setattr(_kernel_map, "pair_moments", counted)
+    K = np.linspace(0.5, 2.0, 5)
+    C = 0.9999 * np.sqrt(np.outer(K, K))
+    np.fill_diagonal(C, K)
+    here = kernel_map(sw.activation("elu"), K, slope=True)
+    tile, slope = C[1:3].copy(), np.empty((2, 5))
+    here.apply(slice(1, 3), slice(0, 5), tile, slope, Workspace(5, 10).take((2, 5)))
+    assert direct == [7, 7]
+    assert tile[0, 2] == tile[1, 1]
+    np.testing.assert_allclose([tile[0, 1], tile[1, 2]], here.diagonal[1:3], rtol=1e-14)
+    want = pair_moments(
+        "elu", K[1:3, None], K[None], np.minimum(C[1:3], np.sqrt(np.outer(K[1:3], K)))
+    )
+    np.testing.assert_allclose(tile, want[0, 0].value, rtol=1e-11)
+    np.testing.assert_allclose(slope, want[1, 1].value, rtol=1e-11)

@@ -5,6 +5,8 @@ from scalewise.gaussian._four import FourPoint as FourPoint
 from scalewise.gaussian._four import feature_means as feature_means
 from scalewise.gaussian._four import four_point_covariances as four_point_covariances
 from scalewise.gaussian._geometry import clipped as clipped
+from scalewise.gaussian._in_place import KernelMap as KernelMap
+from scalewise.gaussian._in_place import Workspace as Workspace
 from scalewise.gaussian._increments import increment as increment
 from scalewise.gaussian._interface import PAIR_ORDERS as PAIR_ORDERS
 from scalewise.gaussian._interface import pair_moment as pair_moment
@@ -22,8 +24,6 @@ from scalewise.gaussian._joint import joint_work as joint_work
 from scalewise.gaussian._joint import resolved as resolved
 from scalewise.gaussian._joint import shaken as shaken
 from scalewise.gaussian._joint import with_shakes as with_shakes
-from scalewise.gaussian._kernel_map import KernelMap as KernelMap
-from scalewise.gaussian._kernel_map import Workspace as Workspace
 from scalewise.gaussian._kernel_map import kernel_map as kernel_map
 from scalewise.gaussian._products import high_moments as high_moments
 from scalewise.gaussian._products import pair_products as pair_products

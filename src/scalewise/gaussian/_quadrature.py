@@ -40,7 +40,7 @@ def line_rule(
         $z_j$ (preactivation) and $w_j$ (dimensionless), the nodes along the last axis.
     """
     spread = np.sqrt(K)[..., None]
-    x, w = normal_panels(_in_deviations(np.array([0.0, *splits]), spread), level)
+    x, w = normal_panels(in_deviations(np.array([0.0, *splits]), spread), level)
     return spread * x, w
 
 
@@ -159,7 +159,7 @@ def _nested(
     root_a, root_b = np.sqrt(pair.A), np.sqrt(pair.B)
     cosine, kinks = pair.cosine, np.array([0.0, *splits])
     points = np.concatenate(
-        [_in_deviations(kinks, root_a), _in_deviations(kinks[kinks != 0], cosine * root_b)]
+        [in_deviations(kinks, root_a), in_deviations(kinks[kinks != 0], cosine * root_b)]
     )
     x, w = normal_panels(points, level)
     x, w = x[w > 0], w[w > 0]
@@ -195,7 +195,7 @@ def _refuse_overflow(value: np.ndarray) -> None:
         )
 
 
-def _in_deviations(points: np.ndarray, spread: np.ndarray | float) -> np.ndarray:
+def in_deviations(points: np.ndarray, spread: np.ndarray | float) -> np.ndarray:
     """Points in units of a standard deviation; far away where that is 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.nan_to_num(points / spread, nan=0.0)
