@@ -29,6 +29,7 @@ extensions = [
     "sphinxcontrib.katex",
     "sphinx_gallery.gen_gallery",
     "matplotlib.sphinxext.plot_directive",
+    "fitting",
     "gallery",
     "notebooks",
     "reference",

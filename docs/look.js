@@ -22,15 +22,38 @@ async ({ phone, legible }) => {
         return true;
     };
 
+    // A box may be wider than its content, whose words say whether any of it stands where it should not.
+    const content = (e) => {
+        const words = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+        let right = -Infinity;
+        const range = document.createRange();
+        const reach = (rect) => (right = Math.max(right, rect.width > 1 ? rect.right : right));
+        while (words.nextNode()) {
+            if (!words.currentNode.data.trim() || !seen(words.currentNode.parentElement)) continue;
+            range.selectNodeContents(words.currentNode);
+            for (const rect of range.getClientRects()) reach(rect);
+        }
+        for (const picture of e.querySelectorAll("img, svg, canvas")) if (seen(picture)) reach(picture.getBoundingClientRect());
+        return right;
+    };
+
+    const scrolled = (e) => {
+        for (let at = e.parentElement; at && at !== document.body; at = at.parentElement)
+            if (["auto", "scroll"].includes(getComputedStyle(at).overflowX)) return true;
+        return false;
+    };
+
     const found = new Map();
     for (const e of document.body.querySelectorAll("*")) {
         if (!(e instanceof HTMLElement) || e.clientWidth <= 1) continue;
         const wide = e.scrollWidth - e.clientWidth, high = e.scrollHeight - e.clientHeight;
         if ((wide <= SLACK && high <= SLACK) || !seen(e)) continue;
         const { overflowX, overflowY } = getComputedStyle(e);
-        if (wide > SLACK && overflowX === "visible") found.set(e, `lets ${wide} px stand out of its box`);
+        // What stands out of a box within one that scrolls is found there.
+        const out = overflowX === "visible" && wide > SLACK && !scrolled(e) ? Math.round(content(e) - e.getBoundingClientRect().right) : 0;
+        if (overflowX === "visible" && wide > SLACK) out > SLACK && found.set(e, `lets ${out} px stand out of its box`);
         else if (wide > SLACK && (overflowX === "hidden" || overflowX === "clip")) found.set(e, `cuts ${wide} px off`);
-        else if (wide > SLACK && (!phone || e.querySelector("img, svg"))) found.set(e, `hides ${wide} px until it is scrolled`);
+        else if (wide > SLACK && (!phone || [...e.querySelectorAll("img, svg")].some(seen))) found.set(e, `hides ${wide} px until it is scrolled`);
         else if (high > 2 * SLACK && (overflowY === "hidden" || overflowY === "clip")) found.set(e, `cuts ${high} px off below`);
     }
     // The innermost box says it best: what stands out of it stands out of those around it.

@@ -212,9 +212,9 @@ def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) ->
 def limit_kernel(net: Network, inputs: Inputs, *, decoupled: bool = False) -> Square:
     r"""The kernel whose gradient descent is training at infinite width, for any stable strategy with $r>0$.
 
-    $$\Theta=[U=1]\,\lambda_W^{L+1}\Sigma^{LL}+[A+r=1]\,M^LD^L+[q^b_{L+1}=r']\,\lambda_b^{L+1},\qquad
-      M^LD^L=\sum_{\ell\le L,\;r_\ell=r}\lambda_W^\ell\,\Sigma^{\ell-1,L}
-      +\sum_{\ell\le L,\;r^b_\ell=r}\lambda_b^\ell\prod_{j=\ell}^LD^j,$$
+    $$\begin{aligned}\Theta&=[U=1]\,\lambda_W^{L+1}\Sigma^{LL}+[A+r=1]\,M^LD^L+[q^b_{L+1}=r']\,\lambda_b^{L+1},\\
+      M^LD^L&=\sum_{\ell\le L,\;r_\ell=r}\lambda_W^\ell\,\Sigma^{\ell-1,L}
+      +\sum_{\ell\le L,\;r^b_\ell=r}\lambda_b^\ell\prod_{j=\ell}^LD^j,\end{aligned}$$
     where $r_\ell$ are the `update_exponents`, $r^b_\ell$ the same with the exponents of biases, $r'$ the exponent
     of the global rate, and $M^L$ the `motion_kernel` of the last hidden layer.
 

@@ -39,9 +39,9 @@ class NotFiniteError(ValueError):
 class LazyMatrix:
     r"""A Gaussian matrix of entries $N(0,\sigma^2/n_\text{in})$ and its rank-one updates, revealed as needed.
 
-    $$W_t=s_tW_0+\tfrac1{n_\text{in}}F^\top R_tE,\qquad
-    W_0e=\sum_jf_j\tfrac{\langle W_0^\top f_j,e\rangle}{\vphantom{|}}+P_F^\perp\xi,\quad\xi\sim N(0,\sigma^2),\qquad
-    W_0^\top f=\rho\sum_ie_i\langle W_0e_i,f\rangle+P_E^\perp\psi,\quad\psi\sim N(0,\sigma^2\rho),$$
+    $$\begin{aligned}W_t&=s_tW_0+\tfrac1{n_\text{in}}F^\top R_tE,\\
+    W_0e&=\sum_jf_j\tfrac{\langle W_0^\top f_j,e\rangle}{\vphantom{|}}+P_F^\perp\xi,\quad\xi\sim N(0,\sigma^2),\\
+    W_0^\top f&=\rho\sum_ie_i\langle W_0e_i,f\rangle+P_E^\perp\psi,\quad\psi\sim N(0,\sigma^2\rho),\end{aligned}$$
     with $\rho=n_\text{out}/n_\text{in}$, directions $e_i$ and $f_j$ orthonormal under coordinate averages, and
     $\langle W_0^\top f_j,e\rangle$ the average over the output space of $f_j\odot W_0e$.
 

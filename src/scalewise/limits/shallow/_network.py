@@ -236,10 +236,10 @@ def output_change(
 ) -> Float[np.ndarray, " input"]:
     r"""What one step does to the output, as a series in the rates.
 
-    $$\Delta f=\sum_{j\ge1}\frac{(-1)^j}{j!}\hat\eta_w^j\sigma^{j+1}(\nabla\ell_w)^j
-    \sum_r\hat a_r^{j+1}\phi'(x_w)^j\phi^{(j)}(x)(x_w\cdot x)^j
-    +\sum_{j\ge1}\frac{(-1)^j}{(j-1)!}\hat\eta_a\hat\eta_w^{j-1}\sigma^{j+1}\nabla\ell_a(\nabla\ell_w)^{j-1}
-    \sum_r\hat a_r^{j-1}\phi(x_a)\phi'(x_w)^{j-1}\phi^{(j-1)}(x)(x_w\cdot x)^{j-1}$$
+    $$\begin{aligned}\Delta f={}&\sum_{j\ge1}\frac{(-1)^j}{j!}\hat\eta_w^j\sigma^{j+1}(\nabla\ell_w)^j
+    \sum_r\hat a_r^{j+1}\phi'(x_w)^j\phi^{(j)}(x)(x_w\cdot x)^j\\
+    &+\sum_{j\ge1}\frac{(-1)^j}{(j-1)!}\hat\eta_a\hat\eta_w^{j-1}\sigma^{j+1}\nabla\ell_a(\nabla\ell_w)^{j-1}
+    \sum_r\hat a_r^{j-1}\phi(x_a)\phi'(x_w)^{j-1}\phi^{(j-1)}(x)(x_w\cdot x)^{j-1}\end{aligned}$$
 
     Args:
         net: The network before the step.

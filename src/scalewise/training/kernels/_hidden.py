@@ -30,11 +30,13 @@ class HiddenUpdate(NamedTuple):
 def hidden_update(net: AnyNetwork, task: Task) -> HiddenUpdate:
     r"""The mean and the second moment of the first step, by the sum of half squares.
 
-    $$\mathbb E[dz_{j;\delta}]=-\eta\frac{n_LC_W}{n_{L-1}}\sum\Theta^{(L-1)}_{\delta\tilde\alpha}
-      \langle\sigma_{\tilde\alpha}\sigma'_{\tilde\alpha}\rangle,\qquad
-      \mathbb E[dz_{j;\delta_1}dz_{j;\delta_2}]=\eta^2\frac{C_W}{n_{L-1}}\sum\Theta_{\delta_1\tilde\alpha_1}
+    $$\begin{aligned}
+      \mathbb E[dz_{j;\delta}]&=-\eta\frac{n_LC_W}{n_{L-1}}\sum\Theta^{(L-1)}_{\delta\tilde\alpha}
+      \langle\sigma_{\tilde\alpha}\sigma'_{\tilde\alpha}\rangle,\\
+      \mathbb E[dz_{j;\delta_1}dz_{j;\delta_2}]&=\eta^2\frac{C_W}{n_{L-1}}\sum\Theta_{\delta_1\tilde\alpha_1}
       \Theta_{\delta_2\tilde\alpha_2}\langle\sigma'_{\tilde\alpha_1}\sigma'_{\tilde\alpha_2}\rangle
-      \Big[n_LK^{(L)}_{\tilde\alpha_1\tilde\alpha_2}+\sum_iy_{i;\tilde\alpha_1}y_{i;\tilde\alpha_2}\Big].$$
+      \Big[n_LK^{(L)}_{\tilde\alpha_1\tilde\alpha_2}+\sum_iy_{i;\tilde\alpha_1}y_{i;\tilde\alpha_2}\Big].
+    \end{aligned}$$
 
     Args:
         net: The network, of at least two layers.
