@@ -20,7 +20,7 @@ from coverage_table import tree
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
-    {"_version", "_extras", "_threads", "_words"},
+    {"_version", "_extras", "_threads", "_words", "_readable"},
     {"_arrays", "_labelled"},
     {"_checked", "sweeps"},
     {"scaling", "tasks"},
@@ -303,6 +303,7 @@ def test_the_architecture_page_names_every_room() -> None:
 OUTSIDE = {
     "_version": "",
     "_words": "",
+    "_readable": "",
     "_checked": "numpy jaxtyping",
     "_extras": "",
     "_threads": "scipy threadpoolctl",

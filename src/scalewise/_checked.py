@@ -18,6 +18,7 @@ from inspect import Parameter, signature, unwrap
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, overload
 
+from scalewise._readable import readable
 from scalewise._words import WrongTypeError, listed, shown
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 
+@readable
 class Must(NamedTuple):
     """What an argument must be beside its type; written into ``Annotated``.
 

@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._labelled import variable
+from scalewise._readable import readable
 from scalewise.activations import Activation
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
@@ -78,6 +79,7 @@ Count = Callable[[int, int], int]
 
 
 @dataclass(frozen=True, kw_only=True)
+@readable
 class Quantity(ABC):
     r"""A row of a table of what verbs return; networks at initialisation and trained ones have a table each.
 
@@ -115,6 +117,7 @@ class Quantity(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
+@readable
 class Observable(Quantity):
     r"""One row of the table of networks at initialisation; see `Quantity` for what every row has.
 

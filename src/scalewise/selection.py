@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
 from scalewise.observables import OBSERVABLES, Observable
@@ -26,6 +27,7 @@ _MOST_PASTS = 60
 
 
 @dataclass(frozen=True)
+@readable
 class Selection:
     """What is computed, and what "default" or "all" would have held but for a reason.
 

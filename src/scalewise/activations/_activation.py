@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import real_array
 from scalewise._checked import FiniteNumber, Must, checked
+from scalewise._readable import readable
 from scalewise.activations._scale import scale_of, size_of
 
 # Generic arguments, none at a kink; the first 33 are where most preactivations are.
@@ -30,6 +31,7 @@ Derivative = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Kink:
     r"""A point where $\sigma$ or $\sigma'$ jumps.
 
@@ -49,6 +51,7 @@ Order = Annotated[int, Must("0, 1, 2 or 3", lambda k: 0 <= k <= 3)]
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Activation:
     r"""An activation function $\sigma$ and what is known of it.
 
@@ -175,6 +178,9 @@ class Activation:
             return False
         points = np.concatenate([np.linspace(-9.7, 9.7, 389), [-60.1, 60.1]])
         return not np.any(self.derivative(points, 2))
+
+    def __repr__(self) -> str:
+        return f"activation({self.name!r})"
 
     def __str__(self) -> str:
         return self.name

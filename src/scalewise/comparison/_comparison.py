@@ -11,11 +11,13 @@ from jaxtyping import Bool, Float
 
 from scalewise._checked import Index, checked
 from scalewise._labelled import dataset
+from scalewise._readable import Rows, readable
 
 _NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
 
 
 @dataclass(frozen=True)
+@readable
 class Entry:
     """One number of the theory beside its measurement.
 
@@ -46,6 +48,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
+@readable
 class Comparison:
     """How far a theory and an ensemble are apart, in standard errors.
 
@@ -104,22 +107,32 @@ class Comparison:
             "worst": worst,
         }
 
-    def __str__(self) -> str:
+    def _told(self) -> list[str | Rows]:
         verdicts = {True: "agree", False: "DISAGREE", None: "are compared without a verdict"}
-        lines = [
-            f"Theory and ensemble {verdicts[self.passed]}: {self.table.sizes['entry']} entries, limit "
-            f"{self.limit:.2f} standard errors beyond the stated bias.",
-            f"{'observable':<20}{'entries':>8}{'max |z|':>9}{'excess':>8}{'rms z':>7}{'<1σ':>6}"
-            f"{'<2σ':>6}{'exact':>8}{'failed':>7}",
-        ]
+        summary = []
         for i, name in enumerate(self.summary["observable"].values):
             row = {str(key): self.summary[key].values[i] for key in self.summary.data_vars}
-            lines.append(
-                f"{name:<20}{row['count']:>8d}{row['max_z']:>9.2f}{row['max_z_excess']:>8.2f}"
-                f"{row['rms_z']:>7.2f}{row['within_1']:>6.0%}{row['within_2']:>6.0%}"
-                f"{row['exact']:>8d}{row['exact_failures']:>7d}"
-            )
-        lines.append("Worst entries:")
+            numbers = (f"{row[key]:.2f}" for key in ("max_z", "max_z_excess", "rms_z"))
+            shares = (f"{row[key]:.0%}" for key in ("within_1", "within_2"))
+            exact = (str(row[key]) for key in ("exact", "exact_failures"))
+            summary.append((str(name), str(row["count"]), *numbers, *shares, *exact))
+        head = (
+            "observable",
+            "entries",
+            "max |z|",
+            "excess",
+            "rms z",
+            "<1σ",
+            "<2σ",
+            "exact",
+            "failed",
+        )
+        lines: list[str | Rows] = [
+            f"Theory and ensemble {verdicts[self.passed]}: {self.table.sizes['entry']} entries, limit "
+            f"{self.limit:.2f} standard errors beyond the stated bias.",
+            Rows(head, summary, numbers=True),
+            "Worst entries:",
+        ]
         for e in self.worst(5):
             layer = f"layer {e.layer}; " if e.layer else ""
             place = f"{e.observable}[{layer}{', '.join(map(str, e.samples))}]"
@@ -127,7 +140,7 @@ class Comparison:
                 f"  {place:<40} predicted {e.predicted:.6g}, measured {e.measured:.6g} "
                 f"± {e.sem:.2g}, bias {e.bias:.2g}: z = {e.z:+.2f}, beyond bias {e.z_excess:+.2f}"
             )
-        return "\n".join(lines)
+        return lines
 
 
 @dataclass(frozen=True)

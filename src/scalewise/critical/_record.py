@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
+from scalewise._readable import Rows, readable
 from scalewise.activations import Activation
 
 NO_CLASS = "none"
 
 
 @dataclass(frozen=True)
+@readable
 class CriticalPoint:
     r"""One pair $(C_b,C_W)$ at which both susceptibilities are 1, accepted or not.
 
@@ -57,6 +59,7 @@ class CriticalPoint:
 
 
 @dataclass(frozen=True)
+@readable
 class FixedPoint:
     r"""A further fixed point of the kernel at the critical hyperparameters; it is not critical.
 
@@ -72,6 +75,7 @@ class FixedPoint:
 
 
 @dataclass(frozen=True)
+@readable
 class Criticality:
     r"""The critical initialisation of an activation, or why there is none.
 
@@ -152,7 +156,12 @@ class Criticality:
             "candidates": [point.attributes() for point in self.candidates],
         }
 
-    def __str__(self) -> str:
+    def _given(self) -> dict[str, object]:
+        """What a notebook lists."""
+        return self.attributes()
+
+    def _told(self) -> list[str | Rows]:
+        lines: list[str | Rows]
         if self.C_b is None:
             lines = [f"{self.activation.name} has no critical initialisation: {self.reason}"]
         else:
@@ -176,7 +185,7 @@ class Criticality:
                 lines.append(
                     f"  not chosen: C_b = {point.C_b:.13g}, C_W = {point.C_W:.13g}: {point.note}"
                 )
-        return "\n".join(lines)
+        return lines
 
 
 def _listed(numbers: Mapping[str, float | None]) -> str:

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
+
 
 @dataclass(frozen=True)
+@readable
 class Estimate:
     """The value of a Gaussian expectation, its estimated absolute error, and how it was found.
 

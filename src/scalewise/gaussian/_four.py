@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._increments import (
@@ -37,6 +38,7 @@ _ROUNDOFF = 4e-15  # of a sum over nodes, relative to the root of the mean squar
 
 
 @dataclass(frozen=True)
+@readable
 class FourPoint:
     r"""One family of four-point expectations, derivatives almost everywhere.
 

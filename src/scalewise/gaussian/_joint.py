@@ -22,6 +22,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
+from scalewise._readable import readable
+
 MAX_PRODUCT_INPUTS = 4
 SCRAMBLES = 16
 # What a kernel, and so every expectation, is known to; and how often a recursion is run again with
@@ -45,6 +47,7 @@ _SAMPLE_WORK = 1.5e11  # multiplications that one layer may spend on the N^4 pro
 
 
 @dataclass(frozen=True)
+@readable
 class JointRule:
     r"""A few independent or successive node sets for $z\sim N(0,K)$.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalewise._checked import Must, checked
 from scalewise._extras import require
+from scalewise._readable import readable
 from scalewise.jax._describe import parameters
 from scalewise.jax._entries import respread
 from scalewise.jax._optax import factor_tree, wrapped
@@ -157,6 +158,7 @@ def load(path: str | PathLike[str]) -> JaxPlan:
 
 
 @dataclass(frozen=True)
+@readable
 class JaxPlan(Verified):
     """Settings for every tensor of a model of jax.
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from scalewise._checked import Must, NotNegative, Positive, checked
+from scalewise._readable import readable
 
 
 @checked
 @dataclass(frozen=True)
+@readable
 class SGD:
     r"""Gradient descent.
 

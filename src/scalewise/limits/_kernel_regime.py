@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, checked
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import pair_moments
 from scalewise.limits._network import Network
@@ -26,6 +27,7 @@ Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
 
 @checked
 @dataclass(frozen=True)
+@readable
 class LayerKernels:
     r"""Kernels of the layers of an infinitely wide network before training.
 

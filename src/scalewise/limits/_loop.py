@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from scalewise._readable import readable
 from scalewise.limits._descent import SGD
 from scalewise.limits._lazy import NotFiniteError
 from scalewise.limits._network import Network
@@ -19,6 +20,7 @@ FINISHED = "finished"
 
 
 @dataclass(frozen=True, kw_only=True)
+@readable
 class Course(ABC):
     """What the loop asks of a training, whatever is trained."""
 
@@ -47,6 +49,7 @@ class Course(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
+@readable
 class Job(Course):
     """A deep network that is trained."""
 

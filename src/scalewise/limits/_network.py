@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Annotated
 
 from scalewise._checked import Must, checked
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
 from scalewise.activations._catalogue import ActivationLike
@@ -20,6 +21,7 @@ Width = Annotated[float | int, Must("a width of at least 1, or math.inf", lambda
 
 @checked
 @dataclass(frozen=True, init=False)
+@readable
 class Network:
     r"""A multilayer perceptron whose hyperparameters scale with its width as a strategy says.
 
@@ -113,6 +115,7 @@ class Network:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class WidthPowers:
     r"""What a strategy puts before each term of the training, at one width or in the limit.
 

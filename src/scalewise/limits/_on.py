@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, Positive, Precision, at_least, checked
+from scalewise._readable import readable
 
 Compression = Annotated[float | int, Must("a number between 0 and 1", lambda v: 0 < v < 1)]
 _DOUBLE = np.dtype(np.float64)
@@ -16,6 +17,7 @@ _DOUBLE = np.dtype(np.float64)
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Finite:
     r"""Real Gaussian matrices of width $n$, `replicas` independent networks side by side.
 
@@ -40,6 +42,7 @@ class Finite:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Lazy:
     r"""Matrices of width $M$ that are never drawn: equal in law to real ones, at a cost linear in the width.
 
@@ -88,6 +91,7 @@ class Lazy:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Infinite:
     r"""Infinite width, known to a tolerance: as many particles as the error bar of the replicas asks for.
 
@@ -136,6 +140,7 @@ class Infinite:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Exact:
     """The limit without samples: of linear or polynomial programs, and of the training of linear networks.
 
@@ -148,6 +153,7 @@ class Exact:
 
 @checked
 @dataclass(frozen=True, eq=False)
+@readable
 class Kernel:
     r"""Infinite width in the kernel regime, from given or drawn initial outputs: nothing else is random.
 
@@ -188,6 +194,7 @@ class Kernel:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Printed:
     """The rules ZHat and ZDot as printed, on so many samples of Z: slow, and an oracle for programs.
 

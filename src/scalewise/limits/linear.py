@@ -20,6 +20,7 @@ from jaxtyping import Float
 from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, NotNegative, checked
+from scalewise._readable import readable
 from scalewise.limits._descent import SGD
 from scalewise.tasks._losses import Loss, known_loss
 
@@ -28,6 +29,7 @@ __all__ = ["LinearNet", "features", "limit", "network", "outputs", "sample", "st
 
 @checked
 @dataclass(frozen=True)
+@readable
 class LinearNet:
     r"""A linear network, or the coefficients of its limit.
 

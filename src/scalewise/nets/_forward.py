@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.nets._jets import derivatives
 from scalewise.nets._networks import (
     Parameters,
@@ -35,6 +36,7 @@ _sum = partial(np.einsum, optimize=True)
 
 
 @dataclass(frozen=True)
+@readable
 class LayerTensors:
     r"""The tensors of one layer of one network; neurons first, then samples, each in the order printed.
 

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Must, checked, dtype_of
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
@@ -30,6 +31,7 @@ Dtype = Annotated[
 ]
 
 
+@readable
 class Parameters(NamedTuple):
     """`weights` (n_l, n_{l-1}) and `biases` (n_l,) of the layers 1..L."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from scalewise._checked import Must, NotNegative, Positive, checked
+from scalewise._readable import readable
 from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
 from scalewise.networks._layers import one_for_all
 from scalewise.networks._network import Network
@@ -15,6 +16,7 @@ from scalewise.networks._network import Network
 
 @checked
 @dataclass(frozen=True, init=False)
+@readable
 class MLP(Network):
     r"""A multilayer perceptron at initialisation, in PDLT's parametrisation.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from scalewise._checked import Count, Must
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.critical import Criticality, criticality
@@ -19,6 +20,7 @@ Kind = TypeVar("Kind", bound="Network")
 
 
 @dataclass(frozen=True, init=False)
+@readable
 class Network(ABC):
     r"""Shape and hyperparameters of a network at initialisation, whatever connects its layers.
 
@@ -162,14 +164,11 @@ class Network(ABC):
             **({"gamma": list(self.skips)} if any(self.skips) else {}),
         }
 
-    def __str__(self) -> str:
-        hidden = sorted(set(self.hidden_widths))
-        width = "none" if not hidden else hidden[0] if len(hidden) == 1 else self.hidden_widths
-        return (
-            f"{type(self).__name__}(depth={self.depth}, width={width}, "
-            f"activation={self.activation.name!r}, input_dim={self.input_dim}, "
-            f"output_dim={self.output_dim})"
-        )
+    def _given(self) -> dict[str, Any]:
+        """The arguments that make it again: one number where all layers have the same."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        alike = {k: v[0] for k, v in own.items() if isinstance(v, tuple) and len(set(v)) == 1}
+        return own | alike | {"activation": self.activation.name}
 
 
 AnyNetwork = Annotated[Network, Must("a network such as scalewise.MLP")]

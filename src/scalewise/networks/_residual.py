@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from scalewise._checked import Count, checked
+from scalewise._readable import readable
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths, per_layer
 from scalewise.networks._mlp import MLP
@@ -13,6 +14,7 @@ from scalewise.networks._network import Network
 
 @checked
 @dataclass(frozen=True, init=False)
+@readable
 class ResidualMLP(Network):
     r"""A multilayer perceptron with skip connections: every layer adds $\gamma_\ell$ times the one below.
 

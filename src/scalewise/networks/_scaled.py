@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from scalewise._checked import Positive, checked
+from scalewise._readable import readable
 from scalewise.networks._mlp import MLP, WithoutSkips
 from scalewise.scaling import Strategy
 
 
 @dataclass(frozen=True)
+@readable
 class ScaledMLP:
     r"""A network under a strategy, with the global learning rate that belongs to it.
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from scalewise._checked import Must, checked
 from scalewise._extras import require
+from scalewise._readable import Rows, readable
 from scalewise.plan._depth import DepthCheck
 from scalewise.plan._diagnosis import Culprit, diagnose, expected_regimes
 from scalewise.plan._errors import PlanError
 from scalewise.plan._fits import Status
 from scalewise.plan._measurement import Measurement
-from scalewise.plan._report import tell
+from scalewise.plan._report import tell, told
 from scalewise.plan._roles import Role
 from scalewise.plan._rows import (
     JUDGED,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+@readable
 class Check:
     """How real networks scale with the width, beside what was planned.
 
@@ -117,8 +119,8 @@ class Check:
 
         return draw(self)
 
-    def __str__(self) -> str:
-        return tell(self)
+    def _told(self) -> list[str | Rows]:
+        return told(self)
 
 
 # Half of what parts the neural-tangent from the maximal-update scaling is the most.

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._table import Plan
@@ -27,6 +28,7 @@ _SIZES = (Quantity.OUTPUT, Quantity.FEATURES)
 
 
 @dataclass(frozen=True)
+@readable
 class DepthRow:
     """One size at a place that comes after all blocks, over depths.
 
@@ -59,6 +61,7 @@ class DepthRow:
 
 
 @dataclass(frozen=True)
+@readable
 class DepthCheck:
     r"""How networks scale with the depth.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scalewise._readable import readable
 from scalewise.plan._roles import Kind
 
 
 @dataclass(frozen=True)
+@readable
 class TensorDescription:
     """One parameter of a model.
 
@@ -33,6 +35,7 @@ class TensorDescription:
 
 
 @dataclass(frozen=True)
+@readable
 class ModelDescription:
     """A model as the planner sees it.
 

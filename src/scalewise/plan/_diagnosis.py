@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scalewise._readable import readable
 from scalewise.plan._fits import Status
 from scalewise.plan._growth import written
 from scalewise.plan._laws import ENTRYWISE
@@ -41,6 +42,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True)
+@readable
 class Culprit:
     """A tensor that does not scale as planned, of itself, or the network that does not.
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
+from scalewise._readable import readable
 from scalewise.plan._errors import PlanError
 from scalewise.plan._roles import Kind, Role
 
@@ -32,6 +33,7 @@ _ZERO, _QUARTER, _HALF, _ONE = Fraction(0), Fraction(1, 4), Fraction(1, 2), Frac
 
 
 @dataclass(frozen=True)
+@readable
 class Norm:
     r"""Of an outer product with entries of size $e$: $e\,d_{in}^{a}d_{out}^{b}w^{c}$.
 
@@ -69,6 +71,7 @@ _ENTRY = Size(_ONE)
 
 
 @dataclass(frozen=True)
+@readable
 class Law:
     r"""How one kind of step scales.
 

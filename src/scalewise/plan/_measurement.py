@@ -9,6 +9,7 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
 from scalewise.plan._growth import Growth
 
 
@@ -52,6 +53,7 @@ class Quantity(StrEnum):
 
 
 @dataclass(frozen=True)
+@readable
 class Measurement:
     """Sizes of the tensors of real networks before and after a few steps.
 

@@ -18,6 +18,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeVar
 
+from scalewise._readable import readable
 from scalewise.plan._errors import PlanError
 from scalewise.plan._powers import Powers
 
@@ -26,6 +27,7 @@ _Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True)
+@readable
 class Policy:
     """How settings follow batch and duration.
 
@@ -55,6 +57,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
+@readable
 class Decay:
     """How learning rate times decay follows all sizes.
 
@@ -188,6 +191,7 @@ DISAGREE: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
+@readable
 class Training:
     """The policies of one plan.
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
+from scalewise._readable import readable
+
 _ONE, _ZERO = Fraction(1), Fraction(0)
 
 
 @dataclass(frozen=True)
+@readable
 class Ratios:
     """Target over base, exact: of one tensor's two sides, and of every size of the network and of its training.
 
@@ -40,6 +43,7 @@ class Ratios:
 
 
 @dataclass(frozen=True)
+@readable
 class Powers:
     r"""$F^f\nu^w\lambda^dO^o\cdots$, exact exponents of what `Ratios` holds, under the same names.
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from scalewise._readable import readable
 from scalewise.plan._growth import Growth, growth_between, of_width
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import gradient_exponent, norm_powers
@@ -24,6 +25,7 @@ _ONE, _HALF, _ZERO = Fraction(1), Fraction(1, 2), Fraction(0)
 
 
 @dataclass(frozen=True)
+@readable
 class Predicted:
     """Powers of the width; of what may be smaller without being wrong, the least as well.
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
+from scalewise._readable import readable
 from scalewise.plan._axes import parameters_of
 from scalewise.plan._decide import Further
 from scalewise.plan._description import ModelDescription, TensorDescription
@@ -42,6 +43,7 @@ class Sights:
 
 
 @dataclass(frozen=True)
+@readable
 class Probe:
     """The model at the sizes that a plan compares.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scalewise._readable import Rows
 from scalewise.plan._fits import Status, power_law
 from scalewise.plan._growth import written
 from scalewise.plan._measurement import Quantity
@@ -30,19 +31,21 @@ _CURVED, _BENT = 0.1, 0.25
 
 def tell(check: Check, *, brief: bool = False) -> str:
     """All of a check, or only what is wrong with it."""
-    lines = _wrong(check)
-    if not brief:
-        lines = [
-            *_head(check),
-            "",
-            *_grid(check),
-            *_attention(check),
-            "",
-            *check.verdict.reasons[:_REASONS],
-            *lines,
-            *_notes(check),
-        ]
-    return "\n".join(lines)
+    return "\n".join(map(str, _wrong(check) if brief else told(check)))
+
+
+def told(check: Check) -> list[str | Rows]:
+    """All of a check, line by line."""
+    return [
+        *_head(check),
+        "",
+        _grid(check),
+        *_attention(check),
+        "",
+        *check.verdict.reasons[:_REASONS],
+        *_wrong(check),
+        *_notes(check),
+    ]
 
 
 def _head(check: Check) -> list[str]:
@@ -86,7 +89,7 @@ def _noun(row: Row) -> str:
     return str(row.quantity).replace("_", " ")
 
 
-def _grid(check: Check) -> list[str]:
+def _grid(check: Check) -> Rows:
     head = ("tensor", "role", *_COLUMNS.values())
     table: list[tuple[str, ...]] = []
     for name in check.measured.tensors:
@@ -98,12 +101,7 @@ def _grid(check: Check) -> list[str]:
         table.append((name, role, *(_cell(rows[q]) for q in _COLUMNS)))
     if len(table) > _LINES:
         table = _merged(table)
-    lines = [head, *table]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    out = [
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
-    ]
-    return [out[0], "-" * max(map(len, out)), *out[1:]]
+    return Rows(head, table)
 
 
 def _merged(table: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._predicted import (
@@ -43,6 +44,7 @@ _HALF, _ZERO = Fraction(1, 2), Fraction(0)
 
 
 @dataclass(frozen=True)
+@readable
 class Row:
     """One quantity of one tensor.
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
+from scalewise._readable import readable
 from scalewise.plan._laws import ENTRYWISE, Law, Norm, Size, known_optimizer
 from scalewise.plan._policies import Training
 from scalewise.plan._powers import Powers
@@ -39,6 +40,7 @@ _PLAIN, _SAME = Training(), Powers()
 
 
 @dataclass(frozen=True)
+@readable
 class Rule:
     """What multiplies a tensor's base settings: `init`, `lr`, `eps`, `weight_decay`.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scalewise._readable import readable
 from scalewise.plan._roles import Role
 from scalewise.plan._table import Plan
 
 
 @dataclass(frozen=True)
+@readable
 class SettingsGroup:
     """Tensors that share all their settings.
 

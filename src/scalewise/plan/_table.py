@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from scalewise._readable import readable
 from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
@@ -20,6 +21,7 @@ from scalewise.scaling import Strategy
 
 
 @dataclass(frozen=True)
+@readable
 class Spread:
     """How the entries of a freshly built tensor are distributed.
 
@@ -35,6 +37,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
+@readable
 class Constants:
     """What was tuned at the base for one tensor, as factors of what its own code draws and of the base's settings.
 
@@ -52,6 +55,7 @@ class Constants:
 
 
 @dataclass(frozen=True)
+@readable
 class TensorPlan:
     """What is planned for one tensor.
 
@@ -127,6 +131,7 @@ class TensorPlan:
 
 
 @dataclass(frozen=True)
+@readable
 class Multiplier:
     """A factor that no initialisation and no learning rate can stand for.
 
@@ -142,6 +147,7 @@ class Multiplier:
 
 
 @dataclass(frozen=True)
+@readable
 class Factors:
     """What multiplies the settings of one tensor at the target; of decay rates of moments, one minus them."""
 
@@ -159,6 +165,7 @@ def _whole(factor: float) -> float:
 
 
 @dataclass(frozen=True)
+@readable
 class Plan:
     r"""Settings for every tensor of a model, as factors of those at the base.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scalewise._readable import Rows
 from scalewise.plan._base import about_the_base
 from scalewise.plan._growth import growth_between, of_width, written
 from scalewise.plan._names import pattern
@@ -29,15 +30,17 @@ def describe(plan: Plan) -> str:
     Args:
         plan: The plan.
     """
+    return "\n".join(map(str, told(plan)))
+
+
+def told(plan: Plan) -> list[str | Rows]:
+    """The same line by line."""
     kinds: dict[_Row, list[TensorPlan]] = {}
     slopes = predictions(plan, [t.name for t in plan.tensors])
     for tensor in plan.tensors:
         kinds.setdefault(_row(plan, tensor, slopes[tensor.name]), []).append(tensor)
-    lines = [_HEAD, *(_cells(plan, row, tensors) for row, tensors in kinds.items())]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
-    table = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
-    table.insert(1, "-" * len(table[0].rstrip()))
-    return "\n".join([*_title(plan), "", *(line.rstrip() for line in table), *_notes(plan)])
+    table = Rows(_HEAD, [_cells(plan, row, tensors) for row, tensors in kinds.items()])
+    return [*_title(plan), "", table, *_notes(plan)]
 
 
 @dataclass(frozen=True)

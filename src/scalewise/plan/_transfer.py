@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from scalewise._checked import NotNegative, Positive, checked
+from scalewise._readable import Rows, readable
 from scalewise.plan._errors import PlanError
 from scalewise.plan._settings import groups
 from scalewise.plan._table import Plan
@@ -13,6 +14,7 @@ from scalewise.scaling import depth_for_gamma, gamma, metaparameter_of
 
 
 @dataclass(frozen=True)
+@readable
 class GroupSettings:
     """The settings of one group of tensors at the target; ``None`` for what was not given.
 
@@ -34,6 +36,7 @@ class GroupSettings:
 
 
 @dataclass(frozen=True)
+@readable
 class Transfer:
     r"""What the base's hyperparameters become at the target.
 
@@ -62,14 +65,15 @@ class Transfer:
                 return group
         raise KeyError(tensor)
 
-    def __str__(self) -> str:
-        lines = []
+    def _told(self) -> list[str | Rows]:
+        rows: list[dict[str, str]] = []
         for g in self.groups:
             settings = {"lr": g.lr, "weight_decay": g.weight_decay, "eps": g.eps}
             settings |= dict(zip(("beta1", "beta2"), g.betas or (), strict=False))
-            text = ", ".join(f"{k} = {v:.6g}" for k, v in settings.items() if v is not None)
-            lines.append(f"{g.name} ({len(g.tensors)} tensors): {text}")
-        return "\n".join([*lines, self.note])
+            row = {"group": g.name, "tensors": str(len(g.tensors))}
+            rows.append(row | {k: f"{v:.6g}" for k, v in settings.items() if v is not None})
+        head = tuple(dict.fromkeys(k for row in rows for k in row))
+        return [Rows(head, [tuple(row.get(k, "") for k in head) for row in rows]), self.note]
 
 
 @checked(error=PlanError)

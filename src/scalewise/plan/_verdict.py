@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row
@@ -28,6 +29,7 @@ GROWING = tuple(_SIZES)
 
 
 @dataclass(frozen=True)
+@readable
 class Verdict:
     r"""Stable or not, trivial or not, and the regime: from measured powers alone.
 

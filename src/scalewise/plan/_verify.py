@@ -14,6 +14,7 @@ import numpy as np
 
 from scalewise._checked import Count, Must, Positive, checked
 from scalewise._extras import installed
+from scalewise._readable import Rows, readable
 from scalewise.plan._axes import heads_of
 from scalewise.plan._check import Check, Tolerance, check
 from scalewise.plan._constants import ConstantsLike, with_constants
@@ -25,7 +26,7 @@ from scalewise.plan._over_depths import seen_over_depths
 from scalewise.plan._run import Bench, Run, prepared
 from scalewise.plan._sizes import Sizes
 from scalewise.plan._table import Plan
-from scalewise.plan._text import describe
+from scalewise.plan._text import told
 from scalewise.plan._transfer import Transfer, transfer
 
 Widths = Annotated[Iterable[Count], Must("whole numbers in a list, such as [64, 128, 256]")]
@@ -34,6 +35,7 @@ _PATIENCE = 2.0  # seconds of silence before a bar is worth its place
 
 
 @dataclass(frozen=True)
+@readable
 class Verified(ABC):
     """A plan of any framework, whose claims real networks can be held against.
 
@@ -43,8 +45,8 @@ class Verified(ABC):
 
     table: Plan
 
-    def __str__(self) -> str:
-        return describe(self.table)
+    def _told(self) -> list[str | Rows]:
+        return told(self.table)
 
     @checked(error=PlanError)
     def with_constants(self: _Own, constants: ConstantsLike) -> _Own:

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.comparison import Comparison
 from scalewise.networks import MLP
 from scalewise.tasks import Task
@@ -16,6 +17,7 @@ from scalewise.tasks import Task
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Learned:
     """One network and one task, before and after training.
 

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.comparison import Comparison
 from scalewise.comparison._compare import Measurement
 from scalewise.comparison._width import Prediction
@@ -16,6 +17,7 @@ from scalewise.report._style import Draft, kept
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Results:
     """One network, what was predicted, what was measured, and how far they are apart.
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from scalewise._checked import Must, Positive, checked
+from scalewise._readable import readable
 from scalewise.scaling._exact import fraction
 from scalewise.scaling._strategies import Metaparameter
 
@@ -95,6 +96,7 @@ def width_for_gamma(gamma: Positive, L: Positive, s: Metaparameter) -> float:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Limit:
     r"""What becomes of networks as $n\to\infty$ with $L\propto n^e$.
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from scalewise._checked import Index, checked
+from scalewise._readable import readable
 from scalewise.scaling._exact import Exponent
 
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Powers:
     r"""Powers of $n$ before a step, and by how much that step changes things.
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import accumulate
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.scaling._conditions import metaparameter_of
 from scalewise.scaling._exponents import Strategy
 from scalewise.scaling.shallow import Region, coordinates, region
@@ -81,6 +82,7 @@ def update_exponents(strategy: Strategy) -> tuple[Fraction, ...]:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Classification:
     r"""What a strategy does to training at great width.
 

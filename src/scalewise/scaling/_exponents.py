@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.scaling._exact import Depth, Exponent, Exponents, check_rows
 
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Layer:
     r"""The exponents of one layer: $p$ of its variances, $q$ and `q_bias` of its learning rates.
 
@@ -33,6 +35,7 @@ class Layer:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Strategy:
     r"""The exponents $p_\ell,q_\ell,r$ of a hyperparameter scaling strategy.
 
@@ -219,6 +222,7 @@ class Strategy:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class ABC:
     r"""The exponents $a_\ell,b_\ell,c$ of tensor programs.
 

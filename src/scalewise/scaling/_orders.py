@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from scalewise._checked import Count, checked
+from scalewise._readable import readable
 from scalewise._words import refuse_name
 from scalewise.scaling._conditions import is_meta_critical
 from scalewise.scaling._exponents import Strategy
@@ -23,6 +24,7 @@ OBSERVED = ("z", "eta_ntk", "z_eta2_dntk", "eta3_ddntk_I", "eta3_ddntk_II")
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Order:
     r"""$O(n^{\text{width}}L^{\text{depth}})$, exact exponents.
 

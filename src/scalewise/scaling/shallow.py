@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.scaling._bookkeeping import Powers, powers_after
 from scalewise.scaling._exact import Exponent, Exponents, check_rows
 from scalewise.scaling._exponents import ABC, Strategy
@@ -135,6 +136,7 @@ _TABLE = (
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Region:
     r"""One of the 13 regions that the four lines cut the band of dynamical stability into.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise._words import refuse_name
 
 OfOutputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -15,6 +16,7 @@ OfOutputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Loss:
     r"""A loss of one sample, $\mathcal L(f,y)$, and its gradient $\chi=\partial\mathcal L/\partial f$.
 

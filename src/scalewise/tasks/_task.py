@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise._checked import checked
-from scalewise.tasks._losses import Loss, known_loss
+from scalewise._readable import readable
+from scalewise.tasks._losses import LOSSES, Loss, known_loss
 
 
 @checked
 @dataclass(frozen=True, init=False, eq=False)
+@readable
 class Task:
     r"""Training samples, inputs that are only watched, and a loss that is averaged over a batch.
 
@@ -147,6 +149,12 @@ class Task:
                 )
             tests = rows[np.searchsorted(classes, given)]
         return cls(inputs, rows[places], test_inputs=test_inputs, test_targets=tests, loss=loss)
+
+    def _given(self) -> dict[str, Any]:
+        """The arguments that make it again."""
+        named = self.loss.name if LOSSES.get(self.loss.name) == self.loss else self.loss
+        tests = self.test_inputs if len(self.test_inputs) else None
+        return vars(self) | {"loss": named, "test_inputs": tests}
 
     def batch(self, step: int) -> np.ndarray | None:
         """Which samples teach at `step`, (batch,) or (2, batch); ``None`` for all in order."""

@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from scalewise._checked import Count, checked
+from scalewise._readable import readable
 from scalewise.plan import Plan, PlanError, TensorPlan, make_plan
 from scalewise.plan._constants import ConstantsLike, with_constants
 from scalewise.plan._forward import given
@@ -52,6 +53,7 @@ _WORDING = Wording(
 
 
 @dataclass(frozen=True)
+@readable
 class TorchPlan(Verified):
     """A plan for modules: the table of every tensor's settings, and the verbs that apply it.
 

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, NotNegative, Positive, checked
+from scalewise._readable import readable
 from scalewise._words import shown
 from scalewise.training._filters import Filter, after_flow, after_schedule, after_steps
 from scalewise.training._newton import Projectors, TwoStepNewton
@@ -55,6 +56,7 @@ SAFE = 0.8  # of 1/h_max: the rate that nobody named
 
 @checked
 @dataclass(frozen=True)
+@readable
 class GradientFlow:
     r"""Gradient descent with infinitely small steps, $\frac{dz}{dt}=-\Theta(z-y)$, for a time or to the end.
 
@@ -148,6 +150,7 @@ class GradientFlow:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class GradientDescent:
     r"""Gradient descent step by step, $v\leftarrow mv-\eta\nabla\mathcal L$, $\theta\leftarrow\theta+\lambda v$.
 

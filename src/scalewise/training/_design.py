@@ -12,6 +12,7 @@ import xarray as xr
 
 from scalewise._checked import Count, Index, Must, NotNegative, Positive, checked
 from scalewise._labelled import dataset
+from scalewise._readable import Rows, readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.networks import MLP
@@ -42,6 +43,7 @@ Activations = Annotated[Sequence[str | Activation], Must("a list of activations"
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Design:
     """What `design` recommends, and everything that it looked at.
 
@@ -57,15 +59,14 @@ class Design:
     table: xr.Dataset
     caveat: str = field(default="", compare=False)
 
-    def __str__(self) -> str:
-        """A few lines for a terminal."""
+    def _told(self) -> list[str | Rows]:
         best = self.table.isel(candidate=0)
         told = [
             f"{self.net}",
             f"parameters: {int(best.parameters)}; predicted test loss {float(best.predicted_loss):.4g}",
             f"candidates: {self.table.sizes['candidate']}",
         ]
-        return "\n".join([*told, *([self.caveat] if self.caveat else [])])
+        return [*told, *([self.caveat] if self.caveat else [])]
 
 
 @checked

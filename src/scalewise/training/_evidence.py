@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, NotNegative, checked
+from scalewise._readable import readable
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum
 
 Kernel = Annotated[Any, Float[np.ndarray, "sample sample_1"]]
@@ -22,6 +23,7 @@ Targets = Annotated[Any, Float[np.ndarray, "sample output"]]
 REMEDY = "give `noise_variance`"
 
 
+@readable
 class LeftOut(NamedTuple):
     """Each sample predicted from all others.
 

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
+from scalewise._readable import readable
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
@@ -31,6 +32,7 @@ from scalewise.training.posterior._point import kernels_of
 from scalewise.training.posterior._responses import first_moments
 
 
+@readable
 class EvidenceSlopes(NamedTuple):
     r"""The log evidence and its derivatives.
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.training._sample_kernels import between, in_turn
 
@@ -21,6 +22,7 @@ Kind = Literal["kernel", "ntk"]
 
 @checked
 @dataclass(frozen=True)
+@readable
 class NetworkKernel:
     """The kernel of the outputs of a network, as a function of inputs.
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
+from scalewise._readable import readable
 from scalewise.training._filters import Timeless
 from scalewise.training.width._weights import PROJECTORS, Reaches, Separable
 
@@ -51,6 +52,7 @@ class _ToTheEnd(Timeless):
 
 @checked
 @dataclass(frozen=True)
+@readable
 class TwoStepNewton(_ToTheEnd):
     r"""A step of Newton with the network's own NTK, and a second one that takes back what the first left.
 
@@ -72,6 +74,7 @@ class TwoStepNewton(_ToTheEnd):
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Projectors(_ToTheEnd):
     r"""An algorithm of one's own that trains to the end, by its projectors.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from scalewise._readable import readable
 from scalewise.observables import Quantity
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked
@@ -20,6 +21,7 @@ Obstacle = Callable[[Asked], str]
 
 
 @dataclass(frozen=True, kw_only=True)
+@readable
 class Outcome(Quantity):
     """One row; see `Quantity` for what every row has.
 

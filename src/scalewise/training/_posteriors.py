@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, NotNegative, checked
+from scalewise._readable import readable
 from scalewise.training._filters import Timeless
 from scalewise.training.width._weights import Reaches, converged
 
@@ -30,6 +31,7 @@ class _Conditioned(Timeless):
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Bayes(_Conditioned):
     r"""The posterior over networks given the targets, at infinite width a Gaussian process with kernel $K$.
 
@@ -45,6 +47,7 @@ class Bayes(_Conditioned):
 
 @checked
 @dataclass(frozen=True)
+@readable
 class LastLayer(_Conditioned):
     r"""Training the last layer alone to the end, at rates equal to its variances: exact Bayes without noise.
 
@@ -67,6 +70,7 @@ class LastLayer(_Conditioned):
 
 @checked
 @dataclass(frozen=True)
+@readable
 class NTKGP(_Conditioned):
     r"""The posterior of the Gaussian process whose kernel is the NTK, as if all of it were the prior.
 

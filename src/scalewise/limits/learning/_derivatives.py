@@ -23,6 +23,7 @@ from scipy.special import erf
 
 from scalewise._checked import FiniteNumber, Positive, at_least, checked
 from scalewise._extras import require
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.gaussian import single_moment
@@ -36,6 +37,7 @@ _LAYERS = ("beta", "gamma", "lambda_", "gamma_11", "preactivation")
 
 @checked
 @dataclass(frozen=True)
+@readable
 class OneStep:
     r"""One step of gradient descent on one sample at infinite width; arrays run over the hidden layers.
 
@@ -60,6 +62,7 @@ class OneStep:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class LearningDerivatives:
     r"""Derivatives of the quantities of `OneStep` with respect to $\eta$ at 0, in the same order.
 

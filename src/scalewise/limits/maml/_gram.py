@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Index, Precision, checked
+from scalewise._readable import readable
 from scalewise.limits._few_shot import (
     Rate,
     augmented,
@@ -44,6 +45,7 @@ _ROUNDING = 1e-3
 
 @checked
 @dataclass(frozen=True)
+@readable
 class GramNet:
     r"""A linear network of any width, or the limit, by the products that decide its training.
 

@@ -23,6 +23,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import finite_array
 from scalewise._checked import Count, Index, Must, NotNegative, Precision, checked
+from scalewise._readable import readable
 from scalewise.limits._few_shot import Rate, softmax_loss
 from scalewise.limits.maml._tasks import Maml, Tasks
 
@@ -35,6 +36,7 @@ _TILE = 4096  # stored examples per product: the kernel of more would not stay i
 
 @checked
 @dataclass(frozen=True)
+@readable
 class ReluGP:
     r"""Kernel of the last features of a wide ReLU net: only the readout is trained.
 
@@ -66,6 +68,7 @@ class ReluGP:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class ReluNTK:
     r"""Tangent kernel of a wide ReLU net with one hidden layer, all but the last bias trained.
 
@@ -144,6 +147,7 @@ class _Buffer:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class KernelModel:
     r"""$f_Q$: a kernel and the examples stored so far.
 

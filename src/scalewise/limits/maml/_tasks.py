@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise._checked import Must, checked
+from scalewise._readable import readable
 from scalewise.limits._few_shot import Rate
 
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Tasks:
     """A batch of few-shot classification tasks of equal shape.
 
@@ -63,6 +65,7 @@ class Tasks:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Maml:
     r"""Hyperparameters of meta-training; the defaults are those of the source's experiment.
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Index, checked
+from scalewise._readable import readable
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
 from scalewise.limits._network import Network, Width, power
@@ -31,6 +32,7 @@ __all__ = ["Thetas", "incremental", "thetas"]
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Thetas:
     r"""The scalars of the program of increments, tuples by hidden layer.
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, checked
+from scalewise._readable import readable
 from scalewise.limits.shallow._particles import Draw, draw_weights
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import ShallowScaling
@@ -21,6 +22,7 @@ from scalewise.tasks._losses import LOSSES
 
 @checked
 @dataclass(frozen=True, eq=False)
+@readable
 class ShallowNetwork:
     r"""A network of one hidden layer with its weights.
 
@@ -68,6 +70,7 @@ Label = Annotated[float | int, Must("1 or -1", lambda y: abs(y) == 1)]
 
 @checked
 @dataclass(frozen=True, eq=False)
+@readable
 class Sample:
     r"""The samples of one step: one for $\hat a$, one for $\hat w$.
 
@@ -155,6 +158,7 @@ def tangent_kernels(
 
 @checked
 @dataclass(frozen=True, eq=False)
+@readable
 class KernelIncrements:
     r"""First changes of the tangent kernels in one step, each shaped (input, other); $\Delta K_{aa}'=0$.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from scalewise._checked import Count, Must, NotNegative, checked
+from scalewise._readable import readable
 from scalewise._words import refuse_name
 from scalewise.activations import Activation, activation
 from scalewise.activations._catalogue import ActivationLike
@@ -19,6 +20,7 @@ OutputScale = Annotated[
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Reference:
     r"""The network of width $d^*$ that a scaling starts from.
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise._words import refuse_name
 from scalewise.scaling import shallow as plane
 from scalewise.scaling._exact import EXPONENT, Exponent
@@ -16,6 +17,7 @@ _HALF = Fraction(1, 2)
 
 @checked
 @dataclass(frozen=True)
+@readable
 class ShallowScaling:
     r"""How a network with one hidden layer changes with its width $d$, from the reference of width $d^*$.
 
@@ -144,6 +146,7 @@ def scaling(
 
 @checked
 @dataclass(frozen=True)
+@readable
 class LimitDynamics:
     r"""What is left of a scaling at infinite width.
 

@@ -12,12 +12,14 @@ from jaxtyping import Int
 from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, Must, NotNegative, checked
+from scalewise._readable import readable
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
 from scalewise.sweeps._store import opened, resumable
 
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Word2Vec:
     r"""How to train.
 

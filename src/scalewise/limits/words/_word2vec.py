@@ -31,6 +31,7 @@ from jaxtyping import Float, Int
 from numpy.random import Generator, Philox
 
 from scalewise._checked import Count, Index, NotNegative, Precision, at_least, checked
+from scalewise._readable import readable
 
 Vocabulary = Annotated[int, at_least(2)]
 _NARROW = 512  # columns up to which rows are gathered at once; wide rows are faster one by one
@@ -38,6 +39,7 @@ _NARROW = 512  # columns up to which rows are gathered at once; wide rows are fa
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Embeddings:
     r"""Word vectors; `step` changes the arrays in place.
 
@@ -63,6 +65,7 @@ class Embeddings:
 
 @checked
 @dataclass(frozen=True)
+@readable
 class WordBatch:
     """Words in their contexts, and the negatives they share.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from scalewise._readable import Rows, readable
 from scalewise.plan._fits import Fit, Status
 from scalewise.plan._measurement import Measurement
 from scalewise.plan._roles import Role
@@ -22,10 +23,11 @@ from scalewise.plan.audit._limits import (
     wasted,
 )
 from scalewise.plan.audit._powers import APART, TensorPowers, growth_rows, powers_of, reads
-from scalewise.plan.audit._report import tell, verdict_of
+from scalewise.plan.audit._report import told, verdict_of
 
 
 @dataclass(frozen=True)
+@readable
 class Audit:
     r"""What a training script does at great width.
 
@@ -106,8 +108,8 @@ class Audit:
         """The verdict in one sentence."""
         return verdict_of(self)
 
-    def __str__(self) -> str:
-        return tell(self)
+    def _told(self) -> list[str | Rows]:
+        return told(self)
 
 
 def audited(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row, sizes_of
@@ -21,6 +22,7 @@ _SATURATED = 10.0
 
 
 @dataclass(frozen=True)
+@readable
 class Break:
     """Something that grows with the width.
 

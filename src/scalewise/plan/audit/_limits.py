@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
+from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._roles import Role
@@ -34,6 +35,7 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True)
+@readable
 class Limit:
     """Something that responds to a step.
 
@@ -59,6 +61,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
+@readable
 class Waste:
     """A tensor that learns more slowly than others allow.
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._roles import Role
@@ -33,6 +34,7 @@ _LOGITS = (Quantity.LOGITS, Quantity.LOGITS_CHANGE)
 
 
 @dataclass(frozen=True)
+@readable
 class TensorPowers:
     r"""Powers of the width of one tensor, each $n^{\text{slope}}$ with a standard error over seeds.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from scalewise._readable import Rows
 from scalewise.plan._fits import Fit, Status
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import pattern
@@ -92,22 +93,22 @@ def _name(name: str) -> str:
     return f"`{pattern(name) if name.count('.') > 1 else name}`"
 
 
-def tell(audit: Audit) -> str:
-    """All of an audit."""
+def told(audit: Audit) -> list[str | Rows]:
+    """All of an audit, line by line."""
     m = audit.measured
     widths = ", ".join(f"{w:g}" for w in m.widths)
     steps = f"{m.steps} step{'s' if m.steps > 1 else ''}"
     factor = "" if m.lr is None else f" at {m.lr:.2g} times the script's learning rates"
     head = f"width {widths}; {m.seeds} seeds, {steps}{factor}, no weight decay"
     notes = [*_rates(audit), *_broken(audit), *_at_start(audit), *_more(audit)]
-    return "\n".join([audit.sentence, head, "", *_grid(audit.tensors), "", *notes])
+    return [audit.sentence, head, "", _grid(audit.tensors), "", *notes]
 
 
-def _grid(tensors: Sequence[TensorPowers]) -> list[str]:
+def _grid(tensors: Sequence[TensorPowers]) -> Rows:
     kinds: dict[tuple[str, ...], list[TensorPowers]] = {}
     for t in tensors:
         kinds.setdefault((pattern(t.name), t.role, *_coarse(t)), []).append(t)
-    lines: list[tuple[str, ...]] = [_HEAD]
+    lines: list[tuple[str, ...]] = []
     for mine in kinds.values():
         first = max(mine, key=lambda t: t.own_change.slope)
         label = mine[0].name if len(mine) == 1 else f"{pattern(mine[0].name)} ({len(mine)})"
@@ -115,11 +116,7 @@ def _grid(tensors: Sequence[TensorPowers]) -> list[str]:
         fits = (first.rate, first.gradient, first.own_change)
         cells = (_cell(first.init), a, *map(_cell, fits))
         lines.append((label, str(first.role), *cells))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
-    out = [
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
-    ]
-    return [out[0], "-" * max(map(len, out)), *out[1:]]
+    return Rows(_HEAD, lines)
 
 
 def _coarse(t: TensorPowers) -> tuple[str, ...]:

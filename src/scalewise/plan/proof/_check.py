@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._extras import require
+from scalewise._readable import Rows, readable
 from scalewise.plan.proof._drift import Drift, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess, find_optimum
 from scalewise.plan.proof._verdict import Finding, Outcome, judge
@@ -30,6 +31,7 @@ class Size:
 
 
 @dataclass(frozen=True)
+@readable
 class TransferCheck:
     """A grid of trainings over sizes, values of one hyperparameter and seeds, and what it says.
 
@@ -116,7 +118,7 @@ class TransferCheck:
 
         return draw(self)
 
-    def __str__(self) -> str:
+    def _told(self) -> list[str | Rows]:
         head = (
             "size",
             f"optimum of {self.hyperparameter}",
@@ -124,7 +126,7 @@ class TransferCheck:
             "lost if carried",
             "diverged",
         )
-        rows: list[tuple[str, ...]] = [head]
+        rows: list[tuple[str, ...]] = []
         for size, o, (cost, error) in zip(self.sizes, self.optima, self.costs, strict=True):
             sem = f" ± {o.sem:.2f}" if math.isfinite(o.sem) else ""
             beyond = {"left": "below ", "right": "above "}.get(o.edge, "")
@@ -133,11 +135,7 @@ class TransferCheck:
             none = ("none", "", "")
             diverged = f"{o.diverged} of {self.losses[0].size}" if o.diverged else ""
             rows.append((size.label, *(there if math.isfinite(o.place) else none), diverged))
-        widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
-        table = [
-            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
-        ]
-        return "\n".join([self.verdict, "", *table])
+        return [self.verdict, "", Rows(head, rows)]
 
 
 def check_losses(

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
+
 # Octaves to either side of the lowest loss that the parabola is laid through; one value at least.
 REACH = 1.0
 Edge = str  # "left", "right" or ""
 
 
 @dataclass(frozen=True)
+@readable
 class Optimum:
     r"""The minimum of one size.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from scalewise._checked import Must
+from scalewise._readable import Rows, readable
 from scalewise.plan._base import SUMS_THE_WIDTH
 from scalewise.plan._constants import Said, combined
 from scalewise.plan._errors import PlanError
@@ -38,6 +39,7 @@ Changes = dict[str, float]
 
 
 @dataclass(frozen=True)
+@readable
 class Trial:
     """One candidate, trained with every seed.
 
@@ -59,6 +61,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
+@readable
 class Tuned:
     """What a search at the base has found.
 
@@ -99,23 +102,23 @@ class Tuned:
         }
         return xr.Dataset({**told, "loss": (("trial", "seed"), [t.losses for t in self.trials])})
 
-    def __str__(self) -> str:
+    def _told(self) -> list[str | Rows]:
         loss, sem = self.loss
         found = ", ".join(f"{k} = {v:.4g}" for k, v in self.settings.items())
         end = "" if self.finished else " The budget ended the search before its smallest step."
         first = np.mean(self.trials[0].losses)
-        lines = [
+        trials: list[tuple[str, ...]] = []
+        for t in self.trials[1:]:
+            gain = f"{t.gain:+.4g}{_pm(t.gain_sem)}"
+            told = gain if np.isfinite(t.losses).all() else "diverged"
+            trials.append((t.changed, f"{t.to:.4g}", told, "kept" if t.kept else ""))
+        return [
             f"{found}; constants={self.constants}",
             f"Loss at the base {loss:.4g}{_pm(sem)}, at the start {first:.4g}; "
             f"{self.spent} of {self.budget} runs.{end}",
             "",
+            Rows(("tried", "at", "gain", ""), trials),
         ]
-        for t in self.trials[1:]:
-            mark = "kept" if t.kept else ""
-            gain = f"gain {t.gain:+.4g}{_pm(t.gain_sem)}"
-            told = gain if np.isfinite(t.losses).all() else "diverged"
-            lines.append(f"{t.changed:<16} {t.to:<10.4g} {told}  {mark}".rstrip())
-        return "\n".join(lines)
 
 
 def searched(

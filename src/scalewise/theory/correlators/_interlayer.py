@@ -20,6 +20,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
+from scalewise._readable import readable
 from scalewise.networks import MLP
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.theory.correlators._gaussian_derivatives import Moments, Observable, gaussian_neurons
@@ -30,6 +31,7 @@ Pairs = Float[np.ndarray, "sample sample out"]
 
 
 @dataclass(frozen=True)
+@readable
 class InterlayerCovariance:
     r"""Covariances of an observable with what lies above it.
 

@@ -25,6 +25,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs, refuse_zero_inputs
@@ -39,6 +40,7 @@ Pairwise = Float[np.ndarray, "layer pair"]
 
 
 @dataclass(frozen=True)
+@readable
 class AngleFlow:
     r"""Kernel and NTK of pairs of inputs, at every layer, as norms and angles.
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from scalewise._arrays import float_array
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.theory.deep import _half_stable as half_stable
@@ -31,6 +32,7 @@ Forms = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
+@readable
 class Asymptotics:
     r"""The universality class of an activation at its critical hyperparameters.
 

@@ -17,10 +17,12 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import FiniteNumber, Must, checked
+from scalewise._readable import readable
 from scalewise.observables import OBSERVABLES
 
 
 @dataclass(frozen=True)
+@readable
 class ScalingFit:
     r"""A fit of the scaling ansatz.
 

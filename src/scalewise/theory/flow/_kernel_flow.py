@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise._threads import blas_threads_for
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
 from scalewise.networks import MLP, Network
@@ -38,6 +39,7 @@ _NONE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
+@readable
 class KernelFlow:
     r"""Kernel and NTK at the layers asked for.
 

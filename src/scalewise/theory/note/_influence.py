@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.gaussian import pair_moment
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
@@ -30,6 +31,7 @@ Pairs = Float[np.ndarray, "sample sample"]
 
 
 @dataclass(frozen=True)
+@readable
 class NoteKernels:
     r"""Kernels as the note counts them.
 

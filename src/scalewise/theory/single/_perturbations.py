@@ -37,6 +37,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import Positive, checked
+from scalewise._readable import readable
 from scalewise.gaussian import line_rule
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
@@ -52,6 +53,7 @@ Component = Float[np.ndarray, "layer input"]
 
 
 @dataclass(frozen=True)
+@readable
 class NearbyInputs:
     r"""Components of $K$ and $\Theta$ over two nearby inputs, at every layer, by order in $\delta x$.
 

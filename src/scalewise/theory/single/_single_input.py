@@ -52,6 +52,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs, check_kernels
 from scalewise.networks._mlp import WithoutSkips
@@ -67,6 +68,7 @@ _Moments = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
+@readable
 class SingleInputFlow:
     r"""The tensors of each input alone, at every layer; coefficients of $1/n_{\ell-1}$ but for K, Θ.
 

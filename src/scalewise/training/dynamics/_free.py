@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Positive, checked
+from scalewise._readable import readable
 from scalewise.training._spectrum import Spectrum, regular
 from scalewise.training.dynamics._state import NetworkState, Targets, error_of
 
@@ -20,6 +21,7 @@ Train = Float[np.ndarray, " train"]
 
 
 @dataclass(frozen=True, eq=False)
+@readable
 class FreeTheory:
     r"""Training of one network with its NTK held fixed.
 

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 
 Rank3 = Float[np.ndarray, "point point point"]
 Rank4 = Float[np.ndarray, "point point point point"]
@@ -22,6 +23,7 @@ Targets = Annotated[Any, Float[np.ndarray, " train"]]
 
 @checked
 @dataclass(frozen=True, eq=False)
+@readable
 class NetworkState:
     r"""One network on points $I=(i,\delta)$, the training points first.
 

@@ -8,12 +8,14 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._readable import readable
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.training._sample_kernels import between
 
 
+@readable
 class HiddenUpdate(NamedTuple):
     r"""Coefficients of $1/n_{L-1}$ for a neuron of the last hidden layer, per unit of the rate.
 

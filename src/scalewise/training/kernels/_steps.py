@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
+from scalewise._readable import readable
 from scalewise.networks._network import AnyNetwork
 from scalewise.training._one_mlp import MLPWeights, layers_of, tangents_of
 from scalewise.training._spectrum import regular
@@ -21,6 +22,7 @@ Factors = Annotated[Any, Float[np.ndarray, "sample output"]]
 Kernel = Annotated[Any, Float[np.ndarray, "a b"]]
 
 
+@readable
 class Step(NamedTuple):
     """What is added to parameters, or what they are afterwards: `weights` (n_l, n_{l-1}), `biases` (n_l,)."""
 

@@ -8,8 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
+from scalewise._readable import readable
 
 
+@readable
 class Reliability(NamedTuple):
     """Test samples in bins of confidence, the probability of the class that is thought most probable.
 

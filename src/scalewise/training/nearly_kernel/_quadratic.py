@@ -13,12 +13,14 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, checked
+from scalewise._readable import readable
 
 Weights = Float[np.ndarray, "output feature"]
 
 
 @checked
 @dataclass(frozen=True, eq=False)
+@readable
 class QuadraticModel:
     r"""$z_i=\sum_jW_{ij}\phi_j+\frac\epsilon2\sum_{j_1j_2}W_{ij_1}W_{ij_2}\psi_{j_1j_2}$ on given samples.
 

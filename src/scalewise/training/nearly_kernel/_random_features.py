@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, checked
+from scalewise._readable import readable
 from scalewise.training.dynamics import NetworkState, Targets
 
 Theta = Float[np.ndarray, " parameter"]
@@ -16,6 +17,7 @@ Theta = Float[np.ndarray, " parameter"]
 
 @checked
 @dataclass(frozen=True, eq=False)
+@readable
 class CubicModel:
     r"""A model of random features up to the third order in its parameters.
 

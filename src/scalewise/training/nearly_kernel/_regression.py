@@ -14,12 +14,14 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Positive, checked
+from scalewise._readable import readable
 from scalewise.training.kernels._linear_models import ridge_responses
 from scalewise.training.nearly_kernel._quadratic import QuadraticModel
 
 Targets = Annotated[Any, Float[np.ndarray, "train output"]]
 
 
+@readable
 class Fitted(NamedTuple):
     r"""Weights $W^F+W^I+O(\epsilon^2)$, (outputs, features) each.
 

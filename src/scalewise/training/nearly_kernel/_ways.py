@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
+from scalewise._readable import readable
 from scalewise.training.width._weights import converged
 
 Directions = Float[np.ndarray, " direction"]
@@ -37,6 +38,7 @@ class _Divided:
 
 
 @dataclass(frozen=True)
+@readable
 class DirectOptimisation(_Divided):
     """The pseudoinverse solution of `nearly_linear_regression`.
 
@@ -47,6 +49,7 @@ class DirectOptimisation(_Divided):
 
 
 @dataclass(frozen=True)
+@readable
 class TrainedKernel(_Divided):
     r"""Kernel regression with the mean of the kernels at the start and at the end of training.
 
@@ -59,6 +62,7 @@ class TrainedKernel(_Divided):
 
 
 @dataclass(frozen=True)
+@readable
 class MinimumNorm(_Divided):
     r"""The interpolant of least $\sum W^2$, which a ridge $a\to0^+$ finds.
 
@@ -70,6 +74,7 @@ class MinimumNorm(_Divided):
 
 @checked
 @dataclass(frozen=True)
+@readable
 class Descent:
     r"""Gradient descent from $W=0$ to the end; the flow at a rate of 0.
 

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import xarray as xr
 
 from scalewise._checked import Must, Positive, checked
+from scalewise._readable import readable
 
 _NEEDED = ("test_loss", "test_loss_nlo", "learning_parameter")
 WithLoss = Annotated[
@@ -19,6 +20,7 @@ WithLoss = Annotated[
 ]
 
 
+@readable
 class MeetingWidth(NamedTuple):
     r"""Widths of the last hidden layer at which a loss is met, from order 1/n alone.
 
