@@ -7,7 +7,7 @@ result is indexed, reduced, printed or used in arithmetic; `values`, names, attr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ class _Labels(np.ndarray):
 
 
 def variable(
-    dims: str | Sequence[str], values: Any, attrs: Mapping[str, Any] | None = None
+    dims: str | Sequence[Hashable], values: Any, attrs: Mapping[str, Any] | None = None
 ) -> xr.Variable:
     """`values` over named dimensions: `xarray.Variable`, for numbers and arrays of NumPy."""
     return xr.Variable(dims, np.asarray(values), attrs, fastpath=True)

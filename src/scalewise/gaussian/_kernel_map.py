@@ -265,7 +265,7 @@ class GeneralMap(KernelMap):
 
 def _met_twice(
     rows: Int[np.ndarray, " row"], columns: Int[np.ndarray, " column"]
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Where a tile of neighbouring inputs has pairs both ways round: a square of it, by rows and columns."""
     both = np.arange(max(rows[0], columns[0]), min(rows[-1], columns[-1]) + 1)
     return np.ix_(both - rows[0], both - columns[0])

@@ -51,8 +51,8 @@ class NetworkKernel:
         self, X: Float[np.ndarray, "*lead feature"], Y: Float[np.ndarray, "*lead feature"]
     ) -> Float[np.ndarray, "*lead"]:
         """Of each input of `X` with that in the same place of `Y`."""
-        flat = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
-        return in_turn(self.net, *flat, self.kind).reshape(np.shape(X)[:-1])
+        a, b = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
+        return in_turn(self.net, a, b, self.kind).reshape(np.shape(X)[:-1])
 
     def for_sklearn(self) -> Any:
         """A `sklearn.gaussian_process.kernels.Kernel`, to be added to and multiplied with others.
