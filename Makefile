@@ -70,6 +70,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/peers_environment.py
+	$(BIN)/python benchmarks/core_environment.py
 	$(BIN)/python benchmarks/run.py
 
 # Wheel and sdist, built and used from empty folders with each extra; downloads some gigabytes. docs/development.md

@@ -16,10 +16,11 @@ class Case:
 
     Args:
         name: On the command line and in the table.
-        kind: ``"kernel"`` (NNGP and NTK of the infinite network), ``"ntk"`` (the NTK of one real
-            network) or ``"ensemble"`` (mean metric and NTK of many real networks).
+        kind: ``"kernel"`` (NNGP and NTK of the infinite network), ``"rectangle"`` (its NTK between two
+            sets of inputs), ``"ntk"`` (the NTK of one real network) or ``"ensemble"`` (mean metric and NTK
+            of many real networks).
         activation: As both sides know it.
-        inputs: Number of inputs, of dimension `FEATURES`.
+        inputs: Number of inputs.
         depth: Weight layers.
         C_b: Bias variance of every layer.
         C_W: Rescaled weight variance of every layer.
@@ -32,6 +33,8 @@ class Case:
         width: Hidden width, for real networks.
         outputs: Output neurons, for real networks.
         networks: Size of the ensemble.
+        features: Dimension of the inputs.
+        others: How many inputs stand on the other side of a rectangle.
     """
 
     name: str
@@ -50,14 +53,22 @@ class Case:
     width: int = 512
     outputs: int = 1
     networks: int = 0
+    features: int = FEATURES
+    others: int = 0
 
     def x(self) -> np.ndarray:
         """The inputs: standard normal, no two norms alike."""
-        return np.random.default_rng(0).standard_normal((self.inputs, FEATURES))
+        return np.random.default_rng(0).standard_normal((self.inputs, self.features))
+
+    def y(self) -> np.ndarray:
+        """Those on the other side of the pairs: the same, but for a rectangle."""
+        if not self.others:
+            return self.x()
+        return np.random.default_rng(2).standard_normal((self.others, self.features))
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return (FEATURES, *(self.width,) * (self.depth - 1), self.outputs)
+        return (self.features, *(self.width,) * (self.depth - 1), self.outputs)
 
     def normals(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Standard normal weights (n_l, n_{l-1}) and biases (n_l,): one network for both sides."""
@@ -86,6 +97,13 @@ CASES = {
             seconds=10,
         ),
         Case(
+            *("elu", "kernel", "elu", 512, 3, 0.0, 1.0),
+            peer=None,
+            title="ELU, 512 inputs, depth 3: a kink, and no closed form",
+            seconds=1,
+            error=1e-10,
+        ),
+        Case(
             *("gelu", "kernel", "gelu", 2048, 32, GELU["C_b"], GELU["C_W"]),
             peer="`Gelu` in `stax.repeat`, jitted",
             title="GELU, 2048 inputs, depth 32, closed forms on both sides",
@@ -105,6 +123,15 @@ CASES = {
             title="ReLU, the same",
             ratio=2,
             megabytes=400,
+        ),
+        Case(
+            *("rectangle", "rectangle", "tanh", 10_000, 3, 0.0, 1.0),
+            peer=None,
+            title="NTK of 10 000 × 1000 inputs of dimension 784, tanh, depth 3",
+            seconds=2,
+            error=1e-10,
+            features=784,
+            others=1000,
         ),
         Case(
             *("empirical-ntk", "ntk", "erf", 64, 3, 0.01, 1.0),

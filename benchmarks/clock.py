@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,17 @@ def main(side: Callable[[Case], tuple[Callable[[], Any], Callable[[Any], Results
         result = call()
         cpu.append(time.process_time() - start[0])
         wall.append(time.perf_counter() - start[1])
-    peak = peak_megabytes()
+    peak, woken = peak_megabytes(), dask()
     np.savez(out, **arrays(result))
-    record = {"cpu": cpu, "wall": wall, "peak_mb": peak, "imports_mb": before}
+    record = {"cpu": cpu, "wall": wall, "peak_mb": peak, "imports_mb": before, "dask": woken}
     print(json.dumps(record))
+
+
+def dask() -> str:
+    """Whether dask, which xarray imports to look at arrays, is there, and has been imported."""
+    if find_spec("dask") is None:
+        return "absent"
+    return "awake" if "dask" in sys.modules else "asleep"
 
 
 def peak_megabytes() -> float:

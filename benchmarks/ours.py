@@ -7,7 +7,7 @@ from typing import Any
 
 import clock
 import numpy as np
-from cases import FEATURES, Case
+from cases import Case
 
 # By name, for the package imports what is used when it is used, and imports are not counted.
 from scalewise import MLP, predict
@@ -19,7 +19,7 @@ def network(case: Case) -> MLP:
         case.depth,
         case.width,
         case.activation,
-        input_dim=FEATURES,
+        input_dim=case.features,
         output_dim=case.outputs,
         C_b=case.C_b,
         C_W=case.C_W,
@@ -35,6 +35,15 @@ def kernel(case: Case) -> tuple[Callable[[], Any], Callable[[Any], clock.Results
         return predict(network(case), x, observables=["kernel", "ntk"], layers=[case.depth])
 
     return call, lambda r: clock.corner(r.kernel.values[0], r.ntk.values[0])
+
+
+def rectangle(case: Case) -> tuple[Callable[[], Any], Callable[[Any], clock.Results]]:
+    from scalewise.training import kernel_of
+
+    x, y = case.x(), case.y()
+    kernel = kernel_of(network(case))
+    call = kernel_of(network(case), kind="ntk")
+    return lambda: call(x, y), lambda r: clock.corner(kernel(x[:64], y[:64]), r)
 
 
 def ntk(case: Case) -> tuple[Callable[[], Any], Callable[[Any], clock.Results]]:
@@ -72,4 +81,5 @@ def ensemble(case: Case) -> tuple[Callable[[], Any], Callable[[Any], clock.Resul
 
 
 if __name__ == "__main__":
-    clock.main(lambda case: {"kernel": kernel, "ntk": ntk, "ensemble": ensemble}[case.kind](case))
+    sides = {"kernel": kernel, "rectangle": rectangle, "ntk": ntk, "ensemble": ensemble}
+    clock.main(lambda case: sides[case.kind](case))

@@ -22,24 +22,32 @@ import numpy as np
 import table
 import truth
 from cases import CASES, Case
+from core_environment import FOLDER as CORE_FOLDER
 from peers_environment import FOLDER, python_in
 
 HERE = Path(__file__).parent
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
-SIDES = ("ours", "peer")
+SIDES = ("ours", "core", "peer")
+CORE = ("kernel", "rectangle")  # what takes no extra
 
 Record = dict[str, Any]
 
 
 def main() -> None:
     options = _options()
-    pythons = {"ours": sys.executable, "peer": options.peers_python}
-    if not Path(options.peers_python).exists():
-        print(f"No peer at {options.peers_python}: run peers_environment.py. Ours alone follows.")
-        del pythons["peer"]
+    pythons = {
+        "ours": sys.executable,
+        "core": options.core_python,
+        "peer": options.peers_python,
+    }
+    for side, script in (("core", "core_environment.py"), ("peer", "peers_environment.py")):
+        if not Path(pythons[side]).exists():
+            print(f"There is no {pythons[side]}, which {script} makes. The others follow.")
+            del pythons[side]
     for name in options.cases:
         case = CASES[name]
-        sides = [s for s in SIDES if s in pythons and (s == "ours" or case.peer)]
+        has = {"ours": True, "core": case.kind in CORE, "peer": bool(case.peer)}
+        sides = [side for side in SIDES if side in pythons and has[side]]
         with tempfile.TemporaryDirectory() as folder:
             row = _measure(case, {s: pythons[s] for s in sides}, options, Path(folder))
         print(table.row(case, row), flush=True)
@@ -57,6 +65,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=2, help="repeated calls in each process")
     parser.add_argument("--cores", type=int, default=2, help="processors each side may use")
     parser.add_argument("--peers-python", default=default, help="also SCALEWISE_PEERS_PYTHON")
+    parser.add_argument("--core-python", default=str(python_in(CORE_FOLDER)))
     parser.add_argument("--no-write", dest="write", action="store_false", help="print only")
     return parser.parse_args()
 
@@ -74,6 +83,7 @@ def _measure(
             "first": _spread([r["cpu"][0] for r in records]),
             "repeated": _spread([min(r["cpu"][1:]) for r in records]),
             "megabytes": max(r["peak_mb"] for r in records),
+            "dask": records[0]["dask"],
         }
     if "peer" in runs:
         pairs = list(zip(runs["peer"], runs["ours"], strict=True))
@@ -91,7 +101,7 @@ def _spread(values: Sequence[float]) -> list[float]:
 
 
 def _child(side: str, python: str, case: Case, options: argparse.Namespace, out: Path) -> Record:
-    script = HERE / ("ours.py" if side == "ours" else "peers_neural_tangents.py")
+    script = HERE / ("peers_neural_tangents.py" if side == "peer" else "ours.py")
     cores = str(options.cores)
     environment = {
         **os.environ,
@@ -118,7 +128,7 @@ def _pin(cores: int) -> Callable[[], None] | None:
 
 def _judge(case: Case, found: dict[str, dict[str, np.ndarray]]) -> Record:
     """Errors against the truth, or the difference of the two sides, by kind of case."""
-    if case.kind == "kernel":
+    if case.kind in CORE:
         errors = {s: truth.errors(case, a["kernel"], a["ntk"]) for s, a in found.items()}
         return {
             "error": {s: {"kernel": _short(e[0]), "ntk": _short(e[1])} for s, e in errors.items()}

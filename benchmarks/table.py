@@ -55,7 +55,7 @@ def render(rows: dict[str, Row]) -> str:
 
 
 def row(case: Case, found: Row) -> str:
-    """Two lines of the table: the first call, and a repeated one."""
+    """The first call and a repeated one; where no extra is needed, the first call without them too."""
     ours, peer = found["ours"], found.get("peer")
     memory = f"{ours['megabytes']:.0f} / " + (f"{peer['megabytes']:.0f}" if peer else "–")
     last = {"first": (memory, accuracy(found), goal(case, found)), "repeated": ("", "", "")}
@@ -65,6 +65,9 @@ def row(case: Case, found: Row) -> str:
         ratio = spread(found["ratio"][call]) if peer else "–"
         title = case.title if call == "first" else ""
         lines.append("| " + " | ".join((title, call, *times, ratio, *last[call])) + " |")
+    if core := found.get("core"):
+        bare = spread([1e3 * t for t in core["first"]]), "–", "–", f"{core['megabytes']:.0f} / –"
+        lines.append("| " + " | ".join(("", "first, no extras", *bare, "", "")) + " |")
     return "\n".join(lines)
 
 
@@ -80,6 +83,7 @@ def accuracy(found: Row) -> str:
         return "; ".join(
             f"{'ours' if side == 'ours' else 'theirs'} {e['kernel']:.0e}, NTK {e['ntk']:.0e}"
             for side, e in found["error"].items()
+            if side != "core"
         )
     if "difference" in found:
         return f"sides differ by {found['difference']:.0e}"
@@ -120,10 +124,23 @@ def _conditions(rows: list[Row]) -> str:
     return (
         f"Medians (smallest–largest) of {' or '.join(rounds)} fresh processes of each side in turn, on "
         f"{' or '.join(cores)} cores of a shared {told[0]['processor']} machine{load}. "
-        "Ratios are of neighbours in time."
+        f"Ratios are of neighbours in time. {_environments(rows)}"
         if told
         else "Nothing has been measured yet."
     )
+
+
+def _environments(rows: list[Row]) -> str:
+    """What was installed on our side, as that decides what a first call imports."""
+    told = {
+        "asleep": "an environment with all extras, dask among them, which the calls do not import",
+        "awake": "an environment with all extras, where the first call imports dask",
+        "absent": "an environment without dask",
+    }
+    kinds = sorted({row["ours"]["dask"] for row in rows if "dask" in row["ours"]})
+    if not kinds:
+        return "Which of our extras were installed is not on record."
+    return f"Ours ran in {' or '.join(told[kind] for kind in kinds)}; *no extras* is `pip install scalewise` alone."
 
 
 if __name__ == "__main__":
