@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from described_models import mlp, planned
+from grids import each
 from made_up_sizes import MUP, NTK, WIDTHS, Q, measurement, powers
 from scalewise import scaling
 from scalewise.plan import Kind, ModelDescription, TensorDescription
@@ -52,12 +53,15 @@ def contradictions(c: Check, tolerance: float) -> list[str]:
         if not str(error).strip():
             return ["an empty failure"]
     off = [r for r in c.rows if not r.agrees]
-    blamed_for_nothing = [k for k in c.culprits if k.row.agrees and k.cause is not Cause.REGIME]
+    blamed_for_nothing = [
+        k for k in c.culprits if k.row.agrees and k.cause not in (Cause.REGIME, Cause.UNSEEN)
+    ]
     rules = {
         "ok and unstable": c.ok and not c.verdict.stable,
         "ok and another regime than planned": c.ok
         and c.verdict.regime not in planned_ones
         and named != "stable, regime not told apart",
+        "ok and unseen": c.ok and (c.verdict.regime is None or bool(c.measured.unseen)),
         "ok and a power that is off": c.ok and bool(off),
         "ok and a culprit": c.ok and bool(c.culprits),
         "off and no culprit": bool(off) and not c.culprits,
@@ -67,7 +71,8 @@ def contradictions(c: Check, tolerance: float) -> list[str]:
         "blamed for what agrees": bool(blamed_for_nothing),
         "words and value": told != c.ok or raised == c.ok,
         "a regime that the string denies": str(c.verdict.regime) in named and "not told" in named,
-        "nontrivial and trivial": c.verdict.nontrivial == (c.verdict.regime is Regime.TRIVIAL)
+        "nontrivial and trivial": c.verdict.nontrivial
+        == (c.verdict.regime in (Regime.TRIVIAL, None))
         and c.verdict.stable,
     }
     return [name for name, broken in rules.items() if broken]
@@ -140,3 +145,67 @@ def test_a_bottleneck_leaves_the_regime_open() -> None:
     plain = check(planned(scaling.mup(), "sgd"), measurement(slow))
     assert str(plain.verdict) == "kernel regime, stable"
     assert not plain.ok
+
+
+READ = [Q.CHANGE, Q.FEATURES_CHANGE]
+
+
+@each("quantity", READ)
+def test_what_was_not_seen_is_not_ok(quantity: Q) -> None:
+    c = check(planned(scaling.mup(), "sgd"), unseen(quantity))
+    assert not c.ok
+    assert (c.verdict.regime, c.verdict.stable) == (None, True)
+    assert str(c.verdict) == "stable as far as seen, regime not seen"
+    (culprit,) = c.culprits
+    assert (culprit.tensor, culprit.cause) == ("net.4.weight", Cause.UNSEEN)
+    with pytest.raises(
+        AssertionError, match=r"What the readout `net\.4\.weight` reads and returns"
+    ):
+        c.assert_ok()
+    # Another deviation is named beside it.
+    wrong = {("net.2.weight", Q.WEIGHT): WIDTHS[:, None] ** 0.5}
+    both = check(planned(scaling.mup(), "sgd"), unseen(quantity, wrong))
+    assert [k.cause for k in both.culprits] == [Cause.INITIALISATION, Cause.UNSEEN]
+
+
+def unseen(quantity: Q, changed: dict | None = None) -> Measurement:
+    return measurement(powers(MUP), changed={("net.4.weight", quantity): np.nan} | (changed or {}))
+
+
+def test_a_readout_without_a_part_in_the_loss_need_not_be_seen() -> None:
+    idle = {("net.2.weight", q): 0.0 for q in (Q.GRADIENT, Q.STEP, Q.UPDATE, Q.OWN_CHANGE)}
+    absent = {("net.2.weight", q): np.nan for q in READ}
+    both = ("net.4.weight", "net.2.weight")
+    for changed, ok in ((idle | absent, True), (absent, False)):
+        m = replace(measurement(powers(MUP), changed=changed), readouts=both)
+        c = check(planned(scaling.mup(), "sgd"), m)
+        assert any(k.cause is Cause.UNSEEN for k in c.culprits) is not ok
+        # The regime is that of the readout that was seen.
+        assert c.verdict.regime is Regime.FEATURES
+
+
+def test_outputs_that_fade_behind_their_readout_are_trivial() -> None:
+    plan = planned(scaling.mup(), "sgd")
+    moved = np.ones((len(WIDTHS), 4))
+    for power, regime in ((0.0, Regime.FEATURES), (0.5, Regime.FEATURES), (-0.5, Regime.TRIVIAL)):
+        m = measurement(powers(MUP), returned=moved * WIDTHS[:, None] ** power)
+        c = check(plan, m)
+        assert (c.verdict.regime, c.ok) == (regime, regime is Regime.FEATURES)
+    assert c.culprits[0].cause is Cause.REGIME
+    assert "What the model returns moves less and less beside them, by n^(-0.50" in str(c)
+    # Outputs that were not seen say nothing: the readout was.
+    assert check(plan, measurement(powers(MUP), returned=np.nan * moved)).ok
+
+
+def test_attention_logits_that_were_not_seen_are_not_ok() -> None:
+    seen = {
+        ("blocks.*", q): np.ones((len(WIDTHS), 4))
+        for q in (Q.LOGITS, Q.LOGITS_CHANGE, Q.LOGITS_STEP)
+    }
+    plan = planned(scaling.mup(), "sgd")
+    assert check(plan, measurement(powers(MUP), attention=seen)).ok
+    blind = {key: np.nan * sizes for key, sizes in seen.items()}
+    c = check(plan, measurement(powers(MUP), attention=blind))
+    assert [(k.tensor, k.cause) for k in c.culprits] == [("blocks.*", Cause.UNSEEN)]
+    with pytest.raises(AssertionError, match=r"attention logits of `blocks\.\*` were not seen"):
+        c.assert_ok()

@@ -49,7 +49,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     *(({k: v}, f"`{k}` must be a dictionary") for k in ("base", "target") for v in (16, [64], None, {8: 8})),
     *(({"roles": v}, "`roles` must be a dictionary") for v in ("output", ["output"], {0: "output"})),
     *(({"roles": {"b*": v}}, "`roles` must be") for v in ("tail", None, ("output", "0"), ("hidden",))),
-    *(({"strategy": v}, "`strategy` must be a strategy") for v in (None, "abc", "mup", {"p": 1}, sw.scaling.mup)),
+    *(({"strategy": v}, "`strategy` must be a strategy") for v in (None, "abc", "meta", {"p": 1}, sw.scaling.meta)),
     *(({"optimizer": v}, "`optimizer` must be ") for v in ("newton", None, 3, ["sgd"])),
     *(({"residual": v}, "`residual` must be a finite number") for v in (None, "abc", NAN, INF, True, [1], 1j)),
     *(({"multiplied": v}, "`multiplied` must be a list of names") for v in ("b", 3, None, [3])),

@@ -218,3 +218,37 @@ def test_a_plan_is_kept_whole(tmp_path: Any) -> None:
     assert back.table == plan.table
     assert back.at(width=64).table == plan.at(width=64).table
     assert back.at(width=64).table.adjust == "spectral"
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
+def test_every_kind_of_group_is_tried_and_an_overridden_factor_is_told() -> None:
+    plan = planned(adjust="original")
+    model = plan.init_(Decoder(**TARGET))
+
+    def groups() -> Any:
+        return plan.param_groups(model, lr=1e-3, rest={"lr": 1e-3})
+
+    muon, adamw = groups()
+    schedule = torch.optim.lr_scheduler.StepLR
+    for right in (torch.optim.Muon(muon), torch.optim.AdamW(adamw)):
+        plan.check_schedule(right, schedule(right, 10), steps=2)
+    # The first group is AdamW's, and the others are not.
+    muon, adamw = groups()
+    both = torch.optim.AdamW(
+        [*adamw, *[{k: v for k, v in g.items() if k != "momentum"} for g in muon]]
+    )
+    with pytest.raises(PlanError, match="plan is for 'muon', but the optimizer is a AdamW"):
+        plan.check_schedule(both, schedule(both, 10), steps=2)
+    muon, _ = groups()
+    given = torch.optim.Muon(muon, adjust_lr_fn="match_rms_adamw")
+    with pytest.raises(
+        PlanError,
+        match=r"given adjust_lr_fn='match_rms_adamw', which no group uses.*Plan with adjust='match",
+    ):
+        plan.check_schedule(given, schedule(given, 10), steps=2)
+    muon, _ = groups()
+    muon[-1]["adjust_lr_fn"] = "match_rms_adamw"
+    later = torch.optim.Muon(muon)
+    if len(muon) > 1:
+        with pytest.raises(PlanError, match="the steps of Muon do not go with"):
+            plan.check_schedule(later, schedule(later, 10), steps=2)

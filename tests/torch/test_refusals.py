@@ -92,15 +92,18 @@ def test_what_does_not_grow_cannot_be_scaled() -> None:
 
 
 def test_strategy_and_optimizer() -> None:
-    refused(r"`strategy` must be a strategy of scalewise.scaling.*got 'mup'", strategy="mup")
+    refused(r"`strategy` must be a strategy of scalewise.scaling.*got 'meta'", strategy="meta")
     refused(r"`optimizer` must be one of 'sgd', 'adam', .*; got 'newton'", optimizer="newton")
+    refused(
+        r"`residual` says how branches go with the depth, and neither .*has a 'depth'", residual=1
+    )
     with pytest.raises(ValueError, match=r"`residual` must be a finite number or a fraction"):
         planned(residual="deep")
 
 
 def test_names_that_fit_nothing() -> None:
     refused(r"`roles` names 'tail', which fits no tensor", roles={"tail": "output"})
-    refused(r"`branch_outputs` names 'tail'", branch_outputs=["tail"], residual=1)
+    refused(r"`branch_outputs` names 'tail'", branch_outputs=["tail"])
     refused(r"`multiplied` names 'tail', but this model needs no multiplier", multiplied=["tail"])
 
 
@@ -164,8 +167,13 @@ def test_an_embedding_may_read_out_unseen() -> None:
 def test_a_loss_of_other_arguments_is_explained() -> None:
     plan = planned(mlp)
     batch = torch.randn(4, 8), torch.randn(4, 10)
-    with pytest.raises(AttributeError) as caught:
+    with pytest.raises(
+        PlanError, match=r"`loss` is called as loss\(model, batch\) and raised Attr"
+    ):
         plan.verify(batch, nn.functional.mse_loss, widths=[16, 32, 64], progress=False)
+    # What goes wrong inside is raised as it is, with a note.
+    with pytest.raises(RuntimeError) as caught:
+        plan.verify(batch, lambda m, b: m(b[1]).sum(), widths=[16, 32, 64], progress=False)
     assert "called as loss(model, batch)" in caught.value.__notes__[0]
 
 

@@ -16,6 +16,7 @@ from scalewise.jax._parts import named, parted
 from scalewise.jax._plan import plan
 from scalewise.jax._probe import drawn_model
 from scalewise.jax._verify import JaxBench, Loss
+from scalewise.jax._watched import value_of
 from scalewise.plan import Plan, PlanError
 from scalewise.plan._check import Tolerance
 from scalewise.plan._request import Argument, Factory, Names, Request, Roles
@@ -154,7 +155,8 @@ class _Script:
         """See `scalewise.plan.audit._script.Script`."""
         name, roles = self.options["width"], {**answers.get("roles", {}), **self.said}
         found = plan(
-            self.init_fn, base={name: widths[0]}, target={name: widths[-1]}, apply=self.loss,
+            self.init_fn, base={name: widths[0]}, target={name: widths[-1]},
+            apply=lambda model, batch: value_of(self.loss, model, batch),
             inputs=(self.batch,), **NO_CLAIM, **{**self.options, **answers, "roles": roles},
         )  # fmt: skip
         self._request[:] = [found.request] if found.request else []
@@ -167,7 +169,7 @@ class _Script:
 
     def set_up(self, sized: _Sized, model: Any) -> tuple[Any, Any]:
         """The model as the script initialises it, and what trains it, without weight decay."""
-        made = self.optimizer if hasattr(self.optimizer, "update") else self.optimizer(model)
+        made = self.optimizer if hasattr(self.optimizer, "update") else self._made(model)
         if isinstance(made, tuple) and len(made) == 2 and hasattr(made[1], "update"):
             model, made = made
         if not hasattr(made, "update"):
@@ -179,6 +181,22 @@ class _Script:
         if width not in self.rates:
             self._try(made, sized.table, parted(model, self.options["layout"]).params, width)
         return model, _Undecayed(made)
+
+    def _made(self, model: Any) -> Any:
+        """What the user's function makes of a model."""
+        module, name = (getattr(self.optimizer, k, "") for k in ("__module__", "__name__"))
+        if module.partition(".")[0] == "optax":
+            raise PlanError(
+                f"`optimizer` is optax.{name} itself, which makes an optimiser of a learning rate: give "
+                f"optax.{name}(3e-4), with the rate of your script."
+            )
+        try:
+            return self.optimizer(model)
+        except TypeError as error:
+            raise PlanError(
+                f"`optimizer` raised TypeError: {error}. Give an optimiser of optax, such as optax.adamw(3e-4), or "
+                "a function that takes a model and returns one."
+            ) from error
 
     def _try(self, tx: Any, table: Plan, params: Any, width: Any) -> None:
         """Read learning rates and epsilons off the optimiser's first steps."""

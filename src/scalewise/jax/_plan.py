@@ -28,6 +28,7 @@ from scalewise.plan._request import (
     Argument,
     Factory,
     Names,
+    OptimizerLike,
     Policies,
     Request,
     Roles,
@@ -57,7 +58,7 @@ def plan(
     base: SizesLike,
     target: SizesLike,
     strategy: StrategyLike,
-    optimizer: str = "adamw",
+    optimizer: OptimizerLike = "adamw",
     adjust: str | None = None,
     policy: Policies = (),
     decay: str | None = None,
@@ -89,9 +90,9 @@ def plan(
             ``tokens`` (of a step, of the whole training), which it is never given. Of ``heads``, ``kv_heads``,
             ``experts``, ``vocabulary`` and ``rank`` it is given those that it has arguments for.
         target: The sizes to go to, with the same keys.
-        strategy: How to scale; a depth-3 form such as ``sw.scaling.meta(s=1)``.
+        strategy: How to scale; a depth-3 form such as ``sw.scaling.meta(s=1)``, or a name such as ``"mup"``.
         optimizer: Its name, such as ``"sgd"``, ``"adam"`` (weight decay added to the gradient), ``"adamw"``
-            (decoupled) or ``"muon"``.
+            (decoupled) or ``"muon"``; or the function of optax that is called so.
         adjust: What the library of Muon multiplies steps by: ``"optax"`` or ``"consistent_rms"`` for
             `optax.contrib.muon` without and with that argument; ``None`` for nothing.
         policy: What batch and duration ask for, by name, where `base` and `target` have ``batch`` or ``tokens``:

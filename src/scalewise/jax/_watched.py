@@ -14,6 +14,7 @@ from scalewise.jax._acting import Acting
 from scalewise.jax._parts import named, renamed
 from scalewise.jax._record import Recorder, Seen
 from scalewise.plan import Plan, PlanError
+from scalewise.plan._errors import loss_refused
 from scalewise.plan._run import Scene
 from scalewise.plan._sizes import Logits, Record
 
@@ -23,10 +24,27 @@ if TYPE_CHECKING:
 Loss = Callable[[Any, Any], Any]
 # A program runs a few times: to compile it well takes longer than to run it.
 _QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+_SUCH_AS = "lambda model, batch: cross_entropy(jax.vmap(model)(batch[0]), batch[1])"
 _NOTE = (
     "`loss` was called as loss(model, batch), with what the factory returns and the batch given to `verify`: "
-    "lambda model, batch: cross_entropy(jax.vmap(model)(batch[0]), batch[1])."
+    f"{_SUCH_AS}."
 )
+
+
+def value_of(loss: Loss, model: Any, batch: Any) -> Any:
+    """What a loss returns.
+
+    Raises:
+        PlanError: If it cannot be called with a model and a batch.
+    """
+    try:
+        return loss(model, batch)
+    except Exception as error:
+        refused = loss_refused(loss, model, batch, error, _SUCH_AS)
+        if refused is not None:
+            raise refused from error
+        error.add_note(_NOTE)
+        raise
 
 
 class Program:
@@ -56,11 +74,8 @@ class Program:
             whole = list(leaves)
             for i, array in zip(arrays, given, strict=True):
                 whole[i] = array
-            try:
-                return loss(join(params, others), jax.tree.unflatten(tree, whole))
-            except Exception as error:
-                error.add_note(_NOTE)
-                raise
+            model, filled = join(params, others), jax.tree.unflatten(tree, whole)
+            return value_of(loss, model, filled)
 
         def step(params: Any, state: Any, others: Any, given: Any, rate: Any) -> Any:
             slopes = jax.grad(value)(params, others, given)
@@ -133,10 +148,11 @@ class Program:
                 record.kept.setdefault(label, []).append(kept)
         for place, found in zip(attends, attentions, strict=True):
             record.logits.setdefault(place, []).append(_wide(found["value"]))
-            if found["was"] is not None:
-                was = Logits(place, _wide(found["was"]), tuple(map(_wide, found["old"])))
-                new = Logits(place, _wide(found["value"]), tuple(map(_wide, found["now"])))
-                record.moved.setdefault(place, []).append((was, new))
+            # What is not trained does not move.
+            before = found["value"] if found["was"] is None else found["was"]
+            was = Logits(place, _wide(before), tuple(map(_wide, found["old"])))
+            new = Logits(place, _wide(found["value"]), tuple(map(_wide, found["now"])))
+            record.moved.setdefault(place, []).append((was, new))
         return record
 
     def _watched(

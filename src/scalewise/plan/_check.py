@@ -47,7 +47,8 @@ class Check:
         rows: Every quantity of every tensor, predicted and fitted.
         verdict: Stable or not, and the regime: from the measurement alone.
         culprits: What does not scale as planned of itself, tensors or the network as a whole; what only
-            follows is not among them. There is one whenever a power or the verdict is not as planned.
+            follows is not among them. There is one whenever a power or the verdict is not as planned, something
+            grows with the depth, or what the verdict rests on was not seen.
         attention: The same rows for attention logits, by the modules that make them.
         depth: What was found over depths, if any were asked for.
     """
@@ -63,9 +64,10 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing grows with width or depth and nothing is to blame: powers and regime are as planned."""
-        if self.depth is not None and not self.depth.ok:
-            return False
+        """Whether nothing grows with width or depth and nothing is to blame: powers and regime are as planned.
+
+        What was not measured is not ok, where the verdict rests on it.
+        """
         return self.verdict.stable and not self.culprits
 
     @cached_property
@@ -130,7 +132,13 @@ Tolerance = Annotated[
 
 
 @checked(error=PlanError)
-def check(plan: Plan, measured: Measurement, *, tolerance: Tolerance = 0.0625) -> Check:
+def check(
+    plan: Plan,
+    measured: Measurement,
+    *,
+    tolerance: Tolerance = 0.0625,
+    depth: DepthCheck | None = None,
+) -> Check:
     """Fit, compare, judge and diagnose a measurement.
 
     Args:
@@ -139,6 +147,7 @@ def check(plan: Plan, measured: Measurement, *, tolerance: Tolerance = 0.0625) -
         tolerance: How far a power may be from the prediction beyond three standard errors. The default is
             half of the power 1/8 that parts the last quarter of the family from maximal updates: what
             networks of finite width deviate must stay below it, and anything to be told apart above.
+        depth: What was found over depths.
 
     Raises:
         PlanError: If the tolerance is not a number above 0 and at most 1/4.
@@ -155,8 +164,9 @@ def check(plan: Plan, measured: Measurement, *, tolerance: Tolerance = 0.0625) -
         tolerance,
         rows,
         verdict,
-        diagnose(plan, measured, rows, verdict, planned, attention),
+        diagnose(plan, measured, rows, verdict, planned, attention, depth),
         attention,
+        depth,
     )
 
 

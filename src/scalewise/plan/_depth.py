@@ -55,7 +55,9 @@ class DepthRow:
 
     @property
     def agrees(self) -> bool:
-        """Whether it is not, within the tolerance and its error, or tends to what is planned."""
+        """Whether it was seen and is not, within the tolerance and its error, or tends to what is planned."""
+        if self.fit.status is Status.ABSENT:
+            return False
         near = self.excess <= self.tolerance + self.fit.error
         return near or self.fit.tends_to(float(self.most), self.tolerance)
 
@@ -67,7 +69,8 @@ class DepthCheck:
 
     Args:
         depths: As the factory was called with, ascending.
-        rows: Every size, in the order of the forward pass at the greatest depth.
+        rows: Every size, in the order of the forward pass at the greatest depth; those of what reads out also
+            where they were not seen at every depth.
         residual: $\alpha$ as planned.
         degree: The largest with which a step of the blocks goes as the gradient.
     """
@@ -79,14 +82,15 @@ class DepthCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing grows with the depth beyond what is planned."""
-        return all(r.agrees for r in self.rows)
+        """Whether what reads out was seen, and nothing grows with the depth beyond what is planned."""
+        return bool(self.rows) and all(r.agrees for r in self.rows)
 
     @property
     def worst(self) -> DepthRow | None:
-        """What grows most beyond the plan; a change rather than a size."""
+        """What grows most beyond the plan, a change rather than a size; if nothing does, what was not seen."""
         off = [r for r in self.rows if not r.agrees]
-        return max(off, key=lambda r: (r.quantity not in _SIZES, r.excess), default=None)
+        seen = [r for r in off if r.fit.status is not Status.ABSENT]
+        return max(seen or off, key=lambda r: (r.quantity not in _SIZES, r.excess), default=None)
 
     def __str__(self) -> str:
         r = self.worst
@@ -98,6 +102,11 @@ class DepthCheck:
             Quantity.FEATURES: f"what `{r.place}` is given at initialisation",
             Quantity.FEATURES_CHANGE: f"the change of what `{r.place}` is given",
         }[r.quantity]
+        if r.fit.status is Status.ABSENT:
+            return (
+                f"Over depths {', '.join(map(str, self.depths))}, {what} was not seen at each of them, so whether "
+                "it grows was not measured. Let a module of its own read out at every depth."
+            )
         found = f"{r.fit.slope:+.2f} ± {r.fit.sem:.2f}"
         told = (
             f"Over depths {', '.join(map(str, self.depths))}, {what} goes as depth^({found}); planned is at most "

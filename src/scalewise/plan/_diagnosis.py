@@ -5,28 +5,31 @@ and its learning rate (its step over its gradient, or its step where the optimiz
 Where one of them is off, that tensor is the cause; all other deviations may follow from it. Where none is,
 the forward pass itself must scale otherwise than planned. Where every power is within what is planned and the
 network as a whole is in another regime, that is the finding: a check never passes beside a verdict that
-contradicts it.
+contradicts it. What the verdict needs and nobody saw is a finding too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from scalewise._readable import readable
+from scalewise.plan._depth import DepthCheck, DepthRow
 from scalewise.plan._fits import Status
 from scalewise.plan._growth import written
 from scalewise.plan._laws import ENTRYWISE
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row, starts_small
 from scalewise.plan._table import Plan
-from scalewise.plan._verdict import GROWING, Verdict
+from scalewise.plan._verdict import GROWING, Verdict, not_seen
 from scalewise.scaling import Regime, classify
 
 # No rule that is wrong is wrong by less.
 _EIGHTH = 0.125
+# Inputs that do not grow, beside those that do at the least width: fewer do not show.
+_FEW = 1 / 32
 
 
 class Cause(StrEnum):
@@ -39,6 +42,8 @@ class Cause(StrEnum):
     REGIME = "regime"
     WIDTHS = "finite width"
     DIVERGED = "diverged"
+    DEPTH = "depth"
+    UNSEEN = "not seen"
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,9 @@ class Culprit:
     """A tensor that does not scale as planned, of itself, or the network that does not.
 
     Args:
-        tensor: Its name.
+        tensor: Its name, or that of a module.
         cause: What is wrong.
-        power: By which power of the width, as measured; 0 where the size diverged.
+        power: By which power of the width (or depth), as measured; 0 where the size diverged or was not seen.
         row: The measurement that shows it.
         text: All of this in whole sentences.
     """
@@ -57,7 +62,7 @@ class Culprit:
     tensor: str
     cause: Cause
     power: float
-    row: Row
+    row: Row | DepthRow
     text: str
 
     def __str__(self) -> str:
@@ -71,8 +76,11 @@ def diagnose(
     verdict: Verdict,
     planned: Collection[Regime],
     attention: Sequence[Row] = (),
+    depth: DepthCheck | None = None,
 ) -> tuple[Culprit, ...]:
     """The causes among all deviations; empty if every power agrees and the verdict is the planned one.
+
+    What the verdict needs and was not seen stands behind them, and what grows with the depth.
 
     Args:
         plan: What was planned.
@@ -81,7 +89,23 @@ def diagnose(
         verdict: What the measurement says of the network as a whole.
         planned: The regimes that the plan allows.
         attention: Those of attention logits.
+        depth: What was found over depths, if any were asked for.
     """
+    told = _beside_the_width(plan, measured)
+    causes = _causes(plan, measured, rows, verdict, planned, attention)
+    found = [
+        replace(c, cause=Cause.WIDTHS, text=f"{c.text} {told}")
+        if told and c.cause in (Cause.FORWARD, Cause.REGIME, Cause.WIDTHS)
+        else c
+        for c in causes
+    ]
+    return (*found, *_unseen(measured, rows, attention), *_of_depth(depth))
+
+
+def _causes(
+    plan: Plan, measured: Measurement, rows: Sequence[Row], verdict: Verdict,
+    planned: Collection[Regime], attention: Sequence[Row],
+) -> tuple[Culprit, ...]:  # fmt: skip
     off = [r for r in rows if not r.agrees]
     own = [
         _culprit(plan, measured, r, cause)
@@ -100,7 +124,8 @@ def diagnose(
         worst = {r.tensor: r for r in sorted(logits, key=lambda r: r.excess)}
         return tuple(_culprit(plan, measured, r, Cause.ATTENTION) for r in worst.values())
     if not off:
-        contradicts = verdict.regime not in planned and not verdict.open
+        told = verdict.regime is not None and not verdict.open
+        contradicts = told and verdict.regime not in planned
         return (_of_regime(plan, measured, rows, verdict),) if contradicts else ()
     finite = [r for r in off if r.fit.status is Status.FITTED]
     if not finite:
@@ -113,6 +138,54 @@ def diagnose(
     nearest = sizes[0] if sizes else gradients[-1] if gradients else finite[0]
     small = all(abs(r.excess) < _EIGHTH for r in finite)
     return (_culprit(plan, measured, nearest, Cause.WIDTHS if small else Cause.FORWARD),)
+
+
+def _beside_the_width(plan: Plan, measured: Measurement) -> str:
+    """That many inputs of a layer do not grow with the width, so that no power shows; empty where they are few."""
+    base, target = (float(str(sizes[plan.width_name])) for sizes in (plan.base, plan.target))
+    found: dict[str, tuple[float, float]] = {}
+    for t in plan.tensors if base != target else ():
+        slope = t.terms * (float(t.fan_in) - 1) / (target - base)
+        constant = t.terms - slope * base
+        if slope > 0 and constant > _FEW * slope * float(measured.widths[0]):
+            found[t.name] = slope, constant
+    if not found:
+        return ""
+    name, (slope, constant) = max(found.items(), key=lambda one: one[1][1] / one[1][0])
+    n = "n" if math.isclose(slope, 1) else f"{slope:.3g} n"
+    wide = max(constant / (slope * _EIGHTH), 4 * float(measured.widths[-1]))
+    return (
+        f"But `{name}` sums over {n} + {constant:.3g} inputs. Those that do not grow weigh much at these widths, "
+        f"and then no size is a power of the width: verify at widths from {wide:.0f} on. What is off there as much "
+        "is wrong."
+    )
+
+
+def _unseen(measured: Measurement, rows: Sequence[Row], attention: Sequence[Row]) -> list[Culprit]:
+    """What was not measured though the verdict rests on it."""
+    out = []
+    if measured.unseen or not measured.seen:
+        names = measured.unseen or measured.readouts
+        row = next((r for r in rows if r.tensor in names), rows[0])
+        out.append(Culprit(row.tensor, Cause.UNSEEN, 0.0, row, not_seen(names)))
+    for row in attention:
+        if row.quantity is Quantity.LOGITS_CHANGE and row.fit.status is Status.ABSENT:
+            where = f"`{row.tensor}`" if row.tensor else "the model"
+            text = (
+                f"The attention logits of {where} were not seen before and after the step, so whether they grow "
+                "was not measured: the module made other logits than at first, or was not called at every width."
+            )
+            out.append(Culprit(row.tensor, Cause.UNSEEN, 0.0, row, text))
+    return out
+
+
+def _of_depth(depth: DepthCheck | None) -> list[Culprit]:
+    row = None if depth is None else depth.worst
+    if row is None:
+        return []
+    unseen = row.fit.status is Status.ABSENT
+    power = 0.0 if unseen or math.isinf(row.excess) else row.excess
+    return [Culprit(row.place, Cause.UNSEEN if unseen else Cause.DEPTH, power, row, str(depth))]
 
 
 def expected_regimes(plan: Plan, tolerance: float) -> tuple[Regime, ...]:
@@ -143,8 +216,9 @@ def _of_regime(plan: Plan, measured: Measurement, rows: Sequence[Row], verdict: 
     return Culprit(row.tensor, Cause.REGIME, row.fit.slope - float(row.predicted), row, text)
 
 
-def _words(regime: Regime) -> str:
+def _words(regime: Regime | None) -> str:
     return {
+        None: "not seen",
         Regime.UNSTABLE: "unstable",
         Regime.TRIVIAL: "trivial",
         Regime.KERNEL: "in the kernel regime",

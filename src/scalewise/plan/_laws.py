@@ -204,16 +204,18 @@ OPTIMIZERS = _rows()
 
 
 def known_optimizer(optimizer: object) -> Optimizer:
-    """The laws of an optimizer, by its name.
+    """The laws of an optimizer, by its name in any letters, or its class or function, which is called so.
 
     Raises:
         PlanError: If it is not one of those that have rules.
     """
-    if not isinstance(optimizer, str) or optimizer not in OPTIMIZERS:
+    name = getattr(optimizer, "__name__", None) if callable(optimizer) else optimizer
+    found = OPTIMIZERS.get(str(name).strip().casefold().replace("-", "_"))
+    if found is None:
         raise PlanError(
             f"`optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}; got {optimizer!r}. An "
             "optimizer that moves entries by a fixed amount scales as 'adam', or 'adamw' if its weight "
             "decay is decoupled; one that follows the gradient scales as 'sgd'; one that gives whole matrices "
             "singular values of a fixed size scales as 'muon'."
         )
-    return OPTIMIZERS[optimizer]
+    return found

@@ -74,7 +74,9 @@ class Measurement:
         growth: How the sides of tensors grow over these widths; a tensor that is missing grows as from base
             to target.
         attention: For each kind of module whose code makes attention logits (its name, with stars for the
-            numbers of layers), and for `logits`, `logits_change` and `logits_step`, the sizes.
+            numbers of layers), and for `logits`, `logits_change` and `logits_step`, the sizes; NaN where the
+            logits were not seen before and after.
+        returned: The change of what the model as a whole returns; ``None`` or NaN where that was not seen.
     """
 
     widths: Float[np.ndarray, " width"]
@@ -92,6 +94,7 @@ class Measurement:
     attention: Mapping[tuple[str, Quantity], Float[np.ndarray, "width seed"]] = field(
         default_factory=dict, repr=False
     )
+    returned: Float[np.ndarray, "width seed"] | None = field(default=None, repr=False)
 
     @property
     def seeds(self) -> int:
@@ -101,3 +104,27 @@ class Measurement:
     def of(self, name: str, quantity: Quantity) -> Float[np.ndarray, "width seed"]:
         """The sizes of one quantity of one tensor."""
         return self.sizes[quantity][self.tensors.index(name)]
+
+    def beside(self, name: str, quantity: Quantity) -> Float[np.ndarray, "width seed"]:
+        """What belongs to the module of a tensor: it stands with one of those that it holds."""
+        module = self.modules[self.tensors.index(name)]
+        pairs = zip(self.tensors, self.modules, strict=True)
+        found = [self.of(n, quantity) for n, m in pairs if m == module] if module else []
+        return next((f for f in found if not np.isnan(f).any()), self.of(name, quantity))
+
+    @property
+    def seen(self) -> bool:
+        """Whether what a readout reads and returns was seen at all."""
+        wanted = (Quantity.CHANGE, Quantity.FEATURES_CHANGE)
+        return all(any(not np.isnan(self.of(n, q)).any() for n in self.readouts) for q in wanted)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Readouts that have a part in the loss, though what they read and return was not seen."""
+        wanted = (Quantity.CHANGE, Quantity.FEATURES_CHANGE)
+        return tuple(
+            n
+            for n in self.readouts
+            if any(np.isnan(self.beside(n, q)).any() for q in wanted)
+            and np.any(self.of(n, Quantity.GRADIENT) != 0)
+        )

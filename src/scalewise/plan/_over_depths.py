@@ -27,9 +27,12 @@ def seen_over_depths(
         plans: The plan at each depth, ascending.
         seeds: Networks of each depth.
         advance: Called after each.
+
+    Returns:
+        By place and quantity, NaN where what reads out was not seen.
     """
     bench, shape = ends.bench, (len(plans), seeds)
-    found: dict[tuple[str, Quantity], np.ndarray] = {}
+    found = {(READOUT, q): np.full(shape, np.nan) for q in _SEEN}
     counts: list[Counter[str]] = []
     for i, at in enumerate(plans):
         run = replace(ends, plans=(at,), widths=ends.widths[:1])
@@ -37,7 +40,9 @@ def seen_over_depths(
         whole = replace(run, scene=bench.everywhere(at, scene, run.draw(0)))
         order = whole.scene.places.order
         counts.append(Counter(map(_kind, order)))
-        last = {_kind(n): n for n in order} | {READOUT: scene.places.reads[-1]}
+        last = {_kind(n): n for n in order}
+        if scene.places.reads:
+            last[READOUT] = scene.places.reads[-1]
         for seed in range(seeds):
             sizes = measure_network(whole.network(0, seed), run.steps).module
             for kind, name in last.items():
@@ -46,7 +51,12 @@ def seen_over_depths(
             advance()
     # Modules inside a block have fewer blocks below them than the depth: what comes after all is measured.
     after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {READOUT}
-    return {k: v for k, v in found.items() if k[0] in after and not np.isnan(v).any()}
+    # Of what reads out also what was not seen: without it nothing is known of the depth.
+    return {
+        k: v
+        for k, v in found.items()
+        if k[0] in after and (k[0] == READOUT or not np.isnan(v).any())
+    }
 
 
 def _kind(name: str) -> str:

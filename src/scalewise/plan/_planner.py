@@ -15,6 +15,7 @@ from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge, gauges
 from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
+from scalewise.plan._paths import LOOKED_UP
 from scalewise.plan._probed import Along, Probe, blocks_of, is_looked_up, times
 from scalewise.plan._request import Request
 from scalewise.plan._roles import Kind, Role
@@ -60,7 +61,7 @@ class Planner:
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, wide), in_block, powers, self._spread(t), t.aliases, gauge,
             trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
-            ends=t.name in self._ends,
+            ends=t.name in self._ends, unused=t.name in self._unused,
         )  # fmt: skip
 
     def _spread(self, t: TensorDescription) -> Spread:
@@ -107,6 +108,14 @@ class Planner:
     @cached_property
     def _drawn(self) -> dict[tuple[object, ...], float]:
         return _drawn_by_depth(self.probe)
+
+    @cached_property
+    def _unused(self) -> frozenset[str]:
+        """Tensors from which the forward pass was seen to make nothing."""
+        if self.probe.passes is None:
+            return frozenset()
+        used = {n.removeprefix(LOOKED_UP) for n in self.probe.passes.narrow.paths.used()}
+        return frozenset(d.tensor.name for d in self.decisions if used) - used
 
     @cached_property
     def _ends(self) -> frozenset[str]:

@@ -64,7 +64,6 @@ def _wrong(check: Check) -> list[str]:
     if check.ok:
         return ["Every power is as planned."]
     out = [str(c) for c in check.culprits]
-    out += [str(check.depth)] if check.depth is not None and not check.depth.ok else []
     follows = check.consequences
     if follows and check.culprits:
         named = list(dict.fromkeys(f"`{r.tensor}` ({_noun(r)})" for r in follows))

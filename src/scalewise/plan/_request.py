@@ -11,10 +11,11 @@ from scalewise._checked import Count, Must, Positive, held
 from scalewise.plan._adjust import adjustment
 from scalewise.plan._axes import ARCHITECTURE, TRAINING, ratios_of, taken
 from scalewise.plan._errors import PlanError
-from scalewise.plan._laws import SPECTRAL, known_optimizer
+from scalewise.plan._laws import SPECTRAL, Optimizer, known_optimizer
 from scalewise.plan._policies import Training, training
 from scalewise.plan._roles import Role, RoleSpec
 from scalewise.scaling import ABC, Strategy
+from scalewise.scaling._strategies import strategy_of
 
 # What `plan` is given in every framework; its annotations refuse all else.
 FACTORY = "a function that returns a new model, such as lambda width: MyModel(width)"
@@ -24,7 +25,16 @@ SizesLike = Annotated[
     Must('a dictionary of what the factory is called with, such as {"width": 64}'),
 ]
 StrategyLike = Annotated[
-    Strategy | ABC, Must("a strategy of scalewise.scaling, such as mup() or meta(s=1)")
+    Strategy | ABC | str,
+    Must(
+        "a strategy of scalewise.scaling, such as mup() or meta(s=1), or a name: 'mup', 'ntk', 'mean_field' or "
+        "'standard'",
+        to=strategy_of,
+    ),
+]
+OptimizerLike = Annotated[
+    str | Callable[..., Any],
+    Must("the name of an optimizer, such as 'adamw', or its class, such as torch.optim.AdamW"),
 ]
 Roles = Annotated[
     Mapping[str, RoleSpec] | None,
@@ -124,8 +134,8 @@ def requested(
     *,
     base: Mapping[str, object],
     target: Mapping[str, object],
-    strategy: Strategy | ABC,
-    optimizer: str = "adamw",
+    strategy: Strategy | ABC | str,
+    optimizer: str | Callable[..., Any] = "adamw",
     adjust: str | None = None,
     roles: Mapping[str, RoleSpec] | None = None,
     residual: Fraction = Fraction(0),
@@ -143,8 +153,8 @@ def requested(
         build: The factory.
         base: As in `Request`; so are the others, but for `depth`, which neither size need have.
         target: See `Request`.
-        strategy: A strategy, as p, q and r or as a, b and c.
-        optimizer: See `Request`.
+        strategy: A strategy, as p, q and r or as a, b and c, or its name.
+        optimizer: Its name, in any letters, or its class.
         adjust: See `Request`; ``None`` for nothing.
         roles: See `Request`; ``None`` for none.
         residual: See `Request`.
@@ -157,27 +167,32 @@ def requested(
         blocks: See `Request`; ``None`` for none.
 
     Raises:
-        PlanError: If the optimizer or a policy is not known, or sizes are missing, not positive, or differ that may
-            not.
+        PlanError: If the optimizer or a policy is not known, sizes are missing, not positive, or differ that may
+            not, or branches are to be scaled without a depth.
     """
-    known = depth if depth in base or depth in target else None
+    known, trained = depth if depth in base or depth in target else None, known_optimizer(optimizer)
     one, two = _sizes(base, target, width, known)
     _seen(build, one, two)
+    if residual and known is None:
+        raise PlanError(
+            f"`residual` says how branches go with the depth, and neither `base` nor `target` has a {depth!r}: "
+            f"give it in both, such as base={{{width!r}: 64, {depth!r}: 4}}, or leave `residual` out."
+        )
     named = (policy,) if isinstance(policy, str) else tuple(policy)
     return Request(
         build, one, two,
-        strategy.to_strategy() if isinstance(strategy, ABC) else strategy,
-        known_optimizer(optimizer).name, _adjustment(adjust, optimizer), dict(roles or {}), residual,
+        strategy_of(strategy), trained.name, _adjustment(adjust, trained), dict(roles or {}), residual,
         tuple(branch_outputs), tuple(multiplied), width, known,
         training(named, decay, _changes(one, two)), dict(blocks or {}),
     )  # fmt: skip
 
 
-def _adjustment(adjust: str | None, optimizer: str) -> str:
+def _adjustment(adjust: str | None, optimizer: Optimizer) -> str:
     name = adjustment(adjust)
-    if name != "none" and known_optimizer(optimizer).law.norm != SPECTRAL:
+    if name != "none" and optimizer.law.norm != SPECTRAL:
         raise PlanError(
-            f"`adjust` is for optimizers that orthogonalise, such as 'muon'; got {adjust!r} with {optimizer!r}."
+            f"`adjust` is for optimizers that orthogonalise, such as 'muon'; got {adjust!r} with "
+            f"{optimizer.name!r}."
         )
     return name
 

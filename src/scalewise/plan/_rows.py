@@ -126,7 +126,8 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
             top, least = _powers(plan, measured, name, quantity, p, tied)
             drawn = quantity is Quantity.WEIGHT and name not in measured.constant
             slack = _init_slack(plan, measured, name) if drawn else 0.0
-            unplanned = quantity not in _EXACT and part_of_loss(plan, plan[name])
+            outside = part_of_loss(plan, plan[name]) or _by_the_loss_alone(plan, name)
+            unplanned = quantity not in _EXACT and outside
             fit = Fit() if unplanned else power_law(measured.widths, sizes)
             out.append(Row(name, quantity, top, least, fit, tolerance, slack))
     return out
@@ -271,6 +272,11 @@ def _is_added(plan: Plan, name: str) -> bool:
     """Whether a tensor is a bias; of one whose module says nothing, by its role."""
     kind, role = plan[name].kind, plan[name].role
     return kind is Kind.BIAS or (kind is Kind.UNKNOWN and role in (Role.VECTOR, Role.FIXED))
+
+
+def _by_the_loss_alone(plan: Plan, name: str) -> bool:
+    """Whether a tensor of fixed size has no part in what the model returns, as weights of several losses."""
+    return plan[name].role is Role.FIXED and plan[name].unused
 
 
 def _sums(plan: Plan, name: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from scalewise.plan._errors import PlanError
 from scalewise.plan._growth import growth_over
 from scalewise.plan._measurement import Measurement, Quantity
-from scalewise.plan._names import pattern
+from scalewise.plan._names import bare, pattern
 from scalewise.plan._roles import Kind
 from scalewise.plan._sizes import Network, Places, Sizes, measure_network
 from scalewise.plan._table import Plan
@@ -198,7 +198,8 @@ class Run:
             nonlinearity=np.array([of_width[0].nonlinearity for of_width in found]),
             constant=frozenset.intersection(*(frozenset(s.constant) for w in found for s in w)),
             growth={n: growth_over([p.table for p in self.plans], n) for n in tensors},
-            attention=_attention(found),
+            attention=_attention(found, places.attends),
+            returned=np.array([[s.returned for s in of_width] for of_width in found]),
         )
 
     def _leader(self, module: str) -> str:
@@ -255,8 +256,10 @@ def _refuse_one_draw(found: list[list[Sizes]], names: Sequence[str]) -> None:
             )
 
 
-def _attention(found: list[list[Sizes]]) -> dict[tuple[str, Quantity], np.ndarray]:
-    """Attention logits and their change, over all layers of a kind."""
+def _attention(
+    found: list[list[Sizes]], attends: Sequence[str]
+) -> dict[tuple[str, Quantity], np.ndarray]:
+    """Attention logits and their change, over all layers of a kind; NaN of those that were not seen."""
     out: dict[tuple[str, Quantity], np.ndarray] = {}
     for i, of_width in enumerate(found):
         for j, one in enumerate(of_width):
@@ -267,6 +270,10 @@ def _attention(found: list[list[Sizes]]) -> dict[tuple[str, Quantity], np.ndarra
             for key, parts in kinds.items():
                 array = out.setdefault(key, np.full((len(found), len(of_width)), np.nan))
                 array[i, j] = math.sqrt(math.fsum(s * s for s in parts) / len(parts))
+    seen = {place for place, _ in out}
+    for place in {pattern(bare(p, ())) for p in attends if pattern(p) not in seen} - seen:
+        for quantity in (Quantity.LOGITS, Quantity.LOGITS_CHANGE, Quantity.LOGITS_STEP):
+            out[place, quantity] = np.full((len(found), len(found[0])), np.nan)
     return out
 
 

@@ -27,12 +27,14 @@ class Places:
         order: Those modules as they are first called.
         reads: Those of them that read out.
         attends: The modules in whose code attention logits are made.
+        bare: Tensors that read out though no module shows it; each is a place of its own, after the others.
     """
 
     module: Mapping[str, str]
     order: tuple[str, ...]
     reads: tuple[str, ...]
     attends: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
 
     def local(self, name: str) -> str:
         """The name of a tensor inside its module."""
@@ -69,6 +71,7 @@ class Record:
         kept: By module that reads out what it would return on these inputs with its earlier tensors.
         logits: By module the attention logits that its code makes.
         moved: By module and call the logits with the earlier tensors that made them, and with the present ones.
+        returned: What the model as a whole returns.
     """
 
     outputs: dict[str, list[Any]] = field(default_factory=dict)
@@ -77,6 +80,7 @@ class Record:
     kept: dict[str, list[Any]] = field(default_factory=dict)
     logits: dict[str, list[Any]] = field(default_factory=dict)
     moved: dict[str, list[tuple[Logits, Logits]]] = field(default_factory=dict)
+    returned: list[Any] = field(default_factory=list)
 
 
 @runtime_checkable
@@ -130,6 +134,7 @@ class Sizes:
         nonlinearity: How far the change of features is from linear in the change of the parameters.
         constant: Tensors of equal entries.
         attention: By module what there is of the attention logits that its code makes.
+        returned: Change of what the model as a whole returns.
     """
 
     tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
@@ -137,6 +142,7 @@ class Sizes:
     nonlinearity: float = math.nan
     constant: set[str] = field(default_factory=set)
     attention: dict[str, dict[Quantity, float]] = field(default_factory=dict)
+    returned: float = math.nan
 
 
 def measure_network(
@@ -211,6 +217,7 @@ def _compare(network: Network, sizes: Sizes, before: Record, after: Record) -> N
             Quantity.LOGITS_CHANGE: rms(moved),
             Quantity.LOGITS_STEP: math.sqrt(math.fsum(s * s for s in steps) / len(steps)),
         }
+    sizes.returned = _change(network, before.returned, after.returned)
     pairs = (
         (before.outputs, after.outputs, Quantity.OUTPUT, Quantity.CHANGE),
         (before.inputs, after.inputs, Quantity.FEATURES, Quantity.FEATURES_CHANGE),
@@ -220,11 +227,16 @@ def _compare(network: Network, sizes: Sizes, before: Record, after: Record) -> N
         for module, parts in one.items():
             if parts and size is not None:
                 sizes.module[module, size] = rms(parts)
-            # A module that is given other rows than before, as an expert may be, has no change.
-            later = two.get(module, [])
-            if parts and [p.shape for p in parts] == [p.shape for p in later]:
-                moved = [b - a for a, b in zip(parts, later, strict=True)]
-                sizes.module[module, change] = rms(moved)
+            moved = _change(network, parts, two.get(module, []))
+            if not math.isnan(moved):
+                sizes.module[module, change] = moved
+
+
+def _change(network: Network, parts: list[Any], later: list[Any]) -> float:
+    """Size of a change; NaN where there is none, as of an expert that is given other rows than before."""
+    if not parts or [p.shape for p in parts] != [p.shape for p in later]:
+        return math.nan
+    return network.rms([b - a for a, b in zip(parts, later, strict=True)])
 
 
 def _bend(network: Network, before: Record, half: Record, after: Record) -> float:

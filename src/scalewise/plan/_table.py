@@ -81,6 +81,7 @@ class TensorPlan:
         terms: How many terms it sums over at the base; 1 where rows are picked, 0 where nothing is summed.
         constants: What was tuned for it at the base.
         ends: Whether what the model returns is made from what it writes by tensors of fixed size alone.
+        unused: Whether the model was seen to return what it does without it: the loss may use it by itself.
     """
 
     name: str
@@ -104,6 +105,7 @@ class TensorPlan:
     terms: int = 0
     constants: Constants = field(default_factory=Constants)
     ends: bool = False
+    unused: bool = False
 
     @property
     def fan_out(self) -> Fraction:

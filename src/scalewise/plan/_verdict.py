@@ -38,8 +38,8 @@ class Verdict:
     and less.
 
     Args:
-        regime: The kind of limit.
-        stable: Whether nothing grows.
+        regime: The kind of limit; ``None`` where what the readout reads or returns was not seen.
+        stable: Whether nothing that was seen grows.
         nontrivial: Whether it is stable and the logits move.
         features: The power of the width by which the features move, beside their size.
         logits: The power by which the logits move.
@@ -48,7 +48,7 @@ class Verdict:
         open: Whether it is not, and is another than planned: then neither can be excluded.
     """
 
-    regime: Regime
+    regime: Regime | None
     stable: bool
     nontrivial: bool
     features: Fit
@@ -58,13 +58,16 @@ class Verdict:
     open: bool = False
 
     def __str__(self) -> str:
+        if self.regime is None:
+            return "stable as far as seen, regime not seen"
         if not self.stable:
             return str(self.regime)
         return "stable, regime not told apart" if self.open else f"{self.regime}, stable"
 
     def beside(self, planned: Collection[Regime]) -> Verdict:
         """The same beside `planned`, the regimes that a plan allows: open if it is none of them and not sure."""
-        return replace(self, open=not self.sure and self.regime not in planned)
+        told = self.sure or self.regime is None
+        return replace(self, open=not told and self.regime not in planned)
 
 
 def judge(
@@ -93,30 +96,64 @@ def judge(
         worst = sorted(growing, key=lambda r: -r.fit.slope)
         reasons = tuple(_grown(r, measured) for r in worst)
         return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
-    unseen = features.status is Status.ABSENT
     calm = _calm([r for r in found if r.quantity in _SIZES], measured, tolerance)
+    if Status.ABSENT in (features.status, logits.status):
+        reasons = (calm, not_seen(measured.unseen or measured.readouts))
+        return Verdict(None, True, False, features, logits, reasons, sure=False)
     moved = logits.status is Status.FITTED
     own = _largest(r.fit for r in read if r.quantity is Quantity.OWN_CHANGE)
     fades = _fades(logits, tolerance)
     # A frozen readout has no update of its own to show at which order the logits will move.
-    shown = own.status is not Status.ABSENT and not unseen
+    shown = own.status is not Status.ABSENT
     soon = "What comes through a bottleneck moves late, so these powers may rise yet."
     if not moved or (fades and _fades(own, tolerance)):
         power = f"by n^({_slope_and_error(logits)})" if moved else "not at all"
-        logit = "No module shows what the readout reads." if unseen else f"The logits move {power}."
-        reasons = (calm, logit, *([soon] if late else []))
+        reasons = (calm, f"The logits move {power}.", *([soon] if late else []))
         return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, shown and not late)
     # What the readout's own update does is one part of the change, and the first to show its power.
     alone = (
         f", and by n^({_slope_and_error(own)}) through the readout's own update" if fades else ""
     )
     reasons = (calm, f"The logits move at order one, by n^({_slope_and_error(logits)}){alone}.")
+    passed = _passed_on(measured)
+    if passed.status is Status.FITTED and _fades(passed, 2 * tolerance):
+        lost = (
+            f"What the model returns moves less and less beside them, by n^({_slope_and_error(passed)}): what "
+            "its readouts return is not what it returns, or is scaled down on the way."
+        )
+        reasons = (*reasons, lost, *([soon] if late else []))
+        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, not late)
     learns = not _fades(features, tolerance)
     regime = Regime.FEATURES if learns else Regime.KERNEL
     yet = late and not learns
     reasons = (*reasons, *_of_features(features, tolerance, learns), *([soon] if yet else []))
     sure = not yet and not _close(features, tolerance)
     return Verdict(regime, True, True, features, logits, reasons, sure)
+
+
+def not_seen(readouts: Collection[str]) -> str:
+    """That it was not measured how a network learns, and what would show it."""
+    named, many = ", ".join(f"`{n}`" for n in readouts), len(readouts) > 1
+    who = (
+        f"the readouts {named} read and return"
+        if many
+        else f"the readout {named} reads and returns"
+    )
+    return (
+        f"What {who} was not seen, so whether features and outputs move was not measured. Let a module of its own "
+        "read out (torch.nn.Linear; of a tied tensor one that shares it), called with the features alone."
+    )
+
+
+def _passed_on(measured: Measurement) -> Fit:
+    """How what the model returns moves beside what its readouts return."""
+    if measured.returned is None:
+        return Fit()
+    moved = [measured.beside(n, Quantity.CHANGE) for n in measured.readouts]
+    largest = np.max([np.where(np.isnan(m), 0.0, m) for m in moved], axis=0)
+    if not np.all((largest > 0) & np.isfinite(largest)):
+        return Fit()
+    return power_law(measured.widths, measured.returned / largest)
 
 
 def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
@@ -163,9 +200,10 @@ def _relative(measured: Measurement, name: str) -> Fit:
 
 
 def _largest(fits: Iterable[Fit]) -> Fit:
-    """The fit that dominates at great width."""
+    """The fit that dominates at great width, of those that were seen."""
+    seen = [f for f in fits if f.status is not Status.ABSENT]
     return max(
-        fits, key=lambda f: f.slope if f.status is not Status.ZERO else -math.inf, default=Fit()
+        seen, key=lambda f: f.slope if f.status is not Status.ZERO else -math.inf, default=Fit()
     )
 
 

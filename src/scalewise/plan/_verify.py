@@ -135,11 +135,10 @@ class Verified(ABC):
         bench, rest = self._bench(batch, loss, setup), (seeds, lr and float(lr), steps, progress)
         with bench.undisturbed():
             sizes = _over_widths(self, bench, ascending, depth, *rest)
-            found = check(self.table, sizes, tolerance=tolerance)
-            if not depths:
-                return found
-            deep = _over_depths(self, bench, ascending[0], depths, tolerance, *rest)
-        return replace(found, depth=deep)
+            deep = None
+            if depths:
+                deep = _over_depths(self, bench, ascending[0], depths, tolerance, *rest)
+        return check(self.table, sizes, tolerance=tolerance, depth=deep)
 
 
 def _over_widths(

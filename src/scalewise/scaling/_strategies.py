@@ -5,6 +5,7 @@ Of depth 3 by default: a first, a hidden and a last layer, which is what a model
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -119,3 +120,33 @@ def uniform(r: UniformRate, *, depth: Depth = 3) -> Strategy:
     hidden = (r,) * (depth - 2)
     b = (_HALF - r,) * depth
     return ABC((r - _HALF, *hidden, _HALF), b, 0, f"uniform(r={r})").to_strategy()
+
+
+# As people write them, without dashes and in small letters; of depth 3, for what has no depth of its own.
+_NAMED: dict[str, Callable[[], Strategy]] = {
+    "mup": mup,
+    "maximalupdate": mup,
+    "ntk": ntk,
+    "neuraltangent": ntk,
+    "meanfield": mean_field,
+    "standard": standard,
+    "sp": standard,
+}
+
+
+def strategy_of(given: Any) -> Strategy:
+    """A strategy, or its exponents, or the name of one or the function that makes it, if it needs nothing else.
+
+    Raises:
+        TypeError: If it is none of these.
+    """
+    if isinstance(given, ABC):
+        return given.to_strategy()
+    if isinstance(given, Strategy):
+        return given
+    name = given if isinstance(given, str) else getattr(given, "__name__", "")
+    plain = str(name).casefold().replace("\u03bc", "mu")
+    found = _NAMED.get("".join(c for c in plain if c.isalnum()))
+    if found is None or (callable(given) and given not in _NAMED.values()):
+        raise TypeError
+    return found()

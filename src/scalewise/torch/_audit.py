@@ -15,7 +15,7 @@ from scalewise.plan import Plan, PlanError
 from scalewise.plan._check import Tolerance
 from scalewise.plan._forward import Inputs
 from scalewise.plan._verify import Widths
-from scalewise.plan.audit import NO_CLAIM, Audit, audit_of
+from scalewise.plan.audit import NO_CLAIM, Audit, audit_of, called
 from scalewise.torch._measure import Loss
 from scalewise.torch._plan import ModuleFactory, plan
 from scalewise.torch._setup import Together
@@ -65,7 +65,7 @@ def audit(
     Args:
         build: Called with a width, and nothing else; returns a new model.
         optimizer: Called with a model, returns its optimizer, or several in a list; or a class with its settings,
-            ``(torch.optim.AdamW, {"lr": 3e-4})``.
+            ``(torch.optim.AdamW, {"lr": 3e-4})``, or alone with those that it has by default.
         loss: Called with a model and the batch; returns one number that can be differentiated.
         batch: Whatever `loss` takes. Of no more samples or tokens than the smallest width, powers are clean.
         widths: At least three, in whatever unit `build` has: units, channels, or a number of heads.
@@ -135,7 +135,7 @@ class _Script:
 
     def built(self, width: int) -> nn.Module:
         """A model of that width."""
-        return self.build(width)
+        return called(self.build, width)
 
     def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
         """See `scalewise.plan.audit._script.Script`."""
@@ -178,11 +178,20 @@ class _Script:
         return parts[0] if len(parts) == 1 else Together(*parts)
 
     def _made(self, model: nn.Module) -> list[Optimizer]:
-        if _is_pair(self.optimizer):
-            cls, settings = self.optimizer
-            made = cls([p for p in model.parameters() if p.requires_grad], **settings)
-        else:
-            made = self.optimizer(model)
+        given: Any = self.optimizer
+        if isinstance(given, type) and issubclass(given, Optimizer):
+            given = given, {}
+        try:
+            if _is_pair(given):
+                cls, settings = given
+                made = cls([p for p in model.parameters() if p.requires_grad], **settings)
+            else:
+                made = given(model)
+        except TypeError as error:
+            raise PlanError(
+                f"`optimizer` raised TypeError: {error}. It is called with a model and returns its optimizer; or "
+                'give a class and its settings in a pair, as (torch.optim.AdamW, {"lr": 3e-4}).'
+            ) from error
         parts: list[Any] = list(made) if isinstance(made, list | tuple) and made else [made]
         for one in parts:
             if not isinstance(one, Optimizer):

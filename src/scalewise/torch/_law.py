@@ -23,7 +23,16 @@ _NEAR = (
 _SIDE = 8
 
 
-def followed(optimizer: Optimizer) -> str | None:
+def kinds_of(optimizer: Optimizer) -> list[Mapping[str, Any]]:
+    """One parameter group of each kind: groups may differ in who they are for, in flags and in names of ways."""
+    kinds: dict[str, Mapping[str, Any]] = {}
+    for group in optimizer.param_groups:
+        said = {k: v for k, v in group.items() if k != "name" and isinstance(v, str | bool | None)}
+        kinds.setdefault(repr(sorted(said.items())), group)
+    return list(kinds.values())
+
+
+def followed(optimizer: Optimizer, group: Mapping[str, Any] | None = None) -> str | None:
     """The law: ``"sgd"``, ``"adam"``, ``"adamw"``, or ``"either"`` of the latter where no weight decays.
 
     ``None`` if it is none of them or cannot be tried.
@@ -33,18 +42,20 @@ def followed(optimizer: Optimizer) -> str | None:
 
     Args:
         optimizer: With groups of the plan or any others.
+        group: Which of them; by default the first.
     """
+    group = optimizer.param_groups[0] if group is None else group
     try:
-        small, great = (_degree(optimizer, g) for g in (_SMALL, _GREAT))
+        small, great = (_degree(optimizer, group, g) for g in (_SMALL, _GREAT))
         if abs(great) > _NEAR and abs(small - 1) > _NEAR:
             return None
         corner = torch.tensor([[0.0, 0.0], [0.0, 1e3]])
-        alone, beside = (_steps(optimizer, _SMALL * (1 + c)) for c in (0 * corner, corner))
+        alone, beside = (_steps(optimizer, group, _SMALL * (1 + c)) for c in (0 * corner, corner))
         if not torch.isclose(alone[0, 0], beside[0, 0], rtol=1e-2):
             return None
         if abs(great - 1) <= _NEAR:
             return "sgd"
-        decays = [_steps(optimizer, 0.0, weight=w) for w in (0.0, _GREAT, 2 * _GREAT)]
+        decays = [_steps(optimizer, group, 0.0, weight=w) for w in (0.0, _GREAT, 2 * _GREAT)]
         one, two = (float((d - decays[0]).abs().max()) for d in decays[1:])
         # Without decay both are the same; added to a gradient that is normalised, it does not grow.
         return "either" if not one else "adamw" if two > 1.5 * one else "adam"
@@ -54,7 +65,7 @@ def followed(optimizer: Optimizer) -> str | None:
 
 
 def refuse_another_law(plan: Plan, optimizer: Optimizer, *, shapes: bool = True) -> None:
-    """Refuse an optimizer that moves otherwise than a plan says.
+    """Refuse an optimizer that moves otherwise than a plan says, in any of its groups.
 
     Args:
         plan: The plan.
@@ -62,16 +73,29 @@ def refuse_another_law(plan: Plan, optimizer: Optimizer, *, shapes: bool = True)
         shapes: Whether to try it on several shapes; what is measured on real networks need not be.
 
     Raises:
-        PlanError: With the law that it follows, or that it follows none of those that a plan has rules for.
+        PlanError: With the law that it follows, or that it follows none of those that a plan has rules for; or if
+            it was given a factor of Muon's steps that no group uses.
     """
-    said = optimizer.param_groups[0].get("optimizer")
+    factors = {g.get("adjust_lr_fn") for g in optimizer.param_groups}
+    given = optimizer.defaults.get("adjust_lr_fn")
+    if given is not None and given not in factors:
+        raise PlanError(
+            f"The optimizer was given adjust_lr_fn={given!r}, which no group uses: those of plan.param_groups have "
+            f"{plan.adjust!r}, as the plan says. Plan with adjust={given!r}."
+        )
+    for group in kinds_of(optimizer):
+        _refuse_group(plan, optimizer, group, shapes)
+
+
+def _refuse_group(plan: Plan, optimizer: Optimizer, group: Mapping[str, Any], shapes: bool) -> None:
+    said = group.get("optimizer")
     laws = {n: law for n, law in plan.laws.items() if said in (None, n)}
-    found, name = followed(optimizer), type(optimizer).__name__
+    found, name = followed(optimizer, group), type(optimizer).__name__
     for law in laws.values():
         own = _entrywise(law)
         if found is not None and (found == own or (found == "either" and own in ("adam", "adamw"))):
             return
-        if own is None and _moves_as(optimizer, law, plan.adjust, shapes):
+        if own is None and _moves_as(optimizer, group, law, plan.adjust, shapes):
             return
     planned = plan.optimizer if said is None else said
     if found is None:
@@ -107,7 +131,9 @@ def _entrywise(law: Law) -> str | None:
     return "adamw" if law.decay is None else "adam"
 
 
-def _moves_as(optimizer: Optimizer, law: Law, adjust: str, shapes: bool) -> bool:
+def _moves_as(
+    optimizer: Optimizer, group: Mapping[str, Any], law: Law, adjust: str, shapes: bool
+) -> bool:
     """Whether steps go with the shape, the gradient and the weight of a matrix as a law says."""
     h, norm, square = float(law.degree), law.norm, (_SIDE, _SIDE)
 
@@ -116,7 +142,7 @@ def _moves_as(optimizer: Optimizer, law: Law, adjust: str, shapes: bool) -> bool
         two = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
         signs = torch.kron(torch.kron(two, two), two)
         given = gradient * signs.repeat(*(n // _SIDE for n in shape))
-        return float(_steps(optimizer, given, weight=weight, decays=False).abs().mean())
+        return float(_steps(optimizer, group, given, weight=weight, decays=False).abs().mean())
 
     def shaped(shape: tuple[int, int], power: Fraction) -> float:
         factor = ADJUSTMENTS[adjust]
@@ -136,20 +162,25 @@ def _moves_as(optimizer: Optimizer, law: Law, adjust: str, shapes: bool) -> bool
     return one > 0 and all(abs(math.log(found / one / said)) < _NEAR for found, said in pairs)
 
 
-def _degree(optimizer: Optimizer, gradient: float) -> float:
-    one, ten = (float(_steps(optimizer, g).abs().max()) for g in (gradient, 10 * gradient))
+def _degree(optimizer: Optimizer, group: Mapping[str, Any], gradient: float) -> float:
+    one, ten = (float(_steps(optimizer, group, g).abs().max()) for g in (gradient, 10 * gradient))
     return math.log10(ten / one) if one and ten else math.nan
 
 
 def _steps(
-    optimizer: Optimizer, gradient: Any, *, weight: float = 0.0, decays: bool = True
+    optimizer: Optimizer,
+    of: Mapping[str, Any],
+    gradient: Any,
+    *,
+    weight: float = 0.0,
+    decays: bool = True,
 ) -> torch.Tensor:
     """The change of a matrix, of 2 x 2 entries or those of the gradient, by the later of a few steps under it."""
     given = torch.as_tensor(gradient, dtype=torch.float32)
     given = given if given.ndim else given.expand(2, 2)
     p = torch.nn.Parameter(torch.full_like(given, weight))
     without = ("params", "param_names")
-    group = {k: v for k, v in optimizer.param_groups[0].items() if k not in without}
+    group = {k: v for k, v in of.items() if k not in without}
     rate = group["lr"]
     # A warm-up may start at zero.
     group["lr"] = torch.ones_like(rate) if isinstance(rate, torch.Tensor) else 1.0

@@ -74,7 +74,8 @@ class LogitRecorder:
                 given = waiting.pop()
                 new = _logits(module, {}, given)
                 self.start.setdefault(own, []).extend(found.values for found in new)
-                was = _logits(module, mine, given) if mine else []
+                # What is not trained does not move.
+                was = _logits(module, mine, given) if mine else new if self._old else []
                 if new and [t.values.shape for t in new] == [t.values.shape for t in was]:
                     self.moved.setdefault(own, []).extend(zip(was, new, strict=True))
 

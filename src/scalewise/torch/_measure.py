@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,15 +19,18 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from scalewise.plan import PlanError
+from scalewise.plan._errors import loss_refused
 from scalewise.plan._names import bare
 from scalewise.plan._sizes import Places, Record, Sizes
 from scalewise.plan._sizes import measure_network as measure
+from scalewise.torch._bare import BareReadouts
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._nested import tensors_in
 from scalewise.torch._setup import Together
 from scalewise.torch._trace import watching
 
 Loss = Callable[[nn.Module, Any], Tensor]
+_SUCH_AS = "lambda model, batch: cross_entropy(model(batch[0]), batch[1])"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def find_places(
 
     A module that holds further called modules with tensors of their own mixes what all of them do, and
     stands for none; nor does one that holds a readout and tensors inside the network, since what it is given
-    is not what the readout reads.
+    is not what the readout reads. A readout without one is a place of its own.
 
     Args:
         network: Any network of the kind; it is run once.
@@ -75,10 +78,13 @@ def find_places(
     mixed |= {m for n in readouts for o in inside if (m := found[n]) is not None and m == found[o]}
     module = {n: m for n, m in found.items() if m is not None and m not in mixed}
     order = tuple(sorted(set(module.values()), key=ranks.__getitem__))
-    reads = {module[n] for n in readouts if n in module}
+    alone = tuple(n for n in readouts if n not in module)
+    module |= {n: n for n in alone}
+    order = (*order, *alone)
+    reads = {module[n] for n in readouts}
     made = {found.place for found in trace.attentions()}
     attends = tuple(n for n, _ in model.named_modules() if bare(n, ()) in made)
-    return Places(module, order, tuple(m for m in order if m in reads), attends)
+    return Places(module, order, tuple(m for m in order if m in reads), attends, alone)
 
 
 def called_modules(network: Network) -> dict[str, int]:
@@ -235,9 +241,12 @@ def _loss(network: Network) -> Tensor:
     try:
         value = network.loss(network.model, network.batch)
     except Exception as error:
+        refused = loss_refused(network.loss, network.model, network.batch, error, _SUCH_AS)
+        if refused is not None:
+            raise refused from error
         error.add_note(
             "`loss` was called as loss(model, batch), with the module and the batch given to `verify`: "
-            "lambda model, batch: cross_entropy(model(batch[0]), batch[1])."
+            f"{_SUCH_AS}."
         )
         raise
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
@@ -275,12 +284,20 @@ class _Recorder:
     @contextmanager
     def listening(self, model: nn.Module) -> Iterator[None]:
         """Hooks on the modules, taken off at the end whatever happens."""
+        alone = self._places.bare
         hooks = [
             model.get_submodule(m).register_forward_hook(self._hook(m), with_kwargs=True)
             for m in self._places.order
+            if m not in alone
         ]
+        hooks.append(model.register_forward_hook(self._returned))
         try:
-            with self._attention.listening(model, self._alone):
+            with ExitStack() as stack:
+                stack.enter_context(self._attention.listening(model, self._alone))
+                if alone:
+                    every = dict(model.named_parameters(remove_duplicate=False))
+                    mine = {n: every[n] for n in alone}
+                    stack.enter_context(BareReadouts(mine, self._old, self._alone, self._heard))
                 yield
         finally:
             for hook in hooks:
@@ -302,6 +319,20 @@ class _Recorder:
                     self._own_changes(name, module, args, kwargs)
 
         return hook
+
+    def _returned(self, _: nn.Module, __: Any, output: Any) -> None:
+        if not self._busy:
+            self.record.returned += [
+                t.detach().clone() for t in tensors_in(output) if _is_number(t)
+            ]
+
+    def _heard(self, name: str, given: Tensor, returned: Tensor, was: Tensor | None) -> None:
+        new = returned.detach().clone()
+        self.record.outputs[name].append(new)
+        self.record.inputs[name].append(given.detach().clone())
+        if was is not None:
+            self.record.own.setdefault(name, []).append(new - was)
+            self.record.kept.setdefault(name, []).append(was)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
@@ -332,8 +363,11 @@ class _Recorder:
 
 def _first(value: Any) -> Tensor | None:
     """The first tensor of floats or complex numbers in whatever a module takes or returns."""
-    found = (t for t in tensors_in(value) if t.is_floating_point() or t.is_complex())
-    return next(found, None)
+    return next((t for t in tensors_in(value) if _is_number(t)), None)
+
+
+def _is_number(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _rms(parts: Sequence[Tensor]) -> float:

@@ -22,6 +22,7 @@ from scalewise.plan._request import (
     Argument,
     Blocks,
     Names,
+    OptimizerLike,
     Policies,
     Request,
     Roles,
@@ -243,7 +244,7 @@ def plan(
     base: SizesLike,
     target: SizesLike,
     strategy: StrategyLike,
-    optimizer: str = "adamw",
+    optimizer: OptimizerLike = "adamw",
     adjust: str | None = None,
     policy: Policies = (),
     decay: str | None = None,
@@ -272,9 +273,9 @@ def plan(
             step, of the whole training), which it is never given. Of ``heads``, ``kv_heads``, ``experts``,
             ``vocabulary`` and ``rank`` it is given those that it has arguments for.
         target: The same of the model to train.
-        strategy: How to scale: a `Strategy` of `scalewise.scaling`, such as ``mup()``.
-        optimizer: Its name, such as ``"sgd"``, ``"adamw"`` or ``"muon"``: the law by which it moves. Muon and its
-            kin train matrices inside the network, and AdamW all else.
+        strategy: How to scale: a `Strategy` of `scalewise.scaling`, such as ``mup()``, or its name, ``"mup"``.
+        optimizer: Its name, such as ``"sgd"``, ``"adamw"`` or ``"muon"``, or its class, ``torch.optim.AdamW``: the
+            law by which it moves. Muon and its kin train matrices inside the network, and AdamW all else.
         adjust: What the library of Muon multiplies steps by, by the library's own name for it: ``"original"``,
             ``"match_rms_adamw"``, ``"moonlight"``, ``"consistent_rms"``, ``"spectral"`` (Megatron) or
             ``"spectral_norm"`` (dion). ``None`` for nothing but the learning rate.

@@ -17,7 +17,7 @@ from scalewise.plan import Plan, PlanError, Role
 from scalewise.plan._axes import taken
 from scalewise.plan._run import Scene
 from scalewise.plan._sizes import Places
-from scalewise.torch._law import followed, refuse_another_law
+from scalewise.torch._law import followed, kinds_of, refuse_another_law
 from scalewise.torch._measure import (
     Loss,
     Network,
@@ -110,7 +110,9 @@ class TorchBench:
         network = self._ready(plan, seed, 0.0, scene.raised)
         with self._looking(plan, network, scene.raised):
             order = tuple(n for n in called_modules(network) if n)
-        return replace(scene, names=(), places=Places({}, order, order))
+        bare = scene.places.bare
+        order = (*order, *bare)
+        return replace(scene, names=(), places=Places({}, order, order, bare=bare))
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -239,7 +241,9 @@ def _checked(made: Any, plan: Plan) -> Any:
                 f"{type(one).__name__}."
             )
         # Without weight decay, or with one that is not looked at here, Adam and AdamW are one.
-        law, alike = followed(one), {"sgd" if t.degree == 1 else "adam" for t in plan.laws.values()}
-        if law is None or len(plan.laws) > 1 or ("sgd" if law == "sgd" else "adam") not in alike:
+        alike = {"sgd" if t.degree == 1 else "adam" for t in plan.laws.values()}
+        found = {followed(one, g) for g in kinds_of(one)}
+        kinds = {law and ("sgd" if law == "sgd" else "adam") for law in found}
+        if None in kinds or len(plan.laws) > 1 or not kinds <= alike:
             refuse_another_law(plan, one, shapes=False)
     return parts[0] if len(parts) == 1 else Together(*parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -70,8 +71,9 @@ class Audit:
 
     @property
     def r(self) -> float:
-        r"""The features move by $n^{-r}$ at the rates of the script (TP4, 3.2)."""
-        return -self.verdict.features.slope
+        r"""The features move by $n^{-r}$ at the rates of the script (TP4, 3.2); NaN where that was not seen."""
+        features = self.verdict.features
+        return math.nan if features.status is Status.ABSENT else -features.slope
 
     @property
     def r_stable(self) -> float:
@@ -81,7 +83,8 @@ class Audit:
     @property
     def s(self) -> float:
         """The member of the family from neural tangent (0) to maximal update (1) with that `r_stable`."""
-        return min(max(1 - 2 * self.r_stable, 0.0), 1.0)
+        s = 1 - 2 * self.r_stable
+        return s if math.isnan(s) else min(max(s, 0.0), 1.0)
 
     @property
     def ok(self) -> bool:
@@ -90,8 +93,8 @@ class Audit:
 
     @property
     def maximal(self) -> bool:
-        """Whether every tensor surely moves what it writes at order one."""
-        if self.unsure is not None:
+        """Whether every tensor surely moves what it writes at order one, and what readouts do was seen."""
+        if self.unsure is not None or self.blind:
             return False
         learns = self.verdict.stable and self.verdict.nontrivial and self.r < APART
         return learns and not self.wastes and not self.bottleneck
@@ -102,6 +105,12 @@ class Audit:
         top = self.limits[0] if self.limits else None
         open_ = top is not None and not self.fall and top.fit.slope > 2 * APART
         return top if open_ and self.verdict.stable else None
+
+    @property
+    def blind(self) -> tuple[str, ...]:
+        """Readouts of which was not seen what they read and return."""
+        unknown = self.verdict.regime is None
+        return self.measured.unseen or (self.measured.readouts if unknown else ())
 
     @property
     def sentence(self) -> str:

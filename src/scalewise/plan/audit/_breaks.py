@@ -14,7 +14,6 @@ from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._rows import Row, sizes_of
 from scalewise.plan._table import Plan
 from scalewise.plan._verdict import grows
-from scalewise.plan.audit._powers import beside
 
 _AT_START = (Quantity.OUTPUT, Quantity.FEATURES, Quantity.LOGITS)
 # Beside logits of this size a softmax has one answer.
@@ -95,7 +94,7 @@ def _width(plan: Plan, measured: Measurement, row: Row) -> float | None:
         return None
     if not logits or row.quantity is Quantity.FEATURES_CHANGE:
         of = Quantity.FEATURES if row.quantity is Quantity.FEATURES_CHANGE else Quantity.OUTPUT
-        last /= _mean(beside(measured, row.tensor, of)[-1])
+        last /= _mean(measured.beside(row.tensor, of)[-1])
     return _reached(measured, row.fit, last / measured.lr)
 
 

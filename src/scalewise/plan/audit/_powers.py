@@ -97,7 +97,7 @@ def powers_of(
                 gradient=fit(Quantity.GRADIENT),
                 step=fit(Quantity.STEP),
                 own_change=power_law(measured.widths, _relative(plan, measured, name)),
-                output=power_law(measured.widths, beside(measured, name, Quantity.OUTPUT)),
+                output=power_law(measured.widths, measured.beside(name, Quantity.OUTPUT)),
             )
         )  # fmt: skip
     return tuple(out)
@@ -110,7 +110,7 @@ def _relative(plan: Plan, measured: Measurement, name: str) -> Float[np.ndarray,
     returns zero at initialisation.
     """
     change = sizes_of(plan, measured, name, Quantity.OWN_CHANGE)
-    size = beside(measured, name, Quantity.OUTPUT)
+    size = measured.beside(name, Quantity.OUTPUT)
     return change if reads(measured, name) or not np.all(size > 0) else change / size
 
 
@@ -119,14 +119,6 @@ def reads(measured: Measurement, name: str) -> bool:
     module = measured.modules[measured.tensors.index(name)]
     pairs = zip(measured.tensors, measured.modules, strict=True)
     return bool(module) and any(m == module for n, m in pairs if n in measured.readouts)
-
-
-def beside(measured: Measurement, name: str, quantity: Quantity) -> Float[np.ndarray, "width seed"]:
-    """What belongs to the module of a tensor: it stands with one of those that it holds."""
-    module = measured.modules[measured.tensors.index(name)]
-    pairs = zip(measured.tensors, measured.modules, strict=True)
-    found = [measured.of(n, quantity) for n, m in pairs if m == module] if module else []
-    return next((f for f in found if not np.isnan(f).any()), measured.of(name, quantity))
 
 
 def growth_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:

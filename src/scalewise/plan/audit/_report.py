@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from scalewise.plan._fits import Fit, Status
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import pattern
 from scalewise.plan._roles import Role
+from scalewise.plan._verdict import not_seen
 from scalewise.plan.audit._limits import Bound, Waste
 from scalewise.plan.audit._powers import APART, TensorPowers
 from scalewise.scaling import Regime
@@ -29,6 +31,9 @@ def verdict_of(audit: Audit) -> str:
     if not v.stable:
         first = f": {audit.breaks[0]}" if audit.breaks else ""
         return f"Unstable at great width{first}{_because(audit)}{_lagging(audit)}."
+    if v.regime is None:
+        first = f"Not told, and nothing that was seen grows{_because(audit)}{_lagging(audit)}"
+        return f"{first}. {not_seen(audit.blind)}"
     if v.regime is Regime.TRIVIAL and audit.r < APART:
         power = f"n^({v.logits.slope:+.2f} ± {v.logits.sem:.2f})"
         why = f"{_because(audit)}{_lagging(audit)}"
@@ -141,10 +146,10 @@ def _rates(audit: Audit) -> list[str]:
         said = f"All learning rates together {must} as n^({-audit.fall:+.2f})"
         if not audit.fall:
             said = "All learning rates together need not fall with the width, and may not grow"
-        out.append(
-            f"{said}; what is read out then moves by n^({-audit.r_stable:+.2f}), s = {audit.s:.2f}. "
-            "What bounds them:"
-        )
+        moves = f"what is read out then moves by n^({-audit.r_stable:+.2f}), s = {audit.s:.2f}"
+        if math.isnan(audit.r):
+            moves = "how what is read out then moves was not seen"
+        out.append(f"{said}; {moves}. What bounds them:")
         out += [f"  {limit}" for limit in audit.bottleneck[:_FEW]]
     kinds: dict[tuple[str, Role], Waste] = {}
     for w in audit.wastes:
@@ -217,6 +222,8 @@ def _more(audit: Audit) -> list[str]:
         out.append(
             "The forward pass could not be watched, so multipliers in the model's code were not seen."
         )
+    if audit.blind and audit.verdict.regime is not None:
+        out.append(not_seen(audit.blind))
     odd = [t.name for t in audit.tensors if not t.module and t.role is not Role.FIXED]
     if odd:
         out.append(f"No module shows what these do alone: {_names(odd)}.")

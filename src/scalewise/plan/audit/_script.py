@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from inspect import Parameter, signature
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from scalewise.plan._errors import PlanWarning
+from scalewise.plan._errors import PlanError, PlanWarning
 from scalewise.plan._fits import check_design
 from scalewise.plan._questions import Asked
 from scalewise.plan._run import Bench, Planned, prepared
@@ -21,6 +22,37 @@ from scalewise.scaling import standard
 
 # What the plan behind an audit is made with: nothing of it but the roles is used.
 NO_CLAIM: Mapping[str, Any] = {"strategy": standard(), "optimizer": "adam"}
+
+
+def called(build: Callable[..., Any], width: int) -> Any:
+    """What a factory makes of a width, given by position or, where that is not possible, by its name.
+
+    Raises:
+        PlanError: If it cannot be called with a width and nothing else, or fails.
+    """
+    name = _only_named(build)
+    call = f"build({width})" if name is None else f"build({name}={width})"
+    try:
+        return build(width) if name is None else build(**{name: width})
+    except Exception as error:
+        raise PlanError(
+            f"`{call}` raised {type(error).__name__}: {error}. The factory is called with a width and nothing "
+            "else: give a function such as lambda width: MyModel(width, depth=3)."
+        ) from error
+
+
+def _only_named(build: Callable[..., Any]) -> str | None:
+    """What a factory calls its width, if it takes none by position."""
+    try:
+        given = signature(build).parameters.values()
+    except (TypeError, ValueError):  # of C, without a signature
+        return None
+    named = [p for p in given if p.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)]
+    if len(named) < len(given) or not named:
+        return None
+    single = [p.name for p in named if p.kind is Parameter.KEYWORD_ONLY]
+    needed = [p.name for p in named if p.kind is Parameter.KEYWORD_ONLY and p.default is p.empty]
+    return "width" if "width" in single or not single else (needed or single)[0]
 
 
 @runtime_checkable

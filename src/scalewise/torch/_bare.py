@@ -1,0 +1,107 @@
+"""Tensors that read out in no module of their own, watched where the model's code multiplies with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from scalewise.torch._nested import tensors_in
+
+_PRODUCTS = frozenset(
+    """linear matmul __matmul__ __rmatmul__ mm bmm mv einsum tensordot addmm baddbmm conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d""".split()  # noqa: SIM905
+)
+# What these add to their product comes first.
+_SUMS = frozenset(["addmm", "baddbmm"])
+
+
+@runtime_checkable
+class Heard(Protocol):
+    """What is told of each product."""
+
+    def __call__(self, name: str, given: Tensor, returned: Tensor, was: Tensor | None) -> None:
+        """A tensor by name, what it was multiplied with, the product, and that with its earlier entries."""
+        ...
+
+
+class BareReadouts(TorchFunctionMode):
+    """Tells of every product that a tensor, or a view of it, has a part in.
+
+    Args:
+        tensors: Those to listen to, by name.
+        old: Their earlier entries, as far as there are any.
+        alone: Silences other listeners; false where somebody else is at work.
+        heard: Called after each product.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        old: Mapping[str, Tensor],
+        alone: Any,
+        heard: Heard,
+    ) -> None:
+        super().__init__()
+        self._tensors, self._old, self._alone, self._heard = tensors, old, alone, heard
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if name not in _PRODUCTS or not isinstance(out, Tensor):
+            return out
+        factors = list(tensors_in((args, kwargs)))[name in _SUMS :]
+        for label, tensor in self._tensors.items():
+            mine = next((t for t in factors if _is_view(t, tensor)), None)
+            given = next((t for t in factors if t is not mine), None)
+            if mine is not None and given is not None:
+                self._tell(label, func, (args, kwargs), (mine, tensor), (given, out))
+        return out
+
+    def _tell(
+        self,
+        label: str,
+        func: Any,
+        arguments: tuple[Any, Any],
+        pair: tuple[Tensor, Tensor],
+        seen: tuple[Tensor, Tensor],
+    ) -> None:
+        silence: AbstractContextManager[bool] = self._alone()
+        with silence as first:
+            if not first:
+                return
+            was, (view, tensor) = self._old.get(label), pair
+            if was is not None:
+                before = _viewed(was, view, tensor)
+                args, kwargs = pytree.tree_map(lambda x: before if x is view else x, arguments)
+                with torch.no_grad():
+                    was = func(*args, **kwargs)
+            self._heard(label, *seen, was)
+
+
+def _is_view(one: Tensor, of: Tensor) -> bool:
+    """Whether a tensor is another, or shows a part of its memory."""
+    if one is of:
+        return True
+    if one.device != of.device or one.dtype != of.dtype or one.layout != torch.strided:
+        return False
+    if one.untyped_storage().data_ptr() != of.untyped_storage().data_ptr():
+        return False
+    # Several tensors may lie in one memory, as in a flat buffer.
+    return 0 <= one.storage_offset() - of.storage_offset() < of.numel()
+
+
+def _viewed(was: Tensor, view: Tensor, of: Tensor) -> Tensor:
+    """The same view of other entries."""
+    if was.stride() != of.stride():
+        was = torch.empty_strided(of.size(), of.stride(), dtype=of.dtype).copy_(was)
+    offset = view.storage_offset() - of.storage_offset() + was.storage_offset()
+    return was.as_strided(view.size(), view.stride(), offset)
