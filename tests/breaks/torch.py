@@ -180,7 +180,7 @@ MUTANTS = (
         "or names - names:",
     ),
     of_trace("torch trace: quotients are products", '-1 if name == "div" else 1', "1"),
-    of_trace("torch trace: the factor of a sum of products lost", 'float(kwargs.get("alpha", 1))', "1.0"),
+    of_trace("torch trace: the factor of a sum of products lost", 'float(abs(kwargs.get("alpha", 1)))', "1.0"),
     of_trace("torch trace: no norm divides", "act = flow.summed if name ==", "act = flow.summed if name !="),
     of_trace("torch trace: caps hide what they cap", "return flow.capped(values[0])", "return flow.bent(values)"),
     of_flow(

@@ -59,8 +59,8 @@ MUTANTS = (
     ),
     of_sizes(
         "verify sizes: change counted from the new size",
-        "moved = [b - a for a, b in zip(parts, later, strict=True)]",
-        "moved = [b - 0 * a for a, b in zip(parts, later, strict=True)]",
+        "return network.rms([b - a for a, b in zip(parts, later, strict=True)])",
+        "return network.rms([b - 0 * a for a, b in zip(parts, later, strict=True)])",
     ),
     of_hooks(
         "verify sizes: weights about zero",
@@ -213,8 +213,8 @@ MUTANTS = (
     ),
     of_diagnosis(
         "verify diagnosis: what cannot be told is blamed",
-        "contradicts = verdict.regime not in planned and not verdict.open",
-        "contradicts = verdict.regime not in planned",
+        "told = verdict.regime is not None and not verdict.open",
+        "told = verdict.regime is not None",
         CONSISTENCY,
     ),
     row("plan/_check.py", CONSISTENCY)(

@@ -36,7 +36,7 @@ _PASSED = frozenset(
     detach alias cat stack repeat repeat_interleave masked_fill where constant_pad_nd roll flip as_strided triu tril
     mean clamp_min maximum unfold copy diagonal gather index index_select index_put scatter native_dropout dropout
     movedim contiguous scatter_add index_add scatter_reduce lift_fresh _conj cumsum pixel_shuffle im2col col2im
-    fill""".split()  # noqa: SIM905
+    fill view_as_complex view_as_real complex conj_physical _neg_view resolve_conj""".split()  # noqa: SIM905
 )
 _SATURATING = frozenset(
     ["_softmax", "_log_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "logsumexp"]
@@ -75,7 +75,7 @@ class Trace(TorchDispatchMode):
             self._know(p, self.flow.weight(bare(name, ())))
             self._passed[id(p)] = self.tracks.weight(bare(name, ()))
         for tensor in tensors_in(inputs):
-            if tensor.is_floating_point():
+            if _is_number(tensor):
                 self._know(tensor, Value())
 
     def value(self, tensor: Any) -> Value | None:
@@ -85,9 +85,7 @@ class Trace(TorchDispatchMode):
 
     def given(self, tensor: Any) -> Value | None:
         """The same of what a module is given: numbers that nobody made are the model's input."""
-        new = (
-            isinstance(tensor, Tensor) and tensor.is_floating_point() and self.value(tensor) is None
-        )
+        new = isinstance(tensor, Tensor) and _is_number(tensor) and self.value(tensor) is None
         if new and tensor.numel() > 1 and id(tensor) not in self._weights:
             self._know(tensor, Value())
         return self.value(tensor)
@@ -128,7 +126,7 @@ class Trace(TorchDispatchMode):
         made = [self.passed(t) for t in flat if self.value(t) is not None]
         passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
         for tensor in tensors_in(out):
-            if tensor.is_floating_point() or tensor.is_complex():
+            if _is_number(tensor):
                 self._note(tensor, found)
                 self._passed[id(tensor)] = passed
         if in_place and isinstance(args[0], Tensor) and args[0]._base is not None:
@@ -161,7 +159,7 @@ class Trace(TorchDispatchMode):
         if name in _SUMS:
             batched = name == "baddbmm"
             product = self._product(args[1], args[2], batched=batched)
-            product = flow.scaled(product, float(kwargs.get("alpha", 1)))
+            product = flow.scaled(product, float(abs(kwargs.get("alpha", 1))))
             added = self.value(args[0]) if kwargs.get("beta", 1) else None
             return product if added is None else flow.joined([product, added])
         if name == "convolution":
@@ -214,8 +212,8 @@ class Trace(TorchDispatchMode):
     def _number(self, factor: Any, of_data: bool) -> float:
         """The number that stands for a factor: its entry where all are the same, else of order one."""
         if not isinstance(factor, Tensor):
-            return abs(float(factor)) or 1.0
-        if factor.is_complex() or not factor.numel():
+            return float(abs(factor)) or 1.0
+        if not factor.numel():
             return 1.0
         # One number for many entries: a scale, and no gain.
         single = factor.numel() == 1 or (self.value(factor) is not None and factor.shape[-1] == 1)
@@ -227,14 +225,19 @@ class Trace(TorchDispatchMode):
             return 1.0
         if factor.numel() > _FEW:
             return 1.0
-        entries = factor.detach().flatten().to(torch.float64)
-        first = abs(float(entries[0]))
+        entries = factor.detach().flatten()
+        entries = entries.to(torch.complex128 if factor.is_complex() else torch.float64)
+        first = float(entries[0].abs())
         same = bool((entries == entries[0]).all())
         if not (same and first and math.isfinite(first)):
             return 1.0
         if first != 1:
             self.filled |= names
         return first
+
+
+def _is_number(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _reduced(tensor: Tensor, args: tuple[Any, ...], kwargs: Any, place: int) -> int:

@@ -33,7 +33,7 @@ class _Held:
 
     Args:
         name: The parameter's.
-        layout: Stride, size, and the parameter's axes, of each axis.
+        layout: Stride in bytes, size, and the parameter's axes, of each axis.
         picked: Axes of which an index has picked.
     """
 
@@ -208,19 +208,24 @@ class UseTrace:
             return None
         axes = tuple(
             _NONE.union(*(a for s, n, a in held.layout if _overlap(stride, size, s, n)))
-            for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+            for stride, size in zip(_strides(tensor), tensor.shape, strict=True)
         )
         return _View(held.name, axes, held.picked)
 
     def _hold(self, tensor: Tensor, view: _View) -> None:
         # What is gone would give its place in memory to another.
         self._kept.append(tensor)
-        layout = tuple(zip(tensor.stride(), tensor.shape, view.axes, strict=True))
+        layout = tuple(zip(_strides(tensor), tensor.shape, view.axes, strict=True))
         self._memory.setdefault(_key(tensor), _Held(view.name, layout, view.picked))
 
 
 def _key(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+def _strides(tensor: Tensor) -> list[int]:
+    """In bytes: real numbers may be viewed as complex ones, and back."""
+    return [n * tensor.element_size() for n in tensor.stride()]
 
 
 def _overlap(stride: int, size: int, other: int, length: int) -> bool:
