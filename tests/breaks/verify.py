@@ -9,6 +9,11 @@ CHECK = "tests/plan/test_check.py"
 FITS = "tests/plan/test_fits.py"
 CONSISTENCY = "tests/plan/test_consistency.py"
 GROWTH = "tests/plan/test_growth.py"
+UNSEEN = "tests/torch/test_unseen.py"
+COMPLEX = "tests/torch/test_complex.py"
+KINDS = (
+    "tests/torch/test_muon.py::test_every_kind_of_group_is_tried_and_an_overridden_factor_is_told"
+)
 
 of_sizes = row("plan/_sizes.py", SIZES)
 of_hooks = row("torch/_measure.py", SIZES)
@@ -25,6 +30,122 @@ DEPTH = "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_appli
 ATTENTION = "tests/torch/test_attention.py"
 
 MUTANTS = (
+    of_verdict(
+        "verify verdict: what was not seen is trivial",
+        "if Status.ABSENT in (features.status, logits.status):",
+        "if False:",
+        CONSISTENCY,
+    ),
+    of_verdict(
+        "verify verdict: outputs behind the readout are not looked at",
+        "if passed.status is Status.FITTED and _fades(passed, 2 * tolerance):",
+        "if False:",
+        CONSISTENCY,
+    ),
+    of_verdict(
+        "verify verdict: what was not seen dominates",
+        "seen = [f for f in fits if f.status is not Status.ABSENT]",
+        "seen = list(fits)",
+        CONSISTENCY,
+    ),
+    of_diagnosis(
+        "verify diagnosis: attention that was not seen passes",
+        "if row.quantity is Quantity.LOGITS_CHANGE and row.fit.status is Status.ABSENT:",
+        "if False:",
+        CONSISTENCY,
+    ),
+    of_diagnosis(
+        "verify diagnosis: readouts that were not seen pass",
+        "if measured.unseen or not measured.seen:",
+        "if False:",
+        CONSISTENCY,
+    ),
+    of_diagnosis(
+        "verify diagnosis: inputs that do not grow are not told",
+        "constant = t.terms - slope * base",
+        "constant = 0.0",
+        f"{UNSEEN}::test_inputs_that_do_not_grow_are_told_as_a_reason",
+    ),
+    of_diagnosis(
+        "verify diagnosis: no culprit of the depth",
+        "row = None if depth is None else depth.worst",
+        "row = None",
+        f"{UNSEEN}::test_a_depth_that_fails_or_was_not_seen_has_a_culprit",
+    ),
+    row("plan/_measurement.py", CONSISTENCY)(
+        "verify measurement: readouts without a part in the loss are missed",
+        "and np.any(self.of(n, Quantity.GRADIENT) != 0)",
+        "",
+    ),
+    row("plan/_depth.py", f"{UNSEEN}::test_a_depth_that_fails_or_was_not_seen_has_a_culprit")(
+        "verify depth: what was not seen agrees",
+        "if self.fit.status is Status.ABSENT:\n            return False",
+        "if False:\n            return False",
+    ),
+    of_rows(
+        "verify rows: tensors of the loss alone are inside the network",
+        "return plan[name].role is Role.FIXED and plan[name].unused",
+        "return False",
+        f"{UNSEEN}::test_tensors_that_the_loss_alone_uses_have_gradients_of_their_own",
+    ),
+    row("torch/_bare.py", f"{UNSEEN}::test_a_readout_in_no_module_is_seen_in_every_product")(
+        "verify bare: the earlier entries not put in",
+        "before = _viewed(was, view, tensor)",
+        "before = view",
+    ),
+    row("torch/_bare.py", f"{UNSEEN}::test_a_readout_in_no_module_is_seen_in_every_product")(
+        "verify bare: what is added taken for what is read",
+        "[name in _SUMS :]",
+        "[:]",
+    ),
+    row(
+        "torch/_measure.py",
+        f"{UNSEEN}::test_outputs_that_no_readout_shows_are_seen_where_the_model_returns_them",
+    )(
+        "verify bare: what the model returns is not heard",
+        "hooks.append(model.register_forward_hook(self._returned))",
+        "pass",
+    ),
+    row(
+        "torch/_law.py",
+        KINDS,
+    )(
+        "torch law: the first group stands for all",
+        "for group in kinds_of(optimizer):",
+        "for group in kinds_of(optimizer)[:1]:",
+    ),
+    row(
+        "torch/_law.py",
+        KINDS,
+    )(
+        "torch law: an overridden factor passes",
+        "if given is not None and given not in factors:",
+        "if False:",
+    ),
+    row(
+        "torch/_uses.py",
+        f"{COMPLEX}::test_real_tensors_that_are_viewed_as_complex_keep_their_axes",
+    )(
+        "torch uses: strides of numbers of another size",
+        "return [n * tensor.element_size() for n in tensor.stride()]",
+        "return list(tensor.stride())",
+    ),
+    row(
+        "torch/_trace.py",
+        f"{COMPLEX}::test_complex_models_are_planned_as_real_ones",
+    )(
+        "torch trace: complex inputs are not data",
+        "return tensor.is_floating_point() or tensor.is_complex()",
+        "return tensor.is_floating_point()",
+    ),
+    row(
+        "torch/_trace.py",
+        f"{COMPLEX}::test_complex_models_are_planned_as_real_ones",
+    )(
+        "torch trace: complex numbers have no size",
+        "first = float(entries[0].abs())",
+        "first = 1.0 if factor.is_complex() else float(entries[0].abs())",
+    ),
     row("torch/_logits.py", f"{ATTENTION}::test_a_scale_of_attention_that_is_not_applied_is_named")(
         "verify attention: a cache that has grown",
         "    args, kwargs = _untouched(given)\n",

@@ -182,6 +182,8 @@ def test_a_readout_without_a_part_in_the_loss_need_not_be_seen() -> None:
         assert any(k.cause is Cause.UNSEEN for k in c.culprits) is not ok
         # The regime is that of the readout that was seen.
         assert c.verdict.regime is Regime.FEATURES
+        slow = replace(measurement(powers(NTK), changed=changed), readouts=both)
+        assert check(planned(scaling.ntk(), "sgd"), slow).verdict.regime is Regime.KERNEL
 
 
 def test_outputs_that_fade_behind_their_readout_are_trivial() -> None:

@@ -106,7 +106,7 @@ class Halves(Bare):
         self.w = nn.Parameter(torch.randn(width, width, 2) / width**0.5)
 
     def middle(self, x: torch.Tensor) -> torch.Tensor:
-        return (x * self.gain) @ torch.view_as_complex(self.w).T
+        return (x * self.gain) @ torch.view_as_complex(self.w)
 
 
 def test_real_tensors_that_are_viewed_as_complex_keep_their_axes() -> None:

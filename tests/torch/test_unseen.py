@@ -89,6 +89,7 @@ def test_a_readout_in_no_module_is_seen_in_every_product() -> None:
     }
     for way, c in found.items():
         assert c.ok, (way, str(c))
+        assert c.row("u", "own_change").fit.status == "fitted", way
         assert str(c.verdict) == "feature learning, stable", way
         for q in ("features", "features_change", "own_change", "output", "change"):
             a, b = (f.measured.of("u", Quantity(q)) for f in (c, found["matmul"]))
