@@ -179,8 +179,8 @@ class _Script:
 
     def _made(self, model: nn.Module) -> list[Optimizer]:
         given: Any = self.optimizer
-        if isinstance(given, type) and issubclass(given, Optimizer):
-            given = given, {}
+        is_class = isinstance(given, type) and issubclass(given, Optimizer)
+        given = (given, {}) if is_class else given
         try:
             if _is_pair(given):
                 cls, settings = given
