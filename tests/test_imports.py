@@ -259,12 +259,17 @@ def test_public_names_are_few_and_exist() -> None:
 
 
 def test_what_is_not_used_is_not_imported() -> None:
-    """Exponents and the names of the package need no array, a plan no frame, and neither a framework."""
+    """Exponents and the names of the package need no array, a plan no frame, and neither a framework.
+
+    What most calls never use is imported by those that do.
+    """
     heavy = ("scipy", "pandas", "xarray", "matplotlib", "jax", "torch")
     rooms = {
         "scalewise": ("numpy", *heavy),
         "scalewise.scaling": ("numpy", *heavy),
         "scalewise.plan": heavy,
+        "scalewise.comparison": ("scipy.stats", "dask", "zarr", "matplotlib", "jax", "torch"),
+        "scalewise.limits": ("scipy.stats", "dask", "zarr", "matplotlib", "torch"),
     }
     for module, names in rooms.items():
         check = f"print([m for m in {names} if m in sys.modules])"

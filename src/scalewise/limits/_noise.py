@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 # Numbers at a time: the arrays of the transform stay in the cache.
 _BLOCK = 1 << 15
@@ -109,6 +108,8 @@ class Noise:
 @lru_cache(maxsize=4)
 def _sobol(dimensions: int, bits: int) -> np.ndarray:
     """The first $2^{bits}$ points of the Sobol sequence, as integers below $2^{32}$; one coordinate a row."""
+    from scipy.stats import qmc  # here, because its import takes as long as many a run
+
     points = qmc.Sobol(dimensions, scramble=False, bits=32).random_base2(bits)
     found = np.ascontiguousarray((points.T * 2.0**32).astype(np.uint32))
     found.flags.writeable = False

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from scalewise.training.cavity._rest import Course, Neuron, Rest, trained
 from scalewise.training.cavity._series import Series
@@ -92,6 +91,8 @@ def moments_of_scrambles(
 
 def _drawn(law: Law, draws: int, stream: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Preactivations of two neurons and outputs of the rest; the largest directions by the first points."""
+    from scipy.stats import qmc  # here, because its import takes as long as many a prediction
+
     own, top = _root(law.below), _root(law.kernel)
     counts = np.cumsum([own.shape[1], own.shape[1], top.shape[1] * law.outputs])
     sobol = qmc.Sobol(int(counts[-1]), scramble=True, rng=stream)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from scalewise.training._spectrum import spectrum
 
@@ -47,6 +46,8 @@ def start(
         draws: How many networks.
         seed: Of the scrambles.
     """
+    from scipy.stats import qmc  # here, because its import takes as long as many a prediction
+
     found = spectrum(K[:samples, :samples], "kernel of the training samples")
     some = np.flatnonzero(found.h)[::-1]  # the most important direction has the evenest numbers
     root = np.sqrt(found.h[some])
