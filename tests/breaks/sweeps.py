@@ -1,4 +1,4 @@
-"""Breaks of sweeps: what is finished, what is the same, what is whose."""
+"""Breaks of sweeps, and of the Datasets that all results are."""
 
 from breaks import row
 
@@ -15,7 +15,24 @@ of_suspects = row(
     "tests/sweeps/test_clusters.py::test_of_cells_that_died_together_each_is_tried_alone",
 )
 
+of_labels = row("_labelled.py", "tests/test_labelled.py")
+
 MUTANTS = (
+    of_labels(
+        "names: dask is woken by a variable",
+        "xr.Variable(dims, np.asarray(values), attrs, fastpath=True)",
+        "xr.Variable(dims, np.asarray(values), attrs)",
+    ),
+    of_labels(
+        "names: dask is woken by labels",
+        "xr.IndexVariable(name, array.view(_Labels), *attrs, fastpath=True)",
+        "xr.IndexVariable(name, array, *attrs, fastpath=True)",
+    ),
+    of_labels(
+        "names: attributes forgotten",
+        "return variable(dims, array, *attrs)",
+        "return variable(dims, array)",
+    ),
     of_chain(
         "chain: a finished step done again",
         "_DONE: np.array(index + 1)",
