@@ -11,6 +11,8 @@ of_rules = row("plan/_rules.py", RULES)
 of_laws = row("plan/_laws.py", LAWS)
 of_decide = row("plan/_decide.py", DECIDE)
 of_make = row("plan/_make.py", DECIDE)
+of_products = row("plan/_products.py", DECIDE)
+HEADS = "tests/torch/test_heads.py"
 of_planner = row("plan/_planner.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
@@ -173,7 +175,25 @@ MUTANTS = (
         "if lacking and m.name not in multiplied]",
         "if False]",
     ),
-    of_make(
+    of_products(
+        "plan heads: heads that are said silence what grows",
+        "if (size != 1 or h not in said if",
+        "if (size != 1 if",
+        HEADS,
+    ),
+    of_products(
+        "plan heads: heads that the factory ignores",
+        "if every and not said:",
+        "if False:",
+        HEADS,
+    ),
+    of_products(
+        "plan heads: another width has the target's heads",
+        "keep = heads == ratio if ratio == request.wider else heads == request.wider != 1",
+        "keep = heads == ratio",
+        HEADS,
+    ),
+    of_products(
         "plan multipliers: attention of any strategy",
         "most = update_exponents(strategy)[-1] - 1\n",
         "most = Fraction(-1)\n",

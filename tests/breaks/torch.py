@@ -13,7 +13,7 @@ of_scale = row("torch/_scale.py", "tests/torch/test_scale.py")
 FORWARD = "tests/torch/test_forward.py"
 of_trace = row("torch/_trace.py", FORWARD)
 of_rules_of_code = row("plan/_rules.py", FORWARD)
-of_make_of_code = row("plan/_make.py", FORWARD)
+of_products = row("plan/_products.py", FORWARD)
 of_flow = row("plan/_flow.py", FORWARD)
 
 MUON, LAWS = "tests/torch/test_muon.py", "tests/torch/test_verify_laws.py"
@@ -198,7 +198,7 @@ MUTANTS = (
     of_rules_of_code(
         "plan rules: multipliers of the code the other way round", "Powers(width=-forward,", "Powers(width=forward,"
     ),
-    of_make_of_code("plan attention: heads over their root always", "min(most - head.scale,", "min(most + _HALF,"),
+    of_products("plan attention: heads over their root always", "min(most - head.scale,", "min(most + _HALF,"),
     row("plan/_planner.py", FORWARD)(
         "plan spread: what a factory does with depth done twice",
         "replace(spread, std=spread.std / self._drawn.get(_law(t), 1.0))",

@@ -157,15 +157,15 @@ def power(one: float, two: float, ratio: float) -> Fraction:
 
 
 def attentions(passes: Passes) -> list[Heads]:
-    """Every attention at two widths, one for each place; none where the two passes differ in their steps."""
-    out: dict[str, Heads] = {}
+    """Every attention at two widths, one of each size for each place; none where the two passes differ in steps."""
+    out: dict[tuple[str, int, int], Heads] = {}
     one, two = passes.narrow.attentions, passes.wide.attentions
     if len(one) != len(two):
         return []
     for a, b in zip(one, two, strict=True):
         grown = b.length / a.length if a.length != b.length else float(passes.ratio)
         scale = power(a.scale, b.scale, grown)
-        out.setdefault(a.place, Heads(a.place, (a.length, b.length), scale))
+        out.setdefault((a.place, a.length, b.length), Heads(a.place, (a.length, b.length), scale))
     return list(out.values())
 
 

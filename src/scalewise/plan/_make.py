@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 
@@ -10,16 +9,17 @@ from scalewise.plan._axes import ratios_of
 from scalewise.plan._decide import Decision, decided, fan_in_ratio
 from scalewise.plan._description import TensorDescription
 from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Gauge, Heads, attentions
+from scalewise.plan._forward import Gauge
 from scalewise.plan._names import matching
 from scalewise.plan._planner import Planner
 from scalewise.plan._powers import Powers, Ratios
-from scalewise.plan._probed import Probe, all_axes, head_size
+from scalewise.plan._probed import Probe, all_axes
+from scalewise.plan._products import Needed, of_attention
 from scalewise.plan._questions import Question, Wording, ask
 from scalewise.plan._request import Request
 from scalewise.plan._roles import Kind, Role, RoleSpec
 from scalewise.plan._table import Multiplier, Plan, TensorPlan
-from scalewise.scaling import Strategy, update_exponents
+from scalewise.scaling import Strategy
 
 _HALF = Fraction(1, 2)
 _PLAIN = Wording()
@@ -48,7 +48,7 @@ def make_plan(
     planner = Planner(probe, request, decisions)
     rows = tuple(map(planner.row, decisions))
     readouts = _tied_readouts(decisions, strategy, planner.widened, width, planner.gauges)
-    inside = _attention(probe, strategy, width, head_size(r.base, r.target, width))
+    inside = of_attention(probe, r)
     needed = [*readouts, *inside]
     # Where the model's own code reads out there is no module, and no hook.
     names = {d.tensor.name for d in decisions}
@@ -88,11 +88,7 @@ def _unseen_readout(
     ]
 
 
-# A multiplier, and whether the model's own code lacks it.
-_Needed = tuple[Multiplier, bool]
-
-
-def _of_branches(residual: Fraction, depth: Fraction) -> list[_Needed]:
+def _of_branches(residual: Fraction, depth: Fraction) -> list[Needed]:
     """What multiplies residual branches, if anything does."""
     if not residual:
         return []
@@ -100,7 +96,7 @@ def _of_branches(residual: Fraction, depth: Fraction) -> list[_Needed]:
     return [(Multiplier("residual", factor, "Multiply each residual branch by it."), False)]
 
 
-def _acknowledged(needed: Collection[_Needed], multiplied: Collection[str]) -> list[Question]:
+def _acknowledged(needed: Collection[Needed], multiplied: Collection[str]) -> list[Question]:
     asked = [m for m, lacking in needed if lacking and m.name not in multiplied]
     if not asked:
         return []
@@ -131,7 +127,7 @@ def _tied_readouts(
     targets: dict[str, TensorDescription],
     width: Fraction,
     seen: tuple[Mapping[str, Gauge], Mapping[str, Gauge]],
-) -> list[_Needed]:
+) -> list[Needed]:
     """The factor that makes an embedding's weights small enough to read out with."""
     out = []
     first, last = strategy.first, strategy.last
@@ -174,58 +170,3 @@ def _tied_readouts(
         factor = powers.factor(ratios) if lacking else 1.0
         out.append((Multiplier(d.readout, factor, where), lacking))
     return out
-
-
-def _attention(
-    probe: Probe, strategy: Strategy, width: Fraction, size: Fraction | None
-) -> list[_Needed]:
-    r"""The factor of attention logits: where heads grow, or their scale goes with the width.
-
-    Queries and keys align by $n^{-r_\ell}$ an entry, which a head of size $d$ sums to $d\,n^{-r_\ell}$: so
-    the scale may be $d^{r_\ell-1}$ at most, and no less than $d^{-1}$, with which aligned logits stay of
-    order one. Heads that do not grow need a scale that does not move.
-    """
-    if probe.passes is None or strategy.plain_biases:
-        return []
-    most = update_exponents(strategy)[-1] - 1
-    found = [h for h in attentions(probe.passes) if (size != 1 if h.grow else h.scale)]
-    missing = {h.place: _beyond(h, most) for h in found}
-    off = [h for h in found if missing[h.place]]
-    if not off:
-        growing = any(h.grow for h in found) and most < -_HALF
-        return [(Multiplier("attention", 1.0, "The model's own code applies it."), False)] * growing
-    if len(set(missing.values())) > 1 or len(off) < len(found):
-        listed = ", ".join(f"`{p}` by n^({m})" for p, m in missing.items())
-        raise PlanError(
-            f"The attention logits of this model lack different multipliers: {listed}. No one factor suits "
-            "them; let the model scale its attentions alike."
-        )
-    head, lack = off[0], missing[off[0].place]
-    grown = Fraction(head.length[1], head.length[0]) if head.grow else probe.passes.ratio
-    # The target may be wider than what was looked at, and have other heads.
-    ratio = float(grown) ** (math.log(width) / math.log(probe.passes.ratio))
-    if head.grow and size is not None:
-        ratio = float(size)
-    return [(Multiplier("attention", ratio ** float(lack), _lacking(head, lack)), True)]
-
-
-def _beyond(head: Heads, most: Fraction) -> Fraction:
-    """The power that the scale of attention logits lacks; of the size of a head where heads grow."""
-    if not head.grow:
-        return -head.scale
-    return min(most - head.scale, Fraction(0)) or max(-1 - head.scale, Fraction(0))
-
-
-def _lacking(head: Heads, lack: Fraction) -> str:
-    scale = f"d^({head.scale})" if head.scale else "a constant"
-    where = f"`{head.place}`" if head.place else "the model"
-    if not head.grow:
-        return (
-            f"The heads of {where} keep their size, but the forward pass multiplies attention logits by "
-            f"n^({head.scale}) of the width n: take that back by a further factor."
-        )
-    grows = "then grow once queries and keys align" if lack < 0 else "then fade"
-    return (
-        f"The heads of {where} grow with the width, and attention logits of the scale of its code, "
-        f"{scale} of the size d of a head, {grows}: multiply them by a further factor, d^({lack})."
-    )

@@ -1,0 +1,107 @@
+"""What multiplies products of two activations over a length that grows: attention, and dot products."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from scalewise.plan._errors import PlanError
+from scalewise.plan._forward import Heads, attentions
+from scalewise.plan._probed import Probe, head_size
+from scalewise.plan._request import Request
+from scalewise.plan._table import Multiplier
+from scalewise.scaling import update_exponents
+
+# A multiplier, and whether the model's own code lacks it.
+Needed = tuple[Multiplier, bool]
+_HALF = Fraction(1, 2)
+
+
+def of_attention(probe: Probe, request: Request) -> list[Needed]:
+    r"""The factor of attention logits: where heads grow, or their scale goes with the width.
+
+    Queries and keys align by $n^{-r_\ell}$ an entry, which a head of size $d$ sums to $d\,n^{-r_\ell}$: so
+    the scale may be $d^{r_\ell-1}$ at most, and no less than $d^{-1}$, with which aligned logits stay of
+    order one. Heads that do not grow need a scale that does not move.
+
+    Raises:
+        PlanError: If the heads that are said are not those of the pass, or attentions lack different factors.
+    """
+    strategy = request.strategy
+    if probe.passes is None or strategy.plain_biases:
+        return []
+    most = update_exponents(strategy)[-1] - 1
+    size = head_size(request.base, request.target, request.wider)
+    every = attentions(probe.passes)
+    said = _as_said(every, probe.passes.ratio, request)
+    found = [h for h in every if (size != 1 or h not in said if h.grow else h.scale)]
+    missing = {h: _beyond(h, most) for h in found}
+    off = [h for h in found if missing[h]]
+    if not off:
+        growing = any(h.grow for h in found) and most < -_HALF
+        return [(Multiplier("attention", 1.0, "The model's own code applies it."), False)] * growing
+    if len(set(missing.values())) > 1 or len(off) < len(found):
+        listed = ", ".join(f"`{h.place}` by n^({m})" for h, m in missing.items())
+        raise PlanError(
+            f"The attention logits of this model lack different multipliers: {listed}. No one factor suits "
+            "them; let the model scale its attentions alike."
+        )
+    head, lack = off[0], missing[off[0]]
+    grown = Fraction(head.length[1], head.length[0]) if head.grow else probe.passes.ratio
+    # The target may be wider than what was looked at, and have other heads.
+    ratio = float(grown) ** (math.log(request.wider) / math.log(probe.passes.ratio))
+    if head.grow and size is not None and head in said:
+        ratio = float(size)
+    return [(Multiplier("attention", ratio ** float(lack), _lacking(head, lack)), True)]
+
+
+def _as_said(every: list[Heads], ratio: Fraction, request: Request) -> list[Heads]:
+    """Those that keep their size or grow as the heads do that base and target have; all where none are said.
+
+    Args:
+        every: What was seen at two widths.
+        ratio: The second of these over the first.
+        request: What the user says.
+
+    Raises:
+        PlanError: If some are said, and none of those that were seen does.
+    """
+    base, target, width = request.base, request.target, request.width
+    if "heads" not in base:
+        return every
+    heads = Fraction(target["heads"]) / Fraction(base["heads"])
+    # At another width than the target's there are more heads only where they go along with the width.
+    keep = heads == ratio if ratio == request.wider else heads == request.wider != 1
+    said = [h for h in every if h.grow != keep]
+    if every and not said:
+        one, other = every[0], ratio * Fraction(base[width])
+        raise PlanError(
+            f"With {base['heads']} heads at the base and {target['heads']} at the target a head "
+            f"{'keeps its size' if keep else 'changes its size with the width'}, but in the forward pass "
+            f"{f'of `{one.place}` ' if one.place else ''}it has {one.length[0]} entries at {width} = {base[width]} "
+            f"and {one.length[1]} at {float(other):g}. Let the factory make as many heads as you say, or leave "
+            "'heads' out of `base` and `target`."
+        )
+    return said
+
+
+def _beyond(head: Heads, most: Fraction) -> Fraction:
+    """The power that the scale of attention logits lacks; of the size of a head where heads grow."""
+    if not head.grow:
+        return -head.scale
+    return min(most - head.scale, Fraction(0)) or max(-1 - head.scale, Fraction(0))
+
+
+def _lacking(head: Heads, lack: Fraction) -> str:
+    scale = f"d^({head.scale})" if head.scale else "a constant"
+    where = f"`{head.place}`" if head.place else "the model"
+    if not head.grow:
+        return (
+            f"The heads of {where} keep their size, but the forward pass multiplies attention logits by "
+            f"n^({head.scale}) of the width n: take that back by a further factor."
+        )
+    grows = "then grow once queries and keys align" if lack < 0 else "then fade"
+    return (
+        f"The heads of {where} grow with the width, and attention logits of the scale of its code, "
+        f"{scale} of the size d of a head, {grows}: multiply them by a further factor, d^({lack})."
+    )
