@@ -64,6 +64,8 @@ def test_what_does_not_train_is_refused() -> None:
             f"must be below {1.6 * MOST:.6g}",
         ),
         (predict(TASK, GradientDescent([1e3 * MOST] * 400)), "overflows"),
+        (predict(TASK, GradientDescent([100 * MOST] * 3)), r"after 3 steps .* times what it was"),
+        (predict(TASK, GradientDescent(100 * MOST, 3)), "must be below"),
         (predict(TASK, GradientDescent([0.1] * 3), times=[4]), "up to 3, the number of rates"),
         (predict(TASK, GradientDescent(), times=[0.5]), "must be whole numbers of steps"),
         (predict(TASK, times=[]), "at least one time"),
@@ -110,7 +112,11 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         (lambda: log_evidence(-K, Y), "must be positive semidefinite"),
         (lambda: log_evidence(K - np.trace(K) / 5 * np.eye(5), Y), "must be positive semidefinite"),
         (lambda: log_evidence_slope(K, Y, K[:2, :2]), "the shape of `kernel`"),
-        (lambda: hypothesis_probabilities([]), "one number for each of 0 hypotheses"),
+        (
+            lambda: hypothesis_probabilities([]),
+            "`log_evidences` must hold the log evidence of at least one",
+        ),
+        (lambda: hypothesis_probabilities([1.0], []), "one number for each of 1 hypotheses"),
         (lambda: hypothesis_probabilities([1.0], [0.0]), "not all 0"),
         (lambda: log_score(found, Y), "a row for each test sample"),
         (lambda: log_score(met, Y[:2]), "singular covariance of test samples"),
@@ -153,3 +159,20 @@ def test_coefficients_of_one_over_n_are_named_or_come_with_all() -> None:
     left_out = dict(zip(found.left_out, found.left_out_because, strict=True))
     assert left_out["output_mean_nlo"] == "no coefficient of 1/n of it is known for NTKGP"
     assert "output_mean_nlo" not in leading.left_out
+
+
+def test_a_schedule_of_one_rate_is_refused_where_the_rate_is() -> None:
+    """And what climbs only on the way is not: one step too large among small ones."""
+    h = np.array([0.01, 0.3, 1.0])
+    for momentum in (0.0, 0.5, 0.9):
+        most = GradientDescent(1.0, momentum=momentum).maximal_rate(h)
+        for factor in (0.1, 0.9, 0.99, 1.3, 3.0):
+            for steps in (60, 61):
+                one = GradientDescent(factor * most, steps, momentum=momentum)
+                each = GradientDescent([factor * most] * steps, momentum=momentum)
+                if factor < 1:
+                    np.testing.assert_allclose(each.filter(h).left, one.filter(h).left, atol=1e-12)
+                else:
+                    assert unlike([(lambda a=a: a.filter(h), "diverge") for a in (one, each)]) == []
+    catapult = GradientDescent([3.0] + [1.0] * 9)
+    np.testing.assert_allclose(catapult.filter(h).left[0, 2], 0.0, atol=1e-12)

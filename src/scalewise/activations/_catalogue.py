@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any
+from weakref import WeakValueDictionary
 
 from scalewise._checked import FiniteNumber, Must, checked
 from scalewise._extras import MissingExtraError, require
@@ -67,6 +68,7 @@ _CATALOGUE: dict[str, _Row] = {
 _TRACED, _FOREIGN = 1e-12, 2e-10
 _TINY = 1e-70  # of a parameter, so that fourth powers of it and of its inverse are numbers
 BUILTIN_NAMES: tuple[str, ...] = tuple(_CATALOGUE)
+_MADE: WeakValueDictionary[tuple[Any, ...], Activation] = WeakValueDictionary()  # of callables
 # What the same functions are called elsewhere, in configurations of models for instance.
 _ALSO = {
     "silu": "swish",
@@ -167,11 +169,28 @@ def _of_callable(
         if known is None:
             raise
         return known if name is None else replace(known, name=name)
+    values = values_at(own, PROBES)
     # Declared kinks are taken at their word.
-    known = None if kinks else recognise(values_at(own, PROBES), _candidates, _TRACED)
-    if known is None:
-        return from_callable(own, kinks, label)
-    return known if name is None else replace(known, name=name)
+    known = None if kinks else recognise(values, _candidates, _TRACED)
+    if known is not None:
+        return known if name is None else replace(known, name=name)
+    of = (function, kinks, label)
+    key = (*of, values.tobytes())  # the same object each time, as long as it computes the same
+    made = _MADE.get(key) if _has_hash(function) else None
+    if made is None:
+        made = from_callable(own, kinks, label)
+        object.__setattr__(made, "_of", of)  # what goes to another process
+        if _has_hash(function):
+            _MADE[key] = made
+    return made
+
+
+def _has_hash(function: Callable[[Any], Any]) -> bool:
+    try:
+        hash(function)
+    except TypeError:
+        return False
+    return True
 
 
 def _candidates(parameters: dict[str, float]) -> Iterator[Activation]:
@@ -216,11 +235,12 @@ def _built(build: Callable[..., Activation], parameter: float | None) -> Activat
 
 
 def _reduced(known: Activation) -> Any:
-    """How an activation goes to another process: a built-in one by its name, and it is the same one there."""
+    """How an activation goes to another process: by its name or its callable, and it is the same one there."""
     with suppress(ValueError):
         if _by_name(known.name) is known:
             return _by_name, (known.name,)
-    return known.__reduce_ex__(4)  # of a callable: as any object
+    of = getattr(known, "_of", None)
+    return known.__reduce_ex__(4) if of is None else (_of_callable, of)
 
 
 copyreg.pickle(Activation, _reduced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -10,6 +11,14 @@ from scalewise._readable import Rows, readable
 from scalewise.activations import Activation
 
 NO_CLASS = "none"
+
+
+def _frozen(numbers: dict[str, float | None]) -> Mapping[str, float | None]:
+    return MappingProxyType(numbers)
+
+
+# Python does not say how it goes to another process, and records with frozen tables do.
+copyreg.pickle(MappingProxyType, lambda table: (_frozen, (dict(table),)))
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,8 @@ class GradientDescent:
     Args:
         rate: $\eta$, one for all steps or one for each; ``None`` for $0.8/(h_{\max}+\rho)$. One rate must stay
             below $\eta_{\max}=2(1+m)/(h_{\max}+\rho)$, beyond which the eigenvector of the largest eigenvalue
-            diverges, for most networks the direction in which all samples move together.
+            diverges, for most networks the direction in which all samples move together. Some rates of a schedule
+            may be larger; one that ends with larger errors than any constant rate could leave is refused.
         steps: How many; ``None`` for all steps of a schedule, otherwise to the end.
         momentum: $m$, from 0 to below 1.
         ridge: $\rho\ge0$.
@@ -253,11 +254,20 @@ class GradientDescent:
             return after_steps(h, t, rate / per, **rest)
         found = after_schedule(h, t, np.array(rate) / per, **rest)
         if not all(np.isfinite(part).all() for part in found):
-            raise ValueError(
-                "`GradientDescent.rate` makes training diverge: the error of a direction overflows. Keep most "
-                f"rates below {self.maximal_rate(h, targets=targets):.6g}."
+            grown = "overflows"
+        else:
+            # No rate at which training converges leaves more, however large the momentum is.
+            bound, left = (
+                (1 + self.momentum) / (1 - self.momentum),
+                np.abs(found.left[np.argmax(t)]),
             )
-        return found
+            if not (left.size and left.max() > (1 + 1e-9) * bound):
+                return found
+            grown = f"is {left.max():.3g} times what it was at the beginning"
+        raise ValueError(
+            f"`GradientDescent.rate` makes training diverge: after {t.max():.0f} steps the error of a direction "
+            f"{grown}. Keep most rates below {self.maximal_rate(h, targets=targets):.6g}."
+        )
 
     def clock(
         self, h: Directions, time: float | None = None, *, targets: Count = 1

@@ -134,7 +134,11 @@ def hypothesis_probabilities(
     """
     found = np.array(log_evidences, dtype=float)
     weights = np.ones_like(found) if prior is None else np.array(prior, dtype=float)
-    if not found.size or weights.shape != found.shape or not weights.any():
+    if not found.size:
+        raise ValueError(
+            "`log_evidences` must hold the log evidence of at least one hypothesis; got none."
+        )
+    if weights.shape != found.shape or not weights.any():
         raise ValueError(
             f"`prior` must hold one number for each of {found.size} hypotheses, not all 0; got {weights.size}."
         )

@@ -60,7 +60,7 @@ class NetworkKernel:
         Raises:
             ImportError: If scikit-learn is not installed.
         """
-        return _sklearn_class()(self.net, self.kind)
+        return _class_of("SklearnKernel")(self.net, self.kind)
 
     def for_tinygp(self) -> Any:
         """A `tinygp.kernels.Kernel`; float64 where JAX has it, and called back from what JAX has compiled.
@@ -68,7 +68,7 @@ class NetworkKernel:
         Raises:
             ImportError: If tinygp is not installed.
         """
-        return _tinygp_class()(self)
+        return _class_of("TinygpKernel")(self)
 
     def for_gpytorch(self) -> Any:
         """A `gpytorch.kernels.Kernel`; without derivatives by the inputs.
@@ -76,7 +76,7 @@ class NetworkKernel:
         Raises:
             ImportError: If GPyTorch is not installed.
         """
-        return _gpytorch_class()(self)
+        return _class_of("GPyTorchKernel")(self)
 
 
 @checked
@@ -114,11 +114,10 @@ def _module(name: str, program: str) -> ModuleType:
         ) from error
 
 
-@lru_cache(maxsize=1)
 def _sklearn_class() -> type:
     base = _module("sklearn.gaussian_process.kernels", "scikit-learn").Kernel
 
-    class KernelOfNetwork(base):  # pyright: ignore
+    class SklearnKernel(base):  # pyright: ignore
         def __init__(self, net: Network, kind: Kind = "kernel") -> None:
             self.net = net
             self.kind: Kind = kind
@@ -136,15 +135,14 @@ def _sklearn_class() -> type:
         def __repr__(self) -> str:
             return f"{self.kind} of {self.net}"
 
-    return KernelOfNetwork
+    return SklearnKernel
 
 
-@lru_cache(maxsize=1)
 def _tinygp_class() -> type:
     base = _module("tinygp", "tinygp").kernels.Kernel
     jax = _module("jax", "jax")
 
-    class KernelOfNetwork(base):  # pyright: ignore
+    class TinygpKernel(base):  # pyright: ignore
         own: NetworkKernel = field(metadata={"static": True})  # not an array to JAX
 
         def evaluate(self, X1: Any, X2: Any) -> Any:
@@ -166,15 +164,14 @@ def _tinygp_class() -> type:
                 lambda *x: call(*x).astype(dtype), jax.ShapeDtypeStruct(shape, dtype), *given
             )
 
-    return KernelOfNetwork
+    return TinygpKernel
 
 
-@lru_cache(maxsize=1)
 def _gpytorch_class() -> type:
     base = _module("gpytorch", "gpytorch").kernels.Kernel
     torch = _module("torch", "torch")
 
-    class KernelOfNetwork(base):  # pyright: ignore
+    class GPyTorchKernel(base):  # pyright: ignore
         def __init__(self, own: NetworkKernel) -> None:
             super().__init__()
             self.own = own
@@ -191,4 +188,25 @@ def _gpytorch_class() -> type:
                     found[place] = self.own(a[place], b[place])
             return torch.as_tensor(found, dtype=x1.dtype, device=x1.device)
 
-    return KernelOfNetwork
+    return GPyTorchKernel
+
+
+_CLASSES = {
+    "SklearnKernel": _sklearn_class,
+    "TinygpKernel": _tinygp_class,
+    "GPyTorchKernel": _gpytorch_class,
+}
+
+
+@lru_cache(maxsize=len(_CLASSES))
+def _class_of(name: str) -> type:
+    """A class of this file, made when somebody asks for it, and found by its name when it is unpickled."""
+    made = _CLASSES[name]()
+    made.__qualname__ = name
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CLASSES:
+        return _class_of(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
