@@ -290,9 +290,16 @@ def test_a_cell_that_cannot_be_sent_is_told(cluster: Cluster, tmp_path: Path) ->
 
 
 WORKER = """
-import sys
-if sys.argv.pop(1) == "absent":
+import os, sys
+kind = sys.argv.pop(1)
+if kind == "absent":
     sys.modules["scalewise"] = None  # as if it were not installed
+elif kind == "dying":
+    class Deadly:
+        def find_spec(self, name, path=None, target=None):
+            if name.startswith("scalewise"):
+                os._exit(3)
+    sys.meta_path.insert(0, Deadly())
 else:
     import scalewise._version
     scalewise._version.__version__ = "9.9"
@@ -305,6 +312,7 @@ main()
     ("kind", "sentence"),
     [
         ("another", r"other versions \(scalewise 9.9 there, \S+ here\)"),
+        ("dying", r"the worker at tcp://.* died, or could not be reached"),
         *thorough(("absent", r"the worker at tcp://.* cannot import scalewise")),
     ],
 )

@@ -197,6 +197,12 @@ def _check_workers(client: Any) -> None:
         ) from None
     own = versions()
     for worker, found in client.run(versions, on_error="return").items():
+        if isinstance(found, OSError):
+            raise ValueError(
+                f"`client`: the worker at {worker} died, or could not be reached, while it was asked to import "
+                f"scalewise ({type(found).__name__}: {found}). Its log says why, perhaps for want of memory; start "
+                "another, and call again: what is in `store` is safe."
+            )
         if isinstance(found, BaseException):
             raise ValueError(
                 f"`client`: the worker at {worker} cannot import scalewise ({found}). Install scalewise "
