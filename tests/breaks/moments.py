@@ -108,11 +108,11 @@ MUTANTS = (
     ),
     row(
         "theory/flow/_tensor_flow.py",
-        "tests/training/test_tiles.py::test_both_routes_agree_on_samples_that_are_close",
+        "tests/training/test_accuracy.py::test_kinks_and_samples_that_are_close_by_both_routes",
     )(
         "runs: entries not wrong alike",
-        "pairs, alike=True)",
-        "pairs, alike=False)",
+        "partial(Layer, alike=True)",
+        "partial(Layer, alike=False)",
     ),
     of_four(
         "four-point: last pattern forgotten",

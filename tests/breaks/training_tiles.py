@@ -15,6 +15,8 @@ CONTRACTIONS = f"{TESTS}::test_contractions_are_those_of_whole_tensors"
 BLOCKS = f"{TESTS}::test_blocks_and_what_is_kept_of_them_change_nothing"
 SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
 COARSER = f"{TESTS}::test_the_first_nodes_are_coarser_rules"
+FOLLOW = f"{TESTS}::test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance"
+ASKED = "tests/training/test_accuracy.py::test_an_accuracy_that_is_asked_for_is_met"
 ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
 
 of_recursions = row("training/tiles/_recursions.py", DEEP)
@@ -131,13 +133,31 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: small where nothing moves",
-        "share * at_least_usual(value, steps[name])",
-        "share * steps[name]",
+        "share[name] * at_least_usual(value, steps[name])",
+        "share[name] * steps[name]",
     ),
     of_refined(
         "tiles, errors: a step that is small by chance is believed",
-        "_LEAST * accuracy.across * _size(value)",
+        "least * _size(value)",
         "0.0",
+    ),
+    of_refined(
+        "tiles, errors: steps that become smaller slowly add up to one",
+        "return ratio / (1 - ratio)",
+        "return ratio",
+        FOLLOW,
+    ),
+    of_refined(
+        "tiles, errors: a step smaller than could be is believed",
+        " * max(1.0, _RATIO * before / now)",
+        "",
+        FOLLOW,
+    ),
+    of_refined(
+        "tiles, errors: enough whatever is asked",
+        "<= enough * _size(value)",
+        "<= ENOUGH * _size(value)",
+        ASKED,
     ),
     of_refined(
         "tiles, errors: the smallest share of few samples",

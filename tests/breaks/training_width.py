@@ -321,8 +321,8 @@ MUTANTS = (
     ),
     of_made(
         "tensors: shared by networks of other widths",
-        "(net, self.inputs.tobytes())",
-        "(self.inputs.tobytes(),)",
+        "(net, self.inputs.tobytes(), accuracy)",
+        "(self.inputs.tobytes(), accuracy)",
         NUMBERS,
     ),
     of_dense("size: whole tensors of any number", "if count > _TRAINED:", "if count > 10**9:", WHY),

@@ -6,9 +6,13 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.activations import Activation
+from scalewise.training import AccuracyWarning, Bayes, GradientFlow, LastLayer
+from scalewise.training._asked import Asked
+from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import sites
 from scalewise.training.tiles._tiles import Tile
+from scalewise.training.width._dense import DENSE
 
 FAMILIES = ((0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1), (2, 0, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
 
@@ -48,3 +52,77 @@ def test_expectations_are_as_accurate_as_asked_in_few_dimensions(
             found = tile.four(site, *enumerate(orders))
             worst[accuracy, orders] = np.abs(found - want).max() / np.abs(want).max() / accuracy
     assert max(worst.values()) < 5, worst
+
+
+NAMES = ["output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"]
+
+
+def size(values: object) -> float:
+    return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
+
+
+def setting(
+    name: str, train: int = 4, *, depth: int = 3, features: int = 3
+) -> tuple[sw.MLP, sw.Task]:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((train + 2, features)), rng.standard_normal((train + 2, 1))
+    net = sw.MLP(depth, 1000, name, input_dim=features, output_dim=1, C_b=0.1, C_W=1.4)
+    return net, sw.Task(x[:train], y[:train], test_inputs=x[train:], test_targets=y[train:])
+
+
+def test_an_accuracy_that_is_asked_for_is_met() -> None:
+    """By whole tensors and by tiles, and a coarser one is nearer to it than it says."""
+    for given in (setting("erf"), setting("gelu", 9, depth=2, features=6)):
+        usual, fine = (
+            sw.predict_training(*given, observables=NAMES[:1], accuracy=accuracy)
+            for accuracy in (None, 5e-4)
+        )
+        assert fine.attrs["accuracy"] <= 5e-4
+        assert 5e-4 < usual.attrs["accuracy"] <= 0.01
+        for found in (usual, fine):
+            shares = [size(found[f"{x}_error"]) / size(found[x]) for x in NAMES[:1]]
+            assert found.attrs["accuracy"] == pytest.approx(max(shares))
+        for name in NAMES[:1]:
+            assert size(usual[name] - fine[name]) < size(usual[f"{name}_error"])
+
+
+def test_an_accuracy_out_of_reach_is_told_and_one_of_nothing_is_refused() -> None:
+    net, task = setting("relu")
+    for way in (LastLayer(), Bayes()):
+        with pytest.warns(
+            AccuracyWarning, match=r"_nlo' is known to .* asks for 1e-05: .* sampled"
+        ):
+            sw.predict_training(net, task, way, observables=["variance_nlo"], accuracy=1e-5)
+    net, task = setting("tanh")
+    with pytest.raises(ValueError, match="none is computed; name some in `observables`"):
+        sw.predict_training(net, task, accuracy=0.01)
+    weights = sw.nets.init_weights(net, 0)
+    with pytest.raises(ValueError, match="`draws` decides; leave `accuracy` out"):
+        sw.predict_training(net, task, weights=weights, accuracy=0.01)
+    other = sw.Task(task.inputs, np.sign(task.targets), loss="logistic")
+    with pytest.raises(ValueError, match="`draws` decides; leave `accuracy` out"):
+        sw.predict_training(net, other, GradientFlow(1.0), accuracy=0.01)
+
+
+def test_a_posterior_is_as_accurate_as_asked() -> None:
+    net, task = setting("tanh")
+    usual, fine = (
+        sw.predict_training(net, task, Bayes(0.1), observables=NAMES[:1], accuracy=accuracy)
+        for accuracy in (None, 3e-3)
+    )
+    assert fine.attrs["accuracy"] <= 3e-3 < usual.attrs["accuracy"]
+    (name,) = NAMES[:1]
+    assert size(usual[name] - fine[name]) < size(usual[f"{name}_error"])
+
+
+def test_kinks_and_samples_that_are_close_by_both_routes() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(6) + 0.15 * rng.standard_normal((6, 6))
+    net = sw.MLP(3, 1000, "relu", input_dim=6, output_dim=1, C_W=2.0)
+    task = sw.Task(x[:4], rng.standard_normal((4, 1)), test_inputs=x[4:])
+    asked = Asked(net, task, LastLayer())
+    here, there = (route.compute(asked, NAMES[:2]) for route in (NEURONS, DENSE))
+    for name in NAMES[:2]:
+        off, error = here.values[name] - there.values[name], here.errors[name]
+        assert size(off) < size(error) + size(there.errors[name]), name
+        assert size(there.errors[name]) < 0.3 * size(there.values[name]), name

@@ -172,8 +172,10 @@ def test_a_finite_training_is_between_its_start_and_its_end() -> None:
     end = sw.predict_training(net, SMALL, observables=names)
     alone = sw.predict_training(net, SMALL, GradientFlow(2.0), observables=names)
     for name in names:
-        np.testing.assert_allclose(found[name][3], end[name], rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(alone[name], found[name][2], rtol=1e-10, atol=1e-12)
+        for place, other in ((3, end), (2, alone)):
+            error = found[f"{name}_error"][place] + other[f"{name}_error"]
+            assert (np.abs(found[name][place] - other[name]) <= error).all(), name
+            assert error.max() < 0.02 * np.abs(other[name]).max(), name
 
 
 @pytest.mark.covers("C46", "C47")
@@ -206,10 +208,10 @@ def test_tensors_are_made_once_where_they_are_shared() -> None:
     made, names, known = [], ["test_loss_nlo", "learning_parameter"], {}
     plain = _tensors.tensor_runs
 
-    def counted(net, K, Theta, letters):
-        made.append(net)
-        key = (net, K.tobytes(), Theta.tobytes(), letters)
-        known[key] = known.get(key) or plain(net, K, Theta, letters)
+    def counted(net, K, Theta, letters, layers):
+        key = (net, K.tobytes(), Theta.tobytes(), letters, layers.accuracy)
+        made.append(key)
+        known[key] = known.get(key) or plain(net, K, Theta, letters, layers)
         return known[key]
 
     task = sw.Task(TRAIN[:2], Y[:2], test_inputs=TEST[:1], test_targets=Y[3:4])
@@ -217,13 +219,14 @@ def test_tensors_are_made_once_where_they_are_shared() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_tensors, "tensor_runs", counted)
         table = algorithms_side_by_side(NET, task, ways)
-        assert len(made) == 1
+        assert len(made) == len(set(made)) >= 2  # each at every accuracy that one of them takes
         alone = sw.predict_training(NET, task, ways["newton"], observables=names)
         sw.predict_training(NET, task, ways["flow"], observables=names)
-        assert len(made) == 3
+        assert len(made) >= 2 * len(set(made))
+        made.clear()
         patch.setattr(_tensors, "_KEPT", 0)
         algorithms_side_by_side(NET, task, ways)
-        assert len(made) == 6
+        assert len(made) > 2 * len(set(made))
     last = table.sel(algorithm="newton")
     assert float(last.test_loss_nlo) == float(alone.test_loss_nlo.mean())
     assert float(last.learning_parameter) == float(alone.learning_parameter)

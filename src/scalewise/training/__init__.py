@@ -24,6 +24,7 @@ from scalewise.training._kernel_objects import kernel_of as kernel_of
 from scalewise.training._outcomes import OUTCOMES as OUTCOMES
 from scalewise.training._outcomes import Outcome as Outcome
 from scalewise.training._predict import predict_training as predict_training
+from scalewise.training._routes import AccuracyWarning as AccuracyWarning
 from scalewise.training._routes import ExpansionWarning as ExpansionWarning
 from scalewise.training._surveys import algorithms_side_by_side as algorithms_side_by_side
 from scalewise.training._surveys import evidence_of_networks as evidence_of_networks

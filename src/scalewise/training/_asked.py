@@ -26,6 +26,7 @@ class Asked:
         covariance: How much of the covariance.
         at: Where.
         times: Times in place of the algorithm's own.
+        accuracy: Of coefficients of 1/n, relative, root mean squares; ``None`` for what comes without a long wait.
     """
 
     net: Network
@@ -34,6 +35,7 @@ class Asked:
     covariance: Literal["full", "diagonal"] | None = "full"
     at: Literal["test", "train", "both"] = "both"
     times: np.ndarray | None = None
+    accuracy: float | None = None
 
     @property
     def tests(self) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from scalewise._checked import Count, Index, checked
+from scalewise._checked import Count, Index, Positive, checked
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
@@ -76,6 +76,7 @@ def predict_training(
     covariance: Literal["full", "diagonal"] | None = "full",
     at: Literal["test", "train", "both"] = "both",
     weights: MLPWeights | None = None,
+    accuracy: Positive | None = None,
     draws: Count = 512,
     seed: Index = 0,
 ) -> xr.Dataset:
@@ -104,6 +105,10 @@ def predict_training(
         weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
             parameters about where they are, in place of all that could be drawn (`predict_linearised`);
             ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width.
+        accuracy: Of the coefficients of 1/n: their errors relative to their sizes, root mean squares over the
+            entries of each. ``None`` for what comes without a long wait, .01 with up to 16 samples of a smooth
+            activation. ``"<name>_error"`` and the attribute ``accuracy`` say what is reached, and a warning where
+            that is less than asked.
         draws: Of another loss than ``"mse"``, for which there is no closed form: how many networks of infinite
             width are drawn and trained, spread evenly. Their outputs depend on each other, so that ``variance``
             and ``output_covariance`` have outputs for dimensions too; ``class_probability`` comes with them, and
@@ -133,7 +138,7 @@ def predict_training(
     Raises:
         ValueError: If the task does not fit the network, it has batches, another loss than the squared error has
             no time to stop at, a rate is too large, the kernel is singular and the targets do not fit in, or what
-            is named cannot be had.
+            is named cannot be had, or `accuracy` is asked of what has none.
 
     Source: PDLT (10.33), (10.39)-(10.41) with its sample indices put right, (10.50)-(10.56), (6.34), (6.57),
         (6.64); in time, (∞.88), (∞.89); order 1/n, (∞.154), (∞.160)-(∞.167), (∞.117).
@@ -146,8 +151,13 @@ def predict_training(
         >>> found.output_mean.values.round(12).ravel(), found.variance.values.round(12)
         (array([0.]), array([0.16]))
     """
-    asked = Asked(net, task, algorithm, covariance, at, times)
+    asked = Asked(net, task, algorithm, covariance, at, times, accuracy)
     check_asked(asked)
+    if accuracy is not None and (weights is not None or task.loss != known_loss("mse")):
+        raise ValueError(
+            "`accuracy` is that of means over networks, whose expectations are found step by step. One given "
+            "network is found to rounding, and of another loss than 'mse' `draws` decides; leave `accuracy` out."
+        )
     if weights is not None:
         return _of_one(asked, weights, observables)
     if task.loss != known_loss("mse"):
@@ -155,6 +165,11 @@ def predict_training(
     check_targets(asked)
     choice = chosen(observables, asked)
     names, left_out = choice.names, choice.left_out
+    if accuracy is not None and not choice.by_route:
+        raise ValueError(
+            "`accuracy` is that of coefficients of 1/n, and none is computed; name some in `observables`, or leave "
+            "`accuracy` out."
+        )
     if too_many(asked):
         return _iterated(asked, choice)
     H, K, blocks = _kernels(asked, whole="output_covariance" in names)

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from scalewise.training._asked import Asked, Found, Route
+import numpy as np
+
+from scalewise.training._algorithms import Bayes, LastLayer
+from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
 from scalewise.training._selection import refuse_outcome, selected
 from scalewise.training.posterior._route import NEURONS
@@ -28,6 +31,10 @@ _DEAR = (
 
 class ExpansionWarning(UserWarning):
     """Coefficients of 1/n are given where the expansion hardly reaches."""
+
+
+class AccuracyWarning(UserWarning):
+    """Coefficients of 1/n are known less well than was asked."""
 
 
 @contextmanager
@@ -116,8 +123,38 @@ def beyond(asked: Asked, choice: Choice) -> Found:
             attributes |= found.attributes
     if served:
         attributes["route"] = ", ".join(served)
+        attributes["accuracy"] = _reached(asked, values, errors)
         _warn(asked, float(attributes.get("learning_parameter", 0.0)))
     return Found(values, errors, coords, attributes)
+
+
+def _reached(asked: Asked, values: Arrays, errors: Arrays) -> float:
+    """The largest error of an outcome, relative, root mean squares."""
+    shares = {}
+    for name, error in errors.items():
+        unit = np.max(np.abs(values[name]), initial=0.0)
+        if unit:
+            stated, size = (np.sqrt(np.mean((x / unit) ** 2)) for x in (error, values[name]))
+            shares[name] = float(stated / size)
+    worst = max(shares, key=lambda name: shares[name], default="")
+    found = shares.get(worst, 0.0)
+    if asked.accuracy is not None and found > asked.accuracy:
+        warnings.warn(
+            f"{worst!r} is known to {found:.2g} of its size, and `accuracy` asks for {asked.accuracy:g}: "
+            f"{_why_not(asked)}. Its errors are in '{worst}_error'.",
+            AccuracyWarning,
+            stacklevel=4,
+        )
+    return found
+
+
+def _why_not(asked: Asked) -> str:
+    """What stands in the way of an accuracy, a clause."""
+    if not asked.net.activation.is_smooth:
+        return "expectations of an activation with a kink are sampled"
+    if isinstance(asked.algorithm, Bayes | LastLayer):
+        return "neurons are sampled"
+    return "neighbouring inputs, or weights as large as these, take a finer one than there is"
 
 
 def _warn(asked: Asked, parameter: float) -> None:

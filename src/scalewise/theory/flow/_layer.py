@@ -266,18 +266,23 @@ class _Followed(_Evaluated):
 
 
 def layers_of(
-    sigma: Activation, K: Float[np.ndarray, "layer sample sample"], *, alike: bool = False
+    sigma: Activation,
+    K: Float[np.ndarray, "layer sample sample"],
+    make: Callable[[Activation, Matrix], Layer] = Layer,
 ) -> Iterator[_Evaluated]:
     """The expectations of each layer: evaluated at its kernel, or interpolated where that does.
 
-    If `alike`, all entries of what nodes tell are wrong alike.
+    Args:
+        sigma: The activation.
+        K: The kernel of every layer.
+        make: The expectations of one layer.
     """
     evaluated: dict[int, Layer] = {}
     followed: dict[Hashable, Iterator[tuple[int, Parts]]] = {}
 
     def evaluate(key: tuple[Any, ...], layer: int) -> Parts:
         name, arguments = key
-        here = evaluated.setdefault(layer, Layer(sigma, K[layer], alike=alike))
+        here = evaluated.setdefault(layer, make(sigma, K[layer]))
         return getattr(here, name)(*arguments)
 
     for index, kernel in enumerate(K):

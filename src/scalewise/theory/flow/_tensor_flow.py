@@ -13,12 +13,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from graphlib import TopologicalSorter
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise.activations import Activation
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.networks import MLP
 from scalewise.networks._mlp import WithoutSkips
@@ -26,7 +28,7 @@ from scalewise.observables import OBSERVABLES, of_letter
 from scalewise.theory.flow._ddntk import next_R, next_S, next_T, next_U
 from scalewise.theory.flow._dntk import next_P, next_Q
 from scalewise.theory.flow._layer import SCRAMBLES as LAYER_SCRAMBLES
-from scalewise.theory.flow._layer import Expectations, Shaken, as_many, layers_of
+from scalewise.theory.flow._layer import Expectations, Layer, Matrix, Shaken, as_many, layers_of
 from scalewise.theory.flow._ntk_statistics import next_A, next_B, next_D, next_F, next_H1
 from scalewise.theory.flow._pairs import Pairs
 from scalewise.theory.flow._preactivation import next_G1, next_V
@@ -35,6 +37,7 @@ _NEXT = "_next"
 _RATES = ("C_W", "lambda_W", "Theta", "r")
 _MEMORY = 12 * 2**30  # bytes
 Tensors = dict[str, np.ndarray]
+_ALIKE = partial(Layer, alike=True)
 
 
 @dataclass(frozen=True)
@@ -173,15 +176,23 @@ def tensor_runs(
     K: Float[np.ndarray, "layer sample sample"],
     Theta: Float[np.ndarray, "layer sample sample"] | None,
     letters: Sequence[str],
+    make: Callable[[Activation, Matrix], Layer] = _ALIKE,
 ) -> list[list[Tensors]]:
     """Tensors of the last layer as a function of them needs them to have an error of its own.
 
-    All entries are wrong alike, because such a function contracts them with inverse kernels. Runs are for
-    `scalewise.gaussian.with_shakes`: in each the tensors of every estimate, by letter; first the estimates from the
-    nodes, then one for each shake.
+    Runs are for `scalewise.gaussian.with_shakes`: in each the tensors of every estimate, by letter; first the
+    estimates from the nodes, then one for each shake.
+
+    Args:
+        net: The network.
+        K: Its kernel.
+        Theta: Its NTK.
+        letters: Which tensors, out of `RECURSIONS`.
+        make: The expectations of one layer. By nodes all entries are wrong alike, because such a function contracts
+            them with inverse kernels.
     """
     pairs = Pairs.of(K.shape[1])
-    *_, runs = _runs(net, K, Theta, letters, pairs, alike=True)
+    *_, runs = _runs(net, K, Theta, letters, pairs, make)
     estimates = [{x: _on_samples(x, as_many(run[x]), pairs) for x in letters} for run in runs]
     counts = [max(len(tensor) for tensor in run.values()) for run in estimates]
     return [
@@ -196,13 +207,12 @@ def _runs(
     Theta: np.ndarray | None,
     letters: Sequence[str],
     pairs: Pairs,
-    *,
-    alike: bool = False,
+    make: Callable[[Activation, Matrix], Layer] = Layer,
 ) -> Iterator[list[Tensors]]:
     """Layer by layer from the second: the tensors with an axis of estimates, and those with moved expectations."""
     order, _ = closure(letters)
     runs = [{letter: _nothing(letter, pairs) for letter in order} for _ in range(1 + SHAKES)]
-    for index, layer in enumerate(layers_of(net.activation, K[:-1], alike=alike), 1):
+    for index, layer in enumerate(layers_of(net.activation, K[:-1], make), 1):
         seen = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
         rates = _rates(net, index, None if Theta is None else Theta[index - 1])
         runs = [

@@ -40,6 +40,7 @@ FIRST, ALWAYS, MOST = (
     1 << 12,
     1 << 14,
 )  # points of a scramble; up to the second whatever they take
+_FINEST = 16  # times as many where a finer tolerance is asked for
 TOLERANCE = 0.005  # of a standard error, relative to the size of what it is a part of
 WORK = 5e10  # multiplications that the nodes of one layer may take for more
 EXACT, PROBES = (
@@ -66,6 +67,7 @@ class Layered:
         weighted: Whether networks count as the evidence says.
         tails: Whether third and fourth cumulants are wanted.
         seed: Of its nodes and probes.
+        tolerance: Of a standard error, relative to the size of what it is a part of.
     """
 
     net: MLP
@@ -75,6 +77,7 @@ class Layered:
     weighted: bool
     tails: bool
     seed: int
+    tolerance: float = TOLERANCE
 
     @property
     def Y(self) -> np.ndarray:
@@ -161,12 +164,15 @@ def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
     ]
     # Each product of a matrix with vectors on the samples, for each neuron and again for its quadratic part.
     products = 4 * (4 + 6 * outputs) * count * len(layer.K) ** 2
-    most = np.clip(1 << int(np.log2(max(WORK / products, 1.0))), ALWAYS, MOST)
+    finer = min(max(1, round(TOLERANCE / layer.tolerance)), _FINEST)
+    most = np.clip(1 << int(np.log2(max(finer * WORK / products, 1.0))), ALWAYS, finer * MOST)
     points = FIRST
     while True:
         for run in runs:
             run.extend(layer, points)
-        if points >= most or all(_known(runs, name, size) for name, size in sizes.items()):
+        if points >= most or all(
+            _known(runs, name, size, layer.tolerance) for name, size in sizes.items()
+        ):
             names = tuple(runs[0].sums)
             return Sampled(
                 {x: np.array([run.sums.pop(x) for run in runs]) / points for x in names}, points
@@ -191,10 +197,10 @@ class _Run:
         self.done = points
 
 
-def _known(runs: list[_Run], name: str, size: float) -> bool:
+def _known(runs: list[_Run], name: str, size: float, tolerance: float) -> bool:
     value, error = combined(np.array([run.sums[name] / run.done for run in runs]))
     size = max(np.max(np.abs(value), initial=0.0), size)
-    return bool(np.max(error, initial=0.0) <= TOLERANCE * size)  # empty without tests
+    return bool(np.max(error, initial=0.0) <= tolerance * size)  # empty without tests
 
 
 def _of_some(

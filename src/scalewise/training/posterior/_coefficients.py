@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.networks import MLP
-from scalewise.training.posterior._averages import Layered, exact, sampled
+from scalewise.training.posterior._averages import TOLERANCE, Layered, exact, sampled
 from scalewise.training.posterior._neurons import Push
 from scalewise.training.posterior._point import Point
 from scalewise.training.posterior._responses import Slope, Step, responses
@@ -79,6 +79,7 @@ def by_layer(
     *,
     weighted: bool,
     tails: bool = False,
+    tolerance: float = TOLERANCE,
 ) -> Iterator[OfLayer]:
     """The hidden layers, the last first.
 
@@ -88,6 +89,7 @@ def by_layer(
         point: What is expanded about, at the last layer.
         weighted: Whether networks count as the evidence says; otherwise all the same.
         tails: Whether third and fourth cumulants are wanted.
+        tolerance: Of standard errors, relative.
     """
     for step in responses(net, K):
         layer = step.layer
@@ -100,6 +102,7 @@ def by_layer(
             weighted,
             tails,
             _SEEDS * layer,
+            tolerance,
         )
         yield _of_layer(layer, layered, step, net.widths[-2] / net.widths[layer])
 

@@ -12,7 +12,7 @@ from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._spectrum import spectrum
-from scalewise.training.posterior._averages import scrambles
+from scalewise.training.posterior._averages import TOLERANCE, scrambles
 from scalewise.training.posterior._coefficients import PARTS, OfLayer, by_layer
 from scalewise.training.posterior._point import Point, kernels_of
 
@@ -65,11 +65,14 @@ def _gibibytes(asked: Asked) -> float:
 def _compute(asked: Asked, names: Sequence[str]) -> Found:
     net, at, K = _expanded(asked, whole="output_covariance_nlo" in names)
     weighted, tails = isinstance(asked.algorithm, Bayes), "test_error_nlo" in names
-    layers = list(by_layer(net, K, at, weighted=weighted, tails=tails))[::-1]
-    found = _outcomes(asked, at, layers, net)
+    # Parts may cancel in what they are parts of.
+    tolerance = min(TOLERANCE, 0.5 * (asked.accuracy or 1.0) / _STANDARD_ERRORS)
+    found = by_layer(net, K, at, weighted=weighted, tails=tails, tolerance=tolerance)
+    layers = list(found)[::-1]
+    outcomes = _outcomes(asked, at, layers, net)
     values, errors = {}, {}
     for name in names:
-        values[name], error = combined(found[name])
+        values[name], error = combined(outcomes[name])
         errors[name] = np.asarray(_STANDARD_ERRORS * error)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in names:

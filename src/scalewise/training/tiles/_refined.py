@@ -2,73 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
 from scalewise.gaussian import at_least_usual
-from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
 
 _RATIO = 0.2  # of what one accuracy may leave out to what the one before may
-ACCURACIES = tuple(Accuracy(1e-4 * _RATIO**k, 1e-2 * _RATIO**k, 1e-2 * _RATIO**k) for k in range(3))
-_FINEST = Accuracy(1e-4 * _RATIO**3, 1e-2 * _RATIO**3, 1e-2 * _RATIO**3)  # for few samples
-_ENOUGH = 0.01  # of an outcome, root mean square
+FINER = tuple(Accuracy(1e-4 * _RATIO**k, 1e-2 * _RATIO**k, 1e-2 * _RATIO**k) for k in range(10))
+ACCURACIES = FINER[:3]
+_FINEST = FINER[3]  # for few samples
+ENOUGH = 0.01  # of an outcome, root mean square
+_SLOWEST = 0.75  # of a step to the one before, where steps become smaller at all
 _SAFETY = 2.0  # for what is left of other samples
 _ALONE = 1.5  # of a step that may be small by chance, where no other samples are asked
 _LEAST = 3.0  # of what an accuracy may leave out
 
-Outcomes = Callable[[Accuracy], Arrays]
+Name = TypeVar("Name", bound=Hashable)
 
 
 def refined(
-    found: Outcomes,
+    found: Callable[[Accuracy], dict[Name, np.ndarray]],
     fits: Callable[[Accuracy], bool] = lambda _: True,
-    few: Outcomes | None = None,
-    wanted: Collection[str] | None = None,
-) -> tuple[Arrays, Arrays]:
+    few: Callable[[Accuracy], dict[Name, np.ndarray]] | None = None,
+    wanted: Collection[Name] | None = None,
+    *,
+    enough: float = ENOUGH,
+    levels: Sequence[Accuracy] | None = None,
+    left_out: Callable[[Accuracy], float] = lambda accuracy: accuracy.across,
+) -> tuple[dict[Name, np.ndarray], dict[Name, np.ndarray]]:
     """Outcomes and their errors.
 
     An error is twice what may be left after the last step from one accuracy to the next: a share of the step that
-    is found where a finer accuracy is cheap. A step may be small by chance, so an error is no less than what the
-    accuracy may leave out.
+    is found where a finer accuracy is cheap, and otherwise seen from how much smaller this step is than the one
+    before. A step may be small by chance, so an error is no less than what the accuracy may leave out.
 
     Args:
-        found: Outcomes by name at an accuracy.
+        found: Callable[[Accuracy], dict[Name, np.ndarray]] by name at an accuracy.
         fits: Whether a third accuracy, or one behind, can be had.
         few: The same of few of the samples, by which the share is found; without them it is more than all.
         wanted: Names of those that are to be known well; ``None`` for all.
+        enough: How well: their errors, relative, root mean squares.
+        levels: Accuracies from the coarsest; those that hundreds of samples can have if ``None``.
+        left_out: What an accuracy may leave out.
     """
-    left = _shares(few) if few is not None else lambda _: _ALONE
-    values, errors = found(ACCURACIES[0]), {}
-    for place, accuracy in enumerate(ACCURACIES[1:], 1):
+    levels = ACCURACIES if levels is None else levels
+    left = None if few is None else _shares(few)
+    values = found(levels[0])
+    errors, steps = dict[Name, np.ndarray](), dict[Name, np.ndarray]()
+    for place, accuracy in enumerate(levels[1:], 1):
         if place > 1 and not fits(accuracy):
             break
         before, values = values, found(accuracy)
-        share = _SAFETY * left(place)
+        last = steps
         steps = {name: np.asarray(np.abs(v - before[name])) for name, v in values.items()}
-        errors = {
-            name: np.maximum(
-                share * at_least_usual(value, steps[name]), _LEAST * accuracy.across * _size(value)
-            )
-            for name, value in values.items()
-        }
+        share = {name: left(place) if left else _seen(steps, last, name) for name in values}
+        least = _LEAST * left_out(accuracy)
+        for name, value in values.items():
+            left_open = _SAFETY * share[name] * at_least_usual(value, steps[name])
+            errors[name] = np.asarray(np.maximum(left_open, least * _size(value)))
         asked = {k: v for k, v in values.items() if wanted is None or k in wanted}
-        if all(_size(errors[name]) <= _ENOUGH * _size(value) for name, value in asked.items()):
+        if all(_size(errors[name]) <= enough * _size(value) for name, value in asked.items()):
             break
     return values, errors
 
 
-def _shares(found: Outcomes) -> Callable[[int], float]:
+def _seen(steps: Mapping[Name, np.ndarray], last: Mapping[Name, np.ndarray], name: Name) -> float:
+    """What is left of a step if the next ones become smaller as it has."""
+    now, before = _size(steps[name]), _size(last[name]) if last else 0.0
+    if not now or not before:
+        return _ALONE
+    ratio = min(max(now / before, _RATIO), _SLOWEST)
+    return ratio / (1 - ratio) * max(1.0, _RATIO * before / now)
+
+
+def _shares(found: Callable[[Accuracy], dict[Name, np.ndarray]]) -> Callable[[int], float]:
     """What an accuracy leaves of the step to it, by its place: most over outcomes; no less than it is made for."""
     at = cache(found)
 
     def left(place: int) -> float:
-        before, after = (at(accuracy) for accuracy in ACCURACIES[place - 1 : place + 1])
+        before, after = (at(accuracy) for accuracy in FINER[place - 1 : place + 1])
+        finest = _FINEST if place < len(ACCURACIES) else FINER[min(place + 1, len(FINER) - 1)]
         shares = [
             _size(known - after[name]) / step
-            for name, known in at(_FINEST).items()
+            for name, known in at(finest).items()
             if known.ndim and (step := _size(after[name] - before[name])) > 0
         ]
         return max(_RATIO, min(1.0, max(shares, default=1.0)))

@@ -16,7 +16,7 @@ from scalewise.training._spectrum import spectrum
 from scalewise.training.tiles._change import Change
 from scalewise.training.tiles._covariance import Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
-from scalewise.training.tiles._refined import refined
+from scalewise.training.tiles._refined import FINER, refined
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sites import Site, sites
@@ -30,6 +30,7 @@ _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
 _VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
+_SINGLE = 3e-3  # an accuracy for which single precision is enough
 _FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
@@ -74,7 +75,8 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     x = np.concatenate([asked.task.inputs, asked.tests])
     K, Theta = between(asked.net, x, layers=range(1, asked.net.depth + 1))
     setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
-    dtype = np.float64 if setting.count <= _DOUBLE else np.float32
+    fine = asked.accuracy is not None and asked.accuracy < _SINGLE
+    dtype = np.float64 if setting.count <= _DOUBLE or fine else np.float32
     layers = sites(asked.net.branch, (K, Theta), dtype=dtype)
 
     def at(accuracy: Accuracy) -> Arrays:
@@ -84,12 +86,17 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         return _outcomes(asked, setting, stack, wanted)
 
     def fits(accuracy: Accuracy) -> bool:
+        if asked.accuracy is not None:
+            return True
         rules = [site.given.rule for site in layers(accuracy)]
         inner = sum(sum(rule.nodes) for rule in rules)
         return (setting.count * len(setting.K)) ** 2 * inner <= _WORK
 
     some = _few(asked, K, Theta, wanted) if setting.count > _DOUBLE else None
-    values, errors = refined(at, fits, some, wanted)
+    if asked.accuracy is None:
+        values, errors = refined(at, fits, some, wanted)
+    else:
+        values, errors = refined(at, fits, some, wanted, enough=asked.accuracy, levels=FINER)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,12 +57,14 @@ class Rule:
         w: Their weights.
         nodes: How many of them are for each term of the series.
         needed: How many terms of the series are summed, by the orders of both derivatives.
+        open: What the terms leave out, relative, where there are as many as are ever taken; 0 if fewer are enough.
     """
 
     u: Float[np.ndarray, "2 node"]
     w: Float[np.ndarray, " node"]
     nodes: tuple[int, ...]
     needed: dict[tuple[int, int], int]
+    open: float = 0.0
 
     @property
     def terms(self) -> int:
@@ -103,10 +105,10 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     steps = _step(sigma, sd * alike, accuracy.nodes), _step(sigma, sd * apart, accuracy.across)
     radius = _radius(sigma, sd * alike, accuracy.nodes)
     lines = [np.arange(-np.floor(radius / h), np.floor(radius / h) + 1) for h in steps]
-    needed = _terms_for(sigma, sd * _residual(rho), accuracy)
+    needed, left = _terms_for(sigma, sd * _residual(rho), accuracy)
     finer = max(0.0, math.log(_ROUGH / accuracy.series, _STEP))
     fewer = _HALF + finer * _LATER[0], _QUARTER + finer * _LATER[1]
-    return _rule(sigma, lines, steps, radius, needed, fewer)
+    return replace(_rule(sigma, lines, steps, radius, needed, fewer), open=left)
 
 
 def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> Rule:
@@ -123,8 +125,8 @@ def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     line = np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
     residual = np.sqrt(np.clip(1 - np.square(rho).min(), 0.0, 1.0))
     finer = Accuracy(nodes, nodes, series)
-    needed = _terms_for(sigma, sd * residual, finer)
-    return _rule(sigma, [line, np.zeros(1)], (step, step), radius, needed)
+    needed, left = _terms_for(sigma, sd * residual, finer)
+    return replace(_rule(sigma, [line, np.zeros(1)], (step, step), radius, needed), open=left)
 
 
 def _rule(
@@ -213,8 +215,12 @@ def _residual(rho: Matrix) -> float:
     return float(np.sqrt(np.clip(1 - known, 0.0, 1.0).max()))
 
 
-def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> dict[tuple[int, int], int]:
+def _terms_for(
+    sigma: Activation, scale: float, accuracy: Accuracy
+) -> tuple[dict[tuple[int, int], int], float]:
     """How many of the series tell a product of two derivatives of one input, relative to their sizes.
+
+    And what is left where there are never more.
 
     Where others are 0 every second term is, too: an accuracy that is finer by `_STEP` has two terms more at least.
     """
@@ -227,7 +233,7 @@ def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> dict[tupl
         left.append(np.sqrt(np.clip(1 - np.cumsum(shares), 0.0, 1.0)))
     coarser = max(0, round(np.log(_COARSE / accuracy.series) / np.log(_STEP)))
     levels = accuracy.series * float(_STEP) ** np.arange(coarser, -1, -1)
-    found = {}
+    found, open_ = {}, 0.0
     for p, q in np.ndindex(DERIVATIVES + 1, DERIVATIVES + 1):
         if p + q > _FACTORS:
             continue
@@ -235,7 +241,9 @@ def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> dict[tupl
         for level in levels:
             terms = min(max(terms + 2, 1 + int(np.argmax(both < level))), _TERMS)
         found[p, q] = terms
-    return found
+        if terms == _TERMS:
+            open_ = max(open_, float(both[_TERMS - 1]))
+    return found, open_
 
 
 def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:

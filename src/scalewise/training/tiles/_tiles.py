@@ -11,13 +11,14 @@ them or none is shared by the tiles that have it too.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from scalewise.training.tiles._conditioned import Given, summed
+from scalewise.activations import Activation
+from scalewise.training.tiles._conditioned import Conditioned, Given, summed
 from scalewise.training.tiles._rules import product
-from scalewise.training.tiles._sites import Site
 
 Value = Float[np.ndarray, "_ _ _ _"]  # an axis for each label, of length 1 where it does not occur
 Labels = tuple[int, ...]
@@ -26,6 +27,15 @@ Orders = dict[int, tuple[int, ...]]
 Vertex = tuple[int, int]  # label, order of the derivative
 Kept = dict[Key, Value | None]
 _BLOCKS = (2, 3)
+
+
+@runtime_checkable
+class Seen(Protocol):
+    """A layer, as a tile asks it: its place, and expectations given one or two samples."""
+
+    layer: int
+    sigma: Activation
+    given: Conditioned
 
 
 class Tile:
@@ -65,7 +75,7 @@ class Tile:
             self._edges[key] = matrix, found  # while the matrix is kept, no other one has its `id`
         return self._edges[key][1]
 
-    def four(self, site: Site, *vertices: Vertex) -> Value:
+    def four(self, site: Seen, *vertices: Vertex) -> Value:
         r"""$\langle\prod\sigma^{(p)}\rangle$ over four vertices $(x,p)$."""
         orders: dict[int, tuple[int, ...]] = {}
         for x, p in sorted(vertices):
@@ -122,7 +132,7 @@ class Tile:
             shape[x] = size
         return array.transpose(order).reshape(shape).astype(self.dtype, copy=False)
 
-    def _expected(self, site: Site, orders: Orders) -> Value:
+    def _expected(self, site: Seen, orders: Orders) -> Value:
         """Given the blocks, or the label that carries more than the others."""
         labels = sorted(orders, key=lambda x: (-len(orders[x]), x))
         if len(labels) == 1:
@@ -140,7 +150,7 @@ class Tile:
         return found.reshape([len(self.rows[x]) for x in (2, 3, 0, 1)]).transpose(2, 3, 0, 1)
 
     def _given_one(
-        self, site: Site, labels: Sequence[int], orders: Orders
+        self, site: Seen, labels: Sequence[int], orders: Orders
     ) -> Float[np.ndarray, "given first second"]:
         """The first of three labels is given."""
         given, (x, y, z) = site.given, labels
@@ -157,7 +167,7 @@ class Tile:
         terms = given.line.needed[which[0], which[1]]
         return _with_rest(summed(weight, given.line, which, seen, left), ends, left, terms)
 
-    def _one(self, site: Site, x: int, label: int) -> Given:
+    def _one(self, site: Seen, x: int, label: int) -> Given:
         """What is known of a label, given one."""
         key = site.layer, self._kind[x], self._kind[label]
         if key not in self._given:
@@ -165,7 +175,7 @@ class Tile:
             self._given[key] = found
         return self._given[key]
 
-    def _given_two(self, site: Site, orders: Orders) -> Float[np.ndarray, "given first second"]:
+    def _given_two(self, site: Seen, orders: Orders) -> Float[np.ndarray, "given first second"]:
         """Both blocks are given."""
         given, (a, b) = site.given, self._pairs()
         one, two = given.ends(given.rule, a, b)
@@ -208,7 +218,7 @@ class Tile:
         return np.repeat(first, len(second)), np.tile(second, len(first))
 
     def _left(
-        self, site: Site, pairs: tuple[np.ndarray, np.ndarray], labels: tuple[int, int]
+        self, site: Seen, pairs: tuple[np.ndarray, np.ndarray], labels: tuple[int, int]
     ) -> Float[np.ndarray, "pair first second"]:
         """Correlations of two labels, given pairs."""
         first, second = (self.rows[label] for label in labels)

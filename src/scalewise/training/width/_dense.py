@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from scalewise.activations import Activation
 from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import MLP
 from scalewise.observables import of_letter
@@ -14,6 +15,8 @@ from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._spectrum import Spectrum, spectrum
+from scalewise.training.tiles._refined import ENOUGH, FINER, refined
+from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._contractions import Frame
 from scalewise.training.width._cumulants import fourth, third
 from scalewise.training.width._moments import PARTS, Moments
@@ -47,8 +50,12 @@ _ON_TRAIN = {
     "train_variance_nlo": "variance_nlo",
     "train_loss_nlo": "test_loss_nlo",
 }
+_QUICK = 16  # samples of which a finer accuracy takes little time
 _OVER = 1e-12  # of an error: what rounding leaves of it
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
+
+
+Timed = dict[tuple[str, int], np.ndarray]  # outcomes by name and the place of a time
 
 
 @dataclass(frozen=True)
@@ -160,27 +167,71 @@ def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
 
 
 def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
-    """Values and errors with a time axis, from every estimate of the tensors."""
-    whole, thinner = setting.samples.runs(setting.net), []
+    """Values and errors with a time axis, as accurate as asked where expectations can be."""
+    found = _refined if _has_accuracies(setting.net.activation) else _from_nodes
+    values, errors = found(setting)
+    times = range(len(_times(setting.asked)))
+    names = [name for name, time in values if not time]
+    joined = (
+        {name: np.stack([part[name, k] for k in times]) for name in names}
+        for part in (values, errors)
+    )
+    return next(joined), next(joined)
+
+
+def _has_accuracies(sigma: Activation) -> bool:
+    """Whether conditioned expectations exist, and nodes have something left to tell."""
+    return sigma.is_smooth and not sigma.is_scale_invariant and sigma.family != "exp"
+
+
+def _from_nodes(setting: _Setting) -> tuple[Timed, Timed]:
+    values, errors = _estimated(setting, None)
+    return values, {name: at_least_usual(values[name], errors[name]) for name in values}
+
+
+def _refined(setting: _Setting) -> tuple[Timed, Timed]:
+    """At one accuracy of expectations after the other; errors are those of steps and of rounding."""
+    asked, samples = setting.asked, setting.samples
+    rounding: Timed = {}
+
+    def found(accuracy: Accuracy) -> Timed:
+        values, errors = _estimated(setting, accuracy)
+        rounding.update(errors)
+        return values
+
+    def fits(_: Accuracy) -> bool:
+        return asked.accuracy is not None or len(samples.inputs) <= _QUICK
+
+    values, errors = refined(
+        found,
+        fits,
+        wanted={(name, k) for name in setting.names for k in range(len(_times(asked)))},
+        enough=ENOUGH if asked.accuracy is None else asked.accuracy,
+        levels=FINER,
+        left_out=lambda accuracy: max(accuracy.across, samples.layers(accuracy).left_out),
+    )
+    return values, {name: np.asarray(error + rounding[name]) for name, error in errors.items()}
+
+
+def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Timed]:
+    """From every estimate of the tensors, at an accuracy of expectations or from nodes."""
+    whole, thinner = setting.samples.runs(setting.net, accuracy), []
     if "output_mean_nlo_by_layer" in setting.names:
         thinner = [
-            setting.samples.runs(without(setting.net, layer))
+            setting.samples.runs(without(setting.net, layer), accuracy)
             for layer in range(1, setting.net.depth - 1)
         ]
-    times = _times(setting.asked)
-    found: list[list[Arrays]] = []
-    for place, run in enumerate(whole):
-        found.append([])
-        for one, tensors in enumerate(run):
-            others = [runs[place][one] for runs in thinner]
-            at = [_outcomes(setting, tensors, others, time) for time in times]
-            found[-1].append({name: np.stack([each[name] for each in at]) for name in at[0]})
     values, errors = {}, {}
-    for name in found[0][0]:
-        runs = [np.stack([one[name] for one in run]) for run in found]
-        values[name], own = with_shakes(runs)
-        at = [(values[name][k, ...], own[k, ...]) for k in range(len(times))]
-        errors[name] = np.stack([at_least_usual(*both) for both in at])
+    for k, time in enumerate(_times(setting.asked)):
+        found: list[list[Arrays]] = []
+        for place, run in enumerate(whole):
+            found.append([])
+            for one, tensors in enumerate(run):
+                others = [runs[place][one] for runs in thinner]
+                found[-1].append(_outcomes(setting, tensors, others, time))
+        for name in found[0][0]:
+            runs = [np.stack([one[name] for one in run]) for run in found]
+            values[name, k], errors[name, k] = with_shakes(runs)
     return values, errors
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +14,8 @@ from scalewise.networks import MLP
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._tensor_flow import tensor_runs
 from scalewise.training._asked import Arrays
+from scalewise.training.tiles._rules import Accuracy
+from scalewise.training.tiles._whole import Layers
 from scalewise.training.width._moments import LETTERS
 
 _INFINITE = 2**30  # times as wide: a layer whose width costs nothing
@@ -47,6 +49,7 @@ class Samples:
 
     inputs: Float[np.ndarray, "sample feature"]
     flow: KernelFlow
+    _layers: dict[Accuracy, Layers] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, net: MLP, x: Float[np.ndarray, "all feature"]) -> tuple[Samples, np.ndarray]:
@@ -54,13 +57,23 @@ class Samples:
         different, places = np.unique(x + 0.0, axis=0, return_inverse=True)
         return cls(different, kernel_flow(net, different)), places
 
-    def runs(self, net: MLP) -> Runs:
-        """Estimates of all tensors for `with_shakes`, of a network that may have other widths."""
-        kept, key = _SHARED.get(), (net, self.inputs.tobytes())
+    def layers(self, accuracy: Accuracy) -> Layers:
+        """Expectations of the layers, made once for networks that differ by their widths."""
+        return self._layers.setdefault(accuracy, Layers(accuracy))
+
+    def runs(self, net: MLP, accuracy: Accuracy | None = None) -> Runs:
+        """Estimates of all tensors for `with_shakes`.
+
+        Args:
+            net: The network, that may have other widths.
+            accuracy: Of expectations over more than two samples; ``None`` for those over nodes.
+        """
+        kept, key = _SHARED.get(), (net, self.inputs.tobytes(), accuracy)
         if kept is not None and key in kept:
             return kept[key]
         letters = letters_of(net)
-        found = tensor_runs(net, self.flow.K, self.flow.Theta, letters)
+        ways = () if accuracy is None else (self.layers(accuracy),)
+        found = tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
         none = {x: np.zeros((len(self.inputs),) * 4) for x in LETTERS if x not in letters}
         runs = [[none | one for one in run] for run in found]
         if kept is not None and _size(runs) + sum(map(_size, kept.values())) <= _KEPT:
