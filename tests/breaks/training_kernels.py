@@ -18,6 +18,10 @@ of_given = row("training/_given.py", GIVEN)
 of_mlp = row("training/_one_mlp.py", GIVEN)
 of_series = row("training/_one_mlp.py", CURVED)
 of_curvature = row("training/_curvature.py", CURVED)
+of_size = row(
+    "training/_given.py",
+    "tests/training/test_curved.py::test_what_is_left_of_really_trained_networks_falls_twice_as_fast",
+)
 of_iterations = row("training/_iterative.py", ITERATIVE)
 of_slopes = row("training/_evidence_slopes.py", "tests/training/test_evidence_slopes.py")
 of_jax = row("jax/_tangents.py", GIVEN)
@@ -35,6 +39,12 @@ of_calibration = row("training/losses/_calibration.py", LOSSES)
 of_names = row("tasks/_losses.py", LOSSES)
 
 MUTANTS = (
+    of_size(
+        "given: parts of a correction that cancel are none",
+        "np.maximum(one, other), move",
+        "np.abs(one - other), move",
+    ),
+    of_size("given: a correction of any size is believed", "if size > _LARGE:", "if size > 1e9:"),
     of_cholesky("evidence: pivots not squared", "np.diag(self.L) ** 2)", "np.diag(self.L))"),
     of_cholesky(
         "posterior: sure of what it saw with noise", "spread = K_BB - w.T @ w", "spread = K_BB"

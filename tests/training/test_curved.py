@@ -1,5 +1,6 @@
 """Golden, agreement, conformance: one given network in the next order, beside tensors and beside real training."""
 
+import warnings
 from functools import partial
 
 import jax
@@ -76,6 +77,7 @@ def by_tensors(state, algorithm, time=None) -> np.ndarray:
 
 
 @pytest.mark.covers("C48")
+@pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
 def test_displacements_give_what_whole_tensors_give() -> None:
     state, wrong = state_of(NET, P, X), []
     h = np.linalg.eigvalsh(state.ntk[: Y.size, : Y.size])
@@ -142,6 +144,10 @@ def test_functions_and_modules_bend_as_the_network_that_they_are() -> None:
     np.testing.assert_allclose(plain.test_loss_nlo, loss, rtol=1e-12)
 
 
+def rms(values: object) -> float:
+    return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
+
+
 def trained(net: sw.MLP, p: Parameters, rate: float, steps: int) -> np.ndarray:
     """Outputs on test samples after gradient descent, written out; to the end if that comes before."""
     W, b = [w.copy() for w in p.weights], [v.copy() for v in p.biases]
@@ -164,8 +170,11 @@ def trained(net: sw.MLP, p: Parameters, rate: float, steps: int) -> np.ndarray:
 
 @pytest.mark.covers("B69", "C48")
 def test_what_is_left_of_really_trained_networks_falls_twice_as_fast() -> None:
-    """Linear in the parameters: the error falls as 1/n; with their own dNTK and ddNTKs as 1/n^2."""
-    left = {}
+    """Linear in the parameters: the error falls as 1/n; with their own dNTK and ddNTKs as 1/n^2.
+
+    Wherever the correction makes it larger, a warning has come.
+    """
+    left, made_worse, silent = {}, 0, 0
     for width in (64, 512):
         net, off = network(width), []
         for seed in range(5):
@@ -174,11 +183,18 @@ def test_what_is_left_of_really_trained_networks_falls_twice_as_fast() -> None:
             rate = 0.8 / float(h[-1])
             for end in (None, 10):
                 algorithm = GradientDescent(rate, steps=end)
-                found = sw.predict_training(net, TASK, algorithm, weights=p, observables="all")
+                with warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
+                    found = sw.predict_training(net, TASK, algorithm, weights=p, observables="all")
                 z = trained(net, p, rate, 3000 if end is None else end)
                 nearly = found.output_mean + found.output_mean_nlo / width
+                worse = rms(nearly - z) > rms(found.output_mean - z)
+                made_worse, silent = made_worse + worse, silent + (not said)
+                assert bool(said) == (found.attrs["correction"] > 0.1) >= worse, (width, seed, end)
                 off.append([np.abs(found.output_mean - z).mean(), np.abs(nearly - z).mean()])
         left[width] = np.log(np.reshape(off, (5, 2, 2))).mean(axis=0)
+    assert made_worse >= 1
+    assert silent >= 15
     slope, _ = np.polyfit(np.log(list(left)), np.reshape(list(left.values()), (2, 4)), 1)
     powers = dict(zip(("end", "end, bent", "stop", "stop, bent"), -slope, strict=True))
     assert powers == pytest.approx(

@@ -94,16 +94,16 @@ class Moving(NamedTuple):
         """The orders of a gradient behind the first."""
         return self.curvature.gradients(errors, path)[1:]
 
-    def force(self, path: Sequence[Flat], count: int | None = None) -> np.ndarray:
-        """$F$, points in a row."""
+    def force(self, path: Sequence[Flat], count: int | None = None) -> Float[np.ndarray, "point 2"]:
+        """$F$ by the dNTK and by the ddNTKs, points in a row."""
         _, _, second, third = self.curvature.outputs(path, count)
-        return (second + third).reshape(-1)
+        return np.stack([second.reshape(-1), third.reshape(-1)], axis=1)
 
 
 def curved_shift(
     at: Moving, algorithm: GradientFlow | GradientDescent, time: float | None
-) -> Float[np.ndarray, " every"]:
-    """What training adds to the outputs of the linear model, in first order of dNTK and ddNTKs.
+) -> Float[np.ndarray, "every 2"]:
+    """What training adds to the outputs of the linear model, in first order of dNTK and of ddNTKs.
 
     Args:
         at: The network.
@@ -111,8 +111,9 @@ def curved_shift(
         time: In place of the algorithm's own; a number of steps, of gradient descent.
 
     Returns:
-        Of all points, up to products of two such tensors, $O(1/n^2)$. At the end of training that takes some tens
-        of gradients, whatever the number of samples and steps; on the way, ten for each step, or node of the time.
+        Of all points, one column by the dNTK, one by the ddNTKs, up to products of two such tensors,
+        $O(1/n^2)$. At the end of training that takes some tens of gradients, whatever the number of samples and
+        steps; on the way, ten for each step, or node of the time.
 
     Raises:
         OutOfRoom: If all displacements take more memory than there is.
@@ -121,7 +122,7 @@ def curved_shift(
     clock = algorithm.clock(at.h, time, targets=targets)
     if clock is None:
         F, gain = _at_the_end(at, algorithm)
-        back = gain * (at.U.T @ F[:targets])
+        back = gain[:, None] * (at.U.T @ F[:targets])
     else:
         F, back = _on_the_way(at, clock, algorithm.ridge)
     return F - at.H @ (at.U @ back)
@@ -172,7 +173,8 @@ def _on_the_way(at: Moving, clock: Clock, ridge: float) -> tuple[np.ndarray, np.
     chi = _added(clock, sources, rho)
     paths = [[-f, p, -c] for f, p, c in zip(phi, psi, chi, strict=True)]
     seen = np.array([at.U.T @ at.force(path, count) for path in paths[:-1]])
-    return at.force(paths[-1]), clock.forward(seen, x)[1]
+    back = [clock.forward(part, x)[1] for part in np.moveaxis(seen, -1, 0)]
+    return at.force(paths[-1]), np.stack(back, axis=1)
 
 
 def _added(clock: Clock, sources: list[Flat], rho: np.ndarray) -> list[Flat]:

@@ -9,6 +9,7 @@ next order (`_curvature`). Samples and outputs are one index here.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._curvature import Curvature, Moving, curved_shift
 from scalewise.training._generalisation import true_classes
 from scalewise.training._outcomes import OUTCOMES
+from scalewise.training._routes import ExpansionWarning
 from scalewise.training._selection import selected
 from scalewise.training._spectrum import Spectrum, spectrum, untaught
 from scalewise.training.losses._dynamics import coefficients, stops
@@ -35,6 +37,7 @@ from scalewise.training.width._course import OutOfRoom
 
 _NAMES = ("output_mean", "bias", "test_loss", "test_error", "train_mean", "train_loss", "spectrum")
 _CURVED = ("output_mean_nlo", "test_loss_nlo")
+_LARGE = 0.1  # of a part of the correction to the move: from here on it made trained networks' errors larger
 
 OwnCurvature = Annotated[
     Curvature,
@@ -78,6 +81,8 @@ def predict_linearised(
         outputs. Exact to rounding times the condition. With a `curvature` also ``output_mean_nlo`` and
         ``test_loss_nlo``: what is left then is $\mathcal O(1/n^2)$, and cubic in the distance to the targets. They
         take some tens of gradients where training ends, ten for each step, or node of the time, where it stops.
+        The attribute ``correction`` is the larger of what the dNTK and the ddNTKs add alone, relative to how far
+        the linear model moves; above .1 a warning says that the correction may make things worse.
 
     Raises:
         ValueError: If shapes disagree, the NTK is singular and targets do not fit in, training diverges or has no
@@ -112,18 +117,19 @@ def predict_linearised(
     data = _outcomes(moved[:, :n], moved[:, n:], task) | {"spectrum": found.h}
     bent = _bent(curvature, task, way, times, found)
     known = [name for name in (*_NAMES, *_CURVED) if _can(name, task)]
-    asked = selected(observables, known, lambda name: bent if name in _CURVED else "")
+    asked, size = selected(observables, known, lambda name: bent if name in _CURVED else ""), None
     if curvature is not None and set(_CURVED) & set(asked.names):
         e = (outputs[:n] - y).reshape(-1)
         at = Moving(curvature, found.h, found.U, flat[:, :count], e, y.shape)
         ends = [None] if times is None else times.tolist()
         try:
-            shift = width * np.array([curved_shift(at, way, t) for t in ends])
+            parts = np.array([curved_shift(at, way, t) for t in ends])
         except OutOfRoom as refused:
             bent = refused.why
         else:
-            shift = shift.reshape(len(ends), *outputs.shape)[:, n:]
-            data |= _corrections(moved[:, n:], shift, task)
+            parts = parts.reshape(len(ends), *outputs.shape, 2)
+            size = _size(parts[:, n:], (moved - outputs)[:, n:])
+            data |= _corrections(moved[:, n:], width * parts[:, n:].sum(axis=-1), task)
     names, left_out, _ = selected(observables, known, lambda name: bent if name in _CURVED else "")
     variables = {}
     for name in names:
@@ -144,6 +150,9 @@ def predict_linearised(
         "left_out_because": list(left_out.values()),
         "scalewise": __version__,
     }
+    if size is not None:
+        attributes["correction"] = size
+        _warn(size)
     return dataset(variables, {} if times is None else {"time": times}, attributes)
 
 
@@ -226,6 +235,26 @@ def _outcomes(seen: np.ndarray, unseen: np.ndarray, task: Task) -> dict[str, np.
         data["test_loss"] = task.loss.values(unseen, task.test_targets)
         data["test_error"] = wrong(unseen, task.test_targets)
     return data
+
+
+def _size(
+    parts: Float[np.ndarray, "time test output 2"], moves: Float[np.ndarray, "time test output"]
+) -> float:
+    """The larger part of the correction to how far the linear model moves, root mean squares: the most in time."""
+    one, other = np.sqrt(np.mean(np.square(parts), axis=(1, 2))).T
+    move = np.sqrt(np.mean(np.square(moves), axis=(1, 2)))
+    return float(np.max(np.divide(np.maximum(one, other), move, where=move > 0, out=0.0 * move)))
+
+
+def _warn(size: float) -> None:
+    if size > _LARGE:
+        warnings.warn(
+            f"What the dNTK or the ddNTKs of this network add is {size:.2g} of how far its linear model moves. "
+            f"Beyond {_LARGE:g} the orders behind may be as large, and the correction can make the prediction "
+            "worse. Take a wider network, targets that are nearer to its outputs, or stop training early.",
+            ExpansionWarning,
+            stacklevel=4,
+        )
 
 
 def _corrections(unseen: np.ndarray, shift: np.ndarray, task: Task) -> dict[str, np.ndarray]:
