@@ -30,6 +30,23 @@ DEPTH = "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_appli
 ATTENTION = "tests/torch/test_attention.py"
 
 MUTANTS = (
+    of_rows(
+        "verify rows: what code multiplies after a module is not passed on",
+        "factors = np.array([widths ** float(powers[n]) for n in measured.tensors])[:, :, None]",
+        "factors = np.array([widths**0.0 for n in measured.tensors])[:, :, None]",
+        f"{UNSEEN}::test_what_code_multiplies_after_a_module_is_passed_on",
+    ),
+    of_rows(
+        "verify rows: a readout's output before what its code multiplies",
+        "return (max(power, _ZERO) if biased else power) - _after(plan, measured, name), -math.inf",
+        "return max(power, _ZERO) if biased else power, -math.inf",
+        f"{UNSEEN}::test_what_code_multiplies_after_a_module_is_passed_on",
+    ),
+    row("torch/_logits.py", f"{UNSEEN}::test_attention_that_is_not_trained_was_seen_not_to_move")(
+        "verify attention: what is not trained is not seen",
+        "was = _logits(module, mine, given) if mine else new if self._old else []",
+        "was = _logits(module, mine, given) if mine else []",
+    ),
     of_verdict(
         "verify verdict: what was not seen is trivial",
         "if Status.ABSENT in (features.status, logits.status):",

@@ -247,3 +247,83 @@ def test_tensors_that_the_loss_alone_uses_have_gradients_of_their_own(spread: bo
 
     (culprit,) = verified(build, weighed, setup=setup).culprits
     assert (culprit.tensor, culprit.cause) == ("log_vars", Cause.LEARNING_RATE)
+
+
+class Multiplied(nn.Module):
+    """Code that multiplies what a hidden layer and the readout return by powers of the width."""
+
+    def __init__(self, width: int, inner: float, last: float):
+        super().__init__()
+        self.a, self.b, self.h = nn.Linear(16, width), nn.Linear(width, width), nn.Linear(width, 10)
+        self.inner, self.last = (width / 32) ** inner, (width / 32) ** last
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.h(torch.tanh(self.b(torch.tanh(self.a(x))) * self.inner)) * self.last
+
+
+def erring(name: str, init: float, rate: float) -> Any:
+    """A script with one mistake."""
+
+    def setup(plan: Any, model: nn.Module) -> torch.optim.Optimizer:
+        plan.init_(model)
+        wrong, factor = dict(model.named_parameters())[name], plan.table.target["width"] / 32
+        with torch.no_grad():
+            wrong.mul_(factor**init)
+        groups = []
+        for g in plan.param_groups(model, lr=1e-4, weight_decay=0.0):
+            groups.append(g | {"params": [p for p in g["params"] if p is not wrong]})
+            if any(p is wrong for p in g["params"]):
+                groups.append(g | {"params": [wrong], "lr": g["lr"] * factor**rate})
+        return torch.optim.AdamW([g for g in groups if g["params"]])
+
+    return setup
+
+
+@pytest.mark.parametrize(("inner", "last"), [(0.0, -1.0), (-0.5, 0.0), (0.5, -0.5)])
+def test_what_code_multiplies_after_a_module_is_passed_on(inner: float, last: float) -> None:
+    def build(width: int) -> nn.Module:
+        return Multiplied(width, inner, last)
+
+    c = verified(build, labelled)
+    assert c.ok, str(c)
+    assert str(c.verdict) == "feature learning, stable"
+    for name, init, rate, cause in (
+        ("h.weight", 0.5, 0.0, Cause.INITIALISATION),
+        ("b.weight", 0.0, 0.5, Cause.LEARNING_RATE),
+    ):
+        wrong = verified(build, labelled, setup=erring(name, init, rate))
+        (culprit,) = wrong.culprits
+        assert (culprit.tensor, culprit.cause) == (name, cause)
+        assert not wrong.verdict.stable
+
+
+class Attention(nn.Module):
+    """Heads of eight units."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.qkv = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (f(x).unflatten(-1, (-1, 8)).transpose(1, 2) for f in self.qkv)
+        return x + F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+class Attends(nn.Module):
+    """Attention of a module that is not trained."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.e, self.attention, self.h = nn.Linear(1, width), Attention(width), nn.Linear(width, 10)
+        self.attention.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.h(self.attention(self.e(x[..., None])).mean(1))
+
+
+def test_attention_that_is_not_trained_was_seen_not_to_move() -> None:
+    c = verified(Attends, labelled)
+    assert c.ok, str(c)
+    sizes = {q: a for (place, q), a in c.measured.attention.items() if place == "attention"}
+    assert (sizes[Quantity.LOGITS] > 0).all()
+    assert not sizes[Quantity.LOGITS_CHANGE].any()

@@ -23,6 +23,7 @@ from scalewise.plan._rows import (
     JUDGED,
     Row,
     attention_rows,
+    passed_on,
     rows_of,
     sizes_of,
     starts_small,
@@ -155,7 +156,9 @@ def check(
     rows = tuple(rows_of(plan, measured, tolerance))
     attention = tuple(attention_rows(plan, measured, tolerance))
     off = [r for r in attention if not r.agrees]
-    alone = judge((*rows, *off), measured, tolerance, late=starts_small(plan))
+    passed = passed_on(plan, measured)
+    sizes = rows if passed is measured else rows_of(plan, passed, tolerance)
+    alone = judge((*sizes, *off), passed, tolerance, late=starts_small(plan))
     planned = expected_regimes(plan, tolerance)
     verdict = alone.beside(planned)
     return Check(

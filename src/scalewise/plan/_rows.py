@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -120,7 +120,7 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
         modules=dict(zip(measured.tensors, measured.modules, strict=True)),
     )  # fmt: skip
     for name, p in expected.items():
-        tied = name in measured.readouts and plan[name].role is not Role.OUTPUT
+        tied = _is_tied(plan, measured, name)
         for quantity in JUDGED:
             sizes = sizes_of(plan, measured, name, quantity)
             top, least = _powers(plan, measured, name, quantity, p, tied)
@@ -131,6 +131,33 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
             fit = Fit() if unplanned else power_law(measured.widths, sizes)
             out.append(Row(name, quantity, top, least, fit, tolerance, slack))
     return out
+
+
+def passed_on(plan: Plan, measured: Measurement) -> Measurement:
+    """The same sizes as the model passes them on: what its own code was seen to multiply after a module counts too.
+
+    Powers that are planned are those of what the modules return; whether anything grows is told from this.
+    """
+    powers = {n: _after(plan, measured, n) for n in measured.tensors}
+    if not any(powers.values()):
+        return measured
+    widths = measured.widths / measured.widths[0]
+    factors = np.array([widths ** float(powers[n]) for n in measured.tensors])[:, :, None]
+    returned = (Quantity.OUTPUT, Quantity.CHANGE, Quantity.OWN_CHANGE, Quantity.PASSED)
+    sizes = {q: s * factors if q in returned else s for q, s in measured.sizes.items()}
+    return replace(measured, sizes=sizes)
+
+
+def _after(plan: Plan, measured: Measurement, name: str) -> Fraction:
+    """The power of the width by which the model's own code multiplies what the module of a tensor returns."""
+    if _is_tied(plan, measured, name):
+        return _ZERO
+    together = [plan[n] for n in (name, *_beside(measured, name))]
+    return max((t.gauge.after for t in together), key=abs)
+
+
+def _is_tied(plan: Plan, measured: Measurement, name: str) -> bool:
+    return name in measured.readouts and plan[name].role is not Role.OUTPUT
 
 
 def attention_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
@@ -214,7 +241,7 @@ def _powers(
         # A tied readout may meet its own embedding again, entry by entry.
         power += _HALF if tied else 0
         biased = any(_is_added(plan, n) for n in _beside(measured, name))
-        return max(power, _ZERO) if biased else power, -math.inf
+        return (max(power, _ZERO) if biased else power) - _after(plan, measured, name), -math.inf
     if quantity is Quantity.CHANGE:
         parts = p.parts
         if tied:

@@ -10,7 +10,7 @@ from scalewise._readable import Rows, readable
 from scalewise.plan._fits import Fit, Status
 from scalewise.plan._measurement import Measurement
 from scalewise.plan._roles import Role
-from scalewise.plan._rows import starts_small
+from scalewise.plan._rows import passed_on, starts_small
 from scalewise.plan._table import Plan
 from scalewise.plan._verdict import Verdict, judge
 from scalewise.plan.audit._breaks import Break, breaks_of
@@ -142,6 +142,7 @@ def audited(
         target: See `Audit`; by default eight times the largest width.
         tolerance: How far from zero a power may be beyond three standard errors.
     """
+    measured = passed_on(plan, measured)
     tensors = powers_of(plan, measured, rates)
     rows = growth_rows(plan, measured, tolerance)
     small = starts_small(plan)
