@@ -276,7 +276,32 @@ def test_what_is_not_used_is_not_imported() -> None:
         command = [sys.executable, "-c", f"import sys, {module}; {check}"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "[]", module
-    assert {"torch", "jax", *scalewise.__all__} == set(dir(scalewise))
+    assert {*rooms_of_the_package(), *scalewise.__all__} == set(dir(scalewise))
+
+
+def rooms_of_the_package() -> set[str]:
+    """What is imported as scalewise.<name>, and is for others than its own files."""
+    return {
+        path.stem
+        for path in ROOT.iterdir()
+        if not path.name.startswith(("_", "."))
+        and (path.suffix == ".py" or (path / "__init__.py").exists())
+    }
+
+
+def test_every_room_is_there_for_whoever_names_it() -> None:
+    """In a process that has imported nothing else; rooms of rooms too."""
+    code = f"""
+import scalewise as sw
+for name in {sorted(rooms_of_the_package())}:
+    assert getattr(sw, name).__name__ == "scalewise." + name, name
+    assert name in dir(sw)
+assert callable(sw.criticality) and callable(sw.activation) and callable(sw.sweep)
+try: sw.nowhere
+except AttributeError as error: print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "module 'scalewise' has no attribute 'nowhere'\n"
 
 
 def test_no_file_bears_the_name_of_what_it_exports() -> None:

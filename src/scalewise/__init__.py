@@ -10,8 +10,19 @@ from scalewise._extras import Missing, MissingExtraError
 from scalewise._version import __version__
 
 if TYPE_CHECKING:
+    from scalewise import activations as activations
+    from scalewise import cli as cli
+    from scalewise import comparison as comparison
+    from scalewise import critical as critical
+    from scalewise import data as data
+    from scalewise import experiments as experiments
+    from scalewise import explorer as explorer
+    from scalewise import gaussian as gaussian
     from scalewise import jax as jax
     from scalewise import limits, nets, networks, plan, scaling, sweeps, tasks, theory, training
+    from scalewise import observables as observables
+    from scalewise import report as report
+    from scalewise import selection as selection
     from scalewise import torch as torch
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
@@ -52,17 +63,29 @@ _HOME = {
     "sweep": "sweeps",
 }
 _ROOMS = (
-    "jax",
-    "limits",
-    "nets",
-    "networks",
-    "plan",
-    "scaling",
-    "sweeps",
-    "tasks",
-    "theory",
-    "torch",
-    "training",
+    *(
+        "activations",
+        "cli",
+        "comparison",
+        "critical",
+        "data",
+        "experiments",
+        "explorer",
+        "gaussian",
+        "jax",
+    ),
+    *(
+        "limits",
+        "nets",
+        "networks",
+        "observables",
+        "plan",
+        "report",
+        "scaling",
+        "selection",
+        "sweeps",
+    ),
+    *("tasks", "theory", "torch", "training"),
 )
 
 __all__ = [

@@ -29,6 +29,7 @@ __all__ = [
     "NotNegative",
     "Positive",
     "Precision",
+    "Told",
     "at_least",
     "checked",
     "dtype_of",
@@ -189,16 +190,14 @@ def _reader(hint: Any) -> _Reader | None:
         return (
             _row(inner) if origin is tuple and inner[-1] is not ... else _sequence(origin, inner[0])
         )
-    return _Reader(_words(origin), _kept(callable if origin is Callable else partial(_is, origin)))
-
-
-def _is(kind: type, value: Any) -> bool:
-    return isinstance(value, kind)
+    fits = callable if origin is Callable else lambda v: isinstance(v, origin)
+    return _Reader(_words(origin), _kept(fits))
 
 
 def _among(words: tuple[Any, ...], name: str, value: Any) -> Any:
-    if isinstance(value, str) and value in words:
-        return words[words.index(value)]
+    for word in words:
+        if value is word or (isinstance(value, str) and value == word):
+            return word
     raise _UnfitError(ValueError if isinstance(value, str) else WrongTypeError)
 
 
@@ -385,6 +384,12 @@ def at_least(least: int) -> Must:
     return Must(f"a whole number of at least {least}", lambda value: value >= least)
 
 
+def _told(value: Any) -> Any:
+    if not (callable(value) or value is None or isinstance(value, bool)):
+        raise TypeError
+    return value if callable(value) else None
+
+
 Count = Annotated[int, at_least(1)]
 Index = Annotated[int, at_least(0)]
 FiniteNumber = Annotated[float | int, Must("a finite number", lambda v: -math.inf < v < math.inf)]
@@ -392,6 +397,8 @@ Positive = Annotated[float | int, Must("a positive finite number", lambda v: 0 <
 NotNegative = Annotated[
     float | int, Must("a finite number of at least 0", lambda v: 0 <= v < math.inf)
 ]
+# Of a verb that has no bar of its own: nobody to tell is None, whichever way it is said.
+Told = Annotated[Any, Must("a function, True, False or None", to=_told)]
 Precision = Annotated[
     Any, Must("float64 or float32", lambda dtype: dtype.str[1:] in ("f8", "f4"), dtype_of)
 ]

@@ -177,3 +177,23 @@ def test_a_number_is_a_number_in_every_library_and_nothing_else_is_one(room: str
             if not refusal(call, label, value).startswith(named):
                 wrong.append(f"{call.__name__} takes {label}={value!r} for a number")
     assert wrong == []
+
+
+def test_progress_may_be_left_out_everywhere_in_the_same_ways() -> None:
+    """A verb without a bar of its own takes what silences one that has it; where a bar is all there is, a truth."""
+    wrong, seen = [], 0
+    for room in (*ROOMS, "theory", "sweeps", "explorer"):
+        for name, call in exported(import_module(f"scalewise.{room}")):
+            parameter = inspect.signature(call).parameters.get("progress")
+            if parameter is None or parameter.annotation in (Any, "Any"):
+                continue
+            seen += 1
+            for value in (True, False, *(() if parameter.default is True else (None, print))):
+                if (said := refusal(call, "progress", value)).startswith("`progress` must"):
+                    wrong.append(f"{name}(progress={value!r}): {said}")
+            if name != "sweep" and not refusal(call, "progress", "yes").startswith(
+                "`progress` must"
+            ):
+                wrong.append(f"{name} takes progress='yes'")
+    assert wrong == []
+    assert seen >= 8

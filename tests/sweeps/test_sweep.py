@@ -292,3 +292,8 @@ def test_no_clients_means_this_process_however_long_it_takes(
     monkeypatch.setattr(_engines, "_pays", lambda *_: True)
     found = sweep(two, {"a": range(3)}, client=0)
     assert {str(w).rpartition(":")[2] for w in found.cell_worker.values} == {str(os.getpid())}
+
+
+def test_progress_is_a_function_or_a_truth() -> None:
+    with pytest.raises(TypeError, match="`progress` must be a function, True, False or None"):
+        sweep(lambda a: float(a), {"a": [1]}, progress="yes")  # pyright: ignore

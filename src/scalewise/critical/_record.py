@@ -18,7 +18,7 @@ def _frozen(numbers: dict[str, float | None]) -> Mapping[str, float | None]:
 
 
 # Python does not say how it goes to another process, and records with frozen tables do.
-copyreg.pickle(MappingProxyType, lambda table: (_frozen, (dict(table),)))
+copyreg.pickle(MappingProxyType, lambda table: (_frozen, (dict(table),)))  # pyright: ignore
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scalewise._checked import Count, checked
+from scalewise._checked import Count, Told, checked
 from scalewise._version import __version__
 from scalewise.activations import Activation, activation
-from scalewise.explorer._tables import Progress, page_tables
+from scalewise.explorer._tables import page_tables
 
 ACTIVATIONS = ("tanh", "relu", "gelu", "swish", "sin", "linear", "softplus", "sigmoid")
 DEPTHS = (2, 3, 4, 6)
@@ -27,7 +27,7 @@ def write_explorer(
     *,
     samples: Count = 4,
     depths: Sequence[Count] = DEPTHS,
-    progress: Progress | None = None,
+    progress: Told = None,
 ) -> Path:
     r"""Write one page on which a network is changed by sliders and what is predicted of it follows.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scalewise._extras import installed
+from scalewise._words import WrongTypeError, shown
 
 Progress = Callable[[int, int], Any] | bool | None
 
@@ -26,6 +27,10 @@ class Reporter:
 
     def __init__(self, progress: Progress, total: int, what: str) -> None:
         self.done, self.total, self._what = 0, total, what
+        if not (callable(progress) or progress is None or isinstance(progress, bool)):
+            raise WrongTypeError(
+                f"`progress` must be a function, True, False or None; got {shown(progress)}."
+            )
         self._call = progress if callable(progress) else None
         watched = not callable(progress) and progress is not False and sys.stderr.isatty()
         self._allowed = watched and installed("rich")

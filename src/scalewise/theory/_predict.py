@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from scalewise._checked import checked
+from scalewise._checked import Told, checked
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
@@ -40,7 +40,7 @@ def predict(
     *,
     observables: Collection[str] | str | None = None,
     layers: Sequence[int] | int | None = None,
-    progress: Progress | None = None,
+    progress: Told = None,
 ) -> xr.Dataset:
     r"""What the theory says of a network on given inputs, layer by layer.
 
@@ -53,7 +53,7 @@ def predict(
             as long as they take some ten seconds at most: some 42 inputs through 3 layers, 23
             through 16. What is named is computed whatever it takes, if it fits the memory.
         layers: Which layers to keep, from 1 to the depth, or one of them; all if ``None``.
-        progress: Called with (what, steps done, steps in all).
+        progress: A function, called with (what, steps done, steps in all); nobody is told otherwise.
 
     Returns:
         A Dataset, float64, with dimensions ``layer`` and ``sample``, ``sample_1``, …: leading-order

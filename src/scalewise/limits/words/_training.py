@@ -2,7 +2,6 @@ r"""Training of Word2Vec on a text, block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy.random import Generator, Philox
 
-from scalewise._checked import Count, Index, Must, NotNegative, checked
+from scalewise._checked import Count, Index, Must, NotNegative, Told, checked
 from scalewise._readable import readable
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
 from scalewise.sweeps._store import opened, resumable
@@ -61,7 +60,7 @@ def train(
     settings: Word2Vec,
     *,
     store: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Told = None,
 ) -> Embeddings:
     """Train on a text; saved block by block, resumed after a kill.
 

@@ -16,13 +16,13 @@ Source: PDLT (4.8), (4.118), (8.23), (8.63); with skip connections (B.9), (B.11)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from scalewise._checked import checked
+from scalewise._checked import Told, checked
 from scalewise._readable import readable
 from scalewise._threads import blas_threads_for
 from scalewise.gaussian import KernelMap, Workspace, kernel_map
@@ -68,7 +68,7 @@ def kernel_flow(
     layers: Sequence[int] | None = None,
     ntk: bool = True,
     watched: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]] = _NONE,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Told = None,
 ) -> KernelFlow:
     """Kernel and NTK of every pair of inputs.
 

@@ -19,7 +19,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._checked import checked
+from scalewise._checked import Told, checked
 from scalewise.activations import Activation
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.networks import MLP
@@ -138,7 +138,7 @@ def tensor_flow(
     Theta: Float[np.ndarray, "layer sample sample"] | None,
     letters: Sequence[str],
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Told = None,
 ) -> TensorFlow:
     """Every tensor asked for, at every layer.
 
