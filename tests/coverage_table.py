@@ -34,7 +34,8 @@ TITLES = {
 WORKS = {"Yang & Hu": "TP4", "NTK note": "note"}
 _WORK = r"(?P<work>PDLT|Yaida|TP4|Yang & Hu|Golikov|NTK note)"
 _NUMBER = r"[A-Zε∞]?(?:\d+\.)?\.?\d+"
-_EQUATION = rf"\((?!(?:19|20)\d\d\))(?P<equation>{_NUMBER})\)(?:-\((?P<to_equation>{_NUMBER})\))?"  # no year
+# Neither a year nor the argument of a function.
+_EQUATION = rf"(?<![\w}}])\((?!(?:19|20)\d\d\))(?P<equation>{_NUMBER})\)(?:-\((?P<to_equation>{_NUMBER})\))?"
 _SECTION = r"(?:§|[Ss]ections? |sec\. )(?P<section>[\d∞V]+(?:\.\d+)*)(?:-(?P<to_section>[\d∞]+(?:\.\d+)*))?"
 _LETTERED = r"\b(?P<lettered>[A-Z](?:\.\d+)+)(?:-(?P<to_lettered>[A-Z](?:\.\d+)+))?"
 _NAMED = (

@@ -1,6 +1,6 @@
 r"""What the theory needs to know of an activation function.
 
-An [`Activation`][] is data: derivatives that run on NumPy arrays (the theory needs no tracing), a
+An `Activation` is data: derivatives that run on NumPy arrays (the theory needs no tracing), a
 JAX-traceable version of the function itself (networks are differentiated), and the facts that decide
 which Gaussian engine may be used: where it has kinks, its parity, whether it is scale-invariant.
 """
@@ -55,7 +55,7 @@ Order = Annotated[int, Must("0, 1, 2 or 3", lambda k: 0 <= k <= 3)]
 class Activation:
     r"""An activation function $\sigma$ and what is known of it.
 
-    Make one with [`scalewise.activation`][]; the constructor is for the catalogue.
+    Make one with `scalewise.activation`; the constructor is for the catalogue.
 
     Attributes:
         name: As the user wrote it, parameters included: ``"leaky_relu(0.1)"``.

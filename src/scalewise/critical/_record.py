@@ -36,7 +36,7 @@ class CriticalPoint:
         universality: ``"scale-invariant"``, ``"K*=0"``, ``"half-stable"``, ``"stable"`` (a
             $K^\star>0$ that attracts from both sides: a tuned activation) or ``"none"``, where
             signals do not stay near the point.
-        coefficients: The numbers of the class, see [`Criticality`][].
+        coefficients: The numbers of the class, see `Criticality`.
         exponents: Its critical exponents; empty where no power law is known.
         attracts_from_below: Whether smaller kernels flow to $K^\star$; ``None`` where there are none
             (at $K^\star=0$ and on a line) and where $C_b<0$.

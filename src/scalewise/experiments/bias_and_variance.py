@@ -9,7 +9,7 @@ $$2\,\mathbb E[\mathcal L_{\mathcal B}]=\sum_{\dot\beta}
 Look for: beyond criticality a variance that grows as $(C_W/C_W^\star)^L$ and a bias that becomes that of knowing
 nothing; below, a bias that depth makes larger for ReLU; a bent part a quarter of the printed one.
 
-Source: PDLT (10.50)-(10.56), (10.99)-(10.117), the latter corrected: items 13 and 15 for chapter 10.
+Source: PDLT (10.50)-(10.56), (10.99)-(10.117), the latter corrected.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ $$\psi^{(\ell)}\to\frac3{\rho\ell},\qquad K_{[2]}\to K^\star\frac9{4\rho^2}\frac
   \cos\zeta\to\tfrac14.$$
 Look for: every angle forgets where it began, later the smaller it was; the NTK forgets the inputs.
 
-Source: PDLT (5.162), (5.166)-(5.169), (10.88)-(10.93): plot G, and item 14 of the list for chapter 10.
+Source: PDLT (5.162), (5.166)-(5.169), (10.88)-(10.93).
 """
 
 from __future__ import annotations

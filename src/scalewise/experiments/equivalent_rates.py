@@ -8,7 +8,7 @@ $$\lambda_b^{(\ell)}=\tilde\lambda_b\,\ell^{-p_\perp}L^{p_\perp-1},\quad
 Look for: flat contributions, and an NTK of the output that does not depend on the depth; off criticality
 no rates help, since contributions fall or grow exponentially.
 
-Source: PDLT (9.28)-(9.30), (9.87)-(9.96): items 8 and 10 for chapter 9.
+Source: PDLT (9.28)-(9.30), (9.87)-(9.96).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ layers, against $1/n$.
 $$\log p(y|\mathcal H)=-\tfrac{n_L}2\log|2\pi\tilde K|-\tfrac12\sum_iy_i\tilde K^{-1}y_i$$
 Look for: a peak that closes in on the critical $C_W$ from both sides; the peak at $\mathbb Y/n_L$; straight lines.
 
-Source: PDLT (6.34)-(6.48), section 6.3.1; order 1/n derived: items 1 and 2 for chapter 6.
+Source: PDLT (6.34)-(6.48), section 6.3.1; order 1/n derived.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Shown: $\mathbb E\sum_j(dz^{(L)}/dz^{(\ell)}_j)^2$ against $\ell$, the product o
 real networks as points.
 Look for: constant for ReLU at $C_W=2$, a power of $\ell$ for tanh at $C_W=1$, and exponentials beside.
 
-Source: PDLT (9.87)-(9.93): item 9 for chapter 9.
+Source: PDLT (9.87)-(9.93).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ $$z_{i;\delta}\leftarrow z_{i;\delta}-\eta\sum\widehat H_{ij;\delta\tilde\alpha}
 Look for: no spread on the training samples; more of it by the whole network than by the last layer; powers 2 and 3
 of the rate.
 
-Source: PDLT (7.11)-(7.20), (10.33)-(10.41), (10.44)-(10.49), (11.9): items 11 and 12 for chapter 10.
+Source: PDLT (7.11)-(7.20), (10.33)-(10.41), (10.44)-(10.49), (11.9).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Shown: $V/nK^2$, $|D|/nK\Theta$, $F/nK\Theta$, $B/n\Theta^2$, $A/n\Theta^2$ agai
 lines and one ensemble of real networks as points, for a network of each class.
 Look for: parallel lines of slope 1 in both classes, only their heights differ.
 
-Source: PDLT (5.128), (9.23)-(9.27), (9.42)-(9.51), (9.66)-(9.86): item 7 for chapter 9.
+Source: PDLT (5.128), (9.23)-(9.27), (9.42)-(9.51), (9.66)-(9.86).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""Kernel, NTK and their fluctuations: recursion against real networks of sever
 Shown: $K,\Theta,V,D,F,B,A$ of the last layer, measured over predicted, against $1/n$.
 Look for: points that run into 1 along a straight line; what is missing at width $n$ is the next order.
 
-Source: PDLT (4.118)-(4.119), (8.63), (8.77)-(8.97), (9.6), (9.13)-(9.16): item 6 for chapter 8.
+Source: PDLT (4.118)-(4.119), (8.63), (8.77)-(8.97), (9.6), (9.13)-(9.16).
 """
 
 from __future__ import annotations

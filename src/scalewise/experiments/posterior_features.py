@@ -8,7 +8,7 @@ $$\mathbb E[z_2^2|z_1]=G+\tfrac12(z_1^2-G)\frac V{nG^2},\qquad
 Look for: parabolas; a slope where infinite width has none; deeper layers that move as much as the last hidden one,
 where the text says $O(1/n^2)$.
 
-Source: PDLT (6.78)-(6.108), footnote 35 corrected: items 3 to 5 for chapter 6.
+Source: PDLT (6.78)-(6.108), footnote 35 corrected.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ $$\frac{\Theta_{-+}}{\Theta_{++}}-1=-2\frac{\delta\delta\Theta_{[2]}}{\Theta_{00
 and $K_{-+}/K_{++}-1\sim\ell^{-2}$ for Bayesian inference with ReLU.
 Look for: the powers; equivalent rates keep the response of tanh and sin at every depth.
 
-Source: PDLT (10.57)-(10.64), (10.78)-(10.81), (10.93)-(10.95): item 13 for chapter 10.
+Source: PDLT (10.57)-(10.64), (10.78)-(10.81), (10.93)-(10.95).
 """
 
 from __future__ import annotations

@@ -140,12 +140,12 @@ def tensor_flow(
     *,
     progress: Told = None,
 ) -> TensorFlow:
-    """Every tensor asked for, at every layer.
+    r"""Every tensor asked for, at every layer.
 
     Args:
         net: The network.
         K: Its kernel.
-        Theta: Its NTK; may be ``None`` if only $V$ and $G^{1}$ are asked for.
+        Theta: Its NTK; may be ``None`` if only $V$ and $G^{\{1\}}$ are asked for.
         letters: Which tensors, out of `RECURSIONS`.
         progress: Called with (layers done, layers).
 
