@@ -25,7 +25,12 @@ def shown(value: Any) -> str:
         return text
     shape = getattr(value, "shape", None)
     article = "an" if what[0].lower() in "aeio" or what.startswith("nd") else "a"
-    return f"{article} {what}{f' of shape {tuple(shape)}' if isinstance(shape, tuple) else ''}"
+    if isinstance(shape, tuple):
+        return f"{article} {what} of shape {tuple(shape)}"
+    kind = (
+        getattr(value, "attrs", {}).get("kind") if what == "Dataset" else None
+    )  # results tell theirs
+    return f"{article} {what}{f' of kind {kind!r}' if kind else ''}"
 
 
 def listed(words: Iterable[str]) -> str:

@@ -87,7 +87,7 @@ def test_the_error_of_a_mean_covers_the_truth_as_often_as_it_says():
 
 
 def test_two_valued_data_have_a_positive_error():
-    # kappa_22 is negative here, and its estimate from four values outweighs the rest.
+    # kappa_22 is negative here, and its estimate from four values outweighs the rest: the normal part is left.
     x = np.array([1.0, -1.0, 1.0, -1.0])[:, None, None]
     sem = CovarianceSums.empty(np.zeros((1, 1))).add(x).covariance_sem()
-    np.testing.assert_allclose(sem**2, 2 * (4 / 3) ** 2 / (4 * 3))
+    np.testing.assert_allclose(sem**2, 2 * (4 / 3) ** 2 / 3)

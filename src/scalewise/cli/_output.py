@@ -80,7 +80,9 @@ def _by_layer(data: "xr.Dataset") -> str:
 
 
 def leave(outcome: "Comparison") -> None:
-    if outcome.passed is False:  # None: compared, without a verdict
+    if outcome.passed is None:
+        complain(f"There is no verdict. {outcome.reason}")
+    elif not outcome.passed:
         complain(
             "Theory and ensemble disagree: the worst entry is "
             f"{abs(outcome.worst(1)[0].z_excess):.2f} standard errors beyond its bias, the limit "

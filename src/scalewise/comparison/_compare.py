@@ -2,6 +2,7 @@ r"""Theory held against an ensemble of real networks, in standard errors."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import special
 from scalewise._checked import Must, Positive, checked
 from scalewise._labelled import dataset
 from scalewise.comparison import _trained
+from scalewise.comparison._certainty import freedom, shrunk, undecided, why_undecided
 from scalewise.comparison._comparison import (
     Comparison,
     Scores,
@@ -25,6 +27,7 @@ from scalewise.comparison._width import (
     at_infinite_width,
     at_width,
     natural_scale,
+    root_of_diagonal,
 )
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import known
@@ -42,13 +45,20 @@ _SAME = (
     "gamma",
 )
 _FALSE_ALARMS = 1e-3
+# Coefficients of 1/n, small beside what they correct, and what is another outcome less a constant.
+_SMALL_BESIDE_ANOTHER = {
+    name
+    for table in (OBSERVABLES, OUTCOMES)
+    for name, row in table.items()
+    if row.corrects or getattr(row, "corrected_as", "")
+}
 _ROUNDING = {"float32": 1e-5, "float64": 1e-10}
 
 
 Measurement = Annotated[
     xr.Dataset,
     Must(
-        "what `measure` or `measure_training` returned",
+        "an ensemble, what `measure` or `measure_training` returned",
         lambda data: data.attrs.get("kind") in ("ensemble", _trained.ENSEMBLE),
     ),
 ]
@@ -64,10 +74,15 @@ def compare(
 ) -> Comparison:
     r"""Hold a prediction against a measurement, entry by entry.
 
-    $$z=\frac{\text{measured}-\text{predicted}}{\sqrt{\text{sem}^2+\text{error}^2}},\qquad
-    z_{\rm excess}=\operatorname{sign}(z)\,
+    $$t=\frac{\text{measured}-\text{predicted}}{\sqrt{\text{sem}^2+\text{error}^2}},\qquad
+    t_{\rm excess}=\operatorname{sign}(t)\,
     \frac{\max(|\text{measured}-\text{predicted}|-\text{bias},\,0)}
-    {\sqrt{\text{sem}^2+\text{error}^2}}.$$
+    {\sqrt{\text{sem}^2+\text{error}^2}},$$
+
+    and $z$ is the normal number that is as rare as $t$ is, by Student's law with $(N-1)/(2+3\epsilon)$ degrees of
+    freedom for $N$ networks and an expansion parameter $\epsilon$. An ensemble that measures too little also finds
+    too small a standard error; where an observable is larger in the theory than in the ensemble, the error is
+    raised in proportion. So a right theory disagrees less than once in a thousand ensembles of any size.
 
     An ensemble of one width is compared with `at_width` at its widths, and the bias is the one
     stated there. An ensemble extrapolated from several widths by a polynomial of degree $d$ in
@@ -80,7 +95,11 @@ def compare(
     is compared to rounding: 1e-5 of its scale in float32, 1e-10 in float64.
 
     Of trained networks the two must be of one task, one algorithm and one rate, and the bias is the one that
-    ``learning_parameter`` states. Where that parameter exceeds 1/2 there are numbers, a warning, and no verdict.
+    ``learning_parameter`` states.
+
+    There are numbers but no verdict where that parameter exceeds 1/2, which a warning tells too, and where nothing
+    disagrees but the networks are so few that no entry of some observable could be told from 0. `Comparison.reason`
+    says which, and how many networks would do.
 
     Args:
         theory: What `predict` returned, or `predict_training` with its coefficients of 1/n.
@@ -116,10 +135,13 @@ def compare(
         predicted = infinite(theory, ensemble)
     else:
         predicted = at_width(theory, ensemble.attrs["hidden_widths"])
-    scores = list(_score(predicted, ensemble, _common(theory, predicted, ensemble, observables)))
+    names = _common(theory, predicted, ensemble, observables)
+    scores = list(_score(predicted, ensemble, names))
     count = sum(int((s.distinct & ~s.exact).sum()) for s in scores)
     limit = max(float(tolerance), _false_alarm_limit(count))
     table = tabulate(scores, limit)
+    doubt = _trained.doubt(predicted) if trained else ""
+    passed, reason = _verdict(table, scores, limit, int(ensemble.attrs["networks"]))
     z = {s.name: (predicted[s.name].dims, s.z(limit, beyond_bias=False)) for s in scores}
     return Comparison(
         table=table,
@@ -128,15 +150,25 @@ def compare(
         summary=summarise(table, [s.name for s in scores]),
         tolerance=float(tolerance),
         limit=limit,
-        passed=None
-        if trained and _trained.doubtful(predicted)
-        else not (np.abs(table["z_excess"].values) > limit).any(),
+        passed=None if doubt else passed,
+        reason=doubt or reason,
     )
+
+
+def _verdict(
+    table: xr.Dataset, scores: Sequence[Scores], limit: float, networks: int
+) -> tuple[bool | None, str]:
+    """Whether the two agree, and why nobody can say."""
+    if (np.abs(table["z_excess"].values) > limit).any():
+        return False, ""
+    few = why_undecided(undecided(scores, limit), networks)
+    return (None, few) if few else (True, "")
 
 
 def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) -> Iterator[Scores]:
     rounding = _ROUNDING.get(str(ensemble.attrs.get("dtype", "float32")), 1e-5)
     rounding = max(rounding, float(ensemble.attrs.get("residual", 0.0)))
+    nu = freedom(ensemble.attrs, float(predicted["expansion_parameter"].max()))
     for name in names:
         dims = predicted[name].dims
         measured = ensemble[name].transpose(*dims)
@@ -144,26 +176,44 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
         for what, data in ((name, predicted[name]), (name, measured), (f"{name}_sem", sem)):
             _require_finite(what, data)
         numbers = np.asarray(measured.values, dtype=np.float64)
+        theirs = np.asarray(predicted[name].values, dtype=np.float64)
         if "layer" in dims:
             layers = np.asarray(predicted["layer"].values, dtype=int)
             mask = distinct(numbers.ndim - 1, numbers.shape[-1])
             scale = _rounding_scale(name, predicted, numbers)
+            size = partial(_size, own=OBSERVABLES[name].own_scale)
         else:
             layers, mask = None, _trained.distinct([str(dim) for dim in dims], numbers.shape)
             scale = np.maximum(np.abs(numbers), np.abs(predicted[name].values)).max(initial=0.0)
             scale = np.full(numbers.shape, scale)
+            size = _largest
         # Where the theory is zero in a layer, the other layers say what would be large.
         scale = np.where(scale > 0, scale, scale.max(initial=0.0) or 1.0)
+        found = np.asarray(sem.values, float) * shrunk(size(theirs), size(numbers))
+        error = np.hypot(found, error_of(predicted, name))
         yield Scores(
             name,
             layers,
-            np.asarray(predicted[name].values, dtype=np.float64),
+            theirs,
             numbers,
-            np.asarray(np.hypot(np.asarray(sem.values, float), error_of(predicted, name))),
+            error,
             np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
             np.asarray(rounding * scale),
             np.broadcast_to(mask, numbers.shape),
+            nu * np.divide(error, found, out=np.ones_like(error), where=found > 0) ** 4,
+            name in _SMALL_BESIDE_ANOTHER,
         )
+
+
+def _size(values: np.ndarray, *, own: bool) -> np.ndarray:
+    """How large an observable is around each entry: by the diagonal of a positive matrix, or by layer."""
+    if own:
+        return root_of_diagonal(values)
+    return _largest(values, axis=tuple(range(1, values.ndim)))
+
+
+def _largest(values: np.ndarray, axis: tuple[int, ...] | None = None) -> np.ndarray:
+    return np.broadcast_to(np.abs(values).max(axis=axis, keepdims=True, initial=0.0), values.shape)
 
 
 def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> np.ndarray:
@@ -171,7 +221,7 @@ def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> n
     if OBSERVABLES[name].own_scale:
         return natural_scale(name, predicted)
     both = np.maximum(np.abs(measured), np.abs(predicted[name].values))
-    return both.max(axis=tuple(range(1, both.ndim)), keepdims=True) * np.ones_like(both)
+    return _largest(both, axis=tuple(range(1, both.ndim)))
 
 
 def _false_alarm_limit(count: int) -> float:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from scalewise._checked import Index, checked
 from scalewise._labelled import dataset
 from scalewise._readable import Rows, readable
+from scalewise.comparison._normal import as_normal
 
 _NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
 
@@ -27,10 +28,11 @@ class Entry:
         samples: Sample indices, counted from 0; of trained networks outputs before them.
         predicted: By the theory, in the units of the observable.
         measured: Mean over the ensemble.
-        sem: Standard error of that mean, with the numerical error of the theory added in squares.
+        sem: Standard error of that mean, if the observable has at least the size that the theory says, with the
+            numerical error of the theory added in squares.
         bias: Stated size of the first neglected order.
-        z: Difference in standard errors.
-        z_excess: What the difference exceeds the bias by, in standard errors; 0 within the bias.
+        z: Difference in standard errors, of many networks; of few the normal number that is as rare.
+        z_excess: The same of what the difference exceeds the bias by; 0 within the bias.
         exact: Whether there is nothing random to compare; then `z` is 0 if the two numbers agree to
             the rounding of the measurement, and larger than the limit in proportion if not.
     """
@@ -62,9 +64,10 @@ class Comparison:
             standard errors, and the counts ``exact`` and ``exact_failures``.
         tolerance: In standard errors, as asked for.
         limit: The tolerance, raised so that fewer than 0.001 false alarms are expected among all
-            entries if the theory is right and the errors are normal.
-        passed: Whether no entry lies beyond its bias by more than `limit` standard errors, and
-            every exact entry agrees to rounding; ``None`` where the expansion says too little for a verdict.
+            entries if the theory is right.
+        passed: Whether no entry lies beyond its bias by more than `limit`, and every exact entry agrees to
+            rounding; ``None`` where that says too little for a verdict.
+        reason: Why there is no verdict, a sentence; empty where there is one.
     """
 
     table: xr.Dataset = field(repr=False)
@@ -74,6 +77,7 @@ class Comparison:
     tolerance: float
     limit: float
     passed: bool | None
+    reason: str = ""
 
     @checked
     def worst(self, n: Index = 10) -> tuple[Entry, ...]:
@@ -100,6 +104,7 @@ class Comparison:
         worst = [{**vars(entry), "samples": list(entry.samples)} for entry in self.worst(rows)]
         return {
             "passed": self.passed,
+            "reason": self.reason,
             "limit": self.limit,
             "tolerance": self.tolerance,
             "entries": self.table.sizes["entry"],
@@ -130,6 +135,7 @@ class Comparison:
         lines: list[str | Rows] = [
             f"Theory and ensemble {verdicts[self.passed]}: {self.table.sizes['entry']} entries, limit "
             f"{self.limit:.2f} standard errors beyond the stated bias.",
+            *([self.reason] if self.reason else []),
             Rows(head, summary, numbers=True),
             "Worst entries:",
         ]
@@ -145,7 +151,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Scores:
-    """One observable, compared: arrays over all its dimensions; layers, if it has them, along the first."""
+    """One observable, compared: arrays over all its dimensions; layers, if it has them, along the first.
+
+    `sem` is known with `freedom` degrees of freedom; `beside_another`: of no size of
+    its own.
+    """
 
     name: str
     layers: np.ndarray | None
@@ -155,6 +165,8 @@ class Scores:
     bias: np.ndarray
     floor: np.ndarray
     distinct: Bool[np.ndarray, "..."]
+    freedom: np.ndarray
+    beside_another: bool
 
     @property
     def exact(self) -> Bool[np.ndarray, "..."]:
@@ -168,7 +180,8 @@ class Scores:
         random = np.maximum(size - (self.bias if beyond_bias else 0.0), 0.0)
         failed = np.where(random > self.floor, limit * random / self.floor, 0.0)
         sem = np.where(self.exact, 1.0, self.sem)
-        return np.asarray(np.sign(difference) * np.where(self.exact, failed, random / sem))
+        z = as_normal(random / sem, self.freedom)
+        return np.asarray(np.sign(difference) * np.where(self.exact, failed, z))
 
 
 def tabulate(scores: Sequence[Scores], limit: float) -> xr.Dataset:

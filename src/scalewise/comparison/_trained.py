@@ -102,9 +102,15 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     return dataset(found, coords=theory.coords, attrs=attrs)
 
 
-def doubtful(predicted: xr.Dataset) -> bool:
-    """Whether the small parameter is so large that nothing is decided."""
-    return not float(predicted["expansion_parameter"]) <= LARGE
+def doubt(predicted: xr.Dataset) -> str:
+    """Why nothing is decided where the small parameter is large, a sentence; empty where it is not."""
+    epsilon = float(predicted["expansion_parameter"])
+    if epsilon <= LARGE:
+        return ""
+    return (
+        f"The small parameter of the expansion in 1/n is {epsilon:.2g}, and what is neglected may be as large "
+        "as what is there. Take wider networks, stop earlier, or use a ridge."
+    )
 
 
 def says_something(theory: xr.Dataset, predicted: xr.Dataset, name: str) -> bool:

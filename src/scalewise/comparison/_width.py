@@ -25,7 +25,7 @@ EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order
 Prediction = Annotated[
     xr.Dataset,
     Must(
-        "what `predict` or `predict_training` returned",
+        "a prediction, what `predict` or `predict_training` returned",
         lambda data: data.attrs.get("kind") in ("theory", _trained.THEORY),
     ),
 ]
@@ -143,7 +143,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
             theory, name, _column(order, data.ndim) * scale, "stated extrapolation bias of"
         )
     out.update(_sizes(theory))
-    out["expansion_parameter"] = theory["expansion_parameter"].variable
+    out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilons[0])
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
     return dataset(out, coords=theory.coords, attrs=attrs)
 
@@ -174,9 +174,16 @@ def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *sa
         largest = np.abs(values).reshape(shape[0], -1).max(axis=1)
         size = np.maximum(theory[f"{name}_size"].values, largest)
         return np.broadcast_to(_column(size, values.ndim), shape)
+    return root_of_diagonal(values)
+
+
+def root_of_diagonal(
+    values: Float[np.ndarray, "layer *samples"],
+) -> Float[np.ndarray, "layer *samples"]:
+    r"""$\sqrt{X_{ii}X_{jj}}$ of every entry $ij$ of a matrix over the halves of its samples."""
+    shape = values.shape
     half = int(np.prod(shape[1 : 1 + (len(shape) - 1) // 2], dtype=int))
-    matrix = values.reshape(shape[0], half, half)
-    root = np.sqrt(np.abs(np.einsum("lii->li", matrix)))
+    root = np.sqrt(np.abs(np.einsum("lii->li", values.reshape(shape[0], half, half))))
     return (root[:, :, None] * root[:, None, :]).reshape(shape)
 
 

@@ -124,8 +124,9 @@ class CovarianceSums:
         r"""Its standard error, (layers, P, P).
 
         $$\mathrm{Var}(k_{11})=\frac{\kappa_{22}}m+\frac{\kappa_{20}\kappa_{02}+\kappa_{11}^2}{m-1},$$
-        with unbiased estimates put in for the cumulants. As $\mu_{22}\ge\mu_{11}^2$, the variance is
-        never below $(\kappa_{20}\kappa_{02}+\kappa_{11}^2)/(m(m-1))$; neither is the estimate.
+        with unbiased estimates put in for the cumulants. What is averaged over neurons is nearly normal, with
+        heavier tails: $\kappa_{22}$ is at least 0 but for rounding in 1/n. Its estimate from few networks is mostly
+        noise, which must not make the error smaller than that of normal variables: below 0 it is taken for 0.
         """
         m = self.count
         m11, m22 = self._m11(), self._m22()
@@ -134,7 +135,7 @@ class CovarianceSums:
         k22 = (m + 1) * m22 - (m - 1) / m * (product + 2 * m11**2)
         k22 *= m / ((m - 1) * (m - 2) * (m - 3))
         gaussian = (product + m11**2) / (m - 1) ** 2
-        return np.sqrt(np.maximum(k22 + gaussian * m / (m - 1), gaussian / (m - 1)) / m)
+        return np.sqrt((np.maximum(k22, 0.0) + gaussian * m / (m - 1)) / m)
 
     def _m11(self) -> np.ndarray:
         return self.s11 - self.s1[:, :, None] * self.s1[:, None, :] / self.count

@@ -117,10 +117,12 @@ def _verdict(learned: Learned) -> Markup:
     if learned.ensembles:
         passed = None if learned.comparison is None else learned.comparison.passed
         lead = _LEADS[passed]
+        why = "" if learned.comparison is None else learned.comparison.reason
         n, mean, sem = learned.measured_loss()
         own = int(np.flatnonzero(n == learned.width)[0])
         networks = int(learned.ensembles[learned.width].attrs["networks"])
         end = f" {count(networks)} trained networks have {number(mean[own], 4)} ± {number(sem[own], 2)}."
+        end += f" {why}" if why else ""
     return Markup("<strong>{}</strong> {}{}").format(lead, told, end)
 
 

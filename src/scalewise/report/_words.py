@@ -59,24 +59,21 @@ def verdict(results: Results) -> Markup:
     outcome, net = results.comparison, results.net
     attrs = results.ensemble.attrs
     names = [_words(str(name)) for name in outcome.z.data_vars]
-    worst = outcome.worst(1)[0]
     where = _extrapolation(results) if attrs.get("extrapolated") else ""
     opening = (
         f"{count(int(attrs['networks']))} random networks of {_layers(net.depth)} were drawn and "
         f"their {_and(names)} measured on {results.samples} "
         f"{'input' if results.samples == 1 else 'inputs'} in every layer{where}. "
     )
-    total = count(outcome.table.sizes["entry"])
-    lead, end = (
-        ("Theory and networks agree.", _agreeing(results))
-        if outcome.passed
-        else (
-            "Theory and networks disagree.",
-            f"the worst of {total} distinct numbers, the {_words(worst.observable)} in layer "
-            f"{worst.layer}, is off by {number(abs(worst.z_excess))} standard errors more than the "
-            f"neglected order explains; the limit is {number(outcome.limit)}.",
+    if outcome.passed is None:
+        lead, end = (
+            "Theory and networks stand beside each other, without a verdict.",
+            outcome.reason,
         )
-    )
+    elif outcome.passed:
+        lead, end = "Theory and networks agree.", _agreeing(results)
+    else:
+        lead, end = "Theory and networks disagree.", _disagreeing(results)
     end = end[0].upper() + end[1:]
     if outcome.passed and float(results.expansion.max()) >= LARGE:
         end += (
@@ -84,6 +81,16 @@ def verdict(results: Results) -> Markup:
             "within it says little: measure wider networks."
         )
     return Markup("<strong>{}</strong> {}{}").format(lead, opening, end)
+
+
+def _disagreeing(results: Results) -> str:
+    outcome = results.comparison
+    worst = outcome.worst(1)[0]
+    return (
+        f"the worst of {count(outcome.table.sizes['entry'])} distinct numbers, the {_words(worst.observable)} in "
+        f"layer {worst.layer}, is off by {number(abs(worst.z_excess))} standard errors more than the "
+        f"neglected order explains; the limit is {number(outcome.limit)}."
+    )
 
 
 def _agreeing(results: Results) -> str:
