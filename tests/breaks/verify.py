@@ -30,6 +30,12 @@ DEPTH = "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_appli
 ATTENTION = "tests/torch/test_attention.py"
 
 MUTANTS = (
+    of_sizes(
+        "verify sizes: what biases make of the outputs counts",
+        "network.put({n: old[n] for n in fixed})",
+        "network.put({})",
+        f"{UNSEEN}::test_outputs_that_no_readout_shows_are_seen_where_the_model_returns_them",
+    ),
     of_rows(
         "verify rows: what code multiplies after a module is not passed on",
         "factors = np.array([widths ** float(powers[n]) for n in measured.tensors])[:, :, None]",

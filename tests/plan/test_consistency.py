@@ -190,7 +190,8 @@ def test_outputs_that_fade_behind_their_readout_are_trivial() -> None:
     plan = planned(scaling.mup(), "sgd")
     moved = np.ones((len(WIDTHS), 4))
     for power, regime in ((0.0, Regime.FEATURES), (0.5, Regime.FEATURES), (-0.5, Regime.TRIVIAL)):
-        m = measurement(powers(MUP), returned=moved * WIDTHS[:, None] ** power)
+        found = powers(MUP) | {("net.4.weight", Q.GROWN_CHANGE): 0.0}
+        m = measurement(found, returned=moved * WIDTHS[:, None] ** power)
         c = check(plan, m)
         assert (c.verdict.regime, c.ok) == (regime, regime is Regime.FEATURES)
     assert c.culprits[0].cause is Cause.REGIME

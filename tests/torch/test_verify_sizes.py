@@ -92,6 +92,7 @@ def test_every_size_by_hand(steps: int) -> None:
         ("0", Q.CHANGE): pytest.approx(rms(h1 - h0), rel=1e-12),
         ("2", Q.OUTPUT): pytest.approx(rms(f0), rel=1e-12),
         ("2", Q.CHANGE): pytest.approx(rms(f1 - f0), rel=1e-12),
+        ("2", Q.GROWN_CHANGE): pytest.approx(rms(f1 - f0), rel=1e-12),
         ("2", Q.FEATURES): pytest.approx(rms(a0), rel=1e-12),
         ("2", Q.FEATURES_CHANGE): pytest.approx(rms(a1 - a0), rel=1e-12),
         # The readout as it was, on what it is given after the steps.

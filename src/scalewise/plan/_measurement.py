@@ -29,6 +29,7 @@ class Quantity(StrEnum):
     | `features` | what the readout reads, at initialisation |
     | `features_change` | the change of what the readout reads by all steps |
     | `passed` | what the readout, as it was, makes of that change |
+    | `grown_change` | of what reads out, its change without what tensors of fixed size make, such as biases |
     | `logits` | attention logits at initialisation |
     | `logits_change` | their change by what all steps did to the tensors of their module |
     | `logits_step` | how far these queries and keys moved: their changes times one another's size |
@@ -47,6 +48,7 @@ class Quantity(StrEnum):
     FEATURES = "features"
     FEATURES_CHANGE = "features_change"
     PASSED = "passed"
+    GROWN_CHANGE = "grown_change"
     LOGITS = "logits"
     LOGITS_CHANGE = "logits_change"
     LOGITS_STEP = "logits_step"
@@ -76,7 +78,8 @@ class Measurement:
         attention: For each kind of module whose code makes attention logits (its name, with stars for the
             numbers of layers), and for `logits`, `logits_change` and `logits_step`, the sizes; NaN where the
             logits were not seen before and after.
-        returned: The change of what the model as a whole returns; ``None`` or NaN where that was not seen.
+        returned: The change of what the model as a whole returns, without what tensors of fixed size make; ``None``
+            or NaN where that was not seen.
     """
 
     widths: Float[np.ndarray, " width"]

@@ -143,7 +143,13 @@ def passed_on(plan: Plan, measured: Measurement) -> Measurement:
         return measured
     widths = measured.widths / measured.widths[0]
     factors = np.array([widths ** float(powers[n]) for n in measured.tensors])[:, :, None]
-    returned = (Quantity.OUTPUT, Quantity.CHANGE, Quantity.OWN_CHANGE, Quantity.PASSED)
+    returned = (
+        Quantity.OUTPUT,
+        Quantity.CHANGE,
+        Quantity.OWN_CHANGE,
+        Quantity.PASSED,
+        Quantity.GROWN_CHANGE,
+    )
     sizes = {q: s * factors if q in returned else s for q, s in measured.sizes.items()}
     return replace(measured, sizes=sizes)
 

@@ -14,7 +14,7 @@ from scalewise.plan._errors import PlanError
 from scalewise.plan._growth import growth_over
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._names import bare, pattern
-from scalewise.plan._roles import Kind
+from scalewise.plan._roles import Kind, Role
 from scalewise.plan._sizes import Network, Places, Sizes, measure_network
 from scalewise.plan._table import Plan
 
@@ -124,6 +124,7 @@ class Run:
         return measure_network(
             network, self.steps, linearity=linearity,
             spectral={n: table[n].blocks[1] for n in self.scene.names if table[n].spectral},
+            fixed=[n for n in self.scene.names if table[n].role is Role.FIXED],
         )  # fmt: skip
 
     def with_rate(self, lr: float | None) -> Run:

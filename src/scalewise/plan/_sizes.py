@@ -7,7 +7,7 @@ with what, and what each size is a root mean square of, stands here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -134,7 +134,7 @@ class Sizes:
         nonlinearity: How far the change of features is from linear in the change of the parameters.
         constant: Tensors of equal entries.
         attention: By module what there is of the attention logits that its code makes.
-        returned: Change of what the model as a whole returns.
+        returned: Change of what the model as a whole returns, without what tensors of fixed size make.
     """
 
     tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
@@ -146,7 +146,12 @@ class Sizes:
 
 
 def measure_network(
-    network: Network, steps: int, *, linearity: bool = False, spectral: Mapping[str, int] = _NONE
+    network: Network,
+    steps: int,
+    *,
+    linearity: bool = False,
+    spectral: Mapping[str, int] = _NONE,
+    fixed: Collection[str] = (),
 ) -> Sizes:
     """Take the steps and measure.
 
@@ -156,6 +161,7 @@ def measure_network(
         linearity: Whether to measure also what half of the change of the parameters does.
         spectral: Tensors whose step is measured by its largest singular value, with the number of blocks of rows
             that are measured apart.
+        fixed: Tensors of fixed size, whose part in what is returned says nothing of the width.
     """
     sizes, old, before = Sizes(), network.weights(), Record()
     for n, p in old.items():
@@ -179,6 +185,14 @@ def measure_network(
         sizes.tensor[n, Quantity.UPDATE] = _moved(network, p, old[n])
     after = network.watch(old)
     _compare(network, sizes, before, after)
+    grown = after
+    if after.returned and fixed:
+        network.put({n: old[n] for n in fixed})
+        grown = network.watch({})
+    sizes.returned = _change(network, before.returned, grown.returned)
+    for module in before.inputs:
+        moved = _change(network, before.outputs[module], grown.outputs.get(module, []))
+        sizes.module[module, Quantity.GROWN_CHANGE] = moved
     for n in old:
         if sizes.tensor[n, Quantity.UPDATE] == 0 and (n, Quantity.OWN_CHANGE) in sizes.tensor:
             sizes.tensor[n, Quantity.OWN_CHANGE] = 0.0
@@ -217,7 +231,6 @@ def _compare(network: Network, sizes: Sizes, before: Record, after: Record) -> N
             Quantity.LOGITS_CHANGE: rms(moved),
             Quantity.LOGITS_STEP: math.sqrt(math.fsum(s * s for s in steps) / len(steps)),
         }
-    sizes.returned = _change(network, before.returned, after.returned)
     pairs = (
         (before.outputs, after.outputs, Quantity.OUTPUT, Quantity.CHANGE),
         (before.inputs, after.inputs, Quantity.FEATURES, Quantity.FEATURES_CHANGE),

@@ -149,7 +149,7 @@ def _passed_on(measured: Measurement) -> Fit:
     """How what the model returns moves beside what its readouts return."""
     if measured.returned is None:
         return Fit()
-    moved = [measured.beside(n, Quantity.CHANGE) for n in measured.readouts]
+    moved = [measured.beside(n, Quantity.GROWN_CHANGE) for n in measured.readouts]
     largest = np.max([np.where(np.isnan(m), 0.0, m) for m in moved], axis=0)
     if not np.all((largest > 0) & np.isfinite(largest)):
         return Fit()
