@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import scalewise as sw
+from grids import thorough
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
 from scalewise.plan._measurement import Quantity
@@ -229,7 +230,7 @@ def weighed(model: Any, batch: Any) -> torch.Tensor:
     return (torch.exp(-model.log_vars) * errors + model.log_vars).sum()
 
 
-@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("spread", [False, *thorough(True)])
 def test_tensors_that_the_loss_alone_uses_have_gradients_of_their_own(spread: bool) -> None:
     def build(width: int) -> nn.Module:
         return Weighed(width, spread)
@@ -284,7 +285,7 @@ def erring(name: str, init: float, rate: float) -> Any:
     return setup
 
 
-@pytest.mark.parametrize(("inner", "last"), [(0.0, -1.0), (-0.5, 0.0), (0.5, -0.5)])
+@pytest.mark.parametrize(("inner", "last"), [(0.0, -1.0), *thorough((-0.5, 0.0), (0.5, -0.5))])
 def test_what_code_multiplies_after_a_module_is_passed_on(inner: float, last: float) -> None:
     def build(width: int) -> nn.Module:
         return Multiplied(width, inner, last)
