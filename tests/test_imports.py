@@ -293,10 +293,15 @@ def test_every_room_is_there_for_whoever_names_it() -> None:
     """In a process that has imported nothing else; rooms of rooms too."""
     code = f"""
 import scalewise as sw
+from pathlib import Path
 for name in {sorted(rooms_of_the_package())}:
     assert getattr(sw, name).__name__ == "scalewise." + name, name
     assert name in dir(sw)
 assert callable(sw.criticality) and callable(sw.activation) and callable(sw.sweep)
+for room in (sw.theory, sw.limits, sw.training, sw.scaling):
+    for path in Path(room.__file__).parent.iterdir():
+        if path.name[0] != "_" and (path / "__init__.py").exists():
+            assert getattr(room, path.name).__name__ == room.__name__ + "." + path.name
 try: sw.nowhere
 except AttributeError as error: print(error)
 """

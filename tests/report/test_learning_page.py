@@ -1,5 +1,6 @@
 """Conformance of the page of a training: whole, true to the results it shows, and to the command that made it."""
 
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from typer.testing import CliRunner
 import scalewise as sw
 from page_outline import outline
 from scalewise.cli._app import app
+from scalewise.cli._options import Learning
 from scalewise.report import Learned, training_record, write_training_report
 from scalewise.training import (
     Bayes,
+    GradientDescent,
     GradientFlow,
     algorithms_side_by_side,
     evidence_of_networks,
@@ -119,6 +122,7 @@ def test_the_command_writes_a_page_and_refuses_in_a_sentence(
     assert Path("training/index.html").is_file()
     for bad, sentence in (
         (["--algorithm", "adam"], "--algorithm is one of flow, descent, newton, last_layer, bayes"),
+        (["--rate", "0.1"], "--rate is of --algorithm descent; got 'flow'"),
         (["--data", "letters"], "--data must name a data set with classes"),
         (["--data", "digits:3,11"], "--data names the class '11'"),
         (["--data", "digits:3"], "--data names one class alone, 'digits:3'; name two or more"),
@@ -128,6 +132,14 @@ def test_the_command_writes_a_page_and_refuses_in_a_sentence(
     ):
         refused = CliRunner().invoke(app, [*words, *bad])
         assert (refused.exit_code, sentence in refused.stderr) == (2, True), refused.stderr
+
+
+def test_the_command_trains_as_python_does_unless_it_is_told() -> None:
+    """And by the same rate."""
+    for verb in (sw.predict_training, sw.measure_training):
+        default = inspect.signature(verb).parameters["algorithm"].default
+        assert Learning().method() == default
+    assert Learning(algorithm="descent").method() == GradientDescent()
 
 
 @pytest.mark.thorough("test_the_page_is_whole_and_tells_what_was_found")

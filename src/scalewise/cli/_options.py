@@ -205,7 +205,7 @@ class Learning(Shape):
     train: Annotated[int, _option("How many samples to train on.")] = 8
     test: Annotated[int, _option("How many others to test on.")] = 8
     data_seed: Annotated[int, _option("Seed of that choice.")] = 0
-    algorithm: Annotated[str, _option(f"One of {', '.join(ALGORITHMS)}.")] = "descent"
+    algorithm: Annotated[str, _option(f"One of {', '.join(ALGORITHMS)}.")] = "flow"
     rate: Annotated[
         float | None, _option("Of descent, for the sum of half squares; 0.8/h_max if left out.")
     ] = None
@@ -234,6 +234,8 @@ class Learning(Shape):
         }
         if self.algorithm not in ways:
             raise Refusal(f"--algorithm is one of {', '.join(ways)}; got {self.algorithm!r}.")
+        if self.rate is not None and self.algorithm != "descent":
+            raise Refusal(f"--rate is of --algorithm descent; got {self.algorithm!r}.")
         return ways[self.algorithm]()
 
 

@@ -1,5 +1,8 @@
 """What networks of infinite width will have learned: kernels in, no network trained."""
 
+from importlib import import_module
+from typing import Any
+
 from scalewise.training._algorithms import NTKGP as NTKGP
 from scalewise.training._algorithms import Bayes as Bayes
 from scalewise.training._algorithms import GradientDescent as GradientDescent
@@ -34,3 +37,10 @@ from scalewise.training.posterior._renormalised import (
 )
 from scalewise.training.width._meeting import MeetingWidth as MeetingWidth
 from scalewise.training.width._meeting import width_for_loss as width_for_loss
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms of this one, which bring what few need: networks, in one of them."""
+    if name in ("dynamics", "ensembles", "kernels", "nearly_kernel"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
