@@ -1,5 +1,7 @@
 """Agreement and conformance: what `design` and the surveys tell is what `predict_training` tells, one by one."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -76,7 +78,7 @@ def test_the_network_is_the_first_of_the_table(found: sw.training.Design) -> Non
     assert found.net.activation.name == str(first.activation.values)
     ranks = np.lexsort((found.table.predicted_loss.values, ~found.table.trusted.values))
     np.testing.assert_array_equal(ranks, np.arange(12))
-    assert bool(first.trusted) == (found.caveat == "")
+    assert bool(first.trusted) == ("infinite width" not in found.caveat)
     by_data = design(TASK, 500, refine=0, by="log_evidence", client=0, **GRID)
     assert float(by_data.table.log_evidence[0]) == float(by_data.table.log_evidence.max())
     assert "infinite width" in by_data.caveat
@@ -140,3 +142,29 @@ def test_motion_of_the_ntk_is_the_change_of_its_eigenvalues() -> None:
     np.testing.assert_allclose(found.eigenvalue, before, rtol=1e-12)
     np.testing.assert_allclose(found.change, after - before, atol=1e-9)
     assert float(found.target_share.sum()) == pytest.approx(1.0)
+
+
+def test_a_network_that_the_targets_speak_against_is_told() -> None:
+    """Smooth targets, seen at twelve places and judged at one: a lucky test sample is not evidence."""
+    x = np.linspace(-1, 1, 12)[:, None] * [1.0, 0.3]
+    lucky = sw.Task(x, x[:, :1], test_inputs=[[0.2, 0.9]], test_targets=[[0.75]])
+    options = {"depths": (2,), "activations": ("tanh", "relu"), "weight_scales": (0.05, 1.0, 4.0),
+               "bias_variances": (0.0,), "refine": 0, "client": 0, "noise_variance": 1e-3}  # fmt: skip
+    by_loss, by_evidence = (
+        design(lucky, 300, GradientFlow(10.0), by=by, **options)
+        for by in ("test_loss", "log_evidence")
+    )
+    for one in (by_loss, by_evidence):
+        factor, evidence = one.table.log_bayes_factor, one.table.log_evidence
+        np.testing.assert_allclose(factor, evidence - evidence.max())
+        told = re.search(
+            r"e\^(-\d+) times as probable .* \(depth 2, activation (\w+), weight_scale", str(one)
+        )
+        if float(factor[0]) > -5:
+            assert told is None
+            continue
+        assert told is not None
+        assert float(told[1]) == pytest.approx(float(factor[0]), abs=0.5)
+        assert told[2] == by_evidence.table.activation[0].item()
+    assert float(by_loss.table.log_bayes_factor[0]) < -5
+    assert float(by_evidence.table.log_bayes_factor[0]) == 0

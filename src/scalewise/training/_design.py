@@ -24,6 +24,7 @@ from scalewise.training._predict import predict_training
 from scalewise.training._routes import without_warning
 
 _TO_THE_END = GradientFlow()
+_DECISIVE = 5.0  # nat, odds of 150 to 1
 _NAMES = ("depth", "activation", "weight_scale", "bias_variance")
 _MEASURES = ("width", "parameters", "test_loss", "log_evidence")
 _AT_WIDTH = ("test_loss_nlo", "learning_parameter")
@@ -36,6 +37,7 @@ _UNITS = {
     "learning_parameter": ("Small parameter of the expansion times n; NaN if not computed", "dimensionless"),
     "predicted_loss": ("Mean test loss at the width: with its 1/n term where that is small", "preactivation²"),
     "stated_error": ("Size of what the predicted loss neglects; NaN if not known", "preactivation²"),
+    "log_bayes_factor": ("Log evidence less the largest among the candidates", "nat"),
     "trusted": ("Whether the 1/n term was computed and the expansion is small there", "dimensionless"),
 }  # fmt: skip
 Activations = Annotated[Sequence[str | Activation], Must("a list of activations", bool)]
@@ -111,7 +113,7 @@ def design(
         The recommendation with its table: dimensions ``candidate``; ``depth``, ``activation``, ``weight_scale``,
         ``bias_variance``, ``C_b``, ``C_W``, and what was predicted. A candidate for which the order 1/n cannot be
         had, or where it is not small, keeps its loss at infinite width and is not ``trusted``; ``caveat`` says so
-        if it is the one recommended.
+        if it is the one recommended, and if the evidence speaks decisively for another.
 
     Raises:
         ValueError: If the task has no test targets, or no candidate fits the budget.
@@ -247,12 +249,34 @@ def _refined(
         "why_not": reasons,
     }
     table = flat.assign({name: ("candidate", values) for name, values in told.items()})
+    table["log_bayes_factor"] = table.log_evidence - table.log_evidence.max()
     for name, (meaning, units) in _UNITS.items():
         table[name].attrs = {"long_name": meaning, "units": units}
     return table
 
 
 def _caveat(table: xr.Dataset) -> str:
+    return " ".join(filter(None, (_caveat_of_width(table), _caveat_of_evidence(table))))
+
+
+def _caveat_of_evidence(table: xr.Dataset) -> str:
+    """A network that is chosen by its loss, though the targets speak decisively for another."""
+    factor = float(table.log_bayes_factor[0])
+    if not factor < -_DECISIVE:
+        return ""
+    other = table.isel(candidate=int(np.nanargmax(table.log_evidence.values)))
+    named = ", ".join(
+        f"{name} {value if isinstance(value, str) else f'{value:g}'}"
+        for name in _NAMES
+        for value in [other[name].item()]
+    )
+    return (
+        f"The targets are e^{factor:.0f} times as probable under it as under the candidate of the largest evidence "
+        f'({named}): the test samples may be too few to choose by. `by="log_evidence"` ranks by the evidence.'
+    )
+
+
+def _caveat_of_width(table: xr.Dataset) -> str:
     best = table.isel(candidate=0)
     if bool(best.trusted):
         return ""

@@ -84,7 +84,8 @@ def measure_training(
     Args:
         net: The network.
         task: Training samples with targets, and test samples; its loss is ``"mse"``, without batches.
-        algorithm: `GradientFlow`, `GradientDescent`, `LastLayer`, `Bayes` or `NTKGP`, as in `predict_training`.
+        algorithm: `GradientFlow`, `GradientDescent`, `TwoStepNewton`, `LastLayer`, `Bayes` or `NTKGP`, as in
+            `predict_training`.
         networks: How many are trained, or drawn, for each width; at least 2.
         widths: First hidden widths to extrapolate from, two or more; the other hidden widths keep their ratios to
             it. Then every observable is the coefficient of order 0 in 1/n, and ``<name>_nlo`` that of 1/n, n the
