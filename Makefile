@@ -9,7 +9,7 @@ DOCS := $(VENV)/.documents
 # Many processes import the same, which is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs look gallery paper_scale test test-thorough lint types tests tests-thorough format mutants bench
+.PHONY: demo docs look paper_scale test test-thorough lint types tests tests-thorough format mutants bench
 .PHONY: release-check clean
 
 $(STAMP): pyproject.toml
@@ -32,12 +32,9 @@ $(DOCS): $(STAMP)
 
 # The site, in site/index.html: a broken link, a page that nothing leads to, a public name without its words, code that
 # raises or a number that is not what it should be ends it with an error. What was executed is not executed again.
+# GALLERY=small make docs runs the experiments of the gallery at their smallest size.
 docs: $(DOCS)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going docs site
-
-# The same, with the experiments of its gallery at their usual size in place of the smallest.
-gallery: export GALLERY = usual
-gallery: docs
 
 # Every page in a headless browser, at three widths; chromium must be on the PATH.
 look: docs
@@ -82,5 +79,5 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 clean:
-	rm -rf $(VENV) report training experiments paper_scale site docs/reference docs/gallery docs/_gallery docs/notebooks docs/sg_* \
+	rm -rf $(VENV) report training experiments paper_scale site docs/reference docs/drawn docs/gallery docs/_gallery docs/notebooks docs/sg_* \
 		.jupyter_cache jupyter_execute

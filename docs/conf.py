@@ -28,10 +28,10 @@ extensions = [
     "sphinx_design",
     "sphinxcontrib.katex",
     "sphinx_gallery.gen_gallery",
-    "matplotlib.sphinxext.plot_directive",
     "fitting",
     "gallery",
     "notebooks",
+    "pictures",
     "reference",
 ]
 exclude_patterns = [
@@ -82,13 +82,6 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,  # their page asks the network for scripts
 }
-
-# Pictures that a page asks for by the lines that draw them
-plot_include_source = False
-plot_html_show_source_link = False
-plot_html_show_formats = False
-plot_formats = [("svg", 100)]
-plot_rcparams = {"svg.fonttype": "none", "figure.constrained_layout.use": True}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "scalewise"

@@ -10,17 +10,19 @@ import hashlib
 import inspect
 import os
 import re
+from functools import cache
 from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+from drawing import written
 from names import ROOT, typeset
 
 from scalewise.experiments.catalogue import EXPERIMENTS, PAPER_SCALE, experiment, reason_to_skip
 from scalewise.experiments.results import config_of, paper_command
 
 SCRIPTS, PAGES, PAPER = "_gallery", "gallery", "paper_scale"
-SCALE = os.environ.get("GALLERY", "small")
+SCALE = os.environ.get("GALLERY", "usual")
 HEADER = """\
 Gallery
 =======
@@ -40,9 +42,8 @@ canvas = {name}.figure(dataset)
 """
 LARGE = """
 # %%
-# At the scale of the paper
-# -------------------------
-# {cost}. The data are stored; figure and numbers are made from them. To compute them again::
+# At the scale of the paper: {cost}. The data are stored; figure and numbers are made from them. To compute them
+# again::
 #
 #     {command}
 
@@ -58,7 +59,10 @@ told
 
 
 def script(name: str, scale: str = "usual") -> str | None:
-    """The script of one experiment; ``None`` if its data are missing and no result of it is stored."""
+    """The script of one experiment, with its stored result if there is one.
+
+    ``None`` if its data are missing and no result of it is stored.
+    """
     one = experiment(name)
     there = reason_to_skip(one) is None
     stored = name in PAPER_SCALE and (ROOT / "docs" / PAPER / f"{name}.json").is_file()
@@ -67,12 +71,12 @@ def script(name: str, scale: str = "usual") -> str | None:
     fields = {
         "name": name,
         "imported": "judged, stored_result" if stored else "judged",
-        "config": pformat(config_of(name, scale), width=100 - len(name)) if there else "",
+        "config": "" if stored else pformat(config_of(name, scale), width=100 - len(name)),
         "command": paper_command(name),
         "paper": PAPER,
         "cost": (inspect.getdoc(one.Config.paper) or "").rstrip(".") if stored else "",
     }
-    parts = [RUN, *(USUAL, NUMBERS) * there, *(LARGE, NUMBERS) * stored]
+    parts = [RUN, LARGE if stored else USUAL, NUMBERS]
     return _words(one) + "".join(parts).format(**fields)
 
 
@@ -100,13 +104,19 @@ def _write(app: Any) -> None:
 
 def _forget(known: Path, pages: Path) -> None:
     """What other sources have computed is computed again; a build that was killed goes on."""
+    if not known.is_file() or known.read_text() != sources():
+        for path in pages.glob("*.md5"):
+            path.unlink()
+        known.write_text(sources())
+
+
+@cache
+def sources() -> str:
+    """A digest of all that computes."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "src").rglob("*.py")):
         digest.update(path.read_bytes())
-    if not known.is_file() or known.read_text() != digest.hexdigest():
-        for path in pages.glob("*.md5"):
-            path.unlink()
-        known.write_text(digest.hexdigest())
+    return digest.hexdigest()
 
 
 def in_order(filename: str) -> int:
@@ -119,10 +129,16 @@ def drawn(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any], 
     canvas = block_vars["example_globals"].pop("canvas", None)
     if canvas is None:
         return ""
-    path = Path(block_vars["image_path_iterator"].next()).with_suffix(".svg")
-    canvas.savefig(path)
-    place = "/" + path.relative_to(gallery_conf["src_dir"]).as_posix()
-    return f".. container:: plate\n\n   .. image:: {place}\n      :alt: The figure of this experiment\n"
+    path = Path(block_vars["image_path_iterator"].next())
+    lines = [".. container:: plate", ""]
+    files = written(canvas, path.with_suffix(""))
+    # sphinx-gallery makes a thumbnail of the file that it has named.
+    path.with_suffix(".svg").write_bytes(files[0][0].read_bytes())
+    for one, classes in files:
+        place = "/" + one.relative_to(gallery_conf["src_dir"]).as_posix()
+        lines += [f"   .. image:: {place}", "      :alt: The figure of this experiment"]
+        lines += [f"      :class: {classes}", ""]
+    return "\n".join(lines)
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -41,10 +41,10 @@ def rooms() -> dict[str, tuple[str, ...]]:
 
 
 ROOMS = rooms()
-# A name stands in the reference once: in the deepest room that exports it.
+# A name stands in the reference once: as users write it if the package itself has it, else in the deepest room.
 HOME = {
     id(getattr(import_module(room), name)): f"{room}.{name}"
-    for room, names in sorted(ROOMS.items(), key=lambda item: item[0].count("."))
+    for room, names in sorted(ROOMS.items(), key=lambda item: item[0].count(".") or 99)
     for name in names
     if not inspect.ismodule(getattr(import_module(room), name))
 }

@@ -27,6 +27,45 @@ TITLES = {
 }
 
 
+# The groups of rooms, in the order of the reference: a title, a line, and the rooms that begin so.
+GROUPS = (
+    ("The package", "What everybody uses: import scalewise as sw.", ("scalewise",)),
+    (
+        "Networks and data",
+        "The nouns: networks, activations, samples, and where a network is critical.",
+        ("networks", "activations", "critical", "data", "tasks", "observables", "selection"),
+    ),
+    (
+        "Theory at initialisation",
+        "Tensors of finite width by recursions, their deep forms, and the Gaussian expectations in them.",
+        ("theory", "gaussian"),
+    ),
+    (
+        "Ensembles",
+        "Real networks in numbers, held against the theory with standard errors.",
+        ("nets", "comparison"),
+    ),
+    ("After training", "What networks have learned, to order 1/n.", ("training",)),
+    (
+        "Plans for your own models",
+        "Scaling strategies, and what they make of a model of PyTorch or JAX: rates, initialisation, audits.",
+        ("scaling", "plan", "torch", "jax"),
+    ),
+    (
+        "Infinite width",
+        "Limits in which features move, and tensor programs on real or infinite matrices.",
+        ("limits",),
+    ),
+    (
+        "Tools",
+        "Sweeps, reports, the explorer and the command line.",
+        ("sweeps", "report", "explorer", "cli"),
+    ),
+    ("Experiments", "The pages of the gallery as code.", ("experiments",)),
+)
+LONG = 60  # letters of a value that is worth printing
+
+
 def _docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     borrowed = what == "data" and obj.__doc__ in (None, type(obj).__doc__)
     if borrowed or get_origin(obj) is not None:
@@ -48,7 +87,8 @@ def _value(obj: Any) -> str:
 
 def _page(room: str, names: tuple[str, ...]) -> str:
     module = import_module(room)
-    lines = [room, "=" * len(room), "", f".. automodule:: {room}", "   :no-members:", ""]
+    title = _short(room)
+    lines = [title, "=" * len(title), "", f".. automodule:: {room}", "   :no-members:", ""]
     for name in names:
         full = f"{room}.{name}"
         obj = getattr(module, name)
@@ -58,7 +98,58 @@ def _page(room: str, names: tuple[str, ...]) -> str:
             lines += [f"- :py:obj:`{name} <{HOME[id(obj)]}>`", ""]
         else:
             kind = "class" if inspect.isclass(obj) else "function" if callable(obj) else "data"
-            lines += [f".. auto{kind}:: {full}", ""]
+            lines += [f".. auto{kind}:: {full}"]
+            lines += ["   :no-value:"] * (kind == "data" and len(repr(obj)) > LONG) + [""]
+    return "\n".join(lines)
+
+
+def _short(name: str) -> str:
+    """A name as those write it who have imported the package."""
+    return name.removeprefix("scalewise.")
+
+
+def _summary(room: str) -> str:
+    """The first sentence of a room."""
+    words = " ".join((inspect.getdoc(import_module(room)) or "").partition("\n\n")[0].split())
+    return typeset(re.split(r"(?<=[.:;]) (?=[A-Za-z])", words)[0].rstrip(":;."))
+
+
+def _grouped() -> dict[str, list[str]]:
+    """The rooms of each group."""
+    found: dict[str, list[str]] = {title: [] for title, _, _ in GROUPS}
+    for room in ROOMS:
+        first = _short(room).partition(".")[0]
+        title = next((title for title, _, firsts in GROUPS if first in firsts), None)
+        if title is None:
+            logging.getLogger(__name__).warning(f"No group of the reference has {room}.")
+        else:
+            found[title].append(room)
+    return found
+
+
+def _index() -> str:
+    """Every room in its group, with a line on it."""
+    lines = [
+        "Reference",
+        "=========",
+        "",
+        "Every public name, by the module that it is imported from. An argument of another kind, or outside the "
+        "bounds that are given for it, is refused in one sentence that names it; ``Raises`` tells what else is. "
+        "What is computed from an equation of the sources stands in :doc:`the index of equations <equations>`.",
+        "",
+        ".. toctree::",
+        "   :hidden:",
+        "",
+        "   equations",
+        "",
+    ]
+    grouped = _grouped()
+    for title, told, _ in GROUPS:
+        lines += [title, "-" * len(title), "", told, "", ".. list-table::", "   :widths: 34 66", ""]
+        for room in grouped[title]:
+            lines += [f"   * - :doc:`{_short(room)} <{room}>`", f"     - {_summary(room)}"]
+        lines += ["", ".. toctree::", f"   :caption: {title}", "   :hidden:", ""]
+        lines += [*(f"   {room}" for room in grouped[title]), ""]
     return "\n".join(lines)
 
 
@@ -91,7 +182,7 @@ def _order(place: coverage_table.Place) -> tuple[Any, ...]:
 
 def _shown(name: str) -> str:
     full = linked(name)
-    return f":py:obj:`{name} <{full}>`" if full else f"``{name}``"
+    return f":py:obj:`{_short(full)} <{full}>`" if full else f"``{name}``"
 
 
 def _printed(place: coverage_table.Place) -> str:
@@ -114,13 +205,7 @@ def _write(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     pages = {room: _page(room, names) for room, names in ROOMS.items()}
     pages["equations"] = _equations()
-    listed = "\n".join(f"   {name}" for name in ("equations", *ROOMS))
-    pages["index"] = (
-        "Reference\n=========\n\nEvery public name, by the room that it is imported from. An argument of another "
-        "kind, or outside the bounds that are given for it, is refused in one sentence that names it; ``Raises`` "
-        "tells what else is.\n\n"
-        f".. toctree::\n   :maxdepth: 1\n\n{listed}\n"
-    )
+    pages["index"] = _index()
     for name, text in pages.items():
         path = folder / f"{name}.rst"
         if not path.exists() or path.read_text() != text:

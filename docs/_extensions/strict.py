@@ -81,6 +81,7 @@ def complaints() -> list[str]:
     told = []
     for room, names in ROOMS.items():
         module = import_module(room)
+        told += [] if inspect.getdoc(module) else [f"The module {room} has no docstring."]
         shared = {"tables", *vars(Experiment)} if isinstance(module, Experiment) else set()
         for name in names:
             obj = getattr(module, name)

@@ -3,23 +3,22 @@
 import matplotlib.pyplot as plt
 
 import scalewise as sw
+from scalewise.experiments._look import COLORS, points
 
 net = sw.MLP(depth=12, width=64, activation="tanh", input_dim=64, output_dim=1).at_criticality()
-x = sw.load_inputs("digits", samples=2, seed=0)
-theory = sw.at_width(sw.predict(net, x), 64)
-seen = sw.measure(net, x, networks=4000, seed=0)
+x = sw.load_inputs("digits", samples=1, seed=0)
+theory = sw.at_width(sw.predict(net, x), 64).squeeze(drop=True)
+seen = sw.measure(net, x, networks=4000, seed=0).squeeze(drop=True)
+size = theory.kernel**2
+predicted = theory.four_point_vertex / size
+neglected = predicted * theory.expansion_parameter  # the first order that is left out
 
-figure, axis = plt.subplots(figsize=(4.2, 3.2))
-for sample, color in ((0, "C0"), (1, "C1")):
-    at = dict.fromkeys(("sample", "sample_1", "sample_2", "sample_3"), sample)
-    size = theory.kernel.isel(sample=sample, sample_1=sample) ** 2
-    predicted = theory.four_point_vertex.isel(at) / size
-    measured, error = (
-        seen[name].isel(at) / size for name in ("four_point_vertex", "four_point_vertex_sem")
-    )
-    axis.plot(theory.layer, predicted, color=color)
-    axis.errorbar(
-        seen.layer, measured, error, fmt="o", ms=3, color=color, label=f"digit {sample + 1}"
-    )
-axis.set(xlabel="layer", ylabel="V / K², n times the relative variance")
-axis.legend(frameon=False)
+figure, axis = plt.subplots(figsize=(3.05, 2.6))
+axis.fill_between(
+    theory.layer, predicted - neglected, predicted + neglected, color=COLORS[0], alpha=0.16, lw=0
+)
+axis.plot(theory.layer, predicted, color=COLORS[0], label="predicted")
+measured, error = (seen[name] / size for name in ("four_point_vertex", "four_point_vertex_sem"))
+points(axis, seen.layer, measured, error, color=COLORS[1], label="measured")
+axis.set(xlabel="layer", ylabel="variance, V / K²")
+axis.legend(loc="upper left", fontsize=9)

@@ -11,6 +11,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "_extensions"))
+
+from drawing import STYLE
+
 OUT = HERE.parent / "_static"
 NAMES = ("fluctuations", "training", "verification")
 
@@ -21,7 +25,7 @@ def digest(name: str) -> str:
 
 
 if __name__ == "__main__":
-    plt.rcParams.update({"svg.hashsalt": "scalewise", "figure.constrained_layout.use": True})
+    plt.rcParams.update(STYLE)
     for name in sys.argv[1:] or NAMES:
         runpy.run_path(str(HERE / f"{name}.py"))
         about = {"Date": None, "Description": digest(name)}

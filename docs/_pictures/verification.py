@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import scalewise as sw
+from scalewise.experiments._look import COLORS, power_label
 
 
 def build(width: int) -> nn.Module:
@@ -24,8 +25,9 @@ def loss(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Te
 torch.manual_seed(0)
 batch = torch.randn(16, 10), torch.randn(16, 1)
 widths = [64, 128, 256, 512]
-figure, axis = plt.subplots(figsize=(4.2, 3.2))
-for label, strategy in (("planned", sw.scaling.mup()), ("as built", sw.scaling.standard())):
+figure, axis = plt.subplots(figsize=(3.05, 2.6))
+ways = (("planned", COLORS[0], sw.scaling.mup()), ("as built", COLORS[1], sw.scaling.standard()))
+for label, color, strategy in ways:
     plan = sw.torch.plan(
         build, base={"width": 64}, target={"width": 512}, strategy=strategy, optimizer="adam"
     )
@@ -33,14 +35,21 @@ for label, strategy in (("planned", sw.scaling.mup()), ("as built", sw.scaling.s
     moved = table.size.sel(tensor="4.weight", quantity="change")
     moved = moved / moved.sel(width=64).mean()
     axis.errorbar(
-        widths, moved.mean("seed"), moved.std("seed", ddof=1) / 2, fmt="o-", ms=3.5, label=label
+        widths,
+        moved.mean("seed"),
+        moved.std("seed", ddof=1) / 2,
+        fmt="o-",
+        ms=3.6,
+        color=color,
+        label=label,
     )
 axis.set(
     xscale="log",
     yscale="log",
     xlabel="width n",
-    ylabel="change, relative to width 64",
+    ylabel="change, width 64 = 1",
 )
 axis.set_xticks(widths, labels=widths, minor=False)
 axis.minorticks_off()
-axis.legend(frameon=False)
+axis.yaxis.set_major_formatter(lambda value, _: power_label(value))
+axis.legend(fontsize=9)

@@ -155,4 +155,4 @@ def test_its_pictures_are_drawn_by_the_lines_of_the_landing_page() -> None:
     names = runpy.run_path(str(folder / "save.py"))
     for name in names["NAMES"]:
         assert names["digest"](name) in (names["OUT"] / f"{name}.svg").read_text(), name
-        assert f"_pictures/{name}.py" in (README.parent / "docs" / "index.md").read_text()
+        assert f"{{picture}} {name}\n" in (README.parent / "docs" / "index.md").read_text()

@@ -102,3 +102,27 @@ def test_links_and_formulas_of_docstrings(strict: ModuleType) -> None:
     assert ":ref:`(4.5) <eq-pdlt-equation-4-5>`" in told
     assert names.linked("no_such_name") is None
     assert inspect.ismodule(names)
+
+
+def test_public_names_stand_where_users_import_them(strict: ModuleType) -> None:
+    import names
+
+    import scalewise
+
+    for name in scalewise.__all__:
+        if not inspect.ismodule(getattr(scalewise, name)) and name != "__version__":
+            assert names.linked(name) == f"scalewise.{name}", name
+
+
+def test_every_module_has_a_group_and_a_line(strict: ModuleType) -> None:
+    reference = pytest.importorskip("reference", reason="the site is built with the extra docs")
+    grouped = reference._grouped()
+    assert sorted(room for rooms in grouped.values() for room in rooms) == sorted(reference.ROOMS)
+    assert list(grouped) == [title for title, _, _ in reference.GROUPS]
+    assert all(grouped.values())
+    assert list(grouped)[-1] == "Experiments"
+    assert [room for room in reference.ROOMS if not reference._summary(room)] == []
+    text = reference._index()
+    assert (
+        text.index("`scalewise <scalewise>`") < text.index("`theory") < text.index("`experiments")
+    )
