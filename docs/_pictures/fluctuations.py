@@ -20,5 +20,5 @@ axis.fill_between(
 axis.plot(theory.layer, predicted, color=COLORS[0], label="predicted")
 measured, error = (seen[name] / size for name in ("four_point_vertex", "four_point_vertex_sem"))
 points(axis, seen.layer, measured, error, color=COLORS[1], label="measured")
-axis.set(xlabel="layer", ylabel="variance, V / K²")
+axis.set(xlabel="layer", ylabel="variance, V / K²", xticks=[2, 4, 6, 8, 10, 12])
 axis.legend(loc="upper left", fontsize=9)

@@ -5,7 +5,7 @@ import numpy as np
 
 from scalewise.experiments._look import COLORS, power_label
 
-depths = 2 ** np.arange(1, 8)
+depths = 2 ** np.arange(1, 6)
 draw = np.random.default_rng(0)
 width = 128
 # Each block is a linear map that has learned: a part at random, and a part that all blocks have in common.
@@ -16,7 +16,7 @@ for label, power, color in (("1", 0.0, 1), ("depth^(-1/2)", 0.5, 4), ("depth^(-1
     for depth in depths:
         x = start = 1 + draw.normal(size=width)
         for _ in range(depth):
-            block = 0.1 * draw.normal(size=(width, width)) / width**0.5 + common
+            block = 0.1 * draw.normal(size=(width, width)) / width**0.5 + 0.5 * common
             x = x + (block @ x) / depth**power
         sizes.append(np.linalg.norm(x - start) / np.linalg.norm(start))
     axis.plot(depths, sizes, "o-", ms=3.6, color=COLORS[color], label=f"branches times {label}")
