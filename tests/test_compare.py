@@ -2,17 +2,19 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 import scalewise as sw
 from made_up_results import SLOPE, ensemble, network, theory
 from scalewise.comparison import Comparison, at_width, compare
+from scalewise.comparison._normal import as_normal, deviation
 from scalewise.networks import MLP
 
 
@@ -371,3 +373,99 @@ def test_other_inputs_are_refused() -> None:
     measured = sw.measure(net, 2 * np.eye(2), networks=10)
     with pytest.raises(ValueError, match="of different inputs"):
         sw.compare(predicted, measured)
+
+
+# --- few networks -------------------------------------------------------------------------------
+
+
+def small(width: int = 32) -> tuple[MLP, np.ndarray]:
+    x = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [0.9, -0.1, 0.4, 1.2]])
+    return MLP(3, width, "tanh", input_dim=4, output_dim=2), x
+
+
+def test_few_networks_seldom_contradict_the_theory_of_the_same_network():
+    """Promised is one in a thousand. With normal quantiles of the errors as they are found it was one in eight."""
+    net, x = small()
+    predicted = sw.predict(net, x)
+    found = []
+    for seed in range(100):
+        seen = sw.measure(net, x, networks=20, seed=seed, progress=False)
+        found.append(compare(predicted, seen).passed)
+    assert found.count(False) <= 1
+    # So few cannot tell V from 0, which is said; of the kernel and the NTK they decide.
+    assert found.count(True) <= 1
+    names = ["kernel", "ntk"]
+    decided = compare(predicted, seen, observables=names)
+    assert decided.passed
+    wrong = predicted.assign(ntk=1.2 * predicted.ntk)
+    assert not compare(wrong, seen, observables=names).passed
+
+
+@pytest.mark.parametrize("networks", [2, 3, 5])
+def test_so_few_networks_that_nothing_is_decided_say_so(networks):
+    net, x = small()
+    predicted = sw.predict(net, x, observables=["kernel", "ntk"])
+    for seed in range(5):
+        seen = sw.measure(net, x, networks=networks, seed=seed, observables=["kernel", "ntk"])
+        outcome = compare(predicted, seen)
+        assert outcome.passed is not False
+        if networks == 2:
+            assert outcome.passed is None
+            words = r"2 networks are too few to tell kernel and ntk from 0. Take about \d+ networks"
+            assert re.match(words, outcome.reason)
+            assert outcome.reason in str(outcome)
+            assert outcome.to_dict()["reason"] == outcome.reason
+
+
+def test_so_many_networks_as_are_asked_for_do():
+    net, x = small()
+    predicted = sw.predict(net, x)
+    reason = compare(predicted, sw.measure(net, x, networks=20, seed=1)).reason
+    wanted = int(re.findall(r"about (\d+) networks", reason)[0])
+    assert compare(predicted, sw.measure(net, x, networks=2 * wanted, seed=2)).passed
+
+
+def test_a_verdict_does_not_depend_on_units_or_on_the_order_of_inputs():
+    """Nor does z on what else was asked for; inputs and weights are scaled so that preactivations are 10 times."""
+    x = np.array([[1.0, -0.4, 0.3], [0.2, 0.8, -0.9], [0.9, -0.1, 0.4]])
+    outcomes = []
+    for scale, order in ((1.0, [0, 1, 2]), (10.0, [0, 1, 2]), (1.0, [2, 0, 1])):
+        net = MLP(3, 24, "relu", input_dim=3, output_dim=1, C_W=2.0)
+        options = {"networks": 30, "seed": 3, "dtype": "float64", "observables": ["kernel"]}
+        given = scale * x[order]
+        outcomes.append(compare(sw.predict(net, given), sw.measure(net, given, **options)))
+    one, scaled, turned = (np.sort(o.table["z"].values) for o in outcomes)
+    np.testing.assert_allclose(one, scaled, rtol=1e-6)
+    assert len(turned) == len(one)
+    net, x = small()
+    predicted, seen = sw.predict(net, x), sw.measure(net, x, networks=30, seed=0)
+    alone = compare(predicted, seen, observables="ntk")
+    xr.testing.assert_equal(alone.z["ntk"], compare(predicted, seen).z["ntk"])
+
+
+def test_students_law_in_normal_numbers():
+    t, nu = (
+        v.ravel() for v in np.meshgrid(np.linspace(0.0, 30.0, 61), [2.0, 5.0, 20.0, 300.0, 1e4])
+    )
+    z = as_normal(t, nu)
+    off = z + special.ndtri_exp(stats.t.logsf(t, nu))
+    # Wallace's approximation; it may be too small where the degrees of freedom are few, but not too large.
+    seen = np.isfinite(off) & (z < 15)
+    assert seen.sum() > 150
+    assert np.all((off > -0.02 - 0.5 / nu)[seen])
+    assert np.all((off < 0.03)[seen])
+    again = [float(deviation(float(a), np.array([b]))[0]) for a, b in zip(z, nu, strict=True)]
+    np.testing.assert_allclose(again, t, rtol=1e-6, atol=1e-6)
+
+
+def test_an_ensemble_that_measures_too_little_has_too_small_an_error():
+    measured = ensemble(truth(), sem=1e-3)
+    own = measured["four_point_vertex_sem"].values[4, 0, 0, 0, 0]
+    for factor, raised in ((0.5, 2.0), (2.0, 1.0)):
+        scaled = factor * truth()["four_point_vertex"]
+        seen = measured.assign(
+            four_point_vertex=measured["four_point_vertex"].copy(data=scaled.values)
+        )
+        table = compare(theory(), seen, observables="four_point_vertex").table
+        here = (table["layer"] == 5) & (table["samples"] == 0).all("leg")
+        assert float(table["sem"].values[here.values][0]) == pytest.approx(raised * own)

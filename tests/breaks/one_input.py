@@ -18,8 +18,29 @@ of_size = row("theory/flow/_natural_size.py", "tests/theory/test_natural_size.py
 of_bias = row(
     "comparison/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py")
 )
+of_certainty = row("comparison/_certainty.py", "tests/test_compare.py")
+of_normal = row(
+    "comparison/_normal.py", "tests/test_compare.py::test_students_law_in_normal_numbers"
+)
+of_fewest = row(
+    "nets/_moments.py", "tests/nets/test_moments.py::test_two_valued_data_have_a_positive_error"
+)
 
 MUTANTS = (
+    of_certainty(
+        "few networks: errors of what is measured too small",
+        "np.maximum(\n        1.0, np.divide",
+        "np.minimum(\n        1.0, np.divide",
+        "tests/test_compare.py::test_an_ensemble_that_measures_too_little_has_too_small_an_error",
+    ),
+    of_certainty(
+        "few networks: errors as if they were known",
+        "return (networks - ",
+        "return 1e9 * (networks - ",
+        "tests/test_compare.py::test_so_few_networks_that_nothing_is_decided_say_so",
+    ),
+    of_normal("few networks: Wallace's factor", "(8 * nu + 1) / (8 * nu + 3) * np", "np"),
+    of_fewest("few networks: cumulants below 0", "np.maximum(k22, 0.0)", "k22"),
     of_single_input(
         "one V: ratio of widths",
         'V = scan(r * chi**2, C_W**2 * m["vss"])',
