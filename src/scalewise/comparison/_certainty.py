@@ -11,7 +11,7 @@ three are mended alike for every observable, trained or not:
   which less is estimated has more, by Welch and Satterthwaite: $\nu\,(\text{error}/\text{sem})^4$.
 - A $t$ of few networks is told as the normal number that is as rare (`_normal.py`).
 
-The constants 2 and 3 were chosen on ensembles of tanh, sin, gelu, ReLU and linear networks, and confirmed on
+The constants 2 and 3 were chosen on ensembles of tanh, sin, gelu, ReLU and linear networks, and counted on
 others: ``benchmarks/results/verdicts.md``.
 
 Source: B. L. Welch, Biometrika 34 (1947) 28; the rest is derived and measured.

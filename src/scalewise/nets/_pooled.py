@@ -20,7 +20,7 @@ def pooled(parts: xr.Dataset, dim: str = "seed") -> xr.Dataset:
         dim: Its name.
 
     Returns:
-        The Dataset without that dimension; ``networks`` counts all of them.
+        The Dataset without that dimension; ``networks`` counts all of them, ``ensembles`` the parts.
 
     Raises:
         ValueError: If it has no such dimension, its parts are not ensembles of equal size, or one is missing.
@@ -31,8 +31,8 @@ def pooled(parts: xr.Dataset, dim: str = "seed") -> xr.Dataset:
         >>> def part(seed):
         ...     return sw.measure(net, np.eye(2), networks=50, seed=seed, observables="kernel")
         >>> whole = sw.nets.pooled(sw.sweep(part, {"seed": range(4)}))
-        >>> whole.attrs["networks"], whole.kernel.dims
-        (200, ('layer', 'sample', 'sample_1'))
+        >>> whole.attrs["networks"], whole.attrs["ensembles"], whole.kernel.dims
+        (200, 4, ('layer', 'sample', 'sample_1'))
     """
     if dim not in parts.dims:
         raise ValueError(
@@ -58,6 +58,7 @@ def pooled(parts: xr.Dataset, dim: str = "seed") -> xr.Dataset:
                 np.sqrt((parts[name].drop_vars(told, errors="ignore") ** 2).sum(dim)) / size
             )
         means[name].attrs = parts[name].attrs
-    means.attrs = {**parts.attrs, "networks": size * int(parts.attrs["networks"])}
+    counts = {"networks": parts.attrs["networks"], "ensembles": parts.attrs.get("ensembles", 1)}
+    means.attrs = {**parts.attrs, **{name: size * int(many) for name, many in counts.items()}}
     means.attrs.pop("versions", None)
     return means

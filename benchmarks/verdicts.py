@@ -1,0 +1,283 @@
+"""How often does `compare` contradict a right theory, and how often does it find one that is 5 % off?
+
+Networks are drawn once and dealt into ensembles of every size; each ensemble goes through the estimators of
+`measure` and through `compare`, as a user's would. The theory is right by construction: every entry is what all the
+networks together measure, and no bias is allowed, so that what is counted is chance. A planted error multiplies the
+kernel, the NTK and B, or the mean outputs and the loss, by 1.05. On settings that are marked the constants of
+`comparison/_certainty.py` were chosen; the others were not looked at.
+
+python benchmarks/verdicts.py [--settings tanh ...] [--sizes 2 5 10 20 50 100 300] [--ensembles 2000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import xarray as xr
+
+import scalewise as sw
+from scalewise.comparison import _compare
+from scalewise.nets._ensemble import Ensemble, Sums, batch_size
+from scalewise.nets._estimators import estimators
+from scalewise.nets._measure import _dataset, _estimates, _plan
+from scalewise.nets._networks import precision
+from scalewise.nets._random import network_keys
+from scalewise.training import GradientDescent, LastLayer
+from scalewise.training.ensembles import _measure as trained
+
+RESULTS = Path(__file__).parent / "results"
+SIZES = (2, 5, 10, 20, 50, 100, 300)
+INPUTS = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [0.9, -0.1, 0.4, 1.2]])
+TASK = sw.Task(
+    [[1.5, 0.3, -0.4], [-0.2, 1.6, 0.5], [0.4, -0.8, 1.4]],
+    [[1.0, -0.3], [-0.6, 0.8], [0.4, 0.7]],
+    test_inputs=[[0.9, 1.0, 0.2], [-0.9, 0.5, 1.2]],
+    test_targets=[[0.3, 0.2], [-0.5, 0.9]],
+)
+USUAL = ("kernel", "four_point_vertex", "ntk")
+MEMORY = 2**28
+WRONG = ("kernel", "ntk", "ntk_B", "output_mean", "test_loss")
+ERROR, PLANTED = 1.05, 10  # one ensemble of so many is also held against a theory that is so wrong
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Networks at initialisation, or trained ones where there is an algorithm.
+
+    `chosen` tells that the constants come from it.
+    """
+
+    activation: str
+    depth: int
+    width: int
+    names: tuple[str, ...] = USUAL
+    algorithm: Any = None
+    networks: int = 40_000
+    chosen: bool = False
+
+    @property
+    def label(self) -> str:
+        told = f"{self.activation} {self.depth}×{self.width}"
+        if self.algorithm is not None:
+            return f"{told}, {type(self.algorithm).__name__}"
+        return told if self.names == USUAL else f"{told}, {' '.join(n[-1] for n in self.names)}"
+
+
+SETTINGS = (
+    Setting("tanh", 3, 32, chosen=True),
+    Setting("gelu", 4, 64, chosen=True),
+    Setting("relu", 6, 16, chosen=True),
+    Setting("erf", 4, 24),
+    Setting("swish", 5, 96),
+    Setting("relu", 4, 48),
+    Setting("relu", 4, 8),
+    Setting("sin", 6, 20),
+    Setting(
+        "erf", 3, 40, ("ntk_A", "ntk_B", "ntk_D", "ntk_F", "dntk_P", "dntk_Q"), networks=20_000
+    ),
+    Setting("tanh", 3, 64, algorithm=GradientDescent(), networks=4000),
+    Setting("gelu", 3, 48, algorithm=GradientDescent(), networks=4000),
+    Setting("erf", 3, 32, algorithm=LastLayer(), networks=10_000),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--settings", nargs="+", default=[""], help="those whose label begins so")
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
+    parser.add_argument("--ensembles", type=int, default=2000)
+    given = parser.parse_args()
+    path = RESULTS / "verdicts.json"
+    rows: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    for setting in SETTINGS:
+        if setting.label.startswith(tuple(given.settings)):
+            for size, row in counted(setting, given.sizes, given.ensembles):
+                rows.setdefault(setting.label, {})[str(size)] = row
+                print(setting.label, size, row, flush=True)
+                path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    (RESULTS / "verdicts.md").write_text("\n".join(table(rows)) + "\n")
+
+
+def counted(
+    setting: Setting, sizes: Sequence[int], ensembles: int
+) -> Iterator[tuple[int, dict[str, int]]]:
+    """Of every size how many ensembles there were, contradicted, decided nothing, found what was planted."""
+    pool = (trained_pool if setting.algorithm else initial_pool)(setting)
+    rng = np.random.default_rng(1)
+    for size in sizes:
+        row = {"ensembles": 0, "contradicted": 0, "without": 0, "planted": 0, "found": 0}
+        for chosen in dealt(rng, pool.count, size, ensembles):
+            seen = pool.read(chosen)
+            outcome = pool.held(seen, 1.0)
+            row["ensembles"] += 1
+            row["contradicted"] += outcome.passed is False
+            row["without"] += outcome.passed is None
+            if row["planted"] < ensembles // PLANTED:
+                row["planted"] += 1
+                row["found"] += pool.held(seen, ERROR).passed is False
+        yield size, row
+
+
+def dealt(rng: np.random.Generator, count: int, size: int, ensembles: int) -> Iterator[np.ndarray]:
+    """Disjoint ensembles, from one order of the networks after another."""
+    while ensembles:
+        order = rng.permutation(count)
+        for start in range(0, count - size + 1, size)[:ensembles]:
+            yield order[start : start + size]
+            ensembles -= 1
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Networks to be dealt into ensembles.
+
+    Args:
+        theory: Of the same networks.
+        count: How many there are.
+        read: From indices to what `measure` or `measure_training` would return.
+        truth: What is measured on all of them, held to be the prediction.
+    """
+
+    theory: xr.Dataset
+    count: int
+    read: Callable[[np.ndarray], xr.Dataset]
+    truth: xr.Dataset
+
+    def held(self, seen: xr.Dataset, factor: float) -> sw.Comparison:
+        """Compared with the truth times a factor, and no bias."""
+
+        def exact(theory: xr.Dataset, width: Any = None) -> xr.Dataset:
+            found = sw.at_width(theory, width)
+            for name in map(str, found.data_vars):
+                if name in self.truth:
+                    wrong = xr.full_like(self.truth[name], factor if name in WRONG else 1.0)
+                    if "layer" in wrong.dims:
+                        wrong[0] = 1.0  # where nothing fluctuates, anything is found
+                    found[name] = found[name].copy(data=wrong.values * self.truth[name].values)
+                if name.endswith(("_bias", "_error")):
+                    found[name] = 0.0 * found[name]
+            return found
+
+        with patch.object(_compare, "at_width", exact):
+            return sw.compare(self.theory, seen)
+
+
+def initial_pool(setting: Setting) -> Pool:
+    net, names = network(setting), setting.names
+    theory = sw.predict(net, INPUTS, observables=names)
+    plan = _plan(net, INPUTS, names, "float32")
+    parts = {family: drawn(ensemble, range(setting.networks)) for family, ensemble in plan.items()}
+    rows = {name: row for name, row in estimators(net).items() if name in names}
+    epsilon = np.array([1 / n for n in net.hidden_widths])
+
+    def read(chosen: np.ndarray) -> xr.Dataset:
+        few = {n: row for n, row in rows.items() if len(chosen) >= row.least}
+        sums = {family: summed(plan[family], parts[family], chosen) for family in plan}
+        found = _dataset(net, INPUTS, _estimates(sums, epsilon, len(INPUTS), few), few)
+        about = {"kind": "ensemble", "networks": len(chosen), "widths": [], "dtype": "float32"}
+        return found.assign_attrs(**net.attributes(), inputs=theory.attrs["inputs"], **about)
+
+    return Pool(theory, setting.networks, read, read(np.arange(setting.networks)))
+
+
+def trained_pool(setting: Setting) -> Pool:
+    net = sw.MLP(
+        setting.depth, setting.width, setting.activation, input_dim=3, output_dim=2, C_b=0.1, C_W=1.4, lambda_b=0.5,
+        lambda_W=1.0,
+    )  # fmt: skip
+    theory = sw.predict_training(net, TASK, setting.algorithm, observables="all")
+    known = trained.pilot(net, TASK, seed=0, dtype="float32")
+    way, rates = trained._with_rate(setting.algorithm, known, TASK)
+    plan = trained._plan(net, TASK, way, known, "linear", "float32", True)
+    parts = [drawn(e, range(many * setting.networks)) for e, many in plan.ensembles]
+    one = sw.measure_training(net, TASK, setting.algorithm, networks=4, progress=False)
+    # The loss on training samples is 0 at the end, to the rounding at which training stops.
+    names = [str(n) for n in one.data_vars if not str(n).endswith("_sem") and n != "train_loss"]
+
+    def read(chosen: np.ndarray) -> xr.Dataset:
+        sums = [
+            summed(e, part, (many * chosen[:, None] + np.arange(many)).ravel())
+            for (e, many), part in zip(plan.ensembles, parts, strict=True)
+        ]
+        source = plan.read(sums)
+        found = trained._dataset({n: trained.ESTIMATORS[n](plan.reading, source) for n in names})
+        return found.assign_attrs(**{**one.attrs, **rates, "networks": len(chosen)})
+
+    theory.attrs |= {k: v for k, v in one.attrs.items() if k == "rate"}
+    return Pool(theory, setting.networks, read, read(np.arange(setting.networks)))
+
+
+def drawn(ensemble: Ensemble, indices: range) -> dict[str, np.ndarray]:
+    """The parts of so many networks, as an ensemble sums them."""
+    size, batches = batch_size(ensemble, len(indices), MEMORY), []
+    for start in range(0, len(indices), size):
+        with precision("float32"):
+            keys = network_keys(0, ensemble.stream, np.arange(start, start + size, dtype=np.uint32))
+            batches.append(ensemble.draw(keys))
+    return {p: np.concatenate([b[p] for b in batches])[: len(indices)] for p in ensemble.sums}
+
+
+def summed(ensemble: Ensemble, parts: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, Sums]:
+    found = {}
+    for part, kind in ensemble.sums.items():
+        values = np.asarray(parts[part][chosen], dtype=np.float64)
+        found[part] = kind.empty(values.mean(axis=0)).add(values)
+    return found
+
+
+def network(setting: Setting) -> sw.MLP:
+    """Critical, or with C_b = 0, C_W = 1 if the activation has no critical point."""
+    critical = sw.criticality(setting.activation)
+    C_b, C_W = (critical.C_b or 0.0, critical.C_W) if critical.C_W is not None else (0.0, 1.0)
+    shape = (setting.depth, setting.width, setting.activation)
+    ends = {"input_dim": 4, "output_dim": 2}
+    return sw.MLP(*shape, **ends, C_b=C_b, C_W=C_W, lambda_b=0.3, lambda_W=0.7)
+
+
+def table(rows: dict[str, Any]) -> Iterator[str]:
+    chosen = {s.label for s in SETTINGS if s.chosen}
+    sizes = sorted({int(size) for row in rows.values() for size in row})
+    for what, cell in (
+        (
+            "Right theories that were contradicted, in a thousand ensembles (how many ensembles):",
+            _false,
+        ),
+        ("Ensembles that were too few for a verdict:", _without),
+        ("Theories 5 % off that were contradicted:", _found),
+    ):
+        yield from (what, "", "| setting | " + " | ".join(f"{n} networks" for n in sizes) + " |")
+        yield "|---" * (1 + len(sizes)) + "|"
+        for label, row in rows.items():
+            cells = [cell(row[str(n)]) if str(n) in row else "–" for n in sizes]
+            yield (
+                f"| {label}{' (chosen on)' if label in chosen else ''} | "
+                + " | ".join(cells)
+                + " |"
+            )
+        yield ""
+    cells = [c for row in rows.values() for c in row.values()]
+    wrong, all_of_them = (sum(c[k] for c in cells) for k in ("contradicted", "ensembles"))
+    yield f"Altogether {wrong} of {all_of_them} right theories were contradicted."
+
+
+def _false(cell: dict[str, int]) -> str:
+    return f"{1000 * cell['contradicted'] / cell['ensembles']:.1f} ({cell['ensembles']})"
+
+
+def _without(cell: dict[str, int]) -> str:
+    return f"{cell['without'] / cell['ensembles']:.0%}"
+
+
+def _found(cell: dict[str, int]) -> str:
+    return f"{cell['found'] / max(cell['planted'], 1):.0%}"
+
+
+if __name__ == "__main__":
+    main()
