@@ -38,7 +38,15 @@ of_errors = row(
 of_meeting = row("training/width/_meeting.py", f"{VERB}::test_the_width_that_meets_a_loss")
 of_routes = row("training/_routes.py", WHY)
 
+SIGNS = "tests/training/test_accuracy.py::test_variances_that_a_width_makes_negative_are_told"
+
 MUTANTS = (
+    of_routes(
+        "signs: of the coefficient alone",
+        "below = (leading + (coefficient + error) / n",
+        "below = (0.0 * leading + (coefficient - error) / n",
+        SIGNS,
+    ),
     of_weights(
         "projector A: an error too early", "A=((1 - rate * a) / a * x12)", "A=(1 / a * x12)"
     ),

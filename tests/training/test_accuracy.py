@@ -6,9 +6,11 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.activations import Activation
-from scalewise.training import AccuracyWarning, Bayes, GradientFlow, LastLayer
+from scalewise.training import AccuracyWarning, Bayes, ExpansionWarning, GradientFlow, LastLayer
 from scalewise.training._asked import Asked
 from scalewise.training.posterior._route import NEURONS
+from scalewise.training.tiles import _route
+from scalewise.training.tiles._route import tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import sites
 from scalewise.training.tiles._tiles import Tile
@@ -126,3 +128,34 @@ def test_kinks_and_samples_that_are_close_by_both_routes() -> None:
         off, error = here.values[name] - there.values[name], here.errors[name]
         assert size(off) < size(error) + size(there.errors[name]), name
         assert size(there.errors[name]) < 0.3 * size(there.values[name]), name
+
+
+def test_how_long_it_takes_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what takes less; nothing where it is a moment."""
+    with pytest.warns(
+        UserWarning, match=r"100 training samples takes about 6 minutes .* takes 2 of them"
+    ):
+        tell_of_time([30.0, 90.0, 240.0], 100)
+    with pytest.warns(UserWarning, match="of one core. Half as many"):
+        tell_of_time([30.0, 90.0], 100)
+    tell_of_time([5.0, 10.0, 40.0], 100)
+    monkeypatch.setattr(_route, "_PATIENCE", 1e-9)
+    net, task = setting("sin", 9, depth=2)
+    with pytest.warns(UserWarning, match="of 9 training samples takes about .* minutes"):
+        sw.predict_training(net, task, observables=["learning_parameter"])
+
+
+@pytest.mark.filterwarnings("ignore:Training magnifies:scalewise.training.ExpansionWarning")
+def test_variances_that_a_width_makes_negative_are_told() -> None:
+    """By both verbs, and not where there is enough of them."""
+    rng, (net, _) = np.random.default_rng(1), setting("gelu", depth=2)
+    x, y = rng.standard_normal((3, 3)), 0.1 * rng.standard_normal((3, 1))
+    task = sw.Task(x, y, test_inputs=x[:1] + 1)
+    names = ["train_variance", "train_variance_nlo", "learning_parameter"]
+    wide = sw.predict_training(net, task, GradientFlow(6.0), observables=names)
+    assert (wide.train_variance + wide.train_variance_nlo / 2 < 0).any()
+    told = r"of 3 variances are negative at width 2 .* width of at least 3, or another time"
+    with pytest.warns(ExpansionWarning, match=told):
+        sw.predict_training(net.at_width(2), task, GradientFlow(6.0), observables=names)
+    with pytest.warns(ExpansionWarning, match=told):
+        sw.at_width(wide, 2)

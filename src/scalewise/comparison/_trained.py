@@ -17,7 +17,7 @@ from scalewise._words import refuse_name
 from scalewise.comparison._shapes import companion, error_of
 from scalewise.training import OUTCOMES
 from scalewise.training._outcomes import LARGE
-from scalewise.training._routes import ExpansionWarning
+from scalewise.training._routes import VARIANCES, ExpansionWarning, warn_of_signs
 
 THEORY, ENSEMBLE = "training theory", "training ensemble"
 _PARAMETER = "learning_parameter"
@@ -58,6 +58,9 @@ def at_width(theory: xr.Dataset, hidden: Sequence[int]) -> xr.Dataset:
             )
             factors = 1 if name in OUTCOMES else _FACTORS
             size = factors * epsilon * _largest(theory[own].values) / n
+            if name in theory and name in VARIANCES:
+                error_own = xr.Variable(theory[own].dims, error_of(theory, own))
+                warn_of_signs(theory[name].variable, theory[own].variable, error_own, n)
         found |= _with_companions(theory, own or name, name, dims, value, error, size)
     found["expansion_parameter"] = _parameter(epsilon)
     attrs = {**theory.attrs, "kind": "training theory at width", "hidden_widths": list(hidden)}

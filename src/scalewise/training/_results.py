@@ -16,6 +16,7 @@ from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training._described import described
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training._routes import VARIANCES, warn_of_signs
 from scalewise.training._spectrum import tell_of_kernel_error
 
 Means = Float[np.ndarray, "time output sample"]
@@ -80,6 +81,13 @@ def as_dataset(
             )
         leading = ("time",) if timed and row.in_time else ()
         variables[name] = row.variable(plain[name], leading=leading)
+    for name in VARIANCES & variables.keys():
+        own, n = f"{name}_nlo", asked.net.hidden_widths
+        if own in variables and n:
+            error = (
+                xr.Variable(variables[own].dims, more.errors[own]) if own in more.errors else 0.0
+            )
+            warn_of_signs(variables[name], variables[own], error, float(n[-1]))
         if name in more.errors:
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
             variables[f"{name}_error"] = variable(variables[name].dims, more.errors[name], attrs)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
@@ -22,6 +23,8 @@ from scalewise.training.width._dense import DENSE
 
 ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
 _EXACT_FIRST: tuple[Route, ...] = (TILES, DENSE, NEURONS)
+VARIANCES = frozenset({"variance", "train_variance"})
+_ROUNDING = 1e-9  # of a coefficient
 _FEW = 8  # training samples up to which sampled expectations leave little open, and whole tensors are quick
 _DEAR = (
     "whole tensors of more than {} training samples give it, at several times the price of the tiles that give the "
@@ -166,6 +169,36 @@ def _warn(asked: Asked, parameter: float) -> None:
             f"at least {math.ceil(parameter / LARGE)}, stop training early, or give a `ridge`.",
             ExpansionWarning,
             stacklevel=4,
+        )
+
+
+def warn_of_signs(
+    leading: xr.Variable, coefficient: xr.Variable, error: xr.Variable | float, n: float
+) -> None:
+    """Where a variance and its coefficient of 1/n add up to less than 0.
+
+    Args:
+        leading: At infinite width.
+        coefficient: Of 1/n.
+        error: Of the coefficient.
+        n: The width.
+    """
+    least = _ROUNDING * float(np.abs(coefficient.values).max(initial=0.0))
+    below = (leading + (coefficient + error) / n < -least / n).values
+    if below.any():
+        needed = np.nanmax(
+            (-coefficient / leading.where(leading > 0)).values, initial=0.0, where=below
+        )
+        further = (
+            f"Take a width of at least {math.ceil(needed)}, or another"
+            if needed
+            else "Take another"
+        )
+        warnings.warn(
+            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order 1/n: "
+            f"what is left at infinite width is less than what a finite width changes. {further} time to stop at.",
+            ExpansionWarning,
+            stacklevel=5,
         )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.sweeps._progress import Reporter
 from scalewise.training.tiles._recursions import Tensors
 from scalewise.training.tiles._sites import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Seen, Tile
@@ -93,7 +94,7 @@ class Sums:
             groups[one.letter, one.labels].append(place)
         wide = frozenset(one.letter for one in self._wanted if one.every)
         narrow = frozenset(one.letter for one in self._wanted) - wide
-        for tensors in self._tiles(narrow):
+        for tensors in self._watched(narrow):
             first, second = tensors[0].tile.rows[2:]
             for turned in (False, True)[: 1 + (first is not second)]:
                 rows = (second, first) if turned else (first, second)
@@ -107,6 +108,14 @@ class Sums:
     def _add(self, one: _Sum) -> int:
         self._wanted.append(one)
         return len(self._wanted) - 1
+
+    def _watched(self, narrow: frozenset[str]) -> Iterator[tuple[Tensors, Tensors]]:
+        """With a bar on a terminal, if it takes long."""
+        count = len(list(blocks(self.stack, self.samples, self.count)))
+        with Reporter(None, count * (count + 1) // 2, "tiles of samples") as reporter:
+            for tensors in self._tiles(narrow):
+                yield tensors
+                reporter.add(1)
 
     def _tiles(self, narrow: frozenset[str]) -> Iterator[tuple[Tensors, Tensors]]:
         """With all samples of the second label and with those of training, for every two blocks."""
