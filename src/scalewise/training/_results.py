@@ -81,16 +81,14 @@ def as_dataset(
             )
         leading = ("time",) if timed and row.in_time else ()
         variables[name] = row.variable(plain[name], leading=leading)
-    for name in VARIANCES & variables.keys():
-        own, n = f"{name}_nlo", asked.net.hidden_widths
-        if own in variables and n:
-            error = (
-                xr.Variable(variables[own].dims, more.errors[own]) if own in more.errors else 0.0
-            )
-            warn_of_signs(variables[name], variables[own], error, float(n[-1]))
         if name in more.errors:
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
             variables[f"{name}_error"] = variable(variables[name].dims, more.errors[name], attrs)
+    for name in VARIANCES & variables.keys():
+        own, n = f"{name}_nlo", asked.net.hidden_widths
+        if own in variables and n:
+            error = variable(variables[own].dims, more.errors[own]) if own in more.errors else 0.0
+            warn_of_signs(variables[name], variables[own], error, float(n[-1]))
     coords = {dim: _labels(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times

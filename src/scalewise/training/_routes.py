@@ -184,18 +184,18 @@ def warn_of_signs(
         n: The width.
     """
     least = _ROUNDING * float(np.abs(coefficient.values).max(initial=0.0))
-    below = (leading + (coefficient + error) / n < -least / n).values
-    if below.any():
-        needed = np.nanmax(
-            (-coefficient / leading.where(leading > 0)).values, initial=0.0, where=below
-        )
+    added = coefficient + error
+    below = leading + added / n < -least / n
+    if below.values.any():
+        shares = (-coefficient / leading.where(leading > 0)).where(below).values
+        needed = float(np.max(shares[np.isfinite(shares)], initial=0.0))
         further = (
             f"Take a width of at least {math.ceil(needed)}, or another"
             if needed
             else "Take another"
         )
         warnings.warn(
-            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order 1/n: "
+            f"{int(below.values.sum())} of {below.size} variances are negative at width {n:g} to order 1/n: "
             f"what is left at infinite width is less than what a finite width changes. {further} time to stop at.",
             ExpansionWarning,
             stacklevel=5,
