@@ -42,6 +42,11 @@ def _is_pair(given: Any) -> bool:
     )
 
 
+def _with_settings(given: Any) -> Any:
+    """A class alone has the settings that it has by default."""
+    return (given, {}) if isinstance(given, type) and issubclass(given, Optimizer) else given
+
+
 @checked(error=PlanError)
 def audit(
     build: ModuleFactory,
@@ -178,9 +183,7 @@ class _Script:
         return parts[0] if len(parts) == 1 else Together(*parts)
 
     def _made(self, model: nn.Module) -> list[Optimizer]:
-        given: Any = self.optimizer
-        is_class = isinstance(given, type) and issubclass(given, Optimizer)
-        given = (given, {}) if is_class else given
+        given = _with_settings(self.optimizer)
         try:
             if _is_pair(given):
                 cls, settings = given
