@@ -13,6 +13,7 @@ of_decide = row("plan/_decide.py", DECIDE)
 of_make = row("plan/_make.py", DECIDE)
 of_products = row("plan/_products.py", DECIDE)
 HEADS = "tests/torch/test_heads.py"
+PRODUCTS = "tests/torch/test_products.py"
 of_planner = row("plan/_planner.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
@@ -175,6 +176,35 @@ MUTANTS = (
         "if lacking and m.name not in multiplied]",
         "if False]",
     ),
+    of_flow(
+        "plan products: one factor does not cancel in a quotient",
+        "if degrees[self._made[s][1]]}",
+        "}",
+        PRODUCTS,
+    ),
+    of_flow(
+        "plan products: a size beside another is not felt",
+        "if len({t.degree for t in trails}) == 1:",
+        "if True:",
+        PRODUCTS,
+    ),
+    of_flow(
+        "plan products: the root of a factor of a square forgotten",
+        "t.factor ** (1 / t.degree) if t",
+        "t.factor if t",
+        PRODUCTS,
+    ),
+    row("torch/_trace.py", PRODUCTS)(
+        "plan products: weights of a softmax of order one",
+        "1 / flat[0].shape[[*args][1]])",
+        "1.0)",
+    ),
+    of_planner(
+        "plan multipliers: what is to stay is taken back",
+        "Fraction(0) if t.name in self.kept else gauge.total",
+        "gauge.total",
+        PRODUCTS,
+    ),
     of_products(
         "plan heads: heads that are said silence what grows",
         "if (size != 1 or h not in said if",
@@ -195,7 +225,7 @@ MUTANTS = (
     ),
     of_products(
         "plan multipliers: attention of any strategy",
-        "most = update_exponents(strategy)[-1] - 1\n",
+        "most = update_exponents(request.strategy)[-1] - 1\n",
         "most = Fraction(-1)\n",
     ),
     of_planner(

@@ -188,7 +188,7 @@ MUTANTS = (
         'if saturating and source.kind == "product":',
         'if source.kind == "product":',
     ),
-    of_flow("torch flow: sizes of two factors not multiplied", "one.size * two.size, length", "one.size, length"),
+    of_flow("torch flow: sizes of two factors not multiplied", "one.reach * two.reach,", "one.reach,"),
     of_flow(
         "torch flow: a readout's factor left to the norm before it",
         "if e.into is None and e.source.name:",

@@ -62,6 +62,11 @@ def test_heads_that_the_pass_lacks_are_refused(kind: str, width: int) -> None:
         _planned(build, one, two * width // 64 if two > one else two, width)
 
 
+def test_more_heads_of_one_width_are_seen_at_another() -> None:
+    plan = _planned(lambda width, heads: Attends(width, heads, over_d), 2, 4, width=16)
+    assert plan.multipliers == {"attention": 1.0}
+
+
 def test_what_grows_beside_heads_that_do_not_is_asked_about() -> None:
     with pytest.raises(Asked, match="The heads of the model grow") as asked:
         _planned(Pooled, 2, 8)

@@ -26,7 +26,7 @@ class Source:
 
     Args:
         kind: ``"weight"`` (what a tensor writes), ``"lookup"`` (rows of one), ``"product"`` of two arrays summed
-            over an axis, ``"pair"`` of two arrays entry by entry, ``"square"``, or ``"other"``.
+            over an axis, ``"pair"`` of two arrays entry by entry, ``"square"``, ``"positive"``, or ``"other"``.
         name: The tensor's, if it is one.
         index: Tells sources without a name apart.
     """
@@ -37,6 +37,28 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Trail:
+    """How an array follows a source: it is this number times a power of the source's size.
+
+    Args:
+        degree: The power; none at all after a norm.
+        factor: The number.
+    """
+
+    degree: float = 1.0
+    factor: float = 1.0
+
+    def __mul__(self, other: Trail) -> Trail:
+        return Trail(self.degree + other.degree, self.factor * other.factor)
+
+    def __pow__(self, power: float) -> Trail:
+        return Trail(self.degree * power, self.factor**power if self.factor else 1.0)
+
+
+_STILL = Trail(0.0)
+
+
+@dataclass(frozen=True)
 class Value:
     """What is known of an array.
 
@@ -44,17 +66,24 @@ class Value:
         parts: What it is a sum of, and what each has been multiplied by.
         data: Whether it depends on the model's input, or on weights alone.
         made: Whether weights were multiplied with each other to make it: learnt queries, or a merged weight.
+        trails: The products whose size it follows, until something tells large from small.
     """
 
     parts: Mapping[Source, float] = field(default_factory=dict)
     data: bool = True
     made: bool = False
+    trails: Mapping[Source, Trail] = field(default_factory=dict)
 
     @property
     def size(self) -> float:
         """The size of its entries, if those of all its sources are of order one."""
         parts = (abs(f) for s, f in self.parts.items() if s.kind != "product")
         return max(parts, default=1.0)
+
+    @property
+    def reach(self) -> float:
+        """The same with the numbers by which products were multiplied."""
+        return max((abs(f) for f in self.parts.values()), default=1.0)
 
     @property
     def told(self) -> float:
@@ -92,6 +121,7 @@ class Flow:
         self._pairs: dict[Source, tuple[Value, Value]] = {}
         self._edges: list[_Edge] = []
         self._inside: dict[Source, float] = {}
+        self._felt: dict[Source, float] = {}
 
     def new(self, kind: str = "other", size: float = 1.0) -> Value:
         """The result of an operation that begins something new."""
@@ -103,7 +133,8 @@ class Flow:
 
     def scaled(self, value: Value, factor: float) -> Value:
         """An array times a number."""
-        return replace(value, parts={s: f * factor for s, f in value.parts.items()})
+        trails = {s: replace(t, factor=t.factor * abs(factor)) for s, t in value.trails.items()}
+        return replace(value, parts={s: f * factor for s, f in value.parts.items()}, trails=trails)
 
     def joined(self, values: Iterable[Value]) -> Value:
         """A sum, or arrays put together."""
@@ -111,7 +142,49 @@ class Flow:
         for value in found:
             for source, factor in value.parts.items():
                 parts[source] = max(parts.get(source, 0.0), factor, key=abs)
-        return Value(parts, any(v.data for v in found), any(v.made for v in found))
+        data, made = any(v.data for v in found), any(v.made for v in found)
+        return Value(parts, data, made, self._together([v for v in found if v.data]))
+
+    def _together(self, values: list[Value]) -> dict[Source, Trail]:
+        """What all of them follow alike; beside others the size of a source is felt."""
+        out: dict[Source, Trail] = {}
+        for source in {s for v in values for s in v.trails}:
+            trails = [v.trails.get(source, _STILL) for v in values]
+            most = max(trails, key=lambda t: t.factor)
+            if len({t.degree for t in trails}) == 1:
+                out[source] = most
+            else:
+                self._feel({source: max((t for t in trails if t.degree), key=lambda t: t.factor)})
+        return out
+
+    def _feel(self, trails: Mapping[Source, Trail]) -> None:
+        """Something tells the size of these sources, or compares it with another."""
+        for source, t in trails.items():
+            scale = t.factor ** (1 / t.degree) if t.degree and t.factor else 0.0
+            self._felt[source] = max(self._felt.get(source, 0.0), scale)
+
+    def _times(self, one: Value, two: Value) -> dict[Source, Trail]:
+        """What a product of two arrays follows, each as large as the other makes it."""
+        out: dict[Source, Trail] = {}
+        for source in {*one.trails, *two.trails}:
+            a, b = one.trails.get(source, _STILL), two.trails.get(source, _STILL)
+            product = a * b
+            other = (two.size if source in one.trails else 1.0) * (
+                one.size if source in two.trails else 1.0
+            )
+            if a.degree and b.degree:
+                other = 1.0
+            out[source] = replace(product, factor=product.factor * other)
+        # The one factor of products over one length cancels in their quotient.
+        degrees: dict[int, float] = {}
+        for source, t in out.items():
+            length = self._made[source][1]
+            degrees[length] = degrees.get(length, 0.0) + t.degree
+        return {s: t for s, t in out.items() if degrees[self._made[s][1]]}
+
+    def divided(self, value: Value) -> Value:
+        """The result of a norm: as an array of its own, whatever the size of what it is given."""
+        return self.bent([replace(value, trails={})])
 
     def looked_up(self, value: Value) -> Value:
         """Rows of a tensor, picked by index."""
@@ -134,19 +207,19 @@ class Flow:
             return replace(both, made=True)
         if (one.data and two.data) or (batched and (one.made or two.made)):
             self._opened(one, two)
-            return self._product(one.size * two.size, length)
+            return self._product(one.reach * two.reach, length, self._times(one, two))
         given, weights = (one, two) if one.data else (two, one)
         if weights.made:
             return self.bent([given])
         for source in weights.parts:
             self._meet(given, source)
-        return Value(dict(weights.parts))
+        return Value(dict(weights.parts), trails=given.trails)
 
-    def _product(self, size: float, length: int) -> Value:
+    def _product(self, size: float, length: int, trails: Mapping[Source, Trail]) -> Value:
         product = self.new("product", size)
         source = next(iter(product.parts))
         self._made[source], self._born[source] = (self.place, length), size
-        return product
+        return replace(product, trails={**trails, source: Trail(factor=abs(size))})
 
     def multiplied(self, one: Value, two: Value, *, related: bool = False) -> Value:
         """Two arrays entry by entry; where one of them is a weight the adapter scales instead.
@@ -159,18 +232,19 @@ class Flow:
             related: Whether one is made of the other, as in a norm or a gate: then no sum makes a product of them.
         """
         size = one.told * two.told
+        trails = self._times(one, two)
         if related:
-            self.bent([one, two])
-            return self.new(size=size)
+            self.bent([replace(one, trails={}), replace(two, trails={})])
+            return replace(self.new(size=size), trails=trails)
         pair = self.new("pair", size)
         self._pairs[next(iter(pair.parts))] = (one, two)
-        return pair
+        return replace(pair, trails=trails)
 
     def _opened(self, *values: Value) -> None:
         """Pairs that are used as they are: what multiplied their factors belongs to those."""
         for value in values:
             for source in value.parts:
-                self.bent(self._pairs.pop(source, ()))
+                self.bent(replace(v, trails={}) for v in self._pairs.pop(source, ()))
 
     def summed(self, value: Value, length: int) -> Value:
         """A sum over axes of the array: of pairs it is a product, of squares it is large."""
@@ -179,19 +253,26 @@ class Flow:
             ((source, factor),) = value.parts.items()
             one, two = self._pairs.get(source, (value, Value()))
             whole = one.size * two.size / (one.told * two.told or 1.0)
-            return self._product(factor * whole if source in self._pairs else value.size, length)
-        return self.scaled(value, float(length)) if kinds == {"square"} else value
+            size = factor * whole if source in self._pairs else value.size
+            return self._product(size, length, value.trails)
+        return self.scaled(value, float(length)) if kinds in ({"square"}, {"positive"}) else value
 
     def powered(self, value: Value, power: float) -> Value:
         """A power, entry by entry."""
-        self.bent([value])
-        kind = "square" if power == 2 else "other"
-        return replace(self.new(kind, value.told**power if value.told else 1.0), data=value.data)
+        self.bent([replace(value, trails={})])
+        kind, trails = (
+            "square" if power == 2 else "other",
+            {s: t**power for s, t in value.trails.items()},
+        )
+        found = self.new(kind, value.told**power if value.told else 1.0)
+        return replace(found, data=value.data, trails=trails)
 
     def normed(self, value: Value, length: int) -> Value:
         """The root of the sum of squares over axes."""
-        self.bent([value])
-        return replace(self.new(size=value.told * length**0.5), data=value.data)
+        self.bent([replace(value, trails={})])
+        return replace(
+            self.new(size=value.told * length**0.5), data=value.data, trails=value.trails
+        )
 
     def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
         """Anything that is not linear; `saturating` if it tells large from small, as a softmax does."""
@@ -199,16 +280,18 @@ class Flow:
         for value in values:
             data = data or value.data
             self._meet(value, None)
+            self._feel(value.trails)
             for source, factor in value.parts.items():
                 if saturating and source.kind == "product":
                     old = self._scales.get(source, 0.0)
                     self._scales[source] = max(old, abs(factor))
-        return replace(self.new(), data=data)
+        return replace(self.new("positive" if saturating else "other"), data=data)
 
     def capped(self, value: Value) -> Value:
         """A soft bound: not linear, but what enters a softmax afterwards is still the product."""
         products = {s: f for s, f in value.parts.items() if s.kind == "product"}
-        return self.joined([self.bent([value]), Value(products, value.data)])
+        found = self.bent([value])
+        return self.joined([found, Value(products, value.data)])
 
     def left(self, module: str, value: Value) -> None:
         """A module returned: what its own tensors were multiplied by inside it."""
@@ -267,7 +350,13 @@ class Flow:
             Attention(*self._made[s], scale)
             for s, scale in sorted(self._scales.items(), key=_order)
         )
-        return Forward(attentions, found["weight"], found["lookup"])
+        felt = sorted(self._felt.items(), key=_order)
+        products = tuple(
+            Attention(*self._made[s], scale)
+            for s, scale in felt
+            if s.kind == "product" and s not in self._scales
+        )
+        return Forward(attentions, found["weight"], found["lookup"], products=products)
 
 
 def _order(item: tuple[Source, float]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -88,6 +88,7 @@ class Forward:
         paths: Which tensors lie between which.
         filled: Tensors that multiply with one number in all their entries, other than 1: at another width, where
             they have no values, it may be another.
+        products: Further products of two arrays, whose size something else than a softmax tells.
     """
 
     attentions: tuple[Attention, ...] = ()
@@ -96,6 +97,7 @@ class Forward:
     uses: Uses = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
     filled: frozenset[str] = frozenset()
+    products: tuple[Attention, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,12 +160,22 @@ def power(one: float, two: float, ratio: float) -> Fraction:
 
 def attentions(passes: Passes) -> list[Heads]:
     """Every attention at two widths, one of each size for each place; none where the two passes differ in steps."""
+    return _of_both(passes.narrow.attentions, passes.wide.attentions, passes.ratio)
+
+
+def products(passes: Passes) -> list[Heads]:
+    """The same of further products, of which only those that grow."""
+    return [
+        h for h in _of_both(passes.narrow.products, passes.wide.products, passes.ratio) if h.grow
+    ]
+
+
+def _of_both(one: Sequence[Attention], two: Sequence[Attention], ratio: Fraction) -> list[Heads]:
     out: dict[tuple[str, int, int], Heads] = {}
-    one, two = passes.narrow.attentions, passes.wide.attentions
     if len(one) != len(two):
         return []
     for a, b in zip(one, two, strict=True):
-        grown = b.length / a.length if a.length != b.length else float(passes.ratio)
+        grown = b.length / a.length if a.length != b.length else float(ratio)
         scale = power(a.scale, b.scale, grown)
         out.setdefault((a.place, a.length, b.length), Heads(a.place, (a.length, b.length), scale))
     return list(out.values())

@@ -54,9 +54,11 @@ def make_plan(
     names = {d.tensor.name for d in decisions}
     bare = [n for n in readouts if n[0].name in names]
     questions += _acknowledged([*bare, *inside] if by_hooks else needed, r.multiplied)
-    ask([*questions, *([] if readouts else _unseen_readout(rows, r.roles, wording))])
+    # Where the network's output is a product of activations, an embedding need not multiply at the end.
+    rest = [t for t in rows if t.ends] if any(m.name == "product" for m, _ in inside) else rows
+    ask([*questions, *([] if readouts else _unseen_readout(rest, r.roles, wording))])
     needed += [] if planner.absorbing else _of_branches(r.residual, r.deeper)
-    _known(r.multiplied, [m for m, _ in needed])
+    _known(r.multiplied, [m for m, _ in needed], planner.kept)
     return Plan(
         strategy, r.optimizer, dict(r.base), dict(r.target), width, r.deeper, r.residual, rows,
         tuple(m for m, _ in needed), r.width, r.depth or "depth", probe.passes is not None,
@@ -112,8 +114,10 @@ def _acknowledged(needed: Collection[Needed], multiplied: Collection[str]) -> li
     ]
 
 
-def _known(multiplied: Collection[str], needed: Collection[Multiplier]) -> None:
-    unknown = set(multiplied) - {m.name for m in needed}
+def _known(
+    multiplied: Collection[str], needed: Collection[Multiplier], kept: Collection[str]
+) -> None:
+    unknown = set(multiplied) - {m.name for m in needed} - set(kept)
     if unknown:
         raise PlanError(
             f"`multiplied` names {', '.join(sorted(map(repr, unknown)))}, but this model needs "

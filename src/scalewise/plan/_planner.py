@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 from scalewise.plan._axes import axis_rules
@@ -49,10 +50,11 @@ class Planner:
         if d.readout == t.name and t.kind is Kind.MATRIX:
             # What multiplies the one tensor in both places is where the code reads out.
             gauge = Gauge()
+        forward = Fraction(0) if t.name in self.kept else gauge.total
         trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
         powers = rule(
             r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,
-            absorbs_branch=absorbs, forward=gauge.total, training=r.training,
+            absorbs_branch=absorbs, forward=forward, training=r.training,
         ) * axis_rules(
             t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t)
         )  # fmt: skip
@@ -91,6 +93,18 @@ class Planner:
     def gauges(self) -> Gauges:
         """Powers by which the model's own code multiplies weights, and what is looked up."""
         return ({}, {}) if self.probe.passes is None else gauges(self.probe.passes)
+
+    @cached_property
+    def kept(self) -> set[str]:
+        """Tensors that are said to be multiplied by a power that is to stay, and others of their modules."""
+        seen = {n for found in self.gauges for n in found} - {d.readout for d in self.decisions}
+        named = seen & set(self.request.multiplied)
+        owners = {d.tensor.owner for d in self.decisions if d.tensor.name in named} - {""}
+        return named | {
+            d.tensor.name
+            for d in self.decisions
+            if d.tensor.owner in owners and d.tensor.name in seen
+        }
 
     @cached_property
     def _targets(self) -> dict[str, TensorDescription]:

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Heads, attentions
+from scalewise.plan._forward import Heads, attentions, products
 from scalewise.plan._probed import Probe, head_size
 from scalewise.plan._request import Request
 from scalewise.plan._table import Multiplier
@@ -27,24 +27,44 @@ def of_attention(probe: Probe, request: Request) -> list[Needed]:
     Raises:
         PlanError: If the heads that are said are not those of the pass, or attentions lack different factors.
     """
-    strategy = request.strategy
-    if probe.passes is None or strategy.plain_biases:
+    if probe.passes is None or request.strategy.plain_biases:
         return []
-    most = update_exponents(strategy)[-1] - 1
     size = head_size(request.base, request.target, request.wider)
     every = attentions(probe.passes)
     said = _as_said(every, probe.passes.ratio, request)
     found = [h for h in every if (size != 1 or h not in said if h.grow else h.scale)]
+    others = products(probe.passes)
+    if "heads" in request.base:
+        # Products of heads that go along are seen to keep their size.
+        said = [*said, *(h for h in others if every and size != 1)]
+    return [
+        *_multiplier("attention", found, probe, request, said, size),
+        *_multiplier("product", others, probe, request, said, size),
+    ]
+
+
+def _multiplier(
+    name: str,
+    found: list[Heads],
+    probe: Probe,
+    request: Request,
+    said: list[Heads],
+    size: Fraction | None,
+) -> list[Needed]:
+    """The one factor that all of these lack."""
+    assert probe.passes is not None
+    most = update_exponents(request.strategy)[-1] - 1
     missing = {h: _beyond(h, most) for h in found}
     off = [h for h in found if missing[h]]
     if not off:
         growing = any(h.grow for h in found) and most < -_HALF
-        return [(Multiplier("attention", 1.0, "The model's own code applies it."), False)] * growing
+        return [(Multiplier(name, 1.0, "The model's own code applies it."), False)] * growing
     if len(set(missing.values())) > 1 or len(off) < len(found):
         listed = ", ".join(f"`{h.place}` by n^({m})" for h, m in missing.items())
+        what = "attention logits" if name == "attention" else "products of two activations"
         raise PlanError(
-            f"The attention logits of this model lack different multipliers: {listed}. No one factor suits "
-            "them; let the model scale its attentions alike."
+            f"The {what} of this model lack different multipliers: {listed}. No one factor suits "
+            "them; let the model scale them alike."
         )
     head, lack = off[0], missing[off[0]]
     grown = Fraction(head.length[1], head.length[0]) if head.grow else probe.passes.ratio
@@ -52,7 +72,18 @@ def of_attention(probe: Probe, request: Request) -> list[Needed]:
     ratio = float(grown) ** (math.log(request.wider) / math.log(probe.passes.ratio))
     if head.grow and size is not None and head in said:
         ratio = float(size)
-    return [(Multiplier("attention", ratio ** float(lack), _lacking(head, lack)), True)]
+    text = _lacking(head, lack) if name == "attention" else _of_product(head, lack)
+    return [(Multiplier(name, ratio ** float(lack), text), True)]
+
+
+def _of_product(head: Heads, lack: Fraction) -> str:
+    where = f"`{head.place}`" if head.place else "the model"
+    scale = f"d^({head.scale})" if head.scale else "a constant"
+    return (
+        f"In {where} two activations are multiplied and summed over a length d that grows with the width, and the "
+        f"scale of its code, {scale}, lets their products "
+        f"{'grow once the two align' if lack < 0 else 'fade'}: multiply them by a further factor, d^({lack})."
+    )
 
 
 def _as_said(every: list[Heads], ratio: Fraction, request: Request) -> list[Heads]:

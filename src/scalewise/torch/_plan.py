@@ -290,7 +290,8 @@ def plan(
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that multiplier.
         multiplied: Names of the multipliers that the model's own forward pass applies; those of tied readouts
-            that are not among them are for `TorchPlan.scale_`.
+            that are not among them are for `TorchPlan.scale_`. A tensor's name says that the power of the width
+            by which the model's own code multiplies it is to stay; else initialisation and rates take it back.
         constants: What was tuned at the base (`tune` does), as factors of what the factory draws and of the base's
             settings: by role, or by the name of a tensor or module, a factor of the standard deviation or
             ``{"std": ..., "lr": ..., "weight_decay": ...}``. They are the same at every size.

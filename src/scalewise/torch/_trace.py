@@ -44,6 +44,9 @@ _SATURATING = frozenset(
 _PRODUCTS = frozenset(["mm", "bmm", "mv", "dot"])
 _SUMS = frozenset(["addmm", "baddbmm", "addmv", "addbmm"])
 _POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "square": 2.0, "abs": 1.0}
+_HOMOGENEOUS = frozenset(
+    ["relu", "leaky_relu", "amax", "amin", "sort", "topk", "max_pool2d_with_indices"]
+)
 _LOOKUPS = frozenset(["embedding", "_embedding_bag", "_embedding_bag_forward_only"])
 # Below so many entries it is looked whether they are all one number.
 _FEW = 1 << 16
@@ -174,6 +177,14 @@ class Trace(TorchDispatchMode):
             return act(values[0], length)
         if name == "tanh":
             return flow.capped(values[0])
+        if name in _HOMOGENEOUS:
+            return flow.powered(values[0], 1.0)
+        if "norm" in name and (given := self.value(flat[0])) is not None:
+            flow.bent(v for v in values if v is not given)
+            return flow.divided(given)
+        if name in ("_softmax", "_safe_softmax"):
+            # So many parts of one.
+            return flow.scaled(flow.bent(values, saturating=True), 1 / flat[0].shape[[*args][1]])
         return flow.bent(values, saturating=name in _SATURATING)
 
     def _product(self, one: Tensor, two: Tensor, *, batched: bool) -> Value:
