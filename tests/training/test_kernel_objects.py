@@ -99,6 +99,6 @@ def test_a_program_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(_kernel_objects, "import_module", missing)
     for make in ("tinygp", "gpytorch"):
-        getattr(_kernel_objects, f"_{make}_class").cache_clear()
+        _kernel_objects._class_of.cache_clear()
         with pytest.raises(ImportError, match=f"needs {make}, .* `pip install {make}`"):
             getattr(kernel_of(NET), f"for_{make}")()

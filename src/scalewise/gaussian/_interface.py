@@ -28,7 +28,10 @@ Orders = Annotated[
 ]
 Pairs = Annotated[
     Sequence[tuple[int, int]],
-    Must(f"a sequence of pairs out of {PAIR_ORDERS}", lambda v: set(v) <= set(PAIR_ORDERS)),
+    Must(
+        f"a sequence of pairs out of {PAIR_ORDERS}",
+        lambda v: 0 < len(set(v)) == len(set(v) & set(PAIR_ORDERS)),
+    ),
 ]
 Numbers = Annotated[Any, Float[np.ndarray, "..."]]
 _SERIES_TOLERANCE = 1e-12
@@ -352,9 +355,14 @@ def _variances(name: str, K: np.ndarray) -> np.ndarray:
 def _pairs(
     sigma: Activation, A: np.ndarray, B: np.ndarray, C: np.ndarray
 ) -> tuple[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    a, b, c = np.broadcast_arrays(
-        _variances("A", A), _variances("B", B), np.asarray(C, dtype=np.float64)
-    )
+    given = _variances("A", A), _variances("B", B), np.asarray(C, dtype=np.float64)
+    try:
+        a, b, c = np.broadcast_arrays(*given)
+    except ValueError:
+        shapes = ", ".join(str(v.shape) for v in given)
+        raise ValueError(
+            f"`A`, `B` and `C` must have shapes that fit together; got {shapes}."
+        ) from None
     excess = c * c - a * b
     if np.any(excess > 1e-10 * a * b + 1e-300):
         k = np.argmax(excess)

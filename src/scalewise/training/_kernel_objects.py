@@ -17,6 +17,7 @@ from scalewise.networks._network import AnyNetwork, Network
 from scalewise.training._sample_kernels import between, in_turn
 
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
+Leading = Annotated[Any, Float[np.ndarray, "*lead feature"]]
 Kind = Literal["kernel", "ntk"]
 
 
@@ -47,10 +48,13 @@ class NetworkKernel:
         """Of each input of `X` with itself."""
         return in_turn(self.net, X, X, self.kind)
 
-    def pairs(
-        self, X: Float[np.ndarray, "*lead feature"], Y: Float[np.ndarray, "*lead feature"]
-    ) -> Float[np.ndarray, "*lead"]:
-        """Of each input of `X` with that in the same place of `Y`."""
+    def pairs(self, X: Leading, Y: Leading) -> Float[np.ndarray, "*lead"]:
+        """Of each input of `X` with that in the same place of `Y`, both (..., features)."""
+        if np.ndim(X) < 1 or np.shape(X) != np.shape(Y):
+            raise ValueError(
+                "`X` and `Y` must have the same shape, features last, for the kernel of each with the other in its "
+                f"place; got {np.shape(X)} and {np.shape(Y)}."
+            )
         a, b = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
         return in_turn(self.net, a, b, self.kind).reshape(np.shape(X)[:-1])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
 
-from scalewise._checked import Count, NotNegative, Positive, checked
+from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._labelled import dataset
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.sweeps import sweep
@@ -23,12 +23,13 @@ from scalewise.training.width._tensors import shared_tensors
 
 _LEADING = {"bias": "squared_bias", "variance": "variance", "test_loss": "test_loss"}
 _NLO = ("test_loss_nlo", "learning_parameter")
+Algorithms = Annotated[
+    Mapping[str, Algorithm], Must("a dictionary of algorithms by name, at least one", bool)
+]
 
 
 @checked
-def algorithms_side_by_side(
-    net: AnyNetwork, task: Task, algorithms: Mapping[str, Algorithm]
-) -> xr.Dataset:
+def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms) -> xr.Dataset:
     """What each of several algorithms would make of the same network and task.
 
     Args:
