@@ -49,10 +49,12 @@ class Picture(SphinxDirective):
         script = source / SCRIPTS / f"{self.arguments[0]}.py"
         self.env.note_dependency(str(script))
         words = " ".join(self.content)
-        figure = nodes.figure(classes=["drawn"])
+        # The theme hides the words of a figure beside a picture of the other theme: these stand apart.
+        figure, screens = nodes.figure(classes=["drawn"]), nodes.container()
+        figure += screens
         for path, classes in drawn(script, source / OUT):
             place = "/" + path.relative_to(source).as_posix()
-            figure += nodes.image(uri=place, alt=words or script.stem, classes=classes.split())
+            screens += nodes.image(uri=place, alt=words or script.stem, classes=classes.split())
         if words:
             caption = nodes.caption(words, "")
             caption += self.parse_inline(words)[0]
