@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 
 import scalewise as sw
-from scalewise.experiments._look import COLORS
+from scalewise.experiments._look import COLORS, power_label
 
 critical = sw.MLP(40, 128, "gelu", input_dim=64, output_dim=1).at_criticality()
 x = sw.load_inputs("digits", samples=1, seed=0)
@@ -22,4 +22,5 @@ for label, factor, color in ways:
     kernel = sw.predict(net, x, observables=["kernel"]).kernel.squeeze(drop=True)
     axis.plot(kernel.layer, kernel, color=COLORS[color], label=label)
 axis.set(xlabel="layer", ylabel="kernel K", yscale="log")
+axis.yaxis.set_major_formatter(lambda value, _: power_label(value))
 axis.legend(fontsize=9)

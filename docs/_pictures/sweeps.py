@@ -15,7 +15,7 @@ def cell(C_b, C_W):
 
 biases, weights = np.linspace(0.0, 0.5, 9), np.linspace(0.6, 3.0, 13)
 found = [[cell(C_b, C_W) for C_W in weights] for C_b in biases]
-figure, axis = plt.subplots(figsize=(6.2, 2.8))
+figure, axis = plt.subplots(figsize=(4.4, 2.8))
 axis.grid(visible=False)
 image = axis.pcolormesh(weights, biases, found, cmap="cividis", vmin=0, vmax=1)
 figure.colorbar(image, label="correlation")
