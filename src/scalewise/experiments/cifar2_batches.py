@@ -165,4 +165,4 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
             log_axes(axis)
             axis.set_title(title)
             axis.set_xlabel("step + 1" if row == dataset.sizes["batch"] - 1 else "")
-    axes[0].legend(loc="best", fontsize=7)
+    axes[0].legend(loc="best", fontsize=7.5)

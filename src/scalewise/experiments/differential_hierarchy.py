@@ -161,4 +161,4 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
         log_axes(axis)
         low, high = float(np.abs(dataset.predicted).min()), float(np.abs(dataset.predicted).max())
         axis.set(xlabel="width n", title=f"s = {s:g}", ylim=(0.3 * low, 300 * high))
-        axis.legend(loc="upper right", ncols=2, fontsize=7)
+        axis.legend(loc="upper right", ncols=2, fontsize=7.5)

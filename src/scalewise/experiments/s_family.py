@@ -284,7 +284,7 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
             axis.set_xticks(dataset.width.values if k % 3 == 0 else dataset.depth.values)
         if k < 3:
             axis.set_xlabel("")
-    axes[0].legend(loc="best", fontsize=7)
+    axes[0].legend(loc="best", fontsize=7.5)
 
 
 def _against_width(axis: Any, dataset: xr.Dataset, name: str) -> None:
