@@ -12,14 +12,15 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import scalewise.nets
-from scalewise.cli import main
+from scalewise.cli import _options, main
 from scalewise.cli._app import app
-from scalewise.cli._options import Trained
+from scalewise.cli._options import EXAMPLES, Trained
 from scalewise.cli._output import progress
 from scalewise.networks import MLP
 
 pytestmark = pytest.mark.optimised
 
+PHRASES = dict(_options._PHRASES)
 TINY = ("--depth", "3", "--width", "8", "--output-dim", "2", "--samples", "2")
 
 
@@ -271,6 +272,76 @@ def test_where_nobody_watches_no_bar_is_made(monkeypatch):
 )
 def test_bad_input_gets_one_sentence(data, words, sentence):
     assert re.search(sentence, refused("report", *data, *TINY, *words))
+
+
+WRONG = (
+    "predict --samples 100000",
+    "predict --samples 0",
+    "predict --data x.npy --samples 9",
+    "predict --data flat.npy",
+    "predict --data zero.npy --samples 2",
+    "predict --data digits:3,8",
+    "predict --data mnist",
+    "predict --data-seed -1",
+    "predict --activation sigmoid",
+    "predict --activation tanhh",
+    "predict --activation relu --C-W 100 --C-b 0 --depth 400 --samples 2",
+    "measure --networks 9 --widths 16 --samples 2",
+    "measure --networks 9 --observables metric_nlo --samples 2",
+    "train --data x.npy",
+    "train --data digits --train 4",
+    "train --train 4000",
+    "train --data-seed -1",
+    "train --rate -1",
+    "train --rate 1e9 --train 2 --test 2 --depth 2",
+    "train --ensemble 1 --train 2 --test 2 --depth 2 --width 8",
+    "train --activation perceptron --C-b 0 --C-W 1 --train 2 --test 2",
+    "explore --activations perceptron",
+)
+# An argument with a value, a name in backticks, what only a program has.
+PYTHON = re.compile(r"\w=|`|\bNone\b|\[\d|\bnet\.|callable|load_|reshape|[Ss]et C_|leave --samples")
+
+
+def test_no_refusal_speaks_of_the_program_below(data, monkeypatch):
+    monkeypatch.delenv("SCALEWISE_DATA", raising=False)
+    np.save("flat.npy", np.arange(6.0))
+    np.save("zero.npy", np.zeros((3, 4)))
+    plain = {words: refused(*words.split()) for words in WRONG}
+    assert {words: told for words, told in plain.items() if PYTHON.search(told)} == {}
+    monkeypatch.setattr(_options, "_PHRASES", {})
+    raw = " ".join(refused(*words.split()) for words in WRONG)
+    unused = [phrase for phrase in PHRASES if not re.search(phrase.replace("`", "(?:`|--)?"), raw)]
+    assert unused == []
+
+
+def test_every_command_shows_an_example():
+    """They run in `docs/test_guides.py`, with the commands of the first pages."""
+    assert EXAMPLES.keys() == {c.callback.__name__ for c in app.registered_commands}
+    for command, example in EXAMPLES.items():
+        assert example.startswith(f"scalewise {command} ")
+        assert f"  {example}\n" in run(command, "--help").stdout
+    assert [f"  {one}\n" in run("--help").stdout for one in EXAMPLES.values()].count(True) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("scalewise cri", {"criticality"}),
+        ("scalewise criticality gelu_", {"gelu_tanh"}),
+        ("scalewise predict --activation gelu_", {"gelu_tanh"}),
+        ("scalewise predict --observables four", {"four_point_vertex"}),
+        ("scalewise predict --data dig", {"digits"}),
+        ("scalewise train --algorithm b", {"bayes"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(monkeypatch, capsys, words, offered):
+    monkeypatch.setattr(sys, "argv", ["scalewise"])
+    monkeypatch.setenv("_SCALEWISE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    with pytest.raises(SystemExit):
+        main()
+    assert set(capsys.readouterr().out.split()) == offered
 
 
 def test_out_must_be_a_zarr_store(data):

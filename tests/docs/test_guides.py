@@ -8,15 +8,18 @@ of what is printed are smaller here; the site, and `make test-thorough`, run pag
 import math
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
-import xarray as xr
 from sybil import Document, Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
-from torch import nn
+from typer.testing import CliRunner
 
 from grids import thorough
+from scalewise.cli._app import app
+from scalewise.cli._options import EXAMPLES
+from scalewise.experiments.catalogue import EXPERIMENTS
 from scalewise.sweeps import _engines
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
@@ -115,37 +118,61 @@ def test_page_runs_and_prints_what_it_says(
 @SIZES
 def test_every_line_of_the_readme_runs(less: dict[str, str]) -> None:
     document = parsed(README, less)
-    document.namespace.update(__name__="readme")
+    assert ran_alone(document) == README.read_text().count("```python\n") >= 3
+
+
+def ran_alone(document: Document) -> int:
+    """Every block in a namespace of its own, since people copy one and not those above it."""
     examples = list(document.examples())
-    assert len(examples) == README.read_text().count("```python\n") >= 3
     for example in examples:
+        document.namespace.clear()
+        document.namespace["__name__"] = "__main__"
         example.evaluate()
-
-
-def _two_layers(width: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
+    return len(examples)
 
 
 @pytest.mark.filterwarnings("default")
 @SIZES
 def test_the_first_five_minutes_run(less: dict[str, str]) -> None:
-    """With what its words say that the reader has: a model, a function to sweep, a cluster."""
     document = parsed(README.parent / "docs" / "index.md", less)
+    assert ran_alone(document) == 5
+    assert document.namespace["found"].sizes["seed"] == 3
 
-    def cell(width: int, seed: int) -> xr.Dataset:
-        return xr.Dataset({"size": width * seed})
 
-    document.namespace.update(build=_two_layers, cell=cell, address=None)
-    examples = list(document.examples())
-    assert len(examples) == 5
-    for example in examples:
-        example.evaluate()
-    assert document.namespace["found"].size.sum() > 0
+def test_every_command_of_the_first_pages_runs() -> None:
+    """At the smallest sizes: what a page says last is said again, and counts."""
+    less = {
+        "predict": "--depth 2 --width 8 --samples 2",
+        "measure": "--depth 2 --width 8 --samples 2 --networks 40 --observables kernel",
+        "report": "--depth 2 --width 8 --samples 2 --networks 40 --observables kernel",
+        "train": "--depth 2 --width 8 --widths 8 --train 4 --test 4 --ensemble 4",
+        "explore": "--activations tanh",
+    }
+    docs = README.parent / "docs"
+    pages = [README, docs / "index.md", docs / "explorer.md", docs / "guide" / "start.md"]
+    commands = [
+        line for page in pages for line in re.findall(r"^scalewise (.*)$", page.read_text(), re.M)
+    ]
+    commands += re.findall(
+        r"^\t\$\(BIN\)/scalewise (.*)$", (README.parent / "Makefile").read_text(), re.M
+    )
+    assert len(commands) >= 8
+    commands += [example.removeprefix("scalewise ") for example in EXAMPLES.values()]
+    for line in dict.fromkeys(commands):
+        words = shlex.split(line)
+        result = CliRunner().invoke(app, [*words, *less.get(words[0], "").split()])
+        assert result.exit_code == 0, f"scalewise {line}: {result.output}"
+
+
+def test_the_readme_counts_the_experiments_that_there_are() -> None:
+    said = re.search(r"its (\d+) experiments", README.read_text())
+    assert said is not None
+    assert int(said[1]) == len(EXPERIMENTS)
 
 
 def test_the_readme_is_short_and_leads_to_what_is_there() -> None:
     text = README.read_text()
-    assert len(text.splitlines()) <= 120
+    assert len(text.splitlines()) <= 130
     places = re.findall(r"\]\(([^)#:]+)\)", text) + re.findall(r'src="([^"]+)"', text)
     assert [place for place in places if not (README.parent / place).is_file()] == []
 

@@ -18,7 +18,7 @@ from scalewise.cli import _output as tell
 app = typer.Typer(
     name="scalewise",
     help="Predict, before training, what a network of width n and depth L will do; check it.",
-    add_completion=False,
+    epilog=opt.examples(),
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -61,7 +61,8 @@ def polite(command: Callable[..., None]) -> Callable[..., None]:
 def main() -> None:
     """Entry point of the command ``scalewise``."""
     try:
-        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)
+        words = sys.argv[1:] or ["--help"]
+        code = app(args=words, prog_name="scalewise", standalone_mode=False)
     except KeyboardInterrupt:
         tell.complain("Interrupted.")
         sys.exit(tell.INTERRUPTED)
@@ -84,7 +85,7 @@ def root(
         typer.echo(f"scalewise {__version__}")
 
 
-@app.command(short_help="Predict, measure, compare; write a page.")
+@app.command(short_help="Predict, measure, compare; write a page.", epilog=opt.examples("report"))
 @polite
 def report(
     setting: opt.Setting,
@@ -128,7 +129,7 @@ def report(
     tell.leave(outcome)
 
 
-@app.command(short_help="Predict what a network does.")
+@app.command(short_help="Predict what a network does.", epilog=opt.examples("predict"))
 @polite
 def predict(setting: opt.Setting, result: opt.Result) -> None:
     """Predict what a network does, layer by layer; no network is drawn."""
@@ -142,7 +143,7 @@ def predict(setting: opt.Setting, result: opt.Result) -> None:
     tell.hand_over(theory, result.out, result.as_json, str(net))
 
 
-@app.command(short_help="Measure an ensemble of real networks.")
+@app.command(short_help="Measure an ensemble of real networks.", epilog=opt.examples("measure"))
 @polite
 def measure(
     setting: opt.Setting,
@@ -177,7 +178,9 @@ def measure(
     tell.leave(outcome)
 
 
-@app.command(short_help="Predict what training will give; train; write a page.")
+@app.command(
+    short_help="Predict what training will give; train; write a page.", epilog=opt.examples("train")
+)
 @polite
 def train(
     learning: opt.Learning,
@@ -221,10 +224,18 @@ def train(
         tell.leave(learned.comparison)
 
 
-@app.command(short_help="Find the critical initialisation.")
+@app.command(short_help="Find the critical initialisation.", epilog=opt.examples("criticality"))
 @polite
 def criticality(
-    activation: Annotated[str, typer.Argument(help="Such as tanh, relu, gelu, leaky_relu(0.1).")],
+    activation: Annotated[
+        str,
+        typer.Argument(
+            help="Such as tanh, relu, gelu, leaky_relu(0.1).",
+            autocompletion=lambda incomplete: [
+                one for one in opt.activation_names() if one.startswith(incomplete)
+            ],
+        ),
+    ],
     as_json: opt.Json = False,
 ) -> None:
     """Find the critical C_b and C_W of an activation, or say why there are none."""
@@ -239,7 +250,7 @@ def criticality(
         typer.echo(str(record))
 
 
-@app.command(short_help="Write a page with sliders.")
+@app.command(short_help="Write a page with sliders.", epilog=opt.examples("explore"))
 @polite
 def explore(
     out: Annotated[Path, typer.Option(help="The page.")] = Path("explorer.html"),

@@ -3,7 +3,8 @@
 import math
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -19,8 +20,39 @@ if TYPE_CHECKING:
     from scalewise.tasks import Task
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-ActivationName = Annotated[str, typer.Option(help="Such as tanh, relu, gelu, leaky_relu(0.1).")]
-_CALLED = {"source": "data"}  # arguments that are options of another name
+# Arguments that are options of another name, in commands that have no option of theirs.
+_CALLED = {"source": "data", "x": "data", "networks": "ensemble"}
+# What a program may do and a command line cannot, and what to say instead.
+_PHRASES = {
+    r", or leave `samples` out to take all": "",
+    r" or None(?=;)": "",
+    r", a sequence of values, each a positive finite number": "",
+    r", or an array of shape \(samples, features\)": "",
+    r", for example with x\.reshape\(len\(x\), -1\)": "",
+    r" For your own, pass a JAX-traceable callable\.": "",
+    r"`load_(?:inputs|task)\('(\w+)'\)`": r"--data \1",
+    r"critical hyperparameters: net\.at_criticality\(\)": "the critical ones: leave --C-b and --C-W out",
+    r"Set C_b and C_W yourself": "Give --C-b and --C-W",
+    r"set C_b > 0 in the first layer": "give a --C-b above 0",
+    r"Pass (\w+)=\[\.\.\.\] with": r"Give --\1,",
+    r"\[([\d., ]+)\]": lambda found: found[1].replace(", ", ","),
+}
+# By command, as its help shows them.
+EXAMPLES = {
+    "criticality": "scalewise criticality gelu",
+    "predict": "scalewise predict --activation gelu --depth 8 --width 256 --samples 4",
+    "measure": "scalewise measure --activation relu --depth 4 --width 64 --networks 500 --compare",
+    "report": "scalewise report --activation tanh --depth 16 --width 128 --out report",
+    "train": "scalewise train --data digits:3,8 --width 64 --ensemble 200 --out training",
+    "explore": "scalewise explore --activations tanh,gelu,relu --out explorer.html",
+}
+_SHOWN = ("criticality", "report", "train")  # in the help of the whole
+
+
+def examples(*commands: str) -> str:
+    """The examples of some commands as the end of a help text, each on a line of its own."""
+    lines = [EXAMPLES[name] for name in commands or _SHOWN]
+    return "\n".join(["\b", f"Example{'s' * (len(lines) > 1)}:", *(f"  {one}" for one in lines)])
 
 
 class Refusal(ValueError):
@@ -36,14 +68,49 @@ def as_options(sentence: str, names: Collection[str]) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        name = _CALLED.get(found[1], found[1])
+        name = found[1] if found[1].lower() in names else _CALLED.get(found[1], found[1])
         return f"--{name.replace('_', '-')}" if name.lower() in names else found[0]
 
+    for phrase, instead in _PHRASES.items():
+        sentence = re.sub(phrase, instead, sentence)
+    if "observables" not in names:  # which nobody has asked for
+        sentence = re.sub(r" Leave [^.]*`observables`\.", "", sentence)
     return re.sub(r"`(?:\w+\.)?(\w+)`", option, sentence)
 
 
-def _option(text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text)
+@contextmanager
+def _reading_data() -> Iterator[None]:
+    """The seed of the data is another than that of the networks."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        said = str(error).replace("`seed`", "--data-seed")
+        raise Refusal(said.replace("another seed", "another --data-seed")) from None
+
+
+def _option(text: str, *names: str, among: Callable[[], Iterable[str]] | None = None) -> Any:
+    def complete(incomplete: str) -> list[str]:
+        return [one for one in among() if one.startswith(incomplete)] if among else []
+
+    return typer.Option(*names, help=text, autocompletion=complete if among else None)
+
+
+def activation_names() -> Iterable[str]:
+    """What a shell offers after ``--activation``."""
+    from scalewise.activations import BUILTIN_NAMES
+
+    return BUILTIN_NAMES
+
+
+def _observable_names() -> Iterable[str]:
+    from scalewise.observables import OBSERVABLES
+
+    return ["all", *OBSERVABLES]
+
+
+ActivationName = Annotated[
+    str, _option("Such as tanh, relu, gelu, leaky_relu(0.1).", among=activation_names)
+]
 
 
 @dataclass(frozen=True)
@@ -87,24 +154,30 @@ class Shape:
 class Setting(Shape):
     """A network, its inputs, and what is asked of it."""
 
-    data: Annotated[str, _option("digits, mnist, cifar2, or the path of a .npy or .csv.")] = (
-        "digits"
-    )
+    data: Annotated[
+        str,
+        _option(
+            "digits, mnist, cifar2, or the path of a .npy or .csv.",
+            among=lambda: ("digits", "mnist", "cifar2"),
+        ),
+    ] = "digits"
     samples: Annotated[int, _option("How many inputs to draw from the data.")] = 8
     data_seed: Annotated[int, _option("Seed of that choice.")] = 0
     output_dim: Annotated[int, _option("Number of outputs.")] = 10
     observables: Annotated[
-        str | None, _option("Such as kernel,ntk, or all; if left out, what the inputs allow.")
+        str | None,
+        _option(
+            "Such as kernel,ntk, or all; if left out, what the inputs allow.",
+            among=_observable_names,
+        ),
     ] = None
 
     def inputs(self) -> Any:
         """The data, as the library takes it."""
         from scalewise.data import load_inputs
 
-        try:
+        with _reading_data():
             return load_inputs(self.data, samples=self.samples, seed=self.data_seed)
-        except TypeError as error:
-            raise Refusal(str(error)) from None
 
     def network(self, x: Any) -> "MLP":
         """The network on these inputs."""
@@ -205,7 +278,9 @@ class Learning(Shape):
     train: Annotated[int, _option("How many samples to train on.")] = 8
     test: Annotated[int, _option("How many others to test on.")] = 8
     data_seed: Annotated[int, _option("Seed of that choice.")] = 0
-    algorithm: Annotated[str, _option(f"One of {', '.join(ALGORITHMS)}.")] = "flow"
+    algorithm: Annotated[
+        str, _option(f"One of {', '.join(ALGORITHMS)}.", among=lambda: ALGORITHMS)
+    ] = "flow"
     rate: Annotated[
         float | None, _option("Of descent, for the sum of half squares; 0.8/h_max if left out.")
     ] = None
@@ -215,7 +290,8 @@ class Learning(Shape):
         """The training and test samples."""
         from scalewise.data import load_task
 
-        return load_task(self.data, train=self.train, test=self.test, seed=self.data_seed)
+        with _reading_data():
+            return load_task(self.data, train=self.train, test=self.test, seed=self.data_seed)
 
     def network(self, task: "Task") -> "MLP":
         """The network for this task."""

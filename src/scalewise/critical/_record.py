@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
+from scalewise._readable import Rows, readable
 from scalewise.activations import Activation
 
 NO_CLASS = "none"
@@ -26,6 +27,7 @@ copyreg.pickle(MappingProxyType, _reduced)
 
 
 @dataclass(frozen=True)
+@readable
 class CriticalPoint:
     r"""One pair $(C_b,C_W)$ at which both susceptibilities are 1, accepted or not.
 
@@ -39,7 +41,7 @@ class CriticalPoint:
         universality: ``"scale-invariant"``, ``"K*=0"``, ``"half-stable"``, ``"stable"`` (a
             $K^\star>0$ that attracts from both sides: a tuned activation) or ``"none"``, where
             signals do not stay near the point.
-        coefficients: The numbers of the class, see [`Criticality`][].
+        coefficients: The numbers of the class, see `Criticality`.
         exponents: Its critical exponents; empty where no power law is known.
         attracts_from_below: Whether smaller kernels flow to $K^\star$; ``None`` where there are none
             (at $K^\star=0$ and on a line) and where $C_b<0$.
@@ -71,6 +73,7 @@ class CriticalPoint:
 
 
 @dataclass(frozen=True)
+@readable
 class FixedPoint:
     r"""A further fixed point of the kernel at the critical hyperparameters; it is not critical.
 
@@ -86,6 +89,7 @@ class FixedPoint:
 
 
 @dataclass(frozen=True)
+@readable
 class Criticality:
     r"""The critical initialisation of an activation, or why there is none.
 
@@ -166,7 +170,12 @@ class Criticality:
             "candidates": [point.attributes() for point in self.candidates],
         }
 
-    def __str__(self) -> str:
+    def _given(self) -> dict[str, object]:
+        """What a notebook lists."""
+        return self.attributes()
+
+    def _told(self) -> list[str | Rows]:
+        lines: list[str | Rows]
         if self.C_b is None:
             lines = [f"{self.activation.name} has no critical initialisation: {self.reason}"]
         else:
@@ -190,7 +199,7 @@ class Criticality:
                 lines.append(
                     f"  not chosen: C_b = {point.C_b:.13g}, C_W = {point.C_W:.13g}: {point.note}"
                 )
-        return "\n".join(lines)
+        return lines
 
 
 def _listed(numbers: Mapping[str, float | None]) -> str:
