@@ -43,8 +43,8 @@ SIGNS = "tests/training/test_accuracy.py::test_variances_that_a_width_makes_nega
 MUTANTS = (
     of_routes(
         "signs: of the coefficient alone",
-        "below = leading + added / n",
-        "below = 0.0 * leading + added / n",
+        "below = beside + added / n",
+        "below = 0.0 * beside + added / n",
         SIGNS,
     ),
     of_weights(

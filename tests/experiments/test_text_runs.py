@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from scalewise.data import missing_data
 from scalewise.experiments import text_transfer
 from scalewise.experiments._decoder import Recipe, plan_of
 from scalewise.experiments._look import attributes
@@ -63,6 +64,9 @@ def test_a_family_has_the_seeds_that_it_is_given() -> None:
     assert seeds_of(config).tolist() == [[2, 2, 2, 5], [2, 2, 0, 2]]
 
 
+@pytest.mark.skipif(
+    missing_data("wiki100m.txt.xz") is not None, reason=str(missing_data("wiki100m.txt.xz"))
+)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_swap_takes_one_setting_and_all_of_them_everything(optimizer: str) -> None:
     """Of two networks that differ in every setting but how embeddings are drawn."""

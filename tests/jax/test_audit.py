@@ -188,7 +188,8 @@ def test_roles_of_a_tree_are_taken_for_granted_or_said() -> None:
     said = audit(turned, optax.sgd(0.1), off, roles=roles)
     assert [said[n].role for n in "WV"] == ["input", "output"]
     assert said.assumed == ()
-    assert audit(turned, optax.sgd(0.1), off).assumed == ("`V` is 'input'", "`W` is 'output'")
+    # The pass tells which side is summed over.
+    assert audit(turned, optax.sgd(0.1), off).assumed == ("`V` is 'output'", "`W` is 'input'")
 
 
 def test_what_is_not_trained_is_told_and_refusals() -> None:

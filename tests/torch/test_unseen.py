@@ -55,10 +55,10 @@ def test_outputs_that_no_readout_shows_are_seen_where_the_model_returns_them() -
         return F.mse_loss(model(batch[0]), batch[0])
 
     # What a bias of fixed size moves does not hide it.
-    c = verified(Autoencoder, squares, roles={"z.weight": "output"})
-    bent = verified(
-        lambda width: Autoencoder(width, torch.relu), squares, roles={"z.weight": "output"}
-    )
+    # Its factor is said to be applied, and is not.
+    said: dict[str, Any] = {"roles": {"z.weight": "output"}, "multiplied": ["w.weight"]}
+    c = verified(Autoencoder, squares, **said)
+    bent = verified(lambda width: Autoencoder(width, torch.relu), squares, **said)
     assert (c.ok, bent.ok) == (False, False), str(bent)
     assert c.culprits[0].cause is Cause.REGIME
     with pytest.raises(AssertionError, match="What the model returns moves less and less beside"):

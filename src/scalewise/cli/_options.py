@@ -26,7 +26,6 @@ _CALLED = {"source": "data", "x": "data", "networks": "ensemble"}
 _PHRASES = {
     r", or leave `samples` out to take all": "",
     r" or None(?=;)": "",
-    r", a sequence of values, each a positive finite number": "",
     r", or an array of shape \(samples, features\)": "",
     r", for example with x\.reshape\(len\(x\), -1\)": "",
     r" For your own, pass a JAX-traceable callable\.": "",

@@ -168,7 +168,7 @@ def _verdict(
 def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) -> Iterator[Scores]:
     rounding = _ROUNDING.get(str(ensemble.attrs.get("dtype", "float32")), 1e-5)
     rounding = max(rounding, float(ensemble.attrs.get("residual", 0.0)))
-    nu = freedom(ensemble.attrs, float(predicted["expansion_parameter"].max()))
+    nu = freedom(ensemble.attrs, float(predicted["expansion_parameter"].values.max()))
     for name in names:
         dims = predicted[name].dims
         measured = ensemble[name].transpose(*dims)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._readable import readable
+from scalewise.networks._inputs import check_inputs
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.training._sample_kernels import between, in_turn
 
@@ -46,6 +47,7 @@ class NetworkKernel:
 
     def diag(self, X: Inputs) -> Float[np.ndarray, " sample"]:
         """Of each input of `X` with itself."""
+        X = check_inputs(self.net, X, skips=True)
         return in_turn(self.net, X, X, self.kind)
 
     def pairs(self, X: Leading, Y: Leading) -> Float[np.ndarray, "*lead"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -183,23 +183,31 @@ def warn_of_signs(
         error: Of the coefficient.
         n: The width.
     """
-    least = _ROUNDING * float(np.abs(coefficient.values).max(initial=0.0))
-    added = coefficient + error
-    below = leading + added / n < -least / n
-    if below.values.any():
-        shares = (-coefficient / leading.where(leading > 0)).where(below).values
-        needed = float(np.max(shares[np.isfinite(shares)], initial=0.0))
+    beside, own = _over(leading, coefficient.dims), coefficient.values
+    added = own + (_over(error, coefficient.dims) if isinstance(error, xr.Variable) else error)
+    below = beside + added / n < -_ROUNDING * float(np.abs(own).max(initial=0.0)) / n
+    if below.any():
+        known = below & (beside > 0)
+        shares = -own[known] / np.broadcast_to(beside, own.shape)[known]
+        needed = float(np.max(shares, initial=0.0))
         further = (
             f"Take a width of at least {math.ceil(needed)}, or another"
             if needed
             else "Take another"
         )
         warnings.warn(
-            f"{int(below.values.sum())} of {below.size} variances are negative at width {n:g} to order 1/n: "
+            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order 1/n: "
             f"what is left at infinite width is less than what a finite width changes. {further} time to stop at.",
             ExpansionWarning,
             stacklevel=5,
         )
+
+
+def _over(values: xr.Variable, dims: tuple[Hashable, ...]) -> np.ndarray:
+    """Numbers as they meet others over these `dims`, among which are all of their own."""
+    order = [values.dims.index(dim) for dim in dims if dim in values.dims]
+    place = tuple(slice(None) if dim in values.dims else None for dim in dims)
+    return values.values.transpose(order)[place]
 
 
 def _way(row: Outcome, asked: Asked) -> tuple[Route | None, str]:

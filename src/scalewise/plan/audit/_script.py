@@ -27,6 +27,10 @@ NO_CLAIM: Mapping[str, Any] = {"strategy": standard(), "optimizer": "adam"}
 def called(build: Callable[..., Any], width: int) -> Any:
     """What a factory makes of a width, given by position or, where that is not possible, by its name.
 
+    Args:
+        build: The factory.
+        width: What it is given.
+
     Raises:
         PlanError: If it cannot be called with a width and nothing else, or fails.
     """
