@@ -68,7 +68,7 @@ def _beside(
     """The other matrix that a tensor is, where the code sums over axes that no module sums over."""
     if t.kind not in (Kind.MATRIX, Kind.LOOKUP):
         return None
-    # Rows that were picked are activations, and a sum over those is no matrix.
+    # Rows that were picked are activations, and a sum over those is not a product with a matrix.
     found = {u.axes for u in uses.get(pattern(t.name), ()) if u.verb == "summed" and not u.of}
     places = [t, *(model.aliases[a] for a in t.aliases)]
     own = {axis for p in places if p.kind is Kind.MATRIX for axis in p.fan_in}

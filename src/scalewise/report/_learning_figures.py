@@ -56,6 +56,7 @@ def shift_figure(learned: Learned) -> Figure | None:
             _points(sheet, predicted.ravel(), measured.ravel(), sem.ravel())
             sheet.ax.set_xlim(-reach, reach)
             sheet.ax.set_xlabel("predicted")
+            sheet.ax.locator_params(axis="x", nbins=5)  # their labels are long
             sheet.ax.set_ylabel("measured")
         panels.append(sheet.panel(f"Shift {words}"))
     caption = (
