@@ -68,7 +68,8 @@ async ({ phone, legible }) => {
         return sizes.length ? (Math.min(...sizes) * image.getBoundingClientRect().width) / across : null;
     };
     for (const image of document.images) {
-        if (!image.complete || !seen(image)) continue;
+        // A picture without words beside it is an ornament, such as a thumbnail: the page that it leads to shows it.
+        if (!image.complete || !seen(image) || image.getAttribute("alt") === "") continue;
         const size = await labels(image);
         if (size !== null && size < legible - 0.05) told.push([image, `has labels of ${size.toFixed(1)} px, and ${legible} can be read`]);
     }

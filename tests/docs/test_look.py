@@ -61,6 +61,7 @@ WRONG = {
 RIGHT = (
     '<img alt="fits" src="large.svg" style="width: 100%; max-width: 800px; min-width: 0" hidden>'
     '<img alt="fits" src="small.svg" style="max-width: 100%">'
+    '<img alt="" src="large.svg" style="width: 100px">'  # an ornament
     f"<p>{LONG}</p><pre style='white-space: pre-wrap'>{LONG}</pre>"
     # Read aloud by programs, in place of a drawing.
     "<span style='position: absolute; clip: rect(1px, 1px, 1px, 1px); width: 1px; height: 1px; overflow: hidden'>"

@@ -323,7 +323,7 @@ def _curves(axis: Any, one: xr.Dataset, loss: xr.DataArray) -> None:
         best = float(one.optimum[j])
         height = np.exp(np.interp(best, x, np.log(loss[j].values)))
         axis.plot([best], [height], "o", ms=5, mew=0, color=COLORS[1], alpha=alpha)
-    axis.legend(loc="upper left", fontsize=7.5)
+    axis.legend(loc="upper left")
 
 
 def _optima(axis: Any, dataset: xr.Dataset) -> None:
@@ -336,4 +336,4 @@ def _optima(axis: Any, dataset: xr.Dataset) -> None:
     axis.set_xticks(ticks, [str(n) for n in ticks])
     axis.tick_params(axis="x", color=MUTED)
     axis.set(xlabel="width n", title="log₂ of the optimum, its drift; lines: 1/Θ√γ")
-    axis.legend(loc="best", fontsize=7.5)
+    axis.legend(loc="best")

@@ -362,7 +362,7 @@ def figure(dataset: xr.Dataset) -> Figure:
             title=f"{optimizer}, {steps} steps: {PLANNED_TUNED}",
             xlabel="log₂ of the rate at the base",
         )
-        left.legend(fontsize=7.5)
+        left.legend()
         widths = [int(dataset.width[i]) for i in line]
         for name, color in zip(FAMILIES, COLORS, strict=False):
             if name not in of:
@@ -375,5 +375,5 @@ def figure(dataset: xr.Dataset) -> Figure:
         right.set_xscale("log", base=2)
         right.set_xticks(widths, [str(n) for n in widths])
         right.set(title="loss: retuned (full), carried (open)", xlabel="width n")
-        right.legend(fontsize=7.5)
+        right.legend()
     return canvas
