@@ -37,6 +37,7 @@ from scalewise.experiments._look import (
     Number,
     Table,
     attributes,
+    log_axes,
     panels,
     points,
 )
@@ -323,6 +324,7 @@ def _curves(axis: Any, one: xr.Dataset, loss: xr.DataArray) -> None:
         best = float(one.optimum[j])
         height = np.exp(np.interp(best, x, np.log(loss[j].values)))
         axis.plot([best], [height], "o", ms=5, mew=0, color=COLORS[1], alpha=alpha)
+    log_axes(axis, "y")
     axis.legend(loc="upper left")
 
 

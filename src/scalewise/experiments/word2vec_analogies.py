@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 
 from scalewise.data import data_file, missing_data
 from scalewise.experiments._form import Folder, Progress, settings
-from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels
+from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.experiments._readers import read_analogies, read_text
 from scalewise.limits import words
 from scalewise.limits.words import Word2Vec, analogy_answers, analogy_chance
@@ -222,7 +222,7 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     right.errorbar(at, middle, yerr=(middle - low, high - middle), fmt="o-", color=COLORS[0])
     V = dataset.attrs["vocabulary"]
     right.axhline(np.exp(np.log1p(np.arange(V - 3)).mean()), color=MUTED, ls="--")
-    right.set_yscale("log")
+    log_axes(right, "y")
     for axis in (left, right):
         axis.set_xticks(at, names)
     left.set(title="right answers, %")
