@@ -87,7 +87,7 @@ def as_dataset(
     for name in VARIANCES & variables.keys():
         own, n = f"{name}_nlo", asked.net.hidden_widths
         if own in variables and n:
-            error = variable(variables[own].dims, more.errors[own]) if own in more.errors else 0.0
+            error = variables.get(f"{own}_error", 0.0)
             warn_of_signs(variables[name], variables[own], error, float(n[-1]))
     coords = {dim: _labels(names) for dim, names in more.coords.items()}
     if asked.times is not None:
