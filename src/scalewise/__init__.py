@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from scalewise.critical import Criticality, criticality
     from scalewise.data import load_inputs, load_task
     from scalewise.nets import measure
-    from scalewise.networks import MLP
+    from scalewise.networks import MLP, Network
+    from scalewise.networks.layers import (
+        AvgPool,
+        Conv,
+        Dense,
+        Flatten,
+        GlobalAvgPool,
+        Skip,
+        SumPool,
+    )
     from scalewise.observables import OBSERVABLES
     from scalewise.sweeps import sweep
     from scalewise.tasks import Task
@@ -43,6 +52,11 @@ if TYPE_CHECKING:
 # used.
 _HOME = {
     "MLP": "networks",
+    "Network": "networks",
+    **dict.fromkeys(
+        ("AvgPool", "Conv", "Dense", "Flatten", "GlobalAvgPool", "Skip", "SumPool"),
+        "networks.layers",
+    ),
     "OBSERVABLES": "observables",
     "Task": "tasks",
     "Activation": "activations",
@@ -92,8 +106,16 @@ __all__ = [
     "MLP",
     "OBSERVABLES",
     "Activation",
+    "AvgPool",
     "Comparison",
+    "Conv",
     "Criticality",
+    "Dense",
+    "Flatten",
+    "GlobalAvgPool",
+    "Network",
+    "Skip",
+    "SumPool",
     "Task",
     "__version__",
     "activation",

@@ -19,10 +19,13 @@ import xarray as xr
 from scalewise._labelled import variable
 from scalewise._readable import readable
 from scalewise.activations import Activation
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._perceptron import Perceptron
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
 
 SAMPLE_DIMS = ("sample", "sample_1", "sample_2", "sample_3")
+POSITION_DIMS = ("position", "position_1")  # of kernel and NTK in layers that have several
 Obstacle = Callable[[Activation], str]
 
 
@@ -104,8 +107,10 @@ class Quantity(ABC):
     def dims(self) -> tuple[str, ...]:
         """Named dimensions of the variable."""
 
-    def variable(self, values: object, *, leading: tuple[str, ...] = ()) -> xr.Variable:
-        """`values` as the labelled variable of a result, `leading` being dimensions that the row does not have."""
+    def variable(
+        self, values: object, *, leading: tuple[str, ...] = (), trailing: tuple[str, ...] = ()
+    ) -> xr.Variable:
+        """`values` as the labelled variable of a result, `leading` and `trailing` dimensions around its own."""
         attrs = {
             "symbol": self.symbol,
             "equation": self.equation,
@@ -113,7 +118,7 @@ class Quantity(ABC):
             "units": self.units,
             "long_name": self.meaning,
         }
-        return variable((*leading, *self.dims), values, attrs)
+        return variable((*leading, *self.dims, *trailing), values, attrs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +151,22 @@ class Observable(Quantity):
     components: Count
     with_skips: Obstacle = _no_recursion
 
-    def obstacle_of(self, activation: Activation, *, skips: bool) -> str:
-        """Why it cannot be had of a network with this `activation`, with or without `skips`.
+    def obstacle_of(self, net: Architecture) -> str:
+        """Why `net`, a network, does not have it: a clause, or an empty text if it has."""
+        obstacles = [self.obstacle(sigma) for sigma in net.activations]
+        if not isinstance(net, Perceptron):
+            obstacles.append(self._of_any_network())
+        elif any(net.skips):
+            obstacles.append(self.with_skips(net.activation))
+        return next(filter(None, obstacles), "")
 
-        A clause; an empty text if it can.
-        """
-        return self.obstacle(activation) or (self.with_skips(activation) if skips else "")
+    def _of_any_network(self) -> str:
+        """Why it is not known of layers of every kind."""
+        return (
+            "it is of order 1/n, which is known of fully connected layers alone"
+            if self.order
+            else ""
+        )
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -398,8 +413,17 @@ def exists(row: Observable, activation: Activation) -> bool:
     return not row.obstacle(activation)
 
 
-def as_variable(name: str, values: np.ndarray, **attrs: object) -> xr.Variable:
-    """`values` as the labelled variable of the observable `name`, with the attributes of its row and `attrs`."""
-    found = OBSERVABLES[name].variable(values)
+def as_variable(
+    name: str, values: np.ndarray, *, trailing: tuple[str, ...] = (), **attrs: object
+) -> xr.Variable:
+    """`values` as the labelled variable of the observable `name`, with the attributes of its row and `attrs`.
+
+    Args:
+        name: In the table.
+        values: Over the dimensions of the row, and those behind them.
+        trailing: Dimensions behind those of the row.
+        attrs: More attributes.
+    """
+    found = OBSERVABLES[name].variable(values, trailing=trailing)
     found.attrs.update(attrs)
     return found

@@ -12,6 +12,7 @@ from typing import Any
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
+from scalewise.networks._architecture import Architecture
 from scalewise.observables import OBSERVABLES, Observable
 
 __all__ = ["MOST_PATHS", "Selection", "known", "omissions", "select"]
@@ -79,51 +80,50 @@ def known(names: Collection[str] | str) -> tuple[str, ...]:
 
 def select(
     names: Collection[str] | str | None,
-    activation: Activation,
+    net: Architecture,
     *,
     samples: int,
-    depth: int,
-    skips: Sequence[float] = (),
 ) -> Selection:
     """The observables to compute for a network on its inputs.
 
     Args:
         names: Names; ``None`` for the default ones, without those that take more than `DEFAULT_WORK`
             multiplications; ``"all"`` for the whole table, whatever it takes. Neither holds what does
-            not exist for `activation`, or is not known with skip connections.
-        activation: Of the network.
+            not exist for the network, or is not known of its kind.
+        net: The network.
         samples: How many inputs there are.
-        depth: Weight layers.
-        skips: Of the network, layer by layer; none if all are 0.
 
     Raises:
         ValueError: If something named does not exist for the network, or is not in the table.
     """
     if names is not None and not (isinstance(names, str) and names == "all"):
         wanted = known(names)
-        _require_existing(wanted, activation, skips=any(skips))
+        _require_existing(wanted, net)
         return Selection(wanted)
     rows = [row for row in OBSERVABLES.values() if row.default or names == "all"]
-    left_out = {}
+    left_out, skips = {}, any(getattr(net, "skips", ()))
     for row in rows:
-        obstacle = row.obstacle_of(activation, skips=any(skips))
+        obstacle = row.obstacle_of(net)
         if obstacle:
             left_out[row.name] = f"{obstacle[0].upper()}{obstacle[1:]}."
-        elif any(skips):
-            left_out[row.name] = _too_much_with_skips(row, samples, depth, by_default=names is None)
+        elif skips:
+            left_out[row.name] = _too_much_with_skips(
+                row, samples, net.depth, by_default=names is None
+            )
         elif names is None and row.sampled:
-            left_out[row.name] = _too_much(activation, samples, depth)
+            left_out[row.name] = _too_much(net.activations, samples, net.depth)
     left_out = {name: reason for name, reason in left_out.items() if reason}
     return Selection(tuple(row.name for row in rows)).without(left_out)
 
 
-def _require_existing(names: Sequence[str], activation: Activation, *, skips: bool) -> None:
-    """Refuse observables that do not exist for an activation, or are not known with skip connections."""
+def _require_existing(names: Sequence[str], net: Architecture) -> None:
+    """Refuse observables that do not exist for a network."""
     for name in names:
-        obstacle = OBSERVABLES[name].obstacle_of(activation, skips=skips)
+        obstacle = OBSERVABLES[name].obstacle_of(net)
         if obstacle:
+            of = " and ".join(repr(sigma.name) for sigma in net.activations) or "this network"
             raise ValueError(
-                f"{name!r} does not exist for {activation.name!r}: {obstacle}. "
+                f"{name!r} does not exist for {of}: {obstacle}. "
                 f"Leave {name!r} out of `observables`."
             )
 
@@ -141,9 +141,10 @@ def omissions(attributes: Mapping[str, Any]) -> list[str]:
     return [f"Without {', '.join(these)}: {why}" for why, these in names.items()]
 
 
-def _too_much(activation: Activation, samples: int, depth: int) -> str:
+def _too_much(activations: Sequence[Activation], samples: int, depth: int) -> str:
     """Why the default does without expectations over pairs of pairs of inputs, if it does."""
-    if (depth - 1) * joint_work(samples, smooth=activation.is_smooth) <= DEFAULT_WORK:
+    smooth = all(sigma.is_smooth for sigma in activations)
+    if (depth - 1) * joint_work(samples, smooth=smooth) <= DEFAULT_WORK:
         return ""
     return (
         f"Expectations over all pairs of pairs of {samples} inputs through {depth} layers take longer "

@@ -3,7 +3,7 @@
 from breaks import row
 
 AGREE = "tests/agreement/test_residual_against_ensembles.py::test_theory_and_ensembles_agree"
-of_kernel = row("theory/flow/_kernel_flow.py", AGREE)
+of_kernel = row("theory/flow/_fields.py", AGREE)
 of_residual = row("theory/residual/_vertex.py", "tests/theory/test_residual.py")
 of_residual_tensors = row(
     "theory/residual/_tensors.py",
@@ -33,14 +33,15 @@ MUTANTS = (
         "[pushed(P, known) + C_W * fresh for known, fresh in ahead]",
         "[zero for known, fresh in ahead]",
     ),
-    of_kernel("residual: NTK that forgets", "                slope += skip\n", ""),
     of_kernel(
-        "residual: kernel that forgets", "                K += below\n", "                pass\n"
+        "residual: NTK that forgets",
+        "return Pair(C, total([pair.T for pair in below]))",
+        "return Pair(C, total([below[0].T] + [None for _ in below[1:]]))",
     ),
     of_kernel(
-        "residual: diagonal of the NTK that forgets",
-        "(C_W * here.diagonal_slope + skip) * Theta",
-        "C_W * here.diagonal_slope * Theta",
+        "residual: kernel that forgets",
+        "                    found += part\n",
+        "                    found += 0 * part\n",
     ),
     of_residual_tensors(
         "residual: small parameter without the width",

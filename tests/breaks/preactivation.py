@@ -5,7 +5,7 @@ from breaks import row
 GOLDEN = "tests/theory/test_golden_preactivation.py"
 PRINTED = "tests/theory/test_printed_form.py"
 
-of_flow = row("theory/flow/_kernel_flow.py", (PRINTED, "tests/theory/test_golden_ntk.py"))
+of_flow = row("theory/flow/_fields.py", (PRINTED, "tests/theory/test_golden_ntk.py"))
 MAP = "tests/gaussian/test_kernel_map.py"
 KINKS = f"{MAP}::test_kinks_have_a_series_up_to_correlations_near_1"
 of_orders = row("gaussian/_split_orders.py", KINKS)
@@ -54,14 +54,20 @@ MUTANTS = (
         "size[near])], near[np.argmin",
         "size[near])], near[np.argmax",
     ),
-    of_flow("K: bias variance dropped off the diagonal", "            K += net.C_b[i]\n", ""),
     of_flow(
-        "K: weight variance of the layer below",
-        "            K *= net.C_W[i]\n",
-        "            K *= net.C_W[i - 1]\n",
+        "K: bias variance dropped off the diagonal",
+        "        C += own.C_b\n",
+        "",
     ),
     of_flow(
-        "K: input width forgotten", "    K *= net.C_W[0] / net.input_dim\n", "    K *= net.C_W[0]\n"
+        "K: weight variance of the layer below",
+        "        C *= own.C_W / taps\n",
+        "        C *= own.lambda_W / taps\n",
+    ),
+    of_flow(
+        "K: input width forgotten",
+        "        C /= features\n",
+        "",
     ),
     of_map(
         "K: series cut one order short",
@@ -96,13 +102,21 @@ MUTANTS = (
     ),
     of_orders("kinks: polynomials not normalised", "after /= math.sqrt(k + 1)", "after /= k + 1.0"),
     of_orders("kinks: slope not squared", "w * slope(z) ** 2", "w * np.abs(slope(z))"),
-    of_flow("Theta: forward term dropped", "                Theta += work[0]\n", ""),
+    of_flow(
+        "Theta: forward term dropped",
+        "                T += share\n",
+        "",
+    ),
     of_flow(
         "Theta: rates of biases and weights swapped",
-        "np.multiply(K, net.lambda_W[i], out=work[0])",
-        "np.multiply(K, net.lambda_b[i], out=work[0])",
+        "np.multiply(C, own.lambda_W / taps, out=share)",
+        "np.multiply(C, own.lambda_b / taps, out=share)",
     ),
-    of_flow("Theta: weight variance dropped", "                slope *= net.C_W[i]\n", ""),
+    of_flow(
+        "Theta: weight variance dropped",
+        "                T *= own.C_W / taps\n",
+        "                T /= taps\n",
+    ),
     of_map(
         "Theta: factor 2 in the derivative of the series",
         "            slope *= 2.0  # d p(c²)/dc\n",

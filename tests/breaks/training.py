@@ -162,7 +162,9 @@ MUTANTS = (
         "evidence: of every algorithm", "here = isinstance(asked.algorithm, Bayes)", "here = True"
     ),
     of_outcomes("train: in spite of at", 'if asked.at == "test" else', "if False else"),
-    of_predict("slope: of the first layer", "C_b=net.C_b[-1]", "C_b=net.C_b[0]", EVIDENCE),
+    of_predict(
+        "slope: of the first layer", "asked.net.own(asked.net.depth)", "asked.net.own(1)", EVIDENCE
+    ),
     of_predict(
         "kernels: exchanged",
         "kinds = (asked.algorithm.learns_with, asked.algorithm.starts_with)",

@@ -172,10 +172,9 @@ MUTANTS = (
         "places[: len(both) - len(X)]\n        sides",
     ),
     of_pairs(
-        "pairs: not turned", "target[tile.place[::-1]] = values.T", "target[tile.place[::-1]] = 0.0"
-    ),
-    of_pairs(
-        "pairs: nothing is known", "target[same, same - self._begin] = diagonal[same]", "pass"
+        "pairs: not turned",
+        "target[tile.place[::-1]] = turned(values)",
+        "target[tile.place[::-1]] = 0.0",
     ),
     of_pairs(
         "pairs: repeated inputs apart",
@@ -186,8 +185,8 @@ MUTANTS = (
     of_pairs("pairs: order of a rectangle", "rank[first], rank[second])", "first, second)"),
     of_objects(
         "objects: kind forgotten",
-        "NetworkKernel(self.net, self.kind)(X, Y)",
-        "NetworkKernel(self.net)(X, Y)",
+        "kernel, (X, Y) = NetworkKernel(self.net, self.kind),",
+        "kernel, (X, Y) = NetworkKernel(self.net),",
     ),
     of_linear("linear: ridge of the text without 2", "h = h + 2 * ridge", "h = h + ridge"),
     of_linear(

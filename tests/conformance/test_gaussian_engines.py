@@ -11,7 +11,7 @@ import pytest
 import scalewise as sw
 from grids import each, thorough
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.gaussian import Workspace, kernel_map, pair_moments, single_moment
+from scalewise.gaussian import Places, Workspace, kernel_map, pair_moments, single_moment
 from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import pair_quadrature
 
@@ -128,7 +128,9 @@ def test_in_place_map_is_the_pair_moment(name: str) -> None:
     K = z @ z.T / 5
     here = kernel_map(sigma, np.diag(K).copy(), slope=True)
     tile, slope = K[1:4].copy(), np.empty((3, 7))
-    here.apply(slice(1, 4), slice(0, 7), tile, slope, Workspace(here.scratch, 21).take((3, 7)))
+    here.apply(
+        Places(slice(1, 4), slice(0, 7)), tile, slope, Workspace(here.scratch, 21).take((3, 7))
+    )
     A, B = np.diag(K)[1:4, None], np.diag(K)[None]
     limit = np.sqrt(A * B)
     want = pair_moments(sigma, A, B, np.clip(K[1:4], -limit, limit))

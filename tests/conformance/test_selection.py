@@ -90,11 +90,11 @@ def test_defaults_can_be_compared(name: str) -> None:
 
 
 def test_the_default_is_limited_by_work_and_says_so() -> None:
-    sigma = sw.activation("tanh")
     taken = {}
     for depth in (2, 3, 16, 200):
+        net = sw.MLP(depth, 8, "tanh", input_dim=2, output_dim=1)
         for samples in range(1, 200):
-            names = set(select(None, sigma, samples=samples, depth=depth).names)
+            names = set(select(None, net, samples=samples).names)
             assert names in (
                 {"kernel", "ntk"},
                 {"kernel", "ntk", "metric_nlo", "four_point_vertex"},
@@ -104,9 +104,10 @@ def test_the_default_is_limited_by_work_and_says_so() -> None:
         few = [taken[depth, n] for n in range(5, 200)]
         assert few == sorted(few, reverse=True)
     assert [sum(taken[d, n] for n in range(1, 200)) for d in (2, 3, 16)] == [50, 42, 23]
-    assert not any(len(select("all", sigma, samples=n, depth=16).left_out) for n in (2, 500))
+    net = sw.MLP(16, 8, "tanh", input_dim=2, output_dim=1)
+    assert not any(len(select("all", net, samples=n).left_out) for n in (2, 500))
     # What is left out by default is refused by no rule but the memory's.
-    assert "four_point_vertex" in select("four_point_vertex", sigma, samples=500, depth=9).names
+    assert "four_point_vertex" in select("four_point_vertex", net, samples=500).names
 
 
 def test_many_inputs_by_the_public_name() -> None:
@@ -125,7 +126,7 @@ def test_many_inputs_by_the_public_name() -> None:
     )
     (words,) = omissions(usual.attrs)
     assert words.startswith("Without metric_nlo, four_point_vertex: Expectations over")
-    measured = select(None, net.activation, samples=512, depth=2)
+    measured = select(None, net, samples=512)
     assert measured.attributes()["left_out"] == usual.left_out
     with pytest.raises(ValueError, match=r"'four_point_vertex' of 512 inputs .* takes \d+ GiB"):
         sw.predict(net, x[:512], observables="four_point_vertex")

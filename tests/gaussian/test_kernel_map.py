@@ -9,7 +9,14 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.gaussian import Workspace, _kernel_map, kernel_map, pair_moments, single_moment
+from scalewise.gaussian import (
+    Places,
+    Workspace,
+    _kernel_map,
+    kernel_map,
+    pair_moments,
+    single_moment,
+)
 from scalewise.gaussian._hermite import low_orders
 
 LARGEST = (0.0, 0.2, 0.5, -0.7, 0.9, 0.99, 1.0, -1.0)
@@ -21,7 +28,7 @@ def moments_of(sigma, K, C):
     here = kernel_map(sigma, np.concatenate([K, K]), slope=True)
     tile, slope, count = C.copy(), np.empty_like(C), len(K)
     work = Workspace(here.scratch, C.size).take(C.shape)
-    here.apply(slice(0, count), slice(count, 2 * count), tile, slope, work)
+    here.apply(Places(slice(0, count), slice(count, 2 * count)), tile, slope, work)
     return (here.diagonal[:count], here.diagonal_slope[:count]), tile, slope
 
 
@@ -60,11 +67,11 @@ def test_a_tile_alone_gives_what_it_gives_beside_others() -> None:
     sigma, K = sw.activation("tanh"), np.linspace(0.5, 2.0, 4)
     root = np.sqrt(np.outer(K, K))
     alone = moments_of(sigma, K, 0.3 * root)[1:]
-    here = kernel_map(sigma, K, slope=True)
+    here = kernel_map(sigma, np.concatenate([K, K]), slope=True)
     work = Workspace(here.scratch, 16).take((4, 4))
     for c in (0.999, 0.3):
         tile, slope = c * root, np.empty((4, 4))
-        here.apply(slice(0, 4), slice(0, 4), tile, slope, work)
+        here.apply(Places(slice(0, 4), slice(4, 8)), tile, slope, work)
     np.testing.assert_allclose(tile, alone[0], rtol=2e-12)
     np.testing.assert_allclose(slope, alone[1], rtol=2e-12)
 
@@ -116,7 +123,9 @@ def test_kinks_have_a_series_up_to_correlations_near_1(name: str, monkeypatch) -
     ):
         here = kernel_map(sigma, np.concatenate([K, K]), slope=sigma.is_continuous)
         tile, slope = c * root, np.empty((3, 3)) if sigma.is_continuous else None
-        here.apply(slice(0, 3), slice(3, 6), tile, slope, Workspace(here.scratch, 9).take((3, 3)))
+        here.apply(
+            Places(slice(0, 3), slice(3, 6)), tile, slope, Workspace(here.scratch, 9).take((3, 3))
+        )
         assert max(direct, default=0) <= most
         want = pair_moments(sigma, K[:, None], K[None], c * root, kinds)
         for found, own, pq in zip(
@@ -141,7 +150,7 @@ def test_a_tile_of_inputs_with_themselves_is_computed_once(monkeypatch) -> None:
     np.fill_diagonal(C, K)
     here = kernel_map(sw.activation("elu"), K, slope=True)
     tile, slope = C[1:3].copy(), np.empty((2, 5))
-    here.apply(slice(1, 3), slice(0, 5), tile, slope, Workspace(5, 10).take((2, 5)))
+    here.apply(Places(slice(1, 3), slice(0, 5)), tile, slope, Workspace(5, 10).take((2, 5)))
     assert direct == [7, 7]
     assert tile[0, 2] == tile[1, 1]
     np.testing.assert_allclose([tile[0, 1], tile[1, 2]], here.diagonal[1:3], rtol=1e-14)
@@ -150,3 +159,22 @@ def test_a_tile_of_inputs_with_themselves_is_computed_once(monkeypatch) -> None:
     )
     np.testing.assert_allclose(tile, want[0, 0].value, rtol=1e-11)
     np.testing.assert_allclose(slope, want[1, 1].value, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "tanh", "gelu", "elu"])
+def test_a_label_that_does_not_vary_has_the_slope_at_0_and_with_a_kink_the_left_one(name) -> None:
+    sigma = sw.activation(name)
+    here = kernel_map(sigma, np.array([0.0, 1.3, 0.0, 0.4]), slope=True)
+    C, slope = np.zeros((2, 2)), np.empty((2, 2))
+    here.apply(Places(slice(0, 2), slice(2, 4)), C, slope, Workspace(here.scratch, 4).take((2, 2)))
+    value = float(sigma(np.zeros(1))[0])
+    left = sigma.slopes[0] if sigma.slopes else float(sigma.derivatives[1](np.zeros(1))[0])
+    z = np.linspace(-12.0, 12.0, 200_002)
+    w = np.exp(-z * z / 2)
+    means = [
+        [(w * f(np.sqrt(K) * z)).sum() / w.sum() for K in (1.3, 0.4)] for f in sigma.derivatives[:2]
+    ]
+    for found, at_0, (first, second) in ((C, value, means[0]), (slope, left, means[1])):
+        np.testing.assert_allclose(found[0], [at_0 * at_0, at_0 * second], rtol=1e-6, atol=1e-13)
+        np.testing.assert_allclose(found[1, 0], first * at_0, rtol=1e-6, atol=1e-13)
+    np.testing.assert_allclose(here.diagonal_slope[[0, 2]], left**2, rtol=1e-13)

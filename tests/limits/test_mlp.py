@@ -280,7 +280,7 @@ def test_divergence_is_named_by_its_step_and_keeps_what_there_is(activation, str
 
 REFUSED = [
     (
-        r"`Task.inputs` .* of shape \(sample, feature\); got shape \(3,\)",
+        r"`Task.inputs` .* of shape \(sample, ..., feature\); got shape \(3,\)",
         lambda: Task([1, 2, 3], [1]),
     ),
     ("`Task.inputs` must hold finite numbers", lambda: Task([[np.nan]], [1.0])),

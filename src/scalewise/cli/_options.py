@@ -199,7 +199,7 @@ class Setting(Shape):
         measured = self.names()
         if not isinstance(measured, list):
             return measured
-        usual = select(None, net.activation, samples=self.samples, depth=net.depth).names
+        usual = select(None, net, samples=self.samples).names
         corrections = [name for name in usual if OBSERVABLES[name].corrects in measured]
         return list(dict.fromkeys([*measured, *corrections]))
 

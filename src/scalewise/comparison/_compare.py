@@ -43,6 +43,8 @@ _SAME = (
     "lambda_b",
     "lambda_W",
     "gamma",
+    "layers",
+    "input_shape",
 )
 _FALSE_ALARMS = 1e-3
 # Coefficients of 1/n, small beside what they correct, and what is another outcome less a constant.
@@ -85,7 +87,8 @@ def compare(
     raised in proportion. So a right theory disagrees less than once in a thousand ensembles of any size.
 
     An ensemble of one width is compared with `at_width` at its widths, and the bias is the one
-    stated there. An ensemble extrapolated from several widths by a polynomial of degree $d$ in
+    stated there; where order 1/n is not known, it is found from the fluctuations of the ensemble. An
+    ensemble extrapolated from several widths by a polynomial of degree $d$ in
     $1/n$ is compared with the leading coefficients themselves; whatever the weights of the fit,
     what order $d+1$ leaves in its intercept is at most $\prod_i\epsilon_i$ and in its slope
     $e_d(\epsilon_0,\dots,\epsilon_d)$ (the elementary symmetric polynomial), in natural units,
@@ -129,6 +132,8 @@ def compare(
     """
     _require_same(theory, ensemble)
     extrapolated = bool(ensemble.attrs.get("extrapolated", 0))
+    if "expansion_parameter" not in theory and "expansion_parameter" in ensemble:
+        theory = theory.assign(expansion_parameter=ensemble["expansion_parameter"])
     trained = theory.attrs["kind"] == _trained.THEORY
     if extrapolated:
         infinite = _trained.at_infinite_width if trained else at_infinite_width

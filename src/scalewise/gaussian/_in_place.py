@@ -10,16 +10,15 @@ import abc
 import math
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.gaussian._closed import closed_pair_moments
+from scalewise.gaussian._places import Places
 
 _COINCIDENT = 1.0 - 2e-15  # arccos turns the roundoff of a correlation of 1 into its square root
 
-# Of some inputs with others, row by column, or of pairs one after the other.
 Tile = Float[np.ndarray, "*tile"]
-Places = slice | Int[np.ndarray, " pair"]
 
 
 class Workspace:
@@ -34,47 +33,53 @@ class Workspace:
 
 
 class KernelMap(abc.ABC):
-    r"""The two pair moments that the kernel and the NTK need, for the inputs of one layer.
+    r"""The two pair moments that the kernel and the NTK need, for the labels of one layer.
+
+    A label is an input, or an input at a position.
 
     Args:
-        K: $K_{aa}$ of each input; preactivation². It is 0 only where the activation is smooth there.
+        K: $K_{aa}$ of each label; preactivation².
 
     Attributes:
-        diagonal: $\langle\sigma_a^2\rangle$ for each input.
-        diagonal_slope: $\langle\sigma_a'^2\rangle$ for each input.
+        diagonal: $\langle\sigma_a^2\rangle$ for each label.
+        diagonal_slope: $\langle\sigma_a'^2\rangle$ for each label.
     """
 
     scratch = 5
 
     def __init__(
         self,
-        K: Float[np.ndarray, " input"],
-        diagonal: Float[np.ndarray, " input"],
-        diagonal_slope: Float[np.ndarray, " input"] | None,
+        K: Float[np.ndarray, " label"],
+        diagonal: Float[np.ndarray, " label"],
+        diagonal_slope: Float[np.ndarray, " label"] | None,
     ) -> None:
         self.K = K
         self.diagonal = diagonal
         self.diagonal_slope = diagonal_slope
 
-    @abc.abstractmethod
-    def apply(
-        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
-    ) -> None:
+    def apply(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
         r"""Replace `C` by $\langle\sigma_a\sigma_b\rangle$; fill `slope` with $\langle\sigma'_a\sigma'_b\rangle$.
 
         Args:
-            rows: Which inputs are $a$; slices for a tile of two dimensions, places for one of one dimension.
-            columns: Which inputs are $b$.
-            C: $K_{ab}$ on entry, the first moment on return. Of inputs with themselves, slices that are alike, it
+            at: Which labels are $a$ and $b$.
+            C: $K_{ab}$ on entry, the first moment on return. Of labels with themselves, slices that are alike, it
                 is symmetric.
             slope: Where to put the second moment; ``None`` if it is not wanted.
             work: Scratch arrays of the tile's shape.
         """
+        known = at.known
+        if known is None:
+            self._fill(at, C, slope, work)
+            return
+        C[known.at] = 0.0  # a correlation of 1 would only make a series longer
+        self._fill(at, C, slope, work)
+        C[known.at] = self.diagonal[known.labels]
+        if slope is not None and self.diagonal_slope is not None:
+            slope[known.at] = self.diagonal_slope[known.labels]
 
-
-def facing(values: np.ndarray, C: Tile) -> np.ndarray:
-    """What belongs to the first inputs of a tile, as it meets what belongs to the second ones."""
-    return values if C.ndim == 1 else values[:, None]
+    @abc.abstractmethod
+    def _fill(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
+        """The same, where a label with itself is no matter."""
 
 
 class ScaleInvariantMap(KernelMap):
@@ -86,18 +91,23 @@ class ScaleInvariantMap(KernelMap):
         self._beta = (plus - minus) ** 2 / (2 * math.pi)
         super().__init__(K, self._A2 * K, np.full_like(K, self._A2))
         self._root = np.sqrt(K)
+        # A label of variance 0 is correlated with nothing. In place of the mean slope it has that at 0, which is
+        # the left one, as in PyTorch.
+        self._inverse_root = np.divide(1.0, self._root, out=np.zeros_like(K), where=K > 0)
+        self._still: np.ndarray | None = None
+        if (K == 0).any() and minus + plus != 0:
+            self._still = np.where(K == 0, 2 * minus / (minus + plus), 1.0)
+            self.diagonal_slope = np.where(K == 0, minus**2, self._A2)
 
-    def apply(
-        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
-    ) -> None:
+    def _fill(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
         if self._beta == 0.0:
             C *= self._A2
             if slope is not None:
                 slope.fill(self._A2)
             return
         c, psi, sine, *_ = work
-        np.multiply(C, facing(1.0 / self._root[rows], C), out=c)
-        c *= 1.0 / self._root[columns]
+        np.multiply(C, at.left(self._inverse_root), out=c)
+        c *= at.right(self._inverse_root)
         if c.max() > _COINCIDENT:
             c[c > _COINCIDENT] = 1.0
         if c.min() < -_COINCIDENT:
@@ -111,10 +121,13 @@ class ScaleInvariantMap(KernelMap):
         psi += self._A2
         if slope is not None:
             slope[...] = psi
+            if self._still is not None:
+                slope *= at.left(self._still)
+                slope *= at.right(self._still)
         c *= psi
         c += sine
-        c *= facing(self._root[rows], C)
-        np.multiply(c, self._root[columns], out=C)
+        c *= at.left(self._root)
+        np.multiply(c, at.right(self._root), out=C)
 
 
 class ErfMap(KernelMap):
@@ -126,18 +139,16 @@ class ErfMap(KernelMap):
         )
         self._inverse_root = 1.0 / np.sqrt(1 + 2 * K)
 
-    def apply(
-        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
-    ) -> None:
+    def _fill(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
         u, square, *_ = work
-        np.multiply(C, facing(2 * self._inverse_root[rows], C), out=u)
-        u *= self._inverse_root[columns]
+        np.multiply(C, at.left(2 * self._inverse_root), out=u)
+        u *= at.right(self._inverse_root)
         if slope is not None:
             np.multiply(u, u, out=square)
             np.subtract(1.0, square, out=square)
             np.sqrt(square, out=square)
-            np.divide(facing(4 / math.pi * self._inverse_root[rows], C), square, out=slope)
-            slope *= self._inverse_root[columns]
+            np.divide(at.left(4 / math.pi * self._inverse_root), square, out=slope)
+            slope *= at.right(self._inverse_root)
         np.arcsin(u, out=C)
         C *= 2 / math.pi
 
@@ -158,21 +169,19 @@ class GeluMap(KernelMap):
         self._alpha = 1.0 / (1.0 + K)
         self._root_alpha = np.sqrt(self._alpha)
 
-    def apply(
-        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
-    ) -> None:
+    def _fill(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
         u, density, E, gamma, P = work
-        np.multiply(C, facing(self._root_alpha[rows], C), out=u)
-        u *= self._root_alpha[columns]
+        np.multiply(C, at.left(self._root_alpha), out=u)
+        u *= at.right(self._root_alpha)
         np.multiply(u, u, out=density)
         np.subtract(1.0, density, out=density)
         np.sqrt(density, out=density)
-        np.divide(facing(self._root_alpha[rows] / (2 * math.pi), C), density, out=density)
-        density *= self._root_alpha[columns]  # 1/(2 pi sqrt(Delta))
-        np.add(facing(self._alpha[rows] - 1.0, C), self._alpha[columns], out=gamma)
+        np.divide(at.left(self._root_alpha / (2 * math.pi)), density, out=density)
+        density *= at.right(self._root_alpha)  # 1/(2 pi sqrt(Delta))
+        np.add(at.left(self._alpha - 1.0), at.right(self._alpha), out=gamma)
         np.multiply(C, C, out=E)
         E *= gamma
-        np.multiply(facing(self.K[rows], C), self.K[columns], out=P)
+        np.multiply(at.left(self.K), at.right(self.K), out=P)
         E += P
         np.arcsin(u, out=P)
         P *= 1 / (2 * math.pi)

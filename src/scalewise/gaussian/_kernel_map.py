@@ -14,9 +14,10 @@ from scipy.linalg import get_blas_funcs
 from scalewise.activations import Activation
 from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._hermite import LowOrders, hermite_table, low_orders
-from scalewise.gaussian._in_place import TILED, KernelMap, Places, Tile, facing
+from scalewise.gaussian._in_place import TILED, KernelMap, Tile
 from scalewise.gaussian._increments import increment
 from scalewise.gaussian._interface import pair_moments, single_moment
+from scalewise.gaussian._places import Places
 from scalewise.gaussian._split_orders import split_orders
 
 _SERIES_TOLERANCE = 1e-12
@@ -132,12 +133,10 @@ class HermiteMap(KernelMap):
         else:
             self._general = GeneralMap(sigma, self.K, slope=True)
 
-    def apply(
-        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
-    ) -> None:
+    def _fill(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
         c, u, p, q, term = work
-        np.multiply(C, facing(self._inverse_root[rows], C), out=c)
-        c *= self._inverse_root[columns]
+        np.multiply(C, at.left(self._inverse_root), out=c)
+        c *= at.right(self._inverse_root)
         cmax = max(float(c.max()), -float(c.min()))
         if cmax > 1.0:
             np.clip(c, -1.0, 1.0, out=c)
@@ -149,30 +148,30 @@ class HermiteMap(KernelMap):
         if terms > len(self._h) and self._general is not None:
             far = self._beyond(c)
             direct = C.copy(), None if slope is None else np.zeros_like(C)
-            self._general.fill(rows, columns, *direct, far)
+            self._general.fill(at, *direct, far)
         terms = min(terms, len(self._h))
         if self._stride == 2:
             np.multiply(c, c, out=u)
         else:
             u = c
-        left, right = self._h[terms - 1, rows], self._h[terms - 1, columns]
-        np.multiply(facing(left, C), right, out=p)
+        left, right = at.left(self._h[:terms]), at.right(self._h[:terms])
+        np.multiply(left[-1], right[-1], out=p)
         q.fill(0.0)
+        matrix = p.reshape(at.flat).T if at.outer else None
         for k in range(terms - 2, -1, -1):
             if slope is not None:
                 q *= u
                 q += p
             p *= u
-            left, right = self._h[k, rows], self._h[k, columns]
-            if C.ndim == 1:
-                p += np.multiply(left, right, out=term)
+            if matrix is None:
+                p += np.multiply(left[k], right[k], out=term)
             else:
-                # p += left right^T in one pass and in place; BLAS counts along columns, hence p.T.
-                _rank_one_update(1.0, right, left, a=p.T, overwrite_a=1)
+                # p += left right^T in one pass and in place; BLAS counts along columns, hence the transpose.
+                _rank_one_update(1.0, right[k].ravel(), left[k].ravel(), a=matrix, overwrite_a=1)
         self._finish(c, p, q, C, slope)
         if slope is not None:
-            slope *= facing(self._inverse_root[rows], C)
-            slope *= self._inverse_root[columns]
+            slope *= at.left(self._inverse_root)
+            slope *= at.right(self._inverse_root)
         if far is not None:
             for target, values in zip((C, slope), direct, strict=True):
                 if target is not None and values is not None:
@@ -223,27 +222,25 @@ class GeneralMap(KernelMap):
         second = single_moment(sigma, K, (1, 1)).value if slope else None
         super().__init__(K, first, second)
 
-    def apply(
-        self, rows: Places, columns: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]
-    ) -> None:
-        self.fill(rows, columns, C, slope, np.ones(C.shape, dtype=bool))
+    def _fill(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
+        self.fill(at, C, slope, np.ones(C.shape, dtype=bool))
 
     def fill(
-        self,
-        rows: Places,
-        columns: Places,
-        C: Tile,
-        slope: Tile | None,
-        which: Bool[np.ndarray, "*tile"],
+        self, at: Places, C: Tile, slope: Tile | None, which: Bool[np.ndarray, "*tile"]
     ) -> None:
         """The same for some pairs alone; those that a tile has both ways round are computed once."""
-        A, B = np.broadcast_arrays(facing(self.K[rows], C), self.K[columns])
+        shape = at.flat if at.outer else C.shape
+        A, B, first, second = (
+            np.broadcast_to(value, C.shape).reshape(shape)
+            for value in (
+                *(side(self.K) for side in (at.left, at.right)),
+                *(side(np.arange(len(self.K))) for side in (at.left, at.right)),
+            )
+        )
+        need = which.reshape(shape) & (first != second)
+        C = C.reshape(shape)  # the same numbers
         C[...] = clipped(A, B, C)
-        every = np.arange(len(self.K))
-        first, second = np.broadcast_arrays(facing(every[rows], C), every[columns])
-        known = which & (first == second)
-        need = which & ~known
-        block = _met_twice(every[rows], every[columns]) if C.ndim == 2 else None
+        block = _met_twice(first[:, 0], second[0]) if at.outer else None
         turned = np.zeros((0, 0), dtype=bool)
         if block is not None:
             both = need[block] | need[block].T
@@ -251,7 +248,7 @@ class GeneralMap(KernelMap):
         abc = A[need], B[need], C[need]
         for target, diagonal, pq in (
             (C, self.diagonal, (0, 0)),
-            (slope, self.diagonal_slope, (1, 1)),
+            (None if slope is None else slope.reshape(shape), self.diagonal_slope, (1, 1)),
         ):
             if target is None or diagonal is None:
                 continue
@@ -260,12 +257,11 @@ class GeneralMap(KernelMap):
                 target[need] = pair_moments(self._sigma, *abc, (pq,))[pq].value
             if block is not None:
                 target[block] = np.where(turned, target[block].T, target[block])
-            target[known] = diagonal[first[known]]
 
 
 def _met_twice(
     rows: Int[np.ndarray, " row"], columns: Int[np.ndarray, " column"]
 ) -> tuple[np.ndarray, ...]:
-    """Where a tile of neighbouring inputs has pairs both ways round: a square of it, by rows and columns."""
+    """Where a tile of neighbouring labels has pairs both ways round: a square of it, by rows and columns."""
     both = np.arange(max(rows[0], columns[0]), min(rows[-1], columns[-1]) + 1)
     return np.ix_(both - rows[0], both - columns[0])

@@ -26,7 +26,7 @@ import numpy as np
 
 from scalewise.nets import _jets as jets
 from scalewise.nets._random import normals, take
-from scalewise.networks import Network
+from scalewise.networks._perceptron import Perceptron
 
 # Random signs for each network, paired in a ring: each is once xi and once eta.
 PROBES = 4
@@ -132,7 +132,7 @@ def _draw(
 
 
 def sample_dntk(
-    net: Network,
+    net: Perceptron,
     x: np.ndarray,
     keys: Any,
     *,

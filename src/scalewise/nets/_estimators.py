@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from scalewise.nets._ensemble import Kind, Sums
 from scalewise.nets._moments import CovarianceSums, MeanSums
 from scalewise.nets._ntk import first_ntk
+from scalewise.nets._program import first_layer as first_of_program
 from scalewise.nets._sampler import first_metric
-from scalewise.networks import Network
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._perceptron import Perceptron
 
 Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
@@ -51,7 +55,7 @@ class Estimator:
     part: Part
     sums: Kind
     read: Reading
-    first: Callable[[Network, np.ndarray], np.ndarray] | None = None
+    first: Callable[[Any, np.ndarray], np.ndarray] | None = None
     slope_of: str = ""
 
     @property
@@ -144,8 +148,24 @@ ESTIMATORS: dict[str, Estimator] = {
 _WITH_SKIPS = {"four_point_vertex": Estimator(_HALVES, CovarianceSums, _between_halves)}
 
 
-def estimators(net: Network) -> dict[str, Estimator]:
+# Of layers of every kind, from real weights.
+_OF_ANY = {
+    "kernel": Estimator(
+        Part("program", "metric", _pairs), MeanSums, _mean_of_pairs, first_of_program
+    ),
+    "ntk": Estimator(
+        Part("program", "ntk", _pairs),
+        MeanSums,
+        _mean_of_pairs,
+        partial(first_of_program, ntk=True),
+    ),
+}
+
+
+def estimators(net: Architecture) -> dict[str, Estimator]:
     """The estimator of each observable in a network."""
+    if not isinstance(net, Perceptron):
+        return _OF_ANY
     return ESTIMATORS | _WITH_SKIPS if any(net.skips) else ESTIMATORS
 
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from scalewise.activations import activation
 from scalewise.nets._dntk import PROBES as SIGNS
 from scalewise.nets._dntk import SECOND, sample_dntk
 from scalewise.nets._ensemble import Ensemble, Kind
 from scalewise.nets._networks import traced
 from scalewise.nets._ntk import PROBES, mean_ntks, row_numbers
 from scalewise.nets._ntk_statistics import sample_statistics
+from scalewise.nets._program import Drawn, measured_layers, sample_program
+from scalewise.nets._random import normals
 from scalewise.nets._sampler import draw_layers, draw_numbers, first_factor, metrics, ranks
 from scalewise.networks import Network
+from scalewise.networks._perceptron import Perceptron
 
-Builder = Callable[[Network, np.ndarray, dict[str, Kind], str], Ensemble]
+Builder = Callable[[Any, np.ndarray, dict[str, Kind], str], Ensemble]
 
 
-def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _layers(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Metrics and NTKs of every layer, without weights."""
     widths = zip(net.hidden_widths, net.skips[1:], strict=True)
     if "halves" in sums and any(skip and width == 1 for width, skip in widths):
@@ -54,7 +59,7 @@ def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> E
     )
 
 
-def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _statistics(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """The whole NTK of every hidden layer, from real weights."""
     samples, widest = len(x), max(net.hidden_widths)
     matrices = (3 * samples * (samples + 1) // 2 + 2 * samples**2) * widest**2
@@ -63,7 +68,7 @@ def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) 
                      floats=floats)  # fmt: skip
 
 
-def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _dntk(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Steps along gradients of every hidden layer, from real weights and random signs."""
     samples, n = len(x), net.widths
     second = not SECOND.isdisjoint(sums)
@@ -76,7 +81,7 @@ def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ens
 
 
 def _weighted(
-    net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str, *, name: str, stream: int,
+    net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str, *, name: str, stream: int,
     sample: Callable[..., dict[str, np.ndarray]], floats: int,
 ) -> Ensemble:  # fmt: skip
     """Networks with real weights; the draws themselves are kept in float64, and once more while they are summed."""
@@ -89,15 +94,33 @@ def _weighted(
     )
 
 
+def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+    """Metrics and NTKs of the layers of one site of any network, from real weights."""
+    drawn = Drawn(net.program, measured_layers(net), "ntk" in sums)
+    count = sum(math.prod(size) for size in drawn.sizes)
+    inputs = x.astype(dtype)
+
+    def draw(keys: Any) -> dict[str, np.ndarray]:
+        found = sample_program(normals(keys, count=count, dtype=dtype), inputs, drawn=drawn)
+        both: dict[str, Any] = {"metric": found[0], "ntk": found[1]}
+        return {part: _upper(np.asarray(both[part], np.float64)) for part in sums}
+
+    sigma = next(iter(net.activations), activation("linear"))
+    return Ensemble(
+        f"program-{net.width}", draw, sums, sigma, (4, net.width), drawn.floats(len(x)) * np.dtype(dtype).itemsize
+    )  # fmt: skip
+
+
 # In the order in which they are run.
 FAMILIES: dict[str, Builder] = {
+    "program": _program,
     "layers": _layers,
     "statistics": _statistics,
     "dntk": _dntk,
 }
 
 
-def _weights(net: Network) -> int:
+def _weights(net: Perceptron) -> int:
     """Weights and biases of the hidden layers."""
     n = net.widths
     return sum((n[i] + 1) * n[i + 1] for i in range(net.depth - 1))

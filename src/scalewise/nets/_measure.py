@@ -26,9 +26,9 @@ from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, extrapolation, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import Dtype, Seed
-from scalewise.networks import Network
+from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import check_inputs, digest_of
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks._perceptron import Perceptron
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import kept, opened
@@ -71,9 +71,9 @@ def measure(
     them on one.
 
     Args:
-        net: The network: an `MLP`, or a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
-            ``four_point_vertex`` are measured.
-        x: (samples, features).
+        net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
+            ``four_point_vertex`` are measured; or a `Network` of any layers, whose kernel and NTK are.
+        x: (samples, features), or (samples, *positions, features).
         networks: How many networks, for each width; at least 2, and 4 for what is a
             covariance: ``four_point_vertex``, ``ntk_A``, ``ntk_D``.
         seed: Same seed, same numbers, whatever the batches and however many devices of a kind share
@@ -93,9 +93,9 @@ def measure(
             ``False``: nothing; a callable is called with (done, total) networks.
 
     Returns:
-        A Dataset with dimensions ``layer`` (1..L), ``sample``, ``sample_1``, … For each observable a
-        variable (float64, in its units) and its standard error ``<name>_sem``. The estimators of a
-        single width are unbiased. Layer 1 does not fluctuate and is exact. The attributes ``left_out``
+        A Dataset with dimensions ``layer`` (1..L, but for layers that have positions), ``sample``, ``sample_1``, …
+        For each observable a variable (float64, in its units) and its standard error ``<name>_sem``. The estimators
+        of a single width are unbiased. Layer 1 does not fluctuate and is exact. The attributes ``left_out``
         and ``left_out_because`` name what ``None`` or ``"all"`` would have held, and why it does not.
 
     Raises:
@@ -115,14 +115,15 @@ def measure(
         >>> bool(abs(result.kernel[2, 0, 0] - 1.0) < 4 * result.kernel_sem[2, 0, 0])
         True
     """
-    x = check_inputs(net, x, skips=True)
+    x = check_inputs(net, x)
     chosen = choose(net, observables, widths, len(x))
     names = chosen.names
     check_count(networks, names)
     budget = bytes_of(memory)
     check_size(net, len(x), names, budget)
     shapes = (net,) if widths is None else check_widths(net, widths)
-    epsilon = np.array([[1 / n for n in shape.widths[1:-1]] for shape in shapes])
+    layers = layers_of(net)
+    epsilon = np.array([[1 / shape.widths[k - 1] for k in layers if k > 1] for shape in shapes])
     attributes = {
         "kind": "ensemble",
         **net.attributes(),
@@ -147,7 +148,11 @@ def measure(
         rows = {name: row for name, row in estimators(net).items() if name in names}
         parts = [_estimates(s, e, len(x), rows) for s, e in zip(sums, epsilon, strict=False)]
         deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, rows)
-        result = _dataset(net, x, deep, rows)
+        result = _dataset(net, x, layers, deep, rows)
+        if not isinstance(net, Perceptron):
+            result["expansion_parameter"] = _expansion(
+                result, parts, epsilon, layers, net, networks
+            )
         result.attrs = {
             **attributes,
             **chosen.attributes(),
@@ -157,7 +162,9 @@ def measure(
         return kept(result, record)
 
 
-def _plan(net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:
+def _plan(
+    net: Architecture, x: np.ndarray, names: tuple[str, ...], dtype: str
+) -> dict[str, Ensemble]:
     """The ensembles to be drawn at one set of widths, in the order of the families."""
     kinds = accumulators(estimators(net)[name] for name in names)
     return {f: build(net, x, kinds[f], dtype) for f, build in FAMILIES.items() if f in kinds}
@@ -189,13 +196,27 @@ def _extrapolated(
     return fitted
 
 
-def _dataset(net: Network, x: np.ndarray, deep: Measured, rows: dict[str, Estimator]) -> xr.Dataset:
-    """Layer 1, which is exact, and the measured layers above it."""
+def layers_of(net: Architecture) -> tuple[int, ...]:
+    """The layers of which observables are measured: those of one site."""
+    if isinstance(net, Perceptron):
+        return tuple(range(1, net.depth + 1))
+    return tuple(k for k in range(1, net.depth + 1) if net.program.has_one_site(k))
+
+
+def _dataset(
+    net: Architecture,
+    x: np.ndarray,
+    layers: tuple[int, ...],
+    deep: Measured,
+    rows: dict[str, Estimator],
+) -> xr.Dataset:
+    """Layer 1, which is exact, if it is one of the layers, and the measured layers above it."""
     samples = len(x)
     variables = {}
     for name, row in rows.items():
         legs, exact = OBSERVABLES[name].legs, row.first
         first = np.zeros((1, *(samples,) * legs)) if exact is None else exact(net, x)[None]
+        first = first[: layers.count(1)]
         empty = np.zeros((0, *(samples,) * legs))
         values, sems = deep.get(name, (empty, empty))
         variables[name] = as_variable(name, np.concatenate([first, values]))
@@ -208,5 +229,32 @@ def _dataset(net: Network, x: np.ndarray, deep: Measured, rows: dict[str, Estima
             },
         )
     dims = SAMPLE_DIMS[: max(OBSERVABLES[name].legs for name in rows)]
-    coordinates = {"layer": np.arange(1, net.depth + 1), **{d: np.arange(samples) for d in dims}}
+    coordinates = {"layer": np.array(layers), **{d: np.arange(samples) for d in dims}}
     return dataset(variables, coordinates)
+
+
+def _expansion(
+    result: xr.Dataset,
+    parts: list[Measured],
+    epsilon: np.ndarray,
+    layers: tuple[int, ...],
+    net: Architecture,
+    networks: int,
+) -> xr.Variable:
+    """The largest relative variance of the metric that networks had, at the network's own width."""
+    found = np.zeros(len(layers))
+    if parts and "kernel" in parts[0]:
+        own = np.array([1 / net.widths[k - 1] for k in layers if k > 1])
+        value, sem = parts[0]["kernel"]
+        size = np.einsum("laa->la", value)
+        relative = networks * sem**2 / (size[:, :, None] * size[:, None, :])
+        found[layers.count(1) :] = relative.max(axis=(1, 2)) * own / epsilon[0]
+    return variable(
+        ("layer",),
+        found,
+        {
+            "symbol": "max_ab V_abab / (n K_aa K_bb)",
+            "units": "dimensionless",
+            "long_name": "Largest relative variance of the metric, as it was measured.",
+        },
+    )

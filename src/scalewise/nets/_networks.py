@@ -18,7 +18,7 @@ from scalewise.activations import Activation
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks._perceptron import AnyPerceptron
 
 Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]
 Dtype = Annotated[
@@ -102,7 +102,7 @@ def check_parameters(net: MLP, parameters: Parameters) -> str:
 
 
 @checked
-def init_weights(net: AnyNetwork, seed: Any = 0, *, dtype: Dtype = "float32") -> Parameters:
+def init_weights(net: AnyPerceptron, seed: Any = 0, *, dtype: Dtype = "float32") -> Parameters:
     r"""Draw the parameters of one network.
 
     $$W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),\qquad b^{(\ell)}_i\sim N(0,C_b^{(\ell)}).$$

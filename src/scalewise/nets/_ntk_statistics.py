@@ -19,7 +19,7 @@ import numpy as np
 
 from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, take
-from scalewise.networks import Network
+from scalewise.networks._perceptron import Perceptron
 
 
 @partial(jax.jit, static_argnames=("sigma", "width"))
@@ -102,7 +102,7 @@ def _F(s: Any, X: Any, C_W: Any) -> Any:
 
 
 def sample_statistics(
-    net: Network,
+    net: Perceptron,
     x: np.ndarray,
     keys: Any,
     *,

@@ -9,35 +9,37 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array, not_finite
-from scalewise.networks._network import Network, check_network
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._perceptron import Perceptron
 
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 
 
-def check_inputs(
-    net: Network, x: Any, *, skips: bool = False
-) -> Float[np.ndarray, "sample feature"]:
+def check_inputs(net: Architecture, x: Any) -> Float[np.ndarray, "sample *positions feature"]:
     """Inputs as a float64 array that `net` can take; refused if a result would not be a number.
 
-    `skips` says whether skip connections are known to whoever asks. A first-layer kernel may be 0 (a zero input
-    vector with C_b = 0) where the next one is not and sigma is smooth at 0.
+    A first-layer kernel may be 0 (a zero input vector with C_b = 0) where the next one is not and sigma is smooth
+    at 0; at some positions of an input it may always be.
     """
-    check_network(net, skips=skips)
-    array = float_array("`x`", x)
-    if array.ndim != 2 or 0 in array.shape:
+    if not isinstance(net, Architecture):
+        raise TypeError(f"`net` must be a network such as scalewise.MLP; got {type(net).__name__}.")
+    array, shape = float_array("`x`", x), net.input_shape
+    axes = ("samples", *("positions",) * (len(shape) - 1), "features")
+    if array.ndim != len(axes) or 0 in array.shape:
         raise ValueError(
-            "`x` must have shape (samples, features) with at least one of each; "
+            f"`x` must have shape ({', '.join(axes)}) with at least one of each; "
             f"got shape {array.shape}. For a single input write x[None, :]."
         )
-    if array.shape[1] != net.input_dim:
-        raise ValueError(
-            f"`x` has {array.shape[1]} features, but the network takes input_dim={net.input_dim}. "
-            "Change one of the two."
-        )
+    if array.shape[1:] != shape:
+        ours = f"input_dim={shape[0]}" if len(shape) == 1 else f"input_shape={shape}"
+        what = f"{array.shape[1]} features" if len(shape) == 1 else f"inputs of {array.shape[1:]}"
+        raise ValueError(f"`x` has {what}, but the network takes {ours}. Change one of the two.")
     if not np.all(np.isfinite(array)):
         raise ValueError(not_finite("`x`", array))
+    first = net.own(1)
     with np.errstate(over="ignore", under="ignore"):
-        variance = net.C_b[0] + net.C_W[0] * np.mean(array * array, axis=1)
+        square = np.mean(array * array, axis=-1)
+        variance = first.C_b + first.C_W * square.reshape(len(array), -1).max(axis=1)
     if np.any(variance == 0):
         zero = int(np.argmin(variance))
         if np.any(array[zero]):
@@ -53,14 +55,14 @@ def check_inputs(
     return array
 
 
-def _refuse_lost_signal(net: Network, sample: int) -> None:
+def _refuse_lost_signal(net: Architecture, sample: int) -> None:
     """Refuse an input without a first-layer kernel where the layers above cannot do with that."""
-    sigma = net.activation
     refused = f"`x` holds a zero input vector (sample {sample}) and C_b = 0, "
     remedy = "Drop that sample or set C_b > 0 in the first layer."
-    if net.depth == 1:
+    if net.depth == 1 or not net.activations:
         return
-    if net.C_b[1] + net.C_W[1] * float(sigma(np.zeros(1))[0]) ** 2 == 0:
+    sigma, second = net.activations[0], net.own(2)
+    if second.C_b + second.C_W * float(sigma(np.zeros(1))[0]) ** 2 == 0:
         raise ValueError(
             refused
             + "so its preactivations are all 0 and have no correlation with anything. "
@@ -74,7 +76,7 @@ def _refuse_lost_signal(net: Network, sample: int) -> None:
         )
 
 
-def refuse_zero_inputs(net: Network, x: Float[np.ndarray, "sample feature"], what: str) -> None:
+def refuse_zero_inputs(net: Perceptron, x: Float[np.ndarray, "sample feature"], what: str) -> None:
     """Refuse inputs whose preactivations in the first layer are all 0, which do not have `what`: "an angle"."""
     zero = ~np.any(x, axis=1)
     if net.C_b[0] == 0 and zero.any():
@@ -85,7 +87,7 @@ def refuse_zero_inputs(net: Network, x: Float[np.ndarray, "sample feature"], wha
 
 
 def check_kernels(
-    net: Network, layer: int, K: Float[np.ndarray, "*_layer sample"], *, power: int = 2
+    net: Architecture, layer: int, K: Float[np.ndarray, "*_layer sample"], *, power: int = 2
 ) -> None:
     """Refuse kernels that explode or vanish, or of which what is computed from them would.
 
@@ -99,14 +101,15 @@ def check_kernels(
     if not np.all(good):
         place = tuple(np.argwhere(~good)[0])
         layer += int(place[0]) if K.ndim > 1 else 0
+        own, names = net.own(layer), " and ".join(repr(sigma.name) for sigma in net.activations)
         raise ValueError(
-            f"The kernel of {net.activation.name!r} leaves the range of float64 at layer {layer} "
+            f"The kernel of {names} leaves the range of float64 at layer {layer} "
             f"(K = {K[place]:.3g}{needs}): with "
-            f"C_b = {net.C_b[layer - 1]:g}, C_W = {net.C_W[layer - 1]:g} signals explode or vanish. Use "
+            f"C_b = {own.C_b:g}, C_W = {own.C_W:g} signals explode or vanish. Use "
             "fewer layers, other scales of the inputs, or critical hyperparameters: net.at_criticality()."
         )
 
 
-def digest_of(x: Float[np.ndarray, "sample feature"]) -> str:
+def digest_of(x: Float[np.ndarray, "sample *features"]) -> str:
     """A short fingerprint of the inputs, so that two results can tell whether theirs are the same."""
     return hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()[:16]

@@ -11,13 +11,13 @@ from scalewise._checked import Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
 from scalewise.networks._layers import one_for_all
-from scalewise.networks._network import Network
+from scalewise.networks._perceptron import Perceptron
 
 
 @checked
 @dataclass(frozen=True, init=False)
 @readable
-class MLP(Network):
+class MLP(Perceptron):
     r"""A multilayer perceptron at initialisation, in PDLT's parametrisation.
 
     $$z^{(1)}=b^{(1)}+W^{(1)}x,\qquad z^{(\ell+1)}=b^{(\ell+1)}+W^{(\ell+1)}\sigma(z^{(\ell)}),
@@ -117,7 +117,7 @@ class MLP(Network):
 
 
 def _without_skips(net: Any) -> MLP:
-    if isinstance(net, Network) and not any(net.skips):
+    if isinstance(net, Perceptron) and not any(net.skips):
         return net.branch
     raise TypeError
 

@@ -1,190 +1,179 @@
-"""What every network is made of, and what the verbs read of it."""
+"""A network of any layers: a value that becomes a program."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from scalewise._checked import Count, Must
-from scalewise._readable import readable
-from scalewise.activations import Activation
-from scalewise.activations._catalogue import ActivationLike
-from scalewise.critical import Criticality, criticality
-from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths, per_layer
+from scalewise._checked import Count, Must, NotNegative, Positive, checked
+from scalewise._readable import Rows, readable
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._program import Draw, Hyperparameters, Program
+from scalewise.networks.layers._activate import LayerLike
 
-if TYPE_CHECKING:
-    from scalewise.networks._mlp import MLP
+Shape = Annotated[
+    Count | Sequence[Count],
+    Must("a number of features, or positions along each axis and then channels, such as (8, 8, 3)"),
+]
 
-Kind = TypeVar("Kind", bound="Network")
 
-
+@checked
 @dataclass(frozen=True, init=False)
 @readable
-class Network(ABC):
-    r"""Shape and hyperparameters of a network at initialisation, whatever connects its layers.
+class Network(Architecture):
+    r"""A network at initialisation, made of layers.
 
-    Abstract: `MLP` and `ResidualMLP` are the networks. The verbs `predict`, `measure` and `compare` read nothing
-    else of either, so a network of another kind says here what it adds.
+    The last layer is `Dense`, the read-out, and says how many outputs it has. Weights of a random layer of $n$
+    channels and $k$ taps below it are $N(0,C_W/kn)$, their learning rates $\lambda_W/kn$.
+
+    A network is a value, equal to any other of the same layers and numbers.
 
     Args:
-        depth: As of `MLP`, like the others.
-        width: Widths of the hidden layers.
-        activation: $\sigma$.
-        input_dim: $n_0$.
-        output_dim: $n_L$.
-        C_b: Bias variance of every layer.
-        C_W: Rescaled weight variance of every layer.
-        lambda_b: Learning-rate factor of the biases of every layer.
-        lambda_W: That of the weights.
-    """
+        layers: Layers, or activations: names, functions or `Activation`.
+        input_shape: Features of an input; with positions their number along each axis, then the channels.
+        width: Channels of every random layer that does not say how many.
+        C_b: Bias variance of every layer that does not say its own; at least 0.
+        C_W: Rescaled weight variance; positive.
+        lambda_b: Learning-rate factor of the biases; at least 0.
+        lambda_W: Learning-rate factor of the weights; at least 0.
 
-    depth: int
-    width: tuple[int, ...]
-    activation: Activation
-    input_dim: int
-    output_dim: int
-    C_b: tuple[float, ...]
-    C_W: tuple[float, ...]
-    lambda_b: tuple[float, ...]
-    lambda_W: tuple[float, ...]
+    Raises:
+        ValueError: If a layer does not fit what the layers before it give; the message says which, and what they
+            give. Or if the last layer is not a read-out of some outputs at one site.
+
+    Source: PDLT (2.5), (2.19)-(2.20), (8.6), with site matrices.
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> net = sw.Network(
+        ...     sw.Conv(3), "relu", sw.Conv(3), "relu", sw.GlobalAvgPool(), sw.Dense(1),
+        ...     input_shape=(4, 4, 1), width=64, C_W=2.0,
+        ... )
+        >>> sw.predict(net, np.ones((1, 4, 4, 1))).kernel.values.round(3).ravel()
+        array([0.701])
+    """  # fmt: skip
+
+    layers: tuple[Layer, ...]
+    input_shape: tuple[int, ...]
+    width: int
+    C_b: float
+    C_W: float
+    lambda_b: float
+    lambda_W: float
 
     def __init__(
         self,
-        depth: Count,
-        width: Widths,
-        activation: ActivationLike,
-        *,
-        input_dim: Count,
-        output_dim: Count,
-        C_b: NotNegatives = 0.0,
-        C_W: Positives = 1.0,
-        lambda_b: NotNegatives = 1.0,
-        lambda_W: NotNegatives = 1.0,
+        *layers: LayerLike,
+        input_shape: Shape,
+        width: Count,
+        C_b: NotNegative = 0.0,
+        C_W: Positive = 1.0,
+        lambda_b: NotNegative = 1.0,
+        lambda_W: NotNegative = 1.0,
     ) -> None:
-        name, store = type(self).__name__, object.__setattr__
-        hidden = per_layer(f"{name}.width", width, depth - 1, what="hidden layers")
-        plain = {"depth": depth, "width": hidden, "activation": activation}
-        for key, value in {**plain, "input_dim": input_dim, "output_dim": output_dim}.items():
-            store(self, key, value)
+        shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
+        own = {"layers": layers, "input_shape": shape, "width": width}
         rates = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
-        for key, value in rates.items():
-            store(self, key, Repeated.by(float, per_layer(f"{name}.{key}", value, depth)))
-
-    @property
-    @abstractmethod
-    def skips(self) -> tuple[float, ...]:
-        r"""How much of the layer below each layer adds to itself; 0 without a skip connection."""
-
-    @property
-    @abstractmethod
-    def branch(self) -> MLP:
-        """The network without its skip connections."""
-
-    @property
-    def hidden_widths(self) -> tuple[int, ...]:
-        r"""$(n_1,\dots,n_{L-1})$."""
-        return tuple(self.width)
+        for key, value in {**own, **{k: float(v) for k, v in rates.items()}}.items():
+            object.__setattr__(self, key, value)
+        program = _built(self)
+        _check_readout(layers, program)
+        worked_out = {
+            "program": program,
+            "depth": program.depth,
+            "output_dim": program.channels[-1],
+        }
+        for key, value in worked_out.items():
+            object.__setattr__(self, key, value)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        r"""$(n_0,n_1,\dots,n_L)$."""
-        return (self.input_dim, *self.hidden_widths, self.output_dim)
+        r"""Channels of the inputs and of every random layer."""
+        return tuple(self.program.channels[k] for k in (0, *self.program.layers))
 
-    @property
-    def parameters(self) -> int:
-        r"""$P=\sum_\ell(n_\ell+n_\ell n_{\ell-1})$, PDLT (2.7).
+    def replace(self, **changes: Any) -> Network:
+        """The same network but for some arguments.
+
+        Args:
+            changes: New values by name; `layers` is a sequence of all layers.
 
         Example:
             >>> import scalewise as sw
-            >>> sw.MLP(4, 5, "tanh", input_dim=4, output_dim=1).parameters
-            91
+            >>> net = sw.Network(sw.Dense(), "tanh", sw.Dense(1), input_shape=3, width=8)
+            >>> net.replace(C_W=1.5).C_W
+            1.5
         """
-        n = self.widths
-        return sum(n[i] * (1 + n[i - 1]) for i in range(1, len(n)))
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__} | changes
+        return Network(*given.pop("layers"), **given)
 
-    @property
-    def aspect_ratio(self) -> float:
-        r"""$r=L/n$ with $1/n$ the mean of $1/n_\ell$ over the hidden layers; 0 for depth 1."""
-        hidden = self.hidden_widths
-        return self.depth * sum(1 / n for n in hidden) / len(hidden) if hidden else 0.0
-
-    @property
-    def criticality(self) -> Criticality | None:
-        """The record of the critical point that all layers are at; ``None`` if they are not."""
-        record = criticality(self.activation)
-        if record.C_b is None or record.C_W is None:
-            return None
-        critical = tuple(_beside(self.skips, c) for c in (record.C_b, record.C_W))
-        return record if (self.C_b, self.C_W) == critical else None
-
-    def at_criticality(self: Kind) -> Kind:
-        r"""The same network with the critical $C_b,C_W$ of its activation, times $1-\gamma^2$ in every layer.
-
-        Returns:
-            A copy whose `criticality` is the record that the numbers come from.
-
-        Raises:
-            ValueError: If the activation has no critical point, the message says why; or if a $\gamma$ is 1
-                or greater, beside which only $C_W=0$ would be critical.
-
-        Source: PDLT (B.19)-(B.21); half-stable points keep their $K^\star$.
-        """
-        record = criticality(self.activation)
-        if record.C_b is None or record.C_W is None:
-            raise ValueError(
-                f"{self.activation.name!r} has no critical initialisation: {record.reason} "
-                "Set C_b and C_W yourself, or choose another activation."
-            )
-        if max(self.skips) >= 1:
-            raise ValueError(
-                f"Criticality needs gamma < 1, since C_W is proportional to 1 - gamma^2; got "
-                f"{max(self.skips)}. Take a smaller gamma; gamma_star of the aspect ratio gives one."
-            )
-        C_b, C_W = (_beside(self.skips, c) for c in (record.C_b, record.C_W))
-        return replace(self, C_b=C_b, C_W=C_W)
-
-    def at_width(self: Kind, width: Widths) -> Kind:
-        """The same network with hidden layers of another `width`."""
-        return replace(self, width=width)
+    def at_width(self, width: Count) -> Network:
+        """The same network, `width` channels in every layer that does not say how many."""
+        return self.replace(width=width)
 
     def attributes(self) -> dict[str, object]:
         """What a result must carry to be computed again: plain numbers, text and lists."""
         return {
+            "layers": [repr(layer) for layer in self.layers],
+            "activation": " ".join(sigma.name for sigma in self.activations),
+            "activation_digest": " ".join(sigma.digest() for sigma in self.activations),
+            "input_shape": list(self.input_shape),
+            "input_dim": self.input_shape[-1],
+            "width": self.width,
+            "hidden_widths": list(self.widths[1:-1]),
             "depth": self.depth,
-            "hidden_widths": list(self.hidden_widths),
-            "activation": self.activation.name,
-            "activation_digest": self.activation.digest(),
-            "input_dim": self.input_dim,
             "output_dim": self.output_dim,
-            "C_b": list(self.C_b),
-            "C_W": list(self.C_W),
-            "lambda_b": list(self.lambda_b),
-            "lambda_W": list(self.lambda_W),
-            **({"gamma": list(self.skips)} if any(self.skips) else {}),
+            "C_b": self.C_b,
+            "C_W": self.C_W,
+            "lambda_b": self.lambda_b,
+            "lambda_W": self.lambda_W,
         }
 
-    def _given(self) -> dict[str, Any]:
-        """The arguments that make it again: one number where all layers have the same."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        alike = {k: v[0] for k, v in own.items() if isinstance(v, tuple) and len(set(v)) == 1}
-        return own | alike | {"activation": self.activation.name}
+    def _told(self) -> Iterator[str | Rows]:
+        """One row for each layer of the program."""
+        program = self.program
+        yield (
+            f"Network of depth {self.depth}: {_shaped(self.input_shape)} to {self.output_dim} "
+            f"output{'s' if self.output_dim > 1 else ''}, {self.parameters:,} parameters"
+        )
+        cells = []
+        for place, node in enumerate(program.nodes):
+            sites = program.positions[place]
+            row = [f"[{place}] {node.said}", _shaped(sites) or "1", str(program.channels[place])]
+            if isinstance(node, Draw):
+                own, below = node.own, program.channels[node.of[0]]
+                numbers = (node.taps * below, own.C_b, own.C_W, own.lambda_b, own.lambda_W)
+                row += [f"{number:g}" for number in numbers]
+            cells.append(tuple(row + [""] * (8 - len(row))))
+        head = ("node", "sites", "channels", "fan-in", "C_b", "C_W", "lambda_b", "lambda_W")
+        yield Rows(head, cells, numbers=True)
 
 
-AnyNetwork = Annotated[Network, Must("a network such as scalewise.MLP")]
+def _shaped(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))
 
 
-def _beside(skips: tuple[float, ...], critical: float) -> tuple[float, ...]:
-    """The critical variance of every layer, beside what its skip connection carries."""
-    return Repeated.by(lambda gamma: critical * (1 - gamma * gamma), skips)
+def _built(net: Network) -> Program:
+    """The nodes of the layers, one after the other."""
+    if not net.layers:
+        raise ValueError("`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...).")
+    build = Builder(net.width, Hyperparameters(net.C_b, net.C_W, net.lambda_b, net.lambda_W))
+    build.run(net.layers, build.source(net.input_shape))
+    return build.program()
 
 
-def check_network(net: Any, *, skips: bool = False) -> None:
-    """Refuse what is not a network, and skip connections where they would be passed over in silence."""
-    if not isinstance(net, Network):
-        raise TypeError(f"`net` must be a network such as scalewise.MLP; got {type(net).__name__}.")
-    if any(net.skips) and not skips:
+def _check_readout(layers: Sequence[Layer], program: Program) -> None:
+    """Refuse a network that does not end with outputs."""
+    last = layers[-1]
+    if not isinstance(program.nodes[-1], Draw) or not getattr(last, "channels", None):
         raise ValueError(
-            "`net` has skip connections, and what is asked for is known only without them. "
-            "`predict` and `measure` take such a network; here pass an MLP."
+            f"The last layer of a network is its read-out, Dense with its number of outputs; got {last!r}. End "
+            "with Dense(1), for instance."
+        )
+    if math.prod(program.positions[-1]) != 1:
+        raise ValueError(
+            f"The outputs of a network stand at one site, and here there are {_shaped(program.positions[-1])}. Put "
+            "GlobalAvgPool() or Flatten() before the last layer."
         )

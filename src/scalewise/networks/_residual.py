@@ -9,13 +9,13 @@ from scalewise._readable import readable
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths, per_layer
 from scalewise.networks._mlp import MLP
-from scalewise.networks._network import Network
+from scalewise.networks._perceptron import Perceptron
 
 
 @checked
 @dataclass(frozen=True, init=False)
 @readable
-class ResidualMLP(Network):
+class ResidualMLP(Perceptron):
     r"""A multilayer perceptron with skip connections: every layer adds $\gamma_\ell$ times the one below.
 
     $$z^{(\ell)}=b^{(\ell)}+W^{(\ell)}\sigma(z^{(\ell-1)})+\gamma_\ell z^{(\ell-1)}$$

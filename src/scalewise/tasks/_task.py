@@ -20,9 +20,9 @@ class Task:
     r"""Training samples, inputs that are only watched, and a loss that is averaged over a batch.
 
     Args:
-        inputs: (samples, features).
+        inputs: (samples, features), or with positions (samples, *positions, features).
         targets: (samples,) or (samples, outputs).
-        test_inputs: (tests, features): their outputs and features are recorded, they teach nothing.
+        test_inputs: (tests, features), likewise: their outputs and features are recorded, they teach nothing.
         test_targets: (tests,) or (tests, outputs), if they are known: what a test loss is measured against.
         loss: ``"mse"`` (half the square), ``"logistic"`` (targets -1 and 1), ``"cross_entropy"`` (targets of one
             column per class: one-hot rows, or others that sum to 1), or a `Loss`.
@@ -51,10 +51,10 @@ class Task:
 
     def __init__(
         self,
-        inputs: Annotated[Any, Float[np.ndarray, "sample feature"]],
+        inputs: Annotated[Any, Float[np.ndarray, "sample *positions feature"]],
         targets: Annotated[Any, Float[np.ndarray, "..."]],
         *,
-        test_inputs: Annotated[Any, Float[np.ndarray, "test feature"]] | None = None,
+        test_inputs: Annotated[Any, Float[np.ndarray, "test *positions feature"]] | None = None,
         test_targets: Annotated[Any, Float[np.ndarray, "..."]] | None = None,
         loss: str | Loss = "mse",
         batches: Annotated[Any, Int[np.ndarray, "..."]] | None = None,
@@ -69,10 +69,11 @@ class Task:
             raise ValueError(
                 f"`Task.targets` must have one row for each of {len(X)} samples; got shape {y.shape}."
             )
-        tests = np.empty((0, X.shape[1])) if test_inputs is None else _own(test_inputs)
-        if tests.shape[1] != X.shape[1]:
+        tests = np.empty((0, *X.shape[1:])) if test_inputs is None else _own(test_inputs)
+        if tests.shape[1:] != X.shape[1:]:
+            ours, its = (v.shape[-1] if v.ndim == 2 else v.shape[1:] for v in (X, tests))
             raise ValueError(
-                f"`Task.test_inputs` must have as many features as `inputs`, {X.shape[1]}; got {tests.shape[1]}."
+                f"`Task.test_inputs` must have as many features as `inputs`, {ours}; got {its}."
             )
         wanted = None if test_targets is None else _columns(_own(test_targets))
         if wanted is not None and wanted.shape != (len(tests), y.shape[1]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -12,15 +13,15 @@ from scalewise._checked import Told, checked
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.networks import Network
+from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import (
     check_inputs,
     check_kernels,
     digest_of,
     refuse_zero_inputs,
 )
-from scalewise.networks._network import AnyNetwork
-from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
+from scalewise.networks._perceptron import Perceptron
+from scalewise.observables import OBSERVABLES, POSITION_DIMS, SAMPLE_DIMS, as_variable
 from scalewise.selection import select
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
@@ -45,20 +46,21 @@ def predict(
     r"""What the theory says of a network on given inputs, layer by layer.
 
     Args:
-        net: The network: shape, activation and hyperparameters; an `MLP`, or a `ResidualMLP`, whose
-            kernel, NTK, ``metric_nlo`` and ``four_point_vertex`` have recursions.
-        x: Inputs (samples, features).
+        net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
+            ``four_point_vertex`` have recursions; or a `Network` of any layers, with kernel and NTK.
+        x: Inputs (samples, features), or (samples, *positions, features).
         observables: Names in ``scalewise.OBSERVABLES``, or their letters; ``"all"`` for all that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only
             as long as they take some ten seconds at most: some 42 inputs through 3 layers, 23
             through 16. What is named is computed whatever it takes, if it fits the memory.
-        layers: Which layers to keep, from 1 to the depth, or one of them; all if ``None``.
+        layers: Which layers to keep, from 1 to the depth, or one of them; all that have one site if ``None``.
         progress: A function, called with (what, steps done, steps in all); nobody is told otherwise.
 
     Returns:
         A Dataset, float64, with dimensions ``layer`` and ``sample``, ``sample_1``, …: leading-order
         coefficients (``kernel``, ``ntk``) and coefficients of 1/n of the layer below (all others), with
-        the sample indices in the printed order of the symbol. ``<name>_error`` is the numerical error
+        the sample indices in the printed order of the symbol; layers with positions add ``position`` and
+        ``position_1``, counted along the last axis first. ``<name>_error`` is the numerical error
         where expectations were sampled or cubed; ``<name>_size`` comes with tensors beyond the
         preactivations: how large a coefficient of their dimension is (`natural_sizes`). ``expansion_parameter`` is
         $\epsilon=\max_{a\le b}V_{(ab)(ab)}/(n_{\ell-1}K_{aa}K_{bb})$ at the network's own widths, the small
@@ -81,21 +83,62 @@ def predict(
         >>> sw.predict(net, np.array([[1.0, 1.0]])).kernel.values.ravel()
         array([2., 2., 2.])
     """
-    inputs = check_inputs(net, x, skips=True)
-    chosen = select(
-        observables, net.activation, samples=len(inputs), depth=net.depth, skips=net.skips
-    )
+    inputs = check_inputs(net, x)
+    chosen = select(observables, net, samples=len(inputs))
     kept = _layers(net, layers)
-    tensors = _tensors_of(chosen.names)
-    check_memory(net.branch, len(inputs), list(tensors))
-    pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
-    with blas_threads_for(pairs):
-        data = _compute(net, inputs, chosen.names, kept, progress)
+    if isinstance(net, Perceptron):
+        data = _with_corrections(net, inputs, chosen.names, kept, progress)
+    else:
+        data = _leading(net, inputs, chosen.names, kept, progress)
     return _dataset(net, kept, inputs, data).assign_attrs(chosen.attributes())
 
 
+def _leading(
+    net: Architecture,
+    inputs: np.ndarray,
+    names: tuple[str, ...],
+    kept: tuple[int, ...],
+    progress: Progress | None,
+) -> dict[str, xr.Variable]:
+    """Kernel and NTK of any network."""
+    with blas_threads_for():
+        flow = kernel_flow(
+            net,
+            inputs,
+            layers=kept,
+            ntk="Theta" in map(_letter, names),
+            progress=_progress_on(progress, "kernel and NTK"),
+        )
+    found = {name: getattr(flow, _letter(name)) for name in names}
+    if flow.K.ndim == 3:
+        return {name: as_variable(name, values) for name, values in found.items()}
+    shape = (
+        *flow.K.shape[:3],
+        *(math.prod(net.program.positions[net.program.layers[kept[0] - 1]]),) * 2,
+    )
+    return {
+        name: as_variable(name, values.reshape(shape), trailing=POSITION_DIMS)
+        for name, values in found.items()
+    }
+
+
+def _with_corrections(
+    net: Perceptron,
+    inputs: np.ndarray,
+    names: tuple[str, ...],
+    kept: tuple[int, ...],
+    progress: Progress | None,
+) -> dict[str, xr.Variable]:
+    """Everything that is known of fully connected layers, and how large it can be."""
+    tensors = _tensors_of(names)
+    check_memory(net.branch, len(inputs), list(tensors))
+    pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
+    with blas_threads_for(pairs):
+        return _compute(net, inputs, names, kept, progress)
+
+
 def _compute(
-    net: Network,
+    net: Perceptron,
     inputs: np.ndarray,
     names: tuple[str, ...],
     kept: tuple[int, ...],
@@ -156,7 +199,7 @@ def _tensors_of(names: Sequence[str]) -> dict[str, str]:
 
 
 def _without_skips(
-    net: Network, flow: KernelFlow, letters: list[str], report: Report | None
+    net: Perceptron, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
     """Of one input from tables, as far as these know a tensor; else layer by layer."""
     plain = net.branch
@@ -172,7 +215,7 @@ def _without_skips(
 
 
 def _with_skips(
-    net: Network, flow: KernelFlow, letters: list[str], report: Report | None
+    net: Perceptron, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
     """Every layer with every other; all at once."""
     # A room that few enter, and that brings an optimiser along.
@@ -184,9 +227,13 @@ def _with_skips(
     return found
 
 
-def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]:
+def _layers(net: Architecture, layers: Sequence[int] | int | None) -> tuple[int, ...]:
+    """The layers to keep: those that are named, or all that have one site."""
     if layers is None:
-        return tuple(range(1, net.depth + 1))
+        if isinstance(net, Perceptron):
+            return tuple(range(1, net.depth + 1))
+        sites = [math.prod(net.program.positions[node]) for node in net.program.layers]
+        return tuple(layer for layer, count in enumerate(sites, 1) if count == 1)
     kept = (layers,) if isinstance(layers, int) else tuple(layers)
     if not kept or any(not 1 <= layer <= net.depth for layer in kept):
         raise ValueError(f"`layers` must be numbers from 1 to the depth {net.depth}; got {layers}.")
@@ -219,10 +266,13 @@ def _expansion(found: Expansion, kept: tuple[int, ...]) -> xr.Variable:
 
 
 def _dataset(
-    net: Network, kept: tuple[int, ...], x: np.ndarray, data: dict[str, xr.Variable]
+    net: Architecture, kept: tuple[int, ...], x: np.ndarray, data: dict[str, xr.Variable]
 ) -> xr.Dataset:
     used = {d for v in data.values() for d in v.dims}
     coords = {"layer": list(kept), **{d: np.arange(len(x)) for d in SAMPLE_DIMS if d in used}}
+    for name in POSITION_DIMS:
+        if name in used:
+            coords[name] = np.arange(next(v.sizes[name] for v in data.values() if name in v.sizes))
     attrs = {
         "kind": "theory",
         **net.attributes(),

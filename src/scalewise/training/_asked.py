@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from scalewise.networks import Network
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._perceptron import Perceptron
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm
 
@@ -29,13 +30,20 @@ class Asked:
         accuracy: Of coefficients of 1/n, relative, root mean squares; ``None`` for what comes without a long wait.
     """
 
-    net: Network
+    net: Architecture
     task: Task
     algorithm: Algorithm
     covariance: Literal["full", "diagonal"] | None = "full"
     at: Literal["test", "train", "both"] = "both"
     times: np.ndarray | None = None
     accuracy: float | None = None
+
+    @property
+    def perceptron(self) -> Perceptron:
+        """The network, of which order 1/n is known; others are refused before."""
+        if not isinstance(self.net, Perceptron):
+            raise TypeError(f"Order 1/n is not known of {self.net!r}.")
+        return self.net
 
     @property
     def tests(self) -> np.ndarray:

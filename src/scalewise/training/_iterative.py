@@ -26,8 +26,8 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
-from scalewise.networks._network import Network
-from scalewise.theory.flow._kernel_flow import kernel_strips
+from scalewise.networks._architecture import Architecture
+from scalewise.theory.flow._passing import kernel_strips
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins
@@ -67,7 +67,7 @@ class _Kernels:
         own: That of each test with itself.
     """
 
-    net: Network
+    net: Architecture
     x: np.ndarray
     count: int
     learns: str

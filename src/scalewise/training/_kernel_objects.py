@@ -13,11 +13,11 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._readable import readable
+from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork, Network
 from scalewise.training._sample_kernels import between, in_turn
 
-Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
+Inputs = Annotated[Any, Float[np.ndarray, "sample *positions feature"]]
 Leading = Annotated[Any, Float[np.ndarray, "*lead feature"]]
 Kind = Literal["kernel", "ntk"]
 
@@ -33,7 +33,7 @@ class NetworkKernel:
         kind: ``"kernel"`` or ``"ntk"``.
     """
 
-    net: Network
+    net: Architecture
     kind: Kind = "kernel"
 
     def __call__(self, X: Inputs, Y: Inputs | None = None) -> Float[np.ndarray, "sample other"]:
@@ -47,18 +47,22 @@ class NetworkKernel:
 
     def diag(self, X: Inputs) -> Float[np.ndarray, " sample"]:
         """Of each input of `X` with itself."""
-        X = check_inputs(self.net, X, skips=True)
+        X = check_inputs(self.net, X)
         return in_turn(self.net, X, X, self.kind)
 
     def pairs(self, X: Leading, Y: Leading) -> Float[np.ndarray, "*lead"]:
         """Of each input of `X` with that in the same place of `Y`, both (..., features)."""
-        if np.ndim(X) < 1 or np.shape(X) != np.shape(Y):
+        own = self.net.input_shape
+        if np.ndim(X) < len(own) or np.shape(X) != np.shape(Y):
             raise ValueError(
                 "`X` and `Y` must have the same shape, features last, for the kernel of each with the other in its "
                 f"place; got {np.shape(X)} and {np.shape(Y)}."
             )
-        a, b = (np.asarray(v, dtype=np.float64).reshape(-1, np.shape(v)[-1]) for v in (X, Y))
-        return in_turn(self.net, a, b, self.kind).reshape(np.shape(X)[:-1])
+        lead = np.shape(X)[: np.ndim(X) - len(own)]
+        a, b = (
+            np.asarray(v, dtype=np.float64).reshape(-1, *np.shape(v)[len(lead) :]) for v in (X, Y)
+        )
+        return in_turn(self.net, a, b, self.kind).reshape(lead)
 
     def for_sklearn(self) -> Any:
         """A `sklearn.gaussian_process.kernels.Kernel`, to be added to and multiplied with others.
@@ -124,16 +128,21 @@ def _sklearn_class() -> type:
     base = _module("sklearn.gaussian_process.kernels", "scikit-learn").Kernel
 
     class SklearnKernel(base):  # pyright: ignore
-        def __init__(self, net: Network, kind: Kind = "kernel") -> None:
+        def __init__(self, net: Architecture, kind: Kind = "kernel") -> None:
             self.net = net
             self.kind: Kind = kind
 
         def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-            K = NetworkKernel(self.net, self.kind)(X, Y)
+            kernel, (X, Y) = NetworkKernel(self.net, self.kind), map(self._inputs, (X, Y))
+            K = kernel(X, Y)
             return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
         def diag(self, X: Any) -> np.ndarray:
-            return NetworkKernel(self.net, self.kind).diag(X)
+            return NetworkKernel(self.net, self.kind).diag(self._inputs(X))
+
+        def _inputs(self, X: Any) -> Any:
+            """Rows of a table as inputs with positions, which scikit-learn does not have."""
+            return np.reshape(X, (-1, *self.net.input_shape)) if np.ndim(X) == 2 else X
 
         def is_stationary(self) -> bool:
             return False

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise._checked import Must
 from scalewise.activations import Activation
-from scalewise.networks._network import Network
+from scalewise.networks._perceptron import Perceptron
 
 MLPWeights = Annotated[
     Any,
@@ -65,7 +65,7 @@ class Layers(NamedTuple):
     z: np.ndarray
 
 
-def layers_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
+def layers_of(net: Perceptron, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
     """A forward pass.
 
     Args:
@@ -99,7 +99,7 @@ def layers_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) 
     return Layers(Ws, bs, entering, slopes, z)
 
 
-def tangents_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
+def tangents_of(net: Perceptron, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
     r"""Outputs and NTK of a network with given weights, layer by layer.
 
     Args:
@@ -139,7 +139,7 @@ class CurvedMLP:
     Source: PDLT (11.8), (∞.5), (∞.7) along one path, by forward and backward passes.
     """
 
-    net: Network
+    net: Perceptron
     given: Any
     x: Float[np.ndarray, "sample feature"]
 

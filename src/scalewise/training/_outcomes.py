@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalewise._readable import readable
+from scalewise.networks._perceptron import Perceptron
 from scalewise.observables import Quantity
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked
@@ -66,7 +67,8 @@ class Outcome(Quantity):
 
     def obstacle(self, asked: Asked) -> str:
         """Why a call that has `asked` for it cannot have it, a clause."""
-        return next((why for obstacle in self.obstacles if (why := obstacle(asked))), "")
+        obstacles = (_order, *self.obstacles) if self.order else self.obstacles
+        return next((why for obstacle in obstacles if (why := obstacle(asked))), "")
 
 
 def _tests(asked: Asked) -> str:
@@ -106,8 +108,13 @@ def _targets(asked: Asked) -> str:
     return "" if (asked.task.targets**2).any() else "the targets are 0, and have no direction"
 
 
+def _order(asked: Asked) -> str:
+    known = isinstance(asked.net, Perceptron)
+    return "" if known else "order 1/n is known of fully connected layers alone"
+
+
 def _last_layer(asked: Asked) -> str:
-    skipped = asked.net.skips[-1] != 0
+    skipped = isinstance(asked.net, Perceptron) and asked.net.skips[-1] != 0
     return "a skip connection around the last layer adds to its kernel" if skipped else ""
 
 

@@ -10,7 +10,8 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Positive, checked
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks._architecture import AnyNetwork
+from scalewise.networks._perceptron import check_perceptron
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
@@ -227,7 +228,8 @@ def _of_one(
             "`weights` are those of a network that is trained, by GradientFlow or GradientDescent; got "
             f"{type(asked.algorithm).__name__}."
         )
-    net, x = asked.net, asked.task.all_inputs
+    check_perceptron(asked.net, skips=True)
+    net, x = asked.perceptron, asked.task.all_inputs
     tangents = tangents_of(net, weights, x)
     options: dict[str, Any] = {"times": asked.times, "observables": observables}
     if observables is not None and net.hidden_widths:
@@ -317,10 +319,11 @@ def _blocks(asked: Asked, kinds: tuple[str, str]) -> Iterator[_Kernels]:
 
 def _evidence(asked: Asked, found: Spectrum) -> Arrays:
     """The evidence and its derivatives by the noise variance and by what the last layer adds to the kernel."""
-    net, y, noise = asked.net, asked.task.targets, asked.algorithm.noise_variance
+    y, noise = asked.task.targets, asked.algorithm.noise_variance
+    last = asked.net.own(asked.net.depth)
     return {
         "log_evidence": np.array(evidence_of(found, y, noise)),
-        "log_evidence_slope": last_slopes(found, y, noise, C_b=net.C_b[-1], C_W=net.C_W[-1]),
+        "log_evidence_slope": last_slopes(found, y, noise, C_b=last.C_b, C_W=last.C_W),
     }
 
 

@@ -85,7 +85,7 @@ def as_dataset(
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
             variables[f"{name}_error"] = variable(variables[name].dims, more.errors[name], attrs)
     for name in VARIANCES & variables.keys():
-        own, n = f"{name}_nlo", asked.net.hidden_widths
+        own, n = f"{name}_nlo", getattr(asked.net, "hidden_widths", ())
         if own in variables and n:
             error = variables.get(f"{own}_error", 0.0)
             warn_of_signs(variables[name], variables[own], error, float(n[-1]))

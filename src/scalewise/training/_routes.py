@@ -153,7 +153,7 @@ def _reached(asked: Asked, values: Arrays, errors: Arrays) -> float:
 
 def _why_not(asked: Asked) -> str:
     """What stands in the way of an accuracy, a clause."""
-    if not asked.net.activation.is_smooth:
+    if not asked.perceptron.activation.is_smooth:
         return "expectations of an activation with a kink are sampled"
     if isinstance(asked.algorithm, Bayes | LastLayer):
         return "neurons are sampled"
@@ -161,7 +161,7 @@ def _why_not(asked: Asked) -> str:
 
 
 def _warn(asked: Asked, parameter: float) -> None:
-    n = asked.net.hidden_widths[-1]
+    n = asked.perceptron.hidden_widths[-1]
     if parameter > LARGE * n:
         warnings.warn(
             f"Training magnifies fluctuations of the NTK: the small parameter of this expansion is "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks import Network
+from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_inputs
 from scalewise.theory.flow._kernel_flow import kernels_on
 from scalewise.theory.flow._pair_sets import Pairs
@@ -20,7 +20,7 @@ BOTH = ("kernel", "ntk")
 
 
 def between(
-    net: Network,
+    net: Architecture,
     x: Any,
     y: Any = None,
     kinds: Sequence[str] = BOTH,
@@ -40,18 +40,18 @@ def between(
         ValueError: If inputs do not fit the network, the NTK is asked of an activation that jumps, or a kernel
             overflows.
     """
-    x = check_inputs(net, x, skips=True)
+    x = check_inputs(net, x)
     if y is not None and not len(y):
         return [np.empty((1 if layers is None else len(layers), len(x), 0)) for _ in kinds]
-    pairs = Pairs.between(x, None if y is None else check_inputs(net, y, skips=True))
+    pairs = Pairs.between(x, None if y is None else check_inputs(net, y))
     different = list(dict.fromkeys(kinds))
     found = kernels_on(net, pairs, different, layers=layers)
     return [found[different.index(kind)] for kind in kinds]
 
 
-def in_turn(net: Network, x: Any, y: Any, kind: str) -> Float[np.ndarray, " sample"]:
+def in_turn(net: Architecture, x: Any, y: Any, kind: str) -> Float[np.ndarray, " sample"]:
     """One kernel of the last layer, of each sample of `x` with that in the same place of `y`."""
     if not len(x):
         return np.empty(0)
-    x, y = (check_inputs(net, v, skips=True) for v in (x, y))
+    x, y = (check_inputs(net, v) for v in (x, y))
     return kernels_on(net, Pairs.in_turn(x, y), [kind])[0][0]

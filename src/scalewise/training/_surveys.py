@@ -12,7 +12,8 @@ import xarray as xr
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._labelled import dataset
-from scalewise.networks._network import AnyNetwork, Network
+from scalewise.networks._architecture import AnyNetwork, Architecture
+from scalewise.networks._perceptron import AnyPerceptron, Perceptron
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes
@@ -53,7 +54,7 @@ def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms)
     return dataset(values, {"algorithm": list(algorithms)})
 
 
-def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
+def _row(net: Architecture, task: Task, algorithm: Algorithm) -> dict[str, object]:
     """Of one algorithm."""
     why_not = ""
     try:
@@ -73,7 +74,7 @@ def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
 
 @checked
 def evidence_of_networks(
-    net: AnyNetwork,
+    net: AnyPerceptron,
     task: Task,
     *,
     depths: Sequence[Count],
@@ -106,7 +107,7 @@ def evidence_of_networks(
     return found[["log_evidence"]].reset_coords(drop=True)
 
 
-def _evidence(depth: int, C_W: float, *, net: Network, task: Task, noise: float) -> xr.Dataset:
+def _evidence(depth: int, C_W: float, *, net: Perceptron, task: Task, noise: float) -> xr.Dataset:
     alike = {name: getattr(net, name)[0] for name in ("C_b", "lambda_b", "lambda_W")}
     width = net.hidden_widths[-1] if net.hidden_widths else 1
     other = replace(net, depth=depth, width=width, C_W=C_W, **alike)
@@ -115,7 +116,7 @@ def _evidence(depth: int, C_W: float, *, net: Network, task: Task, noise: float)
 
 
 @checked
-def ntk_motion(net: AnyNetwork, task: Task, ntk_change: xr.DataArray) -> xr.Dataset:
+def ntk_motion(net: AnyPerceptron, task: Task, ntk_change: xr.DataArray) -> xr.Dataset:
     r"""How training moves the NTK of the training samples, eigenvalue by eigenvalue.
 
     Args:

@@ -34,10 +34,14 @@ def check_task(asked: Asked) -> None:
 def check_fit(asked: Asked) -> None:
     """Refuse a task that does not fit the network, or whose samples do not all teach at every step."""
     net, task = asked.net, asked.task
-    if task.inputs.shape[1] != net.input_dim or task.targets.shape[1] != net.output_dim:
+    shape = task.inputs.shape[1:]
+    if shape != net.input_shape or task.targets.shape[1] != net.output_dim:
+        plain = len(shape) == len(net.input_shape) == 1
+        what = f"{shape[0]} features" if plain else f"inputs of {shape}"
+        ours = f"input_dim={net.input_shape[0]}" if plain else f"input_shape={net.input_shape}"
         raise ValueError(
-            f"`task` has {task.inputs.shape[1]} features and {task.targets.shape[1]} outputs, but the network has "
-            f"input_dim={net.input_dim} and output_dim={net.output_dim}. Change one of the two."
+            f"`task` has {what} and {task.targets.shape[1]} outputs, but the network has {ours} and "
+            f"output_dim={net.output_dim}. Change one of the two."
         )
     largest = max(
         np.abs(y).max(initial=0.0) for y in (task.targets, task.test_targets) if y is not None

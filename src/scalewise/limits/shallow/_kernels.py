@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, checked
-from scalewise.gaussian import Workspace, kernel_map
+from scalewise.gaussian import Places, Workspace, kernel_map
 from scalewise.limits.shallow._reference import Reference
 from scalewise.tasks._task import Task
 
@@ -75,15 +75,8 @@ def expectations(
     for start in range(0, rows, _TILE):
         tile = slice(start, min(start + _TILE, rows))
         C = table[tile] @ table[columns].T
-        here = np.arange(tile.start, tile.stop)
-        inside = here[(here >= columns.start) & (here < columns.stop)]
-        diagonal = (inside - tile.start, inside - columns.start)
-        C[diagonal] = 0.0  # known, and at a correlation of 1 only a longer series
         dC = np.empty_like(C)
-        moments.apply(tile, columns, C, dC, space.take(C.shape))
-        C[diagonal] = moments.diagonal[inside]
-        assert moments.diagonal_slope is not None
-        dC[diagonal] = moments.diagonal_slope[inside]
+        moments.apply(Places(tile, columns), C, dC, space.take(C.shape))
         value[tile], slope[tile] = C, dC
     return value, slope
 

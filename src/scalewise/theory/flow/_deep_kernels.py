@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import KernelMap, Workspace, kernel_map
+from scalewise.gaussian import KernelMap, Places, Workspace, kernel_map
 from scalewise.networks import MLP
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.flow._trajectory import NODES, Stretch, lengths, pause
@@ -98,11 +98,8 @@ def _evaluated(net: MLP, K: Matrix) -> tuple[Matrix, Matrix]:
     here = kernel_map(net.activation, np.diagonal(K).copy(), slope=True)
     C, slope, *work = Workspace(KernelMap.scratch + 2, K.size).take((len(K), len(K)))
     C[...] = K
-    np.fill_diagonal(C, 0.0)
     everything = slice(0, len(K))
-    here.apply(everything, everything, C, slope, work)
-    np.fill_diagonal(C, here.diagonal)
-    np.fill_diagonal(slope, here.diagonal_slope)
+    here.apply(Places(everything, everything), C, slope, work)
     return C, slope
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,21 +35,15 @@ class Tile(NamedTuple):
             return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
         return self.rows.shape
 
-    def clear_known(self, K: np.ndarray) -> None:
-        """Put 0 where an input meets itself, which is known and would only lengthen the series of the tile."""
-        if isinstance(self.rows, slice):
-            a, b = self.rows, self.columns
-            same = np.arange(max(a.start, b.start), min(a.stop, b.stop))
-            K[same - a.start, same - b.start] = 0.0
 
-
-def strips(count: int) -> Iterator[Tile]:
-    """Strips of the upper triangle of a square."""
+def strips(count: int, room: int) -> Iterator[Tile]:
+    """Strips of the upper triangle of a square, in blocks of `room` pairs at most where these are shorter."""
     start = 0
     while start < count:
-        stop = start + max(1, min(count - start, TILE // (count - start)))
-        here, beyond = slice(start, stop), slice(start, count)
-        yield Tile(here, beyond, (here, beyond))
+        stop = start + max(1, min(count - start, room // (count - start)))
+        for begin in range(start, count, room):
+            here = slice(start, stop), slice(begin, min(begin + room, count))
+            yield Tile(*here, here)
         start = stop
 
 
@@ -63,7 +58,7 @@ class Pairs:
         listed: Whether they go one by one, and not each with each.
     """
 
-    x: Float[np.ndarray, "input feature"]
+    x: Float[np.ndarray, "input *positions feature"]
     first: Int[np.ndarray, " first"]
     second: Int[np.ndarray, " second"]
     listed: bool = False
@@ -80,6 +75,12 @@ class Pairs:
         order = np.argsort(sides[1] * (2 - sides[0].astype(int)), kind="stable")
         rank = np.argsort(order)
         return cls(both[at[order]], rank[first], rank[second])
+
+    @classmethod
+    def square(cls, X: np.ndarray) -> Pairs:
+        """Each input of `X` with each, one that is repeated as if it were another."""
+        every = np.arange(len(X))
+        return cls(X, every, every)
 
     @classmethod
     def in_turn(cls, X: np.ndarray, Y: np.ndarray) -> Pairs:
@@ -105,20 +106,24 @@ class Pairs:
             return self.first.shape
         return int(self.first.max()) + 1, len(self.x) - self._begin
 
-    def tiles(self) -> Iterator[Tile]:
-        """All pairs of different inputs; of a square the upper triangle."""
+    def tiles(self, labels: int = 1) -> Iterator[Tile]:
+        """All pairs of different inputs; of a square the upper triangle.
+
+        Args:
+            labels: How many numbers a pair of inputs has.
+        """
+        room = max(1, TILE // labels)
         if self.listed:
-            rest = np.flatnonzero(self.first != self.second)
-            size = min(TILE, max(256, _GATHERED // self.x.shape[1]))
-            for start in range(0, len(rest), size):
-                here = rest[start : start + size]
+            size = min(room, max(256, _GATHERED // math.prod(self.x.shape[1:])))
+            for start in range(0, len(self.first), size):
+                here = slice(start, start + size)
                 yield Tile(self.first[here], self.second[here], here)
         elif self.is_square:
-            yield from strips(len(self.x))
+            yield from strips(len(self.x), room)
         else:
             begin, (height, width) = self._begin, self.shape
-            across = min(width, max(_BLOCK, TILE // height))
-            down = max(1, TILE // across)
+            across = min(width, room, max(_BLOCK, room // height))
+            down = max(1, room // across)
             for a in range(0, height, down):
                 for b in range(0, width, across):
                     rows, columns = (
@@ -129,19 +134,10 @@ class Pairs:
                     yield Tile(rows, moved, (rows, columns))
 
     def fill(self, target: np.ndarray, tile: Tile, values: np.ndarray) -> None:
-        """Put the values of a tile where they belong."""
+        """Put the values of a tile where they belong: pairs, then any positions of the first and of the second."""
         target[tile.place] = values
         if self.is_square:
-            target[tile.place[::-1]] = values.T
-
-    def fill_known(self, target: np.ndarray, diagonal: Float[np.ndarray, " input"]) -> None:
-        """Put in what the inputs have with themselves."""
-        if self.listed:
-            same = np.flatnonzero(self.first == self.second)
-            target[same] = diagonal[self.first[same]]
-        else:
-            same = np.arange(self._begin, self.shape[0])
-            target[same, same - self._begin] = diagonal[same]
+            target[tile.place[::-1]] = turned(values)
 
     def spread(self, target: Float[np.ndarray, "layer ..."]) -> Float[np.ndarray, "layer ..."]:
         """From different pairs to all that were asked for."""
@@ -156,6 +152,13 @@ class Pairs:
     def cut(self, square: Float[np.ndarray, "layer input input"]) -> Float[np.ndarray, "layer ..."]:
         """What was asked for, out of the square of all different inputs."""
         return square[:, self.first if self.listed else self.first[:, None], self.second]
+
+
+def turned(values: np.ndarray) -> np.ndarray:
+    """The same pairs with the second inputs, and their positions, first."""
+    axes = (values.ndim - 2) // 2
+    first, second = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
+    return values.transpose(1, 0, *second, *first)
 
 
 def _different(x: np.ndarray) -> tuple[Int[np.ndarray, " different"], Int[np.ndarray, " input"]]:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.gaussian import Estimate, combined, joint_rule, line_rule, two_input_covariances
-from scalewise.networks import Network
+from scalewise.networks._perceptron import Perceptron
 from scalewise.theory.flow._layer import POINTS, SCRAMBLES, Layer
 from scalewise.theory.flow._pairs import (
     FIRST,
@@ -35,7 +35,7 @@ Layers = Float[np.ndarray, " layer"]
 _FAMILIES = ((2, 0, 0, 0), (1, 1, 0, 0))
 
 
-def drift(net: Network, K: Samples, pairs: Pairs, runs: Runs) -> tuple[Samples, Samples]:
+def drift(net: Perceptron, K: Samples, pairs: Pairs, runs: Runs) -> tuple[Samples, Samples]:
     r"""$G^{\{1\}}$ and its error, from what fluctuates, as `fluctuations` found it."""
     G1, G1_error = np.zeros_like(K), np.zeros_like(K)
     remembered, size = memory(net), pairs.first.size

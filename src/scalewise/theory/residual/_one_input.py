@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import SHAKES, shaken, two_input_covariances, with_shakes
-from scalewise.networks import Network
+from scalewise.networks._perceptron import Perceptron
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
 from scalewise.theory.residual._metric import own_past
@@ -28,7 +28,9 @@ Layers = Float[np.ndarray, "layer ..."]
 Expectations = dict[tuple[str, int], np.ndarray]
 
 
-def one_input(net: Network, K: Float[np.ndarray, "layer 1 1"]) -> dict[str, tuple[Layers, Layers]]:
+def one_input(
+    net: Perceptron, K: Float[np.ndarray, "layer 1 1"]
+) -> dict[str, tuple[Layers, Layers]]:
     r"""$V$, and $G^{\{1\}}$ where the activation is continuous, with their errors, by letter."""
     values, errors = _expectations(net, K[:, :, 0])
     runs = [_recursion(net, K[:, 0, 0], values)]
@@ -46,7 +48,7 @@ def one_input(net: Network, K: Float[np.ndarray, "layer 1 1"]) -> dict[str, tupl
 
 
 def _expectations(
-    net: Network, K: Float[np.ndarray, "layer 1"]
+    net: Perceptron, K: Float[np.ndarray, "layer 1"]
 ) -> tuple[Expectations, Expectations]:
     """By name and layer: of the layer from tables, and those that it has with each layer below; their errors."""
     sigma = net.activation
@@ -75,7 +77,7 @@ _SQUARES = ((0, 0, 0, 0), 0b1100)  # Cov[σ²(z_a), σ²(z_b)]
 
 
 def _recursion(
-    net: Network, K: Float[np.ndarray, " layer"], E: Expectations
+    net: Perceptron, K: Float[np.ndarray, " layer"], E: Expectations
 ) -> Float[np.ndarray, "2 layer"]:
     r"""$V$ and $G^{\{1\}}$."""
     g, out = np.zeros(0), np.zeros((2, net.depth))

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks import Network
+from scalewise.networks._perceptron import Perceptron
 from scalewise.theory.flow._expansion import Expansion
 from scalewise.theory.flow._pairs import Pairs
 from scalewise.theory.residual._metric import drift
@@ -24,7 +24,7 @@ Tensors = dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "lay
 
 
 def residual_tensors(
-    net: Network, K: Samples, letters: Collection[str]
+    net: Perceptron, K: Samples, letters: Collection[str]
 ) -> tuple[Tensors, Expansion]:
     r"""$V$ and $G^{\{1\}}$ at every layer with their errors, by letter, and the small parameter."""
     few = _watched(net, K[0])
@@ -36,7 +36,7 @@ def residual_tensors(
     return {letter: found[letter] for letter in letters}, _expansion(net, some, near["V"][0])
 
 
-def _tensors(net: Network, K: Samples, letters: Collection[str]) -> Tensors:
+def _tensors(net: Perceptron, K: Samples, letters: Collection[str]) -> Tensors:
     if not letters:
         return {}
     count = K.shape[1]
@@ -51,7 +51,7 @@ def _tensors(net: Network, K: Samples, letters: Collection[str]) -> Tensors:
     return {letter: steps[letter]() for letter in letters}
 
 
-def _watched(net: Network, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:
+def _watched(net: Perceptron, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:
     """Numbers of the inputs whose vertex is looked at: evenly over the norms, in an order of their own."""
     K, rows = np.diagonal(first), first.sum(axis=1)
     order = np.lexsort((rows, K))
@@ -63,7 +63,7 @@ def _watched(net: Network, first: Float[np.ndarray, "sample sample"]) -> np.ndar
 
 
 def _expansion(
-    net: Network, K: Samples, V: Float[np.ndarray, "layer sample sample sample sample"]
+    net: Perceptron, K: Samples, V: Float[np.ndarray, "layer sample sample sample sample"]
 ) -> Expansion:
     below = np.array(net.widths[:-1], dtype=np.float64)
     own = np.einsum("laa->la", K)

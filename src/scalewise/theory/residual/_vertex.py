@@ -34,7 +34,7 @@ from jaxtyping import Float
 from scipy import sparse
 
 from scalewise.gaussian import SHAKES, combined, joint_rule, with_shakes
-from scalewise.networks import Network
+from scalewise.networks._perceptron import Perceptron
 from scalewise.selection import MOST_PATHS
 from scalewise.theory.flow._pairs import (
     FIRST,
@@ -62,7 +62,7 @@ def vertices(runs: Runs, K: Samples, pairs: Pairs) -> tuple[Vertex, Vertex]:
     return V, V_error
 
 
-def fluctuations(net: Network, K: Samples, pairs: Pairs) -> Runs:
+def fluctuations(net: Perceptron, K: Samples, pairs: Pairs) -> Runs:
     r"""What fluctuates in the layers 2, 3, …: $V$ and $\mathrm{Cov}[\delta K,\delta K]$ on pairs of samples.
 
     By layer a list of runs: one with the expectations as they are, by scramble where they are sampled, and some
@@ -92,7 +92,7 @@ def fluctuations(net: Network, K: Samples, pairs: Pairs) -> Runs:
     return [list(layer) for layer in zip(*found, strict=True)]
 
 
-def memory(net: Network) -> Float[np.ndarray, "layer later"]:
+def memory(net: Perceptron) -> Float[np.ndarray, "layer later"]:
     r"""The product of the $\gamma$ between two layers; 0 below the diagonal, 1 on it."""
     out = np.eye(net.depth)
     for later in range(1, net.depth):
@@ -100,7 +100,7 @@ def memory(net: Network) -> Float[np.ndarray, "layer later"]:
     return out
 
 
-def _path_kernel(net: Network, K: np.ndarray) -> np.ndarray:
+def _path_kernel(net: Perceptron, K: np.ndarray) -> np.ndarray:
     """Covariance of (layer, sample) with (layer, sample), hidden layers only."""
     hidden, count = len(K) - 1, K.shape[1]
     remembered = memory(net)[:hidden, :hidden]
@@ -112,7 +112,7 @@ def _path_kernel(net: Network, K: np.ndarray) -> np.ndarray:
 
 
 def _vertices(
-    net: Network,
+    net: Perceptron,
     K: np.ndarray,
     pairs: Pairs,
     M: Moments,
@@ -144,7 +144,7 @@ def _vertices(
     return out
 
 
-def response(net: Network, layer: int, J: sparse.csr_array, pairs: Pairs) -> sparse.csr_array:
+def response(net: Perceptron, layer: int, J: sparse.csr_array, pairs: Pairs) -> sparse.csr_array:
     r"""$\mathcal J=C_WJ+\gamma^2$ over pairs, from a layer, counted from 1, to the next."""
     same = sparse.eye_array(pairs.first.size, format="csr")
     return net.C_W[layer] * J + net.skips[layer] ** 2 * same

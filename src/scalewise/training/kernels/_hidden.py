@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.gaussian import pair_moment, single_moment
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks._perceptron import AnyPerceptron
 from scalewise.tasks import Task
 from scalewise.training._sample_kernels import between
 
@@ -29,7 +29,7 @@ class HiddenUpdate(NamedTuple):
 
 
 @checked
-def hidden_update(net: AnyNetwork, task: Task) -> HiddenUpdate:
+def hidden_update(net: AnyPerceptron, task: Task) -> HiddenUpdate:
     r"""The mean and the second moment of the first step, by the sum of half squares.
 
     $$\begin{aligned}

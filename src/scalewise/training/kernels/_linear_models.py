@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, Positive, checked
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks._perceptron import AnyPerceptron
 from scalewise.training._one_mlp import MLPWeights, layers_of
 from scalewise.training._spectrum import refuse_singular, spectrum, untaught
 
@@ -141,7 +141,7 @@ def kernel_machine(
 
 @checked
 def last_layer_features(
-    net: AnyNetwork, weights: MLPWeights, x: Annotated[Any, Float[np.ndarray, "sample input"]]
+    net: AnyPerceptron, weights: MLPWeights, x: Annotated[Any, Float[np.ndarray, "sample input"]]
 ) -> Float[np.ndarray, "sample feature"]:
     r"""The random features of a network, of which its last layer is a linear model.
 

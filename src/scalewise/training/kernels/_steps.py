@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks._perceptron import AnyPerceptron
 from scalewise.training._one_mlp import MLPWeights, layers_of, tangents_of
 from scalewise.training._spectrum import regular
 
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 @checked
 def outputs_of(
-    net: AnyNetwork, weights: MLPWeights, x: Inputs
+    net: AnyPerceptron, weights: MLPWeights, x: Inputs
 ) -> Float[np.ndarray, "sample output"]:
     """Outputs of one network.
 
@@ -47,7 +47,7 @@ def outputs_of(
 
 
 @checked
-def parameter_step(net: AnyNetwork, weights: MLPWeights, x: Inputs, factors: Factors) -> Step:
+def parameter_step(net: AnyPerceptron, weights: MLPWeights, x: Inputs, factors: Factors) -> Step:
     r"""$\Delta\theta_\mu=-\sum\lambda_\mu\frac{dz_{i;\tilde\alpha}}{d\theta_\mu}\epsilon_{i;\tilde\alpha}$.
 
     With the error factors $\epsilon=\partial\mathcal L/\partial z$ it is gradient descent at rate 1, for which
@@ -73,7 +73,12 @@ def parameter_step(net: AnyNetwork, weights: MLPWeights, x: Inputs, factors: Fac
 
 @checked
 def giant_leap(
-    net: AnyNetwork, weights: MLPWeights, x: Inputs, targets: Factors, *, ntk: Kernel | None = None
+    net: AnyPerceptron,
+    weights: MLPWeights,
+    x: Inputs,
+    targets: Factors,
+    *,
+    ntk: Kernel | None = None,
 ) -> Step:
     r"""Parameters behind a step of Newton's method, $\theta-\lambda\frac{dz}{d\theta}\Theta^{-1}(z-y)$.
 
@@ -124,7 +129,7 @@ def giant_leap(
 
 @checked
 def two_step_newton(
-    net: AnyNetwork, weights: MLPWeights, x: Inputs, targets: Factors, ntk: Kernel
+    net: AnyPerceptron, weights: MLPWeights, x: Inputs, targets: Factors, ntk: Kernel
 ) -> tuple[Step, Step]:
     r"""Train by two leaps: with this network's own $\widehat H^{-1}$, then with that of the mean NTK.
 
@@ -170,7 +175,7 @@ def generalised_loss(
 
 @checked
 def weight_decay_tensor(
-    net: AnyNetwork,
+    net: AnyPerceptron,
     weights: MLPWeights,
     x: Inputs,
     *,

@@ -31,7 +31,7 @@ def _probabilities(asked: Asked) -> str:
 
 
 def _cavity(asked: Asked) -> str:
-    net, algorithm = asked.net, asked.algorithm
+    net, algorithm = asked.perceptron, asked.algorithm
     if not isinstance(algorithm, GradientDescent | GradientFlow):
         return "it takes gradient descent or flow"
     if asked.times is not None:

@@ -94,7 +94,7 @@ def renormalised_posterior(
 
 
 def _refuse(asked: Asked) -> None:
-    net, task = asked.net, asked.task
+    net, task = asked.perceptron, asked.task
     if net.depth == 1:
         raise ValueError(
             "`net` must have a hidden layer; one of depth 1 is a Gaussian process at every width, see "
@@ -178,7 +178,7 @@ def _averaged(drawn: tuple[np.ndarray, np.ndarray], scales: Scales) -> Arrays:
 
 
 def _dataset(asked: Asked, data: Arrays, share: float) -> xr.Dataset:
-    net, variables = asked.net, {}
+    net, variables = asked.perceptron, {}
     for name, runs in data.items():
         value, error = combined(runs)
         if name == "scale":

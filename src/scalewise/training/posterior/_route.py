@@ -32,7 +32,7 @@ _LEARNED = ("log_evidence_nlo", "feature_change_nlo")
 
 
 def _obstacle(asked: Asked, name: str) -> str:
-    net, sigma = asked.net, asked.net.activation
+    net, sigma = asked.perceptron, asked.perceptron.activation
     if any(net.skips):
         return "with skip connections the neurons of a layer remember those below"
     if net.depth == 1:
@@ -85,7 +85,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
 
 def _expanded(asked: Asked, *, whole: bool) -> tuple[MLP, Point, np.ndarray]:
     """The network, what is expanded about, and its kernel at every layer."""
-    net, task, noise = asked.net.branch, asked.task, asked.algorithm.noise_variance
+    net, task, noise = asked.perceptron.branch, asked.task, asked.algorithm.noise_variance
     K = kernels_of(asked)
     count = len(task.inputs)
     known = spectrum(K[-1, :count, :count], "kernel of the training samples")

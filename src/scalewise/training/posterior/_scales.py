@@ -31,7 +31,7 @@ import scipy.linalg
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from scalewise.gaussian import Workspace, kernel_map
+from scalewise.gaussian import Places, Workspace, kernel_map
 from scalewise.networks import MLP
 
 
@@ -219,7 +219,6 @@ def _moving(net: MLP, layer: int, K: np.ndarray) -> np.ndarray:
     """What of the next kernel scales with the neurons of a layer."""
     here = kernel_map(net.activation, np.diagonal(K).copy(), slope=False)
     products, rows = K.copy(), slice(0, len(K))
-    np.fill_diagonal(products, 0.0)
-    here.apply(rows, rows, products, None, Workspace(here.scratch, K.size).take(K.shape))
-    np.fill_diagonal(products, here.diagonal)
+    work = Workspace(here.scratch, K.size).take(K.shape)
+    here.apply(Places(rows, rows), products, None, work)
     return net.C_W[layer] * products

@@ -94,12 +94,12 @@ class _Setting:
 
 def unknown(asked: Asked, name: str) -> str:
     """A clause that says why nothing of order 1/n is known here, however few samples there are."""
-    net = asked.net
+    net = asked.perceptron
     if net.depth < 2:
         return "a network of one layer has no hidden width to expand in"
     for letter in letters_of(_network(asked)):
         row = of_letter(letter)
-        if why := row.obstacle_of(net.activation, skips=any(net.skips)):
+        if why := row.obstacle_of(net):
             # No ensembles of networks with skip connections are trained here.
             measured = "" if any(net.skips) else "; `measure_training` finds it from an ensemble"
             return f"it takes {row.name!r}, but {why}{measured}"
@@ -349,7 +349,7 @@ def _joined(parts: list[Arrays]) -> Arrays:
 
 def _network(asked: Asked) -> MLP:
     """The network that learns: of its last layer alone, with rates equal to its variances."""
-    net = asked.net.branch
+    net = asked.perceptron.branch
     if not isinstance(asked.algorithm, LastLayer):
         return net
     none = (0.0,) * (net.depth - 1)

@@ -1,0 +1,127 @@
+"""Where the labels of pairs stand: inputs row by column or in turn, at equal positions or at each with each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from scalewise._readable import readable
+
+
+class Known(NamedTuple):
+    """Where a label meets itself in a tile, and which label it is."""
+
+    at: tuple[np.ndarray, ...]
+    labels: Int[np.ndarray, "..."]
+
+
+@dataclass(frozen=True)
+@readable
+class Places:
+    """The labels of a tile of pairs. A label is an input, or an input at a position of one or more axes.
+
+    The axes of a tile are those of the first labels (input, positions), then those of the second ones: an input,
+    unless the two inputs of a pair go in turn, and a position for each axis that is crossed.
+
+    Args:
+        rows: Which inputs are the first of a pair: a slice, or places where they go in turn.
+        columns: Which are the second, likewise.
+        positions: How many positions an input has along each axis.
+        crossed: For each axis whether positions are paired each with each, and not each with itself.
+    """
+
+    rows: slice | Int[np.ndarray, " pair"]
+    columns: slice | Int[np.ndarray, " pair"]
+    positions: tuple[int, ...] = ()
+    crossed: tuple[bool, ...] = ()
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether inputs are paired row by column."""
+        return isinstance(self.rows, slice)
+
+    @property
+    def outer(self) -> bool:
+        """Whether a tile has each of its first labels with each of its second ones."""
+        return self.by_rows and all(self.crossed)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a tile."""
+        beyond = tuple(
+            size for size, each in zip(self.positions, self.crossed, strict=True) if each
+        )
+        if isinstance(self.rows, slice) and isinstance(self.columns, slice):
+            height, width = (s.stop - s.start for s in (self.rows, self.columns))
+            return (height, *self.positions, width, *beyond)
+        return (len(self.rows), *self.positions, *beyond)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def flat(self) -> tuple[int, int]:
+        """The shape of a tile as a matrix of labels, if it is `outer`."""
+        first = self.shape[: 1 + len(self.positions)]
+        return math.prod(first), math.prod(self.shape[len(first) :])
+
+    def left(self, values: np.ndarray) -> np.ndarray:
+        """Values of the first labels of a tile, as they meet the second ones.
+
+        Args:
+            values: Of all labels, on the last axis.
+        """
+        if not self.positions:
+            own = values[..., self.rows]
+            return own[..., None] if self.by_rows else own
+        own = self._of(values, self.rows)
+        return own.reshape(*own.shape, *(1,) * (self.by_rows + sum(self.crossed)))
+
+    def right(self, values: np.ndarray) -> np.ndarray:
+        """Values of the second labels, likewise.
+
+        Args:
+            values: Of all labels, on the last axis.
+        """
+        if not self.positions:
+            return values[..., self.columns]
+        own, lead, axes = self._of(values, self.columns), values.ndim - 1, len(self.positions)
+        if self.by_rows:
+            own = np.moveaxis(own, lead, lead + axes)  # behind the positions of the first labels
+        first = lead if self.by_rows else lead + 1
+        each = [first + k for k, crossed in enumerate(self.crossed) if crossed]
+        own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim))
+        ones = [lead] * self.by_rows + [lead + 1 + k for k, x in enumerate(self.crossed) if x]
+        return np.expand_dims(own, ones)
+
+    def _of(self, values: np.ndarray, inputs: slice | np.ndarray) -> np.ndarray:
+        """(..., input, *positions), of some inputs."""
+        apart = values.reshape(*values.shape[:-1], -1, *self.positions)
+        return apart[(..., inputs, *(slice(None),) * len(self.positions))]
+
+    @cached_property
+    def known(self) -> Known | None:
+        """Where labels meet themselves; ``None`` if nowhere."""
+        if isinstance(self.rows, slice) and isinstance(self.columns, slice):
+            a, b = self.rows, self.columns
+            same = np.arange(max(a.start, b.start), min(a.stop, b.stop))
+            first, second = same - a.start, (same - b.start,)
+        else:
+            rows = np.asarray(self.rows)
+            first, second = np.flatnonzero(rows == self.columns), ()
+            same = rows[first]
+        if not same.size:
+            return None
+        if not self.positions:
+            return Known((first, *second), same)
+        grids = np.ix_(first, *map(np.arange, self.positions))
+        inputs = same.reshape(grids[0].shape)
+        other = tuple(places.reshape(grids[0].shape) for places in second)
+        beyond = (grid for grid, each in zip(grids[1:], self.crossed, strict=True) if each)
+        count = int(same.max()) + 1
+        labels = np.ravel_multi_index(
+            np.broadcast_arrays(inputs, *grids[1:]), (count, *self.positions)
+        )
+        return Known((*grids, *other, *beyond), labels)

@@ -1,0 +1,183 @@
+r"""A network as a program: nodes in the order in which they are computed, each a field of channels at sites.
+
+$$u_i(s)=b_i+\sum_\tau\sum_jW^\tau_{ij}(B_\tau x_j)(s),\quad W^\tau_{ij}\sim N(0,C_W/kn),\qquad y_i=\sigma(z_i),
+  \qquad\textstyle\sum_mf_mx^m_i(s),\qquad(Bx_i)(s).$$
+Everything that is known of a network is an interpretation of this list; nothing else of the house knows layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from scalewise.activations import Activation
+from scalewise.networks._sites import Window
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Variances and learning-rate factors of one random layer."""
+
+    C_b: float
+    C_W: float
+    lambda_b: float
+    lambda_W: float
+
+
+HYPERPARAMETERS = tuple(Hyperparameters.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The inputs; every other node reads others, by their numbers."""
+
+    @property
+    def of(self) -> tuple[int, ...]:
+        """Nothing."""
+        return ()
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "inputs"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A random layer: independent weights for each tap of the windows, one for each axis of positions."""
+
+    of: tuple[int, ...]
+    windows: tuple[Window, ...]
+    own: Hyperparameters
+
+    @property
+    def taps(self) -> int:
+        """How many positions a weight matrix is drawn for."""
+        return math.prod(window.taps for window in self.windows)
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        taps = " x ".join(str(window.taps) for window in self.windows)
+        return f"random, {taps} taps" if self.taps > 1 else "random"
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """An activation, channel by channel and site by site."""
+
+    of: tuple[int, ...]
+    sigma: Activation
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return self.sigma.name
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum of fields that share no random numbers, with factors."""
+
+    of: tuple[int, ...]
+    factors: tuple[float, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        parts = zip(self.factors, self.of, strict=True)
+        return "sum of " + ", ".join(f"{'' if f == 1 else f'{f:g} '}[{k}]" for f, k in parts)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A fixed linear map of positions: the sum over the taps of windows, times a factor."""
+
+    of: tuple[int, ...]
+    windows: tuple[Window, ...]
+    factor: float
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "pool, " + " x ".join(str(window.taps) for window in self.windows)
+
+
+Node = Source | Draw | Pointwise | Sum | Spread
+
+
+@dataclass(frozen=True)
+class Program:
+    r"""Nodes, their shapes, and which of them are preactivations.
+
+    Args:
+        nodes: In the order in which they are computed.
+        positions: Of each node, how many positions it has along each axis.
+        channels: Of each node.
+        layers: The nodes that are preactivations $z^{(1)},\dots,z^{(L)}$, with all that is added to them.
+        draws: The random layers behind these.
+    """
+
+    nodes: tuple[Node, ...]
+    positions: tuple[tuple[int, ...], ...]
+    channels: tuple[int, ...]
+    layers: tuple[int, ...]
+    draws: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        """Random layers."""
+        return len(self.layers)
+
+    @property
+    def activations(self) -> tuple[Activation, ...]:
+        """Those that differ."""
+        return tuple(
+            dict.fromkeys(node.sigma for node in self.nodes if isinstance(node, Pointwise))
+        )
+
+    def own(self, layer: int) -> Hyperparameters:
+        """The hyperparameters of a layer, counted from 1."""
+        node = self.nodes[self.draws[layer - 1]]
+        assert isinstance(node, Draw)
+        return node.own
+
+    @cached_property
+    def last_reader(self) -> tuple[int, ...]:
+        """Of each node the last one that reads it; the node itself if none does."""
+        last = list(range(len(self.nodes)))
+        for here, node in enumerate(self.nodes):
+            for other in node.of:
+                last[other] = here
+        return tuple(last)
+
+    def behind(self, wanted: Iterable[int]) -> list[int]:
+        """The nodes that some need, themselves included, in order."""
+        need = set(wanted)
+        for here in range(max(need, default=-1), -1, -1):
+            if here in need:
+                need.update(self.nodes[here].of)
+        return sorted(need)
+
+    def parts(self, node: int) -> list[tuple[int, float]]:
+        """The fields that a node adds up, with their factors; itself if it is not a sum."""
+        made = self.nodes[node]
+        if not isinstance(made, Sum):
+            return [(node, 1.0)]
+        return [
+            (part, factor * other)
+            for below, factor in zip(made.of, made.factors, strict=True)
+            for part, other in self.parts(below)
+        ]
+
+    def fan_in(self, node: int) -> int:
+        """How many numbers meet in a channel of a random layer."""
+        made = self.nodes[node]
+        assert isinstance(made, Draw)
+        return made.taps * self.channels[made.of[0]]
+
+    def has_one_site(self, layer: int) -> bool:
+        """Whether a layer has one site alone."""
+        return math.prod(self.positions[self.layers[layer - 1]]) == 1

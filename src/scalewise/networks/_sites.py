@@ -1,0 +1,89 @@
+r"""What a layer does along an axis of positions: the site matrices $B_\tau$, as slices.
+
+A random layer has independent weights for each tap $\tau$, so
+$$\mathcal L A=\frac1k\sum_\tau B_\tau AB_\tau^T;$$
+a fixed one is a single matrix, $\frac1k\sum_\tau B_\tau$ for an average. A window is cut out of its axis by
+$B_\tau[p,q]=1$ for $q=p\cdot\text{stride}+\tau\cdot\text{dilation}-\text{left}$.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple
+
+Padding = Literal["zero", "circular", "valid"]
+
+
+class Piece(NamedTuple):
+    """Positions of the result, and those of the input that they are taken from, one by one."""
+
+    to: slice
+    of: slice
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that moves along one axis.
+
+    Args:
+        taps: How many positions it sees.
+        stride: By how much it moves.
+        dilation: How far apart what it sees is.
+        padding: What is beyond the ends: zeros or the other end, with the window centred on every `stride`-th
+            position; or nothing, so that a window must fit.
+    """
+
+    taps: int = 1
+    stride: int = 1
+    dilation: int = 1
+    padding: Padding = "valid"
+
+    @property
+    def reach(self) -> int:
+        """From the first position it sees to the last one."""
+        return (self.taps - 1) * self.dilation + 1
+
+    def length(self, size: int) -> int:
+        """How many places it takes on an axis of `size` positions; 0 or less if it does not fit."""
+        if self.padding == "valid":
+            return (size - self.reach) // self.stride + 1
+        return -(-size // self.stride)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it sees one position, and every one in turn."""
+        return self.taps == 1 and self.stride == 1
+
+    def covers(self, size: int) -> bool:
+        """Whether it sees all of `size` positions once, and has one place."""
+        return (self.taps, self.dilation, self.padding) == (size, 1, "valid")
+
+    def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
+        """For each tap what it takes from where, on an axis of `size` positions."""
+        return _pieces(self, size)
+
+
+IDENTITY = Window()
+
+
+@cache
+def _pieces(window: Window, size: int) -> tuple[tuple[Piece, ...], ...]:
+    places, stride = window.length(size), window.stride
+    left = 0 if window.padding == "valid" else (window.reach - 1) // 2
+    taps = []
+    for tap in range(window.taps):
+        shift = tap * window.dilation - left
+        last = (places - 1) * stride + shift
+        turns = range(shift // size, last // size + 1) if window.padding == "circular" else range(1)
+        here = []
+        for turn in turns:
+            first = max(0, math.ceil((turn * size - shift) / stride))
+            stop = min(places, (turn * size + size - 1 - shift) // stride + 1)
+            if first < stop:
+                start = first * stride + shift - turn * size
+                end = start + (stop - first - 1) * stride + 1
+                here.append(Piece(slice(first, stop), slice(start, end, stride)))
+        taps.append(tuple(here))
+    return tuple(taps)

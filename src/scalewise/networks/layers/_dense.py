@@ -1,0 +1,143 @@
+"""Random layers: independent Gaussian weights, at each position alone or for the positions of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from scalewise._checked import Count, Must, NotNegative, Positive, checked
+from scalewise._readable import readable
+from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._program import HYPERPARAMETERS, Hyperparameters
+from scalewise.networks._sites import Padding, Window
+
+Sizes = Annotated[
+    Count | Sequence[Count],
+    Must("a whole number of at least 1, or one for each axis of positions"),
+]
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Dense(Layer):
+    r"""A fully connected layer, at each position alone; behind `Flatten` of all positions at once.
+
+    $$z_i(s)=b_i+\sum_jW_{ij}x_j(s),\qquad b_i\sim N(0,C_b),\qquad W_{ij}\sim N(0,C_W/n).$$
+
+    Args:
+        channels: How many outputs; the network's `width` for ``None``.
+        C_b: Bias variance; that of the network for ``None``, like the others.
+        C_W: Rescaled weight variance.
+        lambda_b: Learning-rate factor of the biases.
+        lambda_W: Learning-rate factor of the weights.
+
+    Source: PDLT (2.5), (2.19)-(2.20), (8.6).
+
+    Example:
+        >>> import scalewise as sw
+        >>> sw.Network(sw.Dense(), "relu", sw.Dense(1), input_shape=3, width=8).output_dim
+        1
+    """
+
+    channels: Count | None = None
+    C_b: NotNegative | None = None
+    C_W: Positive | None = None
+    lambda_b: NotNegative | None = None
+    lambda_W: NotNegative | None = None
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return build.draw(of, self.channels, own=own_of(self, build.usual))
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Conv(Layer):
+    r"""A convolution over any number of axes of positions, with $k$ taps in all.
+
+    $$z_i(p)=b_i+\sum_{\tau}\sum_jW^\tau_{ij}x_j(p\cdot\text{stride}+\tau),\qquad W^\tau_{ij}\sim N(0,C_W/kn).$$
+
+    Args:
+        taps: Positions that a window sees along every axis, one number or one for each axis.
+        channels: How many outputs; the network's `width` for ``None``.
+        stride: By how much the window moves.
+        dilation: How far apart the taps are.
+        padding: Beyond the ends: ``"zero"``, ``"circular"``, or ``"valid"`` for nothing. The first two centre
+            the window on every `stride`-th position, as PyTorch does with ``padding=taps // 2``.
+        C_b: Bias variance; that of the network for ``None``, like the others.
+        C_W: Rescaled weight variance; the weights of one tap have $C_W/kn$, at the edges too.
+        lambda_b: Learning-rate factor of the biases, which all positions share.
+        lambda_W: Learning-rate factor of the weights.
+
+    Source: Novak et al., ICLR 2019, arXiv:1810.05148, in PDLT's parametrisation.
+
+    Example:
+        >>> import scalewise as sw
+        >>> net = sw.Network(sw.Conv(3), "relu", sw.GlobalAvgPool(), sw.Dense(1), input_shape=(8, 8, 3), width=8)
+        >>> net.depth
+        2
+    """
+
+    taps: Sizes
+    channels: Count | None = None
+    stride: Sizes = 1
+    dilation: Sizes = 1
+    padding: Padding = "zero"
+    C_b: NotNegative | None = None
+    C_W: Positive | None = None
+    lambda_b: NotNegative | None = None
+    lambda_W: NotNegative | None = None
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        numbers = [per_axis(build, of, v) for v in (self.taps, self.stride, self.dilation)]
+        windows = tuple(
+            Window(taps, stride, dilation, self.padding)
+            for taps, stride, dilation in zip(*numbers, strict=True)
+        )
+        return build.draw(of, self.channels, windows, own_of(self, build.usual))
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Flatten(Layer):
+    """Make channels of all positions: the next random layer has weights of its own for each of them.
+
+    Example:
+        >>> import scalewise as sw
+        >>> net = sw.Network(sw.Conv(3), "relu", sw.Flatten(), sw.Dense(1), input_shape=(8, 8, 3), width=8)
+        >>> net.parameters
+        737
+    """
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """No node: the windows of the next random layer see all positions."""
+        return replace(of, flat=True)
+
+
+def own_of(layer: Any, usual: Hyperparameters) -> Hyperparameters:
+    """The hyperparameters of a random layer: what it does not say is as usual."""
+    said = {name: getattr(layer, name) for name in HYPERPARAMETERS}
+    return replace(usual, **{name: value for name, value in said.items() if value is not None})
+
+
+def per_axis(build: Builder, of: Field, given: int | Sequence[int]) -> tuple[int, ...]:
+    """One number for each axis of positions."""
+    axes = len(of.positions)
+    if not axes:
+        raise ValueError(
+            f"{build.name} moves along positions, and there are none. Give the network an `input_shape` of "
+            "positions and then channels, such as (8, 8, 3)."
+        )
+    if not isinstance(given, Sequence):
+        return (given,) * axes
+    if len(given) != axes:
+        raise ValueError(
+            f"{build.name} has numbers for {len(given)} axes of positions, and there are {axes}. Give one number "
+            "for all, or one for each."
+        )
+    return tuple(given)

@@ -1,0 +1,93 @@
+"""Pooling that is linear: averages and sums over the positions of a window."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scalewise._checked import checked
+from scalewise._readable import readable
+from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._sites import Padding, Window
+from scalewise.networks.layers._dense import Sizes, per_axis
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class AvgPool(Layer):
+    r"""The average over a window of positions; zeros beyond the ends count.
+
+    Args:
+        window: Positions along every axis, one number or one for each axis.
+        stride: By how much the window moves; as long as it is for ``None``.
+        padding: As of `Conv`.
+
+    Example:
+        >>> import scalewise as sw
+        >>> sw.AvgPool(2)
+        AvgPool(window=2)
+    """
+
+    window: Sizes
+    stride: Sizes | None = None
+    padding: Padding = "valid"
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return _pooled(self, build, of, average=True)
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class SumPool(Layer):
+    r"""The sum over a window of positions.
+
+    Args:
+        window: Positions along every axis, one number or one for each axis.
+        stride: By how much the window moves; as long as it is for ``None``.
+        padding: As of `Conv`.
+
+    Example:
+        >>> import scalewise as sw
+        >>> sw.SumPool((2, 4), stride=2)
+        SumPool(window=(2, 4), stride=2)
+    """
+
+    window: Sizes
+    stride: Sizes | None = None
+    padding: Padding = "valid"
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return _pooled(self, build, of, average=False)
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class GlobalAvgPool(Layer):
+    """The average over all positions.
+
+    Example:
+        >>> import scalewise as sw
+        >>> sw.GlobalAvgPool()
+        GlobalAvgPool()
+    """
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        per_axis(build, of, 1)
+        windows = tuple(Window(taps=size) for size in of.positions)
+        return build.spread(of, windows, 1 / math.prod(of.positions))
+
+
+def _pooled(layer: AvgPool | SumPool, build: Builder, of: Field, *, average: bool) -> Field:
+    sizes = per_axis(build, of, layer.window)
+    strides = sizes if layer.stride is None else per_axis(build, of, layer.stride)
+    windows = tuple(
+        Window(size, stride, padding=layer.padding)
+        for size, stride in zip(sizes, strides, strict=True)
+    )
+    return build.spread(of, windows, 1 / math.prod(sizes) if average else 1.0)

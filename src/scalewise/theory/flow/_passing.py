@@ -1,0 +1,140 @@
+"""Inputs through a network at infinite width: each with itself first, then pairs, tile by tile or a few rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from scalewise.gaussian import Places, kernel_map
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._inputs import check_kernels
+from scalewise.networks._program import Pointwise
+from scalewise.theory.flow import _pair_sets
+from scalewise.theory.flow._fields import Fields, Inputs, Pair
+from scalewise.theory.flow._pair_sets import strips
+from scalewise.theory.flow._positions import crossings
+
+_AT_ONCE = 1 << 22  # pairs of labels of inputs with themselves
+
+
+@dataclass(frozen=True)
+class Passing:
+    """A network whose activations have their maps.
+
+    Args:
+        fields: Its program on the inputs.
+        sites: Positions of the layers that are wanted, of the first inputs and of the second; none if there is one.
+        own: By layer of one site, K of every input with itself.
+    """
+
+    fields: Fields
+    sites: tuple[int, ...]
+    own: dict[int, np.ndarray]
+
+    @classmethod
+    def of(cls, net: Architecture, x: np.ndarray, kept: tuple[int, ...], *, ntk: bool) -> Passing:
+        """Take each input with itself through the network."""
+        program = net.program
+        wanted = [program.layers[layer - 1] for layer in kept]
+        crossed = crossings(program, wanted)
+        fields = Fields(program, x, ntk, crossed)
+        size = max(1, _AT_ONCE // fields.labels_of_pair)
+        parts = [
+            Fields(program, x[start : start + size], ntk, crossed)
+            for start in range(0, len(x), size)
+        ]
+        own = [_with_themselves(net, part) for part in parts]
+        if len(parts) == 1:
+            fields = parts[0]
+        else:
+            for here, node in enumerate(program.nodes):
+                if isinstance(node, Pointwise):
+                    K = np.concatenate([part.maps[here].K for part in parts])
+                    fields.maps[here] = kernel_map(node.sigma, K, slope=ntk)
+        joined = {layer: np.concatenate([part[layer] for part in own]) for layer in own[0]}
+        return cls(fields, _sites_of(net, kept), joined)
+
+    def layers(self, rows: Inputs, columns: Inputs, last: int) -> Iterator[tuple[int, Pair]]:
+        """K and Theta of a tile at each layer up to `last`: pairs of inputs, then the positions of both."""
+        program = self.fields.program
+        numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
+        for here, pair in self.fields.along(rows, columns, program.layers[last - 1]):
+            if here in numbers:
+                at = self.fields.places(here, rows, columns)
+                yield numbers[here], pair.each(partial(_inputs_first, at=at))
+
+    def diagonal(self) -> np.ndarray:
+        """K of each input with itself at every layer, where all of these have one site."""
+        known = [self.own.get(k) for k in range(1, self.fields.program.depth + 1)]
+        if any(K is None for K in known):
+            return np.zeros((0, len(self.fields.x)))
+        return np.array(known)
+
+
+def kernel_strips(
+    net: Architecture, x: np.ndarray, *, ntk: bool
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Kernel and NTK of the last layer a few rows at a time, for who has no room for all of them.
+
+    Rows, and K and Theta of these with all samples from the first of them on; without `ntk` the latter is K again.
+    """
+    passing = Passing.of(net, x, (net.depth,), ntk=ntk)
+    room = max(1, _pair_sets.TILE // passing.fields.labels_of_pair)
+    both: np.ndarray = np.empty((0, 0, 0))
+    for tile in strips(len(x), room):
+        first = tile.rows.start
+        if tile.columns.start == first:
+            both = np.empty((1 + ntk, tile.rows.stop - first, len(x) - first))
+        moved = slice(tile.columns.start - first, tile.columns.stop - first)
+        for layer, found in passing.layers(tile.rows, tile.columns, net.depth):
+            if layer == net.depth:
+                for target, values in zip(both, found, strict=False):
+                    target[:, moved] = values
+        if tile.columns.stop == len(x):
+            yield tile.rows, both[0], both[-1]
+
+
+def _with_themselves(net: Architecture, fields: Fields) -> dict[int, np.ndarray]:
+    """Make the maps of all activations; K of the layers that have one site."""
+    program, every, found = fields.program, np.arange(len(fields.x)), {}
+    numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
+    for here, pair in fields.along(every, every, len(program.nodes) - 1):
+        if here in numbers:
+            at = fields.places(here, every, every)
+            assert at.known is not None
+            K = pair.C[at.known.at].reshape(len(every), -1)
+            _check(net, numbers[here], K)
+            if K.shape[1] == 1:
+                found[numbers[here]] = K[:, 0]
+    return found
+
+
+def _check(net: Architecture, layer: int, K: np.ndarray) -> None:
+    """Refuse kernels that leave the range of float64; at some positions of a layer they may be 0."""
+    some = K.shape[1] > 1 and (K > 0).any()
+    if layer > 1:  # the first is seen with the inputs
+        check_kernels(net, layer, K[K > 0] if some else K, power=1)
+
+
+def _sites_of(net: Architecture, kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Positions of the layers that are wanted, twice."""
+    positions = [net.program.positions[net.program.layers[layer - 1]] for layer in kept]
+    different = {p if math.prod(p) > 1 else () for p in positions}
+    if len(different) > 1:
+        raise ValueError(
+            f"`layers` must have the same positions; got {', '.join(map(str, positions))}. Ask for them one by one."
+        )
+    return 2 * different.pop()
+
+
+def _inputs_first(values: np.ndarray, at: Places) -> np.ndarray:
+    """From (first, positions, second, positions) to the two inputs and then their positions."""
+    axes = len(at.positions)
+    if not axes:
+        return values
+    moved = np.moveaxis(values, 1 + axes, 1) if at.by_rows else values
+    return moved.reshape(moved.shape[: 1 + at.by_rows]) if math.prod(at.positions) == 1 else moved

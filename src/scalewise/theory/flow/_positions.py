@@ -1,0 +1,91 @@
+r"""What layers do to pairs of positions: $\sum_\tau B_\tau AB_\tau^T$ of a random layer, $BAB^T$ of a fixed one.
+
+Also which pairs of positions are needed at all: only equal ones, unless something mixes positions later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from scalewise.gaussian import Places
+from scalewise.networks._program import Program, Spread
+from scalewise.networks._sites import Window
+
+Crossed = tuple[bool, ...]
+
+
+def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
+    """For each node and axis whether each position is paired with each; an axis of one position is.
+
+    Args:
+        program: The nodes.
+        each: Nodes of which all pairs of positions are wanted.
+    """
+    nodes, sizes = program.nodes, program.positions
+    needed = [[False] * len(size) for size in sizes]
+    for node in each:
+        needed[node] = [True] * len(sizes[node])
+    before = None
+    while before != needed:
+        before = [list(row) for row in needed]
+        for here in range(len(nodes) - 1, -1, -1):  # what mixes positions needs them all below
+            node = nodes[here]
+            for below in node.of:
+                for axis, size in enumerate(sizes[below]):
+                    mixes = isinstance(node, Spread) and node.windows[axis].taps > 1
+                    spans = needed[here][axis] and sizes[here][axis] > 1
+                    needed[below][axis] |= size > 1 and (mixes or spans)
+        for here, node in enumerate(nodes):  # and what is paired so stays so
+            for below in node.of:
+                for axis, size in enumerate(sizes[here]):
+                    needed[here][axis] |= size > 1 and needed[below][axis]
+    return [
+        tuple(each or size == 1 for each, size in zip(row, sizes[here], strict=True))
+        for here, row in enumerate(needed)
+    ]
+
+
+def axes_of(at: Places) -> list[tuple[int, int | None]]:
+    """For each axis of positions those of a tile that are of its first and of its second labels."""
+    beyond = 1 + len(at.positions) + at.by_rows
+    found: list[tuple[int, int | None]] = []
+    for axis, each in enumerate(at.crossed, 1):
+        found.append((axis, beyond if each else None))
+        beyond += each
+    return found
+
+
+def convolved(
+    A: np.ndarray, window: Window, size: int, axes: tuple[int, ...], out: np.ndarray
+) -> None:
+    r"""$\sum_\tau B_\tau AB_\tau^T$ over `size` positions, on one axis of a tile or two that move together."""
+    if window.covers(size) and len(axes) == 1:
+        A.sum(axis=axes[0], keepdims=True, out=out)
+        return
+    out.fill(0.0)
+    for pieces in window.pieces(size):
+        for piece in pieces:
+            for other in pieces if len(axes) == 2 else (piece,):
+                moved = list(zip(axes, (piece, other), strict=False))
+                to = _cut(A, [(axis, p.to) for axis, p in moved])
+                out[to] += A[_cut(A, [(axis, p.of) for axis, p in moved])]
+
+
+def mixed(A: np.ndarray, window: Window, size: int, axes: tuple[int, ...], out: np.ndarray) -> None:
+    r"""$\sum_\tau B_\tau A$ along one axis of a tile."""
+    if window.covers(size):
+        A.sum(axis=axes[0], keepdims=True, out=out)
+        return
+    out.fill(0.0)
+    for pieces in window.pieces(size):
+        for piece in pieces:
+            out[_cut(A, [(axes[0], piece.to)])] += A[_cut(A, [(axes[0], piece.of)])]
+
+
+def _cut(A: np.ndarray, slices: list[tuple[int, slice]]) -> tuple[slice, ...]:
+    found = [slice(None)] * A.ndim
+    for axis, part in slices:
+        found[axis] = part
+    return tuple(found)

@@ -1,0 +1,94 @@
+"""Golden and agreement: drawn networks of any layers against an explicit forward pass, and their ensembles."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from architectures import RATES, compositions, outputs_by_matrices
+from grids import few
+from scalewise.nets._networks import precision
+from scalewise.nets._program import Drawn, measured_layers, metric_and_ntk
+
+RNG = np.random.default_rng(3)
+
+
+def network(sigma: str, name: str, width: int = 6) -> sw.Network:
+    return sw.Network(*compositions(sigma)[name], input_shape=(6, 2), width=width, **RATES)
+
+
+@pytest.mark.parametrize("name", compositions("tanh"))
+def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
+    """Its metric and NTK, averaged over many last weights, which are drawn here one by one."""
+    net = network("tanh", name)
+    program, x = net.program, RNG.normal(size=(2, 6, 2))
+    drawn = Drawn(program, (net.depth,), slopes=True)
+    with precision("float64"):
+        numbers = jnp.asarray(RNG.normal(size=sum(int(np.prod(s)) for s in drawn.sizes)))
+        weights, signs = drawn.drawn_from(numbers)
+        G, one_sign = metric_and_ntk(drawn, weights, jnp.asarray(x), net.depth, signs)
+        # Over all signs of the last weights: their mean is the trace.
+        H, count = 0.0, drawn.entries(program.draws[-1])
+        for row in np.eye(count):
+            H = H + count * metric_and_ntk(drawn, weights, jnp.asarray(x), net.depth, [row])[1]
+        u_part = metric_and_ntk(drawn, weights, jnp.asarray(x), net.depth, [0 * row])[1]
+        H = (H - count * count * u_part) / count + u_part
+
+        shapes = {k: (w.shape[0], w.shape[1]) for k, (w, _) in weights.items()}
+        nodes = {k: program.nodes[k] for k in shapes}
+        tapped = {
+            k: (weights[k][0].reshape(nodes[k].taps, -1, shapes[k][1]), weights[k][1])
+            for k in shapes
+        }
+        last, own = program.draws[-1], net.own(net.depth)
+        taps, below = program.nodes[last].taps, program.channels[program.nodes[last].of[0]]
+
+        def outputs(hidden: dict, W: jax.Array) -> jax.Array:
+            everything = {**hidden, last: (W.reshape(taps, below, 1), jnp.zeros(1))}
+            return outputs_by_matrices(program, everything, x)[:, 0]
+
+        metric, ntk = 0.0, 0.0
+        for j in range(
+            count
+        ):  # a weight of one entry after the other: exact over Gaussian last weights
+            W = jnp.zeros(count).at[j].set(1.0)
+            f = outputs(tapped, W)
+            metric = metric + jnp.outer(f, f) / count
+            jacobian = jax.jacrev(outputs)(tapped, W)
+            for k, (dW, db) in jacobian.items():
+                rates = program.nodes[k].own
+                dW = dW.reshape(2, -1)
+                ntk = ntk + own.C_W / count * rates.lambda_W / shapes[k][0] * dW @ dW.T
+                ntk = ntk + own.C_W / count * rates.lambda_b * db @ db.T
+        np.testing.assert_allclose(G, own.C_b + own.C_W * metric, rtol=1e-10)
+        np.testing.assert_allclose(H, own.lambda_b + own.lambda_W * metric + ntk, rtol=1e-10)
+    assert one_sign.shape == (2, 2)
+
+
+CASES = [(s, n) for s in ("tanh", "relu", "gelu") for n in compositions(s)]
+
+
+@pytest.mark.parametrize(("sigma", "name"), few(CASES, every=5))
+def test_theory_and_ensembles_agree_at_two_widths(sigma: str, name: str) -> None:
+    x = RNG.normal(size=(3, 6, 2))
+    theory = sw.predict(network(sigma, name), x)
+    wrong = theory.assign(ntk=1.2 * theory.ntk)
+    ensemble = sw.measure(
+        network(sigma, name), x, networks=800, widths=[32, 64], seed=2, progress=False
+    )
+    assert sw.compare(theory, ensemble).passed
+    assert not sw.compare(wrong, ensemble).passed
+    for width in (16, 48):
+        net = network(sigma, name, width)
+        seen = sw.measure(net, x, networks=800, seed=5, progress=False)
+        assert sw.compare(sw.predict(net, x), seen).passed
+
+
+def test_networks_repeat_whatever_the_batches() -> None:
+    net, x = network("tanh", "pooled"), RNG.normal(size=(2, 6, 2))
+    one = sw.measure(net, x, networks=24, progress=False)
+    other = sw.measure(net, x, networks=24, memory="100 KiB", progress=False)
+    np.testing.assert_allclose(one.ntk, other.ntk, rtol=1e-6)
+    assert measured_layers(net) == (3, 4)
+    assert one.layer.values.tolist() == [3, 4]

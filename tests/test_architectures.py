@@ -1,0 +1,124 @@
+"""Property and refusals: networks as values made of layers, and the sentence for layers that do not fit."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from grids import each
+from scalewise.networks._program import Draw, Sum
+from scalewise.networks._sites import Window
+
+IMAGE = {"input_shape": (8, 8, 3), "width": 16}
+
+
+def small(**changes) -> sw.Network:
+    layers = (sw.Conv(3), sw.Skip("relu", sw.Conv(3)), "relu", sw.GlobalAvgPool(), sw.Dense(10))
+    return sw.Network(*layers, **(IMAGE | changes))
+
+
+def test_a_network_is_a_value() -> None:
+    net = small()
+    assert net == small()
+    assert hash(net) == hash(small())
+    assert net != small(C_W=2.0)
+    assert len({net, small(), net.at_width(8)}) == 2
+    assert net.replace(C_W=2.0) == small(C_W=2.0)
+    assert net.at_width(8) == small(width=8)
+    assert pickle.loads(pickle.dumps(net)) == net
+    assert eval(repr(sw.Conv(3, stride=(2, 1))), vars(sw)) == sw.Conv(3, stride=(2, 1))
+
+
+def test_sizes_are_those_of_the_layers() -> None:
+    net = small()
+    assert (net.depth, net.output_dim, net.widths) == (3, 10, (3, 16, 16, 10))
+    assert net.parameters == 16 * (27 + 1) + 16 * (144 + 1) + 10 * (16 + 1)
+    assert "8 x 8 x 3 to 10 outputs" in str(net)
+    assert "sum of [0], [2]" not in str(net)  # the inputs are not added to anything
+
+
+def test_a_perceptron_is_the_program_of_its_layers() -> None:
+    net = sw.networks.ResidualMLP(4, 8, "tanh", gamma=0.5, input_dim=3, output_dim=2, C_b=0.2)
+    program = net.program
+    assert [type(program.nodes[k]) for k in program.layers] == [Draw, Sum, Sum, Draw]
+    assert program.channels[-1] == 2
+    assert net.parameters == 4 * 8 + 2 * 9 * 8 + 9 * 2
+    assert program.own(3) == net.own(3)
+
+
+@each(("window", "size", "sees"), [
+    (Window(3, padding="zero"), 4, [[None, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, None]]),
+    (Window(2, padding="circular"), 3, [[0, 1], [1, 2], [2, 0]]),
+    (Window(3, 2, padding="zero"), 5, [[None, 0, 1], [1, 2, 3], [3, 4, None]]),
+    (Window(2, 2, 3, "valid"), 8, [[0, 3], [2, 5], [4, 7]]),
+    (Window(5, padding="circular"), 2, [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1]]),
+    (Window(3, 1, 2, "zero"), 3, [[None, 0, 2], [None, 1, None], [0, 2, None]]),
+])  # fmt: skip
+def test_what_a_window_sees(window: Window, size: int, sees: list) -> None:
+    found = [[None] * window.taps for _ in range(window.length(size))]
+    for tap, pieces in enumerate(window.pieces(size)):
+        for piece in pieces:
+            places, seen = range(len(found))[piece.to], range(size)[piece.of]
+            assert len(places) == len(seen)
+            for place, at in zip(places, seen, strict=True):
+                found[place][tap] = at
+    assert found == sees
+
+
+REFUSED = {
+    "moves along positions, and there are none": ((sw.Conv(3), "relu", sw.Dense(1)), {"input_shape": 5}),
+    "stand at one site, and here there are 8 x 8": ((sw.Conv(3), "relu", sw.Dense(1)), {}),
+    "acts on the inputs": (("relu", sw.Dense(1)), {}),
+    "acts on what is not Gaussian": ((sw.Conv(3), "relu", sw.Skip(sw.Conv(3)), "relu", sw.Dense(1)), {}),
+    "does not fit into 8 x 8 positions": ((sw.Conv(9, padding="valid"), "relu", sw.Dense(1)), {}),
+    "Flatten has made channels": ((sw.Conv(3), sw.Flatten(), sw.Conv(3), sw.Dense(1)), {}),
+    "needs positions": ((sw.Conv(3), sw.Flatten(), sw.AvgPool(2), sw.Dense(1)), {}),
+    "numbers for 3 axes of positions, and there are 2": ((sw.Conv((3, 3, 3)), sw.Dense(1)), {}),
+    "is its read-out": ((sw.Conv(3), "relu", sw.GlobalAvgPool()), {}),
+    "Dense with its number of outputs": ((sw.GlobalAvgPool(), sw.Dense()), {}),
+    "needs layers": ((), {}),
+    "adds 16 channels at 8 x 8 positions to 4 channels": (
+        (sw.Conv(3), sw.Skip("relu", sw.Conv(3, 4)), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "adds the inputs": ((sw.Skip(sw.Conv(3, 3)), sw.GlobalAvgPool(), sw.Dense(1)), {}),
+    "made of the same random numbers": (
+        (sw.Conv(3), sw.Skip(sw.AvgPool(3, 1, "zero")), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "means are not 0": (
+        (sw.Conv(3), "relu", sw.Skip(sw.Conv(3), "relu"), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Layer 2.2, Conv": (
+        (sw.Conv(3), sw.Skip("relu", sw.Conv((3,))), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+def test_layers_that_do_not_fit_are_named(sentence: str) -> None:
+    layers, changes = REFUSED[sentence]
+    with pytest.raises(ValueError, match=sentence):
+        sw.Network(*layers, **(IMAGE | changes))
+
+
+def test_what_stands_for_a_layer() -> None:
+    with pytest.raises(TypeError, match="must be a layer such as"):
+        sw.Network(sw.Dense, "relu", sw.Dense(1), input_shape=3, width=2)
+    with pytest.raises(ValueError, match="No activation is called"):
+        sw.Network(sw.Dense(), "rely", sw.Dense(1), input_shape=3, width=2)
+    named = sw.Network(sw.Dense(), "tanh", sw.Dense(1), input_shape=3, width=2)
+    assert named == sw.Network(sw.Dense(), np.tanh, sw.Dense(1), input_shape=3, width=2)
+    with pytest.raises(ValueError, match=r"`Skip` needs the layers of its branch"):
+        sw.Skip()
+
+
+def test_inputs_of_another_shape_are_refused() -> None:
+    net = small()
+    with pytest.raises(ValueError, match=r"\(samples, positions, positions, features\)"):
+        sw.predict(net, np.ones((2, 192)))
+    with pytest.raises(ValueError, match=r"inputs of \(8, 8, 1\).*input_shape=\(8, 8, 3\)"):
+        sw.predict(net, np.ones((2, 8, 8, 1)))
+    with pytest.raises(ValueError, match="order 1/n, which is known of fully connected layers"):
+        sw.predict(net, np.ones((2, 8, 8, 3)), observables="V")
+    with pytest.raises(TypeError, match=r"scalewise\.MLP"):
+        sw.predict("mlp", np.ones((2, 3)))

@@ -1,0 +1,140 @@
+"""Golden and property: kernel and NTK of layers of every kind against explicit site matrices, in every layout."""
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from architectures import RATES, by_matrices, compositions
+from grids import few
+from scalewise.theory.flow import _pair_sets, _passing
+from scalewise.theory.flow._kernel_flow import kernel_flow, kernels_on
+from scalewise.theory.flow._pair_sets import Pairs
+from scalewise.theory.flow._passing import kernel_strips
+
+RNG = np.random.default_rng(0)
+SHAPES = {"line": (6, 2), "plane": (5, 6, 2)}
+
+
+def network(sigma: str, name: str, shape: str, **rest) -> sw.Network:
+    return sw.Network(
+        *compositions(sigma)[name], input_shape=SHAPES[shape], width=8, **(RATES | rest)
+    )
+
+
+CASES = [(s, n, p) for s in ("tanh", "relu", "gelu") for n in compositions(s) for p in SHAPES]
+
+
+@pytest.mark.parametrize(("sigma", "name", "shape"), few(CASES, every=5))
+def test_outputs_are_those_of_site_matrices(sigma: str, name: str, shape: str) -> None:
+    net = network(sigma, name, shape)
+    x = RNG.normal(size=(3, *net.input_shape))
+    flow = kernel_flow(net, x, layers=[net.depth])
+    K, Theta = by_matrices(net.program, x)[net.program.layers[-1]]
+    np.testing.assert_allclose(flow.K[0], K, rtol=1e-11)
+    np.testing.assert_allclose(flow.Theta[0], Theta, rtol=1e-11)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_layer_with_positions_has_each_with_each(shape: str) -> None:
+    net = network("tanh", "skips in a skip", shape)
+    x = RNG.normal(size=(3, *net.input_shape))
+    every = by_matrices(net.program, x)
+    for layer in range(1, net.depth):
+        found = sw.predict(net, x, layers=layer)
+        sites = int(np.prod(net.program.positions[net.program.layers[layer - 1]]))
+        assert found.kernel.dims == ("layer", "sample", "sample_1", "position", "position_1")
+        for name, want in zip(("kernel", "ntk"), every[net.program.layers[layer - 1]], strict=True):
+            want = want.reshape(3, sites, 3, sites).transpose(0, 2, 1, 3)
+            np.testing.assert_allclose(found[name].values[0], want, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["pooled", "skip, flat"])
+def test_tiles_strips_rectangles_and_lists_are_cut_out_of_the_square(name, monkeypatch) -> None:
+    net = network("swish", name, "plane")
+    x = RNG.normal(size=(7, *net.input_shape))
+    whole = kernel_flow(net, x, layers=[net.depth])
+    monkeypatch.setattr(_pair_sets, "TILE", 3 * 900)  # three pairs of inputs at a time, or fewer
+    monkeypatch.setattr(_passing, "_AT_ONCE", 2 * 900)  # two inputs with themselves
+    again = kernel_flow(net, x, layers=[net.depth])
+    for found, want in ((again.K, whole.K), (again.Theta, whole.Theta)):
+        np.testing.assert_allclose(found, want, rtol=1e-11)
+    for pairs, place in (
+        (Pairs.between(x[:3], x[2:]), np.ix_([0, 1, 2], [2, 3, 4, 5, 6])),
+        (Pairs.in_turn(x[:5], x[1:6]), (np.arange(5), np.arange(1, 6))),
+        (Pairs.in_turn(x, x), (np.arange(7), np.arange(7))),
+    ):
+        for found, want in zip(kernels_on(net, pairs), (whole.K, whole.Theta), strict=True):
+            np.testing.assert_allclose(found[0], want[0][place], rtol=1e-11)
+    for rows, K, Theta in kernel_strips(net, x, ntk=True):
+        np.testing.assert_allclose(K, whole.K[0][rows, rows.start :], rtol=1e-11)
+        np.testing.assert_allclose(Theta, whole.Theta[0][rows, rows.start :], rtol=1e-11)
+
+
+def test_the_kernel_is_the_same_to_the_last_bit_without_the_ntk() -> None:
+    net = network("swish", "pooled", "plane")
+    x = RNG.normal(size=(4, *net.input_shape))
+    alone = sw.predict(net, x, observables="kernel").kernel.values
+    np.testing.assert_array_equal(alone, sw.predict(net, x).kernel.values)
+
+
+def test_a_circular_network_does_not_see_a_shift_and_scales_with_its_inputs() -> None:
+    layers = (sw.Conv(3, padding="circular"), "relu") * 2
+    net = sw.Network(*layers, sw.GlobalAvgPool(), sw.Dense(1), input_shape=(4, 6, 2), width=8)
+    x = RNG.normal(size=(3, 4, 6, 2))
+    K = sw.predict(net, x).kernel.values
+    moved = np.roll(x[1:2], (1, 2), axis=(1, 2))
+    np.testing.assert_allclose(
+        sw.predict(net, np.concatenate([x[:1], moved, x[2:]])).kernel.values, K, rtol=1e-12
+    )
+    np.testing.assert_allclose(sw.predict(net, 3 * x).kernel.values, 9 * K, rtol=1e-12)
+
+
+def test_dense_layers_alone_are_a_perceptron() -> None:
+    x = RNG.normal(size=(4, 3))
+    layers = (sw.Dense(), "tanh", sw.Dense(), sw.Skip("tanh", sw.Dense(), factor=0.6), "tanh")
+    net = sw.Network(*layers, sw.Dense(1), input_shape=3, width=8, **RATES)
+    other = by_matrices(net.program, x[:, None])  # one position
+    found = sw.predict(net, x, layers=[1, 3, 4])
+    for layer in (1, 3, 4):
+        for name, want in zip(("kernel", "ntk"), other[net.program.layers[layer - 1]], strict=True):
+            np.testing.assert_allclose(found[name].sel(layer=layer), want, rtol=1e-11)
+    residual = sw.networks.ResidualMLP(
+        4, 8, "tanh", gamma=(0.0, 0.0, 0.6, 0.0), input_dim=3, output_dim=1, **RATES
+    )
+    for name in ("kernel", "ntk"):
+        np.testing.assert_allclose(
+            sw.predict(net, x)[name], sw.predict(residual, x)[name], rtol=1e-14
+        )
+    mlp = sw.MLP(3, 8, "tanh", input_dim=3, output_dim=1, **RATES)
+    plain = sw.Network(
+        sw.Dense(), "tanh", sw.Dense(), "tanh", sw.Dense(1), input_shape=3, width=8, **RATES
+    )
+    for name in ("kernel", "ntk"):
+        np.testing.assert_array_equal(sw.predict(plain, x)[name], sw.predict(mlp, x)[name])
+
+
+@pytest.mark.parametrize("sigma", ["relu", "leaky_relu", "tanh", "elu", "gelu"])
+def test_black_borders_have_no_signal_and_the_slope_that_pytorch_has(sigma: str) -> None:
+    """Windows that see nothing, without a bias: preactivations are exactly 0 at some positions."""
+    rates = RATES | {"C_b": 0.0}
+    layers = (sw.Conv(3), sigma, sw.Conv(3), sigma, sw.GlobalAvgPool(), sw.Dense(1))
+    net = sw.Network(*layers, input_shape=(8, 1), width=8, **rates)
+    x = np.zeros((2, 8, 1))
+    x[:, 3:5, 0] = RNG.normal(size=(2, 2))
+    found = sw.predict(net, x)
+    assert np.isfinite(found.kernel.values).all()
+    # A border that is almost black, on the side where the slope is the left one, is the limit of it ...
+    tiny = x.copy()
+    tiny[:, [0, 7]] = 1e-9
+    np.testing.assert_allclose(sw.predict(net, tiny).kernel.values, found.kernel.values, rtol=1e-7)
+    # ... but for the NTK of an activation with a kink, whose slope there is the mean of both, not the left one.
+    moves = not np.allclose(sw.predict(net, tiny).ntk.values, found.ntk.values, rtol=1e-6)
+    assert moves == (sw.activation(sigma).is_scale_invariant)
+
+
+def test_layers_of_different_positions_are_asked_for_one_by_one() -> None:
+    net = network("tanh", "pooled", "line")
+    x = RNG.normal(size=(2, 6, 2))
+    assert sw.predict(net, x).layer.values.tolist() == [3, 4]
+    with pytest.raises(ValueError, match="must have the same positions"):
+        sw.predict(net, x, layers=[1, 4])
