@@ -169,9 +169,11 @@ def test_a_wrong_entry_is_found_named_and_fails():
     worst = outcome.worst(1)[0]
     assert (worst.observable, worst.layer, worst.samples) == ("kernel", 4, (1, 2))
     difference = worst.measured - worst.predicted
-    # 500 networks, with an expansion parameter of 1/8.
-    assert worst.z == pytest.approx(as_rare(difference / worst.sem, 499 / 2.375), rel=1e-3)
-    excess = as_rare((difference - worst.bias) / worst.sem, 499 / 2.375)
+    # 500 networks, with an expansion parameter of 3/32 in this layer.
+    w = 1 + 3 / 32
+    freedom = 499 / (w**4 + 2 * w**3 + 3 * w**2 - 4)
+    assert worst.z == pytest.approx(as_rare(difference / worst.sem, freedom), rel=1e-3)
+    excess = as_rare((difference - worst.bias) / worst.sem, freedom)
     assert worst.z_excess == pytest.approx(excess, rel=1e-3)
     assert "DISAGREE" in str(outcome)
     assert "kernel[layer 4; 1, 2]" in str(outcome)
@@ -390,15 +392,72 @@ def test_few_networks_seldom_contradict_the_theory_of_the_same_network():
     found = []
     for seed in range(100):
         seen = sw.measure(net, x, networks=20, seed=seed, progress=False)
-        found.append(compare(predicted, seen).passed)
-    assert found.count(False) <= 1
+        found.append(compare(predicted, seen))
+    assert sum(one.passed is False for one in found) <= 1
     # So few cannot tell V from 0, which is said; of the kernel and the NTK they decide.
-    assert found.count(True) <= 1
-    names = ["kernel", "ntk"]
-    decided = compare(predicted, seen, observables=names)
-    assert decided.passed
+    for one in found:
+        if one.passed:
+            assert one.decided == ("kernel", "ntk")
+            assert re.match(
+                r"20 networks are too few to tell four point vertex from 0, which", one.reason
+            )
+            assert one.reason in str(one)
+            assert "agree in kernel and ntk" in str(one)
+            assert one.to_dict()["decided"] == ["kernel", "ntk"]
     wrong = predicted.assign(ntk=1.2 * predicted.ntk)
-    assert not compare(wrong, seen, observables=names).passed
+    assert compare(wrong, seen).passed is False
+    # Of what is named all must be decided.
+    named = compare(predicted, seen, observables=["kernel", "four_point_vertex"])
+    assert (named.passed, named.decided) == (None, ())
+    assert compare(predicted, seen, observables="kernel").reason == ""
+
+
+def test_a_covariance_is_known_less_well_than_a_mean():
+    """The square of a normal number has the kurtosis 15, the number itself 3."""
+    outcome = compare(theory(), ensemble(truth(), sem=0.02, shift=5.0, networks=100))
+    z = {}
+    for entry in outcome.worst(outcome.table.sizes["entry"]):
+        if entry.layer == 2 and not entry.exact and entry.predicted > 0:
+            difference = abs(entry.measured - entry.predicted) / entry.sem
+            w = 1 + 2 / 64
+            lost = w**4 + 2 * w**3 + 3 * w**2 - 4
+            factor = {"four_point_vertex": 3.5}.get(entry.observable, 1.0)
+            expected = as_rare(difference, 99 / (factor * lost))
+            z.setdefault(entry.observable, []).append(abs(entry.z) / expected)
+    assert {"kernel", "ntk", "four_point_vertex"} <= z.keys()
+    for name, ratios in z.items():
+        np.testing.assert_allclose(ratios, 1.0, rtol=5e-3, err_msg=name)
+
+
+def test_layers_beyond_the_expansion_are_left_out_of_the_verdict():
+    """Whatever is measured there; where no other layer fluctuates there is no verdict."""
+    net = network(width=13)  # expansion parameters of 0, 2/13, 4/13, 6/13 and 8/13
+    right = ensemble(at_width(theory(net)), sem=1e-3)
+    for layer, passed in ((4, True), (3, False)):
+        wrong = right["kernel"].values.copy()
+        wrong[layer] *= 3
+        outcome = compare(theory(net), right.assign(kernel=right["kernel"].copy(data=wrong)))
+        assert outcome.passed is passed
+        assert "leaves out layer 5, where the expansion parameter exceeds 0.5" in outcome.reason
+    narrow = network(width=2)
+    alone = ensemble(at_width(theory(narrow)), sem=1e-3).drop_vars(["ntk", "ntk_sem"])
+    outcome = compare(theory(narrow), alone)
+    assert outcome.passed is None
+    assert "layers 2, 3, 4 and 5" in outcome.reason
+
+
+def test_networks_that_are_alike_by_chance_do_not_make_a_number_exact():
+    """Two networks of two that measure the same have no error, and know as little as others."""
+    measured = ensemble(truth(), sem=1e-3, networks=2)
+    sem = measured["kernel_sem"].values.copy()
+    sem[1, 0, 1] = sem[1, 1, 0] = 0.0  # where there is no bias
+    alike = measured.assign(kernel_sem=measured["kernel_sem"].copy(data=sem))
+    outcome = compare(theory(), alike, observables=["kernel"])
+    assert outcome.passed is not False
+    assert int(outcome.summary["exact"][0]) == 6  # of the first layer
+    # Of many networks it is evidence.
+    many = alike.assign_attrs(networks=5000)
+    assert compare(theory(), many, observables=["kernel"]).passed is False
 
 
 @pytest.mark.parametrize("networks", [2, 3, 5])

@@ -174,6 +174,11 @@ class Observable(Quantity):
         return ("layer", *SAMPLE_DIMS[: self.legs])
 
     @property
+    def covariance(self) -> bool:
+        """Whether networks are needed in pairs: it is the covariance of what each has of two samples."""
+        return self.components in (_symmetric_on_pairs, _matrix_on_pairs)
+
+    @property
     def sampled(self) -> bool:
         """Whether it takes expectations of all pairs of pairs of inputs, which are costly."""
         return self.order > 0

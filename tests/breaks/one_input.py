@@ -19,6 +19,8 @@ of_bias = row(
     "comparison/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py")
 )
 of_certainty = row("comparison/_certainty.py", "tests/test_compare.py")
+of_judgement = row("comparison/_comparison.py", "tests/test_compare.py")
+of_verdict = row("comparison/_compare.py", "tests/test_compare.py")
 of_normal = row(
     "comparison/_normal.py", "tests/test_compare.py::test_students_law_in_normal_numbers"
 )
@@ -35,9 +37,51 @@ MUTANTS = (
     ),
     of_certainty(
         "few networks: errors as if they were known",
-        "return (networks - ",
-        "return 1e9 * (networks - ",
+        "return np.asarray((networks - ",
+        "return np.asarray(1e9 * (networks - ",
         "tests/test_compare.py::test_so_few_networks_that_nothing_is_decided_say_so",
+    ),
+    of_certainty(
+        "few networks: degrees of freedom of wide networks",
+        "w = 1 + epsilon",
+        "w = 1 + 0 * epsilon",
+        "tests/test_compare.py::test_a_wrong_entry_is_found_named_and_fails",
+    ),
+    of_certainty(
+        "few networks: covariances known as well as means",
+        "(_OF_COVARIANCES if covariance else _OF_MEANS)",
+        "_OF_MEANS",
+        "tests/test_compare.py::test_a_covariance_is_known_less_well_than_a_mean",
+    ),
+    of_certainty(
+        "few networks: a limit for one number",
+        "_FALSE_ALARMS / count",
+        "_FALSE_ALARMS / 1",
+        "tests/experiments/test_experiments.py::test_many_numbers_have_a_wider_limit",
+    ),
+    of_judgement(
+        "verdict: numbers alike by chance are exact",
+        "self.in_layers(self.still) & (self.sem",
+        "(self.sem",
+        "tests/test_compare.py::test_networks_that_are_alike_by_chance_do_not_make_a_number_exact",
+    ),
+    of_judgement(
+        "verdict: layers beyond the expansion decide",
+        "(far & self.distinct & ~self.in_layers(self.beyond))",
+        "(far & self.distinct)",
+        "tests/test_compare.py::test_layers_beyond_the_expansion_are_left_out_of_the_verdict",
+    ),
+    of_verdict(
+        "verdict: what is named need not be decided",
+        "(not decided or (whole and bool(found)))",
+        "not decided",
+        "tests/test_compare.py::test_few_networks_seldom_contradict_the_theory_of_the_same_network",
+    ),
+    of_verdict(
+        "verdict: what was not decided is ok",
+        "if s.name not in found)",
+        "if s.name)",
+        "tests/test_compare.py::test_few_networks_seldom_contradict_the_theory_of_the_same_network",
     ),
     of_normal("few networks: Wallace's factor", "(8 * nu + 1) / (8 * nu + 3) * np", "np"),
     of_fewest("few networks: cumulants below 0", "np.maximum(k22, 0.0)", "k22"),

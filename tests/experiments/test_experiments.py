@@ -17,6 +17,7 @@ from grids import each, thorough
 from scalewise.experiments._form import power
 from scalewise.experiments._look import Number
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
+from scalewise.experiments.results import Judged
 from scalewise.scaling import ABC
 
 pytestmark = pytest.mark.optimised
@@ -178,6 +179,17 @@ def test_unknown_experiments_are_refused() -> None:
 )
 def test_when_a_number_agrees(found: float, sem: float, allowance: float, agrees: bool) -> None:
     assert Number("a", 1.0, found, sem, allowance).agrees is agrees
+
+
+def test_many_numbers_have_a_wider_limit() -> None:
+    """Of a thousand one may be beyond four standard errors by chance; allowances are no wider."""
+    found = (Number("a", 0.0, 4.5, 1.0), Number("b", 0.0, 0.2, 0.0, 0.1))
+    assert not found[0].agrees
+    assert found[0].agrees_among(1000)
+    assert not found[1].agrees_among(1000)
+    many = (*found, *(Number("c", 0.0, 0.0, 1.0) for _ in range(999)))
+    assert [text.split(":")[1].split()[0] for text in Judged("d", many, ()).wrong] == ["b"]
+    assert len(Judged("d", found, ()).wrong) == 2
 
 
 def test_a_power_and_its_error() -> None:

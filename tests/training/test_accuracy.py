@@ -1,15 +1,11 @@
 """Golden and property: how accurate the coefficients of 1/n are, and whether they say so."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
 import scalewise as sw
+from accurate_coefficients import DAILY, NAMES, OTHERS, Case, product_rule, pulls, size
 from grids import thorough
-from scalewise.activations import Activation
-from scalewise.theory.flow._layer import Layer
-from scalewise.theory.flow._trajectory import Part, Parts
 from scalewise.training import AccuracyWarning, Bayes, ExpansionWarning, GradientFlow, LastLayer
 from scalewise.training._asked import Asked
 from scalewise.training.posterior._route import NEURONS
@@ -18,22 +14,9 @@ from scalewise.training.tiles._route import tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import sites
 from scalewise.training.tiles._tiles import Tile
-from scalewise.training.width import _tensors
 from scalewise.training.width._dense import DENSE
 
 FAMILIES = ((0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1), (2, 0, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
-
-
-def product_rule(
-    sigma: Activation, x: np.ndarray, orders: tuple[int, ...], nodes: int
-) -> np.ndarray:
-    """A trapezoid rule in the few dimensions of the inputs: all entries, exponentially accurate."""
-    line = np.linspace(-8.0, 8.0, nodes)
-    u = np.stack(np.meshgrid(*[line] * x.shape[1], indexing="ij")).reshape(x.shape[1], -1)
-    w = np.exp(-(u**2).sum(axis=0) / 2)
-    a, b, c, d = (sigma.derivative(x @ u, p) if p else sigma(x @ u) for p in orders)
-    left = (a[:, None] * b * (w / w.sum())).reshape(len(x) ** 2, -1)
-    return (left @ (c[:, None] * d).reshape(len(x) ** 2, -1).T).reshape((len(x),) * 4)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +42,6 @@ def test_expectations_are_as_accurate_as_asked_in_few_dimensions(
             found = tile.four(site, *enumerate(orders))
             worst[accuracy, orders] = np.abs(found - want).max() / np.abs(want).max() / accuracy
     assert max(worst.values()) < 5, worst
-
-
-NAMES = ["output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"]
-
-
-def size(values: object) -> float:
-    return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
 
 
 def setting(
@@ -166,83 +142,9 @@ def test_variances_that_a_width_makes_negative_are_told() -> None:
         sw.at_width(wide, 2)
 
 
-class Plane(Layer):
-    """The expectations of a layer whose inputs lie in few dimensions, by a product rule."""
-
-    open = 0.0
-
-    def of_family(self, family: tuple[int, int, int, int]) -> Parts:
-        value, vector = np.linalg.eigh(self.K)
-        keep = value > 1e-12 * value[-1]
-        x = vector[:, keep] * np.sqrt(value[keep])
-        found = product_rule(self.sigma, x, family, {1: 400, 2: 90, 3: 44}[x.shape[1]])
-        left, right = self.M(*family[:2]), self.M(*family[2:])
-        covariance = found - left[:, :, None, None] * right
-        none = np.zeros_like(self.K)
-        return {
-            "covariance": Part(covariance[None], np.zeros_like(covariance)),
-            "left": Part(left[None], none),
-            "right": Part(right[None], none),
-        }
-
-    def of_source(self) -> Parts:
-        a, b = self.pairs.first, self.pairs.second
-        found = self.of_family((0, 0, 0, 0))["covariance"].value[:, a, b][:, :, a, b]
-        return {"source": Part(found, np.zeros(found.shape[1:]))}
-
-
-def inputs(kind: str, count: int, seed: int) -> np.ndarray:
-    """In a plane, in space, in a line but for a hundredth, and with some in one direction."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((count, 3 if kind == "space" else 2))
-    if kind == "line":
-        x[:, 1] *= 0.01
-    if kind == "collinear":
-        x[1], x[-1] = -0.6 * x[0], 1.3 * x[2]
-    return x
-
-
-PULLS = [
-    ("tanh", "plane", 2, 0),
-    ("gelu", "collinear", 2, 1),
-    *thorough(
-        *(
-            (name, kind, 2, seed)
-            for name in ("tanh", "erf", "gelu", "swish", "sin")
-            for kind in ("plane", "line", "collinear")
-            for seed in range(3)
-        ),
-        ("tanh", "space", 3, 0),
-        ("erf", "space", 3, 1),
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "kind", "depth", "seed"), PULLS, ids=str)
-def test_stated_errors_hold_beside_another_quadrature(
-    name: str, kind: str, depth: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("case", [*DAILY, *thorough(*((case,) for case in OTHERS))], ids=str)
+def test_stated_errors_hold_beside_another_quadrature(case: Case) -> None:
     """Of all outcomes at each accuracy."""
-    x = inputs(kind, 6 if depth == 2 else 3, seed)
-    y = np.random.default_rng(seed).standard_normal((len(x), 1))
-    net = sw.MLP(depth, 10**6, name, input_dim=x.shape[1], output_dim=1, C_W=1.4, lambda_b=0.5)
-    task = sw.Task(x[:-1], y[:-1], test_inputs=x[-1:], test_targets=y[-1:])
-    ask = partial(sw.predict_training, net, task, observables=NAMES)
-    found = {accuracy: ask(accuracy=accuracy) for accuracy in (None, 3e-3)}
-    monkeypatch.setattr(_tensors.Samples, "layers", lambda *_: Exact())
-    known, pulls = ask(), []
-    for accuracy, one in found.items():
-        for part in NAMES:
-            off, stated = size(one[part] - known[part]), size(one[f"{part}_error"])
-            pulls.append(off / stated)
-            assert stated <= (accuracy or 0.01) * size(one[part])
-    assert 1e-4 < max(pulls) < 1.5, pulls
-
-
-class Exact:
-    """Makes layers that no accuracy changes."""
-
-    left_out = 0.0
-
-    def __call__(self, sigma: Activation, K: np.ndarray) -> Plane:
-        return Plane(sigma, K)
+    found = list(pulls(case))
+    assert [one for one in found if one.stated > (one.accuracy or 0.01)] == []
+    assert 1e-4 < max(one.pull for one in found) < 1.5, found

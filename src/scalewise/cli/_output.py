@@ -89,6 +89,8 @@ def leave(outcome: "Comparison") -> None:
             f"is {outcome.limit:.2f}."
         )
         raise typer.Exit(DISAGREE)
+    elif outcome.reason:
+        complain(outcome.reason)
 
 
 def print_json(value: dict[str, Any]) -> None:

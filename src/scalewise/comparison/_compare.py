@@ -1,18 +1,23 @@
 r"""Theory held against an ensemble of real networks, in standard errors."""
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
-from scipy import special
 
 from scalewise._checked import Must, Positive, checked
 from scalewise._labelled import dataset
 from scalewise.comparison import _trained
-from scalewise.comparison._certainty import freedom, shrunk, undecided, why_undecided
+from scalewise.comparison._certainty import (
+    freedom,
+    limit_among,
+    lost,
+    shrunk,
+    undecided,
+    why_undecided,
+)
 from scalewise.comparison._comparison import (
     Comparison,
     Scores,
@@ -32,6 +37,7 @@ from scalewise.comparison._width import (
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import known
 from scalewise.training import OUTCOMES
+from scalewise.training._outcomes import LARGE
 
 _SAME = (
     "depth",
@@ -46,7 +52,6 @@ _SAME = (
     "layers",
     "input_shape",
 )
-_FALSE_ALARMS = 1e-3
 # Coefficients of 1/n, small beside what they correct, and what is another outcome less a constant.
 _SMALL_BESIDE_ANOTHER = {
     name
@@ -81,10 +86,13 @@ def compare(
     \frac{\max(|\text{measured}-\text{predicted}|-\text{bias},\,0)}
     {\sqrt{\text{sem}^2+\text{error}^2}},$$
 
-    and $z$ is the normal number that is as rare as $t$ is, by Student's law with $(N-1)/(2+3\epsilon)$ degrees of
-    freedom for $N$ networks and an expansion parameter $\epsilon$. An ensemble that measures too little also finds
-    too small a standard error; where an observable is larger in the theory than in the ensemble, the error is
-    raised in proportion. So a right theory disagrees less than once in a thousand ensembles of any size.
+    and $z$ is the normal number that is as rare as $t$ is, by Student's law. For $N$ networks a mean has
+    $(N-1)/(k-1)$ degrees of freedom and a covariance $(N-1)/(3.5(k-1))$, with $k$ the kurtosis of log-normal
+    numbers whose relative variance is the expansion parameter of the layer: 3 of wide networks. Numbers of trained
+    networks count as means, with the small parameter of training. An ensemble that
+    measures too little also finds too small a standard error; where an observable is larger in the theory than in
+    the ensemble, the error is raised in proportion. So a right theory disagrees less than once in a thousand
+    ensembles of any size.
 
     An ensemble of one width is compared with `at_width` at its widths, and the bias is the one
     stated there; where order 1/n is not known, it is found from the fluctuations of the ensemble. An
@@ -100,9 +108,12 @@ def compare(
     Of trained networks the two must be of one task, one algorithm and one rate, and the bias is the one that
     ``learning_parameter`` states.
 
-    There are numbers but no verdict where that parameter exceeds 1/2, which a warning tells too, and where nothing
-    disagrees but the networks are so few that no entry of some observable could be told from 0. `Comparison.reason`
-    says which, and how many networks would do.
+    There are numbers but no verdict where that parameter exceeds 1/2, which a warning tells too. At initialisation
+    every layer whose expansion parameter exceeds 1/2 is likewise left out of the verdict. Where nothing disagrees
+    but networks are so few that no entry of an observable could be told from 0, nothing is said of it. Without
+    `observables` the verdict is then on the others, which `Comparison.decided` names; observables that you name
+    must all be decided, or there is none. `Comparison.reason` says what is left out, and how many networks would
+    do.
 
     Args:
         theory: What `predict` returned, or `predict_training` with its coefficients of 1/n.
@@ -143,10 +154,12 @@ def compare(
     names = _common(theory, predicted, ensemble, observables)
     scores = list(_score(predicted, ensemble, names))
     count = sum(int((s.distinct & ~s.exact).sum()) for s in scores)
-    limit = max(float(tolerance), _false_alarm_limit(count))
+    limit = limit_among(count, least=float(tolerance))
     table = tabulate(scores, limit)
     doubt = _trained.doubt(predicted) if trained else ""
-    passed, reason = _verdict(table, scores, limit, int(ensemble.attrs["networks"]))
+    passed, reason, decided = _verdict(
+        scores, limit, int(ensemble.attrs["networks"]), whole=observables is not None
+    )
     z = {s.name: (predicted[s.name].dims, s.z(limit, beyond_bias=False)) for s in scores}
     return Comparison(
         table=table,
@@ -157,23 +170,29 @@ def compare(
         limit=limit,
         passed=None if doubt else passed,
         reason=doubt or reason,
+        decided=() if doubt else decided,
     )
 
 
 def _verdict(
-    table: xr.Dataset, scores: Sequence[Scores], limit: float, networks: int
-) -> tuple[bool | None, str]:
-    """Whether the two agree, and why nobody can say."""
-    if (np.abs(table["z_excess"].values) > limit).any():
-        return False, ""
-    few = why_undecided(undecided(scores, limit), networks)
-    return (None, few) if few else (True, "")
+    scores: Sequence[Scores], limit: float, networks: int, *, whole: bool
+) -> tuple[bool | None, str, tuple[str, ...]]:
+    """Whether the two agree, what nobody can say, and the observables that are decided: all or none if `whole`."""
+    found = undecided(scores, limit)
+    decided = tuple(s.name for s in scores if s.name not in found)
+    wrong = any(s.contradicts(limit) for s in scores)
+    without = not wrong and (not decided or (whole and bool(found)))
+    reason = why_undecided(found, scores, networks, without=without)
+    if wrong:
+        names = tuple(s.name for s in scores if s.name in decided or s.contradicts(limit))
+        return False, reason, names
+    return (None, reason, ()) if without else (True, reason, decided)
 
 
 def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) -> Iterator[Scores]:
     rounding = _ROUNDING.get(str(ensemble.attrs.get("dtype", "float32")), 1e-5)
     rounding = max(rounding, float(ensemble.attrs.get("residual", 0.0)))
-    nu = freedom(ensemble.attrs, float(predicted["expansion_parameter"].values.max()))
+    epsilon = np.atleast_1d(predicted["expansion_parameter"].values)
     for name in names:
         dims = predicted[name].dims
         measured = ensemble[name].transpose(*dims)
@@ -187,11 +206,16 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
             mask = distinct(numbers.ndim - 1, numbers.shape[-1])
             scale = _rounding_scale(name, predicted, numbers)
             size = partial(_size, own=OBSERVABLES[name].own_scale)
+            each = lost(epsilon, covariance=OBSERVABLES[name].covariance)
+            still, beyond = epsilon == 0, epsilon > LARGE
         else:
             layers, mask = None, _trained.distinct([str(dim) for dim in dims], numbers.shape)
             scale = np.maximum(np.abs(numbers), np.abs(predicted[name].values)).max(initial=0.0)
             scale = np.full(numbers.shape, scale)
-            size = _largest
+            size, each = _largest, lost(epsilon, covariance=False)
+            still, beyond = np.array([(sem.values <= rounding * scale).all()]), np.zeros(1, bool)
+        nu = freedom(ensemble.attrs, each)
+        nu = nu.reshape(-1, *[1] * (numbers.ndim - 1)) if numbers.ndim else nu[0]
         # Where the theory is zero in a layer, the other layers say what would be large.
         scale = np.where(scale > 0, scale, scale.max(initial=0.0) or 1.0)
         found = np.asarray(sem.values, float) * shrunk(size(theirs), size(numbers))
@@ -207,6 +231,8 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
             np.broadcast_to(mask, numbers.shape),
             nu * np.divide(error, found, out=np.ones_like(error), where=found > 0) ** 4,
             name in _SMALL_BESIDE_ANOTHER,
+            still,
+            beyond,
         )
 
 
@@ -227,12 +253,6 @@ def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> n
         return natural_scale(name, predicted)
     both = np.maximum(np.abs(measured), np.abs(predicted[name].values))
     return _largest(both, axis=tuple(range(1, both.ndim)))
-
-
-def _false_alarm_limit(count: int) -> float:
-    if count == 0:
-        return 0.0
-    return float(math.sqrt(2.0) * special.erfcinv(min(_FALSE_ALARMS / count, 1.0)))
 
 
 def _common(

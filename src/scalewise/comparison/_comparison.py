@@ -1,7 +1,7 @@
 """The record of a comparison: rows, verdict, and how it is told."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,8 +66,9 @@ class Comparison:
         limit: The tolerance, raised so that fewer than 0.001 false alarms are expected among all
             entries if the theory is right.
         passed: Whether no entry lies beyond its bias by more than `limit`, and every exact entry agrees to
-            rounding; ``None`` where that says too little for a verdict.
-        reason: Why there is no verdict, a sentence; empty where there is one.
+            rounding; ``None`` where that says too little for a verdict. ``True`` is said of `decided` alone.
+        reason: Why there is no verdict, or what it leaves out, in sentences; empty where it is on everything.
+        decided: The observables of which the verdict is; empty without one.
     """
 
     table: xr.Dataset = field(repr=False)
@@ -78,6 +79,7 @@ class Comparison:
     limit: float
     passed: bool | None
     reason: str = ""
+    decided: tuple[str, ...] = ()
 
     @checked
     def worst(self, n: Index = 10) -> tuple[Entry, ...]:
@@ -105,6 +107,7 @@ class Comparison:
         return {
             "passed": self.passed,
             "reason": self.reason,
+            "decided": list(self.decided),
             "limit": self.limit,
             "tolerance": self.tolerance,
             "entries": self.table.sizes["entry"],
@@ -132,8 +135,9 @@ class Comparison:
             "exact",
             "failed",
         )
+        partly = f" in {listed(self.decided)}" if self.passed and self.reason else ""
         lines: list[str | Rows] = [
-            f"Theory and ensemble {verdicts[self.passed]}: {self.table.sizes['entry']} entries, limit "
+            f"Theory and ensemble {verdicts[self.passed]}{partly}: {self.table.sizes['entry']} entries, limit "
             f"{self.limit:.2f} standard errors beyond the stated bias.",
             *([self.reason] if self.reason else []),
             Rows(head, summary, numbers=True),
@@ -153,8 +157,8 @@ class Comparison:
 class Scores:
     """One observable, compared: arrays over all its dimensions; layers, if it has them, along the first.
 
-    `sem` is known with `freedom` degrees of freedom; `beside_another`: of no size of
-    its own.
+    `sem` is known with `freedom` degrees of freedom; `beside_another`: of no size of its own. By layer, or once
+    where there are none: `still`, where nothing fluctuates, and `beyond`, where nothing is decided.
     """
 
     name: str
@@ -167,11 +171,25 @@ class Scores:
     distinct: Bool[np.ndarray, "..."]
     freedom: np.ndarray
     beside_another: bool
+    still: Bool[np.ndarray, "#layer"]
+    beyond: Bool[np.ndarray, "#layer"]
+
+    def in_layers(self, where: Bool[np.ndarray, "#layer"]) -> Bool[np.ndarray, "..."]:
+        """What is true of layers, or of all entries, by entry."""
+        return np.broadcast_to(
+            where.reshape(-1, *[1] * (self.sem.ndim - 1)) if self.sem.ndim else where[0],
+            self.sem.shape,
+        )
 
     @property
     def exact(self) -> Bool[np.ndarray, "..."]:
         # A tenth: what fluctuates a little above rounding is compared by its standard error.
-        return np.asarray(self.sem <= 0.1 * self.floor)
+        return np.asarray(self.in_layers(self.still) & (self.sem <= 0.1 * self.floor))
+
+    def contradicts(self, limit: float) -> bool:
+        """Whether an entry of which something can be decided is too far off."""
+        far = np.abs(self.z(limit, beyond_bias=True)) > limit
+        return bool((far & self.distinct & ~self.in_layers(self.beyond)).any())
 
     def z(self, limit: float, *, beyond_bias: bool) -> Float[np.ndarray, "..."]:
         difference = self.measured - self.predicted
@@ -179,7 +197,8 @@ class Scores:
         # A failed exact entry has no standard error; it counts `limit` per rounding tolerance.
         random = np.maximum(size - (self.bias if beyond_bias else 0.0), 0.0)
         failed = np.where(random > self.floor, limit * random / self.floor, 0.0)
-        sem = np.where(self.exact, 1.0, self.sem)
+        # Of few networks two or three may be alike to rounding: what they know is no better than that.
+        sem = np.where(self.exact, 1.0, np.maximum(self.sem, self.floor))
         z = as_normal(random / sem, self.freedom)
         return np.asarray(np.sign(difference) * np.where(self.exact, failed, z))
 
@@ -253,6 +272,12 @@ def distinct(legs: int, samples: int) -> Bool[np.ndarray, "..."]:
         (index[part] * weight).sum(axis=0) for part in (slice(half), slice(half, None))
     )
     return mask & (first <= second)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in running text: a, b and c."""
+    *some, last = (name.replace("_", " ") for name in names)
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def plain(value: Any) -> Any:

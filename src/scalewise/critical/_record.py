@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -14,21 +13,29 @@ from scalewise.activations import Activation
 NO_CLASS = "none"
 
 
-def _frozen(numbers: dict[str, float | None]) -> MappingProxyType[str, float | None]:
-    return MappingProxyType(numbers)
+class WithFrozenTables:
+    """A record that freezes the mappings it is given.
+
+    Python does not pickle frozen mappings: the record is made again from plain ones.
+    """
+
+    def __post_init__(self) -> None:
+        for name, value in _by_name(self).items():
+            if isinstance(value, Mapping):
+                object.__setattr__(self, name, MappingProxyType(dict(value)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plain = (dict(v) if isinstance(v, Mapping) else v for v in _by_name(self).values())
+        return type(self), tuple(plain)
 
 
-def _reduced(table: Any) -> tuple[Any, ...]:
-    return _frozen, (dict(table),)
-
-
-# Python does not say how it goes to another process, and records with frozen tables do.
-copyreg.pickle(MappingProxyType, _reduced)
+def _by_name(record: Any) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(record)}
 
 
 @dataclass(frozen=True)
 @readable
-class CriticalPoint:
+class CriticalPoint(WithFrozenTables):
     r"""One pair $(C_b,C_W)$ at which both susceptibilities are 1, accepted or not.
 
     Args:
@@ -59,16 +66,11 @@ class CriticalPoint:
     attracts_from_below: bool | None = None
     attracts_from_above: bool | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("coefficients", "exponents"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-
     def attributes(self) -> dict[str, object]:
         """The record as plain numbers, text and lists, for JSON."""
         return {
-            f.name: dict(value) if isinstance(value, Mapping) else value
-            for f in fields(self)
-            for value in [getattr(self, f.name)]
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in _by_name(self).items()
         }
 
 

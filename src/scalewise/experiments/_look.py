@@ -13,6 +13,8 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalewise.comparison._certainty import limit_among
+
 # The report's ink, grey and hairline.
 INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 COLORS = ("#1f4f99", "#c4480f", "#20684a", "#7a3f98", "#9a7400", "#0f7d8c")
@@ -84,7 +86,12 @@ class Number:
     @property
     def agrees(self) -> bool:
         """Whether both are equal within four standard errors and the allowance."""
-        return bool(abs(self.found - self.expected) <= 4 * self.sem + self.allowance)
+        return self.agrees_among(1)
+
+    def agrees_among(self, count: int) -> bool:
+        """The same of one of so many random numbers, of which one may be further off by chance."""
+        away = limit_among(count) * self.sem + self.allowance
+        return bool(abs(self.found - self.expected) <= away)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise.comparison import Comparison, compare
+from scalewise.comparison._certainty import limit_among
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels
 from scalewise.networks import MLP
@@ -57,7 +58,6 @@ TEXT = (
 )
 OUTCOMES = ("output_mean", "output_covariance", "test_loss", "ntk_change")
 CALLED = dict(zip(OUTCOMES, ("mean", "covariance", "test loss", "NTK change"), strict=True))
-WORST = 4.5  # standard errors, of thousands of entries
 POWERS = np.linspace(0.5, 4.0, 71)
 SHARES = {"descent 0.2": 0.2, "descent 0.8": 0.8, "descent 1.5": 1.5}
 TO_THE_END = {"flow": GradientFlow(), "Newton": TwoStepNewton(), "Bayes": Bayes(0.1)}
@@ -243,13 +243,19 @@ def _least(curve: np.ndarray) -> float:
     return float(POWERS[k] + np.clip(move, -1, 1) * (POWERS[1] - POWERS[0]))
 
 
+def worst_by_chance(dataset: xr.Dataset) -> float:
+    """Standard errors within which all entries of all cells agree if the theory is right."""
+    decided = np.isfinite(dataset.excess.values)
+    return limit_among(int(dataset.entries.values[decided].sum()))
+
+
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The worst entry, the size of all, and the power of the remainder."""
-    rows = []
+    rows, limit = [], worst_by_chance(dataset)
     for name in OUTCOMES:
         one = dataset.sel(outcome=name)
         worst = float(one.excess.max())
-        rows.append(Number(f"{CALLED[name]}: worst beyond the bias", 0.0, worst, 0.0, WORST))
+        rows.append(Number(f"{CALLED[name]}: worst beyond the bias", 0.0, worst, 0.0, limit))
         power, sem = fitted_power(one.misfit)
         if np.isfinite(sem) and sem < 0.5:  # a power that is told from 1
             rows.append(Number(f"{CALLED[name]}: power of the remainder", 2.0, power, sem, 0.5))
@@ -296,7 +302,7 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
         over = [d for d in one.left.dims if d != "width"]
         ratio = np.sqrt(np.maximum(one.left.sum(over) / one.effect.sum(over), 1e-8))
         right.plot(dataset.width, ratio, "o-", ms=4, color=color, label=CALLED[name])
-    left.axhline(WORST, color=COLORS[1], lw=0.8, ls=":")
+    left.axhline(worst_by_chance(dataset), color=COLORS[1], lw=0.8, ls=":")
     left.set(xlabel="share of the cells", title="worst entry, standard errors beyond the bias")
     left.legend(loc="upper left")
     log_axes(right)

@@ -39,13 +39,18 @@ class Judged:
     tables: tuple[Table, ...]
 
     @property
+    def _random(self) -> int:
+        """How many numbers are compared in standard errors."""
+        return sum(one.sem > 0 for one in self.numbers)
+
+    @property
     def wrong(self) -> list[str]:
         """A sentence for every number that is not what it should be."""
         return [
             f"{self.name}: {one.what} should be {one.expected:g} and is {one.found:g} ± {one.sem:g}, "
             f"allowance {one.allowance:g}."
             for one in self.numbers
-            if not one.agrees
+            if not one.agrees_among(self._random)
         ]
 
     def assert_ok(self) -> None:
@@ -56,7 +61,7 @@ class Judged:
         rows = cells([(n.what, n.expected, n.found, n.sem or None, n.allowance or None)
                       for n in self.numbers])  # fmt: skip
         head = ("number", "expected", "found", "standard error", "allowance")
-        right = sum(one.agrees for one in self.numbers)
+        right = sum(one.agrees_among(self._random) for one in self.numbers)
         caption = f"{right} of {len(self.numbers)} numbers agree"
         return "\n".join(map(_html, (Table(caption, head, rows), *self.tables)))
 

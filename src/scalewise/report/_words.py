@@ -72,6 +72,9 @@ def verdict(results: Results) -> Markup:
         )
     elif outcome.passed:
         lead, end = "Theory and networks agree.", _agreeing(results)
+        if outcome.reason:
+            lead = f"Theory and networks agree in {_and([_words(n) for n in outcome.decided])}."
+            end = f"{end} {outcome.reason}"
     else:
         lead, end = "Theory and networks disagree.", _disagreeing(results)
     end = end[0].upper() + end[1:]

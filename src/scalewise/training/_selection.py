@@ -38,13 +38,15 @@ def selected(
         default: Names that are taken if none is asked for; all if ``None``.
 
     Raises:
-        ValueError: If a name does not exist, or what is named cannot be had.
+        ValueError: If names are asked for and there is none, a name does not exist, or what is named cannot be had.
     """
     named = asked is not None and asked != "all"
     if not named:
         wanted = known if asked == "all" or default is None else default
     else:
         wanted = (asked,) if isinstance(asked, str) else tuple(asked or ())
+        if not wanted:
+            raise ValueError(f"`observables` is empty; choose from {', '.join(known)}.")
     for name in wanted:
         if name not in known:
             refuse_name("observables", name, known, "'all'")

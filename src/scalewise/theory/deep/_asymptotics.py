@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
+from scalewise.critical._record import WithFrozenTables
 from scalewise.theory.deep import _half_stable as half_stable
 from scalewise.theory.deep import _power_laws as power_laws
 from scalewise.theory.deep import _scale_invariant as scale_invariant
@@ -33,7 +33,7 @@ Forms = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 @readable
-class Asymptotics:
+class Asymptotics(WithFrozenTables):
     r"""The universality class of an activation at its critical hyperparameters.
 
     The coefficients: ``A_2``, ``A_4``, ``rho``, ``nu`` (scale-invariant); ``sigma_1``, ``sigma_4``, ``a_1``,
@@ -117,8 +117,8 @@ def asymptotics(source: str | Activation | Callable[[Any], Any]) -> Asymptotics:
         point.C_b,
         point.C_W,
         point.K_star,
-        MappingProxyType(coefficients),
-        MappingProxyType(exponents),
+        coefficients,
+        exponents,
         point.reason,
     )
 
