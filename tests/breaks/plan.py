@@ -14,6 +14,7 @@ of_make = row("plan/_make.py", DECIDE)
 of_products = row("plan/_products.py", DECIDE)
 HEADS = "tests/torch/test_heads.py"
 PRODUCTS = "tests/torch/test_products.py"
+LATENT = "tests/torch/test_latent.py::test_what_a_norm_divides_starts_as_a_hidden_matrix"
 DISTANCES = "tests/jax/test_distances.py"
 of_planner = row("plan/_planner.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
@@ -194,6 +195,30 @@ MUTANTS = (
         "t.factor ** (1 / t.degree) if t",
         "t.factor if t",
         PRODUCTS,
+    ),
+    of_rules(
+        "plan norms: a normalised bottleneck drawn as a readout",
+        "own = replace(own, p=strategy.hidden.p)",
+        "pass",
+        LATENT,
+    ),
+    of_flow(
+        "plan norms: a norm without a name not seen",
+        "== [(frozenset(a.parts), -1.0)]:",
+        "== [(frozenset(a.parts), 0.0)]:",
+        LATENT,
+    ),
+    of_flow(
+        "plan norms: any quotient taken for a norm",
+        "== [(frozenset(a.parts), -1.0)]:",
+        "!= [None]:",
+        LATENT,
+    ),
+    of_flow(
+        "plan norms: what others add to is scale invariant too",
+        "if len(owners) == 1 and None not in owners:",
+        "if True:",
+        LATENT,
     ),
     of_flow(
         "plan products: a distance taken for a square",

@@ -53,6 +53,8 @@ class Flow:
         self._inside: dict[Source, float] = {}
         self._felt: dict[Source, float] = {}
         self._distances: dict[Source, tuple[Value, ...]] = {}
+        self._roots: dict[Source, tuple[frozenset[Source], float]] = {}
+        self._normed: set[str] = set()
 
     def new(self, kind: str = "other", size: float = 1.0) -> Value:
         """The result of an operation that begins something new."""
@@ -127,6 +129,7 @@ class Flow:
 
     def divided(self, value: Value) -> Value:
         """The result of a norm: as an array of its own, whatever the size of what it is given."""
+        self._divide(value)
         return self.bent([replace(value, trails={})])
 
     def looked_up(self, value: Value) -> Value:
@@ -174,6 +177,9 @@ class Flow:
             two: The second.
             related: Whether one is made of the other, as in a norm or a gate: then no sum makes a product of them.
         """
+        for a, b in ((one, two), (two, one)):
+            if [self._roots.get(s) for s in b.parts] == [(frozenset(a.parts), -1.0)]:
+                self._divide(a)
         over = self._over_itself(one, two) or self._over_itself(two, one)
         if over is not None:
             return over
@@ -206,6 +212,7 @@ class Flow:
             found = self._product(factor * whole, length, value.trails)
             if apart:
                 self._distances[next(iter(found.parts))] = factors
+                self._root(found, value, 1.0)
             return found
         return self.scaled(value, float(length)) if kinds in ({"square"}, {"positive"}) else value
 
@@ -218,7 +225,22 @@ class Flow:
             self._pairs[next(iter(found.parts))] = (value,) * int(power)
         else:
             self.bent([replace(value, trails={})])
+        self._root(found, value, power)
         return replace(found, data=value.data, trails=trails, apart=value.apart)
+
+    def _root(self, found: Value, value: Value, power: float) -> None:
+        """What is found follows the size of an array, to a power."""
+        known = [self._roots[s] for s in value.parts if s in self._roots]
+        of, degree = (
+            known[0] if len(known) == len(value.parts) == 1 else (frozenset(value.parts), 1)
+        )
+        self._roots[next(iter(found.parts))] = (of, degree * power)
+
+    def _divide(self, value: Value) -> None:
+        """An array is divided by its own size: that of the tensors which write all of it does not matter."""
+        owners = {s.name.rpartition(".")[0] if s.kind == "weight" else None for s in value.parts}
+        if len(owners) == 1 and None not in owners:
+            self._normed.update(s.name for s in value.parts)
 
     def _over_itself(self, one: Value, two: Value) -> Value | None:
         """An array times the inverse of the root of its squares, where `two` is that."""
@@ -235,11 +257,10 @@ class Flow:
         """The root of the sum of squares over axes of such sizes."""
         if value.apart.issuperset(n for n in sizes if n > 1) and value.apart:
             return self.powered(self.summed(self.powered(value, 2.0), *sizes), 0.5)
-        length = math.prod(sizes)
         self.bent([replace(value, trails={})])
-        return replace(
-            self.new(size=value.told * length**0.5), data=value.data, trails=value.trails
-        )
+        found = self.new(size=value.told * math.prod(sizes) ** 0.5)
+        self._root(found, value, 1.0)
+        return replace(found, data=value.data, trails=value.trails)
 
     def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
         """Anything that is not linear; `saturating` if it tells large from small, as a softmax does."""
@@ -324,7 +345,7 @@ class Flow:
 
         return Forward(
             seen(attentions), found["weight"], found["lookup"],
-            products=seen(products), distances=seen(distances),
+            products=seen(products), distances=seen(distances), normed=frozenset(self._normed),
         )  # fmt: skip
 
 

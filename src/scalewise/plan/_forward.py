@@ -89,6 +89,7 @@ class Forward:
         filled: Tensors that multiply with one number in all their entries, other than 1: at another width, where
             they have no values, it may be another.
         products: Further products of two arrays, whose size something else than a softmax tells.
+        normed: Tensors whose module writes all that a norm divides by its own size.
         distances: Sums over the difference of two arrays, entry by entry, whose size anything tells.
     """
 
@@ -100,6 +101,7 @@ class Forward:
     filled: frozenset[str] = frozenset()
     products: tuple[Attention, ...] = ()
     distances: tuple[Attention, ...] = ()
+    normed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -280,9 +280,10 @@ def _readout(plan: Plan, measured: Measurement) -> tuple[list[Fraction], Fractio
 def starts_small(plan: Plan) -> bool:
     """Whether what a plan says of sizes is an upper bound: a part of the network comes through a bottleneck.
 
-    That starts small and grows as it is trained, and whatever reads it, directly or not, does so too.
+    That starts small and grows as it is trained, and whatever reads it, directly or not, does so too; unless a norm
+    takes its size away.
     """
-    return any(t.role is Role.BOTTLENECK for t in plan.tensors)
+    return any(t.role is Role.BOTTLENECK and not t.normed for t in plan.tensors)
 
 
 def _of_features(

@@ -83,6 +83,7 @@ class TensorPlan:
         constants: What was tuned for it at the base.
         ends: Whether what the model returns is made from what it writes by tensors of fixed size alone.
         unused: Whether the model was seen to return what it does without it: the loss may use it by itself.
+        normed: Whether a norm divides what its module returns by its size.
     """
 
     name: str
@@ -107,6 +108,7 @@ class TensorPlan:
     constants: Constants = field(default_factory=Constants)
     ends: bool = False
     unused: bool = False
+    normed: bool = False
 
     @property
     def fan_out(self) -> Fraction:
