@@ -14,6 +14,8 @@ of_make = row("plan/_make.py", DECIDE)
 of_products = row("plan/_products.py", DECIDE)
 HEADS = "tests/torch/test_heads.py"
 PRODUCTS = "tests/torch/test_products.py"
+LATENT = "tests/torch/test_latent.py::test_what_a_norm_divides_starts_as_a_hidden_matrix"
+DISTANCES = "tests/jax/test_distances.py"
 of_planner = row("plan/_planner.py", DECIDE)
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
@@ -193,6 +195,68 @@ MUTANTS = (
         "t.factor ** (1 / t.degree) if t",
         "t.factor if t",
         PRODUCTS,
+    ),
+    of_rules(
+        "plan norms: a normalised bottleneck drawn as a readout",
+        "own = replace(own, p=strategy.hidden.p)",
+        "pass",
+        LATENT,
+    ),
+    of_flow(
+        "plan norms: a norm without a name not seen",
+        "== [(frozenset(a.parts), -1.0)]:",
+        "== [(frozenset(a.parts), 0.0)]:",
+        LATENT,
+    ),
+    of_flow(
+        "plan norms: any quotient taken for a norm",
+        "== [(frozenset(a.parts), -1.0)]:",
+        "!= [None]:",
+        LATENT,
+    ),
+    of_flow(
+        "plan norms: what others add to is scale invariant too",
+        "if len(owners) == 1 and None not in owners:",
+        "if True:",
+        LATENT,
+    ),
+    of_flow(
+        "plan products: a distance taken for a square",
+        '"gap" if value.apart and',
+        '"gap" if False and',
+        PRODUCTS,
+        DISTANCES,
+    ),
+    of_flow(
+        "plan products: a variance taken for a distance",
+        "value.apart.issuperset(n for n in sizes if n > 1)\n        if (kinds",
+        "bool(value.apart)\n        if (kinds",
+        PRODUCTS,
+        DISTANCES,
+    ),
+    of_flow(
+        "plan products: a difference over its own size asked about",
+        "over = self._over_itself(one, two) or self._over_itself(two, one)",
+        "over = None",
+        PRODUCTS,
+        DISTANCES,
+    ),
+    of_products(
+        "plan products: distances by the rule of products",
+        "if place is Place.DISTANCE:\n        return",
+        "if False:\n        return",
+        PRODUCTS,
+        DISTANCES,
+    ),
+    row("torch/_trace.py", PRODUCTS)(
+        "plan products: a mean that is taken off taken for another array",
+        "if n == m]",
+        "]",
+    ),
+    row("jax/_trace.py", DISTANCES)(
+        "plan products: the same in jax",
+        "in pairs if n == m]",
+        "in pairs]",
     ),
     row("torch/_trace.py", PRODUCTS)(
         "plan products: weights of a softmax of order one",

@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     of_flow(
         "plan flow: sums of pairs without what multiplied them",
-        "whole = one.size * two.size / (one.told * two.told or 1.0)",
+        "whole = math.prod(v.size / (v.told or 1.0) for v in factors)",
         "whole = 1.0",
         f"{FORWARD}::test_a_factor_between_pairs_counts_once",
     ),

@@ -90,6 +90,38 @@ SCORES: dict[str, tuple[Score, float]] = {
         0,
     ),
 }
+# Distances are positive, so they sum to the length from the start; the power is that of their squares.
+DISTANCES: dict[str, tuple[Score, float]] = {
+    "squares": (lambda u, v: ((u - v) ** 2).sum(-1), -1),
+    "square": (lambda u, v: (u - v).square().sum(-1), -1),
+    "times itself": (lambda u, v: (d := u - v).mul(d).sum(-1), -1),
+    "kernel": (lambda u, v: (-((u[:, None] - v) ** 2).sum(-1) / 2).exp(), -1),
+    "kernel, bandwidth in front": (
+        lambda u, v: (-((u[:, None] - v) / u.shape[-1] ** 0.25).square().sum(-1)).exp(),
+        -0.5,
+    ),
+    "norm": (lambda u, v: (u - v).norm(dim=-1), -1),
+    "root": (lambda u, v: ((u - v) ** 2).sum(-1).sqrt(), -1),
+    "pairwise": (functional.pairwise_distance, -1),
+    "cdist": (torch.cdist, -1),
+    "cdist over the root": (lambda u, v: torch.cdist(u, v) / u.shape[-1] ** 0.5, 0),
+    "kernel of cdist": (lambda u, v: (-(torch.cdist(u, v) ** 2)).exp(), -1),
+    "absolute": (lambda u, v: (u - v).abs().sum(-1), -1),
+    "with itself": (lambda u, v: (-(u[:, None] - u).square().sum(-1) + v.mean()).exp(), -1),
+    "softmax": (lambda u, v: (-((u[:, None] - v) ** 2).sum(-1)).softmax(-1), -1),
+    "over the size": (lambda u, v: ((u - v) ** 2).sum(-1) / u.shape[-1], 0),
+    "mean": (lambda u, v: ((u - v) ** 2).mean(-1), 0),
+}
+
+
+def by_hand(u: Tensor, v: Tensor) -> Tensor:
+    """A variance, and a difference that is divided by its own size."""
+    u = u - u.mean(-1, keepdim=True)
+    u = u / ((u**2).sum(-1, keepdim=True) / u.shape[-1]).sqrt()
+    d = u - v
+    return (d / (d * d).sum(-1, keepdim=True).sqrt()).tanh().mean(-1)
+
+
 # Norms and quotients divide the size out; a softmax over channels makes their weights small.
 FREE: dict[str, Write] = {
     "normalised": normalised,
@@ -116,6 +148,23 @@ def test_products_ask_for_what_their_scale_lacks() -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("strategy", [sw.scaling.mup(), sw.scaling.ntk()], ids=["mup", "ntk"])
+def test_distances_ask_for_what_their_scale_lacks(strategy: Any) -> None:
+    wrong = {}
+    for name, (score, power) in DISTANCES.items():
+        found = _lacking(lambda n, s=score: Towers(n, s), NUMBERS, strategy=strategy)
+        if found.get("distance", 1.0) != pytest.approx(4**power) or found.keys() - {"distance"}:
+            wrong[name] = found
+    assert not wrong
+    assert _lacking(lambda n: Towers(n, by_hand), NUMBERS, strategy=strategy) == {}
+
+
+def test_the_question_about_a_distance_says_where_to_multiply() -> None:
+    with pytest.raises(Asked, match="multiply the sums, before any root, by") as asked:
+        _planned(lambda n: Towers(n, torch.cdist), NUMBERS)
+    assert asked.value.answers == {"multiplied": ["distance"]}
+
+
 def test_sizes_that_are_divided_out_need_nothing() -> None:
     found = {k: _lacking(lambda n, w=w: Attends(n, 2, w), TOKENS) for k, w in FREE.items()}
     assert {k: v for k, v in found.items() if set(v.values()) - {1.0}} == {}
@@ -126,12 +175,12 @@ def test_heads_that_keep_their_size_need_nothing() -> None:
         assert _lacking(lambda n, w=write: Attends(n, n // 8, w), TOKENS) == {}
 
 
-def _lacking(build: Callable[[int], nn.Module], inputs: Tensor) -> dict[str, float]:
+def _lacking(build: Callable[[int], nn.Module], inputs: Tensor, **options: Any) -> dict[str, float]:
     """What is asked for, and its values; a plan with the answers gives them."""
     try:
-        return _planned(build, inputs).multipliers
+        return _planned(build, inputs, **options).multipliers
     except Asked as asked:
-        return _planned(build, inputs, **asked.answers).multipliers
+        return _planned(build, inputs, **options, **asked.answers).multipliers
 
 
 def _planned(

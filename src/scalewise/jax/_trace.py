@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, inner
-from scalewise.plan._flow import Flow, Value
+from scalewise.plan._flow import Flow
 from scalewise.plan._paths import Passed, Tracks
+from scalewise.plan._values import Value
 
 # Marks a tensor of the model in what is traced.
 weight = Primitive("weight")
@@ -32,6 +33,7 @@ _PASSED = frozenset(
     reduce_precision cumsum split real imag conj complex stop_gradient sharding_constraint optimization_barrier
     reduce_window_sum device_put copy_p tile name""".split()  # noqa: SIM905
 )
+_BOUNDS = frozenset(["max", "min", "clamp"])
 _PARTS = frozenset(["slice", "dynamic_slice", "gather", "split"])
 _SATURATING = frozenset(["exp", "exp2", "logistic"])
 _POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "square": 2.0, "abs": 1.0, "cbrt": 1 / 3}
@@ -175,11 +177,17 @@ class Walk:
         name, flow = eqn.primitive.name, self.flow
         values = [k.value for k in given if k.value is not None]
         first = given[0]
-        whole = self._joined(given)
+        # Side by side in a sum sizes are compared; in a product they are not.
+        apart = name not in _PASSED and name not in _BOUNDS
+        whole = self._joined([_alone(k) for k in given] if apart else given)
         if _picks(eqn, given) and first.value is not None:
             return replace(
                 whole, value=flow.looked_up(first.value), lineage=self._fresh(), told=False
             )
+        if name == "sub" and len(values) == 2:
+            pairs = zip(*(v.aval.shape for v in eqn.invars), strict=True)
+            alike = [n for n, m in pairs if n == m]
+            return replace(whole, value=flow.difference(values[0], values[1], alike), summed=0)
         if name in _PASSED:
             alone = len(given) == 1 or name in _PARTS
             return replace(whole, summed=first.summed if alone else 0)
@@ -187,7 +195,7 @@ class Walk:
             return self._multiplied(given[0], given[1], -1 if name == "div" else 1, whole)
         if name in ("dot_general", "conv_general_dilated"):
             return self._contracted(eqn, given[0], given[1], whole)
-        if name in ("max", "min", "clamp"):
+        if name in _BOUNDS:
             return self._bounded(given, whole)
         if name in _POWERS or name in ("integer_pow", "pow"):
             power = _POWERS.get(name, eqn.params.get("y"))
@@ -196,10 +204,10 @@ class Walk:
             if power is not None and first.value is not None:
                 return replace(whole, value=flow.powered(first.value, float(power)), summed=0)
         if name == "reduce_sum" and first.value is not None:
-            sizes = eqn.invars[0].aval.shape
-            length = math.prod(sizes[i] for i in eqn.params["axes"])
+            sizes = [eqn.invars[0].aval.shape[i] for i in eqn.params["axes"]]
+            length = math.prod(sizes)
             flow.place = place_of(whole.origin)
-            value = flow.summed(first.value, length)
+            value = flow.summed(first.value, *sizes)
             return replace(whole, value=value, summed=length if value is first.value else 0)
         if name == "tanh":
             return replace(whole, value=flow.capped(values[0]))
@@ -215,7 +223,7 @@ class Walk:
 
     def _contracted(self, eqn: Any, one: Known, two: Known, whole: Known) -> Known:
         if one.value is None or two.value is None:
-            return replace(whole, summed=0)
+            return replace(whole, value=two.value if one.value is None else one.value, summed=0)
         batched, shape = False, eqn.invars[1].aval.shape
         if eqn.primitive.name == "dot_general":
             (axes, _), (batch, _) = eqn.params["dimension_numbers"]
@@ -235,7 +243,7 @@ class Walk:
         if a is not None and b is not None and a.data and b.data:
             if one.told or two.told:
                 # Ones and zeros, such as a mask.
-                return replace(whole, told=one.told and two.told, summed=0)
+                return replace(self._joined([one, two]), told=one.told and two.told, summed=0)
             related = bool(one.lineage & two.lineage)
             if sign == 1 and one is two:
                 return replace(whole, value=flow.powered(a, 2.0), summed=0)
@@ -244,15 +252,15 @@ class Walk:
         if a is not None and (b is None or a.data or not b.data):
             factor = _number(two)
             if sign == -1 and one.summed and abs(factor - one.summed) < 0.5:
-                return replace(whole, summed=0)
+                return replace(whole, value=a, summed=0)
             if sign == 1 and one.summed and abs(factor * one.summed - 1) < 1e-3:
-                return replace(whole, summed=0)
+                return replace(whole, value=a, summed=0)
             return replace(whole, value=flow.scaled(a, factor**sign), summed=0)
         assert b is not None
         if sign == -1:
             b = flow.powered(b, -1.0)
         elif two.summed and abs(_number(one) * two.summed - 1) < 1e-3:
-            return replace(whole, summed=0)
+            return replace(whole, value=b, summed=0)
         return replace(whole, value=flow.scaled(b, _number(one)), summed=0)
 
 
@@ -271,6 +279,11 @@ def _picks(eqn: Any, given: Sequence[Known]) -> bool:
     first = given[0].value
     gathers = eqn.primitive.name == "gather" and first is not None and not first.data
     return gathers and _data(given[1])
+
+
+def _alone(of: Known) -> Known:
+    """The same without the sizes that it follows."""
+    return of if of.value is None else replace(of, value=replace(of.value, trails={}))
 
 
 def _settled(of: Known) -> Known:

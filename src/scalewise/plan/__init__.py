@@ -8,6 +8,8 @@ from scalewise.plan._errors import PlanError as PlanError
 from scalewise.plan._laws import Law as Law
 from scalewise.plan._laws import Norm as Norm
 from scalewise.plan._make import make_plan as make_plan
+from scalewise.plan._multiplier import Multiplier as Multiplier
+from scalewise.plan._multiplier import Place as Place
 from scalewise.plan._policies import DECAYS as DECAYS
 from scalewise.plan._policies import POLICIES as POLICIES
 from scalewise.plan._policies import Decay as Decay
@@ -27,7 +29,6 @@ from scalewise.plan._settings import SettingsGroup as SettingsGroup
 from scalewise.plan._settings import groups as groups
 from scalewise.plan._store import load as load
 from scalewise.plan._store import save as save
-from scalewise.plan._table import Multiplier as Multiplier
 from scalewise.plan._table import Plan as Plan
 from scalewise.plan._table import Spread as Spread
 from scalewise.plan._table import TensorPlan as TensorPlan

@@ -21,6 +21,7 @@ from scalewise.plan._fits import Status
 from scalewise.plan._growth import written
 from scalewise.plan._laws import ENTRYWISE
 from scalewise.plan._measurement import Measurement, Quantity
+from scalewise.plan._multiplier import Place
 from scalewise.plan._rows import Row, starts_small
 from scalewise.plan._table import Plan
 from scalewise.plan._verdict import GROWING, Verdict, not_seen
@@ -267,9 +268,10 @@ def _forward(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
 
 
 def _attention(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
-    said = plan.has_multiplier("attention")
+    made = (m.name for m in plan.multipliers if m.place in (Place.ATTENTION, Place.DISTANCE))
+    said = next(made, None)
     lacks = (
-        'The plan has the multiplier "attention", and the forward pass does not apply it (see plan.multipliers).'
+        f'The plan has the multiplier "{said}", and the forward pass does not apply it (see plan.multipliers).'
         if said
         else "Heads that grow need logits over the size of a head, not over its root."
     )

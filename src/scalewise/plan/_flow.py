@@ -11,85 +11,15 @@ carried through squares, sums, roots and quotients.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 from scalewise.plan._forward import Attention, Forward, Multiplied
+from scalewise.plan._values import STILL, Source, Trail, Value
 
 _CLOSE = 1e-6
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a part of an array comes from.
-
-    Args:
-        kind: ``"weight"`` (what a tensor writes), ``"lookup"`` (rows of one), ``"product"`` of two arrays summed
-            over an axis, ``"pair"`` of two arrays entry by entry, ``"square"``, ``"positive"``, or ``"other"``.
-        name: The tensor's, if it is one.
-        index: Tells sources without a name apart.
-    """
-
-    kind: str
-    name: str = ""
-    index: int = 0
-
-
-@dataclass(frozen=True)
-class Trail:
-    """How an array follows a source: it is this number times a power of the source's size.
-
-    Args:
-        degree: The power; none at all after a norm.
-        factor: The number.
-    """
-
-    degree: float = 1.0
-    factor: float = 1.0
-
-    def __mul__(self, other: Trail) -> Trail:
-        return Trail(self.degree + other.degree, self.factor * other.factor)
-
-    def __pow__(self, power: float) -> Trail:
-        return Trail(self.degree * power, self.factor**power if self.factor else 1.0)
-
-
-_STILL = Trail(0.0)
-
-
-@dataclass(frozen=True)
-class Value:
-    """What is known of an array.
-
-    Args:
-        parts: What it is a sum of, and what each has been multiplied by.
-        data: Whether it depends on the model's input, or on weights alone.
-        made: Whether weights were multiplied with each other to make it: learnt queries, or a merged weight.
-        trails: The products whose size it follows, until something tells large from small.
-    """
-
-    parts: Mapping[Source, float] = field(default_factory=dict)
-    data: bool = True
-    made: bool = False
-    trails: Mapping[Source, Trail] = field(default_factory=dict)
-
-    @property
-    def size(self) -> float:
-        """The size of its entries, if those of all its sources are of order one."""
-        parts = (abs(f) for s, f in self.parts.items() if s.kind != "product")
-        return max(parts, default=1.0)
-
-    @property
-    def reach(self) -> float:
-        """The same with the numbers by which products were multiplied."""
-        return max((abs(f) for f in self.parts.values()), default=1.0)
-
-    @property
-    def told(self) -> float:
-        """The same once the tensors of the model stand for what multiplies them."""
-        parts = (1.0 if s.name else abs(f) for s, f in self.parts.items() if s.kind != "product")
-        return max(parts, default=1.0)
 
 
 @dataclass(frozen=True)
@@ -118,10 +48,13 @@ class Flow:
         self._made: dict[Source, tuple[str, int]] = {}
         self._born: dict[Source, float] = {}
         self._scales: dict[Source, float] = {}
-        self._pairs: dict[Source, tuple[Value, Value]] = {}
+        self._pairs: dict[Source, tuple[Value, ...]] = {}
         self._edges: list[_Edge] = []
         self._inside: dict[Source, float] = {}
         self._felt: dict[Source, float] = {}
+        self._distances: dict[Source, tuple[Value, ...]] = {}
+        self._roots: dict[Source, tuple[frozenset[Source], float]] = {}
+        self._normed: set[str] = set()
 
     def new(self, kind: str = "other", size: float = 1.0) -> Value:
         """The result of an operation that begins something new."""
@@ -143,13 +76,25 @@ class Flow:
             for source, factor in value.parts.items():
                 parts[source] = max(parts.get(source, 0.0), factor, key=abs)
         data, made = any(v.data for v in found), any(v.made for v in found)
-        return Value(parts, data, made, self._together([v for v in found if v.data]))
+        apart = found[0].apart if len(found) == 1 else frozenset()
+        return Value(parts, data, made, self._together([v for v in found if v.data]), apart)
+
+    def difference(self, one: Value, two: Value, sizes: Iterable[int]) -> Value:
+        """One array less another.
+
+        Args:
+            one: The first.
+            two: The second.
+            sizes: Of the axes along which neither is repeated, as a mean over an axis is along that one.
+        """
+        found = self.joined([one, two])
+        return replace(found, apart=frozenset(sizes)) if found.data else found
 
     def _together(self, values: list[Value]) -> dict[Source, Trail]:
         """What all of them follow alike; beside others the size of a source is felt."""
         out: dict[Source, Trail] = {}
         for source in {s for v in values for s in v.trails}:
-            trails = [v.trails.get(source, _STILL) for v in values]
+            trails = [v.trails.get(source, STILL) for v in values]
             most = max(trails, key=lambda t: t.factor)
             if len({t.degree for t in trails}) == 1:
                 out[source] = most
@@ -167,7 +112,7 @@ class Flow:
         """What a product of two arrays follows, each as large as the other makes it."""
         out: dict[Source, Trail] = {}
         for source in {*one.trails, *two.trails}:
-            a, b = one.trails.get(source, _STILL), two.trails.get(source, _STILL)
+            a, b = one.trails.get(source, STILL), two.trails.get(source, STILL)
             product = a * b
             other = (two.size if source in one.trails else 1.0) * (
                 one.size if source in two.trails else 1.0
@@ -184,6 +129,7 @@ class Flow:
 
     def divided(self, value: Value) -> Value:
         """The result of a norm: as an array of its own, whatever the size of what it is given."""
+        self._divide(value)
         return self.bent([replace(value, trails={})])
 
     def looked_up(self, value: Value) -> Value:
@@ -231,6 +177,12 @@ class Flow:
             two: The second.
             related: Whether one is made of the other, as in a norm or a gate: then no sum makes a product of them.
         """
+        for a, b in ((one, two), (two, one)):
+            if [self._roots.get(s) for s in b.parts] == [(frozenset(a.parts), -1.0)]:
+                self._divide(a)
+        over = self._over_itself(one, two) or self._over_itself(two, one)
+        if over is not None:
+            return over
         size = one.told * two.told
         trails = self._times(one, two)
         if related:
@@ -246,33 +198,69 @@ class Flow:
             for source in value.parts:
                 self.bent(replace(v, trails={}) for v in self._pairs.pop(source, ()))
 
-    def summed(self, value: Value, length: int) -> Value:
-        """A sum over axes of the array: of pairs it is a product, of squares it is large."""
-        kinds = {s.kind for s in value.parts}
-        if kinds == {"pair"} and len(value.parts) == 1:
+    def summed(self, value: Value, *sizes: int) -> Value:
+        """A sum over axes of such sizes: of pairs it is a product, of squares it is large.
+
+        Of what is positive of a difference it is a distance.
+        """
+        kinds, length = {s.kind for s in value.parts}, math.prod(sizes)
+        apart = kinds == {"gap"} and value.apart.issuperset(n for n in sizes if n > 1)
+        if (kinds == {"pair"} or apart) and len(value.parts) == 1:
             ((source, factor),) = value.parts.items()
-            one, two = self._pairs.get(source, (value, Value()))
-            whole = one.size * two.size / (one.told * two.told or 1.0)
-            size = factor * whole if source in self._pairs else value.size
-            return self._product(size, length, value.trails)
+            factors = self._pairs.get(source, ())
+            whole = math.prod(v.size / (v.told or 1.0) for v in factors)
+            found = self._product(factor * whole, length, value.trails)
+            if apart:
+                self._distances[next(iter(found.parts))] = factors
+                self._root(found, value, 1.0)
+            return found
         return self.scaled(value, float(length)) if kinds in ({"square"}, {"positive"}) else value
 
     def powered(self, value: Value, power: float) -> Value:
         """A power, entry by entry."""
-        self.bent([replace(value, trails={})])
-        kind, trails = (
-            "square" if power == 2 else "other",
-            {s: t**power for s, t in value.trails.items()},
-        )
+        kind = "gap" if value.apart and power in (1, 2) else "square" if power == 2 else "other"
+        trails = {s: t**power for s, t in value.trails.items()}
         found = self.new(kind, value.told**power if value.told else 1.0)
-        return replace(found, data=value.data, trails=trails)
+        if kind == "gap":
+            self._pairs[next(iter(found.parts))] = (value,) * int(power)
+        else:
+            self.bent([replace(value, trails={})])
+        self._root(found, value, power)
+        return replace(found, data=value.data, trails=trails, apart=value.apart)
 
-    def normed(self, value: Value, length: int) -> Value:
-        """The root of the sum of squares over axes."""
-        self.bent([replace(value, trails={})])
-        return replace(
-            self.new(size=value.told * length**0.5), data=value.data, trails=value.trails
+    def _root(self, found: Value, value: Value, power: float) -> None:
+        """What is found follows the size of an array, to a power."""
+        known = [self._roots[s] for s in value.parts if s in self._roots]
+        of, degree = (
+            known[0] if len(known) == len(value.parts) == 1 else (frozenset(value.parts), 1)
         )
+        self._roots[next(iter(found.parts))] = (of, degree * power)
+
+    def _divide(self, value: Value) -> None:
+        """An array is divided by its own size: that of the tensors which write all of it does not matter."""
+        owners = {s.name.rpartition(".")[0] if s.kind == "weight" else None for s in value.parts}
+        if len(owners) == 1 and None not in owners:
+            self._normed.update(s.name for s in value.parts)
+
+    def _over_itself(self, one: Value, two: Value) -> Value | None:
+        """An array times the inverse of the root of its squares, where `two` is that."""
+        for source, trail in two.trails.items():
+            of = self._distances.get(source, ())
+            if trail.degree == -0.5 and any(v.parts.keys() == one.parts.keys() for v in of):
+                size = one.size * trail.factor / self._made[source][1] ** 0.5
+                return replace(
+                    self.bent([replace(one, trails={})]), parts=self.new(size=size).parts
+                )
+        return None
+
+    def normed(self, value: Value, *sizes: int) -> Value:
+        """The root of the sum of squares over axes of such sizes."""
+        if value.apart.issuperset(n for n in sizes if n > 1) and value.apart:
+            return self.powered(self.summed(self.powered(value, 2.0), *sizes), 0.5)
+        self.bent([replace(value, trails={})])
+        found = self.new(size=value.told * math.prod(sizes) ** 0.5)
+        self._root(found, value, 1.0)
+        return replace(found, data=value.data, trails=value.trails)
 
     def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
         """Anything that is not linear; `saturating` if it tells large from small, as a softmax does."""
@@ -346,17 +334,19 @@ class Flow:
                 total, before = into.get(source, (1.0, 1.0))
                 out = abs(known(source)) / inside
                 found[source.kind][source.name] = Multiplied(before, inside * total / before, out)
-        attentions = tuple(
-            Attention(*self._made[s], scale)
-            for s, scale in sorted(self._scales.items(), key=_order)
-        )
-        felt = sorted(self._felt.items(), key=_order)
-        products = tuple(
-            Attention(*self._made[s], scale)
-            for s, scale in felt
-            if s.kind == "product" and s not in self._scales
-        )
-        return Forward(attentions, found["weight"], found["lookup"], products=products)
+        apart = self._distances.keys()
+        felt = {s: scale for s, scale in self._felt.items() if s.kind == "product"}
+        attentions = {s: scale for s, scale in self._scales.items() if s not in apart}
+        products = {s: scale for s, scale in felt.items() if s not in {*self._scales, *apart}}
+        distances = {s: scale for s, scale in felt.items() if s in apart}
+
+        def seen(of: Mapping[Source, float]) -> tuple[Attention, ...]:
+            return tuple(Attention(*self._made[s], f) for s, f in sorted(of.items(), key=_order))
+
+        return Forward(
+            seen(attentions), found["weight"], found["lookup"],
+            products=seen(products), distances=seen(distances), normed=frozenset(self._normed),
+        )  # fmt: skip
 
 
 def _order(item: tuple[Source, float]) -> int:

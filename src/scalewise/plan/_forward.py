@@ -89,6 +89,8 @@ class Forward:
         filled: Tensors that multiply with one number in all their entries, other than 1: at another width, where
             they have no values, it may be another.
         products: Further products of two arrays, whose size something else than a softmax tells.
+        normed: Tensors whose module writes all that a norm divides by its own size.
+        distances: Sums over the difference of two arrays, entry by entry, whose size anything tells.
     """
 
     attentions: tuple[Attention, ...] = ()
@@ -98,6 +100,8 @@ class Forward:
     paths: Paths = field(default_factory=Paths)
     filled: frozenset[str] = frozenset()
     products: tuple[Attention, ...] = ()
+    distances: tuple[Attention, ...] = ()
+    normed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -165,9 +169,14 @@ def attentions(passes: Passes) -> list[Heads]:
 
 def products(passes: Passes) -> list[Heads]:
     """The same of further products, of which only those that grow."""
-    return [
-        h for h in _of_both(passes.narrow.products, passes.wide.products, passes.ratio) if h.grow
-    ]
+    both = _of_both(passes.narrow.products, passes.wide.products, passes.ratio)
+    return [h for h in both if h.grow]
+
+
+def distances(passes: Passes) -> list[Heads]:
+    """The same of distances."""
+    both = _of_both(passes.narrow.distances, passes.wide.distances, passes.ratio)
+    return [h for h in both if h.grow]
 
 
 def _of_both(one: Sequence[Attention], two: Sequence[Attention], ratio: Fraction) -> list[Heads]:

@@ -10,15 +10,16 @@ from scalewise.plan._decide import Decision, decided, fan_in_ratio
 from scalewise.plan._description import TensorDescription
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
+from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._names import matching
 from scalewise.plan._planner import Planner
 from scalewise.plan._powers import Powers, Ratios
 from scalewise.plan._probed import Probe, all_axes
-from scalewise.plan._products import Needed, of_attention
+from scalewise.plan._products import Needed, of_activations
 from scalewise.plan._questions import Question, Wording, ask
 from scalewise.plan._request import Request
 from scalewise.plan._roles import Kind, Role, RoleSpec
-from scalewise.plan._table import Multiplier, Plan, TensorPlan
+from scalewise.plan._table import Plan, TensorPlan
 from scalewise.scaling import Strategy
 
 _HALF = Fraction(1, 2)
@@ -48,14 +49,14 @@ def make_plan(
     planner = Planner(probe, request, decisions)
     rows = tuple(map(planner.row, decisions))
     readouts = _tied_readouts(decisions, strategy, planner.widened, width, planner.gauges)
-    inside = of_attention(probe, r)
+    inside = of_activations(probe, r)
     needed = [*readouts, *inside]
     # Where the model's own code reads out there is no module, and no hook.
     names = {d.tensor.name for d in decisions}
     bare = [n for n in readouts if n[0].name in names]
     questions += _acknowledged([*bare, *inside] if by_hooks else needed, r.multiplied)
     # Where the network's output is a product of activations, an embedding need not multiply at the end.
-    rest = [t for t in rows if t.ends] if any(m.name == "product" for m, _ in inside) else rows
+    rest = [t for t in rows if t.ends] if any(m.place.may_read_out for m, _ in inside) else rows
     ask([*questions, *([] if readouts else _unseen_readout(rest, r.roles, wording))])
     needed += [] if planner.absorbing else _of_branches(r.residual, r.deeper)
     _known(r.multiplied, [m for m, _ in needed], planner.kept)
@@ -95,7 +96,14 @@ def _of_branches(residual: Fraction, depth: Fraction) -> list[Needed]:
     if not residual:
         return []
     factor = Powers(depth=-residual).factor(Ratios(depth=depth))
-    return [(Multiplier("residual", factor, "Multiply each residual branch by it."), False)]
+    return [
+        (
+            Multiplier(
+                Place.BRANCH.value, factor, "Multiply each residual branch by it.", Place.BRANCH
+            ),
+            False,
+        )
+    ]
 
 
 def _acknowledged(needed: Collection[Needed], multiplied: Collection[str]) -> list[Question]:
@@ -172,5 +180,5 @@ def _tied_readouts(
             )
         lacking = powers.of_width != 0
         factor = powers.factor(ratios) if lacking else 1.0
-        out.append((Multiplier(d.readout, factor, where), lacking))
+        out.append((Multiplier(d.readout, factor, where, Place.READOUT), lacking))
     return out

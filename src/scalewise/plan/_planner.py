@@ -54,7 +54,7 @@ class Planner:
         trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
         powers = rule(
             r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,
-            absorbs_branch=absorbs, forward=forward, training=r.training,
+            absorbs_branch=absorbs, forward=forward, normed=t.name in self._normed, training=r.training,
         ) * axis_rules(
             t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t)
         )  # fmt: skip
@@ -63,7 +63,7 @@ class Planner:
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, wide), in_block, powers, self._spread(t), t.aliases, gauge,
             trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
-            ends=t.name in self._ends, unused=t.name in self._unused,
+            ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed,
         )  # fmt: skip
 
     def _spread(self, t: TensorDescription) -> Spread:
@@ -130,6 +130,11 @@ class Planner:
             return frozenset()
         used = {n.removeprefix(LOOKED_UP) for n in self.probe.passes.narrow.paths.used()}
         return frozenset(d.tensor.name for d in self.decisions if used) - used
+
+    @cached_property
+    def _normed(self) -> frozenset[str]:
+        """Tensors whose output a norm was seen to divide by its size."""
+        return frozenset() if self.probe.passes is None else self.probe.passes.narrow.normed
 
     @cached_property
     def _ends(self) -> frozenset[str]:

@@ -1,28 +1,35 @@
-"""What multiplies products of two activations over a length that grows: attention, and dot products."""
+"""What multiplies products and distances of two activations over a length that grows, attention among them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Heads, attentions, products
+from scalewise.plan._forward import Heads, attentions, distances, products
+from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._probed import Probe, head_size
 from scalewise.plan._request import Request
-from scalewise.plan._table import Multiplier
 from scalewise.scaling import update_exponents
 
 # A multiplier, and whether the model's own code lacks it.
 Needed = tuple[Multiplier, bool]
 _HALF = Fraction(1, 2)
+_WHAT = {
+    Place.ATTENTION: "attention logits",
+    Place.PRODUCT: "products of two activations",
+    Place.DISTANCE: "distances of two activations",
+}
 
 
-def of_attention(probe: Probe, request: Request) -> list[Needed]:
-    r"""The factor of attention logits: where heads grow, or their scale goes with the width.
+def of_activations(probe: Probe, request: Request) -> list[Needed]:
+    r"""The factors of attention logits, where heads grow or their scale goes with the width, and of their like.
 
     Queries and keys align by $n^{-r_\ell}$ an entry, which a head of size $d$ sums to $d\,n^{-r_\ell}$: so
     the scale may be $d^{r_\ell-1}$ at most, and no less than $d^{-1}$, with which aligned logits stay of
-    order one. Heads that do not grow need a scale that does not move.
+    order one. Heads that do not grow need a scale that does not move. So do other products whose length grows.
+    The squares of a distance are positive, and sum to $d$ from the start: its scale is $d^{-1}$ under any strategy.
 
     Raises:
         PlanError: If the heads that are said are not those of the pass, or attentions lack different factors.
@@ -33,18 +40,19 @@ def of_attention(probe: Probe, request: Request) -> list[Needed]:
     every = attentions(probe.passes)
     said = _as_said(every, probe.passes.ratio, request)
     found = [h for h in every if (size != 1 or h not in said if h.grow else h.scale)]
-    others = products(probe.passes)
+    others, apart = products(probe.passes), distances(probe.passes)
     if "heads" in request.base:
         # Products of heads that go along are seen to keep their size.
-        said = [*said, *(h for h in others if every and size != 1)]
+        said = [*said, *(h for h in [*others, *apart] if every and size != 1)]
     return [
-        *_multiplier("attention", found, probe, request, said, size),
-        *_multiplier("product", others, probe, request, said, size),
+        needed
+        for place, of_place in zip(_WHAT, (found, others, apart), strict=True)
+        for needed in _multiplier(place, of_place, probe, request, said, size)
     ]
 
 
 def _multiplier(
-    name: str,
+    place: Place,
     found: list[Heads],
     probe: Probe,
     request: Request,
@@ -54,16 +62,17 @@ def _multiplier(
     """The one factor that all of these lack."""
     assert probe.passes is not None
     most = update_exponents(request.strategy)[-1] - 1
-    missing = {h: _beyond(h, most) for h in found}
+    missing = {h: _beyond(h, place, most) for h in found}
     off = [h for h in found if missing[h]]
     if not off:
-        growing = any(h.grow for h in found) and most < -_HALF
-        return [(Multiplier(name, 1.0, "The model's own code applies it."), False)] * growing
+        growing = any(h.grow for h in found) and (place is Place.DISTANCE or most < -_HALF)
+        return [
+            (Multiplier(place.value, 1.0, "The model's own code applies it.", place), False)
+        ] * growing
     if len(set(missing.values())) > 1 or len(off) < len(found):
         listed = ", ".join(f"`{h.place}` by n^({m})" for h, m in missing.items())
-        what = "attention logits" if name == "attention" else "products of two activations"
         raise PlanError(
-            f"The {what} of this model lack different multipliers: {listed}. No one factor suits "
+            f"The {_WHAT[place]} of this model lack different multipliers: {listed}. No one factor suits "
             "them; let the model scale them alike."
         )
     head, lack = off[0], missing[off[0]]
@@ -72,8 +81,8 @@ def _multiplier(
     ratio = float(grown) ** (math.log(request.wider) / math.log(probe.passes.ratio))
     if head.grow and size is not None and head in said:
         ratio = float(size)
-    text = _lacking(head, lack) if name == "attention" else _of_product(head, lack)
-    return [(Multiplier(name, ratio ** float(lack), text), True)]
+    text = _TEXTS[place](head, lack)
+    return [(Multiplier(place.value, ratio ** float(lack), text, place), True)]
 
 
 def _of_product(head: Heads, lack: Fraction) -> str:
@@ -83,6 +92,16 @@ def _of_product(head: Heads, lack: Fraction) -> str:
         f"In {where} two activations are multiplied and summed over a length d that grows with the width, and the "
         f"scale of its code, {scale}, lets their products "
         f"{'grow once the two align' if lack < 0 else 'fade'}: multiply them by a further factor, d^({lack})."
+    )
+
+
+def _of_distance(head: Heads, lack: Fraction) -> str:
+    where = f"`{head.place}`" if head.place else "the model"
+    scale = f"d^({head.scale})" if head.scale else "a constant"
+    return (
+        f"In {where} the difference of two activations is squared, or made positive, and summed over a length d "
+        f"that grows with the width, and the scale of its code, {scale}, lets these distances "
+        f"{'grow' if lack < 0 else 'fade'}: multiply the sums, before any root, by a further factor, d^({lack})."
     )
 
 
@@ -116,8 +135,10 @@ def _as_said(every: list[Heads], ratio: Fraction, request: Request) -> list[Head
     return said
 
 
-def _beyond(head: Heads, most: Fraction) -> Fraction:
-    """The power that the scale of attention logits lacks; of the size of a head where heads grow."""
+def _beyond(head: Heads, place: Place, most: Fraction) -> Fraction:
+    """The power that the scale of what is summed lacks; of the size of a head where heads grow."""
+    if place is Place.DISTANCE:
+        return -1 - head.scale
     if not head.grow:
         return -head.scale
     return min(most - head.scale, Fraction(0)) or max(-1 - head.scale, Fraction(0))
@@ -136,3 +157,10 @@ def _lacking(head: Heads, lack: Fraction) -> str:
         f"The heads of {where} grow with the width, and attention logits of the scale of its code, "
         f"{scale} of the size d of a head, {grows}: multiply them by a further factor, d^({lack})."
     )
+
+
+_TEXTS: dict[Place, Callable[[Heads, Fraction], str]] = {
+    Place.ATTENTION: _lacking,
+    Place.PRODUCT: _of_product,
+    Place.DISTANCE: _of_distance,
+}

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Measurement, Quantity
+from scalewise.plan._multiplier import Place
 from scalewise.plan._predicted import (
     Predicted,
     of_features,
@@ -265,7 +266,7 @@ def _powers(
     if quantity in _EXACT:
         return power, power
     # Queries and keys that are not yet aligned learn through small attention logits.
-    scaled = plan.has_multiplier("attention")
+    scaled = plan.multiplies(Place.ATTENTION) or plan.multiplies(Place.DISTANCE)
     late = scaled and quantity in _DRIVEN and not reads_out(plan, plan[name])
     if late or starts_small(plan):
         return power, -math.inf
@@ -279,9 +280,10 @@ def _readout(plan: Plan, measured: Measurement) -> tuple[list[Fraction], Fractio
 def starts_small(plan: Plan) -> bool:
     """Whether what a plan says of sizes is an upper bound: a part of the network comes through a bottleneck.
 
-    That starts small and grows as it is trained, and whatever reads it, directly or not, does so too.
+    That starts small and grows as it is trained, and whatever reads it, directly or not, does so too; unless a norm
+    takes its size away.
     """
-    return any(t.role is Role.BOTTLENECK for t in plan.tensors)
+    return any(t.role is Role.BOTTLENECK and not t.normed for t in plan.tensors)
 
 
 def _of_features(

@@ -24,7 +24,7 @@ readout, $n^{-A}$) and $U=1+q_L-r$ (size of its update):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 from scalewise._readable import readable
@@ -126,6 +126,7 @@ def rule(
     in_block: bool = False,
     absorbs_branch: bool = False,
     forward: Fraction = _ZERO,
+    normed: bool = False,
     training: Training = _PLAIN,
 ) -> Rule:
     r"""The powers that scale one tensor.
@@ -142,6 +143,7 @@ def rule(
             rates, so that the forward pass needs none.
         forward: Power of the width by which the model's own code multiplies the tensor: its initialisation
             and rates take that back.
+        normed: Whether a norm divides what it writes by its size: a bottleneck then starts as a hidden matrix.
         training: What batch and duration ask for, and weight decay.
 
     Raises:
@@ -151,6 +153,9 @@ def rule(
     """
     law = known_optimizer(law).of(role).law if isinstance(law, str) else law
     own = exponents_of(strategy, role, layer)
+    if normed and role is Role.BOTTLENECK:
+        # Its step is what it is by its rate; beside a readout's small weights it would turn all of the output.
+        own = replace(own, p=strategy.hidden.p)
     fan_in = _ONE if role in _SUMMED else _ZERO
     in_block = in_block and not strategy.plain_biases
     # A change of gauge: the weight that acts is n^forward times the one that is stored, or depth^alpha times.

@@ -15,13 +15,14 @@ from scalewise._version import __version__
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
 from scalewise.plan._laws import Law, Norm, Size
+from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule
-from scalewise.plan._table import Constants, Multiplier, Plan, Spread, TensorPlan
+from scalewise.plan._table import Constants, Plan, Spread, TensorPlan
 from scalewise.scaling import Strategy
 
-_FORMAT = "scalewise plan 3"
+_FORMAT = "scalewise plan 4"
 
 
 def to_json(plan: Plan, options: Mapping[str, Any] | None = None) -> str:
@@ -96,7 +97,7 @@ def from_json(text: str) -> Plan:
             Fraction(data["depth"]),
             Fraction(data["residual"]),
             tuple(_tensor(t) for t in data["tensors"]),
-            tuple(Multiplier(**m) for m in data["multipliers"]),
+            tuple(Multiplier(**m | {"place": Place(m["place"])}) for m in data["multipliers"]),
             data["width_name"],
             data["depth_name"],
             data.get("looked", True),

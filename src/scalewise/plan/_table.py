@@ -12,6 +12,7 @@ from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge
 from scalewise.plan._laws import Law, known_optimizer
+from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._names import bare
 from scalewise.plan._policies import DECAYS
 from scalewise.plan._powers import Powers, Ratios
@@ -82,6 +83,7 @@ class TensorPlan:
         constants: What was tuned for it at the base.
         ends: Whether what the model returns is made from what it writes by tensors of fixed size alone.
         unused: Whether the model was seen to return what it does without it: the loss may use it by itself.
+        normed: Whether a norm divides what its module returns by its size.
     """
 
     name: str
@@ -106,6 +108,7 @@ class TensorPlan:
     constants: Constants = field(default_factory=Constants)
     ends: bool = False
     unused: bool = False
+    normed: bool = False
 
     @property
     def fan_out(self) -> Fraction:
@@ -130,22 +133,6 @@ class TensorPlan:
         """Whether what has a fixed size in a step of it is a singular value."""
         norm = self.law.norm
         return bool(norm.fan_in and norm.fan_out) and len(self.shape) > 1
-
-
-@dataclass(frozen=True)
-@readable
-class Multiplier:
-    """A factor that no initialisation and no learning rate can stand for.
-
-    Args:
-        name: ``"attention"``, ``"residual"``, or the name of the module whose input it multiplies.
-        factor: Its value at the target; 1 at the base, and where the model's own code applies it.
-        where: What to multiply, as a sentence.
-    """
-
-    name: str
-    factor: float
-    where: str
 
 
 @dataclass(frozen=True)
@@ -301,9 +288,9 @@ class Plan:
         """The standard deviation that the tensor `name` is initialised with at the target."""
         return self[name].base.std * self.factors(name).init
 
-    def has_multiplier(self, name: str) -> bool:
-        """Whether the plan has a multiplier of this `name`, which the forward pass must then apply."""
-        return any(m.name == name for m in self.multipliers)
+    def multiplies(self, place: Place) -> bool:
+        """Whether the plan has a multiplier at such a `place`, which the forward pass must then apply."""
+        return any(m.place is place for m in self.multipliers)
 
     def multiplier(self, name: str) -> float:
         """The multiplier of this `name`, 1 if the plan has none."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from scalewise.plan import Plan, PlanError
+from scalewise.plan import Place, Plan, PlanError
 from scalewise.plan._names import matching
 from scalewise.torch._check import modules_of, of_the_plan
 
@@ -73,13 +73,14 @@ def apply_multipliers(
             "no hook is needed. If it does not, leave the name out of `multiplied`, and scale_ applies it."
         )
     todo: list[tuple[nn.Module, str, ScaledInput | ScaledOutput]] = []
-    for name, factor in factors.items():
+    for m in plan.multipliers:
+        name, factor = m.name, m.factor
         if factor == 1 or name in applied or name in multiplied:
             continue
-        if name == "residual":
+        if m.place is Place.BRANCH:
             ends = _branches(branches, modules)
             todo += [(modules[n], n, ScaledOutput(factor)) for n in ends]
-        elif name in modules:
+        elif m.place is Place.READOUT and name in modules:
             todo.append((modules[name], name, ScaledInput(factor)))
         else:
             raise PlanError(
@@ -106,10 +107,10 @@ def refuse_unscaled(plan: Plan, model: nn.Module, multiplied: Collection[str]) -
     for m in plan.multipliers:
         if m.factor == 1 or m.name in multiplied:
             continue
-        branch = m.name == "residual"
-        places = (
-            list(modules.values()) if branch else [modules[m.name]] if m.name in modules else []
-        )
+        branch = m.place is Place.BRANCH
+        places = list(modules.values()) if branch else []
+        if m.place is Place.READOUT and m.name in modules:
+            places = [modules[m.name]]
         kind = ScaledOutput if branch else ScaledInput
         if not any(type(h) is kind for module in places for h in _hooks(module)):
             call = (

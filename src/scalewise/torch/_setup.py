@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import nn
 from torch.optim import Optimizer
 
-from scalewise.plan import Plan, PlanError
+from scalewise.plan import Place, Plan, PlanError
 from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.torch._groups import OPTIMIZERS
 
@@ -81,11 +81,8 @@ def prepare(plan: Applied, model: nn.Module) -> None:
     """Initialise a fresh model as planned, and scale what hooks can scale."""
     table, said = plan.table, plan.options.multiplied
     plan.init_(model)
-    if any(m.name != "residual" for m in table.multipliers if m.name not in said):
-        plan.scale_(
-            model,
-            applied=["residual"] if any(m.name == "residual" for m in table.multipliers) else [],
-        )
+    if any(m.place is not Place.BRANCH for m in table.multipliers if m.name not in said):
+        plan.scale_(model, applied=[Place.BRANCH] if table.multiplies(Place.BRANCH) else [])
 
 
 def _entries(plan: Plan) -> float:

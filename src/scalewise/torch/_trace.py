@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.plan._flow import Flow, Source, Value
+from scalewise.plan._flow import Flow
 from scalewise.plan._names import bare
 from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
+from scalewise.plan._values import Source, Value
 from scalewise.torch._nested import tensors_in
 from scalewise.torch._uses import UseTrace
 
@@ -47,6 +48,7 @@ _POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "square": 2.0, "abs":
 _HOMOGENEOUS = frozenset(
     ["relu", "leaky_relu", "amax", "amin", "sort", "topk", "max_pool2d_with_indices"]
 )
+_DISTANCES = frozenset(["_cdist_forward", "_euclidean_dist", "_pdist_forward", "cdist"])
 _LOOKUPS = frozenset(["embedding", "_embedding_bag", "_embedding_bag_forward_only"])
 # Below so many entries it is looked whether they are all one number.
 _FEW = 1 << 16
@@ -153,6 +155,11 @@ class Trace(TorchDispatchMode):
         flow = self.flow
         if name in _LOOKUPS:
             return flow.looked_up(values[0])
+        if name in ("sub", "rsub") and len(flat) == len(values) == 2:
+            return flow.difference(values[0], values[1], _alike(*flat))
+        if name in _DISTANCES:
+            apart = flow.difference(values[0], values[-1], flat[0].shape[-1:])
+            return flow.normed(apart, flat[0].shape[-1])
         if name in _PASSED:
             return flow.joined(values)
         if name in ("mul", "div"):
@@ -172,9 +179,9 @@ class Trace(TorchDispatchMode):
             if isinstance(power, int | float):
                 return flow.powered(values[0], float(power))
         if name in ("sum", "linalg_vector_norm", "norm"):
-            length = _reduced(flat[0], args, kwargs, 1 if name == "sum" else 2)
+            sizes = _reduced(flat[0], args, kwargs, 1 if name == "sum" else 2)
             act = flow.summed if name == "sum" else flow.normed
-            return act(values[0], length)
+            return act(values[0], *sizes)
         if name == "tanh":
             return flow.capped(values[0])
         if name in _HOMOGENEOUS:
@@ -251,13 +258,19 @@ def _is_number(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _reduced(tensor: Tensor, args: tuple[Any, ...], kwargs: Any, place: int) -> int:
-    """How many entries a sum over axes adds."""
+def _reduced(tensor: Tensor, args: tuple[Any, ...], kwargs: Any, place: int) -> tuple[int, ...]:
+    """The sizes of the axes that are summed over."""
     axes = kwargs.get("dim", args[place] if len(args) > place else None)
     if axes is None or axes == []:
-        return tensor.numel()
+        return tuple(tensor.shape)
     axes = [axes] if isinstance(axes, int) else axes
-    return math.prod(tensor.shape[i] for i in axes)
+    return tuple(tensor.shape[i] for i in axes)
+
+
+def _alike(one: Tensor, two: Tensor) -> list[int]:
+    """The sizes of axes along which neither of two arrays is repeated to meet the other."""
+    pairs = zip(reversed(one.shape), reversed(two.shape), strict=False)
+    return [n for n, m in pairs if n == m]
 
 
 @contextmanager
