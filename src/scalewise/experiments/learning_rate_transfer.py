@@ -336,6 +336,7 @@ def _optima(axis: Any, dataset: xr.Dataset) -> None:
     axis.set_xscale("log", base=2)
     ticks = dataset.width.values[0]
     axis.set_xticks(ticks, [str(n) for n in ticks])
+    axis.minorticks_off()
     axis.tick_params(axis="x", color=MUTED)
     axis.set(xlabel="width n", title="log₂ of the optimum, its drift; lines: 1/Θ√γ")
     axis.legend(loc="best")
