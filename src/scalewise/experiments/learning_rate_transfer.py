@@ -306,8 +306,8 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     for axis, name in zip(axes[:-1], map(str, dataset.strategy.values), strict=True):
         _curves(axis, dataset.sel(strategy=name), loss.sel(strategy=name))
         axis.set(yscale="log", ylim=(low, high), title=f"{name}: loss after training")
-    for k, axis in enumerate(axes[:-1]):
-        axis.set_xlabel("log₂ of learning rate η₀" if k > 1 else "")
+    for axis in axes[:-1]:
+        axis.set_xlabel("log₂ of learning rate η₀")
     _optima(axes[-1], dataset)
 
 
