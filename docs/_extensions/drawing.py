@@ -61,8 +61,20 @@ def narrowed(figure: Figure) -> bool:
     grid = figure.add_gridspec(len(shown), 1)
     for place, axis in zip(grid, shown, strict=True):
         axis.set_subplotspec(place)
+        _named(axis)
     figure.set_size_inches(NARROW, height * len(shown))
     return True
+
+
+def _named(axis: Axes) -> None:
+    """Give a panel the labels and numbers of those that stood beside or below it and share an axis with it."""
+    for letter, side in (("x", "labelbottom"), ("y", "labelleft")):
+        others = getattr(axis, f"get_shared_{letter}_axes")().get_siblings(axis)
+        if len(others) > 1 and getattr(axis, f"{letter}axis").get_visible():
+            axis.tick_params(axis=letter, **{side: True})
+            words = {getattr(one, f"get_{letter}label")() for one in others} - {""}
+            if len(words) == 1:
+                axis.set(**{f"{letter}label": words.pop()})
 
 
 def written(figure: Figure, stem: Path) -> list[tuple[Path, str]]:

@@ -103,3 +103,20 @@ def test_scripts_stand_in_the_order_of_the_catalogue(gallery: ModuleType) -> Non
         f"{n}.py" for n in EXPERIMENTS
     ]
     assert set(PAPER_SCALE) <= set(EXPERIMENTS)
+
+
+def test_panels_that_shared_an_axis_each_have_its_labels_on_a_phone(gallery: ModuleType) -> None:
+    import drawing
+    import matplotlib.pyplot as plt
+
+    canvas, axes = plt.subplots(2, 2, sharex=True, sharey="row")
+    for row, word in zip(axes, ("loss", "rate"), strict=True):
+        row[0].set_ylabel(word)
+    axes[1, 0].set_xlabel("width")
+    assert drawing.narrowed(canvas)
+    canvas.canvas.draw()
+    assert [axis.get_ylabel() for axis in axes.flat] == ["loss", "loss", "rate", "rate"]
+    assert [axis.get_xlabel() for axis in axes.flat] == ["width"] * 4
+    for axis in axes.flat:
+        assert any(label.get_visible() and label.get_text() for label in axis.get_yticklabels())
+    plt.close(canvas)

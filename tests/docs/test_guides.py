@@ -183,3 +183,13 @@ def test_its_pictures_are_drawn_by_the_lines_of_the_landing_page() -> None:
     for name in names["NAMES"]:
         assert names["digest"](name) in (names["OUT"] / f"{name}.svg").read_text(), name
         assert f"{{picture}} {name}\n" in (README.parent / "docs" / "index.md").read_text()
+
+
+def test_every_page_of_the_guide_has_a_picture_with_words() -> None:
+    docs = README.parent / "docs"
+    for page in sorted((docs / "guide").glob("*.md")):
+        if page.stem == "index":
+            continue
+        found = re.findall(r"^```{picture} (\w+)\n(.{40,})\n```$", page.read_text(), re.M)
+        assert found, page.name
+        assert all((docs / "_pictures" / f"{name}.py").is_file() for name, _ in found), page.name

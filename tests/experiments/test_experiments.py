@@ -121,6 +121,8 @@ def test_an_experiment_keeps_its_promises(name: str, fewer: dict) -> None:
         assert table.rows
         assert {len(row) for row in table.rows} == {len(table.head)}
     canvas = one.figure(dataset)
+    measured = [axis for axis in canvas.axes if axis.axison and len(axis.get_xticks())]
+    assert [axis.get_title(loc="left") for axis in measured if not axis.get_xlabel()] == []
     assert isinstance(canvas, Figure)
     assert len(canvas.axes) == panels
     for axis in canvas.axes[: len(dataset.activation) if name == "activation_curves" else None]:

@@ -96,6 +96,7 @@ def figure(dataset: xr.Dataset) -> Figure:
             axis.plot(one.z, one.slope, color=COLORS[1], lw=1.0, ls=(0, (4, 2)))
         axis.plot(one.z, one.sigma, color=COLORS[0])
         axis.set(title=name, xlim=(-4, 4), ylim=(-1.6, 2.6), xticks=(-4, -2, 0, 2, 4))
+        axis.set(xlabel="z", ylabel="σ(z), its slope")
     for axis in axes[len(names) :]:
         axis.set_axis_off()
     return canvas

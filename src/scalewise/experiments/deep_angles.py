@@ -117,7 +117,7 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     titles = ("angle ψ of two inputs", "distance K₂/K*", "NTK: cos ζ", "approach: ρℓψ/3")
     for k, (axis, title) in enumerate(zip(axes, titles, strict=True)):
         log_axes(axis, "xy" if k < 2 else "x")
-        axis.set(title=title, xlabel="layer ℓ" if k > 1 else "")
+        axis.set(title=title, xlabel="layer ℓ")
     axes[0].set_ylim(0.3 * float(dataset.psi.min()), 4.0)
     axes[1].set_ylim(0.3 * float(dataset.distance.min()), 2.0)
     axes[0].legend(loc="lower left")

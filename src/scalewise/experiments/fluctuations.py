@@ -130,6 +130,5 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
         bottom.set(title=f"{case}: V/nK²", ylim=(0, None))
         layers_below(top)
         layers_below(bottom)
-        top.set_xlabel("")
         top.set_ylim(0, 1.25 * float(np.max(one.measured_metric)))
     axes[0].legend(loc="upper right")

@@ -306,8 +306,8 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     for axis, name in zip(axes[:-1], map(str, dataset.strategy.values), strict=True):
         _curves(axis, dataset.sel(strategy=name), loss.sel(strategy=name))
         axis.set(yscale="log", ylim=(low, high), title=f"{name}: loss after training")
-    for k, axis in enumerate(axes[:-1]):
-        axis.set_xlabel("log₂ of learning rate η₀" if k > 1 else "")
+    for axis in axes[:-1]:
+        axis.set_xlabel("log₂ of learning rate η₀")
     _optima(axes[-1], dataset)
 
 
@@ -336,6 +336,7 @@ def _optima(axis: Any, dataset: xr.Dataset) -> None:
     axis.set_xscale("log", base=2)
     ticks = dataset.width.values[0]
     axis.set_xticks(ticks, [str(n) for n in ticks])
+    axis.minorticks_off()
     axis.tick_params(axis="x", color=MUTED)
     axis.set(xlabel="width n", title="log₂ of the optimum, its drift; lines: 1/Θ√γ")
     axis.legend(loc="best")

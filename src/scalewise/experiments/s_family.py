@@ -282,8 +282,6 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     for k, axis in enumerate(axes):
         if k % 3 < 2:
             axis.set_xticks(dataset.width.values if k % 3 == 0 else dataset.depth.values)
-        if k < 3:
-            axis.set_xlabel("")
     axes[0].legend(loc="best", fontsize=7.5)
 
 

@@ -248,7 +248,7 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
                   label=part.replace("_", " "))  # fmt: skip
     parts.plot(bottom, dataset["shift"], "_", color=MUTED, ms=30, mew=1.5, label="all")
     parts.set_xticks(bottom, [str(name) for name in dataset.algorithm.values])
-    parts.set_title("n × shift of the mean of a test, in parts")
+    parts.set(xlabel="algorithm", title="n × shift of the mean of a test, in parts")
     parts.legend(loc="best", ncols=2, fontsize=7.5)
     for k, step in enumerate(map(int, dataset.step.values)):
         newton.plot(

@@ -78,12 +78,12 @@ def empirical_ddntk(
 ]:
     r"""Both second differentials of the neural tangent kernel of one real network, to rounding.
 
-    $$\widehat{dd_IH}_{i_0i_1i_2i_3}=\sum\lambda\lambda\lambda\,\frac{d^3z_{i_0}}{d\theta_{\mu_1}
+    $$\begin{aligned}\widehat{dd_IH}_{i_0i_1i_2i_3}&=\sum\lambda\lambda\lambda\,\frac{d^3z_{i_0}}{d\theta_{\mu_1}
     d\theta_{\mu_2}d\theta_{\mu_3}}\frac{dz_{i_1}}{d\theta_{\nu_1}}\frac{dz_{i_2}}{d\theta_{\nu_2}}
-    \frac{dz_{i_3}}{d\theta_{\nu_3}},\qquad
-    \widehat{dd_{II}H}_{i_1i_2i_3i_4}=\sum\lambda\lambda\lambda\,\frac{d^2z_{i_1}}{d\theta_{\mu_1}
+    \frac{dz_{i_3}}{d\theta_{\nu_3}},\\
+    \widehat{dd_{II}H}_{i_1i_2i_3i_4}&=\sum\lambda\lambda\lambda\,\frac{d^2z_{i_1}}{d\theta_{\mu_1}
     d\theta_{\mu_3}}\frac{d^2z_{i_2}}{d\theta_{\mu_2}d\theta_{\nu_3}}\frac{dz_{i_3}}{d\theta_{\nu_1}}
-    \frac{dz_{i_4}}{d\theta_{\nu_2}}$$
+    \frac{dz_{i_4}}{d\theta_{\nu_2}}\end{aligned}$$
 
     The first is a third derivative along $\lambda\,\nabla z_1,\lambda\,\nabla z_2,\lambda\,\nabla z_3$,
     the second the product of the changes of $\nabla z_1$ along $\lambda\,\nabla z_3$ and of
