@@ -63,8 +63,8 @@ MUTANTS = (
     ),
     of_places(
         "places: positions of the second input first",
-        "own = np.moveaxis(own, lead, lead + axes)",
-        "own = np.moveaxis(own, lead, lead)",
+        "own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim))",
+        "own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim)[::-1])",
     ),
     of_places("places: nothing is known", "        if not same.size:", "        if True:"),
     of_maps(

@@ -71,8 +71,9 @@ class KernelMap(abc.ABC):
         if known is None:
             self._fill(at, C, slope, work)
             return
-        C[known.at] = 0.0  # a correlation of 1 would only make a series longer
-        self._fill(at, C, slope, work)
+        if known.labels.size < C.size:
+            C[known.at] = 0.0  # a correlation of 1 would only make a series longer
+            self._fill(at, C, slope, work)
         C[known.at] = self.diagonal[known.labels]
         if slope is not None and self.diagonal_slope is not None:
             slope[known.at] = self.diagonal_slope[known.labels]

@@ -157,7 +157,7 @@ class HermiteMap(KernelMap):
         left, right = at.left(self._h[:terms]), at.right(self._h[:terms])
         np.multiply(left[-1], right[-1], out=p)
         q.fill(0.0)
-        matrix = p.reshape(at.flat).T if at.outer else None
+        matrix = p.reshape(at.matrix).T if at.matrix else None
         for k in range(terms - 2, -1, -1):
             if slope is not None:
                 q *= u
@@ -229,7 +229,7 @@ class GeneralMap(KernelMap):
         self, at: Places, C: Tile, slope: Tile | None, which: Bool[np.ndarray, "*tile"]
     ) -> None:
         """The same for some pairs alone; those that a tile has both ways round are computed once."""
-        shape = at.flat if at.outer else C.shape
+        shape = at.matrix or C.shape
         A, B, first, second = (
             np.broadcast_to(value, C.shape).reshape(shape)
             for value in (
@@ -240,7 +240,7 @@ class GeneralMap(KernelMap):
         need = which.reshape(shape) & (first != second)
         C = C.reshape(shape)  # the same numbers
         C[...] = clipped(A, B, C)
-        block = _met_twice(first[:, 0], second[0]) if at.outer else None
+        block = _met_twice(first[:, 0], second[0]) if at.matrix else None
         turned = np.zeros((0, 0), dtype=bool)
         if block is not None:
             both = need[block] | need[block].T

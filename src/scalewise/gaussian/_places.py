@@ -25,8 +25,8 @@ class Known(NamedTuple):
 class Places:
     """The labels of a tile of pairs. A label is an input, or an input at a position of one or more axes.
 
-    The axes of a tile are those of the first labels (input, positions), then those of the second ones: an input,
-    unless the two inputs of a pair go in turn, and a position for each axis that is crossed.
+    The axes of a tile are the first inputs and the second ones, or both in turn; then the positions of the first
+    labels, and for each axis that is crossed those of the second ones.
 
     Args:
         rows: Which inputs are the first of a pair: a slice, or places where they go in turn.
@@ -45,27 +45,23 @@ class Places:
         """Whether inputs are paired row by column."""
         return isinstance(self.rows, slice)
 
-    @property
-    def outer(self) -> bool:
-        """Whether a tile has each of its first labels with each of its second ones."""
-        return self.by_rows and all(self.crossed)
-
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of a tile."""
-        beyond = tuple(
-            size for size, each in zip(self.positions, self.crossed, strict=True) if each
-        )
+        pairs = zip(self.positions, self.crossed, strict=True)
+        sites = (*self.positions, *(size for size, each in pairs if each))
         if isinstance(self.rows, slice) and isinstance(self.columns, slice):
-            height, width = (s.stop - s.start for s in (self.rows, self.columns))
-            return (height, *self.positions, width, *beyond)
-        return (len(self.rows), *self.positions, *beyond)  # pyright: ignore[reportArgumentType]
+            return (*(s.stop - s.start for s in (self.rows, self.columns)), *sites)
+        return (len(self.rows), *sites)  # pyright: ignore[reportArgumentType]
 
     @property
-    def flat(self) -> tuple[int, int]:
-        """The shape of a tile as a matrix of labels, if it is `outer`."""
-        first = self.shape[: 1 + len(self.positions)]
-        return math.prod(first), math.prod(self.shape[len(first) :])
+    def matrix(self) -> tuple[int, int] | None:
+        """The shape of a tile as a matrix of first and second labels, if it is one."""
+        if not self.positions:
+            return (self.shape[0], self.shape[1]) if self.by_rows else None
+        if not all(self.crossed) or math.prod(self.shape[: 1 + self.by_rows]) > 1:
+            return None
+        return (math.prod(self.positions),) * 2
 
     def left(self, values: np.ndarray) -> np.ndarray:
         """Values of the first labels of a tile, as they meet the second ones.
@@ -77,7 +73,9 @@ class Places:
             own = values[..., self.rows]
             return own[..., None] if self.by_rows else own
         own = self._of(values, self.rows)
-        return own.reshape(*own.shape, *(1,) * (self.by_rows + sum(self.crossed)))
+        if self.by_rows:
+            own = np.expand_dims(own, values.ndim)
+        return own.reshape(*own.shape, *(1,) * sum(self.crossed))
 
     def right(self, values: np.ndarray) -> np.ndarray:
         """Values of the second labels, likewise.
@@ -87,14 +85,11 @@ class Places:
         """
         if not self.positions:
             return values[..., self.columns]
-        own, lead, axes = self._of(values, self.columns), values.ndim - 1, len(self.positions)
-        if self.by_rows:
-            own = np.moveaxis(own, lead, lead + axes)  # behind the positions of the first labels
-        first = lead if self.by_rows else lead + 1
-        each = [first + k for k, crossed in enumerate(self.crossed) if crossed]
+        own, lead = self._of(values, self.columns), values.ndim
+        each = [lead + k for k, crossed in enumerate(self.crossed) if crossed]
         own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim))
-        ones = [lead] * self.by_rows + [lead + 1 + k for k, x in enumerate(self.crossed) if x]
-        return np.expand_dims(own, ones)
+        own = np.expand_dims(own, each)
+        return np.expand_dims(own, lead - 1) if self.by_rows else own
 
     def _of(self, values: np.ndarray, inputs: slice | np.ndarray) -> np.ndarray:
         """(..., input, *positions), of some inputs."""
@@ -124,4 +119,4 @@ class Places:
         labels = np.ravel_multi_index(
             np.broadcast_arrays(inputs, *grids[1:]), (count, *self.positions)
         )
-        return Known((*grids, *other, *beyond), labels)
+        return Known((grids[0], *other, *grids[1:], *beyond), labels)

@@ -2,13 +2,14 @@ r"""What a network is trained on: inputs, targets, inputs to watch, a loss, and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from scalewise._checked import checked
+from scalewise._checked import Count, checked
 from scalewise._readable import readable
 from scalewise.tasks._losses import LOSSES, Loss, known_loss
 
@@ -150,6 +151,33 @@ class Task:
                 )
             tests = rows[np.searchsorted(classes, given)]
         return cls(inputs, rows[places], test_inputs=test_inputs, test_targets=tests, loss=loss)
+
+    @checked
+    def shaped(self, *shape: Count) -> Task:
+        """The same task with every input in another shape: flat images as positions with channels.
+
+        Args:
+            shape: Of one input: positions along each axis, then channels.
+
+        Raises:
+            ValueError: If an input has another number of entries.
+
+        Example:
+            >>> import numpy as np
+            >>> from scalewise.tasks import Task
+            >>> Task(np.ones((3, 64)), np.ones(3)).shaped(8, 8, 1).inputs.shape
+            (3, 8, 8, 1)
+        """
+        entries = math.prod(self.inputs.shape[1:])
+        if math.prod(shape) != entries:
+            raise ValueError(
+                f"`shape` must have {entries} entries, as an input has; got {shape}, which has {math.prod(shape)}."
+            )
+        given = {**self._given(), "inputs": self.inputs.reshape(-1, *shape)}
+        given["test_inputs"] = (
+            self.test_inputs.reshape(-1, *shape) if len(self.test_inputs) else None
+        )
+        return Task(**given)
 
     def _given(self) -> dict[str, Any]:
         """The arguments that make it again."""

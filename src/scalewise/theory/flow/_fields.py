@@ -29,6 +29,7 @@ from scalewise.networks._sites import Window
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
 
 Inputs = slice | np.ndarray
+_BLOCK = 4  # arrays: what a chain of layers needs at once
 
 
 class Pair(NamedTuple):
@@ -44,23 +45,39 @@ class Pair(NamedTuple):
 
 @dataclass
 class Room:
-    """Flat arrays of one size, handed out and taken back: fresh ones would cost page faults on every tile."""
+    """Flat arrays of one size, handed out and taken back: fresh ones would cost page faults on every tile.
+
+    They are cut out of blocks: the larger a block is, the larger the pages that the system hands out.
+    """
 
     size: int
     free: list[np.ndarray] = field(default_factory=list)
+    rows: dict[int, np.ndarray] = field(default_factory=dict)
+    scratch: list[np.ndarray] = field(default_factory=list)
+    shaped: dict[tuple[int, ...], list[np.ndarray]] = field(default_factory=dict)
 
     def take(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array of a shape; what is in it means nothing."""
-        flat = self.free.pop() if self.free else np.empty(self.size)
-        return flat[: math.prod(shape)].reshape(shape)
+        if not self.free:
+            self.free = list(np.empty((_BLOCK, self.size)))
+            self.rows |= {_address(row): row for row in self.free}
+        return self.free.pop()[: math.prod(shape)].reshape(shape)
+
+    def work(self, shape: tuple[int, ...]) -> list[np.ndarray]:
+        """Arrays for who is done with them at once."""
+        self.scratch = self.scratch or list(np.empty((KernelMap.scratch, self.size)))
+        if shape not in self.shaped:
+            count = math.prod(shape)
+            self.shaped[shape] = [row[:count].reshape(shape) for row in self.scratch]
+        return self.shaped[shape]
 
     def give(self, *arrays: np.ndarray | None) -> None:
         """Take back arrays that nobody reads any more."""
-        for array in arrays:
-            if array is not None:
-                while array.base is not None:
-                    array = array.base
-                self.free.append(array)
+        self.free += [self.rows[_address(array)] for array in arrays if array is not None]
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
 
 
 @dataclass
@@ -97,8 +114,10 @@ class Fields:
     def along(self, rows: Inputs, columns: Inputs, last: int) -> Iterator[tuple[int, Pair]]:
         """Take a tile of inputs through the nodes up to `last`, and yield each while it is there."""
         program, kept = self.program, {}
-        shapes = [self.places(k, rows, columns) for k in range(last + 1)]
-        size = max(math.prod(at.shape) for at in shapes)
+        layouts = list(zip(program.positions, self.crossed, strict=True))[: last + 1]
+        different = {layout: Places(rows, columns, *layout) for layout in dict.fromkeys(layouts)}
+        shapes = [different[layout] for layout in layouts]
+        size = max(math.prod(at.shape) for at in different.values())
         if self.room is None or self.room.size < size:
             self.room = Room(size)
         for here, at in enumerate(shapes):
@@ -144,18 +163,24 @@ class Fields:
         x, C = self.x, self._room.take(at.shape)
         left, right = x[at.rows], x[at.columns]
         features = x.shape[-1]
-        if at.outer:
-            a, b = left.reshape(-1, features), right.reshape(-1, features)
-            np.matmul(a, b.T, out=C.reshape(at.flat))
+        if at.by_rows and not at.positions:
+            np.matmul(left, right.T, out=C)
+        elif at.positions and all(at.crossed):
+            a = left.reshape(len(left), *(1,) * at.by_rows, -1, features)
+            b = right.reshape(len(right), -1, features)
+            np.matmul(
+                a, b.swapaxes(1, 2), out=C.reshape(*C.shape[: 1 + at.by_rows], a.shape[-2], -1)
+            )
         else:
             axes = "abcdefg"[: x.ndim - 2]
             second = "".join(
                 a.upper() if each else a for a, each in zip(axes, at.crossed, strict=True)
             )
-            other = "n" if not at.by_rows else "m"
             beyond = "".join(a for a in second if a.isupper())
-            what = f"n{axes}z,{other}{second}z->n{axes}{'m' * at.by_rows}{beyond}"
-            np.einsum(what, left, right, out=C)
+            other = "m" * at.by_rows
+            np.einsum(
+                f"n{axes}z,{other or 'n'}{second}z->n{other}{axes}{beyond}", left, right, out=C
+            )
         C /= features
         return C
 
@@ -173,13 +198,14 @@ class Fields:
                 np.multiply(C, own.lambda_W / taps, out=T)
             else:
                 T *= own.C_W / taps
-                share = self._room.take(C.shape)
+                share = self._room.work(C.shape)[0]
                 np.multiply(C, own.lambda_W / taps, out=share)
                 T += share
-                self._room.give(share)
-            T += own.lambda_b
+            if own.lambda_b:
+                T += own.lambda_b
         C *= own.C_W / taps
-        C += own.C_b
+        if own.C_b:
+            C += own.C_b
         return Pair(C, T)
 
     def _moved(
@@ -226,14 +252,14 @@ class Fields:
             assert known is not None, "inputs go with themselves first"
             variances = below.C[known.at].ravel()
             self.maps[here] = kernel_map(node.sigma, variances, slope=self.ntk)
-        C, T = self._own(below, spare)
-        slope = self._room.take(C.shape) if T is not None else None
-        work = [self._room.take(C.shape) for _ in range(KernelMap.scratch)]
-        self.maps[here].apply(at, C, slope, work)
-        if T is not None and slope is not None:
-            T *= slope
-        self._room.give(slope, *work)
-        return Pair(C, T)
+        C = below.C if spare else self._copied(below.C)
+        slope = None if below.T is None else self._room.take(C.shape)
+        self.maps[here].apply(at, C, slope, self._room.work(C.shape))
+        if slope is not None:
+            slope *= below.T
+        if spare:
+            self._room.give(below.T)
+        return Pair(C, slope)
 
     def _summed(self, node: Sum, below: list[Pair], spare: list[bool]) -> Pair:
         def total(arrays: list[np.ndarray | None]) -> np.ndarray | None:

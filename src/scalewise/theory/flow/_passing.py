@@ -65,7 +65,7 @@ class Passing:
         for here, pair in self.fields.along(rows, columns, program.layers[last - 1]):
             if here in numbers:
                 at = self.fields.places(here, rows, columns)
-                yield numbers[here], pair.each(partial(_inputs_first, at=at))
+                yield numbers[here], pair.each(partial(_at_one_site, at=at))
 
     def diagonal(self) -> np.ndarray:
         """K of each input with itself at every layer, where all of these have one site."""
@@ -131,10 +131,7 @@ def _sites_of(net: Architecture, kept: tuple[int, ...]) -> tuple[int, ...]:
     return 2 * different.pop()
 
 
-def _inputs_first(values: np.ndarray, at: Places) -> np.ndarray:
-    """From (first, positions, second, positions) to the two inputs and then their positions."""
-    axes = len(at.positions)
-    if not axes:
-        return values
-    moved = np.moveaxis(values, 1 + axes, 1) if at.by_rows else values
-    return moved.reshape(moved.shape[: 1 + at.by_rows]) if math.prod(at.positions) == 1 else moved
+def _at_one_site(values: np.ndarray, at: Places) -> np.ndarray:
+    """Without axes of positions where there is one."""
+    inputs = values.shape[: 1 + at.by_rows]
+    return values.reshape(inputs) if math.prod(at.positions) == 1 else values

@@ -49,9 +49,10 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
 
 def axes_of(at: Places) -> list[tuple[int, int | None]]:
     """For each axis of positions those of a tile that are of its first and of its second labels."""
-    beyond = 1 + len(at.positions) + at.by_rows
+    first = 1 + at.by_rows
+    beyond = first + len(at.positions)
     found: list[tuple[int, int | None]] = []
-    for axis, each in enumerate(at.crossed, 1):
+    for axis, each in enumerate(at.crossed, first):
         found.append((axis, beyond if each else None))
         beyond += each
     return found
