@@ -7,7 +7,7 @@ import numpy as np
 
 import scalewise as sw
 from scalewise.gaussian import pair_moments
-from scalewise.networks._program import Draw, Pointwise, Program, Source, Spread, Sum
+from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
 from scalewise.networks._sites import Window
 
 RATES = {"C_b": 0.1, "C_W": 1.3, "lambda_b": 0.4, "lambda_W": 0.9}
@@ -36,6 +36,11 @@ def compositions(sigma: str) -> dict[str, tuple]:
         "skips in a skip": (
             *(sw.Dense(), sw.Skip(sigma, sw.Conv(3), sw.Skip(sigma, sw.Dense(), factor=0.5))),
             *(sw.AvgPool(3, stride=2, padding="zero"), sigma, sw.GlobalAvgPool(), sw.Dense(1)),
+        ),
+        "norms": (
+            *(sw.Conv(3), sw.LayerNorm(), sw.Skip(sw.LayerNorm(0.3), sigma, sw.Conv(3))),
+            *(sigma, sw.RMSNorm(), sw.AvgPool(2), sw.Dense(), sw.RMSNorm(0.2), sigma),
+            *(sw.GlobalAvgPool(), sw.Dense(1)),
         ),
     }
 
@@ -71,6 +76,9 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
             a = np.diagonal(C)
             M = pair_moments(node.sigma, a[:, None], a[None], C, ((0, 0), (1, 1)))
             found.append((M[0, 0].value, M[1, 1].value * T))
+        elif isinstance(node, Norm):
+            D = np.diag((np.diagonal(C) + node.eps) ** -0.5)
+            found.append((D @ C @ D, D @ T @ D))
         elif isinstance(node, Sum):
             squares = [f * f for f in node.factors]
             pairs = zip(*below, strict=True)
@@ -105,6 +113,10 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
             found.append(jnp.einsum("pq,sqi->spi", B, below[0]))
         elif isinstance(node, Pointwise):
             found.append(node.sigma.traceable()(below[0]))
+        elif isinstance(node, Norm):
+            square = jnp.var(below[0], axis=2) if node.centred else (below[0] ** 2).mean(axis=2)
+            mean = below[0].mean(axis=2) if node.centred else 0 * square
+            found.append((below[0] - mean[:, :, None]) / (square + node.eps)[:, :, None] ** 0.5)
         else:
             found.append(sum(f * v for f, v in zip(node.factors, below, strict=True)))
     return found[-1][:, 0]

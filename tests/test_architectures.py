@@ -88,6 +88,12 @@ REFUSED = {
     "means are not 0": (
         (sw.Conv(3), "relu", sw.Skip(sw.Conv(3), "relu"), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
+    "subtracts the mean over channels": (
+        (sw.Conv(3), "relu", sw.LayerNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "LayerNorm.*of the inputs": ((sw.LayerNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}),
+    "needs at least 2 channels": ((sw.Conv(3, 1), sw.RMSNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}),
+    "takes the channels of one position": ((sw.Conv(3), sw.Flatten(), sw.RMSNorm(), sw.Dense(1)), {}),
     "Layer 2.2, Conv": (
         (sw.Conv(3), sw.Skip("relu", sw.Conv((3,))), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         Dense,
         Flatten,
         GlobalAvgPool,
+        LayerNorm,
+        RMSNorm,
         Skip,
         SumPool,
     )
@@ -54,7 +56,10 @@ _HOME = {
     "MLP": "networks",
     "Network": "networks",
     **dict.fromkeys(
-        ("AvgPool", "Conv", "Dense", "Flatten", "GlobalAvgPool", "Skip", "SumPool"),
+        (
+            *("AvgPool", "Conv", "Dense", "Flatten", "GlobalAvgPool", "LayerNorm", "RMSNorm"),
+            *("Skip", "SumPool"),
+        ),
         "networks.layers",
     ),
     "OBSERVABLES": "observables",
@@ -113,7 +118,9 @@ __all__ = [
     "Dense",
     "Flatten",
     "GlobalAvgPool",
+    "LayerNorm",
     "Network",
+    "RMSNorm",
     "Skip",
     "SumPool",
     "Task",

@@ -17,6 +17,8 @@ of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
 
+of_norms = row("theory/flow/_maps.py", "tests/theory/test_norms.py")
+
 MUTANTS = (
     of_sites("windows: not centred", "(window.reach - 1) // 2", "0"),
     of_sites("windows: dilation forgotten", "shift = tap * window.dilation", "shift = tap"),
@@ -87,6 +89,16 @@ MUTANTS = (
         "each.reshape(samples, sites, samples, sites).sum(axis=(1, 3))",
         "np.einsum('apbp->ab', each.reshape(samples, sites, samples, sites))",
     ),
+    of_norms("norms: not square", "1.0 / np.sqrt(K + eps)", "1.0 / (K + eps)"),
+    of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),
+    of_fields(
+        "fields: a norm leaves the NTK",
+        "for tile in (C,) if T is None else (C, T):",
+        "for tile in (C,):",
+        "tests/theory/test_norms.py",
+    ),
+    of_builder("builder: a norm subtracts any mean", "if centred and not of.centred:", "if False:"),
+    of_weights("drawn: a norm keeps the mean", "    if node.centred:\n", "    if False:\n"),
     of_weights("drawn: a trunk is not averaged", "G = G + gram", "G = G + 0 * gram"),
     of_weights(
         "drawn: rates not over the fan-in", "own.lambda_W / m * weight", "own.lambda_W * weight"

@@ -25,7 +25,7 @@ import numpy as np
 
 from scalewise.nets._networks import traced
 from scalewise.networks import Network
-from scalewise.networks._program import Draw, Pointwise, Program, Source, Sum
+from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Sum
 from scalewise.networks._sites import Window
 
 Weights = dict[int, tuple[Any, Any]]
@@ -142,6 +142,13 @@ def pooled(x: Any, windows: Sequence[Window], sizes: Sequence[int]) -> Any:
     return seen.reshape(*seen.shape[:-1], -1, channels).sum(axis=-2)
 
 
+def normed(x: Any, node: Norm) -> Any:
+    """Channels over their root mean square."""
+    if node.centred:
+        x = x - x.mean(axis=-1, keepdims=True)
+    return x / jnp.sqrt((x * x).mean(axis=-1, keepdims=True) + node.eps)
+
+
 def fields(
     program: Program, weights: Weights, x: Any, nudges: dict[int, Any], last: int
 ) -> tuple[list[Any], dict[int, Any]]:
@@ -164,6 +171,8 @@ def fields(
             found.append(z + nudges[here] if here in nudges else z)
         elif isinstance(node, Pointwise):
             found.append(traced(node.sigma)(below[0]))
+        elif isinstance(node, Norm):
+            found.append(normed(below[0], node))
         elif isinstance(node, Sum):
             found.append(sum(f * b for f, b in zip(node.factors, below, strict=True)))
         else:
@@ -255,7 +264,8 @@ def first_layer(net: Network, x: np.ndarray, *, ntk: bool = False) -> np.ndarray
     program = net.program
     node = program.nodes[program.draws[0]]
     assert isinstance(node, Draw)
-    u = np.asarray(entering(x, node.windows, net.input_shape[:-1]), np.float64).reshape(len(x), -1)
+    below, _ = fields(program, {}, x, {}, node.of[0])
+    u = np.asarray(last_entering(program, below, program.draws[0]), np.float64)
     own, gram = node.own, u @ u.T / u.shape[1]
     return own.lambda_b + own.lambda_W * gram if ntk else own.C_b + own.C_W * gram
 

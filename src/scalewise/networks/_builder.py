@@ -11,6 +11,7 @@ from scalewise.networks._program import (
     Draw,
     Hyperparameters,
     Node,
+    Norm,
     Pointwise,
     Program,
     Source,
@@ -167,6 +168,25 @@ class Builder:
             )
         made = replace(of, positions=self._moved(of, windows))
         return self._add(Spread((of.node,), windows, factor), made)
+
+    def norm(self, of: Field, eps: float, *, centred: bool) -> Field:
+        """Division by the root mean square over channels."""
+        if of.flat:
+            raise ValueError(
+                f"{self.name} takes the channels of one position, and Flatten has made channels of all positions. "
+                "Put it before Flatten."
+            )
+        if of.channels < 2:
+            raise ValueError(
+                f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
+                "layer before it more channels."
+            )
+        if centred and not of.centred:
+            raise ValueError(
+                f"{self.name} subtracts the mean over channels, which is 0 of random layers but is not known "
+                "of the inputs or behind an activation. Put it before the activation, or use RMSNorm."
+            )
+        return self._add(Norm((of.node,), eps, centred), of)
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
         """Some layers, one after the other."""

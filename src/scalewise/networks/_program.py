@@ -1,7 +1,7 @@
 r"""A network as a program: nodes in the order in which they are computed, each a field of channels at sites.
 
 $$u_i(s)=b_i+\sum_\tau\sum_jW^\tau_{ij}(B_\tau x_j)(s),\quad W^\tau_{ij}\sim N(0,C_W/kn),\qquad y_i=\sigma(z_i),
-  \qquad\textstyle\sum_mf_mx^m_i(s),\qquad(Bx_i)(s).$$
+  \qquad\textstyle\sum_mf_mx^m_i(s),\qquad(Bx_i)(s),\qquad x_i(s)/\sqrt{\langle x(s)^2\rangle+\epsilon}.$$
 Everything that is known of a network is an interpretation of this list; nothing else of the house knows layers.
 """
 
@@ -105,7 +105,21 @@ class Spread:
         return "pool, " + " x ".join(str(window.taps) for window in self.windows)
 
 
-Node = Source | Draw | Pointwise | Sum | Spread
+@dataclass(frozen=True)
+class Norm:
+    """Division by the root mean square over channels, site by site; of what is left of the mean, if `centred`."""
+
+    of: tuple[int, ...]
+    eps: float
+    centred: bool
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "layer norm" if self.centred else "RMS norm"
+
+
+Node = Source | Draw | Pointwise | Sum | Spread | Norm
 
 
 @dataclass(frozen=True)

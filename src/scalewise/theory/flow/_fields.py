@@ -5,7 +5,8 @@ over channels at infinite width,
 $$\begin{aligned}
 \text{random layer}&\quad C'=C_b+C_W\mathcal LC,\quad T'=\lambda_b+\lambda_W\mathcal LC+C_W\mathcal LT,\\
 \text{activation}&\quad C'=\langle\sigma\sigma\rangle_C,\quad T'=\langle\sigma'\sigma'\rangle_CT,\\
-\text{sum}&\quad\textstyle\sum_mf_m^2C_m,\ \sum_mf_m^2T_m,\qquad\text{fixed map}\quad BCB^T,\ BTB^T.
+\text{sum}&\quad\textstyle\sum_mf_m^2C_m,\ \sum_mf_m^2T_m,\qquad\text{fixed map}\quad BCB^T,\ BTB^T,\\
+\text{norm}&\quad C'_{st}=C_{st}/\sqrt{(C_{ss}+\epsilon)(C_{tt}+\epsilon)},\quad T'_{st}\text{ likewise}.
 \end{aligned}$$
 The two of a preactivation are $K$ and $\Theta$. A tile passes through all nodes while it is in cache, in place
 where nobody else reads what a node reads.
@@ -23,9 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalewise.gaussian import KernelMap, Places, kernel_map
-from scalewise.networks._program import Draw, Pointwise, Program, Source, Spread, Sum
+from scalewise.gaussian import KernelMap, Places
+from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
 from scalewise.networks._sites import Window
+from scalewise.theory.flow._maps import NormMap, map_of
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
 
 Inputs = slice | np.ndarray
@@ -72,14 +74,15 @@ class Fields:
         x: (inputs, *positions, features).
         ntk: Whether tangents are wanted.
         crossed: For each node and axis whether positions are paired each with each.
-        maps: Of each activation, by node, on all labels; made where they are missing when inputs meet themselves.
+        maps: Of each activation and norm, by node, on all labels; made where they are missing when inputs meet
+            themselves.
     """
 
     program: Program
     x: np.ndarray
     ntk: bool
     crossed: list[Crossed]
-    maps: dict[int, KernelMap] = field(default_factory=dict)
+    maps: dict[int, KernelMap | NormMap] = field(default_factory=dict)
     room: Room | None = None
 
     def places(self, node: int, rows: Inputs, columns: Inputs) -> Places:
@@ -109,8 +112,8 @@ class Fields:
                 found = Pair(self._gram(at), None)
             elif isinstance(node, Draw):
                 found = self._drawn(node, below[0], spare[0], here, rows, columns)
-            elif isinstance(node, Pointwise):
-                found = self._activated(node, below[0], spare[0], here, at)
+            elif isinstance(node, Pointwise | Norm):
+                found = self._mapped(node, below[0], spare[0], here, at)
             elif isinstance(node, Sum):
                 found = self._summed(node, below, spare)
             else:
@@ -220,16 +223,22 @@ class Fields:
 
         return below.each(moved)
 
-    def _activated(self, node: Pointwise, below: Pair, spare: bool, here: int, at: Places) -> Pair:
+    def _mapped(
+        self, node: Pointwise | Norm, below: Pair, spare: bool, here: int, at: Places
+    ) -> Pair:
         if here not in self.maps:
             known = at.known
             assert known is not None, "inputs go with themselves first"
             variances = below.C[known.at].ravel()
-            self.maps[here] = kernel_map(node.sigma, variances, slope=self.ntk)
-        C, T = self._own(below, spare)
+            self.maps[here] = map_of(node, variances, slope=self.ntk)
+        own, (C, T) = self.maps[here], self._own(below, spare)
+        if isinstance(own, NormMap):
+            for tile in (C,) if T is None else (C, T):
+                own.apply(at, tile)
+            return Pair(C, T)
         slope = self._room.take(C.shape) if T is not None else None
         work = [self._room.take(C.shape) for _ in range(KernelMap.scratch)]
-        self.maps[here].apply(at, C, slope, work)
+        own.apply(at, C, slope, work)
         if T is not None and slope is not None:
             T *= slope
         self._room.give(slope, *work)
