@@ -88,6 +88,13 @@ REFUSED = {
     "means are not 0": (
         (sw.Conv(3), "relu", sw.Skip(sw.Conv(3), "relu"), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
+    "matrix of 5 positions, and there are 8": (
+        (sw.Aggregate(np.eye(5)), sw.Dense(), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "along axis 2, and there are 2 axes": (
+        (sw.Aggregate(np.eye(8), axis=2), sw.Dense(), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Aggregate.*Flatten has made channels": ((sw.Flatten(), sw.Aggregate(np.eye(5)), sw.Dense(1)), {}),
     "subtracts the mean over channels": (
         (sw.Conv(3), "relu", sw.LayerNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),

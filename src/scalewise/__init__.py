@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scalewise.nets import measure
     from scalewise.networks import MLP, Network
     from scalewise.networks.layers import (
+        Aggregate,
         AvgPool,
         Conv,
         Dense,
@@ -57,7 +58,16 @@ _HOME = {
     "Network": "networks",
     **dict.fromkeys(
         (
-            *("AvgPool", "Conv", "Dense", "Flatten", "GlobalAvgPool", "LayerNorm", "RMSNorm"),
+            *(
+                "Aggregate",
+                "AvgPool",
+                "Conv",
+                "Dense",
+                "Flatten",
+                "GlobalAvgPool",
+                "LayerNorm",
+                "RMSNorm",
+            ),
             *("Skip", "SumPool"),
         ),
         "networks.layers",
@@ -111,6 +121,7 @@ __all__ = [
     "MLP",
     "OBSERVABLES",
     "Activation",
+    "Aggregate",
     "AvgPool",
     "Comparison",
     "Conv",

@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     of_positions(
         "positions: a pool of equal positions alone",
-        "mixes = isinstance(node, Spread) and node.windows[axis].taps > 1",
+        "mixes = isinstance(node, Spread) and node.along[axis].mixes",
         "mixes = False",
     ),
     of_flow(
@@ -88,6 +88,16 @@ MUTANTS = (
         "drawn: gradients position by position",
         "each.reshape(samples, sites, samples, sites).sum(axis=(1, 3))",
         "np.einsum('apbp->ab', each.reshape(samples, sites, samples, sites))",
+    ),
+    of_positions(
+        "positions: a matrix the other way round",
+        "np.matmul(own.array, moved,",
+        "np.matmul(own.array.T, moved,",
+    ),
+    of_weights(
+        "drawn: a matrix the other way round",
+        "jnp.tensordot(own.array.astype(x.dtype), x, (1, axis))",
+        "jnp.tensordot(own.array.astype(x.dtype), x, (0, axis))",
     ),
     of_norms("norms: not square", "1.0 / np.sqrt(K + eps)", "1.0 / (K + eps)"),
     of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),

@@ -26,7 +26,7 @@ import numpy as np
 from scalewise.nets._networks import traced
 from scalewise.networks import Network
 from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Sum
-from scalewise.networks._sites import Window
+from scalewise.networks._sites import IDENTITY, Matrix, Window
 
 Weights = dict[int, tuple[Any, Any]]
 
@@ -135,9 +135,13 @@ def entering(x: Any, windows: Sequence[Window], sizes: Sequence[int]) -> Any:
     return x.reshape(*positions, -1)
 
 
-def pooled(x: Any, windows: Sequence[Window], sizes: Sequence[int]) -> Any:
-    """The sums over the taps of windows."""
+def spread(x: Any, along: Sequence[Window | Matrix], sizes: Sequence[int]) -> Any:
+    """A fixed map of positions: matrices, and sums over the taps of windows."""
+    for axis, own in enumerate(along, 1):
+        if isinstance(own, Matrix):
+            x = jnp.moveaxis(jnp.tensordot(own.array.astype(x.dtype), x, (1, axis)), 0, axis)
     channels = x.shape[-1]
+    windows = [IDENTITY if isinstance(own, Matrix) else own for own in along]
     seen = entering(x, windows, sizes)
     return seen.reshape(*seen.shape[:-1], -1, channels).sum(axis=-2)
 
@@ -177,7 +181,7 @@ def fields(
             found.append(sum(f * b for f, b in zip(node.factors, below, strict=True)))
         else:
             sizes = program.positions[node.of[0]]
-            found.append(node.factor * pooled(below[0], node.windows, sizes))
+            found.append(node.factor * spread(below[0], node.along, sizes))
     return found, seen
 
 

@@ -18,7 +18,7 @@ from scalewise.networks._program import (
     Spread,
     Sum,
 )
-from scalewise.networks._sites import IDENTITY, Window
+from scalewise.networks._sites import IDENTITY, Matrix, Window
 
 
 @dataclass(frozen=True)
@@ -160,14 +160,14 @@ class Builder:
             self.layers[newest] = node
         return self._add(Sum(tuple(f.node for f in fields), factors), made)
 
-    def spread(self, of: Field, windows: tuple[Window, ...], factor: float) -> Field:
+    def spread(self, of: Field, along: tuple[Window | Matrix, ...], factor: float) -> Field:
         """A fixed linear map of positions."""
         if of.flat:
             raise ValueError(
                 f"{self.name} needs positions, and Flatten has made channels of them. Put it before Flatten."
             )
-        made = replace(of, positions=self._moved(of, windows))
-        return self._add(Spread((of.node,), windows, factor), made)
+        made = replace(of, positions=self._moved(of, along))
+        return self._add(Spread((of.node,), along, factor), made)
 
     def norm(self, of: Field, eps: float, *, centred: bool) -> Field:
         """Division by the root mean square over channels."""
@@ -208,8 +208,8 @@ class Builder:
             tuple(self.layers),
         )
 
-    def _moved(self, of: Field, windows: tuple[Window, ...]) -> tuple[int, ...]:
-        positions = tuple(w.length(size) for w, size in zip(windows, of.positions, strict=True))
+    def _moved(self, of: Field, along: tuple[Window | Matrix, ...]) -> tuple[int, ...]:
+        positions = tuple(own.length(size) for own, size in zip(along, of.positions, strict=True))
         if any(size < 1 for size in positions):
             raise ValueError(
                 f"{self.name} does not fit into {_sites(of.positions)}. Make its window smaller, pad it, or shrink "

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scalewise.activations import Activation
-from scalewise.networks._sites import Window
+from scalewise.networks._sites import Matrix, Window
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,17 @@ class Sum:
 
 @dataclass(frozen=True)
 class Spread:
-    """A fixed linear map of positions: the sum over the taps of windows, times a factor."""
+    """A fixed linear map of positions times a factor: axis by axis the sum over taps of a window, or a matrix."""
 
     of: tuple[int, ...]
-    windows: tuple[Window, ...]
+    along: tuple[Window | Matrix, ...]
     factor: float
 
     @property
     def said(self) -> str:
         """What a table of the network calls it."""
-        return "pool, " + " x ".join(str(window.taps) for window in self.windows)
+        kind = "aggregate" if any(isinstance(own, Matrix) for own in self.along) else "pool"
+        return f"{kind}, " + " x ".join(own.said for own in self.along)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The layers that networks are made of, one idea a file: frozen values that become nodes of a program."""
 
 from scalewise.networks.layers._activate import Activate as Activate
+from scalewise.networks.layers._aggregate import Aggregate as Aggregate
 from scalewise.networks.layers._dense import Conv as Conv
 from scalewise.networks.layers._dense import Dense as Dense
 from scalewise.networks.layers._dense import Flatten as Flatten

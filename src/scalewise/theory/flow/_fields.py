@@ -26,7 +26,7 @@ import numpy as np
 
 from scalewise.gaussian import KernelMap, Places
 from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
-from scalewise.networks._sites import Window
+from scalewise.networks._sites import Matrix, Window
 from scalewise.theory.flow._maps import NormMap, map_of
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
 
@@ -187,7 +187,7 @@ class Fields:
 
     def _moved(
         self,
-        windows: tuple[Window, ...],
+        along: tuple[Window | Matrix, ...],
         below: Pair,
         spare: bool,
         between: tuple[int, int],
@@ -196,14 +196,14 @@ class Fields:
         *,
         fixed: bool = False,
     ) -> Pair:
-        """Both covariances after the windows of a layer, axis by axis: of random weights, or of a fixed map."""
+        """Both covariances after what a layer does along each axis: of random weights, or of a fixed map."""
         places = Places(rows, columns, self.program.positions[between[0]], self.crossed[between[0]])
         shape = self.places(between[1], rows, columns).shape
 
         def moved(array: np.ndarray) -> np.ndarray:
             now, mine = array, spare
-            for axis, window in enumerate(windows):
-                if window.is_identity:
+            for axis, own in enumerate(along):
+                if own.is_identity:
                     continue
                 size = places.positions[axis]
                 left, right = axes_of(places)[axis]
@@ -211,11 +211,9 @@ class Fields:
                 # Of a fixed map each position moves by itself.
                 for axes in [(axis_,) for axis_ in both] if fixed else [both]:
                     out = self._room.take(
-                        tuple(
-                            window.length(size) if k in axes else n for k, n in enumerate(now.shape)
-                        )
+                        tuple(own.length(size) if k in axes else n for k, n in enumerate(now.shape))
                     )
-                    (mixed if fixed else convolved)(now, window, size, axes, out)
+                    (mixed if fixed else convolved)(now, own, size, axes, out)
                     if mine:
                         self._room.give(now)
                     now, mine = out, True
@@ -267,9 +265,7 @@ class Fields:
     def _spread(
         self, node: Spread, below: Pair, spare: bool, here: int, rows: Inputs, columns: Inputs
     ) -> Pair:
-        found = self._moved(
-            node.windows, below, spare, (node.of[0], here), rows, columns, fixed=True
-        )
+        found = self._moved(node.along, below, spare, (node.of[0], here), rows, columns, fixed=True)
         for array in found:
             if array is not None:
                 array *= node.factor * node.factor
