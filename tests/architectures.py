@@ -8,7 +8,7 @@ import numpy as np
 import scalewise as sw
 from scalewise.gaussian import pair_moments
 from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
-from scalewise.networks._sites import Matrix, Window
+from scalewise.networks._sites import Matrix, Transposed, Window
 
 GRAPH = np.random.default_rng(5).normal(size=(6, 6)) / 4 + np.eye(6)
 RATES = {"C_b": 0.1, "C_W": 1.3, "lambda_b": 0.4, "lambda_W": 0.9}
@@ -38,6 +38,15 @@ def compositions(sigma: str) -> dict[str, tuple]:
             *(sw.Dense(), sw.Skip(sigma, sw.Conv(3), sw.Skip(sigma, sw.Dense(), factor=0.5))),
             *(sw.AvgPool(3, stride=2, padding="zero"), sigma, sw.GlobalAvgPool(), sw.Dense(1)),
         ),
+        "transposed": (
+            *(sw.Conv(2, stride=3), sigma, sw.ConvTranspose(3, stride=2), sigma),
+            *(sw.Flatten(), sw.Dense(2)),
+        ),
+        "from one position": (
+            *(sw.Conv(3), sw.GlobalSumPool(), sw.ConvTranspose(3, padding="valid"), sigma),
+            *(sw.ConvTranspose(2, stride=2, dilation=3, padding="circular"), sigma),
+            *(sw.Flatten(), sw.Dense(1)),
+        ),
         "graph": (
             *(sw.Aggregate(GRAPH, axis=-1), sw.Dense(), sigma),
             *(sw.Aggregate(GRAPH @ GRAPH, axis=-1), sw.Dense(), sigma),
@@ -51,7 +60,9 @@ def compositions(sigma: str) -> dict[str, tuple]:
     }
 
 
-def site_matrices(windows: tuple[Window | Matrix, ...], sizes: tuple[int, ...]) -> np.ndarray:
+def site_matrices(
+    windows: tuple[Window | Transposed | Matrix, ...], sizes: tuple[int, ...]
+) -> np.ndarray:
     """(taps, places, positions), position by position."""
     found = np.ones((1, 1, 1))
     for window, size in zip(windows, sizes, strict=True):
@@ -59,6 +70,11 @@ def site_matrices(windows: tuple[Window | Matrix, ...], sizes: tuple[int, ...]) 
             found = np.stack(
                 [np.kron(b, np.frombuffer(window.entries).reshape(size, size)) for b in found]
             )
+            continue
+        if isinstance(window, Transposed):
+            back = site_matrices((window.window,), (window.length(size),)).transpose(0, 2, 1)
+            shape = [a * b for a, b in zip(found.shape, back.shape, strict=True)]
+            found = np.einsum("tpq,uab->tupaqb", found, back).reshape(shape)
             continue
         left = 0 if window.padding == "valid" else ((window.taps - 1) * window.dilation) // 2
         own = np.zeros((window.taps, window.length(size), size))

@@ -8,7 +8,7 @@ import pytest
 import scalewise as sw
 from grids import each
 from scalewise.networks._program import Draw, Sum
-from scalewise.networks._sites import Window
+from scalewise.networks._sites import Transposed, Window
 
 IMAGE = {"input_shape": (8, 8, 3), "width": 16}
 
@@ -53,9 +53,11 @@ def test_a_perceptron_is_the_program_of_its_layers() -> None:
     (Window(3, 2, padding="zero"), 5, [[None, 0, 1], [1, 2, 3], [3, 4, None]]),
     (Window(2, 2, 3, "valid"), 8, [[0, 3], [2, 5], [4, 7]]),
     (Window(5, padding="circular"), 2, [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1]]),
+    (Transposed(Window(2, 2, padding="zero")), 2, [[0, None], [None, 0], [1, None], [None, 1]]),
+    (Transposed(Window(2, 3)), 2, [[0, None], [None, 0], [None, None], [1, None], [None, 1]]),
     (Window(3, 1, 2, "zero"), 3, [[None, 0, 2], [None, 1, None], [0, 2, None]]),
 ])  # fmt: skip
-def test_what_a_window_sees(window: Window, size: int, sees: list) -> None:
+def test_what_a_window_sees(window: Window | Transposed, size: int, sees: list) -> None:
     found = [[None] * window.taps for _ in range(window.length(size))]
     for tap, pieces in enumerate(window.pieces(size)):
         for piece in pieces:
@@ -135,3 +137,14 @@ def test_inputs_of_another_shape_are_refused() -> None:
         sw.predict(net, np.ones((2, 8, 8, 3)), observables="V")
     with pytest.raises(TypeError, match=r"scalewise\.MLP"):
         sw.predict("mlp", np.ones((2, 3)))
+
+
+def test_a_sum_over_all_positions_is_so_many_averages() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 4, 3))
+    nets = [
+        sw.Network(sw.Dense(), "relu", pool, sw.Dense(1), input_shape=(4, 3), width=8)
+        for pool in (sw.GlobalAvgPool(), sw.GlobalSumPool(), sw.SumPool(4))
+    ]
+    average, total, window = (sw.predict(net, x).kernel.values[-1] for net in nets)
+    np.testing.assert_allclose(total, 16 * average, rtol=1e-12)
+    np.testing.assert_allclose(window, total, rtol=1e-12)

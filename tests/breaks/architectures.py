@@ -17,6 +17,7 @@ of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
 
+of_pools = row("networks/layers/_pool.py", LAYERS)
 of_norms = row("theory/flow/_maps.py", "tests/theory/test_norms.py")
 
 MUTANTS = (
@@ -98,6 +99,24 @@ MUTANTS = (
         "drawn: a matrix the other way round",
         "jnp.tensordot(own.array.astype(x.dtype), x, (1, axis))",
         "jnp.tensordot(own.array.astype(x.dtype), x, (0, axis))",
+    ),
+    of_sites(
+        "transposed: not transposed", "Piece(piece.of, piece.to)", "Piece(piece.to, piece.of)"
+    ),
+    of_sites(
+        "transposed: one place too few",
+        "(size - 1) * self.window.stride + self.window.reach",
+        "size * self.window.stride",
+    ),
+    of_positions(
+        "positions: one grows into equal ones alone",
+        "(needed[below][axis] or alone)",
+        "needed[below][axis]",
+    ),
+    of_pools(
+        "pools: a sum is an average",
+        "return _whole(build, of, 1.0)",
+        "return _whole(build, of, 1 / math.prod(of.positions))",
     ),
     of_norms("norms: not square", "1.0 / np.sqrt(K + eps)", "1.0 / (K + eps)"),
     of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),

@@ -26,7 +26,7 @@ import numpy as np
 from scalewise.nets._networks import traced
 from scalewise.networks import Network
 from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Sum
-from scalewise.networks._sites import IDENTITY, Matrix, Window
+from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
 Weights = dict[int, tuple[Any, Any]]
 
@@ -114,7 +114,7 @@ class Drawn:
         return weights, signs
 
 
-def entering(x: Any, windows: Sequence[Window], sizes: Sequence[int]) -> Any:
+def entering(x: Any, windows: Sequence[Taps], sizes: Sequence[int]) -> Any:
     """What the taps of windows see: (sample, *positions, taps times channels)."""
     for axis, (window, size) in enumerate(zip(windows, sizes, strict=True), 1):
         if window.is_identity:

@@ -18,7 +18,7 @@ from scalewise.networks._program import (
     Spread,
     Sum,
 )
-from scalewise.networks._sites import IDENTITY, Matrix, Window
+from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Builder:
         self,
         of: Field,
         channels: int | None = None,
-        windows: tuple[Window, ...] | None = None,
+        windows: tuple[Taps, ...] | None = None,
         own: Hyperparameters | None = None,
     ) -> Field:
         """A random layer; of one position after another without `windows`."""
@@ -208,7 +208,7 @@ class Builder:
             tuple(self.layers),
         )
 
-    def _moved(self, of: Field, along: tuple[Window | Matrix, ...]) -> tuple[int, ...]:
+    def _moved(self, of: Field, along: tuple[Taps | Matrix, ...]) -> tuple[int, ...]:
         positions = tuple(own.length(size) for own, size in zip(along, of.positions, strict=True))
         if any(size < 1 for size in positions):
             raise ValueError(

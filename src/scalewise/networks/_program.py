@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scalewise.activations import Activation
-from scalewise.networks._sites import Matrix, Window
+from scalewise.networks._sites import Matrix, Taps, Window
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Draw:
     """A random layer: independent weights for each tap of the windows, one for each axis of positions."""
 
     of: tuple[int, ...]
-    windows: tuple[Window, ...]
+    windows: tuple[Taps, ...]
     own: Hyperparameters
 
     @property

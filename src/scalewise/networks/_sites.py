@@ -85,6 +85,42 @@ IDENTITY = Window()
 
 
 @dataclass(frozen=True)
+class Transposed:
+    """The transpose of a window: each position is written to the places that the window would see there.
+
+    Args:
+        window: The window, which takes what this gives to what this takes.
+    """
+
+    window: Window
+
+    is_identity = False
+
+    @property
+    def taps(self) -> int:
+        """For how many positions of the window a weight matrix is drawn."""
+        return self.window.taps
+
+    def length(self, size: int) -> int:
+        """How many places it takes on an axis of `size` positions."""
+        if self.window.padding == "valid":
+            return (size - 1) * self.window.stride + self.window.reach
+        return size * self.window.stride
+
+    def covers(self, size: int) -> bool:
+        """Whether it sees all positions once, and has one place: never as slices that a sum would do for."""
+        return False
+
+    def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
+        """For each tap what it takes from where, on an axis of `size` positions."""
+        there = self.window.pieces(self.length(size))
+        return tuple(tuple(Piece(piece.of, piece.to) for piece in pieces) for pieces in there)
+
+
+Taps = Window | Transposed
+
+
+@dataclass(frozen=True)
 @readable
 class Matrix:
     """A fixed square matrix of positions: any single site matrix, for what is not a window.

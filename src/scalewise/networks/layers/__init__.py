@@ -3,11 +3,13 @@
 from scalewise.networks.layers._activate import Activate as Activate
 from scalewise.networks.layers._aggregate import Aggregate as Aggregate
 from scalewise.networks.layers._dense import Conv as Conv
+from scalewise.networks.layers._dense import ConvTranspose as ConvTranspose
 from scalewise.networks.layers._dense import Dense as Dense
 from scalewise.networks.layers._dense import Flatten as Flatten
 from scalewise.networks.layers._norm import LayerNorm as LayerNorm
 from scalewise.networks.layers._norm import RMSNorm as RMSNorm
 from scalewise.networks.layers._pool import AvgPool as AvgPool
 from scalewise.networks.layers._pool import GlobalAvgPool as GlobalAvgPool
+from scalewise.networks.layers._pool import GlobalSumPool as GlobalSumPool
 from scalewise.networks.layers._pool import SumPool as SumPool
 from scalewise.networks.layers._skip import Skip as Skip

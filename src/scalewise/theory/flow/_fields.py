@@ -26,7 +26,7 @@ import numpy as np
 
 from scalewise.gaussian import KernelMap, Places
 from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
-from scalewise.networks._sites import Matrix, Window
+from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.flow._maps import NormMap, map_of
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
 
@@ -187,7 +187,7 @@ class Fields:
 
     def _moved(
         self,
-        along: tuple[Window | Matrix, ...],
+        along: tuple[Taps | Matrix, ...],
         below: Pair,
         spare: bool,
         between: tuple[int, int],

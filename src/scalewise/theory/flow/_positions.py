@@ -11,7 +11,7 @@ import numpy as np
 
 from scalewise.gaussian import Places
 from scalewise.networks._program import Program, Spread
-from scalewise.networks._sites import Matrix, Window
+from scalewise.networks._sites import Matrix, Taps
 
 Crossed = tuple[bool, ...]
 
@@ -40,7 +40,8 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
         for here, node in enumerate(nodes):  # and what is paired so stays so
             for below in node.of:
                 for axis, size in enumerate(sizes[here]):
-                    needed[here][axis] |= size > 1 and needed[below][axis]
+                    alone = sizes[below][axis] == 1
+                    needed[here][axis] |= size > 1 and (needed[below][axis] or alone)
     return [
         tuple(each or size == 1 for each, size in zip(row, sizes[here], strict=True))
         for here, row in enumerate(needed)
@@ -58,10 +59,10 @@ def axes_of(at: Places) -> list[tuple[int, int | None]]:
 
 
 def convolved(
-    A: np.ndarray, own: Window | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
+    A: np.ndarray, own: Taps | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
 ) -> None:
     r"""$\sum_\tau B_\tau AB_\tau^T$ over `size` positions, on one axis of a tile or two that move together."""
-    assert isinstance(own, Window)  # of random layers
+    assert not isinstance(own, Matrix)  # which is for fixed maps
     if own.covers(size) and len(axes) == 1:
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
@@ -75,7 +76,7 @@ def convolved(
 
 
 def mixed(
-    A: np.ndarray, own: Window | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
+    A: np.ndarray, own: Taps | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
 ) -> None:
     r"""$\sum_\tau B_\tau A$ along one axis of a tile."""
     if isinstance(own, Matrix):
