@@ -38,6 +38,11 @@ def compositions(sigma: str) -> dict[str, tuple]:
             *(sw.Dense(), sw.Skip(sigma, sw.Conv(3), sw.Skip(sigma, sw.Dense(), factor=0.5))),
             *(sw.AvgPool(3, stride=2, padding="zero"), sigma, sw.GlobalAvgPool(), sw.Dense(1)),
         ),
+        "parallel": (
+            sw.Conv(3),
+            sw.Parallel([sigma, sw.Conv(3)], (), [sigma, sw.Dense()], factors=(0.8, 0.7, 0.3)),
+            *(sigma, sw.GlobalAvgPool(), sw.Dense(1)),
+        ),
         "transposed": (
             *(sw.Conv(2, stride=3), sigma, sw.ConvTranspose(3, stride=2), sigma),
             *(sw.Flatten(), sw.Dense(2)),

@@ -90,6 +90,12 @@ REFUSED = {
     "means are not 0": (
         (sw.Conv(3), "relu", sw.Skip(sw.Conv(3), "relu"), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
+    "Layer 2.2.1, Conv.*numbers for 1 axes": (
+        (sw.Conv(3), sw.Parallel([sw.Dense()], [sw.Conv((3,))]), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Layer 2, Parallel.*made of the same random numbers": (
+        (sw.Conv(3), sw.Parallel((), ()), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
     "matrix of 5 positions, and there are 8": (
         (sw.Aggregate(np.eye(5)), sw.Dense(), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
@@ -148,3 +154,16 @@ def test_a_sum_over_all_positions_is_so_many_averages() -> None:
     average, total, window = (sw.predict(net, x).kernel.values[-1] for net in nets)
     np.testing.assert_allclose(total, 16 * average, rtol=1e-12)
     np.testing.assert_allclose(window, total, rtol=1e-12)
+
+
+def test_a_skip_is_two_branches_of_which_one_is_empty() -> None:
+    branch = ("relu", sw.Conv(3))
+    net = small()
+    layers = (net.layers[0], sw.Parallel((), branch), *net.layers[2:])
+    assert net.replace(layers=layers).program == net.program
+    factors = net.replace(layers=(layers[0], sw.Parallel(branch, (), factors=(1, 2)), *layers[2:]))
+    assert [node.factors for node in factors.program.nodes if isinstance(node, Sum)] == [(1.0, 2.0)]
+    with pytest.raises(ValueError, match="needs two branches or more"):
+        sw.Parallel(branch)
+    with pytest.raises(ValueError, match="3 numbers for 2 branches"):
+        sw.Parallel(branch, (), factors=(1, 2, 3))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         GlobalAvgPool,
         GlobalSumPool,
         LayerNorm,
+        Parallel,
         RMSNorm,
         Skip,
         SumPool,
@@ -61,7 +62,7 @@ _HOME = {
     **dict.fromkeys(
         (
             *("Aggregate", "AvgPool", "Conv", "ConvTranspose", "Dense", "Flatten", "GlobalAvgPool"),
-            *("GlobalSumPool", "LayerNorm", "RMSNorm", "Skip", "SumPool"),
+            *("GlobalSumPool", "LayerNorm", "Parallel", "RMSNorm", "Skip", "SumPool"),
         ),
         "networks.layers",
     ),
@@ -126,6 +127,7 @@ __all__ = [
     "GlobalSumPool",
     "LayerNorm",
     "Network",
+    "Parallel",
     "RMSNorm",
     "Skip",
     "SumPool",

@@ -18,6 +18,7 @@ of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
 
 of_pools = row("networks/layers/_pool.py", LAYERS)
+of_parallel = row("networks/layers/_parallel.py", LAYERS)
 of_norms = row("theory/flow/_maps.py", "tests/theory/test_norms.py")
 
 MUTANTS = (
@@ -117,6 +118,16 @@ MUTANTS = (
         "pools: a sum is an average",
         "return _whole(build, of, 1.0)",
         "return _whole(build, of, 1 / math.prod(of.positions))",
+    ),
+    of_parallel(
+        "parallel: factors forgotten",
+        "add(tuple(ends), self.factors)",
+        "add(tuple(ends), (1.0,) * len(ends))",
+    ),
+    of_parallel(
+        "parallel: one after the other",
+        "ends.append(build.run(branch, of))",
+        "of = build.run(branch, of)\n            ends.append(of)",
     ),
     of_norms("norms: not square", "1.0 / np.sqrt(K + eps)", "1.0 / (K + eps)"),
     of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),

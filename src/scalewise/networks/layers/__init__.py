@@ -8,6 +8,7 @@ from scalewise.networks.layers._dense import Dense as Dense
 from scalewise.networks.layers._dense import Flatten as Flatten
 from scalewise.networks.layers._norm import LayerNorm as LayerNorm
 from scalewise.networks.layers._norm import RMSNorm as RMSNorm
+from scalewise.networks.layers._parallel import Parallel as Parallel
 from scalewise.networks.layers._pool import AvgPool as AvgPool
 from scalewise.networks.layers._pool import GlobalAvgPool as GlobalAvgPool
 from scalewise.networks.layers._pool import GlobalSumPool as GlobalSumPool
