@@ -8,7 +8,7 @@ import pytest
 import scalewise as sw
 from grids import each
 from scalewise.networks._program import Draw, Sum
-from scalewise.networks._sites import Window
+from scalewise.networks._sites import Transposed, Window
 
 IMAGE = {"input_shape": (8, 8, 3), "width": 16}
 
@@ -53,9 +53,11 @@ def test_a_perceptron_is_the_program_of_its_layers() -> None:
     (Window(3, 2, padding="zero"), 5, [[None, 0, 1], [1, 2, 3], [3, 4, None]]),
     (Window(2, 2, 3, "valid"), 8, [[0, 3], [2, 5], [4, 7]]),
     (Window(5, padding="circular"), 2, [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1]]),
+    (Transposed(Window(2, 2, padding="zero")), 2, [[0, None], [None, 0], [1, None], [None, 1]]),
+    (Transposed(Window(2, 3)), 2, [[0, None], [None, 0], [None, None], [1, None], [None, 1]]),
     (Window(3, 1, 2, "zero"), 3, [[None, 0, 2], [None, 1, None], [0, 2, None]]),
 ])  # fmt: skip
-def test_what_a_window_sees(window: Window, size: int, sees: list) -> None:
+def test_what_a_window_sees(window: Window | Transposed, size: int, sees: list) -> None:
     found = [[None] * window.taps for _ in range(window.length(size))]
     for tap, pieces in enumerate(window.pieces(size)):
         for piece in pieces:
@@ -88,6 +90,25 @@ REFUSED = {
     "means are not 0": (
         (sw.Conv(3), "relu", sw.Skip(sw.Conv(3), "relu"), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
+    "Layer 2.2.1, Conv.*numbers for 1 axes": (
+        (sw.Conv(3), sw.Parallel([sw.Dense()], [sw.Conv((3,))]), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Layer 2, Parallel.*made of the same random numbers": (
+        (sw.Conv(3), sw.Parallel((), ()), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "matrix of 5 positions, and there are 8": (
+        (sw.Aggregate(np.eye(5)), sw.Dense(), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "along axis 2, and there are 2 axes": (
+        (sw.Aggregate(np.eye(8), axis=2), sw.Dense(), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Aggregate.*Flatten has made channels": ((sw.Flatten(), sw.Aggregate(np.eye(5)), sw.Dense(1)), {}),
+    "subtracts the mean over channels": (
+        (sw.Conv(3), "relu", sw.LayerNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "LayerNorm.*of the inputs": ((sw.LayerNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}),
+    "needs at least 2 channels": ((sw.Conv(3, 1), sw.RMSNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}),
+    "takes the channels of one position": ((sw.Conv(3), sw.Flatten(), sw.RMSNorm(), sw.Dense(1)), {}),
     "Layer 2.2, Conv": (
         (sw.Conv(3), sw.Skip("relu", sw.Conv((3,))), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
@@ -122,3 +143,27 @@ def test_inputs_of_another_shape_are_refused() -> None:
         sw.predict(net, np.ones((2, 8, 8, 3)), observables="V")
     with pytest.raises(TypeError, match=r"scalewise\.MLP"):
         sw.predict("mlp", np.ones((2, 3)))
+
+
+def test_a_sum_over_all_positions_is_so_many_averages() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 4, 3))
+    nets = [
+        sw.Network(sw.Dense(), "relu", pool, sw.Dense(1), input_shape=(4, 3), width=8)
+        for pool in (sw.GlobalAvgPool(), sw.GlobalSumPool(), sw.SumPool(4))
+    ]
+    average, total, window = (sw.predict(net, x).kernel.values[-1] for net in nets)
+    np.testing.assert_allclose(total, 16 * average, rtol=1e-12)
+    np.testing.assert_allclose(window, total, rtol=1e-12)
+
+
+def test_a_skip_is_two_branches_of_which_one_is_empty() -> None:
+    branch = ("relu", sw.Conv(3))
+    net = small()
+    layers = (net.layers[0], sw.Parallel((), branch), *net.layers[2:])
+    assert net.replace(layers=layers).program == net.program
+    factors = net.replace(layers=(layers[0], sw.Parallel(branch, (), factors=(1, 2)), *layers[2:]))
+    assert [node.factors for node in factors.program.nodes if isinstance(node, Sum)] == [(1.0, 2.0)]
+    with pytest.raises(ValueError, match="needs two branches or more"):
+        sw.Parallel(branch)
+    with pytest.raises(ValueError, match="3 numbers for 2 branches"):
+        sw.Parallel(branch, (), factors=(1, 2, 3))

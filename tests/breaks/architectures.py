@@ -17,6 +17,10 @@ of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
 
+of_pools = row("networks/layers/_pool.py", LAYERS)
+of_parallel = row("networks/layers/_parallel.py", LAYERS)
+of_norms = row("theory/flow/_maps.py", "tests/theory/test_norms.py")
+
 MUTANTS = (
     of_sites("windows: not centred", "(window.reach - 1) // 2", "0"),
     of_sites("windows: dilation forgotten", "shift = tap * window.dilation", "shift = tap"),
@@ -48,7 +52,7 @@ MUTANTS = (
     ),
     of_positions(
         "positions: a pool of equal positions alone",
-        "mixes = isinstance(node, Spread) and node.windows[axis].taps > 1",
+        "mixes = isinstance(node, Spread) and node.along[axis].mixes",
         "mixes = False",
     ),
     of_flow(
@@ -87,6 +91,54 @@ MUTANTS = (
         "each.reshape(samples, sites, samples, sites).sum(axis=(1, 3))",
         "np.einsum('apbp->ab', each.reshape(samples, sites, samples, sites))",
     ),
+    of_positions(
+        "positions: a matrix the other way round",
+        "np.matmul(own.array, moved,",
+        "np.matmul(own.array.T, moved,",
+    ),
+    of_weights(
+        "drawn: a matrix the other way round",
+        "jnp.tensordot(own.array.astype(x.dtype), x, (1, axis))",
+        "jnp.tensordot(own.array.astype(x.dtype), x, (0, axis))",
+    ),
+    of_sites(
+        "transposed: not transposed", "Piece(piece.of, piece.to)", "Piece(piece.to, piece.of)"
+    ),
+    of_sites(
+        "transposed: one place too few",
+        "(size - 1) * self.window.stride + self.window.reach",
+        "size * self.window.stride",
+    ),
+    of_positions(
+        "positions: one grows into equal ones alone",
+        "(needed[below][axis] or alone)",
+        "needed[below][axis]",
+    ),
+    of_pools(
+        "pools: a sum is an average",
+        "return _whole(build, of, 1.0)",
+        "return _whole(build, of, 1 / math.prod(of.positions))",
+    ),
+    of_parallel(
+        "parallel: factors forgotten",
+        "add(tuple(ends), self.factors)",
+        "add(tuple(ends), (1.0,) * len(ends))",
+    ),
+    of_parallel(
+        "parallel: one after the other",
+        "ends.append(build.run(branch, of))",
+        "of = build.run(branch, of)\n            ends.append(of)",
+    ),
+    of_norms("norms: not square", "1.0 / np.sqrt(K + eps)", "1.0 / (K + eps)"),
+    of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),
+    of_fields(
+        "fields: a norm leaves the NTK",
+        "for tile in (C,) if T is None else (C, T):",
+        "for tile in (C,):",
+        "tests/theory/test_norms.py",
+    ),
+    of_builder("builder: a norm subtracts any mean", "if centred and not of.centred:", "if False:"),
+    of_weights("drawn: a norm keeps the mean", "    if node.centred:\n", "    if False:\n"),
     of_weights("drawn: a trunk is not averaged", "G = G + gram", "G = G + 0 * gram"),
     of_weights(
         "drawn: rates not over the fan-in", "own.lambda_W / m * weight", "own.lambda_W * weight"

@@ -25,8 +25,8 @@ import numpy as np
 
 from scalewise.nets._networks import traced
 from scalewise.networks import Network
-from scalewise.networks._program import Draw, Pointwise, Program, Source, Sum
-from scalewise.networks._sites import Window
+from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Sum
+from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
 Weights = dict[int, tuple[Any, Any]]
 
@@ -114,7 +114,7 @@ class Drawn:
         return weights, signs
 
 
-def entering(x: Any, windows: Sequence[Window], sizes: Sequence[int]) -> Any:
+def entering(x: Any, windows: Sequence[Taps], sizes: Sequence[int]) -> Any:
     """What the taps of windows see: (sample, *positions, taps times channels)."""
     for axis, (window, size) in enumerate(zip(windows, sizes, strict=True), 1):
         if window.is_identity:
@@ -135,11 +135,22 @@ def entering(x: Any, windows: Sequence[Window], sizes: Sequence[int]) -> Any:
     return x.reshape(*positions, -1)
 
 
-def pooled(x: Any, windows: Sequence[Window], sizes: Sequence[int]) -> Any:
-    """The sums over the taps of windows."""
+def spread(x: Any, along: Sequence[Window | Matrix], sizes: Sequence[int]) -> Any:
+    """A fixed map of positions: matrices, and sums over the taps of windows."""
+    for axis, own in enumerate(along, 1):
+        if isinstance(own, Matrix):
+            x = jnp.moveaxis(jnp.tensordot(own.array.astype(x.dtype), x, (1, axis)), 0, axis)
     channels = x.shape[-1]
+    windows = [IDENTITY if isinstance(own, Matrix) else own for own in along]
     seen = entering(x, windows, sizes)
     return seen.reshape(*seen.shape[:-1], -1, channels).sum(axis=-2)
+
+
+def normed(x: Any, node: Norm) -> Any:
+    """Channels over their root mean square."""
+    if node.centred:
+        x = x - x.mean(axis=-1, keepdims=True)
+    return x / jnp.sqrt((x * x).mean(axis=-1, keepdims=True) + node.eps)
 
 
 def fields(
@@ -164,11 +175,13 @@ def fields(
             found.append(z + nudges[here] if here in nudges else z)
         elif isinstance(node, Pointwise):
             found.append(traced(node.sigma)(below[0]))
+        elif isinstance(node, Norm):
+            found.append(normed(below[0], node))
         elif isinstance(node, Sum):
             found.append(sum(f * b for f, b in zip(node.factors, below, strict=True)))
         else:
             sizes = program.positions[node.of[0]]
-            found.append(node.factor * pooled(below[0], node.windows, sizes))
+            found.append(node.factor * spread(below[0], node.along, sizes))
     return found, seen
 
 
@@ -255,7 +268,8 @@ def first_layer(net: Network, x: np.ndarray, *, ntk: bool = False) -> np.ndarray
     program = net.program
     node = program.nodes[program.draws[0]]
     assert isinstance(node, Draw)
-    u = np.asarray(entering(x, node.windows, net.input_shape[:-1]), np.float64).reshape(len(x), -1)
+    below, _ = fields(program, {}, x, {}, node.of[0])
+    u = np.asarray(last_entering(program, below, program.draws[0]), np.float64)
     own, gram = node.own, u @ u.T / u.shape[1]
     return own.lambda_b + own.lambda_W * gram if ntk else own.C_b + own.C_W * gram
 

@@ -11,13 +11,14 @@ from scalewise.networks._program import (
     Draw,
     Hyperparameters,
     Node,
+    Norm,
     Pointwise,
     Program,
     Source,
     Spread,
     Sum,
 )
-from scalewise.networks._sites import IDENTITY, Window
+from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Builder:
         self,
         of: Field,
         channels: int | None = None,
-        windows: tuple[Window, ...] | None = None,
+        windows: tuple[Taps, ...] | None = None,
         own: Hyperparameters | None = None,
     ) -> Field:
         """A random layer; of one position after another without `windows`."""
@@ -159,14 +160,33 @@ class Builder:
             self.layers[newest] = node
         return self._add(Sum(tuple(f.node for f in fields), factors), made)
 
-    def spread(self, of: Field, windows: tuple[Window, ...], factor: float) -> Field:
+    def spread(self, of: Field, along: tuple[Window | Matrix, ...], factor: float) -> Field:
         """A fixed linear map of positions."""
         if of.flat:
             raise ValueError(
                 f"{self.name} needs positions, and Flatten has made channels of them. Put it before Flatten."
             )
-        made = replace(of, positions=self._moved(of, windows))
-        return self._add(Spread((of.node,), windows, factor), made)
+        made = replace(of, positions=self._moved(of, along))
+        return self._add(Spread((of.node,), along, factor), made)
+
+    def norm(self, of: Field, eps: float, *, centred: bool) -> Field:
+        """Division by the root mean square over channels."""
+        if of.flat:
+            raise ValueError(
+                f"{self.name} takes the channels of one position, and Flatten has made channels of all positions. "
+                "Put it before Flatten."
+            )
+        if of.channels < 2:
+            raise ValueError(
+                f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
+                "layer before it more channels."
+            )
+        if centred and not of.centred:
+            raise ValueError(
+                f"{self.name} subtracts the mean over channels, which is 0 of random layers but is not known "
+                "of the inputs or behind an activation. Put it before the activation, or use RMSNorm."
+            )
+        return self._add(Norm((of.node,), eps, centred), of)
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
         """Some layers, one after the other."""
@@ -188,8 +208,8 @@ class Builder:
             tuple(self.layers),
         )
 
-    def _moved(self, of: Field, windows: tuple[Window, ...]) -> tuple[int, ...]:
-        positions = tuple(w.length(size) for w, size in zip(windows, of.positions, strict=True))
+    def _moved(self, of: Field, along: tuple[Taps | Matrix, ...]) -> tuple[int, ...]:
+        positions = tuple(own.length(size) for own, size in zip(along, of.positions, strict=True))
         if any(size < 1 for size in positions):
             raise ValueError(
                 f"{self.name} does not fit into {_sites(of.positions)}. Make its window smaller, pad it, or shrink "

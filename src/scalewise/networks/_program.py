@@ -1,7 +1,7 @@
 r"""A network as a program: nodes in the order in which they are computed, each a field of channels at sites.
 
 $$u_i(s)=b_i+\sum_\tau\sum_jW^\tau_{ij}(B_\tau x_j)(s),\quad W^\tau_{ij}\sim N(0,C_W/kn),\qquad y_i=\sigma(z_i),
-  \qquad\textstyle\sum_mf_mx^m_i(s),\qquad(Bx_i)(s).$$
+  \qquad\textstyle\sum_mf_mx^m_i(s),\qquad(Bx_i)(s),\qquad x_i(s)/\sqrt{\langle x(s)^2\rangle+\epsilon}.$$
 Everything that is known of a network is an interpretation of this list; nothing else of the house knows layers.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scalewise.activations import Activation
-from scalewise.networks._sites import Window
+from scalewise.networks._sites import Matrix, Taps, Window
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Draw:
     """A random layer: independent weights for each tap of the windows, one for each axis of positions."""
 
     of: tuple[int, ...]
-    windows: tuple[Window, ...]
+    windows: tuple[Taps, ...]
     own: Hyperparameters
 
     @property
@@ -93,19 +93,34 @@ class Sum:
 
 @dataclass(frozen=True)
 class Spread:
-    """A fixed linear map of positions: the sum over the taps of windows, times a factor."""
+    """A fixed linear map of positions times a factor: axis by axis the sum over taps of a window, or a matrix."""
 
     of: tuple[int, ...]
-    windows: tuple[Window, ...]
+    along: tuple[Window | Matrix, ...]
     factor: float
 
     @property
     def said(self) -> str:
         """What a table of the network calls it."""
-        return "pool, " + " x ".join(str(window.taps) for window in self.windows)
+        kind = "aggregate" if any(isinstance(own, Matrix) for own in self.along) else "pool"
+        return f"{kind}, " + " x ".join(own.said for own in self.along)
 
 
-Node = Source | Draw | Pointwise | Sum | Spread
+@dataclass(frozen=True)
+class Norm:
+    """Division by the root mean square over channels, site by site; of what is left of the mean, if `centred`."""
+
+    of: tuple[int, ...]
+    eps: float
+    centred: bool
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "layer norm" if self.centred else "RMS norm"
+
+
+Node = Source | Draw | Pointwise | Sum | Spread | Norm
 
 
 @dataclass(frozen=True)

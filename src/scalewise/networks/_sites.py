@@ -1,4 +1,4 @@
-r"""What a layer does along an axis of positions: the site matrices $B_\tau$, as slices.
+r"""What a layer does along an axis of positions: the site matrices $B_\tau$, as slices or entry by entry.
 
 A random layer has independent weights for each tap $\tau$, so
 $$\mathcal L A=\frac1k\sum_\tau B_\tau AB_\tau^T;$$
@@ -10,8 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from hashlib import sha256
 from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._readable import readable
 
 Padding = Literal["zero", "circular", "valid"]
 
@@ -52,6 +58,16 @@ class Window:
         return -(-size // self.stride)
 
     @property
+    def mixes(self) -> bool:
+        """Whether a place sees several positions."""
+        return self.taps > 1
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return str(self.taps)
+
+    @property
     def is_identity(self) -> bool:
         """Whether it sees one position, and every one in turn."""
         return self.taps == 1 and self.stride == 1
@@ -66,6 +82,77 @@ class Window:
 
 
 IDENTITY = Window()
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """The transpose of a window: each position is written to the places that the window would see there.
+
+    Args:
+        window: The window, which takes what this gives to what this takes.
+    """
+
+    window: Window
+
+    is_identity = False
+
+    @property
+    def taps(self) -> int:
+        """For how many positions of the window a weight matrix is drawn."""
+        return self.window.taps
+
+    def length(self, size: int) -> int:
+        """How many places it takes on an axis of `size` positions."""
+        if self.window.padding == "valid":
+            return (size - 1) * self.window.stride + self.window.reach
+        return size * self.window.stride
+
+    def covers(self, size: int) -> bool:
+        """Whether it sees all positions once, and has one place: never as slices that a sum would do for."""
+        return False
+
+    def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
+        """For each tap what it takes from where, on an axis of `size` positions."""
+        there = self.window.pieces(self.length(size))
+        return tuple(tuple(Piece(piece.of, piece.to) for piece in pieces) for pieces in there)
+
+
+Taps = Window | Transposed
+
+
+@dataclass(frozen=True)
+@readable
+class Matrix:
+    """A fixed square matrix of positions: any single site matrix, for what is not a window.
+
+    Args:
+        size: How many positions it takes and gives.
+        entries: Row by row, as bytes of float64, so that it is a value.
+    """
+
+    size: int
+    entries: bytes
+
+    is_identity = False
+    mixes = True
+
+    def _given(self) -> dict[str, int | str]:
+        """As it is shown: its entries as a short fingerprint."""
+        return {"size": self.size, "entries": sha256(self.entries).hexdigest()[:12]}
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "matrix"
+
+    @cached_property
+    def array(self) -> Float[np.ndarray, "place position"]:
+        """The matrix itself."""
+        return np.frombuffer(self.entries).reshape(self.size, self.size)
+
+    def length(self, size: int) -> int:
+        """How many places it takes; 0 if it does not fit `size` positions."""
+        return size if size == self.size else 0
 
 
 @cache

@@ -10,7 +10,7 @@ from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
 from scalewise.networks._program import HYPERPARAMETERS, Hyperparameters
-from scalewise.networks._sites import Padding, Window
+from scalewise.networks._sites import Padding, Transposed, Window
 
 Sizes = Annotated[
     Count | Sequence[Count],
@@ -93,11 +93,54 @@ class Conv(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        numbers = [per_axis(build, of, v) for v in (self.taps, self.stride, self.dilation)]
-        windows = tuple(
-            Window(taps, stride, dilation, self.padding)
-            for taps, stride, dilation in zip(*numbers, strict=True)
-        )
+        return build.draw(of, self.channels, _windows(self, build, of), own_of(self, build.usual))
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class ConvTranspose(Layer):
+    r"""A transposed convolution: to `stride` times as many positions, from which a `Conv` would come back.
+
+    $$z_i(p)=b_i+\sum_\tau\sum_q\sum_jW^\tau_{ij}x_j(q),\quad q\cdot\text{stride}+\tau=p,
+      \qquad W^\tau_{ij}\sim N(0,C_W/kn).$$
+
+    Args:
+        taps: Positions to which each position is written along every axis, one number or one for each axis.
+        channels: How many outputs; the network's `width` for ``None``.
+        stride: How far apart the positions are written.
+        dilation: How far apart the taps are.
+        padding: As of the `Conv` that comes back; with ``"valid"`` nothing is cut off.
+        C_b: Bias variance; that of the network for ``None``, like the others.
+        C_W: Rescaled weight variance; the weights of one of $k$ taps have $C_W/kn$, however many of them meet.
+        lambda_b: Learning-rate factor of the biases, which all positions share.
+        lambda_W: Learning-rate factor of the weights.
+
+    Source: Dumoulin and Visin, arXiv:1603.07285; its kernel and NTK derived.
+
+    Example:
+        >>> import scalewise as sw
+        >>> net = sw.Network(
+        ...     sw.Conv(3, stride=2), "relu", sw.ConvTranspose(4, stride=2), "relu", sw.GlobalAvgPool(),
+        ...     sw.Dense(1), input_shape=(8, 2), width=8,
+        ... )
+        >>> net.program.positions[3]
+        (8,)
+    """  # fmt: skip
+
+    taps: Sizes
+    channels: Count | None = None
+    stride: Sizes = 1
+    dilation: Sizes = 1
+    padding: Padding = "zero"
+    C_b: NotNegative | None = None
+    C_W: Positive | None = None
+    lambda_b: NotNegative | None = None
+    lambda_W: NotNegative | None = None
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        windows = tuple(Transposed(window) for window in _windows(self, build, of))
         return build.draw(of, self.channels, windows, own_of(self, build.usual))
 
 
@@ -123,6 +166,14 @@ def own_of(layer: Any, usual: Hyperparameters) -> Hyperparameters:
     """The hyperparameters of a random layer: what it does not say is as usual."""
     said = {name: getattr(layer, name) for name in HYPERPARAMETERS}
     return replace(usual, **{name: value for name, value in said.items() if value is not None})
+
+
+def _windows(layer: Conv | ConvTranspose, build: Builder, of: Field) -> tuple[Window, ...]:
+    numbers = [per_axis(build, of, v) for v in (layer.taps, layer.stride, layer.dilation)]
+    return tuple(
+        Window(taps, stride, dilation, layer.padding)
+        for taps, stride, dilation in zip(*numbers, strict=True)
+    )
 
 
 def per_axis(build: Builder, of: Field, given: int | Sequence[int]) -> tuple[int, ...]:

@@ -78,9 +78,29 @@ class GlobalAvgPool(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        per_axis(build, of, 1)
-        windows = tuple(Window(taps=size) for size in of.positions)
-        return build.spread(of, windows, 1 / math.prod(of.positions))
+        return _whole(build, of, 1 / math.prod(of.positions))
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class GlobalSumPool(Layer):
+    """The sum over all positions.
+
+    Example:
+        >>> import scalewise as sw
+        >>> sw.GlobalSumPool()
+        GlobalSumPool()
+    """
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return _whole(build, of, 1.0)
+
+
+def _whole(build: Builder, of: Field, factor: float) -> Field:
+    per_axis(build, of, 1)
+    return build.spread(of, tuple(Window(taps=size) for size in of.positions), factor)
 
 
 def _pooled(layer: AvgPool | SumPool, build: Builder, of: Field, *, average: bool) -> Field:

@@ -5,7 +5,8 @@ over channels at infinite width,
 $$\begin{aligned}
 \text{random layer}&\quad C'=C_b+C_W\mathcal LC,\quad T'=\lambda_b+\lambda_W\mathcal LC+C_W\mathcal LT,\\
 \text{activation}&\quad C'=\langle\sigma\sigma\rangle_C,\quad T'=\langle\sigma'\sigma'\rangle_CT,\\
-\text{sum}&\quad\textstyle\sum_mf_m^2C_m,\ \sum_mf_m^2T_m,\qquad\text{fixed map}\quad BCB^T,\ BTB^T.
+\text{sum}&\quad\textstyle\sum_mf_m^2C_m,\ \sum_mf_m^2T_m,\qquad\text{fixed map}\quad BCB^T,\ BTB^T,\\
+\text{norm}&\quad C'_{st}=C_{st}/\sqrt{(C_{ss}+\epsilon)(C_{tt}+\epsilon)},\quad T'_{st}\text{ likewise}.
 \end{aligned}$$
 The two of a preactivation are $K$ and $\Theta$. A tile passes through all nodes while it is in cache, in place
 where nobody else reads what a node reads.
@@ -23,9 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalewise.gaussian import KernelMap, Places, kernel_map
-from scalewise.networks._program import Draw, Pointwise, Program, Source, Spread, Sum
-from scalewise.networks._sites import Window
+from scalewise.gaussian import KernelMap, Places
+from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
+from scalewise.networks._sites import Matrix, Taps
+from scalewise.theory.flow._maps import NormMap, map_of
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
 
 Inputs = slice | np.ndarray
@@ -89,14 +91,15 @@ class Fields:
         x: (inputs, *positions, features).
         ntk: Whether tangents are wanted.
         crossed: For each node and axis whether positions are paired each with each.
-        maps: Of each activation, by node, on all labels; made where they are missing when inputs meet themselves.
+        maps: Of each activation and norm, by node, on all labels; made where they are missing when inputs meet
+            themselves.
     """
 
     program: Program
     x: np.ndarray
     ntk: bool
     crossed: list[Crossed]
-    maps: dict[int, KernelMap] = field(default_factory=dict)
+    maps: dict[int, KernelMap | NormMap] = field(default_factory=dict)
     room: Room | None = None
 
     def places(self, node: int, rows: Inputs, columns: Inputs) -> Places:
@@ -128,8 +131,8 @@ class Fields:
                 found = Pair(self._gram(at), None)
             elif isinstance(node, Draw):
                 found = self._drawn(node, below[0], spare[0], here, rows, columns)
-            elif isinstance(node, Pointwise):
-                found = self._activated(node, below[0], spare[0], here, at)
+            elif isinstance(node, Pointwise | Norm):
+                found = self._mapped(node, below[0], spare[0], here, at)
             elif isinstance(node, Sum):
                 found = self._summed(node, below, spare)
             else:
@@ -210,7 +213,7 @@ class Fields:
 
     def _moved(
         self,
-        windows: tuple[Window, ...],
+        along: tuple[Taps | Matrix, ...],
         below: Pair,
         spare: bool,
         between: tuple[int, int],
@@ -219,14 +222,14 @@ class Fields:
         *,
         fixed: bool = False,
     ) -> Pair:
-        """Both covariances after the windows of a layer, axis by axis: of random weights, or of a fixed map."""
+        """Both covariances after what a layer does along each axis: of random weights, or of a fixed map."""
         places = Places(rows, columns, self.program.positions[between[0]], self.crossed[between[0]])
         shape = self.places(between[1], rows, columns).shape
 
         def moved(array: np.ndarray) -> np.ndarray:
             now, mine = array, spare
-            for axis, window in enumerate(windows):
-                if window.is_identity:
+            for axis, own in enumerate(along):
+                if own.is_identity:
                     continue
                 size = places.positions[axis]
                 left, right = axes_of(places)[axis]
@@ -234,11 +237,9 @@ class Fields:
                 # Of a fixed map each position moves by itself.
                 for axes in [(axis_,) for axis_ in both] if fixed else [both]:
                     out = self._room.take(
-                        tuple(
-                            window.length(size) if k in axes else n for k, n in enumerate(now.shape)
-                        )
+                        tuple(own.length(size) if k in axes else n for k, n in enumerate(now.shape))
                     )
-                    (mixed if fixed else convolved)(now, window, size, axes, out)
+                    (mixed if fixed else convolved)(now, own, size, axes, out)
                     if mine:
                         self._room.give(now)
                     now, mine = out, True
@@ -246,15 +247,24 @@ class Fields:
 
         return below.each(moved)
 
-    def _activated(self, node: Pointwise, below: Pair, spare: bool, here: int, at: Places) -> Pair:
+    def _mapped(
+        self, node: Pointwise | Norm, below: Pair, spare: bool, here: int, at: Places
+    ) -> Pair:
         if here not in self.maps:
             known = at.known
             assert known is not None, "inputs go with themselves first"
             variances = below.C[known.at].ravel()
-            self.maps[here] = kernel_map(node.sigma, variances, slope=self.ntk)
+            self.maps[here] = map_of(node, variances, slope=self.ntk)
+        own = self.maps[here]
+        if isinstance(own, NormMap):
+            found = self._own(below, spare)
+            for tile in found:
+                if tile is not None:
+                    own.apply(at, tile)
+            return found
         C = below.C if spare else self._copied(below.C)
         slope = None if below.T is None else self._room.take(C.shape)
-        self.maps[here].apply(at, C, slope, self._room.work(C.shape))
+        own.apply(at, C, slope, self._room.work(C.shape))
         if slope is not None:
             slope *= below.T
         if spare:
@@ -284,9 +294,7 @@ class Fields:
     def _spread(
         self, node: Spread, below: Pair, spare: bool, here: int, rows: Inputs, columns: Inputs
     ) -> Pair:
-        found = self._moved(
-            node.windows, below, spare, (node.of[0], here), rows, columns, fixed=True
-        )
+        found = self._moved(node.along, below, spare, (node.of[0], here), rows, columns, fixed=True)
         for array in found:
             if array is not None:
                 array *= node.factor * node.factor

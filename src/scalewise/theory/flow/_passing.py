@@ -9,12 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from scalewise.gaussian import Places, kernel_map
+from scalewise.gaussian import Places
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_kernels
-from scalewise.networks._program import Pointwise
+from scalewise.networks._program import Norm, Pointwise
 from scalewise.theory.flow import _pair_sets
 from scalewise.theory.flow._fields import Fields, Inputs, Pair
+from scalewise.theory.flow._maps import map_of
 from scalewise.theory.flow._pair_sets import strips
 from scalewise.theory.flow._positions import crossings
 
@@ -23,7 +24,7 @@ _AT_ONCE = 1 << 22  # pairs of labels of inputs with themselves
 
 @dataclass(frozen=True)
 class Passing:
-    """A network whose activations have their maps.
+    """A network whose activations and norms have their maps.
 
     Args:
         fields: Its program on the inputs.
@@ -52,9 +53,9 @@ class Passing:
             fields = parts[0]
         else:
             for here, node in enumerate(program.nodes):
-                if isinstance(node, Pointwise):
+                if isinstance(node, Pointwise | Norm):
                     K = np.concatenate([part.maps[here].K for part in parts])
-                    fields.maps[here] = kernel_map(node.sigma, K, slope=ntk)
+                    fields.maps[here] = map_of(node, K, slope=ntk)
         joined = {layer: np.concatenate([part[layer] for part in own]) for layer in own[0]}
         return cls(fields, _sites_of(net, kept), joined)
 
@@ -99,7 +100,7 @@ def kernel_strips(
 
 
 def _with_themselves(net: Architecture, fields: Fields) -> dict[int, np.ndarray]:
-    """Make the maps of all activations; K of the layers that have one site."""
+    """Make the maps of all activations and norms; K of the layers that have one site."""
     program, every, found = fields.program, np.arange(len(fields.x)), {}
     numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
     for here, pair in fields.along(every, every, len(program.nodes) - 1):

@@ -11,7 +11,7 @@ import numpy as np
 
 from scalewise.gaussian import Places
 from scalewise.networks._program import Program, Spread
-from scalewise.networks._sites import Window
+from scalewise.networks._sites import Matrix, Taps
 
 Crossed = tuple[bool, ...]
 
@@ -34,13 +34,14 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
             node = nodes[here]
             for below in node.of:
                 for axis, size in enumerate(sizes[below]):
-                    mixes = isinstance(node, Spread) and node.windows[axis].taps > 1
+                    mixes = isinstance(node, Spread) and node.along[axis].mixes
                     spans = needed[here][axis] and sizes[here][axis] > 1
                     needed[below][axis] |= size > 1 and (mixes or spans)
         for here, node in enumerate(nodes):  # and what is paired so stays so
             for below in node.of:
                 for axis, size in enumerate(sizes[here]):
-                    needed[here][axis] |= size > 1 and needed[below][axis]
+                    alone = sizes[below][axis] == 1
+                    needed[here][axis] |= size > 1 and (needed[below][axis] or alone)
     return [
         tuple(each or size == 1 for each, size in zip(row, sizes[here], strict=True))
         for here, row in enumerate(needed)
@@ -59,14 +60,15 @@ def axes_of(at: Places) -> list[tuple[int, int | None]]:
 
 
 def convolved(
-    A: np.ndarray, window: Window, size: int, axes: tuple[int, ...], out: np.ndarray
+    A: np.ndarray, own: Taps | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
 ) -> None:
     r"""$\sum_\tau B_\tau AB_\tau^T$ over `size` positions, on one axis of a tile or two that move together."""
-    if window.covers(size) and len(axes) == 1:
+    assert not isinstance(own, Matrix)  # which is for fixed maps
+    if own.covers(size) and len(axes) == 1:
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
     out.fill(0.0)
-    for pieces in window.pieces(size):
+    for pieces in own.pieces(size):
         for piece in pieces:
             for other in pieces if len(axes) == 2 else (piece,):
                 moved = list(zip(axes, (piece, other), strict=False))
@@ -74,13 +76,19 @@ def convolved(
                 out[to] += A[_cut(A, [(axis, p.of) for axis, p in moved])]
 
 
-def mixed(A: np.ndarray, window: Window, size: int, axes: tuple[int, ...], out: np.ndarray) -> None:
+def mixed(
+    A: np.ndarray, own: Taps | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
+) -> None:
     r"""$\sum_\tau B_\tau A$ along one axis of a tile."""
-    if window.covers(size):
+    if isinstance(own, Matrix):
+        moved, target = (np.moveaxis(values, axes[0], -2) for values in (A, out))
+        np.matmul(own.array, moved, out=target)
+        return
+    if own.covers(size):
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
     out.fill(0.0)
-    for pieces in window.pieces(size):
+    for pieces in own.pieces(size):
         for piece in pieces:
             out[_cut(A, [(axes[0], piece.to)])] += A[_cut(A, [(axes[0], piece.of)])]
 

@@ -1,0 +1,65 @@
+"""Norms: what leaves a field with the same size at every site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scalewise._checked import NotNegative, checked
+from scalewise._readable import readable
+from scalewise.networks._builder import Builder, Field, Layer
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class LayerNorm(Layer):
+    r"""Channels less their mean, over their standard deviation, at each site.
+
+    $$y_i(s)=\frac{x_i(s)-\langle x(s)\rangle}{\sqrt{\langle x(s)^2\rangle-\langle x(s)\rangle^2+\epsilon}}$$
+    with averages over channels. It stands where the mean at infinite width is 0: behind random layers and sums of
+    them, before the activation.
+
+    Args:
+        eps: $\epsilon$, in the units of $x^2$; with 0, inputs that leave a site without a signal are refused.
+
+    Source: Ba, Kiros and Hinton, arXiv:1607.06450, without gains and biases; its kernel and NTK derived.
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> net = sw.Network(
+        ...     sw.Dense(), sw.LayerNorm(), "relu", sw.Dense(1), input_shape=2, width=8, C_W=2
+        ... )
+        >>> sw.predict(net, np.array([[30.0, 40.0]]), layers=2).kernel.values.round(3).ravel()
+        array([1.])
+    """
+
+    eps: NotNegative = 1e-5
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return build.norm(of, float(self.eps), centred=True)
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class RMSNorm(Layer):
+    r"""Channels over their root mean square at each site, $x_i(s)/\sqrt{\langle x(s)^2\rangle+\epsilon}$.
+
+    Args:
+        eps: $\epsilon$, in the units of $x^2$; with 0, inputs that leave a site without a signal are refused.
+
+    Source: Zhang and Sennrich, arXiv:1910.07467, without gains; its kernel and NTK derived.
+
+    Example:
+        >>> import scalewise as sw
+        >>> net = sw.Network(sw.Dense(), "relu", sw.RMSNorm(), sw.Dense(1), input_shape=3, width=8)
+        >>> net.parameters
+        41
+    """
+
+    eps: NotNegative = 1e-5
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return build.norm(of, float(self.eps), centred=False)
