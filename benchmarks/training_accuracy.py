@@ -4,16 +4,21 @@ Every case of `tests/accurate_coefficients.py` is predicted at two accuracies an
 quadrature of the expectations. The pull is the true error over the stated one, root mean squares over the entries
 of an outcome; an honest error has pulls of about 1 at most.
 
-python benchmarks/training_accuracy.py [--activations tanh ...]
+Settings that were run before are kept, and are on the page with those of this run.
+
+python benchmarks/training_accuracy.py [--settings "tanh plane" ...]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from scalewise.training import ExpansionWarning, GradientFlow, TwoStepNewton
 
@@ -22,28 +27,46 @@ from accurate_coefficients import DAILY, OTHERS, Case, Pull, pulls
 
 RESULTS = Path(__file__).parent / "results"
 ALGORITHMS = (GradientFlow(), GradientFlow(1.0), TwoStepNewton())
+CASES = tuple(dict.fromkeys((*DAILY, *OTHERS)))
 SHOWN = 20
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--activations", nargs="+", help="of the cases; all if left out")
+    parser.add_argument("--settings", nargs="+", default=[""], help="those whose label begins so")
     given = parser.parse_args()
-    rows: list[tuple[Case, Pull]] = []
-    for case in dict.fromkeys((*DAILY, *OTHERS)):
-        if given.activations is None or case.activation in given.activations:
+    path = RESULTS / "training_accuracy.json"
+    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    for case in CASES:
+        if label(case).startswith(tuple(given.settings)):
+            started = time.process_time()
             with warnings.catch_warnings():  # the width says nothing of the coefficients
                 warnings.simplefilter("ignore", ExpansionWarning)
-                rows += [(case, one) for one in pulls(case, ALGORITHMS)]
-            print(case, f"{max(one.pull for its, one in rows if its is case):.2f}", flush=True)
-            (RESULTS / "training_accuracy.md").write_text("\n".join(page(rows)) + "\n")
+                found = [one._asdict() for one in pulls(case, ALGORITHMS)]
+            seconds = round(time.process_time() - started, 1)
+            known[label(case)] = {"cpu_seconds": seconds, "pulls": found}
+            print(label(case), seconds, f"{max(Pull(**one).pull for one in found):.2f}", flush=True)
+            path.write_text(json.dumps(known, indent=1) + "\n")
+    rows = [
+        (case, Pull(**one))
+        for case in CASES
+        if label(case) in known
+        for one in known[label(case)]["pulls"]
+    ]
+    (RESULTS / "training_accuracy.md").write_text("\n".join(page(rows)) + "\n")
+
+
+def label(case: Case) -> str:
+    """How a setting is called by `--settings` and on the page."""
+    return f"{case.activation} {case.kind} depth {case.depth} seed {case.seed}"
 
 
 def page(rows: Sequence[tuple[Case, Pull]]) -> Iterator[str]:
     """The maximum, the worst of every outcome and activation, and the worst pulls one by one."""
     found = sorted(rows, key=lambda row: -row[1].pull)
     beyond = sum(one.pull > 1 for _, one in rows)
-    settings = f"{len({case for case, _ in rows})} of {len({*DAILY, *OTHERS})}"
+    ran = list(dict.fromkeys(label(case) for case, _ in rows))
+    settings = f"{len(ran)} of {len(CASES)}"
     yield (
         f"{len(rows)} stated errors of coefficients of 1/n in {settings} settings, held against an "
         f"independent quadrature. The pull is the true error over the stated one. The largest is "
@@ -72,12 +95,12 @@ def page(rows: Sequence[tuple[Case, Pull]]) -> Iterator[str]:
     yield "| setting | algorithm | accuracy | outcome | stated error | true error | pull |"
     yield "|---|---|---|---|---|---|---|"
     for case, one in found[:SHOWN]:
-        where = f"{case.activation}, {case.kind}, depth {case.depth}, seed {case.seed}"
         asked = "usual" if one.accuracy is None else f"{one.accuracy:g}"
         yield (
-            f"| {where} | {one.algorithm} | {asked} | {one.outcome} | {one.stated:.2g} | {one.true:.2g} | "
+            f"| {label(case)} | {one.algorithm} | {asked} | {one.outcome} | {one.stated:.2g} | {one.true:.2g} | "
             f"{one.pull:.2f} |"
         )
+    yield from ("", f"Settings that were run: {', '.join(ran)}.")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ Networks are drawn once and dealt into ensembles of every size; each ensemble go
 `measure` and through `compare`, as a user's would; of several widths, as many networks of each. The theory is right
 by construction: every entry is what all the networks together measure, and no bias is allowed, so that what is
 counted is chance. A planted error multiplies the kernel, the NTK and B, or the mean outputs and the loss, by 1.05.
-On settings that are marked the constants of `comparison/_certainty.py` were chosen.
+The law of `comparison/_certainty.py` was not chosen blindly: its constants were chosen on the settings marked so,
+and the counts of the settings marked as seen had been looked at, under an earlier law, before its form was chosen.
+Only settings without a mark are a test of it.
 
 python benchmarks/verdicts.py [--settings tanh ...] [--sizes 2 5 10 20 50 100 300] [--ensembles 2000]
 """
@@ -53,7 +55,8 @@ ERROR, PLANTED = 1.05, 10  # one ensemble of so many is also held against a theo
 class Setting:
     """Networks at initialisation, or trained ones where there is an algorithm.
 
-    `chosen` tells that the constants come from it.
+    `chosen` tells that the constants come from it; `seen`, that its counts were known when the form of the law was
+    chosen.
     """
 
     activation: str
@@ -63,6 +66,7 @@ class Setting:
     algorithm: Any = None
     networks: int = 40_000
     chosen: bool = False
+    seen: bool = False
     widths: tuple[int, ...] = ()
 
     @property
@@ -88,20 +92,25 @@ SETTINGS = (
         networks=10_000,
         chosen=True,
     ),
-    Setting("erf", 4, 24),
+    Setting("erf", 4, 24, seen=True),
     Setting("softplus", 3, 40),
     Setting("gelu", 5, 32),
     Setting("tanh", 4, 32, (*USUAL, "metric_nlo"), widths=(32, 64, 128)),
-    Setting("swish", 5, 96),
-    Setting("relu", 4, 48),
-    Setting("relu", 4, 8),
-    Setting("sin", 6, 20),
+    Setting("swish", 5, 96, seen=True),
+    Setting("relu", 4, 48, seen=True),
+    Setting("relu", 4, 8, seen=True),
+    Setting("sin", 6, 20, seen=True),
     Setting(
-        "erf", 3, 40, ("ntk_A", "ntk_B", "ntk_D", "ntk_F", "dntk_P", "dntk_Q"), networks=20_000
+        "erf",
+        3,
+        40,
+        ("ntk_A", "ntk_B", "ntk_D", "ntk_F", "dntk_P", "dntk_Q"),
+        networks=20_000,
+        seen=True,
     ),
-    Setting("tanh", 3, 64, algorithm=GradientDescent(), networks=4000),
-    Setting("gelu", 3, 48, algorithm=GradientDescent(), networks=4000),
-    Setting("erf", 3, 32, algorithm=LastLayer(), networks=10_000),
+    Setting("tanh", 3, 64, algorithm=GradientDescent(), networks=4000, seen=True),
+    Setting("gelu", 3, 48, algorithm=GradientDescent(), networks=4000, seen=True),
+    Setting("erf", 3, 32, algorithm=LastLayer(), networks=10_000, seen=True),
 )
 
 
@@ -284,7 +293,7 @@ def network(setting: Setting) -> sw.MLP:
 
 
 def table(rows: dict[str, Any]) -> Iterator[str]:
-    chosen = {s.label for s in SETTINGS if s.chosen}
+    marks = {s.label: " (chosen on)" if s.chosen else " (seen)" if s.seen else "" for s in SETTINGS}
     sizes = sorted({int(size) for row in rows.values() for size in row})
     for what, cell in (
         (
@@ -298,15 +307,21 @@ def table(rows: dict[str, Any]) -> Iterator[str]:
         yield "|---" * (1 + len(sizes)) + "|"
         for label, row in rows.items():
             cells = [cell(row[str(n)]) if str(n) in row else "–" for n in sizes]
-            yield (
-                f"| {label}{' (chosen on)' if label in chosen else ''} | "
-                + " | ".join(cells)
-                + " |"
-            )
+            yield f"| {label}{marks[label]} | " + " | ".join(cells) + " |"
         yield ""
-    cells = [c for row in rows.values() for c in row.values()]
-    wrong, all_of_them = (sum(c[k] for c in cells) for k in ("contradicted", "ensembles"))
-    yield f"Altogether {wrong} of {all_of_them} right theories were contradicted."
+    for what, labels in (
+        ("Altogether", list(rows)),
+        ("Of settings that were not looked at before", [x for x in rows if not marks[x]]),
+    ):
+        cells = [c for label in labels for c in rows[label].values()]
+        wrong, all_of_them = (sum(c[k] for c in cells) for k in ("contradicted", "ensembles"))
+        yield f"{what}, {wrong} of {all_of_them} right theories were contradicted."
+        yield ""
+    yield (
+        "The constants of the law were chosen on settings marked *chosen on*. Settings marked *seen* had been "
+        "counted under an earlier law, and their counts were known when the form of this one was chosen. Only "
+        "settings without a mark had not been looked at."
+    )
 
 
 def _false(cell: dict[str, int]) -> str:

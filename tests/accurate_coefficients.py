@@ -118,7 +118,7 @@ def product_rule(
 class Plane(Layer):
     """The expectations of a layer whose inputs lie in few dimensions, by a product rule."""
 
-    open = 0.0
+    open, inner = 0.0, 0
 
     def of_family(self, family: tuple[int, int, int, int]) -> Parts:
         value, vector = np.linalg.eigh(self.K)

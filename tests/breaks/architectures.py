@@ -133,8 +133,8 @@ MUTANTS = (
     of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),
     of_fields(
         "fields: a norm leaves the NTK",
-        "for tile in (C,) if T is None else (C, T):",
-        "for tile in (C,):",
+        "            for tile in found:\n",
+        "            for tile in found[:1]:\n",
         "tests/theory/test_norms.py",
     ),
     of_builder("builder: a norm subtracts any mean", "if centred and not of.centred:", "if False:"),

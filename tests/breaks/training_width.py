@@ -38,9 +38,16 @@ of_errors = row(
 of_meeting = row("training/width/_meeting.py", f"{VERB}::test_the_width_that_meets_a_loss")
 of_routes = row("training/_routes.py", WHY)
 
+TIME = "tests/training/test_accuracy.py::test_the_time_of_few_samples_is_that_of_their_expectations"
 SIGNS = "tests/training/test_accuracy.py::test_variances_that_a_width_makes_negative_are_told"
 
 MUTANTS = (
+    of_dense(
+        "time of few samples: of the first block",
+        "** 4 for setting in settings)",
+        "** 4 for setting in settings[:1])",
+        TIME,
+    ),
     of_routes(
         "signs: of the coefficient alone",
         "below = beside + added / n",

@@ -9,11 +9,13 @@ from grids import thorough
 from scalewise.training import AccuracyWarning, Bayes, ExpansionWarning, GradientFlow, LastLayer
 from scalewise.training._asked import Asked
 from scalewise.training.posterior._route import NEURONS
-from scalewise.training.tiles import _route
-from scalewise.training.tiles._route import tell_of_time
+from scalewise.training.tiles import _refined
+from scalewise.training.tiles._refined import FINER, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import sites
 from scalewise.training.tiles._tiles import Tile
+from scalewise.training.tiles._whole import Layers
+from scalewise.training.width import _dense
 from scalewise.training.width._dense import DENSE
 
 FAMILIES = ((0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1), (2, 0, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
@@ -116,14 +118,58 @@ def test_how_long_it_takes_is_said_before(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.warns(
         UserWarning, match=r"100 training samples takes about 6 minutes .* takes 2 of them"
     ):
-        tell_of_time([30.0, 90.0, 240.0], 100)
-    with pytest.warns(UserWarning, match="of one core. Half as many"):
-        tell_of_time([30.0, 90.0], 100)
-    tell_of_time([5.0, 10.0, 40.0], 100)
-    monkeypatch.setattr(_route, "_PATIENCE", 1e-9)
-    net, task = setting("sin", 9, depth=2)
-    with pytest.warns(UserWarning, match="of 9 training samples takes about .* minutes"):
-        sw.predict_training(net, task, observables=["learning_parameter"])
+        tell_of_time([30.0, 90.0, 240.0], 100, "Half.")
+    with pytest.warns(UserWarning, match=r"of one core. Half\.$"):
+        tell_of_time([30.0, 90.0], 100, "Half.")
+    tell_of_time([5.0, 10.0, 40.0], 100, "Half.")
+    monkeypatch.setattr(_refined, "_PATIENCE", 1e-9)
+    for count, names in ((9, ["learning_parameter"]), (2, NAMES[:1])):  # by tiles and whole
+        net, task = setting("sin", count, depth=2)
+        with pytest.warns(
+            UserWarning, match=f"of {count} training samples takes about .* sixteenth"
+        ):
+            sw.predict_training(net, task, observables=names)
+
+
+@pytest.mark.parametrize(
+    ("name", "accuracy", "levels"),
+    [("tanh", None, 2), ("tanh", 0.1, 2), ("erf", 3e-3, 3), ("erf", 1e-4, 5), ("relu", None, 0)],
+)
+def test_the_time_of_few_samples_is_that_of_their_expectations(
+    name: str, accuracy: float | None, levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The different inputs of every block of tests, by the fourth power, at each accuracy that is needed."""
+
+    class Told(Exception):
+        pass
+
+    def tell(seconds: list[float], count: int, less: str) -> None:
+        raise Told(seconds, count, less)
+
+    monkeypatch.setattr(_dense, "tell_of_time", tell)
+    monkeypatch.setattr(_dense, "_RATE", 10.0)
+    monkeypatch.setattr(_dense, "_NODES_RATE", 100.0)
+    net, task = setting(name, 4)
+    tests = np.random.default_rng(1).standard_normal((31, 3))
+    tests[-1] = tests[-2]  # 28 of them with all training samples, and 3, of which two are one
+    whole = sw.Task(task.inputs, task.targets, test_inputs=tests)
+    for given, sizes, end in ((task, [6], "sixteenth"), (whole, [32, 6], "tests take half")):
+        way = GradientFlow() if levels else LastLayer()
+        with pytest.raises(Told) as told:
+            DENSE.compute(Asked(net, given, way, accuracy=accuracy), ["variance_nlo"])
+        seconds, count, less = told.value.args
+        entries = sum(size**4 for size in sizes)
+        if not levels:
+            assert seconds == pytest.approx([entries * 2 / 100.0])
+        else:
+            x = np.concatenate([given.inputs, given.test_inputs])[:32]
+            K = sw.predict(net, x[:32], observables=["kernel"]).kernel.values[:2]
+            for accurate, its in zip(FINER[:levels], seconds, strict=True):
+                layers = Layers(accurate)
+                inner = sum(sum(layers(net.activation, one).given.rule.nodes) for one in K)
+                assert its == pytest.approx(entries * inner / 10.0)
+        assert count == 4
+        assert less.rstrip(".").endswith(end)
 
 
 @pytest.mark.filterwarnings("ignore:Training magnifies:scalewise.training.ExpansionWarning")

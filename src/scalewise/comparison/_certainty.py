@@ -17,7 +17,8 @@ are mended alike for every observable, trained or not:
 - A $t$ of few networks is told as the normal number that is as rare (`_normal.py`).
 
 Above $\epsilon=1/2$ neither the error nor what the theory neglects is known, and nothing is decided. The factors 2
-and 7 were chosen on some settings and counted on others: ``benchmarks/results/verdicts.md``.
+and 7 were chosen on some settings and counted on others, of which three had not been looked at before the form of
+this law was chosen: ``benchmarks/results/verdicts.md`` marks them.
 
 Source: B. L. Welch, Biometrika 34 (1947) 28; the rest is derived and measured.
 """

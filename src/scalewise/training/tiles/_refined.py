@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
@@ -20,6 +21,7 @@ _SLOWEST = 0.75  # of a step to the one before, where steps become smaller at al
 _SAFETY = 2.0  # for what is left of other samples
 _ALONE = 1.5  # of a step that may be small by chance, where no other samples are asked
 _LEAST = 3.0  # of what an accuracy may leave out
+_PATIENCE = 1.0  # minutes, beyond which a user is told how long it takes
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -68,6 +70,29 @@ def refined(
         if all(_size(errors[name]) <= enough * _size(value) for name, value in asked.items()):
             break
     return values, errors
+
+
+def levels_until(enough: float) -> Sequence[Accuracy]:
+    """The accuracies that `refined` goes through at least, among all, until errors may be that small."""
+    reached = (k for k, x in enumerate(FINER) if k and _LEAST * x.across <= enough)
+    return FINER[: 1 + next(reached, len(FINER) - 1)]
+
+
+def tell_of_time(seconds: Sequence[float], count: int, less: str) -> None:
+    """A warning before the first of some accuracies if they try somebody's patience.
+
+    Args:
+        seconds: About, that each takes of one core.
+        count: Of training samples.
+        less: A sentence that says what takes less.
+    """
+    whole, two = sum(seconds) / 60, sum(seconds[:2]) / 60
+    if whole > _PATIENCE:
+        coarse = f"`accuracy=0.1` takes {two:.2g} of them at most. " if len(seconds) > 2 else ""
+        warnings.warn(
+            f"Order 1/n of {count} training samples takes about {whole:.2g} minutes of one core. {coarse}{less}",
+            stacklevel=6,
+        )
 
 
 def _seen(steps: Mapping[Name, np.ndarray], last: Mapping[Name, np.ndarray], name: Name) -> float:

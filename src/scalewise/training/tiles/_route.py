@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from scalewise.training._spectrum import spectrum
 from scalewise.training.tiles._change import Change
 from scalewise.training.tiles._covariance import Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
-from scalewise.training.tiles._refined import ACCURACIES, FINER, refined
+from scalewise.training.tiles._refined import ACCURACIES, FINER, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sites import Site, sites
@@ -30,7 +29,6 @@ _RATE, _QUICK_RATE = (
     1e9,
     3e9,
 )  # multiplications of each kind in a second; where a few kinds are enough
-_PATIENCE = 1.0  # minutes, beyond which a user is told how long it takes
 _INNER = 1100  # terms times nodes of one sample given another
 _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
@@ -99,9 +97,8 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         return asked.accuracy is not None or work(accuracy) <= _WORK
 
     rate = _RATE if wanted & (_OF_MEAN | _OF_NTK) else _QUICK_RATE
-    tell_of_time(
-        [work(accuracy) / rate for accuracy in ACCURACIES if fits(accuracy)], setting.count
-    )
+    seconds = [work(accuracy) / rate for accuracy in ACCURACIES if fits(accuracy)]
+    tell_of_time(seconds, setting.count, "Half as many training samples take a sixteenth.")
     some = _few(asked, K, Theta, wanted) if setting.count > _DOUBLE else None
     if asked.accuracy is None:
         values, errors = refined(at, fits, some, wanted)
@@ -126,23 +123,6 @@ TILES = Route(
     _obstacle,
     _compute,
 )
-
-
-def tell_of_time(seconds: Sequence[float], count: int) -> None:
-    """A warning before the first of some accuracies if they try somebody's patience.
-
-    Args:
-        seconds: About, that each takes of one core.
-        count: Of training samples.
-    """
-    whole, two = sum(seconds) / 60, sum(seconds[:2]) / 60
-    if whole > _PATIENCE:
-        coarse = f"`accuracy=0.1` takes {two:.2g} of them at most. " if len(seconds) > 2 else ""
-        warnings.warn(
-            f"Order 1/n of {count} training samples takes about {whole:.2g} minutes of one core. {coarse}Half as "
-            "many training samples take a sixteenth.",
-            stacklevel=6,
-        )
 
 
 def _few(

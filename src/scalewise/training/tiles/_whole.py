@@ -55,6 +55,11 @@ class Whole(Layer):
         self.given = Conditioned(sigma, K, accuracy)
 
     @property
+    def inner(self) -> int:
+        """Nodes of all terms of the series: multiplications for an expectation of four samples."""
+        return sum(self.given.rule.nodes)
+
+    @property
     def open(self) -> float:
         """What series leave out that end early, as far as two samples are one, given others."""
         given, every = self.given, np.arange(len(self.K))

@@ -15,7 +15,7 @@ from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._spectrum import Spectrum, spectrum
-from scalewise.training.tiles._refined import ENOUGH, FINER, refined
+from scalewise.training.tiles._refined import ENOUGH, FINER, levels_until, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._contractions import Frame
 from scalewise.training.width._cumulants import fourth, third
@@ -51,6 +51,8 @@ _ON_TRAIN = {
     "train_loss_nlo": "test_loss_nlo",
 }
 _QUICK = 16  # samples of which a finer accuracy takes little time
+_RATE = 2.5e8  # multiplications of each kind of expectations in a second, where they take long
+_NODES_RATE = 7.5e4  # expectations of four samples in a second and layer, where nodes are drawn
 _OVER = 1e-12  # of an error: what rounding leaves of it
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 
@@ -132,6 +134,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     on_train: tuple[Arrays, Arrays] = {}, {}
     with shared_tensors():
         settings = list(_settings(asked, wanted))
+        _tell(settings)
         for setting in settings:
             parts.append(_of_block(setting))
         if wanted & _ON_TRAIN.keys():
@@ -164,6 +167,28 @@ def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
         known = asked.task.test_targets
         targets = None if known is None else known[block]
         yield _Setting(asked, wanted, net, samples, places, trained, targets)
+
+
+def _tell(settings: Sequence[_Setting]) -> None:
+    """A warning if expectations of four samples, of all blocks of tests together, take long."""
+    first = settings[0]
+    asked, samples, net = first.asked, first.samples, first.net
+    entries = float(sum(len(setting.samples.inputs) ** 4 for setting in settings))
+    if _has_accuracies(net.activation):
+        levels = levels_until(ENOUGH if asked.accuracy is None else asked.accuracy)
+        inner = [
+            sum(samples.layers(accuracy)(net.activation, K).inner for K in samples.flow.K[:-1])
+            for accuracy in levels
+        ]
+        seconds = [entries * nodes / _RATE for nodes in inner]
+    else:
+        seconds = [entries * (net.depth - 1) / _NODES_RATE]
+    less = (
+        "Half as many tests take half."
+        if len(settings) > 1
+        else "Half as many samples take a sixteenth."
+    )
+    tell_of_time(seconds, len(asked.task.inputs), less)
 
 
 def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
