@@ -93,7 +93,8 @@ def test_latent_attention_is_stable_and_learns_features(
     assert (check.ok, str(check.verdict.regime)) == (True, "feature learning")
 
 
-@pytest.mark.parametrize("optimizer", thorough("adamw"))
+@pytest.mark.thorough("test_latent_attention_is_stable_and_learns_features")
+@pytest.mark.parametrize("optimizer", ["adamw"])
 def test_drawn_as_a_readout_the_latent_turns_faster_in_wide_networks(optimizer: str) -> None:
     def setup(plan: Any, model: Any) -> torch.optim.Optimizer:
         plan.init_(model)

@@ -61,7 +61,8 @@ class Places:
             return (self.shape[0], self.shape[1]) if self.by_rows else None
         if not all(self.crossed) or math.prod(self.shape[: 1 + self.by_rows]) > 1:
             return None
-        return (math.prod(self.positions),) * 2
+        labels = math.prod(self.positions)
+        return labels, labels
 
     def left(self, values: np.ndarray) -> np.ndarray:
         """Values of the first labels of a tile, as they meet the second ones.
