@@ -418,7 +418,7 @@ def test_what_cannot_be_trained_is_refused_by_a_sentence() -> None:
         (NET, TASK, Projectors(), {}, "Projectors say only where training ends"),
         (NET, TASK, LastLayer(), {"observables": ["ntk_change"]}, "does not train by the NTK"),
         (NET, TASK, GradientFlow(), {"observables": ["kernel"]}, "observables` "),
-        (NET, TASK, GradientFlow(), {"observables": []}, "must name something"),
+        (NET, TASK, GradientFlow(), {"observables": []}, "`observables` is empty; choose from"),
         (NET, TASK, GradientFlow(), {"networks": 1}, "at least 2"),
         (NET, TASK, GradientFlow(), {"control": "best"}, "control` must"),
         (NET, TASK, GradientFlow(), {"widths": [8]}, "two or more different"),
