@@ -232,8 +232,7 @@ def _layers(net: Architecture, layers: Sequence[int] | int | None) -> tuple[int,
     if layers is None:
         if isinstance(net, Perceptron):
             return tuple(range(1, net.depth + 1))
-        sites = [math.prod(net.program.positions[node]) for node in net.program.layers]
-        return tuple(layer for layer, count in enumerate(sites, 1) if count == 1)
+        return tuple(k for k in range(1, net.depth + 1) if net.program.has_one_site(k))
     kept = (layers,) if isinstance(layers, int) else tuple(layers)
     if not kept or any(not 1 <= layer <= net.depth for layer in kept):
         raise ValueError(f"`layers` must be numbers from 1 to the depth {net.depth}; got {layers}.")
