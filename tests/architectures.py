@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import scalewise as sw
 from scalewise.gaussian import pair_moments
-from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
+from scalewise.networks._program import (
+    Attend,
+    Concat,
+    Draw,
+    Max,
+    Norm,
+    Pointwise,
+    Product,
+    Program,
+    Source,
+    Spread,
+    Sum,
+)
 from scalewise.networks._sites import Matrix, Transposed, Window
 
 GRAPH = np.random.default_rng(5).normal(size=(6, 6)) / 4 + np.eye(6)
@@ -62,6 +75,60 @@ def compositions(sigma: str) -> dict[str, tuple]:
             *(sigma, sw.RMSNorm(), sw.AvgPool(2), sw.Dense(), sw.RMSNorm(0.2), sigma),
             *(sw.GlobalAvgPool(), sw.Dense(1)),
         ),
+        "gates and joins": (
+            sw.Parallel([sw.Conv(3)], [sw.Dense(), sigma], join="product"),
+            sw.Parallel(
+                [sw.Parallel([sw.Conv(3), sigma], [sw.Dense()], join="concat")],
+                [sw.Dense(), sigma],
+                join="concat",
+            ),
+            *(sw.LayerNorm(0.1), sw.AvgPool(2)),
+            sw.Parallel([sw.Dense()], [sw.Conv(2), sigma, sw.Dense()], join="concat"),
+            *(sigma, sw.GlobalAvgPool(), sw.Dense(2)),
+        ),
+        "heads that grow": (
+            *(sw.Conv(3), sw.RMSNorm(), sw.Skip(sw.Attention(heads=2, tied=True)), sw.AvgPool(2)),
+            *(sw.LayerNorm(), sw.Skip(sw.Attention(heads=1, causal=True), factor=0.5), sigma),
+            *(sw.Attention(heads=2, tied=True, function="erf"), sw.GlobalAvgPool(), sw.Dense(2)),
+        ),
+        "sums behind activations": (
+            *("gelu", sw.LayerNorm(0.2), sw.Conv(3), sigma, sw.LayerNorm(0.1)),
+            *(sw.Skip(sw.Conv(3), sigma, factor=0.7), sw.LayerNorm(), sw.AvgPool(2), sw.Dense()),
+            *(sigma, sw.GlobalAvgPool(), sw.RMSNorm(), sw.Dense(2)),
+        ),
+    }
+
+
+def drawn_compositions(sigma: str) -> dict[str, tuple]:
+    """Those some of whose averages have no formula, over one axis of six positions or more."""
+    return {
+        "residual, activation last": (
+            *(sw.Conv(3), sigma, sw.Skip(sw.Conv(3)), sigma, sw.Skip(sw.Conv(3), factor=0.7)),
+            *(sigma, sw.GlobalAvgPool(), sw.Dense(2)),
+        ),
+        "maxima": (
+            *(
+                sw.Conv(3),
+                sigma,
+                sw.MaxPool(2),
+                sw.Conv(3),
+                sw.MaxPool(3, stride=1, padding="zero"),
+            ),
+            *("tanh", sw.LayerNorm(), sw.AvgPool(2, stride=1), sigma, sw.Flatten(), sw.Dense(1)),
+        ),
+        "shared numbers": (
+            *(sw.Dense(), sw.Skip(sigma, factor=0.5), sw.Dense()),
+            sw.Parallel((), [sw.AvgPool(3, stride=1, padding="zero"), sigma], join="product"),
+            *(sw.GlobalAvgPool(), sw.Dense(), sw.Skip("tanh"), sw.Dense(1)),
+        ),
+        "heads of two": (
+            *(sw.Conv(3), sw.LayerNorm(), sw.Skip(sw.Attention(size=2, causal=True, C_W=2.0))),
+            *(sw.LayerNorm(), sw.Skip(sigma, sw.Dense()), sw.GlobalAvgPool(), sw.Dense(2)),
+        ),
+        "gates behind gates": (
+            sw.Parallel([sw.Dense()], [sw.Conv(3), sigma], join="product"),
+            *(sw.RMSNorm(), sigma, sw.GlobalAvgPool(), sw.Dense(1)),
+        ),
     }
 
 
@@ -97,36 +164,97 @@ def site_matrices(
 def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """K and Theta of every node, each label with each, samples first: no tiles, no slices, no maps."""
     found: list[tuple[np.ndarray, np.ndarray]] = []
-    for node in program.nodes:
-        if isinstance(node, Source):
-            rows = x.reshape(-1, x.shape[-1])
-            found.append((rows @ rows.T / x.shape[-1], np.zeros((len(rows),) * 2)))
+    means: list[np.ndarray] = []
+    known: dict[int, np.ndarray] = {}  # fields without weights: (label, feature)
+    half, weights = np.polynomial.legendre.leggauss(200)
+    line = np.concatenate([5 * half - 5, 5 * half + 5])  # a kink at 0 is at an end
+    density = np.tile(weights, 2) * np.exp(-(line**2) / 2)
+    density /= density.sum()
+    for here, node in enumerate(program.nodes):
+        if not isinstance(node, Draw) and all(k in known for k in node.of):
+            sizes = program.positions[node.of[0]] if node.of else ()
+            known[here] = rows = _without_weights(node, x, [known[k] for k in node.of], sizes)
+            found.append((rows @ rows.T / rows.shape[1], np.zeros((len(rows),) * 2)))
+            means.append(rows.mean(axis=1))
             continue
         below = [found[k] for k in node.of]
-        C, T = below[0]
+        (C, T), m = below[0], means[node.of[0]]
+        mean = 0 * m
         if isinstance(node, Pointwise):
             a = np.diagonal(C)
             M = pair_moments(node.sigma, a[:, None], a[None], C, ((0, 0), (1, 1)))
             found.append((M[0, 0].value, M[1, 1].value * T))
+            mean = density @ node.sigma(line[:, None] * np.sqrt(a))
         elif isinstance(node, Norm):
+            mean = (1 - node.centred) * m
+            C = C - node.centred * np.outer(m, m)
             D = np.diag((np.diagonal(C) + node.eps) ** -0.5)
             found.append((D @ C @ D, D @ T @ D))
+            mean = D @ mean
         elif isinstance(node, Sum):
             squares = [f * f for f in node.factors]
             pairs = zip(*below, strict=True)
-            found.append(tuple(sum(f * A for f, A in zip(squares, both)) for both in pairs))  # noqa: B905
+            C, T = (sum(f * A for f, A in zip(squares, both)) for both in pairs)  # noqa: B905
+            for j, k in np.ndindex(len(node.of), len(node.of)):
+                if j != k:
+                    f = node.factors[j] * node.factors[k]
+                    C = C + f * np.outer(means[node.of[j]], means[node.of[k]])
+            found.append((C, T))
+            mean = sum(f * means[k] for f, k in zip(node.factors, node.of, strict=True))
+        elif isinstance(node, Attend):
+            places, blocks = len(C) // len(x), []
+            for a in range(len(x)):
+                own = slice(a * places, (a + 1) * places)
+                L = C[own, own] if node.of[0] == node.of[1] else np.zeros((places, places))
+                p = np.exp(L) if node.sigma is None else node.sigma(L)
+                p = np.tril(p) if node.causal else p
+                blocks.append(p / p.sum(axis=1, keepdims=True) if node.sigma is None else p)
+            P = np.zeros_like(C)
+            for a, p in enumerate(blocks):
+                P[a * places : (a + 1) * places, a * places : (a + 1) * places] = p
+            found.append(tuple(P @ A @ P.T for A in found[node.of[2]]))
+        elif isinstance(node, Product):
+            (A, S), (B, U) = below
+            found.append((A * B, A * U + S * B))
+            mean = m * means[node.of[1]]
+        elif isinstance(node, Concat):
+            sizes = np.array([program.channels[k] for k in node.of], float)
+            sizes /= sizes.sum()
+            pairs = zip(*below, strict=True)
+            found.append(tuple(sum(f * A for f, A in zip(sizes, both)) for both in pairs))  # noqa: B905
+            mean = sum(f * means[k] for f, k in zip(sizes, node.of, strict=True))
         else:
             along = node.windows if isinstance(node, Draw) else node.along
             B = site_matrices(along, program.positions[node.of[0]])
             own = B if isinstance(node, Draw) else node.factor * B.sum(axis=0, keepdims=True)
             own = np.stack([np.kron(np.eye(len(x)), b) for b in own])
+            mean = own[0] @ m
             C, T = (np.einsum("tpq,qr,tsr->ps", own, A, own, optimize=True) for A in (C, T))
             if isinstance(node, Draw):
-                C, T = C / len(B), T / len(B)
+                C, T, mean = C / len(B), T / len(B), 0 * mean
                 c = node.own
                 C, T = c.C_b + c.C_W * C, c.lambda_b + c.lambda_W * C + c.C_W * T
             found.append((C, T))
+        means.append(mean)
     return found
+
+
+def _without_weights(
+    node, x: np.ndarray, below: list[np.ndarray], sizes: tuple[int, ...]
+) -> np.ndarray:
+    """Of inputs: (label, feature)."""
+    if isinstance(node, Source):
+        return x.reshape(-1, x.shape[-1])
+    rows = below[0]
+    if isinstance(node, Pointwise):
+        return node.sigma(rows)
+    if isinstance(node, Norm):
+        rows = rows - node.centred * rows.mean(axis=1, keepdims=True)
+        return rows / np.sqrt(np.mean(rows**2, axis=1, keepdims=True) + node.eps)
+    assert isinstance(node, Spread)
+    B = node.factor * site_matrices(node.along, sizes).sum(axis=0)
+    features = rows.shape[1]
+    return np.einsum("pq,aqf->apf", B, rows.reshape(len(x), -1, features)).reshape(-1, features)
 
 
 def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
@@ -146,6 +274,22 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
             found.append(jnp.einsum("pq,sqi->spi", B, below[0]))
         elif isinstance(node, Pointwise):
             found.append(node.sigma.traceable()(below[0]))
+        elif isinstance(node, Attend):
+            q, k, v = (b.reshape(*b.shape[:2], -1, node.size) for b in below)
+            L = jnp.einsum("sphd,sqhd->shpq", q, k) / node.size**node.power
+            L = jnp.where(np.tri(L.shape[-1]) > 0, L, -1e30) if node.causal else L
+            p = jax.nn.softmax(L) if node.sigma is None else node.sigma.traceable()(L)
+            found.append(jnp.einsum("shpq,sqhd->sphd", p, v).reshape(below[2].shape))
+        elif isinstance(node, Product):
+            found.append(below[0] * below[1])
+        elif isinstance(node, Concat):
+            found.append(jnp.concatenate(below, axis=2))
+        elif isinstance(node, Max):
+            B = site_matrices(node.windows, program.positions[node.of[0]])
+            seen = [[below[0][:, int(row.argmax())] if row.any() else None for row in b] for b in B]
+            places = zip(*seen, strict=True)  # for each place what its taps see
+            largest = [jnp.max(jnp.stack([v for v in p if v is not None]), axis=0) for p in places]
+            found.append(jnp.stack(largest, axis=1))
         elif isinstance(node, Norm):
             square = jnp.var(below[0], axis=2) if node.centred else (below[0] ** 2).mean(axis=2)
             mean = below[0].mean(axis=2) if node.centred else 0 * square

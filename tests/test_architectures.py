@@ -71,8 +71,6 @@ def test_what_a_window_sees(window: Window | Transposed, size: int, sees: list) 
 REFUSED = {
     "moves along positions, and there are none": ((sw.Conv(3), "relu", sw.Dense(1)), {"input_shape": 5}),
     "stand at one site, and here there are 8 x 8": ((sw.Conv(3), "relu", sw.Dense(1)), {}),
-    "acts on the inputs": (("relu", sw.Dense(1)), {}),
-    "acts on what is not Gaussian": ((sw.Conv(3), "relu", sw.Skip(sw.Conv(3)), "relu", sw.Dense(1)), {}),
     "does not fit into 8 x 8 positions": ((sw.Conv(9, padding="valid"), "relu", sw.Dense(1)), {}),
     "Flatten has made channels": ((sw.Conv(3), sw.Flatten(), sw.Conv(3), sw.Dense(1)), {}),
     "needs positions": ((sw.Conv(3), sw.Flatten(), sw.AvgPool(2), sw.Dense(1)), {}),
@@ -84,17 +82,8 @@ REFUSED = {
         (sw.Conv(3), sw.Skip("relu", sw.Conv(3, 4)), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
     "adds the inputs": ((sw.Skip(sw.Conv(3, 3)), sw.GlobalAvgPool(), sw.Dense(1)), {}),
-    "made of the same random numbers": (
-        (sw.Conv(3), sw.Skip(sw.AvgPool(3, 1, "zero")), sw.GlobalAvgPool(), sw.Dense(1)), {}
-    ),
-    "means are not 0": (
-        (sw.Conv(3), "relu", sw.Skip(sw.Conv(3), "relu"), sw.GlobalAvgPool(), sw.Dense(1)), {}
-    ),
     "Layer 2.2.1, Conv.*numbers for 1 axes": (
         (sw.Conv(3), sw.Parallel([sw.Dense()], [sw.Conv((3,))]), sw.GlobalAvgPool(), sw.Dense(1)), {}
-    ),
-    "Layer 2, Parallel.*made of the same random numbers": (
-        (sw.Conv(3), sw.Parallel((), ()), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
     "matrix of 5 positions, and there are 8": (
         (sw.Aggregate(np.eye(5)), sw.Dense(), sw.GlobalAvgPool(), sw.Dense(1)), {}
@@ -103,11 +92,26 @@ REFUSED = {
         (sw.Aggregate(np.eye(8), axis=2), sw.Dense(), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
     "Aggregate.*Flatten has made channels": ((sw.Flatten(), sw.Aggregate(np.eye(5)), sw.Dense(1)), {}),
-    "subtracts the mean over channels": (
-        (sw.Conv(3), "relu", sw.LayerNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}
-    ),
-    "LayerNorm.*of the inputs": ((sw.LayerNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}),
     "needs at least 2 channels": ((sw.Conv(3, 1), sw.RMSNorm(), sw.GlobalAvgPool(), sw.Dense(1)), {}),
+    "MaxPool.*Flatten has made channels": ((sw.Conv(3), sw.Flatten(), sw.MaxPool(2), sw.Dense(1)), {}),
+    "multiplies 16 channels at 8 x 8 positions by 4 channels": (
+        (sw.Parallel([sw.Conv(3)], [sw.Conv(3, 4)], join="product"), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "multiplies the inputs by": (
+        (sw.Parallel((), [sw.Conv(3, 3)], join="product"), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "puts the channels at 8 x 8 positions beside those at 4 x 4": (
+        (sw.Parallel([sw.Conv(3)], [sw.Conv(3, stride=2)], join="concat"), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "puts the inputs beside": (
+        (sw.Parallel((), [sw.Conv(3)], join="concat"), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Layer 3, Activate.*channels of several kinds": (
+        (sw.Parallel([sw.Conv(3)], [sw.Conv(5)], join="concat"), sw.RMSNorm(), "relu", sw.Dense(1)), {}
+    ),
+    "Layer 4, Activate.*what a matrix of positions makes": (
+        (sw.Conv(3), "relu", sw.Aggregate(np.eye(8)), "relu", sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
     "takes the channels of one position": ((sw.Conv(3), sw.Flatten(), sw.RMSNorm(), sw.Dense(1)), {}),
     "Layer 2.2, Conv": (
         (sw.Conv(3), sw.Skip("relu", sw.Conv((3,))), sw.GlobalAvgPool(), sw.Dense(1)), {}
@@ -165,5 +169,7 @@ def test_a_skip_is_two_branches_of_which_one_is_empty() -> None:
     assert [node.factors for node in factors.program.nodes if isinstance(node, Sum)] == [(1.0, 2.0)]
     with pytest.raises(ValueError, match="needs two branches or more"):
         sw.Parallel(branch)
+    with pytest.raises(ValueError, match="are those of a sum, and `join` is 'product'"):
+        sw.Parallel(branch, (), factors=(1, 2), join="product")
     with pytest.raises(ValueError, match="3 numbers for 2 branches"):
         sw.Parallel(branch, (), factors=(1, 2, 3))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scalewise.networks import MLP, Network
     from scalewise.networks.layers import (
         Aggregate,
+        Attention,
         AvgPool,
         Conv,
         ConvTranspose,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         GlobalAvgPool,
         GlobalSumPool,
         LayerNorm,
+        MaxPool,
         Parallel,
         RMSNorm,
         Skip,
@@ -61,8 +63,17 @@ _HOME = {
     "Network": "networks",
     **dict.fromkeys(
         (
-            *("Aggregate", "AvgPool", "Conv", "ConvTranspose", "Dense", "Flatten", "GlobalAvgPool"),
-            *("GlobalSumPool", "LayerNorm", "Parallel", "RMSNorm", "Skip", "SumPool"),
+            *(
+                "Aggregate",
+                "Attention",
+                "AvgPool",
+                "Conv",
+                "ConvTranspose",
+                "Dense",
+                "Flatten",
+                "GlobalAvgPool",
+            ),
+            *("GlobalSumPool", "LayerNorm", "MaxPool", "Parallel", "RMSNorm", "Skip", "SumPool"),
         ),
         "networks.layers",
     ),
@@ -116,6 +127,7 @@ __all__ = [
     "OBSERVABLES",
     "Activation",
     "Aggregate",
+    "Attention",
     "AvgPool",
     "Comparison",
     "Conv",
@@ -126,6 +138,7 @@ __all__ = [
     "GlobalAvgPool",
     "GlobalSumPool",
     "LayerNorm",
+    "MaxPool",
     "Network",
     "Parallel",
     "RMSNorm",

@@ -5,6 +5,7 @@ from breaks import row
 FIELDS = "tests/theory/test_fields.py"
 LAYERS = "tests/test_architectures.py"
 DRAWN = "tests/nets/test_program.py"
+UNITS = "tests/theory/test_units.py"
 
 of_fields = row("theory/flow/_fields.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
@@ -16,6 +17,10 @@ of_sites = row("networks/_sites.py", LAYERS)
 of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
+of_forward = row("networks/_forward.py", DRAWN)
+of_units = row("theory/flow/_units.py", UNITS)
+of_means = row("theory/flow/_means.py", FIELDS)
+of_attention = row("theory/flow/_attention.py", UNITS)
 
 of_pools = row("networks/layers/_pool.py", LAYERS)
 of_parallel = row("networks/layers/_parallel.py", LAYERS)
@@ -27,18 +32,24 @@ MUTANTS = (
     of_sites("windows: the other end forgotten", "last // size + 1", "1"),
     of_builder(
         "builder: shared random numbers are added",
-        "if len(frozenset().union(*draws)) < sum(map(len, draws)):",
-        "if False:",
+        "return made if _apart(fields) else self._sampled(made)",
+        "return made",
+        UNITS,
     ),
-    of_builder("builder: two means are added", "sum(not f.centred for f in fields) > 1", "False"),
-    of_builder("builder: any field is Gaussian", "if not of.gaussian:", "if False:"),
+    of_builder(
+        "builder: any field is Gaussian",
+        "if of.draws and not of.gaussian else made",
+        "if False else made",
+        UNITS,
+    ),
+    of_builder("builder: channels of several kinds", "if not of.alike:", "if False:"),
     of_layers("skip: factor forgotten", "(self.factor, 1.0)", "(1.0, 1.0)"),
     of_fields(
         "fields: weights of all taps as one",
         "        C *= own.C_W / taps\n",
         "        C *= own.C_W\n",
     ),
-    of_fields("fields: factors not squared", "factor * factor, out=part", "factor, out=part"),
+    of_fields("fields: factors not squared", "weights = [f * f for f in", "weights = [f for f in"),
     of_fields("fields: a pool once", "array *= node.factor * node.factor", "array *= node.factor"),
     of_fields(
         "fields: a trunk is written over",
@@ -52,7 +63,7 @@ MUTANTS = (
     ),
     of_positions(
         "positions: a pool of equal positions alone",
-        "mixes = isinstance(node, Spread) and node.along[axis].mixes",
+        "mixes = node.along[axis].mixes",
         "mixes = False",
     ),
     of_flow(
@@ -77,7 +88,7 @@ MUTANTS = (
         "1.0, 1.0)",
         "tests/gaussian/test_kernel_map.py",
     ),
-    of_weights("drawn: zeros beyond the ends forgotten", "if not there.all():", "if False:"),
+    of_forward("drawn: zeros beyond the ends forgotten", "if not there.all():", "if False:"),
     of_weights(
         "drawn: weights of all taps as one",
         "made.own.C_W / self.program.fan_in(node)",
@@ -96,10 +107,10 @@ MUTANTS = (
         "np.matmul(own.array, moved,",
         "np.matmul(own.array.T, moved,",
     ),
-    of_weights(
+    of_forward(
         "drawn: a matrix the other way round",
-        "jnp.tensordot(own.array.astype(x.dtype), x, (1, axis))",
-        "jnp.tensordot(own.array.astype(x.dtype), x, (0, axis))",
+        "xp.tensordot(own.array.astype(x.dtype), x, (1, axis))",
+        "xp.tensordot(own.array.astype(x.dtype), x, (0, axis))",
     ),
     of_sites(
         "transposed: not transposed", "Piece(piece.of, piece.to)", "Piece(piece.to, piece.of)"
@@ -131,14 +142,60 @@ MUTANTS = (
     ),
     of_norms("norms: not square", "1.0 / np.sqrt(K + eps)", "1.0 / (K + eps)"),
     of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),
-    of_fields(
-        "fields: a norm leaves the NTK",
-        "            for tile in found:\n",
-        "            for tile in found[:1]:\n",
-        "tests/theory/test_norms.py",
+    of_norms("norms: the NTK is left", "for tile in (C, T):", "for tile in (C,):"),
+    of_norms("norms: the mean is left", "if self._mean is not None:", "if False:", FIELDS),
+    of_forward(
+        "drawn: a norm keeps the mean", "keepdims=True) if node.centred", "keepdims=True) if False"
     ),
-    of_builder("builder: a norm subtracts any mean", "if centred and not of.centred:", "if False:"),
-    of_weights("drawn: a norm keeps the mean", "    if node.centred:\n", "    if False:\n"),
+    of_fields(
+        "fields: means of sums forgotten",
+        "if m is not None and other is not None:",
+        "if False:",
+    ),
+    of_fields(
+        "fields: a product moves one factor",
+        "for a, b in ((T, other), (its, C)):",
+        "for a, b in ((T, other),):",
+    ),
+    of_means("means: all are 0", "if made.sigma.parity < 0 else", "if True else"),
+    of_units("units: both signs alone", "np.concatenate([half, -half], axis=1)", "np.abs(half)"),
+    of_units(
+        "units: one tangent for all",
+        "if k == other and below is not None:",
+        "if below is not None:",
+    ),
+    of_units(
+        "units: tangents by value",
+        "T.copy()  # its array is used again",
+        "T  # its array is used again",
+    ),
+    of_units(
+        "units: a maximum of any tap",
+        "share = lambda tap: largest == tap",
+        "share = lambda tap: 1.0",
+    ),
+    of_units("units: points in one order", "rng.permutation(uniform).T", "uniform.T"),
+    row("theory/flow/_room.py", FIELDS)(
+        "room: arrays of one row",
+        "list(np.empty((_BLOCK, self.size)))",
+        "[np.empty(self.size)] * _BLOCK",
+    ),
+    of_passing("passing: errors of one draw", "math.sqrt(len(values))", "1.0", UNITS),
+    of_attention(
+        "attention: softmax moves one logit",
+        "    if node.sigma is not None:\n        return found",
+        "    if True:\n        return found",
+    ),
+    of_attention(
+        "attention: queries alone move", "_sum(Tq * by_keys + by_queries)", "_sum(by_queries)"
+    ),
+    of_attention("attention: logits at their size", "T[a, b] += scale**2 *", "T[a, b] += scale *"),
+    of_attention("attention: free keys are tied", "K if node.tied else np.zeros_like(K)", "K"),
+    of_forward(
+        "attention: all is seen",
+        "np.tri(places, dtype=bool) if node.causal",
+        "np.tri(places, dtype=bool) if False",
+    ),
     of_weights("drawn: a trunk is not averaged", "G = G + gram", "G = G + 0 * gram"),
     of_weights(
         "drawn: rates not over the fan-in", "own.lambda_W / m * weight", "own.lambda_W * weight"

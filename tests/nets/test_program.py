@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from architectures import RATES, compositions, outputs_by_matrices
+from architectures import RATES, compositions, drawn_compositions, outputs_by_matrices
 from grids import few
 from scalewise.nets._networks import precision
 from scalewise.nets._program import Drawn, measured_layers, metric_and_ntk
@@ -14,11 +14,15 @@ from scalewise.nets._program import Drawn, measured_layers, metric_and_ntk
 RNG = np.random.default_rng(3)
 
 
+def every(sigma: str) -> dict[str, tuple]:
+    return compositions(sigma) | drawn_compositions(sigma)
+
+
 def network(sigma: str, name: str, width: int = 6) -> sw.Network:
-    return sw.Network(*compositions(sigma)[name], input_shape=(6, 2), width=width, **RATES)
+    return sw.Network(*every(sigma)[name], input_shape=(6, 2), width=width, **RATES)
 
 
-@pytest.mark.parametrize("name", compositions("tanh"))
+@pytest.mark.parametrize("name", every("tanh"))
 def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
     """Its metric and NTK, averaged over many last weights, which are drawn here one by one."""
     net = network("tanh", name)
@@ -27,12 +31,15 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
     with precision("float64"):
         numbers = jnp.asarray(RNG.normal(size=sum(int(np.prod(s)) for s in drawn.sizes)))
         weights, signs = drawn.drawn_from(numbers)
-        G, one_sign = metric_and_ntk(drawn, weights, jnp.asarray(x), net.depth, signs)
+        own_pass = jax.jit(
+            lambda signs: metric_and_ntk(drawn, weights, jnp.asarray(x), net.depth, signs)
+        )
+        G, one_sign = own_pass(signs)
         # Over all signs of the last weights: their mean is the trace.
-        H, count = 0.0, drawn.entries(program.draws[-1])
+        H, count = 0.0, drawn.entries(drawn.parts(net.depth)[0])
         for row in np.eye(count):
-            H = H + count * metric_and_ntk(drawn, weights, jnp.asarray(x), net.depth, [row])[1]
-        u_part = metric_and_ntk(drawn, weights, jnp.asarray(x), net.depth, [0 * row])[1]
+            H = H + count * own_pass([row])[1]
+        u_part = own_pass([0 * row])[1]
         H = (H - count * count * u_part) / count + u_part
 
         shapes = {k: (w.shape[0], w.shape[1]) for k, (w, _) in weights.items()}
@@ -49,13 +56,13 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
             return outputs_by_matrices(program, everything, x)[:, 0]
 
         metric, ntk = 0.0, 0.0
+        jacobians = jax.jit(jax.jacrev(lambda hidden, W: (outputs(hidden, W),) * 2, has_aux=True))
         for j in range(
             count
         ):  # a weight of one entry after the other: exact over Gaussian last weights
             W = jnp.zeros(count).at[j].set(1.0)
-            f = outputs(tapped, W)
+            jacobian, f = jacobians(tapped, W)
             metric = metric + jnp.outer(f, f) / count
-            jacobian = jax.jacrev(outputs)(tapped, W)
             for k, (dW, db) in jacobian.items():
                 rates = program.nodes[k].own
                 dW = dW.reshape(2, -1)
@@ -66,7 +73,7 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
     assert one_sign.shape == (2, 2)
 
 
-CASES = [(s, n) for s in ("tanh", "relu", "gelu") for n in compositions(s)]
+CASES = [(s, n) for s in ("tanh", "relu", "gelu") for n in every(s)]
 
 
 @pytest.mark.parametrize(("sigma", "name"), few(CASES, every=5))
@@ -75,14 +82,10 @@ def test_theory_and_ensembles_agree_at_two_widths(sigma: str, name: str) -> None
     theory = sw.predict(network(sigma, name), x)
     wrong = theory.assign(ntk=1.2 * theory.ntk)
     ensemble = sw.measure(
-        network(sigma, name), x, networks=800, widths=[32, 64], seed=2, progress=False
+        network(sigma, name), x, networks=600, widths=[64, 128], seed=2, progress=False
     )
     assert sw.compare(theory, ensemble).passed
     assert not sw.compare(wrong, ensemble).passed
-    for width in (16, 48):
-        net = network(sigma, name, width)
-        seen = sw.measure(net, x, networks=800, seed=5, progress=False)
-        assert sw.compare(sw.predict(net, x), seen).passed
 
 
 def test_networks_repeat_whatever_the_batches() -> None:

@@ -14,7 +14,6 @@ Source: PDLT (8.6), (8.12), (8.59); with site matrices derived.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,10 +24,11 @@ import numpy as np
 
 from scalewise.nets._networks import traced
 from scalewise.networks import Network
-from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Sum
-from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
+from scalewise.networks._forward import entering, forward
+from scalewise.networks._program import Draw, Program, Source
 
 Weights = dict[int, tuple[Any, Any]]
+Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
 
 
 @dataclass(frozen=True)
@@ -49,27 +49,27 @@ class Drawn:
     def weighted(self) -> list[int]:
         """The random layers that are drawn: what lies below those that are measured."""
         nodes = self.program.nodes
-        below = (
-            read
-            for layer in self.layers
-            for part, _ in self.parts(layer)
-            for read in self.read(part)
-        )
+        below = (k for layer in self.layers for part in self.parts(layer) for k in self.read(part))
         return [k for k in self.program.behind(below) if isinstance(nodes[k], Draw)]
 
-    def parts(self, layer: int) -> list[tuple[int, float]]:
-        """The fields that a layer adds up, with their factors."""
+    def parts(self, layer: int) -> list[Part]:
+        """The fields that a layer adds up."""
         return self.program.parts(self.program.layers[layer - 1])
 
-    def read(self, part: int) -> tuple[int, ...]:
-        """What a random layer, over whose weights is averaged, reads; another field itself."""
-        node = self.program.nodes[part]
-        return node.of if isinstance(node, Draw) else (part,)
+    def averaged(self, part: Part) -> Draw | None:
+        """The random layer over whose weights a part is averaged."""
+        made = self.program.nodes[part[0][0]]
+        return made if len(part) == 1 and isinstance(made, Draw) else None
 
-    def entries(self, part: int) -> int:
+    def read(self, part: Part) -> tuple[int, ...]:
+        """What a random layer, over whose weights is averaged, reads; other fields themselves."""
+        own = self.averaged(part)
+        return own.of if own else tuple(k for k, _ in part)
+
+    def entries(self, part: Part) -> int:
         """How many numbers enter an average over a field."""
-        node, channels = self.program.nodes[part], self.program.channels[part]
-        return self.program.fan_in(part) if isinstance(node, Draw) else channels
+        node = part[0][0]
+        return self.program.fan_in(node) if self.averaged(part) else self.program.channels[node]
 
     @property
     def sizes(self) -> list[tuple[int, ...]]:
@@ -79,7 +79,7 @@ class Drawn:
             channels = self.program.channels[node]
             shapes += [(self.program.fan_in(node), channels), (channels,)]
         if self.slopes:
-            shapes += [(self.entries(k),) for layer in self.layers for k, _ in self.parts(layer)]
+            shapes += [(self.entries(k),) for layer in self.layers for k in self.parts(layer)]
         return shapes
 
     def floats(self, samples: int) -> int:
@@ -114,45 +114,6 @@ class Drawn:
         return weights, signs
 
 
-def entering(x: Any, windows: Sequence[Taps], sizes: Sequence[int]) -> Any:
-    """What the taps of windows see: (sample, *positions, taps times channels)."""
-    for axis, (window, size) in enumerate(zip(windows, sizes, strict=True), 1):
-        if window.is_identity:
-            continue
-        index = np.zeros((window.length(size), window.taps), dtype=int)
-        there = np.zeros(index.shape, dtype=bool)
-        for tap, pieces in enumerate(window.pieces(size)):
-            for piece in pieces:
-                index[piece.to, tap] = np.arange(size)[piece.of]
-                there[piece.to, tap] = True
-        seen = jnp.take(x, index, axis=axis)  # (..., place, tap, ..., taps of axes before, channel)
-        if not there.all():
-            seen = seen * there.reshape(*there.shape, *(1,) * (seen.ndim - axis - 2)).astype(
-                x.dtype
-            )
-        x = jnp.moveaxis(seen, axis + 1, -2)
-    positions = x.shape[: 1 + len(windows)]
-    return x.reshape(*positions, -1)
-
-
-def spread(x: Any, along: Sequence[Window | Matrix], sizes: Sequence[int]) -> Any:
-    """A fixed map of positions: matrices, and sums over the taps of windows."""
-    for axis, own in enumerate(along, 1):
-        if isinstance(own, Matrix):
-            x = jnp.moveaxis(jnp.tensordot(own.array.astype(x.dtype), x, (1, axis)), 0, axis)
-    channels = x.shape[-1]
-    windows = [IDENTITY if isinstance(own, Matrix) else own for own in along]
-    seen = entering(x, windows, sizes)
-    return seen.reshape(*seen.shape[:-1], -1, channels).sum(axis=-2)
-
-
-def normed(x: Any, node: Norm) -> Any:
-    """Channels over their root mean square."""
-    if node.centred:
-        x = x - x.mean(axis=-1, keepdims=True)
-    return x / jnp.sqrt((x * x).mean(axis=-1, keepdims=True) + node.eps)
-
-
 def fields(
     program: Program, weights: Weights, x: Any, nudges: dict[int, Any], last: int
 ) -> tuple[list[Any], dict[int, Any]]:
@@ -170,28 +131,19 @@ def fields(
             found.append(x)
         elif isinstance(node, Draw):
             W, b = weights[here]
-            seen[here] = entering(below[0], node.windows, program.positions[node.of[0]])
+            seen[here] = entering(below[0], node.windows, program.positions[node.of[0]], jnp)
             z = seen[here] @ W + b
             found.append(z + nudges[here] if here in nudges else z)
-        elif isinstance(node, Pointwise):
-            found.append(traced(node.sigma)(below[0]))
-        elif isinstance(node, Norm):
-            found.append(normed(below[0], node))
-        elif isinstance(node, Sum):
-            found.append(sum(f * b for f, b in zip(node.factors, below, strict=True)))
         else:
-            sizes = program.positions[node.of[0]]
-            found.append(node.factor * spread(below[0], node.along, sizes))
+            found.append(forward(node, below, program.positions[node.of[0]], jnp, traced))
     return found, seen
 
 
 def last_entering(program: Program, found: list[Any], node: int) -> Any:
-    """What enters the weights of a random layer, or the channels of another field: (sample, numbers)."""
+    """What enters the weights of a random layer: (sample, numbers)."""
     made = program.nodes[node]
-    if isinstance(made, Draw):
-        seen = entering(found[made.of[0]], made.windows, program.positions[made.of[0]])
-    else:
-        seen = found[node]
+    assert isinstance(made, Draw)
+    seen = entering(found[made.of[0]], made.windows, program.positions[made.of[0]], jnp)
     return seen.reshape(len(seen), -1)
 
 
@@ -200,7 +152,7 @@ def metric_and_ntk(
 ) -> tuple[Any, Any]:
     """Of one network, averaged over the weights of one layer; the second means nothing without slopes."""
     program, ends = drawn.program, drawn.parts(layer)
-    below = max(k for end, _ in ends for k in drawn.read(end))
+    below = max(k for end in ends for k in drawn.read(end))
     samples = len(x)
     shapes = {
         k: (samples, *program.positions[k], program.channels[k]) for k in weights if k <= below
@@ -208,11 +160,17 @@ def metric_and_ntk(
 
     def probed(nudges: dict[int, Any]) -> tuple[Any, tuple[list[Any], dict[int, Any]]]:
         found, seen = fields(program, weights, x, nudges, below)
-        features = [last_entering(program, found, end) for end, _ in ends]
-        total = 0.0
+        features, total = [], 0.0
+        for end in ends:
+            if drawn.averaged(end):
+                ((node, factor),) = end
+                features.append(factor * last_entering(program, found, node))
+            else:
+                features.append(sum(f * found[k].reshape(samples, -1) for k, f in end))
         if drawn.slopes:
-            for (end, factor), u, s in zip(ends, features, signs, strict=True):
-                total = total + factor * _scale(program, end, u.shape[1]) * (u @ s).sum()
+            for end, u, s in zip(ends, features, signs, strict=True):
+                own = drawn.averaged(end)
+                total = total + math.sqrt((own.own.C_W if own else 1.0) / len(s)) * (u @ s).sum()
         return total, (features, seen)
 
     zero = {k: jnp.zeros(shape, x.dtype) for k, shape in shapes.items()}
@@ -222,22 +180,17 @@ def metric_and_ntk(
         _, (features, seen) = probed({})
         back = {}
     G, H = 0.0, 0.0
-    for (end, factor), u in zip(ends, features, strict=True):
-        gram, made = factor**2 * (u @ u.T) / u.shape[1], program.nodes[end]
-        if isinstance(made, Draw):
-            own = made.own
-            G = G + factor**2 * own.C_b + own.C_W * gram
-            H = H + factor**2 * own.lambda_b + own.lambda_W * gram
+    for end, u in zip(ends, features, strict=True):
+        gram, made = (u @ u.T) / u.shape[1], drawn.averaged(end)
+        if made:
+            own, square = made.own, end[0][1] ** 2
+            G = G + square * own.C_b + own.C_W * gram
+            H = H + square * own.lambda_b + own.lambda_W * gram
         else:
             G = G + gram
     for k, delta in back.items():
         H = H + _by_weights(program.nodes[k], seen[k], delta)
     return G, H
-
-
-def _scale(program: Program, node: int, count: int) -> float:
-    made = program.nodes[node]
-    return math.sqrt((made.own.C_W if isinstance(made, Draw) else 1.0) / count)
 
 
 def _by_weights(node: Any, u: Any, delta: Any) -> Any:

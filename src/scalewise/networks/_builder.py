@@ -8,11 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from scalewise.activations import Activation
 from scalewise.networks._program import (
+    Attend,
+    Concat,
     Draw,
     Hyperparameters,
+    Max,
     Node,
     Norm,
     Pointwise,
+    Product,
     Program,
     Source,
     Spread,
@@ -31,7 +35,9 @@ class Field:
         channels: How many.
         draws: The random layers that its channels are made of; none of the inputs.
         gaussian: Whether its channels are jointly Gaussian over sites at infinite width.
-        centred: Whether their mean is 0.
+        parts: Fields whose channels it has beside each other.
+        alike: Whether all its channels have one law.
+        stirred: Whether a matrix has mixed its positions since the last random layer.
         flat: Whether the next random layer has weights of its own for each position.
     """
 
@@ -40,7 +46,9 @@ class Field:
     channels: int
     draws: frozenset[int] = frozenset()
     gaussian: bool = False
-    centred: bool = False
+    parts: tuple[Field, ...] = ()
+    alike: bool = True
+    stirred: bool = False
     flat: bool = False
 
 
@@ -78,6 +86,7 @@ class Builder:
     nodes: list[Node] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
     layers: dict[int, int] = field(default_factory=dict)
+    estimated: set[int] = field(default_factory=set)
 
     def source(self, shape: tuple[int, ...]) -> Field:
         """The inputs."""
@@ -100,74 +109,98 @@ class Builder:
         elif windows is None:
             windows = (IDENTITY,) * len(of.positions)
         node, positions = len(self.nodes), self._moved(of, windows)
-        made = Field(node, positions, channels or self.width, frozenset({node}), True, True)
+        made = Field(node, positions, channels or self.width, frozenset({node}), True)
         self.layers[node] = node
         return self._add(Draw((of.node,), windows, own or self.usual), made)
 
     def apply(self, of: Field, sigma: Activation) -> Field:
         """An activation."""
-        if not of.gaussian:
-            what = (
-                "what is not Gaussian, a skip connection that begins behind an activation for instance. Begin it "
-                "before the activation, Skip('relu', Conv(3)), or put"
-                if of.draws
-                else "the inputs. Put"
-            )
-            raise ValueError(
-                f"{self.name} acts on {what} a random layer such as Dense in between: expectations of an "
-                "activation are known on sums of random layers."
-            )
-        return self._add(
-            Pointwise((of.node,), sigma), replace(of, gaussian=False, centred=sigma.parity < 0)
-        )
+        if of.parts:
+            return self.join(tuple(self.apply(part, sigma) for part in of.parts))
+        self._need_alike(of)
+        made = self._add(Pointwise((of.node,), sigma), replace(of, gaussian=False))
+        return self._sampled(made) if of.draws and not of.gaussian else made
 
     def add(self, fields: tuple[Field, ...], factors: tuple[float, ...]) -> Field:
         """A sum of fields."""
+        made = self._together(fields, "adds", "to")
+        node = len(self.nodes)
+        # The newest random layer is a preactivation only with all that is added to it.
+        newest = max(self.layers, default=None)
+        if newest is not None and any(f.node == self.layers[newest] for f in fields):
+            self.layers[newest] = node
+        made = self._add(
+            Sum(tuple(f.node for f in fields), factors),
+            replace(made, gaussian=made.gaussian and _apart(fields)),
+        )
+        return made if _apart(fields) else self._sampled(made)
+
+    def multiply(self, fields: tuple[Field, ...]) -> Field:
+        """A product of fields, channel by channel."""
+        made = replace(self._together(fields, "multiplies", "by"), gaussian=False)
+        made = self._add(Product(tuple(f.node for f in fields)), made)
+        return self._sampled(made) if not _apart(fields) else made
+
+    def join(self, fields: tuple[Field, ...]) -> Field:
+        """The channels of fields beside each other."""
         first = fields[0]
         for other in fields[1:]:
-            mine, its = ((f.channels, f.positions) for f in (first, other))
-            if mine != its:
+            if first.positions != other.positions or first.flat != other.flat:
                 raise ValueError(
-                    f"{self.name} adds {mine[0]} channels at {_sites(mine[1])} to {its[0]} channels at "
-                    f"{_sites(its[1])}. Give both sides the same channels and positions."
+                    f"{self.name} puts the channels at {_sites(first.positions)} beside those at "
+                    f"{_sites(other.positions)}. Give all of them the same positions."
                 )
         if any(not f.draws for f in fields):
             raise ValueError(
-                f"{self.name} adds the inputs to other channels, which are not of their kind. Put a random layer "
-                "such as Dense before it."
+                f"{self.name} puts the inputs beside other channels, which are not of their kind. Put a random "
+                "layer such as Dense before it."
             )
-        draws = [f.draws for f in fields]
-        if len(frozenset().union(*draws)) < sum(map(len, draws)):
-            raise ValueError(
-                f"{self.name} adds fields that are made of the same random numbers. Put a random layer such as "
-                "Dense at the end of one of its sides."
-            )
-        if sum(not f.centred for f in fields) > 1:
-            raise ValueError(
-                f"{self.name} adds two fields whose means are not 0. Put a random layer such as Dense at the end "
-                "of one of its sides."
-            )
-        made = replace(
-            first,
-            draws=frozenset().union(*draws),
-            gaussian=all(f.gaussian for f in fields),
-            centred=all(f.centred for f in fields),
-        )
-        node = len(self.nodes)
-        # The newest random layer is a preactivation only with all that is added to it.
-        newest = max(self.layers)
-        if any(f.node == self.layers[newest] for f in fields):
-            self.layers[newest] = node
-        return self._add(Sum(tuple(f.node for f in fields), factors), made)
+        channels = sum(f.channels for f in fields)
+        made = Field(
+            0, first.positions, channels, frozenset().union(*(f.draws for f in fields)),
+            parts=tuple(part for f in fields for part in f.parts or (f,)), alike=False, flat=first.flat,
+        )  # fmt: skip
+        shares = tuple(f.channels / channels for f in fields)
+        return self._add(Concat(tuple(f.node for f in fields), shares), made)
+
+    def largest(self, of: Field, windows: tuple[Window, ...]) -> Field:
+        """The largest number that a window sees."""
+        self._need_positions(of)
+        self._need_alike(of)
+        made = replace(of, positions=self._moved(of, windows), gaussian=False, parts=())
+        made = self._add(Max((of.node,), windows), made)
+        return self._sampled(made) if of.draws else made
 
     def spread(self, of: Field, along: tuple[Window | Matrix, ...], factor: float) -> Field:
         """A fixed linear map of positions."""
-        if of.flat:
-            raise ValueError(
-                f"{self.name} needs positions, and Flatten has made channels of them. Put it before Flatten."
-            )
-        made = replace(of, positions=self._moved(of, along))
+        self._need_positions(of)
+        stirred = of.stirred or any(isinstance(own, Matrix) for own in along)
+        made = replace(of, positions=self._moved(of, along), parts=(), stirred=stirred)
         return self._add(Spread((of.node,), along, factor), made)
+
+    def attend(
+        self,
+        fields: tuple[Field, Field, Field],
+        size: int,
+        power: float,
+        sigma: Activation | None,
+        *,
+        grows: bool,
+        causal: bool,
+    ) -> Field:
+        """Averages of values over positions, by queries and keys, which random layers have just made."""
+        values = fields[2]
+        if values.channels % size:
+            raise ValueError(
+                f"{self.name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
+                "width that is a multiple of the size of a head, and of their number."
+            )
+        made = replace(values, gaussian=False, draws=frozenset().union(*(f.draws for f in fields)))
+        node = Attend(tuple(f.node for f in fields), size, grows, power, causal, sigma)
+        made = self._add(node, made)
+        if not grows:
+            self.estimated.add(made.node)
+        return replace(made, alike=grows)
 
     def norm(self, of: Field, eps: float, *, centred: bool) -> Field:
         """Division by the root mean square over channels."""
@@ -181,12 +214,7 @@ class Builder:
                 f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
                 "layer before it more channels."
             )
-        if centred and not of.centred:
-            raise ValueError(
-                f"{self.name} subtracts the mean over channels, which is 0 of random layers but is not known "
-                "of the inputs or behind an activation. Put it before the activation, or use RMSNorm."
-            )
-        return self._add(Norm((of.node,), eps, centred), of)
+        return self._add(Norm((of.node,), eps, centred), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
         """Some layers, one after the other."""
@@ -206,7 +234,56 @@ class Builder:
             tuple(f.channels for f in self.fields),
             tuple(self.layers.values()),
             tuple(self.layers),
+            frozenset(self.estimated),
         )
+
+    def _together(self, fields: tuple[Field, ...], does: str, to: str) -> Field:
+        """What fields that are combined channel by channel have in common."""
+        first = fields[0]
+        for other in fields[1:]:
+            mine, its = ((f.channels, f.positions, f.flat) for f in (first, other))
+            if mine != its:
+                raise ValueError(
+                    f"{self.name} {does} {mine[0]} channels at {_sites(mine[1])} {to} {its[0]} channels at "
+                    f"{_sites(its[1])}. Give both sides the same channels and positions."
+                )
+        if any(not f.draws for f in fields):
+            raise ValueError(
+                f"{self.name} {does} the inputs {to} other channels, which are not of their kind. Put a random "
+                "layer such as Dense before it."
+            )
+        return replace(
+            first,
+            draws=frozenset().union(*(f.draws for f in fields)),
+            gaussian=all(f.gaussian for f in fields),
+            parts=(),
+            alike=all(f.alike for f in fields),
+            stirred=any(f.stirred for f in fields),
+        )
+
+    def _sampled(self, made: Field) -> Field:
+        """Note that the averages of a field have no formula."""
+        self._need_alike(made)
+        if made.stirred:
+            raise ValueError(
+                f"{self.name} acts on what a matrix of positions makes of a field that is not Gaussian. Put "
+                "a random layer such as Dense in between."
+            )
+        self.estimated.add(made.node)
+        return made
+
+    def _need_alike(self, of: Field) -> None:
+        if not of.alike:
+            raise ValueError(
+                f"{self.name} acts on channels of several kinds, which stand beside each other. Put it before "
+                "they are joined, or a random layer such as Dense in between."
+            )
+
+    def _need_positions(self, of: Field) -> None:
+        if of.flat:
+            raise ValueError(
+                f"{self.name} needs positions, and Flatten has made channels of them. Put it before Flatten."
+            )
 
     def _moved(self, of: Field, along: tuple[Taps | Matrix, ...]) -> tuple[int, ...]:
         positions = tuple(own.length(size) for own, size in zip(along, of.positions, strict=True))
@@ -222,6 +299,11 @@ class Builder:
         self.nodes.append(node)
         self.fields.append(made)
         return made
+
+
+def _apart(fields: tuple[Field, ...]) -> bool:
+    """Whether fields share no random numbers."""
+    return len(frozenset().union(*(f.draws for f in fields))) == sum(len(f.draws) for f in fields)
 
 
 def _sites(positions: tuple[int, ...]) -> str:

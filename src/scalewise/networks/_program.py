@@ -7,6 +7,7 @@ Everything that is known of a network is an interpretation of this list; nothing
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -107,6 +108,76 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Product:
+    """A product of fields, channel by channel and site by site."""
+
+    of: tuple[int, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "product of " + ", ".join(f"[{k}]" for k in self.of)
+
+
+@dataclass(frozen=True)
+class Concat:
+    """The channels of some fields beside each other, and what share of them each field has."""
+
+    of: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "channels of " + ", ".join(f"[{k}]" for k in self.of)
+
+
+@dataclass(frozen=True)
+class Max:
+    """The largest number that a window sees, channel by channel; beyond the ends there is none."""
+
+    of: tuple[int, ...]
+    windows: tuple[Window, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "maximum, " + " x ".join(window.said for window in self.windows)
+
+
+@dataclass(frozen=True)
+class Attend:
+    r"""Averages of values over positions: $\sum_tp(s,t)v(t)$ in each head, $p=\sigma(q(s)\cdot k(t)/d^\alpha)$.
+
+    Args:
+        of: Queries, keys and values.
+        size: $d$, the channels of a head.
+        grows: Whether heads grow with the width, and not their number.
+        power: $\alpha$.
+        causal: Whether a position sees none behind it.
+        sigma: An activation, or ``None`` for softmax over $t$.
+    """
+
+    of: tuple[int, ...]
+    size: int
+    grows: bool
+    power: float
+    causal: bool
+    sigma: Activation | None = None
+
+    @property
+    def tied(self) -> bool:
+        """Whether queries are keys."""
+        return self.of[0] == self.of[1]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        keys = "tied" if self.tied else "free"
+        return f"attention, heads of {self.size}, {keys} keys"
+
+
+@dataclass(frozen=True)
 class Norm:
     """Division by the root mean square over channels, site by site; of what is left of the mean, if `centred`."""
 
@@ -120,7 +191,7 @@ class Norm:
         return "layer norm" if self.centred else "RMS norm"
 
 
-Node = Source | Draw | Pointwise | Sum | Spread | Norm
+Node = Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Max | Attend
 
 
 @dataclass(frozen=True)
@@ -133,6 +204,8 @@ class Program:
         channels: Of each node.
         layers: The nodes that are preactivations $z^{(1)},\dots,z^{(L)}$, with all that is added to them.
         draws: The random layers behind these.
+        estimated: Nodes whose averages at infinite width are not functions of those that they read: functions of
+            what is not Gaussian, and what combines fields that share random numbers.
     """
 
     nodes: tuple[Node, ...]
@@ -140,6 +213,7 @@ class Program:
     channels: tuple[int, ...]
     layers: tuple[int, ...]
     draws: tuple[int, ...]
+    estimated: frozenset[int] = frozenset()
 
     @property
     def depth(self) -> int:
@@ -168,6 +242,24 @@ class Program:
                 last[other] = here
         return tuple(last)
 
+    @cached_property
+    def fixed(self) -> frozenset[int]:
+        """The inputs, and nodes that are made of them without weights."""
+        found: set[int] = set()
+        for here, node in enumerate(self.nodes):
+            if not isinstance(node, Draw) and found.issuperset(node.of):
+                found.add(here)
+        return frozenset(found)
+
+    @cached_property
+    def sampled(self) -> frozenset[int]:
+        """Nodes of which values of single channels are needed, to average what is estimated."""
+        need = set(self.estimated)
+        for here in range(len(self.nodes) - 1, -1, -1):
+            if here in need and not isinstance(self.nodes[here], Draw | Attend):
+                need.update(self.nodes[here].of)
+        return frozenset(need)
+
     def behind(self, wanted: Iterable[int]) -> list[int]:
         """The nodes that some need, themselves included, in order."""
         need = set(wanted)
@@ -176,15 +268,32 @@ class Program:
                 need.update(self.nodes[here].of)
         return sorted(need)
 
-    def parts(self, node: int) -> list[tuple[int, float]]:
-        """The fields that a node adds up, with their factors; itself if it is not a sum."""
+    def parts(self, node: int) -> list[tuple[tuple[int, float], ...]]:
+        """What a node adds up, with factors, in groups whose products with each other are 0 on average.
+
+        A random layer is one by itself if no other part is a function of it, but by fresh random layers.
+        """
+        groups: list[list[tuple[int, float]]] = []
+        for part in self._added(node):
+            bound = [g for g in groups if any(self._bound(part[0], other) for other, _ in g)]
+            groups = [g for g in groups if g not in bound] + [[*itertools.chain(*bound), part]]
+        return [tuple(group) for group in sorted(groups)]
+
+    def _bound(self, one: int, other: int) -> bool:
+        """Whether the product of two fields may have a mean: neither is a random layer that the other knows not."""
+        return not any(
+            isinstance(self.nodes[a], Draw) and a not in self.behind([b])
+            for a, b in ((one, other), (other, one))
+        )
+
+    def _added(self, node: int) -> list[tuple[int, float]]:
         made = self.nodes[node]
         if not isinstance(made, Sum):
             return [(node, 1.0)]
         return [
             (part, factor * other)
             for below, factor in zip(made.of, made.factors, strict=True)
-            for part, other in self.parts(below)
+            for part, other in self._added(below)
         ]
 
     def fan_in(self, node: int) -> int:

@@ -109,17 +109,23 @@ def _leading(
             ntk="Theta" in map(_letter, names),
             progress=_progress_on(progress, "kernel and NTK"),
         )
-    found = {name: getattr(flow, _letter(name)) for name in names}
-    if flow.K.ndim == 3:
-        return {name: as_variable(name, values) for name, values in found.items()}
-    shape = (
-        *flow.K.shape[:3],
-        *(math.prod(net.program.positions[net.program.layers[kept[0] - 1]]),) * 2,
-    )
-    return {
-        name: as_variable(name, values.reshape(shape), trailing=POSITION_DIMS)
-        for name, values in found.items()
+    trailing: tuple[str, ...] = ()
+    shape = flow.K.shape[:3]
+    if flow.K.ndim > 3:
+        sites = math.prod(net.program.positions[net.program.layers[kept[0] - 1]])
+        trailing, shape = POSITION_DIMS, (*shape, sites, sites)
+    data = {
+        name: as_variable(name, getattr(flow, _letter(name)).reshape(shape), trailing=trailing)
+        for name in names
     }
+    for letter, error in zip(("K", "Theta"), flow.errors, strict=False):
+        for name in names:
+            if _letter(name) == letter:
+                what = "Numerical error of the prediction"
+                data[f"{name}_error"] = _beside(
+                    data[name], data[name].dims, error.reshape(shape), what
+                )
+    return data
 
 
 def _with_corrections(

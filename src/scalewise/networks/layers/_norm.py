@@ -16,8 +16,7 @@ class LayerNorm(Layer):
     r"""Channels less their mean, over their standard deviation, at each site.
 
     $$y_i(s)=\frac{x_i(s)-\langle x(s)\rangle}{\sqrt{\langle x(s)^2\rangle-\langle x(s)\rangle^2+\epsilon}}$$
-    with averages over channels. It stands where the mean at infinite width is 0: behind random layers and sums of
-    them, before the activation.
+    with averages over channels.
 
     Args:
         eps: $\epsilon$, in the units of $x^2$; with 0, inputs that leave a site without a signal are refused.

@@ -1,30 +1,38 @@
-"""Branches beside each other: each reads the same field, and what they give is added."""
+"""Branches beside each other: each reads the same field, and what they give is added, multiplied or joined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
 from scalewise.networks.layers._activate import LayerLike
 
+Join = Literal["sum", "product", "concat"]
+
 
 @checked
 @dataclass(frozen=True, init=False)
 @readable
 class Parallel(Layer):
-    r"""$\sum_mf_m\,\text{branch}_m(x)$.
+    r"""Branches that read the same field: $\sum_mf_m\,\text{branch}_m(x)$, their product, or all their channels.
 
-    An empty branch gives $x$ itself, so that ``Parallel((), branch)`` is ``Skip(*branch)``.
+    An empty branch gives $x$ itself, so that ``Parallel((), branch)`` is ``Skip(*branch)``. A gate is a product:
+    ``Parallel([Dense()], [Dense(), "swish"], join="product")`` is SwiGLU.
 
     Args:
-        branches: Each a sequence of layers; all end with the same channels and positions.
-        factors: $f_m$ of each branch, at least 0; 1 for ``None``.
+        branches: Each a sequence of layers. All end with the same positions, and with the same channels but for
+            ``"concat"``.
+        factors: $f_m$ of each branch in a sum, at least 0; 1 for ``None``.
+        join: ``"sum"``, ``"product"``, or ``"concat"`` for all channels beside each other.
 
     Raises:
-        ValueError: If there are fewer than two branches, or not one factor for each.
+        ValueError: If there are fewer than two branches, or not one factor for each; or factors without a sum.
+
+    Source: Dauphin et al., arXiv:1612.08083, Shazeer, arXiv:2002.05202, for gates; kernels and NTKs derived.
 
     Example:
         >>> import scalewise as sw
@@ -35,13 +43,21 @@ class Parallel(Layer):
 
     branches: tuple[tuple[Layer, ...], ...]
     factors: tuple[float, ...]
+    join: Join
 
     def __init__(
-        self, *branches: Sequence[LayerLike], factors: Sequence[NotNegative] | None = None
+        self,
+        *branches: Sequence[LayerLike],
+        factors: Sequence[NotNegative] | None = None,
+        join: Join = "sum",
     ) -> None:
         if len(branches) < 2:
             raise ValueError(
                 "`Parallel` needs two branches or more, such as Parallel([Conv(3)], [Conv(5)])."
+            )
+        if factors is not None and join != "sum":
+            raise ValueError(
+                f"`factors` are those of a sum, and `join` is {join!r}. Leave them out."
             )
         own = (1.0,) * len(branches) if factors is None else tuple(map(float, factors))
         if len(own) != len(branches):
@@ -50,12 +66,15 @@ class Parallel(Layer):
             )
         object.__setattr__(self, "branches", tuple(map(tuple, branches)))
         object.__setattr__(self, "factors", own)
+        object.__setattr__(self, "join", join)
 
     def into(self, build: Builder, of: Field) -> Field:
-        """The nodes of the branches, one after the other, and a sum."""
+        """The nodes of the branches, one after the other, and what joins them."""
         path, ends = build.path, []
         for number, branch in enumerate(self.branches, 1):
             build.path = (*path, number)
             ends.append(build.run(branch, of))
         build.path = path
-        return build.add(tuple(ends), self.factors)
+        if self.join == "sum":
+            return build.add(tuple(ends), self.factors)
+        return build.multiply(tuple(ends)) if self.join == "product" else build.join(tuple(ends))

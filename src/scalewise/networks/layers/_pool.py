@@ -1,4 +1,4 @@
-"""Pooling that is linear: averages and sums over the positions of a window."""
+"""Pooling: averages, sums and maxima over the positions of a window."""
 
 from __future__ import annotations
 
@@ -67,6 +67,34 @@ class SumPool(Layer):
 @checked
 @dataclass(frozen=True)
 @readable
+class MaxPool(Layer):
+    r"""The largest number in a window of positions, channel by channel; beyond the ends there is none.
+
+    Averages of it have no formula: `predict` draws values of single channels, and states the error.
+
+    Args:
+        window: Positions along every axis, one number or one for each axis.
+        stride: By how much the window moves; as long as it is for ``None``.
+        padding: As of `Conv`.
+
+    Example:
+        >>> import scalewise as sw
+        >>> sw.MaxPool(3, stride=2, padding="zero")
+        MaxPool(window=3, stride=2, padding='zero')
+    """
+
+    window: Sizes
+    stride: Sizes | None = None
+    padding: Padding = "valid"
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return build.largest(of, _windows(self, build, of))
+
+
+@checked
+@dataclass(frozen=True)
+@readable
 class GlobalAvgPool(Layer):
     """The average over all positions.
 
@@ -104,10 +132,15 @@ def _whole(build: Builder, of: Field, factor: float) -> Field:
 
 
 def _pooled(layer: AvgPool | SumPool, build: Builder, of: Field, *, average: bool) -> Field:
+    windows = _windows(layer, build, of)
+    taps = math.prod(window.taps for window in windows)
+    return build.spread(of, windows, 1 / taps if average else 1.0)
+
+
+def _windows(layer: AvgPool | SumPool | MaxPool, build: Builder, of: Field) -> tuple[Window, ...]:
     sizes = per_axis(build, of, layer.window)
     strides = sizes if layer.stride is None else per_axis(build, of, layer.stride)
-    windows = tuple(
+    return tuple(
         Window(size, stride, padding=layer.padding)
         for size, stride in zip(sizes, strides, strict=True)
     )
-    return build.spread(of, windows, 1 / math.prod(sizes) if average else 1.0)

@@ -5,7 +5,10 @@ over channels at infinite width,
 $$\begin{aligned}
 \text{random layer}&\quad C'=C_b+C_W\mathcal LC,\quad T'=\lambda_b+\lambda_W\mathcal LC+C_W\mathcal LT,\\
 \text{activation}&\quad C'=\langle\sigma\sigma\rangle_C,\quad T'=\langle\sigma'\sigma'\rangle_CT,\\
-\text{sum}&\quad\textstyle\sum_mf_m^2C_m,\ \sum_mf_m^2T_m,\qquad\text{fixed map}\quad BCB^T,\ BTB^T,\\
+\text{sum}&\quad\textstyle\sum_mf_m^2C_m+\sum_{m\ne k}f_mf_k\langle x_m\rangle\langle x_k'\rangle,\
+  \sum_mf_m^2T_m,\qquad\text{fixed map}\quad BCB^T,\ BTB^T,\\
+\text{product}&\quad\textstyle\prod_mC_m,\ \sum_mT_m\prod_{k\ne m}C_k,
+  \qquad\text{channels beside each other}\quad\textstyle\sum_m\frac{n_m}nC_m,\ \sum_m\frac{n_m}nT_m,\\
 \text{norm}&\quad C'_{st}=C_{st}/\sqrt{(C_{ss}+\epsilon)(C_{tt}+\epsilon)},\quad T'_{st}\text{ likewise}.
 \end{aligned}$$
 The two of a preactivation are $K$ and $\Theta$. A tile passes through all nodes while it is in cache, in place
@@ -17,69 +20,37 @@ Source: PDLT (4.118), (8.63); with skip connections (B.9), (B.11), their NTK der
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property, partial
 
 import numpy as np
 
 from scalewise.gaussian import KernelMap, Places
-from scalewise.networks._program import Draw, Norm, Pointwise, Program, Source, Spread, Sum
+from scalewise.networks._forward import fixed_fields
+from scalewise.networks._program import (
+    Attend,
+    Concat,
+    Draw,
+    Norm,
+    Pointwise,
+    Product,
+    Program,
+    Spread,
+    Sum,
+)
 from scalewise.networks._sites import Matrix, Taps
+from scalewise.theory.flow._attention import AttentionMap, drawn_heads
 from scalewise.theory.flow._maps import NormMap, map_of
+from scalewise.theory.flow._means import Mean, mean_at
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
+from scalewise.theory.flow._room import Pair, Room
+from scalewise.theory.flow._units import Units
 
 Inputs = slice | np.ndarray
-_BLOCK = 4  # arrays: what a chain of layers needs at once
-
-
-class Pair(NamedTuple):
-    """C and T of a field on a tile; no T where it is 0 or not wanted."""
-
-    C: np.ndarray
-    T: np.ndarray | None
-
-    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> Pair:
-        """The same function of both."""
-        return Pair(change(self.C), None if self.T is None else change(self.T))
-
-
-@dataclass
-class Room:
-    """Flat arrays of one size, handed out and taken back: fresh ones would cost page faults on every tile.
-
-    They are cut out of blocks: the larger a block is, the larger the pages that the system hands out.
-    """
-
-    size: int
-    free: list[np.ndarray] = field(default_factory=list)
-    rows: dict[int, np.ndarray] = field(default_factory=dict)
-    scratch: list[np.ndarray] = field(default_factory=list)
-    shaped: dict[tuple[int, ...], list[np.ndarray]] = field(default_factory=dict)
-
-    def take(self, shape: tuple[int, ...]) -> np.ndarray:
-        """An array of a shape; what is in it means nothing."""
-        if not self.free:
-            self.free = list(np.empty((_BLOCK, self.size)))
-            self.rows |= {_address(row): row for row in self.free}
-        return self.free.pop()[: math.prod(shape)].reshape(shape)
-
-    def work(self, shape: tuple[int, ...]) -> list[np.ndarray]:
-        """Arrays for who is done with them at once."""
-        self.scratch = self.scratch or list(np.empty((KernelMap.scratch, self.size)))
-        if shape not in self.shaped:
-            count = math.prod(shape)
-            self.shaped[shape] = [row[:count].reshape(shape) for row in self.scratch]
-        return self.shaped[shape]
-
-    def give(self, *arrays: np.ndarray | None) -> None:
-        """Take back arrays that nobody reads any more."""
-        self.free += [self.rows[_address(array)] for array in arrays if array is not None]
-
-
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
+_NOTHING = (np.empty((0, 0)), None)
 
 
 @dataclass
@@ -91,16 +62,34 @@ class Fields:
         x: (inputs, *positions, features).
         ntk: Whether tangents are wanted.
         crossed: For each node and axis whether positions are paired each with each.
-        maps: Of each activation and norm, by node, on all labels; made where they are missing when inputs meet
-            themselves.
+        maps: Of each activation, norm and attention, by node, on all labels; made where they are missing when
+            inputs meet themselves.
     """
 
     program: Program
     x: np.ndarray
     ntk: bool
     crossed: list[Crossed]
-    maps: dict[int, KernelMap | NormMap] = field(default_factory=dict)
+    maps: dict[int, KernelMap | NormMap | AttentionMap] = field(default_factory=dict)
+    means: dict[int, Mean] = field(default_factory=dict)
     room: Room | None = None
+    scramble: int = 0
+
+    @cached_property
+    def fixed(self) -> dict[int, np.ndarray]:
+        """Fields without weights."""
+        return fixed_fields(self.program, self.x)
+
+    def mean(self, node: int) -> Mean:
+        """Of a field over channels, at all labels; ``None`` for 0."""
+        if node not in self.means:
+            if node in self.program.fixed:
+                self.means[node] = self.fixed[node].mean(axis=-1).ravel()
+            else:
+                self.means[node] = mean_at(
+                    self.program, node, lambda here: self.maps[here].K, self.mean
+                )
+        return self.means[node]
 
     def places(self, node: int, rows: Inputs, columns: Inputs) -> Places:
         """The labels of a node on a tile."""
@@ -123,23 +112,38 @@ class Fields:
         size = max(math.prod(at.shape) for at in different.values())
         if self.room is None or self.room.size < size:
             self.room = Room(size)
+        units = Units(program, len(self.x), self.scramble)
         for here, at in enumerate(shapes):
             node = program.nodes[here]
             below = [kept[k] for k in node.of]
             spare = [program.last_reader[k] == here for k in node.of]
-            if isinstance(node, Source):
-                found = Pair(self._gram(at), None)
+            if here in program.fixed:
+                found = Pair(self._gram(self.fixed[here], at), None)
+            elif isinstance(node, Attend) or here in program.estimated:
+                if isinstance(node, Attend):
+                    found = self._attended(node, below, here, shapes)
+                else:
+                    found = self._estimated(units, here, at)
+                for k, free in dict(zip(node.of, spare, strict=True)).items():
+                    self._room.give(*kept[k] if free else ())
             elif isinstance(node, Draw):
                 found = self._drawn(node, below[0], spare[0], here, rows, columns)
             elif isinstance(node, Pointwise | Norm):
                 found = self._mapped(node, below[0], spare[0], here, at)
-            elif isinstance(node, Sum):
-                found = self._summed(node, below, spare)
+            elif isinstance(node, Product):
+                found = self._multiplied(below, spare)
+            elif isinstance(node, Sum | Concat):
+                found = self._summed(node, below, spare, at)
             else:
+                assert isinstance(node, Spread)
                 found = self._spread(node, below[0], spare[0], here, rows, columns)
+            if here in program.sampled and here not in program.estimated:
+                whole = self._matrices(found, at) if isinstance(node, Draw) else Pair(*_NOTHING)
+                units.add(here, *whole)
             for k, free in zip(node.of, spare, strict=True):
                 if free:
-                    del kept[k]
+                    kept.pop(k, None)
+                    units.forget(k)
             kept[here] = found
             yield here, found
         for pair in kept.values():
@@ -161,9 +165,52 @@ class Fields:
         copy[...] = array
         return copy
 
-    def _gram(self, at: Places) -> np.ndarray:
-        """Products of inputs, averaged over features."""
-        x, C = self.x, self._room.take(at.shape)
+    def _estimated(self, units: Units, here: int, at: Places) -> Pair:
+        """Averages over channels that are drawn, at all labels at once."""
+        units.add(here, *_NOTHING)
+        self.means[here] = units.mean(here)
+        found, inputs = Pair(*units.averages(here, ntk=self.ntk)), len(self.x)
+        return found.each(
+            lambda A: self._laid_out(
+                A.reshape(inputs, -1, inputs, len(A) // inputs).swapaxes(1, 2), at
+            )
+        )
+
+    def _attended(self, node: Attend, below: list[Pair], here: int, shapes: list[Places]) -> Pair:
+        """Averages over positions, with weights that do not fluctuate, or of heads that are drawn."""
+        at = shapes[here]
+        if not node.grows:
+            Cs, Ts = zip(*(pair.each(partial(_blocks, at=at)) for pair in below), strict=True)
+            found = drawn_heads(node, Cs, Ts if self.ntk else None, (self.scramble, here))
+            self.means[here] = None
+            return Pair(*found).each(partial(self._laid_out, at=at))
+        if here not in self.maps:
+            own = _blocks(below[0].C, shapes[node.of[0]])
+            self.maps[here] = AttentionMap(np.einsum("aapq->apq", own) if at.by_rows else own, node)
+        weights = self.maps[here]
+        assert isinstance(weights, AttentionMap)
+
+        def averaged(tile: np.ndarray) -> np.ndarray:
+            out = self._room.take(at.shape)
+            weights.apply(at, tile, out)
+            return out
+
+        return below[2].each(averaged)
+
+    def _laid_out(self, blocks: np.ndarray, at: Places) -> np.ndarray:
+        """Positions of every pair of inputs as a tile."""
+        out = self._room.take(at.shape)
+        out[...] = blocks.reshape(at.shape)
+        return out
+
+    def _matrices(self, pair: Pair, at: Places) -> Pair:
+        """Over all labels, of a tile of all inputs and positions."""
+        labels = len(self.x) * math.prod(at.positions)
+        return pair.each(lambda tile: _blocks(tile, at).swapaxes(1, 2).reshape(labels, labels))
+
+    def _gram(self, x: np.ndarray, at: Places) -> np.ndarray:
+        """Products of what is fixed, averaged over features."""
+        C = self._room.take(at.shape)
         left, right = x[at.rows], x[at.columns]
         features = x.shape[-1]
         if at.by_rows and not at.positions:
@@ -254,13 +301,12 @@ class Fields:
             known = at.known
             assert known is not None, "inputs go with themselves first"
             variances = below.C[known.at].ravel()
-            self.maps[here] = map_of(node, variances, slope=self.ntk)
+            self.maps[here] = self.map_at(here, variances)
         own = self.maps[here]
+        assert not isinstance(own, AttentionMap)
         if isinstance(own, NormMap):
             found = self._own(below, spare)
-            for tile in found:
-                if tile is not None:
-                    own.apply(at, tile)
+            own.apply(at, *found)
             return found
         C = below.C if spare else self._copied(below.C)
         slope = None if below.T is None else self._room.take(C.shape)
@@ -271,15 +317,46 @@ class Fields:
             self._room.give(below.T)
         return Pair(C, slope)
 
-    def _summed(self, node: Sum, below: list[Pair], spare: list[bool]) -> Pair:
+    def map_at(self, here: int, variances: np.ndarray) -> KernelMap | NormMap | AttentionMap:
+        """The map of an activation or a norm, from the variances of all labels before it; of attention likewise."""
+        node = self.program.nodes[here]
+        if isinstance(node, Attend):
+            return AttentionMap(variances, node)
+        assert isinstance(node, Pointwise | Norm)
+        mean = self.mean(node.of[0]) if isinstance(node, Norm) and node.centred else None
+        return map_of(node, variances, mean, slope=self.ntk)
+
+    def _multiplied(self, below: list[Pair], spare: list[bool]) -> Pair:
+        """A product of independent fields: of two after another, so that T goes through all."""
+        (C, T), own = below[0], spare[0]
+        for (other, its), free in zip(below[1:], spare[1:], strict=True):
+            moved = self._room.take(C.shape)
+            np.multiply(C, other, out=moved)
+            slope = None
+            for a, b in ((T, other), (its, C)):
+                if a is not None:
+                    part = a * b
+                    slope = part if slope is None else slope + part
+            if slope is not None:
+                slope = self._copied(slope)
+            if own:
+                self._room.give(C, T)
+            if free:
+                self._room.give(other, its)
+            C, T, own = moved, slope, True
+        return Pair(C, T)
+
+    def _summed(self, node: Sum | Concat, below: list[Pair], spare: list[bool], at: Places) -> Pair:
+        weights = [f * f for f in node.factors] if isinstance(node, Sum) else node.shares
+
         def total(arrays: list[np.ndarray | None]) -> np.ndarray | None:
             found = None
-            for array, factor, mine in zip(arrays, node.factors, spare, strict=True):
+            for array, weight, mine in zip(arrays, weights, spare, strict=True):
                 if array is None:
                     continue
                 part = array if mine else self._room.take(array.shape)
-                if factor != 1 or not mine:
-                    np.multiply(array, factor * factor, out=part)
+                if weight != 1 or not mine:
+                    np.multiply(array, weight, out=part)
                 if found is None:
                     found = part
                 else:
@@ -289,6 +366,11 @@ class Fields:
 
         C = total([pair.C for pair in below])
         assert C is not None
+        if isinstance(node, Sum):
+            means = [(f, self.mean(k)) for f, k in zip(node.factors, node.of, strict=True)]
+            for (f, m), (g, other) in itertools.permutations(means, 2):
+                if m is not None and other is not None:
+                    C += at.left(f * m) * at.right(g * other)
         return Pair(C, total([pair.T for pair in below]))
 
     def _spread(
@@ -299,3 +381,9 @@ class Fields:
             if array is not None:
                 array *= node.factor * node.factor
         return found
+
+
+def _blocks(tile: np.ndarray, at: Places) -> np.ndarray:
+    """Positions of the first and of the second input in one axis each."""
+    sites = math.prod(at.positions)
+    return tile.reshape(*at.shape[: 1 + at.by_rows], sites, sites)

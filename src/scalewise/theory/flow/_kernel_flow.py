@@ -42,6 +42,7 @@ class KernelFlow:
         diagonal: $K_{aa}$ at every layer, whichever were asked for; none of layers with positions.
         watched: Pairs of inputs $a,b$ that are kept at every layer.
         between: Their $K_{ab}$.
+        errors: Standard errors of K and Theta, where averages of the network are estimated; else nothing.
     """
 
     layers: tuple[int, ...]
@@ -50,6 +51,7 @@ class KernelFlow:
     diagonal: Float[np.ndarray, "depth sample"]
     watched: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]] = _NONE
     between: Float[np.ndarray, "_depth pair"] = field(default_factory=lambda: np.zeros((0, 0)))
+    errors: tuple[np.ndarray, ...] = ()
 
 
 @checked
@@ -113,7 +115,10 @@ def kernel_flow(
             progress(min(done, total), total)
     if progress is not None:
         progress(total, total)
-    return KernelFlow(kept, both[0], both[1] if ntk else None, passing.diagonal(), watched, between)
+    errors = passing.errors(kept)
+    return KernelFlow(
+        kept, both[0], both[1] if ntk else None, passing.diagonal(), watched, between, errors
+    )
 
 
 def kernels_on(

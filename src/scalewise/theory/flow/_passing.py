@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -12,13 +12,15 @@ import numpy as np
 from scalewise.gaussian import Places
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_kernels
-from scalewise.networks._program import Norm, Pointwise
+from scalewise.networks._program import Attend, Norm, Pointwise
 from scalewise.theory.flow import _pair_sets
-from scalewise.theory.flow._fields import Fields, Inputs, Pair
-from scalewise.theory.flow._maps import map_of
+from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._pair_sets import strips
 from scalewise.theory.flow._positions import crossings
+from scalewise.theory.flow._room import Pair
+from scalewise.theory.flow._units import SCRAMBLES
 
+_MOST_LABELS = 4096  # where channels are drawn: inputs times positions
 _AT_ONCE = 1 << 22  # pairs of labels of inputs with themselves
 
 
@@ -30,11 +32,13 @@ class Passing:
         fields: Its program on the inputs.
         sites: Positions of the layers that are wanted, of the first inputs and of the second; none if there is one.
         own: By layer of one site, K of every input with itself.
+        known: By layer K and Theta of all inputs, where averages of the network are estimated; and their errors.
     """
 
     fields: Fields
     sites: tuple[int, ...]
     own: dict[int, np.ndarray]
+    known: dict[int, tuple[Pair, Pair]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, net: Architecture, x: np.ndarray, kept: tuple[int, ...], *, ntk: bool) -> Passing:
@@ -43,6 +47,9 @@ class Passing:
         wanted = [program.layers[layer - 1] for layer in kept]
         crossed = crossings(program, wanted)
         fields = Fields(program, x, ntk, crossed)
+        if program.estimated:
+            known, own = _estimated(net, fields)
+            return cls(fields, _sites_of(net, kept), own, known)
         size = max(1, _AT_ONCE // fields.labels_of_pair)
         parts = [
             Fields(program, x[start : start + size], ntk, crossed)
@@ -53,9 +60,9 @@ class Passing:
             fields = parts[0]
         else:
             for here, node in enumerate(program.nodes):
-                if isinstance(node, Pointwise | Norm):
+                if isinstance(node, Pointwise | Norm | Attend) and here in parts[0].maps:
                     K = np.concatenate([part.maps[here].K for part in parts])
-                    fields.maps[here] = map_of(node, K, slope=ntk)
+                    fields.maps[here] = fields.map_at(here, K)
         joined = {layer: np.concatenate([part[layer] for part in own]) for layer in own[0]}
         return cls(fields, _sites_of(net, kept), joined)
 
@@ -63,10 +70,20 @@ class Passing:
         """K and Theta of a tile at each layer up to `last`: pairs of inputs, then the positions of both."""
         program = self.fields.program
         numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
+        for layer, (pair, _) in self.known.items():
+            if layer <= last:
+                yield layer, pair.each(partial(_cut_out, rows=rows, columns=columns))
+        if self.known:
+            return
         for here, pair in self.fields.along(rows, columns, program.layers[last - 1]):
             if here in numbers:
                 at = self.fields.places(here, rows, columns)
                 yield numbers[here], pair.each(partial(_at_one_site, at=at))
+
+    def errors(self, kept: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+        """Of K, and of Theta if it is there, at some layers; nothing where nothing is estimated."""
+        found = [self.known[layer][1] for layer in kept] if self.known else []
+        return tuple(np.array(of) for of in zip(*found, strict=True) if of[0] is not None)
 
     def diagonal(self) -> np.ndarray:
         """K of each input with itself at every layer, where all of these have one site."""
@@ -112,6 +129,58 @@ def _with_themselves(net: Architecture, fields: Fields) -> dict[int, np.ndarray]
             if K.shape[1] == 1:
                 found[numbers[here]] = K[:, 0]
     return found
+
+
+def _estimated(
+    net: Architecture, fields: Fields
+) -> tuple[dict[int, tuple[Pair, Pair]], dict[int, np.ndarray]]:
+    """K and Theta of all inputs at once, of networks some of whose averages are estimated; and their errors.
+
+    The mean of independent draws, and its standard error.
+    """
+    program, count = fields.program, len(fields.x)
+    most = max(math.prod(program.positions[k]) for k in range(len(program.nodes))) * count
+    if most > _MOST_LABELS:
+        raise ValueError(
+            f"{count} inputs have {most:,} positions in all, and averages without a formula (a maximum, or an "
+            f"activation of what is not Gaussian) are made for at most {_MOST_LABELS} at once. Give fewer inputs, "
+            "or pool earlier."
+        )
+    numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
+    every = slice(0, count)
+    found: dict[int, list[Pair]] = {layer: [] for layer in numbers.values()}
+    for scramble in range(SCRAMBLES):
+        drawn = replace(fields, maps={}, means={}, scramble=scramble)
+        for here, pair in drawn.along(every, every, len(program.nodes) - 1):
+            if here in numbers:
+                at = drawn.places(here, every, every)
+                assert at.known is not None
+                _check(net, numbers[here], pair.C[at.known.at].reshape(count, -1))
+                found[numbers[here]].append(pair.each(partial(_at_one_site, at=at)).each(np.copy))
+    known = {
+        layer: (_over(pairs, lambda v: v.mean(axis=0)), _over(pairs, _standard_error))
+        for layer, pairs in found.items()
+    }
+    own = {
+        layer: np.diagonal(pair.C).copy()
+        for layer, (pair, _) in known.items()
+        if program.has_one_site(layer)
+    }
+    return known, own
+
+
+def _over(pairs: list[Pair], change: Callable[[np.ndarray], np.ndarray]) -> Pair:
+    Ts = [pair.T for pair in pairs if pair.T is not None]
+    return Pair(change(np.array([pair.C for pair in pairs])), change(np.array(Ts)) if Ts else None)
+
+
+def _standard_error(values: np.ndarray) -> np.ndarray:
+    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
+
+
+def _cut_out(values: np.ndarray, rows: Inputs, columns: Inputs) -> np.ndarray:
+    """A tile of the square of all inputs."""
+    return values[rows][:, columns] if isinstance(rows, slice) else values[rows, columns]
 
 
 def _check(net: Architecture, layer: int, K: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks._program import Program, Spread
+from scalewise.networks._program import Attend, Program, Spread
 from scalewise.networks._sites import Matrix, Taps
 
 Crossed = tuple[bool, ...]
@@ -24,6 +24,8 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
         each: Nodes of which all pairs of positions are wanted.
     """
     nodes, sizes = program.nodes, program.positions
+    if program.estimated:  # channels are drawn at all labels at once
+        return [(True,) * len(size) for size in sizes]
     needed = [[False] * len(size) for size in sizes]
     for node in each:
         needed[node] = [True] * len(sizes[node])
@@ -32,13 +34,15 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
         before = [list(row) for row in needed]
         for here in range(len(nodes) - 1, -1, -1):  # what mixes positions needs them all below
             node = nodes[here]
-            for below in node.of:
+            for below in () if here in program.fixed else node.of:
                 for axis, size in enumerate(sizes[below]):
-                    mixes = isinstance(node, Spread) and node.along[axis].mixes
+                    mixes = isinstance(node, Attend)
+                    if isinstance(node, Spread):
+                        mixes = node.along[axis].mixes
                     spans = needed[here][axis] and sizes[here][axis] > 1
                     needed[below][axis] |= size > 1 and (mixes or spans)
         for here, node in enumerate(nodes):  # and what is paired so stays so
-            for below in node.of:
+            for below in () if here in program.fixed else node.of:
                 for axis, size in enumerate(sizes[here]):
                     alone = sizes[below][axis] == 1
                     needed[here][axis] |= size > 1 and (needed[below][axis] or alone)

@@ -1,0 +1,146 @@
+"""What a node without weights makes of the fields that it reads, as arrays of any library.
+
+Fields are (sample, *positions, channel): the channels of a drawn network, the features of inputs, or a few thousand
+channels of an infinitely wide network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from scalewise.activations import Activation
+from scalewise.networks._program import (
+    Attend,
+    Concat,
+    Max,
+    Node,
+    Norm,
+    Pointwise,
+    Product,
+    Program,
+    Spread,
+    Sum,
+)
+from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
+
+
+def forward(
+    node: Node,
+    below: Sequence[Any],
+    sizes: Sequence[int],
+    xp: Any = np,
+    function: Callable[[Activation], Callable[[Any], Any]] = lambda sigma: sigma,
+) -> Any:
+    """The field of a node.
+
+    Args:
+        node: Any but the inputs and what has weights.
+        below: The fields that it reads.
+        sizes: Positions of these.
+        xp: NumPy or JAX's.
+        function: From an activation to a function of such arrays.
+    """
+    x = below[0]
+    if isinstance(node, Pointwise):
+        return function(node.sigma)(x)
+    if isinstance(node, Norm):
+        mean = x.mean(axis=-1, keepdims=True) if node.centred else 0.0
+        return (x - mean) / xp.sqrt(((x - mean) ** 2).mean(axis=-1, keepdims=True) + node.eps)
+    if isinstance(node, Sum):
+        return sum(f * b for f, b in zip(node.factors, below, strict=True))
+    if isinstance(node, Product):
+        for other in below[1:]:
+            x = x * other
+        return x
+    if isinstance(node, Concat):
+        return xp.concatenate(below, axis=-1)
+    if isinstance(node, Attend):
+        return attended(node, below, xp, function)
+    if isinstance(node, Max):
+        seen, there = gathered(x, node.windows, sizes, xp)
+        return xp.where(there[..., None], seen, -np.inf).max(axis=-2)
+    assert isinstance(node, Spread)
+    return node.factor * spread(x, node.along, sizes, xp)
+
+
+def seen(node: Attend, places: int) -> np.ndarray:
+    """Which positions each position sees."""
+    return np.tri(places, dtype=bool) if node.causal else np.ones((places, places), dtype=bool)
+
+
+def attention(node: Attend, logits: Any, xp: Any, function: Any = lambda sigma: sigma) -> Any:
+    """Weights (..., position, other position) of the positions that are seen, from scaled logits."""
+    there = seen(node, logits.shape[-1])
+    if node.sigma is not None:
+        return xp.where(there, function(node.sigma)(logits), 0.0)
+    logits = xp.where(there, logits, -np.inf)
+    rising = xp.exp(logits - logits.max(axis=-1, keepdims=True))
+    return rising / rising.sum(axis=-1, keepdims=True)
+
+
+def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
+    """Of queries, keys and values: all positions in one axis meanwhile."""
+    shape = below[2].shape
+    q, k, v = (
+        xp.moveaxis(x.reshape(shape[0], -1, shape[-1] // node.size, node.size), 2, 1) for x in below
+    )
+    p = attention(node, q @ xp.swapaxes(k, -1, -2) / node.size**node.power, xp, function)
+    return xp.moveaxis(p @ v, 1, 2).reshape(shape)
+
+
+def fixed_fields(program: Program, x: np.ndarray) -> dict[int, np.ndarray]:
+    """The inputs, and what is made of them without weights."""
+    found: dict[int, np.ndarray] = {}
+    for here in sorted(program.fixed):
+        node = program.nodes[here]
+        below = [found[k] for k in node.of]
+        found[here] = forward(node, below, program.positions[node.of[0]]) if node.of else x
+    return found
+
+
+def gathered(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any) -> tuple[Any, Any]:
+    """What the taps of windows see, (sample, *places, tap, channel); and whether there is anything, (*places, tap).
+
+    Beyond the ends stands anything.
+    """
+    channels = x.shape[-1]
+    there = np.ones((1,) * len(windows) + (1,), dtype=bool)
+    x = x[..., None, :]
+    for axis, (window, size) in enumerate(zip(windows, sizes, strict=True)):
+        if window.is_identity:
+            continue
+        index = np.full((window.length(size), window.taps), -1)
+        for tap, pieces in enumerate(window.pieces(size)):
+            for piece in pieces:
+                index[piece.to, tap] = np.arange(size)[piece.of]
+        own = (1,) * axis + (len(index),) + (1,) * (len(windows) - axis - 1)
+        there = there[..., None] & (index >= 0).reshape(*own, 1, window.taps)
+        there = there.reshape(*there.shape[:-2], -1)
+        # (sample, ..., place, tap, ..., taps of axes before, channel)
+        x = xp.moveaxis(xp.take(x, np.maximum(index, 0), axis=1 + axis), 2 + axis, -2)
+        x = x.reshape(*x.shape[:-3], -1, channels)
+    return x, np.broadcast_to(there, (*x.shape[1:-2], there.shape[-1]))
+
+
+def entering(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any = np) -> Any:
+    """What enters the weights of a random layer: (sample, *places, taps times channels), zeros beyond the ends."""
+    if all(window.is_identity for window in windows):
+        return x
+    seen, there = gathered(x, windows, sizes, xp)
+    if not there.all():
+        seen = seen * there[..., None].astype(x.dtype)
+    return seen.reshape(*seen.shape[:-2], -1)
+
+
+def spread(x: Any, along: Sequence[Window | Matrix], sizes: Sequence[int], xp: Any = np) -> Any:
+    """A fixed map of positions: matrices, and sums over the taps of windows."""
+    for axis, own in enumerate(along, 1):
+        if isinstance(own, Matrix):
+            x = xp.moveaxis(xp.tensordot(own.array.astype(x.dtype), x, (1, axis)), 0, axis)
+    channels = x.shape[-1]
+    windows = [IDENTITY if isinstance(own, Matrix) else own for own in along]
+    seen = entering(x, windows, sizes, xp)
+    return seen.reshape(*seen.shape[:-1], -1, channels).sum(axis=-2)

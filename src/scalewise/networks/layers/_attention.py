@@ -1,0 +1,110 @@
+"""Attention: each position averages over others, by weights that depend on both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from scalewise._checked import Count, Must, NotNegative, Positive, checked
+from scalewise._readable import readable
+from scalewise.activations import activation
+from scalewise.activations._catalogue import ActivationLike
+from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks.layers._dense import own_of
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Attention(Layer):
+    r"""Self-attention of several heads over all positions, with the random layer behind it.
+
+    $$o_h(s)=\sum_t\operatorname{softmax}_t\Big(\frac{q_h(s)\cdot k_h(t)}{d^\alpha}\Big)v_h(t),\qquad
+      q,k,v=\text{Dense}(x),\qquad y=\text{Dense}(o).$$
+    Two limits of infinite width have a Gaussian process. Say which by saying what stays:
+
+    - ``size=d``: heads of $d$ channels, whose number grows, as in practice. Any $\alpha$; averages over a head have
+      no formula, so `predict` draws heads, and states the error.
+    - ``heads=H``: $H$ heads that grow, with $\alpha=1$. With ``tied=True``, $W_Q=W_K$, logits are kernels of $q$;
+      with free keys they are 0, and every position sees the mean of all.
+
+    Heads that grow with $\alpha=1/2$ have random logits at any width, and no Gaussian limit; they are refused.
+
+    Args:
+        size: $d$, the channels of a head; its number is the width over it.
+        heads: The number of heads; their size is the width over it.
+        power: $\alpha$, ``0.5`` or ``1``; by default 1/2 with `size` and 1 with `heads`.
+        tied: Whether queries and keys have the same weights; with `heads` only.
+        causal: Whether a position sees only itself and those before it.
+        function: ``"softmax"``, or an activation that acts on every logit.
+        C_b: Bias variance of the four random layers; that of the network for ``None``, like the others.
+        C_W: Rescaled weight variance.
+        lambda_b: Learning-rate factor of the biases.
+        lambda_W: Learning-rate factor of the weights.
+
+    Raises:
+        ValueError: If not exactly one of `size` and `heads` is given, or that limit does not exist.
+
+    Source: Hron et al., arXiv:2006.10540, in PDLT's parametrisation; heads of finite size derived.
+
+    Example:
+        >>> import scalewise as sw
+        >>> net = sw.Network(
+        ...     sw.Dense(), sw.Skip(sw.Attention(size=4)), sw.GlobalAvgPool(), sw.Dense(1),
+        ...     input_shape=(6, 3), width=16,
+        ... )
+        >>> net.depth
+        6
+    """  # fmt: skip
+
+    size: Count | None = None
+    heads: Count | None = None
+    power: Annotated[float, Must("0.5 or 1", lambda power: power in (0.5, 1), float)] | None = None
+    tied: bool = False
+    causal: bool = False
+    function: Literal["softmax"] | ActivationLike = "softmax"
+    C_b: NotNegative | None = None
+    C_W: Positive | None = None
+    lambda_b: NotNegative | None = None
+    lambda_W: NotNegative | None = None
+
+    def __post_init__(self) -> None:
+        if (self.size is None) == (self.heads is None):
+            raise ValueError(
+                "`Attention` needs one of `size`, the channels of a head, whose number grows with the width, and "
+                "`heads`, their number, whose size grows; such as Attention(size=8)."
+            )
+        if self.heads is not None and self.power == 0.5:
+            raise ValueError(
+                "`Attention` with `power=0.5` and `heads` has random logits at any width, and no Gaussian limit. "
+                "Give the `size` of a head, so that their number grows with the width, or use `power=1`."
+            )
+        if self.size is not None and self.tied:
+            raise ValueError(
+                "`Attention` with `tied=True` is known of heads that grow with the width. Give `heads`, their "
+                "number, in place of `size`."
+            )
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """Random layers for queries, keys and values, what they make, and a random layer behind it."""
+        own = own_of(self, build.usual)
+        if not of.positions or of.flat:
+            raise ValueError(
+                f"{build.name} looks at positions, and there are none. Give the network an `input_shape` of "
+                "positions and then channels, such as (8, 8, 3), and put Attention before Flatten."
+            )
+        queries = build.draw(of, own=own)
+        keys = queries if self.tied else build.draw(of, own=own)
+        values = build.draw(of, own=own)
+        size = self.size or max(1, values.channels // (self.heads or 1))
+        if self.heads and values.channels % self.heads:
+            raise ValueError(
+                f"{build.name} has {values.channels} channels, which do not divide into {self.heads} heads. Choose "
+                "a width that is a multiple of their number."
+            )
+        power = self.power or (0.5 if self.size else 1.0)
+        sigma = None if self.function == "softmax" else activation(self.function)
+        made = build.attend(
+            (queries, keys, values), size, power, sigma, grows=self.size is None, causal=self.causal
+        )
+        return build.draw(made, own=own)

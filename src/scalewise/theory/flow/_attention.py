@@ -1,0 +1,130 @@
+r"""Attention at infinite width: heads that grow, whose weights do not fluctuate, and finite heads, which are drawn.
+
+With $p$ the weights of one input and $p'$ of another, $C_v$ and $T_v$ those of the values,
+$$C=\langle pC_vp'^T\rangle,\qquad T=\langle pT_vp'^T\rangle+d^{-2\alpha}\big\langle T_q\circ F[kk'^T]
+  +qq'^T\circ F[T_k]\big\rangle,$$
+where $F[X]$ is the sum over $u,u'$ of $X_{uu'}$ with what a change of the logits of $u$ and of $u'$ makes of $C$,
+$$F[X]=p(X\circ C_v)p'^T-\big((pC_v)\circ(pX)\big)p'^T-p\big((C_vp'^T)\circ(Xp'^T)\big)+(pC_vp'^T)\circ(pXp'^T)$$
+for softmax, and $\sigma'(X\circ C_v)\sigma'^T$ for a function of each logit. Where heads grow, tangents do not move
+their weights.
+
+Source: Hron et al., arXiv:2006.10540, for heads that grow; for finite heads derived.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.gaussian import Places
+from scalewise.networks._forward import attention, seen
+from scalewise.networks._program import Attend
+from scalewise.theory.flow._units import normals, rooted
+
+_WORK = 1 << 31  # multiplications for a scramble
+_FEWEST, _MOST = 1 << 5, 1 << 12  # heads
+_AT_ONCE = 1 << 22  # numbers
+
+Blocks = Float[np.ndarray, "input input place place"]
+
+
+class AttentionMap:
+    """Weights of heads that grow, for every input; of free keys they are those of logits that are 0.
+
+    Args:
+        K: Kernels of the queries.
+        node: What kind of attention.
+    """
+
+    def __init__(self, K: Float[np.ndarray, "input place place"], node: Attend) -> None:
+        self.K = K
+        logits = K if node.tied else np.zeros_like(K)
+        self._weights = attention(node, logits, np)
+
+    def apply(self, at: Places, tile: np.ndarray, out: np.ndarray) -> None:
+        """A covariance of values becomes one of what they average to."""
+        p, q = self._weights[at.rows], self._weights[at.columns].swapaxes(1, 2)
+        if at.by_rows:
+            p, q = p[:, None], q[None]
+        places = p.shape[-1]
+        lead = tile.shape[: 1 + at.by_rows]
+        out[...] = (p @ tile.reshape(*lead, places, places) @ q).reshape(out.shape)
+
+
+def drawn_heads(
+    node: Attend,
+    kernels: tuple[Blocks, Blocks, Blocks],
+    tangents: tuple[Blocks, Blocks, Blocks] | None,
+    seed: tuple[int, int],
+) -> tuple[Blocks, Blocks | None]:
+    """C and T of what heads of finite size give, by drawn heads.
+
+    Args:
+        node: What kind of attention.
+        kernels: Of queries, keys and values.
+        tangents: Likewise, if they are wanted.
+        seed: Which draws.
+    """
+    Kq, Kk, Kv = kernels
+    inputs, places, size = len(Kq), Kq.shape[-1], node.size
+    heads = int(np.clip(_WORK // (inputs * places) ** 2 // places, _FEWEST, _MOST))
+    scale = float(size) ** -node.power
+    q, k = (_channels(K, heads * size, (*seed, side)) for side, K in enumerate((Kq, Kk)))
+    C = np.zeros_like(Kv)
+    T = None if tangents is None else np.zeros_like(Kv)
+    step = max(1, _AT_ONCE // max(1, inputs * places * max(places, size)))
+    for start in range(0, heads, step):
+        own = slice(start * size, min(heads, start + step) * size)
+        Q, K = (np.moveaxis(v[..., own].reshape(inputs, places, -1, size), 2, 1) for v in (q, k))
+        logits = scale * Q @ K.swapaxes(-1, -2)
+        p = attention(node, logits, np)
+        # What a change of the logits moves: by itself, of softmax, or by a function of each.
+        moved = p if node.sigma is None else seen(node, places) * node.sigma.derivatives[1](logits)
+        for a in range(inputs):
+            for b in range(a, inputs):
+                C[a, b] += _sum(p[a] @ Kv[a, b] @ p[b].swapaxes(-1, -2))
+                if T is not None and tangents is not None:
+                    Tq, Tk, Tv = (t[a, b] for t in tangents)
+                    T[a, b] += _sum(p[a] @ Tv @ p[b].swapaxes(-1, -2))
+                    both, keys, queries = (
+                        moved[[a, b]], K[a] @ K[b].swapaxes(-1, -2), Q[a] @ Q[b].swapaxes(-1, -2)
+                    )  # fmt: skip
+                    by_keys = _changed(both, Kv[a, b], keys, node)
+                    by_queries = _changed(both, Kv[a, b], Tk, node) * queries
+                    T[a, b] += scale**2 * _sum(Tq * by_keys + by_queries)
+    return _whole(C / heads), None if T is None else _whole(T / heads)
+
+
+def _changed(p: np.ndarray, C: np.ndarray, X: np.ndarray, node: Attend) -> np.ndarray:
+    """F[X], head by head; p are slopes of a function of each logit."""
+    left, right = p[0], p[1].swapaxes(-1, -2)
+    found = left @ (X * C) @ right
+    if node.sigma is not None:
+        return found
+    pC, pX = left @ C, left @ X
+    found -= (pC * pX) @ right
+    found -= left @ ((C @ right) * (X @ right))
+    return found + (pC @ right) * (pX @ right)
+
+
+def _channels(K: Blocks, count: int, seed: tuple[int, ...]) -> np.ndarray:
+    """(input, place, channel), a whole number of heads."""
+    inputs, places = len(K), K.shape[-1]
+    whole = K.swapaxes(1, 2).reshape(inputs * places, -1)
+    half = -(-count // 2)
+    power = 1 << (half - 1).bit_length()
+    drawn = rooted(whole) @ normals(len(whole), power, seed)
+    order = np.random.default_rng(seed).permutation(drawn.shape[1])[:count]
+    return drawn[:, order].reshape(inputs, places, count)
+
+
+def _sum(heads: np.ndarray) -> np.ndarray:
+    return heads.sum(axis=0)
+
+
+def _whole(upper: Blocks) -> Blocks:
+    """From pairs a <= b to all."""
+    for a, b in np.ndindex(upper.shape[:2]):
+        if a > b:
+            upper[a, b] = upper[b, a].T
+    return upper

@@ -1,0 +1,62 @@
+"""The two covariances of a field on a tile, and the arrays that they are kept in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from scalewise.gaussian import KernelMap
+
+_BLOCK = 4  # arrays: what a chain of layers needs at once
+
+
+class Pair(NamedTuple):
+    """C and T of a field on a tile; no T where it is 0 or not wanted."""
+
+    C: np.ndarray
+    T: np.ndarray | None
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> Pair:
+        """The same function of both."""
+        return Pair(change(self.C), None if self.T is None else change(self.T))
+
+
+@dataclass
+class Room:
+    """Flat arrays of one size, handed out and taken back: fresh ones would cost page faults on every tile.
+
+    They are cut out of blocks: the larger a block is, the larger the pages that the system hands out.
+    """
+
+    size: int
+    free: list[np.ndarray] = field(default_factory=list)
+    rows: dict[int, np.ndarray] = field(default_factory=dict)
+    scratch: list[np.ndarray] = field(default_factory=list)
+    shaped: dict[tuple[int, ...], list[np.ndarray]] = field(default_factory=dict)
+
+    def take(self, shape: tuple[int, ...]) -> np.ndarray:
+        """An array of a shape; what is in it means nothing."""
+        if not self.free:
+            self.free = list(np.empty((_BLOCK, self.size)))
+            self.rows |= {_address(row): row for row in self.free}
+        return self.free.pop()[: math.prod(shape)].reshape(shape)
+
+    def work(self, shape: tuple[int, ...]) -> list[np.ndarray]:
+        """Arrays for who is done with them at once."""
+        self.scratch = self.scratch or list(np.empty((KernelMap.scratch, self.size)))
+        if shape not in self.shaped:
+            count = math.prod(shape)
+            self.shaped[shape] = [row[:count].reshape(shape) for row in self.scratch]
+        return self.shaped[shape]
+
+    def give(self, *arrays: np.ndarray | None) -> None:
+        """Take back arrays that nobody reads any more."""
+        self.free += [self.rows[_address(array)] for array in arrays if array is not None]
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
