@@ -12,11 +12,14 @@ from scalewise.networks._program import (
     Attend,
     Concat,
     Draw,
+    Dropout,
     Max,
+    Mix,
     Norm,
     Pointwise,
     Product,
     Program,
+    Read,
     Source,
     Spread,
     Sum,
@@ -91,6 +94,27 @@ def compositions(sigma: str) -> dict[str, tuple]:
             *(sw.LayerNorm(), sw.Skip(sw.Attention(heads=1, causal=True), factor=0.5), sigma),
             *(sw.Attention(heads=2, tied=True, function="erf"), sw.GlobalAvgPool(), sw.Dense(2)),
         ),
+        "places and masks": (
+            *(sw.Local(3), sw.GroupNorm(2, 0.2), sigma, sw.Dropout(0.8), sw.Conv(3, groups=2)),
+            *(
+                "gelu",
+                sw.LayerNorm(0.1, positions=True),
+                sw.Resize(4, "linear"),
+                sw.Local(2, stride=2),
+            ),
+            *(sigma, sw.Dropout(0.6), sw.Take((1, -1)), sw.Flatten(), sw.Dense(2)),
+        ),
+        "tokens": (
+            *(
+                "sin",
+                sw.Dense(),
+                sw.Positions(length=2.0),
+                sigma,
+                sw.Conv(3, groups=2),
+            ),
+            *(sw.Positions(C_W=0.4), sw.Resize(3), sigma, sw.Dropout(0.7), sw.GlobalAvgPool()),
+            sw.Dense(1),
+        ),
         "sums behind activations": (
             *("gelu", sw.LayerNorm(0.2), sw.Conv(3), sigma, sw.LayerNorm(0.1)),
             *(sw.Skip(sw.Conv(3), sigma, factor=0.7), sw.LayerNorm(), sw.AvgPool(2), sw.Dense()),
@@ -140,7 +164,7 @@ def site_matrices(
     for window, size in zip(windows, sizes, strict=True):
         if isinstance(window, Matrix):
             found = np.stack(
-                [np.kron(b, np.frombuffer(window.entries).reshape(size, size)) for b in found]
+                [np.kron(b, np.frombuffer(window.entries).reshape(-1, size)) for b in found]
             )
             continue
         if isinstance(window, Transposed):
@@ -171,7 +195,7 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
     density = np.tile(weights, 2) * np.exp(-(line**2) / 2)
     density /= density.sum()
     for here, node in enumerate(program.nodes):
-        if not isinstance(node, Draw) and all(k in known for k in node.of):
+        if not isinstance(node, Draw | Dropout) and all(k in known for k in node.of):
             sizes = program.positions[node.of[0]] if node.of else ()
             known[here] = rows = _without_weights(node, x, [known[k] for k in node.of], sizes)
             found.append((rows @ rows.T / rows.shape[1], np.zeros((len(rows),) * 2)))
@@ -186,11 +210,25 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
             found.append((M[0, 0].value, M[1, 1].value * T))
             mean = density @ node.sigma(line[:, None] * np.sqrt(a))
         elif isinstance(node, Norm):
-            mean = (1 - node.centred) * m
-            C = C - node.centred * np.outer(m, m)
-            D = np.diag((np.diagonal(C) + node.eps) ** -0.5)
+            places = len(C) // len(x) if node.joint else 1
+            average = np.kron(np.eye(len(C) // places), np.full((places, places), 1 / places))
+            taken = node.centred * average @ m
+            C = C - np.outer(m, taken) - np.outer(taken, m) + np.outer(taken, taken)
+            D = np.diag((average @ np.diagonal(C) + node.eps) ** -0.5)
             found.append((D @ C @ D, D @ T @ D))
-            mean = D @ mean
+            mean = D @ (m - taken)
+        elif isinstance(node, Dropout):
+            kept = 1 + np.eye(len(C)) * (1 / node.keep - 1)
+            found.append((C * kept, T * kept))
+            mean = m
+        elif isinstance(node, Mix):
+            rows = known[node.of[1]].reshape(len(x), -1, known[node.of[1]].shape[1])
+            A = np.zeros_like(C)
+            for k, own in enumerate(rows):
+                at = slice(k * len(own), (k + 1) * len(own))
+                A[at, at] = own
+            found.append((A @ C @ A.T, A @ T @ A.T))
+            mean = A @ m
         elif isinstance(node, Sum):
             squares = [f * f for f in node.factors]
             pairs = zip(*below, strict=True)
@@ -234,6 +272,9 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
                 C, T, mean = C / len(B), T / len(B), 0 * mean
                 c = node.own
                 C, T = c.C_b + c.C_W * C, c.lambda_b + c.lambda_W * C + c.C_W * T
+                if not node.shared:
+                    same = np.tile(np.eye(len(C) // len(x)), (len(x), len(x)))
+                    C, T = C * same, T * same
             found.append((C, T))
         means.append(mean)
     return found
@@ -251,6 +292,11 @@ def _without_weights(
     if isinstance(node, Norm):
         rows = rows - node.centred * rows.mean(axis=1, keepdims=True)
         return rows / np.sqrt(np.mean(rows**2, axis=1, keepdims=True) + node.eps)
+    if isinstance(node, Read):
+        return node.make(x, np).reshape(len(rows), -1)
+    if isinstance(node, Mix):
+        A = below[1].reshape(len(x), -1, below[1].shape[1])
+        return np.concatenate([a @ v for a, v in zip(A, rows.reshape(len(x), -1, rows.shape[1]))])  # noqa: B905
     assert isinstance(node, Spread)
     B = node.factor * site_matrices(node.along, sizes).sum(axis=0)
     features = rows.shape[1]
@@ -268,7 +314,21 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
         if isinstance(node, Draw):
             B = site_matrices(node.windows, program.positions[node.of[0]])
             W, b = weights[here]
-            found.append(jnp.einsum("tpq,sqi,tio->spo", B, below[0], W) + b)
+            if not node.shared:
+                W = W.reshape(B.shape[1], len(B), -1, W.shape[-1])
+                found.append(jnp.einsum("tpq,sqi,ptio->spo", B, below[0], W) + b)
+                continue
+            # Those of one group read those of the same.
+            inside, outside = below[0].shape[2], W.shape[2]
+            W = W.reshape(len(B), inside // node.groups, outside)
+            for g in range(node.groups):
+                own, its = (
+                    slice(g * n // node.groups, (g + 1) * n // node.groups)
+                    for n in (inside, outside)
+                )
+                part = jnp.einsum("tpq,sqi,tio->spo", B, below[0][:, :, own], W[:, :, its])
+                z = part if g == 0 else jnp.concatenate([z, part], axis=2)
+            found.append(z + b)
         elif isinstance(node, Spread):
             B = node.factor * site_matrices(node.along, program.positions[node.of[0]]).sum(axis=0)
             found.append(jnp.einsum("pq,sqi->spi", B, below[0]))
@@ -291,9 +351,17 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
             largest = [jnp.max(jnp.stack([v for v in p if v is not None]), axis=0) for p in places]
             found.append(jnp.stack(largest, axis=1))
         elif isinstance(node, Norm):
-            square = jnp.var(below[0], axis=2) if node.centred else (below[0] ** 2).mean(axis=2)
-            mean = below[0].mean(axis=2) if node.centred else 0 * square
-            found.append((below[0] - mean[:, :, None]) / (square + node.eps)[:, :, None] ** 0.5)
+            v = below[0].reshape(*below[0].shape[:2], node.groups, -1)
+            axes = (1, 3) if node.joint else (3,)
+            mean = node.centred * v.mean(axis=axes, keepdims=True)
+            square = ((v - mean) ** 2).mean(axis=axes, keepdims=True)
+            found.append(((v - mean) / (square + node.eps) ** 0.5).reshape(below[0].shape))
+        elif isinstance(node, Dropout):
+            found.append(below[0] * weights[here][0].reshape(below[0].shape))
+        elif isinstance(node, Read):
+            found.append(jnp.asarray(node.make(x, np)).reshape(len(x), below[0].shape[1], -1))
+        elif isinstance(node, Mix):
+            found.append(jnp.einsum("spq,sqi->spi", below[1], below[0]))
         else:
             found.append(sum(f * v for f, v in zip(node.factors, below, strict=True)))
     return found[-1][:, 0]

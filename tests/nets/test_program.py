@@ -10,6 +10,7 @@ from architectures import RATES, compositions, drawn_compositions, outputs_by_ma
 from grids import few
 from scalewise.nets._networks import precision
 from scalewise.nets._program import Drawn, measured_layers, metric_and_ntk
+from scalewise.networks._program import Dropout
 
 RNG = np.random.default_rng(3)
 
@@ -27,7 +28,7 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
     """Its metric and NTK, averaged over many last weights, which are drawn here one by one."""
     net = network("tanh", name)
     program, x = net.program, RNG.normal(size=(2, 6, 2))
-    drawn = Drawn(program, (net.depth,), slopes=True)
+    drawn = Drawn(program, (net.depth,), slopes=True, samples=2)
     with precision("float64"):
         numbers = jnp.asarray(RNG.normal(size=sum(int(np.prod(s)) for s in drawn.sizes)))
         weights, signs = drawn.drawn_from(numbers)
@@ -42,17 +43,18 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
         u_part = own_pass([0 * row])[1]
         H = (H - count * count * u_part) / count + u_part
 
-        shapes = {k: (w.shape[0], w.shape[1]) for k, (w, _) in weights.items()}
-        nodes = {k: program.nodes[k] for k in shapes}
+        nodes = program.nodes
+        masks = {k: w for k, w in weights.items() if isinstance(nodes[k], Dropout)}
         tapped = {
-            k: (weights[k][0].reshape(nodes[k].taps, -1, shapes[k][1]), weights[k][1])
-            for k in shapes
+            k: (w.reshape(*w.shape[:-2], nodes[k].taps, -1, w.shape[-1]), b)
+            for k, (w, b) in weights.items()
+            if k not in masks
         }
         last, own = program.draws[-1], net.own(net.depth)
         taps, below = program.nodes[last].taps, program.channels[program.nodes[last].of[0]]
 
         def outputs(hidden: dict, W: jax.Array) -> jax.Array:
-            everything = {**hidden, last: (W.reshape(taps, below, 1), jnp.zeros(1))}
+            everything = {**masks, **hidden, last: (W.reshape(taps, below, 1), jnp.zeros(1))}
             return outputs_by_matrices(program, everything, x)[:, 0]
 
         metric, ntk = 0.0, 0.0
@@ -66,8 +68,10 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
             for k, (dW, db) in jacobian.items():
                 rates = program.nodes[k].own
                 dW = dW.reshape(2, -1)
-                ntk = ntk + own.C_W / count * rates.lambda_W / shapes[k][0] * dW @ dW.T
-                ntk = ntk + own.C_W / count * rates.lambda_b * db @ db.T
+                ntk = ntk + own.C_W / count * rates.lambda_W / program.fan_in(k) * dW @ dW.T
+                ntk = (
+                    ntk + own.C_W / count * rates.lambda_b * db.reshape(2, -1) @ db.reshape(2, -1).T
+                )
         np.testing.assert_allclose(G, own.C_b + own.C_W * metric, rtol=1e-10)
         np.testing.assert_allclose(H, own.lambda_b + own.lambda_W * metric + ntk, rtol=1e-10)
     assert one_sign.shape == (2, 2)

@@ -96,7 +96,7 @@ def _weighted(
 
 def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Metrics and NTKs of the layers of one site of any network, from real weights."""
-    drawn = Drawn(net.program, measured_layers(net), "ntk" in sums)
+    drawn = Drawn(net.program, measured_layers(net), "ntk" in sums, len(x))
     count = sum(math.prod(size) for size in drawn.sizes)
     inputs = x.astype(dtype)
 

@@ -21,11 +21,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ndtri
 
 from scalewise.nets._networks import traced
 from scalewise.networks import Network
 from scalewise.networks._forward import entering, forward
-from scalewise.networks._program import Draw, Program, Source
+from scalewise.networks._program import Draw, Dropout, Program, Source
 
 Weights = dict[int, tuple[Any, Any]]
 Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
@@ -39,18 +40,20 @@ class Drawn:
         program: The nodes.
         layers: Layers that are measured, each of one site; the highest is nobody's input.
         slopes: Whether their NTKs are wanted.
+        samples: How many inputs: masks are drawn for each.
     """
 
     program: Program
     layers: tuple[int, ...]
     slopes: bool
+    samples: int = 0
 
     @property
     def weighted(self) -> list[int]:
         """The random layers that are drawn: what lies below those that are measured."""
         nodes = self.program.nodes
         below = (k for layer in self.layers for part in self.parts(layer) for k in self.read(part))
-        return [k for k in self.program.behind(below) if isinstance(nodes[k], Draw)]
+        return [k for k in self.program.behind(below) if isinstance(nodes[k], Draw | Dropout)]
 
     def parts(self, layer: int) -> list[Part]:
         """The fields that a layer adds up."""
@@ -68,16 +71,23 @@ class Drawn:
 
     def entries(self, part: Part) -> int:
         """How many numbers enter an average over a field."""
-        node = part[0][0]
-        return self.program.fan_in(node) if self.averaged(part) else self.program.channels[node]
+        node, own = part[0][0], self.averaged(part)
+        if own is None:
+            return self.program.channels[node]
+        return self.program.fan_in(node) * own.groups
 
     @property
     def sizes(self) -> list[tuple[int, ...]]:
         """Shapes of the random numbers of a network: weights and biases, then signs."""
         shapes: list[tuple[int, ...]] = []
         for node in self.weighted:
-            channels = self.program.channels[node]
-            shapes += [(self.program.fan_in(node), channels), (channels,)]
+            channels, sites = self.program.channels[node], self.program.positions[node]
+            if isinstance(self.program.nodes[node], Dropout):
+                shapes += [(self.samples, *sites, channels), ()]
+                continue
+            places = self.program.places(node)
+            lead = (places,) if places > 1 else ()
+            shapes += [(*lead, self.program.fan_in(node), channels), (*lead, channels)]
         if self.slopes:
             shapes += [(self.entries(k),) for layer in self.layers for k in self.parts(layer)]
         return shapes
@@ -92,8 +102,10 @@ class Drawn:
         windows = sum(
             math.prod(program.positions[k]) * program.fan_in(k) * (3 if self.slopes else 2)
             for k in self.weighted
+            if isinstance(program.nodes[k], Draw)
         )
-        gradients = max((program.fan_in(k) * program.channels[k] for k in self.weighted), default=0)
+        drawn = [k for k in self.weighted if isinstance(program.nodes[k], Draw)]
+        gradients = max((program.fan_in(k) * program.channels[k] for k in drawn), default=0)
         own = sum(math.prod(size) for size in self.sizes)
         return own * 3 + samples * (sites + windows + gradients * self.slopes)
 
@@ -107,6 +119,10 @@ class Drawn:
         weights: Weights = {}
         for k, node in enumerate(self.weighted):
             made = self.program.nodes[node]
+            if isinstance(made, Dropout):
+                below = shaped[2 * k] < ndtri(made.keep)
+                weights[node] = below.astype(shaped[2 * k].dtype) / made.keep, None
+                continue
             assert isinstance(made, Draw)
             C_b, C_W = made.own.C_b, made.own.C_W / self.program.fan_in(node)
             weights[node] = math.sqrt(C_W) * shaped[2 * k], math.sqrt(C_b) * shaped[2 * k + 1]
@@ -125,15 +141,18 @@ def fields(
     seen: dict[int, Any] = {}
     for here, node in enumerate(program.nodes[: last + 1]):
         below = [found[k] for k in node.of]
-        if any(b is None for b in below) or (isinstance(node, Draw) and here not in weights):
+        lacking = isinstance(node, Draw | Dropout) and here not in weights
+        if any(b is None for b in below) or lacking:
             found.append(None)
         elif isinstance(node, Source):
             found.append(x)
         elif isinstance(node, Draw):
             W, b = weights[here]
             seen[here] = entering(below[0], node.windows, program.positions[node.of[0]], jnp)
-            z = seen[here] @ W + b
+            z = (_times(seen[here], W, node) + b).reshape(*seen[here].shape[:-1], -1)
             found.append(z + nudges[here] if here in nudges else z)
+        elif isinstance(node, Dropout):
+            found.append(weights[here][0] * below[0])
         else:
             found.append(forward(node, below, program.positions[node.of[0]], jnp, traced))
     return found, seen
@@ -173,7 +192,11 @@ def metric_and_ntk(
                 total = total + math.sqrt((own.own.C_W if own else 1.0) / len(s)) * (u @ s).sum()
         return total, (features, seen)
 
-    zero = {k: jnp.zeros(shape, x.dtype) for k, shape in shapes.items()}
+    zero = {
+        k: jnp.zeros(shape, x.dtype)
+        for k, shape in shapes.items()
+        if isinstance(program.nodes[k], Draw)
+    }
     if drawn.slopes and zero:
         back, (features, seen) = jax.grad(probed, has_aux=True)(zero)
     else:
@@ -193,20 +216,49 @@ def metric_and_ntk(
     return G, H
 
 
-def _by_weights(node: Any, u: Any, delta: Any) -> Any:
+def _grouped(u: Any, node: Draw) -> Any:
+    """What enters a random layer, group by group: (sample, site, group, number)."""
+    apart = u.reshape(len(u), -1, node.taps, node.groups, u.shape[-1] // node.taps // node.groups)
+    return jnp.moveaxis(apart, 3, 2).reshape(*apart.shape[:2], node.groups, -1)
+
+
+def _times(u: Any, W: Any, node: Draw) -> Any:
+    """What enters a random layer times its weights; (sample, site, channel) where there are several sets."""
+    if W.ndim == 3:
+        return jnp.einsum("spm,pmn->spn", u.reshape(len(u), len(W), -1), W)
+    if node.groups == 1:
+        return u @ W
+    apart = jnp.einsum("spgm,mgn->spgn", _grouped(u, node), W.reshape(len(W), node.groups, -1))
+    return apart.reshape(*apart.shape[:2], -1)
+
+
+def _by_weights(node: Draw, u: Any, delta: Any) -> Any:
     """What a random layer gives to the NTK: products of gradients by its weights and biases."""
     samples, own = len(u), node.own
-    u, delta = (v.reshape(samples, -1, v.shape[-1]) for v in (u, delta))
-    sites, m, n = u.shape[1], u.shape[2], delta.shape[2]
-    bias = delta.sum(axis=1)
+    flat = delta.reshape(samples, -1, delta.shape[-1])
+    if not node.shared:
+        u = u.reshape(samples, flat.shape[1], -1)
+        slopes, entries = (jnp.einsum("apm,bpm->pab", v, v) for v in (flat, u))
+        return own.lambda_b * slopes.sum(axis=0) + own.lambda_W / u.shape[2] * (
+            slopes * entries
+        ).sum(axis=0)
+    bias = flat.sum(axis=1)
+    u = _grouped(u, node)
+    apart = flat.reshape(*u.shape[:3], -1)
+    weight = sum(_products(u[:, :, g], apart[:, :, g]) for g in range(node.groups))
+    return own.lambda_b * (bias @ bias.T) + own.lambda_W / u.shape[3] * weight
+
+
+def _products(u: Any, delta: Any) -> Any:
+    """Products of gradients by weights that all sites share: of what enters (sample, site, m), and flows back."""
+    samples, sites, m = u.shape
+    n = delta.shape[2]
     if samples * sites**2 * (m + n) < m * n * (sites + samples):
         rows, entries = (v.reshape(-1, v.shape[-1]) for v in (delta, u))
         each = (rows @ rows.T) * (entries @ entries.T)
-        weight = each.reshape(samples, sites, samples, sites).sum(axis=(1, 3))
-    else:
-        gradient = jnp.einsum("apm,apn->amn", u, delta).reshape(samples, -1)
-        weight = gradient @ gradient.T
-    return own.lambda_b * (bias @ bias.T) + own.lambda_W / m * weight
+        return each.reshape(samples, sites, samples, sites).sum(axis=(1, 3))
+    gradient = jnp.einsum("apm,apn->amn", u, delta).reshape(samples, -1)
+    return gradient @ gradient.T
 
 
 def measured_layers(net: Network) -> tuple[int, ...]:

@@ -51,8 +51,8 @@ class Architecture(ABC):
         program, count = self.program, 0
         for place, node in enumerate(program.nodes):
             if isinstance(node, Draw):
-                below = program.channels[node.of[0]]
-                count += program.channels[place] * (1 + node.taps * below)
+                own = program.channels[place] * (1 + program.fan_in(place))
+                count += own * program.places(place)
         return count
 
 

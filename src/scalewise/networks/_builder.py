@@ -11,13 +11,17 @@ from scalewise.networks._program import (
     Attend,
     Concat,
     Draw,
+    Dropout,
     Hyperparameters,
     Max,
+    Mix,
     Node,
     Norm,
     Pointwise,
     Product,
     Program,
+    Read,
+    Reading,
     Source,
     Spread,
     Sum,
@@ -98,6 +102,9 @@ class Builder:
         channels: int | None = None,
         windows: tuple[Taps, ...] | None = None,
         own: Hyperparameters | None = None,
+        *,
+        groups: int = 1,
+        shared: bool = True,
     ) -> Field:
         """A random layer; of one position after another without `windows`."""
         if of.flat:
@@ -111,7 +118,12 @@ class Builder:
         node, positions = len(self.nodes), self._moved(of, windows)
         made = Field(node, positions, channels or self.width, frozenset({node}), True)
         self.layers[node] = node
-        return self._add(Draw((of.node,), windows, own or self.usual), made)
+        if of.channels % groups or made.channels % groups:
+            raise ValueError(
+                f"{self.name} takes {of.channels} channels to {made.channels}, which do not divide into {groups} "
+                "groups. Choose widths that are multiples of their number."
+            )
+        return self._add(Draw((of.node,), windows, own or self.usual, groups, shared), made)
 
     def apply(self, of: Field, sigma: Activation) -> Field:
         """An activation."""
@@ -202,7 +214,30 @@ class Builder:
             self.estimated.add(made.node)
         return replace(made, alike=grows)
 
-    def norm(self, of: Field, eps: float, *, centred: bool) -> Field:
+    def read(self, of: Field, make: Reading, features: int) -> Field:
+        """Any function of the inputs that keeps their positions, of so many features."""
+        if of.draws or of.flat:
+            raise ValueError(f"{self.name} reads the inputs. Put it before the first random layer.")
+        return self._add(Read((of.node,), make), replace(of, channels=features))
+
+    def mix(self, of: Field, rows: Field) -> Field:
+        """Positions mixed by a matrix of each input: a field without weights, of so many features as positions."""
+        self._need_positions(of)
+        made = replace(of, parts=(), stirred=bool(of.draws))
+        return self._add(Mix((of.node, rows.node)), made)
+
+    def drop(self, of: Field, keep: float) -> Field:
+        """Numbers that are 0 by chance."""
+        if not of.draws:
+            raise ValueError(
+                f"{self.name} stands behind random layers; of the inputs there are not as many channels as the "
+                "network is wide. Put it behind the first one."
+            )
+        return self._add(Dropout((of.node,), keep), replace(of, gaussian=False, parts=()))
+
+    def norm(
+        self, of: Field, eps: float, *, centred: bool, joint: bool = False, groups: int = 1
+    ) -> Field:
         """Division by the root mean square over channels."""
         if of.flat:
             raise ValueError(
@@ -214,7 +249,12 @@ class Builder:
                 f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
                 "layer before it more channels."
             )
-        return self._add(Norm((of.node,), eps, centred), replace(of, parts=()))
+        if of.channels % groups or of.channels < 2 * groups:
+            raise ValueError(
+                f"{self.name} has {of.channels} channels, which do not divide into {groups} groups of two or more. "
+                "Choose a width that is a multiple of their number."
+            )
+        return self._add(Norm((of.node,), eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
         """Some layers, one after the other."""

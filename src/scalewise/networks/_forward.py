@@ -16,11 +16,13 @@ from scalewise.networks._program import (
     Attend,
     Concat,
     Max,
+    Mix,
     Node,
     Norm,
     Pointwise,
     Product,
     Program,
+    Read,
     Spread,
     Sum,
 )
@@ -47,8 +49,7 @@ def forward(
     if isinstance(node, Pointwise):
         return function(node.sigma)(x)
     if isinstance(node, Norm):
-        mean = x.mean(axis=-1, keepdims=True) if node.centred else 0.0
-        return (x - mean) / xp.sqrt(((x - mean) ** 2).mean(axis=-1, keepdims=True) + node.eps)
+        return normed(node, x, xp)
     if isinstance(node, Sum):
         return sum(f * b for f, b in zip(node.factors, below, strict=True))
     if isinstance(node, Product):
@@ -57,6 +58,11 @@ def forward(
         return x
     if isinstance(node, Concat):
         return xp.concatenate(below, axis=-1)
+    if isinstance(node, Read):
+        return node.make(x, xp)
+    if isinstance(node, Mix):
+        A, flat = below[1], x.reshape(len(x), -1, x.shape[-1])
+        return (A.reshape(len(x), flat.shape[1], -1) @ flat).reshape(x.shape)
     if isinstance(node, Attend):
         return attended(node, below, xp, function)
     if isinstance(node, Max):
@@ -64,6 +70,16 @@ def forward(
         return xp.where(there[..., None], seen, -np.inf).max(axis=-2)
     assert isinstance(node, Spread)
     return node.factor * spread(x, node.along, sizes, xp)
+
+
+def normed(node: Norm, x: Any, xp: Any) -> Any:
+    """Channels over their root mean square."""
+    groups = x.reshape(*x.shape[:-1], node.groups, -1)
+    axes = (*range(1, groups.ndim - 2), groups.ndim - 1) if node.joint else -1
+    if node.centred:
+        groups = groups - groups.mean(axis=axes, keepdims=True)
+    square = (groups * groups).mean(axis=axes, keepdims=True)
+    return (groups / xp.sqrt(square + node.eps)).reshape(x.shape)
 
 
 def seen(node: Attend, places: int) -> np.ndarray:

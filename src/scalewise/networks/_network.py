@@ -143,8 +143,8 @@ class Network(Architecture):
             sites = program.positions[place]
             row = [f"[{place}] {node.said}", _shaped(sites) or "1", str(program.channels[place])]
             if isinstance(node, Draw):
-                own, below = node.own, program.channels[node.of[0]]
-                numbers = (node.taps * below, own.C_b, own.C_W, own.lambda_b, own.lambda_W)
+                own = node.own
+                numbers = (program.fan_in(place), own.C_b, own.C_W, own.lambda_b, own.lambda_W)
                 row += [f"{number:g}" for number in numbers]
             cells.append(tuple(row + [""] * (8 - len(row))))
         head = ("node", "sites", "channels", "fan-in", "C_b", "C_W", "lambda_b", "lambda_W")

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 from scalewise.activations import Activation
 from scalewise.networks._sites import Matrix, Taps, Window
@@ -47,11 +49,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Draw:
-    """A random layer: independent weights for each tap of the windows, one for each axis of positions."""
+    """A random layer: independent weights for each tap of the windows, one for each axis of positions.
+
+    Args:
+        of: What it reads.
+        windows: One for each axis of positions.
+        own: Variances and learning-rate factors.
+        groups: Into how many the channels of both sides fall; those of one read those of the same.
+        shared: Whether all places have the same weights and biases, and not each its own.
+    """
 
     of: tuple[int, ...]
     windows: tuple[Taps, ...]
     own: Hyperparameters
+    groups: int = 1
+    shared: bool = True
 
     @property
     def taps(self) -> int:
@@ -62,7 +74,9 @@ class Draw:
     def said(self) -> str:
         """What a table of the network calls it."""
         taps = " x ".join(str(window.taps) for window in self.windows)
-        return f"random, {taps} taps" if self.taps > 1 else "random"
+        said = f"random, {taps} taps" if self.taps > 1 else "random"
+        said += f", {self.groups} groups" if self.groups > 1 else ""
+        return said if self.shared else f"{said}, each place"
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,55 @@ class Spread:
         """What a table of the network calls it."""
         kind = "aggregate" if any(isinstance(own, Matrix) for own in self.along) else "pool"
         return f"{kind}, " + " x ".join(own.said for own in self.along)
+
+
+class Reading(ABC):
+    """What a node makes of inputs, as a value: a frozen dataclass with this method."""
+
+    said: str  # what a table of the network calls it
+
+    @abstractmethod
+    def __call__(self, x: Any, xp: Any) -> Any:
+        """(sample, *positions, feature) from inputs, with NumPy or JAX's.
+
+        Args:
+            x: Inputs, or what was made of them.
+            xp: The library.
+        """
+
+
+@dataclass(frozen=True)
+class Read:
+    """Any function of the inputs, sample by sample."""
+
+    of: tuple[int, ...]
+    make: Reading
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return self.make.said
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Positions of a field, mixed by a matrix that the inputs give: its rows are a field, its columns features."""
+
+    of: tuple[int, ...]
+    said: ClassVar[str] = "mixed by inputs"
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Numbers that are 0 by chance, independently at every sample, position and channel, or divided by `keep`."""
+
+    of: tuple[int, ...]
+    keep: float
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return f"dropout, {self.keep:g} kept"
 
 
 @dataclass(frozen=True)
@@ -179,19 +242,34 @@ class Attend:
 
 @dataclass(frozen=True)
 class Norm:
-    """Division by the root mean square over channels, site by site; of what is left of the mean, if `centred`."""
+    """Division by the root mean square over channels.
+
+    Args:
+        of: What it reads.
+        eps: Added to the mean square.
+        centred: Whether the mean is subtracted first.
+        joint: Whether both are over all positions, too, and not site by site.
+        groups: Into how many the channels fall, each with its own.
+    """
 
     of: tuple[int, ...]
     eps: float
     centred: bool
+    joint: bool = False
+    groups: int = 1
 
     @property
     def said(self) -> str:
         """What a table of the network calls it."""
-        return "layer norm" if self.centred else "RMS norm"
+        said = "layer norm" if self.centred else "RMS norm"
+        said = f"norm of {self.groups} groups" if self.groups > 1 else said
+        return f"{said}, all positions" if self.joint else said
 
 
-Node = Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Max | Attend
+Node = (
+    Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Max | Attend | Read | Mix
+    | Dropout
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -247,7 +325,7 @@ class Program:
         """The inputs, and nodes that are made of them without weights."""
         found: set[int] = set()
         for here, node in enumerate(self.nodes):
-            if not isinstance(node, Draw) and found.issuperset(node.of):
+            if not isinstance(node, Draw | Dropout) and found.issuperset(node.of):
                 found.add(here)
         return frozenset(found)
 
@@ -300,7 +378,13 @@ class Program:
         """How many numbers meet in a channel of a random layer."""
         made = self.nodes[node]
         assert isinstance(made, Draw)
-        return made.taps * self.channels[made.of[0]]
+        return made.taps * self.channels[made.of[0]] // made.groups
+
+    def places(self, node: int) -> int:
+        """How many sets of weights a random layer has."""
+        made = self.nodes[node]
+        assert isinstance(made, Draw)
+        return 1 if made.shared else math.prod(self.positions[node])
 
     def has_one_site(self, layer: int) -> bool:
         """Whether a layer has one site alone."""

@@ -123,10 +123,10 @@ Taps = Window | Transposed
 @dataclass(frozen=True)
 @readable
 class Matrix:
-    """A fixed square matrix of positions: any single site matrix, for what is not a window.
+    """A fixed matrix of positions: any single site matrix, for what is not a window.
 
     Args:
-        size: How many positions it takes and gives.
+        size: How many positions it takes.
         entries: Row by row, as bytes of float64, so that it is a value.
     """
 
@@ -148,11 +148,17 @@ class Matrix:
     @cached_property
     def array(self) -> Float[np.ndarray, "place position"]:
         """The matrix itself."""
-        return np.frombuffer(self.entries).reshape(self.size, self.size)
+        return np.frombuffer(self.entries).reshape(-1, self.size)
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Matrix:
+        """The value of an array (places, positions)."""
+        array = np.ascontiguousarray(array, dtype=float) + 0.0  # one zero, so that equal is equal
+        return cls(array.shape[1], array.tobytes())
 
     def length(self, size: int) -> int:
-        """How many places it takes; 0 if it does not fit `size` positions."""
-        return size if size == self.size else 0
+        """How many places it gives; 0 if it does not fit `size` positions."""
+        return len(self.array) if size == self.size else 0
 
 
 @cache

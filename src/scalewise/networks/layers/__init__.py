@@ -1,15 +1,27 @@
 """The layers that networks are made of, one idea a file: frozen values that become nodes of a program."""
 
+from scalewise.networks._builder import Builder as Builder
+from scalewise.networks._builder import Field as Field
+from scalewise.networks._builder import Layer as Layer
 from scalewise.networks.layers._activate import Activate as Activate
 from scalewise.networks.layers._aggregate import Aggregate as Aggregate
+from scalewise.networks.layers._aggregate import Features as Features
 from scalewise.networks.layers._attention import Attention as Attention
+from scalewise.networks.layers._custom import Program as Program
 from scalewise.networks.layers._dense import Conv as Conv
 from scalewise.networks.layers._dense import ConvTranspose as ConvTranspose
 from scalewise.networks.layers._dense import Dense as Dense
 from scalewise.networks.layers._dense import Flatten as Flatten
+from scalewise.networks.layers._dense import Local as Local
+from scalewise.networks.layers._dropout import Dropout as Dropout
+from scalewise.networks.layers._norm import GroupNorm as GroupNorm
 from scalewise.networks.layers._norm import LayerNorm as LayerNorm
 from scalewise.networks.layers._norm import RMSNorm as RMSNorm
 from scalewise.networks.layers._parallel import Parallel as Parallel
+from scalewise.networks.layers._places import Embedding as Embedding
+from scalewise.networks.layers._places import Positions as Positions
+from scalewise.networks.layers._places import Resize as Resize
+from scalewise.networks.layers._places import Take as Take
 from scalewise.networks.layers._pool import AvgPool as AvgPool
 from scalewise.networks.layers._pool import GlobalAvgPool as GlobalAvgPool
 from scalewise.networks.layers._pool import GlobalSumPool as GlobalSumPool

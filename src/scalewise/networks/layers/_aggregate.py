@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
 from scalewise._arrays import not_finite, real_array
-from scalewise._checked import Must, checked
+from scalewise._checked import Count, Must, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._program import Reading
 from scalewise.networks._sites import IDENTITY, Matrix
 
 _MOST = 4096  # positions: pairs of them are paired again
@@ -26,7 +28,7 @@ def matrix_of(given: Any) -> Matrix:
             f"`adjacency` has {size:,} positions, and every one of them is paired with every other; at most "
             f"{_MOST:,} can be. Use a smaller graph, or parts of this one."
         )
-    array = real_array("`adjacency`", given).astype(float) + 0.0  # one zero, so that equal is equal
+    array = real_array("`adjacency`", given).astype(float)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
         raise ValueError(
             "`adjacency` must be a square matrix, one row and one column for each position; "
@@ -34,20 +36,24 @@ def matrix_of(given: Any) -> Matrix:
         )
     if not np.isfinite(array).all():
         raise ValueError(not_finite("`adjacency`", array))
-    return Matrix(len(array), array.tobytes())
+    return Matrix.of(array)
 
 
 @checked
 @dataclass(frozen=True)
 @readable
 class Aggregate(Layer):
-    r"""A fixed matrix along one axis of positions, the same for all samples: $y_i(p)=\sum_qA_{pq}x_i(q)$.
+    r"""A matrix along one axis of positions, $y_i(p)=\sum_qA_{pq}x_i(q)$, the same for all samples or not.
 
     With positions as nodes, ``input_shape=(nodes, features)``, it makes graph convolutions: `Aggregate`, `Dense`,
     an activation, and so on. The matrix is used as it is; normalise it before.
 
+    A graph for each sample is part of the inputs: without `adjacency` the last features of every node, as many as
+    there are nodes, are its row of $A$, ``np.concatenate([features, A], axis=-1)``. `Features` takes the others.
+
     Args:
-        adjacency: $A$, as an array or a sparse matrix of any library; at most 4096 positions.
+        adjacency: $A$, as an array or a sparse matrix of any library; at most 4096 positions. ``None`` for that of
+            each sample.
         axis: Which axis of positions, counted from 0; from the last one if negative.
 
     Source: Kipf and Welling, arXiv:1609.02907; its kernels, Du et al., arXiv:1905.13192.
@@ -63,13 +69,18 @@ class Aggregate(Layer):
         2
     """  # fmt: skip
 
-    adjacency: Annotated[
-        Any, Must("a square matrix of finite numbers, as an array or sparse", to=matrix_of)
-    ]
+    adjacency: (
+        Annotated[
+            Any, Must("a square matrix of finite numbers, as an array or sparse", to=matrix_of)
+        ]
+        | None
+    ) = None
     axis: int = 0
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
+        if self.adjacency is None:
+            return self._of_inputs(build, of)
         axes, own = len(of.positions), self.adjacency
         if not -axes <= self.axis < axes:
             raise ValueError(
@@ -84,3 +95,73 @@ class Aggregate(Layer):
             )
         along = tuple(own if k == place else IDENTITY for k in range(axes))
         return build.spread(of, along, 1.0)
+
+    def _of_inputs(self, build: Builder, of: Field) -> Field:
+        """By the rows that inputs have as their last features."""
+        inputs = build.fields[0]
+        nodes = math.prod(inputs.positions)
+        if (
+            len(inputs.positions) != 1
+            or inputs.channels < nodes
+            or of.positions != inputs.positions
+        ):
+            raise ValueError(
+                f"{build.name} reads the graph of each sample from its inputs: the last features of every node, "
+                f"as many as there are nodes. Give the network an `input_shape` such as ({nodes}, {nodes} + "
+                "features), or Aggregate a matrix."
+            )
+        rows = build.read(inputs, Columns(inputs.channels - nodes, inputs.channels), nodes)
+        return build.mix(of, rows)
+
+
+@dataclass(frozen=True)
+class Columns(Reading):
+    """Some features of inputs.
+
+    Args:
+        start: The first of them.
+        stop: One beyond the last.
+    """
+
+    start: int
+    stop: int
+
+    @property
+    def said(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What a table of the network calls it."""
+        return f"features {self.start} to {self.stop - 1}"
+
+    def __call__(self, x: Any, xp: Any) -> Any:
+        """Cut them out."""
+        return x[..., self.start : self.stop]
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Features(Layer):
+    """The first features of the inputs alone: what is left are graphs or masks, which other layers read.
+
+    Args:
+        count: How many.
+
+    Example:
+        >>> import scalewise as sw
+        >>> convolution = (sw.Aggregate(), sw.Dense(), "relu")
+        >>> net = sw.Network(
+        ...     sw.Features(3), *convolution, *convolution, sw.GlobalAvgPool(), sw.Dense(1),
+        ...     input_shape=(5, 3 + 5), width=8,
+        ... )
+        >>> net.depth
+        3
+    """  # fmt: skip
+
+    count: Count
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        if self.count > of.channels:
+            raise ValueError(
+                f"{build.name} takes {self.count} features, and there are {of.channels}. Give it fewer."
+            )
+        return build.read(of, Columns(0, self.count), self.count)

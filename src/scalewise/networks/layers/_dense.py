@@ -67,6 +67,8 @@ class Conv(Layer):
         dilation: How far apart the taps are.
         padding: Beyond the ends: ``"zero"``, ``"circular"``, or ``"valid"`` for nothing. The first two centre
             the window on every `stride`-th position, as PyTorch does with ``padding=taps // 2``.
+        groups: Into how many the channels of both sides fall, those of one read by those of the same. At infinite
+            width every group is infinite, and nothing depends on it.
         C_b: Bias variance; that of the network for ``None``, like the others.
         C_W: Rescaled weight variance; the weights of one tap have $C_W/kn$, at the edges too.
         lambda_b: Learning-rate factor of the biases, which all positions share.
@@ -86,6 +88,7 @@ class Conv(Layer):
     stride: Sizes = 1
     dilation: Sizes = 1
     padding: Padding = "zero"
+    groups: Count = 1
     C_b: NotNegative | None = None
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
@@ -93,7 +96,50 @@ class Conv(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        return build.draw(of, self.channels, _windows(self, build, of), own_of(self, build.usual))
+        windows, own = _windows(self, build, of), own_of(self, build.usual)
+        return build.draw(of, self.channels, windows, own, groups=self.groups)
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Local(Layer):
+    r"""A convolution whose weights and biases are not shared: every place has its own.
+
+    Args:
+        taps: Positions that a window sees along every axis, one number or one for each axis.
+        channels: How many outputs; the network's `width` for ``None``.
+        stride: By how much the window moves.
+        dilation: How far apart the taps are.
+        padding: As of `Conv`.
+        C_b: Bias variance; that of the network for ``None``, like the others.
+        C_W: Rescaled weight variance; the weights of one tap have $C_W/kn$.
+        lambda_b: Learning-rate factor of the biases.
+        lambda_W: Learning-rate factor of the weights.
+
+    Source: Novak et al., ICLR 2019, arXiv:1810.05148, in PDLT's parametrisation.
+
+    Example:
+        >>> import scalewise as sw
+        >>> net = sw.Network(sw.Local(3), "relu", sw.Flatten(), sw.Dense(1), input_shape=(4, 1), width=8)
+        >>> net.parameters
+        161
+    """
+
+    taps: Sizes
+    channels: Count | None = None
+    stride: Sizes = 1
+    dilation: Sizes = 1
+    padding: Padding = "zero"
+    C_b: NotNegative | None = None
+    C_W: Positive | None = None
+    lambda_b: NotNegative | None = None
+    lambda_W: NotNegative | None = None
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        windows, own = _windows(self, build, of), own_of(self, build.usual)
+        return build.draw(of, self.channels, windows, own, shared=False)
 
 
 @checked
@@ -168,7 +214,7 @@ def own_of(layer: Any, usual: Hyperparameters) -> Hyperparameters:
     return replace(usual, **{name: value for name, value in said.items() if value is not None})
 
 
-def _windows(layer: Conv | ConvTranspose, build: Builder, of: Field) -> tuple[Window, ...]:
+def _windows(layer: Conv | ConvTranspose | Local, build: Builder, of: Field) -> tuple[Window, ...]:
     numbers = [per_axis(build, of, v) for v in (layer.taps, layer.stride, layer.dilation)]
     return tuple(
         Window(taps, stride, dilation, layer.padding)

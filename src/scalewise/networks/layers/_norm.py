@@ -20,6 +20,7 @@ class LayerNorm(Layer):
 
     Args:
         eps: $\epsilon$, in the units of $x^2$; with 0, inputs that leave a site without a signal are refused.
+        positions: Whether averages are over all positions, too, and not at each site.
 
     Source: Ba, Kiros and Hinton, arXiv:1607.06450, without gains and biases; its kernel and NTK derived.
 
@@ -33,10 +34,40 @@ class LayerNorm(Layer):
     """
 
     eps: NotNegative = 1e-5
+    positions: bool = False
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        return build.norm(of, float(self.eps), centred=True)
+        return build.norm(of, float(self.eps), centred=True, joint=self.positions)
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class GroupNorm(Layer):
+    r"""Channels of each group less their mean, over their standard deviation, over all positions of a sample.
+
+    At infinite width every group is infinite, and nothing depends on their number.
+
+    Args:
+        groups: How many.
+        eps: $\epsilon$, in the units of $x^2$; with 0, inputs without a signal are refused.
+
+    Source: Wu and He, arXiv:1803.08494, without gains and biases; its kernel and NTK derived.
+
+    Example:
+        >>> import scalewise as sw
+        >>> layers = (sw.Conv(3), sw.GroupNorm(2), "relu", sw.GlobalAvgPool(), sw.Dense(1))
+        >>> sw.Network(*layers, input_shape=(4, 1), width=8).depth
+        2
+    """
+
+    groups: Count
+    eps: NotNegative = 1e-5
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """One node."""
+        return build.norm(of, float(self.eps), centred=True, joint=True, groups=self.groups)
 
 
 @checked

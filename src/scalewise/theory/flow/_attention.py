@@ -28,21 +28,29 @@ _AT_ONCE = 1 << 22  # numbers
 Blocks = Float[np.ndarray, "input input place place"]
 
 
-class AttentionMap:
-    """Weights of heads that grow, for every input; of free keys they are those of logits that are 0.
+class Mixing:
+    """Positions mixed by a matrix of each input: given, or the weights of heads that grow.
 
     Args:
-        K: Kernels of the queries.
-        node: What kind of attention.
+        weights: The matrices.
+        K: What they were made of.
     """
 
-    def __init__(self, K: Float[np.ndarray, "input place place"], node: Attend) -> None:
-        self.K = K
-        logits = K if node.tied else np.zeros_like(K)
-        self._weights = attention(node, logits, np)
+    def __init__(self, weights: Float[np.ndarray, "input place position"], K: np.ndarray) -> None:
+        self._weights, self.K = weights, K
+
+    @classmethod
+    def attending(cls, K: Float[np.ndarray, "input place place"], node: Attend) -> Mixing:
+        """By kernels of the queries; of free keys logits are 0.
+
+        Args:
+            K: Kernels.
+            node: What kind of attention.
+        """
+        return cls(attention(node, K if node.tied else np.zeros_like(K), np), K)
 
     def apply(self, at: Places, tile: np.ndarray, out: np.ndarray) -> None:
-        """A covariance of values becomes one of what they average to."""
+        """A covariance of positions becomes one of places."""
         p, q = self._weights[at.rows], self._weights[at.columns].swapaxes(1, 2)
         if at.by_rows:
             p, q = p[:, None], q[None]

@@ -34,6 +34,8 @@ from scalewise.networks._program import (
     Attend,
     Concat,
     Draw,
+    Dropout,
+    Mix,
     Norm,
     Pointwise,
     Product,
@@ -42,7 +44,7 @@ from scalewise.networks._program import (
     Sum,
 )
 from scalewise.networks._sites import Matrix, Taps
-from scalewise.theory.flow._attention import AttentionMap, drawn_heads
+from scalewise.theory.flow._attention import Mixing, drawn_heads
 from scalewise.theory.flow._maps import NormMap, map_of
 from scalewise.theory.flow._means import Mean, mean_at
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
@@ -70,7 +72,7 @@ class Fields:
     x: np.ndarray
     ntk: bool
     crossed: list[Crossed]
-    maps: dict[int, KernelMap | NormMap | AttentionMap] = field(default_factory=dict)
+    maps: dict[int, KernelMap | NormMap | Mixing] = field(default_factory=dict)
     means: dict[int, Mean] = field(default_factory=dict)
     room: Room | None = None
     scramble: int = 0
@@ -86,10 +88,12 @@ class Fields:
             if node in self.program.fixed:
                 self.means[node] = self.fixed[node].mean(axis=-1).ravel()
             else:
-                self.means[node] = mean_at(
-                    self.program, node, lambda here: self.maps[here].K, self.mean
-                )
+                self.means[node] = mean_at(self.program, node, self._known, self.mean)
         return self.means[node]
+
+    def _known(self, node: int) -> Mean:
+        made = self.maps[node]
+        return made.mean if isinstance(made, NormMap) else made.K
 
     def places(self, node: int, rows: Inputs, columns: Inputs) -> Places:
         """The labels of a node on a tile."""
@@ -119,8 +123,10 @@ class Fields:
             spare = [program.last_reader[k] == here for k in node.of]
             if here in program.fixed:
                 found = Pair(self._gram(self.fixed[here], at), None)
-            elif isinstance(node, Attend) or here in program.estimated:
-                if isinstance(node, Attend):
+            elif isinstance(node, Attend | Mix) or here in program.estimated:
+                if isinstance(node, Mix):
+                    found = self._mixed(self._given(node.of[1]), below[0], at)
+                elif isinstance(node, Attend):
                     found = self._attended(node, below, here, shapes)
                 else:
                     found = self._estimated(units, here, at)
@@ -128,10 +134,14 @@ class Fields:
                     self._room.give(*kept[k] if free else ())
             elif isinstance(node, Draw):
                 found = self._drawn(node, below[0], spare[0], here, rows, columns)
+                if not node.shared:
+                    self._apart(found, at)
             elif isinstance(node, Pointwise | Norm):
                 found = self._mapped(node, below[0], spare[0], here, at)
             elif isinstance(node, Product):
                 found = self._multiplied(below, spare)
+            elif isinstance(node, Dropout):
+                found = self._dropped(node, below[0], spare[0], at)
             elif isinstance(node, Sum | Concat):
                 found = self._summed(node, below, spare, at)
             else:
@@ -186,16 +196,44 @@ class Fields:
             return Pair(*found).each(partial(self._laid_out, at=at))
         if here not in self.maps:
             own = _blocks(below[0].C, shapes[node.of[0]])
-            self.maps[here] = AttentionMap(np.einsum("aapq->apq", own) if at.by_rows else own, node)
+            self.maps[here] = self.map_at(here, np.einsum("aapq->apq", own) if at.by_rows else own)
         weights = self.maps[here]
-        assert isinstance(weights, AttentionMap)
+        assert isinstance(weights, Mixing)
+        return self._mixed(weights, below[2], at)
 
+    def _given(self, node: int) -> Mixing:
+        """Matrices that the inputs give."""
+        rows = self.fixed[node]
+        return Mixing(rows.reshape(len(rows), -1, rows.shape[-1]), rows)
+
+    def _mixed(self, weights: Mixing, below: Pair, at: Places) -> Pair:
         def averaged(tile: np.ndarray) -> np.ndarray:
             out = self._room.take(at.shape)
             weights.apply(at, tile, out)
             return out
 
-        return below[2].each(averaged)
+        return below.each(averaged)
+
+    def _apart(self, pair: Pair, at: Places) -> None:
+        """Nothing in common at different places."""
+        axes = [axis for axis in axes_of(at) if axis[1] is not None]
+        for first, second in axes:
+            assert second is not None
+            shape = [1] * pair.C.ndim
+            shape[first] = shape[second] = pair.C.shape[first]
+            same = np.eye(pair.C.shape[first]).reshape(shape)
+            for tile in pair:
+                if tile is not None:
+                    tile *= same
+
+    def _dropped(self, node: Dropout, below: Pair, spare: bool, at: Places) -> Pair:
+        """A label has the same mask as itself alone."""
+        found = self._own(below, spare)
+        if at.known is not None:
+            for tile in found:
+                if tile is not None:
+                    tile[at.known.at] /= node.keep
+        return found
 
     def _laid_out(self, blocks: np.ndarray, at: Places) -> np.ndarray:
         """Positions of every pair of inputs as a tile."""
@@ -303,7 +341,7 @@ class Fields:
             variances = below.C[known.at].ravel()
             self.maps[here] = self.map_at(here, variances)
         own = self.maps[here]
-        assert not isinstance(own, AttentionMap)
+        assert not isinstance(own, Mixing)
         if isinstance(own, NormMap):
             found = self._own(below, spare)
             own.apply(at, *found)
@@ -317,14 +355,15 @@ class Fields:
             self._room.give(below.T)
         return Pair(C, slope)
 
-    def map_at(self, here: int, variances: np.ndarray) -> KernelMap | NormMap | AttentionMap:
+    def map_at(self, here: int, variances: np.ndarray) -> KernelMap | NormMap | Mixing:
         """The map of an activation or a norm, from the variances of all labels before it; of attention likewise."""
         node = self.program.nodes[here]
         if isinstance(node, Attend):
-            return AttentionMap(variances, node)
+            return Mixing.attending(variances, node)
         assert isinstance(node, Pointwise | Norm)
-        mean = self.mean(node.of[0]) if isinstance(node, Norm) and node.centred else None
-        return map_of(node, variances, mean, slope=self.ntk)
+        mean = self.mean(node.of[0]) if isinstance(node, Norm) else None
+        sites = math.prod(self.program.positions[here])
+        return map_of(node, variances, mean, sites=sites, slope=self.ntk)
 
     def _multiplied(self, below: list[Pair], spare: list[bool]) -> Pair:
         """A product of independent fields: of two after another, so that T goes through all."""

@@ -15,32 +15,45 @@ Tile = Float[np.ndarray, "*tile"]
 class NormMap:
     r"""$C_{ab}\mapsto C_{ab}/\sqrt{(C_{aa}+\epsilon)(C_{bb}+\epsilon)}$ for the labels of one node, and so for $T$.
 
-    Where the mean over channels is subtracted, $C_{ab}$ is less the product of the means.
-
-    Averages over channels do not fluctuate at infinite width, nor do tangents move them: a tangent of
-    $\langle x^2\rangle$ is an average of products with random signs.
+    A mean over channels may be subtracted first. Of a norm over all positions the mean and $C_{aa}$ are averages
+    over these, too. Averages over channels do not fluctuate at infinite width, nor do tangents move them: a tangent
+    of $\langle x^2\rangle$ is an average of products with random signs.
 
     Args:
-        K: $C_{aa}$ of each label.
-        eps: $\epsilon$.
-        mean: What is subtracted; ``None`` for 0.
+        K: $C_{aa}$ of each label, with the square of its mean.
+        node: What kind of norm.
+        mean: Of each label; ``None`` for 0.
+        sites: How many labels an input has.
     """
 
-    def __init__(self, K: Float[np.ndarray, " label"], eps: float, mean: Mean = None) -> None:
-        self.K, self._mean = K, mean
-        if mean is not None:
-            K = np.maximum(K - mean * mean, 0.0)
-        if eps == 0.0 and not K.all():
+    def __init__(
+        self, K: Float[np.ndarray, " label"], node: Norm, mean: Mean = None, sites: int = 1
+    ) -> None:
+        self.K, self._before = K, mean if node.centred else None
+        square = K
+        if self._before is not None:
+            subtracted = self._averaged(self._before, sites) if node.joint else self._before
+            self._left = self._before - subtracted
+            square = np.maximum(K - self._before**2 + self._left**2, 0.0)
+        if node.joint:
+            square = self._averaged(square, sites)
+        if node.eps == 0.0 and not square.all():
             raise ValueError(
                 "`x` leaves a site of a norm without any signal, and its eps is 0, so it would divide by 0. Give "
                 "the norm an eps, or set C_b > 0 in the layer before it."
             )
-        self._inverse_root = 1.0 / np.sqrt(K + eps)
+        self._inverse_root = 1.0 / np.sqrt(square + node.eps)
+        after = mean if self._before is None else self._left if node.joint else None
+        self.mean: Mean = None if after is None else after * self._inverse_root
+
+    def _averaged(self, values: np.ndarray, sites: int) -> np.ndarray:
+        return np.repeat(values.reshape(-1, sites).mean(axis=1), sites)
 
     def apply(self, at: Places, C: Tile, T: Tile | None) -> None:
         """Both covariances, in place."""
-        if self._mean is not None:
-            C -= at.left(self._mean) * at.right(self._mean)
+        if self._before is not None:
+            C -= at.left(self._before) * at.right(self._before)
+            C += at.left(self._left) * at.right(self._left)
         for tile in (C, T):
             if tile is not None:
                 tile *= at.left(self._inverse_root)
@@ -48,7 +61,12 @@ class NormMap:
 
 
 def map_of(
-    node: Pointwise | Norm, K: Float[np.ndarray, " label"], mean: Mean = None, *, slope: bool
+    node: Pointwise | Norm,
+    K: Float[np.ndarray, " label"],
+    mean: Mean = None,
+    *,
+    sites: int,
+    slope: bool,
 ) -> KernelMap | NormMap:
     """The map of a node.
 
@@ -56,8 +74,9 @@ def map_of(
         node: An activation or a norm.
         K: Variances of the labels before it, their means included.
         mean: Means of the labels before it; ``None`` for 0.
+        sites: How many labels an input has.
         slope: Whether the NTK will be asked for.
     """
     if isinstance(node, Norm):
-        return NormMap(K, node.eps, mean if node.centred else None)
+        return NormMap(K, node, mean, sites)
     return kernel_map(node.sigma, K, slope=slope)

@@ -9,39 +9,54 @@ from jaxtyping import Float
 
 from scalewise.gaussian import single_moment
 from scalewise.networks._forward import forward
-from scalewise.networks._program import Attend, Concat, Draw, Norm, Pointwise, Product, Program, Sum
+from scalewise.networks._program import (
+    Attend,
+    Concat,
+    Draw,
+    Dropout,
+    Norm,
+    Pointwise,
+    Product,
+    Program,
+    Sum,
+)
 
 Mean = Float[np.ndarray, " label"] | None
 
 
 def mean_at(
-    program: Program, node: int, K: Callable[[int], np.ndarray], mean: Callable[[int], Mean]
+    program: Program,
+    node: int,
+    known: Callable[[int], Mean],
+    mean: Callable[[int], Mean],
 ) -> Mean:
     r"""$\langle x(s)\rangle$ at every label; ``None`` for 0.
 
     Args:
         program: The network.
         node: Which field; none whose averages are estimated, nor one without weights.
-        K: Variances of the labels that enter an activation or a norm, the mean included.
+        known: Of an activation the variances of the labels that enter it, of a norm the means that leave it.
         mean: Means of the fields that it reads.
     """
     made = program.nodes[node]
     if isinstance(made, Draw | Attend):
         return None
-    below = [mean(k) for k in made.of]
     if isinstance(made, Pointwise):
-        return None if made.sigma.parity < 0 else single_moment(made.sigma, K(node), (0,)).value
+        K = known(node)
+        return None if made.sigma.parity < 0 else single_moment(made.sigma, K, (0,)).value
     if isinstance(made, Norm):
-        m = below[0]
-        return None if m is None or made.centred else m / np.sqrt(K(node) + made.eps)
+        return known(node)
+    below = [mean(k) for k in made.of]
+    if isinstance(made, Dropout):
+        return below[0]
     if isinstance(made, Product) and any(m is None for m in below):
         return None
-    known = [m for m in below if m is not None]
-    if not known:
+    if all(m is None for m in below):
         return None
-    if isinstance(made, Concat):
-        return sum(f * m for f, m in zip(made.shares, below, strict=True) if m is not None)  # pyright: ignore
-    if isinstance(made, Sum):
-        return sum(f * m for f, m in zip(made.factors, below, strict=True) if m is not None)  # pyright: ignore
+    if isinstance(made, Concat | Sum):
+        weights = made.shares if isinstance(made, Concat) else made.factors
+        parts = [f * m for f, m in zip(weights, below, strict=True) if m is not None]
+        return np.sum(parts, axis=0)
     sizes = program.positions[made.of[0]]
-    return forward(made, [m.reshape(-1, *sizes, 1) for m in known], sizes).ravel()
+    fields = [m.reshape(-1, *sizes, 1) for m in below if m is not None]
+    return forward(made, fields, sizes).ravel()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks._program import Attend, Program, Spread
+from scalewise.networks._program import Attend, Mix, Program, Spread
 from scalewise.networks._sites import Matrix, Taps
 
 Crossed = tuple[bool, ...]
@@ -36,7 +36,7 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
             node = nodes[here]
             for below in () if here in program.fixed else node.of:
                 for axis, size in enumerate(sizes[below]):
-                    mixes = isinstance(node, Attend)
+                    mixes = isinstance(node, Attend | Mix)
                     if isinstance(node, Spread):
                         mixes = node.along[axis].mixes
                     spans = needed[here][axis] and sizes[here][axis] > 1

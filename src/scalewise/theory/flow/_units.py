@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,17 @@ from jaxtyping import Float
 from scipy import special
 
 from scalewise.networks._forward import forward, gathered
-from scalewise.networks._program import Draw, Max, Norm, Pointwise, Product, Program, Spread, Sum
+from scalewise.networks._program import (
+    Draw,
+    Dropout,
+    Max,
+    Norm,
+    Pointwise,
+    Product,
+    Program,
+    Spread,
+    Sum,
+)
 from scalewise.networks._sites import Taps
 
 SCRAMBLES = 8
@@ -71,6 +81,14 @@ class Units:
             return
         below = [self.values[k] for k in node.of]
         sizes = self.program.positions[node.of[0]]
+        if isinstance(node, Norm):  # every group has all channels of its law
+            node = replace(node, groups=1)
+        if isinstance(node, Dropout):
+            rng = np.random.default_rng((self.scramble, here))
+            mask = (rng.random(below[0].shape) < node.keep) / node.keep
+            self.values[here] = mask * below[0]
+            self.slopes[here] = _summed([(mask, self.slopes[node.of[0]])])
+            return
         self.values[here] = forward(node, below, sizes)
         if all(T is None for T in self.tangents.values()):
             self.slopes[here] = {}
@@ -174,12 +192,12 @@ def _chained(
 ) -> Slopes:
     """How the channels of a node follow those of random layers, by the channel of the same number."""
     if isinstance(node, Pointwise):
-        own = node.sigma.derivatives[1](below[0])
-        return {key: J * own for key, J in slopes[0].items()}
+        return _summed([(node.sigma.derivatives[1](below[0]), slopes[0])])
     if isinstance(node, Norm):
-        x = below[0] - (below[0].mean(axis=-1, keepdims=True) if node.centred else 0.0)
-        factor = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + node.eps)
-        return {key: J * factor for key, J in slopes[0].items()}
+        axes = tuple(range(1, below[0].ndim)) if node.joint else -1
+        x = below[0] - (below[0].mean(axis=axes, keepdims=True) if node.centred else 0.0)
+        factor = 1 / np.sqrt((x * x).mean(axis=axes, keepdims=True) + node.eps)
+        return _summed([(factor, slopes[0])])
     if isinstance(node, Sum):
         return _summed([(f, own) for f, own in zip(node.factors, slopes, strict=True)])
     if isinstance(node, Product):

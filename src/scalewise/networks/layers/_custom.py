@@ -1,0 +1,49 @@
+"""A layer that is a function of the verbs by which all layers are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scalewise._checked import checked
+from scalewise._readable import readable
+from scalewise.networks._builder import Builder, Field, Layer
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Program(Layer):
+    """Whatever the verbs of `Builder` can say: ``function(build, field)`` goes on and returns a field.
+
+    A layer of one's own with numbers is a frozen dataclass that inherits from `Layer`, with this function as its
+    method `into`; so are all layers of the package.
+
+    Args:
+        function: Called with a `Builder` and the `Field` that enters. Two networks are equal if it is the same
+            object.
+
+    Example:
+        >>> import scalewise as sw
+        >>> def gated(build, x):
+        ...     values, gates = build.draw(x), build.draw(x)
+        ...     return build.multiply((values, build.apply(gates, sw.activation("sigmoid"))))
+        >>> net = sw.Network(sw.networks.layers.Program(gated), sw.Dense(1), input_shape=3, width=8)
+        >>> net.depth
+        3
+    """
+
+    function: Callable[..., Any]
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """What the function builds."""
+        made = self.function(build, of)
+        if not isinstance(made, Field):
+            raise TypeError(
+                f"{build.name} must return a field, what a verb of its first argument returned; got {made!r}."
+            )
+        return made
+
+    def _given(self) -> dict[str, Any]:
+        return {"function": getattr(self.function, "__qualname__", repr(self.function))}
