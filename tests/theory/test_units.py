@@ -85,7 +85,8 @@ def test_shared_numbers_of_a_linear_network_have_a_closed_form() -> None:
     within(found, "ntk", 0.4 + 0.9 * 9 * K + 1.3 * 9 * Theta)
 
 
-def test_stated_errors_are_those_of_other_draws(monkeypatch) -> None:
+@pytest.mark.parametrize("places", [8, 40])
+def test_stated_errors_are_those_of_other_draws(places: int, monkeypatch) -> None:
     from scalewise.theory.flow import _units
 
     layers = (sw.Conv(3), "relu", sw.MaxPool(2), sw.Conv(3), "tanh", sw.Skip(sw.Dense()), "tanh")
@@ -102,8 +103,9 @@ def test_stated_errors_are_those_of_other_draws(monkeypatch) -> None:
         for name in ("kernel", "ntk"):
             error = np.hypot(one[f"{name}_error"], other[f"{name}_error"])
             pulls.append(float((np.abs(one[name] - other[name]) / error).max()))
+        assert (one[f"{name}_error"] < 3e-3 * one[name]).all()
     assert max(pulls) < 6
-    assert 0.2 < np.mean(pulls) < 3
+    assert 0.6 < np.mean(pulls) < 3, pulls
 
 
 @each(("sigma", "causal", "power"), [(None, True, 0.5), (None, False, 1.0), ("relu", True, 0.5)])

@@ -81,6 +81,10 @@ class Builder:
         usual: Hyperparameters of layers that do not say theirs.
         path: Where the layer that is being built stands: its number, and its number in that one.
         name: What messages call it.
+        nodes: What is built.
+        fields: What is known of each node.
+        layers: By random layer the node that is its preactivation.
+        estimated: Nodes whose averages have no formula.
     """
 
     width: int
@@ -93,7 +97,11 @@ class Builder:
     estimated: set[int] = field(default_factory=set)
 
     def source(self, shape: tuple[int, ...]) -> Field:
-        """The inputs."""
+        """The inputs.
+
+        Args:
+            shape: Positions along each axis, then features.
+        """
         return self._add(Source(), Field(0, shape[:-1], shape[-1]))
 
     def draw(
@@ -106,7 +114,16 @@ class Builder:
         groups: int = 1,
         shared: bool = True,
     ) -> Field:
-        """A random layer; of one position after another without `windows`."""
+        """A random layer.
+
+        Args:
+            of: What it reads.
+            channels: How many outputs; the network's `width` for ``None``.
+            windows: One for each axis of positions; each position alone for ``None``.
+            own: Its hyperparameters; those of the network for ``None``.
+            groups: Into how many the channels of both sides fall.
+            shared: Whether all places have the same weights.
+        """
         if of.flat:
             if windows is not None:
                 raise ValueError(
@@ -126,7 +143,12 @@ class Builder:
         return self._add(Draw((of.node,), windows, own or self.usual, groups, shared), made)
 
     def apply(self, of: Field, sigma: Activation) -> Field:
-        """An activation."""
+        """An activation.
+
+        Args:
+            of: What it acts on.
+            sigma: The activation.
+        """
         if of.parts:
             return self.join(tuple(self.apply(part, sigma) for part in of.parts))
         self._need_alike(of)
@@ -134,7 +156,12 @@ class Builder:
         return self._sampled(made) if of.draws and not of.gaussian else made
 
     def add(self, fields: tuple[Field, ...], factors: tuple[float, ...]) -> Field:
-        """A sum of fields."""
+        """A sum of fields.
+
+        Args:
+            fields: Of the same channels and positions.
+            factors: One for each.
+        """
         made = self._together(fields, "adds", "to")
         node = len(self.nodes)
         # The newest random layer is a preactivation only with all that is added to it.
@@ -148,13 +175,21 @@ class Builder:
         return made if _apart(fields) else self._sampled(made)
 
     def multiply(self, fields: tuple[Field, ...]) -> Field:
-        """A product of fields, channel by channel."""
+        """A product of fields, channel by channel.
+
+        Args:
+            fields: Of the same channels and positions.
+        """
         made = replace(self._together(fields, "multiplies", "by"), gaussian=False)
         made = self._add(Product(tuple(f.node for f in fields)), made)
         return self._sampled(made) if not _apart(fields) else made
 
     def join(self, fields: tuple[Field, ...]) -> Field:
-        """The channels of fields beside each other."""
+        """The channels of fields beside each other.
+
+        Args:
+            fields: Of the same positions.
+        """
         first = fields[0]
         for other in fields[1:]:
             if first.positions != other.positions or first.flat != other.flat:
@@ -176,7 +211,12 @@ class Builder:
         return self._add(Concat(tuple(f.node for f in fields), shares), made)
 
     def largest(self, of: Field, windows: tuple[Window, ...]) -> Field:
-        """The largest number that a window sees."""
+        """The largest number that a window sees.
+
+        Args:
+            of: What it sees.
+            windows: One for each axis of positions.
+        """
         self._need_positions(of)
         self._need_alike(of)
         made = replace(of, positions=self._moved(of, windows), gaussian=False, parts=())
@@ -184,7 +224,13 @@ class Builder:
         return self._sampled(made) if of.draws else made
 
     def spread(self, of: Field, along: tuple[Window | Matrix, ...], factor: float) -> Field:
-        """A fixed linear map of positions."""
+        """A fixed linear map of positions.
+
+        Args:
+            of: What it moves.
+            along: A window, whose taps are added up, or a matrix for each axis.
+            factor: Of the result.
+        """
         self._need_positions(of)
         stirred = of.stirred or any(isinstance(own, Matrix) for own in along)
         made = replace(of, positions=self._moved(of, along), parts=(), stirred=stirred)
@@ -200,7 +246,16 @@ class Builder:
         grows: bool,
         causal: bool,
     ) -> Field:
-        """Averages of values over positions, by queries and keys, which random layers have just made."""
+        """Averages of values over positions, by queries and keys, which random layers have just made.
+
+        Args:
+            fields: Queries, keys and values.
+            size: Channels of a head.
+            power: Of the size, by which logits are divided.
+            sigma: What acts on each logit; softmax for ``None``.
+            grows: Whether heads grow with the width, and not their number.
+            causal: Whether a position sees none behind it.
+        """
         values = fields[2]
         if values.channels % size:
             raise ValueError(
@@ -215,19 +270,35 @@ class Builder:
         return replace(made, alike=grows)
 
     def read(self, of: Field, make: Reading, features: int) -> Field:
-        """Any function of the inputs that keeps their positions, of so many features."""
+        """Any function of the inputs that keeps their positions.
+
+        Args:
+            of: The inputs, or what was read off them.
+            make: The function.
+            features: How many it gives.
+        """
         if of.draws or of.flat:
             raise ValueError(f"{self.name} reads the inputs. Put it before the first random layer.")
         return self._add(Read((of.node,), make), replace(of, channels=features))
 
     def mix(self, of: Field, rows: Field) -> Field:
-        """Positions mixed by a matrix of each input: a field without weights, of so many features as positions."""
+        """Positions mixed by a matrix of each input.
+
+        Args:
+            of: What is mixed.
+            rows: The matrices: a field without weights, of as many features as positions.
+        """
         self._need_positions(of)
         made = replace(of, parts=(), stirred=bool(of.draws))
         return self._add(Mix((of.node, rows.node)), made)
 
     def drop(self, of: Field, keep: float) -> Field:
-        """Numbers that are 0 by chance."""
+        """Numbers that are 0 by chance.
+
+        Args:
+            of: What they are.
+            keep: The share that stays.
+        """
         if not of.draws:
             raise ValueError(
                 f"{self.name} stands behind random layers; of the inputs there are not as many channels as the "
@@ -238,7 +309,15 @@ class Builder:
     def norm(
         self, of: Field, eps: float, *, centred: bool, joint: bool = False, groups: int = 1
     ) -> Field:
-        """Division by the root mean square over channels."""
+        """Division by the root mean square over channels.
+
+        Args:
+            of: What is divided.
+            eps: Added to the mean square.
+            centred: Whether the mean is subtracted first.
+            joint: Whether averages are over all positions, too.
+            groups: Into how many the channels fall, each with its own.
+        """
         if of.flat:
             raise ValueError(
                 f"{self.name} takes the channels of one position, and Flatten has made channels of all positions. "
@@ -257,7 +336,15 @@ class Builder:
         return self._add(Norm((of.node,), eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
-        """Some layers, one after the other."""
+        """Some layers, one after the other.
+
+        Args:
+            layers: Which.
+            of: What enters the first.
+
+        Returns:
+            What leaves the last.
+        """
         outside = self.path, self.name
         for number, layer in enumerate(layers, 1):
             self.path = (*outside[0], number)

@@ -46,4 +46,4 @@ class Program(Layer):
         return made
 
     def _given(self) -> dict[str, Any]:
-        return {"function": getattr(self.function, "__qualname__", repr(self.function))}
+        return {"function": getattr(self.function, "__name__", repr(self.function))}

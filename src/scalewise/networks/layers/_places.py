@@ -203,7 +203,8 @@ class Positions(Layer):
         per_axis(build, of, 1)
         root = np.ones((1, 1))
         for size in of.positions:
-            root = np.kron(root, _root(size, self.length))
+            own = np.eye(size) if self.length is None else _root(size, float(self.length))
+            root = np.kron(root, own)
         inputs = build.fields[0]
         if of.positions != inputs.positions:
             raise ValueError(
@@ -216,9 +217,7 @@ class Positions(Layer):
         )
 
 
-def _root(size: int, length: float | None) -> np.ndarray:
-    if length is None:
-        return np.eye(size)
+def _root(size: int, length: float) -> np.ndarray:
     apart = np.subtract.outer(np.arange(size), np.arange(size)) / length
     values, vectors = np.linalg.eigh(np.exp(-(apart**2) / 2))
     return vectors * np.sqrt(np.maximum(values, 0.0))
