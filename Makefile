@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/scalewise report --data digits --activation tanh --depth 16 --width 128 --out report
+	$(BIN)/scalewise report --data digits --activation tanh --depth 16 --width 128 --image 8,8,1 --out report
 	$(BIN)/scalewise train --data digits:3,8 --train 8 --test 8 --width 64 --widths 32 --ensemble 1000 --out training
 
 # Hours; killed, the same again goes on. What it leaves as paper_scale/*.json belongs into docs/paper_scale.

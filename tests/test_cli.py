@@ -160,6 +160,18 @@ def test_report_writes_a_page_that_says_how_to_write_it_again(data):
     assert again["comparison"] == told["comparison"]
 
 
+def test_report_compares_a_convolutional_network_on_the_same_images(data):
+    features = np.load("x.npy").shape[1]
+    words = ("report", *data, *TINY, "--networks", "60", "--image", f"{features},1", "--out", "out")
+    told = json.loads(run(*words, "--json").stdout)["convolution"]
+    assert told["comparison"]["passed"] is True
+    assert told["network"]["input_shape"] == [features, 1]
+    page = Path("out/index.html").read_text(encoding="utf-8")
+    assert 'id="figure-convolution"' in page
+    assert f"as images of {features} × 1" in page
+    assert f"--image {features},1" in page
+
+
 def test_report_of_an_activation_that_jumps_leaves_out_its_tangent_kernel(data):
     words = ("--activation", "perceptron", "--C-b", "0", "--C-W", "1", "--networks", "60")
     run("report", *data, *TINY, *words, "--out", "out")
@@ -267,6 +279,9 @@ def test_where_nobody_watches_no_bar_is_made(monkeypatch):
         (("--tolerance", "0"), "--tolerance is a number of standard errors"),
         (("--tolerance", "nan"), "--tolerance is a number of standard errors"),
         (("--widths", "16"), "--widths "),
+        (("--image", "4"), "--image takes positions along each axis and then channels"),
+        (("--image", "a,1"), "--image takes a whole number"),
+        (("--image", "7,1"), "--image 7 x 1 has 7 numbers, and an input has"),
         (("--out", "x.npy"), "--out is the folder of the report, but 'x.npy' is a file"),
     ],
 )

@@ -91,6 +91,12 @@ def report(
     setting: opt.Setting,
     ensemble: opt.Ensemble,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+    image: Annotated[
+        str | None,
+        typer.Option(
+            help="Positions and channels of an input, 8,8,1: a convolutional network is compared, too."
+        ),
+    ] = None,
     as_json: opt.Json = False,
     force: Annotated[
         bool, typer.Option("--force", help="Drop what an interrupted run left in --out.")
@@ -109,17 +115,21 @@ def report(
         shutil.rmtree(store, ignore_errors=True)
     x = setting.inputs()
     net = setting.network(x)
+    images = None if image is None else setting.convolution(net, opt.image_shape(image), x)
     with tell.progress() as bars:
         theory = foretell(net, x, observables=setting.compared_names(net), progress=bars)
         measured = ensemble.run(net, x, setting.names(), store=store, progress=bars)
+        other = None if images is None else ensemble.of_images(*images, progress=bars)
     outcome = compare(theory, measured, tolerance=ensemble.tolerance)
+    words = opt.command_line("report", setting, ensemble)
     run = {
-        "command": opt.command_line("report", setting, ensemble),
+        "command": words if image is None else f"{words} --image {image}",
         "data": setting.data,
         "samples": setting.samples,
         "data_seed": setting.data_seed,
     }
-    results = Results(net, theory, measured, outcome, tell.susceptibilities(net, theory), run)
+    curves = tell.susceptibilities(net, theory)
+    results = Results(net, theory, measured, outcome, curves, run, other)
     page = write_report(out, results)
     shutil.rmtree(store, ignore_errors=True)
     if as_json:
@@ -127,6 +137,8 @@ def report(
     else:
         typer.echo(f"{outcome}\n\n{page}")
     tell.leave(outcome)
+    if other is not None:
+        tell.leave(other.comparison)
 
 
 @app.command(short_help="Predict what a network does.", epilog=opt.examples("predict"))

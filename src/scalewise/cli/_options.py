@@ -16,7 +16,8 @@ from scalewise.cli._output import INTERRUPTED, complain
 if TYPE_CHECKING:
     import xarray as xr
 
-    from scalewise.networks import MLP
+    from scalewise.networks import MLP, Network
+    from scalewise.report import Convolution
     from scalewise.tasks import Task
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -45,6 +46,7 @@ EXAMPLES = {
     "train": "scalewise train --data digits:3,8 --width 64 --ensemble 200 --out training",
     "explore": "scalewise explore --activations tanh,gelu,relu --out explorer.html",
 }
+_IMAGES = 200  # convolutional networks that are drawn for a report, at most
 _SHOWN = ("criticality", "report", "train")  # in the help of the whole
 
 
@@ -182,6 +184,28 @@ class Setting(Shape):
         """The network on these inputs."""
         return self.between(x.shape[1], self.output_dim)
 
+    def convolution(self, net: "MLP", shape: tuple[int, ...], x: Any) -> tuple["Network", Any]:
+        """Two convolutions of the same activation and variances, and the inputs as images."""
+        from scalewise.networks import Network
+        from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
+
+        if math.prod(shape) != x.shape[1]:
+            told = " x ".join(map(str, shape))
+            raise Refusal(
+                f"--image {told} has {math.prod(shape)} numbers, and an input has {x.shape[1]}. Give the positions "
+                "along each axis and then the channels, such as 8,8,1 for digits."
+            )
+        other = Network(
+            *(Conv(3), net.activation) * 2,
+            GlobalAvgPool(),
+            Dense(self.output_dim),
+            input_shape=shape,
+            width=min(net.hidden_widths, default=_IMAGES),
+            C_b=net.C_b[-1],
+            C_W=net.C_W[-1],
+        )
+        return other, x.reshape(-1, *shape)
+
     def names(self) -> list[str] | str | None:
         """The observables asked for, as `predict` and `measure` take them."""
         from scalewise.selection import known
@@ -261,6 +285,25 @@ class Ensemble(Verdict):
             )
             complain(kept)
             raise typer.Exit(INTERRUPTED) from None
+
+    def of_images(
+        self, net: "Network", images: Any, *, progress: Callable[[str, int, int], None]
+    ) -> "Convolution":
+        """Predict, measure and compare a convolutional network."""
+        from scalewise.comparison import compare
+        from scalewise.nets import measure
+        from scalewise.report import Convolution
+        from scalewise.theory import predict
+
+        count = min(self.networks, _IMAGES)
+        measured = measure(
+            net,
+            images,
+            networks=count,
+            seed=self.seed,
+            progress=lambda done, total: progress("measure images", done, total),
+        )
+        return Convolution(net, compare(predict(net, images), measured, tolerance=self.tolerance))
 
 
 ALGORITHMS = ("flow", "descent", "newton", "last_layer", "bayes")
@@ -365,6 +408,16 @@ def command_line(command: str, *groups: Any) -> str:
             value = getattr(group, field.name)
             words += [] if value is None else [name, str(value)]
     return shlex.join(words)
+
+
+def image_shape(text: str) -> tuple[int, ...]:
+    """Positions along each axis, then channels."""
+    shape = tuple(_numbers("--image", text, int))
+    if len(shape) < 2 or min(shape) < 1:
+        raise Refusal(
+            f"--image takes positions along each axis and then channels, such as 8,8,1; got {text!r}."
+        )
+    return shape
 
 
 def _numbers(option: str, text: str, kind: type[int] | type[float] = float) -> list[Any]:

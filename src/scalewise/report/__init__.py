@@ -9,4 +9,5 @@ from scalewise.report._learning_page import training_record as training_record
 from scalewise.report._learning_page import write_training_report as write_training_report
 from scalewise.report._page import result_record as result_record
 from scalewise.report._page import write_report as write_report
+from scalewise.report._results import Convolution as Convolution
 from scalewise.report._results import Results as Results

@@ -18,6 +18,7 @@ from scalewise.report import _words
 from scalewise.report._activation import activation_figure
 from scalewise.report._agreement import agreement_figure
 from scalewise.report._aspect import aspect_figure
+from scalewise.report._convolution import convolution_figure
 from scalewise.report._ntk import ntk_figure
 from scalewise.report._results import Results
 from scalewise.report._signal import signal_figure
@@ -33,6 +34,7 @@ _FIGURES: tuple[Callable[[Results], Figure | None], ...] = (
     ntk_figure,
     aspect_figure,
     agreement_figure,
+    convolution_figure,
 )
 _PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "xarray", "zarr", "matplotlib")
 _WORST_ROWS = 12
@@ -82,8 +84,21 @@ def result_record(results: Results) -> dict[str, Any]:
             if key in results.ensemble.attrs
             and (results.ensemble.attrs.get("extrapolated") or "extrapol" not in key)
         },
+        **_of_convolution(results),
         "run": {key: as_plain(value) for key, value in results.run.items()},
         "versions": versions(),
+    }
+
+
+def _of_convolution(results: Results) -> dict[str, Any]:
+    other = results.convolution
+    if other is None:
+        return {}
+    return {
+        "convolution": {
+            "network": other.net.attributes(),
+            "comparison": other.comparison.to_dict(),
+        }
     }
 
 
@@ -133,6 +148,7 @@ def _render(results: Results, record: dict[str, Any]) -> str:
         verdict=_words.verdict(results),
         critical=_words.critical_words(results),
         aspect=_words.aspect_words(results),
+        convolution=_words.convolution_words(results),
         omitted=omissions(results.theory.attrs),
         record=record,
         title=title_of(results.net),

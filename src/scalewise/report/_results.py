@@ -11,8 +11,24 @@ from scalewise._readable import readable
 from scalewise.comparison import Comparison
 from scalewise.comparison._compare import Measurement
 from scalewise.comparison._width import Prediction
+from scalewise.networks import Network
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.report._style import Draft, kept
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Convolution:
+    """A convolutional network on the same inputs, as images.
+
+    Attributes:
+        net: The network.
+        comparison: From `compare` of what was predicted of it and measured.
+    """
+
+    net: Network
+    comparison: Comparison
 
 
 @checked
@@ -30,6 +46,7 @@ class Results:
             the network's weight variance; left out of the report for ``None``.
         run: What a reader needs to make the same run: ``command``, ``data``, ``samples``,
             ``data_seed``, and whatever else should be told.
+        convolution: A convolutional network on the same inputs; left out of the report for ``None``.
     """
 
     net: WithoutSkips
@@ -38,6 +55,7 @@ class Results:
     comparison: Comparison
     susceptibilities: xr.Dataset | None = None
     run: Mapping[str, object] = field(default_factory=dict)
+    convolution: Convolution | None = None
 
     @property
     def layers(self) -> np.ndarray:

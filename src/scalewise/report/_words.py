@@ -54,6 +54,29 @@ def one_or_all(values: Iterable[int | float]) -> str:
     return f"{told[0]} in every layer" if len(set(told)) == 1 else ", ".join(told)
 
 
+def convolution_words(results: Results) -> list[str]:
+    """What was compared of a convolutional network, and with what outcome."""
+    other = results.convolution
+    if other is None:
+        return []
+    shape = " × ".join(map(str, other.net.input_shape))
+    outcome = other.comparison
+    lead = {
+        True: "Theory and networks agree",
+        False: "Theory and networks disagree",
+        None: "There is no verdict",
+    }[outcome.passed]
+    ends = (
+        f": the largest of {outcome.table.sizes['entry']} differences is "
+        f"{number(abs(outcome.worst(1)[0].z_excess))} standard errors beyond its bias."
+    )
+    return [
+        f"The same inputs as images of {shape} enter a network of two convolutions and a global average. Its "
+        "kernels at infinite width are predicted, and measured on drawn networks.",
+        f"{lead}{ends}" if outcome.passed is not None else f"{lead}. {outcome.reason}",
+    ]
+
+
 def verdict(results: Results) -> Markup:
     """What a reader who reads one paragraph should take away."""
     outcome, net = results.comparison, results.net
