@@ -201,9 +201,9 @@ MUTANTS = (
         BLOCKS,
     ),
     of_conditioned(
-        "tiles, series: what is left of one end alone",
-        "sign * first[:, :, None] * second[:, None]",
-        "sign * first[:, :, None] ** 2",
+        "tiles, series: what is left is never negative",
+        "for sign in (1, -1):",
+        "for sign in (1,):",
         SERIES,
     ),
     of_conditioned(
@@ -294,6 +294,7 @@ MUTANTS = (
         "few samples, four: the last two given always",
         "found[tuple(entries.samples)] = self._one_by_one(entries, family)",
         "pass",
+        f"{FEW}::test_terms_that_do_not_become_smaller_have_all_their_nodes",
     ),
     of_whole(
         "few samples, three: the one given that is more alike",
@@ -318,9 +319,9 @@ MUTANTS = (
         OPEN,
     ),
     of_whole(
-        "few samples, error: of one sample alone",
-        "if place in entries.left:",
-        "if place == entries.left[0]:",
+        "few samples, error: a tenth of what is left out",
+        "found *= self._tails[p]",
+        "found *= 0.1 * self._tails[p]",
         OPEN,
     ),
     of_conditioned(

@@ -93,6 +93,15 @@ def test_what_a_series_leaves_out_that_ends_early_is_stated() -> None:
         assert 0.1 < max(pulls) < 1, pulls
 
 
+def test_terms_that_do_not_become_smaller_have_all_their_nodes() -> None:
+    """In a plane, given two in one direction, others are correlated fully, and fewer nodes are too few."""
+    sigma, x = activation("sin"), 6.0 * np.random.default_rng(1).standard_normal((4, 2))
+    x[1] = -0.6 * x[0]
+    whole = Whole(sigma, x @ x.T, FINER[3])
+    for family in FAMILIES:
+        assert off(whole, family, sines(x @ x.T, family)) < FINER[3].across, family
+
+
 def test_nodes_are_those_of_smaller_samples_too() -> None:
     """Of sines that oscillate too quickly one expectation may be found at nodes too few, by chance."""
     sigma, x = activation("sin"), 3.0 * np.random.default_rng(0).standard_normal((5, 3))
