@@ -5,6 +5,9 @@ from breaks import row
 TESTS = "tests/training/test_tiles.py"
 DEEP = f"{TESTS}::test_every_tensor_on_a_tile_is_that_of_predict"
 WHOLE = f"{TESTS}::test_all_outcomes_are_those_of_whole_tensors"
+FEW = "tests/training/test_whole.py"
+LITTLE = f"{FEW}::test_what_is_left_of_a_sample_may_be_much_or_little"
+OPEN = f"{FEW}::test_what_a_series_leaves_out_that_ends_early_is_stated"
 SINES = f"{TESTS}::test_expectations_of_sines_have_a_closed_form"
 FOUR = f"{TESTS}::test_expectations_of_four_independent_inputs"
 SERIES = f"{TESTS}::test_the_series_is_exact_where_two_samples_are_one"
@@ -30,6 +33,7 @@ of_change = row("training/tiles/_change.py", CONTRACTIONS)
 of_mean = row("training/tiles/_mean.py", CONTRACTIONS)
 of_sums = row("training/tiles/_sums.py", CONTRACTIONS)
 of_route = row("training/tiles/_route.py", WHOLE)
+of_whole = row("training/tiles/_whole.py", f"{FEW}::test_a_plane_is_known_from_two_samples_in_it")
 of_routes = row(
     "training/_routes.py",
     f"{TESTS}::test_tiles_come_first_where_sampled_tensors_leave_much_open",
@@ -67,7 +71,7 @@ MUTANTS = (
         "",
         PRODUCTS,
     ),
-    of_tiles(
+    of_conditioned(
         "tiles, series: its remainder left out",
         "    out += power\n",
         "",
@@ -91,8 +95,8 @@ MUTANTS = (
     ),
     of_conditioned(
         "tiles, given two: what is known is 0",
-        "product(self.sigma, (k,), at) / size if k <= DERIVATIVES else 0.0",
-        "0.0",
+        "unit[:, None] ** p * own",
+        "0.0 * own",
     ),
     of_conditioned(
         "tiles, given two: what is known is correlated",
@@ -149,8 +153,14 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: a step smaller than could be is believed",
-        " * max(1.0, _RATIO * before / now)",
+        " * expected[-1] / steps[-1]",
         "",
+        FOLLOW,
+    ),
+    of_refined(
+        "tiles, errors: of steps before the last one alone is remembered",
+        "max(now, _RATIO * before)",
+        "max(now, _RATIO * before) if before in steps else now",
         FOLLOW,
     ),
     of_refined(
@@ -190,10 +200,10 @@ MUTANTS = (
         "pass",
         BLOCKS,
     ),
-    of_tiles(
-        "tiles, series: what is left of one end alone",
-        "power *= first[:, :, None] + second[:, None]",
-        "power *= first[:, :, None]",
+    of_conditioned(
+        "tiles, series: what is left is never negative",
+        "for sign in (1, -1):",
+        "for sign in (1,):",
         SERIES,
     ),
     of_conditioned(
@@ -279,5 +289,63 @@ MUTANTS = (
         "4 * single + 8 * (sums",
         "0 * single + 0 * (sums",
         REFUSALS,
+    ),
+    of_whole(
+        "few samples, four: the last two given always",
+        "found[tuple(entries.samples)] = self._one_by_one(entries, family)",
+        "pass",
+        f"{FEW}::test_terms_that_do_not_become_smaller_have_all_their_nodes",
+    ),
+    of_whole(
+        "few samples, three: the one given that is more alike",
+        "nearer = size[:, :, None] <= size[:, None]",
+        "nearer = size[:, :, None] > size[:, None]",
+    ),
+    of_whole(
+        "few samples, four: given ones exchanged",
+        "turned = (samples[i] > samples[j])[:, None]",
+        "turned = (samples[i] < samples[j])[:, None]",
+    ),
+    of_whole(
+        "few samples, four: derivatives of the last two not exchanged",
+        "self._given_last((p, q, s, r))",
+        "self._given_last((p, q, r, s))",
+        LITTLE,
+    ),
+    of_whole(
+        "few samples, error: a series never ends early",
+        "if not self.given.rule.open:",
+        "if True:",
+        OPEN,
+    ),
+    of_whole(
+        "few samples, error: a tenth of what is left out",
+        "found *= self._tails[p]",
+        "found *= 0.1 * self._tails[p]",
+        OPEN,
+    ),
+    of_conditioned(
+        "few samples, little left: numbers cancel",
+        "little = known | (v < _LITTLE * self.sigma.scale)",
+        "little = known",
+        LITTLE,
+    ),
+    of_conditioned(
+        "few samples, little left: nothing of it is seen",
+        "_KNOWN = 1e-5",
+        "_KNOWN = 1e-3",
+        LITTLE,
+    ),
+    of_rules(
+        "tiles, nodes: as few as coefficients are wanted",
+        "return (terms + some) // 2 + _INNER",
+        "return some + _INNER",
+        f"{FEW}::test_a_plane_is_known_from_two_samples_in_it",
+    ),
+    of_rules(
+        "tiles, nodes: of the largest sample alone",
+        "product_of(_PRODUCTS, _SCALES)",
+        "product_of(_PRODUCTS, _SCALES[:1])",
+        f"{FEW}::test_nodes_are_those_of_smaller_samples_too",
     ),
 )

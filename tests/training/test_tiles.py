@@ -175,7 +175,7 @@ def test_the_series_is_exact_where_two_samples_are_one(monkeypatch: pytest.Monke
                     tile.four(site, *zip(at, orders, strict=True)) for at in (labels, same)
                 )
                 with monkeypatch.context() as patch:
-                    patch.setattr(_tiles, "_with_rest", lambda out, *_: out)
+                    patch.setattr(_tiles, "with_rest", lambda out, *_: out)
                     alone = Tile(tile.rows).four(site, *zip(labels, orders, strict=True))
                 x, y = next((x, y) for x, y in zip(labels, same, strict=True) if x != y)
                 for i, j in np.argwhere(tile.rows[x][:, None] == tile.rows[y]):
@@ -683,3 +683,8 @@ def test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance() -> N
         values = iter(wholes)
         _, errors = _refined.refined(lambda _, v=values: {"one": np.full(3, next(v))})
         np.testing.assert_allclose(errors["one"], error, rtol=2e-2)
+    values = iter((4.0, 2.0, 1.999, 1.998))  # nor the second tiny step: a fifth of a fifth
+    _, errors = _refined.refined(
+        lambda _: {"one": np.full(3, next(values))}, enough=1e-9, levels=_refined.FINER[:4]
+    )
+    np.testing.assert_allclose(errors["one"], 0.5 * 0.08 * np.sqrt(2), rtol=2e-2)

@@ -15,7 +15,7 @@ given, $a=b$: nodes lie on a line, and two others are left.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,6 +31,7 @@ from scalewise.training.tiles._rules import (
     Accuracy,
     Orders,
     Rule,
+    inner_nodes,
     line_for,
     product,
     projection,
@@ -38,7 +39,9 @@ from scalewise.training.tiles._rules import (
 )
 
 Matrix = Float[np.ndarray, "sample sample"]
-_KNOWN = 1e-3  # standard deviations that are left of a sample that others know
+_KNOWN = 1e-5  # standard deviations that are left of a sample that others know
+_LITTLE = 0.05  # of the scale of the activation, below which coefficients are those of derivatives
+_INNER, _ORDERS = 12, 8  # nodes of so little, and coefficients of the last derivative
 _STAY = 60_000  # numbers of an array that stays in a cache
 
 
@@ -46,8 +49,9 @@ _STAY = 60_000  # numbers of an array that stays in a cache
 class Given:
     r"""What is known of others, given pairs: coefficients of the activation, and so of its derivatives.
 
-    $\mathbb E[\sigma^{(p)}(m+vg)\mathrm{He}_k]=v^{-p}\,\mathbb E[\sigma(m+vg)\mathrm{He}_{k+p}]$, but where nothing
-    is left of a sample it is $\sigma^{(p)}(m)$, and $v$ is put at 1.
+    $\mathbb E[\sigma^{(p)}(m+vg)\mathrm{He}_k]=v^{-p}\,\mathbb E[\sigma(m+vg)\mathrm{He}_{k+p}]$, in which numbers
+    cancel where $v$ is small: there the right is found from the left. Where nothing is left of a sample
+    the left is $\sigma^{(p)}(m)$, and $v$ is put at 1.
 
     Args:
         of: $\mathbb E[\sigma\,\mathrm{He}_k]/\sqrt{k!}$ by $k$, each at the nodes that it is needed for.
@@ -69,6 +73,16 @@ class Given:
         of = [x[pairs][..., samples] for x in self.of]
         places = np.ix_(pairs, samples)
         return Given(of, self.v[places], self.known[places])
+
+    def one_by_one(self, pairs: np.ndarray, samples: np.ndarray) -> Given:
+        """Of one sample for each of some pairs.
+
+        Args:
+            pairs: In their order.
+            samples: As many.
+        """
+        of = [x[pairs, :, samples][:, :, None] for x in self.of]
+        return Given(of, self.v[pairs, samples][:, None], self.known[pairs, samples][:, None])
 
 
 def summed(
@@ -93,7 +107,7 @@ def summed(
     sizes = [np.sqrt(_falling(k, p) * _falling(k, q)) / rule.shares[k] for k in range(terms)]
     out = np.zeros(first.v.shape if left is None else left.shape, dtype)
     # Pairs whose results stay in a cache from term to term.
-    for pairs in _chunks(len(out), out[0].size, _STAY):
+    for pairs in chunks(len(out), out[0].size, _STAY):
         whole, part = out[pairs], np.empty_like(out[pairs])
         for k in reversed(range(terms)):
             count = rule.nodes[k]
@@ -111,6 +125,44 @@ def summed(
         return out * one * two
     out *= one[:, :, None]
     out *= two[:, None]
+    return out
+
+
+def with_rest(
+    out: Float[np.ndarray, "pair first second"],
+    ends: Sequence[Float[np.ndarray, "pair _"]],
+    left: Float[np.ndarray, "pair first second"],
+    terms: int,
+) -> Float[np.ndarray, "pair first second"]:
+    """What a series leaves out of two others, as far as they are one sample.
+
+    No more than the geometric mean of what is left out where both are either: of one that is almost known, nothing.
+
+    Args:
+        out: The series, and then with it.
+        ends: What it leaves out where both are the first, and where both are the second.
+        left: Correlations of both.
+        terms: Of the series.
+    """
+    power = _power(left, terms)
+    shared = np.zeros_like(out)
+    for sign in (1, -1):
+        first, second = (np.sqrt(np.maximum(sign * end, 0.0)).astype(out.dtype) for end in ends)
+        shared += sign * first[:, :, None] * second[:, None]
+    power *= shared
+    out += power
+    return out
+
+
+def _power(values: np.ndarray, exponent: int) -> np.ndarray:
+    """An integer power, above 0; a new array."""
+    out, square = np.ones_like(values), values
+    while exponent:
+        if exponent & 1:
+            out *= square
+        exponent >>= 1
+        if exponent:
+            square = square * square
     return out
 
 
@@ -166,7 +218,7 @@ class Conditioned:
             count = len(self.sd)
             a, b = np.repeat(np.arange(count), count), np.tile(np.arange(count), count)
             found = np.empty(a.size)
-            for pairs in _chunks(a.size, self.rule.w.size):
+            for pairs in chunks(a.size, self.rule.w.size):
                 one, other = self.ends(self.rule, a[pairs], b[pairs])
                 values = product(self.sigma, first, one) * product(self.sigma, second, other)
                 found[pairs] = values @ self.rule.w
@@ -244,28 +296,45 @@ class Conditioned:
             c: The others.
         """
         one, two, rest = self.along(a, b, c)
-        known = (rest < _KNOWN) | (self.sd[c] == 0)
+        known, v = (rest < _KNOWN) | (self.sd[c] == 0), rest * self.sd[c]
+        little = known | (v < _LITTLE * self.sigma.scale)
+        unit = np.where(known, 1.0, v)
         count, most = len(c), rule.terms + DERIVATIVES
         reach = [rule.nodes[max(k - DERIVATIVES, 0)] for k in range(most)]
         found = [np.empty((len(a), nodes, count), self.dtype) for nodes in reach]
         for part, terms in rule.parts():
-            g, project = projection(terms)
+            g, project = projection(terms, inner_nodes(most, terms))
             u1, u2 = rule.u[:, part, None]
-            for pairs in _chunks(len(a), u1.size * count * g.size):
-                mean = one[pairs, None] * u1 + two[pairs, None] * u2
-                z = mean[:, None] + rest[pairs, None, None] * g[:, None, None]
-                z *= self.sd[c]
-                flat = self.sigma(z).reshape(len(mean), g.size, -1)
-                whole = (project @ flat).reshape(len(mean), -1, *mean.shape[1:])
-                where, sample = np.nonzero(known[pairs])
-                at = self.sd[c[sample], None] * mean[where, :, sample]
+            for pairs in chunks(len(a), u1.size * count * g.size):
+                mean = self.sd[c] * (one[pairs, None] * u1 + two[pairs, None] * u2)
+                if np.all(little[pairs]):
+                    whole = np.empty((len(mean), terms, *mean.shape[1:]))
+                else:
+                    z = mean[:, None] + v[pairs, None, None] * g[:, None, None]
+                    flat = self.sigma(z).reshape(len(mean), g.size, -1)
+                    whole = (project @ flat).reshape(len(mean), -1, *mean.shape[1:])
+                where, sample = np.nonzero(little[pairs])
+                for some in chunks(len(where), u1.size * _INNER):
+                    place, which = where[some], sample[some]
+                    m, own = mean[place, :, which], (pairs.start + place, which)
+                    whole[place, :, :, which] = self._of_little(m, v[own], unit[own], terms)
                 for k in range(terms):
-                    if sample.size:
-                        size = np.sqrt(_falling(0, k))
-                        own = product(self.sigma, (k,), at) / size if k <= DERIVATIVES else 0.0
-                        whole[where, k, :, sample] = own
                     found[k][pairs, part] = whole[:, k]
-        return Given(found, np.where(known, 1.0, rest * self.sd[c]).astype(self.dtype), known)
+        return Given(found, unit.astype(self.dtype), known)
+
+    def _of_little(
+        self, m: Float[np.ndarray, "one node"], v: np.ndarray, unit: np.ndarray, terms: int
+    ) -> Float[np.ndarray, "one term node"]:
+        """Coefficients of what little is left of, by means and standard deviations, in powers of a unit."""
+        g, project = projection(_ORDERS, _INNER)
+        z = m + v[:, None] * g[:, None, None]
+        found = np.zeros((len(m), terms, m.shape[1]))
+        for p in range(DERIVATIVES + 1):
+            values = self.sigma.derivative(z, p)
+            for k in range(p, min(p + (_ORDERS if p == DERIVATIVES else 1), terms)):
+                own = np.tensordot(project[k - p], values, 1) / np.sqrt(_falling(k - p, p))
+                found[:, k] = unit[:, None] ** p * own
+        return found
 
     def _axes(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r = self.rho[a, b]
@@ -277,7 +346,14 @@ def _falling(k: int, p: int) -> float:
     return float(math.prod(range(k + 1, k + p + 1)))
 
 
-def _chunks(count: int, size: int, most: int = 400_000) -> Iterator[slice]:
+def chunks(count: int, size: int, most: int = 400_000) -> Iterator[slice]:
+    """Parts of an axis, so that arrays do not become too large.
+
+    Args:
+        count: How long the axis is.
+        size: Numbers for each place.
+        most: Numbers of a part.
+    """
     step = max(1, most // size)
     for start in range(0, count, step):
         yield slice(start, start + step)

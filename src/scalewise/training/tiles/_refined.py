@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -34,13 +36,13 @@ def refined(
     *,
     enough: float = ENOUGH,
     levels: Sequence[Accuracy] | None = None,
-    left_out: Callable[[Accuracy], float] = lambda accuracy: accuracy.across,
 ) -> tuple[dict[Name, np.ndarray], dict[Name, np.ndarray]]:
     """Outcomes and their errors.
 
     An error is twice what may be left after the last step from one accuracy to the next: a share of the step that
-    is found where a finer accuracy is cheap, and otherwise seen from how much smaller this step is than the one
-    before. A step may be small by chance, so an error is no less than what the accuracy may leave out.
+    is found where a finer accuracy is cheap, and otherwise seen from how much smaller steps become. A step may be
+    small by chance, so it counts for no less than those before it let expect, and an error is no less than what the
+    accuracy may leave out.
 
     Args:
         found: Callable[[Accuracy], dict[Name, np.ndarray]] by name at an accuracy.
@@ -49,20 +51,20 @@ def refined(
         wanted: Names of those that are to be known well; ``None`` for all.
         enough: How well: their errors, relative, root mean squares.
         levels: Accuracies from the coarsest; those that hundreds of samples can have if ``None``.
-        left_out: What an accuracy may leave out.
     """
     levels = ACCURACIES if levels is None else levels
     left = None if few is None else _shares(few)
     values = found(levels[0])
-    errors, steps = dict[Name, np.ndarray](), dict[Name, np.ndarray]()
+    errors, sizes = dict[Name, np.ndarray](), defaultdict[Name, list[float]](list)
     for place, accuracy in enumerate(levels[1:], 1):
         if place > 1 and not fits(accuracy):
             break
         before, values = values, found(accuracy)
-        last = steps
         steps = {name: np.asarray(np.abs(v - before[name])) for name, v in values.items()}
-        share = {name: left(place) if left else _seen(steps, last, name) for name in values}
-        least = _LEAST * left_out(accuracy)
+        for name, step in steps.items():
+            sizes[name].append(_size(step))
+        share = {name: left(place) if left else _seen(sizes[name]) for name in values}
+        least = _LEAST * accuracy.across
         for name, value in values.items():
             left_open = _SAFETY * share[name] * at_least_usual(value, steps[name])
             errors[name] = np.asarray(np.maximum(left_open, least * _size(value)))
@@ -95,13 +97,13 @@ def tell_of_time(seconds: Sequence[float], count: int, less: str) -> None:
         )
 
 
-def _seen(steps: Mapping[Name, np.ndarray], last: Mapping[Name, np.ndarray], name: Name) -> float:
-    """What is left of a step if the next ones become smaller as it has."""
-    now, before = _size(steps[name]), _size(last[name]) if last else 0.0
-    if not now or not before:
+def _seen(steps: Sequence[float]) -> float:
+    """What is left of the last step if the next ones become smaller as the ones before did."""
+    expected = list(accumulate(steps, lambda before, now: max(now, _RATIO * before)))
+    if len(steps) == 1 or not steps[-1] or not expected[-2]:
         return _ALONE
-    ratio = min(max(now / before, _RATIO), _SLOWEST)
-    return ratio / (1 - ratio) * max(1.0, _RATIO * before / now)
+    ratio = min(expected[-1] / expected[-2], _SLOWEST)
+    return ratio / (1 - ratio) * expected[-1] / steps[-1]
 
 
 def _shares(found: Callable[[Accuracy], dict[Name, np.ndarray]]) -> Callable[[int], float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import product as product_of
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +19,7 @@ Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
 STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
-_TERMS = 128  # of the series, at most
+TERMS = 128  # of the series, at most
 _STEP, _COARSE = 5, 0.1  # of accuracies of the series, and the coarsest of them
 _FINER = 0.1  # for three inputs, of which there are few
 FAR = 9.0  # standard deviations beyond which nothing is
@@ -29,7 +30,9 @@ _FACTORS = 4  # derivatives of two factors, together, at most
 # more at one that is finer by `_STEP`.
 _ROUGH = 1e-2
 _HALF, _QUARTER, _LATER = 6, 12, (2, 4)
-_INNER = 8  # nodes of what is left of a sample, more than coefficients
+_INNER = 4  # nodes of what is left of a sample, more than coefficients
+_WIDEST, _CLOSEST = 26.0, 0.025  # nodes that tell of all terms: their end, and their distance
+_SCALES = tuple(np.linspace(1.0, 0.3, 8).tolist())  # of samples that are smaller than the largest
 _SEEN = 24  # samples of which residual variances are looked at
 
 
@@ -155,13 +158,24 @@ def _rule(
     return Rule(u, w / w.sum(), tuple(nodes), needed)
 
 
-def projection(terms: int) -> tuple[np.ndarray, Float[np.ndarray, "term inner"]]:
+def inner_nodes(terms: int, some: int) -> int:
+    """Of what is left of a sample: enough that coefficients behind all terms are not taken for one of the first.
+
+    Args:
+        terms: Coefficients that are not small.
+        some: How many of the first are wanted.
+    """
+    return (terms + some) // 2 + _INNER
+
+
+def projection(terms: int, nodes: int) -> tuple[np.ndarray, Float[np.ndarray, "term inner"]]:
     """Nodes of what is left of a sample, and from values there to coefficients.
 
     Args:
         terms: How many coefficients.
+        nodes: How many nodes.
     """
-    g, w = _gauss(terms + _INNER)
+    g, w = _gauss(nodes)
     size = np.sqrt(_factorials(terms))
     return g, hermite_e.hermevander(g, terms - 1).T * w / size[:, None]
 
@@ -171,11 +185,14 @@ def _factorials(count: int) -> Float[np.ndarray, " term"]:
 
 
 def _step(sigma: Activation, scale: float, accuracy: float) -> float:
-    """The largest at which four factors that are one input are found."""
+    """The largest at which four factors that are one input are found.
+
+    Of what oscillates one input may be found by chance, and smaller ones are not.
+    """
     for step in STEPS:
-        for orders in _PRODUCTS:
-            found, _ = _on_line(sigma, orders, scale, step)
-            known, size = _on_line(sigma, orders, scale, step / 2)
+        for orders, part in product_of(_PRODUCTS, _SCALES):
+            found, _ = _on_line(sigma, orders, part * scale, step)
+            known, size = _on_line(sigma, orders, part * scale, step / 2)
             if abs(found - known) > accuracy * size:
                 break
         else:
@@ -215,6 +232,29 @@ def _residual(rho: Matrix) -> float:
     return float(np.sqrt(np.clip(1 - known, 0.0, 1.0).max()))
 
 
+def tails(sigma: Activation, scale: float) -> list[Float[np.ndarray, " term"]]:
+    """What so many terms leave out of each derivative of one input, root mean squares relative to its size.
+
+    Args:
+        sigma: The activation.
+        scale: The standard deviation of the input.
+    """
+    (g, w, He), left = _polynomials(), []
+    for p in range(DERIVATIVES + 1):
+        values = product(sigma, (p,), scale * g)
+        shares = (He.T @ (w * values)) ** 2 / max(float(w @ values**2), 1e-300)
+        left.append(np.sqrt(np.clip(1 - np.cumsum(shares), 0.0, 1.0)))
+    return left
+
+
+@cache
+def _polynomials() -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, "node term"]]:
+    """All of the series with size 1, at nodes so many that they tell however large a kernel is."""
+    g = np.arange(-_WIDEST, _WIDEST + _CLOSEST / 2, _CLOSEST)
+    w = np.exp(-(g**2) / 2)
+    return g, w / w.sum(), hermite_e.hermevander(g, TERMS - 1) / np.sqrt(_factorials(TERMS))
+
+
 def _terms_for(
     sigma: Activation, scale: float, accuracy: Accuracy
 ) -> tuple[dict[tuple[int, int], int], float]:
@@ -224,13 +264,7 @@ def _terms_for(
 
     Where others are 0 every second term is, too: an accuracy that is finer by `_STEP` has two terms more at least.
     """
-    g, w = _gauss(2 * _TERMS)
-    He = hermite_e.hermevander(g, _TERMS - 1)
-    norms, left = _factorials(_TERMS), []
-    for p in range(DERIVATIVES + 1):
-        values = product(sigma, (p,), scale * g)
-        shares = (He.T @ (w * values)) ** 2 / norms / max(float(w @ values**2), 1e-300)
-        left.append(np.sqrt(np.clip(1 - np.cumsum(shares), 0.0, 1.0)))
+    left = tails(sigma, scale)
     coarser = max(0, round(np.log(_COARSE / accuracy.series) / np.log(_STEP)))
     levels = accuracy.series * float(_STEP) ** np.arange(coarser, -1, -1)
     found, open_ = {}, 0.0
@@ -239,10 +273,10 @@ def _terms_for(
             continue
         both, terms = np.append(left[p] * left[q], 0.0), 0
         for level in levels:
-            terms = min(max(terms + 2, 1 + int(np.argmax(both < level))), _TERMS)
+            terms = min(max(terms + 2, 1 + int(np.argmax(both < level))), TERMS)
         found[p, q] = terms
-        if terms == _TERMS:
-            open_ = max(open_, float(both[_TERMS - 1]))
+        if terms == TERMS:
+            open_ = max(open_, float(both[TERMS - 1]))
     return found, open_
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
-from scalewise.training.tiles._conditioned import Conditioned, Given, summed
+from scalewise.training.tiles._conditioned import Conditioned, Given, summed, with_rest
 from scalewise.training.tiles._rules import product
 
 Value = Float[np.ndarray, "_ _ _ _"]  # an axis for each label, of length 1 where it does not occur
@@ -165,7 +165,7 @@ class Tile:
         ends = [rest[:, self.rows[label]] for label in (y, z)]
         left = self._correlations[key]
         terms = given.line.needed[which[0], which[1]]
-        return _with_rest(summed(weight, given.line, which, seen, left), ends, left, terms)
+        return with_rest(summed(weight, given.line, which, seen, left), ends, left, terms)
 
     def _one(self, site: Seen, x: int, label: int) -> Given:
         """What is known of a label, given one."""
@@ -202,7 +202,7 @@ class Tile:
             if self._kind[1] == 0:
                 ends.append(ends[0])
                 break
-        out = _with_rest(out, ends, left, given.rule.needed[which])
+        out = with_rest(out, ends, left, given.rule.needed[which])
         one, other = np.nonzero(self.rows[2][:, None] == self.rows[3])
         if one.size:
             # Of two samples that are one the other two may differ more than the series is summed for.
@@ -223,29 +223,3 @@ class Tile:
         """Correlations of two labels, given pairs."""
         first, second = (self.rows[label] for label in labels)
         return site.given.left(*pairs, first, second).astype(self.dtype, copy=False)
-
-
-def _with_rest(
-    out: Float[np.ndarray, "pair first second"],
-    ends: Sequence[Float[np.ndarray, "pair _"]],
-    left: Float[np.ndarray, "pair first second"],
-    terms: int,
-) -> Float[np.ndarray, "pair first second"]:
-    """What a series leaves out of two labels that are one sample, as far as others are that sample."""
-    first, second = (0.5 * end.astype(out.dtype, copy=False) for end in ends)
-    power = _power(left, terms)
-    power *= first[:, :, None] + second[:, None]
-    out += power
-    return out
-
-
-def _power(values: np.ndarray, exponent: int) -> np.ndarray:
-    """An integer power, above 0; a new array."""
-    out, square = np.ones_like(values), values
-    while exponent:
-        if exponent & 1:
-            out *= square
-        exponent >>= 1
-        if exponent:
-            square = square * square
-    return out

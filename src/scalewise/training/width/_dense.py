@@ -233,7 +233,6 @@ def _refined(setting: _Setting) -> tuple[Timed, Timed]:
         wanted={(name, k) for name in setting.names for k in range(len(_times(asked)))},
         enough=ENOUGH if asked.accuracy is None else asked.accuracy,
         levels=FINER,
-        left_out=lambda accuracy: max(accuracy.across, samples.layers(accuracy).left_out),
     )
     return values, {name: np.asarray(error + rounding[name]) for name, error in errors.items()}
 
