@@ -6,6 +6,7 @@ FIELDS = "tests/theory/test_fields.py"
 LAYERS = "tests/test_architectures.py"
 DRAWN = "tests/nets/test_program.py"
 UNITS = "tests/theory/test_units.py"
+OWN = "tests/test_layers.py"
 
 of_fields = row("theory/flow/_fields.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
@@ -18,6 +19,8 @@ of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
 of_forward = row("networks/_forward.py", DRAWN)
+of_places_ = row("networks/layers/_places.py", OWN)
+of_aggregate = row("networks/layers/_aggregate.py", OWN)
 of_units = row("theory/flow/_units.py", UNITS)
 of_means = row("theory/flow/_means.py", FIELDS)
 of_attention = row("theory/flow/_attention.py", UNITS)
@@ -95,7 +98,7 @@ MUTANTS = (
         "made.own.C_W / self.program.channels[made.of[0]]",
     ),
     of_weights(
-        "drawn: biases learn at one position", "bias = delta.sum(axis=1)", "bias = delta[:, 0]"
+        "drawn: biases learn at one position", "bias = flat.sum(axis=1)", "bias = flat[:, 0]"
     ),
     of_weights(
         "drawn: gradients position by position",
@@ -140,13 +143,11 @@ MUTANTS = (
         "ends.append(build.run(branch, of))",
         "of = build.run(branch, of)\n            ends.append(of)",
     ),
-    of_norms("norms: not square", "1.0 / np.sqrt(K + eps)", "1.0 / (K + eps)"),
-    of_norms("norms: eps forgotten", "np.sqrt(K + eps)", "np.sqrt(K)"),
+    of_norms("norms: not square", "1.0 / np.sqrt(square + node.eps)", "1.0 / (square + node.eps)"),
+    of_norms("norms: eps forgotten", "np.sqrt(square + node.eps)", "np.sqrt(square)"),
     of_norms("norms: the NTK is left", "for tile in (C, T):", "for tile in (C,):"),
-    of_norms("norms: the mean is left", "if self._mean is not None:", "if False:", FIELDS),
-    of_forward(
-        "drawn: a norm keeps the mean", "keepdims=True) if node.centred", "keepdims=True) if False"
-    ),
+    of_norms("norms: the mean is left", "mean if node.centred else None", "None", FIELDS),
+    of_forward("drawn: a norm keeps the mean", "    if node.centred:\n", "    if False:\n"),
     of_fields(
         "fields: means of sums forgotten",
         "if m is not None and other is not None:",
@@ -198,6 +199,39 @@ MUTANTS = (
     ),
     of_weights("drawn: a trunk is not averaged", "G = G + gram", "G = G + 0 * gram"),
     of_weights(
-        "drawn: rates not over the fan-in", "own.lambda_W / m * weight", "own.lambda_W * weight"
+        "drawn: rates not over the fan-in",
+        "own.lambda_W / u.shape[3] * weight",
+        "own.lambda_W * weight",
+    ),
+    of_weights(
+        "drawn: groups read all",
+        "node.taps, node.groups, u.shape[-1]",
+        "node.groups, node.taps, u.shape[-1]",
+    ),
+    of_weights("drawn: places share", "slopes * entries", "slopes * entries[:1]"),
+    of_fields("fields: places share", "tile *= same", "tile *= 1.0"),
+    of_fields(
+        "fields: masks of all are one", "tile[at.known.at] /= node.keep", "tile /= node.keep"
+    ),
+    of_norms(
+        "norms: a joint mean by places",
+        "self._averaged(self._before, sites) if node.joint",
+        "self._before if node.joint",
+        FIELDS,
+    ),
+    of_norms(
+        "norms: a joint square by places", "square = self._averaged(square, sites)", "pass", FIELDS
+    ),
+    of_places_("places: tokens of any size", "* float(self.count) ** 0.5", "* 1.0"),
+    of_places_(
+        "places: nearest at the start",
+        "(2 * np.arange(wanted) + 1) * size // (2 * wanted)",
+        "np.arange(wanted) * size // wanted",
+    ),
+    of_places_("places: no antialiasing", "max(1.0, size / wanted)", "1.0"),
+    of_aggregate(
+        "aggregate: the first features",
+        "Columns(inputs.channels - nodes, inputs.channels)",
+        "Columns(0, nodes)",
     ),
 )
