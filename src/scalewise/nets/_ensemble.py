@@ -8,11 +8,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from scalewise.activations import Activation
+from scalewise.activations import Activation, activation
 from scalewise.nets._devices import filled, on_host
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
+from scalewise.networks._architecture import Architecture
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import Store, resumable
 
@@ -44,6 +45,11 @@ class Ensemble:
     stream: tuple[int, ...]
     bytes_per_network: int
     most: int = LARGEST_BATCH
+
+
+def first_activation(net: Architecture) -> Activation:
+    """The activation that a message of overflow names."""
+    return next(iter(net.activations), activation("linear"))
 
 
 def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.activations import activation
 from scalewise.nets._dntk import PROBES as SIGNS
 from scalewise.nets._dntk import SECOND, sample_dntk
-from scalewise.nets._ensemble import Ensemble, Kind
+from scalewise.nets._ensemble import Ensemble, Kind, first_activation
 from scalewise.nets._networks import traced
 from scalewise.nets._ntk import PROBES, mean_ntks, row_numbers
 from scalewise.nets._ntk_statistics import sample_statistics
@@ -105,7 +104,7 @@ def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> 
         both: dict[str, Any] = {"metric": found[0], "ntk": found[1]}
         return {part: _upper(np.asarray(both[part], np.float64)) for part in sums}
 
-    sigma = next(iter(net.activations), activation("linear"))
+    sigma = first_activation(net)
     return Ensemble(
         f"program-{net.width}", draw, sums, sigma, (4, net.width), drawn.floats(len(x)) * np.dtype(dtype).itemsize
     )  # fmt: skip

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from scalewise.nets._networks import traced
-from scalewise.networks import Network
+from scalewise.networks._architecture import Architecture
 from scalewise.networks._forward import entering, forward
 from scalewise.networks._program import Draw, Dropout, Program, Source
 
@@ -212,7 +212,7 @@ def metric_and_ntk(
         else:
             G = G + gram
     for k, delta in back.items():
-        H = H + _by_weights(program.nodes[k], seen[k], delta)
+        H = H + by_weights(program.nodes[k], seen[k], delta)
     return G, H
 
 
@@ -232,7 +232,7 @@ def _times(u: Any, W: Any, node: Draw) -> Any:
     return apart.reshape(*apart.shape[:2], -1)
 
 
-def _by_weights(node: Draw, u: Any, delta: Any) -> Any:
+def by_weights(node: Draw, u: Any, delta: Any) -> Any:
     """What a random layer gives to the NTK: products of gradients by its weights and biases."""
     samples, own = len(u), node.own
     flat = delta.reshape(samples, -1, delta.shape[-1])
@@ -261,14 +261,14 @@ def _products(u: Any, delta: Any) -> Any:
     return gradient @ gradient.T
 
 
-def measured_layers(net: Network) -> tuple[int, ...]:
+def measured_layers(net: Architecture) -> tuple[int, ...]:
     """The layers of one site that fluctuate, or that weights of others are averaged over."""
     return tuple(
         layer for layer in range(1, net.depth + 1) if net.program.has_one_site(layer) and layer > 1
     )
 
 
-def first_layer(net: Network, x: np.ndarray, *, ntk: bool = False) -> np.ndarray:
+def first_layer(net: Architecture, x: np.ndarray, *, ntk: bool = False) -> np.ndarray:
     """What does not fluctuate: the metric, or the NTK, of a first layer of one site."""
     program = net.program
     node = program.nodes[program.draws[0]]

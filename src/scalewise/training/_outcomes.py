@@ -67,8 +67,11 @@ class Outcome(Quantity):
 
     def obstacle(self, asked: Asked) -> str:
         """Why a call that has `asked` for it cannot have it, a clause."""
-        obstacles = (_order, *self.obstacles) if self.order else self.obstacles
-        return next((why for obstacle in obstacles if (why := obstacle(asked))), "")
+        return (_order(asked) if self.order else "") or self.obstacle_of_networks(asked)
+
+    def obstacle_of_networks(self, asked: Asked) -> str:
+        """Why it cannot be measured on networks that are trained, whatever theory knows."""
+        return next((why for obstacle in self.obstacles if (why := obstacle(asked))), "")
 
 
 def _tests(asked: Asked) -> str:

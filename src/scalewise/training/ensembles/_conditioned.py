@@ -11,14 +11,16 @@ Source: PDLT (10.44)-(10.49); (6.57), (6.64) for each network.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._ensemble import Ensemble, Kind
+from scalewise.nets._ensemble import Ensemble, Kind, first_activation
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import traced
+from scalewise.nets._program import Drawn, first_layer, sample_program
 from scalewise.nets._sampler import (
     draw_layers,
     draw_numbers,
@@ -27,7 +29,8 @@ from scalewise.nets._sampler import (
     metrics,
     ranks,
 )
-from scalewise.networks import MLP
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._perceptron import Perceptron
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
@@ -37,7 +40,13 @@ Kernels = Float[np.ndarray, "network sample sample"]
 
 
 def conditioned_ensemble(
-    net: MLP, task: Task, algorithm: Algorithm, metric: np.ndarray, *, weighted: bool, dtype: str
+    net: Architecture,
+    task: Task,
+    algorithm: Algorithm,
+    metric: np.ndarray,
+    *,
+    weighted: bool,
+    dtype: str,
 ) -> tuple[Reading, Ensemble, float]:
     """What is drawn at one set of widths, and the log evidence from which weights are counted.
 
@@ -57,13 +66,13 @@ def conditioned_ensemble(
     names = [*reading.names, "spread"]
     if weighted:
         names = [*names, *(f"{name}~" for name in names), "weight", "weight~"]
-    n, joint = net.hidden_widths, len(metric) * net.output_dim
+    n, joint = net.widths[1:-1], len(metric) * net.output_dim
     floats = 6 * len(metric) * sum(n) + 14 * joint**2
     name = f"conditioned-{'-'.join(map(str, n))}"
     sums: dict[str, Kind] = dict.fromkeys(names, MeanSums)
     return (
         reading,
-        Ensemble(name, group.draw, sums, net.activation, (STREAM, *n), 8 * floats),
+        Ensemble(name, group.draw, sums, first_activation(net), (STREAM, *n), 8 * floats),
         level,
     )
 
@@ -72,7 +81,7 @@ def conditioned_ensemble(
 class _Group:
     """Hidden layers of one shape."""
 
-    net: MLP
+    net: Architecture
     task: Task
     noise_variance: float
     reading: Reading
@@ -96,9 +105,17 @@ class _Group:
 
     def _metrics(self, keys: np.ndarray) -> Kernels:
         net, x = self.net, self.task.all_inputs
+        if not isinstance(net, Perceptron):
+            drawn = Drawn(net.program, (net.depth,), slopes=False)
+            count = sum(math.prod(size) for size in drawn.sizes)
+            if not count:
+                return np.broadcast_to(first_layer(net, x), (len(keys), len(x), len(x)))
+            numbers = draw_numbers(keys, count, self.dtype)
+            found, _ = sample_program(numbers, x.astype(self.dtype), drawn=drawn)
+            return np.asarray(found[:, 0], np.float64)
         if net.depth == 1:
             return np.broadcast_to(first_metric(net, x), (len(keys), len(x), len(x)))
-        sizes = zip(net.hidden_widths, ranks(net, len(x)), strict=True)
+        sizes = zip(net.widths[1:-1], ranks(net, len(x)), strict=True)
         numbers = draw_numbers(keys, sum(n * rank for n, rank in sizes), self.dtype)
         layers = draw_layers(net, first_factor(net, x), numbers, sigma=traced(net.activation))
         return metrics(net, layers)[:, -1]

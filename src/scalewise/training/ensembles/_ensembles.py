@@ -10,11 +10,17 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.nets._devices import filled, on_host
-from scalewise.nets._ensemble import LARGEST_BATCH, Ensemble, Kind, refuse_overflow
+from scalewise.nets._ensemble import (
+    LARGEST_BATCH,
+    Ensemble,
+    Kind,
+    first_activation,
+    refuse_overflow,
+)
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
-from scalewise.networks import MLP
+from scalewise.networks._architecture import Architecture
 from scalewise.tasks import Task
 from scalewise.training._algorithms import NTKGP, Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
@@ -54,7 +60,7 @@ class Pilot:
     scale: float
 
 
-def pilot(net: MLP, task: Task, *, seed: int, dtype: str) -> Pilot:
+def pilot(net: Architecture, task: Task, *, seed: int, dtype: str) -> Pilot:
     """Draw the pilots of one set of widths."""
     x, outputs = task.all_inputs.astype(dtype), net.output_dim
     indices = np.arange(filled(PILOTS), dtype=np.uint32)
@@ -68,19 +74,19 @@ def pilot(net: MLP, task: Task, *, seed: int, dtype: str) -> Pilot:
         for m in (start.spread, start.ntk)
     )
     if not (np.isfinite(metric).all() and np.isfinite(ntk).all()):
-        refuse_overflow(net.activation, dtype)
+        refuse_overflow(first_activation(net), dtype)
     count = len(task.inputs)
     h = np.linalg.eigvalsh(ntk[:count, :count])
     first = np.mean(np.diag(metric)[:count]) + np.mean(task.targets**2)
     return Pilot(metric, ntk, np.maximum(h, 0.0), float(np.sqrt(first)))
 
 
-def _stream(net: MLP, kind: int) -> tuple[int, ...]:
-    return (STREAM, kind, *net.hidden_widths)
+def _stream(net: Architecture, kind: int) -> tuple[int, ...]:
+    return (STREAM, kind, *net.widths[1:-1])
 
 
 def trained_ensembles(
-    net: MLP,
+    net: Architecture,
     task: Task,
     algorithm: Algorithm,
     known: Pilot,
@@ -111,8 +117,8 @@ def trained_ensembles(
     size = 8 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2
     most = TOGETHER if on_host() else LARGEST_BATCH
     sums: dict[str, Kind] = dict.fromkeys(parts, MeanSums)
-    name = f"trained-{'-'.join(map(str, net.hidden_widths))}"
-    sigma = net.activation
+    name = f"trained-{'-'.join(map(str, net.widths[1:-1]))}"
+    sigma = first_activation(net)
     found = [(Ensemble(name, group.trained, sums, sigma, _stream(net, 1), size, most), 1)]
     if control == "linear":
         name = f"un{name}"
@@ -134,7 +140,7 @@ def _mean_response(
 class _Group:
     """Networks of one shape, and what is done to them."""
 
-    net: MLP
+    net: Architecture
     task: Task
     algorithm: Algorithm
     curriculum: Curriculum

@@ -19,9 +19,9 @@ from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, run
 from scalewise.nets._extrapolate import check_widths, extrapolation, fit
 from scalewise.nets._networks import Dtype, Seed, check_has_slope
-from scalewise.networks import MLP
+from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import check_inputs, digest_of
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._perceptron import Perceptron
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import kept, opened
 from scalewise.tasks import Task
@@ -52,7 +52,7 @@ Known = dict[str, Estimate]
 
 @checked
 def measure_training(
-    net: WithoutSkips,
+    net: AnyNetwork,
     task: Task,
     algorithm: Algorithm = _TO_THE_END,
     *,
@@ -135,7 +135,7 @@ def measure_training(
     names, left_out, _ = selected(observables, ESTIMATORS, lambda name: _obstacle(name, asked))
     if not names:
         raise ValueError("`observables` must name something to measure; got none.")
-    shapes = [one.branch for one in ((net,) if widths is None else check_widths(net, widths))]
+    shapes = [_shape(one) for one in ((net,) if widths is None else check_widths(net, widths))]
     pilots = [pilot(shape, task, seed=seed, dtype=dtype) for shape in shapes]
     taken, rates = _with_rate(algorithm, pilots[-1], task)
     attributes = {
@@ -180,6 +180,11 @@ def measure_training(
         return kept(result, record)
 
 
+def _shape(net: Architecture) -> Architecture:
+    """A perceptron without skip connections as the plain one that it is; others as they are."""
+    return net.branch if isinstance(net, Perceptron) and not any(net.skips) else net
+
+
 class _Plan(NamedTuple):
     """What is drawn at one set of widths, how often, and how its sums are read."""
 
@@ -213,7 +218,7 @@ def row_of(name: str) -> Outcome:
 def _obstacle(name: str, asked: Asked) -> str:
     """Why an observable cannot be measured, a clause."""
     own = _fixed_ntk(asked) if name == "ntk_change" else ""
-    return row_of(name).obstacle(asked) or own
+    return row_of(name).obstacle_of_networks(asked) or own
 
 
 def _fixed_ntk(asked: Asked) -> str:
@@ -233,7 +238,7 @@ def _with_rate(
 
 
 def _plan(
-    net: MLP,
+    net: Architecture,
     task: Task,
     algorithm: Algorithm,
     known: Pilot,
@@ -254,7 +259,8 @@ def _plan(
             "`algorithm` must say how networks are trained; Projectors say only where training ends. Take "
             "GradientDescent, GradientFlow or TwoStepNewton."
         )
-    check_has_slope(net.activation)
+    for sigma in net.activations:
+        check_has_slope(sigma)
     reading, ensembles = trained_ensembles(
         net, task, algorithm, known, control=control, dtype=dtype, changes=changes
     )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.ensembles._start import forward, ntks, pulled, unpacked
+from scalewise.training.ensembles._start import ntks, pulled
 from scalewise.training.ensembles._training import Lesson, Shape
 
 
@@ -61,4 +61,4 @@ class Newton:
 
 @partial(jax.jit, static_argnames="shape")
 def _errors(shape: Shape, start: Any, y: Any, x: Any) -> Any:
-    return jax.vmap(lambda p: forward(unpacked(p, shape.widths), x, shape.sigma)[0])(start) - y
+    return jax.vmap(lambda p: shape.own.outputs(p, x)[0])(start) - y

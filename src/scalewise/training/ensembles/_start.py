@@ -6,9 +6,7 @@ themselves, and the network's own NTK. A joint index holds an output and a sampl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import pairwise
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._networks import Parameters, ntk_of, traced
+from scalewise.nets._packed import Packed
 from scalewise.nets._random import normals
-from scalewise.networks import MLP
+from scalewise.networks._architecture import Architecture
 
-Sigma = Callable[[Any], Any]
 Outputs = Float[np.ndarray, "network output sample"]
 
 
@@ -44,45 +41,25 @@ class Start(NamedTuple):
     goals: Float[np.ndarray, "network output train"]
 
 
-def rates_of(net: MLP, dtype: str) -> Float[np.ndarray, " parameter"]:
-    r"""$\lambda_b$ or $\lambda_W/n_{\ell-1}$ of each parameter."""
-    return _each(net, net.lambda_b, net.lambda_W).astype(dtype)
+@lru_cache(maxsize=64)
+def packed(net: Architecture) -> Packed:
+    """The parameters of a network in a row: the same object each time, so that JAX compiles once."""
+    return Packed(net.program)
 
 
-def draw(net: MLP, keys: np.ndarray, dtype: str, *, extra: int = 0) -> tuple[Any, Any]:
+def rates_of(net: Architecture, dtype: str) -> Float[np.ndarray, " parameter"]:
+    r"""$\lambda_b$ or $\lambda_W$ over the fan-in, of each parameter."""
+    return packed(net).rates(dtype)
+
+
+def draw(net: Architecture, keys: np.ndarray, dtype: str, *, extra: int = 0) -> tuple[Any, Any]:
     """The parameters of a network for each key, (network, parameter), laid over the devices; and more numbers."""
-    scales = np.sqrt(_each(net, net.C_b, net.C_W)).astype(dtype)
+    scales = packed(net).scales(dtype)
     numbers = normals(keys, count=len(scales) + extra, dtype=dtype)
     return numbers[:, : len(scales)] * scales, numbers[:, len(scales) :]
 
 
-def _each(net: MLP, of_bias: Sequence[float], of_weight: Sequence[float]) -> np.ndarray:
-    """Two numbers of every layer, the second over the width below, as one for each parameter."""
-    n, parts = net.widths, []
-    for i, (b, W) in enumerate(zip(of_bias, of_weight, strict=True)):
-        parts += [np.full(n[i + 1] * n[i], W / n[i]), np.full(n[i + 1], b)]
-    return np.concatenate(parts)
-
-
-def unpacked(packed: Any, widths: tuple[int, ...]) -> Parameters:
-    """Weights and biases of one network, from all its parameters in a row."""
-    weights, biases, offset = [], [], 0
-    for below, n in pairwise(widths):
-        weights.append(packed[offset : offset + n * below].reshape(n, below))
-        biases.append(packed[offset + n * below : offset + n * (below + 1)])
-        offset += n * (below + 1)
-    return Parameters(tuple(weights), tuple(biases))
-
-
-def forward(parameters: Parameters, x: Any, sigma: Sigma) -> tuple[Any, Any]:
-    """Outputs (sample, output) of one network, and what enters its last layer."""
-    s = x
-    for w, b in zip(parameters.weights[:-1], parameters.biases[:-1], strict=True):
-        s = sigma(s @ w.T + b)
-    return s @ parameters.weights[-1].T + parameters.biases[-1], s
-
-
-def look(net: MLP, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) -> Start:
+def look(net: Architecture, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) -> Start:
     """What there is to know of each network.
 
     Args:
@@ -92,10 +69,10 @@ def look(net: MLP, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) 
         y: Targets of the training samples, (output, train).
         ntk: Whether their NTKs are wanted.
     """
-    z, top = _outputs(parameters, x, widths=net.widths, sigma=traced(net.activation))
+    z, top = _outputs(parameters, x, own=packed(net))
     outputs = _turned(z)
-    s = np.asarray(top, np.float64)
-    gram = net.C_b[-1] + net.C_W[-1] / net.widths[-2] * s @ s.transpose(0, 2, 1)
+    s, last = np.asarray(top, np.float64), net.own(net.depth)
+    gram = last.C_b + last.C_W / s.shape[2] * s @ s.transpose(0, 2, 1)
     eye = np.eye(net.output_dim)
     spread = np.einsum("ij,kab->kiajb", eye, gram).reshape(len(s), outputs[0].size, -1)
     return Start(
@@ -108,40 +85,37 @@ def look(net: MLP, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) 
     )
 
 
-def outputs_of(net: MLP, parameters: Any, x: np.ndarray) -> Outputs:
+def outputs_of(net: Architecture, parameters: Any, x: np.ndarray) -> Outputs:
     """The outputs of each network."""
-    z, _ = _outputs(parameters, x, widths=net.widths, sigma=traced(net.activation))
-    return _turned(z)
+    return _turned(_outputs(parameters, x, own=packed(net))[0])
 
 
-def moved_along(net: MLP, parameters: Any, numbers: Any, x: np.ndarray) -> Outputs:
+def moved_along(net: Architecture, parameters: Any, numbers: Any, x: np.ndarray) -> Outputs:
     r"""$\sum\sqrt\lambda\,\xi\,dz/d\theta$ of each network: a random function whose covariance is its NTK."""
     steps = numbers * np.sqrt(rates_of(net, str(x.dtype)))
-    return _turned(_along(parameters, steps, x, widths=net.widths, sigma=traced(net.activation)))
+    return _turned(_along(parameters, steps, x, own=packed(net)))
 
 
-@partial(jax.jit, static_argnames=("widths", "sigma"))
-def _along(parameters: Any, steps: Any, x: Any, *, widths: tuple[int, ...], sigma: Sigma) -> Any:
+@partial(jax.jit, static_argnames="own")
+def _along(parameters: Any, steps: Any, x: Any, *, own: Packed) -> Any:
     def one(p: Any, step: Any) -> Any:
-        return jax.jvp(lambda q: forward(unpacked(q, widths), x, sigma)[0], (p,), (step,))[1]
+        return jax.jvp(lambda q: own.outputs(q, x)[0], (p,), (step,))[1]
 
     return jax.vmap(one)(parameters, steps)
 
 
 def pulled(
-    net: MLP, parameters: Any, v: Float[np.ndarray, "network output sample"], x: np.ndarray
+    net: Architecture, parameters: Any, v: Float[np.ndarray, "network output sample"], x: np.ndarray
 ) -> Any:
     r"""$-\lambda J^Tv$ of each network, (network, parameter): a step that moves its outputs by $-\widehat Hv$."""
     rates, turned = rates_of(net, str(x.dtype)), v.transpose(0, 2, 1).astype(x.dtype)
-    return _pulled(parameters, turned, x, rates, widths=net.widths, sigma=traced(net.activation))
+    return _pulled(parameters, turned, x, rates, own=packed(net))
 
 
-@partial(jax.jit, static_argnames=("widths", "sigma"))
-def _pulled(
-    parameters: Any, v: Any, x: Any, rates: Any, *, widths: tuple[int, ...], sigma: Sigma
-) -> Any:
+@partial(jax.jit, static_argnames="own")
+def _pulled(parameters: Any, v: Any, x: Any, rates: Any, *, own: Packed) -> Any:
     def one(p: Any, t: Any) -> Any:
-        return -rates * jax.vjp(lambda q: forward(unpacked(q, widths), x, sigma)[0], p)[1](t)[0]
+        return -rates * jax.vjp(lambda q: own.outputs(q, x)[0], p)[1](t)[0]
 
     return jax.vmap(one)(parameters, v)
 
@@ -150,21 +124,21 @@ def _turned(z: Any) -> Outputs:
     return np.asarray(z, np.float64).transpose(0, 2, 1)
 
 
-@partial(jax.jit, static_argnames=("widths", "sigma"))
-def _outputs(parameters: Any, x: Any, *, widths: tuple[int, ...], sigma: Sigma) -> tuple[Any, Any]:
-    z, top = jax.vmap(lambda p: forward(unpacked(p, widths), x, sigma))(parameters)
+@partial(jax.jit, static_argnames="own")
+def _outputs(parameters: Any, x: Any, *, own: Packed) -> tuple[Any, Any]:
+    z, top = jax.vmap(lambda p: own.outputs(p, x))(parameters)
     # Without hidden layers the inputs enter, the same for all networks.
     return z, jnp.broadcast_to(top, (len(z), *top.shape[-2:]))
 
 
-def ntks(net: MLP, parameters: Any, x: np.ndarray) -> Float[np.ndarray, "network joint joint"]:
+def ntks(
+    net: Architecture, parameters: Any, x: np.ndarray
+) -> Float[np.ndarray, "network joint joint"]:
     """The whole NTK of each network."""
-    rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], x.dtype)
-    found = _ntks(parameters, x, rates, widths=net.widths, sigma=traced(net.activation))
-    turned = np.asarray(found, np.float64).transpose(0, 3, 1, 4, 2)
-    return turned.reshape(len(turned), net.output_dim * len(x), -1)
+    found = np.asarray(_ntks(parameters, x, own=packed(net)), np.float64)
+    return found.reshape(len(found), net.output_dim * len(x), -1)
 
 
-@partial(jax.jit, static_argnames=("widths", "sigma"))
-def _ntks(parameters: Any, x: Any, rates: Any, *, widths: tuple[int, ...], sigma: Sigma) -> Any:
-    return jax.vmap(lambda p: ntk_of(unpacked(p, widths), [x], rates, sigma=sigma))(parameters)
+@partial(jax.jit, static_argnames="own")
+def _ntks(parameters: Any, x: Any, *, own: Packed) -> Any:
+    return jax.vmap(lambda p: own.ntk(p, x))(parameters)

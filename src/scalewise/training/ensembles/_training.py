@@ -10,7 +10,6 @@ Each network stops by itself, at a multiple of 16 steps, so it does not matter w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._networks import traced
-from scalewise.networks import MLP
-from scalewise.training.ensembles._start import forward, rates_of, unpacked
+from scalewise.nets._packed import Packed
+from scalewise.networks._architecture import Architecture
+from scalewise.training.ensembles._start import packed, rates_of
 
 CHUNK = 16  # steps between two looks at who has finished
 CLOSE = {"float32": 1e-4, "float64": 1e-6}  # of the initial error: what may be left at the end
@@ -33,13 +32,11 @@ class Shape(NamedTuple):
     """What programs are compiled for.
 
     Args:
-        widths: Of all layers.
-        sigma: The activation as a JAX function.
+        own: The network, its parameters in a row.
         ridged: Whether there is a ridge.
     """
 
-    widths: tuple[int, ...]
-    sigma: Callable[[Any], Any]
+    own: Packed
     ridged: bool
 
 
@@ -55,8 +52,8 @@ class Lesson:
         to_the_end: Whether training ends when it has converged.
     """
 
-    net: MLP
-    x: Float[np.ndarray, "train feature"]
+    net: Architecture
+    x: Float[np.ndarray, "train *positions feature"]
     ridge: float
     scale: float
     to_the_end: bool
@@ -64,7 +61,7 @@ class Lesson:
     @property
     def shape(self) -> Shape:
         """What its program is compiled for."""
-        return Shape(self.net.widths, traced(self.net.activation), self.ridge > 0)
+        return Shape(packed(self.net), self.ridge > 0)
 
     @property
     def rates(self) -> np.ndarray:
@@ -193,7 +190,7 @@ def _kept(open_: Any, after: Any, before: Any) -> Any:
 def _diverged(lesson: Lesson, which: np.ndarray) -> ValueError:
     return ValueError(
         f"`algorithm` makes {int(which.sum())} of {len(which)} networks of hidden widths "
-        f"{list(lesson.net.hidden_widths)} diverge: their own NTKs are larger than that of an infinitely wide "
+        f"{list(lesson.net.widths[1:-1])} diverge: their own NTKs are larger than that of an infinitely wide "
         "one. Take a smaller rate or wider networks."
     )
 
@@ -211,7 +208,7 @@ def _unfinished(
     )
     return ValueError(
         f"`algorithm` has not converged after {done} steps in {int(late.sum())} of {len(late)} networks of hidden "
-        f"widths {list(lesson.net.hidden_widths)}: the largest error left is {left[worst]:.2g}, and {close:.2g} is "
+        f"widths {list(lesson.net.widths[1:-1])}: the largest error left is {left[worst]:.2g}, and {close:.2g} is "
         f"asked for; {more}. Stop training at a time or after a number of steps, give a `ridge`, or take wider "
         "networks."
     )
@@ -225,9 +222,7 @@ def _force(
     Without a ridge, the errors. With one, what $\sqrt{\sum F^2/\lambda}$ can still move outputs by: in a
     direction of the NTK it is $\sqrt h\,r$, which moves them by $hr/(h+\rho)\le\sqrt h\,r/(2\sqrt\rho)$.
     """
-    z, pull = jax.vjp(
-        lambda p: forward(unpacked(p, shape.widths), x, shape.sigma)[0], start + delta
-    )
+    z, pull = jax.vjp(lambda p: shape.own.outputs(p, x)[0], start + delta)
     e = z - y
     force = rates * pull(e)[0]
     if not shape.ridged:
