@@ -109,7 +109,7 @@ def test_a_normalised_bottleneck_is_stable_and_learns_features(name: str, optimi
 
 @pytest.mark.thorough("test_a_normalised_bottleneck_is_stable_and_learns_features")
 def test_drawn_as_a_readout_it_turns_faster_in_wide_networks() -> None:
-    def setup(plan: JaxPlan, model: Any) -> Any:
+    def setup(plan: Any, model: Any) -> Any:
         model = plan.init(model)
         smaller = (plan.table.target["width"] / BASE) ** -0.5
         return model | {"down": smaller * model["down"]}, plan.optax(optax.adam(1e-4))

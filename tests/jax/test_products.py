@@ -13,7 +13,6 @@ import pytest
 
 import scalewise as sw
 from grids import thorough
-from scalewise.jax import JaxPlan
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
 
@@ -116,17 +115,14 @@ def test_a_product_of_another_scale_is_named(name: str, power: float) -> None:
 def test_a_wrong_rate_below_a_product_is_named(name: str) -> None:
     wrong = CASES[name][-1]
 
-    def setup(plan: JaxPlan, model: Any) -> Any:
+    def setup(plan: Any, model: Any) -> Any:
         factor = (plan.table.target["width"] / BASE) ** 0.5
         slow = jax.tree.map_with_path(
             lambda path, _: factor if path[0].key == wrong else 1.0, model
         )
 
-        def scale(updates: Any, state: Any, params: Any = None) -> Any:
-            return jax.tree.map(jnp.multiply, updates, slow), state
-
-        init = optax.GradientTransformation(lambda _: optax.EmptyState(), scale)
-        return plan.init(model), optax.chain(plan.optax(optax.adam(1e-4)), init)
+        scaled = optax.stateless(lambda updates, _: jax.tree.map(jnp.multiply, updates, slow))
+        return plan.init(model), optax.chain(plan.optax(optax.adam(1e-4)), scaled)
 
     check = verified(name, setup=setup)
     (culprit,) = check.culprits

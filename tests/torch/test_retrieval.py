@@ -248,7 +248,8 @@ def trained(plan: TorchPlan, width: int, seed: int, steps: int) -> tuple[float, 
     assert plan.build is not None
     model: Any = plan.build(width=width)
     plan.init_(model)
-    optimizer = torch.optim.Adam(plan.param_groups(model, lr=3e-4, weight_decay=0.0))
+    groups: Any = plan.param_groups(model, lr=3e-4, weight_decay=0.0)
+    optimizer = torch.optim.Adam(groups)
     with torch.no_grad():
         first = model(PAIRS)
     for _ in range(steps):
