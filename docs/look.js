@@ -49,6 +49,13 @@ async ({ phone, legible }) => {
         const wide = e.scrollWidth - e.clientWidth, high = e.scrollHeight - e.clientHeight;
         if ((wide <= SLACK && high <= SLACK) || !seen(e)) continue;
         const { overflowX, overflowY } = getComputedStyle(e);
+        // A row that is turned round begins at its end, and what comes first stands before the box.
+        const lefts = [...e.querySelectorAll("*")].map((c) => c.getBoundingClientRect()).filter((c) => c.width > 1).map((c) => c.left);
+        const before = Math.round(e.getBoundingClientRect().left - Math.min(...lefts));
+        if (["auto", "scroll"].includes(overflowX) && wide > SLACK && before > SLACK) {
+            found.set(e, `begins ${before} px after its start`);
+            continue;
+        }
         // What stands out of a box within one that scrolls is found there.
         const out = overflowX === "visible" && wide > SLACK && !scrolled(e) ? Math.round(content(e) - e.getBoundingClientRect().right) : 0;
         if (overflowX === "visible" && wide > SLACK) out > SLACK && found.set(e, `lets ${out} px stand out of its box`);

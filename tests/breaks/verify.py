@@ -29,7 +29,89 @@ of_predicted = row(
 DEPTH = "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_applied_is_named"
 ATTENTION = "tests/torch/test_attention.py"
 
+RETRIEVAL = "tests/torch/test_retrieval.py"
+IN_JAX = "tests/jax/test_products.py"
+OF_PRODUCTS = f"{RETRIEVAL}::test_what_returns_products_is_as_planned_and_learns_features"
+
 MUTANTS = (
+    of_run(
+        "verify products: what is multiplied is not known",
+        "return tuple(last or grown)",
+        "return ()",
+        OF_PRODUCTS,
+    ),
+    of_run(
+        "verify products: rows that the code picks stand for nothing",
+        "tuple(last or grown)",
+        "tuple(last)",
+        f"{IN_JAX}::test_what_returns_products_is_as_planned_and_learns_features",
+    ),
+    row("plan/_over_depths.py", f"{RETRIEVAL}::test_towers_are_seen_over_depths_without_a_readout")(
+        "verify products: a readout that is not there is missed over depths",
+        "(READOUT, _SEEN) if ends.scene.readouts else (WHOLE, _RETURNED)",
+        "(READOUT, _SEEN)",
+    ),
+    of_sizes(
+        "verify products: what is returned at first is its change",
+        "network.rms(before.returned) if",
+        "sizes.returned if",
+        OF_PRODUCTS,
+    ),
+    of_rows(
+        "verify products: what the model returns is not judged",
+        'return [\n        Row("", Quantity.OUTPUT',
+        'return [] and [\n        Row("", Quantity.OUTPUT',
+        f"{RETRIEVAL}::test_a_product_that_is_too_large_is_named",
+    ),
+    of_rows(
+        "verify products: outputs may move by any smaller power",
+        'Row("", Quantity.CHANGE, _ZERO, least,',
+        'Row("", Quantity.CHANGE, _ZERO, -math.inf,',
+        f"{RETRIEVAL}::test_a_product_that_fades_is_named",
+    ),
+    of_verdict(
+        "verify products: outputs that move less and less are no finding",
+        "or not measured.readouts\n",
+        "\n",
+        f"{RETRIEVAL}::test_a_product_that_fades_is_named",
+    ),
+    of_diagnosis(
+        "verify products: a tensor is named for the product",
+        "whole[-1] if whole and nearest not in sizes else nearest",
+        "nearest",
+        f"{RETRIEVAL}::test_a_product_that_is_too_large_is_named",
+    ),
+    of_hooks(
+        "verify products: outputs in the softmax of a loss are attention",
+        "with watching(model) as trace, attending(model, trace) as made:",
+        "with watching(model) as trace, attending(nn.Module(), trace) as made:",
+        OF_PRODUCTS,
+    ),
+    row("plan/_measurement.py", f"{RETRIEVAL}::test_features_that_do_not_move_are_not_learnt")(
+        "verify products: features that nobody saw move",
+        "return first and any(rest)",
+        "return first",
+    ),
+    row("plan/_paths.py", OF_PRODUCTS)(
+        "verify products: biases that are picked count as features",
+        "or n.removeprefix(LOOKED_UP) not in growing",
+        "",
+    ),
+    row(
+        "plan/_flow.py",
+        "tests/jax/test_latent.py::test_what_a_norm_divides_starts_as_a_hidden_matrix",
+    )(
+        "plan norms: a variance of squares less a square is another array",
+        "next(iter(known)) if len(known) == 1 else None",
+        "next(iter(known)) if len(value.parts) == 1 else None",
+    ),
+    row(
+        "jax/_watched.py", f"{IN_JAX}::test_what_returns_products_is_as_planned_and_learns_features"
+    )(
+        "verify products: the loss is not seen in jax",
+        "Record(returned=[] if scene.readouts else [_wide(loss)])",
+        "Record()",
+    ),
     of_sizes(
         "verify sizes: what biases make of the outputs counts",
         "network.put({n: old[n] for n in fixed})",
@@ -193,8 +275,8 @@ MUTANTS = (
     ),
     row("plan/_over_depths.py", DEPTH)(
         "verify depth: blocks counted below the last block",
-        "after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {READOUT}",
-        "after = set(counts[0]) | {READOUT}",
+        "after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {last_place}",
+        "after = set(counts[0]) | {last_place}",
     ),
     of_sizes(
         "verify sizes: own change on the old inputs",

@@ -52,6 +52,12 @@ WRONG = {
         (1920, 1280, 390),
         r"lets \d+ px stand out of its box",
     ),
+    "turned": (
+        '<div style="display: flex; flex-direction: row-reverse; width: 200px; overflow-x: auto">'
+        '<p style="flex: none; width: 300px; margin: 0">a formula and its number</p></div>',
+        (1920, 1280, 390),
+        "begins 100 px after its start",
+    ),
     "tiny": (
         '<img alt="small" src="large.svg" style="width: 100px">',
         (1920, 1280, 390),
@@ -111,4 +117,4 @@ def test_what_cannot_be_seen_is_named_and_nothing_else(
         lines = lines or [what for page, _, what in found if page == name][:1]
         assert len(lines) == 1, lines
         assert re.search(how, lines[0]), lines
-    assert len(list(tmp_path.rglob("*.png"))) == 9 * 3
+    assert len(list(tmp_path.rglob("*.png"))) == (len(WRONG) + 2) * 3

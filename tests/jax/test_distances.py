@@ -51,6 +51,15 @@ def by_hand(u: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.tanh(d / jnp.sqrt((d * d).sum(-1, keepdims=True))).mean(-1)
 
 
+def spread(u: jax.Array) -> jax.Array:
+    return ((u - u.mean(-1, keepdims=True)) ** 2).sum(-1)
+
+
+def spreads(u: jax.Array, v: jax.Array) -> jax.Array:
+    """How much more one array scatters about its own mean than the other: their length is in both."""
+    return jnp.log(spread(u)) - jnp.log(spread(v))
+
+
 def lacking(score: Score, strategy: Any) -> dict[str, float]:
     """What is asked for, and its values; a plan with the answers gives them."""
 
@@ -75,4 +84,4 @@ def test_distances_ask_for_what_their_scale_lacks(strategy: Any) -> None:
         if found.get("distance", 1.0) != pytest.approx(4**power) or found.keys() - {"distance"}:
             wrong[name] = found
     assert not wrong
-    assert lacking(by_hand, strategy) == {}
+    assert lacking(by_hand, strategy) == lacking(spreads, strategy) == {}

@@ -122,6 +122,15 @@ def by_hand(u: Tensor, v: Tensor) -> Tensor:
     return (d / (d * d).sum(-1, keepdim=True).sqrt()).tanh().mean(-1)
 
 
+def spread(u: Tensor) -> Tensor:
+    return ((u - u.mean(-1, keepdim=True)) ** 2).sum(-1)
+
+
+def spreads(u: Tensor, v: Tensor) -> Tensor:
+    """How much more one array scatters about its own mean than the other: their length is in both."""
+    return spread(u).log() - spread(v).log()
+
+
 # Norms and quotients divide the size out; a softmax over channels makes their weights small.
 FREE: dict[str, Write] = {
     "normalised": normalised,
@@ -156,7 +165,8 @@ def test_distances_ask_for_what_their_scale_lacks(strategy: Any) -> None:
         if found.get("distance", 1.0) != pytest.approx(4**power) or found.keys() - {"distance"}:
             wrong[name] = found
     assert not wrong
-    assert _lacking(lambda n: Towers(n, by_hand), NUMBERS, strategy=strategy) == {}
+    for score in (by_hand, spreads):
+        assert _lacking(lambda n, s=score: Towers(n, s), NUMBERS, strategy=strategy) == {}
 
 
 def test_the_question_about_a_distance_says_where_to_multiply() -> None:

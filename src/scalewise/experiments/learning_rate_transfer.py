@@ -305,7 +305,8 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     low, high = 0.8 * float(loss.min()), 1.15 * float(dataset.attrs["ignorance"])
     for axis, name in zip(axes[:-1], map(str, dataset.strategy.values), strict=True):
         _curves(axis, dataset.sel(strategy=name), loss.sel(strategy=name))
-        axis.set(yscale="log", ylim=(low, high), title=f"{name}: loss after training")
+        axis.set(ylim=(low, high), title=f"{name}: loss after training")
+        log_axes(axis, "y")
     for axis in axes[:-1]:
         axis.set_xlabel("log₂ of learning rate η₀")
     _optima(axes[-1], dataset)
@@ -324,7 +325,6 @@ def _curves(axis: Any, one: xr.Dataset, loss: xr.DataArray) -> None:
         best = float(one.optimum[j])
         height = np.exp(np.interp(best, x, np.log(loss[j].values)))
         axis.plot([best], [height], "o", ms=5, mew=0, color=COLORS[1], alpha=alpha)
-    log_axes(axis, "y")
     axis.legend(loc="upper left")
 
 

@@ -80,7 +80,8 @@ class JaxBench:
         read = [values[plan.table[n].name] for n in readouts]
         zero = bool(read) and not any(bool(jnp.any(x)) for x in read)
         precision = max(float(jnp.finfo(x.dtype).eps) for x in values.values())
-        return Scene(names, readouts, acting.places(readouts, sorted({*attends})), zero, precision)
+        places = acting.places(readouts, sorted({*attends}))
+        return Scene(names, readouts, places, zero, precision, whole="the loss")
 
     def network(self, plan: Drawn, scene: Scene, seed: int, lr: float) -> Watched:
         """A network, ready to train."""

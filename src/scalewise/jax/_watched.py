@@ -129,8 +129,9 @@ class Program:
         module = scene.places.module
         labels = [module.get(acting.name(t, looked_up=looked)) for t, looked, _ in acting.written]
         reads = tuple(label in scene.places.reads for label in labels)
-        outputs, attentions = self._watch(params, dict(old), others, self.batch, reads=reads)
-        record = Record()
+        outputs, attentions, loss = self._watch(params, dict(old), others, self.batch, reads=reads)
+        # Of a model that is a function, or has several, nothing else shows what it returns as a whole.
+        record = Record(returned=[] if scene.readouts else [_wide(loss)])
         wanted = {self.table[n].name: n for n in scene.names}
         for label, found, (main, looked, _) in zip(labels, outputs, acting.written, strict=True):
             if label is None:  # a layer that shallower networks lack
@@ -178,7 +179,7 @@ class Program:
         ]
         data = [Seen(x, data=True) for x in jax.tree.leaves((others, given))]
         recorder = Recorder()
-        recorder.run(closed, [*tensors, *data])
+        (loss,) = recorder.run(closed, [*tensors, *data])
         if kept is not None:
             kept.append(recorder)
         read = reads or (False,) * len(recorder.outputs)
@@ -194,7 +195,7 @@ class Program:
             {"value": a.value, "was": a.was, "now": a.factors, "old": a.old_factors}
             for a in recorder.attentions
         ]
-        return outputs, attentions
+        return outputs, attentions, loss.value
 
 
 class Watched:

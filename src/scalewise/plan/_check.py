@@ -24,6 +24,7 @@ from scalewise.plan._rows import (
     Row,
     attention_rows,
     passed_on,
+    returned_rows,
     rows_of,
     sizes_of,
     starts_small,
@@ -51,6 +52,7 @@ class Check:
             follows is not among them. There is one whenever a power or the verdict is not as planned, something
             grows with the depth, or what the verdict rests on was not seen.
         attention: The same rows for attention logits, by the modules that make them.
+        returned: The same for what the model returns, where no tensor reads out.
         depth: What was found over depths, if any were asked for.
     """
 
@@ -61,6 +63,7 @@ class Check:
     verdict: Verdict
     culprits: tuple[Culprit, ...]
     attention: tuple[Row, ...] = field(default=(), repr=False)
+    returned: tuple[Row, ...] = field(default=(), repr=False)
     depth: DepthCheck | None = None
 
     @property
@@ -155,7 +158,8 @@ def check(
     """
     rows = tuple(rows_of(plan, measured, tolerance))
     attention = tuple(attention_rows(plan, measured, tolerance))
-    off = [r for r in attention if not r.agrees]
+    returned = tuple(returned_rows(plan, measured, tolerance))
+    off = [r for r in (*attention, *returned) if not r.agrees]
     passed = passed_on(plan, measured)
     sizes = rows if passed is measured else rows_of(plan, passed, tolerance)
     alone = judge((*sizes, *off), passed, tolerance, late=starts_small(plan))
@@ -167,8 +171,9 @@ def check(
         tolerance,
         rows,
         verdict,
-        diagnose(plan, measured, rows, verdict, planned, attention, depth),
+        diagnose(plan, measured, (*rows, *returned), verdict, planned, attention, depth),
         attention,
+        returned,
         depth,
     )
 

@@ -22,6 +22,8 @@ from scalewise.plan._table import Plan
 
 # The place of what reads out, whose name may count the layers before it.
 READOUT = "(readout)"
+# That of the model, where products of its features take the place of a readout.
+WHOLE = ""
 
 _HALF, _ZERO = Fraction(1, 2), Fraction(0)
 _SIZES = (Quantity.OUTPUT, Quantity.FEATURES)
@@ -96,11 +98,12 @@ class DepthCheck:
         r = self.worst
         if r is None:
             return "Nothing grows with the depth beyond what is planned."
+        where = f"`{r.place}`" if r.place else "the model"
         what = {
-            Quantity.OUTPUT: f"what `{r.place}` returns at initialisation",
-            Quantity.CHANGE: f"the change of what `{r.place}` returns",
-            Quantity.FEATURES: f"what `{r.place}` is given at initialisation",
-            Quantity.FEATURES_CHANGE: f"the change of what `{r.place}` is given",
+            Quantity.OUTPUT: f"what {where} returns at initialisation",
+            Quantity.CHANGE: f"the change of what {where} returns",
+            Quantity.FEATURES: f"what {where} is given at initialisation",
+            Quantity.FEATURES_CHANGE: f"the change of what {where} is given",
         }[r.quantity]
         if r.fit.status is Status.ABSENT:
             return (

@@ -21,7 +21,6 @@ from scalewise.plan._fits import Status
 from scalewise.plan._growth import written
 from scalewise.plan._laws import ENTRYWISE
 from scalewise.plan._measurement import Measurement, Quantity
-from scalewise.plan._multiplier import Place
 from scalewise.plan._rows import Row, starts_small
 from scalewise.plan._table import Plan
 from scalewise.plan._verdict import GROWING, Verdict, not_seen
@@ -86,7 +85,7 @@ def diagnose(
     Args:
         plan: What was planned.
         measured: What the rows were fitted to.
-        rows: All rows, in the order of the forward pass.
+        rows: All rows, in the order of the forward pass; those of the model as a whole come last, without a tensor.
         verdict: What the measurement says of the network as a whole.
         planned: The regimes that the plan allows.
         attention: Those of attention logits.
@@ -137,6 +136,9 @@ def _causes(
     sizes = [r for r in finite if r.quantity in forward]
     gradients = [r for r in finite if r.quantity in backward]
     nearest = sizes[0] if sizes else gradients[-1] if gradients else finite[0]
+    # What the model returns shows its products, and no tensor does.
+    whole = [r for r in finite if not r.tensor]
+    nearest = whole[-1] if whole and nearest not in sizes else nearest
     small = all(abs(r.excess) < _EIGHTH for r in finite)
     return (_culprit(plan, measured, nearest, Cause.WIDTHS if small else Cause.FORWARD),)
 
@@ -268,8 +270,7 @@ def _forward(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
 
 
 def _attention(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
-    made = (m.name for m in plan.multipliers if m.place in (Place.ATTENTION, Place.DISTANCE))
-    said = next(made, None)
+    said = next((m.name for m in plan.multipliers if m.place.between_activations), None)
     lacks = (
         f'The plan has the multiplier "{said}", and the forward pass does not apply it (see plan.multipliers).'
         if said
@@ -293,8 +294,8 @@ def _widths(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
 
 
 def _what(measured: Measurement, row: Row) -> str:
-    module = measured.modules[measured.tensors.index(row.tensor)]
-    where = f"`{module}`" if module else "the model"
+    module = row.tensor and measured.modules[measured.tensors.index(row.tensor)]
+    where = f"`{module}`" if module else "the model" if row.tensor else measured.whole
     return {
         Quantity.OUTPUT: f"what {where} returns at initialisation",
         Quantity.FEATURES: f"what {where} reads at initialisation",

@@ -230,10 +230,10 @@ class Flow:
 
     def _root(self, found: Value, value: Value, power: float) -> None:
         """What is found follows the size of an array, to a power."""
-        known = [self._roots[s] for s in value.parts if s in self._roots]
-        of, degree = (
-            known[0] if len(known) == len(value.parts) == 1 else (frozenset(value.parts), 1)
-        )
+        # A variance may be the mean of squares less the square of the mean: powers of one array all the same.
+        known = {self._roots.get(s) for s in value.parts}
+        same = next(iter(known)) if len(known) == 1 else None
+        of, degree = same or (frozenset(value.parts), 1)
         self._roots[next(iter(found.parts))] = (of, degree * power)
 
     def _divide(self, value: Value) -> None:

@@ -80,6 +80,9 @@ class Measurement:
             logits were not seen before and after.
         returned: The change of what the model as a whole returns, without what tensors of fixed size make; ``None``
             or NaN where that was not seen.
+        returned_first: The size of what it returns at initialisation, in the same way.
+        multiplied: Where no tensor reads out, those whose outputs the model multiplies with each other.
+        whole: What stands for the model as a whole: the model, or the loss where a framework shows no more.
     """
 
     widths: Float[np.ndarray, " width"]
@@ -98,6 +101,9 @@ class Measurement:
         default_factory=dict, repr=False
     )
     returned: Float[np.ndarray, "width seed"] | None = field(default=None, repr=False)
+    returned_first: Float[np.ndarray, "width seed"] | None = field(default=None, repr=False)
+    multiplied: tuple[str, ...] = ()
+    whole: str = "the model"
 
     @property
     def seeds(self) -> int:
@@ -117,7 +123,11 @@ class Measurement:
 
     @property
     def seen(self) -> bool:
-        """Whether what a readout reads and returns was seen at all."""
+        """Whether what a readout reads and returns was seen; without one, what the model multiplies and returns."""
+        if not self.readouts:
+            moved = [self.returned, *(self.beside(n, Quantity.CHANGE) for n in self.multiplied)]
+            first, *rest = (m is not None and not np.isnan(m).any() for m in moved)
+            return first and any(rest)
         wanted = (Quantity.CHANGE, Quantity.FEATURES_CHANGE)
         return all(any(not np.isnan(self.of(n, q)).any() for n in self.readouts) for q in wanted)
 

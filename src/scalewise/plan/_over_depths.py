@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from scalewise.plan._depth import READOUT
+from scalewise.plan._depth import READOUT, WHOLE
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import bare, pattern
 from scalewise.plan._run import Planned, Run
 from scalewise.plan._sizes import measure_network
 
 _SEEN = (Quantity.OUTPUT, Quantity.CHANGE, Quantity.FEATURES, Quantity.FEATURES_CHANGE)
+_RETURNED = (Quantity.OUTPUT, Quantity.CHANGE)
 
 
 def seen_over_depths(
@@ -29,10 +30,12 @@ def seen_over_depths(
         advance: Called after each.
 
     Returns:
-        By place and quantity, NaN where what reads out was not seen.
+        By place and quantity, NaN where what reads out was not seen. Where no tensor does, the model as a whole has
+        that place, without a name.
     """
     bench, shape = ends.bench, (len(plans), seeds)
-    found = {(READOUT, q): np.full(shape, np.nan) for q in _SEEN}
+    last_place, wanted = (READOUT, _SEEN) if ends.scene.readouts else (WHOLE, _RETURNED)
+    found = {(last_place, q): np.full(shape, np.nan) for q in wanted}
     counts: list[Counter[str]] = []
     for i, at in enumerate(plans):
         run = replace(ends, plans=(at,), widths=ends.widths[:1])
@@ -44,18 +47,23 @@ def seen_over_depths(
         if scene.places.reads:
             last[READOUT] = scene.places.reads[-1]
         for seed in range(seeds):
-            sizes = measure_network(whole.network(0, seed), run.steps).module
+            every = measure_network(whole.network(0, seed), run.steps)
+            sizes = every.module
+            if last_place == WHOLE:
+                pair = every.returned_first, every.returned
+                for q, size in zip(_RETURNED, pair, strict=True):
+                    found[WHOLE, q][i, seed] = size
             for kind, name in last.items():
                 for q in (q for q in _SEEN if (name, q) in sizes):
                     found.setdefault((kind, q), np.full(shape, np.nan))[i, seed] = sizes[name, q]
             advance()
     # Modules inside a block have fewer blocks below them than the depth: what comes after all is measured.
-    after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {READOUT}
+    after = {k for k in counts[0] if all(c[k] == counts[0][k] for c in counts)} | {last_place}
     # Of what reads out also what was not seen: without it nothing is known of the depth.
     return {
         k: v
         for k, v in found.items()
-        if k[0] in after and (k[0] == READOUT or not np.isnan(v).any())
+        if k[0] in after and (k[0] == last_place or not np.isnan(v).any())
     }
 
 

@@ -60,7 +60,12 @@ class Paths:
         while new:
             new = {n for names, made in fixed.items() if names & new for n in made} - found
             found |= new
-        return frozenset(n for n in found if not n.startswith(LOOKED_UP))
+        # An embedding that grows has its rows picked elsewhere than where it may read out.
+        return frozenset(
+            n.removeprefix(LOOKED_UP)
+            for n in found
+            if not n.startswith(LOOKED_UP) or n.removeprefix(LOOKED_UP) not in growing
+        )
 
     def starting(self, growing: Collection[str]) -> frozenset[str]:
         """Tensors that what the model is given reaches without another one that grows with the width.

@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from scalewise._readable import readable
 from scalewise.plan._growth import Growth, growth_between, of_width
+from scalewise.plan._multiplier import Place
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import gradient_exponent, norm_powers
 from scalewise.plan._table import Plan, TensorPlan
@@ -179,6 +180,13 @@ def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
     return tensor.owner in owners
 
 
+def returns_products(plan: Plan) -> bool:
+    """Whether a model returns products or distances of its features, and no tensor reads out."""
+    reads = any(t.role is Role.OUTPUT for t in plan.tensors)
+    reads = reads or any(m.place is Place.READOUT for m in plan.multipliers)
+    return not reads and any(m.place.may_read_out for m in plan.multipliers)
+
+
 def part_of_loss(plan: Plan, tensor: TensorPlan) -> bool:
     """Whether what is returned is made by a tensor of fixed size from what readouts write.
 
@@ -217,7 +225,13 @@ def _gradient(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction
 def _least_gradient(
     plan: Plan, tensor: TensorPlan, gradient: Fraction, zero_readout: bool
 ) -> Fraction:
-    """Of random targets and a large batch little is left but the pull of the outputs themselves."""
+    """Of random targets and a large batch little is left but the pull of the outputs themselves.
+
+    A tensor below a readout is pulled by its random weights too. Where features are multiplied in place of a
+    readout, each reads out the other.
+    """
+    if not zero_readout and returns_products(plan):
+        return gradient + min(_ZERO, _HALF - readout_exponents(plan.strategy)[0])
     if zero_readout or not reads_out(plan, tensor):
         return gradient
     return min(gradient, tensor.gauge.total + _HALF - readout_exponents(plan.strategy)[0])

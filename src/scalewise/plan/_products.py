@@ -65,7 +65,7 @@ def _multiplier(
     missing = {h: _beyond(h, place, most) for h in found}
     off = [h for h in found if missing[h]]
     if not off:
-        growing = any(h.grow for h in found) and (place is Place.DISTANCE or most < -_HALF)
+        growing = any(h.grow for h in found) and (place.may_read_out or most < -_HALF)
         return [
             (Multiplier(place.value, 1.0, "The model's own code applies it.", place), False)
         ] * growing

@@ -41,6 +41,7 @@ def told(check: Check) -> list[str | Rows]:
         "",
         _grid(check),
         *_attention(check),
+        *_returned(check),
         "",
         *check.verdict.reasons[:_REASONS],
         *_wrong(check),
@@ -82,6 +83,12 @@ def _attention(check: Check) -> list[str]:
         if row.fit.status is not Status.ABSENT:
             lines.setdefault(row.tensor, []).append(f"{_noun(row)} {_cell(row)}")
     return [f"attention of `{n or 'the model'}`: {', '.join(cells)}" for n, cells in lines.items()]
+
+
+def _returned(check: Check) -> list[str]:
+    """A line for what the model returns in place of a readout."""
+    cells = [f"{_noun(r)} {_cell(r)}" for r in check.returned if r.fit.status is not Status.ABSENT]
+    return [f"what {check.measured.whole} returns: {', '.join(cells)}"] if cells else []
 
 
 def _noun(row: Row) -> str:

@@ -190,6 +190,23 @@ def attention_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[
     return out
 
 
+def returned_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
+    """What the model returns where products of its features take the place of a readout.
+
+    Features of independent tensors are not aligned before the first step, so it may start as small as it will.
+    """
+    if measured.readouts or measured.returned is None or measured.returned_first is None:
+        return []
+    moves = of_features(plan, measured.zero_readout, measured.growth)
+    least = -math.inf if starts_small(plan) else min(moves, default=_ZERO)
+    first = power_law(measured.widths, measured.returned_first)
+    moved = power_law(measured.widths, measured.returned)
+    return [
+        Row("", Quantity.OUTPUT, _ZERO, -math.inf, first, tolerance),
+        Row("", Quantity.CHANGE, _ZERO, least, moved, tolerance),
+    ]
+
+
 def sizes_of(
     plan: Plan, measured: Measurement, name: str, quantity: Quantity
 ) -> Float[np.ndarray, "width seed"]:
@@ -216,7 +233,7 @@ def sizes_of(
 
 def from_loss(plan: Plan, measured: Measurement) -> Float[np.ndarray, "width seed"]:
     """The largest gradient of a readout where tensors of fixed size follow them, as those of a norm; else 1."""
-    if not any(part_of_loss(plan, t) for t in plan.tensors):
+    if not (measured.readouts and any(part_of_loss(plan, t) for t in plan.tensors)):
         return np.ones((len(measured.widths), measured.seeds))
     found = [measured.of(n, Quantity.GRADIENT) for n in measured.readouts]
     largest = np.max([np.where(np.isfinite(g), g, 0.0) for g in found], axis=0)

@@ -44,6 +44,7 @@ class Scene:
         places: Where all these act.
         zero_readout: Whether the readout starts at zero.
         precision: Rounding unit of the parameters.
+        whole: What stands for the model as a whole where no tensor reads out.
         raised: Whether parameters and batches of half precision are raised to single: powers are those of
             the model, and rounding has none.
     """
@@ -54,6 +55,7 @@ class Scene:
     zero_readout: bool
     precision: float
     raised: bool = True
+    whole: str = "the model"
 
 
 @runtime_checkable
@@ -201,7 +203,18 @@ class Run:
             growth={n: growth_over([p.table for p in self.plans], n) for n in tensors},
             attention=_attention(found, places.attends),
             returned=np.array([[s.returned for s in of_width] for of_width in found]),
+            returned_first=np.array([[s.returned_first for s in of_width] for of_width in found]),
+            multiplied=() if readouts else self._multiplied(),
+            whole=self.scene.whole,
         )
+
+    def _multiplied(self) -> tuple[str, ...]:
+        """The tensors whose outputs the model multiplies with each other in place of a readout."""
+        table = self.plans[0].table
+        grown = [n for n in self.scene.names if table[n].role is not Role.FIXED]
+        last = [n for n in grown if table[n].ends or table[n].kind is Kind.LOOKUP]
+        # Where rows are picked by the code alone, nothing is last.
+        return tuple(last or grown)
 
     def _leader(self, module: str) -> str:
         """The tensor that stands for a module: the readout, or what sums or looks up, or the first."""
@@ -218,15 +231,16 @@ def prepared(
     """A run with all that can be learnt from one network, but for the learning rate.
 
     Raises:
-        PlanError: If nothing reads out, the loss is not finite, or the readout starts at zero and one step
-            is asked for.
+        PlanError: If nothing reads out and no features are multiplied with each other, the loss is not finite, or
+            the readout starts at zero and one step is asked for.
     """
     scene = bench.scene(plans[0], _draw(0, widths[0]))
-    if not scene.readouts:
+    # In place of a readout the model may return products or distances of its features.
+    if not scene.readouts and not any(m.place.may_read_out for m in plans[0].table.multipliers):
         raise PlanError(
             "No tensor of this model reads out its features to a fixed number of outputs, so whether "
             "the outputs move cannot be measured. Verify a model with its head, or say which tensor "
-            'is it with roles={NAME: "output"}.'
+            'is it with roles={NAME: "output"}. If the loss multiplies what the model returns, let the model do so.'
         )
     if scene.zero_readout and steps == 1:
         raise PlanError(

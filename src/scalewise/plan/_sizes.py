@@ -135,6 +135,7 @@ class Sizes:
         constant: Tensors of equal entries.
         attention: By module what there is of the attention logits that its code makes.
         returned: Change of what the model as a whole returns, without what tensors of fixed size make.
+        returned_first: What it returns at initialisation.
     """
 
     tensor: dict[tuple[str, Quantity], float] = field(default_factory=dict)
@@ -143,6 +144,7 @@ class Sizes:
     constant: set[str] = field(default_factory=set)
     attention: dict[str, dict[Quantity, float]] = field(default_factory=dict)
     returned: float = math.nan
+    returned_first: float = math.nan
 
 
 def measure_network(
@@ -190,6 +192,7 @@ def measure_network(
         network.put({n: old[n] for n in fixed})
         grown = network.watch({})
     sizes.returned = _change(network, before.returned, grown.returned)
+    sizes.returned_first = network.rms(before.returned) if before.returned else math.nan
     for module in before.inputs:
         moved = _change(network, before.outputs[module], grown.outputs.get(module, []))
         sizes.module[module, Quantity.GROWN_CHANGE] = moved

@@ -15,13 +15,13 @@ from scalewise.plan._rows import Row
 from scalewise.scaling import Regime
 
 _SIZES = {
-    Quantity.OUTPUT: "What `{module}` returns at initialisation",
+    Quantity.OUTPUT: "What {module} returns at initialisation",
     Quantity.FEATURES: "What the readout reads at initialisation",
     Quantity.OWN_CHANGE: "What the update of `{tensor}` adds to its output",
-    Quantity.CHANGE: "The change of what `{module}` returns",
+    Quantity.CHANGE: "The change of what {module} returns",
     Quantity.FEATURES_CHANGE: "The change of what the readout reads",
-    Quantity.LOGITS: "The size of the attention logits of `{module}` at initialisation",
-    Quantity.LOGITS_CHANGE: "The change of the attention logits of `{module}`",
+    Quantity.LOGITS: "The size of the attention logits of {module} at initialisation",
+    Quantity.LOGITS_CHANGE: "The change of the attention logits of {module}",
 }
 
 # What may not grow with the width.
@@ -88,9 +88,7 @@ def judge(
             first steps may come yet.
     """
     found = list(rows)
-    read = [r for r in found if r.tensor in measured.readouts]
-    features = _largest(_relative(measured, n) for n in measured.readouts)
-    logits = _largest(r.fit for r in read if r.quantity is Quantity.CHANGE)
+    features, logits, own = _moves(found, measured)
     growing = [r for r in found if r.quantity in _SIZES and grows(r.fit, tolerance)]
     if growing:
         worst = sorted(growing, key=lambda r: -r.fit.slope)
@@ -101,10 +99,9 @@ def judge(
         reasons = (calm, not_seen(measured.unseen or measured.readouts))
         return Verdict(None, True, False, features, logits, reasons, sure=False)
     moved = logits.status is Status.FITTED
-    own = _largest(r.fit for r in read if r.quantity is Quantity.OWN_CHANGE)
     fades = _fades(logits, tolerance)
     # A frozen readout has no update of its own to show at which order the logits will move.
-    shown = own.status is not Status.ABSENT
+    shown = own.status is not Status.ABSENT or not measured.readouts
     soon = "What comes through a bottleneck moves late, so these powers may rise yet."
     if not moved or (fades and _fades(own, tolerance)):
         power = f"by n^({_slope_and_error(logits)})" if moved else "not at all"
@@ -126,13 +123,36 @@ def judge(
     learns = not _fades(features, tolerance)
     regime = Regime.FEATURES if learns else Regime.KERNEL
     yet = late and not learns
-    reasons = (*reasons, *_of_features(features, tolerance, learns), *([soon] if yet else []))
+    what = "What the readout reads" if measured.readouts else "What the model multiplies"
+    reasons = (*reasons, *_of_features(what, features, tolerance, learns), *([soon] if yet else []))
     sure = not yet and not _close(features, tolerance)
     return Verdict(regime, True, True, features, logits, reasons, sure)
 
 
+def _moves(rows: list[Row], measured: Measurement) -> tuple[Fit, Fit, Fit]:
+    """How features move, how outputs do, and these by the readouts' own updates.
+
+    Where no tensor reads out, features are what the model multiplies, and outputs what it returns.
+    """
+    readouts = measured.readouts
+    features = _largest(_relative(measured, n) for n in readouts or measured.multiplied)
+    if not readouts:
+        returned = measured.returned
+        return features, Fit() if returned is None else power_law(measured.widths, returned), Fit()
+    read = [r for r in rows if r.tensor in readouts]
+    quantities = Quantity.CHANGE, Quantity.OWN_CHANGE
+    logits, own = (_largest(r.fit for r in read if r.quantity is q) for q in quantities)
+    return features, logits, own
+
+
 def not_seen(readouts: Collection[str]) -> str:
     """That it was not measured how a network learns, and what would show it."""
+    if not readouts:
+        return (
+            "No tensor reads out, and what the model returns was not seen, or not how the features move that it "
+            "multiplies. Let the loss call the model itself, and let modules that are trained make these features "
+            "(an embedding: torch.nn.Embedding)."
+        )
     named, many = ", ".join(f"`{n}`" for n in readouts), len(readouts) > 1
     who = (
         f"the readouts {named} read and return"
@@ -147,7 +167,7 @@ def not_seen(readouts: Collection[str]) -> str:
 
 def _passed_on(measured: Measurement) -> Fit:
     """How what the model returns moves beside what its readouts return."""
-    if measured.returned is None:
+    if measured.returned is None or not measured.readouts:
         return Fit()
     moved = [measured.beside(n, Quantity.GROWN_CHANGE) for n in measured.readouts]
     largest = np.max([np.where(np.isnan(m), 0.0, m) for m in moved], axis=0)
@@ -166,18 +186,18 @@ def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
     return f"Nothing is sure to grow with the width, but: {_grown(worst, measured)} More seeds will tell."
 
 
-def _of_features(features: Fit, tolerance: float, learns: bool) -> tuple[str, ...]:
+def _of_features(what: str, features: Fit, tolerance: float, learns: bool) -> tuple[str, ...]:
     if features.status is not Status.FITTED:
         return (
-            "What the readout reads does not move: no tensor below it is trained. (PyTorch does not register "
+            f"{what} does not move: no tensor below it is trained. (PyTorch does not register "
             "modules in a plain list; it has torch.nn.ModuleList for that.)",
         )
     power = f"n^({_slope_and_error(features)})"
     if learns:
-        said = f"What the readout reads moves at order one, by {power}."
+        said = f"{what} moves at order one, by {power}."
     else:
         s = min(max(1 + 2 * features.slope, 0.0), 1.0)
-        said = f"What the readout reads moves less and less, by {power}, as in the family at s = {s:.2f}."
+        said = f"{what} moves less and less, by {power}, as in the family at s = {s:.2f}."
     doubt = "That is too close to call with these seeds; more seeds or larger widths will tell."
     return (said, doubt) if _close(features, tolerance) else (said,)
 
@@ -192,6 +212,8 @@ def _close(features: Fit, tolerance: float) -> bool:
 def _relative(measured: Measurement, name: str) -> Fit:
     """How the features move beside their size: a model may scale them down before it reads out."""
     size, change = (measured.of(name, q) for q in (Quantity.FEATURES, Quantity.FEATURES_CHANGE))
+    if not measured.readouts:
+        size, change = (measured.beside(name, q) for q in (Quantity.OUTPUT, Quantity.CHANGE))
     if not np.all(size > 0):
         return power_law(measured.widths, change)
     finite = np.isfinite(size) & np.isfinite(change)
@@ -224,8 +246,8 @@ def _grown(row: Row, measured: Measurement) -> str:
     module = row.tensor
     if row.tensor in measured.tensors:
         module = measured.modules[measured.tensors.index(row.tensor)]
-    module = module or "the model"
-    what = _SIZES[row.quantity].format(module=module, tensor=row.tensor)
+    where = f"`{module}`" if module else measured.whole
+    what = _SIZES[row.quantity].format(module=where, tensor=row.tensor)
     if row.fit.status is Status.DIVERGED:
         return f"{what} is not finite."
     return f"{what} grows by n^({_slope_and_error(row.fit)})."

@@ -124,7 +124,7 @@ class Verified(ABC):
 
         Raises:
             PlanError: If widths or seeds are too few, all seeds give one network, the loss or the optimizer cannot
-                be used, or nothing in the model reads out.
+                be used, or nothing in the model reads out and it multiplies no features with each other.
         """
         if setup is not None and lr is not None:
             raise PlanError(

@@ -21,7 +21,7 @@ class Task:
     r"""Training samples, inputs that are only watched, and a loss that is averaged over a batch.
 
     Args:
-        inputs: (samples, features), or with positions (samples, *positions, features).
+        inputs: (samples, features), or with positions ``(samples, *positions, features)``.
         targets: (samples,) or (samples, outputs).
         test_inputs: (tests, features), likewise: their outputs and features are recorded, they teach nothing.
         test_targets: (tests,) or (tests, outputs), if they are known: what a test loss is measured against.

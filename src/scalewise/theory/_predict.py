@@ -48,7 +48,7 @@ def predict(
     Args:
         net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
             ``four_point_vertex`` have recursions; or a `Network` of any layers, with kernel and NTK.
-        x: Inputs (samples, features), or (samples, *positions, features).
+        x: Inputs (samples, features), or ``(samples, *positions, features)``.
         observables: Names in ``scalewise.OBSERVABLES``, or their letters; ``"all"`` for all that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only
             as long as they take some ten seconds at most: some 42 inputs through 3 layers, 23

@@ -27,7 +27,7 @@ from scalewise.torch._bare import BareReadouts
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._nested import tensors_in
 from scalewise.torch._setup import Together
-from scalewise.torch._trace import watching
+from scalewise.torch._trace import attending, watching
 
 Loss = Callable[[nn.Module, Any], Tensor]
 _SUCH_AS = "lambda model, batch: cross_entropy(model(batch[0]), batch[1])"
@@ -70,7 +70,7 @@ def find_places(
         inside: Those of them that stand inside the network.
     """
     model = network.model
-    with watching(model) as trace:
+    with watching(model) as trace, attending(model, trace) as made:
         ranks = called_modules(network)
     owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
     mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
@@ -82,7 +82,6 @@ def find_places(
     module |= {n: n for n in alone}
     order = (*order, *alone)
     reads = {module[n] for n in readouts}
-    made = {found.place for found in trace.attentions()}
     attends = tuple(n for n, _ in model.named_modules() if bare(n, ()) in made)
     return Places(module, order, tuple(m for m in order if m in reads), attends, alone)
 

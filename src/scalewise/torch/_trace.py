@@ -321,3 +321,23 @@ def watching(
         torch.backends.mha.set_fastpath_enabled(fast)
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def attending(model: nn.Module, trace: Trace) -> Iterator[set[str]]:
+    """The modules whose products enter a softmax, at the end; of the model itself, before it returns."""
+    made: set[str] = set()
+    returned: list[bool] = []
+
+    def note(*_: object) -> None:
+        returned.append("" in {place for _, place, _ in trace.flow.saturated()})
+
+    hook = model.register_forward_hook(note)
+    try:
+        yield made
+    finally:
+        hook.remove()
+    made |= {place for _, place, _ in trace.flow.saturated()}
+    # Products that are returned may enter the softmax of a loss, where they are outputs.
+    if returned and not any(returned):
+        made -= {""}
