@@ -82,7 +82,7 @@ def measure_training(
     training stops after a number of steps.
 
     Args:
-        net: The network.
+        net: The network, of any layers but `Dropout`, whose last one is a random layer alone.
         task: Training samples with targets, and test samples; its loss is ``"mse"``, without batches.
         algorithm: `GradientFlow`, `GradientDescent`, `TwoStepNewton`, `LastLayer`, `Bayes` or `NTKGP`, as in
             `predict_training`.

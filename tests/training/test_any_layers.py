@@ -1,0 +1,92 @@
+"""Golden and agreement: networks of any layers with their parameters in a row, and what they learn."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from architectures import RATES, compositions, drawn_compositions, outputs_by_matrices
+from scalewise.nets._networks import precision
+from scalewise.nets._packed import Packed
+from scalewise.networks._program import Dropout
+from scalewise.training import Bayes, GradientDescent, LastLayer
+from scalewise.training.ensembles._start import draw
+
+RNG = np.random.default_rng(12)
+EVERY = {
+    name: layers
+    for name, layers in (compositions("tanh") | drawn_compositions("tanh")).items()
+    if not any(isinstance(layer, sw.Dropout) for layer in layers)
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_outputs_and_ntk_are_those_of_an_explicit_forward_pass(name: str) -> None:
+    net = sw.Network(*EVERY[name], input_shape=(6, 2), width=6, **RATES)
+    own, program, x = Packed(net.program), net.program, RNG.normal(size=(2, 6, 2))
+    assert not any(isinstance(node, Dropout) for node in program.nodes)
+    assert own.count == net.parameters == len(own.scales("float64"))
+
+    def outputs(packed):
+        weights = {}
+        for k, (W, b) in own.weights(packed).items():
+            taps = program.nodes[k].taps
+            weights[k] = W.reshape(*W.shape[:-2], taps, -1, W.shape[-1]), b
+        everything = outputs_by_matrices(program, weights, x)
+        return everything.reshape(2, -1)
+
+    with precision("float64"):
+        packed = jnp.asarray(RNG.normal(size=own.count) * own.scales("float64"))
+        found, _ = jax.jit(own.outputs)(packed, jnp.asarray(x))
+        np.testing.assert_allclose(found, outputs(packed), rtol=1e-9, atol=1e-12)
+        J = np.asarray(jax.jit(jax.jacrev(outputs))(packed))
+        H = np.einsum("aip,p,bjp->iajb", J, own.rates("float64"), J)
+        np.testing.assert_allclose(
+            jax.jit(own.ntk)(packed, jnp.asarray(x)), H, rtol=1e-8, atol=1e-10
+        )
+
+
+def test_what_is_drawn_has_the_variances_of_its_layer() -> None:
+    net = sw.Network(*EVERY["pooled"], input_shape=(6, 2), width=6, **RATES)
+    own = Packed(net.program)
+    keys = np.arange(400 * 2, dtype=np.uint32).reshape(400, 2)
+    parameters, _ = draw(net, keys, "float32")
+    for k, (W, b) in own.weights(own.scales("float32")).items():
+        rates = net.program.nodes[k].own
+        np.testing.assert_allclose(W**2, rates.C_W / net.program.fan_in(k), rtol=1e-6)
+        np.testing.assert_allclose(b**2, rates.C_b, rtol=1e-6)
+    spread = np.asarray(parameters, float).std(axis=0) / own.scales("float64")
+    assert abs(spread.mean() - 1) < 0.01
+
+
+@pytest.mark.parametrize("algorithm", [GradientDescent(0.05, steps=8), LastLayer(), Bayes(1.0)])
+def test_trained_networks_are_near_infinitely_wide_ones(algorithm) -> None:
+    layers = (sw.Conv(3), "tanh", sw.Skip(sw.Conv(3)), sw.LayerNorm(), sw.GlobalAvgPool())
+    net = sw.Network(*layers, sw.Dense(1), input_shape=(4, 2), width=64, **RATES)
+    x = RNG.normal(size=(5, 4, 2))
+    task = sw.Task(x[:3], [1.0, -1.0, 0.5], test_inputs=x[3:], test_targets=[0.3, 0.0])
+    theory = sw.predict_training(net, task, algorithm)
+    seen = sw.measure_training(
+        net, task, algorithm, networks=400, dtype="float64", progress=False, control=None
+    )
+    for name in ("output_mean", "output_covariance"):
+        error = np.hypot(seen[f"{name}_sem"], 0.1 * np.abs(theory[name]).max())
+        assert (np.abs(seen[name] - theory[name]) < 4 * error).all(), name
+    assert "test_loss" in seen
+
+
+def test_what_cannot_be_trained_is_refused() -> None:
+    task = sw.Task(RNG.normal(size=(2, 3)), [1.0, -1.0])
+    layers = (sw.Dense(), "relu", sw.Dropout(0.5), sw.Dense(1))
+    with pytest.raises(ValueError, match="Dropout, whose masks are drawn anew"):
+        sw.measure_training(
+            sw.Network(*layers, input_shape=3, width=8),
+            task,
+            GradientDescent(0.1, steps=1),
+            networks=2,
+        )
+    skipped = sw.networks.ResidualMLP(2, 8, "relu", gamma=(0.0, 1.0), input_dim=3, output_dim=8)
+    task = sw.Task(RNG.normal(size=(2, 3)), RNG.normal(size=(2, 8)))
+    with pytest.raises(ValueError, match="skip connection around the last layer"):
+        sw.measure_training(skipped, task, GradientDescent(0.1, steps=1), networks=2)
