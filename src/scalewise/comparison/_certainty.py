@@ -65,9 +65,8 @@ def lost(epsilon: np.ndarray, *, covariance: bool) -> np.ndarray:
 
 def shrunk(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
     """By how much an observable was measured too small, at least 1; from two sizes of it."""
-    return np.maximum(
-        1.0, np.divide(predicted, measured, out=np.ones_like(predicted), where=measured > 0)
-    )
+    ratio = np.divide(predicted, measured, out=np.ones_like(predicted), where=measured > 0)
+    return np.asarray(np.maximum(1.0, ratio))
 
 
 def undecided(scores: Sequence[Scores], limit: float) -> dict[str, float]:

@@ -219,7 +219,7 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
         # Where the theory is zero in a layer, the other layers say what would be large.
         scale = np.where(scale > 0, scale, scale.max(initial=0.0) or 1.0)
         found = np.asarray(sem.values, float) * shrunk(size(theirs), size(numbers))
-        error = np.hypot(found, error_of(predicted, name))
+        error = np.asarray(np.hypot(found, error_of(predicted, name)))
         yield Scores(
             name,
             layers,
@@ -229,7 +229,7 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
             np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
             np.asarray(rounding * scale),
             np.broadcast_to(mask, numbers.shape),
-            nu * np.divide(error, found, out=np.ones_like(error), where=found > 0) ** 4,
+            np.asarray(nu * np.divide(error, found, out=np.ones_like(error), where=found > 0) ** 4),
             name in _SMALL_BESIDE_ANOTHER,
             still,
             beyond,

@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
 
 from scalewise.nets._networks import traced
 from scalewise.networks._architecture import Architecture
@@ -120,7 +120,8 @@ class Drawn:
         for k, node in enumerate(self.weighted):
             made = self.program.nodes[node]
             if isinstance(made, Dropout):
-                below = shaped[2 * k] < ndtri(made.keep)
+                limit = NormalDist().inv_cdf(made.keep) if made.keep < 1 else math.inf
+                below = shaped[2 * k] < limit
                 weights[node] = below.astype(shaped[2 * k].dtype) / made.keep, None
                 continue
             assert isinstance(made, Draw)

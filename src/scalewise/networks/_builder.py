@@ -71,6 +71,18 @@ class Layer(ABC):
             The field that leaves it.
         """
 
+    def at(self, C_b: float, C_W: float) -> Layer:
+        """The same layer at a critical point of the activation, so that it keeps the size of signals.
+
+        Args:
+            C_b: Of its random layers.
+            C_W: Likewise.
+
+        Raises:
+            ValueError: If there is none, a sentence why.
+        """
+        return self
+
 
 @dataclass
 class Builder:

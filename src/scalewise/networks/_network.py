@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import Rows, readable
+from scalewise.critical import Criticality, criticality
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._program import Draw, Hyperparameters, Program
@@ -112,6 +113,60 @@ class Network(Architecture):
     def at_width(self, width: Count) -> Network:
         """The same network, `width` channels in every layer that does not say how many."""
         return self.replace(width=width)
+
+    @property
+    def criticality(self) -> Criticality | None:
+        """The record of the critical point that all layers are at; ``None`` if they are not."""
+        try:
+            there = self.at_criticality() == self
+        except ValueError:
+            return None
+        return criticality(self.activations[0]) if there else None
+
+    def at_criticality(self) -> Network:
+        r"""The same network with the critical $C_b,C_W$ of its activation in every random layer.
+
+        A branch of a sum has them times what the trunk leaves of the variance, $1-\gamma^2$. Signals then keep
+        their size through any number of layers, away from the zeros that a convolution sees beyond the ends and but
+        for pools, which average over positions that differ.
+
+        Returns:
+            A copy whose `criticality` is the record that the numbers come from.
+
+        Raises:
+            ValueError: If there are several activations, or none, or theirs has no critical point; or a layer has
+                none, as norms, which set the size of signals by themselves.
+
+        Source: PDLT (5.67)-(5.70), (B.19)-(B.21); for convolutions Xiao et al., arXiv:1806.05393.
+
+        Example:
+            >>> import scalewise as sw
+            >>> layers = (sw.Conv(3), "relu", sw.Skip(sw.Conv(3), "relu", sw.Conv(3), factor=0.6), "relu")
+            >>> net = sw.Network(*layers, sw.Flatten(), sw.Dense(1), input_shape=(8, 1), width=64)
+            >>> round(net.at_criticality().layers[2].branch[2].C_W, 2)
+            1.28
+        """
+        if len(self.activations) != 1:
+            names = ", ".join(repr(sigma.name) for sigma in self.activations) or "none"
+            raise ValueError(
+                f"Criticality is that of one activation, and this network has {names}. Choose C_b and C_W yourself."
+            )
+        record = criticality(self.activations[0])
+        if record.C_b is None or record.C_W is None:
+            raise ValueError(
+                f"{self.activations[0].name!r} has no critical initialisation: {record.reason} "
+                "Set C_b and C_W yourself, or choose another activation."
+            )
+        layers = [layer.at(record.C_b, record.C_W) for layer in self.layers]
+        program = self.program
+        for place, node in enumerate(program.nodes):
+            if isinstance(node, Draw) and not program.follows_an_activation(node.of[0]):
+                raise ValueError(
+                    f"Node [{place}] of this network is a random layer that follows another one or a sum without "
+                    "an activation in between, and criticality is that of an activation. Put one there, or choose "
+                    "C_b and C_W yourself."
+                )
+        return self.replace(layers=layers)
 
     def attributes(self) -> dict[str, object]:
         """What a result must carry to be computed again: plain numbers, text and lists."""

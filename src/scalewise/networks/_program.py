@@ -374,6 +374,13 @@ class Program:
             for part, other in self._added(below)
         ]
 
+    def follows_an_activation(self, node: int) -> bool:
+        """Whether what a node makes is all of activations, moved or mixed, or of the inputs."""
+        made = self.nodes[node]
+        if node in self.fixed or isinstance(made, Pointwise):
+            return True
+        return not isinstance(made, Draw | Sum) and all(map(self.follows_an_activation, made.of))
+
     def fan_in(self, node: int) -> int:
         """How many numbers meet in a channel of a random layer."""
         made = self.nodes[node]

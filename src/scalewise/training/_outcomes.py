@@ -70,7 +70,11 @@ class Outcome(Quantity):
         return (_order(asked) if self.order else "") or self.obstacle_of_networks(asked)
 
     def obstacle_of_networks(self, asked: Asked) -> str:
-        """Why it cannot be measured on networks that are trained, whatever theory knows."""
+        """Why it cannot be measured on networks that are trained, whatever theory knows.
+
+        Args:
+            asked: The call.
+        """
         return next((why for obstacle in self.obstacles if (why := obstacle(asked))), "")
 
 

@@ -85,6 +85,13 @@ class Attention(Layer):
                 "number, in place of `size`."
             )
 
+    def at(self, C_b: float, C_W: float) -> Layer:
+        """It has none that is known."""
+        raise ValueError(
+            "Attention averages over positions that differ, so it has no critical initialisation. Put a norm "
+            "before it and choose C_b and C_W yourself."
+        )
+
     def into(self, build: Builder, of: Field) -> Field:
         """Random layers for queries, keys and values, what they make, and a random layer behind it."""
         own = own_of(self, build.usual)

@@ -18,10 +18,18 @@ Sizes = Annotated[
 ]
 
 
+class Random(Layer):
+    """A layer with weights and biases of its own."""
+
+    def at(self, C_b: float, C_W: float) -> Layer:
+        """With these variances."""
+        return replace(self, C_b=C_b, C_W=C_W)  # pyright: ignore[reportCallIssue]
+
+
 @checked
 @dataclass(frozen=True)
 @readable
-class Dense(Layer):
+class Dense(Random):
     r"""A fully connected layer, at each position alone; behind `Flatten` of all positions at once.
 
     $$z_i(s)=b_i+\sum_jW_{ij}x_j(s),\qquad b_i\sim N(0,C_b),\qquad W_{ij}\sim N(0,C_W/n).$$
@@ -55,7 +63,7 @@ class Dense(Layer):
 @checked
 @dataclass(frozen=True)
 @readable
-class Conv(Layer):
+class Conv(Random):
     r"""A convolution over any number of axes of positions, with $k$ taps in all.
 
     $$z_i(p)=b_i+\sum_{\tau}\sum_jW^\tau_{ij}x_j(p\cdot\text{stride}+\tau),\qquad W^\tau_{ij}\sim N(0,C_W/kn).$$
@@ -103,7 +111,7 @@ class Conv(Layer):
 @checked
 @dataclass(frozen=True)
 @readable
-class Local(Layer):
+class Local(Random):
     r"""A convolution whose weights and biases are not shared: every place has its own.
 
     Args:
@@ -145,7 +153,7 @@ class Local(Layer):
 @checked
 @dataclass(frozen=True)
 @readable
-class ConvTranspose(Layer):
+class ConvTranspose(Random):
     r"""A transposed convolution: to `stride` times as many positions, from which a `Conv` would come back.
 
     $$z_i(p)=b_i+\sum_\tau\sum_q\sum_jW^\tau_{ij}x_j(q),\quad q\cdot\text{stride}+\tau=p,

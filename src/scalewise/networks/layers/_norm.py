@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scalewise._checked import NotNegative, checked
+from scalewise._checked import Count, NotNegative, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
+
+
+class Norm(Layer):
+    """A layer that sets the size of signals by itself."""
+
+    def at(self, C_b: float, C_W: float) -> Layer:
+        """Nothing is left to choose."""
+        raise ValueError(
+            f"A network with {type(self).__name__} sets the size of its signals by itself, whatever C_b and C_W "
+            "are. Choose them yourself, C_b=0 and C_W=1 for instance."
+        )
 
 
 @checked
 @dataclass(frozen=True)
 @readable
-class LayerNorm(Layer):
+class LayerNorm(Norm):
     r"""Channels less their mean, over their standard deviation, at each site.
 
     $$y_i(s)=\frac{x_i(s)-\langle x(s)\rangle}{\sqrt{\langle x(s)^2\rangle-\langle x(s)\rangle^2+\epsilon}}$$
@@ -44,7 +55,7 @@ class LayerNorm(Layer):
 @checked
 @dataclass(frozen=True)
 @readable
-class GroupNorm(Layer):
+class GroupNorm(Norm):
     r"""Channels of each group less their mean, over their standard deviation, over all positions of a sample.
 
     At infinite width every group is infinite, and nothing depends on their number.
@@ -73,7 +84,7 @@ class GroupNorm(Layer):
 @checked
 @dataclass(frozen=True)
 @readable
-class RMSNorm(Layer):
+class RMSNorm(Norm):
     r"""Channels over their root mean square at each site, $x_i(s)/\sqrt{\langle x(s)^2\rangle+\epsilon}$.
 
     Args:

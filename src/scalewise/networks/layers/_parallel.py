@@ -10,6 +10,7 @@ from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
 from scalewise.networks.layers._activate import LayerLike
+from scalewise.networks.layers._skip import at_point
 
 Join = Literal["sum", "product", "concat"]
 
@@ -67,6 +68,21 @@ class Parallel(Layer):
         object.__setattr__(self, "branches", tuple(map(tuple, branches)))
         object.__setattr__(self, "factors", own)
         object.__setattr__(self, "join", join)
+
+    def at(self, C_b: float, C_W: float) -> Layer:
+        """Of a sum, the last random layers share what the trunk leaves."""
+        if self.join == "product":
+            raise ValueError(
+                "A product of branches has no critical initialisation that is known. Choose C_b and C_W yourself."
+            )
+        if self.join == "concat":
+            made = [[layer.at(C_b, C_W) for layer in branch] for branch in self.branches]
+            return Parallel(*made, join="concat")
+        trunk = sum(f * f for f, own in zip(self.factors, self.branches, strict=True) if not own)
+        others = sum(f * f for f, own in zip(self.factors, self.branches, strict=True) if own)
+        share = (1 - trunk) / others if others else 0.0
+        made = [at_point(own, C_b, C_W, share) if own else () for own in self.branches]
+        return Parallel(*made, factors=self.factors)
 
     def into(self, build: Builder, of: Field) -> Field:
         """The nodes of the branches, one after the other, and what joins them."""
