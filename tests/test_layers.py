@@ -29,6 +29,15 @@ def test_images_are_resized_as_jax_does(method: str, sizes: tuple[int, int]) -> 
     np.testing.assert_allclose(found, plain, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (2, 11)])
+def test_images_that_grow_along_one_axis_and_shrink_along_another(shape: tuple[int, int]) -> None:
+    x = RNG.normal(size=(2, 6, 6, 2))
+    behind = (sw.Flatten(), sw.Dense(1))
+    found = kernel(sw.Conv(3), sw.Resize(shape, "linear"), *behind, x=x)
+    one, other = (sw.Resize((shape[0], 6), "linear"), sw.Resize(shape, "linear"))
+    np.testing.assert_allclose(found, kernel(sw.Conv(3), one, other, *behind, x=x), rtol=1e-12)
+
+
 def test_tokens_that_agree_share_all_and_others_nothing() -> None:
     x = np.array([[0, 2, 1], [0, 0, 3]], dtype=float)[..., None]
     same = x.ravel()[:, None] == x.ravel()
