@@ -146,3 +146,9 @@ def test_what_is_kept_is_a_share() -> None:
     for keep in (0.0, 1.5, -0.2):
         with pytest.raises(ValueError, match="above 0 and at most 1"):
             sw.Dropout(keep)
+
+
+def test_whole_numbers_of_a_layer_are_numbers() -> None:
+    net = sw.Network(sw.Dense(C_b=1, lambda_W=8), sw.Dense(1), input_shape=2, width=8)
+    own = net.program.nodes[1].own
+    assert [type(value) for value in vars(own).values()] == [float] * 4
