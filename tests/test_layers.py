@@ -142,6 +142,12 @@ def test_the_page_for_contributors_shows_a_whole_layer() -> None:
     np.testing.assert_array_equal(*(sw.predict(net, x).ntk for net in nets))
 
 
+def test_groups_of_a_norm_are_counted() -> None:
+    for groups in (0, 2.5, "x"):
+        with pytest.raises((ValueError, TypeError), match="whole number of at least 1"):
+            sw.GroupNorm(groups)
+
+
 def test_what_is_kept_is_a_share() -> None:
     for keep in (0.0, 1.5, -0.2):
         with pytest.raises(ValueError, match="above 0 and at most 1"):

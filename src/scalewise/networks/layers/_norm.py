@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scalewise._checked import NotNegative, checked
+from scalewise._checked import Count, NotNegative, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
 
