@@ -38,8 +38,7 @@ SMOOTH: dict[str, tuple[Callable, Callable]] = {
 def exact(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """(pairs, 3) arrays of K and Theta in the last layer: entries aa, ab and bb of each pair."""
     x, y = case.x()[:64], case.y()[:64]
-    special_forms = {"relu": _relu, "elu": _elu}
-    moments = special_forms.get(case.activation) or _smooth(case.activation)
+    moments = MOMENTS.get(case.activation) or _smooth(case.activation)
     found = [_flow(case, x[a], y[b], moments) for a, b in PAIRS]
     return np.array([k for k, _ in found]), np.array([t for _, t in found])
 
@@ -73,6 +72,33 @@ def _flow(
             ]
             K = [C_b + C_W * g for g in value]
         return [float(k) for k in K], [float(t) for t in Theta]
+
+
+def hidden_layer(
+    x: np.ndarray, activation: str, *, C_W: float, C_b: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """K and Theta over all pairs of inputs of a network with one hidden layer, whose rates are its variances.
+
+    Args:
+        x: Inputs (samples, features).
+        activation: In `MOMENTS` or `SMOOTH`.
+        C_W: Rescaled weight variance of both layers.
+        C_b: Bias variance of both layers.
+    """
+    moments = MOMENTS.get(activation) or _smooth(activation)
+    below = C_b + C_W * x @ x.T / x.shape[1]
+    K, Theta = np.empty_like(below), np.empty_like(below)
+    for i, j in np.ndindex(below.shape):
+        A, C, B = below[i, i], below[i, j], below[j, j]
+        with mpmath.workdps(50):
+            value, slope = moments(
+                *(map(mpmath.mpf, (A, C, B)) if activation == "relu" else (A, C, B))
+            )
+        # The middle entry is that of the pair; the last one that of an input with itself.
+        entry = 1 if i != j else 2
+        K[i, j] = C_b + C_W * float(value[entry])
+        Theta[i, j] = K[i, j] + C_W * float(slope[entry]) * C
+    return K, Theta
 
 
 def _smooth(name: str) -> Callable[..., Moments]:
@@ -123,3 +149,20 @@ def _relu(A: mpmath.mpf, C: mpmath.mpf, B: mpmath.mpf) -> Moments:
     value = size * (mpmath.sqrt(1 - c * c) + (mpmath.pi - psi) * c) / (2 * mpmath.pi)
     half = mpmath.mpf(1) / 2
     return (A / 2, value, B / 2), (half, (mpmath.pi - psi) / (2 * mpmath.pi), half)
+
+
+def _relu_squared(A: float, C: float, B: float) -> Moments:
+    """Cho and Saul (2009), the arc-cosine kernels of degree 2 and 1."""
+    size = math.sqrt(A * B)
+    c = min(C / size, 1.0)
+    theta, sine = math.acos(c), math.sqrt(1 - c * c)
+    value = size**2 * (3 * sine * c + (math.pi - theta) * (1 + 2 * c * c)) / (2 * math.pi)
+    slope = 4 * size * (sine + (math.pi - theta) * c) / (2 * math.pi)
+    return (1.5 * A * A, value, 1.5 * B * B), (2 * A, slope, 2 * B)
+
+
+MOMENTS: dict[str, Callable[..., Moments]] = {
+    "relu": _relu,
+    "elu": _elu,
+    "relu squared": _relu_squared,
+}

@@ -29,6 +29,15 @@ def test_images_are_resized_as_jax_does(method: str, sizes: tuple[int, int]) -> 
     np.testing.assert_allclose(found, plain, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (2, 11)])
+def test_images_that_grow_along_one_axis_and_shrink_along_another(shape: tuple[int, int]) -> None:
+    x = RNG.normal(size=(2, 6, 6, 2))
+    behind = (sw.Flatten(), sw.Dense(1))
+    found = kernel(sw.Conv(3), sw.Resize(shape, "linear"), *behind, x=x)
+    one, other = (sw.Resize((shape[0], 6), "linear"), sw.Resize(shape, "linear"))
+    np.testing.assert_allclose(found, kernel(sw.Conv(3), one, other, *behind, x=x), rtol=1e-12)
+
+
 def test_tokens_that_agree_share_all_and_others_nothing() -> None:
     x = np.array([[0, 2, 1], [0, 0, 3]], dtype=float)[..., None]
     same = x.ravel()[:, None] == x.ravel()
@@ -133,7 +142,19 @@ def test_the_page_for_contributors_shows_a_whole_layer() -> None:
     np.testing.assert_array_equal(*(sw.predict(net, x).ntk for net in nets))
 
 
+def test_groups_of_a_norm_are_counted() -> None:
+    for groups in (0, 2.5, "x"):
+        with pytest.raises((ValueError, TypeError), match="whole number of at least 1"):
+            sw.GroupNorm(groups)
+
+
 def test_what_is_kept_is_a_share() -> None:
     for keep in (0.0, 1.5, -0.2):
         with pytest.raises(ValueError, match="above 0 and at most 1"):
             sw.Dropout(keep)
+
+
+def test_whole_numbers_of_a_layer_are_numbers() -> None:
+    net = sw.Network(sw.Dense(C_b=1, lambda_W=8), sw.Dense(1), input_shape=2, width=8)
+    own = net.program.nodes[1].own
+    assert [type(value) for value in vars(own).values()] == [float] * 4

@@ -1,12 +1,13 @@
 """The pictures of pages: ```` ```{picture} NAME ```` runs ``_pictures/NAME.py`` in the look of the house.
 
-The words below the name say what is seen, to those who see it and to those who do not. What other lines or other
-sources have drawn is drawn again.
+The words below the name say what is seen, to those who see it and to those who do not. What other lines, other
+sources or other results of benchmarks have drawn is drawn again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,12 @@ SCRIPTS, OUT = "_pictures", "drawn"
 
 def drawn(script: Path, out: Path) -> list[tuple[Path, str]]:
     """The files of the picture that a script leaves as the current figure; see `written`."""
-    key = hashlib.sha256(script.read_bytes() + sources().encode()).hexdigest()
+    text = script.read_text()
+    root = script.resolve().parents[2]
+    results = [
+        (root / name).read_text() for name in re.findall(r"benchmarks/results/\w+\.json", text)
+    ]
+    key = hashlib.sha256("".join([text, sources(), *results]).encode()).hexdigest()
     known = out / f"{script.stem}.drawn"
     if known.is_file() and (lines := known.read_text().splitlines())[0] == key:
         return [

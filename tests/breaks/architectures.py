@@ -53,6 +53,12 @@ MUTANTS = (
         "        C *= own.C_W / taps\n",
         "        C *= own.C_W\n",
     ),
+    of_fields(
+        "fields: axes that grow come first",
+        "key=lambda k: along[k].length(sizes[k]) / sizes[k])",
+        "key=lambda k: -along[k].length(sizes[k]) / sizes[k])",
+        "tests/test_layers.py",
+    ),
     of_fields("fields: factors not squared", "weights = [f * f for f in", "weights = [f for f in"),
     of_fields("fields: a pool once", "array *= node.factor * node.factor", "array *= node.factor"),
     of_fields(

@@ -219,7 +219,8 @@ class Flatten(Layer):
 def own_of(layer: Any, usual: Hyperparameters) -> Hyperparameters:
     """The hyperparameters of a random layer: what it does not say is as usual."""
     said = {name: getattr(layer, name) for name in HYPERPARAMETERS}
-    return replace(usual, **{name: value for name, value in said.items() if value is not None})
+    own = {name: float(value) for name, value in said.items() if value is not None}
+    return replace(usual, **own)
 
 
 def _windows(layer: Conv | ConvTranspose | Local, build: Builder, of: Field) -> tuple[Window, ...]:

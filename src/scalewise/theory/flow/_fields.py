@@ -310,13 +310,16 @@ class Fields:
         """Both covariances after what a layer does along each axis: of random weights, or of a fixed map."""
         places = Places(rows, columns, self.program.positions[between[0]], self.crossed[between[0]])
         shape = self.places(between[1], rows, columns).shape
+        sizes = places.positions
+        # Axes that shrink come first, so that nothing on the way is larger than both ends, as the room is.
+        order = sorted(range(len(along)), key=lambda k: along[k].length(sizes[k]) / sizes[k])
 
         def moved(array: np.ndarray) -> np.ndarray:
             now, mine = array, spare
-            for axis, own in enumerate(along):
+            for axis in order:
+                own, size = along[axis], sizes[axis]
                 if own.is_identity:
                     continue
-                size = places.positions[axis]
                 left, right = axes_of(places)[axis]
                 both = (left,) if right is None else (left, right)
                 # Of a fixed map each position moves by itself.
