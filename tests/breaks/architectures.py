@@ -7,6 +7,7 @@ LAYERS = "tests/test_architectures.py"
 DRAWN = "tests/nets/test_program.py"
 UNITS = "tests/theory/test_units.py"
 OWN = "tests/test_layers.py"
+POINT = "tests/test_criticality_layers.py"
 
 of_fields = row("theory/flow/_fields.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
