@@ -242,4 +242,28 @@ MUTANTS = (
         "Columns(inputs.channels - nodes, inputs.channels)",
         "Columns(0, nodes)",
     ),
+    row("networks/layers/_skip.py", POINT)(
+        "critical skips: the trunk counts once", "1 - self.factor**2", "1 - self.factor"
+    ),
+    row("networks/layers/_parallel.py", POINT)(
+        "critical branches: each takes all", "(1 - trunk) / others if", "(1 - trunk) if"
+    ),
+    row("networks/_program.py", POINT)(
+        "critical layers: none follows another", "not isinstance(made, Draw | Sum) and all", "all"
+    ),
+    of_packed(
+        "packed: weights the other way round",
+        "jnp.swapaxes(both[0], -1, -2)",
+        "both[0].reshape(*both[0].shape[:-2], both[0].shape[-1], both[0].shape[-2])",
+    ),
+    of_packed(
+        "packed: variances of one place",
+        "np.full(math.prod(weights), of_weight / fan_in)",
+        "np.full(math.prod(weights), of_weight)",
+    ),
+    of_packed(
+        "packed: the NTK of the hidden layers",
+        "for k, delta in back.items():",
+        "for k, delta in list(back.items())[:-1]:",
+    ),
 )
