@@ -25,10 +25,12 @@ parametrisation, unless the table says otherwise. Widths (9) do not matter. `Den
 positions behind `GlobalAvgPool` or `Flatten`.
 
 The difference is the greatest $|A_{{ij}}-B_{{ij}}|/\\sqrt{{B_{{ii}}B_{{jj}}}}$ over all pairs of inputs. Times are
-CPU milliseconds of one processor for all inputs of the row: the first call, which compiles on their side, and the
-fastest of three repeated ones. Memory is the largest resident set beyond that of a dense layer on two inputs.
-Where a row names two differences, they are from an independent computation: the moments of `truth.py`, or other
-layers of theirs that the notes name.
+CPU milliseconds of one processor of a shared machine, for all inputs: the first call, which compiles on their
+side, and the fastest of three repeated ones. Memory is the largest resident set beyond that of a dense layer on two
+inputs. A row with two differences compares both sides with an independent computation: the moments of `truth.py`,
+or other layers of theirs that the notes name. A stated error is the standard error that `predict` gives where it
+draws.
+
 `python benchmarks/peers.py` measures again; `benchmarks/README.md` says how to make their environment.
 """
 
