@@ -10,7 +10,7 @@ from grids import each
 from scalewise.nets._networks import precision
 from scalewise.networks._program import Attend
 from scalewise.theory.flow._attention import drawn_heads
-from scalewise.theory.flow._units import rooted
+from scalewise.theory.flow._units import normals, rooted
 
 RNG = np.random.default_rng(11)
 RATES = {"C_b": 0.1, "C_W": 1.3, "lambda_b": 0.4, "lambda_W": 0.9}
@@ -157,6 +157,15 @@ def test_free_keys_of_heads_that_grow_average_all_that_is_seen() -> None:
         mean = np.kron(np.eye(2), np.full((1, 4), 0.25))
         found = sw.predict(net, x, observables="kernel").kernel.values[-1]
         np.testing.assert_allclose(found, 0.1 + 1.3 * mean @ C @ mean.T, rtol=1e-12)
+
+
+def test_draws_of_two_layers_have_nothing_in_common() -> None:
+    """Neither they nor their squares: points of two sequences in their own order would."""
+    one, other = (normals(20, 1024, (0, layer)) for layer in (1, 2))
+    for f in (lambda z: z, lambda z: (z * z - 1) / 2**0.5):
+        together = (f(one) * f(other)).mean(axis=1) * 1024**0.5
+        assert np.abs(together).mean() < 3
+    np.testing.assert_allclose(one @ one.T / one.shape[1], np.eye(20), atol=1e-12)
 
 
 REFUSED = {

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks._program import (
     Attend,
@@ -30,6 +31,7 @@ from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
 
 @dataclass(frozen=True)
+@readable
 class Field:
     """A field while a network is built.
 
@@ -85,6 +87,7 @@ class Layer(ABC):
 
 
 @dataclass
+@readable
 class Builder:
     """A program as far as it goes.
 
