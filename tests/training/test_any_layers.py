@@ -50,6 +50,10 @@ def test_outputs_and_ntk_are_those_of_an_explicit_forward_pass(name: str) -> Non
 def test_what_is_drawn_has_the_variances_of_its_layer() -> None:
     net = sw.Network(*EVERY["pooled"], input_shape=(6, 2), width=6, **RATES)
     own = Packed(net.program)
+    first = min(own.shapes)
+    W, b = own.weights(np.arange(own.count))[first]  # one channel after the other, then the biases
+    np.testing.assert_array_equal(W[:, 1], np.arange(len(W), 2 * len(W)))
+    np.testing.assert_array_equal(b, W.size + np.arange(len(b)))
     keys = np.arange(400 * 2, dtype=np.uint32).reshape(400, 2)
     parameters, _ = draw(net, keys, "float32")
     for k, (W, b) in own.weights(own.scales("float32")).items():
