@@ -80,6 +80,20 @@ def test_trained_networks_are_near_infinitely_wide_ones(algorithm) -> None:
     assert "test_loss" in seen
 
 
+def test_a_training_by_drawn_kernels_tells_of_their_error() -> None:
+    layers = (sw.Conv(3), sw.MaxPool(2), sw.Conv(3), "relu", sw.GlobalAvgPool(), sw.Dense(1))
+    net = sw.Network(*layers, input_shape=(4, 2), width=8, **RATES)
+    x = RNG.normal(size=(3, 4, 2))
+    task = sw.Task(x[:2], [1.0, -1.0], test_inputs=x[2:])
+    with pytest.warns(UserWarning, match=r"Kernels are computed to 0\.001"):
+        found = sw.predict_training(net, task)
+    assert found.attrs["kernel_error"] > 1e-3
+    exact = sw.predict_training(
+        net.replace(layers=[v for v in net.layers if v != sw.MaxPool(2)]), task
+    )
+    assert exact.attrs["kernel_error"] < 1e-8
+
+
 def test_what_cannot_be_trained_is_refused() -> None:
     task = sw.Task(RNG.normal(size=(2, 3)), [1.0, -1.0])
     layers = (sw.Dense(), "relu", sw.Dropout(0.5), sw.Dense(1))

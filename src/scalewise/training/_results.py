@@ -130,7 +130,7 @@ def of_numerics(
         **rates,
         "condition": condition,
         "rank": rank,
-        "kernel_error": tell_of_kernel_error(growth),
+        "kernel_error": tell_of_kernel_error(growth, drawn=bool(asked.net.program.estimated)),
     }
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from scalewise._threads import blas_threads_for
 
 KERNEL_ERROR = 1e-12  # relative to the variances: the tolerance of series and quadratures
+DRAWN_ERROR = 1e-3  # likewise of averages without a formula, about
 _TOLD = 1e-6  # from here on a user is told
 
 _MOST = 32766  # samples: beyond, LAPACK counts its workspace with too short a number
@@ -122,16 +123,18 @@ def regular(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
     return found
 
 
-def tell_of_kernel_error(condition: float) -> float:
+def tell_of_kernel_error(condition: float, *, drawn: bool = False) -> float:
     """What the kernels' own error may make of the outputs, relative to them; a warning if it is much.
 
     Args:
         condition: The factor by which a relative error of the kernel that learns may grow.
+        drawn: Whether averages of the network have no formula, so that its kernels are drawn.
     """
-    error = KERNEL_ERROR * condition
+    accuracy = DRAWN_ERROR if drawn else KERNEL_ERROR
+    error = accuracy * condition
     if error > _TOLD:
         warnings.warn(
-            f"Kernels are computed to {KERNEL_ERROR:g}, and this training may make a relative error of {error:.1e} "
+            f"Kernels are computed to {accuracy:g}, and this training may make a relative error of {error:.1e} "
             "of it in the outputs, as the kernel of the training samples is ill-conditioned. Stop training "
             "earlier, or give a ridge or `noise_variance`, if that is too much.",
             stacklevel=5,

@@ -9,7 +9,7 @@ from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
 
 
-class Norm(Layer):
+class Normalisation(Layer):
     """A layer that sets the size of signals by itself."""
 
     def at(self, C_b: float, C_W: float) -> Layer:
@@ -23,7 +23,7 @@ class Norm(Layer):
 @checked
 @dataclass(frozen=True)
 @readable
-class LayerNorm(Norm):
+class LayerNorm(Normalisation):
     r"""Channels less their mean, over their standard deviation, at each site.
 
     $$y_i(s)=\frac{x_i(s)-\langle x(s)\rangle}{\sqrt{\langle x(s)^2\rangle-\langle x(s)\rangle^2+\epsilon}}$$
@@ -55,7 +55,7 @@ class LayerNorm(Norm):
 @checked
 @dataclass(frozen=True)
 @readable
-class GroupNorm(Norm):
+class GroupNorm(Normalisation):
     r"""Channels of each group less their mean, over their standard deviation, over all positions of a sample.
 
     At infinite width every group is infinite, and nothing depends on their number.
@@ -84,7 +84,7 @@ class GroupNorm(Norm):
 @checked
 @dataclass(frozen=True)
 @readable
-class RMSNorm(Norm):
+class RMSNorm(Normalisation):
     r"""Channels over their root mean square at each site, $x_i(s)/\sqrt{\langle x(s)^2\rangle+\epsilon}$.
 
     Args:
