@@ -189,7 +189,7 @@ MUTANTS = (
         "list(np.empty((_BLOCK, self.size)))",
         "[np.empty(self.size)] * _BLOCK",
     ),
-    of_passing("passing: errors of one draw", "math.sqrt(len(values))", "1.0", UNITS),
+    of_passing("passing: errors of one draw", "np.sqrt(variance / n)", "np.sqrt(variance)", UNITS),
     of_attention(
         "attention: softmax moves one logit",
         "    if node.sigma is not None:\n        return found",

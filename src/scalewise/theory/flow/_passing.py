@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -48,7 +48,7 @@ class Passing:
         crossed = crossings(program, wanted)
         fields = Fields(program, x, ntk, crossed)
         if program.estimated:
-            known, own = _estimated(net, fields)
+            known, own = _estimated(net, fields, kept)
             return cls(fields, _sites_of(net, kept), own, known)
         size = max(1, _AT_ONCE // fields.labels_of_pair)
         parts = [
@@ -132,14 +132,14 @@ def _with_themselves(net: Architecture, fields: Fields) -> dict[int, np.ndarray]
 
 
 def _estimated(
-    net: Architecture, fields: Fields
+    net: Architecture, fields: Fields, kept: tuple[int, ...]
 ) -> tuple[dict[int, tuple[Pair, Pair]], dict[int, np.ndarray]]:
     """K and Theta of all inputs at once, of networks some of whose averages are estimated; and their errors.
 
-    The mean of independent draws, and its standard error.
+    The mean of independent draws, and its standard error, of layers that are kept or have one site.
     """
     program, count = fields.program, len(fields.x)
-    most = max(math.prod(program.positions[k]) for k in range(len(program.nodes))) * count
+    most = max(math.prod(positions) for positions in program.positions) * count
     if most > _MOST_LABELS:
         raise ValueError(
             f"{count} inputs have {most:,} positions in all, and averages without a formula (a maximum, or an "
@@ -148,19 +148,19 @@ def _estimated(
         )
     numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
     every = slice(0, count)
-    found: dict[int, list[Pair]] = {layer: [] for layer in numbers.values()}
+    sums: dict[int, _Draws] = {}
     for scramble in range(SCRAMBLES):
         drawn = replace(fields, maps={}, means={}, scramble=scramble)
         for here, pair in drawn.along(every, every, len(program.nodes) - 1):
-            if here in numbers:
-                at = drawn.places(here, every, every)
-                assert at.known is not None
-                _check(net, numbers[here], pair.C[at.known.at].reshape(count, -1))
-                found[numbers[here]].append(pair.each(partial(_at_one_site, at=at)).each(np.copy))
-    known = {
-        layer: (_over(pairs, lambda v: v.mean(axis=0)), _over(pairs, _standard_error))
-        for layer, pairs in found.items()
-    }
+            layer = numbers.get(here)
+            if layer is None:
+                continue
+            at = drawn.places(here, every, every)
+            assert at.known is not None
+            _check(net, layer, pair.C[at.known.at].reshape(count, -1))
+            if layer in kept or program.has_one_site(layer):
+                sums.setdefault(layer, _Draws()).add(pair.each(partial(_at_one_site, at=at)))
+    known = {layer: found.result() for layer, found in sums.items()}
     own = {
         layer: np.diagonal(pair.C).copy()
         for layer, (pair, _) in known.items()
@@ -169,13 +169,35 @@ def _estimated(
     return known, own
 
 
-def _over(pairs: list[Pair], change: Callable[[np.ndarray], np.ndarray]) -> Pair:
-    Ts = [pair.T for pair in pairs if pair.T is not None]
-    return Pair(change(np.array([pair.C for pair in pairs])), change(np.array(Ts)) if Ts else None)
+@dataclass
+class _Draws:
+    """Sums over independent draws, of what they differ from the first by."""
 
+    count: int = 0
+    first: Pair | None = None
+    sums: list[list[np.ndarray]] = field(default_factory=list)
 
-def _standard_error(values: np.ndarray) -> np.ndarray:
-    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    def add(self, pair: Pair) -> None:
+        """One more of them."""
+        if self.first is None:
+            self.first = pair.each(np.copy)
+            self.sums = [[np.zeros_like(A), np.zeros_like(A)] for A in pair if A is not None]
+        pairs = zip(pair, self.first, strict=True)
+        differences = [A - B for A, B in pairs if A is not None and B is not None]
+        for (one, two), difference in zip(self.sums, differences, strict=True):
+            one += difference
+            two += difference * difference
+        self.count += 1
+
+    def result(self) -> tuple[Pair, Pair]:
+        """Their mean, and its standard error."""
+        assert self.first is not None
+        n = self.count
+        firsts = [A for A in self.first if A is not None]
+        means = [A + one / n for A, (one, _) in zip(firsts, self.sums, strict=True)]
+        spread = [np.maximum(two - one * one / n, 0.0) / (n - 1) for one, two in self.sums]
+        errors = [np.sqrt(variance / n) for variance in spread]
+        return Pair(means[0], *(means[1:] or [None])), Pair(errors[0], *(errors[1:] or [None]))
 
 
 def _cut_out(values: np.ndarray, rows: Inputs, columns: Inputs) -> np.ndarray:
