@@ -159,6 +159,18 @@ def test_free_keys_of_heads_that_grow_average_all_that_is_seen() -> None:
         np.testing.assert_allclose(found, 0.1 + 1.3 * mean @ C @ mean.T, rtol=1e-12)
 
 
+def test_draws_tell_of_their_progress() -> None:
+    net = sw.Network(
+        sw.Conv(3), sw.MaxPool(2), sw.Flatten(), sw.Dense(1), input_shape=(4, 1), width=8
+    )
+    told = []
+    sw.predict(net, np.eye(4)[:3, :, None], progress=lambda *what: told.append(what))
+    shares = [done / total for _, done, total in told]
+    assert len({done for _, done, _ in told}) > 4
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
 def test_draws_of_two_layers_have_nothing_in_common() -> None:
     """Neither they nor their squares: points of two sequences in their own order would."""
     one, other = (normals(20, 1024, (0, layer)) for layer in (1, 2))

@@ -90,7 +90,8 @@ def kernel_flow(
         if progress is not None:
             progress(total, total)
         return flow
-    passing = Passing.of(net, x, kept, ntk=ntk)
+    told = progress or (lambda done, total: None)
+    passing = Passing.of(net, x, kept, ntk=ntk, drawn=lambda share: told(int(share * total), total))
     first, second = np.sort(watched, axis=0)
     between = np.empty((net.depth, first.size))
     last = net.depth if first.size else max(kept)
@@ -111,8 +112,8 @@ def kernel_flow(
                     if values is not None:
                         everything.fill(target[kept.index(layer)], tile, values)
         done += (rows.stop - rows.start) * (columns.stop - columns.start)
-        if progress is not None:
-            progress(min(done, total), total)
+        if not passing.known:
+            told(min(done, total), total)
     if progress is not None:
         progress(total, total)
     errors = passing.errors(kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -41,14 +41,22 @@ class Passing:
     known: dict[int, tuple[Pair, Pair]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, net: Architecture, x: np.ndarray, kept: tuple[int, ...], *, ntk: bool) -> Passing:
-        """Take each input with itself through the network."""
+    def of(
+        cls,
+        net: Architecture,
+        x: np.ndarray,
+        kept: tuple[int, ...],
+        *,
+        ntk: bool,
+        drawn: Callable[[float], object] = lambda share: None,
+    ) -> Passing:
+        """Take each input with itself through the network; `drawn` is told what share of the draws is done."""
         program = net.program
         wanted = [program.layers[layer - 1] for layer in kept]
         crossed = crossings(program, wanted)
         fields = Fields(program, x, ntk, crossed)
         if program.estimated:
-            known, own = _estimated(net, fields, kept)
+            known, own = _estimated(net, fields, kept, drawn)
             return cls(fields, _sites_of(net, kept), own, known)
         size = max(1, _AT_ONCE // fields.labels_of_pair)
         parts = [
@@ -132,7 +140,10 @@ def _with_themselves(net: Architecture, fields: Fields) -> dict[int, np.ndarray]
 
 
 def _estimated(
-    net: Architecture, fields: Fields, kept: tuple[int, ...]
+    net: Architecture,
+    fields: Fields,
+    kept: tuple[int, ...],
+    told: Callable[[float], object],
 ) -> tuple[dict[int, tuple[Pair, Pair]], dict[int, np.ndarray]]:
     """K and Theta of all inputs at once, of networks some of whose averages are estimated; and their errors.
 
@@ -160,6 +171,7 @@ def _estimated(
             _check(net, layer, pair.C[at.known.at].reshape(count, -1))
             if layer in kept or program.has_one_site(layer):
                 sums.setdefault(layer, _Draws()).add(pair.each(partial(_at_one_site, at=at)))
+        told((scramble + 1) / SCRAMBLES)
     known = {layer: found.result() for layer, found in sums.items()}
     own = {
         layer: np.diagonal(pair.C).copy()
