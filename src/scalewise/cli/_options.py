@@ -46,6 +46,7 @@ EXAMPLES = {
     "train": "scalewise train --data digits:3,8 --width 64 --ensemble 200 --out training",
     "explore": "scalewise explore --activations tanh,gelu,relu --out explorer.html",
 }
+_NARROWEST = 8
 _IMAGES = 200  # convolutional networks that are drawn for a report, at most
 _SHOWN = ("criticality", "report", "train")  # in the help of the whole
 
@@ -200,7 +201,7 @@ class Setting(Shape):
             GlobalAvgPool(),
             Dense(self.output_dim),
             input_shape=shape,
-            width=min(net.hidden_widths, default=_IMAGES),
+            width=max(1, min(net.hidden_widths, default=4 * _NARROWEST) // 4),
             C_b=net.C_b[-1],
             C_W=net.C_W[-1],
         )

@@ -188,7 +188,7 @@ class Positions(Layer):
         ...     input_shape=(3, 1), width=8,
         ... )
         >>> net.depth
-        6
+        7
     """  # fmt: skip
 
     C_W: Positive | None = None
