@@ -201,7 +201,7 @@ class Setting(Shape):
             GlobalAvgPool(),
             Dense(self.output_dim),
             input_shape=shape,
-            width=max(1, min(net.hidden_widths, default=4 * _NARROWEST) // 4),
+            width=max(_NARROWEST, min(net.hidden_widths, default=0) // 4),
             C_b=net.C_b[-1],
             C_W=net.C_W[-1],
         )

@@ -23,7 +23,7 @@ class Random(Layer):
 
     def at(self, C_b: float, C_W: float) -> Layer:
         """With these variances."""
-        return replace(self, C_b=C_b, C_W=C_W)  # pyright: ignore[reportCallIssue]
+        return replace(self, C_b=C_b, C_W=C_W)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 @checked
