@@ -10,7 +10,7 @@ from scalewise.experiments._look import COLORS
 NAMES = {
     "20 dense layers, 500 inputs": "20 dense layers",
     "10 convolutions on 8 x 8, then Flatten": "10 convolutions",
-    "10 convolutions on 8 x 8, pooled at the end": "10 convolutions, pooled at the end",
+    "10 convolutions on 8 x 8, pooled at the end": "10 convolutions, pooled",
     "6 convolutions on 8 x 8, pooled after every second": "6 convolutions, 3 pools",
     "Graph convolutions, 3 layers, 20 nodes": "3 graph convolutions",
     "Attention block, tied, 1/d, 16 positions": "attention block",
@@ -18,7 +18,7 @@ NAMES = {
 FILE = "benchmarks/results/neural_tangents.json"
 found = json.loads((Path(__file__).resolve().parents[2] / FILE).read_text())
 
-figure, axis = plt.subplots(figsize=(6.4, 3.0))
+figure, axis = plt.subplots(figsize=(4.6, 3.4))
 for side, color, name in (
     ("theirs", COLORS[1], "neural-tangents"),
     ("ours", COLORS[0], "scalewise"),
@@ -30,6 +30,8 @@ for side, color, name in (
         face = color if filled else "none"
         label = f"{name}, {'repeated' if filled else 'first'} call"
         axis.plot(seconds, places, "o", color=color, mfc=face, label=label)
-axis.set(xscale="log", xlabel="CPU seconds for kernel and NTK", yticks=range(len(NAMES)))
+axis.set(xscale="log", xlabel="CPU time for kernel and NTK", yticks=range(len(NAMES)))
+axis.set_xticks([0.01, 0.1, 1.0], ["10 ms", "100 ms", "1 s"])
+axis.minorticks_off()
 axis.set_yticklabels(list(NAMES.values())[::-1])
-axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.4, 1.22), ncols=2)
+axis.legend(loc="upper center", bbox_to_anchor=(0.3, 1.36), ncols=1)
