@@ -70,6 +70,19 @@ def test_tiles_strips_rectangles_and_lists_are_cut_out_of_the_square(name, monke
         np.testing.assert_allclose(Theta, whole.Theta[0][rows, rows.start :], rtol=1e-11)
 
 
+def test_channels_beside_themselves_are_the_same_channels() -> None:
+    x = RNG.normal(size=(3, 6, 2))
+    twice = sw.Parallel((), (), join="concat")
+    plain = (sw.Conv(3), "tanh", sw.GlobalAvgPool(), sw.Dense(1))
+    nets = [
+        sw.Network(*layers, input_shape=(6, 2), width=8, **RATES)
+        for layers in (plain, (*plain[:2], twice, *plain[2:]))
+    ]
+    for name in ("kernel", "ntk"):
+        one, other = (sw.predict(net, x)[name].values for net in nets)
+        np.testing.assert_allclose(other, one, rtol=1e-12)
+
+
 def test_the_kernel_is_the_same_to_the_last_bit_without_the_ntk() -> None:
     net = network("swish", "pooled", "plane")
     x = RNG.normal(size=(4, *net.input_shape))

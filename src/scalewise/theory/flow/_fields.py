@@ -120,7 +120,8 @@ class Fields:
         for here, at in enumerate(shapes):
             node = program.nodes[here]
             below = [kept[k] for k in node.of]
-            spare = [program.last_reader[k] == here for k in node.of]
+            # What a node reads twice is nobody's to write over.
+            spare = [program.last_reader[k] == here and node.of.count(k) == 1 for k in node.of]
             if here in program.fixed:
                 found = Pair(self._gram(self.fixed[here], at), None)
             elif isinstance(node, Attend | Mix) or here in program.estimated:
