@@ -122,7 +122,7 @@ def measure(
     budget = bytes_of(memory)
     check_size(net, len(x), names, budget)
     shapes = (net,) if widths is None else check_widths(net, widths)
-    layers = layers_of(net)
+    layers = net.layers_of_one_site
     epsilon = np.array([[1 / shape.widths[k - 1] for k in layers if k > 1] for shape in shapes])
     attributes = {
         "kind": "ensemble",
@@ -194,13 +194,6 @@ def _extrapolated(
             np.stack([s[order] for _, s in layers]),
         )
     return fitted
-
-
-def layers_of(net: Architecture) -> tuple[int, ...]:
-    """The layers of which observables are measured: those of one site."""
-    if isinstance(net, Perceptron):
-        return tuple(range(1, net.depth + 1))
-    return tuple(k for k in range(1, net.depth + 1) if net.program.has_one_site(k))
 
 
 def _dataset(

@@ -264,9 +264,7 @@ def _products(u: Any, delta: Any) -> Any:
 
 def measured_layers(net: Architecture) -> tuple[int, ...]:
     """The layers of one site that fluctuate, or that weights of others are averaged over."""
-    return tuple(
-        layer for layer in range(1, net.depth + 1) if net.program.has_one_site(layer) and layer > 1
-    )
+    return tuple(layer for layer in net.layers_of_one_site if layer > 1)
 
 
 def first_layer(net: Architecture, x: np.ndarray, *, ntk: bool = False) -> np.ndarray:

@@ -41,6 +41,11 @@ class Architecture(ABC):
         return self.program.own(layer)
 
     @property
+    def layers_of_one_site(self) -> tuple[int, ...]:
+        """The layers, counted from 1, that have no positions: what `predict` and `measure` tell of unasked."""
+        return tuple(k for k in range(1, self.depth + 1) if self.program.has_one_site(k))
+
+    @property
     def activations(self) -> tuple[Activation, ...]:
         """Those that differ, in the order of the layers."""
         return self.program.activations

@@ -95,6 +95,11 @@ class Perceptron(Architecture):
         r"""$(n_0,n_1,\dots,n_L)$."""
         return (self.input_dim, *self.hidden_widths, self.output_dim)
 
+    @property
+    def layers_of_one_site(self) -> tuple[int, ...]:
+        """All of them."""
+        return tuple(range(1, self.depth + 1))
+
     @cached_property
     def program(self) -> Program:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The nodes that it computes."""

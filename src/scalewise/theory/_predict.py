@@ -236,9 +236,7 @@ def _with_skips(
 def _layers(net: Architecture, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     """The layers to keep: those that are named, or all that have one site."""
     if layers is None:
-        if isinstance(net, Perceptron):
-            return tuple(range(1, net.depth + 1))
-        return tuple(k for k in range(1, net.depth + 1) if net.program.has_one_site(k))
+        return net.layers_of_one_site
     kept = (layers,) if isinstance(layers, int) else tuple(layers)
     if not kept or any(not 1 <= layer <= net.depth for layer in kept):
         raise ValueError(f"`layers` must be numbers from 1 to the depth {net.depth}; got {layers}.")
