@@ -22,6 +22,7 @@ from scalewise.networks._program import (
     Read,
     Source,
     Spread,
+    Stack,
     Sum,
 )
 from scalewise.networks._sites import Matrix, Transposed, Window
@@ -123,6 +124,85 @@ def compositions(sigma: str) -> dict[str, tuple]:
     }
 
 
+@sw.program
+def long_short_term(build, x):
+    """An LSTM without biases of its own, one state after the other."""
+    sigmoid, tanh = sw.activation("sigmoid"), sw.activation("tanh")
+    driven = [build.draw(x) for _ in range(4)]
+    states, cell = [], None
+    for t in range(x.positions[0]):
+        row = (Matrix.of(np.eye(x.positions[0])[t : t + 1]),)
+        gates = []
+        for name, own in enumerate(driven):
+            z = build.spread(own, row, 1.0)
+            if states:
+                again = build.tied(("cell", name), (sw.Dense(),), states[-1])
+                z = build.add((again, z), (1.0, 1.0))
+            gates.append(build.apply(z, tanh if name == 3 else sigmoid))
+        forget, enter, leave, new = gates
+        new = build.multiply((enter, new))
+        if cell is not None:
+            new = build.add((build.multiply((forget, cell)), new), (1.0, 1.0))
+        cell = new
+        states.append(build.multiply((leave, build.apply(cell, tanh))))
+    return build.stack(tuple(states))
+
+
+def halves(build, x, other):
+    """Layers of joined channels at two fields, added."""
+    layers = (sw.Parallel([sw.Dense(), "tanh"], [sw.Dense(), "gelu"], join="concat"), sw.Dense())
+    return build.add([build.tied("both", layers, of) for of in (x, other)], (1.0, 0.5))
+
+
+@sw.program
+def of_fields_apart(build, x):
+    return halves(build, x, build.draw(x))
+
+
+@sw.program
+def of_a_field_and_its_sine(build, x):
+    return halves(build, x, build.apply(x, sw.activation("sin")))
+
+
+def tied_compositions(sigma: str) -> dict[str, tuple]:
+    """Those whose layers share weights, over one axis of six positions or more."""
+    encoder = sw.Shared(sw.Conv(3), sigma, sw.Dense(), sigma)
+    return {
+        "two branches": (
+            *(
+                sw.Parallel(
+                    [sw.Take((0, 1, 2)), encoder], [sw.Take((3, 5, 4)), encoder], factors=(1, 0.8)
+                ),
+            ),
+            *(sw.AvgPool(2, stride=1), sw.Dense(), sigma, sw.GlobalAvgPool(), sw.Dense(2)),
+        ),
+        "in depth": (
+            *(sw.Conv(3), sw.Shared(sw.Skip(sigma, sw.Conv(3, padding="circular")), times=3)),
+            *(sw.LayerNorm(0.1), sigma, sw.GlobalAvgPool(), sw.Dense(1)),
+        ),
+        "recurrent": (
+            *(sw.Recurrent(sigma, C_U=0.6), sw.LayerNorm(0.2), sw.Recurrent(sigma)),
+            *(sw.GlobalAvgPool(), sw.Dense(1)),
+        ),
+        "recurrent, skips": (
+            *(sw.Dense(), sw.Skip(sw.RMSNorm(0.1), sw.Recurrent(sigma), sw.Dense())),
+            *(sigma, sw.Flatten(), sw.Dense(2)),
+        ),
+        "joined and tied": (
+            *(sw.Dense(), of_fields_apart, sw.LayerNorm(0.2), sw.GlobalAvgPool(), sw.Dense(1)),
+        ),
+        "tied gates": (
+            sw.Dense(),
+            sw.Shared(
+                sw.RMSNorm(0.1),
+                sw.Skip(sw.Parallel([sw.Dense()], [sw.Dense(), sigma], join="product"), sw.Dense()),
+                times=2,
+            ),
+            *(sw.GlobalAvgPool(), sw.Dense(1)),
+        ),
+    }
+
+
 def drawn_compositions(sigma: str) -> dict[str, tuple]:
     """Those some of whose averages have no formula, over one axis of six positions or more."""
     return {
@@ -145,9 +225,27 @@ def drawn_compositions(sigma: str) -> dict[str, tuple]:
             sw.Parallel((), [sw.AvgPool(3, stride=1, padding="zero"), sigma], join="product"),
             *(sw.GlobalAvgPool(), sw.Dense(), sw.Skip("tanh"), sw.Dense(1)),
         ),
+        "activations behind graphs": (
+            *(sw.Aggregate(GRAPH, axis=-1), sw.Dense(), sigma, sw.Aggregate(GRAPH, axis=-1), sigma),
+            *(sw.Aggregate(GRAPH.T, axis=-1), sw.MaxPool(3), sw.Flatten(), sw.Dense(1)),
+        ),
         "heads of two": (
             *(sw.Conv(3), sw.LayerNorm(), sw.Skip(sw.Attention(size=2, causal=True, C_W=2.0))),
             *(sw.LayerNorm(), sw.Skip(sigma, sw.Dense()), sw.GlobalAvgPool(), sw.Dense(2)),
+        ),
+        "a cell with gates": (sw.Take((0, 2, 5)), long_short_term, sw.GlobalAvgPool(), sw.Dense(1)),
+        "joined and tied to its sine": (
+            *(sw.Dense(), of_a_field_and_its_sine, sw.LayerNorm(0.2), sw.GlobalAvgPool()),
+            sw.Dense(1),
+        ),
+        "maxima of the same weights": (
+            *(sw.Dense(), sw.Shared(sw.Conv(3), sw.MaxPool(2, stride=1), times=2)),
+            *(
+                sw.Shared(sw.Skip(sigma), sw.Dense(), times=2),
+                sigma,
+                sw.GlobalAvgPool(),
+                sw.Dense(1),
+            ),
         ),
         "gates behind gates": (
             sw.Parallel([sw.Dense()], [sw.Conv(3), sigma], join="product"),
@@ -236,7 +334,8 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
             for j, k in np.ndindex(len(node.of), len(node.of)):
                 if j != k:
                     f = node.factors[j] * node.factors[k]
-                    C = C + f * np.outer(means[node.of[j]], means[node.of[k]])
+                    between = _between(program, found, means, known, node.of[j], node.of[k])
+                    C, T = C + f * between[0], T + f * between[1]
             found.append((C, T))
             mean = sum(f * means[k] for f, k in zip(node.factors, node.of, strict=True))
         elif isinstance(node, Attend):
@@ -251,6 +350,22 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
             for a, p in enumerate(blocks):
                 P[a * places : (a + 1) * places, a * places : (a + 1) * places] = p
             found.append(tuple(P @ A @ P.T for A in found[node.of[2]]))
+        elif isinstance(node, Stack):
+            blocks = [
+                [
+                    below[i] if i == j else _between(program, found, means, known, a, b)
+                    for j, b in enumerate(node.of)
+                ]
+                for i, a in enumerate(node.of)
+            ]
+            order = _stacked(program, node, len(x))
+            found.append(
+                tuple(
+                    np.block([[b[i] for b in row] for row in blocks])[order][:, order]
+                    for i in (0, 1)
+                )
+            )
+            mean = np.concatenate([means[k] for k in node.of])[order]
         elif isinstance(node, Product):
             (A, S), (B, U) = below
             found.append((A * B, A * U + S * B))
@@ -278,6 +393,86 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
             found.append((C, T))
         means.append(mean)
     return found
+
+
+def _stacked(program: Program, node: Stack, inputs: int) -> np.ndarray:
+    """For every label of a stack where it stands in the labels of its parts, one after the other."""
+    start, parts = 0, []
+    for k in node.of:
+        shape = (inputs, *program.positions[k])
+        parts.append(start + np.arange(np.prod(shape)).reshape(shape))
+        start += parts[-1].size
+    return np.concatenate(parts, axis=1 + node.axis).ravel()
+
+
+def _between(
+    program: Program, found, means, known, a: int, b: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances of fields and of tangents of two nodes, by both of them at once."""
+    if a == b:
+        return found[a]
+    shape = len(means[a]), len(means[b])
+    apart = np.outer(means[a], means[b]), np.zeros(shape)
+    one, other = program.nodes[a], program.nodes[b]
+    if a in known and b in known:
+        return known[a] @ known[b].T / known[a].shape[1], np.zeros(shape)
+    own = {
+        k: program.nodes[k].again or k
+        for k in range(len(program.nodes))
+        if isinstance(program.nodes[k], Draw)
+    }
+    if isinstance(one, Draw) and isinstance(other, Draw):
+        if own[a] != own[b]:
+            return apart
+        C, T = _between(program, found, means, known, one.of[0], other.of[0])
+        sizes = program.positions[one.of[0]], program.positions[other.of[0]]
+        left, right = (
+            site_matrices(node.windows, own_sizes)
+            for node, own_sizes in zip((one, other), sizes, strict=True)
+        )
+        C, T = (
+            sum(np.kron(np.eye(len(A) // p.shape[1]), p) @ A @ np.kron(np.eye(A.shape[1] // q.shape[1]), q).T
+                for p, q in zip(left, right, strict=True)) / len(left)
+            for A in (C, T)
+        )  # fmt: skip
+        c = one.own
+        return c.C_b + c.C_W * C, c.lambda_b + c.lambda_W * C + c.C_W * T
+    if isinstance(one, Pointwise) and isinstance(other, Pointwise) and a not in known:
+        C, T = _between(program, found, means, known, one.of[0], other.of[0])
+        if not C.any():
+            return apart
+        u, v = (np.diagonal(found[node.of[0]][0]) for node in (one, other))
+        M = pair_moments(one.sigma, u[:, None], v[None], C, ((0, 0), (1, 1)))
+        return M[0, 0].value, M[1, 1].value * T
+    if isinstance(one, Concat) and isinstance(other, Concat):
+        shares = np.array([program.channels[k] for k in one.of]) / program.channels[a]
+        parts = [
+            _between(program, found, means, known, *p) for p in zip(one.of, other.of, strict=True)
+        ]
+        return tuple(sum(f * p[i] for f, p in zip(shares, parts, strict=True)) for i in (0, 1))
+    if isinstance(one, Product) and isinstance(other, Product):
+        (A, S), (D, U) = (
+            _between(program, found, means, known, *pair)
+            for pair in zip(one.of, other.of, strict=True)
+        )
+        return A * D, A * U + S * D
+    if isinstance(one, Sum | Spread | Norm):
+        parts = [_between(program, found, means, known, k, b) for k in one.of]
+        if isinstance(one, Sum):
+            return tuple(
+                sum(f * p[i] for f, p in zip(one.factors, parts, strict=True)) for i in (0, 1)
+            )
+        (C, T), below = parts[0], one.of[0]
+        if isinstance(one, Spread):
+            B = one.factor * site_matrices(one.along, program.positions[below]).sum(axis=0)
+            B = np.kron(np.eye(len(C) // B.shape[1]), B)
+            return B @ C, B @ T
+        m = means[below] * one.centred
+        D = np.diag((np.diagonal(found[below][0]) - m * m + one.eps) ** -0.5)
+        return D @ (C - np.outer(m, means[b])), D @ T
+    if isinstance(other, Sum | Spread | Norm):
+        return tuple(A.T for A in _between(program, found, means, known, b, a))
+    return apart
 
 
 def _without_weights(
@@ -313,7 +508,7 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
         below = [found[k] for k in node.of]
         if isinstance(node, Draw):
             B = site_matrices(node.windows, program.positions[node.of[0]])
-            W, b = weights[here]
+            W, b = weights[here if node.again is None else node.again]
             if not node.shared:
                 W = W.reshape(B.shape[1], len(B), -1, W.shape[-1])
                 found.append(jnp.einsum("tpq,sqi,ptio->spo", B, below[0], W) + b)
@@ -344,6 +539,14 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
             found.append(below[0] * below[1])
         elif isinstance(node, Concat):
             found.append(jnp.concatenate(below, axis=2))
+        elif isinstance(node, Stack):
+            whole = [
+                v.reshape(len(v), *program.positions[k], -1)
+                for k, v in zip(node.of, below, strict=True)
+            ]
+            found.append(
+                jnp.concatenate(whole, axis=1 + node.axis).reshape(len(x), -1, whole[0].shape[-1])
+            )
         elif isinstance(node, Max):
             B = site_matrices(node.windows, program.positions[node.of[0]])
             seen = [[below[0][:, int(row.argmax())] if row.any() else None for row in b] for b in B]

@@ -109,8 +109,15 @@ REFUSED = {
     "Layer 3, Activate.*channels of several kinds": (
         (sw.Parallel([sw.Conv(3)], [sw.Conv(5)], join="concat"), sw.RMSNorm(), "relu", sw.Dense(1)), {}
     ),
-    "Layer 4, Activate.*what a matrix of positions makes": (
-        (sw.Conv(3), "relu", sw.Aggregate(np.eye(8)), "relu", sw.GlobalAvgPool(), sw.Dense(1)), {}
+    "attention.*comes before weights that are used again": (
+        (sw.Conv(3), sw.Shared(sw.Skip(sw.Attention(size=4)), times=2), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Layer 2.1, Conv.*has weights that take 3 channels": (
+        (sw.Shared(sw.Conv(3)), sw.Shared(sw.Conv(3)), sw.GlobalAvgPool(), sw.Dense(1)), {}
+    ),
+    "Recurrent.*goes along one axis of positions": ((sw.Recurrent("tanh"), sw.Dense(1)), {}),
+    "after one another along axis 0": (
+        (sw.Parallel([sw.Conv(3)], [sw.Conv(3, stride=2)], join="positions"), sw.GlobalAvgPool(), sw.Dense(1)), {}
     ),
     "takes the channels of one position": ((sw.Conv(3), sw.Flatten(), sw.RMSNorm(), sw.Dense(1)), {}),
     "Layer 2.2, Conv": (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.networks.layers import Builder, Field, Program
+from scalewise.networks.layers import Builder, Field
 
 RNG = np.random.default_rng(6)
 TAIL = (sw.GlobalAvgPool(), sw.Dense(1))
@@ -89,13 +89,13 @@ def test_a_function_of_the_verbs_is_the_layers_that_it_stands_for() -> None:
     x = RNG.normal(size=(3, 2))
     layers = sw.Parallel([sw.Dense()], [sw.Dense(), "swish"], join="product")
     nets = [
-        sw.Network(own, sw.Dense(1), input_shape=2, width=8) for own in (Program(gated), layers)
+        sw.Network(own, sw.Dense(1), input_shape=2, width=8) for own in (sw.program(gated), layers)
     ]
     for name in ("kernel", "ntk"):
         np.testing.assert_array_equal(*(sw.predict(net, x)[name] for net in nets))
     assert "gated" in repr(nets[0].layers[0])
     with pytest.raises(TypeError, match="must return a field"):
-        sw.Network(Program(lambda build, x: None), sw.Dense(1), input_shape=2, width=8)
+        sw.Network(sw.program(lambda build, x: None), sw.Dense(1), input_shape=2, width=8)
 
 
 def test_a_norm_of_any_groups_is_one_at_infinite_width_and_not_before() -> None:

@@ -9,13 +9,14 @@ UNITS = "tests/theory/test_units.py"
 OWN = "tests/test_layers.py"
 POINT = "tests/test_criticality_layers.py"
 
-of_fields = row("theory/flow/_fields.py", FIELDS)
+of_fields = row("theory/flow/_rules.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
 of_flow = row("theory/flow/_kernel_flow.py", "tests/theory/test_golden_preactivation.py")
 of_passing = row("theory/flow/_passing.py", FIELDS)
 of_places = row("gaussian/_places.py", FIELDS)
 of_maps = row("gaussian/_in_place.py", FIELDS)
 of_sites = row("networks/_sites.py", LAYERS)
+of_links = row("theory/flow/_links.py", FIELDS)
 of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
@@ -37,8 +38,8 @@ MUTANTS = (
     of_sites("windows: the other end forgotten", "last // size + 1", "1"),
     of_builder(
         "builder: shared random numbers are added",
-        "return made if _apart(fields) else self._sampled(made)",
-        "return made",
+        "return all(a != b and not program.closure(a, b)[1] for a, b in pairs)",
+        "return True",
         UNITS,
     ),
     of_builder(
@@ -61,7 +62,7 @@ MUTANTS = (
         "tests/test_layers.py",
     ),
     of_fields("fields: factors not squared", "weights = [f * f for f in", "weights = [f for f in"),
-    of_fields("fields: a pool once", "array *= node.factor * node.factor", "array *= node.factor"),
+    of_fields("fields: a pool once", "scaled(node.factor * node.factor)", "scaled(node.factor)"),
     of_fields(
         "fields: a trunk is written over",
         "        if spare:\n            return pair",
@@ -69,7 +70,7 @@ MUTANTS = (
     ),
     of_positions(
         "positions: taps paired with other taps",
-        "for other in pieces if len(axes) == 2 else (piece,):",
+        "for other in others if len(axes) == 2 else (piece,):",
         "for other in (piece,):",
     ),
     of_positions(
@@ -106,7 +107,7 @@ MUTANTS = (
         "made.own.C_W / self.program.channels[made.of[0]]",
     ),
     of_weights(
-        "drawn: biases learn at one position", "bias = flat.sum(axis=1)", "bias = flat[:, 0]"
+        "drawn: biases learn at one position", "bias = delta.sum(axis=1)", "bias = delta[:, 0]"
     ),
     of_weights(
         "drawn: gradients position by position",
@@ -143,8 +144,8 @@ MUTANTS = (
     ),
     of_parallel(
         "parallel: factors forgotten",
-        "add(tuple(ends), self.factors)",
-        "add(tuple(ends), (1.0,) * len(ends))",
+        "add(ends, self.factors)",
+        "add(ends, (1.0,) * len(ends))",
     ),
     of_parallel(
         "parallel: one after the other",
@@ -153,12 +154,16 @@ MUTANTS = (
     ),
     of_norms("norms: not square", "1.0 / np.sqrt(square + node.eps)", "1.0 / (square + node.eps)"),
     of_norms("norms: eps forgotten", "np.sqrt(square + node.eps)", "np.sqrt(square)"),
-    of_norms("norms: the NTK is left", "for tile in (C, T):", "for tile in (C,):"),
+    of_norms(
+        "norms: the NTK is left",
+        "for tile in (C, T):\n            if tile is not None:\n                tile *= at.left(",
+        "for tile in (C,):\n            if tile is not None:\n                tile *= at.left(",
+    ),
     of_norms("norms: the mean is left", "mean if node.centred else None", "None", FIELDS),
     of_forward("drawn: a norm keeps the mean", "    if node.centred:\n", "    if False:\n"),
     of_fields(
         "fields: means of sums forgotten",
-        "if m is not None and other is not None:",
+        "if m is not None and n is not None:",
         "if False:",
     ),
     of_fields(
@@ -170,18 +175,18 @@ MUTANTS = (
     of_units("units: both signs alone", "np.concatenate([half, -half], axis=1)", "np.abs(half)"),
     of_units(
         "units: one tangent for all",
-        "if k == other and below is not None:",
-        "if below is not None:",
+        "below = self.tangents.get((k, m))",
+        "below = self.tangents.get((k, k))",
     ),
     of_units(
         "units: tangents by value",
-        "T.copy()  # its array is used again",
-        "T  # its array is used again",
+        "= T.copy(), T.T.copy()",
+        "= T, T.T",
     ),
     of_units(
         "units: a maximum of any tap",
-        "share = lambda tap: largest == tap",
-        "share = lambda tap: 1.0",
+        "lambda tap: largest == tap)",
+        "lambda tap: np.ones(1))",
     ),
     of_units("units: points in one order", "rng.permutation(uniform).T", "uniform.T"),
     row("theory/flow/_room.py", FIELDS)(
@@ -265,5 +270,43 @@ MUTANTS = (
         "packed: the NTK of the hidden layers",
         "for k, delta in back.items():",
         "for k, delta in list(back.items())[:-1]:",
+    ),
+    row("theory/flow/_fields.py", FIELDS)(
+        "fields: what is read twice is written over", " and node.of.count(k) == 1 for k", " for k"
+    ),
+    of_links("links: tangents are left", "slope *= below.T", "pass"),
+    of_links("links: sums without factors", "C += f * pair.C", "C += pair.C"),
+    of_links(
+        "links: a norm of the other side",
+        "if left else (its, mine)",
+        "if not left else (its, mine)",
+    ),
+    of_norms(
+        "links: a norm keeps the mean",
+        "C += mine(self._left - self._before) * its(mean)",
+        "pass",
+        FIELDS,
+    ),
+    of_fields("links: fields of a stack are apart", "found = links[one, other]", "found = None"),
+    of_fields("links: fields of a sum are apart", "C += f * g * link.C", "pass"),
+    row("networks/_program.py", DRAWN)(
+        "ties: averaged over weights that the layers below have",
+        "return len(part) == 1 and self.is_fresh(node, self.behind(self.nodes[node].of))",
+        "return len(part) == 1 and isinstance(self.nodes[node], Draw)",
+    ),
+    of_weights(
+        "ties: gradients use by use",
+        "uses.setdefault(program.weights_of(k), [])",
+        "uses.setdefault(k, [])",
+    ),
+    row("theory/flow/_units.py", DRAWN)(
+        "ties: channels drawn apart",
+        "z = given @ self.z + rooted(C - given @ between.T) @ normals",
+        "z = rooted(C) @ normals",
+    ),
+    row("theory/flow/_units.py", DRAWN)(
+        "units: a graph's first position for all",
+        "share * J[:, position, None]",
+        "share * J[:, :1]",
     ),
 )

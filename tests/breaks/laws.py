@@ -3,7 +3,7 @@
 from breaks import row
 
 AGREE = "tests/agreement/test_residual_against_ensembles.py::test_theory_and_ensembles_agree"
-of_kernel = row("theory/flow/_fields.py", AGREE)
+of_kernel = row("theory/flow/_rules.py", AGREE)
 of_residual = row("theory/residual/_vertex.py", "tests/theory/test_residual.py")
 of_residual_tensors = row(
     "theory/residual/_tensors.py",
@@ -35,8 +35,8 @@ MUTANTS = (
     ),
     of_kernel(
         "residual: NTK that forgets",
-        "return Pair(C, total([pair.T for pair in below]))",
-        "return Pair(C, total([below[0].T] + [None for _ in below[1:]]))",
+        "C, T = total([pair.C for pair in below]), total([pair.T for pair in below])",
+        "C, T = total([pair.C for pair in below]), total([below[0].T] + [None for _ in below[1:]])",
     ),
     of_kernel(
         "residual: kernel that forgets",

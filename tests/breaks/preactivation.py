@@ -5,7 +5,7 @@ from breaks import row
 GOLDEN = "tests/theory/test_golden_preactivation.py"
 PRINTED = "tests/theory/test_printed_form.py"
 
-of_flow = row("theory/flow/_fields.py", (PRINTED, "tests/theory/test_golden_ntk.py"))
+of_flow = row("theory/flow/_rules.py", (PRINTED, "tests/theory/test_golden_ntk.py"))
 MAP = "tests/gaussian/test_kernel_map.py"
 KINKS = f"{MAP}::test_kinks_have_a_series_up_to_correlations_near_1"
 of_orders = row("gaussian/_split_orders.py", KINKS)
@@ -56,8 +56,8 @@ MUTANTS = (
     ),
     of_flow(
         "K: bias variance dropped off the diagonal",
-        "        C += own.C_b\n",
-        "",
+        "            C += own.C_b\n",
+        "            pass\n",
     ),
     of_flow(
         "K: weight variance of the layer below",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     of_flow(
         "K: input width forgotten",
-        "        C /= features\n",
+        "        out /= features\n",
         "",
     ),
     of_map(

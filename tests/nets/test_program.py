@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from architectures import RATES, compositions, drawn_compositions, outputs_by_matrices
+from architectures import (
+    RATES,
+    compositions,
+    drawn_compositions,
+    outputs_by_matrices,
+    tied_compositions,
+)
 from grids import few
 from scalewise.nets._networks import precision
 from scalewise.nets._program import Drawn, measured_layers, metric_and_ntk
@@ -16,7 +22,7 @@ RNG = np.random.default_rng(3)
 
 
 def every(sigma: str) -> dict[str, tuple]:
-    return compositions(sigma) | drawn_compositions(sigma)
+    return compositions(sigma) | drawn_compositions(sigma) | tied_compositions(sigma)
 
 
 def network(sigma: str, name: str, width: int = 6) -> sw.Network:

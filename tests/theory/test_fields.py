@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from architectures import RATES, by_matrices, compositions
+from architectures import RATES, by_matrices, compositions, tied_compositions
 from grids import few
 from scalewise.theory.flow import _pair_sets, _passing
 from scalewise.theory.flow._kernel_flow import kernel_flow, kernels_on
@@ -16,12 +16,13 @@ SHAPES = {"line": (6, 2), "plane": (5, 6, 2)}
 
 
 def network(sigma: str, name: str, shape: str, **rest) -> sw.Network:
-    return sw.Network(
-        *compositions(sigma)[name], input_shape=SHAPES[shape], width=8, **(RATES | rest)
-    )
+    layers = (compositions(sigma) | tied_compositions(sigma))[name]
+    return sw.Network(*layers, input_shape=SHAPES[shape], width=8, **(RATES | rest))
 
 
-CASES = [(s, n, p) for s in ("tanh", "relu", "gelu") for n in compositions(s) for p in SHAPES]
+SIGMAS = ("tanh", "relu", "gelu")
+CASES = [(s, n, p) for s in SIGMAS for n in compositions(s) for p in SHAPES]
+CASES += [(s, n, "line") for s in SIGMAS for n in tied_compositions(s)]
 
 
 @pytest.mark.parametrize(("sigma", "name", "shape"), few(CASES, every=5))
@@ -48,7 +49,7 @@ def test_a_layer_with_positions_has_each_with_each(shape: str) -> None:
             np.testing.assert_allclose(found[name].values[0], want, rtol=1e-11, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["pooled", "skip, flat"])
+@pytest.mark.parametrize("name", ["pooled", "skip, flat", "in depth"])
 def test_tiles_strips_rectangles_and_lists_are_cut_out_of_the_square(name, monkeypatch) -> None:
     net = network("swish", name, "plane")
     x = RNG.normal(size=(7, *net.input_shape))

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from architectures import RATES, compositions, drawn_compositions, outputs_by_matrices
+from architectures import (
+    RATES,
+    compositions,
+    drawn_compositions,
+    outputs_by_matrices,
+    tied_compositions,
+)
 from scalewise.nets._networks import precision
 from scalewise.nets._packed import Packed
 from scalewise.networks._program import Dropout
@@ -16,7 +22,9 @@ from scalewise.training.ensembles._start import draw
 RNG = np.random.default_rng(12)
 EVERY = {
     name: layers
-    for name, layers in (compositions("tanh") | drawn_compositions("tanh")).items()
+    for name, layers in (
+        compositions("tanh") | drawn_compositions("tanh") | tied_compositions("tanh")
+    ).items()
     if not any(isinstance(layer, sw.Dropout) for layer in layers)
 }
 

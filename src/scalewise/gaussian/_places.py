@@ -20,6 +20,20 @@ class Known(NamedTuple):
     labels: Int[np.ndarray, "..."]
 
 
+class Other(NamedTuple):
+    """Second labels that are not those of the first: of another field.
+
+    Args:
+        positions: How many positions an input has along each axis there; all are crossed.
+        first: Which of the labels, of both fields one after the other, are those of the first.
+        second: Which are those of the second.
+    """
+
+    positions: tuple[int, ...]
+    first: slice
+    second: slice
+
+
 @dataclass(frozen=True)
 @readable
 class Places:
@@ -33,12 +47,19 @@ class Places:
         columns: Which are the second, likewise.
         positions: How many positions an input has along each axis.
         crossed: For each axis whether positions are paired each with each, and not each with itself.
+        other: The field of the second labels, if it is another one.
     """
 
     rows: slice | Int[np.ndarray, " pair"]
     columns: slice | Int[np.ndarray, " pair"]
     positions: tuple[int, ...] = ()
     crossed: tuple[bool, ...] = ()
+    other: Other | None = None
+
+    @property
+    def beyond(self) -> tuple[int, ...]:
+        """How many positions a second input has along each axis."""
+        return self.other.positions if self.other else self.positions
 
     @property
     def by_rows(self) -> bool:
@@ -48,7 +69,7 @@ class Places:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of a tile."""
-        pairs = zip(self.positions, self.crossed, strict=True)
+        pairs = zip(self.beyond, self.crossed, strict=True)
         sites = (*self.positions, *(size for size, each in pairs if each))
         if isinstance(self.rows, slice) and isinstance(self.columns, slice):
             return (*(s.stop - s.start for s in (self.rows, self.columns)), *sites)
@@ -61,8 +82,7 @@ class Places:
             return (self.shape[0], self.shape[1]) if self.by_rows else None
         if not all(self.crossed) or math.prod(self.shape[: 1 + self.by_rows]) > 1:
             return None
-        labels = math.prod(self.positions)
-        return labels, labels
+        return math.prod(self.positions), math.prod(self.beyond)
 
     def left(self, values: np.ndarray) -> np.ndarray:
         """Values of the first labels of a tile, as they meet the second ones.
@@ -70,10 +90,11 @@ class Places:
         Args:
             values: Of all labels, on the last axis.
         """
+        values = values[..., self.other.first] if self.other else values
         if not self.positions:
             own = values[..., self.rows]
             return own[..., None] if self.by_rows else own
-        own = self._of(values, self.rows)
+        own = _of(values, self.rows, self.positions)
         if self.by_rows:
             own = np.expand_dims(own, values.ndim)
         return own.reshape(*own.shape, *(1,) * sum(self.crossed))
@@ -84,22 +105,20 @@ class Places:
         Args:
             values: Of all labels, on the last axis.
         """
+        values = values[..., self.other.second] if self.other else values
         if not self.positions:
             return values[..., self.columns]
-        own, lead = self._of(values, self.columns), values.ndim
+        own, lead = _of(values, self.columns, self.beyond), values.ndim
         each = [lead + k for k, crossed in enumerate(self.crossed) if crossed]
         own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim))
         own = np.expand_dims(own, each)
         return np.expand_dims(own, lead - 1) if self.by_rows else own
 
-    def _of(self, values: np.ndarray, inputs: slice | np.ndarray) -> np.ndarray:
-        """(..., input, *positions), of some inputs."""
-        apart = values.reshape(*values.shape[:-1], -1, *self.positions)
-        return apart[(..., inputs, *(slice(None),) * len(self.positions))]
-
     @cached_property
     def known(self) -> Known | None:
         """Where labels meet themselves; ``None`` if nowhere."""
+        if self.other:
+            return None
         if isinstance(self.rows, slice) and isinstance(self.columns, slice):
             a, b = self.rows, self.columns
             same = np.arange(max(a.start, b.start), min(a.stop, b.stop))
@@ -121,3 +140,9 @@ class Places:
             np.broadcast_arrays(inputs, *grids[1:]), (count, *self.positions)
         )
         return Known((grids[0], *other, *grids[1:], *beyond), labels)
+
+
+def _of(values: np.ndarray, inputs: slice | np.ndarray, positions: tuple[int, ...]) -> np.ndarray:
+    """(..., input, *positions), of some inputs."""
+    apart = values.reshape(*values.shape[:-1], -1, *positions)
+    return apart[(..., inputs, *(slice(None),) * len(positions))]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets._program import by_weights, fields, last_entering
+from scalewise.nets._program import by_all_weights, fields, last_entering
 from scalewise.networks._program import Draw, Dropout, Hyperparameters, Program
 
 
@@ -46,7 +46,7 @@ class Packed:
         """Of the weights and the biases of each random layer."""
         found = {}
         for k, node in enumerate(self.program.nodes):
-            if isinstance(node, Draw):
+            if isinstance(node, Draw) and node.again is None:
                 places = self.program.places(k)
                 lead = (places,) if places > 1 else ()
                 n = self.program.channels[k]
@@ -101,7 +101,8 @@ class Packed:
         outputs = program.channels[last]
         zero = {
             k: jnp.zeros((samples, *program.positions[k], program.channels[k]), x.dtype)
-            for k in weights
+            for k, node in enumerate(program.nodes)
+            if isinstance(node, Draw)
         }
 
         def summed(nudges: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
@@ -110,10 +111,8 @@ class Packed:
             return found[last].reshape(samples, outputs).sum(axis=0), seen
 
         back, seen = jax.jacrev(summed, has_aux=True)(zero)
-        total = jnp.zeros((outputs * samples,) * 2, x.dtype)
         for k, delta in back.items():
-            u = jnp.tile(seen[k], (outputs, *(1,) * (seen[k].ndim - 1)))
-            node = program.nodes[k]
-            assert isinstance(node, Draw)
-            total += by_weights(node, u, delta.reshape(outputs * samples, *delta.shape[2:]))
+            seen[k] = jnp.tile(seen[k], (outputs, *(1,) * (seen[k].ndim - 1)))
+            back[k] = delta.reshape(outputs * samples, *delta.shape[2:])
+        total = by_all_weights(program, seen, back)
         return total.reshape(outputs, samples, outputs, samples)

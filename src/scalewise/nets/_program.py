@@ -13,6 +13,7 @@ Source: PDLT (8.6), (8.12), (8.59); with site matrices derived.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +54,8 @@ class Drawn:
         """The random layers that are drawn: what lies below those that are measured."""
         nodes = self.program.nodes
         below = (k for layer in self.layers for part in self.parts(layer) for k in self.read(part))
-        return [k for k in self.program.behind(below) if isinstance(nodes[k], Draw | Dropout)]
+        found = (k for k in self.program.behind(below) if isinstance(nodes[k], Draw | Dropout))
+        return sorted({self.program.weights_of(k) for k in found})
 
     def parts(self, layer: int) -> list[Part]:
         """The fields that a layer adds up."""
@@ -62,7 +64,7 @@ class Drawn:
     def averaged(self, part: Part) -> Draw | None:
         """The random layer over whose weights a part is averaged."""
         made = self.program.nodes[part[0][0]]
-        return made if len(part) == 1 and isinstance(made, Draw) else None
+        return made if isinstance(made, Draw) and self.program.averages_out(part) else None
 
     def read(self, part: Part) -> tuple[int, ...]:
         """What a random layer, over whose weights is averaged, reads; other fields themselves."""
@@ -142,13 +144,13 @@ def fields(
     seen: dict[int, Any] = {}
     for here, node in enumerate(program.nodes[: last + 1]):
         below = [found[k] for k in node.of]
-        lacking = isinstance(node, Draw | Dropout) and here not in weights
+        lacking = isinstance(node, Draw | Dropout) and program.weights_of(here) not in weights
         if any(b is None for b in below) or lacking:
             found.append(None)
         elif isinstance(node, Source):
             found.append(x)
         elif isinstance(node, Draw):
-            W, b = weights[here]
+            W, b = weights[program.weights_of(here)]
             seen[here] = entering(below[0], node.windows, program.positions[node.of[0]], jnp)
             z = (_times(seen[here], W, node) + b).reshape(*seen[here].shape[:-1], -1)
             found.append(z + nudges[here] if here in nudges else z)
@@ -174,9 +176,11 @@ def metric_and_ntk(
     program, ends = drawn.program, drawn.parts(layer)
     below = max(k for end in ends for k in drawn.read(end))
     samples = len(x)
-    shapes = {
-        k: (samples, *program.positions[k], program.channels[k]) for k in weights if k <= below
-    }
+    drawn_below = [
+        k
+        for k, node in enumerate(program.nodes[: below + 1])
+        if isinstance(node, Draw) and program.weights_of(k) in weights
+    ]
 
     def probed(nudges: dict[int, Any]) -> tuple[Any, tuple[list[Any], dict[int, Any]]]:
         found, seen = fields(program, weights, x, nudges, below)
@@ -194,9 +198,8 @@ def metric_and_ntk(
         return total, (features, seen)
 
     zero = {
-        k: jnp.zeros(shape, x.dtype)
-        for k, shape in shapes.items()
-        if isinstance(program.nodes[k], Draw)
+        k: jnp.zeros((samples, *program.positions[k], program.channels[k]), x.dtype)
+        for k in drawn_below
     }
     if drawn.slopes and zero:
         back, (features, seen) = jax.grad(probed, has_aux=True)(zero)
@@ -212,9 +215,20 @@ def metric_and_ntk(
             H = H + square * own.lambda_b + own.lambda_W * gram
         else:
             G = G + gram
-    for k, delta in back.items():
-        H = H + by_weights(program.nodes[k], seen[k], delta)
-    return G, H
+    return G, H + by_all_weights(program, seen, back)
+
+
+def by_all_weights(program: Program, seen: dict[int, Any], back: dict[int, Any]) -> Any:
+    """What all random layers give to the NTK, from what enters them and what flows back into their outputs."""
+    total, uses = 0.0, {}
+    for k in back:
+        if k in seen:
+            uses.setdefault(program.weights_of(k), []).append(k)
+    for first, nodes in uses.items():
+        node = program.nodes[first]
+        assert isinstance(node, Draw)
+        total = total + by_weights(node, [seen[k] for k in nodes], [back[k] for k in nodes])
+    return total
 
 
 def _grouped(u: Any, node: Draw) -> Any:
@@ -233,21 +247,35 @@ def _times(u: Any, W: Any, node: Draw) -> Any:
     return apart.reshape(*apart.shape[:2], -1)
 
 
-def by_weights(node: Draw, u: Any, delta: Any) -> Any:
-    """What a random layer gives to the NTK: products of gradients by its weights and biases."""
-    samples, own = len(u), node.own
-    flat = delta.reshape(samples, -1, delta.shape[-1])
+def by_weights(node: Draw, us: list[Any], deltas: list[Any]) -> Any:
+    """What a random layer gives to the NTK: products of gradients by its weights and biases.
+
+    Args:
+        node: The layer.
+        us: What enters it, wherever its weights are used.
+        deltas: What flows back into its outputs there.
+    """
+    samples, own = len(us[0]), node.own
+    flat = [delta.reshape(samples, -1, delta.shape[-1]) for delta in deltas]
     if not node.shared:
-        u = u.reshape(samples, flat.shape[1], -1)
-        slopes, entries = (jnp.einsum("apm,bpm->pab", v, v) for v in (flat, u))
-        return own.lambda_b * slopes.sum(axis=0) + own.lambda_W / u.shape[2] * (
-            slopes * entries
-        ).sum(axis=0)
-    bias = flat.sum(axis=1)
-    u = _grouped(u, node)
-    apart = flat.reshape(*u.shape[:3], -1)
+        seen = [u.reshape(samples, d.shape[1], -1) for u, d in zip(us, flat, strict=True)]
+        total = 0.0
+        for (u, d), (v, e) in itertools.product(zip(seen, flat, strict=True), repeat=2):
+            slopes, entries = (jnp.einsum("apm,bpm->pab", *both) for both in ((d, e), (u, v)))
+            total = total + own.lambda_b * slopes.sum(axis=0)
+            total = total + own.lambda_W / u.shape[2] * (slopes * entries).sum(axis=0)
+        return total
+    u = _together([_grouped(u, node) for u in us])
+    delta = _together(flat)
+    bias = delta.sum(axis=1)
+    apart = delta.reshape(*u.shape[:3], -1)
     weight = sum(_products(u[:, :, g], apart[:, :, g]) for g in range(node.groups))
     return own.lambda_b * (bias @ bias.T) + own.lambda_W / u.shape[3] * weight
+
+
+def _together(parts: list[Any]) -> Any:
+    """The sites of some fields after one another."""
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
 
 
 def _products(u: Any, delta: Any) -> Any:

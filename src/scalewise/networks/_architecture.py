@@ -55,7 +55,7 @@ class Architecture(ABC):
         r"""How many weights and biases there are."""
         program, count = self.program, 0
         for place, node in enumerate(program.nodes):
-            if isinstance(node, Draw):
+            if isinstance(node, Draw) and node.again is None:
                 own = program.channels[place] * (1 + program.fan_in(place))
                 count += own * program.places(place)
         return count

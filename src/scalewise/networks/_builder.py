@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from scalewise._readable import readable
@@ -25,6 +26,7 @@ from scalewise.networks._program import (
     Reading,
     Source,
     Spread,
+    Stack,
     Sum,
 )
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
@@ -43,7 +45,6 @@ class Field:
         gaussian: Whether its channels are jointly Gaussian over sites at infinite width.
         parts: Fields whose channels it has beside each other.
         alike: Whether all its channels have one law.
-        stirred: Whether a matrix has mixed its positions since the last random layer.
         flat: Whether the next random layer has weights of its own for each position.
     """
 
@@ -54,7 +55,6 @@ class Field:
     gaussian: bool = False
     parts: tuple[Field, ...] = ()
     alike: bool = True
-    stirred: bool = False
     flat: bool = False
 
 
@@ -100,6 +100,8 @@ class Builder:
         fields: What is known of each node.
         layers: By random layer the node that is its preactivation.
         estimated: Nodes whose averages have no formula.
+        named: Random layers that were built under a name, in order: who builds under it again has their weights.
+        again: For each name that is being built once more, the random layers to come.
     """
 
     width: int
@@ -110,6 +112,8 @@ class Builder:
     fields: list[Field] = field(default_factory=list)
     layers: dict[int, int] = field(default_factory=dict)
     estimated: set[int] = field(default_factory=set)
+    named: dict[Hashable, list[int]] = field(default_factory=dict)
+    again: list[Iterator[int]] = field(default_factory=list)
 
     def source(self, shape: tuple[int, ...]) -> Field:
         """The inputs.
@@ -155,7 +159,51 @@ class Builder:
                 f"{self.name} takes {of.channels} channels to {made.channels}, which do not divide into {groups} "
                 "groups. Choose widths that are multiples of their number."
             )
-        return self._add(Draw((of.node,), windows, own or self.usual, groups, shared), made)
+        new = Draw((of.node,), windows, own or self.usual, groups, shared)
+        told = [next(names) for names in self.again]
+        if not told:
+            return self._add(new, made)
+        first = self.program().weights_of(told[-1])
+        self._check_again(new, made, first)
+        return self._add(replace(new, again=first), replace(made, draws=frozenset({first})))
+
+    def tied(self, name: Hashable, layers: Sequence[Layer], of: Field) -> Field:
+        """Some layers, which have the same weights whenever they are built under this name.
+
+        Args:
+            name: Anything that can be compared.
+            layers: Which.
+            of: What enters the first.
+
+        Returns:
+            What leaves the last.
+        """
+        if name not in self.named:
+            start = len(self.nodes)
+            made = self.run(layers, of)
+            drawn = range(start, len(self.nodes))
+            self.named[name] = [k for k in drawn if isinstance(self.nodes[k], Draw)]
+            return made
+        self.again.append(iter(self.named[name]))
+        made = self.run(layers, of)
+        self.again.pop()
+        return made
+
+    def _check_again(self, new: Draw, made: Field, first: int) -> None:
+        """That weights fit."""
+        before = self.nodes[first]
+        assert isinstance(before, Draw)
+        sizes = [
+            (self.fields[node.of[0]].channels, node.taps, channels)
+            for node, channels in ((before, self.fields[first].channels), (new, made.channels))
+        ]
+        places = {made.positions, self.fields[first].positions}
+        if sizes[0] != sizes[1] or (not new.shared and len(places) > 1):
+            told = ["{} channels at {} positions to {}".format(*own) for own in sizes]
+            raise ValueError(
+                f"{self.name} has weights that take {told[0]}, and here they would take {told[1]}. Layers that "
+                "share weights must read fields of the same channels, seen through the same windows."
+            )
 
     def apply(self, of: Field, sigma: Activation) -> Field:
         """An activation.
@@ -165,12 +213,12 @@ class Builder:
             sigma: The activation.
         """
         if of.parts:
-            return self.join(tuple(self.apply(part, sigma) for part in of.parts))
+            return self.join([self.apply(part, sigma) for part in of.parts])
         self._need_alike(of)
         made = self._add(Pointwise((of.node,), sigma), replace(of, gaussian=False))
         return self._sampled(made) if of.draws and not of.gaussian else made
 
-    def add(self, fields: tuple[Field, ...], factors: tuple[float, ...]) -> Field:
+    def add(self, fields: Sequence[Field], factors: Sequence[float]) -> Field:
         """A sum of fields.
 
         Args:
@@ -183,13 +231,38 @@ class Builder:
         newest = max(self.layers, default=None)
         if newest is not None and any(f.node == self.layers[newest] for f in fields):
             self.layers[newest] = node
-        made = self._add(
-            Sum(tuple(f.node for f in fields), factors),
-            replace(made, gaussian=made.gaussian and _apart(fields)),
-        )
-        return made if _apart(fields) else self._sampled(made)
+        known = self._covary(fields)
+        made = replace(made, gaussian=made.gaussian and known)
+        made = self._add(Sum(tuple(f.node for f in fields), tuple(factors)), made)
+        return made if known else self._sampled(made)
 
-    def multiply(self, fields: tuple[Field, ...]) -> Field:
+    def stack(self, fields: Sequence[Field], axis: int = 0) -> Field:
+        """The positions of fields after one another.
+
+        Args:
+            fields: Of the same channels, and of the same positions along other axes.
+            axis: Which axis of positions becomes longer.
+        """
+        first = fields[0]
+        for f in fields:
+            self._need_positions(f)
+            self._need_alike(f)
+            others = [f.positions[:axis] + f.positions[axis + 1 :] for f in (first, f)]
+            if f.channels != first.channels or others[0] != others[1] or not f.positions:
+                raise ValueError(
+                    f"{self.name} puts {first.channels} channels at {_sites(first.positions)} and {f.channels} "
+                    f"channels at {_sites(f.positions)} after one another along axis {axis}. Give all of them the "
+                    "same channels, and the same positions along other axes."
+                )
+        made = self._combined(fields, "stacks", "on")
+        length = sum(f.positions[axis] for f in fields)
+        positions = (*first.positions[:axis], length, *first.positions[axis + 1 :])
+        known = self._covary(fields)
+        made = replace(made, positions=positions, gaussian=made.gaussian and known)
+        made = self._add(Stack(tuple(f.node for f in fields), axis), made)
+        return made if known else self._sampled(made)
+
+    def multiply(self, fields: Sequence[Field]) -> Field:
         """A product of fields, channel by channel.
 
         Args:
@@ -199,7 +272,7 @@ class Builder:
         made = self._add(Product(tuple(f.node for f in fields)), made)
         return self._sampled(made) if not _apart(fields) else made
 
-    def join(self, fields: tuple[Field, ...]) -> Field:
+    def join(self, fields: Sequence[Field]) -> Field:
         """The channels of fields beside each other.
 
         Args:
@@ -247,8 +320,7 @@ class Builder:
             factor: Of the result.
         """
         self._need_positions(of)
-        stirred = of.stirred or any(isinstance(own, Matrix) for own in along)
-        made = replace(of, positions=self._moved(of, along), parts=(), stirred=stirred)
+        made = replace(of, positions=self._moved(of, along), parts=())
         return self._add(Spread((of.node,), along, factor), made)
 
     def attend(
@@ -304,7 +376,7 @@ class Builder:
             rows: The matrices: a field without weights, of as many features as positions.
         """
         self._need_positions(of)
-        made = replace(of, parts=(), stirred=bool(of.draws))
+        made = replace(of, parts=())
         return self._add(Mix((of.node, rows.node)), made)
 
     def drop(self, of: Field, keep: float) -> Field:
@@ -379,7 +451,7 @@ class Builder:
             frozenset(self.estimated),
         )
 
-    def _together(self, fields: tuple[Field, ...], does: str, to: str) -> Field:
+    def _together(self, fields: Sequence[Field], does: str, to: str) -> Field:
         """What fields that are combined channel by channel have in common."""
         first = fields[0]
         for other in fields[1:]:
@@ -389,28 +461,34 @@ class Builder:
                     f"{self.name} {does} {mine[0]} channels at {_sites(mine[1])} {to} {its[0]} channels at "
                     f"{_sites(its[1])}. Give both sides the same channels and positions."
                 )
+        return self._combined(fields, does, to)
+
+    def _combined(self, fields: Sequence[Field], does: str, to: str) -> Field:
+        """What is known of fields together."""
         if any(not f.draws for f in fields):
             raise ValueError(
                 f"{self.name} {does} the inputs {to} other channels, which are not of their kind. Put a random "
                 "layer such as Dense before it."
             )
         return replace(
-            first,
+            fields[0],
             draws=frozenset().union(*(f.draws for f in fields)),
             gaussian=all(f.gaussian for f in fields),
             parts=(),
             alike=all(f.alike for f in fields),
-            stirred=any(f.stirred for f in fields),
         )
+
+    def _covary(self, fields: Sequence[Field]) -> bool:
+        """Whether covariances between fields have formulas."""
+        if _apart(fields):
+            return True
+        program, nodes = self.program(), [f.node for f in fields]
+        pairs = [p for p in itertools.combinations(nodes, 2) if not program.apart(*p)]
+        return all(a != b and not program.closure(a, b)[1] for a, b in pairs)
 
     def _sampled(self, made: Field) -> Field:
         """Note that the averages of a field have no formula."""
         self._need_alike(made)
-        if made.stirred:
-            raise ValueError(
-                f"{self.name} acts on what a matrix of positions makes of a field that is not Gaussian. Put "
-                "a random layer such as Dense in between."
-            )
         self.estimated.add(made.node)
         return made
 
@@ -443,7 +521,7 @@ class Builder:
         return made
 
 
-def _apart(fields: tuple[Field, ...]) -> bool:
+def _apart(fields: Sequence[Field]) -> bool:
     """Whether fields share no random numbers."""
     return len(frozenset().union(*(f.draws for f in fields))) == sum(len(f.draws) for f in fields)
 

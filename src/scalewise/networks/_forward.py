@@ -24,6 +24,7 @@ from scalewise.networks._program import (
     Program,
     Read,
     Spread,
+    Stack,
     Sum,
 )
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
@@ -58,6 +59,8 @@ def forward(
         return x
     if isinstance(node, Concat):
         return xp.concatenate(below, axis=-1)
+    if isinstance(node, Stack):
+        return xp.concatenate(below, axis=1 + node.axis)
     if isinstance(node, Read):
         return node.make(x, xp)
     if isinstance(node, Mix):

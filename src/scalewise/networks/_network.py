@@ -216,7 +216,9 @@ def _built(net: Network) -> Program:
         raise ValueError("`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...).")
     build = Builder(net.width, Hyperparameters(net.C_b, net.C_W, net.lambda_b, net.lambda_W))
     build.run(net.layers, build.source(net.input_shape))
-    return build.program()
+    program = build.program()
+    program.check_sampled()
+    return program
 
 
 def _check_readout(layers: Sequence[Layer], program: Program) -> None:

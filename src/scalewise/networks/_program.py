@@ -57,6 +57,7 @@ class Draw:
         own: Variances and learning-rate factors.
         groups: Into how many the channels of both sides fall; those of one read those of the same.
         shared: Whether all places have the same weights and biases, and not each its own.
+        again: The random layer whose weights and biases it has; ``None`` for its own.
     """
 
     of: tuple[int, ...]
@@ -64,6 +65,7 @@ class Draw:
     own: Hyperparameters
     groups: int = 1
     shared: bool = True
+    again: int | None = None
 
     @property
     def taps(self) -> int:
@@ -76,7 +78,8 @@ class Draw:
         taps = " x ".join(str(window.taps) for window in self.windows)
         said = f"random, {taps} taps" if self.taps > 1 else "random"
         said += f", {self.groups} groups" if self.groups > 1 else ""
-        return said if self.shared else f"{said}, each place"
+        said = said if self.shared else f"{said}, each place"
+        return said if self.again is None else f"{said}, weights of [{self.again}]"
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Pointwise:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum of fields that share no random numbers, with factors."""
+    """A sum of fields, with factors."""
 
     of: tuple[int, ...]
     factors: tuple[float, ...]
@@ -196,6 +199,19 @@ class Concat:
 
 
 @dataclass(frozen=True)
+class Stack:
+    """The positions of some fields after one another along an axis."""
+
+    of: tuple[int, ...]
+    axis: int
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "positions of " + ", ".join(f"[{k}]" for k in self.of)
+
+
+@dataclass(frozen=True)
 class Max:
     """The largest number that a window sees, channel by channel; beyond the ends there is none."""
 
@@ -267,8 +283,8 @@ class Norm:
 
 
 Node = (
-    Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Max | Attend | Read | Mix
-    | Dropout
+    Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Stack | Max | Attend | Read
+    | Mix | Dropout
 )  # fmt: skip
 
 
@@ -313,11 +329,14 @@ class Program:
 
     @cached_property
     def last_reader(self) -> tuple[int, ...]:
-        """Of each node the last one that reads it; the node itself if none does."""
+        """Of each node the last one that reads it, one beyond it where links do; the node itself if none does."""
         last = list(range(len(self.nodes)))
         for here, node in enumerate(self.nodes):
             for other in node.of:
                 last[other] = here
+        for link in self.links:
+            for other in {*link, *itertools.chain(*self.needs(*link) or ())}:
+                last[other] = max(last[other], max(link) + 1)
         return tuple(last)
 
     @cached_property
@@ -332,11 +351,115 @@ class Program:
     @cached_property
     def sampled(self) -> frozenset[int]:
         """Nodes of which values of single channels are needed, to average what is estimated."""
-        need = set(self.estimated)
-        for here in range(len(self.nodes) - 1, -1, -1):
-            if here in need and not isinstance(self.nodes[here], Draw | Attend):
-                need.update(self.nodes[here].of)
+        need, before = set(self.estimated), None
+        while need != before:
+            before = set(need)
+            for here in range(len(self.nodes) - 1, -1, -1):
+                if here in need and not isinstance(self.nodes[here], Draw | Attend):
+                    need.update(self.nodes[here].of)
+            for pair in self._drawn_together(need):
+                need.update(itertools.chain(*self.closure(*pair)[1]))
         return frozenset(need)
+
+    def check_sampled(self) -> None:
+        """Refuse what cannot be sampled."""
+        read = {k for link in self.links for k in itertools.chain(*self.closure(*link)[1])}
+        for k in self.sampled:
+            if not isinstance(self.nodes[k], Draw | Attend):
+                read.update(self.nodes[k].of)
+        for k in sorted(read):
+            if isinstance(self.nodes[k], Attend | Concat):
+                raise ValueError(
+                    f"Node [{k}] of this network, {self.nodes[k].said}, comes before weights that are used again, "
+                    "and what it gives at different places has no covariance that is known. Share weights before "
+                    "it, or behind it alone."
+                )
+
+    def _drawn_together(self, some: Iterable[int]) -> list[tuple[int, int]]:
+        """Pairs of random layers of the same weights among some nodes."""
+        draws = [k for k in sorted(some) if isinstance(self.nodes[k], Draw)]
+        pairs = itertools.combinations(draws, 2)
+        return [pair for pair in pairs if self.weights_of(pair[0]) == self.weights_of(pair[1])]
+
+    def weights_of(self, node: int) -> int:
+        """The random layer whose weights a random layer has: itself, or an earlier one."""
+        again = getattr(self.nodes[node], "again", None)
+        return node if again is None else again
+
+    @cached_property
+    def roots(self) -> tuple[frozenset[int], ...]:
+        """Of each node the weights that its channels are made of, those of the last random layers before it."""
+        found: list[frozenset[int]] = []
+        for here, node in enumerate(self.nodes):
+            below = frozenset[int]().union(*(found[k] for k in node.of))
+            found.append(frozenset({self.weights_of(here)}) if isinstance(node, Draw) else below)
+        return tuple(found)
+
+    def apart(self, one: int, other: int) -> bool:
+        """Whether two fields have no weights in common, nor are both made of inputs alone."""
+        return not self.roots[one] & self.roots[other] and not {one, other} <= self.fixed
+
+    @cached_property
+    def links(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of different nodes whose covariance is needed, each after those that it is made of."""
+        found: set[tuple[int, int]] = set()
+        for here, node in enumerate(self.nodes):
+            if isinstance(node, Sum | Stack) and here not in self.estimated | self.fixed:
+                for pair in itertools.combinations(sorted(set(node.of)), 2):
+                    if not self.apart(*pair):
+                        found |= self.closure(*pair)[0]
+        for pair in self._drawn_together(self.sampled):
+            found |= self.closure(*pair)[0]
+        return tuple(sorted(found, key=lambda link: (link[1], link[0])))
+
+    def closure(self, one: int, other: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+        """The covariances of different nodes that one is made of; and those of them that have no formula."""
+        found: set[tuple[int, int]] = set()
+        without: set[tuple[int, int]] = set()
+        todo = [(min(one, other), max(one, other))]
+        while todo:
+            link = todo.pop()
+            if link[0] == link[1] or link in found:
+                continue
+            found.add(link)
+            needs = self.needs(*link)
+            if needs is None:
+                without.add(link)
+            todo += [(min(pair), max(pair)) for pair in needs or ()]
+        return found, without
+
+    def needs(self, one: int, other: int) -> list[tuple[int, int]] | None:
+        """Of which pairs of nodes the covariance of two different ones is a function; ``None`` if there is none."""
+        nodes = self.nodes
+        a, b = nodes[one], nodes[other]
+        if {one, other} <= self.fixed or self.apart(one, other):
+            return []
+        below = list(zip(a.of, b.of, strict=False))
+        if isinstance(a, Draw) and isinstance(b, Draw):
+            return below
+        if {one, other} & self.estimated:
+            return None
+        if isinstance(a, Pointwise) and isinstance(b, Pointwise):
+            return below if a.sigma == b.sigma else None
+        if isinstance(a, Spread) and isinstance(b, Spread):
+            return below
+        if isinstance(a, Concat) and isinstance(b, Concat):
+            return below if a.shares == b.shares else None
+        if isinstance(a, Product) and isinstance(b, Product) and len(a.of) == len(b.of):
+            for (u, v), (w, y) in itertools.permutations(below, 2):
+                if (self.roots[u] | self.roots[v]) & (self.roots[w] | self.roots[y]):
+                    return None
+            return below
+        for here, there in self.by_lateness(one, other):
+            if isinstance(nodes[here], Sum | Norm):  # which are linear in what they read
+                return [(k, there) for k in nodes[here].of]
+        return None
+
+    @staticmethod
+    def by_lateness(one: int, other: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Two nodes, the later one first, and the other way round."""
+        first, last = min(one, other), max(one, other)
+        return (last, first), (first, last)
 
     def behind(self, wanted: Iterable[int]) -> list[int]:
         """The nodes that some need, themselves included, in order."""
@@ -359,10 +482,21 @@ class Program:
 
     def _bound(self, one: int, other: int) -> bool:
         """Whether the product of two fields may have a mean: neither is a random layer that the other knows not."""
-        return not any(
-            isinstance(self.nodes[a], Draw) and a not in self.behind([b])
-            for a, b in ((one, other), (other, one))
+        return not any(self.is_fresh(a, self.behind([b])) for a, b in ((one, other), (other, one)))
+
+    def is_fresh(self, node: int, others: Iterable[int]) -> bool:
+        """Whether a node is a random layer whose weights no other of some nodes has, itself among them."""
+        made = self.nodes[node]
+        return isinstance(made, Draw) and all(
+            self.weights_of(k) != self.weights_of(node)
+            for k in others
+            if isinstance(self.nodes[k], Draw)
         )
+
+    def averages_out(self, part: tuple[tuple[int, float], ...]) -> bool:
+        """Whether a part is one random layer, over whose weights averages are Gaussian given what it reads."""
+        node = part[0][0]
+        return len(part) == 1 and self.is_fresh(node, self.behind(self.nodes[node].of))
 
     def _added(self, node: int) -> list[tuple[int, float]]:
         made = self.nodes[node]

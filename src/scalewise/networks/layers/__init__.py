@@ -7,7 +7,8 @@ from scalewise.networks.layers._activate import Activate as Activate
 from scalewise.networks.layers._aggregate import Aggregate as Aggregate
 from scalewise.networks.layers._aggregate import Features as Features
 from scalewise.networks.layers._attention import Attention as Attention
-from scalewise.networks.layers._custom import Program as Program
+from scalewise.networks.layers._custom import Custom as Custom
+from scalewise.networks.layers._custom import program as program
 from scalewise.networks.layers._dense import Conv as Conv
 from scalewise.networks.layers._dense import ConvTranspose as ConvTranspose
 from scalewise.networks.layers._dense import Dense as Dense
@@ -27,4 +28,6 @@ from scalewise.networks.layers._pool import GlobalAvgPool as GlobalAvgPool
 from scalewise.networks.layers._pool import GlobalSumPool as GlobalSumPool
 from scalewise.networks.layers._pool import MaxPool as MaxPool
 from scalewise.networks.layers._pool import SumPool as SumPool
+from scalewise.networks.layers._shared import Recurrent as Recurrent
+from scalewise.networks.layers._shared import Shared as Shared
 from scalewise.networks.layers._skip import Skip as Skip

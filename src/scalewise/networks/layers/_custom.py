@@ -11,30 +11,17 @@ from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
 
 
-@checked
 @dataclass(frozen=True)
 @readable
-class Program(Layer):
-    """Whatever the verbs of `Builder` can say: ``function(build, field)`` goes on and returns a field.
-
-    A layer of one's own with numbers is a frozen dataclass that inherits from `Layer`, with this function as its
-    method `into`; so are all layers of the package.
+class Custom(Layer):
+    """What `program` makes of a function: a layer.
 
     Args:
         function: Called with a `Builder` and the `Field` that enters. Two networks are equal if it is the same
             object.
-
-    Example:
-        >>> import scalewise as sw
-        >>> def gated(build, x):
-        ...     values, gates = build.draw(x), build.draw(x)
-        ...     return build.multiply((values, build.apply(gates, sw.activation("sigmoid"))))
-        >>> net = sw.Network(sw.networks.layers.Program(gated), sw.Dense(1), input_shape=3, width=8)
-        >>> net.depth
-        3
     """
 
-    function: Callable[..., Any]
+    function: Callable[[Builder, Field], Field]
 
     def into(self, build: Builder, of: Field) -> Field:
         """What the function builds."""
@@ -47,3 +34,25 @@ class Program(Layer):
 
     def _given(self) -> dict[str, Any]:
         return {"function": getattr(self.function, "__name__", repr(self.function))}
+
+
+@checked
+def program(function: Callable[..., Any]) -> Layer:
+    """Whatever the verbs of `scalewise.networks.layers.Builder` can say, as a layer; also as a decorator.
+
+    A layer of one's own with numbers is a frozen dataclass that inherits from `scalewise.networks.layers.Layer`,
+    with this function as its method `into`; so are all layers of the package.
+
+    Args:
+        function: ``function(build, field)`` goes on with the program and returns a field.
+
+    Example:
+        >>> import scalewise as sw
+        >>> @sw.program
+        ... def gated(build, x):
+        ...     values, gates = build.draw(x), build.draw(x)
+        ...     return build.multiply((values, build.apply(gates, sw.activation("sigmoid"))))
+        >>> sw.Network(gated, sw.Dense(1), input_shape=3, width=8).depth
+        3
+    """
+    return Custom(function)

@@ -12,7 +12,7 @@ from scalewise.networks._builder import Builder, Field, Layer
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._skip import at_point
 
-Join = Literal["sum", "product", "concat"]
+Join = Literal["sum", "product", "concat", "positions"]
 
 
 @checked
@@ -26,9 +26,10 @@ class Parallel(Layer):
 
     Args:
         branches: Each a sequence of layers. All end with the same positions, and with the same channels but for
-            ``"concat"``.
+            ``"concat"``; for ``"positions"`` those of the first axis may differ.
         factors: $f_m$ of each branch in a sum, at least 0; 1 for ``None``.
-        join: ``"sum"``, ``"product"``, or ``"concat"`` for all channels beside each other.
+        join: ``"sum"``, ``"product"``, ``"concat"`` for all channels beside each other, or ``"positions"`` for all
+            positions along the first axis after one another.
 
     Raises:
         ValueError: If there are fewer than two branches, or not one factor for each; or factors without a sum.
@@ -75,9 +76,9 @@ class Parallel(Layer):
             raise ValueError(
                 "A product of branches has no critical initialisation that is known. Choose C_b and C_W yourself."
             )
-        if self.join == "concat":
+        if self.join != "sum":
             made = [[layer.at(C_b, C_W) for layer in branch] for branch in self.branches]
-            return Parallel(*made, join="concat")
+            return Parallel(*made, join=self.join)
         trunk = sum(f * f for f, own in zip(self.factors, self.branches, strict=True) if not own)
         others = sum(f * f for f, own in zip(self.factors, self.branches, strict=True) if own)
         share = (1 - trunk) / others if others else 0.0
@@ -92,5 +93,6 @@ class Parallel(Layer):
             ends.append(build.run(branch, of))
         build.path = path
         if self.join == "sum":
-            return build.add(tuple(ends), self.factors)
-        return build.multiply(tuple(ends)) if self.join == "product" else build.join(tuple(ends))
+            return build.add(ends, self.factors)
+        joins = {"product": build.multiply, "concat": build.join, "positions": build.stack}
+        return joins[self.join](ends)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
@@ -10,6 +12,7 @@ from scalewise.networks._program import Norm, Pointwise
 from scalewise.theory.flow._means import Mean
 
 Tile = Float[np.ndarray, "*tile"]
+Side = Callable[[np.ndarray], np.ndarray]
 
 
 class NormMap:
@@ -58,6 +61,22 @@ class NormMap:
             if tile is not None:
                 tile *= at.left(self._inverse_root)
                 tile *= at.right(self._inverse_root)
+
+    def apply_to_one(self, mine: Side, its: Side, C: Tile, T: Tile | None, mean: Mean) -> None:
+        """Covariances with another field, in place.
+
+        Args:
+            mine: Numbers of the labels of the norm, as they stand in a tile.
+            its: Likewise of the labels of the other field.
+            C: Of the field before the norm with the other one.
+            T: Likewise of tangents.
+            mean: Of the other field.
+        """
+        if self._before is not None and mean is not None:
+            C += mine(self._left - self._before) * its(mean)
+        for tile in (C, T):
+            if tile is not None:
+                tile *= mine(self._inverse_root)
 
 
 def map_of(

@@ -2,6 +2,7 @@ r"""Means of fields over channels, where they are needed: of sums, and of norms 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +19,7 @@ from scalewise.networks._program import (
     Pointwise,
     Product,
     Program,
+    Stack,
     Sum,
 )
 
@@ -57,6 +59,21 @@ def mean_at(
         weights = made.shares if isinstance(made, Concat) else made.factors
         parts = [f * m for f, m in zip(weights, below, strict=True) if m is not None]
         return np.sum(parts, axis=0)
+    if isinstance(made, Stack):
+        return _stacked(program, made, below)
     sizes = program.positions[made.of[0]]
     fields = [m.reshape(-1, *sizes, 1) for m in below if m is not None]
     return forward(made, fields, sizes).ravel()
+
+
+def _stacked(program: Program, node: Stack, below: list[np.ndarray | None]) -> np.ndarray:
+    """One after the other, 0 where there is no mean."""
+    shapes = [program.positions[k] for k in node.of]
+    inputs = next(
+        len(m) // math.prod(s) for m, s in zip(below, shapes, strict=True) if m is not None
+    )
+    fields = [
+        (np.zeros((inputs, *shape, 1)) if m is None else m.reshape(inputs, *shape, 1))
+        for m, shape in zip(below, shapes, strict=True)
+    ]
+    return forward(node, fields, shapes[0]).ravel()

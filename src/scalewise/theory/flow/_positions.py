@@ -24,7 +24,8 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
         each: Nodes of which all pairs of positions are wanted.
     """
     nodes, sizes = program.nodes, program.positions
-    if program.estimated:  # channels are drawn at all labels at once
+    # Channels are drawn at all labels at once, and different fields are paired at all of theirs.
+    if program.estimated or program.links:
         return [(True,) * len(size) for size in sizes]
     needed = [[False] * len(size) for size in sizes]
     for node in each:
@@ -63,31 +64,29 @@ def axes_of(at: Places) -> list[tuple[int, int | None]]:
     return found
 
 
-def convolved(
-    A: np.ndarray, own: Taps | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
-) -> None:
-    r"""$\sum_\tau B_\tau AB_\tau^T$ over `size` positions, on one axis of a tile or two that move together."""
+def convolved(A: np.ndarray, own: Taps | Matrix, axes: tuple[int, ...], out: np.ndarray) -> None:
+    r"""$\sum_\tau B_\tau AB_\tau^T$, on one axis of a tile or two that move together."""
     assert not isinstance(own, Matrix)  # which is for fixed maps
-    if own.covers(size) and len(axes) == 1:
+    sizes = [A.shape[axis] for axis in axes]
+    if own.covers(sizes[0]) and len(axes) == 1:
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
     out.fill(0.0)
-    for pieces in own.pieces(size):
+    for pieces, others in zip(own.pieces(sizes[0]), own.pieces(sizes[-1]), strict=True):
         for piece in pieces:
-            for other in pieces if len(axes) == 2 else (piece,):
+            for other in others if len(axes) == 2 else (piece,):
                 moved = list(zip(axes, (piece, other), strict=False))
                 to = _cut(A, [(axis, p.to) for axis, p in moved])
                 out[to] += A[_cut(A, [(axis, p.of) for axis, p in moved])]
 
 
-def mixed(
-    A: np.ndarray, own: Taps | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
-) -> None:
+def mixed(A: np.ndarray, own: Taps | Matrix, axes: tuple[int, ...], out: np.ndarray) -> None:
     r"""$\sum_\tau B_\tau A$ along one axis of a tile."""
     if isinstance(own, Matrix):
         moved, target = (np.moveaxis(values, axes[0], -2) for values in (A, out))
         np.matmul(own.array, moved, out=target)
         return
+    size = A.shape[axes[0]]
     if own.covers(size):
         A.sum(axis=axes[0], keepdims=True, out=out)
         return

@@ -24,6 +24,13 @@ class Pair(NamedTuple):
         """The same function of both."""
         return Pair(change(self.C), None if self.T is None else change(self.T))
 
+    def scaled(self, factor: float) -> Pair:
+        """Both times a number, in place."""
+        for tile in self:
+            if tile is not None:
+                tile *= factor
+        return self
+
 
 @dataclass
 class Room:

@@ -28,14 +28,17 @@ from scalewise.networks._program import (
     Draw,
     Dropout,
     Max,
+    Mix,
     Norm,
     Pointwise,
     Product,
     Program,
     Spread,
+    Stack,
     Sum,
 )
-from scalewise.networks._sites import Taps
+from scalewise.networks._sites import Matrix, Taps
+from scalewise.theory.flow._room import Pair
 
 SCRAMBLES = 8
 _NUMBERS = 1 << 23  # of one field: its labels times its draws
@@ -60,26 +63,45 @@ class Units:
         program: The network.
         inputs: How many.
         scramble: Which of the independent draws.
+        fixed: Fields without weights.
     """
 
     program: Program
     inputs: int
     scramble: int
+    fixed: dict[int, np.ndarray]
     values: dict[int, np.ndarray] = field(default_factory=dict)
     slopes: dict[int, Slopes] = field(default_factory=dict)
-    tangents: dict[int, np.ndarray | None] = field(default_factory=dict)
+    tangents: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    drawn: dict[int, _Tied] = field(default_factory=dict)
 
-    def add(self, here: int, C: np.ndarray, T: np.ndarray | None) -> None:
-        """A node of which single channels are needed, from matrices over all labels where it is a random layer."""
-        node, positions = self.program.nodes[here], self.program.positions[here]
-        if isinstance(node, Draw):
-            z = rooted(C) @ self._normals[here]
-            self.values[here] = z.reshape(self.inputs, *positions, -1)
-            own = tuple(range(len(C) // self.inputs))
-            self.slopes[here] = {(here, own): np.ones((self.inputs, *positions, 1))}
-            self.tangents[here] = None if T is None else T.copy()  # its array is used again
-            return
-        below = [self.values[k] for k in node.of]
+    def together(self, here: int) -> list[int]:
+        """The random layers that have been drawn and have the weights of a new one."""
+        own = self.drawn.get(self.program.weights_of(here))
+        return list(own.labels) if own else []
+
+    def draw(self, here: int, whole: Pair, others: dict[int, Pair]) -> None:
+        """A random layer of which single channels are needed.
+
+        Args:
+            here: Its node.
+            whole: Its covariances over all labels.
+            others: Likewise with those of the same weights that have been drawn; empty where they are 0.
+        """
+        positions, labels = self.program.positions[here], len(whole.C)
+        tied = self.drawn.setdefault(self.program.weights_of(here), _Tied())
+        z = tied.add(here, whole.C, {k: pair.C for k, pair in others.items()}, self._normals[here])
+        self.values[here] = z.reshape(self.inputs, *positions, -1)
+        own = tuple(range(labels // self.inputs))
+        self.slopes[here] = {(here, own): np.ones((self.inputs, *positions, 1))}
+        for k, (_, T) in {**others, here: whole}.items():
+            if T is not None:  # its array is used again
+                self.tangents[here, k], self.tangents[k, here] = T.copy(), T.T.copy()
+
+    def add(self, here: int) -> None:
+        """Any other node of which single channels are needed."""
+        node = self.program.nodes[here]
+        below = [self.values[k] if k in self.values else self.fixed[k] for k in node.of]
         sizes = self.program.positions[node.of[0]]
         if isinstance(node, Norm):  # every group has all channels of its law
             node = replace(node, groups=1)
@@ -90,10 +112,10 @@ class Units:
             self.slopes[here] = _summed([(mask, self.slopes[node.of[0]])])
             return
         self.values[here] = forward(node, below, sizes)
-        if all(T is None for T in self.tangents.values()):
+        if not self.tangents:
             self.slopes[here] = {}
         else:
-            slopes = [self.slopes[k] for k in node.of]
+            slopes = [self.slopes.get(k, {}) for k in node.of]
             self.slopes[here] = _chained(node, below, self.values[here], slopes, sizes)
 
     @cached_property
@@ -118,24 +140,31 @@ class Units:
         self.values.pop(node, None)
         self.slopes.pop(node, None)
 
-    def averages(self, here: int, *, ntk: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """C and T over all labels."""
-        values = self.values[here]
-        count = values.shape[-1]
-        rows = values.reshape(-1, count)
-        C, T = rows @ rows.T / count, None
+    def averages(self, one: int, other: int, *, ntk: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """C and T of two fields over all labels."""
+        rows, columns = (self.values[k].reshape(-1, self.values[k].shape[-1]) for k in (one, other))
+        count = rows.shape[1]
+        C, T = rows @ columns.T / count, None
         if ntk:
             T = np.zeros_like(C)
-            spread = {
-                key: np.broadcast_to(J, values.shape[:-1] + J.shape[-1:]).reshape(len(rows), -1)
-                for key, J in self.slopes[here].items()
-            }
-            for (k, sites), (other, its) in itertools.product(spread, repeat=2):
-                below = self.tangents[k]
-                if k == other and below is not None:
-                    J, its_own = (np.broadcast_to(spread[k, at], rows.shape) for at in (sites, its))
+            first, second = self._spread(one), self._spread(other)
+            for (k, sites), (m, its) in itertools.product(first, second):
+                below = self.tangents.get((k, m))
+                if below is not None:
+                    J, its_own = (
+                        np.broadcast_to(slopes, values.shape)
+                        for slopes, values in ((first[k, sites], rows), (second[m, its], columns))
+                    )
                     T += J @ its_own.T / count * self._seen(below, sites, its)
         return C, T
+
+    def _spread(self, here: int) -> Slopes:
+        """The slopes of a node, label by label."""
+        shape, labels = self.values[here].shape[:-1], math.prod(self.values[here].shape[:-1])
+        return {
+            key: np.broadcast_to(J, shape + J.shape[-1:]).reshape(labels, -1)
+            for key, J in self.slopes[here].items()
+        }
 
     def mean(self, here: int) -> Float[np.ndarray, " label"]:
         """Over channels."""
@@ -143,13 +172,49 @@ class Units:
 
     def _seen(self, T: np.ndarray, sites: Sites, its: Sites) -> np.ndarray:
         """Of a random layer what is seen at the places of a node."""
-        at = [self._labels(of, len(T)) for of in (sites, its)]
+        at = [self._labels(of, size) for of, size in zip((sites, its), T.shape, strict=True)]
         return T[np.ix_(*(np.maximum(a, 0) for a in at))]
 
     def _labels(self, sites: Sites, labels: int) -> np.ndarray:
         size = labels // self.inputs
         own = np.asarray(sites)
         return (np.arange(self.inputs)[:, None] * size + own).ravel()
+
+
+@dataclass
+class _Tied:
+    """Random layers of the same weights, drawn one after the other.
+
+    Args:
+        labels: How many labels each has.
+        C: Their covariance, all labels of one after those of another.
+        z: (label, draw) of all of them.
+    """
+
+    labels: dict[int, int] = field(default_factory=dict)
+    C: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    z: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def add(
+        self, here: int, C: np.ndarray, others: dict[int, np.ndarray], normals: np.ndarray
+    ) -> np.ndarray:
+        """One more of them, given the others."""
+        if not self.labels:
+            self.labels[here], self.C, self.z = len(C), C.copy(), rooted(C) @ normals
+            return self.z
+        blocks = [
+            others[k] if others[k].size else np.zeros((len(C), size))
+            for k, size in self.labels.items()
+        ]
+        between = np.concatenate(blocks, axis=1)
+        sd = np.sqrt(np.maximum(np.diagonal(self.C), 0.0))
+        scale = np.where(sd > 0, sd, 1.0)
+        rho = self.C / np.multiply.outer(scale, scale) + _SINGULAR * np.eye(len(sd))
+        given = np.linalg.solve(rho, (between / scale).T).T / scale
+        z = given @ self.z + rooted(C - given @ between.T) @ normals
+        self.C = np.block([[self.C, between.T], [between, C]])
+        self.labels[here], self.z = len(C), np.concatenate([self.z, z])
+        return z
 
 
 def rooted(K: Float[np.ndarray, "label label"]) -> Float[np.ndarray, "label label"]:
@@ -200,22 +265,50 @@ def _chained(
         return _summed([(factor, slopes[0])])
     if isinstance(node, Sum):
         return _summed([(f, own) for f, own in zip(node.factors, slopes, strict=True)])
+    if isinstance(node, Mix):
+        return _mixed(below[1], slopes[0])
+    if isinstance(node, Stack):
+        return _stacked(node, below, value.shape, slopes)
     if isinstance(node, Product):
         parts = []
         for k, own in enumerate(slopes):
             others = np.prod([v for j, v in enumerate(below) if j != k], axis=0)
             parts.append((others, own))
         return _summed(parts)
-    assert isinstance(node, Max | Spread)
-    windows: tuple[Taps, ...] = node.windows if isinstance(node, Max) else node.along  # pyright: ignore
-    share: Callable[[int], np.ndarray | float]
     if isinstance(node, Max):
-        seen, there = gathered(below[0], windows, sizes, np)
+        seen, there = gathered(below[0], node.windows, sizes, np)
         largest = np.where(there[..., None], seen, -np.inf).argmax(axis=-2)
-        share = lambda tap: largest == tap  # noqa: E731
-    else:
-        share = lambda tap: node.factor  # noqa: E731
-    return _moved(slopes[0], windows, sizes, share)
+        return _moved(slopes[0], node.windows, sizes, lambda tap: largest == tap)
+    assert isinstance(node, Spread)
+    return _moved(slopes[0], node.along, sizes, lambda tap: np.full(1, node.factor))
+
+
+def _mixed(rows: np.ndarray, slopes: Slopes) -> Slopes:
+    """Each position of those that a matrix of each input mixes in turn."""
+    parts = []
+    for (k, sites), J in slopes.items():
+        for position, site in enumerate(sites):
+            share = rows[..., position].reshape(*rows.shape[:-1], 1)
+            parts.append((1.0, {(k, (site,) * rows.shape[1]): share * J[:, position, None]}))
+    return _summed(parts)
+
+
+def _stacked(
+    node: Stack, below: list[np.ndarray], shape: tuple[int, ...], slopes: list[Slopes]
+) -> Slopes:
+    """Each part in its places, and nothing elsewhere."""
+    found, start, axis = [], 0, 1 + node.axis
+    for x, own in zip(below, slopes, strict=True):
+        size = x.shape[axis]
+        place = (slice(None),) * axis + (slice(start, start + size),)
+        for (k, sites), J in own.items():
+            moved = np.zeros((*shape[:-1], J.shape[-1]))
+            moved[place] = J
+            there = np.full(shape[1:-1], -1)
+            there[place[1:]] = np.reshape(sites, x.shape[1:-1])
+            found.append((1.0, {(k, tuple(there.ravel().tolist())): moved}))
+        start += size
+    return _summed(found)
 
 
 def _summed(parts: Sequence[tuple[np.ndarray | float, Slopes]]) -> Slopes:
@@ -228,18 +321,39 @@ def _summed(parts: Sequence[tuple[np.ndarray | float, Slopes]]) -> Slopes:
 
 def _moved(
     slopes: Slopes,
-    windows: Sequence[Taps],
+    along: Sequence[Taps | Matrix],
     sizes: Sequence[int],
-    share: Callable[[int], np.ndarray | float],
+    share: Callable[[int], np.ndarray],
 ) -> Slopes:
     """Of what each tap sees its share."""
+    positions, weights = np.zeros((1, 1), dtype=int), np.ones((1, 1))
+    for own, size in zip(along, sizes, strict=True):
+        index, factors = _taps(own, size)
+        flat = positions[:, None, :, None] * size + index[None, :, None]
+        flat[(positions[:, None, :, None] < 0) | (index[None, :, None] < 0)] = -1
+        weights = weights[:, None, :, None] * factors[None, :, None]
+        positions, weights = (a.reshape(len(positions) * len(index), -1) for a in (flat, weights))
+    places = [own.length(size) for own, size in zip(along, sizes, strict=True)]
     parts = []
     for (k, sites), J in slopes.items():
-        at, there = gathered(np.asarray(sites, float).reshape(1, *sizes, 1), windows, sizes, np)
-        seen, _ = gathered(np.broadcast_to(J, (len(J), *sizes, J.shape[-1])), windows, sizes, np)
-        for tap in range(there.shape[-1]):
-            here = there[..., tap]
-            places = np.where(here, at[0, ..., tap, 0], -1).astype(int)
-            own = seen[..., tap, :] * (here & (places >= 0))[..., None]
-            parts.append((1.0, {(k, tuple(places.ravel().tolist())): own * share(tap)}))
+        whole = np.broadcast_to(J, (len(J), *sizes, J.shape[-1])).reshape(len(J), -1, J.shape[-1])
+        for tap, (seen, factor) in enumerate(zip(positions.T, weights.T, strict=True)):
+            now = np.where(seen < 0, -1, np.asarray(sites)[np.maximum(seen, 0)])
+            moved = whole[:, np.maximum(seen, 0)] * (factor * (now >= 0))[:, None]
+            moved = moved.reshape(len(J), *places, -1) * share(tap)
+            parts.append((1.0, {(k, tuple(now.tolist())): moved}))
     return _summed(parts)
+
+
+def _taps(own: Taps | Matrix, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """(place, tap): which of `size` positions is seen, -1 for none, and its factor."""
+    if isinstance(own, Matrix):
+        most = max(1, int((own.array != 0).sum(axis=1).max()))
+        index = np.argsort(own.array == 0, axis=1, kind="stable")[:, :most]
+        factors = np.take_along_axis(own.array, index, axis=1)
+        return np.where(factors != 0, index, -1), factors
+    index = np.full((own.length(size), own.taps), -1)
+    for tap, pieces in enumerate(own.pieces(size)):
+        for piece in pieces:
+            index[piece.to, tap] = np.arange(size)[piece.of]
+    return index, np.ones(index.shape)
