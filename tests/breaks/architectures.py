@@ -16,6 +16,8 @@ of_passing = row("theory/flow/_passing.py", FIELDS)
 of_places = row("gaussian/_places.py", FIELDS)
 of_maps = row("gaussian/_in_place.py", FIELDS)
 of_sites = row("networks/_sites.py", LAYERS)
+MASKS = "tests/test_masks.py"
+of_masks = row("networks/_masks.py", MASKS)
 of_links = row("theory/flow/_links.py", FIELDS)
 of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
@@ -308,5 +310,28 @@ MUTANTS = (
         "units: a graph's first position for all",
         "share * J[:, position, None]",
         "share * J[:, :1]",
+    ),
+    of_masks("masks: windows by their first tap alone", ".min(axis=-2)", "[..., 0, :]"),
+    of_masks(
+        "masks: means over all positions",
+        "1.0 / xp.maximum(count, 1.0)",
+        "0.0 * count + 1.0 / x[0].size",
+    ),
+    of_masks(
+        "masks: the last position of all",
+        "(mask * (behind == 1.0))",
+        "(xp.arange(mask.shape[1]) == mask.shape[1] - 1.0) + 0.0 * mask",
+    ),
+    row("networks/_builder.py", MASKS)(
+        "masks: windows see what is not there", "return shown, of.mask", "return of, of.mask"
+    ),
+    row("networks/_builder.py", MASKS)(
+        "masks: keys that are not there", "[] if keys.mask is None else [keys.mask]", "[]"
+    ),
+    row("theory/flow/_rules.py", MASKS)(
+        "masks: one side alone", "                tile *= at.left(own)\n", ""
+    ),
+    row("theory/flow/_means.py", MASKS)(
+        "masks: means are left", "if isinstance(made, Mix | Weigh):", "if isinstance(made, Mix):"
     ),
 )

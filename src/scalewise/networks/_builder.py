@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from scalewise._readable import readable
 from scalewise.activations import Activation
+from scalewise.networks._masks import Moved
 from scalewise.networks._program import (
     Attend,
     Concat,
@@ -28,6 +29,7 @@ from scalewise.networks._program import (
     Spread,
     Stack,
     Sum,
+    Weigh,
 )
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
@@ -46,6 +48,7 @@ class Field:
         parts: Fields whose channels it has beside each other.
         alike: Whether all its channels have one law.
         flat: Whether the next random layer has weights of its own for each position.
+        mask: The field that is 1 at the positions which a sample has; ``None`` if all have all.
     """
 
     node: int
@@ -56,6 +59,7 @@ class Field:
     parts: tuple[Field, ...] = ()
     alike: bool = True
     flat: bool = False
+    mask: int | None = None
 
 
 class Layer(ABC):
@@ -101,6 +105,7 @@ class Builder:
         layers: By random layer the node that is its preactivation.
         estimated: Nodes whose averages have no formula.
         named: Random layers that were built under a name, in order: who builds under it again has their weights.
+        inputs: What the network is given, but for a mask.
         again: For each name that is being built once more, the random layers to come.
     """
 
@@ -114,6 +119,7 @@ class Builder:
     estimated: set[int] = field(default_factory=set)
     named: dict[Hashable, list[int]] = field(default_factory=dict)
     again: list[Iterator[int]] = field(default_factory=list)
+    inputs: Field = field(init=False)
 
     def source(self, shape: tuple[int, ...]) -> Field:
         """The inputs.
@@ -121,7 +127,8 @@ class Builder:
         Args:
             shape: Positions along each axis, then features.
         """
-        return self._add(Source(), Field(0, shape[:-1], shape[-1]))
+        self.inputs = self._add(Source(), Field(0, shape[:-1], shape[-1]))
+        return self.inputs
 
     def draw(
         self,
@@ -151,8 +158,10 @@ class Builder:
             windows = tuple(Window(taps=size) for size in of.positions)
         elif windows is None:
             windows = (IDENTITY,) * len(of.positions)
+        of, mask = self._there(of, () if of.flat else windows)
         node, positions = len(self.nodes), self._moved(of, windows)
-        made = Field(node, positions, channels or self.width, frozenset({node}), True)
+        mask = None if of.flat else mask
+        made = Field(node, positions, channels or self.width, frozenset({node}), True, mask=mask)
         self.layers[node] = node
         if of.channels % groups or made.channels % groups:
             raise ValueError(
@@ -307,6 +316,7 @@ class Builder:
         """
         self._need_positions(of)
         self._need_alike(of)
+        self.need_all(of)
         made = replace(of, positions=self._moved(of, windows), gaussian=False, parts=())
         made = self._add(Max((of.node,), windows), made)
         return self._sampled(made) if of.draws else made
@@ -320,7 +330,8 @@ class Builder:
             factor: Of the result.
         """
         self._need_positions(of)
-        made = replace(of, positions=self._moved(of, along), parts=())
+        of, mask = self._there(of, along)
+        made = replace(of, positions=self._moved(of, along), parts=(), mask=mask)
         return self._add(Spread((of.node,), along, factor), made)
 
     def attend(
@@ -343,41 +354,76 @@ class Builder:
             grows: Whether heads grow with the width, and not their number.
             causal: Whether a position sees none behind it.
         """
-        values = fields[2]
+        queries, keys, values = fields
+        if (keys.positions, queries.channels) != (values.positions, keys.channels) or (
+            causal and queries.positions != keys.positions
+        ):
+            raise ValueError(
+                f"{self.name} has queries of {queries.channels} channels at {_sites(queries.positions)}, keys of "
+                f"{keys.channels} at {_sites(keys.positions)} and values at {_sites(values.positions)}. Give keys "
+                "the channels of queries and the positions of values; causal attention has one set of positions."
+            )
         if values.channels % size:
             raise ValueError(
                 f"{self.name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
                 "width that is a multiple of the size of a head, and of their number."
             )
-        made = replace(values, gaussian=False, draws=frozenset().union(*(f.draws for f in fields)))
-        node = Attend(tuple(f.node for f in fields), size, grows, power, causal, sigma)
+        made = replace(
+            values,
+            positions=queries.positions,
+            gaussian=False,
+            draws=frozenset().union(*(f.draws for f in fields)),
+            mask=queries.mask,
+        )
+        of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
+        node = Attend(tuple(of), size, grows, power, causal, sigma)
         made = self._add(node, made)
         if not grows:
             self.estimated.add(made.node)
         return replace(made, alike=grows)
 
-    def read(self, of: Field, make: Reading, features: int) -> Field:
-        """Any function of the inputs that keeps their positions.
+    def read(
+        self,
+        of: Field,
+        make: Reading,
+        features: int,
+        positions: tuple[int, ...] | None = None,
+    ) -> Field:
+        """Any function of the inputs.
 
         Args:
             of: The inputs, or what was read off them.
             make: The function.
             features: How many it gives.
+            positions: Along each axis; those of the inputs for ``None``.
         """
         if of.draws or of.flat:
             raise ValueError(f"{self.name} reads the inputs. Put it before the first random layer.")
-        return self._add(Read((of.node,), make), replace(of, channels=features))
+        own = of.positions if positions is None else positions
+        return self._add(Read((of.node,), make), replace(of, channels=features, positions=own))
 
     def mix(self, of: Field, rows: Field) -> Field:
         """Positions mixed by a matrix of each input.
 
         Args:
             of: What is mixed.
-            rows: The matrices: a field without weights, of as many features as positions.
+            rows: The matrices: a field without weights, of as many features as there are positions, at the
+                positions of what is made.
         """
         self._need_positions(of)
-        made = replace(of, parts=())
+        of, mask = self._there(of)
+        mask = mask if rows.positions == of.positions else None
+        made = replace(of, parts=(), positions=rows.positions, mask=mask)
         return self._add(Mix((of.node, rows.node)), made)
+
+    def weigh(self, of: Field, weights: Field) -> Field:
+        """A number for each position of each input.
+
+        Args:
+            of: What it multiplies.
+            weights: The numbers: a field without weights, of one feature.
+        """
+        return self._add(Weigh((of.node, weights.node)), replace(of, parts=()))
 
     def drop(self, of: Field, keep: float) -> Field:
         """Numbers that are 0 by chance.
@@ -410,6 +456,8 @@ class Builder:
                 f"{self.name} takes the channels of one position, and Flatten has made channels of all positions. "
                 "Put it before Flatten."
             )
+        if joint:
+            self.need_all(of)
         if of.channels < 2:
             raise ValueError(
                 f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
@@ -470,8 +518,15 @@ class Builder:
                 f"{self.name} {does} the inputs {to} other channels, which are not of their kind. Put a random "
                 "layer such as Dense before it."
             )
+        masks = sorted({f.mask for f in fields if f.mask is not None})
+        if len(masks) > 1:
+            raise ValueError(
+                f"{self.name} {does} fields {to} others of which samples have other positions. Give all branches "
+                "the same strides."
+            )
         return replace(
             fields[0],
+            mask=masks[0] if masks else None,
             draws=frozenset().union(*(f.draws for f in fields)),
             gaussian=all(f.gaussian for f in fields),
             parts=(),
@@ -491,6 +546,42 @@ class Builder:
         self._need_alike(made)
         self.estimated.add(made.node)
         return made
+
+    def _there(self, of: Field, along: tuple[Taps | Matrix, ...] = ()) -> tuple[Field, int | None]:
+        """A field that is 0 at positions which a sample does not have; and its mask after a layer has moved it."""
+        if of.mask is None or (along and all(own.is_identity for own in along)):
+            return of, of.mask
+        shown = self.weigh(of, self.fields[of.mask])
+        windows = tuple(own for own in along if isinstance(own, Window))
+        matrices = tuple(own for own in along if isinstance(own, Matrix))
+        if len(windows) + len(matrices) < len(along) or any(
+            own.padding == "circular" for own in windows
+        ):
+            self.need_all(of)
+        if matrices and all(own.is_choice for own in matrices):
+            fixed = tuple(own for own in along if isinstance(own, Window | Matrix))
+            moved = Spread((of.mask,), fixed, 1.0)
+        elif matrices or all(own.stays for own in windows):
+            if any(own.length(own.size) != own.size for own in matrices):
+                self.need_all(of)
+            return shown, of.mask
+        else:
+            moved = Read((of.mask,), Moved(windows, of.positions))
+        if moved not in self.nodes:  # a mask is made once, however often it is needed
+            self._add(moved, Field(0, self._moved(of, along), 1))
+        return shown, self.nodes.index(moved)
+
+    def need_all(self, of: Field) -> None:
+        """Refuse a mask.
+
+        Args:
+            of: What is read.
+        """
+        if of.mask is not None:
+            raise ValueError(
+                f"{self.name} would see positions that a sample does not have, and is not known with a mask. Use "
+                "windows with zeros beyond the ends, a pool or attention, or samples of one length."
+            )
 
     def _need_alike(self, of: Field) -> None:
         if not of.alike:

@@ -26,6 +26,7 @@ from scalewise.networks._program import (
     Spread,
     Stack,
     Sum,
+    Weigh,
 )
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
@@ -65,7 +66,9 @@ def forward(
         return node.make(x, xp)
     if isinstance(node, Mix):
         A, flat = below[1], x.reshape(len(x), -1, x.shape[-1])
-        return (A.reshape(len(x), flat.shape[1], -1) @ flat).reshape(x.shape)
+        return (A.reshape(len(x), -1, A.shape[-1]) @ flat).reshape(*A.shape[:-1], x.shape[-1])
+    if isinstance(node, Weigh):
+        return x * below[1].astype(x.dtype)
     if isinstance(node, Attend):
         return attended(node, below, xp, function)
     if isinstance(node, Max):
@@ -85,14 +88,17 @@ def normed(node: Norm, x: Any, xp: Any) -> Any:
     return (groups / xp.sqrt(square + node.eps)).reshape(x.shape)
 
 
-def seen(node: Attend, places: int) -> np.ndarray:
-    """Which positions each position sees."""
-    return np.tri(places, dtype=bool) if node.causal else np.ones((places, places), dtype=bool)
+def seen(node: Attend, shape: Sequence[int], mask: Any = None) -> Any:
+    """Which of other positions each position sees: (position, other), or (..., position, other) with a mask."""
+    there = np.tri(*shape, dtype=bool) if node.causal else np.ones(shape, dtype=bool)
+    return there if mask is None else there & (mask > 0)
 
 
-def attention(node: Attend, logits: Any, xp: Any, function: Any = lambda sigma: sigma) -> Any:
+def attention(
+    node: Attend, logits: Any, xp: Any, function: Any = lambda sigma: sigma, mask: Any = None
+) -> Any:
     """Weights (..., position, other position) of the positions that are seen, from scaled logits."""
-    there = seen(node, logits.shape[-1])
+    there = seen(node, logits.shape[-2:], mask)
     if node.sigma is not None:
         return xp.where(there, function(node.sigma)(logits), 0.0)
     logits = xp.where(there, logits, -np.inf)
@@ -102,12 +108,14 @@ def attention(node: Attend, logits: Any, xp: Any, function: Any = lambda sigma: 
 
 def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
     """Of queries, keys and values: all positions in one axis meanwhile."""
-    shape = below[2].shape
     q, k, v = (
-        xp.moveaxis(x.reshape(shape[0], -1, shape[-1] // node.size, node.size), 2, 1) for x in below
+        xp.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 1)
+        for x in below[:3]
     )
-    p = attention(node, q @ xp.swapaxes(k, -1, -2) / node.size**node.power, xp, function)
-    return xp.moveaxis(p @ v, 1, 2).reshape(shape)
+    mask = below[3].reshape(len(q), 1, 1, -1) if len(below) > 3 else None
+    logits = q @ xp.swapaxes(k, -1, -2) / node.size**node.power
+    p = attention(node, logits, xp, function, mask)
+    return xp.moveaxis(p @ v, 1, 2).reshape(*below[0].shape[:-1], below[2].shape[-1])
 
 
 def fixed_fields(program: Program, x: np.ndarray) -> dict[int, np.ndarray]:

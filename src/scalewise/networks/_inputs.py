@@ -11,6 +11,7 @@ from jaxtyping import Float
 from scalewise._arrays import float_array, not_finite
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._program import Read
 
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 
@@ -36,6 +37,9 @@ def check_inputs(net: Architecture, x: Any) -> Float[np.ndarray, "sample *positi
         raise ValueError(f"`x` has {what}, but the network takes {ours}. Change one of the two.")
     if not np.all(np.isfinite(array)):
         raise ValueError(not_finite("`x`", array))
+    for node in net.program.nodes:
+        if isinstance(node, Read) and node.of == (0,):
+            node.make(array, np)  # which refuses what it cannot read
     first = net.own(1)
     with np.errstate(over="ignore", under="ignore"):
         square = np.mean(array * array, axis=-1)

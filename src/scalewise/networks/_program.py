@@ -161,6 +161,18 @@ class Mix:
 
 
 @dataclass(frozen=True)
+class Weigh:
+    """A field times a number for each position of each input, which is a field without weights."""
+
+    of: tuple[int, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return f"times [{self.of[1]}]"
+
+
+@dataclass(frozen=True)
 class Dropout:
     """Numbers that are 0 by chance, independently at every sample, position and channel, or divided by `keep`."""
 
@@ -229,7 +241,7 @@ class Attend:
     r"""Averages of values over positions: $\sum_tp(s,t)v(t)$ in each head, $p=\sigma(q(s)\cdot k(t)/d^\alpha)$.
 
     Args:
-        of: Queries, keys and values.
+        of: Queries, keys and values; and, if not all are seen, a field without weights that is 1 at keys that are.
         size: $d$, the channels of a head.
         grows: Whether heads grow with the width, and not their number.
         power: $\alpha$.
@@ -284,7 +296,7 @@ class Norm:
 
 Node = (
     Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Stack | Max | Attend | Read
-    | Mix | Dropout
+    | Mix | Weigh | Dropout
 )  # fmt: skip
 
 
@@ -359,7 +371,7 @@ class Program:
                     need.update(self.nodes[here].of)
             for pair in self._drawn_together(need):
                 need.update(itertools.chain(*self.closure(*pair)[1]))
-        return frozenset(need)
+        return frozenset(need - self.fixed)
 
     def check_sampled(self) -> None:
         """Refuse what cannot be sampled."""
@@ -453,6 +465,8 @@ class Program:
         for here, there in self.by_lateness(one, other):
             if isinstance(nodes[here], Sum | Norm):  # which are linear in what they read
                 return [(k, there) for k in nodes[here].of]
+            if isinstance(nodes[here], Weigh):
+                return [(nodes[here].of[0], there)]
         return None
 
     @staticmethod

@@ -58,6 +58,11 @@ class Window:
         return -(-size // self.stride)
 
     @property
+    def stays(self) -> bool:
+        """Whether it is centred on every position in turn."""
+        return self.is_identity or (self.stride == 1 and self.padding != "valid")
+
+    @property
     def mixes(self) -> bool:
         """Whether a place sees several positions."""
         return self.taps > 1
@@ -149,6 +154,14 @@ class Matrix:
     def array(self) -> Float[np.ndarray, "place position"]:
         """The matrix itself."""
         return np.frombuffer(self.entries).reshape(-1, self.size)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether each place is one of the positions."""
+        return bool(
+            ((self.array == 1).sum(axis=1) == 1).all()
+            and (self.array != 0).sum() == len(self.array)
+        )
 
     @classmethod
     def of(cls, array: np.ndarray) -> Matrix:

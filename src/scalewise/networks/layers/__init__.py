@@ -6,6 +6,7 @@ from scalewise.networks._builder import Layer as Layer
 from scalewise.networks.layers._activate import Activate as Activate
 from scalewise.networks.layers._aggregate import Aggregate as Aggregate
 from scalewise.networks.layers._aggregate import Features as Features
+from scalewise.networks.layers._aggregate import Mask as Mask
 from scalewise.networks.layers._attention import Attention as Attention
 from scalewise.networks.layers._custom import Custom as Custom
 from scalewise.networks.layers._custom import program as program

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from scalewise._arrays import not_finite, real_array
 from scalewise._checked import Count, Must, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._masks import There
 from scalewise.networks._program import Reading
 from scalewise.networks._sites import IDENTITY, Matrix
 
@@ -98,7 +99,7 @@ class Aggregate(Layer):
 
     def _of_inputs(self, build: Builder, of: Field) -> Field:
         """By the rows that inputs have as their last features."""
-        inputs = build.fields[0]
+        inputs = build.inputs
         nodes = math.prod(inputs.positions)
         if (
             len(inputs.positions) != 1
@@ -134,6 +135,39 @@ class Columns(Reading):
     def __call__(self, x: Any, xp: Any) -> Any:
         """Cut them out."""
         return x[..., self.start : self.stop]
+
+
+@checked
+@dataclass(frozen=True)
+@readable
+class Mask(Layer):
+    """Samples of different length: the last feature of every position is 1 where a sample has it, else 0.
+
+    Stands first, and takes that feature away. A sample is then known as if it stood alone: windows see zeros beyond
+    its end, pools and attention only the positions that it has. Positions that are not there may hold anything.
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> net = sw.Network(
+        ...     sw.Mask(), sw.Conv(3), "relu", sw.GlobalAvgPool(), sw.Dense(1), input_shape=(6, 3 + 1), width=8
+        ... )
+        >>> x = np.ones((2, 6, 4))
+        >>> x[1, 4:, -1] = 0
+        >>> sw.predict(net, x).kernel.shape
+        (1, 2, 2)
+    """  # fmt: skip
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """What the last feature says, and the others."""
+        if of.node != 0 or not of.positions or of.channels < 2:
+            raise ValueError(
+                f"{build.name} reads the last feature of every position. Put it first, and give the network an "
+                "`input_shape` of positions and then features, one of them the mask, such as (20, 3 + 1)."
+            )
+        mask = build.read(of, There(), 1)
+        own = build.read(of, Columns(0, of.channels - 1), of.channels - 1)
+        build.inputs = replace(own, mask=mask.node)
+        return build.inputs
 
 
 @checked

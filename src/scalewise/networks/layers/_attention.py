@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -10,6 +11,7 @@ from scalewise._readable import readable
 from scalewise.activations import activation
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import own_of
 
 
@@ -17,7 +19,7 @@ from scalewise.networks.layers._dense import own_of
 @dataclass(frozen=True)
 @readable
 class Attention(Layer):
-    r"""Self-attention of several heads over all positions, with the random layer behind it.
+    r"""Attention of several heads over all positions that a sample has, with the random layer behind it.
 
     $$o_h(s)=\sum_t\operatorname{softmax}_t\Big(\frac{q_h(s)\cdot k_h(t)}{d^\alpha}\Big)v_h(t),\qquad
       q,k,v=\text{Dense}(x),\qquad y=\text{Dense}(o).$$
@@ -36,6 +38,8 @@ class Attention(Layer):
         power: $\alpha$, ``0.5`` or ``1``; by default 1/2 with `size` and 1 with `heads`.
         tied: Whether queries and keys have the same weights; with `heads` only.
         causal: Whether a position sees only itself and those before it.
+        queries: Layers that the field passes before queries are made of it, such as ``[Take(0)]`` for one token.
+        memory: Likewise before keys and values: what is seen. With either, attention is across two fields.
         function: ``"softmax"``, or an activation that acts on every logit.
         C_b: Bias variance of the four random layers; that of the network for ``None``, like the others.
         C_W: Rescaled weight variance.
@@ -62,6 +66,8 @@ class Attention(Layer):
     power: Annotated[float, Must("0.5 or 1", lambda power: power in (0.5, 1), float)] | None = None
     tied: bool = False
     causal: bool = False
+    queries: Sequence[LayerLike] = ()
+    memory: Sequence[LayerLike] = ()
     function: Literal["softmax"] | ActivationLike = "softmax"
     C_b: NotNegative | None = None
     C_W: Positive | None = None
@@ -69,6 +75,12 @@ class Attention(Layer):
     lambda_W: NotNegative | None = None
 
     def __post_init__(self) -> None:
+        for name in ("queries", "memory"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.tied and (self.queries or self.memory):
+            raise ValueError(
+                "`Attention` with `tied=True` compares positions of one field. Leave out `queries` and `memory`."
+            )
         if (self.size is None) == (self.heads is None):
             raise ValueError(
                 "`Attention` needs one of `size`, the channels of a head, whose number grows with the width, and "
@@ -100,9 +112,10 @@ class Attention(Layer):
                 f"{build.name} looks at positions, and there are none. Give the network an `input_shape` of "
                 "positions and then channels, such as (8, 8, 3), and put Attention before Flatten."
             )
-        queries = build.draw(of, own=own)
-        keys = queries if self.tied else build.draw(of, own=own)
-        values = build.draw(of, own=own)
+        asking, seen = (build.run(layers, of) for layers in (self.queries, self.memory))
+        queries = build.draw(asking, own=own)
+        keys = queries if self.tied else build.draw(seen, own=own)
+        values = build.draw(seen, own=own)
         size = self.size or max(1, values.channels // (self.heads or 1))
         if self.heads and values.channels % self.heads:
             raise ValueError(

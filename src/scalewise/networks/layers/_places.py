@@ -37,6 +37,7 @@ class Resize(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
+        build.need_all(of)
         along = [
             IDENTITY if size == wanted else Matrix.of(_resized(size, wanted, self.method))
             for size, wanted in zip(of.positions, per_axis(build, of, self.shape), strict=True)
@@ -205,7 +206,7 @@ class Positions(Layer):
         for size in of.positions:
             own = np.eye(size) if self.length is None else _root(size, float(self.length))
             root = np.kron(root, own)
-        inputs = build.fields[0]
+        inputs = build.inputs
         if of.positions != inputs.positions:
             raise ValueError(
                 f"{build.name} embeds the positions of the inputs, and here there are others. Put it before "

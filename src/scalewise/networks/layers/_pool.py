@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._masks import Share
 from scalewise.networks._sites import Padding, Window
 from scalewise.networks.layers._dense import Sizes, per_axis
 
@@ -96,7 +97,7 @@ class MaxPool(Layer):
 @dataclass(frozen=True)
 @readable
 class GlobalAvgPool(Layer):
-    """The average over all positions.
+    """The average over all positions that a sample has.
 
     Example:
         >>> import scalewise as sw
@@ -106,7 +107,7 @@ class GlobalAvgPool(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        return _whole(build, of, 1 / math.prod(of.positions))
+        return _whole(build, of, average=True)
 
 
 @checked
@@ -123,12 +124,18 @@ class GlobalSumPool(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        return _whole(build, of, 1.0)
+        return _whole(build, of, average=False)
 
 
-def _whole(build: Builder, of: Field, factor: float) -> Field:
+def _whole(build: Builder, of: Field, *, average: bool) -> Field:
     per_axis(build, of, 1)
-    return build.spread(of, tuple(Window(taps=size) for size in of.positions), factor)
+    windows = tuple(Window(taps=size) for size in of.positions)
+    factor = 1 / math.prod(of.positions) if average and of.mask is None else 1.0
+    made = replace(build.spread(of, windows, factor), mask=None)
+    if of.mask is None or not average:
+        return made
+    ones = (1,) * len(of.positions)
+    return build.weigh(made, build.read(build.fields[of.mask], Share(), 1, ones))
 
 
 def _pooled(layer: AvgPool | SumPool, build: Builder, of: Field, *, average: bool) -> Field:

@@ -11,6 +11,7 @@ from scalewise._readable import readable
 from scalewise.activations import activation
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._masks import Last
 from scalewise.networks._program import Hyperparameters
 from scalewise.networks._sites import Matrix
 from scalewise.networks.layers._activate import LayerLike
@@ -81,7 +82,7 @@ class Recurrent(Layer):
 
     Args:
         function: $\sigma$: a name, a function or an `Activation`.
-        last: Whether only the last state is given, and not that of every position.
+        last: Whether only the last state that a sample has is given, and not that of every position.
         channels: Of the state; the network's `width` for ``None``.
         C_b: Bias variance; that of the network for ``None``, like the others.
         C_W: Rescaled variance of $W$.
@@ -119,6 +120,9 @@ class Recurrent(Layer):
         own, sigma, times = own_of(self, build.usual), activation(self.function), of.positions[0]
         of_inputs = own if self.C_U is None else replace(own, C_W=self.C_U)
         driven = build.draw(of, self.channels, own=of_inputs)
+        mask = driven.mask
+        if mask is not None:
+            driven = replace(build.weigh(driven, build.fields[mask]), mask=None)
         inner = Hyperparameters(0.0, own.C_W, 0.0, own.lambda_W)
         weights = (Dense(driven.channels, inner.C_b, inner.C_W, inner.lambda_b, inner.lambda_W),)
         states: list[Field] = []
@@ -127,7 +131,13 @@ class Recurrent(Layer):
             if states:
                 z = build.add((build.tied(self, weights, states[-1]), z), (1.0, 1.0))
             states.append(build.apply(z, sigma))
-        return states[-1] if self.last or times == 1 else build.stack(tuple(states))
+        if times == 1 or (self.last and mask is None):
+            return states[-1]
+        made = replace(build.stack(states), mask=mask)
+        if mask is None or not self.last:
+            return made
+        last = build.read(build.fields[mask], Last(), times, (1,))
+        return build.mix(made, last)
 
 
 def _row(place: int, size: int) -> Matrix:

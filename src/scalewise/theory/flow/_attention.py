@@ -26,6 +26,7 @@ _FEWEST, _MOST = 1 << 5, 1 << 12  # heads
 _AT_ONCE = 1 << 22  # numbers
 
 Blocks = Float[np.ndarray, "input input place place"]
+Keys = Float[np.ndarray, "input input position position"]
 
 
 class Mixing:
@@ -40,14 +41,20 @@ class Mixing:
         self._weights, self.K = weights, K
 
     @classmethod
-    def attending(cls, K: Float[np.ndarray, "input place place"], node: Attend) -> Mixing:
-        """By kernels of the queries; of free keys logits are 0.
+    def attending(
+        cls,
+        logits: Float[np.ndarray, "input place position"],
+        node: Attend,
+        mask: Float[np.ndarray, "input 1 position"] | None,
+    ) -> Mixing:
+        """By logits: kernels of the queries, or 0 of free keys.
 
         Args:
-            K: Kernels.
+            logits: Of every input.
             node: What kind of attention.
+            mask: 1 at the keys that are there; ``None`` if all are.
         """
-        return cls(attention(node, K if node.tied else np.zeros_like(K), np), K)
+        return cls(attention(node, logits, np, mask=mask), logits)
 
     def apply(self, at: Places, tile: np.ndarray, out: np.ndarray) -> None:
         """A covariance of positions becomes one of places."""
@@ -61,9 +68,10 @@ class Mixing:
 
 def drawn_heads(
     node: Attend,
-    kernels: tuple[Blocks, Blocks, Blocks],
-    tangents: tuple[Blocks, Blocks, Blocks] | None,
+    kernels: tuple[Blocks, Keys, Keys],
+    tangents: tuple[Blocks, Keys, Keys] | None,
     seed: tuple[int, int],
+    mask: Float[np.ndarray, "input position"] | None = None,
 ) -> tuple[Blocks, Blocks | None]:
     """C and T of what heads of finite size give, by drawn heads.
 
@@ -72,22 +80,27 @@ def drawn_heads(
         kernels: Of queries, keys and values.
         tangents: Likewise, if they are wanted.
         seed: Which draws.
+        mask: 1 at the keys that are there; ``None`` if all are.
     """
     Kq, Kk, Kv = kernels
-    inputs, places, size = len(Kq), Kq.shape[-1], node.size
+    inputs, places, size = len(Kq), max(Kq.shape[-1], Kk.shape[-1]), node.size
     heads = int(np.clip(_WORK // (inputs * places) ** 2 // places, _FEWEST, _MOST))
+    keys_there = None if mask is None else mask[:, None, None]
     scale = float(size) ** -node.power
     q, k = (_channels(K, heads * size, (*seed, side)) for side, K in enumerate((Kq, Kk)))
-    C = np.zeros_like(Kv)
-    T = None if tangents is None else np.zeros_like(Kv)
+    C = np.zeros_like(Kq)
+    T = None if tangents is None else np.zeros_like(Kq)
     step = max(1, _AT_ONCE // max(1, inputs * places * max(places, size)))
     for start in range(0, heads, step):
         own = slice(start * size, min(heads, start + step) * size)
-        Q, K = (np.moveaxis(v[..., own].reshape(inputs, places, -1, size), 2, 1) for v in (q, k))
+        Q, K = (np.moveaxis(v[..., own].reshape(*v.shape[:2], -1, size), 2, 1) for v in (q, k))
         logits = scale * Q @ K.swapaxes(-1, -2)
-        p = attention(node, logits, np)
+        p = attention(node, logits, np, mask=keys_there)
         # What a change of the logits moves: by itself, of softmax, or by a function of each.
-        moved = p if node.sigma is None else seen(node, places) * node.sigma.derivatives[1](logits)
+        moved = p
+        if node.sigma is not None:
+            there = seen(node, logits.shape[-2:], keys_there)
+            moved = there * node.sigma.derivatives[1](logits)
         for a in range(inputs):
             for b in range(a, inputs):
                 C[a, b] += _sum(p[a] @ Kv[a, b] @ p[b].swapaxes(-1, -2))
@@ -115,7 +128,7 @@ def _changed(p: np.ndarray, C: np.ndarray, X: np.ndarray, node: Attend) -> np.nd
     return found + (pC @ right) * (pX @ right)
 
 
-def _channels(K: Blocks, count: int, seed: tuple[int, ...]) -> np.ndarray:
+def _channels(K: Blocks | Keys, count: int, seed: tuple[int, ...]) -> np.ndarray:
     """(input, place, channel), a whole number of heads."""
     inputs, places = len(K), K.shape[-1]
     whole = K.swapaxes(1, 2).reshape(inputs * places, -1)

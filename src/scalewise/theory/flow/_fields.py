@@ -22,6 +22,7 @@ from scalewise.networks._program import (
     Spread,
     Stack,
     Sum,
+    Weigh,
 )
 from scalewise.theory.flow._attention import Mixing, drawn_heads
 from scalewise.theory.flow._links import linked
@@ -116,6 +117,8 @@ class Fields(Rules):
             return self.mapped(node, below[0], spare[0], here, at)
         if isinstance(node, Product):
             return self.multiplied(below, spare)
+        if isinstance(node, Weigh):
+            return self.weighed(self.fixed[node.of[1]], below[0], spare[0], at)
         if isinstance(node, Dropout):
             return self.dropped(node, below[0], spare[0], at)
         if isinstance(node, Sum | Concat):
@@ -144,13 +147,26 @@ class Fields(Rules):
         """Averages over positions, with weights that do not fluctuate, or of heads that are drawn."""
         at = shapes[here]
         if not node.grows:
-            Cs, Ts = zip(*(pair.each(partial(blocks, at=at)) for pair in below), strict=True)
-            found = drawn_heads(node, Cs, Ts if self.ntk else None, (self.scramble, here))
+            tiles = (
+                pair.each(partial(blocks, at=shapes[k]))
+                for k, pair in zip(node.of[:3], below, strict=False)
+            )
+            Cs, Ts = zip(*tiles, strict=True)
+            mask = self._mask(node)
+            found = drawn_heads(node, Cs, Ts if self.ntk else None, (self.scramble, here), mask)
             self.means[here] = None
             return Pair(*found).each(partial(self.laid_out, at=at))
         if here not in self.maps:
             own = blocks(below[0].C, shapes[node.of[0]])
-            self.maps[here] = self.map_at(here, np.einsum("aapq->apq", own) if at.by_rows else own)
+            own = np.einsum("aapq->apq", own) if at.by_rows else own
+            if not node.tied:
+                places = [math.prod(self.program.positions[k]) for k in node.of[:2]]
+                own = np.zeros((len(own), *places))
+            self.maps[here] = self.map_at(here, own)
         weights = self.maps[here]
         assert isinstance(weights, Mixing)
         return self.mixed(weights, below[2], at)
+
+    def _mask(self, node: Attend) -> np.ndarray | None:
+        """Of the keys, (input, position)."""
+        return self.fixed[node.of[3]].reshape(len(self.x), -1) if len(node.of) > 3 else None

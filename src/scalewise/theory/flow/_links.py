@@ -17,8 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.gaussian import KernelMap, Places, kernel_map
-from scalewise.networks._program import Concat, Draw, Norm, Pointwise, Product, Spread, Sum
-from scalewise.theory.flow._maps import NormMap
+from scalewise.networks._program import Concat, Draw, Norm, Pointwise, Product, Spread, Sum, Weigh
+from scalewise.theory.flow._maps import NormMap, Side
 from scalewise.theory.flow._means import Mean
 from scalewise.theory.flow._room import Pair
 from scalewise.theory.flow._rules import Links, Rules
@@ -81,8 +81,11 @@ def linked(
     if isinstance(a, Concat) and isinstance(b, Concat):
         return _summed(rules, a.shares, [found(*pair) for pair in zip(a.of, b.of, strict=True)])
     linear = (here for here, _ in program.by_lateness(one, other))
-    here = next(k for k in linear if isinstance(program.nodes[k], Norm | Sum))
+    here = next(k for k in linear if isinstance(program.nodes[k], Norm | Sum | Weigh))
     node = program.nodes[here]
+    if isinstance(node, Weigh):
+        below = found(node.of[0], other) if here == one else found(one, node.of[0])
+        return _weighed(rules, node, below, at, left=here == one)
     parts = [found(k, other) if here == one else found(one, k) for k in node.of]
     if isinstance(node, Norm):
         mean = rules.mean(other if here == one else one)
@@ -117,10 +120,25 @@ def _normed(
     if below is None:
         return None
     found = below.each(rules.copied)
-    first = replace(at, other=None)
-    mine, its = first.left, replace(first, positions=at.beyond).right
+    mine, its = _sides(at)
     own.apply_to_one(*((mine, its) if left else (its, mine)), *found, mean)
     return found
+
+
+def _weighed(
+    rules: Rules, node: Weigh, below: Pair | None, at: Places, *, left: bool
+) -> Pair | None:
+    """A number for each position, on one side."""
+    if below is None:
+        return None
+    own = _sides(at)[0 if left else 1](rules.fixed[node.of[1]].ravel())
+    return below.each(lambda tile: rules.copied(tile * own))
+
+
+def _sides(at: Places) -> tuple[Side, Side]:
+    """Numbers of the labels of the first field as they stand in a tile; and of those of the second."""
+    first = replace(at, other=None)
+    return first.left, replace(first, positions=at.beyond).right
 
 
 def _summed(rules: Rules, factors: tuple[float, ...], parts: list[Pair | None]) -> Pair | None:

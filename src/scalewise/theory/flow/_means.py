@@ -15,12 +15,14 @@ from scalewise.networks._program import (
     Concat,
     Draw,
     Dropout,
+    Mix,
     Norm,
     Pointwise,
     Product,
     Program,
     Stack,
     Sum,
+    Weigh,
 )
 
 Mean = Float[np.ndarray, " label"] | None
@@ -31,6 +33,7 @@ def mean_at(
     node: int,
     known: Callable[[int], Mean],
     mean: Callable[[int], Mean],
+    fixed: Callable[[int], np.ndarray],
 ) -> Mean:
     r"""$\langle x(s)\rangle$ at every label; ``None`` for 0.
 
@@ -39,6 +42,7 @@ def mean_at(
         node: Which field; none whose averages are estimated, nor one without weights.
         known: Of an activation the variances of the labels that enter it, of a norm the means that leave it.
         mean: Means of the fields that it reads.
+        fixed: Fields without weights.
     """
     made = program.nodes[node]
     if isinstance(made, Draw | Attend):
@@ -48,6 +52,11 @@ def mean_at(
         return None if made.sigma.parity < 0 else single_moment(made.sigma, K, (0,)).value
     if isinstance(made, Norm):
         return known(node)
+    if isinstance(made, Mix | Weigh):
+        own, sizes = mean(made.of[0]), program.positions[made.of[0]]
+        if own is None:
+            return None
+        return forward(made, [own.reshape(-1, *sizes, 1), fixed(made.of[1])], sizes).ravel()
     below = [mean(k) for k in made.of]
     if isinstance(made, Dropout):
         return below[0]

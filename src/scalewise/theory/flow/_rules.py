@@ -86,7 +86,9 @@ class Rules:
             if node in self.program.fixed:
                 self.means[node] = self.fixed[node].mean(axis=-1).ravel()
             else:
-                self.means[node] = mean_at(self.program, node, self.known, self.mean)
+                self.means[node] = mean_at(
+                    self.program, node, self.known, self.mean, self.fixed.__getitem__
+                )
         return self.means[node]
 
     def known(self, node: int) -> Mean:
@@ -144,6 +146,15 @@ class Rules:
             return out
 
         return below.each(averaged)
+
+    def weighed(self, weights: np.ndarray, below: Pair, spare: bool, at: Places) -> Pair:
+        """A number for each position of each input."""
+        found, own = self.own(below, spare), weights.ravel()
+        for tile in found:
+            if tile is not None:
+                tile *= at.left(own)
+                tile *= at.right(own)
+        return found
 
     def at_own_place(self, pair: Pair, at: Places) -> None:
         """Nothing in common at different places."""
@@ -304,7 +315,8 @@ class Rules:
         """The map of an activation or a norm, from the variances of all labels before it; of attention likewise."""
         node = self.program.nodes[here]
         if isinstance(node, Attend):
-            return Mixing.attending(variances, node)
+            mask = self.fixed[node.of[3]].reshape(len(self.x), 1, -1) if len(node.of) > 3 else None
+            return Mixing.attending(variances, node, mask)
         assert isinstance(node, Pointwise | Norm)
         mean = self.mean(node.of[0]) if isinstance(node, Norm) else None
         sites = math.prod(self.program.positions[here])

@@ -36,6 +36,7 @@ from scalewise.networks._program import (
     Spread,
     Stack,
     Sum,
+    Weigh,
 )
 from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.flow._room import Pair
@@ -265,8 +266,10 @@ def _chained(
         return _summed([(factor, slopes[0])])
     if isinstance(node, Sum):
         return _summed([(f, own) for f, own in zip(node.factors, slopes, strict=True)])
+    if isinstance(node, Weigh):
+        return _summed([(below[1], slopes[0])])
     if isinstance(node, Mix):
-        return _mixed(below[1], slopes[0])
+        return _mixed(below[1], slopes[0], sizes)
     if isinstance(node, Stack):
         return _stacked(node, below, value.shape, slopes)
     if isinstance(node, Product):
@@ -283,13 +286,15 @@ def _chained(
     return _moved(slopes[0], node.along, sizes, lambda tap: np.full(1, node.factor))
 
 
-def _mixed(rows: np.ndarray, slopes: Slopes) -> Slopes:
+def _mixed(rows: np.ndarray, slopes: Slopes, sizes: Sequence[int]) -> Slopes:
     """Each position of those that a matrix of each input mixes in turn."""
     parts = []
     for (k, sites), J in slopes.items():
+        whole = np.broadcast_to(J, (len(J), *sizes, J.shape[-1])).reshape(len(J), len(sites), -1)
         for position, site in enumerate(sites):
-            share = rows[..., position].reshape(*rows.shape[:-1], 1)
-            parts.append((1.0, {(k, (site,) * rows.shape[1]): share * J[:, position, None]}))
+            share = rows[..., position, None]
+            own = whole[:, position].reshape(len(J), *(1,) * (rows.ndim - 2), -1)
+            parts.append((1.0, {(k, (site,) * math.prod(rows.shape[1:-1])): share * own}))
     return _summed(parts)
 
 
