@@ -11,6 +11,7 @@ POINT = "tests/test_criticality_layers.py"
 
 of_fields = row("theory/flow/_fields.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
+of_moves = row("theory/flow/_moves.py", FIELDS)
 of_flow = row("theory/flow/_kernel_flow.py", "tests/theory/test_golden_preactivation.py")
 of_passing = row("theory/flow/_passing.py", FIELDS)
 of_places = row("gaussian/_places.py", FIELDS)
@@ -67,10 +68,15 @@ MUTANTS = (
         "        if spare:\n            return pair",
         "        if True:\n            return pair",
     ),
-    of_positions(
-        "positions: taps paired with other taps",
-        "for other in pieces if len(axes) == 2 else (piece,):",
-        "for other in (piece,):",
+    of_moves(
+        "moves: taps paired with other taps",
+        "product(pieces, repeat=len(axes))",
+        "zip(*[pieces] * len(axes), strict=True)",
+    ),
+    of_moves("moves: across the edges", "            A[part] = 0.0\n", "            pass\n"),
+    of_moves("moves: a tile is spoiled", "            A[part] = values\n", "            pass\n"),
+    of_moves(
+        "moves: the wrong way", "slice(to.start + by, to.stop + by)", "slice(to.start, to.stop)"
     ),
     of_positions(
         "positions: a pool of equal positions alone",

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
+TILE = (
+    1 << 15
+)  # numbers per scratch array: several fit the last cache, and a call costs less than its work
 _BLOCK = 128  # inputs on either side of a tile of a rectangle
 _GATHERED = 1 << 20  # features of the inputs of a list that are copied at a time
 

@@ -12,6 +12,7 @@ import numpy as np
 from scalewise.gaussian import Places
 from scalewise.networks._program import Attend, Mix, Program, Spread
 from scalewise.networks._sites import Matrix, Taps
+from scalewise.theory.flow._moves import add_moved
 
 Crossed = tuple[bool, ...]
 
@@ -71,13 +72,7 @@ def convolved(
     if own.covers(size) and len(axes) == 1:
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
-    out.fill(0.0)
-    for pieces in own.pieces(size):
-        for piece in pieces:
-            for other in pieces if len(axes) == 2 else (piece,):
-                moved = list(zip(axes, (piece, other), strict=False))
-                to = _cut(A, [(axis, p.to) for axis, p in moved])
-                out[to] += A[_cut(A, [(axis, p.of) for axis, p in moved])]
+    add_moved(A, (own, size, axes), out)
 
 
 def mixed(
@@ -91,14 +86,4 @@ def mixed(
     if own.covers(size):
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
-    out.fill(0.0)
-    for pieces in own.pieces(size):
-        for piece in pieces:
-            out[_cut(A, [(axes[0], piece.to)])] += A[_cut(A, [(axes[0], piece.of)])]
-
-
-def _cut(A: np.ndarray, slices: list[tuple[int, slice]]) -> tuple[slice, ...]:
-    found = [slice(None)] * A.ndim
-    for axis, part in slices:
-        found[axis] = part
-    return tuple(found)
+    add_moved(A, (own, size, axes), out)
