@@ -11,6 +11,7 @@ POINT = "tests/test_criticality_layers.py"
 
 of_fields = row("theory/flow/_fields.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
+of_shifts = row("theory/flow/_shifts.py", FIELDS)
 of_moves = row("theory/flow/_moves.py", FIELDS)
 of_flow = row("theory/flow/_kernel_flow.py", "tests/theory/test_golden_preactivation.py")
 of_passing = row("theory/flow/_passing.py", FIELDS)
@@ -70,8 +71,8 @@ MUTANTS = (
     ),
     of_moves(
         "moves: taps paired with other taps",
-        "product(pieces, repeat=len(axes))",
-        "zip(*[pieces] * len(axes), strict=True)",
+        "product(shifts, repeat=len(axes))",
+        "zip(*[shifts] * len(axes), strict=True)",
     ),
     of_moves("moves: across the edges", "            A[part] = 0.0\n", "            pass\n"),
     of_moves("moves: a tile is spoiled", "            A[part] = values\n", "            pass\n"),
@@ -80,9 +81,15 @@ MUTANTS = (
     ),
     of_positions(
         "positions: a pool of equal positions alone",
-        "mixes = node.along[axis].mixes",
-        "mixes = False",
+        "axis >= shifted and node.along[axis].mixes",
+        "False",
     ),
+    of_moves("moves: across a break", "in ((0, at), (at, size))", "in ((0, size),)"),
+    of_places("places: further on the wrong way", "first + axis: -shift", "first + axis: shift"),
+    of_shifts("shifts: both of two", "if not alike or shifts <= back:", "if True:"),
+    of_shifts("shifts: one of two once", "2 if alike and shifts != back else 1", "1"),
+    of_shifts("shifts: one alone", "target += weight * values", "target[...] = weight * values"),
+    of_shifts("shifts: steps of two", "own.stride == 1 and own", "own.stride and own"),
     of_flow(
         "flow: every layer in the place of the first",
         "everything.fill(target[kept.index(layer)], tile, values)",

@@ -125,13 +125,12 @@ class ScaleInvariantMap(KernelMap):
             np.sqrt(sine, out=sine)
             sine *= self._beta
             psi *= -self._beta
-        psi += self._A2
-        if slope is not None:
-            slope[...] = psi
-            if self._still is not None:
-                slope *= at.left(self._still)
-                slope *= at.right(self._still)
-        c *= psi
+        mean = psi if slope is None else slope
+        np.add(psi, self._A2, out=mean)
+        c *= mean
+        if slope is not None and self._still is not None:
+            slope *= at.left(self._still)
+            slope *= at.right(self._still)
         c += sine
         c *= at.left(self._root)
         np.multiply(c, at.right(self._root), out=C)

@@ -33,12 +33,15 @@ class Places:
         columns: Which are the second, likewise.
         positions: How many positions an input has along each axis.
         crossed: For each axis whether positions are paired each with each, and not each with itself.
+        shifts: For each axis that is not crossed by how much the second position is further on than the first,
+            the other end following the last; nowhere if empty.
     """
 
     rows: slice | Int[np.ndarray, " pair"]
     columns: slice | Int[np.ndarray, " pair"]
     positions: tuple[int, ...] = ()
     crossed: tuple[bool, ...] = ()
+    shifts: tuple[int, ...] = ()
 
     @property
     def by_rows(self) -> bool:
@@ -86,7 +89,7 @@ class Places:
         """
         if not self.positions:
             return values[..., self.columns]
-        own, lead = self._of(values, self.columns), values.ndim
+        own, lead = self.shifted(self._of(values, self.columns), values.ndim), values.ndim
         each = [lead + k for k, crossed in enumerate(self.crossed) if crossed]
         own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim))
         own = np.expand_dims(own, each)
@@ -97,9 +100,25 @@ class Places:
         apart = values.reshape(*values.shape[:-1], -1, *self.positions)
         return apart[(..., inputs, *(slice(None),) * len(self.positions))]
 
+    def shifted(self, values: np.ndarray, first: int) -> np.ndarray:
+        """Values of second positions, as they meet the first.
+
+        Args:
+            values: By position.
+            first: Their first axis of positions.
+        """
+        by = {
+            first + axis: -shift
+            for axis, (shift, size) in enumerate(zip(self.shifts, self.positions, strict=False))
+            if shift % size
+        }
+        return np.roll(values, tuple(by.values()), tuple(by)) if by else values
+
     @cached_property
     def known(self) -> Known | None:
         """Where labels meet themselves; ``None`` if nowhere."""
+        if any(s % n for s, n in zip(self.shifts, self.positions, strict=False)):
+            return None
         if isinstance(self.rows, slice) and isinstance(self.columns, slice):
             a, b = self.rows, self.columns
             same = np.arange(max(a.start, b.start), min(a.stop, b.stop))

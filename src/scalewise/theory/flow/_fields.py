@@ -66,6 +66,7 @@ class Fields:
         crossed: For each node and axis whether positions are paired each with each.
         maps: Of each activation, norm and attention, by node, on all labels; made where they are missing when
             inputs meet themselves.
+        shifts: Of positions that are not crossed, see `Places`.
     """
 
     program: Program
@@ -76,6 +77,7 @@ class Fields:
     means: dict[int, Mean] = field(default_factory=dict)
     room: Room | None = None
     scramble: int = 0
+    shifts: tuple[int, ...] = ()
 
     @cached_property
     def fixed(self) -> dict[int, np.ndarray]:
@@ -97,7 +99,7 @@ class Fields:
 
     def places(self, node: int, rows: Inputs, columns: Inputs) -> Places:
         """The labels of a node on a tile."""
-        return Places(rows, columns, self.program.positions[node], self.crossed[node])
+        return Places(rows, columns, self.program.positions[node], self.crossed[node], self.shifts)
 
     @property
     def labels_of_pair(self) -> int:
@@ -107,17 +109,31 @@ class Fields:
             math.prod(self.places(k, one, one).shape) for k in range(len(self.program.nodes))
         )
 
-    def along(self, rows: Inputs, columns: Inputs, last: int) -> Iterator[tuple[int, Pair]]:
-        """Take a tile of inputs through the nodes up to `last`, and yield each while it is there."""
-        program, kept = self.program, {}
+    def along(
+        self,
+        rows: Inputs,
+        columns: Inputs,
+        last: int,
+        given: dict[int, Pair] | None = None,
+        only: frozenset[int] | None = None,
+    ) -> Iterator[tuple[int, Pair]]:
+        """Take a tile of inputs through the nodes up to `last`, and yield each while it is there.
+
+        Some may be given, and some left out: then it is through those of `only`.
+        """
+        program, kept = self.program, dict(given or {})
         layouts = list(zip(program.positions, self.crossed, strict=True))[: last + 1]
-        different = {layout: Places(rows, columns, *layout) for layout in dict.fromkeys(layouts)}
+        different = {
+            layout: Places(rows, columns, *layout, self.shifts) for layout in dict.fromkeys(layouts)
+        }
         shapes = [different[layout] for layout in layouts]
         size = max(math.prod(at.shape) for at in different.values())
         if self.room is None or self.room.size < size:
             self.room = Room(size)
         units = Units(program, len(self.x), self.scramble)
         for here, at in enumerate(shapes):
+            if only is not None and here not in only:
+                continue
             node = program.nodes[here]
             below = [kept[k] for k in node.of]
             # What a node reads twice is nobody's to write over.
@@ -250,7 +266,7 @@ class Fields:
     def _gram(self, x: np.ndarray, at: Places) -> np.ndarray:
         """Products of what is fixed, averaged over features."""
         C = self._room.take(at.shape)
-        left, right = x[at.rows], x[at.columns]
+        left, right = x[at.rows], at.shifted(x[at.columns], 1)
         features = x.shape[-1]
         if at.by_rows and not at.positions:
             np.matmul(left, right.T, out=C)
@@ -309,7 +325,7 @@ class Fields:
         fixed: bool = False,
     ) -> Pair:
         """Both covariances after what a layer does along each axis: of random weights, or of a fixed map."""
-        places = Places(rows, columns, self.program.positions[between[0]], self.crossed[between[0]])
+        places = self.places(between[0], rows, columns)
         shape = self.places(between[1], rows, columns).shape
         sizes = places.positions
         # Axes that shrink come first, so that nothing on the way is larger than both ends, as the room is.
@@ -328,13 +344,19 @@ class Fields:
                     out = self._room.take(
                         tuple(own.length(size) if k in axes else n for k, n in enumerate(now.shape))
                     )
-                    (mixed if fixed else convolved)(now, own, size, axes, out)
+                    if fixed:
+                        mixed(now, own, size, axes, out)
+                    else:
+                        convolved(now, own, size, axes, out, self._shift(axis))
                     if mine:
                         self._room.give(now)
                     now, mine = out, True
             return (now if mine else self._copied(now)).reshape(shape)
 
         return below.each(moved)
+
+    def _shift(self, axis: int) -> int:
+        return self.shifts[axis] if axis < len(self.shifts) else 0
 
     def _mapped(
         self, node: Pointwise | Norm, below: Pair, spare: bool, here: int, at: Places

@@ -17,12 +17,13 @@ from scalewise.theory.flow._moves import add_moved
 Crossed = tuple[bool, ...]
 
 
-def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
+def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> list[Crossed]:
     """For each node and axis whether each position is paired with each; an axis of one position is.
 
     Args:
         program: The nodes.
         each: Nodes of which all pairs of positions are wanted.
+        shifted: How many of the first axes are taken one shift after another, so that a pool does not need all.
     """
     nodes, sizes = program.nodes, program.positions
     if program.estimated:  # channels are drawn at all labels at once
@@ -39,7 +40,7 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
                 for axis, size in enumerate(sizes[below]):
                     mixes = isinstance(node, Attend | Mix)
                     if isinstance(node, Spread):
-                        mixes = node.along[axis].mixes
+                        mixes = axis >= shifted and node.along[axis].mixes
                     spans = needed[here][axis] and sizes[here][axis] > 1
                     needed[below][axis] |= size > 1 and (mixes or spans)
         for here, node in enumerate(nodes):  # and what is paired so stays so
@@ -65,14 +66,22 @@ def axes_of(at: Places) -> list[tuple[int, int | None]]:
 
 
 def convolved(
-    A: np.ndarray, own: Taps | Matrix, size: int, axes: tuple[int, ...], out: np.ndarray
+    A: np.ndarray,
+    own: Taps | Matrix,
+    size: int,
+    axes: tuple[int, ...],
+    out: np.ndarray,
+    shift: int = 0,
 ) -> None:
-    r"""$\sum_\tau B_\tau AB_\tau^T$ over `size` positions, on one axis of a tile or two that move together."""
+    r"""$\sum_\tau B_\tau AB_\tau^T$ over `size` positions, on one axis of a tile or two that move together.
+
+    On one, the second position may be further on than the first, by `shift`.
+    """
     assert not isinstance(own, Matrix)  # which is for fixed maps
     if own.covers(size) and len(axes) == 1:
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
-    add_moved(A, (own, size, axes), out)
+    add_moved(A, (own, size, shift, axes), out)
 
 
 def mixed(
@@ -86,4 +95,4 @@ def mixed(
     if own.covers(size):
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
-    add_moved(A, (own, size, axes), out)
+    add_moved(A, (own, size, 0, axes), out)
