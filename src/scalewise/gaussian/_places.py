@@ -78,7 +78,7 @@ class Places:
             return own[..., None] if self.by_rows else own
         own = self._of(values, self.rows)
         if self.by_rows:
-            own = np.expand_dims(own, values.ndim)
+            own = own.reshape(*own.shape[: values.ndim], 1, *own.shape[values.ndim :])
         return own.reshape(*own.shape, *(1,) * sum(self.crossed))
 
     def right(self, values: np.ndarray) -> np.ndarray:
@@ -90,6 +90,12 @@ class Places:
         if not self.positions:
             return values[..., self.columns]
         own, lead = self.shifted(self._of(values, self.columns), values.ndim), values.ndim
+        if not any(self.crossed):
+            return (
+                own.reshape(*own.shape[: lead - 1], 1, *own.shape[lead - 1 :])
+                if self.by_rows
+                else own
+            )
         each = [lead + k for k, crossed in enumerate(self.crossed) if crossed]
         own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim))
         own = np.expand_dims(own, each)
@@ -131,6 +137,10 @@ class Places:
             return None
         if not self.positions:
             return Known((first, *second), same)
+        if not any(self.crossed):
+            sites = math.prod(self.positions)
+            labels = same[:, None] * sites + np.arange(sites)
+            return Known((first, *second), labels.reshape(-1, *self.positions))
         grids = np.ix_(first, *map(np.arange, self.positions))
         inputs = same.reshape(grids[0].shape)
         other = tuple(places.reshape(grids[0].shape) for places in second)

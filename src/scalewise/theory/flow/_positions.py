@@ -89,6 +89,9 @@ def mixed(
 ) -> None:
     r"""$\sum_\tau B_\tau A$ along one axis of a tile."""
     if isinstance(own, Matrix):
+        if axes[0] == A.ndim - 1 and A.flags.c_contiguous and out.flags.c_contiguous:
+            np.matmul(A.reshape(-1, size), own.array.T, out=out.reshape(-1, out.shape[-1]))
+            return
         moved, target = (np.moveaxis(values, axes[0], -2) for values in (A, out))
         np.matmul(own.array, moved, out=target)
         return
