@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,7 @@ from scalewise.theory.flow._room import Pair, Room
 from scalewise.theory.flow._units import Units
 
 Inputs = slice | np.ndarray
+_NOWHERE: Any = (None, None, (), {})
 _NOTHING = (np.empty((0, 0)), None)
 
 
@@ -67,6 +69,7 @@ class Fields:
         maps: Of each activation, norm and attention, by node, on all labels; made where they are missing when
             inputs meet themselves.
         shifts: Of positions that are not crossed, see `Places`.
+        tile: The tile at hand, and the labels of nodes there, by layout.
     """
 
     program: Program
@@ -78,6 +81,7 @@ class Fields:
     room: Room | None = None
     scramble: int = 0
     shifts: tuple[int, ...] = ()
+    tile: tuple[Inputs, Inputs, tuple[int, ...], dict[Any, Places]] = _NOWHERE
 
     @cached_property
     def fixed(self) -> dict[int, np.ndarray]:
@@ -99,7 +103,12 @@ class Fields:
 
     def places(self, node: int, rows: Inputs, columns: Inputs) -> Places:
         """The labels of a node on a tile."""
-        return Places(rows, columns, self.program.positions[node], self.crossed[node], self.shifts)
+        if not (self.tile[0] is rows and self.tile[1] is columns and self.tile[2] == self.shifts):
+            self.tile = rows, columns, self.shifts, {}
+        layout, made = (self.program.positions[node], self.crossed[node]), self.tile[3]
+        if layout not in made:
+            made[layout] = Places(rows, columns, *layout, self.shifts)
+        return made[layout]
 
     @property
     def labels_of_pair(self) -> int:
@@ -122,12 +131,8 @@ class Fields:
         Some may be given, and some left out: then it is through those of `only`.
         """
         program, kept = self.program, dict(given or {})
-        layouts = list(zip(program.positions, self.crossed, strict=True))[: last + 1]
-        different = {
-            layout: Places(rows, columns, *layout, self.shifts) for layout in dict.fromkeys(layouts)
-        }
-        shapes = [different[layout] for layout in layouts]
-        size = max(math.prod(at.shape) for at in different.values())
+        shapes = [self.places(here, rows, columns) for here in range(last + 1)]
+        size = max(math.prod(at.shape) for at in self.tile[3].values())
         if self.room is None or self.room.size < size:
             self.room = Room(size)
         units = Units(program, len(self.x), self.scramble)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,12 +101,12 @@ class Pairs:
         at, places = _different(both)
         return cls(both[at], places[: len(X)], places[len(X) :], listed=True)
 
-    @property
+    @cached_property
     def _begin(self) -> int:
         """Where the second inputs of a rectangle begin."""
         return int(self.second.min())
 
-    @property
+    @cached_property
     def is_square(self) -> bool:
         """Whether every input is paired with every input."""
         return not self.listed and self._begin == 0 and int(self.first.max()) + 1 == len(self.x)

@@ -26,6 +26,8 @@ def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> l
         shifted: How many of the first axes are taken one shift after another, so that a pool does not need all.
     """
     nodes, sizes = program.nodes, program.positions
+    if not any(sizes):
+        return [()] * len(nodes)
     if program.estimated:  # channels are drawn at all labels at once
         return [(True,) * len(size) for size in sizes]
     needed = [[False] * len(size) for size in sizes]

@@ -77,6 +77,8 @@ class Shifts:
             wanted: Nodes of which all pairs of positions are wanted.
         """
         found = cls()
+        if not any(program.positions):
+            return found
         for axes in range(max(map(len, program.positions)) + 1):
             here = cls.along(program, wanted, axes) if axes else cls()
             if here is None:
