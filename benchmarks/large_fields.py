@@ -4,7 +4,8 @@
     python benchmarks/large_fields.py [--rows row ...] [--processes 5] [--peers-python PATH]
 
 Both sides in turn, each time in a fresh process on one processor with one thread, in float64 (ensembles in
-float32). Rows that are not named keep their numbers. Writes results/large_fields.json and results/large_fields.md.
+float32). Rows that are not named keep their numbers. Writes results/large_fields.json,
+results/large_fields.md and a table of docs/speed.md.
 """
 
 from __future__ import annotations
@@ -28,9 +29,14 @@ from peers_rows import B_STD, W_STD, graph
 
 HERE = Path(__file__).parent
 NUMBERS, PAGE = (HERE / "results" / f"large_fields.{kind}" for kind in ("json", "md"))
+SPEED = HERE.parent / "docs" / "speed.md"
+BEGIN, END = (
+    "<!-- large fields: written by benchmarks/large_fields.py -->",
+    "<!-- end of large fields -->",
+)
 SIDES = ("theirs", "ours")
 COPIED = 1 << 25  # numbers
-NETWORKS = 1000
+NETWORKS, FEWER = 1000, 100  # by ours, and by the plain program, whose time is in proportion
 Call = Callable[[], list[float]]
 
 
@@ -187,9 +193,9 @@ def plain_ensemble() -> Call:
     some = jax.jit(lambda keys: jax.tree.map(lambda a: a.sum(0), jax.vmap(of_one)(keys)))
 
     def call() -> list[float]:
-        keys = jax.random.split(jax.random.key(0), NETWORKS).reshape(NETWORKS // 50, 50)
+        keys = jax.random.split(jax.random.key(0), FEWER).reshape(FEWER // 50, 50)
         parts = [some(part) for part in keys]
-        return [float(sum(part[k][0, 0] for part in parts) / NETWORKS) for k in range(2)]
+        return [float(sum(part[k][0, 0] for part in parts) / FEWER) for k in range(2)]
 
     return call
 
@@ -229,12 +235,16 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=[*ROWS, ENSEMBLE], default=[*ROWS, ENSEMBLE])
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--peers-python", default=default, help="also SCALEWISE_PEERS_PYTHON")
+    parser.add_argument("--page", action="store_true", help="written anew from the numbers")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(child(*options.child)))
         return
     known = json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
+    if options.page:
+        write(known)
+        return
     for name in options.rows:
         runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
         for _ in range(options.processes):
@@ -245,7 +255,7 @@ def main() -> None:
         known[name] = {side: _least(found) for side, found in runs.items()}
         known["copy"] = _process(sys.executable, "ours", "copy")["copy"]
         NUMBERS.write_text(json.dumps(known, indent=1) + "\n")
-        PAGE.write_text(render(known))
+        write(known)
         print(_line(name, known) if name in ROWS else _ensemble(known), flush=True)
 
 
@@ -273,22 +283,29 @@ def _least(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {**least, "found": runs[0]["found"], "processes": len(runs)}
 
 
-HEAD = """# Kernels of large networks with positions
-
-`predict` of K and Theta of the read-out beside neural-tangents 0.6.5 with jax 0.4.36, compiled, in float64 on one
-processor. CPU seconds are the least of fresh processes of both sides in turn, on a shared machine: of the first
-call, which compiles on their side, and of a repeated one. Memory is the largest resident set beyond the imports.
-Ratios are ours to theirs, and a goal is that of repeated calls. Sums of K and Theta differ by less than 1e-6,
-except for tanh, where theirs is a quadrature of degree 25. The last two columns are nanoseconds for a pair and a layer: of
-our repeated call, and of a plain copy of K and Theta, once, of arrays that no cache holds.
+TITLE = "# Kernels of large networks with positions\n\n"
+HEAD = """`predict` of K and Theta of the read-out beside neural-tangents 0.6.5 with jax 0.4.36, compiled, in
+float64 on one processor. CPU seconds are the least of fresh processes of both sides in turn, on a shared machine:
+of the first call, which compiles on their side, and of a repeated one. Memory is the largest resident set beyond
+the imports. Ratios are ours to theirs, and a goal is that of repeated calls. Sums of K and Theta differ by less
+than 1e-6, except for tanh, where theirs is a quadrature of degree 25. The last two columns are nanoseconds for a
+pair and a layer: of our repeated call, and of a plain copy of K and Theta, once, of arrays that no cache holds.
 
 | network | inputs | goal | theirs, s: first, again | ours | ratio, first | again | MB, theirs / ours | ns | copy |
 |---|---|---|---|---|---|---|---|---|---|
 """
 
 
+def write(known: dict[str, Any]) -> None:
+    """The page, and the same between the marks of docs/speed.md."""
+    PAGE.write_text(TITLE + (table := render(known)))
+    text = SPEED.read_text()
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    SPEED.write_text(f"{before}{BEGIN}\n{table}{END}{after}")
+
+
 def render(known: dict[str, Any]) -> str:
-    """The page."""
+    """What is written."""
     lines = [_line(name, known) for name in ROWS if name in known]
     lines += [
         "",
@@ -318,14 +335,12 @@ def _line(name: str, known: dict[str, Any]) -> str:
 
 def _ensemble(known: dict[str, Any]) -> str:
     plain, own = (known[ENSEMBLE][side] for side in SIDES)
-    times = {
-        side: f"{one['first']:.3g} and {one['again']:.3g}" for side, one in known[ENSEMBLE].items()
-    }
     return (
         f"`measure` of {NETWORKS} convolutional networks (8 x 8, width 64, depth 4, two images), K and Theta, in "
-        f"float32: {times['ours']} CPU s, first and again, {own['megabytes']:.0f} MB. A plain program of JAX that "
-        "draws, runs and differentiates networks under `vmap`, 50 at a time: "
-        f"{times['theirs']} CPU s, {plain['megabytes']:.0f} MB."
+        f"float32: {own['first']:.3g} and {own['again']:.3g} CPU s, first and again, {own['megabytes']:.0f} MB. A "
+        "plain program of JAX that draws, runs and differentiates networks without biases under `vmap`, 50 at a "
+        "time: "
+        f"{plain['first']:.3g} and {plain['again']:.3g} CPU s for {FEWER} of them, {plain['megabytes']:.0f} MB."
     )
 
 
