@@ -11,6 +11,8 @@ POINT = "tests/test_criticality_layers.py"
 
 of_fields = row("theory/flow/_rules.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
+of_shifts = row("theory/flow/_shifts.py", FIELDS)
+of_moves = row("theory/flow/_moves.py", FIELDS)
 of_flow = row("theory/flow/_kernel_flow.py", "tests/theory/test_golden_preactivation.py")
 of_passing = row("theory/flow/_passing.py", FIELDS)
 of_places = row("gaussian/_places.py", FIELDS)
@@ -70,16 +72,27 @@ MUTANTS = (
         "        if spare:\n            return pair",
         "        if True:\n            return pair",
     ),
-    of_positions(
-        "positions: taps paired with other taps",
-        "for other in others if len(axes) == 2 else (piece,):",
-        "for other in (piece,):",
+    of_moves(
+        "moves: taps paired with other taps",
+        "product(shifts, repeat=len(axes))",
+        "zip(*[shifts] * len(axes), strict=True)",
+    ),
+    of_moves("moves: across the edges", "            A[part] = 0.0\n", "            pass\n"),
+    of_moves("moves: a tile is spoiled", "            A[part] = values\n", "            pass\n"),
+    of_moves(
+        "moves: the wrong way", "slice(to.start + by, to.stop + by)", "slice(to.start, to.stop)"
     ),
     of_positions(
         "positions: a pool of equal positions alone",
-        "mixes = node.along[axis].mixes",
-        "mixes = False",
+        "axis >= shifted and node.along[axis].mixes",
+        "False",
     ),
+    of_moves("moves: across a break", "in ((0, at), (at, size))", "in ((0, size),)"),
+    of_places("places: further on the wrong way", "first + axis: -shift", "first + axis: shift"),
+    of_shifts("shifts: both of two", "if not alike or shifts <= back:", "if True:"),
+    of_shifts("shifts: one of two once", "2 if alike and shifts != back else 1", "1"),
+    of_shifts("shifts: one alone", "target += weight * values", "target[...] = weight * values"),
+    of_shifts("shifts: steps of two", "own.stride == 1 and own", "own.stride and own"),
     of_flow(
         "flow: every layer in the place of the first",
         "everything.fill(target[kept.index(layer)], tile, values)",
@@ -141,8 +154,8 @@ MUTANTS = (
     ),
     of_pools(
         "pools: a sum is an average",
-        "return _whole(build, of, 1.0)",
-        "return _whole(build, of, 1 / math.prod(of.positions))",
+        "return _whole(build, of, average=False)",
+        "return _whole(build, of, average=True)",
     ),
     of_parallel(
         "parallel: factors forgotten",
@@ -206,11 +219,15 @@ MUTANTS = (
         "attention: queries alone move", "_sum(Tq * by_keys + by_queries)", "_sum(by_queries)"
     ),
     of_attention("attention: logits at their size", "T[a, b] += scale**2 *", "T[a, b] += scale *"),
-    of_attention("attention: free keys are tied", "K if node.tied else np.zeros_like(K)", "K"),
+    row("theory/flow/_fields.py", FIELDS)(
+        "attention: free keys are tied",
+        "            if not node.tied:\n",
+        "            if False:\n",
+    ),
     of_forward(
         "attention: all is seen",
-        "np.tri(places, dtype=bool) if node.causal",
-        "np.tri(places, dtype=bool) if False",
+        "np.tri(*shape, dtype=bool) if node.causal",
+        "np.tri(*shape, dtype=bool) if False",
     ),
     of_weights("drawn: a trunk is not averaged", "G = G + gram", "G = G + 0 * gram"),
     of_weights(
@@ -308,8 +325,8 @@ MUTANTS = (
     ),
     row("theory/flow/_units.py", DRAWN)(
         "units: a graph's first position for all",
-        "share * J[:, position, None]",
-        "share * J[:, :1]",
+        "whole[:, position].reshape",
+        "whole[:, 0].reshape",
     ),
     of_masks("masks: windows by their first tap alone", ".min(axis=-2)", "[..., 0, :]"),
     of_masks(

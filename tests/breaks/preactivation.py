@@ -10,6 +10,7 @@ MAP = "tests/gaussian/test_kernel_map.py"
 KINKS = f"{MAP}::test_kinks_have_a_series_up_to_correlations_near_1"
 of_orders = row("gaussian/_split_orders.py", KINKS)
 of_closed_map = row("gaussian/_in_place.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
+of_angle = row("gaussian/_angle.py", "tests/gaussian/test_angle.py")
 of_map = row("gaussian/_kernel_map.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
 of_vertex = row("theory/flow/_preactivation.py", (PRINTED, GOLDEN))
 of_pairs = row("theory/flow/_pairs.py", (PRINTED, GOLDEN))
@@ -82,8 +83,18 @@ MUTANTS = (
     ),
     of_closed_map(
         "K: angle term of ReLU with the wrong sign",
-        "        sine *= self._beta\n",
-        "        sine *= -self._beta\n",
+        "sine *= 2.0 * self._beta\n",
+        "sine *= -2.0 * self._beta\n",
+    ),
+    of_closed_map(
+        "K: angle term of negative correlations with the wrong sign",
+        "            sine *= self._beta\n",
+        "            sine *= -self._beta\n",
+        "tests/conformance/test_gaussian_engines.py",
+    ),
+    of_angle("angles: a term too few", "for term in terms[-2:0:-1]", "for term in terms[-3:0:-1]"),
+    of_angle(
+        "angles: terms of larger correlations", "if least >= level", "if least + 0.1 >= level"
     ),
     of_map(
         "K: pairs close to 1 by the series",

@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     of_pairs(
         "pairs: not turned",
-        "target[tile.place[::-1]] = turned(values)",
+        "target[tile.place[::-1]] = turned(values, len(tile.shape))",
         "target[tile.place[::-1]] = 0.0",
     ),
     of_pairs(

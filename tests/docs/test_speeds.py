@@ -1,5 +1,6 @@
 """Conformance: the table of speeds is one, and its text is what its numbers say."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -18,6 +19,10 @@ def table(monkeypatch):
         "table",
         "cases",
         "learning_table",
+        "large_fields",
+        "clock",
+        "peers_environment",
+        "peers_rows",
     ):  # benchmarks are scripts, not a package: others may have these names
         sys.modules.pop(name, None)
 
@@ -112,3 +117,17 @@ def test_writing_changes_nothing_outside_the_markers(table, tmp_path, monkeypatc
     for page in pages:
         assert page.read_text().startswith("above\n")
         assert page.read_text().endswith(f"\nbelow {page.name}\n")
+
+
+def test_large_fields_are_shown_as_they_were_measured(table):
+    import large_fields
+
+    known = json.loads(large_fields.NUMBERS.read_text())
+    assert set(large_fields.ROWS) < set(known)
+    shown = large_fields.SPEED.read_text().split(large_fields.BEGIN)[1].split(large_fields.END)[0]
+    assert shown.strip() == large_fields.render(known).strip()
+    assert large_fields.PAGE.read_text() == large_fields.TITLE + large_fields.render(known)
+    # Sides that differ are not shown.
+    known["flat"]["ours"]["found"][0] *= 1.001
+    with pytest.raises(RuntimeError, match="flat: sides differ by 1"):
+        large_fields.render(known)

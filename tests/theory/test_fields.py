@@ -6,7 +6,7 @@ import pytest
 import scalewise as sw
 from architectures import RATES, by_matrices, compositions, tied_compositions
 from grids import few
-from scalewise.theory.flow import _pair_sets, _passing
+from scalewise.theory.flow import _pair_sets, _passing, _shifts
 from scalewise.theory.flow._kernel_flow import kernel_flow, kernels_on
 from scalewise.theory.flow._pair_sets import Pairs
 from scalewise.theory.flow._passing import kernel_strips
@@ -152,3 +152,71 @@ def test_layers_of_different_positions_are_asked_for_one_by_one() -> None:
     assert sw.predict(net, x).layer.values.tolist() == [3, 4]
     with pytest.raises(ValueError, match="must have the same positions"):
         sw.predict(net, x, layers=[1, 4])
+
+
+SLIDING = {
+    "zeros": [sw.Conv(3), "relu", sw.Conv(2), "tanh"],
+    "circular": [sw.Conv(3, padding="circular"), "relu", sw.Conv(4, padding="circular"), "gelu"],
+    "dilated": [sw.Conv(3, dilation=2), "relu", sw.Conv(5), "relu"],
+    "a norm in a skip": [sw.Conv(3), sw.Skip(sw.LayerNorm(), "relu", sw.Conv(3)), "tanh"],
+    "dropout": [sw.Conv(3), "relu", sw.Dropout(0.8), sw.Conv(3), "relu"],
+}
+
+
+@pytest.mark.parametrize("largest", [1, 400])
+@pytest.mark.parametrize("name", SLIDING)
+def test_pairs_of_positions_go_shift_by_shift(name: str, largest: int, monkeypatch) -> None:
+    """Along both axes, or along the first."""
+    layers = [
+        *SLIDING[name],
+        sw.GlobalAvgPool(),
+        sw.Dense(),
+        "relu",
+        sw.Dense(1),
+    ]
+    net = sw.Network(*layers, input_shape=(5, 6, 2), width=8, **RATES)
+    x = np.random.default_rng(1).normal(size=(4, 5, 6, 2))
+    monkeypatch.setattr(_shifts, "_LARGEST", largest)
+    monkeypatch.setattr(_pair_sets, "TILE", 300)
+    axes = len(_passing.Passing.of(net, x, (net.depth,), ntk=True).shifts.sizes)
+    assert axes == {1: 2, 400: 1}[largest]
+    K, Theta = by_matrices(net.program, x)[net.program.layers[-1]]
+    square = kernel_flow(net, x, layers=[net.depth])
+    listed = kernels_on(net, Pairs.in_turn(x, x[::-1]))
+    for found, line, want in zip((square.K, square.Theta), listed, (K, Theta), strict=True):
+        np.testing.assert_allclose(found[0], want, rtol=1e-11)
+        np.testing.assert_allclose(line[0], want[np.arange(4), np.arange(4)[::-1]], rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [sw.Conv(3, stride=2), "relu", sw.GlobalAvgPool()],
+        [sw.Conv(3, padding="valid"), "relu", sw.GlobalAvgPool()],
+        [sw.Conv(3), "relu", sw.AvgPool(2), sw.GlobalAvgPool()],
+        [sw.Local(3), "relu", sw.GlobalAvgPool()],
+        [sw.Conv(3), "relu", sw.Flatten()],
+    ],
+)
+def test_what_moves_positions_apart_does_not_go_shift_by_shift(layers, monkeypatch) -> None:
+    net = sw.Network(*layers, sw.Dense(1), input_shape=(6, 6, 2), width=8, **RATES)
+    monkeypatch.setattr(_shifts, "_LARGEST", 1)
+    x = np.random.default_rng(1).normal(size=(3, 6, 6, 2))
+    assert _passing.Passing.of(net, x, (net.depth,), ntk=True).shifts.sizes == ()
+    found = kernel_flow(net, x, layers=[net.depth])
+    K = by_matrices(net.program, x)[net.program.layers[-1]][0]
+    np.testing.assert_allclose(found.K[0], K, rtol=1e-11)
+
+
+def test_a_layer_with_positions_does_not_go_shift_by_shift(monkeypatch) -> None:
+    net = network("relu", "pooled", "plane")
+    x = np.random.default_rng(1).normal(size=(3, *net.input_shape))
+    want = kernel_flow(net, x, layers=[1])
+    monkeypatch.setattr(_shifts, "_LARGEST", 1)
+    np.testing.assert_array_equal(kernel_flow(net, x, layers=[1]).K, want.K)
+
+
+def test_a_few_inputs_with_positions_go_in_turn() -> None:
+    net = network("relu", "pooled", "line")
+    tiles = list(Pairs.square(RNG.normal(size=(3, *net.input_shape))).tiles(labels=36))
+    assert [tile.shape for tile in tiles] == [(6,)]

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
+from scalewise.gaussian._angle import quarter_and_half_sine
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._places import Places
 
@@ -106,26 +107,30 @@ class ScaleInvariantMap(KernelMap):
             if slope is not None:
                 slope.fill(self._A2)
             return
-        c, psi, sine, *_ = work
+        c, psi, sine, *free = work
         np.multiply(C, at.left(self._inverse_root), out=c)
         c *= at.right(self._inverse_root)
         if c.max() > _COINCIDENT:
             c[c > _COINCIDENT] = 1.0
-        if c.min() < -_COINCIDENT:
+        if (least := c.min()) < -_COINCIDENT:
             c[c < -_COINCIDENT] = -1.0
-        np.arccos(c, out=psi)
-        np.multiply(c, c, out=sine)
-        np.subtract(1.0, sine, out=sine)
-        np.sqrt(sine, out=sine)
-        sine *= self._beta
-        psi *= -self._beta
-        psi += self._A2
-        if slope is not None:
-            slope[...] = psi
-            if self._still is not None:
-                slope *= at.left(self._still)
-                slope *= at.right(self._still)
-        c *= psi
+        if least >= 0.0:
+            quarter_and_half_sine(c, float(least), psi, sine, (free[0], free[1]))
+            sine *= 2.0 * self._beta
+            psi *= -4.0 * self._beta
+        else:
+            np.arccos(c, out=psi)
+            np.multiply(c, c, out=sine)
+            np.subtract(1.0, sine, out=sine)
+            np.sqrt(sine, out=sine)
+            sine *= self._beta
+            psi *= -self._beta
+        mean = psi if slope is None else slope
+        np.add(psi, self._A2, out=mean)
+        c *= mean
+        if slope is not None and self._still is not None:
+            slope *= at.left(self._still)
+            slope *= at.right(self._still)
         c += sine
         c *= at.left(self._root)
         np.multiply(c, at.right(self._root), out=C)

@@ -47,6 +47,8 @@ class Places:
         columns: Which are the second, likewise.
         positions: How many positions an input has along each axis.
         crossed: For each axis whether positions are paired each with each, and not each with itself.
+        shifts: For each axis that is not crossed by how much the second position is further on than the first,
+            the other end following the last; nowhere if empty.
         other: The field of the second labels, if it is another one.
     """
 
@@ -54,6 +56,7 @@ class Places:
     columns: slice | Int[np.ndarray, " pair"]
     positions: tuple[int, ...] = ()
     crossed: tuple[bool, ...] = ()
+    shifts: tuple[int, ...] = ()
     other: Other | None = None
 
     @property
@@ -96,7 +99,7 @@ class Places:
             return own[..., None] if self.by_rows else own
         own = _of(values, self.rows, self.positions)
         if self.by_rows:
-            own = np.expand_dims(own, values.ndim)
+            own = own.reshape(*own.shape[: values.ndim], 1, *own.shape[values.ndim :])
         return own.reshape(*own.shape, *(1,) * sum(self.crossed))
 
     def right(self, values: np.ndarray) -> np.ndarray:
@@ -108,16 +111,34 @@ class Places:
         values = values[..., self.other.second] if self.other else values
         if not self.positions:
             return values[..., self.columns]
-        own, lead = _of(values, self.columns, self.beyond), values.ndim
+        lead = values.ndim
+        own = self.shifted(_of(values, self.columns, self.beyond), lead)
+        if not any(self.crossed):
+            shape = (*own.shape[: lead - 1], 1, *own.shape[lead - 1 :])
+            return own.reshape(shape) if self.by_rows else own
         each = [lead + k for k, crossed in enumerate(self.crossed) if crossed]
         own = np.moveaxis(own, each, range(own.ndim - len(each), own.ndim))
         own = np.expand_dims(own, each)
         return np.expand_dims(own, lead - 1) if self.by_rows else own
 
+    def shifted(self, values: np.ndarray, first: int) -> np.ndarray:
+        """Values of second positions, as they meet the first.
+
+        Args:
+            values: By position.
+            first: Their first axis of positions.
+        """
+        by = {
+            first + axis: -shift
+            for axis, (shift, size) in enumerate(zip(self.shifts, self.positions, strict=False))
+            if shift % size
+        }
+        return np.roll(values, tuple(by.values()), tuple(by)) if by else values
+
     @cached_property
     def known(self) -> Known | None:
         """Where labels meet themselves; ``None`` if nowhere."""
-        if self.other:
+        if self.other or any(s % n for s, n in zip(self.shifts, self.positions, strict=False)):
             return None
         if isinstance(self.rows, slice) and isinstance(self.columns, slice):
             a, b = self.rows, self.columns
@@ -131,6 +152,10 @@ class Places:
             return None
         if not self.positions:
             return Known((first, *second), same)
+        if not any(self.crossed):
+            sites = math.prod(self.positions)
+            labels = same[:, None] * sites + np.arange(sites)
+            return Known((first, *second), labels.reshape(-1, *self.positions))
         grids = np.ix_(first, *map(np.arange, self.positions))
         inputs = same.reshape(grids[0].shape)
         other = tuple(places.reshape(grids[0].shape) for places in second)

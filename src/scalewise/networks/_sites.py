@@ -77,6 +77,11 @@ class Window:
         """Whether it sees one position, and every one in turn."""
         return self.taps == 1 and self.stride == 1
 
+    @property
+    def is_circular(self) -> bool:
+        """Whether the other end is beyond the ends."""
+        return self.padding == "circular"
+
     def covers(self, size: int) -> bool:
         """Whether it sees all of `size` positions once, and has one place."""
         return (self.taps, self.dilation, self.padding) == (size, 1, "valid")
@@ -100,6 +105,11 @@ class Transposed:
     window: Window
 
     is_identity = False
+
+    @property
+    def is_circular(self) -> bool:
+        """Whether the other end is beyond the ends."""
+        return self.window.is_circular
 
     @property
     def taps(self) -> int:

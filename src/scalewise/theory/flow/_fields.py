@@ -45,19 +45,29 @@ class Fields(Rules):
             found.setdefault(max(link), []).append(link)
         return found
 
-    def along(self, rows: Inputs, columns: Inputs, last: int) -> Iterator[tuple[int, Pair]]:
-        """Take a tile of inputs through the nodes up to `last`, and yield each while it is there."""
+    def along(
+        self,
+        rows: Inputs,
+        columns: Inputs,
+        last: int,
+        given: dict[int, Pair] | None = None,
+        only: frozenset[int] | None = None,
+    ) -> Iterator[tuple[int, Pair]]:
+        """Take a tile of inputs through the nodes up to `last`, and yield each while it is there.
+
+        Some may be given, and some left out: then it is through those of `only`.
+        """
         program = self.program
-        layouts = list(zip(program.positions, self.crossed, strict=True))[: last + 1]
-        different = {layout: Places(rows, columns, *layout) for layout in dict.fromkeys(layouts)}
-        shapes = [different[layout] for layout in layouts]
-        size = max(math.prod(at.shape) for at in different.values())
+        shapes = [self.places(here, rows, columns) for here in range(last + 1)]
+        size = max(math.prod(at.shape) for at in self.tile[3].values())
         if self.room is None or self.room.size < size:
             self.room = Room(size)
         units = Units(program, len(self.x), self.scramble, self.fixed)
-        kept: dict[int, Pair] = {}
+        kept = dict(given or {})
         links: Links = {}
         for here in range(last + 1):
+            if only is not None and here not in only:
+                continue
             node = program.nodes[here]
             # What a node reads twice is nobody's to write over.
             spare = [program.last_reader[k] == here and node.of.count(k) == 1 for k in node.of]

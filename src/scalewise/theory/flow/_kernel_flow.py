@@ -7,6 +7,7 @@ while it is in cache. A few inputs through very many layers are interpolated (`_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -100,10 +101,12 @@ def kernel_flow(
     done, everything = 0, Pairs.square(x)
     for tile in everything.tiles(passing.fields.labels_of_pair):
         rows, columns = tile.rows, tile.columns
-        here = np.flatnonzero(
-            (rows.start <= first) & (first < rows.stop) & (columns.start <= second) & (second < columns.stop)
-        )  # fmt: skip
-        place = first[here] - rows.start, second[here] - columns.start
+        here, place = _NONE[0], _NONE
+        if first.size:
+            here = np.flatnonzero(
+                (rows.start <= first) & (first < rows.stop) & (columns.start <= second) & (second < columns.stop)
+            )  # fmt: skip
+            place = first[here] - rows.start, second[here] - columns.start
         for layer, found in passing.layers(rows, columns, last):
             if first.size:
                 between[layer - 1, here] = found[0][place]
@@ -111,7 +114,7 @@ def kernel_flow(
                 for target, values in zip(both, found, strict=False):
                     if values is not None:
                         everything.fill(target[kept.index(layer)], tile, values)
-        done += (rows.stop - rows.start) * (columns.stop - columns.start)
+        done += math.prod(tile.shape)
         if not passing.known:
             told(min(done, total), total)
     if progress is not None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-TILE = 1 << 14  # numbers per scratch array: a handful of them fit the second-level cache
+# Numbers per scratch array: a handful of them fit the cache, and a call costs less than its work.
+TILE = 1 << 15
 _BLOCK = 128  # inputs on either side of a tile of a rectangle
+_SHARE = 8  # a strip of more than this part of all rows has too many pairs twice
 _GATHERED = 1 << 20  # features of the inputs of a list that are copied at a time
 
 
@@ -34,6 +37,15 @@ class Tile(NamedTuple):
         if isinstance(self.rows, slice):
             return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
         return self.rows.shape
+
+
+def room_for(labels: int) -> int:
+    """Pairs of inputs on a tile; layers that move positions have more calls, so that their tiles are larger.
+
+    Args:
+        labels: How many numbers a pair of inputs has.
+    """
+    return max(1, (TILE if labels == 1 else 2 * TILE) // labels)
 
 
 def strips(count: int, room: int) -> Iterator[Tile]:
@@ -89,12 +101,12 @@ class Pairs:
         at, places = _different(both)
         return cls(both[at], places[: len(X)], places[len(X) :], listed=True)
 
-    @property
+    @cached_property
     def _begin(self) -> int:
         """Where the second inputs of a rectangle begin."""
         return int(self.second.min())
 
-    @property
+    @cached_property
     def is_square(self) -> bool:
         """Whether every input is paired with every input."""
         return not self.listed and self._begin == 0 and int(self.first.max()) + 1 == len(self.x)
@@ -112,14 +124,18 @@ class Pairs:
         Args:
             labels: How many numbers a pair of inputs has.
         """
-        room = max(1, TILE // labels)
+        room = room_for(labels)
         if self.listed:
             size = min(room, max(256, _GATHERED // math.prod(self.x.shape[1:])))
             for start in range(0, len(self.first), size):
                 here = slice(start, start + size)
                 yield Tile(self.first[here], self.second[here], here)
         elif self.is_square:
-            yield from strips(len(self.x), room)
+            count = len(self.x)
+            if labels > 1 and _SHARE * (room // count) > count:
+                yield from _triangle(count, room)
+            else:
+                yield from strips(count, room)
         else:
             begin, (height, width) = self._begin, self.shape
             across = min(width, room, max(_BLOCK, room // height))
@@ -137,7 +153,7 @@ class Pairs:
         """Put the values of a tile where they belong: pairs, then any positions of the first and of the second."""
         target[tile.place] = values
         if self.is_square:
-            target[tile.place[::-1]] = turned(values)
+            target[tile.place[::-1]] = turned(values, len(tile.shape))
 
     def spread(self, target: Float[np.ndarray, "layer ..."]) -> Float[np.ndarray, "layer ..."]:
         """From different pairs to all that were asked for."""
@@ -154,11 +170,24 @@ class Pairs:
         return square[:, self.first if self.listed else self.first[:, None], self.second]
 
 
-def turned(values: np.ndarray) -> np.ndarray:
-    """The same pairs with the second inputs, and their positions, first."""
-    axes = (values.ndim - 2) // 2
-    first, second = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
-    return values.transpose(1, 0, *second, *first)
+def turned(values: np.ndarray, pairs: int = 2) -> np.ndarray:
+    """The same pairs with the second inputs, and their positions, first.
+
+    Args:
+        values: By pair, then by position of the first and of the second.
+        pairs: How many axes pairs have: two row by column, one in turn.
+    """
+    axes = (values.ndim - pairs) // 2
+    first, second = range(pairs, pairs + axes), range(pairs + axes, pairs + 2 * axes)
+    return values.transpose(*reversed(range(pairs)), *second, *first)
+
+
+def _triangle(count: int, room: int) -> Iterator[Tile]:
+    """The upper triangle of a square, `room` pairs in turn at a time."""
+    rows, columns = np.triu_indices(count)
+    for start in range(0, rows.size, room):
+        here = rows[start : start + room], columns[start : start + room]
+        yield Tile(*here, here)
 
 
 def _different(x: np.ndarray) -> tuple[Int[np.ndarray, " different"], Int[np.ndarray, " input"]]:

@@ -13,11 +13,11 @@ from scalewise.gaussian import Places
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_kernels
 from scalewise.networks._program import Attend, Norm, Pointwise
-from scalewise.theory.flow import _pair_sets
 from scalewise.theory.flow._fields import Fields, Inputs
-from scalewise.theory.flow._pair_sets import strips
+from scalewise.theory.flow._pair_sets import room_for, strips
 from scalewise.theory.flow._positions import crossings
 from scalewise.theory.flow._room import Pair
+from scalewise.theory.flow._shifts import Shifts
 from scalewise.theory.flow._units import SCRAMBLES
 
 _MOST_LABELS = 4096  # where channels are drawn: inputs times positions
@@ -32,12 +32,14 @@ class Passing:
         fields: Its program on the inputs.
         sites: Positions of the layers that are wanted, of the first inputs and of the second; none if there is one.
         own: By layer of one site, K of every input with itself.
+        shifts: What goes shift by shift.
         known: By layer K and Theta of all inputs, where averages of the network are estimated; and their errors.
     """
 
     fields: Fields
     sites: tuple[int, ...]
     own: dict[int, np.ndarray]
+    shifts: Shifts = field(default_factory=Shifts)
     known: dict[int, tuple[Pair, Pair]] = field(default_factory=dict)
 
     @classmethod
@@ -53,17 +55,19 @@ class Passing:
         """Take each input with itself through the network; `drawn` is told what share of the draws is done."""
         program = net.program
         wanted = [program.layers[layer - 1] for layer in kept]
-        crossed = crossings(program, wanted)
+        shifts = Shifts.of(program, wanted)
+        crossed = crossings(program, wanted, len(shifts.sizes))
         fields = Fields(program, x, ntk, crossed)
         if program.estimated:
             known, own = _estimated(net, fields, kept, drawn)
-            return cls(fields, _sites_of(net, kept), own, known)
-        size = max(1, _AT_ONCE // fields.labels_of_pair)
+            return cls(fields, _sites_of(net, kept), own, known=known)
+        labels = fields.labels_of_pair
+        size = room_for(labels) if shifts.sizes else max(1, _AT_ONCE // labels)
         parts = [
             Fields(program, x[start : start + size], ntk, crossed)
             for start in range(0, len(x), size)
         ]
-        own = [_with_themselves(net, part) for part in parts]
+        own = [_with_themselves(net, part, shifts) for part in parts]
         if len(parts) == 1:
             fields = parts[0]
         else:
@@ -72,7 +76,7 @@ class Passing:
                     K = np.concatenate([part.maps[here].K for part in parts])
                     fields.maps[here] = fields.map_at(here, K)
         joined = {layer: np.concatenate([part[layer] for part in own]) for layer in own[0]}
-        return cls(fields, _sites_of(net, kept), joined)
+        return cls(fields, _sites_of(net, kept), joined, shifts)
 
     def layers(self, rows: Inputs, columns: Inputs, last: int) -> Iterator[tuple[int, Pair]]:
         """K and Theta of a tile at each layer up to `last`: pairs of inputs, then the positions of both."""
@@ -83,7 +87,7 @@ class Passing:
                 yield layer, pair.each(partial(_cut_out, rows=rows, columns=columns))
         if self.known:
             return
-        for here, pair in self.fields.along(rows, columns, program.layers[last - 1]):
+        for here, pair in self.shifts.through(self.fields, rows, columns, program.layers[last - 1]):
             if here in numbers:
                 at = self.fields.places(here, rows, columns)
                 yield numbers[here], pair.each(partial(_at_one_site, at=at))
@@ -109,7 +113,7 @@ def kernel_strips(
     Rows, and K and Theta of these with all samples from the first of them on; without `ntk` the latter is K again.
     """
     passing = Passing.of(net, x, (net.depth,), ntk=ntk)
-    room = max(1, _pair_sets.TILE // passing.fields.labels_of_pair)
+    room = room_for(passing.fields.labels_of_pair)
     both: np.ndarray = np.empty((0, 0, 0))
     for tile in strips(len(x), room):
         first = tile.rows.start
@@ -124,11 +128,11 @@ def kernel_strips(
             yield tile.rows, both[0], both[-1]
 
 
-def _with_themselves(net: Architecture, fields: Fields) -> dict[int, np.ndarray]:
+def _with_themselves(net: Architecture, fields: Fields, shifts: Shifts) -> dict[int, np.ndarray]:
     """Make the maps of all activations and norms; K of the layers that have one site."""
     program, every, found = fields.program, np.arange(len(fields.x)), {}
     numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
-    for here, pair in fields.along(every, every, len(program.nodes) - 1):
+    for here, pair in shifts.through(fields, every, every, len(program.nodes) - 1):
         if here in numbers:
             at = fields.places(here, every, every)
             assert at.known is not None

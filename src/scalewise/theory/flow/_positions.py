@@ -6,24 +6,29 @@ Also which pairs of positions are needed at all: only equal ones, unless somethi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 
 import numpy as np
 
 from scalewise.gaussian import Places
 from scalewise.networks._program import Attend, Mix, Program, Spread
 from scalewise.networks._sites import Matrix, Taps
+from scalewise.theory.flow._moves import add_moved
 
 Crossed = tuple[bool, ...]
 
 
-def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
+def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> list[Crossed]:
     """For each node and axis whether each position is paired with each; an axis of one position is.
 
     Args:
         program: The nodes.
         each: Nodes of which all pairs of positions are wanted.
+        shifted: How many of the first axes are taken one shift after another, so that a pool does not need all.
     """
     nodes, sizes = program.nodes, program.positions
+    if not any(sizes):
+        return [()] * len(nodes)
     # Channels are drawn at all labels at once, and different fields are paired at all of theirs.
     if program.estimated or program.links:
         return [(True,) * len(size) for size in sizes]
@@ -39,7 +44,7 @@ def crossings(program: Program, each: Iterable[int] = ()) -> list[Crossed]:
                 for axis, size in enumerate(sizes[below]):
                     mixes = isinstance(node, Attend | Mix)
                     if isinstance(node, Spread):
-                        mixes = node.along[axis].mixes
+                        mixes = axis >= shifted and node.along[axis].mixes
                     spans = needed[here][axis] and sizes[here][axis] > 1
                     needed[below][axis] |= size > 1 and (mixes or spans)
         for here, node in enumerate(nodes):  # and what is paired so stays so
@@ -64,40 +69,39 @@ def axes_of(at: Places) -> list[tuple[int, int | None]]:
     return found
 
 
-def convolved(A: np.ndarray, own: Taps | Matrix, axes: tuple[int, ...], out: np.ndarray) -> None:
-    r"""$\sum_\tau B_\tau AB_\tau^T$, on one axis of a tile or two that move together."""
+def convolved(
+    A: np.ndarray, own: Taps | Matrix, axes: tuple[int, ...], out: np.ndarray, shift: int = 0
+) -> None:
+    r"""$\sum_\tau B_\tau AB_\tau^T$, on one axis of a tile or two that move together.
+
+    On one, the second position may be further on than the first, by `shift`.
+    """
     assert not isinstance(own, Matrix)  # which is for fixed maps
     sizes = [A.shape[axis] for axis in axes]
     if own.covers(sizes[0]) and len(axes) == 1:
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
+    if len(set(sizes)) == 1:
+        add_moved(A, (own, sizes[0], shift, axes), out)
+        return
     out.fill(0.0)
-    for pieces, others in zip(own.pieces(sizes[0]), own.pieces(sizes[-1]), strict=True):
-        for piece in pieces:
-            for other in others if len(axes) == 2 else (piece,):
-                moved = list(zip(axes, (piece, other), strict=False))
-                to = _cut(A, [(axis, p.to) for axis, p in moved])
-                out[to] += A[_cut(A, [(axis, p.of) for axis, p in moved])]
+    moved, target = (np.moveaxis(values, axes, (0, 1)) for values in (A, out))
+    for firsts, seconds in zip(*(own.pieces(size) for size in sizes), strict=True):
+        for one, other in product(firsts, seconds):
+            target[one.to, other.to] += moved[one.of, other.of]
 
 
 def mixed(A: np.ndarray, own: Taps | Matrix, axes: tuple[int, ...], out: np.ndarray) -> None:
     r"""$\sum_\tau B_\tau A$ along one axis of a tile."""
+    size = A.shape[axes[0]]
     if isinstance(own, Matrix):
+        if axes[0] == A.ndim - 1 and A.flags.c_contiguous and out.flags.c_contiguous:
+            np.matmul(A.reshape(-1, size), own.array.T, out=out.reshape(-1, out.shape[-1]))
+            return
         moved, target = (np.moveaxis(values, axes[0], -2) for values in (A, out))
         np.matmul(own.array, moved, out=target)
         return
-    size = A.shape[axes[0]]
     if own.covers(size):
         A.sum(axis=axes[0], keepdims=True, out=out)
         return
-    out.fill(0.0)
-    for pieces in own.pieces(size):
-        for piece in pieces:
-            out[_cut(A, [(axes[0], piece.to)])] += A[_cut(A, [(axes[0], piece.of)])]
-
-
-def _cut(A: np.ndarray, slices: list[tuple[int, slice]]) -> tuple[slice, ...]:
-    found = [slice(None)] * A.ndim
-    for axis, part in slices:
-        found[axis] = part
-    return tuple(found)
+    add_moved(A, (own, size, 0, axes), out)

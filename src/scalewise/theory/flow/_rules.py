@@ -24,6 +24,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,7 @@ from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
 from scalewise.theory.flow._room import Pair, Room
 
 Inputs = slice | np.ndarray
+_NOWHERE: Any = (None, None, (), {})
 Links = dict[tuple[int, int], Pair | None]  # of different nodes; ``None`` where they are 0
 
 
@@ -63,6 +65,8 @@ class Rules:
         crossed: For each node and axis whether positions are paired each with each.
         maps: Of each activation, norm and attention, by node, on all labels; made where they are missing when
             inputs meet themselves.
+        shifts: Of positions that are not crossed, see `Places`.
+        tile: The tile at hand, and the labels of nodes there, by layout.
     """
 
     program: Program
@@ -74,6 +78,8 @@ class Rules:
     maps_of_two: dict[tuple[int, int], KernelMap] = field(default_factory=dict)
     room: Room | None = None
     scramble: int = 0
+    shifts: tuple[int, ...] = ()
+    tile: tuple[Inputs, Inputs, tuple[int, ...], dict[Any, Places]] = _NOWHERE
 
     @cached_property
     def fixed(self) -> dict[int, np.ndarray]:
@@ -99,12 +105,17 @@ class Rules:
     def places(self, node: int, rows: Inputs, columns: Inputs, other: int | None = None) -> Places:
         """The labels of a node on a tile, or of one and another one."""
         positions, crossed = self.program.positions, self.crossed[node]
+        if not (self.tile[0] is rows and self.tile[1] is columns and self.tile[2] == self.shifts):
+            self.tile = rows, columns, self.shifts, {}
         if other in (None, node):
-            return Places(rows, columns, positions[node], crossed)
+            layout, made = (positions[node], crossed), self.tile[3]
+            if layout not in made:
+                made[layout] = Places(rows, columns, *layout, self.shifts)
+            return made[layout]
         counts = [len(self.x) * math.prod(positions[k]) for k in sorted((node, other))]
         halves = slice(0, counts[0]), slice(counts[0], sum(counts))
         beyond = Other(positions[other], *(halves if node < other else halves[::-1]))
-        return Places(rows, columns, positions[node], crossed, beyond)
+        return Places(rows, columns, positions[node], crossed, other=beyond)
 
     @property
     def labels_of_pair(self) -> int:
@@ -200,7 +211,7 @@ class Rules:
 
     def gram(self, left: np.ndarray, right: np.ndarray, at: Places, out: np.ndarray) -> np.ndarray:
         """Products of what is fixed, (input, *positions, feature), averaged over features."""
-        left, right = left[at.rows], right[at.columns]
+        left, right = left[at.rows], at.shifted(right[at.columns], 1)
         features = left.shape[-1]
         if at.by_rows and not at.positions:
             np.matmul(left, right.T, out=out)
@@ -279,7 +290,11 @@ class Rules:
                         continue
                     shape = [own.length(n) if k in moves else n for k, n in enumerate(now.shape)]
                     out = self.arrays.take(tuple(shape))
-                    (convolved if other is None else mixed)(now, own, moves, out)
+                    if other is not None:
+                        mixed(now, own, moves, out)
+                    else:
+                        shift = self.shifts[axis] if axis < len(self.shifts) else 0
+                        convolved(now, own, moves, out, shift)
                     if mine:
                         self.arrays.give(now)
                     now, mine = out, True
