@@ -25,11 +25,13 @@ import numpy as np
 
 from scalewise.nets._networks import traced
 from scalewise.networks._architecture import Architecture
-from scalewise.networks._forward import entering, forward
-from scalewise.networks._program import Draw, Dropout, Program, Source
+from scalewise.networks._program import Draw, Dropout, Program
+from scalewise.networks._weights import Weights, fields, in_groups, last_entering, rates_of
 
-Weights = dict[int, tuple[Any, Any]]
 Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
+Side = tuple[Any, Any]  # what enters a random layer, and what flows back into its outputs
+Rates = dict[int, Any]  # two numbers, of biases and weights of every random layer, by its node
+forward = partial(fields, xp=jnp, function=traced)
 
 
 @dataclass(frozen=True)
@@ -131,60 +133,21 @@ class Drawn:
         return weights, signs
 
 
-def fields(
-    program: Program, weights: Weights, x: Any, nudges: dict[int, Any], last: int
-) -> tuple[list[Any], dict[int, Any]]:
-    """Every field (sample, *positions, channels) up to a node that its weights allow, and what enters the weights.
-
-    `nudges` are added to the outputs of random layers: to differentiate by them.
-    """
-    found: list[Any] = []
-    seen: dict[int, Any] = {}
-    for here, node in enumerate(program.nodes[: last + 1]):
-        below = [found[k] for k in node.of]
-        lacking = isinstance(node, Draw | Dropout) and here not in weights
-        if any(b is None for b in below) or lacking:
-            found.append(None)
-        elif isinstance(node, Source):
-            found.append(x)
-        elif isinstance(node, Draw):
-            W, b = weights[here]
-            seen[here] = entering(below[0], node.windows, program.positions[node.of[0]], jnp)
-            z = (_times(seen[here], W, node) + b).reshape(*seen[here].shape[:-1], -1)
-            found.append(z + nudges[here] if here in nudges else z)
-        elif isinstance(node, Dropout):
-            found.append(weights[here][0] * below[0])
-        else:
-            found.append(forward(node, below, program.positions[node.of[0]], jnp, traced))
-    return found, seen
-
-
-def last_entering(program: Program, found: list[Any], node: int) -> Any:
-    """What enters the weights of a random layer: (sample, numbers)."""
-    made = program.nodes[node]
-    assert isinstance(made, Draw)
-    seen = entering(found[made.of[0]], made.windows, program.positions[made.of[0]], jnp)
-    return seen.reshape(len(seen), -1)
-
-
 def metric_and_ntk(
     drawn: Drawn, weights: Weights, x: Any, layer: int, signs: list[Any]
 ) -> tuple[Any, Any]:
     """Of one network, averaged over the weights of one layer; the second means nothing without slopes."""
     program, ends = drawn.program, drawn.parts(layer)
     below = max(k for end in ends for k in drawn.read(end))
-    samples = len(x)
-    shapes = {
-        k: (samples, *program.positions[k], program.channels[k]) for k in weights if k <= below
-    }
+    samples, rates = len(x), rates_of(program)
 
     def probed(nudges: dict[int, Any]) -> tuple[Any, tuple[list[Any], dict[int, Any]]]:
-        found, seen = fields(program, weights, x, nudges, below)
+        found, seen = forward(program, weights, x, nudges=nudges, last=below)
         features, total = [], 0.0
         for end in ends:
             if drawn.averaged(end):
                 ((node, factor),) = end
-                features.append(factor * last_entering(program, found, node))
+                features.append(factor * last_entering(program, found, node, jnp))
             else:
                 features.append(sum(f * found[k].reshape(samples, -1) for k, f in end))
         if drawn.slopes:
@@ -193,11 +156,7 @@ def metric_and_ntk(
                 total = total + math.sqrt((own.own.C_W if own else 1.0) / len(s)) * (u @ s).sum()
         return total, (features, seen)
 
-    zero = {
-        k: jnp.zeros(shape, x.dtype)
-        for k, shape in shapes.items()
-        if isinstance(program.nodes[k], Draw)
-    }
+    zero = {k: own for k, own in nothing(program, weights, x).items() if k <= below}
     if drawn.slopes and zero:
         back, (features, seen) = jax.grad(probed, has_aux=True)(zero)
     else:
@@ -213,53 +172,92 @@ def metric_and_ntk(
         else:
             G = G + gram
     for k, delta in back.items():
-        H = H + by_weights(program.nodes[k], seen[k], delta)
+        node, side = program.nodes[k], (seen[k], delta[None])
+        assert isinstance(node, Draw)
+        H = H + by_weights(node, rates[k], side, side)[0, :, 0]
     return G, H
 
 
-def _grouped(u: Any, node: Draw) -> Any:
-    """What enters a random layer, group by group: (sample, site, group, number)."""
-    apart = u.reshape(len(u), -1, node.taps, node.groups, u.shape[-1] // node.taps // node.groups)
-    return jnp.moveaxis(apart, 3, 2).reshape(*apart.shape[:2], node.groups, -1)
+def whole_ntk(program: Program, weights: Weights, rates: Rates, inputs: list[Any]) -> Any:
+    """The NTK of one network on inputs, or between two sets of them: (output, sample, output, other sample)."""
+    sides = [_slopes(program, weights, x) for x in inputs]
+    left, right = sides[0], sides[-1]
+    nodes = ((k, node) for k, node in enumerate(program.nodes) if isinstance(node, Draw))
+    return sum(by_weights(node, rates[k], left[k], right[k]) for k, node in nodes)
 
 
-def _times(u: Any, W: Any, node: Draw) -> Any:
-    """What enters a random layer times its weights; (sample, site, channel) where there are several sets."""
-    if W.ndim == 3:
-        return jnp.einsum("spm,pmn->spn", u.reshape(len(u), len(W), -1), W)
-    if node.groups == 1:
-        return u @ W
-    apart = jnp.einsum("spgm,mgn->spgn", _grouped(u, node), W.reshape(len(W), node.groups, -1))
-    return apart.reshape(*apart.shape[:2], -1)
+def _slopes(program: Program, weights: Weights, x: Any) -> dict[int, Side]:
+    """Of the outputs, by what every random layer gives."""
+    zero, shape = nothing(program, weights, x), (len(x), program.channels[-1])
+
+    def summed(nudges: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
+        # Outputs of a sample depend on that sample alone, so the slopes of a sum are those of each.
+        found, seen = forward(program, weights, x, nudges=nudges)
+        return found[-1].reshape(shape).sum(axis=0), seen
+
+    _, pulled, seen = jax.vjp(summed, zero, has_aux=True)
+    (back,) = jax.vmap(pulled)(np.eye(shape[1], dtype=x.dtype))
+    return {k: (seen[k], delta) for k, delta in back.items()}
 
 
-def by_weights(node: Draw, u: Any, delta: Any) -> Any:
-    """What a random layer gives to the NTK: products of gradients by its weights and biases."""
-    samples, own = len(u), node.own
-    flat = delta.reshape(samples, -1, delta.shape[-1])
+def nothing(program: Program, weights: Weights, x: Any) -> dict[int, Any]:
+    """Zeros to add to what random layers give."""
+    return {
+        k: np.zeros((len(x), *program.positions[k], program.channels[k]), x.dtype)
+        for k in weights
+        if isinstance(program.nodes[k], Draw)
+    }
+
+
+def by_weights(node: Draw, rates: Any, left: Side, right: Side) -> Any:
+    """What a random layer gives to the NTK, (row, sample, row, other sample): products of gradients.
+
+    Args:
+        node: The layer.
+        rates: Of its biases and of its weights.
+        left: What enters (sample, *positions, m), and what flows back in some rows (row, sample, *positions, n).
+        right: The same of other samples.
+    """
+    (u, delta), (v, other) = (_by_site(*side) for side in (left, right))
     if not node.shared:
-        u = u.reshape(samples, flat.shape[1], -1)
-        slopes, entries = (jnp.einsum("apm,bpm->pab", v, v) for v in (flat, u))
-        return own.lambda_b * slopes.sum(axis=0) + own.lambda_W / u.shape[2] * (
-            slopes * entries
-        ).sum(axis=0)
-    bias = flat.sum(axis=1)
-    u = _grouped(u, node)
-    apart = flat.reshape(*u.shape[:3], -1)
-    weight = sum(_products(u[:, :, g], apart[:, :, g]) for g in range(node.groups))
-    return own.lambda_b * (bias @ bias.T) + own.lambda_W / u.shape[3] * weight
+        slopes = jnp.einsum("rapn,sbpn->prasb", delta, other)
+        entries = jnp.einsum("apm,bpm->pab", u, v)[:, None, :, None]
+        return (slopes * (rates[0] + rates[1] * entries)).sum(axis=0)
+    if node.groups == 1:
+        return _products(rates, (u, delta), (v, other))
+    us, vs = (in_groups(side, node, jnp) for side in (u, v))
+    deltas, others = (jnp.split(side, node.groups, axis=3) for side in (delta, other))
+    return sum(
+        _products(rates, (us[:, :, g], deltas[g]), (vs[:, :, g], others[g]))
+        for g in range(node.groups)
+    )
 
 
-def _products(u: Any, delta: Any) -> Any:
-    """Products of gradients by weights that all sites share: of what enters (sample, site, m), and flows back."""
-    samples, sites, m = u.shape
-    n = delta.shape[2]
-    if samples * sites**2 * (m + n) < m * n * (sites + samples):
-        rows, entries = (v.reshape(-1, v.shape[-1]) for v in (delta, u))
-        each = (rows @ rows.T) * (entries @ entries.T)
-        return each.reshape(samples, sites, samples, sites).sum(axis=(1, 3))
-    gradient = jnp.einsum("apm,apn->amn", u, delta).reshape(samples, -1)
-    return gradient @ gradient.T
+def _by_site(u: Any, delta: Any) -> Side:
+    delta = delta.reshape(*delta.shape[:2], -1, delta.shape[-1])
+    return u.reshape(len(u), delta.shape[2], -1), delta
+
+
+def _products(rates: Any, left: Side, right: Side) -> Any:
+    """Products of gradients by weights and biases that all sites share."""
+    (u, delta), (v, other) = left, right
+    rows, samples, sites, n = delta.shape
+    m, count = u.shape[2], rows * samples
+    if count * sites**2 * (m + n) < m * n * (sites + count):
+        slopes, entries = _gram(delta, other), rates[0] + rates[1] * _gram(u, v)
+        if sites == 1:
+            return slopes[:, :, 0, :, :, 0] * entries[:, 0, :, 0][:, None]
+        return jnp.einsum("rapsbq,apbq->rasb", slopes, entries)
+    bias = _gram(delta.sum(axis=2), other.sum(axis=2))
+    gradients = (jnp.einsum("apm,rapn->ramn", *side) for side in (left, right))
+    weights = _gram(*(gradient.reshape(*gradient.shape[:2], -1) for gradient in gradients))
+    return rates[0] * bias + rates[1] * weights
+
+
+def _gram(a: Any, b: Any) -> Any:
+    """Scalar products over the last axis, of each with each."""
+    flat = a.reshape(-1, a.shape[-1]) @ b.reshape(-1, b.shape[-1]).T
+    return flat.reshape(*a.shape[:-1], *b.shape[:-1])
 
 
 def measured_layers(net: Architecture) -> tuple[int, ...]:
@@ -272,8 +270,8 @@ def first_layer(net: Architecture, x: np.ndarray, *, ntk: bool = False) -> np.nd
     program = net.program
     node = program.nodes[program.draws[0]]
     assert isinstance(node, Draw)
-    below, _ = fields(program, {}, x, {}, node.of[0])
-    u = np.asarray(last_entering(program, below, program.draws[0]), np.float64)
+    below, _ = fields(program, {}, x, last=node.of[0])
+    u = last_entering(program, below, program.draws[0])
     own, gram = node.own, u @ u.T / u.shape[1]
     return own.lambda_b + own.lambda_W * gram if ntk else own.C_b + own.C_W * gram
 
