@@ -23,7 +23,8 @@ of_forward = row("networks/_forward.py", DRAWN)
 ONE = "tests/nets/test_any_network.py"
 of_parameters = row("networks/_weights.py", ONE)
 of_draws = row("nets/_networks.py", ONE)
-of_whole = row("nets/_empirical_ntk.py", ONE)
+of_whole = row("networks/_by_jax.py", ONE)
+of_slopes = row("networks/_by_jax.py", DRAWN)
 of_errors = row("nets/_backprop.py", ONE)
 of_places_ = row("networks/layers/_places.py", OWN)
 of_aggregate = row("networks/layers/_aggregate.py", OWN)
@@ -110,12 +111,12 @@ MUTANTS = (
         "made.own.C_W / self.program.fan_in(node)",
         "made.own.C_W / self.program.channels[made.of[0]]",
     ),
-    of_weights(
+    of_slopes(
         "drawn: biases learn at one position",
         "_gram(delta.sum(axis=2), other.sum(axis=2))",
         "_gram(delta[:, :, 0], other[:, :, 0])",
     ),
-    of_weights(
+    of_slopes(
         "drawn: gradients position by position",
         '"rapsbq,apbq->rasb"',
         '"rapsbp,apbp->rasb"',
@@ -223,8 +224,8 @@ MUTANTS = (
         "node.taps, node.groups, u.shape[-1]",
         "node.groups, node.taps, u.shape[-1]",
     ),
-    of_weights("drawn: places share", "rates[1] * entries)).sum", "rates[1] * entries[:1])).sum"),
-    of_weights(
+    of_slopes("drawn: places share", "rates[1] * entries)).sum", "rates[1] * entries[:1])).sum"),
+    of_whole(
         "whole: one set of inputs",
         "left, right = sides[0], sides[-1]",
         "left, right = sides[0], sides[0]",
@@ -286,7 +287,7 @@ MUTANTS = (
         "np.full(math.prod(weights), of_weight / fan_in)",
         "np.full(math.prod(weights), of_weight)",
     ),
-    of_weights(
+    of_slopes(
         "packed: the NTK of the hidden layers",
         "for k, node in nodes)\n\n\ndef _slopes",
         "for k, node in [*nodes][:-1])\n\n\ndef _slopes",

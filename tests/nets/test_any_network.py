@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from architectures import RATES, compositions, drawn_compositions, outputs_by_matrices
+from architectures import RATES, outputs_of_parameters, random_layers, without_masks
 from grids import few
 from refusals import unlike
 from scalewise.nets import (
@@ -17,36 +17,14 @@ from scalewise.nets import (
     parameter_step,
 )
 from scalewise.networks import ResidualMLP
-from scalewise.networks._program import Draw
 
 RNG = np.random.default_rng(21)
 X, OTHER = RNG.normal(size=(2, 6, 2)), RNG.normal(size=(3, 6, 2))
-EVERY = {
-    name: layers
-    for name, layers in (compositions("tanh") | drawn_compositions("tanh")).items()
-    if not any(isinstance(layer, sw.Dropout) for layer in layers)
-}
-LOCAL = (sw.Local(3), "tanh", sw.Conv((2,), groups=2), "gelu", sw.Local(2), sw.Flatten())
-EVERY["places and groups"] = (*LOCAL, sw.Dense(2))
+EVERY = without_masks("tanh")
 
 
 def network(name: str) -> sw.Network:
     return sw.Network(*EVERY[name], input_shape=(6, 2), width=6, **RATES)
-
-
-def layers_of(net) -> list[tuple[int, Draw]]:
-    return [(k, node) for k, node in enumerate(net.program.nodes) if isinstance(node, Draw)]
-
-
-def outputs(net, parameters, x):
-    """Of the explicit forward pass: weights with taps, channels below and channels in that order."""
-    weights = {}
-    for (k, node), W, b in zip(layers_of(net), *parameters, strict=True):
-        places = len(net.program.positions[k]) * (not node.shared)
-        W = W.reshape(-1, W.shape[places], node.taps, W.shape[-1])
-        W = W.transpose(0, 2, 3, 1)
-        weights[k] = (W if places else W[0]), b.reshape(*W.shape[:1] * bool(places), -1)
-    return outputs_by_matrices(net.program, weights, x)
 
 
 @pytest.mark.parametrize("name", few(list(EVERY), every=7))
@@ -56,9 +34,9 @@ def test_the_ntk_of_a_network_is_that_of_its_jacobian(name: str) -> None:
     assert sum(a.size for part in parameters for a in part) == net.parameters
     with jax.enable_x64(True):
         both = jnp.asarray(np.concatenate([X, OTHER]))
-        J = jax.jit(jax.jacrev(lambda p: outputs(net, p, both)))(parameters)
+        J = jax.jit(jax.jacrev(lambda p: outputs_of_parameters(net, p, both)))(parameters)
     expected = 0.0
-    for (k, node), W, b in zip(layers_of(net), *J, strict=True):
+    for (k, node), W, b in zip(random_layers(net.program), *J, strict=True):
         W, b = (np.asarray(a).reshape(5, net.output_dim, -1) for a in (W, b))
         rate = node.own.lambda_W / net.program.fan_in(k)
         for factor, rows in ((rate, W), (node.own.lambda_b, b)):
@@ -121,13 +99,13 @@ def test_error_factors_and_steps_are_slopes_of_the_loss() -> None:
 
         @jax.jit
         def loss(p):
-            return 0.5 * jnp.sum((outputs(net, p, X) - Y) ** 2)
+            return 0.5 * jnp.sum((outputs_of_parameters(net, p, X) - Y) ** 2)
 
-        error = np.asarray(outputs(net, parameters, X)) - Y
+        error = np.asarray(outputs_of_parameters(net, parameters, X)) - Y
         slope = jax.tree.map(np.asarray, jax.jit(jax.grad(loss))(parameters))
         step = parameter_step(net, parameters, X, error)
         factors = error_factors(net, parameters, X, error)
-    for k, (place, node) in enumerate(layers_of(net)):
+    for k, (place, node) in enumerate(random_layers(net.program)):
         rates = node.own.lambda_W / net.program.fan_in(place), node.own.lambda_b
         for rate, got, wanted in zip(rates, step, slope, strict=True):
             np.testing.assert_allclose(got[k], -rate * wanted[k], rtol=1e-8, atol=1e-12)

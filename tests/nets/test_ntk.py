@@ -8,10 +8,10 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.nets import Parameters, empirical_ntk, init_weights, measure
-from scalewise.nets._empirical_ntk import ntk_of
 from scalewise.nets._ntk import first_ntk, mean_ntks, row_numbers
 from scalewise.nets._sampler import draw_layers, first_factor, metrics, ranks
 from scalewise.networks import ResidualMLP
+from scalewise.networks._by_jax import ntk_of
 from scalewise.networks._weights import bare, rates_of
 
 

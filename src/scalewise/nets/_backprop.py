@@ -12,8 +12,8 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise.nets._networks import check_has_slope, check_parameters, precision
-from scalewise.nets._program import forward, nothing
 from scalewise.networks._architecture import AnyNetwork, Architecture
+from scalewise.networks._by_jax import forward, nothing
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._program import Program
 from scalewise.networks._weights import Parameters, bare, by_node, rates_of, refuse_masks

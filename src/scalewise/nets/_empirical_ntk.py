@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise.nets._networks import check_has_slope, check_parameters, precision
-from scalewise.nets._program import whole_ntk
 from scalewise.networks._architecture import AnyNetwork
+from scalewise.networks._by_jax import ntk_of
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._program import Program
-from scalewise.networks._weights import Parameters, bare, by_node, rates_of, refuse_masks
+from scalewise.networks._weights import Parameters, bare, rates_of, refuse_masks
 
 
 @checked
@@ -65,11 +61,3 @@ def empirical_ntk(
     with precision(dtype):
         arrays = [np.asarray(a, dtype) for a in inputs]
         return np.asarray(ntk_of(parameters, arrays, rates, program=bare(net.program)))
-
-
-@partial(jax.jit, static_argnames="program")
-def ntk_of(parameters: Parameters, inputs: list[Any], rates: Any, *, program: Program) -> Any:
-    """The NTK of one network, (sample, other sample, output, output), on one set of inputs or between two."""
-    weights = by_node(program, parameters, jnp)
-    found = whole_ntk(program, weights, dict(zip(weights, rates, strict=True)), inputs)
-    return found.transpose(1, 3, 0, 2)

@@ -1,10 +1,8 @@
-"""One real network: its parameters, and in what precision JAX works on it."""
+"""One real network: its parameters, and what activations it may have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import jax
@@ -14,6 +12,8 @@ import numpy as np
 from scalewise._checked import Must, checked, dtype_of
 from scalewise.activations import Activation
 from scalewise.networks._architecture import AnyNetwork, Architecture
+from scalewise.networks._by_jax import precision as precision
+from scalewise.networks._by_jax import traced as traced
 from scalewise.networks._program import Draw
 from scalewise.networks._weights import Parameters, check_shapes, shapes_of
 
@@ -28,26 +28,9 @@ Dtype = Annotated[
 ]
 
 
-@lru_cache(maxsize=64)
-def traced(activation: Activation) -> Callable[[Any], Any]:
-    """The JAX function of an activation: the same object each time, so that JAX compiles once."""
-    return activation.traceable()
-
-
 def slope(sigma: Callable[[Any], Any], z: Any) -> tuple[Any, Any]:
     r"""$\sigma(z)$ and $\sigma'(z)$ entry by entry."""
     return jax.jvp(sigma, (z,), (jnp.ones_like(z),))
-
-
-@contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    """A scope in which JAX computes in `dtype`, with no tensor-core shortcut for float32."""
-    # The shortcut, TF32, rounds what is multiplied to 11 binary digits. Emulated in a tanh network of width
-    # 1000 it moves the kernel by 1e-4, a fifth of V/(nK), and so 2K dK, the change of what is subtracted for a
-    # fourth cumulant, by two fifths of the cumulant V/n itself. Only a covariance of the same draws bears it
-    # (V moves by 1e-4).
-    with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-        yield
 
 
 def check_has_slope(activation: Activation, name: str = "ntk") -> None:

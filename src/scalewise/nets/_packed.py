@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets._program import forward, whole_ntk
+from scalewise.networks._by_jax import forward, whole_ntk
 from scalewise.networks._program import Draw, Hyperparameters, Program
 from scalewise.networks._weights import (
     Parameters,

@@ -4,9 +4,7 @@ One draw, one forward pass and one pass back for each layer that is measured. Wi
 layer, a sample's sites and taps in one vector of $m$ entries, the weights of that layer are averaged over exactly:
 $$\widehat G=C_b+\frac{C_W}mu\cdot u',\qquad
   \widehat H=\lambda_b+\frac{\lambda_W}mu\cdot u'+\frac{C_W}m\sum_j\nabla u_j\cdot\nabla u_j',$$
-the sum over $j$ by one random sign for each entry, which leaves it unbiased. A gradient by the weights of a layer
-below is $\sum_p\delta(p)u(p)^T$ with $\delta$ what flows back into its outputs. As outputs of a sample depend on
-that sample alone, one pass back gives the $\delta$ of all.
+the sum over $j$ by one random sign for each entry, which leaves it unbiased.
 
 Source: PDLT (8.6), (8.12), (8.59); with site matrices derived.
 """
@@ -23,15 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets._networks import traced
 from scalewise.networks._architecture import Architecture
+from scalewise.networks._by_jax import by_weights, forward, nothing
 from scalewise.networks._program import Draw, Dropout, Program
-from scalewise.networks._weights import Weights, fields, in_groups, last_entering, rates_of
+from scalewise.networks._weights import Weights, fields, last_entering, rates_of
 
 Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
-Side = tuple[Any, Any]  # what enters a random layer, and what flows back into its outputs
-Rates = dict[int, Any]  # two numbers, of biases and weights of every random layer, by its node
-forward = partial(fields, xp=jnp, function=traced)
 
 
 @dataclass(frozen=True)
@@ -176,88 +171,6 @@ def metric_and_ntk(
         assert isinstance(node, Draw)
         H = H + by_weights(node, rates[k], side, side)[0, :, 0]
     return G, H
-
-
-def whole_ntk(program: Program, weights: Weights, rates: Rates, inputs: list[Any]) -> Any:
-    """The NTK of one network on inputs, or between two sets of them: (output, sample, output, other sample)."""
-    sides = [_slopes(program, weights, x) for x in inputs]
-    left, right = sides[0], sides[-1]
-    nodes = ((k, node) for k, node in enumerate(program.nodes) if isinstance(node, Draw))
-    return sum(by_weights(node, rates[k], left[k], right[k]) for k, node in nodes)
-
-
-def _slopes(program: Program, weights: Weights, x: Any) -> dict[int, Side]:
-    """Of the outputs, by what every random layer gives."""
-    zero, shape = nothing(program, weights, x), (len(x), program.channels[-1])
-
-    def summed(nudges: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
-        # Outputs of a sample depend on that sample alone, so the slopes of a sum are those of each.
-        found, seen = forward(program, weights, x, nudges=nudges)
-        return found[-1].reshape(shape).sum(axis=0), seen
-
-    _, pulled, seen = jax.vjp(summed, zero, has_aux=True)
-    (back,) = jax.vmap(pulled)(np.eye(shape[1], dtype=x.dtype))
-    return {k: (seen[k], delta) for k, delta in back.items()}
-
-
-def nothing(program: Program, weights: Weights, x: Any) -> dict[int, Any]:
-    """Zeros to add to what random layers give."""
-    return {
-        k: np.zeros((len(x), *program.positions[k], program.channels[k]), x.dtype)
-        for k in weights
-        if isinstance(program.nodes[k], Draw)
-    }
-
-
-def by_weights(node: Draw, rates: Any, left: Side, right: Side) -> Any:
-    """What a random layer gives to the NTK, (row, sample, row, other sample): products of gradients.
-
-    Args:
-        node: The layer.
-        rates: Of its biases and of its weights.
-        left: What enters (sample, *positions, m), and what flows back in some rows (row, sample, *positions, n).
-        right: The same of other samples.
-    """
-    (u, delta), (v, other) = (_by_site(*side) for side in (left, right))
-    if not node.shared:
-        slopes = jnp.einsum("rapn,sbpn->prasb", delta, other)
-        entries = jnp.einsum("apm,bpm->pab", u, v)[:, None, :, None]
-        return (slopes * (rates[0] + rates[1] * entries)).sum(axis=0)
-    if node.groups == 1:
-        return _products(rates, (u, delta), (v, other))
-    us, vs = (in_groups(side, node, jnp) for side in (u, v))
-    deltas, others = (jnp.split(side, node.groups, axis=3) for side in (delta, other))
-    return sum(
-        _products(rates, (us[:, :, g], deltas[g]), (vs[:, :, g], others[g]))
-        for g in range(node.groups)
-    )
-
-
-def _by_site(u: Any, delta: Any) -> Side:
-    delta = delta.reshape(*delta.shape[:2], -1, delta.shape[-1])
-    return u.reshape(len(u), delta.shape[2], -1), delta
-
-
-def _products(rates: Any, left: Side, right: Side) -> Any:
-    """Products of gradients by weights and biases that all sites share."""
-    (u, delta), (v, other) = left, right
-    rows, samples, sites, n = delta.shape
-    m, count = u.shape[2], rows * samples
-    if count * sites**2 * (m + n) < m * n * (sites + count):
-        slopes, entries = _gram(delta, other), rates[0] + rates[1] * _gram(u, v)
-        if sites == 1:
-            return slopes[:, :, 0, :, :, 0] * entries[:, 0, :, 0][:, None]
-        return jnp.einsum("rapsbq,apbq->rasb", slopes, entries)
-    bias = _gram(delta.sum(axis=2), other.sum(axis=2))
-    gradients = (jnp.einsum("apm,rapn->ramn", *side) for side in (left, right))
-    weights = _gram(*(gradient.reshape(*gradient.shape[:2], -1) for gradient in gradients))
-    return rates[0] * bias + rates[1] * weights
-
-
-def _gram(a: Any, b: Any) -> Any:
-    """Scalar products over the last axis, of each with each."""
-    flat = a.reshape(-1, a.shape[-1]) @ b.reshape(-1, b.shape[-1]).T
-    return flat.reshape(*a.shape[:-1], *b.shape[:-1])
 
 
 def measured_layers(net: Architecture) -> tuple[int, ...]:
