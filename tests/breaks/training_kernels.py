@@ -19,6 +19,7 @@ of_mlp = row("training/_one_mlp.py", GIVEN)
 of_series = row("training/_one_mlp.py", CURVED)
 of_curvature = row("training/_curvature.py", CURVED)
 LAYERS = "tests/training/test_given_networks.py"
+of_design = row("training/_design.py", "tests/training/test_design.py")
 of_network = row("training/_one_network.py", LAYERS)
 of_bent = row("training/_by_jax.py", LAYERS)
 of_size = row(
@@ -117,6 +118,11 @@ MUTANTS = (
         "series: third derivative not over 3!", "rest[2] * z[1] ** 3 / 6", "rest[2] * z[1] ** 3 / 2"
     ),
     of_series("series: rates left out", "self._rates * np.concatenate", "1.0 * np.concatenate"),
+    of_design("design: widths between multiples", "return low * step", "return low * step + 1"),
+    of_design("design: the first network of a family", "wide = net.at_width(width)", "wide = net"),
+    of_design(
+        "design: families that do not fit", "    check_fit(Asked(net, task, algorithm))\n", ""
+    ),
     of_network("one network: masks are no obstacle", "    refuse_masks(net.program)\n", ""),
     of_network("one network: of any shape", "    check_shapes(net", "    0 and check_shapes(net"),
     of_network("one network: features before the activation", "last=last - 1", "last=last - 2"),
