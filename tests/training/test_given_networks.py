@@ -12,6 +12,7 @@ from refusals import unlike
 from scalewise.nets import empirical_ntk, init_weights
 from scalewise.networks import ResidualMLP
 from scalewise.training import GradientDescent, kernels
+from scalewise.training.dynamics.networks import features_of
 
 RNG = np.random.default_rng(31)
 X = RNG.normal(size=(5, 6, 2))
@@ -124,6 +125,24 @@ def test_a_convolution_moves_as_its_curvature_says() -> None:
     powers = np.log2(left[0] / left[1])
     assert powers[0] == pytest.approx(2, abs=0.4)
     assert powers[1] > 2.8
+
+
+def test_the_cubic_model_of_a_convolution_misses_its_fourth_derivative() -> None:
+    layers = (sw.Conv(2), "tanh", sw.LayerNorm(0.2), sw.GlobalAvgPool(), sw.Dense(1))
+    net = sw.Network(*layers, input_shape=(3, 1), width=3, **RATES)
+    p, x = init_weights(net, 3, dtype="float64"), RNG.normal(size=(2, 3, 1))
+    model = features_of(net, p, x)
+    at = model.state(np.zeros(net.parameters))
+    np.testing.assert_allclose(at.ntk, empirical_ntk(net, p, x)[..., 0, 0], rtol=1e-10)
+    direction, gaps = np.cos(np.arange(net.parameters)), []
+    for size in (0.1, 0.05):
+        flat, moved = size * direction, []
+        for a in (*p.weights, *p.biases):
+            moved.append(np.asarray(a) + flat[: a.size].reshape(a.shape))
+            flat = flat[a.size :]
+        z = kernels.outputs_of(net, type(p)(tuple(moved[:2]), tuple(moved[2:])), x)
+        gaps.append(np.abs(model.outputs(size * direction) - z.ravel()).max())
+    assert 13 < gaps[0] / gaps[1] < 19
 
 
 def test_skip_connections_are_linearised_too() -> None:
