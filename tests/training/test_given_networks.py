@@ -1,5 +1,7 @@
 """Golden: one given network of any layers, linearised: beside Jacobians of an explicit forward pass."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,12 +49,12 @@ def test_a_linear_model_that_is_really_trained_does_the_same(name: str) -> None:
     task = sw.Task(X[:N], y, test_inputs=X[N:], test_targets=np.zeros((2, net.output_dim)))
     ways = {"momentum": 0.5, "ridge": 0.1}
     found = sw.predict_training(
-        net, task, GradientDescent(0.02, steps=6, **ways), weights=parameters
+        net, task, GradientDescent(0.002, steps=6, **ways), weights=parameters
     )
     moved, v, count = np.zeros(J.shape[1]), 0.0, y.size
     for _ in range(6):
         error = (z.ravel() + J @ moved)[:count] - y.ravel()
-        v = 0.5 * v - 0.02 * (rates * (error @ J[:count]) + 0.1 * moved)
+        v = 0.5 * v - 0.002 * (rates * (error @ J[:count]) + 0.1 * moved)
         moved = moved + v
     end = (z.ravel() + J @ moved).reshape(z.shape)
     np.testing.assert_allclose(found.train_mean, end[:N].T, rtol=1e-8, atol=1e-10)
@@ -165,10 +167,10 @@ def test_what_is_not_given_as_it_should_be_is_refused() -> None:
     summed = ResidualMLP(2, 3, "tanh", input_dim=3, output_dim=3, gamma=(0, 0.5))
     maxima = net.replace(layers=(sw.Conv(3), "tanh", sw.MaxPool(2), *net.layers[2:]))
 
-    def ask(net, weights=p, **options):
+    def ask(net, weights=p, **options: Any):
         return lambda: sw.predict_training(net, task, weights=weights, **options)
 
-    nlo = {"observables": "output_mean_nlo"}
+    nlo: dict[str, Any] = {"observables": "output_mean_nlo"}
     cases = [
         (ask(net.at_width(5)), r"`weights` do not fit random layer 1, node \[1\] .* \(5, 3, 2\)"),
         (ask(masks), "`net` has Dropout, whose masks are drawn anew"),
