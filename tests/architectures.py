@@ -568,3 +568,31 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
         else:
             found.append(sum(f * v for f, v in zip(node.factors, below, strict=True)))
     return found[-1][:, 0]
+
+
+def random_layers(program: Program) -> list[tuple[int, Draw]]:
+    """Those that have weights of their own, with their nodes."""
+    nodes = ((k, node) for k, node in enumerate(program.nodes) if isinstance(node, Draw))
+    return [(k, node) for k, node in nodes if node.again is None]
+
+
+def outputs_of_parameters(net: sw.Network, parameters, x):
+    """Outputs (sample, channel) of one network, its parameters as `nets.init_weights` gives them."""
+    weights = {}
+    for (k, node), W, b in zip(random_layers(net.program), *parameters, strict=True):
+        places = len(net.program.positions[k]) * (not node.shared)
+        W = W.reshape(-1, W.shape[places], node.taps, W.shape[-1])
+        W = W.transpose(0, 2, 3, 1)
+        weights[k] = (W if places else W[0]), b.reshape(*W.shape[:1] * bool(places), -1)
+    return outputs_by_matrices(net.program, weights, x)
+
+
+def without_masks(sigma: str) -> dict[str, tuple]:
+    """All compositions that are functions of their parameters alone, and one of places and groups."""
+    every = compositions(sigma) | drawn_compositions(sigma) | tied_compositions(sigma)
+    local = (sw.Local(3), sigma, sw.Conv((2,), groups=2), "gelu", sw.Local(2), sw.Flatten())
+    return {
+        name: layers
+        for name, layers in every.items()
+        if not any(isinstance(layer, sw.Dropout) for layer in layers)
+    } | {"places and groups": (*local, sw.Dense(2))}

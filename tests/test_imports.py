@@ -143,6 +143,7 @@ LATE = {
     "cli/_options.py": "the same: a version and a help text need no array",
     "cli/_output.py": "the same",
     "cli/_training.py": "the same: what is predicted needs no JAX",
+    "jax/_curvature.py": "who plans a model needs no theory of training",
     "jax/_optax.py": "what needs optax is imported once it is there",
     "jax/_verify.py": "the same",
     "experiments/_text_runs.py": "networks of PyTorch, once it is there",
@@ -151,6 +152,7 @@ LATE = {
     "plan/proof/_check.py": "the same: a picture needs matplotlib",
     "plan/proof/_search.py": "sweeps need arrays with names, which take longer to import than a plan takes",
     "plan/proof/_transfer.py": "the same",
+    "training/_predict.py": "one given network that is fully connected needs no JAX",
     "theory/_predict.py": "few networks have skip connections, and their room imports an optimiser of SciPy",
 }
 
@@ -355,7 +357,7 @@ OUTSIDE = {
     "activations": "numpy scipy jaxtyping jax",
     "gaussian": "numpy scipy jaxtyping",
     "critical": "numpy scipy jaxtyping",
-    "networks": "numpy jaxtyping",
+    "networks": "numpy jaxtyping jax",
     "observables": "numpy xarray",
     "data": "numpy jaxtyping sklearn",
     "selection": "",

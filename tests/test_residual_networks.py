@@ -82,7 +82,7 @@ given = dict.fromkeys(("x", "x0", "dx", "x_plus", "x_minus"), x) | {
 }
 # They are given kernels of a network, or are told of skip connections.
 rooms = [networks, nets, *(getattr(theory, n) for n in theory.__all__ if n not in ("predict", "flow"))]
-knowing = {"measure", "init_weights"}
+knowing = {"measure", "init_weights", "empirical_ntk", "error_factors", "parameter_step"}
 calls = {"optimal_depth": sw.optimal_depth}
 for room in rooms:
     calls |= {n: f for n, f in vars(room).items() if n[0] != "_" and n not in knowing}

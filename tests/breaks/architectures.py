@@ -25,6 +25,12 @@ of_builder = row("networks/_builder.py", LAYERS)
 of_layers = row("networks/layers/_skip.py", FIELDS)
 of_weights = row("nets/_program.py", DRAWN)
 of_forward = row("networks/_forward.py", DRAWN)
+ONE = "tests/nets/test_any_network.py"
+of_parameters = row("networks/_weights.py", ONE)
+of_draws = row("nets/_networks.py", ONE)
+of_whole = row("networks/_by_jax.py", ONE)
+of_slopes = row("networks/_by_jax.py", DRAWN)
+of_errors = row("nets/_backprop.py", ONE)
 of_places_ = row("networks/layers/_places.py", OWN)
 of_aggregate = row("networks/layers/_aggregate.py", OWN)
 of_packed = row("nets/_packed.py", "tests/training/test_any_layers.py")
@@ -121,13 +127,15 @@ MUTANTS = (
         "made.own.C_W / self.program.fan_in(node)",
         "made.own.C_W / self.program.channels[made.of[0]]",
     ),
-    of_weights(
-        "drawn: biases learn at one position", "bias = delta.sum(axis=1)", "bias = delta[:, 0]"
+    of_slopes(
+        "drawn: biases learn at one position",
+        "_gram(delta.sum(axis=2), other.sum(axis=2))",
+        "_gram(delta[:, :, 0], other[:, :, 0])",
     ),
-    of_weights(
+    of_slopes(
         "drawn: gradients position by position",
-        "each.reshape(samples, sites, samples, sites).sum(axis=(1, 3))",
-        "np.einsum('apbp->ab', each.reshape(samples, sites, samples, sites))",
+        '"rapsbq,apbq->rasb"',
+        '"rapsbp,apbp->rasb"',
     ),
     of_positions(
         "positions: a matrix the other way round",
@@ -230,17 +238,35 @@ MUTANTS = (
         "np.tri(*shape, dtype=bool) if False",
     ),
     of_weights("drawn: a trunk is not averaged", "G = G + gram", "G = G + 0 * gram"),
-    of_weights(
+    of_parameters(
         "drawn: rates not over the fan-in",
-        "own.lambda_W / u.shape[3] * weight",
-        "own.lambda_W * weight",
+        "node.own.lambda_W / program.fan_in(here)",
+        "node.own.lambda_W",
     ),
-    of_weights(
+    of_parameters(
         "drawn: groups read all",
         "node.taps, node.groups, u.shape[-1]",
         "node.groups, node.taps, u.shape[-1]",
     ),
-    of_weights("drawn: places share", "slopes * entries", "slopes * entries[:1]"),
+    of_slopes("drawn: places share", "rates[1] * entries)).sum", "rates[1] * entries[:1])).sum"),
+    of_whole(
+        "whole: one set of inputs",
+        "left, right = sides[0], sides[-1]",
+        "left, right = sides[0], sides[0]",
+    ),
+    of_parameters(
+        "parameters: taps behind", "(*lead, n, *taps, below), (", "(*lead, n, below, *taps), ("
+    ),
+    of_parameters("parameters: of any network", "if got != wanted:", "if False:"),
+    of_draws("draws: variance of one tap", "net.program.fan_in(node)", "net.program.channels[0]"),
+    of_draws("draws: all layers alike", "jax.random.fold_in(key, layer)", "key"),
+    of_whole(
+        "whole: rates of another layer",
+        "zip(weights, rates, strict",
+        "zip(weights, rates[::-1], strict",
+    ),
+    of_errors("errors: steps uphill", "-rate * np.asarray(slope)", "rate * np.asarray(slope)"),
+    of_errors("errors: the last layer's first", "sorted(found)[:-1]", "sorted(found)[1:]"),
     of_fields("fields: places share", "tile *= same", "tile *= 1.0"),
     of_fields(
         "fields: masks of all are one", "tile[at.known.at] /= node.keep", "tile /= node.keep"
@@ -275,20 +301,21 @@ MUTANTS = (
     row("networks/_program.py", POINT)(
         "critical layers: none follows another", "not isinstance(made, Draw | Sum) and all", "all"
     ),
-    of_packed(
+    of_parameters(
         "packed: weights the other way round",
-        "jnp.swapaxes(both[0], -1, -2)",
-        "both[0].reshape(*both[0].shape[:-2], both[0].shape[-1], both[0].shape[-2])",
+        "xp.swapaxes(W.reshape(*lead, n, -1), -1, -2)",
+        "W.reshape(*lead, -1, n)",
     ),
     of_packed(
         "packed: variances of one place",
         "np.full(math.prod(weights), of_weight / fan_in)",
         "np.full(math.prod(weights), of_weight)",
     ),
-    of_packed(
+    of_slopes(
         "packed: the NTK of the hidden layers",
-        "for k, delta in back.items():",
-        "for k, delta in list(back.items())[:-1]:",
+        "    for k in first:\n",
+        "    for k in [*first][:-1]:\n",
+        "tests/training/test_any_layers.py",
     ),
     row("theory/flow/_fields.py", FIELDS)(
         "fields: what is read twice is written over", " and node.of.count(k) == 1 for k", " for k"
@@ -313,10 +340,10 @@ MUTANTS = (
         "return len(part) == 1 and self.is_fresh(node, self.behind(self.nodes[node].of))",
         "return len(part) == 1 and isinstance(self.nodes[node], Draw)",
     ),
-    of_weights(
+    of_slopes(
         "ties: gradients use by use",
-        "uses.setdefault(program.weights_of(k), [])",
-        "uses.setdefault(k, [])",
+        "found.setdefault(program.weights_of(k), []).append(side)",
+        "found.setdefault(program.weights_of(k), [])[:] = [side]",
     ),
     row("theory/flow/_units.py", DRAWN)(
         "ties: channels drawn apart",

@@ -50,7 +50,7 @@ MUTANTS = (
         "np.arange(index * size, index * size + filled(size)",
         "np.arange(index * filled(size), (index + 1) * filled(size)",
     ),
-    row("nets/_networks.py", f"{SHARED}::test_no_product_takes_a_short_cut")(
+    row("networks/_by_jax.py", f"{SHARED}::test_no_product_takes_a_short_cut")(
         "precision: TF32 let in",
         ', jax.default_matmul_precision("highest")',
         ', jax.default_matmul_precision("default")',

@@ -115,8 +115,8 @@ MUTANTS = (
     ),
     of_state(
         "features: biases at rates of weights",
-        "net.lambda_b[i]) for i, b",
-        "net.lambda_W[i]) for i, b",
+        "np.concatenate([*of_weights, *of_biases])",
+        "np.concatenate([*of_biases, *of_weights])",
     ),
     of_updates(
         "two steps: second with the first one's NTK",

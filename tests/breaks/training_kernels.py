@@ -18,6 +18,10 @@ of_given = row("training/_given.py", GIVEN)
 of_mlp = row("training/_one_mlp.py", GIVEN)
 of_series = row("training/_one_mlp.py", CURVED)
 of_curvature = row("training/_curvature.py", CURVED)
+LAYERS = "tests/training/test_given_networks.py"
+of_design = row("training/_design.py", "tests/training/test_design.py")
+of_network = row("training/_one_network.py", LAYERS)
+of_bent = row("training/_by_jax.py", LAYERS)
 of_size = row(
     "training/_given.py",
     "tests/training/test_curved.py::test_what_is_left_of_really_trained_networks_falls_twice_as_fast",
@@ -114,6 +118,24 @@ MUTANTS = (
         "series: third derivative not over 3!", "rest[2] * z[1] ** 3 / 6", "rest[2] * z[1] ** 3 / 2"
     ),
     of_series("series: rates left out", "self._rates * np.concatenate", "1.0 * np.concatenate"),
+    of_design("design: widths between multiples", "return low * step", "return low * step + 1"),
+    of_design("design: the first network of a family", "wide = net.at_width(width)", "wide = net"),
+    of_design(
+        "design: families that do not fit", "    check_fit(Asked(net, task, algorithm))\n", ""
+    ),
+    of_network("one network: masks are no obstacle", "    refuse_masks(net.program)\n", ""),
+    of_network("one network: of any shape", "    check_shapes(net", "    0 and check_shapes(net"),
+    of_network("one network: features before the activation", "last=last - 1", "last=last - 2"),
+    of_bent(
+        "one network: rates the other way round",
+        "[*rates_of(net.program).values()]",
+        "[*rates_of(net.program).values()][::-1]",
+    ),
+    of_bent(
+        "bent: rates of biases first", "[*of_weights, *of_biases]", "[*of_biases, *of_weights]"
+    ),
+    of_bent("bent: a maximum is smooth", "if has_maximum else", "if False else"),
+    of_bent("bent: terms without factorials", "/ math.factorial(order)", "/ 1"),
     of_curvature(
         "curvature: first order bends twice", "[-phi, psi, -chi]", "[-phi, 2 * psi, -chi]"
     ),
@@ -198,9 +220,7 @@ MUTANTS = (
         "linear: weights of features", "features @ weights @ others.T", "features @ others.T"
     ),
     of_linear("linear: width of a Gaussian", "(2 * length**2)", "length**2"),
-    of_linear(
-        "linear: n_L as printed", "net.widths[-2])\n    return", "net.widths[-1])\n    return"
-    ),
+    of_linear("linear: n_L as printed", "last.C_W / phi.shape[1]", "last.C_W / net.output_dim"),
     of_steps("steps: not divided by the width", "/ net.widths[layer] * back.T", "* back.T"),
     of_steps(
         "steps: slopes forgotten", "* found.slopes[layer - 1]\n    return Step", "\n    return Step"

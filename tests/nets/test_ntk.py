@@ -8,10 +8,11 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.nets import Parameters, empirical_ntk, init_weights, measure
-from scalewise.nets._networks import ntk_of
 from scalewise.nets._ntk import first_ntk, mean_ntks, row_numbers
 from scalewise.nets._sampler import draw_layers, first_factor, metrics, ranks
 from scalewise.networks import ResidualMLP
+from scalewise.networks._by_jax import ntk_of
+from scalewise.networks._weights import bare, rates_of
 
 
 def uneven() -> sw.MLP:
@@ -68,10 +69,11 @@ def test_the_ensemble_has_the_mean_of_single_networks():
     # All of C_b, C_W, lambda_b, lambda_W and the width differ from layer to layer.
     net = uneven()
     x = np.random.default_rng(2).standard_normal((3, 3))
-    rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], "float32")
+    rates = np.array([*rates_of(net.program).values()], "float32")
+    inputs = [x.astype("float32")]
 
     def one(seed):
-        return ntk_of(init_weights(net, seed), [x.astype("float32")], rates, sigma=jnp.tanh)
+        return ntk_of(init_weights(net, seed), inputs, rates, program=bare(net.program))
 
     drawn = np.asarray(jax.jit(jax.vmap(one))(jnp.arange(8_000)), float)
     np.testing.assert_allclose(drawn[7], empirical_ntk(net, init_weights(net, 7), x), rtol=1e-4)
@@ -209,7 +211,10 @@ def test_an_activation_that_jumps_is_refused():
 
 def test_parameters_of_another_network_are_refused():
     small, large = (sw.MLP(2, n, "tanh", input_dim=2, output_dim=1) for n in (5, 6))
-    with pytest.raises(ValueError, match="`parameters` must have weights of shapes"):
+    with pytest.raises(
+        ValueError,
+        match=r"random layer 1, node \[1\] .* \(6, 2\) and its biases \(6,\); got \(5, 2\)",
+    ):
         empirical_ntk(large, init_weights(small), np.eye(2))
     with pytest.raises(ValueError, match="`dtype` must be 'float32' or 'float64'; got 'float16'"):
         init_weights(small, dtype="float16")

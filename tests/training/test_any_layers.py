@@ -76,7 +76,7 @@ def test_what_is_drawn_has_the_variances_of_its_layer() -> None:
 def test_trained_networks_are_near_infinitely_wide_ones(algorithm) -> None:
     layers = (sw.Conv(3), "tanh", sw.Skip(sw.Conv(3)), sw.LayerNorm(), sw.GlobalAvgPool())
     net = sw.Network(*layers, sw.Dense(1), input_shape=(4, 2), width=64, **RATES)
-    x = RNG.normal(size=(5, 4, 2))
+    x = np.random.default_rng(0).normal(size=(5, 4, 2))
     task = sw.Task(x[:3], [1.0, -1.0, 0.5], test_inputs=x[3:], test_targets=[0.3, 0.0])
     theory = sw.predict_training(net, task, algorithm)
     seen = sw.measure_training(

@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import scalewise as sw
+from refusals import unlike
 from scalewise.training import (
     Bayes,
     GradientFlow,
@@ -168,3 +169,64 @@ def test_a_network_that_the_targets_speak_against_is_told() -> None:
         assert told[2] == by_evidence.table.activation[0].item()
     assert float(by_loss.table.log_bayes_factor[0]) < -5
     assert float(by_evidence.table.log_bayes_factor[0]) == 0
+
+
+def family(depth: int, sigma: sw.Activation) -> sw.Network:
+    """Groups, so that widths are multiples of 3; the read-out has numbers of its own."""
+    layers = (sw.Conv(3, groups=1), sigma, *(sw.Conv(2, groups=3), sigma) * (depth - 2))
+    return sw.Network(
+        *layers, sw.GlobalAvgPool(), sw.Dense(2, C_W=0.7), input_shape=(5, 2), width=3
+    )
+
+
+def test_networks_of_any_layers_are_chosen_by_the_same_numbers() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(6, 5, 2)), rng.normal(size=(6, 2))
+    task = sw.Task(x[:4], y[:4], test_inputs=x[4:], test_targets=y[4:])
+    grid = {"depths": [2, 3], "activations": ["tanh", "relu"], "weight_scales": (0.5, 2.0)}
+    found = design(task, 700, family=family, bias_variances=(0.1,), client=0, **grid)
+    losses = []
+    for i in range(8):
+        row = found.table.isel(candidate=i)
+        sigma = sw.activation(str(row.activation.values))
+        net = family(int(row.depth), sigma).at_width(int(row.width))
+        assert net.parameters == int(row.parameters) <= 700
+        step = 3 if row.depth == 3 else 1
+        assert int(row.width) % step == 0
+        assert net.at_width(int(row.width) + step).parameters > 700
+        net = net.replace(C_b=float(row.C_b), C_W=float(row.C_W))
+        flow = sw.predict_training(net, task, observables=["test_loss"])
+        losses.append(float(flow.test_loss.mean()))
+        assert float(row.test_loss) == pytest.approx(losses[-1], rel=1e-12)
+        unit = 2.0 if sigma.name == "relu" else 1.0
+        assert float(row.C_W) in (0.5 * unit, 2.0 * unit)
+        if i == 0:
+            assert found.net == net
+    assert losses == sorted(losses)
+    assert "order 1/n is known of fully connected layers alone" in found.caveat
+    # Networks whose parameters do not depend on the width have the smallest.
+    fixed = design(
+        task, 100, family=lambda depth, sigma: family(2, sigma).replace(layers=(sw.Flatten(), sw.Dense(2))),
+        depths=[1], activations=["tanh"], client=0,
+    )  # fmt: skip
+    assert set(fixed.table.width.values) == {1}
+
+
+def test_families_that_do_not_fit_are_refused() -> None:
+    x = np.ones((3, 5, 2)) * np.arange(1.0, 4)[:, None, None]
+    task = sw.Task(x[:2], np.ones((2, 2)), test_inputs=x[2:], test_targets=np.ones((1, 2)))
+    one = sw.Task(x[:2], np.ones((2, 1)), test_inputs=x[2:], test_targets=np.ones((1, 1)))
+    grid = {"depths": [2], "activations": ["tanh"], "client": 0}
+
+    def odd(depth: int, sigma: sw.Activation) -> sw.Network:
+        layers = (sw.Conv(3), sw.Conv(3, channels=128, groups=128), sigma)
+        return sw.Network(*layers, sw.Flatten(), sw.Dense(2), input_shape=(5, 2), width=128)
+
+    cases = [
+        (lambda: design(task, 10, family=family, **grid), "too small for a network of 10 inputs"),
+        (lambda: design(one, 500, family=family, **grid), "output_dim=2. Change one of the two"),
+        (lambda: design(task, 10**6, family=odd, **grid), "do not divide into 128 groups"),
+        (lambda: design(task, 500, family=lambda *_: 3, **grid), "`family` must give networks"),
+        (lambda: design(task, 500, family=3, **grid), "`family` must be"),
+    ]
+    assert unlike(cases) == []

@@ -11,7 +11,6 @@ import scalewise as sw
 from refusals import unlike
 from scalewise.jax import tangents
 from scalewise.nets import Parameters, empirical_ntk, init_weights
-from scalewise.networks import ResidualMLP
 from scalewise.torch import tangents as torch_tangents
 from scalewise.training import Bayes, GradientDescent, GradientFlow, predict_linearised
 from scalewise.training._one_mlp import tangents_of
@@ -132,8 +131,7 @@ def test_what_is_not_a_linearised_network_is_refused() -> None:
     p, outputs = weights(), np.zeros((9, 2))
     ntk = np.einsum("ab,ij->abij", np.eye(9), np.eye(2))
     other = Parameters(p.weights[:2], p.biases[:2])
-    skip = ResidualMLP(3, 6, "tanh", input_dim=6, output_dim=6, gamma=0.5)
-    own = sw.Task(np.eye(6), np.eye(6))
+    turned = Parameters((p.weights[0], p.weights[1].T, p.weights[2]), p.biases)
     flat = ntk * 0
     flat[:, :, 0, 0] = flat[:, :, 1, 1] = np.diag([1.0, 1, 1, 1, 0, 1, 1, 1, 1])
 
@@ -141,11 +139,14 @@ def test_what_is_not_a_linearised_network_is_refused() -> None:
         return lambda: sw.predict_training(NET, TASK, *args, **options)
 
     cases = [
-        (ask(weights=other), "of the widths .* got the shapes"),
+        (ask(weights=other), "network's 3 random layers; got weights of 2"),
+        (
+            ask(weights=turned),
+            r"`weights` do not fit random layer 2, node .3. .* \(6, 7\) .* got \(7, 6\)",
+        ),
         (ask(weights=3), "`weights` must be what `nets.init_weights` gives"),
         (ask(Bayes(), weights=p), "GradientFlow or GradientDescent; got Bayes"),
         (ask(weights=p, observables="variance"), "variance"),
-        (lambda: sw.predict_training(skip, own, weights=init_weights(skip)), "without skip"),
         (lambda: predict_linearised(outputs[:4], ntk, TASK), "9 training and test samples"),
         (lambda: predict_linearised(outputs, ntk, TASK, times=[-1]), "none below 0"),
         (lambda: predict_linearised(outputs, ntk, CLASSES), "must stop at a time"),

@@ -2,32 +2,30 @@ r"""Error factors: how the loss hangs on the preactivations of every layer of on
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.nets._networks import (
-    Parameters,
-    check_has_slope,
-    check_parameters,
-    precision,
-    sweep,
-    traced,
-)
-from scalewise.networks import MLP
+from scalewise.nets._networks import check_has_slope, check_parameters, precision
+from scalewise.networks._architecture import AnyNetwork, Architecture
+from scalewise.networks._by_jax import forward, nothing
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._program import Program
+from scalewise.networks._weights import Parameters, bare, by_node, rates_of, refuse_masks
 
 Slopes = Annotated[Any, Float[np.ndarray, "sample output"]]
 
 
 @checked
 def error_factors(
-    net: WithoutSkips, parameters: Parameters, x: Any, error: Slopes
-) -> tuple[Float[np.ndarray, "sample neuron"], ...]:
-    r"""What the loss changes by with each preactivation of each layer.
+    net: AnyNetwork, parameters: Parameters, x: Any, error: Slopes
+) -> tuple[Float[np.ndarray, "sample *positions neuron"], ...]:
+    r"""What the loss changes by with each preactivation of each random layer.
 
     $$\epsilon^{(\ell)}_{j;\tilde\alpha}=\sum_k\frac{\partial\mathcal L}{\partial z^{(L)}_{k;\tilde\alpha}}
     \frac{dz^{(L)}_{k;\tilde\alpha}}{dz^{(\ell)}_{j;\tilde\alpha}}$$
@@ -35,16 +33,17 @@ def error_factors(
     Args:
         net: The network.
         parameters: As `init_weights` gives them.
-        x: (samples, features).
+        x: (samples, features), with positions between the two.
         error: $\partial\mathcal L/\partial z^{(L)}$, (samples, outputs); $z-y$ for half the squared
             distance.
 
     Returns:
-        One array (samples, n_l) per layer, the last of them `error`; exact to rounding.
+        One array (samples, n_l) per random layer, with positions between the two where there are any, the last of
+        them `error`; exact to rounding.
 
     Raises:
-        ValueError: If the inputs, the parameters or the shape of `error` do not fit the network, or
-            the activation jumps.
+        ValueError: If the inputs, the parameters or the shape of `error` do not fit the network, an activation
+            jumps, or the network has Dropout.
 
     Source: PDLT (8.4), (8.16)-(8.18), (11.5).
 
@@ -57,13 +56,12 @@ def error_factors(
     """
     inputs, top = _fitted(net, parameters, x, error)
     with precision(str(top.dtype)):
-        _, rows = sweep(parameters, inputs, traced(net.activation))
-        lower = [np.einsum("sk,skj->sj", top, np.asarray(r)) for r in rows]
-    return (*lower, top)
+        found = _factors(parameters, inputs, top, program=bare(net.program))
+        return (*(np.asarray(found[k]) for k in sorted(found)[:-1]), top)
 
 
 @checked
-def parameter_step(net: WithoutSkips, parameters: Parameters, x: Any, error: Slopes) -> Parameters:
+def parameter_step(net: AnyNetwork, parameters: Parameters, x: Any, error: Slopes) -> Parameters:
     r"""The step of all parameters per unit of the global learning rate.
 
     $$\Delta b^{(\ell)}_j=-\lambda_b^{(\ell)}\sum_{\tilde\alpha}\epsilon^{(\ell)}_{j;\tilde\alpha},\qquad
@@ -85,22 +83,46 @@ def parameter_step(net: WithoutSkips, parameters: Parameters, x: Any, error: Slo
     Source: PDLT (7.11), (8.6), (11.4).
     """
     inputs, top = _fitted(net, parameters, x, error)
-    errors = error_factors(net, parameters, x, error)
     with precision(str(top.dtype)):
-        forward, _ = sweep(parameters, inputs, traced(net.activation))
-    entering = [np.asarray(s) for s in forward]
-    weights = [
-        -net.lambda_W[i] / net.widths[i] * e.T @ s
-        for i, (e, s) in enumerate(zip(errors, entering, strict=True))
+        slopes = _gradient(parameters, inputs, top, program=bare(net.program))
+    steps = [
+        [-rate * np.asarray(slope) for rate, slope in zip(rates, own, strict=True)]
+        for rates, own in zip(
+            zip(*rates_of(net.program).values(), strict=True),
+            (slopes.biases, slopes.weights),
+            strict=True,
+        )
     ]
-    biases = [-net.lambda_b[i] * e.sum(axis=0) for i, e in enumerate(errors)]
-    return Parameters(tuple(weights), tuple(biases))
+    return Parameters(tuple(steps[1]), tuple(steps[0]))
+
+
+@partial(jax.jit, static_argnames="program")
+def _factors(parameters: Parameters, x: Any, top: Any, *, program: Program) -> dict[int, Any]:
+    """By what is added to each random layer, by its node."""
+    weights = by_node(program, parameters, jnp)
+
+    def outputs(nudges: dict[int, Any]) -> Any:
+        found, _ = forward(program, weights, x, nudges=nudges)
+        return found[-1].reshape(top.shape)
+
+    return jax.vjp(outputs, nothing(program, weights, x))[1](top)[0]
+
+
+@partial(jax.jit, static_argnames="program")
+def _gradient(parameters: Parameters, x: Any, top: Any, *, program: Program) -> Parameters:
+    def outputs(given: Parameters) -> Any:
+        found, _ = forward(program, by_node(program, given, jnp), x)
+        return found[-1].reshape(top.shape)
+
+    return jax.vjp(outputs, parameters)[1](top)[0]
 
 
 def _fitted(
-    net: MLP, parameters: Parameters, x: Any, error: np.ndarray
+    net: Architecture, parameters: Parameters, x: Any, error: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    check_has_slope(net.activation)
+    for sigma in net.activations:
+        check_has_slope(sigma)
+    refuse_masks(net.program)
     dtype = check_parameters(net, parameters)
     inputs = np.asarray(check_inputs(net, x), dtype)
     top = error.astype(dtype)

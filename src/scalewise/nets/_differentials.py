@@ -22,7 +22,6 @@ from scalewise._checked import Count, Index, checked
 from scalewise.nets._devices import filled, spread
 from scalewise.nets._networks import (
     Dtype,
-    Parameters,
     Seed,
     check_has_slope,
     check_parameters,
@@ -33,6 +32,7 @@ from scalewise.nets._networks import (
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._weights import Parameters
 
 SAMPLED = ("z", "ntk", "dntk", "z_dntk", "ddntk_I", "ddntk_II")
 _NUMBERS = 1 << 23  # parameters of all networks of a batch together

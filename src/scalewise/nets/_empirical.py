@@ -13,7 +13,6 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.nets import _jets as jets
 from scalewise.nets._networks import (
-    Parameters,
     check_has_slope,
     check_parameters,
     check_smooth,
@@ -23,6 +22,7 @@ from scalewise.nets._networks import (
 from scalewise.networks import MLP
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._weights import Parameters
 
 Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
 

@@ -19,7 +19,6 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.nets._jets import derivatives
 from scalewise.nets._networks import (
-    Parameters,
     check_has_slope,
     check_parameters,
     check_smooth,
@@ -28,6 +27,7 @@ from scalewise.nets._networks import (
 )
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._weights import Parameters
 
 LARGEST = 2**28  # bytes of one tensor
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -15,13 +17,17 @@ from scalewise._labelled import dataset
 from scalewise._readable import Rows, readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._perceptron import Perceptron
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
+from scalewise.training._asked import Asked
 from scalewise.training._outcomes import LARGE
 from scalewise.training._predict import predict_training
 from scalewise.training._routes import without_warning
+from scalewise.training._task import check_fit
 
 _TO_THE_END = GradientFlow()
 _DECISIVE = 5.0  # nat, odds of 150 to 1
@@ -41,6 +47,8 @@ _UNITS = {
     "trusted": ("Whether the 1/n term was computed and the expansion is small there", "dimensionless"),
 }  # fmt: skip
 Activations = Annotated[Sequence[str | Activation], Must("a list of activations", bool)]
+Family = Callable[[int, Activation], Architecture]
+_STEPS = 64  # the smallest width of a network is looked for among so many
 
 
 @checked
@@ -56,7 +64,7 @@ class Design:
         caveat: What the recommendation does not rest on; empty if there is nothing to say.
     """
 
-    net: MLP
+    net: Architecture
     algorithm: Algorithm
     table: xr.Dataset
     caveat: str = field(default="", compare=False)
@@ -77,6 +85,7 @@ def design(
     budget: Count,
     algorithm: Algorithm = _TO_THE_END,
     *,
+    family: Family | None = None,
     depths: Sequence[Count] = (2, 3, 4),
     activations: Activations = ("tanh", "gelu", "sin", "relu"),
     weight_scales: Sequence[Positive] = (0.5, 1.0, 2.0),
@@ -100,7 +109,9 @@ def design(
         task: What is to be learned; its test samples have targets.
         budget: The largest number of parameters.
         algorithm: How the network will be trained.
-        depths: Numbers of weight layers.
+        family: From a depth and an activation to a network of these and of any layers, for inputs of the task; its
+            width, $C_b$ and $C_W$ are chosen here, where layers do not say their own. An `MLP` for ``None``.
+        depths: Numbers of weight layers; of a `family` whatever it makes of them.
         activations: Names of activations, or `Activation`.
         weight_scales: $C_W$ in units of the activation's critical one, and of 1 where there is none.
         bias_variances: $C_b$, added to the activation's critical one.
@@ -116,9 +127,21 @@ def design(
         if it is the one recommended, and if the evidence speaks decisively for another.
 
     Raises:
-        ValueError: If the task has no test targets, or no candidate fits the budget.
+        ValueError: If the task has no test targets, no candidate fits the budget, or a network of the `family` does
+            not fit the task.
+        TypeError: If what `family` gives is not a network.
 
     Source: PDLT (10.52), (6.34), (∞.170)-(∞.172); derived.
+
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> def family(depth, sigma):
+        ...     layers = (sw.Conv(3), sigma) * (depth - 1)
+        ...     return sw.Network(*layers, sw.GlobalAvgPool(), sw.Dense(1), input_shape=(6, 1), width=1)
+        >>> x = np.sin(np.arange(24.0).reshape(4, 6, 1))
+        >>> task = sw.Task(x[:3], [1.0, 2.0, 3.0], test_inputs=x[3:], test_targets=[2.0])
+        >>> sw.design(task, 200, family=family, depths=[2, 3], activations=["relu"]).net.parameters
+        190
     """
     if task.test_targets is None or not len(task.test_inputs):
         raise ValueError(
@@ -127,8 +150,13 @@ def design(
     chosen = {
         known.name: known for known in (activation(one) if isinstance(one, str) else one for one in activations)
     }  # fmt: skip
+    made = partial(_perceptron, **_ends(task)) if family is None else family
+    for depth, sigma in itertools.product(depths, chosen.values()) if family else ():
+        _check_made(made(depth, sigma), task, algorithm)
     found = sweep(
-        partial(_candidate, task=task, budget=budget, algorithm=algorithm, noise=noise_variance),
+        partial(
+            _candidate, made, task=task, budget=budget, algorithm=algorithm, noise=noise_variance
+        ),
         {
             "depth": list(depths),
             "activation": chosen,
@@ -142,21 +170,23 @@ def design(
     flat = flat.reset_coords(list(_NAMES)).isel(candidate=flat.width.values >= 1)
     if not flat.sizes["candidate"]:
         raise ValueError(
-            f"`budget` of {budget} parameters is too small for a network of {task.inputs.shape[1]} inputs and "
-            f"{task.targets.shape[1]} outputs at any of these depths. Give more, or fewer layers."
+            f"`budget` of {budget} parameters is too small for a network of {math.prod(task.inputs.shape[1:])} "
+            f"inputs and {task.targets.shape[1]} outputs at any of these depths. Give more, or fewer layers."
         )
     score = flat.test_loss if by == "test_loss" else -flat.log_evidence
     flat = flat.isel(candidate=np.argsort(score.values, kind="stable"))
-    table = _refined(flat, task, algorithm, chosen, refine)
+    net_of = partial(_net, made, chosen)
+    table = _refined(flat, task, algorithm, net_of, refine)
     if by == "test_loss":
         table = table.isel(
             candidate=np.lexsort((table.predicted_loss.values, ~table.trusted.values))
         )
-    net = _net(task, table.isel(candidate=0), chosen)
+    net = net_of(table.isel(candidate=0))
     return Design(net, algorithm, table, _caveat(table))
 
 
 def _candidate(
+    family: Family,
     depth: int,
     activation: Activation,
     weight_scale: float,
@@ -170,11 +200,11 @@ def _candidate(
     """What is known of one candidate at infinite width; a width of 0 if it does not fit the budget."""
     point = criticality(activation)
     C_b, C_W = (point.C_b or 0.0) + bias_variance, (point.C_W or 1.0) * weight_scale
-    width = _widest(task, depth, budget)
+    width = _widest(family(depth, activation), budget)
     known = {"width": float(width), "C_b": C_b, "C_W": C_W}
     numbers = dict.fromkeys(("parameters", "test_loss", "log_evidence"), np.nan)
     if width:
-        net = MLP(depth, width, activation, **_ends(task), C_b=C_b, C_W=C_W)
+        net = _at(family(depth, activation), width, C_b, C_W)
         numbers["parameters"] = float(net.parameters)
         losses = predict_training(net, task, algorithm, observables=["test_loss"])
         numbers["test_loss"] = float(losses.test_loss.mean())
@@ -184,43 +214,69 @@ def _candidate(
     return dataset(known | numbers)
 
 
-def _widest(task: Task, depth: int, budget: int) -> int:
-    """The largest hidden width with so many parameters, 0 if there is none."""
-
-    def fits(width: int) -> bool:
-        return MLP(depth, width, "linear", **_ends(task)).parameters <= budget
-
-    if not fits(1):
-        return 0
+def _widest(net: Architecture, budget: int) -> int:
+    """The largest width with so many parameters, 0 if there is none."""
+    step = _smallest(net)  # its multiples divide into as many groups and heads
+    counts = [net.at_width(k * step).parameters for k in (1, 2)]
+    if counts[0] > budget or counts[0] == counts[1]:
+        return step if counts[0] <= budget else 0
     low, high = 1, 2
-    while depth > 1 and fits(high):
+    while net.at_width(high * step).parameters <= budget:
         low, high = high, 2 * high
-    while depth > 1 and high - low > 1:
+    while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+        fits = net.at_width(middle * step).parameters <= budget
+        low, high = (middle, high) if fits else (low, middle)
+    return low * step
+
+
+def _check_made(net: Any, task: Task, algorithm: Algorithm) -> None:
+    """Refuse what a family gives before all candidates are computed."""
+    if not isinstance(net, Architecture):
+        raise TypeError(f"`family` must give networks such as scalewise.Network; got {net!r}.")
+    check_fit(Asked(net, task, algorithm))
+    _smallest(net)
+
+
+def _smallest(net: Architecture) -> int:
+    """The smallest width that its layers accept."""
+    for width in range(1, _STEPS):
+        try:
+            net.at_width(width)
+        except ValueError:
+            continue
+        return width
+    net.at_width(_STEPS)  # or what it says of this one
+    return _STEPS
 
 
 def _ends(task: Task) -> dict[str, int]:
     return {"input_dim": task.inputs.shape[1], "output_dim": task.targets.shape[1]}
 
 
-def _net(task: Task, row: xr.Dataset, chosen: dict[str, Activation]) -> MLP:
-    return MLP(
-        int(row.depth),
-        int(row.width),
-        chosen[str(row.activation.values)],
-        **_ends(task),
-        C_b=float(row.C_b),
-        C_W=float(row.C_W),
-    )
+def _perceptron(depth: int, activation: Activation, **ends: int) -> MLP:
+    return MLP(depth, 1, activation, **ends)
+
+
+def _at(net: Architecture, width: int, C_b: float, C_W: float) -> Architecture:
+    """Of this width, with these variances where layers do not say their own."""
+    wide = net.at_width(width)
+    if isinstance(wide, Network):
+        return wide.replace(C_b=C_b, C_W=C_W)
+    assert isinstance(wide, Perceptron)
+    return replace(wide, C_b=C_b, C_W=C_W)
+
+
+def _net(family: Family, chosen: dict[str, Activation], row: xr.Dataset) -> Architecture:
+    made = family(int(row.depth), chosen[str(row.activation.values)])
+    return _at(made, int(row.width), float(row.C_b), float(row.C_W))
 
 
 def _refined(
     flat: xr.Dataset,
     task: Task,
     algorithm: Algorithm,
-    chosen: dict[str, Activation],
+    net_of: Callable[[xr.Dataset], Architecture],
     refine: int,
 ) -> xr.Dataset:
     """The candidates with the loss at their width, of the first so many."""
@@ -228,7 +284,7 @@ def _refined(
     more = {name: np.full(count, np.nan) for name in _AT_WIDTH}
     reasons = np.full(count, "", np.dtypes.StringDType())
     for place in range(min(refine, count)):
-        net = _net(task, flat.isel(candidate=place), chosen)
+        net = net_of(flat.isel(candidate=place))
         try:
             with without_warning():  # the table tells where the expansion ends
                 found = predict_training(net, task, algorithm, observables=list(_AT_WIDTH))

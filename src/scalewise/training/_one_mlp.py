@@ -14,37 +14,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._arrays import float_array
-from scalewise._checked import Must
 from scalewise.activations import Activation
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._mlp import MLP
+from scalewise.networks._weights import by_node, fields
+from scalewise.training._one_network import Tangents, parameters_of
 
-MLPWeights = Annotated[
-    Any,
-    Must(
-        "what `nets.init_weights` gives: weights (n_l, n_{l-1}) and biases (n_l,) of every layer",
-        lambda v: hasattr(v, "weights") and hasattr(v, "biases"),
-    ),
-]
 Series = list[np.ndarray]  # terms of a series in the length of a path, from order 0
 Flat = Float[np.ndarray, " parameter"]
-
-
-class Tangents(NamedTuple):
-    r"""What a linearised network is.
-
-    Args:
-        outputs: $z$.
-        ntk: $\widehat H$, with learning rates.
-    """
-
-    outputs: Float[np.ndarray, "sample output"]
-    ntk: Float[np.ndarray, "sample sample_1 output output_1"]
 
 
 class Layers(NamedTuple):
@@ -65,7 +46,7 @@ class Layers(NamedTuple):
     z: np.ndarray
 
 
-def layers_of(net: Perceptron, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
+def layers_of(net: MLP, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
     """A forward pass.
 
     Args:
@@ -74,32 +55,17 @@ def layers_of(net: Perceptron, given: Any, x: Float[np.ndarray, "sample feature"
         x: Inputs.
 
     Raises:
-        ValueError: If weights have other shapes than the network's, or it has skip connections.
+        ValueError: If weights have other shapes than the network's.
     """
-    if any(net.skips):
-        raise ValueError(
-            "`weights` must be those of a network without skip connections. For others take "
-            "`scalewise.jax.tangents` or `scalewise.torch.tangents` and `predict_linearised`."
-        )
-    Ws, bs = (
-        [float_array("weights", a) for a in arrays] for arrays in (given.weights, given.biases)
-    )
-    n = net.widths
-    shapes = [(W.shape, b.shape) for W, b in zip(Ws, bs, strict=False)]
-    if len(Ws) != len(bs) or shapes != [((n[k + 1], n[k]), (n[k + 1],)) for k in range(net.depth)]:
-        raise ValueError(
-            f"`weights` must have weights (n_l, n_(l-1)) and biases (n_l,) of the widths {n}; got the shapes "
-            f"{shapes}."
-        )
-    entering, slopes, z = [x], [], x @ Ws[0].T + bs[0]
-    for W, b in zip(Ws[1:], bs[1:], strict=True):
-        slopes.append(net.activation.derivative(z))
-        entering.append(net.activation(z))
-        z = entering[-1] @ W.T + b
-    return Layers(Ws, bs, entering, slopes, z)
+    parameters, program = parameters_of(net, given), net.program
+    found, seen = fields(program, by_node(program, parameters), x)
+    slopes = [net.activation.derivative(found[k]) for k in program.draws[:-1]]
+    entering = [seen[k] for k in program.draws]
+    weights, biases = map(list, parameters)
+    return Layers(weights, biases, entering, slopes, found[-1])
 
 
-def tangents_of(net: Perceptron, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
+def tangents_of(net: MLP, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
     r"""Outputs and NTK of a network with given weights, layer by layer.
 
     Args:
@@ -139,7 +105,7 @@ class CurvedMLP:
     Source: PDLT (11.8), (∞.5), (∞.7) along one path, by forward and backward passes.
     """
 
-    net: Perceptron
+    net: MLP
     given: Any
     x: Float[np.ndarray, "sample feature"]
 

@@ -10,13 +10,15 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Positive, checked
-from scalewise.networks._architecture import AnyNetwork
-from scalewise.networks._perceptron import check_perceptron
+from scalewise._extras import require
+from scalewise.networks._architecture import AnyNetwork, Architecture
+from scalewise.networks._perceptron import Perceptron
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
+from scalewise.training._curvature import Curvature
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
 from scalewise.training._given import predict_linearised
@@ -31,7 +33,8 @@ from scalewise.training._kernel import (
     twins,
     usable,
 )
-from scalewise.training._one_mlp import CurvedMLP, MLPWeights, tangents_of
+from scalewise.training._one_mlp import CurvedMLP, tangents_of
+from scalewise.training._one_network import GivenWeights, Tangents, parameters_of
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import Choice, beyond, chosen
@@ -76,7 +79,7 @@ def predict_training(
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     covariance: Literal["full", "diagonal"] | None = "full",
     at: Literal["test", "train", "both"] = "both",
-    weights: MLPWeights | None = None,
+    weights: GivenWeights | None = None,
     accuracy: Positive | None = None,
     draws: Count = 512,
     seed: Index = 0,
@@ -105,7 +108,8 @@ def predict_training(
         at: Where outputs are wanted: on test samples, training samples or both.
         weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
             parameters about where they are, in place of all that could be drawn (`predict_linearised`);
-            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width.
+            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width. A
+            network that is not an `MLP` takes JAX.
         accuracy: Of the coefficients of 1/n: their errors relative to their sizes, root mean squares over the
             entries of each. ``None`` for what comes without a long wait, .01 with up to 16 samples of a smooth
             activation. ``"<name>_error"`` and the attribute ``accuracy`` say what is reached, and a warning where
@@ -220,7 +224,7 @@ def check_asked(asked: Asked) -> None:
 
 
 def _of_one(
-    asked: Asked, weights: MLPWeights, observables: Sequence[str] | str | None
+    asked: Asked, weights: GivenWeights, observables: Sequence[str] | str | None
 ) -> xr.Dataset:
     """One given network."""
     if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
@@ -228,15 +232,26 @@ def _of_one(
             "`weights` are those of a network that is trained, by GradientFlow or GradientDescent; got "
             f"{type(asked.algorithm).__name__}."
         )
-    check_perceptron(asked.net, skips=True)
-    net, x = asked.perceptron, asked.task.all_inputs
-    tangents = tangents_of(net, weights, x)
+    net, x = asked.net, asked.task.all_inputs
+    tangents, curvature = _linearised(net, weights, x)
     options: dict[str, Any] = {"times": asked.times, "observables": observables}
-    if observables is not None and net.hidden_widths:
-        curvature = CurvedMLP(net, weights, x)
-        options |= {"curvature": curvature, "width": net.hidden_widths[-1]}
+    if observables is not None and net.depth > 1:
+        options |= {"curvature": curvature, "width": net.widths[-2]}
     found = predict_linearised(*tangents, asked.task, asked.algorithm, **options)
-    return found.assign_attrs(asked.net.attributes())
+    return found.assign_attrs(net.attributes())
+
+
+def _linearised(
+    net: Architecture, weights: GivenWeights, x: np.ndarray
+) -> tuple[Tangents, Curvature]:
+    """A network as a linear model, and what it does beyond that; fully connected ones need NumPy alone."""
+    if isinstance(net, Perceptron) and not any(net.skips):
+        return tangents_of(net.branch, weights, x), CurvedMLP(net.branch, weights, x)
+    require("jax", for_="`weights` of a network that is not an `MLP`", extra="jax")
+    from scalewise.training._by_jax import CurvedNetwork, tangents_by_jax
+
+    parameters = parameters_of(net, weights)
+    return tangents_by_jax(net, parameters, x), CurvedNetwork(net, parameters, x)
 
 
 def _iterated(asked: Asked, choice: Choice) -> xr.Dataset:

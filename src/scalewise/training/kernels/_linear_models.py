@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, Positive, checked
-from scalewise.networks._perceptron import AnyPerceptron
-from scalewise.training._one_mlp import MLPWeights, layers_of
+from scalewise.networks._architecture import AnyNetwork
+from scalewise.training._one_network import GivenWeights, features_of
 from scalewise.training._spectrum import refuse_singular, spectrum, untaught
 
 Features = Annotated[Any, Float[np.ndarray, "sample feature"]]
@@ -141,20 +141,25 @@ def kernel_machine(
 
 @checked
 def last_layer_features(
-    net: AnyPerceptron, weights: MLPWeights, x: Annotated[Any, Float[np.ndarray, "sample input"]]
+    net: AnyNetwork, weights: GivenWeights, x: Annotated[Any, Float[np.ndarray, "sample *input"]]
 ) -> Float[np.ndarray, "sample feature"]:
     r"""The random features of a network, of which its last layer is a linear model.
 
     $\hat\phi_0=\sqrt{C_b}$ and $\hat\phi_j=\sqrt{C_W/n_{L-1}}\,\sigma^{(L-1)}_j$, so that the kernel of these
-    features is the network's $\widehat G^{(L)}$ and its mean, at infinite width, $K^{(L)}$.
+    features is the network's $\widehat G^{(L)}$ and its mean, at infinite width, $K^{(L)}$. In a network of any
+    layers $j$ counts all numbers that enter the last one, positions first, and $n_{L-1}$ is how many.
 
     Args:
         net: The network.
         weights: Of one network, as `nets.init_weights` gives them.
-        x: Inputs (sample, input).
+        x: Inputs (sample, input), with positions between the two.
+
+    Raises:
+        ValueError: If the weights are of another network, or it has Dropout or a skip connection around its last
+            layer.
 
     Source: PDLT (10.134), (10.135), (10.137), where the text prints C_W/n_L for C_W/n_{L-1}.
     """
-    sigma = layers_of(net, weights, x).entering[-1]
-    scale = np.sqrt(net.C_W[-1] / net.widths[-2])
-    return np.column_stack([np.full(len(sigma), np.sqrt(net.C_b[-1])), scale * sigma])
+    phi, last = features_of(net, weights, x), net.own(net.depth)
+    scale = np.sqrt(last.C_W / phi.shape[1])
+    return np.column_stack([np.full(len(phi), np.sqrt(last.C_b)), scale * phi])

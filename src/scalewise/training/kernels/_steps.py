@@ -13,8 +13,11 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._perceptron import AnyPerceptron
-from scalewise.training._one_mlp import MLPWeights, layers_of, tangents_of
+from scalewise.networks._architecture import AnyNetwork
+from scalewise.networks._mlp import WithoutSkips
+from scalewise.training import _one_network as one
+from scalewise.training._one_mlp import layers_of, tangents_of
+from scalewise.training._one_network import GivenWeights
 from scalewise.training._spectrum import regular
 
 Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
@@ -32,22 +35,22 @@ class Step(NamedTuple):
 
 @checked
 def outputs_of(
-    net: AnyPerceptron, weights: MLPWeights, x: Inputs
+    net: AnyNetwork, weights: GivenWeights, x: Annotated[Any, Float[np.ndarray, "sample *input"]]
 ) -> Float[np.ndarray, "sample output"]:
-    """Outputs of one network.
+    """Outputs of one network of any layers.
 
     Args:
         net: The network.
         weights: Its weights and biases.
-        x: Inputs (sample, feature).
+        x: Inputs (sample, feature), with positions between the two.
 
     Source: PDLT (2.5).
     """
-    return layers_of(net, weights, x).z
+    return one.outputs_of(net, weights, x)
 
 
 @checked
-def parameter_step(net: AnyPerceptron, weights: MLPWeights, x: Inputs, factors: Factors) -> Step:
+def parameter_step(net: WithoutSkips, weights: GivenWeights, x: Inputs, factors: Factors) -> Step:
     r"""$\Delta\theta_\mu=-\sum\lambda_\mu\frac{dz_{i;\tilde\alpha}}{d\theta_\mu}\epsilon_{i;\tilde\alpha}$.
 
     With the error factors $\epsilon=\partial\mathcal L/\partial z$ it is gradient descent at rate 1, for which
@@ -73,8 +76,8 @@ def parameter_step(net: AnyPerceptron, weights: MLPWeights, x: Inputs, factors: 
 
 @checked
 def giant_leap(
-    net: AnyPerceptron,
-    weights: MLPWeights,
+    net: WithoutSkips,
+    weights: GivenWeights,
     x: Inputs,
     targets: Factors,
     *,
@@ -129,7 +132,7 @@ def giant_leap(
 
 @checked
 def two_step_newton(
-    net: AnyPerceptron, weights: MLPWeights, x: Inputs, targets: Factors, ntk: Kernel
+    net: WithoutSkips, weights: GivenWeights, x: Inputs, targets: Factors, ntk: Kernel
 ) -> tuple[Step, Step]:
     r"""Train by two leaps: with this network's own $\widehat H^{-1}$, then with that of the mean NTK.
 
@@ -175,8 +178,8 @@ def generalised_loss(
 
 @checked
 def weight_decay_tensor(
-    net: AnyPerceptron,
-    weights: MLPWeights,
+    net: WithoutSkips,
+    weights: GivenWeights,
     x: Inputs,
     *,
     bias_decay: NotNegative,

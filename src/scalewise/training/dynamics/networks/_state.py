@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scalewise._checked import checked
 from scalewise.nets import Parameters, empirical_ddntk, empirical_dntk, empirical_ntk
-from scalewise.nets._networks import check_parameters, precision, traced
+from scalewise.nets._networks import check_parameters
+from scalewise.networks._architecture import AnyNetwork
+from scalewise.networks._by_jax import forward, precision
 from scalewise.networks._inputs import check_inputs
 from scalewise.networks._mlp import WithoutSkips
-from scalewise.training._one_mlp import layers_of
+from scalewise.networks._weights import by_node, rates_of, refuse_masks
+from scalewise.training._one_network import outputs_of
 from scalewise.training.dynamics import NetworkState
 from scalewise.training.nearly_kernel import CubicModel
 
@@ -51,25 +54,27 @@ def state_of(net: WithoutSkips, parameters: Parameters, x: Any) -> NetworkState:
     first, second = empirical_ddntk(net, exact, x)
     tensors = (empirical_ntk(net, exact, x), empirical_dntk(net, exact, x), first, second)
     return NetworkState(
-        layers_of(net, exact, check_inputs(net, x)).z.reshape(-1), *map(_on_points, tensors)
+        outputs_of(net, exact, check_inputs(net, x)).reshape(-1), *map(_on_points, tensors)
     )
 
 
 @checked
-def features_of(net: WithoutSkips, parameters: Parameters, x: Any) -> CubicModel:
-    r"""The cubic model that a network is near its parameters: its derivatives are the random features.
+def features_of(net: AnyNetwork, parameters: Parameters, x: Any) -> CubicModel:
+    r"""The cubic model that a network is near its parameters, of any layers: its derivatives are the features.
 
     Args:
         net: A small network: the third derivatives take (points) x (parameters)^3 numbers.
         parameters: As `init_weights` gives them; $\theta$ of the model is what is added to them, biases after
             weights.
-        x: (samples, features), the training samples first.
+        x: (samples, features), with positions between the two; the training samples first.
 
     Raises:
-        ValueError: If the model would take more than 256 MiB, or inputs or parameters do not fit.
+        ValueError: If the model would take more than 256 MiB, inputs or parameters do not fit, or the network has
+            Dropout.
 
     Source: PDLT (11.143)-(11.152).
     """
+    refuse_masks(net.program)
     check_parameters(net, parameters)
     inputs, exact = check_inputs(net, x), _as_float64(parameters)
     count = sum(a.size for a in (*exact.weights, *exact.biases))
@@ -78,25 +83,24 @@ def features_of(net: WithoutSkips, parameters: Parameters, x: Any) -> CubicModel
             f"`net` is too large for third derivatives: {count} parameters and {len(inputs)} samples. Take a "
             "narrower network; `state_of` contracts the derivatives of wide ones."
         )
-    own = [np.full(w.shape, net.lambda_W[i] / net.widths[i]) for i, w in enumerate(exact.weights)]
-    rates = Parameters(
-        tuple(own), tuple(np.full(b.shape, net.lambda_b[i]) for i, b in enumerate(exact.biases))
+    program = net.program
+    own = zip(*rates_of(program).values(), strict=True)
+    of_biases, of_weights = (
+        [np.full(a.size, rate) for a, rate in zip(part, rates, strict=True)]
+        for part, rates in zip(exact[::-1], own, strict=True)
     )
     with precision("float64"):
         flat, rebuilt = ravel_pytree(exact)
-        run = partial(_outputs, rebuilt=rebuilt, inputs=inputs, sigma=traced(net.activation))
+
+        def run(theta: Any) -> Any:
+            found, _ = forward(program, by_node(program, rebuilt(theta), jnp), inputs)
+            return found[-1].reshape(-1)
+
         slope = jax.jacrev(run)
         bend = jax.jacfwd(slope)
         every = jax.jit(lambda at: (run(at), slope(at), bend(at), jax.jacfwd(bend)(at)))
-        return CubicModel(*(np.asarray(part) for part in (*every(flat), ravel_pytree(rates)[0])))
-
-
-def _outputs(theta: Any, *, rebuilt: Any, inputs: Any, sigma: Any) -> Any:
-    weights, biases = rebuilt(theta)
-    z = inputs @ weights[0].T + biases[0]
-    for w, b in zip(weights[1:], biases[1:], strict=True):
-        z = sigma(z) @ w.T + b
-    return z.reshape(-1)
+        parts = [np.asarray(part) for part in every(flat)]
+    return CubicModel(*parts, np.concatenate([*of_weights, *of_biases]))
 
 
 def _as_float64(parameters: Parameters) -> Parameters:

@@ -1,0 +1,87 @@
+"""One network of any layers with given weights: its outputs, and what enters its last layer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise._arrays import float_array
+from scalewise._checked import Must
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._program import Draw
+from scalewise.networks._weights import (
+    Parameters,
+    by_node,
+    check_shapes,
+    fields,
+    last_entering,
+    refuse_masks,
+)
+
+GivenWeights = Annotated[
+    Any,
+    Must(
+        "what `nets.init_weights` gives: `weights` and `biases` of every random layer",
+        lambda v: hasattr(v, "weights") and hasattr(v, "biases"),
+    ),
+]
+
+
+class Tangents(NamedTuple):
+    r"""What a linearised network is.
+
+    Args:
+        outputs: $z$.
+        ntk: $\widehat H$, with learning rates.
+    """
+
+    outputs: Float[np.ndarray, "sample output"]
+    ntk: Float[np.ndarray, "sample sample_1 output output_1"]
+
+
+def parameters_of(net: Architecture, given: Any) -> Parameters:
+    """Weights and biases as float64 arrays.
+
+    Raises:
+        ValueError: If they have other shapes than the network's, or it has Dropout.
+    """
+    refuse_masks(net.program)
+    weights, biases = (
+        tuple(float_array("`weights`", a) for a in part) for part in (given.weights, given.biases)
+    )
+    found = Parameters(weights, biases)
+    check_shapes(net.program, found, "`weights`")
+    return found
+
+
+def outputs_of(
+    net: Architecture, given: Any, x: Float[np.ndarray, "sample *positions input"]
+) -> Float[np.ndarray, "sample output"]:
+    """Outputs of one network."""
+    _check_fit(net, x)
+    found, _ = fields(net.program, by_node(net.program, parameters_of(net, given)), x)
+    return found[-1].reshape(len(x), -1)
+
+
+def features_of(
+    net: Architecture, given: Any, x: Float[np.ndarray, "sample *positions input"]
+) -> Float[np.ndarray, "sample feature"]:
+    """What enters the last weights of one network."""
+    _check_fit(net, x)
+    program, last = net.program, len(net.program.nodes) - 1
+    if not isinstance(program.nodes[last], Draw):
+        raise ValueError(
+            "`net` has a skip connection around its last layer, which adds to the outputs what is no weight of "
+            "theirs. Leave that one out."
+        )
+    found, _ = fields(program, by_node(program, parameters_of(net, given)), x, last=last - 1)
+    return last_entering(program, found, last)
+
+
+def _check_fit(net: Architecture, x: np.ndarray) -> None:
+    if x.shape[1:] != net.input_shape:
+        raise ValueError(
+            f"`x` has inputs of shape {x.shape[1:]}, but the network takes {net.input_shape}. Change one of them."
+        )
