@@ -49,8 +49,8 @@ MUTANTS = (
     ),
     of_settled(
         "repeated: jumps fall short of all that is left",
-        "times = max(ratio, 0.0) / (1 - ratio) if ratio < 1 else _FAST",
-        "times = 0.5 if ratio < 1 else _FAST",
+        "times = max(ratio, 0.0) / (1 - ratio) if ratio < 1",
+        "times = 0.5 if ratio < 1",
         f"{TESTS}::test_what_vanishes_and_what_is_critical",
     ),
     of_settled(
@@ -83,8 +83,8 @@ MUTANTS = (
     ),
     of_repeated(
         "repeated: collapsed positions with what is common to them",
-        "T = off @ T @ off if centred else T",
-        "T = T",
+        "return off @ T @ off if centred else T",
+        "return T",
         f"{TESTS}::test_attention_that_looks_back",
     ),
     of_repeated(

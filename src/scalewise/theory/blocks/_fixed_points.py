@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 _CYCLES = 400
-_FAST = 1e12
+_ROUNDING = 1e-12  # below it steps say nothing of where they lead
 _WIDTH = 0.2  # of log K, the widest of the differences
 
 Row = Float[np.ndarray, " number"]
@@ -20,6 +20,7 @@ def settled(
     tolerance: float,
     *,
     longest: float | Row = 0.25,
+    most: float | Row = 1e5,
     far: Callable[[Row], bool] = lambda u: False,
 ) -> tuple[Row, bool]:
     """Repeat a map until it stands still: two steps, then a jump to where a geometric series would end.
@@ -32,6 +33,7 @@ def settled(
         start: Where to begin.
         tolerance: Of each number.
         longest: Jump of each number.
+        most: By how much a jump of each number is longer than the last step; rounding may ask for any length.
         far: Whether there is no need to go on.
 
     Returns:
@@ -44,11 +46,11 @@ def settled(
         before, after = first - u, second - first
         moved, size = float(np.abs(after).max()), float(before @ before)
         ratio = float(after @ before) / size if size else 0.0
-        if moved <= tolerance * min(1.0, max(1 - ratio, 1e-3)):
+        if moved <= max(tolerance * min(1.0, 1 - ratio), _ROUNDING):
             return second, True
         # What gathers speed will go far.
-        times = max(ratio, 0.0) / (1 - ratio) if ratio < 1 else _FAST
-        u = second + np.clip(times * after, -np.asarray(longest), longest)
+        times = max(ratio, 0.0) / (1 - ratio) if ratio < 1 else np.finfo(float).max
+        u = second + np.clip(np.minimum(times, most) * after, -np.asarray(longest), longest)
         if far(u):
             return u, False
     return u, False

@@ -17,11 +17,9 @@ _LARGE, _SMALL = 1e9, 1e-13  # sizes, in units of where the search begins
 _VANISHING = 1e-6  # likewise: this small they are 0 if 0 does not repel
 _EXACT, _DRAWN = 1e-11, 1e-4  # tolerances
 _TOGETHER = 1e-6, 1e-3  # likewise: correlations this close to 1 are 1 if that does not repel
-_JUMP, _TURN = (
-    3.0,
-    0.25,
-)  # the longest jumps of log K and of correlations on the way to a fixed point
-_MOST, _NOTHING = 500, 1e-14  # steps to the largest eigenvalue; what is 0
+# The longest jumps of log K and of correlations to a fixed point, and how much longer than a step they are.
+_SIZES, _CORRELATIONS = (3.0, 1e12), (0.25, 1e5)
+_NOTHING = 1e-14  # of a factor
 _NUDGE = 1e-3  # of correlations, the larger of two
 
 
@@ -117,13 +115,20 @@ class Repeated:
 
         own = R.ravel() if block.mixes else np.empty(0)
         start = np.concatenate([[0.0 if near is None or K == 0 else math.log(near.K / scale)], own])
-        longest = np.concatenate([[_JUMP], np.full_like(own, _TURN)])
+        longest, most = (
+            np.r_[one, np.full_like(own, each)]
+            for one, each in zip(_SIZES, _CORRELATIONS, strict=True)
+        )
         ends = math.log(_SMALL), math.log(_LARGE)
         far = lambda u: not ends[0] < u[0] < ends[1]  # noqa: E731
-        u, still = settled(step, start, self.tolerance, longest=longest, far=far)
+        u, still = settled(step, start, self.tolerance, longest=longest, most=most, far=far)
         size = scale * math.exp(u[0]) if K is None else K
         if size < _VANISHING * scale and self._vanishes(scale, R):
             return 0.0, block.alike(1.0)
+        if not still and K is not None:
+            raise ValueError(
+                f"The correlations of positions do not settle at K = {K:g}. Choose other variances, or another K."
+            )
         if not still:
             raise ValueError(
                 f"The sizes of signals have no fixed point: this block takes {size:.3g} to "
@@ -141,7 +146,8 @@ class Repeated:
             lambda u: self._between(K, R, _pairs(u, R)).ravel(),
             start.ravel(),
             self.tolerance,
-            longest=_TURN,
+            longest=_CORRELATIONS[0],
+            most=_CORRELATIONS[1],
         )
         C = found.reshape(R.shape)
         apart = 1 - float(self.block.own(C).mean())
@@ -164,17 +170,20 @@ class Repeated:
             C: Of two inputs.
             centred: Whether only what differs between positions counts.
         """
-        places, before, factor = self.block.places, math.nan, 0.0
-        off = np.eye(places) - 1 / places
+        own, off = self.block.own, np.eye(self.block.places) - 1 / self.block.places
         T = off if centred else np.ones_like(R) + self.block.alike(0.0)
-        for _ in range(_MOST):
-            T = self.through(K, R, C, T / self.block.own(T).sum()).T
-            T = off @ T @ off if centred else T
-            factor = float(self.block.own(T).sum())
-            if factor <= _NOTHING or abs(factor - before) <= self.tolerance * factor:
-                break
-            before = factor
-        return max(factor, 0.0)
+
+        def grown(T: Pairs) -> Pairs:
+            T = self.through(K, R, C, T).T
+            return off @ T @ off if centred else T
+
+        def step(u: Row) -> Row:
+            T = grown(u.reshape(R.shape))
+            size = own(T).sum()
+            return (T / size).ravel() if size > _NOTHING else u
+
+        u, _ = settled(step, (T / own(T).sum()).ravel(), self.tolerance)
+        return max(float(own(grown(u.reshape(R.shape))).sum()), 0.0)
 
     def positions(self, K: float, R: Pairs, kept: float) -> tuple[float | None, float | None]:
         """The correlation of different positions of one input, and the factor of small changes."""
