@@ -128,7 +128,7 @@ def susceptibilities(
 
     Returns:
         The record; of activations, norms, convolutions and heads that grow to 1e-9 (fixed points that attract by a
-        power of the depth to 1e-6); where averages are drawn with standard errors.
+        power of the depth to 1e-6); where averages are drawn with standard errors, and fixed points to 1e-4.
 
     Raises:
         ValueError: If the block changes positions or channels, or treats positions differently; if sizes have no
