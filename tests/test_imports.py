@@ -230,7 +230,7 @@ SUB_ROOMS = [
     {"_tables"},
     {"single"},
     {"flow"},
-    {"deep", "correlators", "action", "exact", "information"},
+    {"blocks", "deep", "correlators", "action", "exact", "information"},
     {"residual", "note"},
     {"_predict.py"},
     {"__init__.py"},

@@ -47,6 +47,7 @@ ROOMS = (
     "limits.shallow",
     "limits.words",
     "theory.action",
+    "theory.blocks",
     "theory.correlators",
     "theory.deep",
     "theory.exact",
@@ -72,6 +73,7 @@ GIVEN = {
 GIVEN |= {"EvidenceSlopes", "LeftOut", "Network", "Outcome", "Parameters", "ScaledMLP", "TorchPlan"}
 GIVEN |= {
     "AngleFlow",
+    "BlockSusceptibilities",
     "Asymptotics",
     "CriticalPoint",
     "Criticality",

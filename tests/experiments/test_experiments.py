@@ -41,6 +41,7 @@ LATER = (
     "robustness_depth",
     "text_transfer",
     "trained_networks",
+    "transformer_phases",
     "word2vec_analogies",
 )
 # Fewer than pages show where those take more than some seconds; `make docs` and `make test-thorough` run theirs.
@@ -52,6 +53,11 @@ PROMISED = {
     "network_diagram": ({"width", "biases", "weights", "parameters"}, 3),
     "activation_curves": ({"sigma", "slope"}, 10),
     "critical_loci": ({"C_W", "C_b", "marked_C_W", "marked_C_b", "kernel"}, 2),
+    "convolution_phases": ({"scale", "depth", "factor", "found", "left", "measured_sem"}, 4),
+    "transformer_phases": (
+        {"between", "line", "apart", "rate_found", "power_found", "measured"},
+        3,
+    ),
     "susceptibility_ratios": ({"ratio", "limit", "critical_K"}, 3),
     "universality_classes": ({"K_star", "C_b", "C_W", "kernel", "exponent"}, 2),
     "fluctuations": ({"metric", "vertex", "measured_metric_sem", "measured_vertex"}, 6),

@@ -16,6 +16,8 @@ EXPERIMENTS = (
     "network_diagram",
     "activation_curves",
     "critical_loci",
+    "convolution_phases",
+    "transformer_phases",
     "susceptibility_ratios",
     "universality_classes",
     "fluctuations",

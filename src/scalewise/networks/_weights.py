@@ -35,7 +35,7 @@ Weights = dict[
 
 @readable
 class Parameters(NamedTuple):
-    r"""`weights` and `biases` of every random layer with its own; of fully connected ones (n_l, n_{l-1}) and (n_l,).
+    r"""`weights` and `biases` of random layers that have their own; of dense ones (n_l, n_{l-1}) and (n_l,).
 
     A convolution has weights (channel, \*taps, channel below): those of one group are below where there are groups.
     Where each place has its own weights, the places stand in front, of biases too.

@@ -8,6 +8,7 @@ from scalewise.theory._predict import predict
 if TYPE_CHECKING:
     from scalewise.theory import (
         action,
+        blocks,
         correlators,
         deep,
         exact,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "action",
+    "blocks",
     "correlators",
     "deep",
     "exact",
