@@ -8,7 +8,7 @@ import numpy as np
 
 import scalewise as sw
 from scalewise.gaussian import pair_moments
-from scalewise.networks._program import (
+from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
@@ -18,13 +18,13 @@ from scalewise.networks._program import (
     Norm,
     Pointwise,
     Product,
-    Program,
     Read,
     Source,
     Spread,
     Stack,
     Sum,
 )
+from scalewise.networks._program import Program
 from scalewise.networks._sites import Matrix, Transposed, Window
 
 GRAPH = np.random.default_rng(5).normal(size=(6, 6)) / 4 + np.eye(6)

@@ -7,7 +7,7 @@ import pytest
 
 import scalewise as sw
 from grids import each
-from scalewise.networks._program import Draw, Sum
+from scalewise.networks._nodes import Draw, Sum
 from scalewise.networks._sites import Transposed, Window
 
 IMAGE = {"input_shape": (8, 8, 3), "width": 16}

@@ -58,7 +58,9 @@ MUTANTS = (
         "if False else made",
         UNITS,
     ),
-    of_builder("builder: channels of several kinds", "if not of.alike:", "if False:"),
+    row("networks/_field.py", LAYERS)(
+        "builder: channels of several kinds", "if not of.alike:", "if False:"
+    ),
     of_layers("skip: factor forgotten", "(self.factor, 1.0)", "(1.0, 1.0)"),
     of_fields(
         "fields: weights of all taps as one",

@@ -16,7 +16,7 @@ from architectures import (
 from grids import few
 from scalewise.nets._networks import precision
 from scalewise.nets._program import Drawn, measured_layers, metric_and_ntk
-from scalewise.networks._program import Dropout
+from scalewise.networks._nodes import Dropout
 
 RNG = np.random.default_rng(3)
 

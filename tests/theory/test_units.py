@@ -8,7 +8,7 @@ import pytest
 import scalewise as sw
 from grids import each
 from scalewise.nets._networks import precision
-from scalewise.networks._program import Attend
+from scalewise.networks._nodes import Attend
 from scalewise.theory.flow._attention import drawn_heads
 from scalewise.theory.flow._units import normals, rooted
 

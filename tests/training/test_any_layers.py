@@ -15,7 +15,7 @@ from architectures import (
 )
 from scalewise.nets._networks import precision
 from scalewise.nets._packed import Packed
-from scalewise.networks._program import Dropout
+from scalewise.networks._nodes import Dropout
 from scalewise.training import Bayes, GradientDescent, LastLayer
 from scalewise.training.ensembles._start import draw
 

@@ -14,7 +14,7 @@ from scalewise.activations import Activation
 from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._by_jax import precision as precision
 from scalewise.networks._by_jax import traced as traced
-from scalewise.networks._program import Draw
+from scalewise.networks._nodes import Draw
 from scalewise.networks._weights import Parameters, check_shapes, shapes_of
 
 Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import forward, whole_ntk
-from scalewise.networks._program import Draw, Hyperparameters, Program
+from scalewise.networks._nodes import Draw, Hyperparameters
+from scalewise.networks._program import Program
 from scalewise.networks._weights import (
     Parameters,
     Shape,

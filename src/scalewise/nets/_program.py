@@ -23,7 +23,8 @@ import numpy as np
 
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import by_all_weights, forward, nothing
-from scalewise.networks._program import Draw, Dropout, Program
+from scalewise.networks._nodes import Draw, Dropout
+from scalewise.networks._program import Program
 from scalewise.networks._weights import Weights, fields, last_entering, rates_of
 
 Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up

@@ -7,7 +7,8 @@ from typing import Annotated, TypeVar
 
 from scalewise._checked import Must
 from scalewise.activations import Activation
-from scalewise.networks._program import Draw, Hyperparameters, Program
+from scalewise.networks._nodes import Draw, Hyperparameters
+from scalewise.networks._program import Program
 
 Kind = TypeVar("Kind", bound="Architecture")
 

@@ -9,8 +9,20 @@ from dataclasses import dataclass, field, replace
 
 from scalewise._readable import readable
 from scalewise.activations import Activation
+from scalewise.networks._field import (
+    Field,
+    apart,
+    combined,
+    moved,
+    need_alike,
+    need_all,
+    need_positions,
+    need_same_weights,
+    sites,
+    together,
+)
 from scalewise.networks._masks import Moved
-from scalewise.networks._program import (
+from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
@@ -22,7 +34,6 @@ from scalewise.networks._program import (
     Norm,
     Pointwise,
     Product,
-    Program,
     Read,
     Reading,
     Source,
@@ -31,35 +42,8 @@ from scalewise.networks._program import (
     Sum,
     Weigh,
 )
+from scalewise.networks._program import Program
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
-
-
-@dataclass(frozen=True)
-@readable
-class Field:
-    """A field while a network is built.
-
-    Args:
-        node: Its number in the program.
-        positions: Along each axis.
-        channels: How many.
-        draws: The random layers that its channels are made of; none of the inputs.
-        gaussian: Whether its channels are jointly Gaussian over sites at infinite width.
-        parts: Fields whose channels it has beside each other.
-        alike: Whether all its channels have one law.
-        flat: Whether the next random layer has weights of its own for each position.
-        mask: The field that is 1 at the positions which a sample has; ``None`` if all have all.
-    """
-
-    node: int
-    positions: tuple[int, ...]
-    channels: int
-    draws: frozenset[int] = frozenset()
-    gaussian: bool = False
-    parts: tuple[Field, ...] = ()
-    alike: bool = True
-    flat: bool = False
-    mask: int | None = None
 
 
 class Layer(ABC):
@@ -159,7 +143,7 @@ class Builder:
         elif windows is None:
             windows = (IDENTITY,) * len(of.positions)
         of, mask = self._there(of, () if of.flat else windows)
-        node, positions = len(self.nodes), self._moved(of, windows)
+        node, positions = len(self.nodes), moved(self.name, of, windows)
         mask = None if of.flat else mask
         made = Field(node, positions, channels or self.width, frozenset({node}), True, mask=mask)
         self.layers[node] = node
@@ -173,7 +157,10 @@ class Builder:
         if not told:
             return self._add(new, made)
         first = self.program().weights_of(told[-1])
-        self._check_again(new, made, first)
+        before = self.nodes[first]
+        assert isinstance(before, Draw)
+        known = before, self.fields[before.of[0]], self.fields[first]
+        need_same_weights(self.name, known, (new, of, made))
         return self._add(replace(new, again=first), replace(made, draws=frozenset({first})))
 
     def tied(self, name: Hashable, layers: Sequence[Layer], of: Field) -> Field:
@@ -198,22 +185,6 @@ class Builder:
         self.again.pop()
         return made
 
-    def _check_again(self, new: Draw, made: Field, first: int) -> None:
-        """That weights fit."""
-        before = self.nodes[first]
-        assert isinstance(before, Draw)
-        sizes = [
-            (self.fields[node.of[0]].channels, node.taps, channels)
-            for node, channels in ((before, self.fields[first].channels), (new, made.channels))
-        ]
-        places = {made.positions, self.fields[first].positions}
-        if sizes[0] != sizes[1] or (not new.shared and len(places) > 1):
-            told = ["{} channels at {} positions to {}".format(*own) for own in sizes]
-            raise ValueError(
-                f"{self.name} has weights that take {told[0]}, and here they would take {told[1]}. Layers that "
-                "share weights must read fields of the same channels, seen through the same windows."
-            )
-
     def apply(self, of: Field, sigma: Activation) -> Field:
         """An activation.
 
@@ -223,7 +194,7 @@ class Builder:
         """
         if of.parts:
             return self.join([self.apply(part, sigma) for part in of.parts])
-        self._need_alike(of)
+        need_alike(self.name, of)
         made = self._add(Pointwise((of.node,), sigma), replace(of, gaussian=False))
         return self._sampled(made) if of.draws and not of.gaussian else made
 
@@ -234,7 +205,7 @@ class Builder:
             fields: Of the same channels and positions.
             factors: One for each.
         """
-        made = self._together(fields, "adds", "to")
+        made = together(self.name, fields, "adds", "to")
         node = len(self.nodes)
         # The newest random layer is a preactivation only with all that is added to it.
         newest = max(self.layers, default=None)
@@ -254,16 +225,16 @@ class Builder:
         """
         first = fields[0]
         for f in fields:
-            self._need_positions(f)
-            self._need_alike(f)
+            need_positions(self.name, f)
+            need_alike(self.name, f)
             others = [f.positions[:axis] + f.positions[axis + 1 :] for f in (first, f)]
             if f.channels != first.channels or others[0] != others[1] or not f.positions:
                 raise ValueError(
-                    f"{self.name} puts {first.channels} channels at {_sites(first.positions)} and {f.channels} "
-                    f"channels at {_sites(f.positions)} after one another along axis {axis}. Give all of them the "
+                    f"{self.name} puts {first.channels} channels at {sites(first.positions)} and {f.channels} "
+                    f"channels at {sites(f.positions)} after one another along axis {axis}. Give all of them the "
                     "same channels, and the same positions along other axes."
                 )
-        made = self._combined(fields, "stacks", "on")
+        made = combined(self.name, fields, "stacks", "on")
         length = sum(f.positions[axis] for f in fields)
         positions = (*first.positions[:axis], length, *first.positions[axis + 1 :])
         known = self._covary(fields)
@@ -277,9 +248,9 @@ class Builder:
         Args:
             fields: Of the same channels and positions.
         """
-        made = replace(self._together(fields, "multiplies", "by"), gaussian=False)
+        made = replace(together(self.name, fields, "multiplies", "by"), gaussian=False)
         made = self._add(Product(tuple(f.node for f in fields)), made)
-        return self._sampled(made) if not _apart(fields) else made
+        return self._sampled(made) if not apart(fields) else made
 
     def join(self, fields: Sequence[Field]) -> Field:
         """The channels of fields beside each other.
@@ -291,8 +262,8 @@ class Builder:
         for other in fields[1:]:
             if first.positions != other.positions or first.flat != other.flat:
                 raise ValueError(
-                    f"{self.name} puts the channels at {_sites(first.positions)} beside those at "
-                    f"{_sites(other.positions)}. Give all of them the same positions."
+                    f"{self.name} puts the channels at {sites(first.positions)} beside those at "
+                    f"{sites(other.positions)}. Give all of them the same positions."
                 )
         if any(not f.draws for f in fields):
             raise ValueError(
@@ -314,10 +285,10 @@ class Builder:
             of: What it sees.
             windows: One for each axis of positions.
         """
-        self._need_positions(of)
-        self._need_alike(of)
-        self.need_all(of)
-        made = replace(of, positions=self._moved(of, windows), gaussian=False, parts=())
+        need_positions(self.name, of)
+        need_alike(self.name, of)
+        need_all(self.name, of)
+        made = replace(of, positions=moved(self.name, of, windows), gaussian=False, parts=())
         made = self._add(Max((of.node,), windows), made)
         return self._sampled(made) if of.draws else made
 
@@ -329,9 +300,9 @@ class Builder:
             along: A window, whose taps are added up, or a matrix for each axis.
             factor: Of the result.
         """
-        self._need_positions(of)
+        need_positions(self.name, of)
         of, mask = self._there(of, along)
-        made = replace(of, positions=self._moved(of, along), parts=(), mask=mask)
+        made = replace(of, positions=moved(self.name, of, along), parts=(), mask=mask)
         return self._add(Spread((of.node,), along, factor), made)
 
     def attend(
@@ -359,8 +330,8 @@ class Builder:
             causal and queries.positions != keys.positions
         ):
             raise ValueError(
-                f"{self.name} has queries of {queries.channels} channels at {_sites(queries.positions)}, keys of "
-                f"{keys.channels} at {_sites(keys.positions)} and values at {_sites(values.positions)}. Give keys "
+                f"{self.name} has queries of {queries.channels} channels at {sites(queries.positions)}, keys of "
+                f"{keys.channels} at {sites(keys.positions)} and values at {sites(values.positions)}. Give keys "
                 "the channels of queries and the positions of values; causal attention has one set of positions."
             )
         if values.channels % size:
@@ -410,7 +381,7 @@ class Builder:
             rows: The matrices: a field without weights, of as many features as there are positions, at the
                 positions of what is made.
         """
-        self._need_positions(of)
+        need_positions(self.name, of)
         of, mask = self._there(of)
         mask = mask if rows.positions == of.positions else None
         made = replace(of, parts=(), positions=rows.positions, mask=mask)
@@ -457,7 +428,7 @@ class Builder:
                 "Put it before Flatten."
             )
         if joint:
-            self.need_all(of)
+            need_all(self.name, of)
         if of.channels < 2:
             raise ValueError(
                 f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
@@ -499,43 +470,9 @@ class Builder:
             frozenset(self.estimated),
         )
 
-    def _together(self, fields: Sequence[Field], does: str, to: str) -> Field:
-        """What fields that are combined channel by channel have in common."""
-        first = fields[0]
-        for other in fields[1:]:
-            mine, its = ((f.channels, f.positions, f.flat) for f in (first, other))
-            if mine != its:
-                raise ValueError(
-                    f"{self.name} {does} {mine[0]} channels at {_sites(mine[1])} {to} {its[0]} channels at "
-                    f"{_sites(its[1])}. Give both sides the same channels and positions."
-                )
-        return self._combined(fields, does, to)
-
-    def _combined(self, fields: Sequence[Field], does: str, to: str) -> Field:
-        """What is known of fields together."""
-        if any(not f.draws for f in fields):
-            raise ValueError(
-                f"{self.name} {does} the inputs {to} other channels, which are not of their kind. Put a random "
-                "layer such as Dense before it."
-            )
-        masks = sorted({f.mask for f in fields if f.mask is not None})
-        if len(masks) > 1:
-            raise ValueError(
-                f"{self.name} {does} fields {to} others of which samples have other positions. Give all branches "
-                "the same strides."
-            )
-        return replace(
-            fields[0],
-            mask=masks[0] if masks else None,
-            draws=frozenset().union(*(f.draws for f in fields)),
-            gaussian=all(f.gaussian for f in fields),
-            parts=(),
-            alike=all(f.alike for f in fields),
-        )
-
     def _covary(self, fields: Sequence[Field]) -> bool:
         """Whether covariances between fields have formulas."""
-        if _apart(fields):
+        if apart(fields):
             return True
         program, nodes = self.program(), [f.node for f in fields]
         pairs = [p for p in itertools.combinations(nodes, 2) if not program.apart(*p)]
@@ -543,7 +480,7 @@ class Builder:
 
     def _sampled(self, made: Field) -> Field:
         """Note that the averages of a field have no formula."""
-        self._need_alike(made)
+        need_alike(self.name, made)
         self.estimated.add(made.node)
         return made
 
@@ -557,67 +494,22 @@ class Builder:
         if len(windows) + len(matrices) < len(along) or any(
             own.padding == "circular" for own in windows
         ):
-            self.need_all(of)
+            need_all(self.name, of)
         if matrices and all(own.is_choice for own in matrices):
             fixed = tuple(own for own in along if isinstance(own, Window | Matrix))
-            moved = Spread((of.mask,), fixed, 1.0)
+            mask = Spread((of.mask,), fixed, 1.0)
         elif matrices or all(own.stays for own in windows):
             if any(own.length(own.size) != own.size for own in matrices):
-                self.need_all(of)
+                need_all(self.name, of)
             return shown, of.mask
         else:
-            moved = Read((of.mask,), Moved(windows, of.positions))
-        if moved not in self.nodes:  # a mask is made once, however often it is needed
-            self._add(moved, Field(0, self._moved(of, along), 1))
-        return shown, self.nodes.index(moved)
-
-    def need_all(self, of: Field) -> None:
-        """Refuse a mask.
-
-        Args:
-            of: What is read.
-        """
-        if of.mask is not None:
-            raise ValueError(
-                f"{self.name} would see positions that a sample does not have, and is not known with a mask. Use "
-                "windows with zeros beyond the ends, a pool or attention, or samples of one length."
-            )
-
-    def _need_alike(self, of: Field) -> None:
-        if not of.alike:
-            raise ValueError(
-                f"{self.name} acts on channels of several kinds, which stand beside each other. Put it before "
-                "they are joined, or a random layer such as Dense in between."
-            )
-
-    def _need_positions(self, of: Field) -> None:
-        if of.flat:
-            raise ValueError(
-                f"{self.name} needs positions, and Flatten has made channels of them. Put it before Flatten."
-            )
-
-    def _moved(self, of: Field, along: tuple[Taps | Matrix, ...]) -> tuple[int, ...]:
-        positions = tuple(own.length(size) for own, size in zip(along, of.positions, strict=True))
-        if any(size < 1 for size in positions):
-            raise ValueError(
-                f"{self.name} does not fit into {_sites(of.positions)}. Make its window smaller, pad it, or shrink "
-                "the positions less before it."
-            )
-        return positions
+            mask = Read((of.mask,), Moved(windows, of.positions))
+        if mask not in self.nodes:  # a mask is made once, however often it is needed
+            self._add(mask, Field(0, moved(self.name, of, along), 1))
+        return shown, self.nodes.index(mask)
 
     def _add(self, node: Node, made: Field) -> Field:
         made = replace(made, node=len(self.nodes))
         self.nodes.append(node)
         self.fields.append(made)
         return made
-
-
-def _apart(fields: Sequence[Field]) -> bool:
-    """Whether fields share no random numbers."""
-    return len(frozenset().union(*(f.draws for f in fields))) == sum(len(f.draws) for f in fields)
-
-
-def _sites(positions: tuple[int, ...]) -> str:
-    if not positions:
-        return "one site"
-    return " x ".join(map(str, positions)) + (" positions" if positions != (1,) else " position")

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.activations import Activation
-from scalewise.networks._program import Draw, Program
+from scalewise.networks._nodes import Draw
+from scalewise.networks._program import Program
 from scalewise.networks._weights import Parameters, Weights, by_node, fields, in_groups
 
 Side = tuple[Any, Any]  # what enters a random layer, and what flows back into its outputs

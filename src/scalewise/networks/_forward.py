@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from scalewise.activations import Activation
-from scalewise.networks._program import (
+from scalewise.networks._nodes import (
     Attend,
     Concat,
     Max,
@@ -21,13 +21,13 @@ from scalewise.networks._program import (
     Norm,
     Pointwise,
     Product,
-    Program,
     Read,
     Spread,
     Stack,
     Sum,
     Weigh,
 )
+from scalewise.networks._program import Program
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
 

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array, not_finite
 from scalewise.networks._architecture import Architecture
+from scalewise.networks._nodes import Read
 from scalewise.networks._perceptron import Perceptron
-from scalewise.networks._program import Read
 
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from scalewise.networks._forward import gathered
-from scalewise.networks._program import Reading
+from scalewise.networks._nodes import Reading
 from scalewise.networks._sites import IDENTITY, Window
 
 

@@ -12,7 +12,8 @@ from scalewise._readable import Rows, readable
 from scalewise.critical import Criticality, criticality
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._builder import Builder, Layer
-from scalewise.networks._program import Draw, Hyperparameters, Program
+from scalewise.networks._nodes import Draw, Hyperparameters
+from scalewise.networks._program import Program
 from scalewise.networks.layers._activate import LayerLike
 
 Shape = Annotated[

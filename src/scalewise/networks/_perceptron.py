@@ -15,7 +15,8 @@ from scalewise.critical import Criticality, criticality
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._builder import Builder
 from scalewise.networks._layers import NotNegatives, Positives, Repeated, Widths, per_layer
-from scalewise.networks._program import HYPERPARAMETERS, Hyperparameters, Program
+from scalewise.networks._nodes import HYPERPARAMETERS, Hyperparameters
+from scalewise.networks._program import Program
 
 if TYPE_CHECKING:
     from scalewise.networks._mlp import MLP

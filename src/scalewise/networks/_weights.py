@@ -16,16 +16,16 @@ import numpy as np
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks._forward import entering, forward
-from scalewise.networks._program import (
+from scalewise.networks._nodes import (
     Attend,
     Draw,
     Dropout,
     Hyperparameters,
     Node,
     Pointwise,
-    Program,
     Source,
 )
+from scalewise.networks._program import Program
 
 Shape = tuple[int, ...]
 Weights = dict[

@@ -15,7 +15,8 @@ from jaxtyping import Float
 
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import forward, ntk_of, precision
-from scalewise.networks._program import Max, Program
+from scalewise.networks._nodes import Max
+from scalewise.networks._program import Program
 from scalewise.networks._weights import Parameters, bare, by_node, rates_of, shapes_of
 from scalewise.training._one_network import Tangents, outputs_of
 

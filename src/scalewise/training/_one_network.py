@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise._checked import Must
 from scalewise.networks._architecture import Architecture
-from scalewise.networks._program import Draw
+from scalewise.networks._nodes import Draw
 from scalewise.networks._weights import (
     Parameters,
     by_node,

@@ -1,8 +1,8 @@
 """The layers that networks are made of, one idea a file: frozen values that become nodes of a program."""
 
 from scalewise.networks._builder import Builder as Builder
-from scalewise.networks._builder import Field as Field
 from scalewise.networks._builder import Layer as Layer
+from scalewise.networks._field import Field as Field
 from scalewise.networks.layers._activate import Activate as Activate
 from scalewise.networks.layers._aggregate import Aggregate as Aggregate
 from scalewise.networks.layers._aggregate import Features as Features

@@ -9,7 +9,8 @@ from scalewise._checked import Must, checked
 from scalewise._readable import readable
 from scalewise.activations import Activation, activation
 from scalewise.activations._catalogue import ActivationLike
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 
 
 @checked

@@ -11,9 +11,10 @@ import numpy as np
 from scalewise._arrays import not_finite, real_array
 from scalewise._checked import Count, Must, checked
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 from scalewise.networks._masks import There
-from scalewise.networks._program import Reading
+from scalewise.networks._nodes import Reading
 from scalewise.networks._sites import IDENTITY, Matrix
 
 _MOST = 4096  # positions: pairs of them are paired again

@@ -10,7 +10,8 @@ from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.activations import activation
 from scalewise.activations._catalogue import ActivationLike
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import own_of
 

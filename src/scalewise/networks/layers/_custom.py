@@ -8,7 +8,8 @@ from typing import Any
 
 from scalewise._checked import checked
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Field, Layer
-from scalewise.networks._program import HYPERPARAMETERS, Hyperparameters
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
+from scalewise.networks._nodes import HYPERPARAMETERS, Hyperparameters
 from scalewise.networks._sites import Padding, Transposed, Window
 
 Sizes = Annotated[

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from scalewise._checked import Must, checked
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 
 Share = Annotated[
     float, Must("a number above 0 and at most 1", lambda share: 0.0 < share <= 1.0, float)

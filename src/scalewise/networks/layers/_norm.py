@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from scalewise._checked import Count, NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 
 
 class Normalisation(Layer):

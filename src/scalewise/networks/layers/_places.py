@@ -10,8 +10,9 @@ import numpy as np
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Field, Layer
-from scalewise.networks._program import Reading
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field, need_all
+from scalewise.networks._nodes import Reading
 from scalewise.networks._sites import IDENTITY, Matrix
 from scalewise.networks.layers._dense import Sizes, own_of, per_axis
 
@@ -37,7 +38,7 @@ class Resize(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        build.need_all(of)
+        need_all(build.name, of)
         along = [
             IDENTITY if size == wanted else Matrix.of(_resized(size, wanted, self.method))
             for size, wanted in zip(of.positions, per_axis(build, of, self.shape), strict=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from scalewise._checked import checked
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 from scalewise.networks._masks import Share
 from scalewise.networks._sites import Padding, Window
 from scalewise.networks.layers._dense import Sizes, per_axis

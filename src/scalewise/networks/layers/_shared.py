@@ -10,9 +10,10 @@ from scalewise._checked import Count, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.activations import activation
 from scalewise.activations._catalogue import ActivationLike
-from scalewise.networks._builder import Builder, Field, Layer
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
 from scalewise.networks._masks import Last
-from scalewise.networks._program import Hyperparameters
+from scalewise.networks._nodes import Hyperparameters
 from scalewise.networks._sites import Matrix
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import Dense, own_of

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from scalewise._checked import FiniteNumber, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.networks._network import Shape
-from scalewise.networks._program import Hyperparameters
+from scalewise.networks._nodes import Hyperparameters
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.theory.blocks._block import Block
 from scalewise.theory.blocks._repeated import Repeated

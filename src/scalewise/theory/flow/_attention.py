@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from scalewise.gaussian import Places
 from scalewise.networks._forward import attention, seen
-from scalewise.networks._program import Attend
+from scalewise.networks._nodes import Attend
 from scalewise.theory.flow._units import normals, rooted
 
 _WORK = 1 << 31  # multiplications for a scramble

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from scalewise.gaussian import single_moment
 from scalewise.networks._forward import forward
-from scalewise.networks._program import (
+from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
@@ -19,11 +19,11 @@ from scalewise.networks._program import (
     Norm,
     Pointwise,
     Product,
-    Program,
     Stack,
     Sum,
     Weigh,
 )
+from scalewise.networks._program import Program
 
 Mean = Float[np.ndarray, " label"] | None
 

@@ -12,7 +12,7 @@ import numpy as np
 from scalewise.gaussian import Places
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_kernels
-from scalewise.networks._program import Attend, Norm, Pointwise
+from scalewise.networks._nodes import Attend, Norm, Pointwise
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._pair_sets import room_for, strips
 from scalewise.theory.flow._positions import crossings

@@ -30,18 +30,18 @@ import numpy as np
 
 from scalewise.gaussian import KernelMap, Other, Places
 from scalewise.networks._forward import fixed_fields
-from scalewise.networks._program import (
+from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
     Dropout,
     Norm,
     Pointwise,
-    Program,
     Spread,
     Stack,
     Sum,
 )
+from scalewise.networks._program import Program
 from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.flow._attention import Mixing
 from scalewise.theory.flow._maps import NormMap, map_of

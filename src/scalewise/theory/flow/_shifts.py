@@ -15,7 +15,8 @@ from itertools import product
 
 import numpy as np
 
-from scalewise.networks._program import Attend, Draw, Max, Mix, Program, Spread
+from scalewise.networks._nodes import Attend, Draw, Max, Mix, Spread
+from scalewise.networks._program import Program
 from scalewise.networks._sites import Matrix, Taps, Window
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._positions import crossings

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from scipy import special
 
 from scalewise.networks._forward import forward, gathered
-from scalewise.networks._program import (
+from scalewise.networks._nodes import (
     Draw,
     Dropout,
     Max,
@@ -32,12 +32,12 @@ from scalewise.networks._program import (
     Norm,
     Pointwise,
     Product,
-    Program,
     Spread,
     Stack,
     Sum,
     Weigh,
 )
+from scalewise.networks._program import Program
 from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.flow._room import Pair
 

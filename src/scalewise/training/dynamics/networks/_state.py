@@ -99,8 +99,8 @@ def features_of(net: AnyNetwork, parameters: Parameters, x: Any) -> CubicModel:
         slope = jax.jacrev(run)
         bend = jax.jacfwd(slope)
         every = jax.jit(lambda at: (run(at), slope(at), bend(at), jax.jacfwd(bend)(at)))
-        parts = [np.asarray(part) for part in every(flat)]
-    return CubicModel(*parts, np.concatenate([*of_weights, *of_biases]))
+        z, J, H, D = (np.asarray(part) for part in every(flat))
+    return CubicModel(z, J, H, D, np.concatenate([*of_weights, *of_biases]))
 
 
 def _as_float64(parameters: Parameters) -> Parameters:

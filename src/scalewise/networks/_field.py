@@ -1,0 +1,137 @@
+"""What is known of a field while a network is built, and what layers ask of it before they read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scalewise._readable import readable
+from scalewise.networks._nodes import Draw
+from scalewise.networks._sites import Matrix, Taps
+
+
+@dataclass(frozen=True)
+@readable
+class Field:
+    """A field while a network is built.
+
+    Args:
+        node: Its number in the program.
+        positions: Along each axis.
+        channels: How many.
+        draws: The random layers that its channels are made of; none of the inputs.
+        gaussian: Whether its channels are jointly Gaussian over sites at infinite width.
+        parts: Fields whose channels it has beside each other.
+        alike: Whether all its channels have one law.
+        flat: Whether the next random layer has weights of its own for each position.
+        mask: The field that is 1 at the positions which a sample has; ``None`` if all have all.
+    """
+
+    node: int
+    positions: tuple[int, ...]
+    channels: int
+    draws: frozenset[int] = frozenset()
+    gaussian: bool = False
+    parts: tuple[Field, ...] = ()
+    alike: bool = True
+    flat: bool = False
+    mask: int | None = None
+
+
+def together(name: str, fields: Sequence[Field], does: str, to: str) -> Field:
+    """What fields that are combined channel by channel have in common; `name` is the layer that messages name."""
+    first = fields[0]
+    for other in fields[1:]:
+        mine, its = ((f.channels, f.positions, f.flat) for f in (first, other))
+        if mine != its:
+            raise ValueError(
+                f"{name} {does} {mine[0]} channels at {sites(mine[1])} {to} {its[0]} channels at "
+                f"{sites(its[1])}. Give both sides the same channels and positions."
+            )
+    return combined(name, fields, does, to)
+
+
+def combined(name: str, fields: Sequence[Field], does: str, to: str) -> Field:
+    """What is known of fields together."""
+    if any(not f.draws for f in fields):
+        raise ValueError(
+            f"{name} {does} the inputs {to} other channels, which are not of their kind. Put a random "
+            "layer such as Dense before it."
+        )
+    masks = sorted({f.mask for f in fields if f.mask is not None})
+    if len(masks) > 1:
+        raise ValueError(
+            f"{name} {does} fields {to} others of which samples have other positions. Give all branches "
+            "the same strides."
+        )
+    return replace(
+        fields[0],
+        mask=masks[0] if masks else None,
+        draws=frozenset().union(*(f.draws for f in fields)),
+        gaussian=all(f.gaussian for f in fields),
+        parts=(),
+        alike=all(f.alike for f in fields),
+    )
+
+
+def need_all(name: str, of: Field) -> None:
+    """Refuse a mask."""
+    if of.mask is not None:
+        raise ValueError(
+            f"{name} would see positions that a sample does not have, and is not known with a mask. Use "
+            "windows with zeros beyond the ends, a pool or attention, or samples of one length."
+        )
+
+
+def need_alike(name: str, of: Field) -> None:
+    """Refuse channels of several kinds."""
+    if not of.alike:
+        raise ValueError(
+            f"{name} acts on channels of several kinds, which stand beside each other. Put it before "
+            "they are joined, or a random layer such as Dense in between."
+        )
+
+
+def need_positions(name: str, of: Field) -> None:
+    """Refuse positions that have become channels."""
+    if of.flat:
+        raise ValueError(
+            f"{name} needs positions, and Flatten has made channels of them. Put it before Flatten."
+        )
+
+
+def moved(name: str, of: Field, along: tuple[Taps | Matrix, ...]) -> tuple[int, ...]:
+    """Positions after a layer."""
+    positions = tuple(own.length(size) for own, size in zip(along, of.positions, strict=True))
+    if any(size < 1 for size in positions):
+        raise ValueError(
+            f"{name} does not fit into {sites(of.positions)}. Make its window smaller, pad it, or shrink "
+            "the positions less before it."
+        )
+    return positions
+
+
+def need_same_weights(
+    name: str, before: tuple[Draw, Field, Field], new: tuple[Draw, Field, Field]
+) -> None:
+    """Refuse weights that do not fit: of a random layer, what it reads, and what it makes."""
+    sizes = [(below.channels, node.taps, made.channels) for node, below, made in (before, new)]
+    places = {before[2].positions, new[2].positions}
+    if sizes[0] != sizes[1] or (not new[0].shared and len(places) > 1):
+        told = ["{} channels at {} positions to {}".format(*own) for own in sizes]
+        raise ValueError(
+            f"{name} has weights that take {told[0]}, and here they would take {told[1]}. Layers that "
+            "share weights must read fields of the same channels, seen through the same windows."
+        )
+
+
+def apart(fields: Sequence[Field]) -> bool:
+    """Whether fields share no random numbers."""
+    return len(frozenset().union(*(f.draws for f in fields))) == sum(len(f.draws) for f in fields)
+
+
+def sites(positions: tuple[int, ...]) -> str:
+    """Positions as messages tell them."""
+    if not positions:
+        return "one site"
+    return " x ".join(map(str, positions)) + (" positions" if positions != (1,) else " position")

@@ -1,0 +1,292 @@
+"""The nodes that programs are made of: what they read, by number, and what a table calls them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scalewise.activations import Activation
+from scalewise.networks._sites import Matrix, Taps, Window
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Variances and learning-rate factors of one random layer."""
+
+    C_b: float
+    C_W: float
+    lambda_b: float
+    lambda_W: float
+
+
+HYPERPARAMETERS = tuple(Hyperparameters.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The inputs; every other node reads others, by their numbers."""
+
+    @property
+    def of(self) -> tuple[int, ...]:
+        """Nothing."""
+        return ()
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "inputs"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A random layer: independent weights for each tap of the windows, one for each axis of positions.
+
+    Args:
+        of: What it reads.
+        windows: One for each axis of positions.
+        own: Variances and learning-rate factors.
+        groups: Into how many the channels of both sides fall; those of one read those of the same.
+        shared: Whether all places have the same weights and biases, and not each its own.
+        again: The random layer whose weights and biases it has; ``None`` for its own.
+    """
+
+    of: tuple[int, ...]
+    windows: tuple[Taps, ...]
+    own: Hyperparameters
+    groups: int = 1
+    shared: bool = True
+    again: int | None = None
+
+    @property
+    def taps(self) -> int:
+        """How many positions a weight matrix is drawn for."""
+        return math.prod(window.taps for window in self.windows)
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        taps = " x ".join(str(window.taps) for window in self.windows)
+        said = f"random, {taps} taps" if self.taps > 1 else "random"
+        said += f", {self.groups} groups" if self.groups > 1 else ""
+        said = said if self.shared else f"{said}, each place"
+        return said if self.again is None else f"{said}, weights of [{self.again}]"
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """An activation, channel by channel and site by site."""
+
+    of: tuple[int, ...]
+    sigma: Activation
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return self.sigma.name
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum of fields, with factors."""
+
+    of: tuple[int, ...]
+    factors: tuple[float, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        parts = zip(self.factors, self.of, strict=True)
+        return "sum of " + ", ".join(f"{'' if f == 1 else f'{f:g} '}[{k}]" for f, k in parts)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A fixed linear map of positions times a factor: axis by axis the sum over taps of a window, or a matrix."""
+
+    of: tuple[int, ...]
+    along: tuple[Window | Matrix, ...]
+    factor: float
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        kind = "aggregate" if any(isinstance(own, Matrix) for own in self.along) else "pool"
+        return f"{kind}, " + " x ".join(own.said for own in self.along)
+
+
+class Reading(ABC):
+    """What a node makes of inputs, as a value: a frozen dataclass with this method."""
+
+    said: str  # what a table of the network calls it
+
+    @abstractmethod
+    def __call__(self, x: Any, xp: Any) -> Any:
+        """(sample, *positions, feature) from inputs, with NumPy or JAX's.
+
+        Args:
+            x: Inputs, or what was made of them.
+            xp: The library.
+        """
+
+
+@dataclass(frozen=True)
+class Read:
+    """Any function of the inputs, sample by sample."""
+
+    of: tuple[int, ...]
+    make: Reading
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return self.make.said
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Positions of a field, mixed by a matrix that the inputs give: its rows are a field, its columns features."""
+
+    of: tuple[int, ...]
+    said: ClassVar[str] = "mixed by inputs"
+
+
+@dataclass(frozen=True)
+class Weigh:
+    """A field times a number for each position of each input, which is a field without weights."""
+
+    of: tuple[int, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return f"times [{self.of[1]}]"
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Numbers that are 0 by chance, independently at every sample, position and channel, or divided by `keep`."""
+
+    of: tuple[int, ...]
+    keep: float
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return f"dropout, {self.keep:g} kept"
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of fields, channel by channel and site by site."""
+
+    of: tuple[int, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "product of " + ", ".join(f"[{k}]" for k in self.of)
+
+
+@dataclass(frozen=True)
+class Concat:
+    """The channels of some fields beside each other, and what share of them each field has."""
+
+    of: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "channels of " + ", ".join(f"[{k}]" for k in self.of)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The positions of some fields after one another along an axis."""
+
+    of: tuple[int, ...]
+    axis: int
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "positions of " + ", ".join(f"[{k}]" for k in self.of)
+
+
+@dataclass(frozen=True)
+class Max:
+    """The largest number that a window sees, channel by channel; beyond the ends there is none."""
+
+    of: tuple[int, ...]
+    windows: tuple[Window, ...]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        return "maximum, " + " x ".join(window.said for window in self.windows)
+
+
+@dataclass(frozen=True)
+class Attend:
+    r"""Averages of values over positions: $\sum_tp(s,t)v(t)$ in each head, $p=\sigma(q(s)\cdot k(t)/d^\alpha)$.
+
+    Args:
+        of: Queries, keys and values; and, if not all are seen, a field without weights that is 1 at keys that are.
+        size: $d$, the channels of a head.
+        grows: Whether heads grow with the width, and not their number.
+        power: $\alpha$.
+        causal: Whether a position sees none behind it.
+        sigma: An activation, or ``None`` for softmax over $t$.
+    """
+
+    of: tuple[int, ...]
+    size: int
+    grows: bool
+    power: float
+    causal: bool
+    sigma: Activation | None = None
+
+    @property
+    def tied(self) -> bool:
+        """Whether queries are keys."""
+        return self.of[0] == self.of[1]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        keys = "tied" if self.tied else "free"
+        return f"attention, heads of {self.size}, {keys} keys"
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Division by the root mean square over channels.
+
+    Args:
+        of: What it reads.
+        eps: Added to the mean square.
+        centred: Whether the mean is subtracted first.
+        joint: Whether both are over all positions, too, and not site by site.
+        groups: Into how many the channels fall, each with its own.
+    """
+
+    of: tuple[int, ...]
+    eps: float
+    centred: bool
+    joint: bool = False
+    groups: int = 1
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        said = "layer norm" if self.centred else "RMS norm"
+        said = f"norm of {self.groups} groups" if self.groups > 1 else said
+        return f"{said}, all positions" if self.joint else said
+
+
+Node = (
+    Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Stack | Max | Attend | Read
+    | Mix | Weigh | Dropout
+)  # fmt: skip
