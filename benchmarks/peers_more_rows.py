@@ -14,6 +14,7 @@ from peers_rows import (
     FEATURES,
     FIXED,
     FLAT,
+    LINE,
     NODES,
     POOLED,
     POOLS,
@@ -126,12 +127,41 @@ THEIRS = {
     "GlobalSelfAttention": "positions joined (`CONCAT`), or for queries and keys alone; any `pos_emb_decay_fn`",
     "LayerNorm": "over some of several axes of positions, or over the batch (`axis`)",
     "AvgPool": "`normalize_edges=True`, where zeros beyond the ends do not count",
-    "FanInConcat": "along an axis of positions",
     "ExpNormalized, Elementwise": "kernels without an activation",
-    "Masks": "`mask_constant`: inputs of different lengths in one array",
     "Axes": "batches and channels along any axis (`batch_axis`, `channel_axis`)",
     "GPUs": "kernels on several devices (`batch`); `predict` runs on processors",
 }
+
+MASKS = rows(
+    "Inputs of different lengths",
+    LINE,
+    POOLED,
+    (
+        "Dense, masked",
+        "Dense(9), Relu(), Dense(9), Relu()",
+        'Dense(), "relu", Dense(), "relu"',
+        {"masked": True, "note": "In all rows of this table positions are told by `mask_constant` and by `Mask()`."},
+    ),
+    ("Conv, SAME, masked", 'Conv(9, (3,), padding="SAME"), Relu()', 'Conv(3), "relu"', {"masked": True}),
+    (
+        "Attention, masked",
+        "Dense(9), GlobalSelfAttention(9, 9, 9, 3, **STD), Relu()",
+        'Dense(), Attention(heads=3, tied=True, C_b=0, lambda_b=0), "relu"',
+        {"masked": True},
+    ),
+    (
+        "LayerNorm, masked",
+        "Dense(9), LayerNorm(eps=1e-5), Dense(9), Relu()",
+        'Dense(), LayerNorm(), Dense(), "relu"',
+        {"masked": True},
+    ),
+    (
+        "Flatten, masked",
+        'Conv(9, (3,), padding="SAME"), Relu()',
+        'Conv(3), "relu"',
+        {"masked": True, "behind": FLAT},
+    ),
+)  # fmt: skip
 
 _NET = '*["relu", Conv(3)] * 9, "relu"'
 _THEIRS = 'Conv(9, (3, 3), padding="SAME"), repeat(serial(Relu(), Conv(9, (3, 3), padding="SAME")), 9), Relu()'
@@ -179,5 +209,16 @@ NETWORKS = rows(
     ),
 )  # fmt: skip
 
-GROUPS = (DENSE, CONVOLUTIONS, POOLS, FIXED, ATTENTION, BRANCHES, ACTIVATIONS, OURS, NETWORKS)
+GROUPS = (
+    DENSE,
+    CONVOLUTIONS,
+    POOLS,
+    FIXED,
+    ATTENTION,
+    BRANCHES,
+    MASKS,
+    ACTIVATIONS,
+    OURS,
+    NETWORKS,
+)
 ROWS = {row.name: row for group in GROUPS for row in group}

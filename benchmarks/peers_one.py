@@ -23,6 +23,7 @@ from peers_more_rows import ROWS
 from peers_rows import B_STD, W_STD, Row, graph, namespace
 
 REPEATS = 3
+BEYOND = 100.0  # what their inputs hold at positions that are not there
 LEAST = 2  # inputs of the call that comes before the one that is timed
 Kernels = dict[str, np.ndarray]
 Make = Callable[[Row, str, np.ndarray], Callable[[], Kernels]]
@@ -51,6 +52,8 @@ def theirs() -> Make:
             return once, once
 
         given = eval(f"dict({row.given})", {"pattern": pattern})
+        if row.masked:
+            x, given["mask_constant"] = np.where(row.there(len(x)), x, BEYOND), BEYOND
         run = jax.jit(lambda x: kernel_fn(x, None, ("nngp", "ntk"), **given))
 
         def call() -> Kernels:
@@ -73,7 +76,11 @@ def ours() -> Make:
 
     def make(row: Row, layers: str, x: np.ndarray) -> Callable[[], Kernels]:
         stack = eval(f"[{layers}, {row.behind[1]}]", names)
-        net = sw.Network(*stack, input_shape=row.shape, width=9, **own)
+        shape = row.shape
+        if row.masked:
+            stack, shape = [sw.Mask(), *stack], (*shape[:-1], shape[-1] + 1)
+            x = np.concatenate([x, 1.0 * row.there(len(x))], axis=-1)
+        net = sw.Network(*stack, input_shape=shape, width=9, **own)
         wanted = {"K": "kernel", "Theta": "ntk"} if row.ntk else {"K": "kernel"}
 
         def call() -> Kernels:

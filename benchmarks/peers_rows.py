@@ -41,6 +41,7 @@ class Row:
         known: By which moments of truth.py the kernels of one hidden layer are known, where `theirs` is wrong.
         refused: Whether they have no kernel for it.
         drawn: Whether our averages are drawn, with a stated error.
+        masked: Whether inputs have different lengths along the first axis of positions.
     """
 
     group: str
@@ -58,6 +59,13 @@ class Row:
     known: str = ""
     refused: bool = False
     drawn: bool = False
+    masked: bool = False
+
+    def there(self, count: int) -> np.ndarray:
+        """Which positions inputs have, (input, position, 1): from all of them down to half."""
+        size = self.shape[0]
+        lengths = size - np.arange(count) % (size // 2 + 1)
+        return np.arange(size)[:, None] < lengths[:, None, None]
 
     def x(self, inputs: int | None = None) -> np.ndarray:
         """The first inputs of a fixed draw, all of the row for ``None``."""
