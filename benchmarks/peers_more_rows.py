@@ -140,7 +140,7 @@ MASKS = rows(
         "Dense, masked",
         "Dense(9), Relu(), Dense(9), Relu()",
         'Dense(), "relu", Dense(), "relu"',
-        {"masked": True, "note": "In all rows of this table positions are told by `mask_constant` and by `Mask()`."},
+        {"masked": True, "note": "In this table positions are told by `mask_constant` and by `Mask()`."},
     ),
     ("Conv, SAME, masked", 'Conv(9, (3,), padding="SAME"), Relu()', 'Conv(3), "relu"', {"masked": True}),
     (
