@@ -29,7 +29,7 @@ def network(sigma: str, name: str, width: int = 6) -> sw.Network:
     return sw.Network(*every(sigma)[name], input_shape=(6, 2), width=width, **RATES)
 
 
-@pytest.mark.parametrize("name", every("tanh"))
+@pytest.mark.parametrize("name", few(every("tanh"), every=3))
 def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
     """Its metric and NTK, averaged over many last weights, which are drawn here one by one."""
     net = network("tanh", name)
@@ -86,7 +86,7 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
 CASES = [(s, n) for s in ("tanh", "relu", "gelu") for n in every(s)]
 
 
-@pytest.mark.parametrize(("sigma", "name"), few(CASES, every=5))
+@pytest.mark.parametrize(("sigma", "name"), few(CASES, every=10))
 def test_theory_and_ensembles_agree_at_two_widths(sigma: str, name: str) -> None:
     x = RNG.normal(size=(3, 6, 2))
     theory = sw.predict(network(sigma, name), x)

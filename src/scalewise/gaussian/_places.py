@@ -20,6 +20,7 @@ class Known(NamedTuple):
     labels: Int[np.ndarray, "..."]
 
 
+@readable
 class Other(NamedTuple):
     """Second labels that are not those of the first: of another field.
 

@@ -12,6 +12,7 @@ so that what it is does not depend on which others are asked for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -95,12 +96,14 @@ class Stretch:
         """About what interpolation misses, the last two coefficients; ``None`` where it is too much.
 
         More than `allowed` may be missed, up to `rounding`, if the coefficients fall no further: they are
-        rounding errors then, and a shorter stretch has as many.
+        rounding errors then, and a shorter stretch has as many. As large ones are in all coefficients.
         """
         found = np.abs(np.tensordot(self.highest, values, 1))
         before, tail = found[0] + found[1], found[2] + found[3]
         noise = (tail <= rounding) & (tail >= _FALLS * before)
-        return np.asarray(tail) if np.all((tail <= allowed) | noise) else None
+        if not np.all((tail <= allowed) | noise):
+            return None
+        return np.where(noise, math.sqrt(len(values)) * tail, tail)
 
 
 def lengths(first: int, depth: int) -> Iterator[int]:
