@@ -233,7 +233,7 @@ def drawn_compositions(sigma: str) -> dict[str, tuple]:
             *(sw.Conv(3), sw.LayerNorm(), sw.Skip(sw.Attention(size=2, causal=True, C_W=2.0))),
             *(sw.LayerNorm(), sw.Skip(sigma, sw.Dense()), sw.GlobalAvgPool(), sw.Dense(2)),
         ),
-        "a cell with gates": (sw.Take((0, 2, 5)), long_short_term, sw.GlobalAvgPool(), sw.Dense(1)),
+        "a cell with gates": (sw.Take((0, 5)), long_short_term, sw.GlobalAvgPool(), sw.Dense(1)),
         "joined and tied to its sine": (
             *(sw.Dense(), of_a_field_and_its_sine, sw.LayerNorm(0.2), sw.GlobalAvgPool()),
             sw.Dense(1),
