@@ -100,7 +100,6 @@ MUTANTS = (
     of_shifts("shifts: both of two", "if not alike or shifts <= back:", "if True:"),
     of_shifts("shifts: one of two once", "2 if alike and shifts != back else 1", "1"),
     of_shifts("shifts: one alone", "target += weight * values", "target[...] = weight * values"),
-    of_shifts("shifts: steps of two", "own.stride == 1 and own", "own.stride and own"),
     of_flow(
         "flow: every layer in the place of the first",
         "everything.fill(target[kept.index(layer)], tile, values)",

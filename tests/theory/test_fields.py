@@ -35,6 +35,20 @@ def test_outputs_are_those_of_site_matrices(sigma: str, name: str, shape: str) -
     np.testing.assert_allclose(flow.Theta[0], Theta, rtol=1e-11)
 
 
+def test_means_count_in_norms_of_tied_layers() -> None:
+    """Behind activations that have one: between what a layer gives at its different uses."""
+    block = sw.Shared(sw.Skip("relu", sw.LayerNorm(0.3), sw.Dense()), times=3)
+    net = sw.Network(
+        *(sw.Dense(), block, sw.GlobalAvgPool(), sw.Dense(1)), input_shape=(4, 2), width=8, **RATES
+    )
+    assert net.program.links
+    x = RNG.normal(size=(3, 4, 2))
+    flow = kernel_flow(net, x, layers=[net.depth])
+    K, Theta = by_matrices(net.program, x)[net.program.layers[-1]]
+    np.testing.assert_allclose(flow.K[0], K, rtol=1e-11)
+    np.testing.assert_allclose(flow.Theta[0], Theta, rtol=1e-11)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_layer_with_positions_has_each_with_each(shape: str) -> None:
     net = network("tanh", "skips in a skip", shape)
