@@ -150,8 +150,10 @@ def test_inputs_of_another_shape_are_refused() -> None:
         sw.predict(net, np.ones((2, 192)))
     with pytest.raises(ValueError, match=r"inputs of \(8, 8, 1\).*input_shape=\(8, 8, 3\)"):
         sw.predict(net, np.ones((2, 8, 8, 1)))
-    with pytest.raises(ValueError, match="order 1/n, which is known of fully connected layers"):
-        sw.predict(net, np.ones((2, 8, 8, 3)), observables="V")
+    with pytest.raises(
+        ValueError, match="its terms of order 1/n are known of fully connected layers"
+    ):
+        sw.predict(net, np.ones((2, 8, 8, 3)), observables="A")
     with pytest.raises(TypeError, match=r"scalewise\.MLP"):
         sw.predict("mlp", np.ones((2, 3)))
 

@@ -20,6 +20,7 @@ from scalewise._labelled import variable
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks._architecture import Architecture
+from scalewise.networks._nodes import Attend, Draw, Dropout, Max, Norm
 from scalewise.networks._perceptron import Perceptron
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
@@ -76,6 +77,43 @@ def _kink_of_a_curve(sigma: Activation) -> str:
 def _no_recursion(sigma: Activation) -> str:
     """What nobody has derived of a network whose neurons remember themselves."""
     return "with skip connections there is no recursion for it"
+
+
+def _not_elsewhere(net: Architecture) -> str:
+    """What has a recursion, and is not read off the response of a network of any layers to its units."""
+    return "its terms of order 1/n are known of fully connected layers alone"
+
+
+def _of_units(net: Architecture) -> str:
+    """What single units make of it takes a slope in each, and normal numbers alone."""
+    if any(isinstance(node, Dropout) for node in net.program.nodes):
+        return "masks of Dropout are not among the random numbers whose influence is followed"
+    return next(filter(None, map(_jump, _all_activations(net))), "")
+
+
+def _of_curved_units(net: Architecture) -> str:
+    """What takes two slopes in each, and one set of units for a layer."""
+    for node in net.program.nodes:
+        if isinstance(node, Max):
+            return "it takes second derivatives in each channel, and a maximum has kinks"
+        several = isinstance(node, Draw | Norm) and node.groups > 1
+        if isinstance(node, Attend) and node.grows:
+            several = net.program.channels[node.of[0]] > node.size
+        if several:
+            return "channels that fall into groups or heads are so many smaller sets of units"
+    for sigma in _all_activations(net):
+        if not sigma.is_smooth:
+            places = ", ".join(f"{z:g}" for z in sigma.split_points)
+            return (
+                f"it takes second derivatives in each channel, and there is a kink at z = {places}"
+            )
+    return _of_units(net)
+
+
+def _all_activations(net: Architecture) -> list[Activation]:
+    """Those of heads, too."""
+    heads = [node.sigma for node in net.program.nodes if isinstance(node, Attend)]
+    return [*net.activations, *(sigma for sigma in heads if sigma is not None)]
 
 
 Count = Callable[[int, int], int]
@@ -137,6 +175,7 @@ class Observable(Quantity):
             could be, as that of a positive semidefinite matrix does. Of others the theory says it.
         corrects: The observable whose 1/n correction this is; empty for the others.
         with_skips: Why it is not known of a network with skip connections, likewise.
+        of_any: Why it is not known of a network of any layers, likewise; asked where it is of order 1/n.
         components: How many independent numbers it is for $N$ inputs and $P=N(N+1)/2$ pairs of them.
     """
 
@@ -150,23 +189,16 @@ class Observable(Quantity):
     corrects: str = ""
     components: Count
     with_skips: Obstacle = _no_recursion
+    of_any: Callable[[Architecture], str] = _not_elsewhere
 
     def obstacle_of(self, net: Architecture) -> str:
         """Why `net`, a network, does not have it: a clause, or an empty text if it has."""
         obstacles = [self.obstacle(sigma) for sigma in net.activations]
         if not isinstance(net, Perceptron):
-            obstacles.append(self._of_any_network())
+            obstacles.append(self.of_any(net) if self.order else "")
         elif any(net.skips):
             obstacles.append(self.with_skips(net.activation))
         return next(filter(None, obstacles), "")
-
-    def _of_any_network(self) -> str:
-        """Why it is not known of layers of every kind."""
-        return (
-            "it is of order 1/n, which is known of fully connected layers alone"
-            if self.order
-            else ""
-        )
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -248,6 +280,7 @@ _ROWS = (
         obstacle=_third,
         corrects="kernel",
         with_skips=_jump,
+        of_any=_of_curved_units,
         components=_pairs,
     ),
     Observable(
@@ -262,6 +295,7 @@ _ROWS = (
         dimension=(2, 0),
         own_scale=True,
         with_skips=_none,
+        of_any=_of_units,
         components=_symmetric_on_pairs,
     ),
     Observable(

@@ -13,6 +13,7 @@ from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
 from scalewise.networks._architecture import Architecture
+from scalewise.networks._perceptron import Perceptron
 from scalewise.observables import OBSERVABLES, Observable
 
 __all__ = ["MOST_PATHS", "Selection", "known", "omissions", "select"]
@@ -109,6 +110,11 @@ def select(
         elif skips:
             left_out[row.name] = _too_much_with_skips(
                 row, samples, net.depth, by_default=names is None
+            )
+        elif names is None and row.sampled and not isinstance(net, Perceptron):
+            left_out[row.name] = (
+                "Of layers of every kind it takes longer than a default should. Name it in "
+                "`observables` to have it."
             )
         elif names is None and row.sampled:
             left_out[row.name] = _too_much(net.activations, samples, net.depth)

@@ -149,10 +149,11 @@ _WITH_SKIPS = {"four_point_vertex": Estimator(_HALVES, CovarianceSums, _between_
 
 
 # Of layers of every kind, from real weights.
+_PROGRAM = Part("program", "metric", _pairs)
 _OF_ANY = {
-    "kernel": Estimator(
-        Part("program", "metric", _pairs), MeanSums, _mean_of_pairs, first_of_program
-    ),
+    "kernel": Estimator(_PROGRAM, MeanSums, _mean_of_pairs, first_of_program),
+    "metric_nlo": Estimator(_PROGRAM, MeanSums, _mean_of_pairs, slope_of="the metric"),
+    "four_point_vertex": Estimator(_PROGRAM, CovarianceSums, _covariance(0, 0)),
     "ntk": Estimator(
         Part("program", "ntk", _pairs),
         MeanSums,
@@ -162,10 +163,16 @@ _OF_ANY = {
 }
 
 
+_BY_HALVES = Part("program", "halves", lambda samples: 2 * _pairs(samples))
+_OF_ANY_WITH_SKIPS = {"four_point_vertex": Estimator(_BY_HALVES, CovarianceSums, _between_halves)}
+
+
 def estimators(net: Architecture) -> dict[str, Estimator]:
     """The estimator of each observable in a network."""
     if not isinstance(net, Perceptron):
-        return _OF_ANY
+        ends = [net.program.layers[layer - 1] for layer in net.layers_of_one_site if layer > 1]
+        alone = all(net.program.averages_out(((end, 1.0),)) for end in ends)
+        return _OF_ANY if alone else _OF_ANY | _OF_ANY_WITH_SKIPS
     return ESTIMATORS | _WITH_SKIPS if any(net.skips) else ESTIMATORS
 
 

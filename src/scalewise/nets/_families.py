@@ -95,14 +95,17 @@ def _weighted(
 
 def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Metrics and NTKs of the layers of one site of any network, from real weights."""
-    drawn = Drawn(net.program, measured_layers(net), "ntk" in sums, len(x))
+    drawn = Drawn(net.program, measured_layers(net), "ntk" in sums, len(x), "halves" in sums)
     count = sum(math.prod(size) for size in drawn.sizes)
     inputs = x.astype(dtype)
 
     def draw(keys: Any) -> dict[str, np.ndarray]:
         found = sample_program(normals(keys, count=count, dtype=dtype), inputs, drawn=drawn)
-        both: dict[str, Any] = {"metric": found[0], "ntk": found[1]}
-        return {part: _upper(np.asarray(both[part], np.float64)) for part in sums}
+        every: dict[str, Any] = {"metric": found[0], "ntk": found[1], "halves": found[2]}
+        upper = {part: _upper(np.asarray(every[part], np.float64)) for part in sums}
+        if "halves" in upper:
+            upper["halves"] = np.concatenate(list(upper["halves"]), axis=-1)
+        return upper
 
     sigma = first_activation(net)
     return Ensemble(

@@ -72,7 +72,7 @@ def measure(
 
     Args:
         net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
-            ``four_point_vertex`` are measured; or a `Network` of any layers, whose kernel and NTK are.
+            ``four_point_vertex`` are measured; or a `Network` of any layers, with the same four.
         x: (samples, features), or ``(samples, *positions, features)``.
         networks: How many networks, for each width; at least 2, and 4 for what is a
             covariance: ``four_point_vertex``, ``ntk_A``, ``ntk_D``.

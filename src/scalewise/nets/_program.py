@@ -12,7 +12,7 @@ Source: PDLT (8.6), (8.12), (8.59); with site matrices derived.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
 from typing import Any
@@ -39,12 +39,14 @@ class Drawn:
         layers: Layers that are measured, each of one site; the highest is nobody's input.
         slopes: Whether their NTKs are wanted.
         samples: How many inputs: masks are drawn for each.
+        halves: Whether metrics by either half of the neurons are wanted, where no weights are averaged over.
     """
 
     program: Program
     layers: tuple[int, ...]
     slopes: bool
     samples: int = 0
+    halves: bool = False
 
     @property
     def weighted(self) -> list[int]:
@@ -55,7 +57,9 @@ class Drawn:
         return sorted({self.program.weights_of(k) for k in found})
 
     def parts(self, layer: int) -> list[Part]:
-        """The fields that a layer adds up."""
+        """The fields that a layer adds up; by halves, all that is added up in each neuron."""
+        if self.halves:
+            return [((self.program.layers[layer - 1], 1.0),)]
         return self.program.parts(self.program.layers[layer - 1])
 
     def averaged(self, part: Part) -> Draw | None:
@@ -131,9 +135,23 @@ class Drawn:
 
 
 def metric_and_ntk(
-    drawn: Drawn, weights: Weights, x: Any, layer: int, signs: list[Any]
+    drawn: Drawn,
+    weights: Weights,
+    x: Any,
+    layer: int,
+    signs: list[Any],
+    neurons: slice = slice(None),
 ) -> tuple[Any, Any]:
-    """Of one network, averaged over the weights of one layer; the second means nothing without slopes."""
+    """Of one network, averaged over the weights of one layer; the second means nothing without slopes.
+
+    Args:
+        drawn: The program with its numbers.
+        weights: Of the network.
+        x: Inputs.
+        layer: Which.
+        signs: For the trace of the NTK.
+        neurons: Over which neurons is averaged where a part has no weights to average over.
+    """
     program, ends = drawn.program, drawn.parts(layer)
     below = max(k for end in ends for k in drawn.read(end))
     samples, rates = len(x), rates_of(program)
@@ -146,7 +164,8 @@ def metric_and_ntk(
                 ((node, factor),) = end
                 features.append(factor * last_entering(program, found, node, jnp))
             else:
-                features.append(sum(f * found[k].reshape(samples, -1) for k, f in end))
+                whole: Any = sum(f * found[k].reshape(samples, -1) for k, f in end)
+                features.append(whole[:, neurons])
         if drawn.slopes:
             for end, u, s in zip(ends, features, signs, strict=True):
                 own = drawn.averaged(end)
@@ -159,7 +178,7 @@ def metric_and_ntk(
     else:
         _, (features, seen) = probed({})
         back = {}
-    G, H = 0.0, 0.0
+    G = H = jnp.zeros((samples, samples), features[0].dtype)
     for end, u in zip(ends, features, strict=True):
         gram, made = (u @ u.T) / u.shape[1], drawn.averaged(end)
         if made:
@@ -191,10 +210,17 @@ def first_layer(net: Architecture, x: np.ndarray, *, ntk: bool = False) -> np.nd
 
 
 @partial(jax.jit, static_argnames="drawn")
-def sample_program(numbers: Any, x: Any, *, drawn: Drawn) -> tuple[Any, Any]:
-    """Metrics and NTKs of a batch: (network, layer, sample, sample) each."""
+def sample_program(numbers: Any, x: Any, *, drawn: Drawn) -> tuple[Any, Any, Any]:
+    """Metrics and NTKs of a batch: (network, layer, sample, sample) each; and metrics by halves, an axis before."""
+    plain = replace(drawn, slopes=False)
 
-    def one(own: Any) -> tuple[Any, Any]:
+    def half(weights: Weights, first: int) -> Any:
+        neurons = slice(first, None, 2)
+        return jnp.stack(
+            [metric_and_ntk(plain, weights, x, k, [], neurons)[0] for k in drawn.layers]
+        )
+
+    def one(own: Any) -> tuple[Any, Any, Any]:
         weights, signs = drawn.drawn_from(own)
         metrics, ntks, used = [], [], 0
         for layer in drawn.layers:
@@ -203,6 +229,8 @@ def sample_program(numbers: Any, x: Any, *, drawn: Drawn) -> tuple[Any, Any]:
             used += count
             metrics.append(G)
             ntks.append(H)
-        return jnp.stack(metrics), jnp.stack(ntks)
+        halves = jnp.stack([half(weights, k) for k in (0, 1)]) if drawn.halves else ()
+        return jnp.stack(metrics), jnp.stack(ntks), halves
 
-    return jax.vmap(one)(numbers)
+    metrics, ntks, halves = jax.vmap(one)(numbers)
+    return metrics, ntks, jnp.moveaxis(halves, 1, 0) if drawn.halves else halves

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         flow,
         information,
         note,
+        order,
         residual,
         single,
     )
@@ -28,6 +29,7 @@ __all__ = [
     "flow",
     "information",
     "note",
+    "order",
     "predict",
     "residual",
     "single",

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._checked import Told, checked
+from scalewise._extras import require
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
@@ -47,12 +48,13 @@ def predict(
 
     Args:
         net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
-            ``four_point_vertex`` have recursions; or a `Network` of any layers, with kernel and NTK.
+            ``four_point_vertex`` have recursions; or a `Network` of any layers, with the same four.
         x: Inputs (samples, features), or ``(samples, *positions, features)``.
         observables: Names in ``scalewise.OBSERVABLES``, or their letters; ``"all"`` for all that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only
             as long as they take some ten seconds at most: some 42 inputs through 3 layers, 23
-            through 16. What is named is computed whatever it takes, if it fits the memory.
+            through 16; of a `Network` they have to be named, and need JAX. What is named is computed
+            whatever it takes, if it fits the memory.
         layers: Which layers to keep, from 1 to the depth, or one of them; all that have one site if ``None``.
         progress: A function, called with (what, steps done, steps in all); nobody is told otherwise.
 
@@ -61,8 +63,9 @@ def predict(
         coefficients (``kernel``, ``ntk``) and coefficients of 1/n of the layer below (all others), with
         the sample indices in the printed order of the symbol; layers with positions add ``position`` and
         ``position_1``, counted along the last axis first. ``<name>_error`` is the numerical error
-        where expectations were sampled or cubed; ``<name>_size`` comes with tensors beyond the
-        preactivations: how large a coefficient of their dimension is (`natural_sizes`). ``expansion_parameter`` is
+        where expectations were sampled or cubed, of a `Network` the standard error of independent
+        samples; ``<name>_size`` comes with tensors beyond the preactivations: how large a coefficient of
+        their dimension is (`natural_sizes`). ``expansion_parameter`` is
         $\epsilon=\max_{a\le b}V_{(ab)(ab)}/(n_{\ell-1}K_{aa}K_{bb})$ at the network's own widths, the small
         parameter of the 1/n expansion: every covariance of two entries of the metric is at most $\epsilon$ times
         the root of the four kernels it belongs to. All pairs of a few inputs are looked at, of many a choice
@@ -100,7 +103,9 @@ def _leading(
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
-    """Kernel and NTK of any network."""
+    """Kernel and NTK of any network, and what is known of it beyond them."""
+    tensors = _tensors_of(names)
+    beyond = _by_units(net, inputs, tensors, kept, progress) if tensors else {}
     with blas_threads_for():
         flow = kernel_flow(
             net,
@@ -117,6 +122,7 @@ def _leading(
     data = {
         name: as_variable(name, getattr(flow, _letter(name)).reshape(shape), trailing=trailing)
         for name in names
+        if name not in tensors
     }
     for letter, error in zip(("K", "Theta"), flow.errors, strict=False):
         for name in names:
@@ -125,7 +131,72 @@ def _leading(
                 data[f"{name}_error"] = _beside(
                     data[name], data[name].dims, error.reshape(shape), what
                 )
+    if tensors:
+        data |= _of_order_one(net, tensors, beyond, kept, flow.K)
+    return {name: data[name] for name in sorted(data, key=_in_order(names))}
+
+
+def _by_units(
+    net: Architecture,
+    inputs: np.ndarray,
+    tensors: dict[str, str],
+    kept: tuple[int, ...],
+    progress: Progress | None,
+) -> Tensors:
+    """What is of order 1/n of any network, by letter."""
+    require("jax", for_="Order 1/n of layers of every kind", extra="nets")
+    # A room that few enter, and that needs JAX.
+    from scalewise.theory.order._responses import order_one
+
+    _check_sites(net, kept, next(iter(tensors)))
+    report = _progress_on(progress, "order 1/n, scrambles")
+    with blas_threads_for():
+        return order_one(net, inputs, list(tensors.values()), kept, report)
+
+
+def _of_order_one(
+    net: Architecture,
+    tensors: dict[str, str],
+    found: Tensors,
+    kept: tuple[int, ...],
+    K: np.ndarray,
+) -> dict[str, xr.Variable]:
+    """As variables; and the small parameter, where the vertex is there."""
+    data: dict[str, xr.Variable] = {}
+    for name, letter in tensors.items():
+        value, error = found[letter]
+        data[name] = as_variable(name, value)
+        what = "Standard error of the prediction, of independent scrambles"
+        data[f"{name}_error"] = _beside(data[name], data[name].dims, error, what)
+    if "V" in found:
+        own = np.einsum("laa->la", K)
+        below = np.array([net.widths[layer - 1] for layer in kept])
+        size = below[:, None, None] * own[:, :, None] * own[:, None]
+        V = np.einsum("labab->lab", found["V"][0])
+        relative = np.divide(V, size, out=np.zeros_like(V), where=size > 0)
+        count = K.shape[1]
+        data["expansion_parameter"] = _epsilon(relative.max(axis=(1, 2)), count * (count - 1) // 2)
     return data
+
+
+def _in_order(names: Sequence[str]) -> Callable[[str], tuple[int, bool]]:
+    """Variables as they were asked for, each before its error."""
+    places = {
+        name: (place, late)
+        for place, own in enumerate(names)
+        for late, name in ((False, own), (True, f"{own}_error"))
+    }
+    return lambda name: places.get(name, (len(names), True))
+
+
+def _check_sites(net: Architecture, kept: tuple[int, ...], name: str) -> None:
+    """Refuse order 1/n of layers with positions."""
+    several = [layer for layer in kept if not net.program.has_one_site(layer)]
+    if several:
+        raise ValueError(
+            f"{name!r} is known of layers of one site, and layer {several[0]} has positions. Leave {name!r} out of "
+            f"`observables`, or ask for `layers` among {', '.join(map(str, net.layers_of_one_site))}."
+        )
 
 
 def _with_corrections(
@@ -255,15 +326,20 @@ def _beside(of: xr.Variable, dims: Any, values: np.ndarray, what: str) -> xr.Var
 
 
 def _expansion(found: Expansion, kept: tuple[int, ...]) -> xr.Variable:
+    return _epsilon(found.value[[layer - 1 for layer in kept]], found.pairs)
+
+
+def _epsilon(values: np.ndarray, pairs: int) -> xr.Variable:
+    """The small parameter at some layers, sought among so many pairs of distinct inputs."""
     return variable(
         ("layer",),
-        found.value[[layer - 1 for layer in kept]],
+        values,
         {
             "symbol": "max_ab V_abab / (n K_aa K_bb)",
             "equation": "PDLT (5.128), over pairs",
             "units": "dimensionless",
             "long_name": "Largest relative variance of the metric: the small parameter of the theory.",
-            "pairs": found.pairs,
+            "pairs": pairs,
         },
     )
 
