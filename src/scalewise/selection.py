@@ -127,7 +127,8 @@ def _require_existing(names: Sequence[str], net: Architecture) -> None:
     for name in names:
         obstacle = OBSERVABLES[name].obstacle_of(net)
         if obstacle:
-            of = " and ".join(repr(sigma.name) for sigma in net.activations) or "this network"
+            names_of = " and ".join(repr(sigma.name) for sigma in net.activations)
+            of = names_of if names_of and isinstance(net, Perceptron) else "this network"
             raise ValueError(
                 f"{name!r} does not exist for {of}: {obstacle}. "
                 f"Leave {name!r} out of `observables`."

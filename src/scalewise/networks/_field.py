@@ -118,7 +118,7 @@ def need_same_weights(
     sizes = [(below.channels, node.taps, made.channels) for node, below, made in (before, new)]
     places = {before[2].positions, new[2].positions}
     if sizes[0] != sizes[1] or (not new[0].shared and len(places) > 1):
-        told = ["{} channels at {} positions to {}".format(*own) for own in sizes]
+        told = ["{} channels through windows of {} to {}".format(*own) for own in sizes]
         raise ValueError(
             f"{name} has weights that take {told[0]}, and here they would take {told[1]}. Layers that "
             "share weights must read fields of the same channels, seen through the same windows."
