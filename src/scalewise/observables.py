@@ -19,8 +19,8 @@ import xarray as xr
 from scalewise._labelled import variable
 from scalewise._readable import readable
 from scalewise.activations import Activation
+from scalewise.networks import _nodes
 from scalewise.networks._architecture import Architecture
-from scalewise.networks._nodes import Attend, Draw, Dropout, Max, Norm
 from scalewise.networks._perceptron import Perceptron
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
@@ -86,7 +86,7 @@ def _not_elsewhere(net: Architecture) -> str:
 
 def _of_units(net: Architecture) -> str:
     """What single units make of it takes a slope in each, and normal numbers alone."""
-    if any(isinstance(node, Dropout) for node in net.program.nodes):
+    if any(isinstance(node, _nodes.Dropout) for node in net.program.nodes):
         return "masks of Dropout are not among the random numbers whose influence is followed"
     return next(filter(None, map(_jump, _all_activations(net))), "")
 
@@ -94,10 +94,10 @@ def _of_units(net: Architecture) -> str:
 def _of_curved_units(net: Architecture) -> str:
     """What takes two slopes in each, and one set of units for a layer."""
     for node in net.program.nodes:
-        if isinstance(node, Max):
+        if isinstance(node, _nodes.Max):
             return "it takes second derivatives in each channel, and a maximum has kinks"
-        several = isinstance(node, Draw | Norm) and node.groups > 1
-        if isinstance(node, Attend) and node.grows:
+        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
+        if isinstance(node, _nodes.Attend) and node.grows:
             several = net.program.channels[node.of[0]] > node.size
         if several:
             return "channels that fall into groups or heads are so many smaller sets of units"
@@ -112,7 +112,7 @@ def _of_curved_units(net: Architecture) -> str:
 
 def _all_activations(net: Architecture) -> list[Activation]:
     """Those of heads, too."""
-    heads = [node.sigma for node in net.program.nodes if isinstance(node, Attend)]
+    heads = [node.sigma for node in net.program.nodes if isinstance(node, _nodes.Attend)]
     return [*net.activations, *(sigma for sigma in heads if sigma is not None)]
 
 

@@ -111,7 +111,7 @@ class _Group:
             if not count:
                 return np.broadcast_to(first_layer(net, x), (len(keys), len(x), len(x)))
             numbers = draw_numbers(keys, count, self.dtype)
-            found, _ = sample_program(numbers, x.astype(self.dtype), drawn=drawn)
+            found, *_ = sample_program(numbers, x.astype(self.dtype), drawn=drawn)
             return np.asarray(found[:, 0], np.float64)
         if net.depth == 1:
             return np.broadcast_to(first_metric(net, x), (len(keys), len(x), len(x)))
