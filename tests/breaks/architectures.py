@@ -48,7 +48,7 @@ MUTANTS = (
     of_sites("windows: the other end forgotten", "last // size + 1", "1"),
     of_builder(
         "builder: shared random numbers are added",
-        "return all(a != b and not program.closure(a, b)[1] for a, b in pairs)",
+        "return different and not program.closure(program.bound(nodes))[1]",
         "return True",
         UNITS,
     ),
@@ -218,7 +218,7 @@ MUTANTS = (
         "list(np.empty((_BLOCK, self.size)))",
         "[np.empty(self.size)] * _BLOCK",
     ),
-    of_passing("passing: errors of one draw", "np.sqrt(variance / n)", "np.sqrt(variance)", UNITS),
+    of_units("units: errors of one draw", "(self.count - 1) / self.count)", "(self.count - 1))"),
     of_attention(
         "attention: softmax moves one logit",
         "    if node.sigma is not None:\n        return found",

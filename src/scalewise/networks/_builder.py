@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -156,7 +155,7 @@ class Builder:
         told = [next(names) for names in self.again]
         if not told:
             return self._add(new, made)
-        first = self.program().weights_of(told[-1])
+        first = told[-1]
         before = self.nodes[first]
         assert isinstance(before, Draw)
         known = before, self.fields[before.of[0]], self.fields[first]
@@ -177,8 +176,12 @@ class Builder:
         if name not in self.named:
             start = len(self.nodes)
             made = self.run(layers, of)
-            drawn = range(start, len(self.nodes))
-            self.named[name] = [k for k in drawn if isinstance(self.nodes[k], Draw)]
+            drawn = ((k, self.nodes[k]) for k in range(start, len(self.nodes)))
+            self.named[name] = [
+                k if node.again is None else node.again
+                for k, node in drawn
+                if isinstance(node, Draw)
+            ]
             return made
         self.again.append(iter(self.named[name]))
         made = self.run(layers, of)
@@ -475,8 +478,8 @@ class Builder:
         if apart(fields):
             return True
         program, nodes = self.program(), [f.node for f in fields]
-        pairs = [p for p in itertools.combinations(nodes, 2) if not program.apart(*p)]
-        return all(a != b and not program.closure(a, b)[1] for a, b in pairs)
+        different = len(set(nodes)) == len(nodes)
+        return different and not program.closure(program.bound(nodes))[1]
 
     def _sampled(self, made: Field) -> Field:
         """Note that the averages of a field have no formula."""
@@ -499,7 +502,8 @@ class Builder:
             fixed = tuple(own for own in along if isinstance(own, Window | Matrix))
             mask = Spread((of.mask,), fixed, 1.0)
         elif matrices or all(own.stays for own in windows):
-            if any(own.length(own.size) != own.size for own in matrices):
+            still = all(own.length(own.size) == own.size for own in matrices)
+            if not (still and all(own.stays for own in windows)):
                 need_all(self.name, of)
             return shown, of.mask
         else:

@@ -100,13 +100,12 @@ class Program:
             for here in range(len(self.nodes) - 1, -1, -1):
                 if here in need and not isinstance(self.nodes[here], Draw | Attend):
                     need.update(self.nodes[here].of)
-            for pair in self._drawn_together(need):
-                need.update(itertools.chain(*self.closure(*pair)[1]))
+            need.update(itertools.chain(*self.closure(self._drawn_together(need))[1]))
         return frozenset(need - self.fixed)
 
     def check_sampled(self) -> None:
         """Refuse what cannot be sampled."""
-        read = {k for link in self.links for k in itertools.chain(*self.closure(*link)[1])}
+        read = set(itertools.chain(*self.closure(self.links)[1]))
         for k in self.sampled:
             if not isinstance(self.nodes[k], Draw | Attend):
                 read.update(self.nodes[k].of)
@@ -145,21 +144,24 @@ class Program:
     @cached_property
     def links(self) -> tuple[tuple[int, int], ...]:
         """Pairs of different nodes whose covariance is needed, each after those that it is made of."""
-        found: set[tuple[int, int]] = set()
+        met = self._drawn_together(self.sampled)
         for here, node in enumerate(self.nodes):
             if isinstance(node, Sum | Stack) and here not in self.estimated | self.fixed:
-                for pair in itertools.combinations(sorted(set(node.of)), 2):
-                    if not self.apart(*pair):
-                        found |= self.closure(*pair)[0]
-        for pair in self._drawn_together(self.sampled):
-            found |= self.closure(*pair)[0]
-        return tuple(sorted(found, key=lambda link: (link[1], link[0])))
+                met += self.bound(node.of)
+        return tuple(sorted(self.closure(met)[0], key=lambda link: (link[1], link[0])))
 
-    def closure(self, one: int, other: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-        """The covariances of different nodes that one is made of; and those of them that have no formula."""
+    def bound(self, some: Iterable[int]) -> list[tuple[int, int]]:
+        """Pairs of different nodes among some that are not apart."""
+        pairs = itertools.combinations(sorted(set(some)), 2)
+        return [pair for pair in pairs if not self.apart(*pair)]
+
+    def closure(
+        self, links: Iterable[tuple[int, int]]
+    ) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+        """The covariances of different nodes that some are made of; and those of them that have no formula."""
         found: set[tuple[int, int]] = set()
         without: set[tuple[int, int]] = set()
-        todo = [(min(one, other), max(one, other))]
+        todo = [(min(link), max(link)) for link in links]
         while todo:
             link = todo.pop()
             if link[0] == link[1] or link in found:

@@ -73,21 +73,19 @@ class Fields(Rules):
             spare = [program.last_reader[k] == here and node.of.count(k) == 1 for k in node.of]
             found = self._found(here, kept, spare, shapes, links, units)
             sampled = here in program.sampled and here not in program.estimated
+            kept[here] = found
             if sampled and not isinstance(node, Draw):
                 units.add(here)
             for pair in self._links_at.get(here, ()):
                 for one, other in (pair, pair[::-1]):
                     at = self.places(one, rows, columns, other)
-                    links[one, other] = linked(
-                        self, one, other, kept | {here: found}, links, at, units
-                    )
+                    links[one, other] = linked(self, one, other, kept, links, at, units)
             if sampled and isinstance(node, Draw):
                 self._add_drawn(units, here, found, links, shapes)
             for k, free in zip(node.of, spare, strict=True):
                 if free:
                     kept.pop(k, None)
                     units.forget(k)
-            kept[here] = found
             yield here, found
         for pair in (*kept.values(), *links.values()):
             self.arrays.give(*pair or ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from scalewise.theory.flow._pair_sets import room_for, strips
 from scalewise.theory.flow._positions import crossings
 from scalewise.theory.flow._room import Pair
 from scalewise.theory.flow._shifts import Shifts
-from scalewise.theory.flow._units import SCRAMBLES
+from scalewise.theory.flow._units import SCRAMBLES, Scrambled
 
 _MOST_LABELS = 4096  # where channels are drawn: inputs times positions
 _AT_ONCE = 1 << 22  # pairs of labels of inputs with themselves
@@ -163,7 +163,7 @@ def _estimated(
         )
     numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
     every = slice(0, count)
-    sums: dict[int, _Draws] = {}
+    sums: dict[int, list[Scrambled]] = {}
     for scramble in range(SCRAMBLES):
         drawn = replace(fields, maps={}, means={}, scramble=scramble)
         for here, pair in drawn.along(every, every, len(program.nodes) - 1):
@@ -174,46 +174,28 @@ def _estimated(
             assert at.known is not None
             _check(net, layer, pair.C[at.known.at].reshape(count, -1))
             if layer in kept or program.has_one_site(layer):
-                sums.setdefault(layer, _Draws()).add(pair.each(partial(_at_one_site, at=at)))
+                tiles = [_at_one_site(tile, at) for tile in pair if tile is not None]
+                for own, tile in zip(
+                    sums.setdefault(layer, [Scrambled() for _ in tiles]), tiles, strict=True
+                ):
+                    own.add(tile)
         told((scramble + 1) / SCRAMBLES)
-    known = {layer: found.result() for layer, found in sums.items()}
-    own = {
+    known = {
+        layer: (_paired(means), _paired(errors))
+        for layer, found in sums.items()
+        for means, errors in [zip(*(own.result() for own in found), strict=True)]
+    }
+    diagonals = {
         layer: np.diagonal(pair.C).copy()
         for layer, (pair, _) in known.items()
         if program.has_one_site(layer)
     }
-    return known, own
+    return known, diagonals
 
 
-@dataclass
-class _Draws:
-    """Sums over independent draws, of what they differ from the first by."""
-
-    count: int = 0
-    first: Pair | None = None
-    sums: list[list[np.ndarray]] = field(default_factory=list)
-
-    def add(self, pair: Pair) -> None:
-        """One more of them."""
-        if self.first is None:
-            self.first = pair.each(np.copy)
-            self.sums = [[np.zeros_like(A), np.zeros_like(A)] for A in pair if A is not None]
-        pairs = zip(pair, self.first, strict=True)
-        differences = [A - B for A, B in pairs if A is not None and B is not None]
-        for (one, two), difference in zip(self.sums, differences, strict=True):
-            one += difference
-            two += difference * difference
-        self.count += 1
-
-    def result(self) -> tuple[Pair, Pair]:
-        """Their mean, and its standard error."""
-        assert self.first is not None
-        n = self.count
-        firsts = [A for A in self.first if A is not None]
-        means = [A + one / n for A, (one, _) in zip(firsts, self.sums, strict=True)]
-        spread = [np.maximum(two - one * one / n, 0.0) / (n - 1) for one, two in self.sums]
-        errors = [np.sqrt(variance / n) for variance in spread]
-        return Pair(means[0], *(means[1:] or [None])), Pair(errors[0], *(errors[1:] or [None]))
+def _paired(tiles: Sequence[np.ndarray]) -> Pair:
+    """C, and T if it is there."""
+    return Pair(tiles[0], *(tiles[1:] or (None,)))
 
 
 def _cut_out(values: np.ndarray, rows: Inputs, columns: Inputs) -> np.ndarray:

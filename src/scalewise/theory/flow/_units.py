@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -180,6 +181,26 @@ class Units:
         size = labels // self.inputs
         own = np.asarray(sites)
         return (np.arange(self.inputs)[:, None] * size + own).ravel()
+
+
+@dataclass
+class Scrambled:
+    """Sums over independent scrambles."""
+
+    count: int = 0
+    mean: Any = 0.0
+    square: Any = 0.0
+
+    def add(self, values: np.ndarray) -> None:
+        """One more of them."""
+        self.count += 1
+        change = values - self.mean
+        self.mean = self.mean + change / self.count
+        self.square = self.square + change * (values - self.mean)
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Their mean, and its standard error."""
+        return self.mean, np.sqrt(self.square / (self.count - 1) / self.count)
 
 
 @dataclass

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,7 +34,7 @@ from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import precision
 from scalewise.networks._forward import fixed_fields
 from scalewise.networks._program import Program
-from scalewise.theory.flow._units import normals
+from scalewise.theory.flow._units import Scrambled, normals
 from scalewise.theory.order._particles import Particles, Weights
 from scalewise.theory.order._populations import Populations, populations
 
@@ -78,7 +77,7 @@ def order_one(
         return {letter: (np.zeros(shapes[letter]), np.zeros(shapes[letter])) for letter in letters}
     count = _units(program, own, len(x))
     below = [net.widths[layer - 1] for layer in layers]
-    place, sums = _place(len(x)), {letter: _Sums() for letter in letters}
+    place, sums = _place(len(x)), {letter: Scrambled() for letter in letters}
     with precision("float64"):
         fixed = fixed_fields(program, x)
         felt = _felt(fixed, program, ends) if "G1" in sums else 0
@@ -104,26 +103,6 @@ def order_one(
         mean, error = (values[at[letter]].reshape(shapes[letter]) for values in own_sums.result())
         found[letter] = mean, error
     return found
-
-
-@dataclass
-class _Sums:
-    """Of independent scrambles."""
-
-    count: int = 0
-    mean: Any = 0.0
-    square: Any = 0.0
-
-    def add(self, values: np.ndarray) -> None:
-        """One more of them."""
-        self.count += 1
-        change = values - self.mean
-        self.mean = self.mean + change / self.count
-        self.square = self.square + change * (values - self.mean)
-
-    def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Their mean, and its standard error."""
-        return self.mean, np.sqrt(self.square / (self.count - 1) / self.count)
 
 
 def _check_ends(program: Program, own: Populations, ends: tuple[int, ...]) -> None:
