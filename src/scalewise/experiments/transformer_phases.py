@@ -48,7 +48,8 @@ TEXT = (
     "Attention averages positions, and a deep stack of it makes all of them alike unless the layers between "
     "drive them apart. Left: the correlation of two positions that blocks with norms behind their sums lead to; "
     "above the line it is 1. Right: how far from 1 it is at each depth. With norms behind the sums (post-norm) it "
-    "falls by the same factor with each block, with norms before the branches (pre-norm) by a power of the depth."
+    "falls by the same factor with each block, with norms before the branches (pre-norm) by a power of the size "
+    "that signals have grown to."
 )
 PLACES = ("post-norm", "pre-norm")
 
@@ -234,7 +235,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         Number("blocks on the wrong side of the line", 0, wrong),
         Number("factor where positions are alike, less χ", 0.0, off, 0.0, 1e-4),
         Number.of(dataset, "post-norm: factor of 1 − ρ", "rate", "rate_found", 2e-3),
-        Number.of(dataset, "pre-norm: power of the depth", "power", "power_found", 0.01),
+        Number.of(dataset, "pre-norm: power of the size", "power", "power_found", 0.01),
     ]
     for place, depth, one in each(dataset, "place", "depth"):
         wide = float(dataset.apart.sel(place=place, block=depth))
